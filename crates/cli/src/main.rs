@@ -1,0 +1,2 @@
+//! The `isotherm` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Live Linux: the recorder of page traces.

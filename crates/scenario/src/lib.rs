@@ -1,0 +1,1 @@
+//! Experiments as data: machine, workloads, policy, events, variants; runs, statistics, advice.

@@ -1,0 +1,1 @@
+//! The simulated machine: page tables, frames, reclaim, swap, cgroups, pressure. No I/O.

@@ -1,0 +1,1 @@
+//! Page traces on disk: format, reader, writers, importers, exporters, analyses.

@@ -1,0 +1,451 @@
+//! How a workload tells a machine what it touches: runs of pages in batches, and the changes between them.
+//!
+//! A [`Program`] is what a machine plays: processes with mappings, threads with a [`Stream`] each. Generators and trace
+//! replay make programs; the simulated machine and the real-kernel player run them. Calls are dynamic once per batch;
+//! a batch is plain data of 16 bytes a run.
+
+use crate::{Duration, Instant, PageRange};
+
+/// How an access reaches memory. Page-table accesses leave an accessed bit that is found later; file-descriptor accesses
+/// call into the kernel at once. Policies treat the two differently, so they are kept apart everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// A load or store through the page table.
+    PageTable,
+    /// `read()` or `write()` of file pages, named by a [`Mapping`] of that file in the same address space.
+    FileDescriptor,
+}
+
+/// Consecutive pages touched in ascending order, and the time the thread computes before it touches the first.
+///
+/// Pages are virtual page numbers below 2^52; the flags share their word, so that a run takes 16 bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    tagged_page: u64,
+    /// How many pages; never 0.
+    pub pages: u32,
+    /// CPU time spent before the first page, in nanoseconds. Longer times are [`After::Compute`].
+    pub think_ns: u32,
+}
+
+const WRITE_BIT: u64 = 1 << 63;
+const DESCRIPTOR_BIT: u64 = 1 << 62;
+const PAGE_MASK: u64 = (1 << 52) - 1;
+const _: () = assert!(size_of::<Run>() == 16, "four runs per cache line");
+
+impl Run {
+    /// A read of `pages` pages from `page` through the page table, without computing before it.
+    #[inline]
+    pub const fn read(page: u64, pages: u32) -> Self {
+        Self { tagged_page: page & PAGE_MASK, pages, think_ns: 0 }
+    }
+    /// The same as a write.
+    #[inline]
+    pub const fn write(page: u64, pages: u32) -> Self {
+        Self { tagged_page: page & PAGE_MASK | WRITE_BIT, pages, think_ns: 0 }
+    }
+    /// This run, through `channel`.
+    #[inline]
+    pub const fn through(mut self, channel: Channel) -> Self {
+        match channel {
+            Channel::PageTable => self.tagged_page &= !DESCRIPTOR_BIT,
+            Channel::FileDescriptor => self.tagged_page |= DESCRIPTOR_BIT,
+        }
+        self
+    }
+    /// This run, after `think_ns` of computing.
+    #[inline]
+    pub const fn after_ns(mut self, think_ns: u32) -> Self {
+        self.think_ns = think_ns;
+        self
+    }
+    /// First virtual page number.
+    #[inline]
+    pub const fn page(self) -> u64 {
+        self.tagged_page & PAGE_MASK
+    }
+    /// Whether it stores.
+    #[inline]
+    pub const fn is_write(self) -> bool {
+        self.tagged_page & WRITE_BIT != 0
+    }
+    /// Page table or file descriptor.
+    #[inline]
+    pub const fn channel(self) -> Channel {
+        if self.tagged_page & DESCRIPTOR_BIT == 0 { Channel::PageTable } else { Channel::FileDescriptor }
+    }
+    /// Whether it is a plain page-table access of exactly one page: the hot case.
+    #[inline]
+    pub const fn is_single_page(self) -> bool {
+        self.pages == 1 && self.tagged_page & DESCRIPTOR_BIT == 0
+    }
+    /// The pages touched.
+    pub const fn range(self) -> PageRange {
+        PageRange::at(self.page(), self.pages as u64)
+    }
+    /// What is left after the first `done` pages; its computing is over.
+    #[inline]
+    pub const fn rest_after(self, done: u32) -> Self {
+        Self { tagged_page: self.tagged_page + done as u64, pages: self.pages - done, think_ns: 0 }
+    }
+}
+
+impl std::fmt::Debug for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let verb = if self.is_write() { "write" } else { "read" };
+        write!(f, "{verb} {}+{} after {} ns ({:?})", self.page(), self.pages, self.think_ns, self.channel())
+    }
+}
+
+/// The next accesses of one thread, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    /// The accesses.
+    pub runs: Vec<Run>,
+    /// Operations (requests, transactions) that are complete when the last run is done; the unit of throughput.
+    pub operations: u64,
+}
+
+impl Batch {
+    /// Empties it and keeps its memory.
+    pub fn clear(&mut self) {
+        self.runs.clear();
+        self.operations = 0;
+    }
+}
+
+/// What a thread does after the batch just handed out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum After {
+    /// Asks for the next batch.
+    Continue,
+    /// Changes its address space, then continues.
+    Change(LayoutChange),
+    /// Computes without touching new pages, then continues.
+    Compute(Duration),
+    /// Sleeps (not runnable), then continues.
+    Sleep(Duration),
+    /// Starts the thread with this index in [`Program::threads`], then continues. The first thread of a process that
+    /// is not alive brings the process to life.
+    Start(usize),
+    /// Ends. When the last thread of a process ends, its memory is freed.
+    Finish,
+}
+
+/// A stream that cannot go on, for example because its file is damaged.
+pub type StreamError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The accesses of one thread.
+pub trait Stream: Send {
+    /// Appends the next accesses to `batch` (handed in empty) and says what follows them. `now` is the thread's
+    /// current time: workloads whose phases last a given time need it, all others ignore it.
+    ///
+    /// An empty batch with [`After::Continue`] is allowed but should be rare. Not called again after
+    /// [`After::Finish`] or an error.
+    fn next_batch(&mut self, now: Instant, batch: &mut Batch) -> Result<After, StreamError>;
+}
+
+/// What backs a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// Private memory without a file: heap, stack, anonymous `mmap`.
+    Anonymous,
+    /// Pages of a file in [`Program::files`].
+    File {
+        /// Index in [`Program::files`].
+        file: usize,
+        /// The file page behind the first page of the mapping.
+        first_page: u64,
+        /// Private mappings copy a page at the first write and are anonymous from then on.
+        sharing: Sharing,
+    },
+}
+
+/// `MAP_SHARED` or `MAP_PRIVATE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Writes reach the file.
+    Shared,
+    /// Writes stay with the process.
+    Private,
+}
+
+/// A range of an address space and what is behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// The virtual pages.
+    pub pages: PageRange,
+    /// What they show.
+    pub backing: Backing,
+    /// Whether code runs from it: such file pages are kept longer by reclaim.
+    pub executable: bool,
+    /// Whether 2 MiB pages are used where the range covers a whole aligned block (anonymous memory only).
+    pub huge: bool,
+}
+
+impl Mapping {
+    /// Private anonymous memory of base pages.
+    pub const fn anonymous(pages: PageRange) -> Self {
+        Self { pages, backing: Backing::Anonymous, executable: false, huge: false }
+    }
+}
+
+/// A change of an address space, as by a system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayoutChange {
+    /// `mmap`; replaces what was there.
+    Map(Mapping),
+    /// `munmap`; pages of the range that are not mapped are passed over.
+    Unmap(PageRange),
+    /// `madvise`.
+    Advise(PageRange, Advice),
+}
+
+/// `madvise` values that a machine understands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// Forget earlier advice on access order.
+    Normal,
+    /// Expect random access: no readahead.
+    Random,
+    /// Expect sequential access.
+    Sequential,
+    /// Drop the contents now.
+    DontNeed,
+    /// Contents may be dropped later.
+    Free,
+    /// Read in now.
+    WillNeed,
+    /// Deactivate.
+    Cold,
+    /// Reclaim now.
+    PageOut,
+}
+
+/// What kind of object [`FileSpec`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A file on a disk: clean pages are dropped, dirty ones written back.
+    Regular,
+    /// Shared anonymous memory, tmpfs: swap-backed.
+    SharedMemory,
+}
+
+/// A file that programs map or read. Files of equal name are one file to a machine, also across programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileSpec {
+    /// Its path, or any name.
+    pub name: String,
+    /// Its length in pages.
+    pub pages: u64,
+    /// Where its pages go when they are evicted.
+    pub kind: FileKind,
+}
+
+/// One address space to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// For reports.
+    pub name: String,
+    /// Index of the process whose memory it inherits copy-on-write when its first thread starts.
+    pub forked_from: Option<usize>,
+    /// Mappings at its start, in addition to inherited ones.
+    pub layout: Vec<Mapping>,
+}
+
+/// When a thread begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadStart {
+    /// With the program.
+    WithProgram,
+    /// When another thread says [`After::Start`].
+    ByThread,
+}
+
+/// One thread of a program.
+pub struct Thread {
+    /// Index in [`Program::processes`].
+    pub process: usize,
+    /// When it begins.
+    pub start: ThreadStart,
+    /// What it touches.
+    pub stream: Box<dyn Stream>,
+}
+
+/// How the time of accesses is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timing {
+    /// [`Run::think_ns`] already holds everything but faults: a recording.
+    Recorded,
+    /// Each page touched costs the latency of the memory it lies in, on top of [`Run::think_ns`]: a generator.
+    Modelled,
+}
+
+/// Everything a machine needs to play a workload once.
+pub struct Program {
+    /// For reports.
+    pub name: String,
+    /// Files its mappings refer to.
+    pub files: Vec<FileSpec>,
+    /// Address spaces.
+    pub processes: Vec<Process>,
+    /// Threads.
+    pub threads: Vec<Thread>,
+    /// How time is known.
+    pub timing: Timing,
+    /// When each page will be used, if the workload knows: what Belady's MIN needs.
+    pub future: Option<Future>,
+}
+
+/// Whose page: pages of a file are the same page wherever they are mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Owner {
+    /// Private memory of the process with this index.
+    Process(usize),
+    /// Index in [`Program::files`].
+    File(usize),
+}
+
+/// For each page the positions, in the order of the whole program, at which it is used.
+///
+/// A reader consumes one position of a page each time the page is touched, so the position of its next use is known
+/// whatever the order in which threads come to run. Costs 4 bytes a use and 4 bytes a page.
+#[derive(Clone, Debug, Default)]
+pub struct Future {
+    /// Sorted by `(owner, pages.start)`, disjoint.
+    ranges: Vec<FutureRange>,
+    /// `positions[offsets[i]..offsets[i + 1]]` belong to dense page `i`.
+    offsets: Vec<u32>,
+    positions: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct FutureRange {
+    owner: Owner,
+    pages: PageRange,
+    first_dense: u32,
+}
+
+impl Future {
+    /// Builds the table. `ranges`: all pages that may be used (overlaps are merged). `uses` calls its argument once for each
+    /// use in program order; it is run twice and must make the same calls both times. Uses outside the ranges are not
+    /// kept.
+    ///
+    /// # Errors
+    /// When there are 2^32 uses or pages or more.
+    pub fn build<E>(
+        mut ranges: Vec<(Owner, PageRange)>,
+        mut uses: impl FnMut(&mut dyn FnMut(Owner, u64)) -> Result<(), E>,
+    ) -> Result<Result<Self, FutureTooLarge>, E> {
+        ranges.retain(|(_, pages)| !pages.is_empty());
+        ranges.sort_unstable();
+        let mut future = Self::default();
+        let mut pages_in_all = 0u64;
+        for (owner, pages) in ranges {
+            match future.ranges.last_mut() {
+                Some(last) if last.owner == owner && pages.start <= last.pages.end => {
+                    pages_in_all += pages.end.saturating_sub(last.pages.end);
+                    last.pages.end = last.pages.end.max(pages.end);
+                }
+                _ => {
+                    let Ok(first_dense) = u32::try_from(pages_in_all) else { return Ok(Err(FutureTooLarge)) };
+                    pages_in_all += pages.len();
+                    future.ranges.push(FutureRange { owner, pages, first_dense });
+                }
+            }
+        }
+        let Some(dense_len) = usize::try_from(pages_in_all).ok().filter(|_| pages_in_all < u64::from(u32::MAX)) else {
+            return Ok(Err(FutureTooLarge));
+        };
+        let mut counts = vec![0u32; dense_len + 1];
+        let mut nr_uses = 0u64;
+        uses(&mut |owner, page| {
+            if let Some(dense) = future.dense(owner, page) {
+                counts[dense] = counts[dense].saturating_add(1);
+                nr_uses += 1;
+            }
+        })?;
+        if nr_uses >= u64::from(u32::MAX) {
+            return Ok(Err(FutureTooLarge));
+        }
+        let mut sum = 0u32;
+        for count in &mut counts {
+            let here = *count;
+            *count = sum;
+            sum += here;
+        }
+        let mut cursor = counts.clone();
+        future.offsets = counts;
+        let mut positions = vec![0u32; sum as usize];
+        let mut position = 0u32;
+        uses(&mut |owner, page| {
+            if let Some(dense) = future.dense(owner, page) {
+                positions[cursor[dense] as usize] = position;
+                cursor[dense] += 1;
+                position += 1;
+            }
+        })?;
+        future.positions = positions;
+        Ok(Ok(future))
+    }
+
+    /// How many dense pages there are.
+    pub fn dense_len(&self) -> usize {
+        self.offsets.len().saturating_sub(1)
+    }
+
+    /// The dense number of a page, if it is in the table. Numbers of neighbouring pages of a range are neighbours.
+    pub fn dense(&self, owner: Owner, page: u64) -> Option<usize> {
+        let after = self.ranges.partition_point(|range| (range.owner, range.pages.start) <= (owner, page));
+        let range = self.ranges[..after].last()?;
+        (range.owner == owner && range.pages.contains(page))
+            .then(|| range.first_dense as usize + usize::try_from(page - range.pages.start).expect("checked in build"))
+    }
+
+    /// All positions at which dense page `dense` is used, ascending.
+    pub fn uses_of(&self, dense: usize) -> &[u32] {
+        &self.positions[self.offsets[dense] as usize..self.offsets[dense + 1] as usize]
+    }
+}
+
+/// A [`Future`] would not fit its 32-bit positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the workload has 2^32 uses of pages or more; Belady's MIN cannot hold its future")]
+pub struct FutureTooLarge;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_keeps_its_parts() {
+        let run = Run::write(0xf_ffff_ffff_fff0, 7).after_ns(9).through(Channel::FileDescriptor);
+        assert_eq!((run.page(), run.pages, run.think_ns), (0xf_ffff_ffff_fff0, 7, 9));
+        assert!(run.is_write() && run.channel() == Channel::FileDescriptor && !run.is_single_page());
+        assert_eq!(run.rest_after(3).range(), PageRange::at(0xf_ffff_ffff_fff3, 4));
+        assert!(Run::read(1, 1).is_single_page());
+    }
+
+    #[test]
+    fn the_future_lists_each_pages_uses_in_order() {
+        let order = [(0, 10), (0, 11), (1, 10), (0, 10), (0, 99)];
+        let ranges = vec![
+            (Owner::Process(0), PageRange::new(10, 11)),
+            (Owner::Process(1), PageRange::new(10, 12)),
+            (Owner::Process(0), PageRange::new(11, 12)),
+        ];
+        let future = Future::build::<()>(ranges, |each| {
+            order.iter().for_each(|&(process, page)| each(Owner::Process(process), page));
+            Ok(())
+        });
+        let future = future.unwrap().unwrap();
+        let uses =
+            |process, page| future.dense(Owner::Process(process), page).map(|dense| future.uses_of(dense).to_vec());
+        assert_eq!(uses(0, 10), Some(vec![0, 3]));
+        assert_eq!(uses(0, 11), Some(vec![1]));
+        assert_eq!(uses(1, 10), Some(vec![2]));
+        assert_eq!(uses(1, 11), Some(vec![]));
+        assert_eq!(uses(0, 99), None);
+        assert_eq!(future.dense_len(), 4);
+    }
+}

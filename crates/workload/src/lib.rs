@@ -1,0 +1,1 @@
+//! Access streams: synthetic generators and trace replay.
