@@ -1,0 +1,183 @@
+//! What reaches the user: results on standard output, talk on standard error, progress on a terminal only.
+
+use std::fmt::{self, Display};
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::error::CliError;
+
+/// `--color`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ColourChoice {
+    /// On a terminal, unless NO_COLOR is set.
+    #[default]
+    Auto,
+    /// Even into a file or pipe.
+    Always,
+    /// Not at all.
+    Never,
+}
+
+/// The two streams and what may be done with them.
+#[derive(Debug)]
+pub(crate) struct Ui {
+    quiet: bool,
+    colour_stdout: bool,
+    colour_stderr: bool,
+    stdout_is_terminal: bool,
+    stderr_is_terminal: bool,
+}
+
+impl Ui {
+    /// Looks at the process's own streams and environment once.
+    pub(crate) fn new(quiet: bool, choice: ColourChoice) -> Self {
+        let stdout_is_terminal = io::stdout().is_terminal();
+        let stderr_is_terminal = io::stderr().is_terminal();
+        // https://no-color.org: set and not empty. A dumb terminal takes no escape sequences either.
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self {
+            quiet,
+            colour_stdout: wants_colour(choice, stdout_is_terminal, refused),
+            colour_stderr: wants_colour(choice, stderr_is_terminal, refused),
+            stdout_is_terminal,
+            stderr_is_terminal,
+        }
+    }
+
+    /// Whether results may carry escape sequences for colour.
+    pub(crate) fn colour(&self) -> bool {
+        self.colour_stdout
+    }
+
+    /// Whether results go to a terminal.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.stdout_is_terminal
+    }
+
+    /// Columns for results: the terminal's width, and 100 elsewhere.
+    pub(crate) fn columns(&self) -> usize {
+        let size = self.stdout_is_terminal.then(|| rustix::termios::tcgetwinsize(io::stdout()).ok()).flatten();
+        size.map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0).unwrap_or(100)
+    }
+
+    /// Writes results. Buffered, so that long tables cost few system calls.
+    ///
+    /// # Errors
+    /// [`CliError::NobodyReads`] when the reader is gone: pass it up, `main` ends quietly.
+    pub(crate) fn data(
+        &self,
+        write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
+    ) -> Result<(), CliError> {
+        let mut out = BufWriter::new(io::stdout().lock());
+        let written = write(&mut out).and_then(|()| out.flush());
+        if written.is_err() {
+            let _ = out.into_parts(); // or dropping would try to write the rest again
+        }
+        written.map_err(CliError::stdout)
+    }
+
+    /// Writes one result text as it is.
+    ///
+    /// # Errors
+    /// As [`Ui::data`].
+    pub(crate) fn print(&self, text: impl Display) -> Result<(), CliError> {
+        self.data(|out| write!(out, "{text}"))
+    }
+
+    /// One line of talk; silent with `--quiet`.
+    pub(crate) fn say(&self, line: impl Display) {
+        if !self.quiet {
+            self.talk(format_args!("{line}"));
+        }
+    }
+
+    /// Something the user should know although the work goes on. Not silenced by `--quiet`.
+    pub(crate) fn warn(&self, line: impl Display) {
+        self.talk(format_args!("{} {line}", self.label("warning:", "33")));
+    }
+
+    /// The last line of a verb that failed.
+    pub(crate) fn print_error(&self, error: &CliError) {
+        self.talk(format_args!("{} {error}", self.label("error:", "31")));
+    }
+
+    /// A progress bar over `total` steps; `what` stands in front. Invisible unless standard error is a terminal.
+    pub(crate) fn progress(&self, what: &str, total: u64) -> ProgressBar {
+        let style = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} {elapsed} (ends in {eta})");
+        self.bar(ProgressBar::with_draw_target(Some(total), self.draw_target()), style, what)
+    }
+
+    /// A progress line for work whose end is not known.
+    pub(crate) fn spinner(&self, what: &str) -> ProgressBar {
+        let style = ProgressStyle::with_template("{spinner} {msg} {pos} {elapsed}");
+        let bar = self.bar(ProgressBar::with_draw_target(None, self.draw_target()), style, what);
+        bar.enable_steady_tick(Duration::from_millis(120));
+        bar
+    }
+
+    fn bar(
+        &self,
+        bar: ProgressBar,
+        style: Result<ProgressStyle, indicatif::style::TemplateError>,
+        what: &str,
+    ) -> ProgressBar {
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+        bar.set_message(what.to_owned());
+        bar
+    }
+
+    fn draw_target(&self) -> ProgressDrawTarget {
+        if self.stderr_is_terminal && !self.quiet {
+            ProgressDrawTarget::stderr_with_hz(8)
+        } else {
+            ProgressDrawTarget::hidden()
+        }
+    }
+
+    fn label(&self, text: &str, colour: &str) -> String {
+        if self.colour_stderr { format!("\x1b[1;{colour}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// A closed standard error leaves nobody to tell: the failure to write is dropped.
+    fn talk(&self, line: fmt::Arguments<'_>) {
+        let _ = writeln!(io::stderr().lock(), "{line}");
+    }
+}
+
+/// Prints clap's help, version or complaint to where it belongs.
+pub(crate) fn print_clap(help_or_error: &clap::Error) -> ExitCode {
+    let _ = help_or_error.print();
+    ExitCode::from(if help_or_error.use_stderr() { 2 } else { 0 })
+}
+
+fn wants_colour(choice: ColourChoice, terminal: bool, refused: bool) -> bool {
+    match choice {
+        ColourChoice::Auto => terminal && !refused,
+        ColourChoice::Always => true,
+        ColourChoice::Never => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colour_needs_a_terminal_and_consent() {
+        use ColourChoice::{Always, Auto, Never};
+        let table = [
+            (Auto, true, false, true),
+            (Auto, false, false, false),
+            (Auto, true, true, false),
+            (Always, false, true, true),
+            (Never, true, false, false),
+        ];
+        for (choice, terminal, refused, coloured) in table {
+            assert_eq!(wants_colour(choice, terminal, refused), coloured, "{choice:?} {terminal} {refused}");
+        }
+    }
+}
