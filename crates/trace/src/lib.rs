@@ -1,1 +1,16 @@
-//! Page traces on disk: format, reader, writers, importers, exporters, analyses.
+//! Page traces on disk: which pages each thread of a program touched, epoch by epoch. Reader, writer, importers,
+//! exporters, analyses.
+//!
+//! The format is described in `docs/traces.md`. Everything streams: no function holds a whole trace unless it says so.
+
+mod error;
+mod meta;
+mod reader;
+mod row;
+mod writer;
+
+pub use error::{Result, TraceError};
+pub use meta::{Event, EventKind, FORMAT_VERSION, Fraction, MapKind, MapRange, ProcessMeta, ThreadMeta, TraceMeta};
+pub use reader::TraceReader;
+pub use row::{BATCH_ROWS, PAGE_LIMIT, Row, RowBatch};
+pub use writer::TraceWriter;

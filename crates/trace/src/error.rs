@@ -1,0 +1,117 @@
+//! What can go wrong with a trace, in words that name the file, the place and the way out.
+
+use std::path::{Path, PathBuf};
+
+/// Result of everything in this crate that touches a file.
+pub type Result<T, E = TraceError> = std::result::Result<T, E>;
+
+/// A trace cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// The system refused.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was tried: `open`, `read`, `write`, ….
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The disk filled up.
+    #[error("disk full while writing {}: {kept}; free some space or write elsewhere with --output", path.display())]
+    DiskFull {
+        /// The file.
+        path: PathBuf,
+        /// What is left of the data, and where.
+        kept: String,
+    },
+    /// The file holds nothing.
+    #[error("{} is empty: not a trace. Make one with `isotherm record` or `isotherm import`", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is of another form than was expected.
+    #[error("{} is not {expected}: {found}", path.display())]
+    WrongFormat {
+        /// The file.
+        path: PathBuf,
+        /// What it should be, with the forms that are read.
+        expected: &'static str,
+        /// What was found, and the way out.
+        found: String,
+    },
+    /// The file is damaged.
+    #[error("{} is damaged at byte {offset}: {what}. Record or copy it again", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// About where, in bytes from the start.
+        offset: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// A row or a line holds a value that is not allowed.
+    #[error("{}, {place} {number}: {what}", path.display())]
+    BadValue {
+        /// The file.
+        path: PathBuf,
+        /// `row`, `line` or `record`.
+        place: &'static str,
+        /// Its number: rows and records from 0, lines from 1.
+        number: u64,
+        /// What is wrong and what is allowed.
+        what: String,
+    },
+    /// The file was written by a later version.
+    #[error("{} has trace format version {found}; this program reads up to {known}. Use a newer isotherm", path.display())]
+    TooNew {
+        /// The file.
+        path: PathBuf,
+        /// Version in the file.
+        found: u32,
+        /// Latest version known here.
+        known: u32,
+    },
+    /// An option of an importer or exporter is wrong.
+    #[error("option `{option}`: {what}")]
+    Option {
+        /// Its name.
+        option: String,
+        /// What is wrong and what is allowed.
+        what: String,
+    },
+    /// The trace cannot support what was asked of it.
+    #[error("{}: {what}", path.display())]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// What is missing, and the way out.
+        what: String,
+    },
+}
+
+impl TraceError {
+    #[cold]
+    pub(crate) fn io(action: &'static str, path: &Path, source: std::io::Error) -> Self {
+        Self::Io { action, path: path.to_owned(), source }
+    }
+    #[cold]
+    pub(crate) fn damaged(path: &Path, offset: u64, what: impl Into<String>) -> Self {
+        Self::Damaged { path: path.to_owned(), offset, what: what.into() }
+    }
+    #[cold]
+    pub(crate) fn bad_value(path: &Path, place: &'static str, number: u64, what: impl Into<String>) -> Self {
+        Self::BadValue { path: path.to_owned(), place, number, what: what.into() }
+    }
+    #[cold]
+    pub(crate) fn option(option: impl Into<String>, what: impl Into<String>) -> Self {
+        Self::Option { option: option.into(), what: what.into() }
+    }
+    /// Whether the disk was full: the recording up to then is kept.
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Self::DiskFull { .. })
+    }
+}

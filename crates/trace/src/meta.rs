@@ -1,0 +1,293 @@
+//! What a trace says about itself: where it comes from, its units, its processes and threads, its mappings over time.
+//!
+//! Written as JSON into the file's metadata under the key `isotherm`. Reading is tolerant: absent keys take their
+//! defaults, unknown keys are passed over, unknown event kinds become [`EventKind::Unknown`].
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the format that this crate writes. Readers refuse later ones.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Everything about a trace but its rows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TraceMeta {
+    /// [`FORMAT_VERSION`] of the writer.
+    pub format_version: u32,
+    /// The command that was recorded, or empty.
+    pub command: Vec<String>,
+    /// What observed the accesses, for example `qemu-user plugin`, `valgrind lackey`, `import oracleGeneral`.
+    pub recorder: String,
+    /// Program and version that wrote the file.
+    pub created_by: String,
+    /// The machine of the recording (architecture, kernel, CPU), in words.
+    pub host: String,
+    /// Bytes a page; a power of two.
+    pub page_bytes: u64,
+    /// Length of an epoch in nanoseconds of a thread's CPU time. 0: no epoch filter, each row is one request.
+    pub epoch_ns: u64,
+    /// CPU time an instruction is taken to last, where time was made from an instruction count.
+    pub ns_per_instruction: Option<Fraction>,
+    /// Address spaces.
+    pub processes: Vec<ProcessMeta>,
+    /// Threads; [`crate::Row::thread`] is an index in this list.
+    pub threads: Vec<ThreadMeta>,
+    /// What happened between rows, ordered by [`Event::row`].
+    pub events: Vec<Event>,
+    /// Exit code of the recorded program (128 + n after signal n), if it ended.
+    pub exit_code: Option<i32>,
+    /// Whether the recording ran to the program's end. `false`: interrupted or torn, what is there is right.
+    pub complete: bool,
+    /// Rows in the file.
+    pub rows: u64,
+    /// Pages touched by all rows: the sum of their `pages`.
+    pub accesses: u64,
+    /// What a reader of results should know: what an importer dropped, changed or made up.
+    pub notes: Vec<String>,
+}
+
+impl Default for TraceMeta {
+    fn default() -> Self {
+        Self {
+            format_version: FORMAT_VERSION,
+            command: Vec::new(),
+            recorder: String::new(),
+            created_by: concat!("isotherm ", env!("CARGO_PKG_VERSION")).to_owned(),
+            host: String::new(),
+            page_bytes: isotherm_units::PAGE_BYTES,
+            epoch_ns: 0,
+            ns_per_instruction: None,
+            processes: Vec::new(),
+            threads: Vec::new(),
+            events: Vec::new(),
+            exit_code: None,
+            complete: false,
+            rows: 0,
+            accesses: 0,
+            notes: Vec::new(),
+        }
+    }
+}
+
+impl TraceMeta {
+    /// The meta of a trace with one process of one thread, both named `name`.
+    pub fn single(name: &str) -> Self {
+        Self {
+            processes: vec![ProcessMeta { name: name.to_owned(), ..ProcessMeta::default() }],
+            threads: vec![ThreadMeta { name: name.to_owned(), ..ThreadMeta::default() }],
+            ..Self::default()
+        }
+    }
+    /// The process of thread `thread`; 0 for threads that are not listed.
+    pub fn process_of(&self, thread: u32) -> usize {
+        self.threads.get(thread as usize).map_or(0, |thread| thread.process)
+    }
+}
+
+/// A ratio of two integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fraction {
+    /// Above the line.
+    pub numerator: u64,
+    /// Below the line; never 0.
+    pub denominator: u64,
+}
+
+impl Fraction {
+    /// `count` times this ratio, rounded down; saturates.
+    pub fn times(self, count: u64) -> u64 {
+        let product = u128::from(count) * u128::from(self.numerator) / u128::from(self.denominator.max(1));
+        u64::try_from(product).unwrap_or(u64::MAX)
+    }
+}
+
+/// An address space.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProcessMeta {
+    /// Its process id when recorded, 0 if not known.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Index of the process whose memory it began with (copy-on-write).
+    pub forked_from: Option<usize>,
+}
+
+/// A thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ThreadMeta {
+    /// Index in [`TraceMeta::processes`].
+    pub process: usize,
+    /// Its thread id when recorded, 0 if not known.
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
+    /// Index of the thread that started it; `None`: it began with the program.
+    pub started_by: Option<usize>,
+}
+
+/// Something that happened between two rows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// It applies before this row of the file (rows of all threads counted).
+    #[serde(default)]
+    pub row: u64,
+    /// The thread that did it.
+    #[serde(default)]
+    pub thread: u32,
+    /// CPU time of that thread, nanoseconds.
+    #[serde(default)]
+    pub time_ns: u64,
+    /// What happened.
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+/// What an [`Event`] is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum EventKind {
+    /// A range of the thread's address space was mapped; replaces what was there.
+    Map(MapRange),
+    /// A range was unmapped, its contents forgotten.
+    Unmap {
+        /// First page.
+        start: u64,
+        /// Page after the last.
+        end: u64,
+    },
+    /// This thread started another one (a first thread of another process: a fork).
+    StartThread {
+        /// Index in [`TraceMeta::threads`] of the new thread.
+        #[serde(rename = "started")]
+        thread: u32,
+    },
+    /// This thread ended. When the last thread of a process ends, its memory is freed.
+    EndThread,
+    /// This thread slept here.
+    Idle {
+        /// Wall time of the sleep, nanoseconds.
+        ns: u64,
+    },
+    /// A kind that this version does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A mapped range and what is behind it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MapRange {
+    /// First page.
+    pub start: u64,
+    /// Page after the last.
+    pub end: u64,
+    /// What it is for.
+    pub what: MapKind,
+    /// Path of the file behind it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Page of the file behind the first page.
+    pub file_page: u64,
+    /// `MAP_SHARED`: writes are seen by others.
+    pub shared: bool,
+    /// Code may run from it.
+    pub executable: bool,
+}
+
+/// What a mapping is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", from = "String")]
+pub enum MapKind {
+    /// Grown by `brk`.
+    Heap,
+    /// A thread's stack.
+    Stack,
+    /// Private memory without a file.
+    #[default]
+    Anonymous,
+    /// A mapped file.
+    File,
+    /// Shared memory without a regular file.
+    Shared,
+    /// The program's own file and its loader.
+    Image,
+}
+
+impl MapKind {
+    /// The word used in files and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Heap => "heap",
+            Self::Stack => "stack",
+            Self::Anonymous => "anonymous",
+            Self::File => "file",
+            Self::Shared => "shared",
+            Self::Image => "image",
+        }
+    }
+}
+
+impl From<String> for MapKind {
+    /// Words of later versions are taken for [`MapKind::Anonymous`].
+    fn from(name: String) -> Self {
+        let known = [Self::Heap, Self::Stack, Self::Anonymous, Self::File, Self::Shared, Self::Image];
+        known.into_iter().find(|kind| kind.name() == name).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> TraceMeta {
+        let map = MapRange {
+            start: 1,
+            end: PAGE_TOP,
+            what: MapKind::File,
+            file: Some("/lib/a.so".into()),
+            file_page: 3,
+            shared: false,
+            executable: true,
+        };
+        let kinds = [
+            EventKind::Map(map),
+            EventKind::Unmap { start: 4, end: 9 },
+            EventKind::StartThread { thread: 1 },
+            EventKind::EndThread,
+            EventKind::Idle { ns: u64::MAX },
+        ];
+        TraceMeta {
+            ns_per_instruction: Some(Fraction { numerator: 1, denominator: 4 }),
+            events: kinds.into_iter().map(|kind| Event { row: 7, thread: 2, time_ns: 5, kind }).collect(),
+            exit_code: Some(-1),
+            ..TraceMeta::single("x")
+        }
+    }
+    const PAGE_TOP: u64 = crate::PAGE_LIMIT;
+
+    #[test]
+    fn json_round_trip() {
+        let meta = sample();
+        let json = serde_json::to_string(&meta).unwrap();
+        assert_eq!(serde_json::from_str::<TraceMeta>(&json).unwrap(), meta);
+    }
+
+    #[test]
+    fn reading_is_tolerant() {
+        let json = r#"{"command":["a"],"later":{"x":1},"events":[{"row":3,"kind":"teleport","to":9},
+            {"row":4,"kind":"map","start":1,"end":2,"what":"gpu"}]}"#;
+        let meta: TraceMeta = serde_json::from_str(json).unwrap();
+        assert_eq!(meta.command, ["a"]);
+        assert_eq!(meta.page_bytes, 4096);
+        assert_eq!(meta.events[0], Event { row: 3, thread: 0, time_ns: 0, kind: EventKind::Unknown });
+        assert!(matches!(&meta.events[1].kind, EventKind::Map(map) if map.what == MapKind::Anonymous && map.end == 2));
+    }
+
+    #[test]
+    fn fractions_round_down_and_saturate() {
+        assert_eq!(Fraction { numerator: 1, denominator: 4 }.times(7), 1);
+        assert_eq!(Fraction { numerator: 3, denominator: 1 }.times(u64::MAX), u64::MAX);
+    }
+}

@@ -1,0 +1,95 @@
+//! Rows of a page trace, one and many.
+
+/// Page numbers are below this (2^52: 64-bit addresses without the offset in a 4 KiB page).
+pub const PAGE_LIMIT: u64 = 1 << 52;
+
+/// How many rows a reader puts into a [`RowBatch`] at most: the columns stay in a core's cache.
+pub const BATCH_ROWS: usize = 16 * 1024;
+
+/// One row of a page trace: a thread touched `pages` consecutive pages in ascending order.
+///
+/// In an epoch-filtered trace each page that a thread touches in an epoch appears once, at its first touch. A page that
+/// was read and then written in the epoch is a written page. Consecutive pages with the same flag fold into one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// CPU time of the thread at the start of its epoch, nanoseconds; never decreases within a thread.
+    pub time_ns: u64,
+    /// Index in [`crate::TraceMeta::threads`].
+    pub thread: u32,
+    /// First virtual page number, in units of [`crate::TraceMeta::page_bytes`]; `page + pages` ≤ [`PAGE_LIMIT`].
+    pub page: u64,
+    /// How many pages; never 0.
+    pub pages: u32,
+    /// Whether the pages were written.
+    pub write: bool,
+}
+
+/// Consecutive rows of a file, column by column. All columns have the same length.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowBatch {
+    /// Index in the file of the batch's first row: the number that [`crate::Event::row`] counts.
+    pub first_row: u64,
+    /// [`Row::time_ns`].
+    pub time_ns: Vec<u64>,
+    /// [`Row::thread`].
+    pub thread: Vec<u32>,
+    /// [`Row::page`].
+    pub page: Vec<u64>,
+    /// [`Row::pages`].
+    pub pages: Vec<u32>,
+    /// [`Row::write`].
+    pub write: Vec<bool>,
+}
+
+impl RowBatch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// How many rows it holds.
+    pub fn len(&self) -> usize {
+        self.page.len()
+    }
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.page.is_empty()
+    }
+    /// Empties it and keeps its memory.
+    pub fn clear(&mut self) {
+        self.time_ns.clear();
+        self.thread.clear();
+        self.page.clear();
+        self.pages.clear();
+        self.write.clear();
+    }
+    /// Appends a row.
+    pub fn push(&mut self, row: Row) {
+        self.time_ns.push(row.time_ns);
+        self.thread.push(row.thread);
+        self.page.push(row.page);
+        self.pages.push(row.pages);
+        self.write.push(row.write);
+    }
+    /// Row `index` of the batch.
+    ///
+    /// # Panics
+    /// When `index` is not below [`RowBatch::len`].
+    #[inline]
+    pub fn row(&self, index: usize) -> Row {
+        Row {
+            time_ns: self.time_ns[index],
+            thread: self.thread[index],
+            page: self.page[index],
+            pages: self.pages[index],
+            write: self.write[index],
+        }
+    }
+    /// The rows in order.
+    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
+        (0..self.len()).map(|index| self.row(index))
+    }
+    /// How many pages its rows touch in all.
+    pub fn accesses(&self) -> u64 {
+        self.pages.iter().map(|&pages| u64::from(pages)).sum()
+    }
+}
