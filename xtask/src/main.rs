@@ -1,2 +1,50 @@
-//! Developer commands.
-fn main() {}
+//! Developer commands. `cargo xtask help` lists them.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a developer's command talks to its user")]
+
+mod bench;
+mod check;
+mod licences;
+mod spdx;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  check      formatting, lints, documentation, house rules, licences and advisories: all that must hold before a commit
+  tidy       the house rules alone (also part of `cargo test`)
+  licences   licences and advisories of all dependencies alone
+  bench      all benchmarks with their bars, the comparison with libCacheSim; writes target/bench.json
+             bench NAME…  only benchmark targets whose name contains one of the words";
+
+/// What a command found wrong, one line each; empty is good.
+type Findings = Vec<String>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = arguments.split_first().map_or(("help", &[][..]), |(first, rest)| (first.as_str(), rest));
+    let findings = match command {
+        "check" => check::run(),
+        "tidy" => tidy::run(&workspace::root()),
+        "licences" | "licenses" => licences::run(),
+        "bench" => bench::run(rest),
+        "help" | "--help" | "-h" => {
+            println!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        unknown => {
+            eprintln!("`{unknown}` is no command of xtask.\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    for finding in &findings {
+        eprintln!("{finding}");
+    }
+    if findings.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("{command}: {} to mend", findings.len());
+    ExitCode::FAILURE
+}

@@ -1,0 +1,48 @@
+# What people type. Each target says what it needs and how to get it; `make help` lists them.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+DEMO_TRACE ?= traces/sqlite.parquet
+DEMO_DIR := $(TARGET_DIR)/demo
+ISOTHERM := $(TARGET_DIR)/release/isotherm
+
+.PHONY: help build demo check test bench install uninstall clean
+.DEFAULT_GOAL := help
+
+help: ## This list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+build: ## The isotherm command and the recorder's plugin, optimised
+	@scripts/need cargo cc
+	$(CARGO) build --release --locked --package isotherm-cli --package isotherm-tracer
+
+demo: build ## Advise on a bundled recording; writes target/demo/report.html
+	@mkdir -p $(DEMO_DIR)
+	$(ISOTHERM) advise $(DEMO_TRACE) --report $(DEMO_DIR)/report.html --config $(DEMO_DIR)/config.toml
+	@echo "The report is $(DEMO_DIR)/report.html (open it in a browser)."
+
+check: ## Formatting, lints, documentation, house rules, licences
+	@scripts/need cargo cc
+	$(CARGO) xtask check
+
+test: ## Everything CI runs: check, then all tests
+	@scripts/need cargo cc python3
+	scripts/install-test-needs
+	$(CARGO) xtask check
+	$(CARGO) test --locked --workspace
+
+bench: build ## All benchmarks with their bars; writes target/bench.json
+	@scripts/need cargo cc python3
+	scripts/install-test-needs
+	$(CARGO) xtask bench
+
+install: build ## Into PREFIX (default /usr/local)
+	install -Dm755 $(ISOTHERM) $(DESTDIR)$(PREFIX)/bin/isotherm
+	install -Dm755 $(TARGET_DIR)/release/libisotherm_tracer.so $(DESTDIR)$(PREFIX)/lib/isotherm/libisotherm_tracer.so
+
+uninstall: ## Removes what `make install` put into PREFIX
+	rm -f $(DESTDIR)$(PREFIX)/bin/isotherm $(DESTDIR)$(PREFIX)/lib/isotherm/libisotherm_tracer.so
+
+clean: ## Removes everything that was built
+	$(CARGO) clean

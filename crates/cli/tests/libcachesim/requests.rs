@@ -1,0 +1,94 @@
+//! The traces of the differential test: small, made from integers alone, and one real recording.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// A trace as a cache simulator sees it: one page per request.
+pub(crate) struct Requests {
+    /// Names the trace in the golden file.
+    pub(crate) name: &'static str,
+    /// The page of each request, below [`Requests::span`].
+    pub(crate) pages: Vec<u64>,
+}
+
+const REQUESTS: usize = 30_000;
+
+impl Requests {
+    /// All traces, sorted by name.
+    pub(crate) fn all() -> Vec<Self> {
+        vec![Self::loop_and_noise(), Self::scan_and_hot(), Self::zipf()]
+    }
+
+    /// A loop over 1,000 pages (the worst case of LRU below that size), with every eighth request anywhere in 2,400 pages.
+    fn loop_and_noise() -> Self {
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let page = |i: usize| if i % 8 == 7 { random.below(2400) } else { (i - i / 8) as u64 % 1000 };
+        Self { name: "loop-and-noise", pages: (0..REQUESTS).map(page).collect() }
+    }
+
+    /// Three of four requests in 600 hot pages, the others a scan over 5,000 pages that comes round.
+    fn scan_and_hot() -> Self {
+        let mut random = Random(0xd1b5_4a32_d192_ed03);
+        let page = |i: usize| if i % 4 == 3 { 600 + (i / 4) as u64 % 5000 } else { random.below(600) };
+        Self { name: "scan-and-hot", pages: (0..REQUESTS).map(page).collect() }
+    }
+
+    /// About 1 / rank (the same weight on every power of two), over 4,096 scattered pages.
+    fn zipf() -> Self {
+        let mut random = Random(0x2545_f491_4f6c_dd1d);
+        let mut page = || {
+            let level = random.below(12);
+            let rank = (1 << level) + random.below(1 << level);
+            rank * 2_654_435_761 % 4096
+        };
+        Self { name: "zipf", pages: (0..REQUESTS).map(|_| page()).collect() }
+    }
+
+    /// One more than the largest page.
+    pub(crate) fn span(&self) -> u64 {
+        self.pages.iter().max().map_or(0, |page| page + 1)
+    }
+
+    /// For each request the index of the next one of the same page.
+    pub(crate) fn next_uses(&self) -> Vec<Option<usize>> {
+        let mut later = HashMap::new();
+        let mut next: Vec<Option<usize>> =
+            self.pages.iter().enumerate().rev().map(|(index, page)| later.insert(*page, index)).collect();
+        next.reverse();
+        next
+    }
+
+    /// Writes `NAME.bin` into `folder`: 24-byte little-endian records of time, object, size, next use.
+    pub(crate) fn write_oracle_general(&self, folder: &Path) -> PathBuf {
+        let mut bytes = Vec::with_capacity(self.pages.len() * 24);
+        for (page, next) in self.pages.iter().zip(self.next_uses()) {
+            bytes.extend_from_slice(&0u32.to_le_bytes());
+            bytes.extend_from_slice(&page.to_le_bytes());
+            bytes.extend_from_slice(&4096u32.to_le_bytes());
+            bytes.extend_from_slice(&next.map_or(-1, |index| i64::try_from(index).unwrap()).to_le_bytes());
+        }
+        let path = folder.join(self.name).with_extension("bin");
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+/// FNV-1a over the bitmap of misses, as `libcachesim_misses.py` prints it.
+pub(crate) fn digest(missed: &[bool]) -> u64 {
+    missed.chunks(8).fold(0xcbf2_9ce4_8422_2325, |digest: u64, eight| {
+        let byte = eight.iter().rev().fold(0u64, |byte, &missed| byte << 1 | u64::from(missed));
+        (digest ^ byte).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+/// xorshift64*, high bits.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % bound
+    }
+}

@@ -1,0 +1,46 @@
+//! `cargo xtask check`: everything that must hold before a commit, as CI runs it. All steps run; failures are listed last.
+
+use std::process::Command;
+use std::time::Instant;
+
+use crate::{Findings, licences, tidy, workspace};
+
+/// Runs all steps.
+pub(crate) fn run() -> Findings {
+    let mut findings = Findings::new();
+    step("format", &mut findings, || cargo(&["fmt", "--all", "--check"], &[]));
+    step("house rules", &mut findings, || tidy::run(&workspace::root()));
+    step("licences", &mut findings, licences::run);
+    step("lints", &mut findings, || {
+        cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])
+    });
+    step("documentation", &mut findings, || {
+        cargo(
+            &["doc", "--locked", "--workspace", "--no-deps", "--document-private-items"],
+            &[("RUSTDOCFLAGS", RUSTDOC)],
+        )
+    });
+    findings
+}
+
+/// Links to private items are allowed: these pages are for people who work on the code.
+const RUSTDOC: &str = "-D warnings -A rustdoc::private-intra-doc-links";
+
+fn step(name: &str, findings: &mut Findings, work: impl FnOnce() -> Findings) {
+    let start = Instant::now();
+    let found = work();
+    let verdict = if found.is_empty() { "ok" } else { "FAILED" };
+    println!("check: {name}: {verdict} ({:.0} s)", start.elapsed().as_secs_f64());
+    findings.extend(found);
+}
+
+fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Findings {
+    let mut command: Command = workspace::cargo();
+    command.args(arguments).envs(environment.iter().copied());
+    let line = format!("cargo {}", arguments.join(" "));
+    match command.status() {
+        Ok(status) if status.success() => Vec::new(),
+        Ok(_) => vec![format!("`{line}` failed; see above")],
+        Err(error) => vec![format!("cannot run `{line}`: {error}")],
+    }
+}

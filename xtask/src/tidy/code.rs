@@ -1,0 +1,52 @@
+//! Rules for Rust code: what `sim` and `core` may not touch, and where `unsafe` may stand.
+
+use super::File;
+use crate::Findings;
+
+/// What would let the clock, chance, the environment or a hash order into a decision.
+const BANNED_IN_DECISIONS: &[(&str, &str)] = &[
+    ("Instant::now", "time is injected"),
+    ("SystemTime", "time is injected"),
+    ("thread_rng", "seeds are arguments"),
+    ("rand::rng", "seeds are arguments"),
+    ("HashMap", "its order may reach results; use BTreeMap or indices"),
+    ("HashSet", "its order may reach results; use BTreeSet or indices"),
+    ("std::env", "no environment"),
+    ("std::fs", "no files"),
+    ("std::thread", "no threads"),
+    ("std::net", "no network"),
+    ("println!", "no output"),
+];
+
+const DECIDING: &[&str] = &["crates/sim/src/", "crates/core/src/"];
+
+const UNSAFE_ALLOWED: &[&str] = &["tracer/", "crates/linux/src/sys.rs"];
+
+pub(super) fn check(file: &File, findings: &mut Findings) {
+    let decides = DECIDING.iter().any(|folder| file.path.starts_with(folder));
+    let may_be_unsafe = UNSAFE_ALLOWED.iter().any(|place| file.path.starts_with(place));
+    let mut in_tests = file.path.ends_with("/tests.rs") || file.path.contains("/tests/");
+    for (index, line) in file.text.lines().enumerate() {
+        in_tests |= line == "#[cfg(test)]";
+        let code = line.split("//").next().unwrap_or("");
+        if decides && !in_tests {
+            for (word, why) in BANNED_IN_DECISIONS.iter().filter(|(word, _)| code.contains(word)) {
+                findings.push(file.at(index, &format!("`{word}`: {why}")));
+            }
+        }
+        let literal = code.contains('"');
+        if !may_be_unsafe && !literal && words(code).any(|word| word == "unsafe") {
+            findings.push(file.at(index, "`unsafe` outside tracer/ and crates/linux/src/sys.rs"));
+        }
+        if !literal && code.trim_start().starts_with("#[ignore") {
+            findings.push(file.at(index, "an ignored test tests nothing"));
+        }
+    }
+    if file.path.starts_with("tracer/") && !file.text.starts_with("// SPDX-License-Identifier: GPL-2.0-or-later\n") {
+        findings.push(format!("{}: no SPDX line; other than the rest it is GPL-2.0-or-later", file.path));
+    }
+}
+
+fn words(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|c: char| !c.is_alphanumeric() && c != '_')
+}

@@ -1,0 +1,64 @@
+//! The checkout: its root, its files, its packages.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The folder of the workspace's `Cargo.toml`.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_path_buf()
+}
+
+/// All files of the checkout, as paths relative to `root`, sorted. Build products and version control are left out.
+pub(crate) fn files(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_dir() {
+                let skip = name.starts_with("target") || name == ".git" || name == "__pycache__" || name == ".venv";
+                if !skip {
+                    folders.push(entry.path());
+                }
+            } else if kind.is_file() && !name.ends_with(".profraw") {
+                found.push(entry.path().strip_prefix(root).expect("below root").to_path_buf());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// `cargo metadata`, of the workspace's own packages or with all dependencies.
+pub(crate) fn metadata(with_dependencies: bool) -> Result<Value, String> {
+    let mut command = cargo();
+    command.args(["metadata", "--format-version", "1"]);
+    if with_dependencies {
+        // Packages for other platforms need not be here, and are not linked.
+        command.args(["--filter-platform", &format!("{}-unknown-linux-gnu", std::env::consts::ARCH)]);
+    } else {
+        command.arg("--no-deps");
+    }
+    let output = command.output().map_err(|error| format!("cannot run cargo metadata: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata printed no JSON: {error}"))
+}
+
+/// The packages of [`metadata`].
+pub(crate) fn packages(metadata: &Value) -> &[Value] {
+    metadata["packages"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The cargo that runs us, in the workspace.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
