@@ -4,6 +4,8 @@
 //! The format is described in `docs/traces.md`. Everything streams: no function holds a whole trace unless it says so.
 
 mod error;
+mod file;
+mod fold;
 mod meta;
 mod reader;
 mod row;
@@ -13,4 +15,4 @@ pub use error::{Result, TraceError};
 pub use meta::{Event, EventKind, FORMAT_VERSION, Fraction, MapKind, MapRange, ProcessMeta, ThreadMeta, TraceMeta};
 pub use reader::TraceReader;
 pub use row::{BATCH_ROWS, PAGE_LIMIT, Row, RowBatch};
-pub use writer::TraceWriter;
+pub use writer::{TraceWriter, finish_stream};

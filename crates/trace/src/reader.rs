@@ -1,14 +1,24 @@
 //! Reading a trace, whatever form it is in.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::{Result, RowBatch, TraceError, TraceMeta};
+use crate::file::Source;
+use crate::file::footer::{Footer, META_KEY, is_parquet};
+use crate::file::ipc_reader::{IpcRows, is_ipc};
+use crate::file::parquet_reader::ParquetRows;
+use crate::{FORMAT_VERSION, PAGE_LIMIT, Result, RowBatch, TraceError, TraceMeta};
 
 /// A trace on disk, read in batches with constant memory.
 #[derive(Debug)]
 pub struct TraceReader {
-    path: PathBuf,
     meta: TraceMeta,
+    rows: Form,
+}
+
+#[derive(Debug)]
+enum Form {
+    Parquet(Box<ParquetRows>),
+    Ipc(Box<IpcRows>),
 }
 
 impl TraceReader {
@@ -18,41 +28,211 @@ impl TraceReader {
     ///
     /// # Errors
     /// When it cannot be read, is no trace, or is damaged. A torn Arrow IPC stream is not an error: it opens up to its
-    /// last whole batch, with [`TraceMeta::complete`] = `false`.
+    /// last whole batch, with [`TraceMeta::complete`] = `false` and a note.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        Err(TraceError::Unsupported { path: path.to_owned(), what: "not yet".into() })
+        Self::open_source(Source::open(path.as_ref())?, None)
     }
 
-    /// What the trace says about itself, complete: events, row and access counts included.
+    /// Opens Parquet that need not have our metadata: `fallback` stands in for it.
+    pub(crate) fn open_with(path: &Path, fallback: TraceMeta) -> Result<Self> {
+        Self::open_source(Source::open(path)?, Some(fallback))
+    }
+
+    fn open_source(source: Source, fallback: Option<TraceMeta>) -> Result<Self> {
+        if source.bytes == 0 {
+            return Err(TraceError::Empty { path: source.path.clone() });
+        }
+        let mut head = Vec::new();
+        source.read_at(0, usize::try_from(source.bytes.min(8)).expect("at most 8"), &mut head)?;
+        let (mut meta, rows) = if is_parquet(&head) {
+            let footer = Footer::read(&source)?;
+            let mut meta = match (&footer.meta_json, fallback) {
+                (Some(json), _) => parse_meta(&source.path, json)?,
+                (None, Some(fallback)) => fallback,
+                (None, None) => {
+                    return Err(TraceError::WrongFormat {
+                        path: source.path.clone(),
+                        expected: "a page trace",
+                        found: format!(
+                            "Parquet without the metadata key `{META_KEY}` (lost when another program rewrote it?). \
+                             `isotherm import --from parquet` takes it as it is"
+                        ),
+                    });
+                }
+            };
+            meta.rows = footer.rows;
+            (meta, Form::Parquet(Box::new(ParquetRows::new(source, footer))))
+        } else if is_ipc(&head) {
+            let (rows, meta) = IpcRows::open(source)?;
+            (meta, Form::Ipc(Box::new(rows)))
+        } else {
+            return Err(TraceError::WrongFormat {
+                path: source.path.clone(),
+                expected: "a page trace (Parquet, or Arrow IPC stream)",
+                found: format!("{}. Other formats are read by `isotherm import`", describe(&head)),
+            });
+        };
+        meta.events.sort_by_key(|event| event.row);
+        let reader = Self { meta, rows };
+        reader.check_meta()?;
+        Ok(reader)
+    }
+
+    fn check_meta(&self) -> Result<()> {
+        let meta = &self.meta;
+        let flaw = |what: String| Err(TraceError::damaged(self.path(), 0, format!("its metadata: {what}")));
+        if meta.format_version > FORMAT_VERSION {
+            let (found, known) = (meta.format_version, FORMAT_VERSION);
+            return Err(TraceError::TooNew { path: self.path().to_owned(), found, known });
+        }
+        if !meta.page_bytes.is_power_of_two() {
+            return flaw(format!("page_bytes is {}, which is not a power of two", meta.page_bytes));
+        }
+        for (index, thread) in meta.threads.iter().enumerate() {
+            if thread.process >= meta.processes.len() {
+                return flaw(format!("thread {index} belongs to process {}, which is not listed", thread.process));
+            }
+            if thread.started_by.is_some_and(|by| by >= meta.threads.len() || by == index) {
+                return flaw(format!("thread {index} was started by a thread that is not listed"));
+            }
+        }
+        for (index, process) in meta.processes.iter().enumerate() {
+            if process.forked_from.is_some_and(|from| from >= index) {
+                return flaw(format!("process {index} was forked from a process that is not listed before it"));
+            }
+        }
+        for (index, event) in meta.events.iter().enumerate() {
+            let known = |thread: u32| (thread as usize) < meta.threads.len();
+            let fine = match &event.kind {
+                crate::EventKind::Map(map) => map.start < map.end && map.end <= PAGE_LIMIT,
+                crate::EventKind::Unmap { start, end } => start < end && *end <= PAGE_LIMIT,
+                crate::EventKind::StartThread { thread } => known(*thread),
+                _ => true,
+            };
+            if !fine || !known(event.thread) {
+                return flaw(format!("event {index} names a thread or a range that cannot be"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the trace says about itself, complete: events (sorted by row), row and access counts included.
     pub fn meta(&self) -> &TraceMeta {
         &self.meta
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.source().path
     }
 
-    /// Length of the file in bytes.
+    /// Length of the file in bytes when it was opened.
     pub fn file_bytes(&self) -> u64 {
-        0
+        self.source().bytes
     }
 
-    /// Replaces the contents of `batch` with the next rows, up to [`crate::BATCH_ROWS`]. `false`: no rows are left, `batch` is empty.
+    /// Whether the file is finished (Parquet); otherwise it is an Arrow IPC stream.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.rows, Form::Parquet(_))
+    }
+
+    fn source(&self) -> &Source {
+        match &self.rows {
+            Form::Parquet(rows) => rows.source(),
+            Form::Ipc(rows) => rows.source(),
+        }
+    }
+
+    /// Replaces the contents of `batch` with the next rows, at most [`crate::BATCH_ROWS`]. `false`: no rows are left and
+    /// `batch` is empty.
+    ///
+    /// Each row handed out is one that [`crate::Row`] allows, of a thread that the metadata list.
     ///
     /// # Errors
     /// When the file is damaged or cannot be read.
     pub fn next_batch(&mut self, batch: &mut RowBatch) -> Result<bool> {
-        batch.clear();
-        Ok(false)
+        let more = match &mut self.rows {
+            Form::Parquet(rows) => rows.next_batch(batch)?,
+            Form::Ipc(rows) => rows.next_batch(batch)?,
+        };
+        if let Some((index, flaw)) = find_flaw(batch, self.meta.threads.len()) {
+            return Err(TraceError::bad_value(self.path(), "row", batch.first_row + index as u64, flaw));
+        }
+        Ok(more)
     }
 
     /// Goes back to the first row.
+    pub fn rewind(&mut self) {
+        match &mut self.rows {
+            Form::Parquet(rows) => rows.rewind(),
+            Form::Ipc(rows) => rows.rewind(),
+        }
+    }
+
+    /// Reads all rows from the first on, batch by batch.
     ///
     /// # Errors
-    /// When the file cannot be read any more.
-    pub fn rewind(&mut self) -> Result<()> {
+    /// As [`TraceReader::next_batch`]; and what `each` returns.
+    pub fn for_each_batch<E: From<TraceError>>(
+        &mut self,
+        mut each: impl FnMut(&RowBatch) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.rewind();
+        let mut batch = RowBatch::new();
+        while self.next_batch(&mut batch)? {
+            each(&batch)?;
+        }
         Ok(())
+    }
+}
+
+/// The first row of `batch` that is not allowed, and why.
+fn find_flaw(batch: &RowBatch, nr_threads: usize) -> Option<(usize, String)> {
+    // One pass without branches over the columns; the place is searched for only when there is something to find.
+    let threads_fine = batch.thread.iter().max().is_none_or(|&max| (max as usize) < nr_threads);
+    let pages_fine = batch.pages.iter().min().is_none_or(|&min| min > 0);
+    // Or-ing can only round up to the next power of two, which the limit is.
+    let highest = batch
+        .page
+        .iter()
+        .zip(&batch.pages)
+        .fold(0u64, |bits, (&page, &pages)| bits | page | page.saturating_add(u64::from(pages).wrapping_sub(1)));
+    if threads_fine && pages_fine && highest < PAGE_LIMIT {
+        return None;
+    }
+    batch.rows().enumerate().find_map(|(index, row)| {
+        row_flaw(row.page, row.pages).or_else(|| thread_flaw(row.thread, nr_threads)).map(|flaw| (index, flaw))
+    })
+}
+
+/// Why a run of pages is not allowed, if it is not.
+pub(crate) fn row_flaw(page: u64, pages: u32) -> Option<String> {
+    if pages == 0 {
+        return Some("`pages` is 0; at least 1 is allowed".to_owned());
+    }
+    let end = page.checked_add(u64::from(pages));
+    end.is_none_or(|end| end > PAGE_LIMIT).then(|| format!("page {page} + {pages} pages exceeds 2^52"))
+}
+
+/// Why a thread index is not allowed, if it is not.
+pub(crate) fn thread_flaw(thread: u32, nr_threads: usize) -> Option<String> {
+    (thread as usize >= nr_threads).then(|| format!("thread {thread} is not among the {nr_threads} listed"))
+}
+
+pub(crate) fn parse_meta(path: &Path, json: &str) -> Result<TraceMeta> {
+    serde_json::from_str(json)
+        .map_err(|error| TraceError::damaged(path, 0, format!("its metadata are not understood: {error}")))
+}
+
+fn describe(head: &[u8]) -> String {
+    if head.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace()) {
+        format!("it begins like text (\"{}\")", head.escape_ascii())
+    } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        "it is compressed with zstd as a whole".to_owned()
+    } else if head.starts_with(b"ARROW1") {
+        "an Arrow IPC file (Feather), not a stream".to_owned()
+    } else {
+        let hex: Vec<String> = head.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("it begins with the bytes {}", hex.join(" "))
     }
 }

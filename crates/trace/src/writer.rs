@@ -1,26 +1,65 @@
 //! Writing a trace.
 
-use std::path::Path;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
-use crate::{EventKind, ProcessMeta, Result, Row, RowBatch, ThreadMeta, TraceError, TraceMeta};
+use crate::file::ipc_writer::{IpcSink, Note};
+use crate::file::parquet_writer::{ParquetSink, is_full};
+use crate::fold::fold_events;
+use crate::reader::{TraceReader, row_flaw, thread_flaw};
+use crate::{BATCH_ROWS, Event, EventKind, ProcessMeta, Result, Row, RowBatch, ThreadMeta, TraceError, TraceMeta};
+
+/// Rows and notes a batch of the stream.
+const STREAM_BATCH_ROWS: usize = 1 << 16;
 
 /// Writes a trace: an Arrow IPC stream while it grows, turned into Parquet by [`TraceWriter::finish`].
 #[derive(Debug)]
 pub struct TraceWriter {
+    path: PathBuf,
     meta: TraceMeta,
+    /// Latest time of each thread.
+    times_ns: Vec<u64>,
+    sink: Sink,
+}
+
+#[derive(Debug)]
+enum Sink {
+    /// For recordings: what is there survives the recorder.
+    Stream(Box<IpcSink<File>>),
+    /// For conversions, which can be done again: no second pass.
+    Finished { sink: Box<ParquetSink>, batch: RowBatch },
 }
 
 impl TraceWriter {
-    /// Starts a trace at `path` (replacing a file that is there). `meta`: what is known now; its events are kept.
+    /// Starts a recording at `path` (replacing a file that is there). `meta`: what is known now.
     ///
     /// # Errors
     /// When the file cannot be made.
     pub fn create(path: impl AsRef<Path>, meta: TraceMeta) -> Result<Self> {
-        let _ = meta;
-        Err(TraceError::Unsupported { path: path.as_ref().to_owned(), what: "not yet".into() })
+        let path = path.as_ref();
+        let file = File::create(path).map_err(|error| TraceError::io("create", path, error))?;
+        let sink = IpcSink::create(file, &meta).map_err(|error| stream_error(path, 0, error))?;
+        Ok(Self::with(path, meta, Sink::Stream(Box::new(sink))))
     }
 
-    /// What is known so far.
+    /// Starts a trace that becomes Parquet at once: for conversions. `path` is touched only by [`TraceWriter::finish`].
+    ///
+    /// # Errors
+    /// When a temporary file beside `path` cannot be made.
+    pub fn create_finished(path: impl AsRef<Path>, meta: TraceMeta) -> Result<Self> {
+        let path = path.as_ref();
+        let sink = Box::new(ParquetSink::create(path)?);
+        Ok(Self::with(path, meta, Sink::Finished { sink, batch: RowBatch::new() }))
+    }
+
+    fn with(path: &Path, mut meta: TraceMeta, sink: Sink) -> Self {
+        meta.rows = 0;
+        meta.accesses = 0;
+        let times_ns = vec![0; meta.threads.len()];
+        Self { path: path.to_owned(), meta, times_ns, sink }
+    }
+
+    /// What is known so far; rows and accesses count what was pushed.
     pub fn meta(&self) -> &TraceMeta {
         &self.meta
     }
@@ -30,8 +69,38 @@ impl TraceWriter {
     /// # Errors
     /// When the row is not allowed ([`Row`]), or the file cannot be written.
     pub fn push(&mut self, row: Row) -> Result<()> {
-        let _ = row;
-        Ok(())
+        self.check(&row)?;
+        self.meta.rows += 1;
+        self.meta.accesses += u64::from(row.pages);
+        match &mut self.sink {
+            Sink::Stream(stream) => {
+                stream.push(row);
+                if stream.pending() >= STREAM_BATCH_ROWS { self.flush() } else { Ok(()) }
+            }
+            Sink::Finished { sink, batch } => {
+                batch.push(row);
+                if batch.len() < BATCH_ROWS {
+                    return Ok(());
+                }
+                sink.push_batch(batch)?;
+                batch.clear();
+                Ok(())
+            }
+        }
+    }
+
+    fn check(&mut self, row: &Row) -> Result<()> {
+        let flaw = row_flaw(row.page, row.pages).or_else(|| thread_flaw(row.thread, self.times_ns.len()));
+        let flaw = flaw.or_else(|| {
+            let latest_ns = &mut self.times_ns[row.thread as usize];
+            let earlier = row.time_ns < *latest_ns || row.time_ns > i64::MAX.unsigned_abs();
+            let flaw = earlier.then(|| {
+                format!("time {} ns of thread {} is before {latest_ns} ns or too large", row.time_ns, row.thread)
+            });
+            *latest_ns = row.time_ns.max(*latest_ns);
+            flaw
+        });
+        flaw.map_or(Ok(()), |flaw| Err(TraceError::bad_value(&self.path, "row", self.meta.rows, flaw)))
     }
 
     /// Appends rows.
@@ -42,57 +111,142 @@ impl TraceWriter {
         batch.rows().try_for_each(|row| self.push(row))
     }
 
-    /// Declares a process; its index.
+    /// Declares a process; its index in [`TraceMeta::processes`].
     ///
     /// # Errors
     /// When the file cannot be written.
     pub fn add_process(&mut self, process: ProcessMeta) -> Result<usize> {
-        self.meta.processes.push(process);
+        self.meta.processes.push(process.clone());
+        self.note_in_stream(&Note::Process(process))?;
         Ok(self.meta.processes.len() - 1)
     }
 
-    /// Declares a thread; its index. Its process must be declared.
+    /// Declares a thread; its index in [`TraceMeta::threads`].
     ///
     /// # Errors
-    /// When the file cannot be written, or the process is unknown.
+    /// When its process is not declared, or the file cannot be written.
     pub fn add_thread(&mut self, thread: ThreadMeta) -> Result<u32> {
-        self.meta.threads.push(thread);
-        Ok(u32::try_from(self.meta.threads.len() - 1).unwrap_or(u32::MAX))
+        let index = self.meta.threads.len();
+        let bad = |what| Err(TraceError::bad_value(&self.path, "thread", index as u64, what));
+        if thread.process >= self.meta.processes.len() {
+            return bad(format!("its process {} is not declared", thread.process));
+        }
+        if thread.started_by.is_some_and(|by| by >= index) {
+            return bad("the thread that started it is not declared".to_owned());
+        }
+        let Ok(number) = u32::try_from(index) else { return bad("there are 2^32 threads already".to_owned()) };
+        self.meta.threads.push(thread.clone());
+        self.times_ns.push(0);
+        self.note_in_stream(&Note::Thread(thread))?;
+        Ok(number)
     }
 
     /// Records what `thread` did at its CPU time `time_ns`, after the rows pushed so far.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// When the thread is not declared, or the file cannot be written.
     pub fn event(&mut self, thread: u32, time_ns: u64, kind: EventKind) -> Result<()> {
-        let _ = (thread, time_ns, kind);
-        Ok(())
+        if let Some(flaw) = thread_flaw(thread, self.times_ns.len()) {
+            return Err(TraceError::bad_value(&self.path, "row", self.meta.rows, flaw));
+        }
+        let event = Event { row: self.meta.rows, thread, time_ns, kind };
+        self.meta.events.push(event.clone());
+        self.note_in_stream(&Note::Event(event))
     }
 
     /// Says how the program ended: its exit code, and whether the recording saw its end.
-    pub fn set_outcome(&mut self, exit_code: Option<i32>, complete: bool) {
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn set_outcome(&mut self, exit_code: Option<i32>, complete: bool) -> Result<()> {
         self.meta.exit_code = exit_code;
         self.meta.complete = complete;
+        self.note_in_stream(&Note::Outcome { exit_code, complete })
     }
 
     /// Adds to [`TraceMeta::notes`].
-    pub fn note(&mut self, note: impl Into<String>) {
-        self.meta.notes.push(note.into());
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn note(&mut self, remark: impl Into<String>) -> Result<()> {
+        let remark = remark.into();
+        self.meta.notes.push(remark.clone());
+        self.note_in_stream(&Note::Remark(remark))
     }
 
-    /// Hands all rows to the system as a whole batch: after this, killing the process loses none of them.
+    fn note_in_stream(&mut self, note: &Note) -> Result<()> {
+        let Sink::Stream(stream) = &mut self.sink else { return Ok(()) };
+        stream.note(note);
+        if stream.pending() >= STREAM_BATCH_ROWS { self.flush() } else { Ok(()) }
+    }
+
+    /// Hands all rows to the system as a whole batch: after this, killing the process loses none of them. Call it about
+    /// once a second; each call makes a batch of its own.
     ///
     /// # Errors
     /// When the file cannot be written. On a full disk the file keeps all batches before.
     pub fn flush(&mut self) -> Result<()> {
-        Ok(())
+        let (path, rows) = (&self.path, self.meta.rows);
+        match &mut self.sink {
+            Sink::Stream(stream) => stream.flush().map_err(|error| stream_error(path, rows, error)),
+            Sink::Finished { .. } => Ok(()),
+        }
     }
 
     /// Makes the finished Parquet file and puts it in place of the stream in one step; what it says about itself.
     ///
     /// # Errors
-    /// When it cannot be written: the stream stays in place, readable.
+    /// When it cannot be written: a stream stays in place, readable.
     pub fn finish(self) -> Result<TraceMeta> {
-        Ok(self.meta)
+        let Self { path, mut meta, sink, .. } = self;
+        match sink {
+            Sink::Stream(mut stream) => {
+                stream.close().map_err(|error| stream_error(&path, meta.rows, error))?;
+                drop(stream);
+                finish_stream(&path)
+            }
+            Sink::Finished { mut sink, batch } => {
+                sink.push_batch(&batch)?;
+                meta.events = fold_events(&meta);
+                sink.finish(meta)
+            }
+        }
     }
+}
+
+/// Turns an Arrow IPC stream into the finished Parquet file at the same path, in one step: also for a recording that was
+/// torn, of which all whole batches are kept. Does nothing to a file that is finished.
+///
+/// # Errors
+/// When it cannot be read or written; the file stays as it was.
+pub fn finish_stream(path: impl AsRef<Path>) -> Result<TraceMeta> {
+    let path = path.as_ref();
+    let mut reader = TraceReader::open(path)?;
+    if reader.is_finished() {
+        return Ok(reader.meta().clone());
+    }
+    let done = (|| {
+        let mut sink = ParquetSink::create(path)?;
+        reader.for_each_batch(|batch| sink.push_batch(batch))?;
+        debug_assert_eq!(sink.rows(), reader.meta().rows, "the stream was scanned when opened");
+        let meta = TraceMeta { events: fold_events(reader.meta()), ..reader.meta().clone() };
+        sink.finish(meta)
+    })();
+    done.map_err(|error| match error {
+        TraceError::DiskFull { path, .. } => {
+            let kept =
+                format!("the {} rows stay there as an Arrow IPC stream, readable as they are", reader.meta().rows);
+            TraceError::DiskFull { path, kept }
+        }
+        error => error,
+    })
+}
+
+#[cold]
+fn stream_error(path: &Path, rows: u64, error: std::io::Error) -> TraceError {
+    if is_full(&error) {
+        let kept = format!("of {rows} rows those of all whole batches are kept there, readable as they are");
+        return TraceError::DiskFull { path: path.to_owned(), kept };
+    }
+    TraceError::io("write", path, error)
 }

@@ -1,0 +1,91 @@
+//! How fast traces decode and how large they are, on two synthetic traces: `scattered` (each row one page, uniform over
+//! 16 GiB, a third written, 800 rows an epoch: nothing to compress) and `local` (sweeps and revisits near by).
+//!
+//! Prints one JSON object a line: `name, unit, bar, value, pass`. Bars: DESIGN section 5. `BENCH_TRACE_ROWS` sets the
+//! number of rows; run under `cargo test` it uses few and only checks that it works.
+
+#![expect(clippy::print_stdout, reason = "a benchmark's output")]
+
+use std::path::Path;
+use std::time::Instant;
+
+use isotherm_trace::{EventKind, MapRange, Row, RowBatch, TraceMeta, TraceReader, TraceWriter};
+
+/// A small generator (xorshift64*), so that every run makes the same trace.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        ((u128::from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)) * u128::from(limit)) >> 64) as u64
+    }
+}
+
+const EPOCH_NS: u64 = 1_000_000;
+
+fn scattered(random: &mut Random, index: u64) -> Row {
+    let page = 0x7f00_0000_0 + random.below(4 << 20);
+    Row { time_ns: index / 800 * EPOCH_NS, thread: 0, page, pages: 1, write: random.below(3) == 0 }
+}
+
+fn local(random: &mut Random, index: u64) -> Row {
+    // Each epoch of 40 rows sweeps on by a run of up to 64 pages a row; every fourth row returns to a hot index.
+    let page = if index % 4 == 0 { 0x5_5555 + random.below(256) } else { 0x7f00_0000_0 + index * 40 % (1 << 20) };
+    let pages = if index % 4 == 0 { 1 } else { 16 + u32::try_from(random.below(48)).expect("small") };
+    Row { time_ns: index / 40 * EPOCH_NS, thread: 0, page, pages, write: index / 4 % 8 == 0 }
+}
+
+fn write(path: &Path, rows: u64, mut row: impl FnMut(&mut Random, u64) -> Row) -> TraceMeta {
+    let mut random = Random(42);
+    let mut writer = TraceWriter::create_finished(path, TraceMeta { epoch_ns: EPOCH_NS, ..TraceMeta::single("bench") })
+        .expect("a temporary folder is writable");
+    let map = MapRange { start: 1, end: 1 << 36, ..MapRange::default() };
+    writer.event(0, 0, EventKind::Map(map)).expect("writable");
+    for index in 0..rows {
+        writer.push(row(&mut random, index)).expect("writable");
+    }
+    writer.finish().expect("writable")
+}
+
+/// Decodes the whole file; the checksum keeps the work from being optimised away.
+fn decode(path: &Path) -> (f64, u64) {
+    let start = Instant::now();
+    let mut reader = TraceReader::open(path).expect("just written");
+    let mut batch = RowBatch::new();
+    let mut checksum = 0u64;
+    while reader.next_batch(&mut batch).expect("just written") {
+        checksum ^= batch.page[batch.len() - 1] ^ batch.time_ns[0];
+    }
+    (start.elapsed().as_secs_f64(), checksum)
+}
+
+fn report(name: &str, unit: &str, bar: Option<f64>, value: f64, at_least: bool) {
+    let pass = bar.is_none_or(|bar| if at_least { value >= bar } else { value <= bar });
+    let rounded = (value * 1000.0).round() / 1000.0;
+    println!("{}", serde_json::json!({"name": name, "unit": unit, "bar": bar, "value": rounded, "pass": pass}));
+}
+
+fn main() {
+    let measuring = std::env::args().any(|argument| argument == "--bench");
+    let rows = std::env::var("BENCH_TRACE_ROWS").ok().and_then(|rows| rows.parse().ok());
+    let rows: u64 = rows.unwrap_or(if measuring { 16 << 20 } else { 100_000 });
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    type Make = fn(&mut Random, u64) -> Row;
+    let shapes: [(&str, Make, f64); 2] = [("scattered", scattered, 3.5), ("local", local, 0.5)];
+    for (shape, make, bytes_bar) in shapes {
+        let path = folder.path().join(format!("{shape}.parquet"));
+        let meta = write(&path, rows, make);
+        let bytes = std::fs::metadata(&path).expect("just written").len();
+        let mut runs: Vec<f64> = (0..5).map(|_| decode(&path).0).collect();
+        runs.sort_by(f64::total_cmp);
+        let seconds = runs[2];
+        let bar = |bar: f64| measuring.then_some(bar);
+        let accesses = meta.accesses as f64;
+        let name = |what: &str| format!("trace {what}, {shape}");
+        report(&name("decode"), "M accesses/s", bar(400.0), accesses / seconds / 1e6, true);
+        report(&name("decode rows"), "M rows/s", None, rows as f64 / seconds / 1e6, true);
+        report(&name("size"), "B/access", bar(bytes_bar), bytes as f64 / accesses, false);
+    }
+}

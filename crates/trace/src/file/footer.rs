@@ -1,0 +1,188 @@
+//! The footer of a Parquet file: which columns there are, where their pages lie, and our metadata.
+//!
+//! Source: Apache Parquet format 2.10, `parquet.thrift` (`FileMetaData`, `RowGroup`, `ColumnMetaData`).
+
+use super::Source;
+use super::thrift::{Struct, read_struct};
+use crate::{Result, TraceError};
+
+/// Key of our JSON in the file's key-value metadata.
+pub(crate) const META_KEY: &str = "isotherm";
+
+/// The columns of a trace in the order of [`crate::RowBatch`].
+pub(crate) const COLUMNS: [&str; 5] = ["time_ns", "thread", "page", "pages", "write"];
+
+const MAGIC: &[u8; 4] = b"PAR1";
+
+/// How a value lies in a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Physical {
+    Boolean,
+    Int32,
+    Int64,
+}
+
+/// How pages are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Codec {
+    Uncompressed,
+    Zstd,
+}
+
+/// The pages of one column in one row group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chunk {
+    pub(crate) physical: Physical,
+    /// Whether values could be absent: each page then starts with levels.
+    pub(crate) optional: bool,
+    pub(crate) codec: Codec,
+    /// Bytes of the file.
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+/// Rows whose columns lie together.
+#[derive(Clone, Debug)]
+pub(crate) struct RowGroup {
+    pub(crate) rows: u64,
+    /// In the order of [`COLUMNS`].
+    pub(crate) chunks: [Chunk; 5],
+}
+
+/// What the footer says.
+#[derive(Debug)]
+pub(crate) struct Footer {
+    pub(crate) rows: u64,
+    pub(crate) row_groups: Vec<RowGroup>,
+    /// Our metadata, if the file has it.
+    pub(crate) meta_json: Option<String>,
+}
+
+/// Whether the file begins like Parquet.
+pub(crate) fn is_parquet(head: &[u8]) -> bool {
+    head.starts_with(MAGIC)
+}
+
+impl Footer {
+    pub(crate) fn read(source: &Source) -> Result<Self> {
+        let mut tail = Vec::new();
+        if source.bytes < 12 {
+            return Err(source.damaged(0, "it begins as Parquet but ends before its footer"));
+        }
+        source.read_at(source.bytes - 8, 8, &mut tail)?;
+        if &tail[4..] != MAGIC {
+            let what = "it begins as Parquet but does not end as such: it is cut off, and its index was at the end";
+            return Err(source.damaged(source.bytes - 4, what));
+        }
+        let len = u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]);
+        let Some(start) = (source.bytes - 8).checked_sub(u64::from(len)).filter(|&start| start >= 4) else {
+            return Err(source.damaged(source.bytes - 8, format!("a footer of {len} bytes does not fit in the file")));
+        };
+        let mut bytes = Vec::new();
+        source.read_at(start, len as usize, &mut bytes)?;
+        let (root, _) =
+            read_struct(&bytes).map_err(|error| source.damaged(start, format!("footer unreadable ({error:?})")))?;
+        Self::from_thrift(source, start, &root)
+    }
+
+    fn from_thrift(source: &Source, footer_start: u64, root: &Struct<'_>) -> Result<Self> {
+        let damaged = |what: String| source.damaged(footer_start, what);
+        let columns = find_columns(source, root)?;
+        let mut row_groups = Vec::new();
+        let mut rows_seen = 0u64;
+        for group in root.structs(4) {
+            let rows = group.int(3).and_then(|rows| u64::try_from(rows).ok());
+            let rows = rows.ok_or_else(|| damaged("a row group without a row count".into()))?;
+            rows_seen = rows_seen.checked_add(rows).ok_or_else(|| damaged("row counts overflow".into()))?;
+            let chunks: Vec<&Struct<'_>> = group.structs(1).collect();
+            let mut found = Vec::with_capacity(COLUMNS.len());
+            for (column, name) in columns.iter().zip(COLUMNS) {
+                let chunk = chunks.get(column.index).and_then(|chunk| chunk.inner(3));
+                let chunk = chunk.ok_or_else(|| damaged(format!("column `{name}` has no data in a row group")))?;
+                found.push(read_chunk(source, footer_start, name, *column, rows, chunk)?);
+            }
+            let chunks = found.try_into().expect("one chunk was pushed for each column");
+            row_groups.push(RowGroup { rows, chunks });
+        }
+        let rows = root.int(3).and_then(|rows| u64::try_from(rows).ok());
+        if rows != Some(rows_seen) {
+            return Err(damaged(format!("its row groups have {rows_seen} rows, the file claims {rows:?}")));
+        }
+        let entry = root.structs(5).find(|entry| entry.bytes(1) == Some(META_KEY.as_bytes()));
+        let meta_json = match entry.and_then(|entry| entry.bytes(2)) {
+            None => None,
+            Some(json) => {
+                Some(String::from_utf8(json.to_vec()).map_err(|_| damaged("its metadata is not UTF-8 text".into()))?)
+            }
+        };
+        Ok(Self { rows: rows_seen, row_groups, meta_json })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Column {
+    /// Among the file's leaf columns.
+    index: usize,
+    physical: Physical,
+    optional: bool,
+}
+
+fn find_columns(source: &Source, root: &Struct<'_>) -> Result<[Column; 5]> {
+    let leaves: Vec<&Struct<'_>> = root.structs(2).filter(|element| element.int(1).is_some()).collect();
+    let wrong = |found: String| TraceError::WrongFormat {
+        path: source.path.clone(),
+        expected: "a page trace",
+        found: format!("{found}. Its columns must be {}; other Parquet files are not read", COLUMNS.join(", ")),
+    };
+    let find = |name: &str| {
+        let index = leaves.iter().position(|leaf| leaf.bytes(4) == Some(name.as_bytes()));
+        let index = index.ok_or_else(|| wrong(format!("Parquet without a column `{name}`")))?;
+        let physical = match leaves[index].int(1) {
+            Some(0) if name == "write" => Physical::Boolean,
+            Some(1) if name != "write" => Physical::Int32,
+            Some(2) if name != "write" => Physical::Int64,
+            other => return Err(wrong(format!("column `{name}` has Parquet type {other:?}"))),
+        };
+        let optional = match leaves[index].int(3) {
+            Some(0) | None => false,
+            Some(1) => true,
+            _ => return Err(wrong(format!("column `{name}` holds lists"))),
+        };
+        Ok(Column { index, physical, optional })
+    };
+    Ok([find(COLUMNS[0])?, find(COLUMNS[1])?, find(COLUMNS[2])?, find(COLUMNS[3])?, find(COLUMNS[4])?])
+}
+
+fn read_chunk(
+    source: &Source,
+    footer_start: u64,
+    name: &str,
+    column: Column,
+    rows: u64,
+    chunk: &Struct<'_>,
+) -> Result<Chunk> {
+    let damaged = |what: &str| source.damaged(footer_start, format!("column `{name}`: {what}"));
+    let codec = match chunk.int(4) {
+        Some(0) => Codec::Uncompressed,
+        Some(6) => Codec::Zstd,
+        other => {
+            let name_of = [(1, "snappy"), (2, "gzip"), (4, "brotli"), (5, "lz4"), (7, "lz4_raw")];
+            let found = name_of.iter().find(|(code, _)| Some(*code) == other).map_or("unknown", |(_, name)| name);
+            return Err(TraceError::WrongFormat {
+                path: source.path.clone(),
+                expected: "a page trace that is compressed with zstd or not at all",
+                found: format!("column `{name}` is compressed with {found}. Write it again with compression zstd"),
+            });
+        }
+    };
+    let offset = |id| chunk.int(id).and_then(|value| u64::try_from(value).ok());
+    if offset(5) != Some(rows) {
+        return Err(damaged("its value count differs from the row count"));
+    }
+    let data = offset(9).ok_or_else(|| damaged("no offset of its data"))?;
+    let start = offset(11).filter(|&dictionary| dictionary > 0).map_or(data, |dictionary| dictionary.min(data));
+    let len = offset(7).ok_or_else(|| damaged("no length of its data"))?;
+    let end = start.checked_add(len).filter(|&end| start >= 4 && end <= footer_start);
+    let end = end.ok_or_else(|| damaged("its data lie outside the file"))?;
+    Ok(Chunk { physical: column.physical, optional: column.optional, codec, start, end })
+}
