@@ -1,5 +1,7 @@
 //! The `isotherm` command: parse the command line, run the verb, say how it ended.
 
+#[cfg(test)]
+mod documented;
 mod error;
 mod format;
 mod ui;
@@ -51,30 +53,6 @@ fn main() -> ExitCode {
         Err(error) => {
             ui.print_error(&error);
             error.exit_code()
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        CommandLine::command().debug_assert();
-    }
-
-    #[test]
-    fn long_flags_are_kebab_case_and_every_verb_shows_examples() {
-        for verb in CommandLine::command().get_subcommands().filter(|verb| verb.get_name() != "help") {
-            let name = verb.get_name();
-            let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains(&format!("isotherm {name}")), "`{name}` has no example in its after_help");
-            for flag in verb.get_arguments().filter_map(clap::Arg::get_long) {
-                assert!(flag.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'), "--{flag}");
-            }
         }
     }
 }

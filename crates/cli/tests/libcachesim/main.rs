@@ -64,11 +64,14 @@ fn run_libcachesim() -> Option<Results> {
     if !works {
         let required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some_and(|value| value == "1");
         assert!(!required, "libcachesim is not installed; run scripts/install-test-needs");
-        eprintln!("skipped: libcachesim is not installed (scripts/install-test-needs); its checked-in results stand in");
+        eprintln!(
+            "skipped: libcachesim is not installed (scripts/install-test-needs); its checked-in results stand in"
+        );
         return None;
     }
     let folder = tempfile::tempdir().unwrap();
-    let traces: Vec<PathBuf> = Requests::all().iter().map(|requests| requests.write_oracle_general(folder.path())).collect();
+    let traces: Vec<PathBuf> =
+        Requests::all().iter().map(|requests| requests.write_oracle_general(folder.path())).collect();
     let sizes: Vec<String> = SIZES.iter().map(usize::to_string).collect();
     let output = Command::new(&python)
         .arg(root().join("tests/differential/libcachesim_misses.py"))
