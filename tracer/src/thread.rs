@@ -1,0 +1,237 @@
+//! One thread of the traced program: its instruction count, its epoch, its filter and its chunk.
+
+use std::sync::atomic::Ordering;
+
+use crate::filter::Filter;
+use crate::record::{Origin, Record};
+use crate::spool::{Chunk, Spool};
+use crate::sys;
+use crate::syscall::Pending;
+
+/// How long an epoch is, in both measures.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EpochLength {
+    /// Instructions in one epoch; not 0.
+    pub(crate) instructions: u64,
+    /// The time they stand for, in nanoseconds.
+    pub(crate) ns: u64,
+}
+
+/// Chunks are sent after so many epochs even when they are not full, so that the recorder can put threads in order.
+const EPOCHS_PER_CHUNK: u64 = 64;
+
+/// What is recorded of one thread. Used by that thread alone (and by the exit hook, when all others have stopped).
+pub(crate) struct Thread {
+    filter: Filter,
+    /// Instructions begun so far.
+    pub(crate) instructions: u64,
+    /// When [`Thread::at_boundary`] is due; 0 before the first instruction.
+    pub(crate) boundary: u64,
+    epoch: u64,
+    sent_at_epoch: u64,
+    length: EpochLength,
+    pub(crate) uid: u32,
+    started_by: Option<u32>,
+    origin: Origin,
+    /// Virtual time at which the thread began, in nanoseconds.
+    start_ns: u64,
+    /// How long it has slept, in nanoseconds.
+    idle_ns: u64,
+    chunk: Option<Chunk>,
+    pub(crate) pending: Pending,
+}
+
+impl Thread {
+    pub(crate) fn new(
+        spool: &Spool,
+        length: EpochLength,
+        uid: u32,
+        origin: Origin,
+        started_by: Option<u32>,
+        start_ns: u64,
+    ) -> Self {
+        Self {
+            filter: Filter::new(),
+            instructions: 0,
+            boundary: 0,
+            epoch: 0,
+            sent_at_epoch: 0,
+            length,
+            uid,
+            started_by,
+            origin,
+            start_ns,
+            idle_ns: 0,
+            chunk: Chunk::create(spool, uid).map_err(|error| warn_unrecorded(uid, &error)).ok(),
+            pending: Pending::default(),
+        }
+    }
+
+    /// A block of `instructions` on code page `page` is about to run. `false`: call [`Thread::block_slowly`].
+    #[inline(always)]
+    pub(crate) fn block(&mut self, instructions: u64, page: u64) -> bool {
+        self.instructions += instructions;
+        self.instructions < self.boundary && self.filter.is_known(page, 0)
+    }
+
+    /// What [`Thread::block`] could not do at once: an epoch's end, a new code page, a block that runs into the next page.
+    #[inline(never)]
+    pub(crate) fn block_slowly(&mut self, spool: &Spool, page: u64, crosses: bool) {
+        if self.instructions >= self.boundary {
+            self.at_boundary(spool);
+        }
+        self.filter.read(page);
+        if crosses {
+            self.filter.read(page + 1);
+        }
+    }
+
+    /// Whether an access to `page` has nothing new. `store` is 0 or 1.
+    #[inline(always)]
+    pub(crate) fn is_known(&self, page: u64, store: u64) -> bool {
+        self.filter.is_known(page, store)
+    }
+
+    /// A load or store of a page.
+    #[inline]
+    pub(crate) fn touch(&mut self, page: u64, write: bool) {
+        if write { self.filter.write(page) } else { self.filter.read(page) }
+    }
+
+    /// The kernel touched `[address, address + bytes)` for the program.
+    pub(crate) fn touch_buffer(&mut self, address: u64, bytes: u64, write: bool) {
+        if bytes == 0 {
+            return;
+        }
+        for page in address >> 12..=address.saturating_add(bytes - 1) >> 12 {
+            self.touch(page, write);
+        }
+    }
+
+    /// The first instruction, or the first of a new epoch.
+    #[cold]
+    #[inline(never)]
+    fn at_boundary(&mut self, spool: &Spool) {
+        if self.boundary == 0 {
+            self.boundary = self.length.instructions;
+            self.say_hello(spool);
+            if matches!(self.origin, Origin::Program | Origin::Exec) {
+                crate::layout::initial(|record| self.push(spool, record));
+            }
+            return;
+        }
+        self.hand_out(spool);
+        self.filter.next_epoch();
+        self.epoch = self.instructions / self.length.instructions;
+        self.boundary = (self.epoch + 1) * self.length.instructions;
+        self.advance_frontier(spool);
+        if self.epoch - self.sent_at_epoch >= EPOCHS_PER_CHUNK {
+            self.send(spool);
+        }
+    }
+
+    fn say_hello(&mut self, spool: &Spool) {
+        let (pid, tid) = sys::pid_and_tid();
+        let name = crate::layout::program_name();
+        let (started_by, origin, start_ns) = (self.started_by, self.origin, self.start_ns);
+        self.push(spool, &Record::Hello { pid, tid, started_by, origin, start_ns, name: &name });
+        self.send(spool);
+    }
+
+    /// Writes the touches of the current epoch that are not written yet.
+    fn hand_out(&mut self, spool: &Spool) {
+        if let Some(chunk) = &mut self.chunk
+            && self.filter.has_news()
+        {
+            let epoch = self.epoch;
+            self.filter.hand_out(|run| chunk.push_row(spool, epoch, run.page, run.pages, run.write));
+        }
+    }
+
+    /// Writes an event; what was touched before it is written first.
+    pub(crate) fn event(&mut self, spool: &Spool, record: &Record<'_>) {
+        self.hand_out(spool);
+        self.push(spool, record);
+    }
+
+    fn push(&mut self, spool: &Spool, record: &Record<'_>) {
+        if let Some(chunk) = &mut self.chunk {
+            chunk.push(spool, record);
+        }
+    }
+
+    /// Sends everything, finished epoch or not.
+    pub(crate) fn flush(&mut self, spool: &Spool) {
+        self.hand_out(spool);
+        self.send(spool);
+    }
+
+    fn send(&mut self, spool: &Spool) {
+        self.sent_at_epoch = self.epoch;
+        if let Some(chunk) = &mut self.chunk {
+            chunk.send(spool);
+        }
+    }
+
+    /// Before a system call that may sleep for long: do not sit on what is recorded.
+    pub(crate) fn before_sleep(&mut self, spool: &Spool) {
+        let waiting = self.chunk.as_ref().is_some_and(|chunk| !chunk.is_empty());
+        if waiting && self.epoch - self.sent_at_epoch >= 4 {
+            self.send(spool);
+        }
+    }
+
+    /// Memory of `[start, end)` (pages) is another one from now on.
+    pub(crate) fn forget(&mut self, start: u64, end: u64) {
+        self.filter.forget(start, end);
+    }
+
+    /// The thread's point in virtual time: its beginning, its instructions and its sleep, in nanoseconds.
+    pub(crate) fn now_ns(&self) -> u64 {
+        let ran_ns = u128::from(self.instructions) * u128::from(self.length.ns) / u128::from(self.length.instructions);
+        self.start_ns + self.idle_ns + u64::try_from(ran_ns).unwrap_or(u64::MAX / 4)
+    }
+
+    /// Lets the others know how far this thread got.
+    pub(crate) fn advance_frontier(&self, spool: &Spool) {
+        spool.control.frontier_ns.fetch_max(self.now_ns(), Ordering::Relaxed);
+    }
+
+    /// The thread was woken after it had asked for `asked_ns` of sleep (0: it waited for somebody). It goes on when that
+    /// time is over, and not before what the others have done already.
+    pub(crate) fn woken(&mut self, spool: &Spool, asked_ns: u64) {
+        let now_ns = self.now_ns();
+        let wake_ns = spool.control.frontier_ns.load(Ordering::Relaxed).max(now_ns.saturating_add(asked_ns));
+        let ns = wake_ns - now_ns;
+        if ns > 0 {
+            self.event(spool, &Record::Idle { ns });
+            self.idle_ns += ns;
+            self.advance_frontier(spool);
+        }
+    }
+
+    /// This thread is now the only one of a forked process: it begins anew with the uid that its parent announced.
+    pub(crate) fn become_child(&mut self, spool: &Spool, uid: u32) {
+        let child = Self::new(spool, self.length, uid, Origin::Fork, Some(self.uid), self.now_ns());
+        let parent = std::mem::replace(self, child);
+        // Its chunk is the parent's: it stays mapped and untouched.
+        std::mem::forget(parent.chunk);
+        self.boundary = self.length.instructions;
+        self.say_hello(spool);
+    }
+
+    /// The thread ends, or the process with it.
+    pub(crate) fn end(&mut self, spool: &Spool) {
+        self.advance_frontier(spool);
+        let instructions = self.instructions;
+        self.event(spool, &Record::End { instructions });
+        if let Some(chunk) = self.chunk.take() {
+            chunk.close(spool);
+        }
+    }
+}
+
+/// Says on the standard error stream, which is all there is here, that a thread goes unrecorded.
+fn warn_unrecorded(uid: u32, error: &std::io::Error) {
+    crate::warn(&format!("thread {uid} is not recorded: no room for its chunk: {error}"));
+}
