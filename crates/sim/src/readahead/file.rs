@@ -1,0 +1,455 @@
+//! File readahead (spec classic-lru 9.4): the state of one open file and the window that each miss or marked page asks for.
+//!
+//! A `read()` of pages `first..end` goes page by page:
+//!
+//! ```text
+//! absent         → read_miss(page, end - page), submit the window, wait for the page
+//! cached, marked → clear the mark; marked_page(page, end - page), submit, do not wait
+//! at the end     → read_done(page of the byte after the last one read)
+//! ```
+//!
+//! A fault takes [`FileReadahead::mmap_miss`], [`FileReadahead::mmap_cached`] or [`FileReadahead::fault_around`]. Pages of a
+//! window that are cached already are skipped ([`Window::missing`]). All numbers are pages. Pages are single: no large folios.
+
+use isotherm_units::PageRange;
+
+/// `mmap_miss` stops growing here.
+const MMAP_MISS_MAX: u32 = 1000;
+/// More misses than this, and faults read one page each.
+const MMAP_LOTS_OF_MISSES: u32 = 100;
+/// Windows of the asynchronous step end on multiples of this.
+const ALIGN_PAGES: u64 = 4;
+
+/// What the device and the file allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadaheadLimits {
+    /// The largest window; 32 (128 KiB) by default, 0 switches readahead off.
+    pub window_max: u64,
+    /// The request size the device likes best: a `read()` larger than the window may use windows of up to this.
+    pub device_optimum: u64,
+    /// Pages of the file, the partial last one included.
+    pub file_pages: u64,
+}
+
+impl ReadaheadLimits {
+    /// The largest window for a request of `nr_pages`.
+    fn window_max_for(&self, nr_pages: u64) -> u64 {
+        if nr_pages > self.window_max {
+            self.window_max.max(nr_pages.min(self.device_optimum))
+        } else {
+            self.window_max
+        }
+    }
+}
+
+/// What a program said about its accesses, by `madvise` or `fadvise`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Advice {
+    /// Nothing.
+    #[default]
+    Normal,
+    /// No readahead.
+    Random,
+    /// In order, each page once.
+    Sequential,
+}
+
+/// A mapping of the file, as far as faults in it decide about readahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappingKind {
+    /// What the program said about it.
+    pub advice: Advice,
+    /// Code runs from it.
+    pub executable: bool,
+    /// File pages it covers.
+    pub pages: PageRange,
+}
+
+/// Pages to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// All within the file; those already cached are not read again.
+    pub range: PageRange,
+    /// The page that gets the readahead mark, if it is read now.
+    pub mark: Option<u64>,
+}
+
+impl Window {
+    fn unmarked(range: PageRange, limits: &ReadaheadLimits) -> Self {
+        Self { range: range.intersection(PageRange::new(0, limits.file_pages)), mark: None }
+    }
+
+    /// The runs of pages to submit, each one request.
+    pub fn missing(&self, is_cached: impl Fn(u64) -> bool) -> Vec<PageRange> {
+        let mut runs: Vec<PageRange> = Vec::new();
+        for page in (self.range.start..self.range.end).filter(|&page| !is_cached(page)) {
+            match runs.last_mut() {
+                Some(run) if run.end == page => run.end += 1,
+                _ => runs.push(PageRange::at(page, 1)),
+            }
+        }
+        runs
+    }
+}
+
+/// Readahead state of one open file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileReadahead {
+    start: u64,
+    size: u64,
+    async_size: u64,
+    mmap_miss: u32,
+    /// Page of the byte after the last one read; `None` before the first read.
+    prev: Option<u64>,
+}
+
+impl FileReadahead {
+    /// A `read()` wants `nr_pages` (at least 1) from `page` on, and `page` is not cached.
+    pub fn read_miss(
+        &mut self,
+        page: u64,
+        nr_pages: u64,
+        advice: Advice,
+        limits: &ReadaheadLimits,
+        is_cached: impl Fn(u64) -> bool,
+    ) -> Window {
+        if limits.window_max == 0 {
+            return Window::unmarked(PageRange::at(page, 1), limits);
+        }
+        let exactly = Window::unmarked(PageRange::at(page, nr_pages), limits);
+        if advice == Advice::Random {
+            return exactly;
+        }
+        let max = limits.window_max_for(nr_pages);
+        let goes_on = self.prev.is_some_and(|prev| matches!(page.checked_sub(prev), Some(0 | 1)));
+        if page == 0 || nr_pages > max || goes_on {
+            let size = initial_size(nr_pages, max);
+            let async_size = if size > nr_pages { size - nr_pages } else { size / 2 };
+            return self.set(page, size, async_size, limits);
+        }
+        let history = (1..=page.min(max)).take_while(|back| is_cached(page - back)).count() as u64;
+        if history <= nr_pages {
+            return exactly;
+        }
+        // Cached from the beginning: a long stream.
+        let history = if history == page { history * 2 } else { history };
+        self.set(page, (history + nr_pages).min(max), 1, limits)
+    }
+
+    /// A `read()` wants `nr_pages` from `page` on, or a fault wants `page` (then `nr_pages` is the largest window), and
+    /// `page` is cached and carries the readahead mark, which the caller clears. `None`: nothing to read.
+    pub fn marked_page(
+        &mut self,
+        page: u64,
+        nr_pages: u64,
+        limits: &ReadaheadLimits,
+        is_cached: impl Fn(u64) -> bool,
+    ) -> Option<Window> {
+        if limits.window_max == 0 {
+            return None;
+        }
+        let max = limits.window_max_for(nr_pages);
+        let (start, size) = if page == (self.start + self.size).wrapping_sub(self.async_size) {
+            (self.start + self.size, self.size.max(next_size(self.size, max)))
+        } else {
+            // A mark of somebody else's window: go on behind what is cached.
+            let distance = (1..=max).find(|ahead| !is_cached(page + ahead))?;
+            (page + distance, next_size(distance + nr_pages, max))
+        };
+        let end = start + size;
+        let aligned = end - end % ALIGN_PAGES;
+        let size = if aligned > start { aligned - start } else { size };
+        let window = self.set(start, size, size, limits);
+        (!window.range.is_empty()).then_some(window)
+    }
+
+    /// A `read()` is over; `next_page` holds the byte after the last one read.
+    pub fn read_done(&mut self, next_page: u64) {
+        self.prev = Some(next_page);
+    }
+
+    /// A fault at `page`, which is not cached.
+    pub fn mmap_miss(
+        &mut self,
+        page: u64,
+        mapping: &MappingKind,
+        limits: &ReadaheadLimits,
+        is_cached: impl Fn(u64) -> bool,
+    ) -> Window {
+        let one = Window::unmarked(PageRange::at(page, 1), limits);
+        let max = limits.window_max;
+        if max == 0 || (mapping.advice == Advice::Random && !mapping.executable) {
+            return one;
+        }
+        if mapping.advice == Advice::Sequential {
+            return self.read_miss(page, max, Advice::Normal, limits, is_cached);
+        }
+        if mapping.executable {
+            let size = PageRange::at(page, max).intersection(mapping.pages).len().max(1);
+            return self.set(page, size, 0, limits);
+        }
+        self.mmap_miss = (self.mmap_miss + 1).min(MMAP_MISS_MAX);
+        if self.mmap_miss > MMAP_LOTS_OF_MISSES {
+            return one;
+        }
+        self.set(page.saturating_sub(max / 2), max, max / 4, limits)
+    }
+
+    /// A fault at `page`, which is cached but was not mapped by fault-around. `marked`: it carries the readahead mark, which
+    /// the caller clears.
+    pub fn mmap_cached(
+        &mut self,
+        page: u64,
+        marked: bool,
+        mapping: &MappingKind,
+        limits: &ReadaheadLimits,
+        is_cached: impl Fn(u64) -> bool,
+    ) -> Option<Window> {
+        if mapping.advice == Advice::Random && !mapping.executable {
+            return None;
+        }
+        if mapping.advice != Advice::Sequential && !mapping.executable {
+            self.mmap_miss = self.mmap_miss.saturating_sub(1);
+        }
+        if marked { self.marked_page(page, limits.window_max, limits, is_cached) } else { None }
+    }
+
+    /// Fault-around mapped the faulting page, and the fault is over. `workingset`: that page carries the working-set flag.
+    pub fn fault_around(&mut self, workingset: bool) {
+        if !workingset {
+            self.mmap_miss = self.mmap_miss.saturating_sub(1);
+        }
+    }
+
+    fn set(&mut self, start: u64, size: u64, async_size: u64, limits: &ReadaheadLimits) -> Window {
+        (self.start, self.size, self.async_size) = (start, size, async_size);
+        let end = start + size;
+        let mark = (async_size > 0 && end < limits.file_pages).then(|| end - async_size);
+        Window { mark, ..Window::unmarked(PageRange::new(start, end), limits) }
+    }
+}
+
+/// The first window for a request of `nr_pages`: four times as much for small ones, twice for middling ones.
+fn initial_size(nr_pages: u64, max: u64) -> u64 {
+    let size = nr_pages.checked_next_power_of_two().unwrap_or(u64::MAX);
+    if size <= max / 32 {
+        size * 4
+    } else if size <= max / 4 {
+        size * 2
+    } else {
+        max
+    }
+}
+
+/// The window after one of `size`.
+fn next_size(size: u64, max: u64) -> u64 {
+    if size < max / 16 {
+        size * 4
+    } else if size <= max / 2 {
+        size * 2
+    } else {
+        max
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    const LIMITS: ReadaheadLimits = ReadaheadLimits { window_max: 32, device_optimum: 0, file_pages: 1000 };
+    const MAPPING: MappingKind =
+        MappingKind { advice: Advice::Normal, executable: false, pages: PageRange { start: 0, end: 1000 } };
+
+    fn window(start: u64, size: u64, mark: Option<u64>) -> Window {
+        Window { range: PageRange::at(start, size), mark }
+    }
+    fn nothing(_: u64) -> bool {
+        false
+    }
+
+    /// A page cache that plays whole reads: page -> marked.
+    #[derive(Default)]
+    struct Cache {
+        pages: BTreeMap<u64, bool>,
+        windows: Vec<Window>,
+        misses: u64,
+    }
+    impl Cache {
+        fn submit(&mut self, window: Window) {
+            for run in window.missing(|page| self.pages.contains_key(&page)) {
+                self.pages.extend((run.start..run.end).map(|page| (page, window.mark == Some(page))));
+            }
+            self.windows.push(window);
+        }
+        fn read(&mut self, state: &mut FileReadahead, first: u64, nr: u64, limits: &ReadaheadLimits) {
+            for page in first..first + nr {
+                let left = first + nr - page;
+                if !self.pages.contains_key(&page) {
+                    self.misses += 1;
+                    let window = state.read_miss(page, left, Advice::Normal, limits, |p| self.pages.contains_key(&p));
+                    self.submit(window);
+                }
+                if std::mem::take(self.pages.get_mut(&page).expect("was read")) {
+                    let window = state.marked_page(page, left, limits, |p| self.pages.contains_key(&p));
+                    window.into_iter().for_each(|window| self.submit(window));
+                }
+            }
+            state.read_done(first + nr);
+        }
+    }
+
+    #[test]
+    fn c14_file_windows() {
+        let (mut state, mut cache) = (FileReadahead::default(), Cache::default());
+        (0..60).for_each(|page| cache.read(&mut state, page, 1, &LIMITS));
+        let expected = [
+            window(0, 4, Some(1)),
+            window(4, 8, Some(4)),
+            window(12, 16, Some(12)),
+            window(28, 32, Some(28)),
+            window(60, 32, Some(60)),
+        ];
+        assert_eq!(cache.windows, expected);
+        assert_eq!(cache.misses, 1, "only the first read waits");
+        // A random read of one page, nothing cached before it.
+        let mut state = FileReadahead::default();
+        assert_eq!(state.read_miss(500, 1, Advice::Normal, &LIMITS, nothing), window(500, 1, None));
+        assert_eq!(state, FileReadahead::default(), "leaves no trace");
+        // Faults read around.
+        assert_eq!(state.mmap_miss(100, &MAPPING, &LIMITS, nothing), window(84, 32, Some(108)));
+        assert_eq!(state.mmap_miss(5, &MAPPING, &LIMITS, nothing), window(0, 32, Some(24)));
+    }
+
+    #[test]
+    fn first_windows_depend_on_the_request() {
+        // (pages asked for, size, mark): 1 <= 32/32: 4x; up to 8: 2x; above: all. Nothing more to come: half is async.
+        let table = [(1, 4, 1), (2, 4, 2), (3, 8, 3), (8, 16, 8), (9, 32, 9), (32, 32, 16)];
+        for (nr, size, mark) in table {
+            let first = FileReadahead::default().read_miss(0, nr, Advice::Normal, &LIMITS, nothing);
+            assert_eq!(first, window(0, size, Some(mark)), "{nr} pages");
+        }
+        // Larger than the window: windows up to what the device likes.
+        let fast = ReadaheadLimits { device_optimum: 64, ..LIMITS };
+        let first = FileReadahead::default().read_miss(200, 100, Advice::Normal, &fast, nothing);
+        assert_eq!(first, window(200, 64, Some(232)));
+        let first = FileReadahead::default().read_miss(200, 100, Advice::Normal, &LIMITS, nothing);
+        assert_eq!(first, window(200, 32, Some(216)));
+    }
+
+    #[test]
+    fn a_read_that_goes_on_is_sequential_though_nothing_is_cached() {
+        for (page, sequential) in [(499, false), (500, true), (501, true), (502, false)] {
+            let mut state = FileReadahead::default();
+            state.read_done(500);
+            let got = state.read_miss(page, 1, Advice::Normal, &LIMITS, nothing);
+            assert_eq!(got.mark.is_some(), sequential, "page {page}");
+        }
+    }
+
+    #[test]
+    fn cached_history_betrays_a_stream() {
+        let miss = |page, nr, cached: std::ops::Range<u64>| {
+            FileReadahead::default().read_miss(page, nr, Advice::Normal, &LIMITS, |p| cached.contains(&p))
+        };
+        assert_eq!(miss(500, 2, 498..500), window(500, 2, None), "no more history than request");
+        assert_eq!(miss(500, 2, 495..500), window(500, 7, Some(506)), "5 + 2");
+        assert_eq!(miss(500, 2, 400..500), window(500, 32, Some(531)), "looks back 32 at most");
+        assert_eq!(miss(5, 2, 0..5), window(5, 12, Some(16)), "cached from the beginning: 2 * 5 + 2");
+        assert_eq!(
+            FileReadahead::default().read_miss(500, 7, Advice::Random, &LIMITS, |p| p < 500),
+            window(500, 7, None)
+        );
+    }
+
+    #[test]
+    fn a_foreign_mark_goes_on_behind_what_is_cached() {
+        let mut state = FileReadahead::default();
+        // Pages 300..=310 are cached: distance 11, plus 1 = 12, doubled 24: 311..335, cut to 332.
+        let cached = |page: u64| (300..=310).contains(&page);
+        assert_eq!(state.marked_page(300, 1, &LIMITS, cached), Some(window(311, 21, Some(311))));
+        // All of the next 32 pages are cached: give up.
+        assert_eq!(FileReadahead::default().marked_page(300, 1, &LIMITS, |_| true), None);
+    }
+
+    #[test]
+    fn windows_end_with_the_file() {
+        let small = ReadaheadLimits { file_pages: 6, ..LIMITS };
+        let (mut state, mut cache) = (FileReadahead::default(), Cache::default());
+        (0..6).for_each(|page| cache.read(&mut state, page, 1, &small));
+        assert_eq!(cache.windows, [window(0, 4, Some(1)), window(4, 2, None)]);
+        assert_eq!(cache.misses, 1);
+        assert_eq!(state.marked_page(4, 1, &small, nothing), None, "beyond the end");
+    }
+
+    #[test]
+    fn faults_that_miss_too_often_read_one_page() {
+        let mut state = FileReadahead::default();
+        for _ in 0..100 {
+            assert_eq!(state.mmap_miss(500, &MAPPING, &LIMITS, nothing).range.len(), 32);
+        }
+        assert_eq!(state.mmap_miss(500, &MAPPING, &LIMITS, nothing), window(500, 1, None));
+        // 101 misses; one hit makes the next miss the 101st again, two make it the 100th.
+        assert_eq!(state.mmap_cached(500, false, &MAPPING, &LIMITS, nothing), None);
+        assert_eq!(state.mmap_miss(500, &MAPPING, &LIMITS, nothing).range.len(), 1);
+        state.fault_around(false);
+        state.fault_around(true); // the working set does not count
+        state.fault_around(false);
+        assert_eq!(state.mmap_miss(500, &MAPPING, &LIMITS, nothing).range.len(), 32);
+        (0..5000).for_each(|_| _ = state.mmap_miss(500, &MAPPING, &LIMITS, nothing));
+        assert_eq!(state.mmap_miss, 1000);
+    }
+
+    #[test]
+    fn mappings_are_told_apart() {
+        let pages = PageRange::new(0, 510);
+        let miss = |advice, executable| {
+            let kind = MappingKind { advice, executable, pages };
+            FileReadahead::default().mmap_miss(500, &kind, &LIMITS, nothing)
+        };
+        assert_eq!(miss(Advice::Random, false), window(500, 1, None));
+        assert_eq!(miss(Advice::Random, true), window(500, 10, None), "code: up to the end of the mapping");
+        assert_eq!(miss(Advice::Normal, true), window(500, 10, None));
+        assert_eq!(miss(Advice::Sequential, false), window(500, 32, None), "as a lonely read of 32 pages");
+        let off = ReadaheadLimits { window_max: 0, ..LIMITS };
+        assert_eq!(FileReadahead::default().mmap_miss(500, &MAPPING, &off, nothing), window(500, 1, None));
+        assert_eq!(FileReadahead::default().read_miss(0, 9, Advice::Normal, &off, nothing), window(0, 1, None));
+    }
+
+    #[test]
+    fn a_fault_on_the_mark_reads_on() {
+        let mut state = FileReadahead::default();
+        state.mmap_miss(100, &MAPPING, &LIMITS, nothing); // 84..116, mark at 108
+        let next = state.mmap_cached(108, true, &MAPPING, &LIMITS, nothing);
+        assert_eq!(next, Some(window(116, 32, Some(116))));
+        assert_eq!(state.mmap_miss, 0);
+    }
+
+    #[test]
+    fn missing_pages_are_submitted_in_runs() {
+        let runs = window(10, 10, None).missing(|page| page == 12 || page > 17);
+        assert_eq!(runs, [PageRange::new(10, 12), PageRange::new(13, 18)]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_read_gets_its_pages_and_none_beyond_the_file(
+            reads in prop::collection::vec((0u64..200, 1u64..50), 1..30), window_max in 0u64..40, device_optimum in 0u64..80,
+        ) {
+            let limits = ReadaheadLimits { window_max, device_optimum, file_pages: 250 };
+            let (mut state, mut cache) = (FileReadahead::default(), Cache::default());
+            let mut wanted = BTreeSet::new();
+            for (first, nr) in reads {
+                cache.read(&mut state, first, nr, &limits);
+                wanted.extend(first..first + nr);
+            }
+            prop_assert!(wanted.iter().all(|page| cache.pages.contains_key(page)));
+            prop_assert!(cache.pages.keys().all(|&page| page < 250));
+            for window in cache.windows {
+                prop_assert!(window.range.len() <= window_max.max(device_optimum).max(50));
+                prop_assert!(window.mark.is_none_or(|mark| window.range.contains(mark)));
+            }
+        }
+    }
+}
