@@ -1,1 +1,35 @@
-//! Results as terminal text, JSON, HTML, PNG and SVG.
+//! Results as terminal text, JSON, CSV, HTML, PNG and SVG.
+//!
+//! Three things are drawn: a [`Table`], a [`Chart`] and a [`Heatmap`]; an [`HtmlPage`] holds any number of them. Each is
+//! a plain struct that a caller fills and then renders in as many forms as it likes. Pictures are laid out once, as a
+//! list of shapes, and that list is painted as pixels or written as SVG, so that the two never differ.
+//!
+//! Nothing here prints or touches files: renderers return text or bytes. No input makes them panic; what cannot be
+//! placed on an axis (NaN, infinity, zero on a log axis) is left out or drawn at the edge.
+
+mod chart;
+mod chart_scene;
+mod chart_terminal;
+mod colour;
+mod font;
+mod heatmap;
+mod heatmap_scene;
+mod heatmap_terminal;
+mod html;
+mod raster;
+mod scale;
+mod scene;
+mod svg;
+mod table;
+mod terminal;
+mod unit;
+
+pub use chart::{Axis, Callout, Chart, Emphasis, Reference, Series, SeriesKind};
+pub use colour::{Rgb, Theme, heat_colour};
+pub use heatmap::{Band, Heatmap};
+pub use html::{HtmlPage, Verdict};
+pub use scale::ScaleKind;
+pub use scene::{Picture, PictureSize};
+pub use table::{Align, Cell, Column, Format, Table};
+pub use terminal::{ColourDepth, TermStyle};
+pub use unit::Unit;

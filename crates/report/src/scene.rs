@@ -1,0 +1,191 @@
+//! A picture as a list of shapes. Charts and heatmaps are laid out as scenes; [`raster`](crate::raster) and
+//! [`svg`](crate::svg) paint them.
+
+use crate::colour::{Paint, Theme};
+use crate::font;
+
+/// The size of a picture in logical pixels, at which text has its designed size. Clamped to 240–8192 × 160–8192.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PictureSize {
+    /// Pixels from left to right.
+    pub width: u32,
+    /// Pixels from top to bottom.
+    pub height: u32,
+}
+
+impl Default for PictureSize {
+    fn default() -> Self {
+        Self { width: 960, height: 480 }
+    }
+}
+
+/// A laid-out picture, to be written as PNG or SVG.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    pub(crate) scene: Scene,
+}
+
+impl Picture {
+    /// An RGB PNG of `scale` pixels to the logical pixel (clamped to 0.5–4; 2 suits today's screens).
+    pub fn to_png(&self, theme: Theme, scale: f64) -> Vec<u8> {
+        crate::raster::png(&self.scene, theme, scale)
+    }
+
+    /// A standalone SVG file. It follows the viewer's light or dark preference.
+    pub fn to_svg(&self) -> String {
+        crate::svg::standalone(&self.scene)
+    }
+
+    /// The `<svg>` element for a page that already has the style sheet of [`HtmlPage`](crate::HtmlPage).
+    pub(crate) fn to_inline_svg(&self) -> String {
+        crate::svg::inline(&self.scene)
+    }
+}
+
+/// Shapes in painting order, within `width` × `height` logical pixels, y pointing down.
+#[derive(Clone, Debug)]
+pub(crate) struct Scene {
+    pub(crate) width: f64,
+    pub(crate) height: f64,
+    /// What a screen reader says.
+    pub(crate) description: String,
+    pub(crate) shapes: Vec<Shape>,
+}
+
+/// Where a text's position is on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+/// How a line is broken up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Dash {
+    #[default]
+    Solid,
+    Dashed,
+    Dotted,
+    DashDotted,
+}
+
+impl Dash {
+    /// Drawn and left-out lengths in logical pixels, in turn.
+    pub(crate) const fn pattern(self) -> &'static [f64] {
+        match self {
+            Self::Solid => &[],
+            Self::Dashed => &[8.0, 4.0],
+            Self::Dotted => &[1.5, 4.0],
+            Self::DashDotted => &[9.0, 4.0, 1.5, 4.0],
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Shape {
+    Rect {
+        x: f64,
+        y: f64,
+        width: f64,
+        height: f64,
+        fill: Paint,
+        opacity: f64,
+    },
+    Line {
+        points: Vec<(f64, f64)>,
+        stroke: Paint,
+        width: f64,
+        dash: Dash,
+    },
+    Polygon {
+        points: Vec<(f64, f64)>,
+        fill: Paint,
+        opacity: f64,
+    },
+    Circle {
+        x: f64,
+        y: f64,
+        radius: f64,
+        fill: Paint,
+    },
+    Text(Text),
+    /// Cells painted with the heat colours, the top row first: 0 is untouched, 1–255 cold to hot.
+    Cells {
+        x: f64,
+        y: f64,
+        width: f64,
+        height: f64,
+        columns: usize,
+        rows: usize,
+        levels: Vec<u8>,
+    },
+    /// Shapes that are cut at a rectangle.
+    Clip {
+        x: f64,
+        y: f64,
+        width: f64,
+        height: f64,
+        shapes: Vec<Shape>,
+    },
+}
+
+/// One line of text. `y` is the middle of its small letters.
+#[derive(Clone, Debug)]
+pub(crate) struct Text {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    pub(crate) text: String,
+    pub(crate) size: f64,
+    pub(crate) anchor: Anchor,
+    pub(crate) fill: Paint,
+    pub(crate) bold: bool,
+    /// Turned to read from bottom to top.
+    pub(crate) upright: bool,
+}
+
+impl Text {
+    pub(crate) fn new(x: f64, y: f64, text: impl Into<String>, size: f64, anchor: Anchor, fill: Paint) -> Self {
+        Self { x, y, text: text.into(), size, anchor, fill, bold: false, upright: false }
+    }
+}
+
+impl Scene {
+    pub(crate) fn new(size: PictureSize, description: String) -> Self {
+        let width = f64::from(size.width.clamp(240, 8192));
+        let height = f64::from(size.height.clamp(160, 8192));
+        Self { width, height, description, shapes: Vec::new() }
+    }
+
+    pub(crate) fn push(&mut self, shape: Shape) {
+        self.shapes.push(shape);
+    }
+
+    pub(crate) fn text(&mut self, x: f64, y: f64, text: impl Into<String>, size: f64, anchor: Anchor, fill: Paint) {
+        self.push(Shape::Text(Text::new(x, y, text, size, anchor, fill)));
+    }
+
+    pub(crate) fn rule(&mut self, from: (f64, f64), to: (f64, f64), stroke: Paint) {
+        self.push(Shape::Line { points: vec![from, to], stroke, width: 1.0, dash: Dash::Solid });
+    }
+}
+
+/// Room to keep for `text`: our own font's width and a little, because a browser's font may be wider.
+pub(crate) fn room(text: &str, size: f64) -> f64 {
+    font::text_width(text, size) * 1.08
+}
+
+/// `text` cut to fit `width`, with an ellipsis; empty if not even that fits.
+pub(crate) fn fit_text(text: &str, size: f64, width: f64) -> String {
+    if room(text, size) <= width {
+        return text.to_owned();
+    }
+    let mut kept: Vec<char> = text.chars().take(400).collect();
+    while let Some(_last) = kept.pop() {
+        let shorter = kept.iter().collect::<String>() + "…";
+        if room(&shorter, size) <= width {
+            return if kept.is_empty() { String::new() } else { shorter };
+        }
+    }
+    String::new()
+}
