@@ -1,1 +1,32 @@
-//! Access streams: synthetic generators and trace replay.
+//! Workloads: what a program touches, as accesses that a simulated machine plays.
+//!
+//! A [`WorkloadSpec`] is what a scenario file says; [`WorkloadSpec::build`] makes an [`isotherm_units::access::Program`] of
+//! it. Generators are seeded: equal specs and seeds give equal accesses on every machine. A new kind of workload is one
+//! file and one line in `spec.rs`.
+//!
+//! Usage of each kind: `docs/workloads.md`.
+
+mod chance;
+mod error;
+mod extent;
+mod hot_cold;
+mod idle;
+pub mod key_value;
+pub mod layout;
+pub mod masim;
+pub mod order;
+mod phases;
+pub mod replay;
+mod scan;
+mod spaces;
+mod spec;
+
+pub use error::WorkloadError;
+pub use hot_cold::HotColdSpec;
+pub use idle::IdleSpec;
+pub use key_value::KeyValueSpec;
+pub use masim::MasimSpec;
+pub use phases::PhasesSpec;
+pub use replay::{TraceSpec, TraceStore};
+pub use scan::ScanSpec;
+pub use spec::{Access, BuildContext, KINDS, KindEntry, Storage, WorkloadSpec, kind_named};

@@ -1,0 +1,215 @@
+//! Kind `hot-cold`: a hot set takes most accesses; it may move.
+
+use isotherm_units::access::{After, Batch, Program, Run, Stream, StreamError};
+use isotherm_units::{Bytes, Duration, Instant, Ratio};
+use serde::{Deserialize, Serialize};
+
+use crate::chance::{Dice, Rng, below, dice, threshold};
+use crate::extent::{Budget, Extent};
+use crate::spaces::{Spaces, check_huge, check_share, footprint_pages, think_ns};
+use crate::spec::Kind;
+use crate::{BuildContext, Storage, WorkloadError};
+
+/// Random single pages, most of them from a contiguous hot set. A moving hot set measures how fast a policy forgets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HotColdSpec {
+    /// Bytes in all. Default 1 GiB.
+    pub footprint: Bytes,
+    /// Size of the hot set as a share of the footprint, at least one page. Default 10 %.
+    pub hot: Ratio,
+    /// Share of accesses that go to the hot set; the others go anywhere, hot pages included. Default 90 %.
+    pub hot_accesses: Ratio,
+    /// The hot set moves on by its own size after this time, and wraps. Default: it stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub move_every: Option<Duration>,
+    /// Share of accesses that store. Default 50 %.
+    pub writes: Ratio,
+    /// Accesses in all, over all threads; each is an operation. Give this or `duration`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operations: Option<u64>,
+    /// How long it runs. Give this or `operations`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Duration>,
+    /// CPU time per access, up to 4.29 s, in addition to the latency of the memory. Default 100 ns.
+    pub compute: Duration,
+    /// Threads that do this side by side. Default 1.
+    pub threads: usize,
+    /// `anonymous`, `mapped-file` or `file`. Default `anonymous`.
+    pub storage: Storage,
+    /// Path of the file for file storage. Default: the workload's name with `.data`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Whether anonymous memory uses 2 MiB pages. Default no.
+    pub huge: bool,
+}
+
+impl Default for HotColdSpec {
+    fn default() -> Self {
+        Self {
+            footprint: Bytes::from_gib(1),
+            hot: Ratio::from_percent(10),
+            hot_accesses: Ratio::from_percent(90),
+            move_every: None,
+            writes: Ratio::from_percent(50),
+            operations: None,
+            duration: None,
+            compute: Duration::from_ns(100),
+            threads: 1,
+            storage: Storage::Anonymous,
+            file: None,
+            huge: false,
+        }
+    }
+}
+
+impl Kind for HotColdSpec {
+    const NAME: &'static str = "hot-cold";
+    const SUMMARY: &'static str = "a hot set takes most accesses; it may move over time";
+    const EXAMPLE: &'static str = "kind = \"hot-cold\"\nfootprint = \"1GiB\"\nhot = \"20%\"\nhot_accesses = \"95%\"\n\
+                                   move_every = \"5s\"\nwrites = \"10%\"\nduration = \"30s\"\n";
+
+    fn build(&self, context: &BuildContext) -> Result<Program, WorkloadError> {
+        let pages = footprint_pages(Self::NAME, "footprint", self.footprint)?;
+        check_huge(Self::NAME, self.huge, self.storage)?;
+        check_share(Self::NAME, "hot", self.hot)?;
+        check_share(Self::NAME, "hot_accesses", self.hot_accesses)?;
+        check_share(Self::NAME, "writes", self.writes)?;
+        check_threads(Self::NAME, self.threads)?;
+        if self.move_every == Some(Duration::ZERO) {
+            return Err(WorkloadError::field(Self::NAME, "move_every", "0", "1ns or more; leave it out to stay"));
+        }
+        let extent = Extent::of(Self::NAME, self.operations, self.duration)?;
+        let compute_ns = think_ns(Self::NAME, "compute", self.compute)?;
+        let mut spaces = Spaces::new(context.name_or(Self::NAME));
+        let start = spaces.map("data", pages, self.storage, self.file.as_deref(), self.huge);
+        let threads = self.threads as u64;
+        let streams = (0..self.threads).map(|index| -> Box<dyn Stream> {
+            Box::new(HotCold {
+                start,
+                pages,
+                hot_pages: self.hot.of(pages).clamp(1, pages),
+                hot_below: threshold(self.hot_accesses),
+                write_below: threshold(self.writes),
+                template: Run::read(0, 1).after_ns(compute_ns).through(self.storage.channel()),
+                move_every: self.move_every,
+                moving_since: None,
+                batch_operations: extent.batch_operations(u64::from(compute_ns) + 100),
+                budget: extent.share(index as u64, threads),
+                dice: dice(context.seed, index),
+            })
+        });
+        let streams = streams.collect();
+        Ok(spaces.into_program(streams))
+    }
+
+    fn depends_on_time(&self) -> Option<String> {
+        let moving = self.move_every.map(|_| "the hot set moves with time; leave `move_every` out".to_owned());
+        Extent::depends_on_time(self.duration).or(moving)
+    }
+}
+
+/// Threads of a generator: at least one, and no more than a program may sensibly have.
+pub(crate) fn check_threads(kind: &'static str, threads: usize) -> Result<(), WorkloadError> {
+    if threads == 0 || threads > 4096 {
+        return Err(WorkloadError::field(kind, "threads", threads, "1 to 4096"));
+    }
+    Ok(())
+}
+
+struct HotCold {
+    start: u64,
+    pages: u64,
+    hot_pages: u64,
+    hot_below: u64,
+    write_below: u64,
+    template: Run,
+    move_every: Option<Duration>,
+    moving_since: Option<Instant>,
+    batch_operations: u64,
+    budget: Budget,
+    dice: Dice,
+}
+
+impl Stream for HotCold {
+    fn next_batch(&mut self, now: Instant, batch: &mut Batch) -> Result<After, StreamError> {
+        let operations = self.budget.take(self.batch_operations, now);
+        if operations == 0 {
+            return Ok(After::Finish);
+        }
+        let began = *self.moving_since.get_or_insert(now);
+        let moves = self.move_every.map_or(0, |every| now.since(began).ns() / every.ns());
+        // The product wraps once in centuries; the modulus keeps it in range all the same.
+        let hot_start = moves.wrapping_mul(self.hot_pages) % self.pages;
+        let (template, channel) = (self.template, self.template.channel());
+        for _ in 0..operations {
+            let is_hot = self.dice.next_u64() < self.hot_below;
+            let (among, from) = if is_hot { (self.hot_pages, hot_start) } else { (self.pages, 0) };
+            let (offset, fraction) = below(self.dice.next_u64(), among);
+            let mut page = from + offset;
+            page -= if page >= self.pages { self.pages } else { 0 };
+            let page = self.start + page;
+            let run = if fraction < self.write_below { Run::write(page, 1) } else { Run::read(page, 1) };
+            batch.runs.push(run.through(channel).after_ns(template.think_ns));
+        }
+        batch.operations = operations;
+        Ok(After::Continue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WorkloadSpec;
+    use crate::chance::check;
+    use crate::order::testing::drain_spec;
+
+    #[test]
+    fn shares_are_kept() {
+        let spec = HotColdSpec {
+            footprint: Bytes::from_kib(400),
+            operations: Some(100_001),
+            writes: Ratio::from_percent(25),
+            threads: 3,
+            ..HotColdSpec::default()
+        };
+        let played = drain_spec(&WorkloadSpec::HotCold(spec));
+        assert_eq!((played.operations, played.runs.len()), (100_001, 100_001));
+        let start = played.runs.iter().map(|run| run.page()).min().unwrap();
+        let mut counts = vec![0u64; 100];
+        played.runs.iter().for_each(|run| counts[usize::try_from(run.page() - start).unwrap()] += 1);
+        // Ten hot pages share 90 % and, with all others, the remaining 10 %.
+        let shares: Vec<f64> = (0..100).map(|page| if page < 10 { 0.091 } else { 0.001 }).collect();
+        check::near(&counts, &shares);
+        let writes = played.runs.iter().filter(|run| run.is_write()).count() as u64;
+        check::near(&[writes, 100_001 - writes], &[0.25, 0.75]);
+    }
+
+    #[test]
+    fn the_hot_set_moves_by_its_size_and_wraps() {
+        let spec = HotColdSpec {
+            footprint: Bytes::from_kib(400),
+            hot_accesses: Ratio::ONE,
+            move_every: Some(Duration::from_ms(10)),
+            operations: Some(1 << 20),
+            ..HotColdSpec::default()
+        };
+        let mut program = spec.build(&BuildContext::new(".")).unwrap();
+        let start = program.processes[0].layout[0].pages.start;
+        let mut pages_at = |ms: u64| {
+            let mut batch = Batch::default();
+            program.threads[0].stream.next_batch(Instant::from_ns(ms * 1_000_000), &mut batch).unwrap();
+            let pages: Vec<u64> = batch.runs.iter().map(|run| run.page() - start).collect();
+            (*pages.iter().min().unwrap(), *pages.iter().max().unwrap())
+        };
+        assert_eq!([5, 14, 15, 104, 105].map(&mut pages_at), [(0, 9), (0, 9), (10, 19), (90, 99), (0, 9)]);
+    }
+
+    #[test]
+    fn the_future_needs_a_length_in_operations() {
+        let context = BuildContext::new(".").with_future(true);
+        let timed = HotColdSpec { duration: Some(Duration::from_secs(1)), ..HotColdSpec::default() };
+        let error = WorkloadSpec::HotCold(timed).build(&context).err().unwrap().to_string();
+        assert!(error.contains("give `operations` instead"), "{error}");
+    }
+}

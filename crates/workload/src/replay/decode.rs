@@ -1,0 +1,337 @@
+//! Turns rows and events in the order of the file into what each thread does.
+
+use isotherm_trace::{EventKind, Row};
+use isotherm_units::access::{LayoutChange, Mapping, Run};
+use isotherm_units::{Bytes, PAGE_BYTES, PageRange};
+
+use super::script::{Mark, Outline, ThreadPart, is_initial};
+use super::timeline::PlannedChange;
+use crate::layout::Layout;
+
+/// Rows of one epoch that are held back to know its length. More (a trace without times) are let go at once.
+const GROUP_ROWS_MAX: usize = 1 << 20;
+/// First and largest size of a mapping made for pages of which none is known: 2 MiB to 1 GiB.
+const MADE_PAGES_MIN: u64 = 512;
+const MADE_PAGES_MAX: u64 = 1 << 18;
+
+/// The demultiplexer. Feed it all rows in order, then call [`Decoder::finish`].
+#[derive(Debug)]
+pub(super) struct Decoder {
+    row: u64,
+    next_event: usize,
+    processes: Vec<ProcessState>,
+    threads: Vec<ThreadState>,
+}
+
+#[derive(Debug)]
+struct ProcessState {
+    /// In the order of the file.
+    layout: Layout,
+    /// Not yet handed on.
+    changes: Vec<PlannedChange>,
+    nr_changes: usize,
+    made_mappings: u64,
+    made_pages: u64,
+}
+
+#[derive(Debug)]
+struct ThreadState {
+    process: usize,
+    queue: ThreadPart,
+    /// The part of `queue` whose times are known.
+    closed_runs: usize,
+    closed_marks: usize,
+    /// CPU time at the start of the open epoch.
+    epoch_start_ns: u64,
+    /// First run of each row of the open epoch, counted from `closed_runs`.
+    row_starts: Vec<usize>,
+    /// CPU time up to the last closed row.
+    done_ns: u64,
+    has_begun: bool,
+    /// Changes of its process that it knows of.
+    synced: usize,
+    /// The mapping of its last row; valid while `synced` is up to date.
+    last_mapping: PageRange,
+}
+
+impl Decoder {
+    pub(super) fn new(outline: &Outline) -> Self {
+        let processes = outline.processes.iter().map(|process| ProcessState {
+            layout: Layout::of(&process.layout),
+            changes: Vec::new(),
+            nr_changes: 0,
+            made_mappings: 0,
+            made_pages: 0,
+        });
+        let threads = outline.threads.iter().map(|thread| ThreadState {
+            process: thread.process,
+            queue: ThreadPart::default(),
+            closed_runs: 0,
+            closed_marks: 0,
+            epoch_start_ns: 0,
+            row_starts: Vec::new(),
+            done_ns: 0,
+            has_begun: false,
+            synced: 0,
+            last_mapping: PageRange::default(),
+        });
+        let mut decoder = Self { row: 0, next_event: 0, processes: processes.collect(), threads: threads.collect() };
+        // A process that begins with the program although forked begins with its parent's first layout.
+        for (index, process) in outline.processes.iter().enumerate() {
+            if let Some(parent) = process.forked_from {
+                decoder.processes[index].layout = decoder.processes[parent].layout.clone();
+            }
+        }
+        decoder
+    }
+
+    /// The next row. Rows of threads that do not exist are left out.
+    #[inline]
+    pub(super) fn row(&mut self, outline: &Outline, row: Row) {
+        if outline.meta.events.get(self.next_event).is_some_and(|event| event.row <= self.row) {
+            self.events(outline);
+        }
+        self.row += 1;
+        let Some(thread) = self.threads.get_mut(row.thread as usize) else { return };
+        let process = &mut self.processes[thread.process];
+        if !thread.row_starts.is_empty()
+            && (row.time_ns > thread.epoch_start_ns || thread.row_starts.len() == GROUP_ROWS_MAX)
+        {
+            thread.close_epoch(row.time_ns.max(thread.epoch_start_ns));
+        }
+        if thread.row_starts.is_empty() {
+            if !thread.has_begun && outline.epoch_ns == 0 {
+                // Requests have times of arrival: the first is the beginning.
+                thread.done_ns = row.time_ns;
+            }
+            thread.has_begun = true;
+            thread.epoch_start_ns = row.time_ns.max(thread.done_ns);
+        }
+        let scale = outline.page_scale;
+        let pages = PageRange::at(row.page.saturating_mul(scale), u64::from(row.pages).saturating_mul(scale));
+        let is_cached = thread.synced == process.nr_changes
+            && thread.last_mapping.start <= pages.start
+            && pages.end <= thread.last_mapping.end;
+        thread.row_starts.push(thread.queue.runs.len() - thread.closed_runs);
+        if is_cached && scale == 1 {
+            thread.queue.runs.push(run(row.page, row.pages, row.write));
+        } else {
+            thread.push_split(process, pages, row.write);
+        }
+    }
+
+    /// All events that come before row `self.row`.
+    #[cold]
+    fn events(&mut self, outline: &Outline) {
+        while let Some(event) = outline.meta.events.get(self.next_event).filter(|event| event.row <= self.row) {
+            let index = self.next_event;
+            self.next_event += 1;
+            let thread = &mut self.threads[event.thread as usize];
+            let process = &mut self.processes[thread.process];
+            match event.kind {
+                EventKind::Idle { ns } => thread.mark(Mark::Sleep(ns)),
+                EventKind::EndThread => thread.end(event.time_ns),
+                EventKind::StartThread { thread: started } if outline.starts[index] => {
+                    thread.sync(process);
+                    thread.mark(Mark::Start(started as usize));
+                    let child = self.threads[started as usize].process;
+                    let parent = self.threads[event.thread as usize].process;
+                    if child != parent && outline.processes[child].forked_from == Some(parent) {
+                        self.processes[child].layout = self.processes[parent].layout.clone();
+                    } else if child == parent {
+                        // What its starter knows is settled before it begins.
+                        self.threads[started as usize].synced = self.processes[child].nr_changes;
+                    }
+                }
+                _ => {
+                    if let Some(change) = outline.changes[index].filter(|_| !is_initial(&outline.meta, event))
+                        && process.change(change)
+                    {
+                        thread.sync(process);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Everything is fed: the remaining events, and the ends of all epochs.
+    pub(super) fn finish(&mut self, outline: &Outline) {
+        self.row = u64::MAX;
+        self.events(outline);
+        for thread in &mut self.threads {
+            if !thread.row_starts.is_empty() {
+                thread.end(thread.epoch_start_ns.saturating_add(outline.epoch_ns));
+            }
+            thread.close();
+        }
+    }
+
+    /// What the user should know about the rows fed.
+    pub(super) fn warnings(&self, outline: &Outline) -> Vec<String> {
+        let made = self.processes.iter().zip(&outline.processes).filter(|(state, _)| state.made_mappings > 0);
+        let warning = |(state, process): (&ProcessState, &isotherm_units::access::Process)| {
+            format!(
+                "{}: process `{}` touched pages outside of all recorded mappings; made {} anonymous mappings ({}) for them",
+                outline.path.display(),
+                process.name,
+                state.made_mappings,
+                Bytes::new(state.made_pages.saturating_mul(PAGE_BYTES)).approx(),
+            )
+        };
+        made.map(warning).collect()
+    }
+
+    /// After [`Decoder::finish`]: what every thread does, and the changes of every process.
+    pub(super) fn into_parts(self) -> (Vec<ThreadPart>, Vec<Vec<PlannedChange>>) {
+        let part = |mut thread: ThreadState| {
+            thread.queue.runs.shrink_to_fit();
+            thread.queue
+        };
+        let changes = self.processes.into_iter().map(|process| process.changes);
+        (self.threads.into_iter().map(part).collect(), changes.collect())
+    }
+
+    /// Moves what is known of `thread` into `part` (which is replaced). Whether there was anything.
+    pub(super) fn take(&mut self, thread: usize, part: &mut ThreadPart) -> bool {
+        part.runs.clear();
+        part.marks.clear();
+        let state = &mut self.threads[thread];
+        if state.closed_runs == 0 && state.closed_marks == 0 {
+            return false;
+        }
+        part.runs.extend(state.queue.runs.drain(..state.closed_runs));
+        part.marks.extend(state.queue.marks.drain(..state.closed_marks));
+        state.queue.marks.iter_mut().for_each(|(at, _)| *at -= state.closed_runs);
+        (state.closed_runs, state.closed_marks) = (0, 0);
+        true
+    }
+
+    /// Changes found since the last call, by process.
+    pub(super) fn take_changes(&mut self) -> impl Iterator<Item = (usize, PlannedChange)> + '_ {
+        let processes = self.processes.iter_mut().enumerate();
+        processes.flat_map(|(index, process)| process.changes.drain(..).map(move |change| (index, change)))
+    }
+}
+
+impl ProcessState {
+    /// Applies `change`; `false` if it changes nothing.
+    fn change(&mut self, change: LayoutChange) -> bool {
+        let is_destructive = match change {
+            LayoutChange::Map(mapping) => {
+                let is_over_another = self.layout.first_overlap(mapping.pages).is_some();
+                self.layout.map(mapping);
+                is_over_another
+            }
+            LayoutChange::Unmap(range) if self.layout.first_overlap(range).is_some() => {
+                self.layout.unmap(range);
+                true
+            }
+            LayoutChange::Unmap(_) | LayoutChange::Advise(..) => return false,
+        };
+        self.changes.push(PlannedChange { change, is_destructive });
+        self.nr_changes += 1;
+        true
+    }
+
+    /// The mapping of `page`; made if there is none. Each next one made is twice as large as the last, so that a program
+    /// without any known mapping needs few.
+    fn mapping_of(&mut self, page: u64) -> Mapping {
+        if let Some(mapping) = self.layout.find(page) {
+            return mapping;
+        }
+        let pages = (MADE_PAGES_MIN << self.made_mappings.min(20)).min(MADE_PAGES_MAX);
+        let start = page & !(pages - 1);
+        let made = Mapping::anonymous(PageRange::at(start, pages).intersection(self.layout.hole_around(page)));
+        self.change(LayoutChange::Map(made));
+        self.made_mappings += 1;
+        self.made_pages += made.pages.len();
+        made
+    }
+}
+
+impl ThreadState {
+    fn mark(&mut self, mark: Mark) {
+        self.queue.marks.push((self.queue.runs.len(), mark));
+    }
+
+    /// Makes what follows come after all changes of the process so far.
+    fn sync(&mut self, process: &ProcessState) {
+        if self.synced < process.nr_changes {
+            self.synced = process.nr_changes;
+            self.mark(Mark::Sync(self.synced));
+        }
+        self.last_mapping = PageRange::default();
+    }
+
+    /// Appends `pages` as runs that each lie in one mapping.
+    fn push_split(&mut self, process: &mut ProcessState, pages: PageRange, is_write: bool) {
+        self.sync(process);
+        let mut rest = PageRange::new(pages.start, pages.end.min(isotherm_trace::PAGE_LIMIT));
+        while !rest.is_empty() {
+            let mapping = process.mapping_of(rest.start);
+            self.sync(process);
+            let end = rest.end.min(mapping.pages.end).min(rest.start + u64::from(u32::MAX));
+            let len = u32::try_from(end - rest.start).expect("cut above");
+            self.queue.runs.push(run(rest.start, len, is_write));
+            rest.start = end;
+            self.last_mapping = mapping.pages;
+        }
+    }
+
+    /// The open epoch ends at CPU time `end_ns`: spreads its time over its rows. Row i of n is touched after i/n of it.
+    fn close_epoch(&mut self, end_ns: u64) {
+        let rows = self.row_starts.len() as u64;
+        let span = end_ns.saturating_sub(self.epoch_start_ns);
+        let (step, extra) = (span / rows.max(1), span % rows.max(1));
+        let mut at_ns = self.epoch_start_ns;
+        let mut carry = 0;
+        let row_starts = std::mem::take(&mut self.row_starts);
+        for &start in &row_starts {
+            // A row that lies beyond all pages has no run; its time goes to the next one.
+            if let Some(run) = self.queue.runs.get_mut(self.closed_runs + start) {
+                let think = at_ns - self.done_ns;
+                self.done_ns = at_ns;
+                match u32::try_from(think) {
+                    Ok(think_ns) => run.think_ns = think_ns,
+                    Err(_) => self.insert_compute(self.closed_runs + start, think),
+                }
+            }
+            at_ns += step;
+            carry += extra;
+            if carry >= rows {
+                carry -= rows;
+                at_ns += 1;
+            }
+        }
+        self.row_starts = row_starts;
+        self.row_starts.clear();
+        self.close();
+    }
+
+    #[cold]
+    fn insert_compute(&mut self, run: usize, ns: u64) {
+        let at = self.queue.marks.partition_point(|&(index, _)| index <= run);
+        self.queue.marks.insert(at, (run, Mark::Compute(ns)));
+    }
+
+    /// The thread ends at CPU time `end_ns`.
+    fn end(&mut self, end_ns: u64) {
+        self.close_epoch(end_ns.max(self.epoch_start_ns));
+        if end_ns > self.done_ns {
+            self.mark(Mark::Compute(end_ns - self.done_ns));
+            self.done_ns = end_ns;
+        }
+        self.close();
+    }
+
+    /// Nothing that is queued will change any more.
+    fn close(&mut self) {
+        self.closed_runs = self.queue.runs.len();
+        self.closed_marks = self.queue.marks.len();
+    }
+}
+
+#[inline]
+fn run(page: u64, pages: u32, is_write: bool) -> Run {
+    if is_write { Run::write(page, pages) } else { Run::read(page, pages) }
+}

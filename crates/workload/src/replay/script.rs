@@ -1,0 +1,302 @@
+//! What is known of a trace before it is played: threads, processes, files, first mappings; and its rows if they are few.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use isotherm_trace::{EventKind, MapKind, RowBatch, TraceMeta, TraceReader};
+use isotherm_units::access::{
+    Backing, FileKind, FileSpec, Future, LayoutChange, Mapping, Process, Run, Sharing, ThreadStart,
+};
+use isotherm_units::{PAGE_BYTES, PageRange, Ratio};
+
+use super::decode::Decoder;
+use super::timeline::{PlannedChange, Timeline};
+use super::{PlayAs, TraceStore};
+use crate::WorkloadError;
+use crate::layout::Layout;
+
+/// Rows up to which a trace is held decoded: 256 MiB.
+const ROWS_HELD_MAX: u64 = 16 << 20;
+
+/// Accesses of one thread and what happens between them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ThreadPart {
+    pub(super) runs: Vec<Run>,
+    /// Each applies before the run with this index; ordered.
+    pub(super) marks: Vec<(usize, Mark)>,
+}
+
+/// What a thread does between accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// Computes, nanoseconds.
+    Compute(u64),
+    /// Sleeps, nanoseconds.
+    Sleep(u64),
+    /// Starts the thread with this index.
+    Start(usize),
+    /// So many changes of its process's layout, counted from the beginning, come before what follows.
+    Sync(usize),
+}
+
+/// All rows of a trace, decoded.
+#[derive(Debug)]
+pub(super) struct Script {
+    pub(super) parts: Vec<ThreadPart>,
+    /// Changes of each process.
+    changes: Vec<Vec<PlannedChange>>,
+}
+
+/// A thread to be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ThreadOutline {
+    pub(super) process: usize,
+    pub(super) start: ThreadStart,
+}
+
+/// A trace without its rows, or with them if they are few.
+#[derive(Debug)]
+pub(super) struct Outline {
+    pub(super) path: PathBuf,
+    pub(super) meta: TraceMeta,
+    pub(super) epoch_ns: u64,
+    /// Base pages in a page of the trace.
+    pub(super) page_scale: u64,
+    pub(super) threads: Vec<ThreadOutline>,
+    pub(super) processes: Vec<Process>,
+    pub(super) files: Vec<FileSpec>,
+    /// What each event of the meta does to a layout, if anything.
+    pub(super) changes: Vec<Option<LayoutChange>>,
+    /// Whether each event starts a thread (and is the first to do so).
+    pub(super) starts: Vec<bool>,
+    pub(super) script: Option<Arc<Script>>,
+    futures: Mutex<BTreeMap<FutureKey, Future>>,
+}
+
+/// What a future depends on besides the trace.
+pub(super) type FutureKey = (PlayAs, Ratio, u64);
+
+impl Outline {
+    /// Reads everything but the rows, and the rows too if they are few.
+    pub(super) fn read(reader: &mut TraceReader, store: &TraceStore) -> Result<Self, WorkloadError> {
+        let path = reader.path().to_owned();
+        let mut outline = Self::of_meta(path.clone(), reader.meta().clone(), store);
+        let error = |source| WorkloadError::Trace { path: path.clone(), source };
+        outline.cover_processes_without_mappings(reader).map_err(error)?;
+        if outline.meta.rows <= ROWS_HELD_MAX {
+            let mut decoder = Decoder::new(&outline);
+            let mut batch = RowBatch::new();
+            while reader.next_batch(&mut batch).map_err(error)? {
+                batch.rows().for_each(|row| decoder.row(&outline, row));
+            }
+            decoder.finish(&outline);
+            store.warn(decoder.warnings(&outline));
+            let (parts, changes) = decoder.into_parts();
+            outline.script = Some(Arc::new(Script { parts, changes }));
+        }
+        Ok(outline)
+    }
+
+    fn of_meta(path: PathBuf, mut meta: TraceMeta, store: &TraceStore) -> Self {
+        if meta.processes.is_empty() {
+            meta.processes.push(isotherm_trace::ProcessMeta::default());
+        }
+        if meta.threads.is_empty() {
+            meta.threads.push(isotherm_trace::ThreadMeta::default());
+        }
+        let nr_processes = meta.processes.len();
+        let mut lost = 0;
+        meta.threads.iter_mut().filter(|thread| thread.process >= nr_processes).for_each(|thread| {
+            lost += 1;
+            thread.process = 0;
+        });
+        let nr_threads = meta.threads.len();
+        let nr_events = meta.events.len();
+        meta.events.retain(|event| (event.thread as usize) < nr_threads);
+        lost += nr_events - meta.events.len();
+        if lost > 0 {
+            store.warn([format!("{}: {lost} events or threads name what does not exist; left out", path.display())]);
+        }
+        let page_scale = (meta.page_bytes / PAGE_BYTES).max(1);
+        let (starts, threads) = thread_starts(&meta);
+        let (files, changes) = layout_changes(&meta, page_scale);
+        let processes = processes(&meta, &changes);
+        let epoch_ns = meta.epoch_ns;
+        let futures = Mutex::default();
+        Self { path, meta, epoch_ns, page_scale, threads, processes, files, changes, starts, script: None, futures }
+    }
+
+    /// Gives each process of which no mapping is known one anonymous mapping over all it touches, which takes a pass over
+    /// the rows.
+    fn cover_processes_without_mappings(&mut self, reader: &mut TraceReader) -> isotherm_trace::Result<()> {
+        let mut is_known = vec![false; self.processes.len()];
+        for (event, change) in self.meta.events.iter().zip(&self.changes) {
+            is_known[self.meta.process_of(event.thread)] |= matches!(change, Some(LayoutChange::Map(_)));
+        }
+        for (known, process) in is_known.iter_mut().zip(&self.processes) {
+            *known |= process.forked_from.is_some();
+        }
+        if is_known.iter().all(|&known| known) {
+            return Ok(());
+        }
+        let mut covered: Vec<Option<PageRange>> = vec![None; self.processes.len()];
+        let mut batch = RowBatch::new();
+        while reader.next_batch(&mut batch)? {
+            for (index, &thread) in batch.thread.iter().enumerate() {
+                let row = PageRange::at(batch.page[index], u64::from(batch.pages[index]));
+                if let Some(range) = covered.get_mut(self.meta.process_of(thread)) {
+                    let whole = range.get_or_insert(row);
+                    *whole = PageRange::new(whole.start.min(row.start), whole.end.max(row.end));
+                }
+            }
+        }
+        reader.rewind();
+        for ((process, range), known) in self.processes.iter_mut().zip(covered).zip(is_known) {
+            if let Some(range) = range.filter(|_| !known) {
+                let scaled = PageRange::new(range.start * self.page_scale, range.end * self.page_scale);
+                process.layout.push(Mapping::anonymous(scaled));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the same thread can play the rows again where it left off.
+    pub(super) fn keeps_memory_between_rounds(&self) -> bool {
+        self.threads.len() == 1 && self.changes.iter().all(Option::is_none)
+    }
+
+    /// Where the program's threads stand, at its beginning.
+    pub(super) fn timeline(&self) -> Timeline {
+        let changes = match &self.script {
+            Some(script) => script.changes.clone(),
+            None => vec![Vec::new(); self.processes.len()],
+        };
+        Timeline::new(changes, &self.threads)
+    }
+
+    /// The future for `key`, made by `build` the first time.
+    pub(super) fn future(
+        &self,
+        key: FutureKey,
+        build: impl FnOnce() -> Result<Future, WorkloadError>,
+    ) -> Result<Future, WorkloadError> {
+        let mut futures = self.futures.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(future) = futures.get(&key) {
+            return Ok(future.clone());
+        }
+        let future = build()?;
+        futures.insert(key, future.clone());
+        Ok(future)
+    }
+}
+
+/// Which events start threads, and how each thread begins. A thread whose start cannot be believed (none recorded, or by
+/// a thread that has not started) begins with the program.
+fn thread_starts(meta: &TraceMeta) -> (Vec<bool>, Vec<ThreadOutline>) {
+    let mut first_start: Vec<Option<usize>> = vec![None; meta.threads.len()];
+    for (index, event) in meta.events.iter().enumerate() {
+        if let EventKind::StartThread { thread } = event.kind
+            && let Some(first) = first_start.get_mut(thread as usize)
+        {
+            first.get_or_insert(index);
+        }
+    }
+    let mut is_started: Vec<bool> = first_start.iter().map(Option::is_none).collect();
+    let mut starts = vec![false; meta.events.len()];
+    // A program needs a first thread even if every one claims to be started by another.
+    if let Some(first) = is_started.first_mut() {
+        *first = true;
+    }
+    let with_program = is_started.clone();
+    for (index, event) in meta.events.iter().enumerate() {
+        if let EventKind::StartThread { thread } = event.kind
+            && let Some(started) = usize::try_from(thread).ok().filter(|&t| first_start.get(t) == Some(&Some(index)))
+            && is_started[event.thread as usize]
+            && !is_started[started]
+        {
+            starts[index] = true;
+            is_started[started] = true;
+        }
+    }
+    let threads = meta.threads.iter().enumerate().map(|(index, thread)| {
+        let by_thread = !with_program[index] && is_started[index];
+        let start = if by_thread { ThreadStart::ByThread } else { ThreadStart::WithProgram };
+        ThreadOutline { process: thread.process, start }
+    });
+    let threads = threads.collect();
+    (starts, threads)
+}
+
+/// The files that mappings show, and what each event does to a layout.
+fn layout_changes(meta: &TraceMeta, page_scale: u64) -> (Vec<FileSpec>, Vec<Option<LayoutChange>>) {
+    let mut files: Vec<FileSpec> = Vec::new();
+    let mut by_path: BTreeMap<String, usize> = BTreeMap::new();
+    let scaled = |start: u64, end: u64| {
+        let limit = isotherm_trace::PAGE_LIMIT;
+        PageRange::new(start.saturating_mul(page_scale).min(limit), end.saturating_mul(page_scale).min(limit))
+    };
+    let changes = meta.events.iter().map(|event| match &event.kind {
+        EventKind::Map(map) => {
+            let pages = scaled(map.start, map.end);
+            if pages.is_empty() {
+                return None;
+            }
+            let is_shared_memory = map.what == MapKind::Shared || map.shared && map.file.is_none();
+            let sharing = if map.shared || is_shared_memory { Sharing::Shared } else { Sharing::Private };
+            let first_page = map.file_page.saturating_mul(page_scale);
+            let kind = if is_shared_memory { FileKind::SharedMemory } else { FileKind::Regular };
+            let file = match &map.file {
+                Some(path) => Some(*by_path.entry(path.clone()).or_insert_with(|| {
+                    files.push(FileSpec { name: path.clone(), pages: 0, kind });
+                    files.len() - 1
+                })),
+                None if is_shared_memory => {
+                    files.push(FileSpec { name: format!("shared-{}", files.len()), pages: 0, kind });
+                    Some(files.len() - 1)
+                }
+                None => None,
+            };
+            let backing = file.map_or(Backing::Anonymous, |file| {
+                files[file].pages = files[file].pages.max(first_page.saturating_add(pages.len()));
+                Backing::File { file, first_page, sharing }
+            });
+            Some(LayoutChange::Map(Mapping { pages, backing, executable: map.executable, huge: false }))
+        }
+        &EventKind::Unmap { start, end } => {
+            Some(LayoutChange::Unmap(scaled(start, end))).filter(|_| !scaled(start, end).is_empty())
+        }
+        EventKind::StartThread { .. } | EventKind::EndThread | EventKind::Idle { .. } | EventKind::Unknown => None,
+    });
+    let changes = changes.collect();
+    (files, changes)
+}
+
+/// Whether an event is part of the layout that its process begins with: it comes before all rows, and the process is not
+/// forked.
+pub(super) fn is_initial(meta: &TraceMeta, event: &isotherm_trace::Event) -> bool {
+    event.row == 0 && forked_from(meta, meta.process_of(event.thread)).is_none()
+}
+
+fn forked_from(meta: &TraceMeta, process: usize) -> Option<usize> {
+    meta.processes[process].forked_from.filter(|&parent| parent < meta.processes.len() && parent != process)
+}
+
+fn processes(meta: &TraceMeta, changes: &[Option<LayoutChange>]) -> Vec<Process> {
+    let mut layouts = vec![Layout::default(); meta.processes.len()];
+    for (event, change) in meta.events.iter().zip(changes).filter(|(event, _)| is_initial(meta, event)) {
+        let layout = &mut layouts[meta.process_of(event.thread)];
+        match change {
+            Some(LayoutChange::Map(mapping)) => layout.map(*mapping),
+            Some(LayoutChange::Unmap(range)) => layout.unmap(*range),
+            Some(LayoutChange::Advise(..)) | None => {}
+        }
+    }
+    let named = meta.processes.iter().zip(layouts).enumerate();
+    let process = |(index, (process, layout)): (usize, (&isotherm_trace::ProcessMeta, Layout))| Process {
+        name: process.name.clone(),
+        forked_from: forked_from(meta, index),
+        layout: layout.iter().collect(),
+    };
+    named.map(process).collect()
+}

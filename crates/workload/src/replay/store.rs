@@ -1,0 +1,58 @@
+//! Decoded traces, shared by the variants of a scenario.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use super::script::Outline;
+use crate::WorkloadError;
+
+/// Traces that were decoded, and what was odd about them. One store lives as long as the scenario that plays them.
+///
+/// A trace is decoded once, also when several threads ask for it at the same time; each takes up to 256 MiB.
+#[derive(Debug, Default)]
+pub struct TraceStore {
+    slots: Mutex<BTreeMap<Key, Arc<Slot>>>,
+    warnings: Mutex<BTreeSet<String>>,
+}
+
+/// A file, and what tells that it has changed.
+type Key = (PathBuf, u64, Option<SystemTime>);
+
+/// Locked while its trace is decoded.
+type Slot = Mutex<Option<Arc<Outline>>>;
+
+impl TraceStore {
+    /// What was odd about the traces built so far (and, of long ones, played so far), sorted: mappings that had to be
+    /// made, events that make no sense.
+    pub fn warnings(&self) -> Vec<String> {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    pub(super) fn warn(&self, warnings: impl IntoIterator<Item = String>) {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).extend(warnings);
+    }
+
+    /// The trace at `path`, read by `read` the first time.
+    pub(super) fn outline(
+        &self,
+        path: &Path,
+        read: impl FnOnce() -> Result<Outline, WorkloadError>,
+    ) -> Result<Arc<Outline>, WorkloadError> {
+        let metadata = std::fs::metadata(path).ok();
+        let len = metadata.as_ref().map_or(0, std::fs::Metadata::len);
+        let key = (path.to_owned(), len, metadata.and_then(|metadata| metadata.modified().ok()));
+        let slot = {
+            let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(slots.entry(key).or_default())
+        };
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(outline) = &*slot {
+            return Ok(Arc::clone(outline));
+        }
+        let outline = Arc::new(read()?);
+        *slot = Some(Arc::clone(&outline));
+        Ok(outline)
+    }
+}

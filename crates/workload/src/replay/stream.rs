@@ -1,0 +1,275 @@
+//! One recorded thread, played.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use isotherm_trace::{RowBatch, TraceReader};
+use isotherm_units::access::{After, Batch, Run, Stream, StreamError};
+use isotherm_units::{Duration, Instant, Ratio};
+
+use super::decode::Decoder;
+use super::script::{Mark, Outline, Script, ThreadPart};
+use super::timeline::{Next, Timeline};
+use super::{PlayAs, TraceStore};
+use crate::WorkloadError;
+
+/// Runs in a batch: 16 KiB.
+const BATCH_RUNS: usize = 1024;
+/// How long a thread sleeps before it looks again whether others have left the place it wants to use.
+const WAIT: Duration = Duration::from_us(10);
+
+/// What a spec changes about a recording.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Transform {
+    pub(super) play_as: PlayAs,
+    pub(super) time_scale: Ratio,
+}
+
+/// How often a thread plays its rows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rounds {
+    /// After the present one.
+    pub(super) left: u64,
+    /// Whether each row is an operation.
+    pub(super) count_operations: bool,
+}
+
+/// Where a thread's accesses come from.
+#[derive(Debug)]
+pub(super) enum Part {
+    /// All of them are there.
+    Whole { script: Arc<Script>, thread: usize },
+    /// Decoded piece by piece.
+    Live { rows: Arc<Mutex<LiveRows>>, thread: usize, piece: ThreadPart },
+}
+
+/// The rows of a trace that is too long to hold, decoded once for all threads. Rows of a thread that is behind wait in
+/// memory.
+#[derive(Debug)]
+pub(super) struct LiveRows {
+    reader: TraceReader,
+    outline: Arc<Outline>,
+    decoder: Decoder,
+    batch: RowBatch,
+    is_finished: bool,
+    timeline: Arc<Timeline>,
+    store: Arc<TraceStore>,
+}
+
+impl Part {
+    pub(super) fn whole(script: Arc<Script>, thread: usize) -> Self {
+        Self::Whole { script, thread }
+    }
+
+    /// The parts of all threads of a trace that is decoded while it is played.
+    pub(super) fn live(
+        outline: &Arc<Outline>,
+        timeline: &Arc<Timeline>,
+        store: &Arc<TraceStore>,
+    ) -> Result<Vec<Self>, WorkloadError> {
+        let error = |source| WorkloadError::Trace { path: outline.path.clone(), source };
+        let rows = Arc::new(Mutex::new(LiveRows {
+            reader: TraceReader::open(&outline.path).map_err(error)?,
+            decoder: Decoder::new(outline),
+            outline: Arc::clone(outline),
+            batch: RowBatch::new(),
+            is_finished: false,
+            timeline: Arc::clone(timeline),
+            store: Arc::clone(store),
+        }));
+        let part = |thread| Self::Live { rows: Arc::clone(&rows), thread, piece: ThreadPart::default() };
+        Ok((0..outline.threads.len()).map(part).collect())
+    }
+
+    /// The accesses at hand.
+    fn at_hand(&self) -> &ThreadPart {
+        match self {
+            Self::Whole { script, thread } => &script.parts[*thread],
+            Self::Live { piece, .. } => piece,
+        }
+    }
+
+    /// Replaces the accesses at hand by those that follow; `false` at the end.
+    fn advance(&mut self) -> Result<bool, StreamError> {
+        match self {
+            Self::Whole { .. } => Ok(false),
+            Self::Live { rows, thread, piece } => {
+                rows.lock().unwrap_or_else(PoisonError::into_inner).take(*thread, piece)
+            }
+        }
+    }
+
+    /// Goes back to the first accesses (of a trace with one thread); `false` if there are none.
+    fn restart(&mut self) -> Result<bool, StreamError> {
+        match self {
+            Self::Whole { .. } => Ok(true),
+            Self::Live { rows, thread, piece } => {
+                let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
+                rows.rewind();
+                rows.take(*thread, piece)
+            }
+        }
+    }
+}
+
+impl LiveRows {
+    fn take(&mut self, thread: usize, piece: &mut ThreadPart) -> Result<bool, StreamError> {
+        loop {
+            if self.decoder.take(thread, piece) {
+                return Ok(true);
+            }
+            if self.is_finished {
+                return Ok(false);
+            }
+            if self.reader.next_batch(&mut self.batch)? {
+                self.batch.rows().for_each(|row| self.decoder.row(&self.outline, row));
+            } else {
+                self.decoder.finish(&self.outline);
+                self.is_finished = true;
+                self.store.warn(self.decoder.warnings(&self.outline));
+            }
+            self.decoder.take_changes().for_each(|(process, change)| self.timeline.add(process, change));
+        }
+    }
+
+    fn rewind(&mut self) {
+        self.reader.rewind();
+        self.decoder = Decoder::new(&self.outline);
+        self.is_finished = false;
+    }
+}
+
+/// The stream of a recorded thread.
+#[derive(Debug)]
+pub(super) struct Replay {
+    thread: usize,
+    part: Part,
+    timeline: Arc<Timeline>,
+    transform: Transform,
+    rounds: Rounds,
+    /// Next run and next mark at hand.
+    run_at: usize,
+    mark_at: usize,
+    /// Scaled time not yet handed out, in millionths of nanoseconds.
+    owed: u128,
+}
+
+impl Replay {
+    pub(super) fn new(
+        thread: usize,
+        part: Part,
+        timeline: Arc<Timeline>,
+        transform: Transform,
+        rounds: Rounds,
+    ) -> Self {
+        Self { thread, part, timeline, transform, rounds, run_at: 0, mark_at: 0, owed: 0 }
+    }
+
+    /// `ns` on the scaled clock, with what was owed; at most `limit`, the rest stays owed.
+    fn scaled(&mut self, ns: u64, limit: u64) -> u64 {
+        const MILLION: u128 = 1_000_000;
+        self.owed += u128::from(ns) * u128::from(self.transform.time_scale.ppm());
+        let handed_out = u64::try_from(self.owed / MILLION).unwrap_or(u64::MAX).min(limit);
+        self.owed -= u128::from(handed_out) * MILLION;
+        handed_out
+    }
+
+    /// Copies runs up to `end` into `batch`.
+    fn hand_out(&mut self, end: usize, batch: &mut Batch) {
+        let from = self.run_at;
+        batch.runs.extend_from_slice(&self.part.at_hand().runs[from..end]);
+        self.run_at = end;
+        if self.transform.time_scale != Ratio::ONE {
+            for run in &mut batch.runs {
+                run.think_ns =
+                    u32::try_from(self.scaled(u64::from(run.think_ns), u64::from(u32::MAX))).expect("limited");
+            }
+        }
+        let force: fn(u64, u32) -> Run = match self.transform.play_as {
+            PlayAs::Recorded => return self.count(batch),
+            PlayAs::Read => Run::read,
+            PlayAs::Write => Run::write,
+        };
+        for run in &mut batch.runs {
+            *run = force(run.page(), run.pages).after_ns(run.think_ns);
+        }
+        self.count(batch);
+    }
+
+    fn count(&self, batch: &mut Batch) {
+        if self.rounds.count_operations {
+            batch.operations += batch.runs.len() as u64;
+        }
+    }
+
+    /// What the mark at hand asks for; `None` when the thread can go on.
+    fn perform(&mut self, mark: Mark) -> Option<After> {
+        let after = match mark {
+            Mark::Sync(upto) => match self.timeline.sync(self.thread, upto) {
+                Next::Apply(change) => return Some(After::Change(change)),
+                Next::Wait => return Some(After::Sleep(WAIT)),
+                Next::GoOn => None,
+            },
+            Mark::Start(started) => {
+                self.timeline.start(self.thread, started);
+                Some(After::Start(started))
+            }
+            Mark::Compute(ns) => Some(After::Compute(Duration::from_ns(self.scaled(ns, u64::MAX)))),
+            Mark::Sleep(ns) => {
+                self.announce_what_follows();
+                let ns = u128::from(ns) * u128::from(self.transform.time_scale.ppm()) / 1_000_000;
+                Some(After::Sleep(Duration::from_ns(u64::try_from(ns).unwrap_or(u64::MAX))))
+            }
+        };
+        self.mark_at += 1;
+        after
+    }
+
+    /// Lets others know, before a sleep, that nothing will be touched before the changes that are waited for next: else
+    /// a sleeper would keep memory from being freed.
+    fn announce_what_follows(&self) {
+        let marks = &self.part.at_hand().marks[self.mark_at..];
+        let here = marks.iter().take_while(|(at, _)| *at == self.run_at);
+        let syncs = here.filter_map(|(_, mark)| if let Mark::Sync(upto) = mark { Some(*upto) } else { None });
+        if let Some(upto) = syncs.last() {
+            self.timeline.announce(self.thread, upto);
+        }
+    }
+}
+
+impl Stream for Replay {
+    fn next_batch(&mut self, _now: Instant, batch: &mut Batch) -> Result<After, StreamError> {
+        loop {
+            let part = self.part.at_hand();
+            let mark = part.marks.get(self.mark_at).copied();
+            let end = mark.map_or(part.runs.len(), |(at, _)| at);
+            if self.run_at < end {
+                self.hand_out(end.min(self.run_at + BATCH_RUNS), batch);
+                return Ok(After::Continue);
+            }
+            if let Some((_, mark)) = mark {
+                match self.perform(mark) {
+                    Some(after) => return Ok(after),
+                    None => continue,
+                }
+            }
+            let goes_on = self.part.advance()? || {
+                let is_last = self.rounds.left == 0;
+                self.rounds.left = self.rounds.left.saturating_sub(1);
+                !is_last && self.part.restart()?
+            };
+            if goes_on {
+                (self.run_at, self.mark_at) = (0, 0);
+                continue;
+            }
+            // Time owed is less than a nanosecond unless runs could not hold it.
+            let owed = self.scaled(0, u64::MAX);
+            if owed > 0 {
+                return Ok(After::Compute(Duration::from_ns(owed)));
+            }
+            return Ok(match self.timeline.finish(self.thread) {
+                Next::Apply(change) => After::Change(change),
+                Next::Wait | Next::GoOn => After::Finish,
+            });
+        }
+    }
+}
