@@ -188,16 +188,17 @@ impl TraceReader {
 
 /// The first row of `batch` that is not allowed, and why.
 fn find_flaw(batch: &RowBatch, nr_threads: usize) -> Option<(usize, String)> {
-    // One pass without branches over the columns; the place is searched for only when there is something to find.
-    let threads_fine = batch.thread.iter().max().is_none_or(|&max| (max as usize) < nr_threads);
-    let pages_fine = batch.pages.iter().min().is_none_or(|&min| min > 0);
-    // Or-ing can only round up to the next power of two, which the limit is.
+    // Passes without branches over the columns; the place is searched for only when there is something to find.
+    let nr_known = u32::try_from(nr_threads).unwrap_or(u32::MAX);
+    let strange_thread = batch.thread.iter().fold(false, |found, &thread| found | (thread >= nr_known));
+    let no_pages = batch.pages.iter().fold(false, |found, &pages| found | (pages == 0));
+    // Or-ing rounds up to the next power of two at most, which the limit is; a sum that wraps had a page beyond it.
     let highest = batch
         .page
         .iter()
         .zip(&batch.pages)
-        .fold(0u64, |bits, (&page, &pages)| bits | page | page.saturating_add(u64::from(pages).wrapping_sub(1)));
-    if threads_fine && pages_fine && highest < PAGE_LIMIT {
+        .fold(0u64, |bits, (&page, &pages)| bits | page | page.wrapping_add(u64::from(pages)).wrapping_sub(1));
+    if !strange_thread && !no_pages && highest < PAGE_LIMIT {
         return None;
     }
     batch.rows().enumerate().find_map(|(index, row)| {

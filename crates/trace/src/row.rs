@@ -62,6 +62,14 @@ impl RowBatch {
         self.pages.clear();
         self.write.clear();
     }
+    /// Gives all columns `rows` places, whatever they hold.
+    pub(crate) fn resize(&mut self, rows: usize) {
+        self.time_ns.resize(rows, 0);
+        self.thread.resize(rows, 0);
+        self.page.resize(rows, 0);
+        self.pages.resize(rows, 0);
+        self.write.resize(rows, false);
+    }
     /// Appends a row.
     pub fn push(&mut self, row: Row) {
         self.time_ns.push(row.time_ns);

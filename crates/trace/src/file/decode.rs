@@ -43,32 +43,30 @@ pub(crate) enum Integers {
 }
 
 impl Integers {
-    /// Appends the next `count` values.
-    pub(crate) fn read<W: Word>(
-        &mut self,
-        page: &[u8],
-        dictionary: &[u64],
-        count: usize,
-        out: &mut Vec<W>,
-    ) -> Result<(), Flaw> {
+    /// Fills `out` with the next values.
+    pub(crate) fn read<W: Word>(&mut self, page: &[u8], dictionary: &[u64], out: &mut [W]) -> Result<(), Flaw> {
         match self {
-            Self::Delta(delta) => delta.read(page, count, out),
+            Self::Delta(delta) => delta.read(page, out),
             Self::Plain { at, end, physical } => {
                 let width = if *physical == Physical::Int32 { 4 } else { 8 };
-                let bytes = page[..*end].get(*at..*at + count * width).ok_or(CUT_OFF)?;
-                *at += count * width;
-                out.extend(bytes.chunks_exact(width).map(|bytes| W::from_low(little_endian(bytes))));
+                let bytes = page[..*end].get(*at..*at + out.len() * width).ok_or(CUT_OFF)?;
+                *at += bytes.len();
+                for (value, bytes) in out.iter_mut().zip(bytes.chunks_exact(width)) {
+                    *value = W::from_low(little_endian(bytes));
+                }
                 Ok(())
             }
             Self::Dictionary(hybrid) => {
                 let mut missing = false;
-                hybrid.read(page, count, |index, repeat| {
+                let mut done = 0;
+                hybrid.read(page, out.len(), |index, repeat| {
                     let index = usize::try_from(index).unwrap_or(usize::MAX);
                     let value = dictionary.get(index).copied().unwrap_or_else(|| {
                         missing = true;
                         0
                     });
-                    out.extend(std::iter::repeat_n(W::from_low(value), repeat));
+                    out[done..done + repeat].fill(W::from_low(value));
+                    done += repeat;
                 })?;
                 if missing { Err("an index points outside the dictionary") } else { Ok(()) }
             }
@@ -159,21 +157,21 @@ impl Delta {
         })
     }
 
-    fn read<W: Word>(&mut self, page: &[u8], mut count: usize, out: &mut Vec<W>) -> Result<(), Flaw> {
-        out.reserve(count);
-        if self.first_is_due && count > 0 {
+    fn read<W: Word>(&mut self, page: &[u8], mut out: &mut [W]) -> Result<(), Flaw> {
+        if self.first_is_due && !out.is_empty() {
             self.first_is_due = false;
             self.left = self.left.checked_sub(1).ok_or(CUT_OFF)?;
-            out.push(W::from_low(self.previous));
-            count -= 1;
+            out[0] = W::from_low(self.previous);
+            out = &mut out[1..];
         }
-        while count > 0 {
+        while !out.is_empty() {
             if self.spare_at < self.spare_len {
-                let taken = count.min(self.spare_len - self.spare_at);
+                let taken = out.len().min(self.spare_len - self.spare_at);
                 let spare = &self.spare[self.spare_at..self.spare_at + taken];
-                out.extend(spare.iter().map(|&value| W::from_low(value)));
+                let (here, rest) = out.split_at_mut(taken);
+                here.iter_mut().zip(spare).for_each(|(value, &spare)| *value = W::from_low(spare));
                 self.spare_at += taken;
-                count -= taken;
+                out = rest;
                 continue;
             }
             if self.left == 0 {
@@ -184,17 +182,18 @@ impl Delta {
             }
             if self.width == 0 {
                 // Equal differences: no bits at all, and as many groups as are wanted at once.
-                let wanted = self.left.min(self.groups_left * 32).min(count.next_multiple_of(32));
-                self.equal_steps(wanted, &mut count, out);
-                continue;
-            }
-            let values = self.next_group(page)?;
-            let valid = self.left.min(32);
-            self.left -= valid;
-            if count >= valid {
-                out.extend(values[..valid].iter().map(|&value| W::from_low(value)));
-                count -= valid;
+                let len = self.left.min(self.groups_left * 32).min(out.len().next_multiple_of(32));
+                let (here, rest) = out.split_at_mut(len.min(out.len()));
+                self.equal_steps(len, here);
+                out = rest;
+            } else if out.len() >= 32 && self.left >= 32 {
+                let (here, rest) = out.split_first_chunk_mut::<32>().expect("just checked");
+                self.next_group(page, here)?;
+                out = rest;
             } else {
+                let mut values = [0u64; 32];
+                let valid = self.left.min(32);
+                self.next_group(page, &mut values)?;
                 self.spare = values;
                 (self.spare_at, self.spare_len) = (0, valid);
             }
@@ -219,48 +218,46 @@ impl Delta {
         if self.width > 64 { Err("a bit width above 64") } else { Ok(()) }
     }
 
+    /// Decodes the next 32 values; fewer are valid when fewer are left.
     #[inline]
-    fn next_group(&mut self, page: &[u8]) -> Result<[u64; 32], Flaw> {
-        let bytes = 4 * usize::from(self.width);
+    fn next_group<W: Word>(&mut self, page: &[u8], out: &mut [W; 32]) -> Result<(), Flaw> {
         // The padding of the last group may be missing.
-        if self.at + (self.left.min(32) * usize::from(self.width)).div_ceil(8) > self.end {
+        let valid = self.left.min(32);
+        if self.at + (valid * usize::from(self.width)).div_ceil(8) > self.end {
             return Err(CUT_OFF);
         }
-        let mut values = [0u64; 32];
-        unpack_32(self.width, &page[self.at..], &mut values);
-        self.at += bytes;
+        let mut deltas = [0u64; 32];
+        unpack_32(self.width, &page[self.at..], &mut deltas);
+        self.at += 4 * usize::from(self.width);
         self.groups_left -= 1;
+        self.left -= valid;
         let min_delta = self.min_delta;
-        for value in &mut values {
-            *value = value.wrapping_add(min_delta);
-        }
         let mut sum = self.previous;
-        for value in &mut values {
-            sum = sum.wrapping_add(*value);
-            *value = sum;
+        for (value, delta) in out.iter_mut().zip(deltas) {
+            sum = sum.wrapping_add(delta.wrapping_add(min_delta));
+            *value = W::from_low(sum);
         }
         self.previous = sum;
-        Ok(values)
+        Ok(())
     }
 
-    /// Decodes `len` values of the current miniblock, whose differences are all `min_delta`; what exceeds `count` is kept.
-    fn equal_steps<W: Word>(&mut self, len: usize, count: &mut usize, out: &mut Vec<W>) {
+    /// Decodes `len` values of the current miniblock, whose differences are all `min_delta`; what exceeds `out` is kept.
+    fn equal_steps<W: Word>(&mut self, len: usize, out: &mut [W]) {
         let (start, step) = (self.previous, self.min_delta);
-        let at = |index: u64| start.wrapping_add(step.wrapping_mul(index));
-        let now = len.min(*count);
+        let at = |index: usize| start.wrapping_add(step.wrapping_mul(index as u64));
         if step == 0 {
-            out.extend(std::iter::repeat_n(W::from_low(start), now));
+            out.fill(W::from_low(start));
         } else {
-            out.extend((1..=now as u64).map(|index| W::from_low(at(index))));
+            out.iter_mut().enumerate().for_each(|(index, value)| *value = W::from_low(at(index + 1)));
         }
-        for index in now..len {
-            self.spare[index - now] = at(index as u64 + 1);
+        let kept = len - out.len();
+        for index in 0..kept {
+            self.spare[index] = at(out.len() + index + 1);
         }
-        (self.spare_at, self.spare_len) = (0, len - now);
-        *count -= now;
+        (self.spare_at, self.spare_len) = (0, kept);
         self.left -= len;
         self.groups_left -= len.div_ceil(32);
-        self.previous = at(len as u64);
+        self.previous = at(len);
     }
 }
 
@@ -351,35 +348,37 @@ impl Hybrid {
         Ok(())
     }
 
-    /// Appends the next `count` values of width 1: whole bytes of packed runs at once.
-    pub(crate) fn read_bools(&mut self, page: &[u8], mut count: usize, out: &mut Vec<bool>) -> Result<(), Flaw> {
-        while count > 0 {
+    /// Fills `out` with the next values of width 1: whole bytes of packed runs at once.
+    pub(crate) fn read_bools(&mut self, page: &[u8], mut out: &mut [bool]) -> Result<(), Flaw> {
+        while !out.is_empty() {
             match &mut self.run {
-                Run::Packed { start, next, len } if self.width == 1 && *next % 8 == 0 && *next < *len && count >= 8 => {
-                    let bytes = (count.min(*len - *next)) / 8;
+                Run::Packed { start, next, len }
+                    if self.width == 1 && *next % 8 == 0 && *len - *next >= 8 && out.len() >= 8 =>
+                {
+                    let bytes = (out.len().min(*len - *next)) / 8;
                     let from = *start + *next / 8;
-                    let packed = page.get(from..from + bytes).ok_or(CUT_OFF)?;
-                    extend_with_bits(packed, out);
+                    let (here, rest) = out.split_at_mut(bytes * 8);
+                    unpack_bits(page.get(from..from + bytes).ok_or(CUT_OFF)?, here);
                     *next += bytes * 8;
-                    count -= bytes * 8;
-                    if bytes == 0 {
-                        let one = count.min(8);
-                        self.read(page, one, |value, repeat| out.extend(std::iter::repeat_n(value != 0, repeat)))?;
-                        count -= one;
-                    }
+                    out = rest;
                 }
                 _ => {
                     // Up to the next byte boundary, or a whole repeated run.
                     let some = match self.run {
-                        Run::Repeat { left, .. } if left > 0 => count.min(left),
-                        Run::Packed { next, len, .. } if next < len => count.min(8 - next % 8).min(len - next),
+                        Run::Repeat { left, .. } if left > 0 => out.len().min(left),
+                        Run::Packed { next, len, .. } if next < len => out.len().min(8 - next % 8).min(len - next),
                         _ => {
                             self.next_run(page)?;
                             continue;
                         }
                     };
-                    self.read(page, some, |value, repeat| out.extend(std::iter::repeat_n(value != 0, repeat)))?;
-                    count -= some;
+                    let (here, rest) = out.split_at_mut(some);
+                    let mut done = 0;
+                    self.read(page, some, |value, repeat| {
+                        here[done..done + repeat].fill(value != 0);
+                        done += repeat;
+                    })?;
+                    out = rest;
                 }
             }
         }
@@ -387,11 +386,24 @@ impl Hybrid {
     }
 }
 
-/// Appends the bits of `packed`, lowest first.
-pub(crate) fn extend_with_bits(packed: &[u8], out: &mut Vec<bool>) {
-    out.reserve(packed.len() * 8);
-    for &byte in packed {
-        let bits: [bool; 8] = std::array::from_fn(|bit| byte >> bit & 1 != 0);
-        out.extend_from_slice(&bits);
+/// Eight bits, lowest first, as bytes of 0 or 1.
+const BITS: [[bool; 8]; 256] = {
+    let mut table = [[false; 8]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut bit = 0;
+        while bit < 8 {
+            table[byte][bit] = byte >> bit & 1 != 0;
+            bit += 1;
+        }
+        byte += 1;
+    }
+    table
+};
+
+/// Spreads the bits of `packed`, lowest first, over `out`, which has eight places for each byte.
+pub(crate) fn unpack_bits(packed: &[u8], out: &mut [bool]) {
+    for (&byte, out) in packed.iter().zip(out.chunks_exact_mut(8)) {
+        out.copy_from_slice(&BITS[usize::from(byte)]);
     }
 }

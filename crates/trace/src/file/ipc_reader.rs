@@ -5,7 +5,7 @@
 use arrow_ipc::{CompressionType, MessageHeader, Type as ArrowType};
 
 use super::Source;
-use super::decode::{extend_with_bits, little_endian};
+use super::decode::{little_endian, unpack_bits};
 use super::footer::{COLUMNS, META_KEY};
 use super::ipc_writer::{EVENT_COLUMN, Note};
 use crate::{BATCH_ROWS, Result, RowBatch, TraceError, TraceMeta};
@@ -271,8 +271,10 @@ impl Message {
             batch.thread.extend(narrow(1));
             batch.page.extend(wide(2));
             batch.pages.extend(narrow(3));
-            extend_with_bits(&self.columns[4].0[from / 8..to.div_ceil(8)], &mut batch.write);
-            batch.write.truncate(to - from);
+            let first = batch.write.len();
+            batch.write.resize(first + (to - from).next_multiple_of(8), false);
+            unpack_bits(&self.columns[4].0[from / 8..to.div_ceil(8)], &mut batch.write[first..]);
+            batch.write.truncate(first + to - from);
             return;
         }
         for row in (from..to).filter(|&row| !self.notes_at(row)) {

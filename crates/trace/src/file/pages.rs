@@ -1,7 +1,7 @@
 //! One column of one row group: its pages found, checked, decompressed and decoded piece by piece.
 
 use super::Source;
-use super::decode::{Delta, Flaw, Hybrid, Integers, PAGE_SLACK_BYTES, Word, extend_with_bits, little_endian};
+use super::decode::{Delta, Flaw, Hybrid, Integers, PAGE_SLACK_BYTES, Word, little_endian, unpack_bits};
 use super::footer::{Chunk, Codec, Physical};
 use super::thrift::{Struct, ThriftError, read_struct};
 use crate::{Result, TraceError};
@@ -71,35 +71,35 @@ impl ColumnReader {
         self.dictionary.clear();
     }
 
-    /// Appends the next `count` values of an integer column.
-    pub(crate) fn read<W: Word>(&mut self, source: &Source, mut count: usize, out: &mut Vec<W>) -> Result<()> {
-        out.reserve(count);
-        while count > 0 {
-            let now = self.available(source, count)?;
+    /// Fills `out` with the next values of an integer column.
+    pub(crate) fn read<W: Word>(&mut self, source: &Source, mut out: &mut [W]) -> Result<()> {
+        while !out.is_empty() {
+            let now = self.available(source, out.len())?;
+            let (here, rest) = out.split_at_mut(now);
             let read = match &mut self.values {
-                Values::Integers(integers) => integers.read(&self.page, &self.dictionary, now, out),
+                Values::Integers(integers) => integers.read(&self.page, &self.dictionary, here),
                 _ => Err("a page of booleans where integers belong"),
             };
             read.map_err(|flaw| self.damaged(source, flaw))?;
-            count -= now;
             self.values_left -= now;
+            out = rest;
         }
         Ok(())
     }
 
-    /// Appends the next `count` values of a boolean column.
-    pub(crate) fn read_bools(&mut self, source: &Source, mut count: usize, out: &mut Vec<bool>) -> Result<()> {
-        out.reserve(count);
-        while count > 0 {
-            let now = self.available(source, count)?;
+    /// Fills `out` with the next values of a boolean column.
+    pub(crate) fn read_bools(&mut self, source: &Source, mut out: &mut [bool]) -> Result<()> {
+        while !out.is_empty() {
+            let now = self.available(source, out.len())?;
+            let (here, rest) = out.split_at_mut(now);
             let read = match &mut self.values {
-                Values::PlainBits { bit, end } => read_plain_bits(&self.page[..*end], bit, now, out),
-                Values::RunLengthBits(hybrid) => hybrid.read_bools(&self.page, now, out),
+                Values::PlainBits { bit, end } => read_plain_bits(&self.page[..*end], bit, here),
+                Values::RunLengthBits(hybrid) => hybrid.read_bools(&self.page, here),
                 _ => Err("a page of integers where booleans belong"),
             };
             read.map_err(|flaw| self.damaged(source, flaw))?;
-            count -= now;
             self.values_left -= now;
+            out = rest;
         }
         Ok(())
     }
@@ -245,23 +245,21 @@ impl ColumnReader {
     }
 }
 
-fn read_plain_bits(page: &[u8], bit: &mut usize, count: usize, out: &mut Vec<bool>) -> Result<(), Flaw> {
-    let end = *bit + count;
+fn read_plain_bits(page: &[u8], bit: &mut usize, out: &mut [bool]) -> Result<(), Flaw> {
+    let end = *bit + out.len();
     if end > page.len() * 8 {
         return Err("a page ends inside its values");
     }
     let one = |bit: usize| page[bit / 8] >> (bit % 8) & 1 != 0;
-    while *bit < end && *bit % 8 != 0 {
-        out.push(one(*bit));
-        *bit += 1;
-    }
-    let whole = (end - *bit) / 8;
-    extend_with_bits(&page[*bit / 8..*bit / 8 + whole], out);
-    *bit += whole * 8;
-    while *bit < end {
-        out.push(one(*bit));
-        *bit += 1;
-    }
+    let lead = bit.next_multiple_of(8).min(end) - *bit;
+    let (head, body) = out.split_at_mut(lead);
+    let whole = body.len() / 8;
+    let (body, tail) = body.split_at_mut(whole * 8);
+    head.iter_mut().enumerate().for_each(|(index, value)| *value = one(*bit + index));
+    let body_at = *bit + lead;
+    unpack_bits(&page[body_at / 8..body_at / 8 + whole], body);
+    tail.iter_mut().enumerate().for_each(|(index, value)| *value = one(body_at + whole * 8 + index));
+    *bit = end;
     Ok(())
 }
 

@@ -32,9 +32,11 @@ impl ParquetRows {
     }
 
     pub(crate) fn next_batch(&mut self, batch: &mut RowBatch) -> Result<bool> {
-        batch.clear();
         while self.rows_left == 0 {
-            let Some(group) = self.row_groups.get(self.next_group) else { return Ok(false) };
+            let Some(group) = self.row_groups.get(self.next_group) else {
+                batch.clear();
+                return Ok(false);
+            };
             if self.columns.is_empty() {
                 for (name, chunk) in COLUMNS.into_iter().zip(group.chunks) {
                     self.columns.push(ColumnReader::new(&self.source, name, chunk)?);
@@ -46,14 +48,16 @@ impl ParquetRows {
         }
         let rows = usize::try_from(self.rows_left.min(BATCH_ROWS as u64)).expect("a batch is small");
         batch.first_row = self.rows_done;
+        // Not cleared before: a column of the right length is overwritten, not zeroed first.
+        batch.resize(rows);
         let [time_ns, thread, page, pages, write] = &mut self.columns[..] else {
             unreachable!("one reader was made for each column");
         };
-        time_ns.read(&self.source, rows, &mut batch.time_ns)?;
-        thread.read(&self.source, rows, &mut batch.thread)?;
-        page.read(&self.source, rows, &mut batch.page)?;
-        pages.read(&self.source, rows, &mut batch.pages)?;
-        write.read_bools(&self.source, rows, &mut batch.write)?;
+        time_ns.read(&self.source, &mut batch.time_ns[..])?;
+        thread.read(&self.source, &mut batch.thread[..])?;
+        page.read(&self.source, &mut batch.page[..])?;
+        pages.read(&self.source, &mut batch.pages[..])?;
+        write.read_bools(&self.source, &mut batch.write)?;
         self.rows_left -= rows as u64;
         self.rows_done += rows as u64;
         Ok(true)
