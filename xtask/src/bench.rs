@@ -1,8 +1,8 @@
-//! `cargo xtask bench`: every benchmark of the workspace, each figure beside its bar, and the same replay through
-//! libCacheSim in the same run. Writes `target/bench.json`.
+//! `cargo xtask bench`: every benchmark of the workspace, each figure beside its bar. Writes `target/bench.json`.
 //!
 //! A benchmark is a `[[bench]]` with `harness = false`. It prints one JSON object a line on standard output,
-//! `{"name": …, "unit": …, "bar": "<= 5", "value": …, "pass": …}`; everything else goes to standard error.
+//! `{"name": …, "unit": …, "bar": 5, "value": …, "pass": …}`, with `null` for a figure that has no bar; everything else goes
+//! to standard error.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -22,13 +22,8 @@ pub(crate) fn run(words: &[String]) -> Findings {
     }
     print_table(&rows);
     for row in rows.iter().filter(|row| row["pass"] == Value::Bool(false)) {
-        findings.push(format!(
-            "{} is {} {}; bar {}",
-            text(&row["name"]),
-            text(&row["value"]),
-            text(&row["unit"]),
-            text(&row["bar"])
-        ));
+        let [name, value, unit] = ["name", "value", "unit"].map(|key| text(&row[key]));
+        findings.push(format!("{name}: {value} {unit}; bar {}", bar(row)));
     }
     if rows.is_empty() {
         findings.push("no benchmark printed a figure".into());
@@ -92,13 +87,7 @@ fn print_table(rows: &[Value]) {
     let mut lines = vec![header];
     for row in rows {
         let verdict = if row["pass"] == Value::Bool(false) { "FAIL" } else { "pass" };
-        lines.push([
-            verdict.to_owned(),
-            text(&row["name"]),
-            text(&row["value"]),
-            text(&row["unit"]),
-            text(&row["bar"]),
-        ]);
+        lines.push([verdict.to_owned(), text(&row["name"]), text(&row["value"]), text(&row["unit"]), bar(row)]);
     }
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..5).map(width).collect();
@@ -116,6 +105,13 @@ fn print_table(rows: &[Value]) {
             w3 = widths[3],
         );
     }
+}
+
+/// The bar with its direction, which follows from what passed.
+fn bar(row: &Value) -> String {
+    let (Some(bar), Some(value)) = (row["bar"].as_f64(), row["value"].as_f64()) else { return text(&row["bar"]) };
+    let at_most = (value <= bar) == (row["pass"] == Value::Bool(true));
+    format!("{} {}", if at_most { "≤" } else { "≥" }, text(&row["bar"]))
 }
 
 /// A JSON value for people: strings without quotes, numbers with at most three significant decimals.
