@@ -1,6 +1,7 @@
-//! Rules for Rust code: what `sim` and `core` may not touch, and where `unsafe` may stand.
+//! Rules for Rust code: what `sim` and `core` may not touch, where `unsafe` may stand, how long lines get.
 
-use super::File;
+use super::text::COLUMNS_MAX;
+use super::{File, bare};
 use crate::Findings;
 
 /// What would let the clock, chance, the environment or a hash order into a decision.
@@ -26,20 +27,22 @@ pub(super) fn check(file: &File, findings: &mut Findings) {
     let decides = DECIDING.iter().any(|folder| file.path.starts_with(folder));
     let may_be_unsafe = UNSAFE_ALLOWED.iter().any(|place| file.path.starts_with(place));
     let mut in_tests = file.path.ends_with("/tests.rs") || file.path.contains("/tests/");
-    for (index, line) in file.text.lines().enumerate() {
-        in_tests |= line == "#[cfg(test)]";
-        let code = line.split("//").next().unwrap_or("");
+    for (index, code) in bare::lines(&file.text).iter().enumerate() {
+        in_tests |= code.trim_end() == "#[cfg(test)]";
         if decides && !in_tests {
             for (word, why) in BANNED_IN_DECISIONS.iter().filter(|(word, _)| code.contains(word)) {
                 findings.push(file.at(index, &format!("`{word}`: {why}")));
             }
         }
-        let literal = code.contains('"');
-        if !may_be_unsafe && !literal && words(code).any(|word| word == "unsafe") {
+        if !may_be_unsafe && words(code).any(|word| word == "unsafe") {
             findings.push(file.at(index, "`unsafe` outside tracer/ and crates/linux/src/sys.rs"));
         }
-        if !literal && code.trim_start().starts_with("#[ignore") {
+        if code.trim_start().starts_with("#[ignore") {
             findings.push(file.at(index, "an ignored test tests nothing"));
+        }
+        // Strings and comments may be longer: a table of texts is read better unbroken.
+        if code.chars().count() > COLUMNS_MAX {
+            findings.push(file.at(index, &format!("longer than {COLUMNS_MAX} columns")));
         }
     }
     if file.path.starts_with("tracer/") && !file.text.starts_with("// SPDX-License-Identifier: GPL-2.0-or-later\n") {

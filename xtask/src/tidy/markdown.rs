@@ -1,4 +1,4 @@
-//! Rules for documentation: links lead somewhere, and `make` targets exist. That shown `isotherm` commands parse is a
+//! Rules for documentation: links lead somewhere, pages are in the index, `make` targets exist. That shown `isotherm` commands parse is a
 //! test of `crates/cli`, which knows the verbs.
 
 use std::path::{Component, Path, PathBuf};
@@ -7,6 +7,12 @@ use super::File;
 use crate::Findings;
 
 pub(super) fn check(root: &Path, file: &File, files: &[File], findings: &mut Findings) {
+    if let Some(page) = file.path.strip_prefix("docs/").filter(|page| *page != "README.md") {
+        let index = files.iter().find(|other| other.path == "docs/README.md");
+        if !index.is_some_and(|index| index.text.contains(&format!("({page}"))) {
+            findings.push(format!("{}: docs/README.md, the index, does not link to it", file.path));
+        }
+    }
     let mut in_code = false;
     for (index, line) in file.text.lines().enumerate() {
         if line.trim_start().starts_with("```") {

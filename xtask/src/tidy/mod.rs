@@ -2,6 +2,7 @@
 //!
 //! Also a test, so that `cargo test --workspace` cannot pass on an untidy checkout.
 
+mod bare;
 mod code;
 mod manifests;
 mod markdown;
@@ -115,6 +116,7 @@ mod tests {
             "b.md",
             "no-such-heading",
             "nonsense",
+            "the index",
             "3 MiB",
         ] {
             assert!(findings.contains(part), "no finding about `{part}` in:\n{findings}");
