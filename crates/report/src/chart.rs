@@ -1,7 +1,7 @@
 //! Line, step, bar and point charts with several series. This file holds what a chart says; drawing is in
 //! [`chart_scene`](crate::chart_scene) (PNG, SVG) and [`chart_terminal`](crate::chart_terminal).
 
-use crate::scale::{Scale, ScaleKind};
+use crate::scale::{End, Scale, ScaleKind};
 use crate::scene::{Picture, PictureSize};
 use crate::terminal::TermStyle;
 use crate::unit::Unit;
@@ -193,11 +193,12 @@ impl Chart {
         let has_bars = self.series.iter().any(|series| series.kind == SeriesKind::Bars);
         let y_from_zero = self.y.scale == ScaleKind::Linear && (has_bars || self.y.unit != Unit::Factor);
         let y = range(&self.y, ys, y_from_zero);
-        let y_scale =
-            Scale::new(self.y.scale, self.y.unit, y.0, y.1, nr_ticks_y, [self.y.low.is_none(), self.y.high.is_none()]);
+        let ends =
+            |axis: &Axis, free: End| [axis.low, axis.high].map(|end| if end.is_some() { End::Fixed } else { free });
+        let y_scale = Scale::new(self.y.scale, self.y.unit, y.0, y.1, nr_ticks_y, ends(&self.y, End::Tick));
         let x_scale = if self.x.categories.is_empty() {
             let x = range(&self.x, xs, false);
-            Scale::new(self.x.scale, self.x.unit, x.0, x.1, nr_ticks_x, [false, false])
+            Scale::new(self.x.scale, self.x.unit, x.0, x.1, nr_ticks_x, ends(&self.x, End::Snug))
         } else {
             Scale::categories(&self.x.categories)
         };

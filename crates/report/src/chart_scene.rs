@@ -1,4 +1,5 @@
 //! Charts laid out as scenes.
+#![expect(clippy::cast_possible_truncation, reason = "a number of ticks, from a size of at most 8192 pixels")]
 
 use crate::chart::{Chart, Emphasis, Reference, Series, SeriesKind, axis_title};
 use crate::colour::Paint;
@@ -202,7 +203,7 @@ fn references(out: &mut Vec<Shape>, chart: &Chart, plot: &Plot) {
             Reference::AtY { value, .. } => plot.at_y(*value).map(|y| [(plot.left, y), (plot.right(), y)]),
         };
         if let Some(ends) = ends {
-            out.push(Shape::Line { points: ends.to_vec(), stroke: Paint::Accent, width: 1.2, dash: Dash::Dashed });
+            out.push(Shape::Line { points: ends.to_vec(), stroke: Paint::Accent, width: 1.2, dash: Dash::Dashes });
         }
     }
 }
@@ -359,9 +360,9 @@ fn line_width(series: &Series) -> f64 {
 const fn dash(index: usize) -> Dash {
     match index % 4 {
         0 => Dash::Solid,
-        1 => Dash::Dashed,
-        2 => Dash::DashDotted,
-        _ => Dash::Dotted,
+        1 => Dash::Dashes,
+        2 => Dash::Mixed,
+        _ => Dash::Dots,
     }
 }
 
@@ -437,27 +438,27 @@ mod tests {
         <svg class="pic" viewBox="0 0 240 160" width="240" height="160" role="img">
         <title>Runtime &lt;1&gt;: share over memory for a</title>
         <text class="f-ink" x="16" y="27.44" font-size="16" font-weight="600">Runtime &lt;1&gt;</text>
-        <polyline class="s-grid" stroke-width="1" points="46.77,110 224,110"/>
-        <text class="f-muted" x="38.77" y="114.08" font-size="12" text-anchor="end">0</text>
-        <polyline class="s-grid" stroke-width="1" points="46.77,87 224,87"/>
-        <text class="f-muted" x="38.77" y="91.08" font-size="12" text-anchor="end">50</text>
-        <polyline class="s-grid" stroke-width="1" points="46.77,64 224,64"/>
-        <text class="f-muted" x="38.77" y="68.08" font-size="12" text-anchor="end">100</text>
-        <polyline class="s-grid" stroke-width="1" points="46.77,64 46.77,110"/>
-        <polyline class="s-axis" stroke-width="1" points="46.77,110 46.77,115"/>
-        <text class="f-muted" x="46.77" y="129.08" font-size="12" text-anchor="middle">0</text>
-        <polyline class="s-grid" stroke-width="1" points="135.39,64 135.39,110"/>
-        <polyline class="s-axis" stroke-width="1" points="135.39,110 135.39,115"/>
-        <text class="f-muted" x="135.39" y="129.08" font-size="12" text-anchor="middle">2</text>
+        <polyline class="s-grid" stroke-width="1" points="48.18,110 224,110"/>
+        <text class="f-muted" x="40.18" y="114.08" font-size="12" text-anchor="end">0</text>
+        <polyline class="s-grid" stroke-width="1" points="48.18,87 224,87"/>
+        <text class="f-muted" x="40.18" y="91.08" font-size="12" text-anchor="end">50</text>
+        <polyline class="s-grid" stroke-width="1" points="48.18,64 224,64"/>
+        <text class="f-muted" x="40.18" y="68.08" font-size="12" text-anchor="end">100</text>
+        <polyline class="s-grid" stroke-width="1" points="48.18,64 48.18,110"/>
+        <polyline class="s-axis" stroke-width="1" points="48.18,110 48.18,115"/>
+        <text class="f-muted" x="48.18" y="129.08" font-size="12" text-anchor="middle">0</text>
+        <polyline class="s-grid" stroke-width="1" points="136.09,64 136.09,110"/>
+        <polyline class="s-axis" stroke-width="1" points="136.09,110 136.09,115"/>
+        <text class="f-muted" x="136.09" y="129.08" font-size="12" text-anchor="middle">2</text>
         <polyline class="s-grid" stroke-width="1" points="224,64 224,110"/>
         <polyline class="s-axis" stroke-width="1" points="224,110 224,115"/>
         <text class="f-muted" x="224" y="129.08" font-size="12" text-anchor="middle">4</text>
-        <polyline class="s-axis" stroke-width="1" points="46.77,110 224,110"/>
+        <polyline class="s-axis" stroke-width="1" points="48.18,110 224,110"/>
         <text class="f-muted" x="16" y="50.25" font-size="12.5">share [%]</text>
-        <text class="f-muted" x="135.39" y="150.25" font-size="12.5" text-anchor="middle">memory [KiB]</text>
-        <svg x="41.77" y="59" width="187.23" height="56" viewBox="41.77 59 187.23 56">
-        <polyline class="s-c0" stroke-width="1.9" points="46.77,110 224,64"/>
-        <circle class="f-c0" cx="46.77" cy="110" r="3.6"/>
+        <text class="f-muted" x="136.09" y="150.25" font-size="12.5" text-anchor="middle">memory [KiB]</text>
+        <svg x="43.18" y="59" width="185.82" height="56" viewBox="43.18 59 185.82 56">
+        <polyline class="s-c0" stroke-width="1.9" points="48.18,110 224,64"/>
+        <circle class="f-c0" cx="48.18" cy="110" r="3.6"/>
         <circle class="f-c0" cx="224" cy="64" r="3.6"/>
         </svg>
         </svg>

@@ -255,56 +255,45 @@ fn x_axis(grid: &mut CharGrid, chart: &Chart, scale: &Scale, area: Area) {
     grid.text(start, line + 2, &title, Some(Paint::Muted), false);
 }
 
-/// A lying bar for each value: name, bar, number.
+/// A lying bar for each value: name, bar, number. Values of different series at the same x stand together.
 fn bars(chart: &Chart, style: &TermStyle) -> String {
-    let (x_scale, y_scale) = chart.scales(5, 5);
-    let values = || chart.series.iter().flat_map(Series::finite).map(|point| point.1);
-    let numbers_width = values().map(|value| display_width(&chart.y.unit.approx(value))).max().unwrap_or(0);
-    let names: Vec<String> = x_scale.ticks.iter().map(|tick| printable(&tick.label)).collect();
-    let names_width = names.iter().map(|name| display_width(name)).max().unwrap_or(0).min(style.width / 3);
-    let bar_width = style.width.saturating_sub(names_width + numbers_width + 4).clamp(1, 400);
-    let nr_slots = if chart.x.categories.is_empty() {
-        chart.series.iter().map(|series| series.points.len()).max().unwrap_or(0)
-    } else {
-        names.len()
-    };
+    let (_, y_scale) = chart.scales(5, 5);
+    let names = bar_names(chart);
+    let numbers = chart.series.iter().flat_map(Series::finite).map(|point| chart.y.unit.approx(point.1));
+    let numbers_width = numbers.map(|number| display_width(&number)).max().unwrap_or(0);
+    let names_width = names.iter().map(|(_, name)| display_width(name)).max().unwrap_or(0).min(style.width / 3);
+    let bar_width = style.width.saturating_sub(names_width + numbers_width + 3).clamp(1, 400);
     let mut out = String::new();
-    let title = axis_title(&chart.y, &y_scale);
+    let title = ascii_if(&truncate(&axis_title(&chart.y, &y_scale), style.width, style.unicode), style);
     if !title.is_empty() {
-        out.push_str(&paint_text(
-            style,
-            &ascii_if(&truncate(&title, style.width, style.unicode), style),
-            Some(Paint::Muted),
-            false,
-        ));
+        out.push_str(&paint_text(style, &title, Some(Paint::Muted), false));
         out.push('\n');
     }
-    for slot in 0..nr_slots {
+    let axis = if style.unicode { "│" } else { "|" };
+    for (x, name) in &names {
+        let mut name = ascii_if(&truncate(name, names_width, style.unicode), style);
         for (index, series) in chart.series.iter().enumerate() {
-            let value = if chart.x.categories.is_empty() {
-                series.points.get(slot).copied()
-            } else {
-                series.finite().find(|point| point.0 == slot as f64)
-            };
-            let Some((x, y)) = value.filter(|(_, y)| y.is_finite()) else { continue };
-            let name = match (index, chart.x.categories.is_empty()) {
-                (0, false) => names[slot].clone(),
-                (0, true) => chart.x.unit.approx(x),
-                _ => String::new(),
-            };
-            let name = truncate(&name, names_width.max(8).min(style.width / 3), style.unicode);
+            let Some((_, y)) = series.finite().find(|point| point.0 == *x) else { continue };
             let padding = " ".repeat(names_width.saturating_sub(display_width(&name)));
             let share = y_scale.position(y).unwrap_or(0.0).clamp(0.0, 1.0);
             let bar = paint_text(style, &lying_bar(share, bar_width, style.unicode), Some(Paint::Series(index)), false);
             let number = ascii_if(&chart.y.unit.approx(y), style);
-            out.push_str(&format!(
-                "{}{padding} {}{bar} {number}\n",
-                ascii_if(&name, style),
-                if style.unicode { "│" } else { "|" }
-            ));
+            out.push_str(&format!("{name}{padding} {axis}{bar} {number}\n"));
+            name.clear();
         }
     }
     out
+}
+
+/// Where bars stand, and what it is called: the categories, or every x in order.
+fn bar_names(chart: &Chart) -> Vec<(f64, String)> {
+    if !chart.x.categories.is_empty() {
+        return chart.x.categories.iter().enumerate().map(|(i, name)| (i as f64, printable(name))).collect();
+    }
+    let mut xs: Vec<f64> = chart.series.iter().flat_map(Series::finite).map(|point| point.0).collect();
+    xs.sort_by(f64::total_cmp);
+    xs.dedup();
+    xs.into_iter().map(|x| (x, chart.x.unit.approx(x))).collect()
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a share of a small width")]
@@ -387,9 +376,9 @@ mod tests {
         insta::assert_snapshot!(chart.to_text(&TermStyle::plain(40)), @r#"
         █ classic   █ opt
         major faults
-        sqlite │███████████████████████████ 100
-               │██████▊ 25
-        gcc    │█████████████▌ 50
+        sqlite │████████████████████████████ 100
+               │███████ 25
+        gcc    │██████████████ 50
                │ 0
         "#);
     }

@@ -211,7 +211,7 @@ impl HeatScale {
 
     /// 0 (coldest) to 1 (hottest).
     pub(crate) fn heat(&self, density: f64) -> f64 {
-        if self.hottest <= self.coldest * 1.000_1 {
+        if self.is_single() {
             return 1.0;
         }
         ((density / self.coldest).ln() / (self.hottest / self.coldest).ln()).clamp(0.0, 1.0)
@@ -221,6 +221,22 @@ impl HeatScale {
     #[expect(clippy::cast_possible_truncation, reason = "0..=254")]
     pub(crate) fn level(&self, density: f64) -> u8 {
         if density > 0.0 { 1 + (self.heat(density) * 254.0).round() as u8 } else { 0 }
+    }
+
+    /// Whether all that was touched is equally hot.
+    pub(crate) fn is_single(&self) -> bool {
+        self.hottest <= self.coldest * 1.000_1
+    }
+
+    /// Position (0–1) and label of each power of ten on the scale; of its ends where it has less than two.
+    pub(crate) fn ticks(&self) -> Vec<(f64, String)> {
+        if self.is_single() {
+            return vec![(0.5, significant(self.hottest, 3))];
+        }
+        let powers = (-12..=24).map(|power| 10f64.powi(power));
+        let inside: Vec<f64> = powers.filter(|v| (self.coldest * 0.999..=self.hottest * 1.001).contains(v)).collect();
+        let values = if inside.len() < 2 { vec![self.coldest, self.hottest] } else { inside };
+        values.into_iter().map(|value| (self.heat(value), significant(value, 2))).collect()
     }
 
     /// What the ends of the scale mean.

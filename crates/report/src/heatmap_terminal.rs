@@ -2,7 +2,7 @@
 
 use crate::colour::{Paint, Rgb, UNTOUCHED, heat_colour};
 use crate::heatmap::{HeatScale, Heatmap, Strip};
-use crate::scale::{Scale, ScaleKind};
+use crate::scale::{End, Scale, ScaleKind};
 use crate::table::printable;
 use crate::terminal::{CharGrid, ColourDepth, Glyph, TermStyle, display_width, paint_text, truncate};
 use crate::unit::Unit;
@@ -160,7 +160,7 @@ fn marks(
 
 fn time_axis(grid: &mut CharGrid, map: &Heatmap, (left, width, line): (usize, usize, usize)) {
     let (start, end) = (map.start_ns as f64, map.end_ns.max(map.start_ns.saturating_add(1)) as f64);
-    let scale = Scale::new(ScaleKind::Linear, Unit::Ns, start, end, (width / 14).clamp(2, 12), [false, false]);
+    let scale = Scale::new(ScaleKind::Linear, Unit::Ns, start, end, (width / 14).clamp(2, 12), [End::Fixed; 2]);
     (0..width).for_each(|i| grid.text(left + i, line, "─", Some(Paint::Axis), false));
     let mut free_from = 0;
     for tick in &scale.ticks {

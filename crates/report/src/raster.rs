@@ -3,7 +3,7 @@
 
 use crate::colour::{Paint, Rgb, Theme, UNTOUCHED, heat_colour};
 use crate::font;
-use crate::scene::{Anchor, Scene, Shape, Text};
+use crate::scene::{Anchor, Scene, Shape, TAIL_GAP, Text};
 
 /// `scene` as an RGB PNG of `scale` pixels to the logical pixel.
 pub(crate) fn png(scene: &Scene, theme: Theme, scale: f64) -> Vec<u8> {
@@ -177,16 +177,15 @@ impl Canvas {
                 crossings.sort_by(f64::total_cmp);
                 for pair in crossings.chunks_exact(2) {
                     let (from, to) = (pair[0].max(self.clip.left as f64), pair[1].min(self.clip.right as f64));
-                    for x in (from.floor().max(0.0) as usize)..(to.ceil().max(0.0) as usize).min(self.width) {
-                        let inside = (to.min(x as f64 + 1.0) - from.max(x as f64)).max(0.0);
-                        coverage[x] += inside / SUB_LINES as f64;
+                    let first = from.floor().max(0.0) as usize;
+                    let last = (to.ceil().max(0.0) as usize).min(self.width).max(first);
+                    for (i, share) in coverage.iter_mut().enumerate().take(last).skip(first) {
+                        *share += (to.min(i as f64 + 1.0) - from.max(i as f64)).max(0.0) / SUB_LINES as f64;
                     }
                 }
             }
-            for x in self.clip.left..self.clip.right {
-                if coverage[x] > 0.0 {
-                    self.blend(x, y, colour, coverage[x] * opacity);
-                }
+            for (x, share) in coverage.iter().enumerate().filter(|(_, share)| **share > 0.0) {
+                self.blend(x, y, colour, share * opacity);
             }
         }
     }
@@ -252,16 +251,16 @@ impl Canvas {
         for c in text.text.chars() {
             let outline = font::outline(c);
             for stroke in &outline.strokes {
-                let place = |&(px, py): &(f64, f64)| {
-                    let (along, across) = (pen + px * unit, baseline - py * unit);
-                    if text.upright { (x + across, y - along) } else { (x + along, y + across) }
-                };
-                lines.push(stroke.iter().map(place).collect());
+                lines.push(stroke.iter().map(|(px, py)| (x + pen + px * unit, y + baseline - py * unit)).collect());
             }
             pen += outline.advance * unit;
         }
         let weight = if text.bold { 2.5 } else { 1.75 };
         self.strokes(&lines, (weight * unit).max(1.0), text.fill);
+        if !text.tail.is_empty() {
+            let behind = (x + pen + TAIL_GAP * self.scale) / self.scale;
+            self.text(&Text::new(behind, text.y, text.tail.clone(), text.size, Anchor::Start, Paint::Muted));
+        }
     }
 }
 

@@ -29,18 +29,28 @@ pub(crate) struct Tick {
     pub(crate) label: String,
 }
 
+/// What an end of a linear axis may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Stay where it is.
+    Fixed,
+    /// Move out to the next tick if that is close by.
+    Snug,
+    /// Move out to the next tick.
+    Tick,
+}
+
 impl Scale {
-    /// An axis over `low..=high` with about `nr_ticks` ticks. A linear axis is widened to whole tick steps where
-    /// `round_out` asks for it. Never empty: a single value gets room around it.
-    pub(crate) fn new(kind: ScaleKind, unit: Unit, low: f64, high: f64, nr_ticks: usize, round_out: [bool; 2]) -> Self {
+    /// An axis over `low..=high` with about `nr_ticks` ticks. Never empty: a single value gets room around it.
+    pub(crate) fn new(kind: ScaleKind, unit: Unit, low: f64, high: f64, nr_ticks: usize, ends: [End; 2]) -> Self {
         let (low, high) = finite_range(low, high);
         match kind {
-            ScaleKind::Linear => Self::linear(unit, low, high, nr_ticks.max(2), round_out),
+            ScaleKind::Linear => Self::linear(unit, low, high, nr_ticks.max(2), ends),
             ScaleKind::Log => Self::log(unit, low, high, nr_ticks.max(2)),
         }
     }
 
-    fn linear(unit: Unit, mut low: f64, mut high: f64, nr_ticks: usize, round_out: [bool; 2]) -> Self {
+    fn linear(unit: Unit, mut low: f64, mut high: f64, nr_ticks: usize, ends: [End; 2]) -> Self {
         if high - low <= (f64::EPSILON * 64.0 * high.abs().max(low.abs())).max(SMALLEST) {
             // One value: from zero to it, so that its height means something.
             (low, high) = if low > 0.0 {
@@ -60,12 +70,15 @@ impl Scale {
             step = step.max(1.0);
         }
         let step = step;
-        if round_out[0] {
-            low = (low / step).floor() * step;
-        }
-        if round_out[1] {
-            high = (high / step - 1e-9).ceil() * step;
-        }
+        let (tick_below, tick_above) = ((low / step + 1e-9).floor() * step, (high / step - 1e-9).ceil() * step);
+        let moves = |end: End, by: f64| match end {
+            End::Fixed => false,
+            End::Snug => by <= (high - low) * 0.06,
+            End::Tick => true,
+        };
+        let moved = (moves(ends[0], low - tick_below), moves(ends[1], tick_above - high));
+        low = if moved.0 { tick_below } else { low };
+        high = if moved.1 { tick_above } else { high };
         let first = (low / step - 1e-9).ceil();
         let ticks = (0..1000)
             .map(|i| (first + f64::from(i)) * step)
@@ -222,7 +235,7 @@ mod tests {
         ];
         for (kind, unit, low, high, expected, suffix) in table {
             let nr_ticks = if kind == ScaleKind::Log && unit == Unit::Ns { 7 } else { 5 };
-            let scale = Scale::new(kind, unit, low, high, nr_ticks, [true, true]);
+            let scale = Scale::new(kind, unit, low, high, nr_ticks, [End::Tick; 2]);
             assert_eq!((labels(&scale).as_str(), scale.suffix), (expected, suffix), "{kind:?} {unit:?} {low}..{high}");
         }
     }
@@ -238,19 +251,19 @@ mod tests {
                 (-1.0, -1.0),
                 (0.0, 5e-324),
             ] {
-                let scale = Scale::new(kind, Unit::Count, low, high, 5, [true, true]);
+                let scale = Scale::new(kind, Unit::Count, low, high, 5, [End::Tick; 2]);
                 assert!(scale.low < scale.high, "{kind:?} {low} {high} {scale:?}");
                 assert!(scale.ticks.len() <= 1000);
                 let middle = scale.position(scale.low / 2.0 + scale.high / 2.0).unwrap();
                 assert!((0.0..=1.0).contains(&middle), "{kind:?} {low} {high}: {middle}");
             }
         }
-        assert_eq!(Scale::new(ScaleKind::Linear, Unit::Count, 0.0, 1.0, 5, [false; 2]).position(f64::NAN), None);
+        assert_eq!(Scale::new(ScaleKind::Linear, Unit::Count, 0.0, 1.0, 5, [End::Fixed; 2]).position(f64::NAN), None);
     }
 
     #[test]
     fn zero_stands_at_the_foot_of_a_log_axis() {
-        let scale = Scale::new(ScaleKind::Log, Unit::Count, 1.0, 100.0, 5, [false; 2]);
+        let scale = Scale::new(ScaleKind::Log, Unit::Count, 1.0, 100.0, 5, [End::Fixed; 2]);
         assert_eq!(scale.position(0.0), Some(0.0));
         assert!((scale.position(10.0).unwrap() - 0.5).abs() < 1e-9);
     }

@@ -65,9 +65,9 @@ pub(crate) enum Anchor {
 pub(crate) enum Dash {
     #[default]
     Solid,
-    Dashed,
-    Dotted,
-    DashDotted,
+    Dashes,
+    Dots,
+    Mixed,
 }
 
 impl Dash {
@@ -75,9 +75,9 @@ impl Dash {
     pub(crate) const fn pattern(self) -> &'static [f64] {
         match self {
             Self::Solid => &[],
-            Self::Dashed => &[8.0, 4.0],
-            Self::Dotted => &[1.5, 4.0],
-            Self::DashDotted => &[9.0, 4.0, 1.5, 4.0],
+            Self::Dashes => &[8.0, 4.0],
+            Self::Dots => &[1.5, 4.0],
+            Self::Mixed => &[9.0, 4.0, 1.5, 4.0],
         }
     }
 }
@@ -130,6 +130,9 @@ pub(crate) enum Shape {
     },
 }
 
+/// Logical pixels between a text and its tail.
+pub(crate) const TAIL_GAP: f64 = 7.0;
+
 /// One line of text. `y` is the middle of its small letters.
 #[derive(Clone, Debug)]
 pub(crate) struct Text {
@@ -140,13 +143,13 @@ pub(crate) struct Text {
     pub(crate) anchor: Anchor,
     pub(crate) fill: Paint,
     pub(crate) bold: bool,
-    /// Turned to read from bottom to top.
-    pub(crate) upright: bool,
+    /// Words behind it in the muted colour.
+    pub(crate) tail: String,
 }
 
 impl Text {
     pub(crate) fn new(x: f64, y: f64, text: impl Into<String>, size: f64, anchor: Anchor, fill: Paint) -> Self {
-        Self { x, y, text: text.into(), size, anchor, fill, bold: false, upright: false }
+        Self { x, y, text: text.into(), size, anchor, fill, bold: false, tail: String::new() }
     }
 }
 
@@ -172,7 +175,7 @@ impl Scene {
 
 /// Room to keep for `text`: our own font's width and a little, because a browser's font may be wider.
 pub(crate) fn room(text: &str, size: f64) -> f64 {
-    font::text_width(text, size) * 1.08
+    font::text_width(text, size) * 1.15
 }
 
 /// `text` cut to fit `width`, with an ellipsis; empty if not even that fits.

@@ -2,7 +2,7 @@
 
 use crate::colour::{Paint, SERIES_COLOURS, Theme};
 use crate::raster::cells_png;
-use crate::scene::{Anchor, Scene, Shape, Text};
+use crate::scene::{Anchor, Scene, Shape, TAIL_GAP, Text};
 use crate::unit::trim_zeros;
 use std::fmt::Write as _;
 
@@ -133,13 +133,14 @@ fn text_element(out: &mut String, text: &Text) -> std::fmt::Result {
     let bold = if text.bold { " font-weight=\"600\"" } else { "" };
     // Baseline: the middle of the small letters is a quarter em above it.
     let shift = text.size * 0.34;
-    let position = if text.upright {
-        format!("transform=\"translate({} {}) rotate(-90)\"", number(text.x + shift), number(text.y))
+    let (x, y) = (number(text.x), number(text.y + shift));
+    let tail = if text.tail.is_empty() {
+        String::new()
     } else {
-        format!("x=\"{}\" y=\"{}\"", number(text.x), number(text.y + shift))
+        format!("<tspan class=\"f-muted\" dx=\"{}\">{}</tspan>", number(TAIL_GAP), escape(&text.tail))
     };
-    let (fill, size) = (filled(text.fill), number(text.size));
-    writeln!(out, "<text {fill} {position} font-size=\"{size}\"{anchor}{bold}>{}</text>", escape(&text.text))
+    let (fill, size, words) = (filled(text.fill), number(text.size), escape(&text.text));
+    writeln!(out, "<text {fill} x=\"{x}\" y=\"{y}\" font-size=\"{size}\"{anchor}{bold}>{words}{tail}</text>")
 }
 
 fn filled(paint: Paint) -> String {
