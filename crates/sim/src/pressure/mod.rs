@@ -1,0 +1,316 @@
+//! Pressure-stall information: how much time tasks lose for want of memory, I/O or CPU (spec pressure 1 to 4).
+//!
+//! [`Pressure`] keeps the books for all groups. The machine reports each change of a task's state with
+//! [`Pressure::task_change`] and calls [`Pressure::handle_timeout`] when [`Pressure::poll_timeout`] says so; results are read
+//! as totals, averages and events of triggers.
+
+pub mod averages;
+mod books;
+pub mod states;
+pub mod totals;
+pub mod trigger;
+
+pub use averages::Average;
+pub use states::{Activity, StallNesting, State, TaskState};
+pub use trigger::{Privilege, Severity, TriggerError, TriggerSpec};
+
+use crate::cgroup::CgroupId;
+use crate::tick::TickRate;
+use books::Group;
+use isotherm_units::{Duration, Instant};
+
+/// What tasks wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Resource {
+    /// `io.pressure`
+    Io,
+    /// `memory.pressure`
+    Memory,
+    /// `cpu.pressure`
+    Cpu,
+}
+
+impl Resource {
+    /// The state that stands for it.
+    pub const fn state(self, severity: Severity) -> State {
+        match (self, severity) {
+            (Self::Io, Severity::Some) => State::IoSome,
+            (Self::Io, Severity::Full) => State::IoFull,
+            (Self::Memory, Severity::Some) => State::MemorySome,
+            (Self::Memory, Severity::Full) => State::MemoryFull,
+            (Self::Cpu, Severity::Some) => State::CpuSome,
+            (Self::Cpu, Severity::Full) => State::CpuFull,
+        }
+    }
+}
+
+/// A trigger of [`Pressure`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TriggerId(u32);
+
+/// The books of all groups. The root group stands for the system. Time never goes back from one call to the next.
+#[derive(Clone, Debug)]
+pub struct Pressure {
+    rate: TickRate,
+    nr_cpus: usize,
+    groups: Vec<Group>,
+    nr_triggers: u32,
+    next_due: Instant,
+    events: Vec<(Instant, TriggerId)>,
+}
+
+impl Pressure {
+    /// The root group alone, without tasks, on so many CPUs.
+    pub fn new(now: Instant, nr_cpus: usize, rate: TickRate) -> Self {
+        let groups = vec![Group::new(now, nr_cpus, rate)];
+        Self { rate, nr_cpus, groups, nr_triggers: 0, next_due: Instant::NEVER, events: Vec::new() }
+    }
+
+    /// Adds a group. Groups are numbered in the order of the calls, as [`Cgroups::add`](crate::cgroup::Cgroups::add) numbers
+    /// them.
+    ///
+    /// # Panics
+    /// If there are 65 535 groups already.
+    pub fn add_group(&mut self, now: Instant) -> CgroupId {
+        let id = CgroupId(u16::try_from(self.groups.len()).expect("as many as control groups"));
+        self.groups.push(Group::new(now, self.nr_cpus, self.rate));
+        id
+    }
+
+    /// A task on `cpu` went from one state to another; a new task comes from [`TaskState::ASLEEP`], one that ends goes there,
+    /// and so does one that moves to another CPU, before it appears there. `groups` are its group and all its ancestors, the
+    /// root included ([`Cgroups::lineage`](crate::cgroup::Cgroups::lineage)). When the CPU switches tasks, report the one
+    /// that leaves first.
+    #[inline]
+    pub fn task_change(
+        &mut self,
+        now: Instant,
+        cpu: usize,
+        groups: impl IntoIterator<Item = CgroupId>,
+        from: TaskState,
+        to: TaskState,
+    ) {
+        if from == to {
+            return;
+        }
+        for id in groups {
+            let due = self.groups[id.index()].task_change(now, cpu, from, to, self.rate);
+            self.next_due = self.next_due.min(due);
+        }
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout) next; `None` while all is idle.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        (self.next_due != Instant::NEVER).then_some(self.next_due)
+    }
+
+    /// Samples the groups that are due. Early calls do nothing; after a long sleep missed periods are made up for.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if now < self.next_due {
+            return;
+        }
+        self.next_due = Instant::NEVER;
+        for group in &mut self.groups {
+            group.handle_timeout(now, self.rate, &mut self.events);
+            self.next_due = self.next_due.min(group.due());
+        }
+    }
+
+    /// Time lost so far, CPUs weighted as the kernel does. Takes a sample; see [`totals::Totals::sample`] for what frequent
+    /// reading loses. CPU `full` of the whole system is always zero.
+    pub fn total(&mut self, now: Instant, group: CgroupId, resource: Resource, severity: Severity) -> Duration {
+        let state = resource.state(severity);
+        if group == CgroupId::ROOT && state == State::CpuFull {
+            return Duration::ZERO;
+        }
+        self.groups[group.index()].read(now, self.rate);
+        Duration::from_ns(self.groups[group.index()].totals.ns()[state as usize])
+    }
+
+    /// The averages as of `now`, taking a sample if one is due. CPU `full` of the whole system is always zero.
+    pub fn average(&mut self, now: Instant, group: CgroupId, resource: Resource, severity: Severity) -> Average {
+        let state = resource.state(severity);
+        if group == CgroupId::ROOT && state == State::CpuFull {
+            return Average::default();
+        }
+        self.groups[group.index()].read(now, self.rate);
+        self.groups[group.index()].averages.get(state as usize)
+    }
+
+    /// The contents of the group's pressure file: a line for `some` and one for `full`.
+    pub fn text(&mut self, now: Instant, group: CgroupId, resource: Resource) -> String {
+        let mut line = |name: &str, severity| {
+            let average = self.average(now, group, resource, severity);
+            let total_us = self.total(now, group, resource, severity).ns() / 1000;
+            format!("{name} {average} total={total_us}\n")
+        };
+        line("some", Severity::Some) + &line("full", Severity::Full)
+    }
+
+    /// Time that CPU `cpu` was in a state for the group, unweighted and exact; takes no sample.
+    pub fn time_in(&self, now: Instant, group: CgroupId, cpu: usize, state: State) -> Duration {
+        Duration::from_ns(self.groups[group.index()].cpus[cpu].at(now)[state as usize])
+    }
+
+    /// Sets a trigger.
+    ///
+    /// # Errors
+    /// An unprivileged window that is no multiple of 2 s.
+    pub fn add_trigger(
+        &mut self,
+        now: Instant,
+        group: CgroupId,
+        resource: Resource,
+        spec: TriggerSpec,
+        privilege: Privilege,
+    ) -> Result<TriggerId, TriggerError> {
+        spec.check(privilege)?;
+        let id = TriggerId(self.nr_triggers);
+        self.nr_triggers += 1;
+        let state = resource.state(spec.severity);
+        let group = &mut self.groups[group.index()];
+        group.add_trigger(now, id, state, spec, privilege, self.rate);
+        self.next_due = self.next_due.min(group.due());
+        Ok(id)
+    }
+
+    /// The events of triggers since the last call, in the order in which they came.
+    pub fn take_events(&mut self) -> Vec<(Instant, TriggerId)> {
+        std::mem::take(&mut self.events)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ROOT: CgroupId = CgroupId::ROOT;
+
+    fn ms(ms: u64) -> Instant {
+        Instant::START + Duration::from_ms(ms)
+    }
+    fn rate() -> TickRate {
+        TickRate::new(1000).unwrap()
+    }
+    /// Runs all timers up to `until`.
+    fn run(pressure: &mut Pressure, until: Instant) {
+        while let Some(due) = pressure.poll_timeout().filter(|&due| due <= until) {
+            pressure.handle_timeout(due);
+        }
+    }
+
+    #[test]
+    fn a_stalled_group_and_its_parent_and_not_its_sibling() {
+        let mut pressure = Pressure::new(ms(0), 1, rate());
+        let (stalled, sibling) = (pressure.add_group(ms(0)), pressure.add_group(ms(0)));
+        let (asleep, running) = (TaskState::ASLEEP, TaskState::ON_CPU);
+        pressure.task_change(ms(0), 0, [sibling, ROOT], asleep, running);
+        pressure.task_change(ms(100), 0, [stalled, ROOT], asleep, asleep.stalled());
+        pressure.task_change(ms(350), 0, [stalled, ROOT], asleep.stalled(), asleep);
+        let mut totals = |group| {
+            [Severity::Some, Severity::Full]
+                .map(|s| pressure.total(ms(400), group, Resource::Memory, s).ns() / 1_000_000)
+        };
+        assert_eq!((totals(stalled), totals(ROOT), totals(sibling)), ([250, 250], [250, 0], [0, 0]));
+        assert_eq!(pressure.time_in(ms(400), ROOT, 0, State::NonIdle), Duration::from_ms(400));
+    }
+
+    #[test]
+    fn averages_are_sampled_while_tasks_run_and_sampling_stops_when_idle() {
+        let mut pressure = Pressure::new(ms(0), 1, rate());
+        assert_eq!(pressure.poll_timeout(), None);
+        let stalled = TaskState::ASLEEP.stalled();
+        pressure.task_change(ms(0), 0, [ROOT], TaskState::ASLEEP, stalled);
+        assert_eq!(pressure.poll_timeout(), Some(ms(2001)));
+        run(&mut pressure, ms(2001));
+        let text = pressure.text(ms(2001), ROOT, Resource::Memory);
+        assert_eq!(
+            text,
+            "some avg10=18.11 avg60=3.27 avg300=0.68 total=2001000\nfull avg10=18.11 avg60=3.27 avg300=0.68 total=2001000\n"
+        );
+        pressure.task_change(ms(2001), 0, [ROOT], stalled, TaskState::ASLEEP);
+        run(&mut pressure, ms(100_000));
+        assert_eq!(pressure.poll_timeout(), None, "the clock stops");
+        // Reading makes up for what was missed.
+        let average = pressure.average(ms(100_000), ROOT, Resource::Memory, Severity::Some);
+        assert_eq!(average.hundredths()[0], 0);
+        assert!(average.hundredths()[2] > 0);
+    }
+
+    #[test]
+    fn cpu_full_is_zero_for_the_system() {
+        let mut pressure = Pressure::new(ms(0), 1, rate());
+        let group = pressure.add_group(ms(0));
+        pressure.task_change(ms(0), 0, [group, ROOT], TaskState::ASLEEP, TaskState::RUNNABLE);
+        let full = |p: &mut Pressure, group| p.total(ms(50), group, Resource::Cpu, Severity::Full);
+        assert_eq!((full(&mut pressure, group), full(&mut pressure, ROOT)), (Duration::from_ms(50), Duration::ZERO));
+        assert!(
+            pressure.text(ms(5000), ROOT, Resource::Cpu).ends_with("full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
+        );
+    }
+
+    #[test]
+    fn a_privileged_trigger_fires_within_a_tenth_of_its_window() {
+        let mut pressure = Pressure::new(ms(0), 1, rate());
+        let spec = "full 150000 1000000".parse().unwrap();
+        let id = pressure.add_trigger(ms(0), ROOT, Resource::Memory, spec, Privilege::Privileged).unwrap();
+        assert_eq!(pressure.poll_timeout(), None, "polled only under pressure");
+        let stalled = TaskState::ASLEEP.stalled();
+        pressure.task_change(ms(5000), 0, [ROOT], TaskState::ASLEEP, stalled);
+        run(&mut pressure, ms(5500));
+        pressure.task_change(ms(5500), 0, [ROOT], stalled, TaskState::ASLEEP);
+        run(&mut pressure, ms(20_000));
+        let events = pressure.take_events();
+        assert_eq!(events.len(), 2, "{events:?}: at once, and what was suppressed a window later");
+        assert_eq!(events[0].1, id);
+        assert!((ms(5150)..=ms(5300)).contains(&events[0].0), "{events:?}");
+        assert!(events[1].0.since(events[0].0) >= Duration::from_secs(1));
+        assert_eq!(pressure.poll_timeout(), None);
+        assert!(pressure.take_events().is_empty());
+    }
+
+    #[test]
+    fn an_unprivileged_trigger_is_checked_with_the_averages() {
+        let mut pressure = Pressure::new(ms(0), 1, rate());
+        let spec: TriggerSpec = "some 150000 2000000".parse().unwrap();
+        let short = TriggerSpec { window: Duration::from_secs(1), ..spec };
+        assert!(pressure.add_trigger(ms(0), ROOT, Resource::Memory, short, Privilege::Unprivileged).is_err());
+        pressure.add_trigger(ms(0), ROOT, Resource::Memory, spec, Privilege::Unprivileged).unwrap();
+        pressure.task_change(ms(0), 0, [ROOT], TaskState::ASLEEP, TaskState::ASLEEP.stalled());
+        run(&mut pressure, ms(3000));
+        assert_eq!(pressure.take_events(), [(ms(2001), TriggerId(0))]);
+    }
+
+    proptest! {
+        /// A group's stall time on one CPU, computed in the plainest way, equals what the books say.
+        #[test]
+        fn the_books_equal_a_plain_sum(changes in prop::collection::vec((1u64..50, 0usize..3, 0usize..6), 1..60)) {
+            let menu = [
+                TaskState::ASLEEP,
+                TaskState::ASLEEP.stalled(),
+                TaskState::RUNNABLE,
+                TaskState::RUNNABLE.stalled(),
+                TaskState::IO_WAIT,
+                TaskState::IO_WAIT.stalled(),
+            ];
+            let mut pressure = Pressure::new(ms(0), 1, rate());
+            let mut tasks = [TaskState::ASLEEP; 3];
+            let (mut now, mut some, mut full) = (0, 0, 0);
+            for (gap, task, state) in changes {
+                let stalled = tasks.iter().any(|t| t.memstall);
+                let productive = tasks.iter().any(|t| t.activity == Activity::Runnable && !t.memstall);
+                some += if stalled { gap } else { 0 };
+                full += if stalled && !productive { gap } else { 0 };
+                now += gap;
+                pressure.task_change(ms(now), 0, [ROOT], tasks[task], menu[state]);
+                tasks[task] = menu[state];
+            }
+            prop_assert_eq!(pressure.time_in(ms(now), ROOT, 0, State::MemorySome), Duration::from_ms(some));
+            prop_assert_eq!(pressure.time_in(ms(now), ROOT, 0, State::MemoryFull), Duration::from_ms(full));
+            // Whole ticks throughout: the weighted total of a single CPU is the same.
+            let total = pressure.total(ms(now), ROOT, Resource::Memory, Severity::Full);
+            prop_assert_eq!(total, Duration::from_ms(full));
+        }
+    }
+}
