@@ -80,7 +80,7 @@ fn legend(chart: &Chart, style: &TermStyle) -> String {
 
 fn plot(chart: &Chart, style: &TermStyle) -> String {
     let height = style.height.saturating_sub(7).clamp(4, 60);
-    let (x_scale, y_scale) = chart.scales((style.width / 14).clamp(2, 10), (height / 4).clamp(2, 8));
+    let (x_scale, y_scale) = chart.scales((style.width / 14).clamp(2, 10), (height / 3).clamp(2, 8));
     let label_width = y_scale.ticks.iter().map(|tick| display_width(&tick.label)).max().unwrap_or(0);
     // Too narrow for labels: the curve alone.
     let label_width = if style.width < label_width + 16 { 0 } else { label_width };
@@ -349,14 +349,14 @@ mod tests {
         4+
          |
          |
-         |ooo
-         |   oooo
-        2+       ooooo
-         |+++++++     ooooooooo
-         |-------+++++++++++++++++++++++++++++++++++*++++++++++++++
-         |
-         |
-        0+
+        3+
+         |**
+         |ooo***
+         |   oooo**
+        2+       ooooo*
+         |+++++++     oooooo***
+         |       ++++++++++++++oooo**********
+        1+---------------------+++++++++++++++++++++*++++++++++++++
          +---------+-----------------------+----------------------+
                   100                     150                    200
                              memory limit [MiB]

@@ -199,8 +199,8 @@ p{margin:0 0 10px;max-width:75ch}
 .facts div{background:var(--goodsoft);border-radius:9px;padding:10px 14px}
 .facts dt{font-size:.8rem;color:var(--muted)}
 .facts dd{margin:0;font-size:1.3rem;font-weight:600;font-variant-numeric:tabular-nums}
-figure{margin:8px -8px;position:relative}
-figure svg.pic{max-width:100%;height:auto;display:block}
+figure{margin:8px -8px;position:relative;overflow-x:auto;overflow-y:hidden}
+figure svg.pic{max-width:100%;min-width:600px;height:auto;display:block}
 .scroll{overflow-x:auto;margin:8px 0 14px}
 table{border-collapse:collapse;width:100%;font-size:.92rem;font-variant-numeric:tabular-nums}
 caption{text-align:left;color:var(--muted);padding:0 0 6px}
@@ -237,13 +237,14 @@ const x=(event.clientX-box.left)/scale,y=(event.clientY-box.top)/scale;
 let best=null,least=3600;
 for(const point of points){const d=(point[0]-x)**2+(point[1]-y)**2;if(d<least){least=d;best=point}}
 if(!best)return hide();
-const left=best[0]*scale+svg.offsetLeft||best[0]*scale,top=best[1]*scale;
+const edge=figure.getBoundingClientRect();
+const left=best[0]*scale+box.left-edge.left+figure.scrollLeft,top=best[1]*scale+box.top-edge.top;
 tip.textContent=best[2];
 figure.append(dot,tip);
 dot.style.left=left+'px';dot.style.top=top+'px';
 tip.style.top=top+'px';
 const half=tip.offsetWidth/2;
-tip.style.left=Math.min(Math.max(left,half),figure.clientWidth-half)+'px';
+tip.style.left=Math.min(Math.max(left,half),figure.scrollWidth-half)+'px';
 });
 svg.addEventListener('pointerleave',hide);
 }

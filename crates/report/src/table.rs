@@ -198,7 +198,7 @@ impl Table {
         out
     }
 
-    /// Aligned text. Numbers of a column share one unit, named in its heading, unless they spread over more than four
+    /// Aligned text. Numbers of a column share one unit, named in its heading, unless they spread over more than three
     /// decades. Wider than the terminal: the widest column of words is shortened.
     pub fn to_text(&self, style: &TermStyle) -> String {
         let grid = self.shown();
@@ -277,7 +277,7 @@ impl Table {
         }
         let scale = match unit {
             Unit::Address | Unit::Count | Unit::Pages => None,
-            Unit::Bytes | Unit::Ns if largest > smallest * 10_000.0 => None,
+            Unit::Bytes | Unit::Ns if largest > smallest * 1_000.0 => None,
             _ => Some(unit.display(largest)),
         };
         let decimals = scale.map_or(0, |scale| match largest / scale.divisor {
@@ -323,11 +323,7 @@ impl ColumnDisplay {
             (Some(scale), _) => {
                 let text = format!("{:.decimals$}", number / scale.divisor);
                 let is_zero = text.bytes().all(|byte| matches!(byte, b'0' | b'.' | b'-'));
-                if is_zero && number != 0.0 {
-                    format!("<{:.decimals$}1", 0.0, decimals = decimals.saturating_sub(1)).replace("<01", "<1")
-                } else {
-                    text
-                }
+                if is_zero && number != 0.0 { format!("<{}", ["1", "0.1", "0.01"][decimals.min(2)]) } else { text }
             }
             (None, Cell::Int(value)) => match self.unit {
                 Unit::Address => format!("{value:#x}"),
@@ -393,9 +389,9 @@ mod tests {
     fn text_has_units_in_its_headings() {
         insta::assert_snapshot!(example().to_text(&TermStyle::plain(100)), @r#"
         hot ranges
-        mapping              start  size [MiB]  CPU time [s]  share [%]  slow-down [×]   touches
-        heap        0x555500000000         200          1.50       75.0           1.26  12345678
-        libc, "so"  0x7fff00000000          <1         <0.01         <1              –         –
+        mapping              start     size  CPU time [s]  share [%]  slow-down [×]   touches
+        heap        0x555500000000  200 MiB          1.50       75.0           1.26  12345678
+        libc, "so"  0x7fff00000000   64 KiB         <0.01       <0.1              –         –
         "#);
     }
 
