@@ -1,0 +1,74 @@
+//! One frame for one page: charge and watermarks (spec classic-lru 7.2, 7.5).
+
+use crate::cgroup::{CgroupId, OverLimit};
+use crate::memory::{FrameId, Mark, Memory, NodeId};
+
+/// Why there is no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// `memory.max` of this group is reached.
+    Limit(CgroupId),
+    /// All nodes are at their min watermark; the preferred one is given.
+    Node(NodeId),
+}
+
+/// A frame for a page that `cgroup` pays for, from `node` if it has one, else from the other nodes in their order.
+///
+/// Free memory stays above the low watermark of every node at first; if that fails, the daemons are asked for
+/// ([`Memory::kswapd_wanted`]) and the min watermark is the limit. Pages charged are added to [`Memory::charged`].
+///
+/// # Errors
+/// What is short; nothing is charged then.
+pub fn allocate(memory: &mut Memory, cgroup: CgroupId, node: NodeId) -> Result<FrameId, Shortage> {
+    let frame = match take(memory, node, Mark::Low) {
+        Some(frame) => frame,
+        None => {
+            memory.kswapd_wanted.fill(true);
+            take(memory, node, Mark::Min).ok_or(Shortage::Node(node))?
+        }
+    };
+    match memory.cgroups.charge(cgroup) {
+        Ok(charge) => {
+            memory.charged += charge.charged;
+            Ok(frame)
+        }
+        Err(OverLimit(over)) => {
+            memory.nodes.give(frame);
+            Err(Shortage::Limit(over))
+        }
+    }
+}
+
+/// `pages` frames of `node` for one huge page, charged in one go; `None` leaves everything as it was. Does not wake
+/// daemons: whoever asks has a smaller page to fall back on.
+pub(super) fn allocate_block(
+    memory: &mut Memory,
+    cgroup: CgroupId,
+    node: NodeId,
+    pages: usize,
+) -> Option<Vec<FrameId>> {
+    if memory.cgroups.over_limit(cgroup, pages as u64).is_some() {
+        return None;
+    }
+    let mut frames = Vec::with_capacity(pages);
+    while frames.len() < pages {
+        match memory.nodes.take(node, Mark::Low) {
+            Some(frame) => frames.push(frame),
+            None => {
+                // Last taken first: the free lists end up as they were.
+                frames.into_iter().rev().for_each(|frame| memory.nodes.give(frame));
+                return None;
+            }
+        }
+    }
+    memory.cgroups.charge_exactly(cgroup, pages as u64);
+    memory.charged += pages as u64;
+    Some(frames)
+}
+
+fn take(memory: &mut Memory, preferred: NodeId, mark: Mark) -> Option<FrameId> {
+    if let Some(frame) = memory.nodes.take(preferred, mark) {
+        return Some(frame);
+    }
+    memory.nodes.ids().filter(|&node| node != preferred).find_map(|node| memory.nodes.take(node, mark))
+}

@@ -1,0 +1,28 @@
+//! What happens when transfers end.
+
+use super::release::free_if_unused;
+use crate::memory::{Completion, Flag, FrameId, Memory};
+use crate::reclaim::ReclaimPolicy;
+use isotherm_units::Instant;
+
+/// Processes all transfers that ended at `now` or before, in the order in which they ended.
+pub fn complete_io(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, now: Instant) {
+    while let Some(completion) = memory.io.pop_due(now) {
+        memory.ledger.spend(memory.costs.block_complete_ns);
+        match completion {
+            Completion::SwapRead(frame) | Completion::FileRead(frame) => {
+                memory.frames.clear(frame, Flag::Reading);
+                free_if_unused(memory, policy, frame);
+            }
+            Completion::SwapWrite(frame) | Completion::FileWrite(frame) => write_ended(memory, policy, frame),
+        }
+    }
+}
+
+fn write_ended(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, frame: FrameId) {
+    memory.frames.clear(frame, Flag::Writeback);
+    let reclaim = memory.frames.take(frame, Flag::Reclaim);
+    if !free_if_unused(memory, policy, frame) && reclaim {
+        policy.writeback_ended(memory, frame);
+    }
+}

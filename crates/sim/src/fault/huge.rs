@@ -1,0 +1,96 @@
+//! Huge mappings: 2 MiB of anonymous memory under one entry, one level up.
+//!
+//! The first store to a mapping marked `huge`, in an aligned 2 MiB block that it covers whole and of which nothing is
+//! resident or swapped, gets all 512 pages in one fault, charged in one go; without enough free memory or room under the
+//! limit it gets a base page. The block is remembered in [`AddressSpace::huge_blocks`](crate::mmu::AddressSpace) as long as
+//! one entry maps it; the accessed bit that hardware has for it is the one at
+//! [`Level::PMD`]. The 512 frames are not one page to the policy: they stand on its lists one by one, and whoever takes one
+//! of them away splits the entry first ([`Memory::split_huge`]).
+
+use super::Faulting;
+use super::allocate::allocate_block;
+use crate::memory::{FrameId, Memory, PageOwner};
+use crate::mmu::{DensePage, Entry, Level, Need, SpaceId};
+use crate::reclaim::Arrival;
+use isotherm_units::PageRange;
+
+/// Pages under one huge entry.
+const BLOCK_PAGES: u64 = Level::PMD.span_pages();
+
+impl Faulting<'_> {
+    /// Handles the fault with a huge page if that is possible; whether it did.
+    pub(super) fn huge(&mut self) -> bool {
+        if !self.vma.mapping.huge || self.need == Need::Read || self.policy.is_exact() {
+            return false;
+        }
+        let block = block_of(self.page);
+        let space = self.memory.space(self.space);
+        let fits = self.vma.pages().intersection(block) == block;
+        let untouched = |dense| space.table.entry(dense) == Entry::Zero;
+        if !fits || !space.table.populated_in(block).all(untouched) {
+            return false;
+        }
+        let cgroup = self.cgroup();
+        let pages = usize::try_from(BLOCK_PAGES).expect("small");
+        let Some(frames) = allocate_block(self.memory, cgroup, self.state.node, pages) else { return false };
+        self.pay_once(self.memory.costs.minor_fault_anon_ns + BLOCK_PAGES * self.memory.costs.page_zero_ns);
+        for (page, frame) in (block.start..).zip(frames) {
+            self.map_in_block(page, frame);
+        }
+        self.memory.space_mut(self.space).huge_blocks.insert(block.start / BLOCK_PAGES);
+        true
+    }
+
+    fn map_in_block(&mut self, page: u64, frame: FrameId) {
+        let (cgroup, space) = (self.cgroup(), self.space);
+        let dense = self.memory.space(space).table.dense(page).expect("in the mapping");
+        self.memory.frames.assign(frame, PageOwner::Anonymous { space, page: dense }, cgroup);
+        self.policy.added(self.memory, frame, Arrival::Anonymous, None);
+        let space = self.memory.space_mut(space);
+        space.table.set_present(dense, Entry::Frame(frame), true, true, true);
+        space.nr_resident += 1;
+    }
+}
+
+impl Memory {
+    /// Splits the huge entry that maps a page into base entries, if one does. Call before an entry of the page is changed.
+    ///
+    /// As in hardware terms the entry has one accessed and one dirty bit, all base entries inherit what any had.
+    pub fn split_huge(&mut self, space: SpaceId, page: DensePage) {
+        if !self.space(space).huge_blocks.is_empty() {
+            let page = self.space(space).table.page_of(page);
+            split_block(self, space, page / BLOCK_PAGES);
+        }
+    }
+}
+
+/// Splits all huge entries that overlap `range`.
+pub(super) fn split_range(memory: &mut Memory, space: SpaceId, range: PageRange) {
+    if range.is_empty() || memory.space(space).huge_blocks.is_empty() {
+        return;
+    }
+    let touched = range.start / BLOCK_PAGES..=(range.end - 1) / BLOCK_PAGES;
+    let blocks: Vec<u64> = memory.space(space).huge_blocks.range(touched).copied().collect();
+    blocks.into_iter().for_each(|block| split_block(memory, space, block));
+}
+
+fn split_block(memory: &mut Memory, space: SpaceId, block: u64) {
+    let space = memory.space_mut(space);
+    if !space.huge_blocks.remove(&block) {
+        return;
+    }
+    let range = PageRange::at(block * BLOCK_PAGES, BLOCK_PAGES);
+    let pages: Vec<DensePage> = space.table.present_in(range).collect();
+    let young = pages.iter().any(|&page| space.table.is_young(page));
+    let dirty = pages.iter().any(|&page| space.table.is_dirty(page));
+    for page in pages {
+        if young {
+            let need = if dirty { Need::Write } else { Need::Read };
+            space.table.mark_touched(page, need);
+        }
+    }
+}
+
+fn block_of(page: u64) -> PageRange {
+    PageRange::at(page - page % BLOCK_PAGES, BLOCK_PAGES)
+}

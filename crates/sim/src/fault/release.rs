@@ -1,0 +1,117 @@
+//! Taking entries away: unmapping, exit, dropped contents.
+
+use crate::memory::{Flag, FrameId, Memory, PageOwner};
+use crate::mmu::{DensePage, Entry, SpaceId};
+use crate::reclaim::{Hint, ReclaimPolicy};
+use crate::swap::SlotId;
+
+/// Empties one entry. The page or slot behind it is freed if nothing else needs it; a file page stays in the page cache
+/// and learns that it was dirty or young.
+pub(super) fn zap(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId, dense: DensePage) {
+    let table = &mut memory.space_mut(space).table;
+    let entry = table.entry(dense);
+    let (young, dirty) = (table.is_young(dense), table.is_dirty(dense));
+    table.set_absent(dense, Entry::None);
+    match entry {
+        Entry::None | Entry::Zero => {}
+        Entry::Swap(slot) => {
+            memory.space_mut(space).nr_swapped -= 1;
+            drop_slot_entry(memory, policy, slot, space, dense);
+        }
+        Entry::Frame(frame) => {
+            memory.space_mut(space).nr_resident -= 1;
+            memory.ledger.spend(memory.costs.unmap_page_ns);
+            if memory.frames.has(frame, Flag::FileOwned) {
+                if dirty {
+                    memory.dirty_file_page(frame);
+                }
+                if young {
+                    policy.hint(memory, frame, Hint::UnmappedYoung);
+                }
+            } else {
+                anonymous_unmapped(memory, policy, frame, space, dense);
+            }
+        }
+    }
+}
+
+/// An entry that referred to `slot` is gone.
+fn drop_slot_entry(
+    memory: &mut Memory,
+    policy: &mut dyn ReclaimPolicy,
+    slot: SlotId,
+    space: SpaceId,
+    dense: DensePage,
+) {
+    let cached = memory.slots.cached(slot);
+    memory.drop_swap_entry(slot);
+    match cached {
+        Some(frame) => anonymous_unmapped(memory, policy, frame, space, dense),
+        None => memory.update_hidden(),
+    }
+}
+
+/// `dense` of `space` does not refer to the anonymous page `frame` any more, neither as a page nor as its slot. Frees it if
+/// nobody else does, else hands it to one who does.
+pub(super) fn anonymous_unmapped(
+    memory: &mut Memory,
+    policy: &mut dyn ReclaimPolicy,
+    frame: FrameId,
+    space: SpaceId,
+    dense: DensePage,
+) {
+    if free_if_unused(memory, policy, frame) {
+        return;
+    }
+    if memory.frames.has(frame, Flag::Shared)
+        && memory.frames.owner(frame) == (PageOwner::Anonymous { space, page: dense })
+        && let Some((heir, page)) = find_heir(memory, frame, space, dense)
+    {
+        memory.frames.reassign_anonymous(frame, heir, page);
+    }
+}
+
+/// Another space of the family that shows `frame` or its slot at the same address.
+fn find_heir(memory: &Memory, frame: FrameId, space: SpaceId, dense: DensePage) -> Option<(SpaceId, DensePage)> {
+    let virtual_page = memory.space(space).table.page_of(dense);
+    let slot = memory.frames.slot(frame);
+    memory.space(space).family.iter().filter(|&&other| other != space).find_map(|&other| {
+        let table = &memory.space(other).table;
+        let page = table.dense(virtual_page)?;
+        let refers = match table.entry(page) {
+            Entry::Frame(mapped) => mapped == frame,
+            Entry::Swap(swapped) => slot == Some(swapped),
+            Entry::None | Entry::Zero => false,
+        };
+        refers.then_some((other, page))
+    })
+}
+
+/// Frees an anonymous page that no entry refers to; one in flight goes when its transfer ends. Returns whether it is free
+/// now.
+pub(super) fn free_if_unused(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, frame: FrameId) -> bool {
+    let in_flight = memory.frames.has(frame, Flag::Reading) || memory.frames.has(frame, Flag::Writeback);
+    if in_flight || memory.frames.has(frame, Flag::FileOwned) {
+        return false;
+    }
+    let needed_for_slot = memory.frames.slot(frame).is_some_and(|slot| memory.slots.users(slot) > 0);
+    let is_mapped = match memory.sole_mapper(frame) {
+        Some(_) => true,
+        None => memory.frames.has(frame, Flag::Shared) && !memory.mappers(frame).is_empty(),
+    };
+    if needed_for_slot || is_mapped {
+        return false;
+    }
+    forget(memory, policy, frame);
+    true
+}
+
+/// Frees a page that nothing maps.
+fn forget(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, frame: FrameId) {
+    if memory.frames.has(frame, Flag::OnList) {
+        policy.removed(memory, frame);
+    }
+    memory.ledger.spend(memory.costs.free_page_ns);
+    memory.free_page(frame, None);
+    memory.update_hidden();
+}

@@ -1,0 +1,189 @@
+//! Reading ahead, page by page: a window that survives shortages.
+//!
+//! A window is planned once and then read in order. When a page of it finds no memory, what was taken so far is submitted and
+//! the thread reclaims; called again, it goes on where it stopped. Swap windows insist (as the kernel's swap readahead
+//! reclaims like any allocation); file windows give up after one reclaim that did not help.
+
+use super::{FaultOutcome, FaultState, Faulting, Step, allocate};
+use crate::cgroup::CgroupId;
+use crate::memory::{CachePage, FileId, Flag, FrameId, Memory, PageOwner};
+use crate::reclaim::{Arrival, ReclaimPolicy};
+use crate::swap::SlotId;
+use isotherm_units::PageRange;
+
+/// Pages that are still to be read.
+#[derive(Clone, Debug)]
+pub(super) enum Window {
+    /// From swap, in this order; the last ones first.
+    Swap(Vec<Planned>),
+    /// From a file.
+    File(FileWindow),
+}
+
+/// A slot to read, and whose page it will be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Planned {
+    pub(super) slot: SlotId,
+    pub(super) owner: PageOwner,
+    /// Read ahead, not asked for.
+    pub(super) neighbour: bool,
+}
+
+/// Pages of a file to read where they are not cached.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileWindow {
+    pub(super) file: FileId,
+    pub(super) pages: PageRange,
+    /// Gets the readahead mark.
+    pub(super) mark: Option<u64>,
+    /// Who pays.
+    pub(super) cgroup: CgroupId,
+}
+
+impl Faulting<'_> {
+    /// Goes on with the window that an earlier call began.
+    pub(super) fn continue_window(&mut self) -> Step {
+        continue_window(self.memory, self.policy, self.state)
+    }
+}
+
+/// Reads what is left of the thread's window, if it has one.
+pub(super) fn continue_window(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, state: &mut FaultState) -> Step {
+    match state.window.take() {
+        None => Ok(()),
+        Some(Window::Swap(planned)) => read_slots(memory, policy, state, planned),
+        Some(Window::File(window)) => read_pages(memory, policy, state, window),
+    }
+}
+
+/// Plans `window` and begins to read it.
+pub(super) fn begin_file_window(
+    memory: &mut Memory,
+    policy: &mut dyn ReclaimPolicy,
+    state: &mut FaultState,
+    mut window: FileWindow,
+) -> Step {
+    window.pages.end = window.pages.end.min(memory.files.get(window.file).len());
+    state.optional = false;
+    read_pages(memory, policy, state, window)
+}
+
+fn read_slots(
+    memory: &mut Memory,
+    policy: &mut dyn ReclaimPolicy,
+    state: &mut FaultState,
+    mut planned: Vec<Planned>,
+) -> Step {
+    let mut frames = Vec::with_capacity(planned.len());
+    let mut outcome = Ok(());
+    state.optional = false;
+    while let Some(&next) = planned.last() {
+        // Reclaim in between may have let other threads read or free the slot.
+        if memory.slots.is_used(next.slot) && memory.slots.cached(next.slot).is_none() {
+            match add_swap_page(memory, policy, state, next) {
+                Ok(frame) => frames.push(frame),
+                Err(shortage) => {
+                    state.window = Some(Window::Swap(planned));
+                    outcome = Err(shortage);
+                    break;
+                }
+            }
+        }
+        planned.pop();
+    }
+    memory.submit_swap_read(&frames);
+    outcome
+}
+
+/// Puts a page for `planned.slot` into the swap cache and on the policy's lists. It holds nothing yet.
+pub(super) fn add_swap_page(
+    memory: &mut Memory,
+    policy: &mut dyn ReclaimPolicy,
+    state: &FaultState,
+    planned: Planned,
+) -> Step<FrameId> {
+    let Planned { slot, owner, neighbour } = planned;
+    let cgroup = memory.slots.cgroup(slot);
+    let frame = allocate(memory, cgroup, state.node).map_err(FaultOutcome::Short)?;
+    memory.frames.assign(frame, owner, cgroup);
+    memory.frames.set(frame, Flag::SwapBacked);
+    if memory.slots.is_shared(slot) {
+        memory.frames.set(frame, Flag::Shared);
+    }
+    if neighbour {
+        memory.frames.set(frame, Flag::Readahead);
+        memory.ledger.spend(memory.costs.page_cache_add_ns);
+    }
+    let shadow = memory.slots.shadow(slot);
+    memory.slots.set_shadow(slot, None);
+    memory.slots.set_cached(slot, frame);
+    memory.frames.set_slot(frame, Some(slot));
+    policy.added(memory, frame, Arrival::SwapIn, shadow);
+    Ok(frame)
+}
+
+fn read_pages(
+    memory: &mut Memory,
+    policy: &mut dyn ReclaimPolicy,
+    state: &mut FaultState,
+    mut window: FileWindow,
+) -> Step {
+    let mut frames = Vec::new();
+    let mut outcome = Ok(());
+    while !window.pages.is_empty() {
+        let page = window.pages.start;
+        let (CachePage::Absent | CachePage::Shadow(_)) = memory.files.get(window.file).page(page) else {
+            window.pages.start += 1;
+            continue;
+        };
+        match add_file_page(memory, policy, state, window.file, page, window.cgroup, Arrival::FileRead) {
+            Ok(frame) => {
+                if window.mark == Some(page) {
+                    memory.frames.set(frame, Flag::Readahead);
+                }
+                frames.push(frame);
+                window.pages.start += 1;
+                state.optional = false;
+            }
+            Err(_) if state.optional => {
+                state.optional = false; // reclaim did not help: no more pages for guesses
+                break;
+            }
+            Err(shortage) => {
+                state.optional = true;
+                state.window = Some(Window::File(window));
+                outcome = Err(shortage);
+                break;
+            }
+        }
+    }
+    memory.submit_file_read(window.file, &frames);
+    outcome
+}
+
+/// Puts a new page of a file into the page cache and on the policy's lists. It holds nothing yet.
+pub(super) fn add_file_page(
+    memory: &mut Memory,
+    policy: &mut dyn ReclaimPolicy,
+    state: &FaultState,
+    file: FileId,
+    page: u64,
+    cgroup: CgroupId,
+    arrival: Arrival,
+) -> Step<FrameId> {
+    let frame = allocate(memory, cgroup, state.node).map_err(FaultOutcome::Short)?;
+    let shadow = match memory.files.get(file).page(page) {
+        CachePage::Shadow(shadow) if arrival != Arrival::FileWrite => Some(shadow),
+        CachePage::Absent | CachePage::Shadow(_) => None,
+        CachePage::Frame(_) | CachePage::Swap(_) => unreachable!("only absent pages are added"),
+    };
+    let owner = PageOwner::File { file, page: u32::try_from(page).expect("files are below 16 TiB") };
+    memory.frames.assign(frame, owner, cgroup);
+    if arrival == Arrival::Anonymous {
+        memory.frames.set(frame, Flag::SwapBacked);
+    }
+    memory.files.get_mut(file).set_page(page, CachePage::Frame(frame));
+    memory.ledger.spend(memory.costs.page_cache_add_ns);
+    policy.added(memory, frame, arrival, shadow);
+    Ok(frame)
+}

@@ -1,0 +1,104 @@
+//! Dirty file pages on their way to the disk: the flusher (spec classic-lru 3.4).
+//!
+//! As in Linux a file is written as a whole once its oldest dirty page is 30 s old; the flusher looks every 5 s, or when
+//! reclaim wakes it because it finds nothing but dirty pages. Not modelled: throttling of writers by dirty ratios.
+
+use crate::memory::{CachePage, FileId, Flag, FrameId, Memory, PageOwner};
+use isotherm_units::access::FileKind;
+use isotherm_units::{Duration, Instant};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Age at which dirty pages are written (`dirty_expire_centisecs`).
+const DIRTY_EXPIRE: Duration = Duration::from_secs(30);
+
+/// Which file pages are dirty and not being written.
+#[derive(Debug, Default)]
+pub struct Flusher {
+    dirty: BTreeMap<FileId, DirtyFile>,
+}
+
+#[derive(Debug)]
+struct DirtyFile {
+    /// When the first of them became dirty.
+    since: Instant,
+    pages: BTreeSet<u32>,
+}
+
+impl Flusher {
+    /// Pages that are dirty and not being written.
+    pub fn nr_dirty(&self) -> u64 {
+        self.dirty.values().map(|file| file.pages.len() as u64).sum()
+    }
+
+    /// Whether the page is listed as dirty.
+    pub(crate) fn has(&self, file: FileId, page: u32) -> bool {
+        self.dirty.get(&file).is_some_and(|file| file.pages.contains(&page))
+    }
+}
+
+/// What the flusher does every 5 s: writes the files whose dirty pages are old enough.
+pub fn flush_old(memory: &mut Memory) {
+    let now = memory.now;
+    let old = memory.flusher.dirty.iter().filter(|(_, dirty)| now.since(dirty.since) >= DIRTY_EXPIRE);
+    let files: Vec<FileId> = old.map(|(&file, _)| file).collect();
+    files.into_iter().for_each(|file| memory.write_file(file));
+}
+
+impl Memory {
+    /// Marks a page of a file dirty. Pages of regular files are written by the flusher some time later.
+    pub fn dirty_file_page(&mut self, frame: FrameId) {
+        let PageOwner::File { file, page } = self.frames.owner(frame) else { unreachable!("a page of a file") };
+        self.frames.set(frame, Flag::Dirty);
+        if self.files.get(file).kind == FileKind::Regular {
+            let now = self.now;
+            let fresh = || DirtyFile { since: now, pages: BTreeSet::new() };
+            self.flusher.dirty.entry(file).or_insert_with(fresh).pages.insert(page);
+        }
+    }
+
+    /// Begins to write all dirty file pages, whatever their age: reclaim found too many of them. The CPU time is the
+    /// flusher's, not the caller's.
+    pub fn wake_flusher(&mut self) {
+        let ledger = self.ledger;
+        let files: Vec<FileId> = self.flusher.dirty.keys().copied().collect();
+        files.into_iter().for_each(|file| self.write_file(file));
+        self.ledger = ledger;
+    }
+
+    /// Begins to write the dirty pages of one file. Pages still under an earlier write stay dirty.
+    fn write_file(&mut self, file: FileId) {
+        let Some(DirtyFile { pages, .. }) = self.flusher.dirty.remove(&file) else { return };
+        let mut frames = Vec::with_capacity(pages.len());
+        let mut busy = BTreeSet::new();
+        for page in pages {
+            let CachePage::Frame(frame) = self.files.get(file).page(u64::from(page)) else {
+                debug_assert!(false, "dirty pages stay cached");
+                continue;
+            };
+            if self.frames.has(frame, Flag::Writeback) {
+                busy.insert(page);
+                continue;
+            }
+            for mapper in self.mappers(frame) {
+                self.space_mut(mapper.space).table.clean_and_protect(mapper.page);
+            }
+            self.ledger.spend(self.costs.writeback_page_ns);
+            frames.push(frame);
+        }
+        self.submit_file_write(file, &frames);
+        if !busy.is_empty() {
+            let since = self.now;
+            self.flusher.dirty.insert(file, DirtyFile { since, pages: busy });
+        }
+    }
+
+    /// Takes a page off the flusher's list, because it is freed or was written by somebody else.
+    pub(crate) fn forget_dirty(&mut self, file: FileId, page: u32) {
+        if let Some(dirty) = self.flusher.dirty.get_mut(&file) {
+            dirty.pages.remove(&page);
+            if dirty.pages.is_empty() {
+                self.flusher.dirty.remove(&file);
+            }
+        }
+    }
+}

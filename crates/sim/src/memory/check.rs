@@ -1,0 +1,212 @@
+//! The invariants that hold between any two calls into the kernel paths: what tests and strict runs check.
+
+use super::{CachePage, Flag, FrameId, Memory, PageOwner};
+use crate::cgroup::CgroupId;
+use crate::mmu::{DensePage, Entry, SpaceId};
+use crate::swap::SlotId;
+use isotherm_units::PageRange;
+use isotherm_units::access::{Backing, FileKind};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a walk over page tables, page cache and swap cache found.
+#[derive(Default)]
+struct Census {
+    /// Entries that map each frame.
+    mapped: BTreeMap<FrameId, u64>,
+    /// Frames in the page cache.
+    page_cache: BTreeSet<FrameId>,
+    /// Frames in the swap cache.
+    swap_cache: BTreeSet<FrameId>,
+    /// References to each slot from entries and, for shared memory, from files.
+    slot_users: BTreeMap<SlotId, u64>,
+}
+
+type Check = Result<(), String>;
+
+impl Memory {
+    /// Checks that every frame has one owner and every count is what it counts. Costs a walk over everything.
+    ///
+    /// # Errors
+    /// The first violation, in words.
+    pub fn check(&self) -> Result<(), String> {
+        let mut census = Census::default();
+        for index in 0..self.spaces.len() {
+            let space = SpaceId(u16::try_from(index).expect("at most 65 535 spaces"));
+            self.check_space(space, &mut census)?;
+        }
+        self.check_files(&mut census)?;
+        self.check_slots(&mut census)?;
+        self.check_frames(&census)?;
+        self.check_charges(&census)
+    }
+
+    fn check_space(&self, id: SpaceId, census: &mut Census) -> Check {
+        let space = self.space(id);
+        let (mut nr_resident, mut nr_swapped, mut nr_present) = (0, 0, 0);
+        for vma in space.vmas.iter() {
+            for dense in space.table.populated_in(vma.pages()) {
+                nr_present += u64::from(space.table.is_present(dense));
+                match space.table.entry(dense) {
+                    Entry::None => {}
+                    Entry::Zero => {
+                        ensure(!space.table.is_writable(dense), || format!("{id:?}: the zero page is writable"))?;
+                    }
+                    Entry::Frame(frame) => {
+                        nr_resident += 1;
+                        *census.mapped.entry(frame).or_default() += 1;
+                        self.check_mapping(id, dense, frame, vma.mapping.backing)?;
+                    }
+                    Entry::Swap(slot) => {
+                        nr_swapped += 1;
+                        *census.slot_users.entry(slot).or_default() += 1;
+                    }
+                }
+            }
+        }
+        ensure(space.nr_resident == nr_resident, || {
+            format!("{id:?}: nr_resident is {}, entries map {nr_resident}", space.nr_resident)
+        })?;
+        ensure(space.nr_swapped == nr_swapped, || {
+            format!("{id:?}: nr_swapped is {}, entries refer to {nr_swapped} slots", space.nr_swapped)
+        })?;
+        ensure(space.table.nr_present() == nr_present, || {
+            format!("{id:?}: {} entries present, {nr_present} inside mappings", space.table.nr_present())
+        })?;
+        for &block in &space.huge_blocks {
+            let range = PageRange::at(block * 512, 512);
+            let nr_present = space.table.present_in(range).count();
+            ensure(nr_present == 512, || format!("{id:?}: huge block {block} has {nr_present} pages"))?;
+        }
+        Ok(())
+    }
+
+    /// One present entry.
+    fn check_mapping(&self, id: SpaceId, dense: DensePage, frame: FrameId, backing: Backing) -> Check {
+        let what = || format!("{id:?} page {:#x} maps {frame:?}", self.space(id).table.page_of(dense));
+        ensure(!self.frames.has(frame, Flag::Reading), || format!("{}, which is not up to date", what()))?;
+        let known = self.mappers(frame).iter().any(|mapper| (mapper.space, mapper.page) == (id, dense));
+        ensure(known, || format!("{}, whose reverse map does not know it: {:?}", what(), self.frames.owner(frame)))?;
+        let is_file = self.frames.has(frame, Flag::FileOwned);
+        ensure(!is_file || backing != Backing::Anonymous, || format!("{}, a file's page", what()))?;
+        let shared = self.frames.has(frame, Flag::Shared);
+        let writable = self.space(id).table.is_writable(dense);
+        ensure(is_file || !shared || !writable, || format!("{} writable, but it is shared by fork", what()))
+    }
+
+    fn check_files(&self, census: &mut Census) -> Check {
+        for (id, file) in self.files.iter() {
+            let (mut nr_cached, mut nr_shadows) = (0, 0);
+            for (page, known) in file.known_pages() {
+                match known {
+                    CachePage::Absent => {}
+                    CachePage::Shadow(_) => nr_shadows += 1,
+                    CachePage::Swap(slot) => {
+                        ensure(file.kind == FileKind::SharedMemory, || format!("{}: page {page} in swap", file.name))?;
+                        *census.slot_users.entry(slot).or_default() += 1;
+                    }
+                    CachePage::Frame(frame) => {
+                        nr_cached += 1;
+                        let owner = self.frames.owner(frame);
+                        let right = matches!(owner, PageOwner::File { file, page: at } if file == id && u64::from(at) == page);
+                        ensure(right, || format!("{}: page {page} is {frame:?} of {owner:?}", file.name))?;
+                        ensure(census.page_cache.insert(frame), || format!("{frame:?} is cached twice"))?;
+                    }
+                }
+            }
+            ensure(file.nr_cached == nr_cached && file.nr_shadows == nr_shadows, || {
+                let (cached, shadows) = (file.nr_cached, file.nr_shadows);
+                format!("{}: counts {cached} cached, {shadows} shadows; has {nr_cached}, {nr_shadows}", file.name)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn check_slots(&self, census: &mut Census) -> Check {
+        let mut charged: BTreeMap<CgroupId, u64> = BTreeMap::new();
+        let mut nr_used = 0;
+        for slot in self.slots.used_slots() {
+            nr_used += 1;
+            let users = census.slot_users.remove(&slot).unwrap_or(0);
+            ensure(u64::from(self.slots.users(slot)) == users, || {
+                format!("{slot:?} has {} users, {users} refer to it", self.slots.users(slot))
+            })?;
+            if let Some(frame) = self.slots.cached(slot) {
+                ensure(self.frames.slot(frame) == Some(slot), || format!("{slot:?} caches {frame:?}, which denies it"))?;
+                census.swap_cache.insert(frame);
+            }
+            for group in self.cgroups.lineage(self.slots.cgroup(slot)) {
+                *charged.entry(group).or_default() += 1;
+            }
+        }
+        if let Some((slot, _)) = census.slot_users.first_key_value() {
+            return Err(format!("{slot:?} is free, but referred to"));
+        }
+        ensure(self.slots.used() == nr_used, || format!("{} slots counted, {nr_used} in use", self.slots.used()))?;
+        for group in self.cgroups.ids() {
+            let (is, expected) = (self.cgroups.get(group).swap_usage, charged.get(&group).copied().unwrap_or(0));
+            ensure(is == expected, || format!("{group:?}: swap usage {is}, slots {expected}"))?;
+        }
+        Ok(())
+    }
+
+    fn check_frames(&self, census: &Census) -> Check {
+        let owned = census.owned();
+        ensure(self.nodes.nr_used() == owned.len() as u64, || {
+            format!("{} frames in use, {} owned: a leak or a double use", self.nodes.nr_used(), owned.len())
+        })?;
+        if let Some(frame) = self.nodes.given_back().find(|frame| owned.contains(frame)) {
+            return Err(format!("{frame:?} is free and owned by {:?}", self.frames.owner(frame)));
+        }
+        for &frame in &owned {
+            let has = |flag| self.frames.has(frame, flag);
+            let in_page_cache = census.page_cache.contains(&frame);
+            let in_swap_cache = census.swap_cache.contains(&frame);
+            let nr_mapped = census.mapped.get(&frame).copied().unwrap_or(0);
+            ensure(has(Flag::SwapCache) == in_swap_cache, || format!("{frame:?}: swap-cache flag is wrong"))?;
+            ensure(!in_page_cache || has(Flag::FileOwned), || format!("{frame:?}: anonymous, in the page cache"))?;
+            ensure(in_page_cache || in_swap_cache || nr_mapped > 0, || format!("{frame:?} belongs to nobody"))?;
+            ensure(has(Flag::FileOwned) || has(Flag::Shared) || nr_mapped <= 1, || {
+                format!("{frame:?} is mapped {nr_mapped} times, but not shared")
+            })?;
+            let in_flight = has(Flag::Reading) || has(Flag::Writeback);
+            ensure(in_flight == self.io.due(frame).is_some(), || format!("{frame:?}: in flight or not?"))?;
+            if let PageOwner::File { file, page } = self.frames.owner(frame)
+                && self.files.get(file).kind == FileKind::Regular
+            {
+                ensure(has(Flag::Dirty) == self.flusher.has(file, page), || {
+                    format!("{frame:?}: dirty is {}, the flusher says otherwise", has(Flag::Dirty))
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_charges(&self, census: &Census) -> Check {
+        let mut charged: BTreeMap<CgroupId, u64> = BTreeMap::new();
+        let mut charge = |group: CgroupId, pages: u64| {
+            for id in self.cgroups.lineage(group) {
+                *charged.entry(id).or_default() += pages;
+            }
+        };
+        census.owned().into_iter().for_each(|frame| charge(self.frames.cgroup(frame), 1));
+        self.cgroups.ids().for_each(|id| charge(id, self.cgroups.get(id).stock));
+        for id in self.cgroups.ids() {
+            let (usage, expected) = (self.cgroups.get(id).usage, charged.get(&id).copied().unwrap_or(0));
+            ensure(usage == expected, || {
+                format!("{}: usage {usage}, pages and stock {expected}", self.cgroups.get(id).path)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Census {
+    fn owned(&self) -> BTreeSet<FrameId> {
+        let mapped = self.mapped.keys().copied();
+        mapped.chain(self.page_cache.iter().copied()).chain(self.swap_cache.iter().copied()).collect()
+    }
+}
+
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Check {
+    if holds { Ok(()) } else { Err(what()) }
+}

@@ -1,0 +1,299 @@
+//! Transfers between memory and devices: what is in flight, when it ends, and how it is begun.
+//!
+//! A page in flight has [`Flag::Reading`] or [`Flag::Writeback`] and keeps its frame until
+//! [`complete_io`](crate::fault::complete_io) has seen the completion; whoever needs it earlier waits until
+//! [`Io::due`].
+
+use super::{FileId, Flag, FrameId, Memory, PageOwner};
+use crate::counters::Counter;
+use crate::swap::SlotId;
+use crate::swap::device::{Device, Transfer};
+use isotherm_units::{Instant, Pages};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+/// A transfer that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Completion {
+    /// A page was read from its swap slot.
+    SwapRead(FrameId),
+    /// A page was written to its swap slot.
+    SwapWrite(FrameId),
+    /// A file page was read.
+    FileRead(FrameId),
+    /// A file page was written back.
+    FileWrite(FrameId),
+}
+
+impl Completion {
+    /// The page.
+    pub const fn frame(self) -> FrameId {
+        match self {
+            Self::SwapRead(frame) | Self::SwapWrite(frame) | Self::FileRead(frame) | Self::FileWrite(frame) => frame,
+        }
+    }
+
+    const fn is_write(self) -> bool {
+        matches!(self, Self::SwapWrite(_) | Self::FileWrite(_))
+    }
+}
+
+/// Writes that the queue of the swap device holds before who submits more has to wait: the order of `nr_requests` of the
+/// block layer (64 to 256 with a scheduler).
+const SWAP_QUEUE_PAGES: u64 = 256;
+
+/// Devices and the transfers in flight.
+#[derive(Debug)]
+pub struct Io {
+    /// Where swap slots lie.
+    pub swap: Device,
+    /// The disk under all files.
+    pub storage: Device,
+    /// Ordered by end, then by the order of submission.
+    queue: BinaryHeap<Reverse<(Instant, u64, Completion)>>,
+    due: BTreeMap<FrameId, Instant>,
+    /// The writes among them.
+    writes: BTreeSet<(Instant, FrameId)>,
+    nr_submitted: u64,
+    nr_swap_writes: u64,
+    /// Time of the latest submission. CPUs may be a step apart; a device's clock never goes back.
+    latest: Instant,
+}
+
+/// Whether a write is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The slot holds the page (synchronous device, or zeroes only): the frame can be freed at once.
+    Now,
+    /// The page is under write-back until the given time.
+    At(Instant),
+}
+
+impl Io {
+    /// Idle devices.
+    pub fn new(swap: Device, storage: Device) -> Self {
+        Self {
+            swap,
+            storage,
+            queue: BinaryHeap::new(),
+            due: BTreeMap::new(),
+            writes: BTreeSet::new(),
+            nr_submitted: 0,
+            nr_swap_writes: 0,
+            latest: Instant::START,
+        }
+    }
+
+    /// When the next transfer ends.
+    pub fn next_completion(&self) -> Option<Instant> {
+        self.queue.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// When the transfer of `frame` ends; `None` if it is not in flight.
+    pub fn due(&self, frame: FrameId) -> Option<Instant> {
+        self.due.get(&frame).copied()
+    }
+
+    /// Pages being written, to any device.
+    pub fn writes_in_flight(&self) -> u64 {
+        self.writes.len() as u64
+    }
+
+    /// When the next write to any device ends; `None` without writes in flight.
+    pub fn next_write_completion(&self) -> Option<Instant> {
+        self.writes.first().map(|(at, _)| *at)
+    }
+
+    /// Whether the queue of the swap device takes no more writes: who reclaims waits for its turn, as in the block layer.
+    pub fn swap_queue_is_full(&self) -> bool {
+        self.nr_swap_writes >= SWAP_QUEUE_PAGES
+    }
+
+    /// Pages in flight.
+    pub fn nr_in_flight(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether swapped pages are read and written by the CPU while the caller waits (compressed memory).
+    pub fn swap_is_synchronous(&self) -> bool {
+        self.swap.model().is_synchronous()
+    }
+
+    /// Whether the swap device has heads to move: readahead goes by slots, not by virtual pages.
+    pub fn swap_is_rotational(&self) -> bool {
+        self.swap.model().is_rotational()
+    }
+
+    /// The next transfer that ended at `now` or before.
+    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Completion> {
+        let Reverse((at, _, completion)) = *self.queue.peek()?;
+        if at > now {
+            return None;
+        }
+        self.queue.pop();
+        self.due.remove(&completion.frame());
+        if completion.is_write() {
+            self.writes.remove(&(at, completion.frame()));
+            self.nr_swap_writes -= u64::from(matches!(completion, Completion::SwapWrite(_)));
+        }
+        Some(completion)
+    }
+
+    /// The time of a submission at `now`.
+    fn advance(&mut self, now: Instant) -> Instant {
+        self.latest = self.latest.max(now);
+        self.latest
+    }
+
+    fn push(&mut self, at: Instant, completion: Completion) {
+        self.nr_submitted += 1;
+        self.queue.push(Reverse((at, self.nr_submitted, completion)));
+        if completion.is_write() {
+            self.writes.insert((at, completion.frame()));
+            self.nr_swap_writes += u64::from(matches!(completion, Completion::SwapWrite(_)));
+        }
+        let earlier = self.due.insert(completion.frame(), at);
+        debug_assert_eq!(earlier, None, "one transfer a page");
+    }
+}
+
+impl Memory {
+    /// Reads pages in the swap cache from their slots. Slots that follow each other go in one request. Pages of zero-filled
+    /// slots, and all pages of a synchronous device, are up to date at once, at the cost of CPU time for the latter.
+    pub fn submit_swap_read(&mut self, frames: &[FrameId]) {
+        let mut from_device = Vec::with_capacity(frames.len());
+        for &frame in frames {
+            let slot = self.frames.slot(frame).expect("read from its slot");
+            if !self.slots.is_zero_filled(slot) {
+                from_device.push((u64::from(slot.index_u32()), frame));
+                let cgroup = self.frames.cgroup(frame);
+                self.count(Counter::PswpIn, cgroup, 1);
+            }
+        }
+        let now = self.io.advance(self.now);
+        let synchronous = self.io.swap_is_synchronous();
+        from_device.sort_unstable();
+        for request in consecutive(&from_device) {
+            let at = self.io.swap.submit_at(now, request[0].0, request.len() as u64, Transfer::Read);
+            if synchronous {
+                self.ledger.spend(at.since(now).ns());
+                continue;
+            }
+            self.ledger.spend(self.costs.block_submit_ns);
+            for &(_, frame) in request {
+                self.frames.set(frame, Flag::Reading);
+                self.io.push(at, Completion::SwapRead(frame));
+            }
+        }
+    }
+
+    /// Writes a page in the swap cache to its slot; it is clean from now on.
+    pub fn submit_swap_write(&mut self, frame: FrameId) -> Written {
+        let slot = self.frames.slot(frame).expect("written to its slot");
+        self.frames.clear(frame, Flag::Dirty);
+        let zero_filled = self.frames.has(frame, Flag::ZeroFilled);
+        self.slots.set_zero_filled(slot, zero_filled);
+        if zero_filled {
+            return Written::Now;
+        }
+        let cgroup = self.frames.cgroup(frame);
+        match self.write_slot(slot, cgroup) {
+            Some(at) => {
+                self.frames.set(frame, Flag::Writeback);
+                self.io.push(at, Completion::SwapWrite(frame));
+                Written::At(at)
+            }
+            None => Written::Now,
+        }
+    }
+
+    /// Writes a slot whose page gives its frame back at once: yardsticks do not wait for write-back. The device is busy
+    /// as with [`submit_swap_write`](Self::submit_swap_write), and the counters move.
+    pub fn submit_swap_write_detached(&mut self, frame: FrameId) {
+        let slot = self.frames.slot(frame).expect("written to its slot");
+        self.frames.clear(frame, Flag::Dirty);
+        let cgroup = self.frames.cgroup(frame);
+        self.write_slot(slot, cgroup);
+    }
+
+    /// When the write of the slot ends; `None` if it has ended.
+    fn write_slot(&mut self, slot: SlotId, cgroup: crate::cgroup::CgroupId) -> Option<Instant> {
+        self.count(Counter::PswpOut, cgroup, 1);
+        let now = self.io.advance(self.now);
+        let at = self.io.swap.submit_at(now, u64::from(slot.index_u32()), 1, Transfer::Write);
+        if self.io.swap_is_synchronous() {
+            self.ledger.spend(at.since(now).ns());
+            self.update_hidden();
+            return None;
+        }
+        self.ledger.spend(self.costs.block_submit_ns);
+        Some(at)
+    }
+
+    /// Reads pages of `file`; pages that follow each other go in one request.
+    pub fn submit_file_read(&mut self, file: FileId, frames: &[FrameId]) {
+        self.submit_file(file, frames, Transfer::Read);
+    }
+
+    /// Writes pages of `file`, which are clean from now on. They must be write-protected everywhere.
+    pub fn submit_file_write(&mut self, file: FileId, frames: &[FrameId]) {
+        self.submit_file(file, frames, Transfer::Write);
+    }
+
+    /// Writes a page of a file that gives its frame back at once; see
+    /// [`submit_swap_write_detached`](Self::submit_swap_write_detached).
+    pub fn submit_file_write_detached(&mut self, frame: FrameId) {
+        let PageOwner::File { file, page } = self.frames.owner(frame) else { unreachable!("a page of a file") };
+        self.frames.clear(frame, Flag::Dirty);
+        self.forget_dirty(file, page);
+        let now = self.io.advance(self.now);
+        self.io.storage.submit_at(now, file_position(file, page), 1, Transfer::Write);
+        self.ledger.spend(self.costs.block_submit_ns);
+    }
+
+    fn submit_file(&mut self, file: FileId, frames: &[FrameId], transfer: Transfer) {
+        let mut pages = Vec::with_capacity(frames.len());
+        for &frame in frames {
+            let PageOwner::File { page, .. } = self.frames.owner(frame) else { unreachable!("a page of a file") };
+            pages.push((file_position(file, page), frame));
+        }
+        let now = self.io.advance(self.now);
+        pages.sort_unstable();
+        for request in consecutive(&pages) {
+            let at = self.io.storage.submit_at(now, request[0].0, request.len() as u64, transfer);
+            self.ledger.spend(self.costs.block_submit_ns);
+            for &(_, frame) in request {
+                let completion = match transfer {
+                    Transfer::Read => {
+                        self.frames.set(frame, Flag::Reading);
+                        Completion::FileRead(frame)
+                    }
+                    Transfer::Write => {
+                        self.frames.clear(frame, Flag::Dirty);
+                        self.frames.set(frame, Flag::Writeback);
+                        Completion::FileWrite(frame)
+                    }
+                };
+                self.io.push(at, completion);
+            }
+        }
+    }
+
+    /// Tells the nodes how much memory the pages on a compressed device occupy.
+    pub(crate) fn update_hidden(&mut self) {
+        if self.io.swap_is_synchronous() {
+            let stored = Pages::new(self.slots.used());
+            self.nodes.set_hidden(self.io.swap.model().memory(stored).get());
+        }
+    }
+}
+
+/// Where a file page lies on the disk: each file in one piece, files far apart.
+fn file_position(file: FileId, page: u32) -> u64 {
+    (file.index() as u64) << 32 | u64::from(page)
+}
+
+/// Cuts sorted `(position, frame)` pairs where positions do not follow each other.
+fn consecutive(pages: &[(u64, FrameId)]) -> impl Iterator<Item = &[(u64, FrameId)]> {
+    pages.chunk_by(|before, after| before.0 + 1 == after.0)
+}

@@ -1,0 +1,71 @@
+//! Putting the memory of a machine together.
+
+use super::watermarks::{WatermarkConfig, Watermarks, ZoneSize};
+use super::{Files, Frames, Io, Ledger, Memory, MemoryConfig, Nodes};
+use crate::cgroup::Cgroups;
+use crate::costs::Costs;
+use crate::counters::Counters;
+use crate::fault::Flusher;
+use crate::readahead::swap::ClusterReadahead;
+use crate::reclaim::driver::ReclaimState;
+use crate::swap::Slots;
+use crate::swap::device::{Device, DeviceError, DeviceModel};
+use isotherm_units::{Instant, Pages};
+
+/// What memory is made of.
+#[derive(Clone, Debug)]
+pub struct MemorySetup {
+    /// Nodes: sizes of their zones from low to high, and the latency of an access in ns. At most 2^31 - 2 frames in all.
+    pub nodes: Vec<(Vec<Pages>, u64)>,
+    /// How much stays free.
+    pub watermarks: WatermarkConfig,
+    /// Tunables.
+    pub config: MemoryConfig,
+    /// What things cost.
+    pub costs: Costs,
+    /// The swap device, and its size in pages (on compressed memory: uncompressed). [`DeviceModel::None`] has no slots
+    /// whatever the size says.
+    pub swap: (DeviceModel, Pages),
+    /// The disk under files.
+    pub storage: DeviceModel,
+}
+
+impl Memory {
+    /// Memory in which nothing is used yet. The root group is there; its lruvecs are still to be announced to a policy and to
+    /// get their `nonresident_age`.
+    ///
+    /// # Errors
+    /// A device model with a number out of range.
+    ///
+    /// # Panics
+    /// With more than 2^31 - 2 frames.
+    pub fn assemble(setup: &MemorySetup) -> Result<Self, DeviceError> {
+        let zone = |&managed: &Pages| ZoneSize { managed, movable: false };
+        let zones: Vec<Vec<ZoneSize>> = setup.nodes.iter().map(|(sizes, _)| sizes.iter().map(zone).collect()).collect();
+        let marks = Watermarks::new(&setup.watermarks, &zones);
+        let nr_frames: u64 = setup.nodes.iter().flat_map(|(sizes, _)| sizes).map(|size| size.get()).sum();
+        assert!(nr_frames < (1 << 31) - 1, "{nr_frames} frames; page-table entries hold fewer than 2^31 - 1");
+        let nr_slots = if setup.swap.0 == DeviceModel::None { 0 } else { setup.swap.1.get() };
+        let nodes = Nodes::new(&setup.nodes, &marks);
+        Ok(Self {
+            config: setup.config,
+            costs: setup.costs,
+            now: Instant::START,
+            ledger: Ledger::default(),
+            frames: Frames::new(usize::try_from(nr_frames).expect("fewer than 2^31")),
+            kswapd_wanted: vec![false; nodes.len()],
+            reclaim: ReclaimState::default(),
+            nodes,
+            spaces: Vec::new(),
+            files: Files::default(),
+            slots: Slots::new(nr_slots),
+            cgroups: Cgroups::new(),
+            counters: Counters::default(),
+            nonresident_age: Vec::new(),
+            io: Io::new(Device::new(setup.swap.0)?, Device::new(setup.storage)?),
+            charged: 0,
+            flusher: Flusher::default(),
+            cluster_readahead: ClusterReadahead::default(),
+        })
+    }
+}
