@@ -132,6 +132,7 @@ fn mul_div(a: u64, b: u64, divisor: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const GIB_PAGES: u64 = 1 << 18;
 
@@ -205,5 +206,19 @@ mod tests {
     fn an_empty_machine_has_no_division_by_zero() {
         assert_eq!(Watermarks::new(&WatermarkConfig::default(), &[vec![zone(0)]]).zones[0], ZoneWatermarks::default());
         assert!(Watermarks::new(&WatermarkConfig::default(), &[]).zones.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn marks_are_ordered_and_leave_room(zones in prop::collection::vec(1024u64..1 << 28, 1..5), scale in 1u64..=1000) {
+            let config = WatermarkConfig { scale_factor: scale, ..WatermarkConfig::default() };
+            let sizes: Vec<ZoneSize> = zones.iter().map(|&pages| zone(pages)).collect();
+            let marks = Watermarks::new(&config, &[sizes]);
+            for (marks, size) in marks.zones.iter().zip(zones) {
+                prop_assert!(marks.min <= marks.low && marks.low <= marks.high && marks.high <= marks.promo);
+                prop_assert!(marks.high < size, "{marks:?} of {size} pages");
+            }
+            prop_assert!(marks.zones.iter().map(|marks| marks.min).sum::<u64>() <= marks.min_free_kib / 4);
+        }
     }
 }

@@ -119,6 +119,7 @@ impl Averages {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn folded(samples: &[u64]) -> Average {
         let mut average = Average::default();
@@ -210,5 +211,19 @@ mod tests {
         assert_eq!((group.get(0), group.next()), (folded(&[50]), at_ms(4002)));
         group.update(at_ms(4002), &[2_001_000_000; 6]);
         assert_eq!(group.get(0), folded(&[50, 50]), "501 of 1002 ms");
+    }
+
+    proptest! {
+        #[test]
+        fn averages_stay_between_nothing_and_all(samples in prop::collection::vec((0u64..1 << 40, 0u64..=100), 1..50)) {
+            let mut average = Average::default();
+            for (missed, percent) in samples {
+                let before = average.hundredths();
+                average.fold(missed, percent);
+                for (before, after) in before.into_iter().zip(average.hundredths()) {
+                    prop_assert!(after <= before.max(percent * 100));
+                }
+            }
+        }
     }
 }

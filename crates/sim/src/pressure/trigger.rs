@@ -177,6 +177,7 @@ impl Trigger {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const MS: u64 = 1_000_000;
 
@@ -235,5 +236,26 @@ mod tests {
         assert!(spec().check(Privilege::Privileged).is_ok());
         assert_eq!(spec().check(Privilege::Unprivileged), Err(TriggerError::Unprivileged(Duration::from_secs(1))));
         assert!(full.check(Privilege::Unprivileged).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn events_keep_a_window_apart_and_need_growth(checks in prop::collection::vec((1u64..400, 0u64..300), 1..80)) {
+            let mut trigger = Trigger::new(spec(), at(0), 0);
+            let (mut now, mut value, mut events) = (0, 0, Vec::new());
+            for (gap, growth) in checks {
+                now += gap;
+                value += growth.min(gap);
+                if trigger.check(at(now), value * MS) {
+                    events.push(now);
+                }
+            }
+            prop_assert!(events.windows(2).all(|pair| pair[1] - pair[0] >= 1000));
+            prop_assert!(value >= 150 || events.is_empty());
+        }
+        #[test]
+        fn reading_never_panics(text in "\\PC{0,30}") {
+            let _ = text.parse::<TriggerSpec>();
+        }
     }
 }
