@@ -1,0 +1,150 @@
+//! The lists of every lruvec, with sums over subtrees.
+
+use crate::memory::{Flag, FrameId, List, ListEnd, Memory};
+use crate::reclaim::LruvecId;
+use crate::reclaim::outcome::page_type;
+use crate::reclaim::scan_balance::{Lru, PageType, inactive_is_low};
+
+const UNEVICTABLE: usize = 4;
+const NR_LISTS: usize = 5;
+
+/// Lists by lruvec. A page's flags say which one it is on.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    lruvecs: Vec<Lruvec>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Lruvec {
+    /// Indexed by [`Lru`], then [`UNEVICTABLE`].
+    lists: [List; NR_LISTS],
+    /// Lengths of the lists of this group and all below it, on this node.
+    subtree: [u64; NR_LISTS],
+}
+
+impl Lists {
+    pub(super) fn add_lruvec(&mut self, lruvec: LruvecId) {
+        let len = self.lruvecs.len().max(lruvec.index() + 1);
+        self.lruvecs.resize(len, Lruvec::default());
+    }
+
+    /// Puts a page that is on no list on the one its flags name.
+    pub(super) fn push(&mut self, memory: &mut Memory, frame: FrameId, end: ListEnd) {
+        debug_assert!(!memory.frames.has(frame, Flag::OnList), "already on a list");
+        memory.frames.clear(frame, Flag::Isolated);
+        memory.frames.set(frame, Flag::OnList);
+        let (lruvec, list) = (memory.lruvec_of(frame), list_of(memory, frame));
+        self.lruvecs[lruvec.index()].lists[list].push(&mut memory.frames, frame, end);
+        self.for_lineage(memory, lruvec, |above| above.subtree[list] += 1);
+    }
+
+    /// Takes a page off its list; its flags must not have changed since it was put there. Does nothing with pages on none.
+    pub(super) fn remove(&mut self, memory: &mut Memory, frame: FrameId) {
+        if memory.frames.take(frame, Flag::OnList) {
+            let (lruvec, list) = (memory.lruvec_of(frame), list_of(memory, frame));
+            self.lruvecs[lruvec.index()].lists[list].remove(&mut memory.frames, frame);
+            self.for_lineage(memory, lruvec, |above| above.subtree[list] -= 1);
+        }
+    }
+
+    /// Takes up to `nr` pages from the tail, oldest first.
+    pub(super) fn isolate(&mut self, memory: &mut Memory, lruvec: LruvecId, lru: Lru, nr: u64) -> Vec<FrameId> {
+        let list = lru as usize;
+        let nr = nr.min(self.len(lruvec, lru));
+        let mut taken = Vec::with_capacity(usize::try_from(nr).expect("at most a list"));
+        for _ in 0..nr {
+            let frame = self.lruvecs[lruvec.index()].lists[list].pop_tail(&mut memory.frames).expect("counted");
+            memory.frames.clear(frame, Flag::OnList);
+            memory.frames.set(frame, Flag::Isolated);
+            taken.push(frame);
+        }
+        self.for_lineage(memory, lruvec, |above| above.subtree[list] -= nr);
+        taken
+    }
+
+    pub(super) fn len(&self, lruvec: LruvecId, lru: Lru) -> u64 {
+        self.lruvecs[lruvec.index()].lists[lru as usize].len()
+    }
+
+    pub(super) fn nr_unevictable(&self, lruvec: LruvecId) -> u64 {
+        self.lruvecs[lruvec.index()].lists[UNEVICTABLE].len()
+    }
+
+    /// Pages on `lru` of the lruvec's group and all below it.
+    pub(super) fn subtree_len(&self, lruvec: LruvecId, lru: Lru) -> u64 {
+        self.lruvecs[lruvec.index()].subtree[lru as usize]
+    }
+
+    /// Pages on the four lists of the lruvec's group and all below it.
+    pub(super) fn subtree_pages(&self, lruvec: LruvecId) -> u64 {
+        Lru::ALL.into_iter().map(|lru| self.subtree_len(lruvec, lru)).sum()
+    }
+
+    /// Whether the subtree has too few cold pages of a type (spec classic-lru 4).
+    pub(super) fn inactive_is_low(&self, lruvec: LruvecId, page_type: PageType) -> bool {
+        let (inactive, active) = match page_type {
+            PageType::Anon => (Lru::InactiveAnon, Lru::ActiveAnon),
+            PageType::File => (Lru::InactiveFile, Lru::ActiveFile),
+        };
+        inactive_is_low(self.subtree_len(lruvec, inactive), self.subtree_len(lruvec, active))
+    }
+
+    fn for_lineage(&mut self, memory: &Memory, lruvec: LruvecId, mut each: impl FnMut(&mut Lruvec)) {
+        let node = memory.node_of(lruvec);
+        for cgroup in memory.cgroups.lineage(memory.cgroup_of(lruvec)) {
+            each(&mut self.lruvecs[memory.lruvec(cgroup, node).index()]);
+        }
+    }
+
+    pub(super) fn check(&self, memory: &Memory) -> Result<(), String> {
+        let mut sums = vec![[0u64; NR_LISTS]; self.lruvecs.len()];
+        for (index, lruvec) in self.lruvecs.iter().enumerate() {
+            for (list, frames) in lruvec.lists.iter().enumerate() {
+                let mut len = 0;
+                for frame in frames.from_tail(&memory.frames) {
+                    len += 1;
+                    let (home, named) = (memory.lruvec_of(frame).index(), list_of(memory, frame));
+                    if !memory.frames.has(frame, Flag::OnList) || memory.frames.has(frame, Flag::Isolated) {
+                        return Err(format!("{frame:?} is on list {list} of lruvec {index} but its flags deny it"));
+                    }
+                    if (home, named) != (index, list) {
+                        return Err(format!(
+                            "{frame:?} is on list {list} of lruvec {index} but belongs on {named} of {home}"
+                        ));
+                    }
+                    if len > frames.len() {
+                        break;
+                    }
+                }
+                if len != frames.len() {
+                    return Err(format!("list {list} of lruvec {index} says {} but holds {len}", frames.len()));
+                }
+                let home = LruvecId(u32::try_from(index).expect("few lruvecs"));
+                let node = memory.node_of(home);
+                for cgroup in memory.cgroups.lineage(memory.cgroup_of(home)) {
+                    sums[memory.lruvec(cgroup, node).index()][list] += len;
+                }
+            }
+        }
+        match self.lruvecs.iter().zip(&sums).position(|(lruvec, sum)| lruvec.subtree != *sum) {
+            Some(index) => {
+                Err(format!("lruvec {index}: subtree {:?}, counted {:?}", self.lruvecs[index].subtree, sums[index]))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Which list the flags name.
+fn list_of(memory: &Memory, frame: FrameId) -> usize {
+    if memory.frames.has(frame, Flag::Unevictable) {
+        return UNEVICTABLE;
+    }
+    let lru = match (page_type(memory, frame), memory.frames.has(frame, Flag::Active)) {
+        (PageType::Anon, false) => Lru::InactiveAnon,
+        (PageType::Anon, true) => Lru::ActiveAnon,
+        (PageType::File, false) => Lru::InactiveFile,
+        (PageType::File, true) => Lru::ActiveFile,
+    };
+    lru as usize
+}

@@ -1,0 +1,259 @@
+//! `classic`: the two-list LRU of Linux (spec classic-lru; `docs/reclaim.md`).
+//!
+//! Each lruvec has an inactive and an active list for anonymous and for file pages. Pages enter the inactive list and are
+//! reclaimed from its tail; those found used there get a second chance or move to the active list; the active list gives
+//! pages back when it grows too long for its partner. Evicted pages leave a shadow that tells at their return whether a
+//! longer inactive list would have kept them.
+//!
+//! Not modelled: per-CPU batches of up to 31 pages between an event and the list it changes. Lists change at once.
+
+mod lists;
+mod reference;
+mod shrink;
+mod workingset;
+
+use super::outcome::page_type;
+use super::refault::ShadowLayout;
+use super::scan_balance::{IoCost, Lru, PageType};
+use super::{Arrival, Hint, ListSizes, LruvecId, ReclaimPolicy, Scan};
+use crate::cgroup::CgroupId;
+use crate::counters::Counter;
+use crate::memory::{Flag, FrameId, ListEnd, Memory, NodeId};
+use lists::Lists;
+
+/// What `LRU_PRIO` of a scheme does to a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PrioMode {
+    /// Moves it to the active list (Linux 7.2).
+    #[default]
+    Activate,
+    /// Counts as one use, so that it takes two (Linux 6.1).
+    MarkAccessed,
+}
+
+/// The two-list LRU.
+#[derive(Debug, Default)]
+pub struct Classic {
+    prio_mode: PrioMode,
+    lists: Lists,
+    /// By lruvec.
+    history: Vec<History>,
+    /// What the subtree reclaimed from looks like; decided at the start of a walk over its groups.
+    balance: Balance,
+    shadows: Option<ShadowLayout>,
+}
+
+/// What an lruvec remembers, descendants included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct History {
+    cost: IoCost,
+    /// Refaults that were activated, by type.
+    activations: [u64; 2],
+    /// `activations` when reclaim from here last ended.
+    activations_seen: [u64; 2],
+}
+
+/// Decisions for one walk over a node (spec classic-lru 4, 6.1).
+#[derive(Clone, Copy, Debug, Default)]
+struct Balance {
+    /// By type.
+    may_deactivate: [bool; 2],
+    cache_trim: bool,
+    file_is_tiny: bool,
+    cost: IoCost,
+}
+
+impl Classic {
+    /// Without pages, as Linux 7.2 is by default.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With another effect of [`Hint::Prioritise`].
+    pub fn with_prio_mode(prio_mode: PrioMode) -> Self {
+        Self { prio_mode, ..Self::default() }
+    }
+
+    /// Moves a listed page to another list, as its flags say after `change`.
+    fn relist(&mut self, memory: &mut Memory, frame: FrameId, end: ListEnd, change: impl FnOnce(&mut Memory)) {
+        self.lists.remove(memory, frame);
+        change(memory);
+        self.lists.push(memory, frame, end);
+        memory.ledger.spend(memory.costs.lru_move_ns);
+    }
+
+    fn activate(&mut self, memory: &mut Memory, frame: FrameId) {
+        self.relist(memory, frame, ListEnd::Head, |memory| memory.frames.set(frame, Flag::Active));
+        let cgroup = memory.frames.cgroup(frame);
+        memory.count(Counter::PgActivate, cgroup, 1);
+    }
+
+    fn deactivate(&mut self, memory: &mut Memory, frame: FrameId) {
+        self.relist(memory, frame, ListEnd::Head, |memory| {
+            memory.frames.clear(frame, Flag::Active);
+            memory.frames.clear(frame, Flag::Referenced);
+        });
+        let cgroup = memory.frames.cgroup(frame);
+        memory.count(Counter::PgDeactivate, cgroup, 1);
+    }
+
+    /// `MADV_FREE`: to the cold file list, where it is dropped without being written.
+    fn free_lazily(&mut self, memory: &mut Memory, frame: FrameId) -> bool {
+        let frames = &memory.frames;
+        let refused = [Flag::FileOwned, Flag::SwapCache].into_iter().any(|flag| frames.has(frame, flag));
+        if refused || !frames.has(frame, Flag::SwapBacked) {
+            return false;
+        }
+        self.relist(memory, frame, ListEnd::Head, |memory| {
+            for flag in [Flag::Active, Flag::Referenced, Flag::SwapBacked] {
+                memory.frames.clear(frame, flag);
+            }
+        });
+        let cgroup = memory.frames.cgroup(frame);
+        memory.count(Counter::PgLazyFree, cgroup, 1);
+        true
+    }
+
+    /// `POSIX_FADV_DONTNEED` and the like on a file page that is not simply dropped.
+    fn deactivate_file(&mut self, memory: &mut Memory, frame: FrameId) -> bool {
+        if page_type(memory, frame) == PageType::Anon || !memory.mappers(frame).is_empty() {
+            return false;
+        }
+        let was_active = memory.frames.has(frame, Flag::Active);
+        let in_use = memory.frames.has(frame, Flag::Dirty) || memory.frames.has(frame, Flag::Writeback);
+        let end = if in_use { ListEnd::Head } else { ListEnd::Tail };
+        self.relist(memory, frame, end, |memory| {
+            memory.frames.clear(frame, Flag::Active);
+            memory.frames.clear(frame, Flag::Referenced);
+        });
+        let cgroup = memory.frames.cgroup(frame);
+        if in_use {
+            memory.frames.set(frame, Flag::Reclaim);
+        } else {
+            memory.count(Counter::PgRotated, cgroup, 1);
+        }
+        memory.count(Counter::PgDeactivate, cgroup, u64::from(was_active));
+        true
+    }
+}
+
+impl ReclaimPolicy for Classic {
+    fn add_lruvec(&mut self, lruvec: LruvecId) {
+        self.lists.add_lruvec(lruvec);
+        let len = self.history.len().max(lruvec.index() + 1);
+        self.history.resize(len, History::default());
+    }
+
+    /// Spec classic-lru 3.1: the cold list's head, unless it comes back soon enough.
+    fn added(&mut self, memory: &mut Memory, frame: FrameId, arrival: Arrival, shadow: Option<u64>) {
+        if let Some(shadow) = shadow.filter(|_| arrival != Arrival::FileWrite) {
+            self.refault(memory, frame, shadow);
+        }
+        self.lists.push(memory, frame, ListEnd::Head);
+    }
+
+    fn removed(&mut self, memory: &mut Memory, frame: FrameId) {
+        self.lists.remove(memory, frame);
+    }
+
+    /// Spec classic-lru 3.2.
+    fn mark_accessed(&mut self, memory: &mut Memory, frame: FrameId) {
+        if !memory.frames.has(frame, Flag::Referenced) {
+            memory.frames.set(frame, Flag::Referenced);
+        } else if !memory.frames.has(frame, Flag::Unevictable)
+            && !memory.frames.has(frame, Flag::Active)
+            && memory.frames.has(frame, Flag::OnList)
+        {
+            self.activate(memory, frame);
+            memory.frames.clear(frame, Flag::Referenced);
+            memory.age_nonresident(memory.lruvec_of(frame), 1);
+        }
+    }
+
+    /// Spec classic-lru 3.6.
+    fn hint(&mut self, memory: &mut Memory, frame: FrameId, hint: Hint) -> bool {
+        if hint == Hint::UnmappedYoung {
+            self.mark_accessed(memory, frame);
+            return true;
+        }
+        if !memory.frames.has(frame, Flag::OnList) || memory.frames.has(frame, Flag::Unevictable) {
+            return false;
+        }
+        let is_active = memory.frames.has(frame, Flag::Active);
+        match hint {
+            Hint::Prioritise if self.prio_mode == PrioMode::MarkAccessed => self.mark_accessed(memory, frame),
+            Hint::Prioritise if !is_active => self.activate(memory, frame),
+            Hint::Deprioritise if is_active => self.deactivate(memory, frame),
+            Hint::Cold => {
+                let was_referenced = memory.frames.take(frame, Flag::Referenced);
+                if !is_active {
+                    return was_referenced;
+                }
+                memory.frames.set(frame, Flag::Workingset);
+                self.deactivate(memory, frame);
+            }
+            Hint::LazyFree => return self.free_lazily(memory, frame),
+            Hint::DeactivateFile => return self.deactivate_file(memory, frame),
+            Hint::Prioritise | Hint::Deprioritise | Hint::UnmappedYoung => return false,
+        }
+        true
+    }
+
+    fn begin_walk(&mut self, memory: &mut Memory, node: NodeId, scan: &mut Scan) {
+        self.balance = self.balance_of(memory, node, scan);
+        scan.cache_trim_used = self.balance.cache_trim;
+    }
+
+    fn shrink_lruvec(&mut self, memory: &mut Memory, lruvec: LruvecId, scan: &mut Scan) {
+        self.shrink(memory, lruvec, scan);
+    }
+
+    /// Cold anonymous pages are kept in store even while only file pages are reclaimed.
+    fn age_node(&mut self, memory: &mut Memory, node: NodeId, scan: &mut Scan) {
+        let root = memory.lruvec(CgroupId::ROOT, node);
+        if memory.slots.total() == 0 || !self.lists.inactive_is_low(root, PageType::Anon) {
+            return;
+        }
+        for cgroup in memory.cgroups.ids() {
+            let lruvec = memory.lruvec(cgroup, node);
+            self.shrink_active(memory, lruvec, PageType::Anon, super::SWAP_CLUSTER_MAX, scan);
+        }
+    }
+
+    fn reclaim_ended(&mut self, memory: &mut Memory, node: Option<NodeId>, scan: &Scan) {
+        for node in memory.nodes.ids().filter(|&id| node.is_none_or(|node| node == id)) {
+            let history = &mut self.history[memory.lruvec(scan.root, node).index()];
+            history.activations_seen = history.activations;
+        }
+    }
+
+    /// To the tail of the cold list: it can be freed now.
+    fn writeback_ended(&mut self, memory: &mut Memory, frame: FrameId) {
+        let stays = [Flag::Dirty, Flag::Unevictable].into_iter().any(|flag| memory.frames.has(frame, flag));
+        if stays || !memory.frames.has(frame, Flag::OnList) {
+            return;
+        }
+        self.relist(memory, frame, ListEnd::Tail, |memory| memory.frames.clear(frame, Flag::Active));
+        let cgroup = memory.frames.cgroup(frame);
+        memory.count(Counter::PgRotated, cgroup, 1);
+    }
+
+    fn shadow_of(&mut self, memory: &mut Memory, frame: FrameId, root: CgroupId) -> Option<u64> {
+        Some(self.eviction(memory, frame, root))
+    }
+
+    fn sizes(&self, lruvec: LruvecId) -> ListSizes {
+        let len = |lru| self.lists.len(lruvec, lru);
+        ListSizes {
+            inactive_anon: len(Lru::InactiveAnon),
+            active_anon: len(Lru::ActiveAnon),
+            inactive_file: len(Lru::InactiveFile),
+            active_file: len(Lru::ActiveFile),
+            unevictable: self.lists.nr_unevictable(lruvec),
+        }
+    }
+
+    fn check(&self, memory: &Memory) -> Result<(), String> {
+        self.lists.check(memory)
+    }
+}

@@ -1,0 +1,68 @@
+//! Was a page used? The check at the cold tail (spec classic-lru 3.3) and at the hot one (3.5).
+
+use crate::cgroup::CgroupId;
+use crate::memory::{Flag, FrameId, Mapper, Memory};
+use crate::reclaim::outcome::page_type;
+use crate::reclaim::scan_balance::PageType;
+use isotherm_units::access::Advice;
+
+/// What becomes of a page at the cold tail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// To the hot list.
+    Activate,
+    /// Once more through the cold list.
+    Keep,
+    /// Goes.
+    Reclaim,
+}
+
+/// Young entries of a page, cleared on the way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Young {
+    /// Mappings through which it was used.
+    pub(super) mappings: u32,
+    /// One of them holds code.
+    pub(super) executable: bool,
+}
+
+/// The check at the cold tail.
+pub(super) fn check(memory: &mut Memory, frame: FrameId, root: CgroupId) -> Verdict {
+    let young = take_young(memory, frame, root);
+    let was_referenced = memory.frames.take(frame, Flag::Referenced);
+    if young.mappings == 0 {
+        return Verdict::Reclaim; // an unmapped file page with `referenced` too: it had its turn
+    }
+    memory.frames.set(frame, Flag::Referenced);
+    let is_code = young.executable && page_type(memory, frame) == PageType::File;
+    if was_referenced || young.mappings > 1 || is_code { Verdict::Activate } else { Verdict::Keep }
+}
+
+/// Reads and clears the accessed bits of all entries that map the page. Passed over: processes outside the group
+/// reclaimed from, and mappings whose access order is announced (there use tells nothing about the next use).
+pub(super) fn take_young(memory: &mut Memory, frame: FrameId, root: CgroupId) -> Young {
+    let mut young = Young::default();
+    if let Some((space, page)) = memory.sole_mapper(frame) {
+        take_from(memory, Mapper { space, page, executable: false }, root, &mut young);
+        return young;
+    }
+    for mapper in memory.mappers(frame) {
+        take_from(memory, mapper, root, &mut young);
+    }
+    young
+}
+
+fn take_from(memory: &mut Memory, mapper: Mapper, root: CgroupId, young: &mut Young) {
+    memory.ledger.spend(memory.costs.rmap_walk_ns);
+    let space = memory.space(mapper.space);
+    if !space.table.is_young(mapper.page) || !memory.cgroups.is_within(space.cgroup, root) {
+        return;
+    }
+    let vma = space.vmas.find(space.table.page_of(mapper.page));
+    if vma.is_some_and(|vma| matches!(vma.order, Advice::Random | Advice::Sequential)) {
+        return;
+    }
+    memory.space_mut(mapper.space).table.test_and_clear_young(mapper.page);
+    young.mappings += 1;
+    young.executable |= mapper.executable;
+}

@@ -1,0 +1,197 @@
+//! Reclaim from one lruvec: how much of each list, the loop over them, the cold tail and the hot one (spec classic-lru
+//! 3.3 to 3.5, 4, 6).
+
+use super::reference::{self, Verdict, take_young};
+use super::{Balance, Classic};
+use crate::cgroup::protection::proportional_protection;
+use crate::counters::Counter;
+use crate::memory::{Flag, FrameId, ListEnd, Memory, NodeId};
+use crate::reclaim::outcome::{self, Batch, Fate, page_type};
+use crate::reclaim::scan_balance::{
+    Lru, PageType, SWAP_CLUSTER_MAX, ScanInputs, ScanLoop, cache_trim_mode, file_is_tiny, scan_size,
+};
+use crate::reclaim::{DEF_PRIORITY, LruvecId, Reclaimer, Scan, Taken};
+
+impl Classic {
+    /// What the whole subtree says about deactivation and about the choice of type.
+    pub(super) fn balance_of(&self, memory: &Memory, node: NodeId, scan: &Scan) -> Balance {
+        let target = memory.lruvec(scan.root, node);
+        let history = &self.history[target.index()];
+        let may_deactivate = [PageType::Anon, PageType::File].map(|page_type| {
+            let at = page_type as usize;
+            scan.force_deactivate
+                || history.activations[at] != history.activations_seen[at]
+                || self.lists.inactive_is_low(target, page_type)
+        });
+        let len = |lru| self.lists.subtree_len(target, lru);
+        let inactive_file = len(Lru::InactiveFile);
+        let owner = memory.nodes.get(node);
+        Balance {
+            may_deactivate,
+            cache_trim: cache_trim_mode(inactive_file, scan.priority, may_deactivate[1], scan.cache_trim_disabled),
+            file_is_tiny: scan.is_global()
+                && file_is_tiny(
+                    inactive_file + len(Lru::ActiveFile),
+                    owner.free(),
+                    owner.high_marks(),
+                    may_deactivate[0],
+                    len(Lru::InactiveAnon),
+                    scan.priority,
+                ),
+            cost: history.cost,
+        }
+    }
+
+    /// Scans the lists of `lruvec` as far as this priority asks for.
+    pub(super) fn shrink(&mut self, memory: &mut Memory, lruvec: LruvecId, scan: &mut Scan) {
+        let targets = self.scan_targets(memory, lruvec, scan);
+        let is_first_direct = scan.reclaimer == Reclaimer::Direct && scan.is_global() && scan.priority == DEF_PRIORITY;
+        let mut left = ScanLoop::new(targets, is_first_direct);
+        let before = scan.nr_reclaimed;
+        while left.goes_on() && !scan.blocked {
+            for lru in Lru::ALL {
+                let nr = left.take(lru);
+                if nr == 0 || scan.blocked {
+                    continue;
+                }
+                let page_type = lru.page_type();
+                if !lru.is_active() {
+                    self.shrink_inactive(memory, lruvec, page_type, nr, scan);
+                } else if self.balance.may_deactivate[page_type as usize] {
+                    self.shrink_active(memory, lruvec, page_type, nr, scan);
+                } else {
+                    scan.skipped_deactivate = true;
+                }
+            }
+            left.end_round(scan.nr_reclaimed - before, scan.nr_to_reclaim);
+        }
+        if memory.slots.total() > 0 && self.lists.inactive_is_low(lruvec, PageType::Anon) {
+            self.shrink_active(memory, lruvec, PageType::Anon, SWAP_CLUSTER_MAX, scan);
+        }
+    }
+
+    /// Pages to scan of each list (spec classic-lru 6.1 to 6.4).
+    fn scan_targets(&self, memory: &Memory, lruvec: LruvecId, scan: &mut Scan) -> [u64; 4] {
+        let cgroup = memory.cgroup_of(lruvec);
+        let inputs = ScanInputs {
+            swappiness: scan.swappiness,
+            priority: scan.priority,
+            can_reclaim_anon: scan.may_swap && memory.swap_available(cgroup) > 0,
+            cgroup_reclaim: !scan.is_global(),
+            file_is_tiny: self.balance.file_is_tiny,
+            cache_trim: self.balance.cache_trim,
+            cost: self.balance.cost,
+        };
+        let mode = inputs.mode();
+        let usage = memory.cgroups.get(cgroup).usage;
+        Lru::ALL.map(|lru| {
+            let size = self.lists.len(lruvec, lru);
+            let offer = proportional_protection(size, scan.effective, usage, scan.low_reclaim);
+            scan.low_skipped |= offer.low_skipped;
+            scan_size(lru, size, offer.pages, scan.priority, mode, false)
+        })
+    }
+
+    /// Examines up to `nr` pages at the cold tail.
+    fn shrink_inactive(
+        &mut self,
+        memory: &mut Memory,
+        lruvec: LruvecId,
+        page_type: PageType,
+        nr: u64,
+        scan: &mut Scan,
+    ) {
+        if page_type == PageType::Anon && memory.io.swap_queue_is_full() {
+            scan.blocked = true;
+            return;
+        }
+        let lru = if page_type == PageType::Anon { Lru::InactiveAnon } else { Lru::InactiveFile };
+        let pages = self.lists.isolate(memory, lruvec, lru, nr);
+        if pages.is_empty() {
+            return;
+        }
+        let scanned = pages.len() as u64;
+        memory.ledger.spend(scanned * memory.costs.lru_scan_page_ns);
+        let taken_before = std::mem::take(&mut scan.taken);
+        let mut staying = Vec::with_capacity(pages.len());
+        let mut reclaimed = 0;
+        for frame in pages {
+            match self.decide(memory, frame, scan) {
+                Fate::Freed => reclaimed += 1,
+                Fate::Keep => staying.push(frame),
+                Fate::Activate => {
+                    outcome::activate(memory, frame);
+                    staying.push(frame);
+                }
+            }
+        }
+        self.put_back(memory, staying);
+        let Taken { pages, dirty_unqueued, written, unmapped, .. } = scan.taken;
+        if dirty_unqueued > 0 && dirty_unqueued == pages {
+            memory.wake_flusher();
+        }
+        scan.taken.add(&taken_before);
+        scan.nr_scanned += scanned;
+        scan.nr_reclaimed += reclaimed;
+        let cgroup = memory.cgroup_of(lruvec);
+        outcome::count_batch(memory, scan, cgroup, page_type, Batch { scanned, reclaimed, unmapped });
+        self.note_cost(memory, lruvec, page_type, written, scanned - reclaimed);
+    }
+
+    fn decide(&mut self, memory: &mut Memory, frame: FrameId, scan: &mut Scan) -> Fate {
+        if let Some(fate) = outcome::divert(memory, frame, scan) {
+            return fate;
+        }
+        match reference::check(memory, frame, scan.root) {
+            Verdict::Activate => Fate::Activate,
+            Verdict::Keep => Fate::Keep,
+            Verdict::Reclaim => outcome::evict(memory, self, frame, scan),
+        }
+    }
+
+    /// Moves up to `nr` pages from the hot tail to the cold list's head, used or not; only code that was used stays hot.
+    pub(super) fn shrink_active(
+        &mut self,
+        memory: &mut Memory,
+        lruvec: LruvecId,
+        page_type: PageType,
+        nr: u64,
+        scan: &mut Scan,
+    ) {
+        let lru = if page_type == PageType::Anon { Lru::ActiveAnon } else { Lru::ActiveFile };
+        let pages = self.lists.isolate(memory, lruvec, lru, nr);
+        if pages.is_empty() {
+            return;
+        }
+        let scanned = pages.len() as u64;
+        memory.ledger.spend(scanned * memory.costs.lru_scan_page_ns);
+        let (mut rotated, mut deactivated) = (Vec::new(), Vec::with_capacity(pages.len()));
+        for frame in pages {
+            let young = take_young(memory, frame, scan.root);
+            if young.executable && page_type == PageType::File {
+                rotated.push(frame);
+            } else {
+                memory.frames.clear(frame, Flag::Active);
+                memory.frames.set(frame, Flag::Workingset);
+                deactivated.push(frame);
+            }
+        }
+        let cgroup = memory.cgroup_of(lruvec);
+        memory.count(Counter::PgRefill, cgroup, scanned);
+        memory.count(Counter::PgDeactivate, cgroup, deactivated.len() as u64);
+        self.note_cost(memory, lruvec, page_type, 0, rotated.len() as u64);
+        self.put_back(memory, rotated);
+        self.put_back(memory, deactivated);
+    }
+
+    /// Puts pages on the lists that their flags name, keeping their order. Active ones age the lruvec.
+    fn put_back(&mut self, memory: &mut Memory, pages: Vec<FrameId>) {
+        for frame in pages {
+            debug_assert!(page_type(memory, frame) == PageType::Anon || !memory.frames.has(frame, Flag::SwapBacked));
+            self.lists.push(memory, frame, ListEnd::Head);
+            if memory.frames.has(frame, Flag::Active) {
+                memory.age_nonresident(memory.lruvec_of(frame), 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Reclaim by whoever needs memory: one run over the priorities (spec classic-lru 7.1), and how often it is repeated
+//! (7.2 for allocations, 7.5 for charges).
+
+use super::walk::{self, Extent};
+use super::{MAX_RECLAIM_RETRIES, Step};
+use crate::cgroup::CgroupId;
+use crate::counters::Counter;
+use crate::memory::{Memory, NodeId};
+use crate::reclaim::{DEF_PRIORITY, ReclaimPolicy, SWAP_CLUSTER_MAX, Scan};
+use isotherm_units::Duration;
+
+/// What a run without success leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Persistence {
+    /// An allocation: again, while it could help.
+    Allocation,
+    /// A charge of `pages` at `memory.max`: again, 16 times.
+    Charge {
+        /// Whether the stocks of the group were given back.
+        drained: bool,
+        /// What must fit.
+        pages: u64,
+    },
+    /// The caller decides.
+    Once,
+    /// The caller decides, and has its own idea of swappiness.
+    Asked {
+        /// 0..=201.
+        swappiness: u32,
+    },
+}
+
+/// State of repeated runs.
+#[derive(Clone, Debug)]
+pub(super) struct Direct {
+    /// Tried first.
+    preferred: Option<NodeId>,
+    persistence: Persistence,
+    extent: Extent,
+    /// The current run has begun.
+    running: bool,
+    /// Runs in a row that freed nothing.
+    fruitless: u32,
+}
+
+impl Direct {
+    pub(super) fn new(preferred: Option<NodeId>, persistence: Persistence) -> Self {
+        Self { preferred, persistence, extent: Extent::Partial, running: false, fruitless: 0 }
+    }
+
+    pub(super) fn step(
+        &mut self,
+        scan: &mut Scan,
+        reclaimed_before: &mut u64,
+        memory: &mut Memory,
+        policy: &mut dyn ReclaimPolicy,
+    ) -> Step {
+        let is_exact = policy.is_exact();
+        if !self.running {
+            self.begin(scan, reclaimed_before, memory, is_exact);
+        }
+        scan.nr_scanned = 0;
+        scan.blocked = false;
+        let nodes = self.nodes(memory);
+        if is_exact {
+            walk::shrink_exactly(memory, policy, &nodes, scan);
+            scan.priority = 0; // there is nothing gentler or harsher
+        } else {
+            for &node in &nodes {
+                walk::shrink_node(memory, policy, node, scan, self.extent);
+                self.lift_hopelessness(memory, node);
+            }
+        }
+        let enough = scan.nr_reclaimed >= scan.nr_to_reclaim;
+        if scan.blocked && !enough {
+            return Step::Again; // the attempt waits for the device before the next step
+        }
+        if !enough && scan.priority > 0 {
+            let throttle = self.throttle(scan, memory, nodes[0]);
+            scan.priority -= 1;
+            return throttle.map_or(Step::Again, Step::Wait);
+        }
+        policy.reclaim_ended(memory, None, scan);
+        self.run_ended(scan, reclaimed_before, memory)
+    }
+
+    fn begin(&mut self, scan: &mut Scan, reclaimed_before: &mut u64, memory: &mut Memory, is_exact: bool) {
+        self.running = true;
+        self.extent = Extent::Partial;
+        *reclaimed_before += scan.nr_reclaimed;
+        let wanted = match self.persistence {
+            _ if is_exact => scan.nr_to_reclaim,
+            Persistence::Allocation => SWAP_CLUSTER_MAX,
+            Persistence::Charge { .. } | Persistence::Once | Persistence::Asked { .. } => {
+                scan.nr_to_reclaim.max(SWAP_CLUSTER_MAX)
+            }
+        };
+        let wanted = if is_exact && self.persistence == Persistence::Allocation { 1 } else { wanted };
+        let swappiness = match self.persistence {
+            Persistence::Asked { swappiness } => swappiness,
+            _ => memory.config.swappiness,
+        };
+        *scan = Scan::new(scan.reclaimer, scan.root, wanted, swappiness);
+        memory.ledger.spend(memory.costs.direct_reclaim_entry_ns);
+        match self.persistence {
+            Persistence::Allocation => memory.count(Counter::AllocStall, CgroupId::ROOT, 1),
+            Persistence::Charge { .. } => {
+                for group in memory.cgroups.lineage(scan.root).collect::<Vec<_>>() {
+                    memory.cgroups.get_mut(group).events.max += 1;
+                }
+            }
+            Persistence::Once | Persistence::Asked { .. } => {}
+        }
+    }
+
+    /// All nodes, the preferred one first.
+    fn nodes(&self, memory: &Memory) -> Vec<NodeId> {
+        let others = memory.nodes.ids().filter(|&node| Some(node) != self.preferred);
+        self.preferred.into_iter().chain(others).collect()
+    }
+
+    /// Direct reclaim that balanced a node lets its daemon try again.
+    fn lift_hopelessness(&self, memory: &mut Memory, node: NodeId) {
+        if self.persistence == Persistence::Allocation && memory.nodes.get(node).is_balanced() {
+            *memory.reclaim.failures(node) = 0;
+        }
+    }
+
+    /// A sleep of one tick when reclaim goes round faster than devices write (spec classic-lru 7.1).
+    fn throttle(&self, scan: &Scan, memory: &Memory, node: NodeId) -> Option<Duration> {
+        let no_progress = scan.is_global() && scan.priority == 1 && scan.nr_reclaimed == 0;
+        let taken = &scan.taken;
+        let is_congested = taken.dirty > 0 && taken.dirty == taken.congested;
+        if !no_progress && !is_congested {
+            return None;
+        }
+        let pending = memory.io.writes_in_flight() + memory.flusher.nr_dirty();
+        let is_pointless = memory.is_hopeless(node) || 2 * pending <= walk::reclaimable(memory, scan.root);
+        (!is_pointless).then(|| Duration::from_ns(1_000_000_000 / memory.config.hz))
+    }
+
+    /// All priorities are through: done, another run with a rule less, or failure.
+    fn run_ended(&mut self, scan: &mut Scan, reclaimed_before: &u64, memory: &mut Memory) -> Step {
+        let done = Step::Done { reclaimed: reclaimed_before + scan.nr_reclaimed };
+        if scan.nr_reclaimed > 0 {
+            return done;
+        }
+        if self.extent == Extent::Partial {
+            self.extent = Extent::Full;
+        } else if scan.skipped_deactivate {
+            scan.skipped_deactivate = false;
+            scan.force_deactivate = true;
+        } else if scan.low_skipped {
+            scan.low_skipped = false;
+            scan.force_deactivate = false;
+            scan.low_reclaim = true;
+        } else {
+            self.running = false;
+            return self.persist(done, scan, memory);
+        }
+        scan.priority = DEF_PRIORITY;
+        if scan.is_global() {
+            memory.count(Counter::AllocStall, CgroupId::ROOT, 1);
+        }
+        Step::Again
+    }
+
+    /// A whole run freed nothing.
+    fn persist(&mut self, done: Step, scan: &Scan, memory: &mut Memory) -> Step {
+        match &mut self.persistence {
+            Persistence::Once | Persistence::Asked { .. } => return done,
+            Persistence::Charge { drained, pages } => {
+                let fits = |memory: &Memory, pages| memory.cgroups.over_limit(scan.root, pages).is_none();
+                if fits(memory, *pages) {
+                    return done;
+                }
+                if !*drained {
+                    *drained = true;
+                    memory.cgroups.drain_stock(scan.root);
+                    return if fits(memory, *pages) { done } else { Step::Again };
+                }
+            }
+            Persistence::Allocation => {
+                let free: u64 = memory.nodes.iter().map(|(_, node)| node.free()).sum();
+                let min: u64 = memory.nodes.iter().map(|(_, node)| node.min_marks()).sum();
+                if free + walk::reclaimable(memory, CgroupId::ROOT) <= min {
+                    self.fruitless = MAX_RECLAIM_RETRIES;
+                }
+            }
+        }
+        // Pages being written are pages about to be freed: nobody is killed before that.
+        if let Some(at) = memory.io.next_write_completion() {
+            return Step::Wait(at.since(memory.now));
+        }
+        if self.fruitless >= MAX_RECLAIM_RETRIES {
+            return Step::Failed;
+        }
+        self.fruitless += 1;
+        Step::Again
+    }
+}

@@ -1,0 +1,88 @@
+//! One balancing run of a node's daemon (spec classic-lru 7.4). Not modelled: the boost of watermarks by fragmentation.
+
+use super::walk::{self, Extent};
+use super::{Step, WRITEBACK_THROTTLE};
+use crate::cgroup::CgroupId;
+use crate::counters::Counter;
+use crate::memory::{Memory, NodeId};
+use crate::reclaim::{DEF_PRIORITY, ReclaimPolicy, Scan};
+
+/// State of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Kswapd {
+    node: NodeId,
+    running: bool,
+    /// Cache-trim mode was used in some walk that freed nothing.
+    cache_trim_failed: bool,
+}
+
+impl Kswapd {
+    pub(super) fn new(node: NodeId) -> Self {
+        Self { node, running: false, cache_trim_failed: false }
+    }
+
+    pub(super) fn step(&mut self, scan: &mut Scan, memory: &mut Memory, policy: &mut dyn ReclaimPolicy) -> Step {
+        let node = self.node;
+        if !self.running {
+            self.running = true;
+            *scan = Scan::new(scan.reclaimer, scan.root, 0, memory.config.swappiness);
+            memory.count(Counter::PageOutRun, CgroupId::ROOT, 1);
+            memory.ledger.spend(memory.costs.kswapd_wakeup_ns);
+        }
+        if memory.nodes.get(node).is_balanced() {
+            *memory.reclaim.all_writeback(node) = false;
+            return self.over(scan, memory, policy);
+        }
+        scan.nr_scanned = 0;
+        scan.blocked = false;
+        let before = scan.nr_reclaimed;
+        let is_exact = policy.is_exact();
+        if is_exact {
+            scan.nr_to_reclaim = scan.nr_reclaimed + 1;
+            walk::shrink_exactly(memory, policy, &[node], scan);
+        } else {
+            policy.age_node(memory, node, scan);
+            scan.nr_to_reclaim = memory.nodes.get(node).kswapd_target();
+            walk::shrink_node(memory, policy, node, scan, Extent::Full);
+        }
+        let reclaimed = scan.nr_reclaimed - before;
+        if reclaimed > 0 {
+            *memory.reclaim.failures(node) = 0;
+        } else {
+            self.cache_trim_failed |= scan.cache_trim_used;
+        }
+        if scan.blocked && reclaimed == 0 {
+            return Step::Again; // the attempt waits for the device before the next step
+        }
+        if scan.nr_scanned < scan.nr_to_reclaim && !is_exact || reclaimed == 0 {
+            scan.priority -= 1;
+        }
+        if scan.priority == 0 {
+            if scan.nr_reclaimed == 0 && !scan.cache_trim_disabled && self.cache_trim_failed {
+                scan.cache_trim_disabled = true;
+                scan.priority = DEF_PRIORITY;
+                return Step::Again;
+            }
+            if scan.nr_reclaimed == 0 {
+                // Pages being written are pages about to be freed: that is not failure yet.
+                if let Some(at) = memory.io.next_write_completion() {
+                    scan.priority = DEF_PRIORITY;
+                    return Step::Wait(at.since(memory.now));
+                }
+                *memory.reclaim.failures(node) += 1;
+            }
+            return self.over(scan, memory, policy);
+        }
+        let taken = &scan.taken;
+        if taken.writeback > 0 && taken.writeback == taken.pages {
+            *memory.reclaim.all_writeback(node) = true;
+        }
+        if taken.immediate > 0 { Step::Wait(WRITEBACK_THROTTLE) } else { Step::Again }
+    }
+
+    fn over(&mut self, scan: &mut Scan, memory: &mut Memory, policy: &mut dyn ReclaimPolicy) -> Step {
+        policy.reclaim_ended(memory, Some(self.node), scan);
+        self.running = false;
+        Step::Done { reclaimed: scan.nr_reclaimed }
+    }
+}

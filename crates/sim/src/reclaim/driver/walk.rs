@@ -1,0 +1,138 @@
+//! Visiting the groups below a root, with protections (spec classic-lru 7.1, pressure 6.1).
+
+use crate::cgroup::CgroupId;
+use crate::cgroup::protection::{Effective, ProtectionNode, Standing, update_effective};
+use crate::memory::{Memory, NodeId};
+use crate::reclaim::{LruvecId, ReclaimPolicy, Scan, Taken};
+use std::collections::BTreeMap;
+
+/// Whether children share what a protected parent's children do not claim. On: so systemd mounts the hierarchy
+/// (`memory_recursiveprot`).
+const RECURSIVE_PROTECTION: bool = true;
+
+/// How far a walk goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// From where the last one stopped, until the goal is met or the last group is reached.
+    Partial,
+    /// All groups.
+    Full,
+}
+
+/// Where partial walks stopped, so that the next reclaimer goes on with the next group and no group pays for all.
+#[derive(Clone, Debug, Default)]
+pub struct Walks(BTreeMap<(CgroupId, NodeId), CgroupId>);
+
+/// Shrinks the lists of the groups below `scan.root` on `node`.
+pub(super) fn shrink_node(
+    memory: &mut Memory,
+    policy: &mut dyn ReclaimPolicy,
+    node: NodeId,
+    scan: &mut Scan,
+    extent: Extent,
+) {
+    scan.taken = Taken::default();
+    policy.begin_walk(memory, node, scan);
+    let key = (scan.root, node);
+    let groups = memory.cgroups.subtree(scan.root);
+    let effective = effective_protection(memory, scan.root);
+    let stopped_at = match extent {
+        Extent::Partial => memory.reclaim.walks.0.get(&key),
+        Extent::Full => None,
+    };
+    let after_stop = stopped_at.and_then(|last| groups.iter().position(|group| group == last)).map_or(0, |at| at + 1);
+    let first = if after_stop < groups.len() { after_stop } else { 0 };
+    for &group in &groups[first..] {
+        memory.ledger.spend(memory.costs.reclaim_group_ns);
+        if !is_eligible(memory, group, &effective, scan) {
+            continue;
+        }
+        let lruvec = memory.lruvec(group, node);
+        policy.shrink_lruvec(memory, lruvec, scan);
+        if scan.blocked {
+            break;
+        }
+        if extent == Extent::Partial && scan.nr_reclaimed >= scan.nr_to_reclaim {
+            memory.reclaim.walks.0.insert(key, group);
+            return;
+        }
+    }
+    if extent == Extent::Partial && !scan.blocked {
+        memory.reclaim.walks.0.remove(&key);
+    }
+}
+
+/// Frees pages one by one, each the best choice of all groups below `scan.root` on `nodes`, until the goal is met.
+pub(super) fn shrink_exactly(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, nodes: &[NodeId], scan: &mut Scan) {
+    memory.ledger.spend(memory.costs.reclaim_group_ns);
+    let root = memory.cgroups.get(scan.root);
+    if let ([node], true) = (nodes, root.children.is_empty()) {
+        let lruvec = memory.lruvec(scan.root, *node);
+        return free_one_by_one(memory, policy, &[lruvec], scan);
+    }
+    let groups = memory.cgroups.subtree(scan.root);
+    let effective = effective_protection(memory, scan.root);
+    let mut lruvecs = Vec::with_capacity(groups.len() * nodes.len());
+    for group in groups {
+        if is_eligible(memory, group, &effective, scan) {
+            lruvecs.extend(nodes.iter().map(|&node| memory.lruvec(group, node)));
+        }
+    }
+    free_one_by_one(memory, policy, &lruvecs, scan);
+}
+
+fn free_one_by_one(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, lruvecs: &[LruvecId], scan: &mut Scan) {
+    while scan.nr_reclaimed < scan.nr_to_reclaim {
+        let before = scan.nr_reclaimed;
+        policy.shrink_exactly(memory, lruvecs, scan);
+        if scan.nr_reclaimed == before {
+            return;
+        }
+    }
+}
+
+/// Pages that reclaim could free in principle: file pages, and anonymous ones while swap has room.
+pub(super) fn reclaimable(memory: &Memory, root: CgroupId) -> u64 {
+    let swap = memory.swap_available(root);
+    let usage = memory.cgroups.get(root).usage;
+    let file: u64 = memory.files.iter().map(|(_, file)| file.nr_cached).sum();
+    file.min(usage) + usage.saturating_sub(file).min(swap)
+}
+
+/// Decides about a group by its standing, notes what was passed over, and leaves its protection in `scan`.
+fn is_eligible(memory: &mut Memory, group: CgroupId, effective: &[Effective], scan: &mut Scan) -> bool {
+    scan.effective = effective.get(group.index()).copied().unwrap_or_default();
+    match scan.effective.standing(memory.cgroups.get(group).usage) {
+        Standing::BelowMin => false,
+        Standing::BelowLow if !scan.low_reclaim => {
+            scan.low_skipped = true;
+            false
+        }
+        Standing::BelowLow => {
+            for above in memory.cgroups.lineage(group).collect::<Vec<_>>() {
+                memory.cgroups.get_mut(above).events.low += 1;
+            }
+            true
+        }
+        Standing::Unprotected => true,
+    }
+}
+
+/// Effective protections by group number; empty when nothing is protected anywhere.
+fn effective_protection(memory: &Memory, root: CgroupId) -> Vec<Effective> {
+    let groups = || memory.cgroups.ids().map(|id| memory.cgroups.get(id));
+    if groups().all(|group| group.min == 0 && group.low == 0) {
+        return Vec::new();
+    }
+    let nodes: Vec<ProtectionNode> = groups()
+        .map(|group| ProtectionNode {
+            parent: group.parent.map(CgroupId::index),
+            usage: group.usage,
+            min: group.min,
+            low: group.low,
+        })
+        .collect();
+    let mut effective = vec![Effective::default(); nodes.len()];
+    update_effective(&nodes, root.index(), RECURSIVE_PROTECTION, &mut effective);
+    effective
+}

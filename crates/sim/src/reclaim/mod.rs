@@ -1,0 +1,439 @@
+//! Page replacement: the trait that every policy implements, and the table of policies.
+//!
+//! The machine decides *when* to reclaim (kswapd, direct reclaim, limits: [`driver`]); a policy decides *which* page, and
+//! [`outcome`] does what happens to a chosen page under any policy: unmap, swap out, write back, free.
+
+pub mod classic;
+mod clock;
+pub mod driver;
+mod fifo;
+mod lru;
+mod opt;
+mod order_log;
+pub mod outcome;
+pub mod refault;
+pub mod scan_balance;
+
+pub use clock::Clock;
+pub use fifo::Fifo;
+pub use lru::Lru;
+pub use opt::Opt;
+pub use scan_balance::SWAP_CLUSTER_MAX;
+
+use crate::cgroup::CgroupId;
+use crate::cgroup::protection::Effective;
+use crate::memory::{FileId, FrameId, Memory, NodeId};
+use crate::mmu::SpaceId;
+use isotherm_units::access::{Future, Run};
+
+/// Index of an lruvec: the pages of one group on one node. `cgroup * nodes + node`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LruvecId(pub(crate) u32);
+
+impl LruvecId {
+    /// As an index.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// How a page came to be resident.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// New anonymous memory, zeroed or copied.
+    Anonymous,
+    /// Read back from swap.
+    SwapIn,
+    /// Read from a file for an access that was waiting for it, or read ahead.
+    FileRead,
+    /// Made in the page cache by `write()`: its shadow, if any, is ignored.
+    FileWrite,
+}
+
+/// What a scheme or `madvise` says about a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// Expected to be used: `LRU_PRIO`.
+    Prioritise,
+    /// Not expected to be used: `LRU_DEPRIO`.
+    Deprioritise,
+    /// `MADV_COLD`.
+    Cold,
+    /// `MADV_FREE`: contents may go without being written.
+    LazyFree,
+    /// `POSIX_FADV_DONTNEED` on a file page that stays: not expected to be used.
+    DeactivateFile,
+    /// A fault through an executable or file mapping just unmapped a young entry: counts as one use.
+    UnmappedYoung,
+}
+
+/// On whose behalf pages are reclaimed: decides counters and rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reclaimer {
+    /// The node's daemon.
+    Kswapd,
+    /// A task that could not allocate.
+    Direct,
+    /// A task whose group is at a limit.
+    Limit,
+    /// `memory.reclaim` or a scheme: asked for, nobody waits.
+    Proactive,
+}
+
+/// One reclaim attempt: what it wants, and what came of it so far. Lives through all priorities of the attempt.
+#[derive(Clone, Debug)]
+pub struct Scan {
+    /// On whose behalf.
+    pub reclaimer: Reclaimer,
+    /// Reclaim from this group and its descendants; the root means global reclaim.
+    pub root: CgroupId,
+    /// Pages wanted.
+    pub nr_to_reclaim: u64,
+    /// 12 (gentle: list >> 12) to 0 (everything).
+    pub priority: u32,
+    /// Whether anonymous pages may be swapped out.
+    pub may_swap: bool,
+    /// 0..=200, or 201 for anonymous only.
+    pub swappiness: u32,
+    /// Pages examined so far, in the current priority (the driver resets it).
+    pub nr_scanned: u64,
+    /// Pages freed so far.
+    pub nr_reclaimed: u64,
+    /// What the pages taken off the lists in this walk over a node were like (the driver resets it).
+    pub taken: Taken,
+    /// The queue of the swap device is full: the policy stopped early, and the driver waits before it goes on.
+    pub blocked: bool,
+    /// An active list was asked for but may not be deactivated.
+    pub skipped_deactivate: bool,
+    /// Deactivate whatever the balance says.
+    pub force_deactivate: bool,
+    /// A group was passed over because it is below its `low`.
+    pub low_skipped: bool,
+    /// Ignore `memory.low`.
+    pub low_reclaim: bool,
+    /// Cache-trim mode was used without success, so it is off for this attempt.
+    pub cache_trim_disabled: bool,
+    /// Cache-trim mode was used in the current walk over a node.
+    pub cache_trim_used: bool,
+    /// Protection of the group whose lruvec is being shrunk (the driver sets it).
+    pub effective: Effective,
+}
+
+/// What pages taken off their lists were like: decides throttling (spec classic-lru 7.1) and whether the flusher is woken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// All pages taken.
+    pub pages: u64,
+    /// File pages among them.
+    pub file: u64,
+    /// File pages that were dirty or under write-back.
+    pub dirty: u64,
+    /// File pages that were dirty and not queued for writing.
+    pub dirty_unqueued: u64,
+    /// Pages under write-back.
+    pub writeback: u64,
+    /// File pages under write-back that reclaim had met before: it goes round faster than the disk writes.
+    pub congested: u64,
+    /// Pages under write-back that kswapd met a second time while nothing but such pages came.
+    pub immediate: u64,
+    /// Pages handed to the swap device.
+    pub written: u64,
+    /// Page-table entries removed.
+    pub unmapped: u64,
+}
+
+impl Taken {
+    /// Adds the counts of another batch.
+    pub const fn add(&mut self, other: &Self) {
+        self.pages += other.pages;
+        self.file += other.file;
+        self.dirty += other.dirty;
+        self.dirty_unqueued += other.dirty_unqueued;
+        self.writeback += other.writeback;
+        self.congested += other.congested;
+        self.immediate += other.immediate;
+        self.written += other.written;
+        self.unmapped += other.unmapped;
+    }
+}
+
+impl Scan {
+    /// A scan at the gentlest priority for `nr_to_reclaim` pages of `root` and below, swapping allowed.
+    pub fn new(reclaimer: Reclaimer, root: CgroupId, nr_to_reclaim: u64, swappiness: u32) -> Self {
+        Self {
+            reclaimer,
+            root,
+            nr_to_reclaim,
+            priority: DEF_PRIORITY,
+            may_swap: true,
+            swappiness,
+            nr_scanned: 0,
+            nr_reclaimed: 0,
+            taken: Taken::default(),
+            blocked: false,
+            skipped_deactivate: false,
+            force_deactivate: false,
+            low_skipped: false,
+            low_reclaim: false,
+            cache_trim_disabled: false,
+            cache_trim_used: false,
+            effective: Effective::default(),
+        }
+    }
+
+    /// Whether the whole machine is short of memory, rather than a group at its limit.
+    pub fn is_global(&self) -> bool {
+        self.root == CgroupId::ROOT
+    }
+}
+
+/// First priority of an attempt: a 4096th of each list.
+pub const DEF_PRIORITY: u32 = 12;
+
+/// Pages on the lists of one lruvec, as `memory.stat` shows them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct ListSizes {
+    /// Cold anonymous pages.
+    pub inactive_anon: u64,
+    /// Hot anonymous pages.
+    pub active_anon: u64,
+    /// Cold file pages.
+    pub inactive_file: u64,
+    /// Hot file pages.
+    pub active_file: u64,
+    /// Pages that reclaim passes over.
+    pub unevictable: u64,
+}
+
+impl ListSizes {
+    /// Anonymous pages that may be reclaimed.
+    pub const fn anon(&self) -> u64 {
+        self.inactive_anon + self.active_anon
+    }
+    /// File pages that may be reclaimed.
+    pub const fn file(&self) -> u64 {
+        self.inactive_file + self.active_file
+    }
+}
+
+/// A page-replacement policy of the simulated kernel.
+///
+/// A page on the policy's lists has [`Flag::OnList`](crate::memory::Flag::OnList). The machine calls from fault paths,
+/// system calls and reclaim; CPU time is charged to [`Memory::ledger`]. Nothing here may depend on anything but
+/// arguments and own state.
+pub trait ReclaimPolicy: Send {
+    /// A group came to be; called once per group and node, before any page of it.
+    fn add_lruvec(&mut self, lruvec: LruvecId);
+
+    /// `frame` became resident. `shadow` is what the page's last eviction left. The policy puts it on a list, sets its
+    /// flags and counts refaults.
+    fn added(&mut self, memory: &mut Memory, frame: FrameId, arrival: Arrival, shadow: Option<u64>);
+
+    /// `frame` is about to be freed by exit, unmap or truncation: forget it. Not called for pages the policy itself freed.
+    fn removed(&mut self, memory: &mut Memory, frame: FrameId);
+
+    /// The page was used through a file descriptor.
+    fn mark_accessed(&mut self, memory: &mut Memory, frame: FrameId);
+
+    /// A page of the policy gets a hint. Returns whether anything changed.
+    fn hint(&mut self, memory: &mut Memory, frame: FrameId, hint: Hint) -> bool;
+
+    /// A walk over the groups of `node` below `scan.root` begins: the time to decide what the balance of the whole
+    /// subtree says.
+    fn begin_walk(&mut self, _memory: &mut Memory, _node: NodeId, _scan: &mut Scan) {}
+
+    /// Reclaims from one lruvec at `scan.priority`, as the driver visits it. Exact policies free one page.
+    fn shrink_lruvec(&mut self, memory: &mut Memory, lruvec: LruvecId, scan: &mut Scan);
+
+    /// Frees one page, the best choice among all pages of `lruvecs`. Only for [exact](Self::is_exact) policies, which get
+    /// this call in place of [`shrink_lruvec`](Self::shrink_lruvec).
+    fn shrink_exactly(&mut self, memory: &mut Memory, lruvecs: &[LruvecId], scan: &mut Scan) {
+        for &lruvec in lruvecs {
+            self.shrink_lruvec(memory, lruvec, scan);
+        }
+    }
+
+    /// Housekeeping of kswapd before each priority step.
+    fn age_node(&mut self, memory: &mut Memory, node: NodeId, scan: &mut Scan);
+
+    /// All priorities of an attempt from `scan.root` are through (on `node` only for kswapd, else on all nodes).
+    fn reclaim_ended(&mut self, memory: &mut Memory, node: Option<NodeId>, scan: &Scan);
+
+    /// Write-back of `frame` ended while it was marked [`Flag::Reclaim`](crate::memory::Flag::Reclaim).
+    fn writeback_ended(&mut self, memory: &mut Memory, frame: FrameId);
+
+    /// What to remember of `frame`, which is being evicted by a reclaim from `root`; below 2^63 - 2. `None`: nothing.
+    fn shadow_of(&mut self, memory: &mut Memory, frame: FrameId, root: CgroupId) -> Option<u64>;
+
+    /// Sizes of the lists.
+    fn sizes(&self, lruvec: LruvecId) -> ListSizes;
+
+    /// Checks list lengths, flags and owners; the text says what is wrong. For tests and `strict` runs.
+    ///
+    /// # Errors
+    /// The first violation.
+    fn check(&self, memory: &Memory) -> Result<(), String>;
+
+    /// Whether [`touched`](Self::touched) must be called: yardsticks that see each access.
+    fn wants_touches(&self) -> bool {
+        false
+    }
+
+    /// Page-table accesses that were done, in order, each exactly once: hits, and accesses that faulted after their fault
+    /// is over and [`added`](Self::added) was called for the page. Delivered before the kernel handles the next fault, so
+    /// that a victim is chosen with all earlier accesses known. Only if [`wants_touches`](Self::wants_touches).
+    fn touched(&mut self, _memory: &mut Memory, _space: SpaceId, _runs: &[Run]) {}
+
+    /// Whether the policy is a page-exact yardstick. The machine then charges page by page, reclaims one page for each page
+    /// needed, runs no kswapd and reads nothing ahead; a victim's frame is free at once, and its write, if it needs one,
+    /// goes on without it.
+    fn is_exact(&self) -> bool {
+        false
+    }
+
+    /// Whether the policy cannot work without [`set_future`](Self::set_future).
+    fn needs_future(&self) -> bool {
+        false
+    }
+
+    /// The future of program `program` (as in [`AddressSpace::process`](crate::mmu::AddressSpace::process)), before it
+    /// starts. `files` are the machine's numbers of the program's files.
+    ///
+    /// # Errors
+    /// When the policy cannot use it beside futures it has already.
+    fn set_future(&mut self, _program: usize, _future: Future, _files: &[FileId]) -> Result<(), PolicyError> {
+        Ok(())
+    }
+}
+
+/// A policy as users see it.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyEntry {
+    /// Name in scenarios and on the command line.
+    pub name: &'static str,
+    /// One line for lists.
+    pub summary: &'static str,
+    /// Whether a Linux system can be set up to work this way; the others are yardsticks, shown but never recommended.
+    pub runs_on_linux: bool,
+    /// Makes one for a machine.
+    pub build: fn() -> Box<dyn ReclaimPolicy>,
+}
+
+/// Every policy. A new one is a file in this folder and a line here; command line, scenarios, `advise` and the
+/// conformance suite read this table.
+pub const POLICIES: &[PolicyEntry] = &[
+    PolicyEntry {
+        name: "classic",
+        summary: "two-list LRU of Linux: active and inactive pages",
+        runs_on_linux: true,
+        build: || Box::new(classic::Classic::new()),
+    },
+    PolicyEntry {
+        name: "lru",
+        summary: "exact least recently used (yardstick)",
+        runs_on_linux: false,
+        build: || Box::new(Lru::new()),
+    },
+    PolicyEntry {
+        name: "fifo",
+        summary: "first in, first out (yardstick)",
+        runs_on_linux: false,
+        build: || Box::new(Fifo::new()),
+    },
+    PolicyEntry {
+        name: "clock",
+        summary: "first in, first out with a second chance (yardstick)",
+        runs_on_linux: false,
+        build: || Box::new(Clock::new()),
+    },
+    PolicyEntry {
+        name: "opt",
+        summary: "Belady's MIN: knows the future, the fewest misses possible (yardstick)",
+        runs_on_linux: false,
+        build: || Box::new(Opt::new()),
+    },
+];
+
+/// The policy called `name`.
+///
+/// # Errors
+/// When there is none: the error lists the names there are and the nearest one.
+pub fn policy_by_name(name: &str) -> Result<&'static PolicyEntry, PolicyError> {
+    POLICIES.iter().find(|entry| entry.name == name).ok_or_else(|| {
+        let nearest = POLICIES.iter().map(|entry| (edit_distance(entry.name, &name.to_lowercase()), entry.name)).min();
+        let suggestion = nearest.filter(|&(distance, nearest)| distance <= nearest.len() / 2).map(|(_, name)| name);
+        PolicyError::Unknown { name: name.to_owned(), suggestion }
+    })
+}
+
+/// A policy that cannot be had as asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// No policy has this name.
+    #[error("unknown policy `{name}`; allowed: {}{}", policy_names(), did_you_mean(*suggestion))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The nearest name, if one is near.
+        suggestion: Option<&'static str>,
+    },
+    /// Two programs with a future each run side by side.
+    #[error(
+        "policy `opt` can follow the future of one program only, but programs {first} and {second} both run: positions in \
+         two futures cannot be compared; run them one at a time, or choose another policy"
+    )]
+    SeveralFutures {
+        /// Index of the program whose future it has.
+        first: usize,
+        /// Index of the other.
+        second: usize,
+    },
+}
+
+fn policy_names() -> String {
+    POLICIES.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ")
+}
+
+fn did_you_mean(suggestion: Option<&str>) -> String {
+    suggestion.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
+}
+
+/// Insertions, deletions and replacements of one character that turn `a` into `b`.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, &to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_policy_is_answered_with_the_names_there_are() {
+        assert_eq!(policy_by_name("clock").map(|entry| entry.name), Ok("clock"));
+        let message = |name| policy_by_name(name).map(|entry| entry.name).unwrap_err().to_string();
+        let allowed = "allowed: classic, lru, fifo, clock, opt";
+        assert_eq!(message("clasic"), format!("unknown policy `clasic`; {allowed}; did you mean `classic`?"));
+        assert_eq!(message("LRU"), format!("unknown policy `LRU`; {allowed}; did you mean `lru`?"));
+        assert_eq!(message("arc-with-ghosts"), format!("unknown policy `arc-with-ghosts`; {allowed}"));
+        assert_eq!(message(""), format!("unknown policy ``; {allowed}"));
+    }
+
+    #[test]
+    fn edits_are_counted() {
+        for (a, b, distance) in [("", "abc", 3), ("fifo", "fifo", 0), ("clock", "lock", 1), ("opt", "lru", 3)] {
+            assert_eq!(edit_distance(a, b), distance, "{a} {b}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What happens to a page that a policy has taken off its lists: the same under every policy (spec classic-lru 3.4, 9.2).
+//!
+//! A policy calls [`divert`] first; pages it lets pass get the policy's own check (were they used?); those that fail it
+//! go to [`evict`]. Pages that stay resident come back with a [`Fate`] that says on which kind of list.
+
+use super::scan_balance::PageType;
+use super::{ReclaimPolicy, Reclaimer, Scan};
+use crate::cgroup::{CgroupId, Limit};
+use crate::counters::Counter;
+use crate::memory::{CachePage, Flag, FrameId, Memory, PageOwner, Written};
+use crate::mmu::{DensePage, Entry, SpaceId};
+use crate::swap::SlotId;
+
+/// Where a page goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Its frame is free.
+    Freed,
+    /// Stays; cold.
+    Keep,
+    /// Stays; hot. The policy calls [`activate`].
+    Activate,
+}
+
+/// The type of list that a page belongs on.
+pub fn page_type(memory: &Memory, frame: FrameId) -> PageType {
+    if memory.frames.is_file_lru(frame) { PageType::File } else { PageType::Anon }
+}
+
+/// Notes what kind of page was taken, and decides about pages that cannot be evicted now whatever the policy thinks of
+/// them: locked in memory, being read, being written. `None`: the policy decides.
+pub fn divert(memory: &mut Memory, frame: FrameId, scan: &mut Scan) -> Option<Fate> {
+    let frames = &mut memory.frames;
+    let is_file = frames.is_file_lru(frame);
+    let is_writeback = frames.has(frame, Flag::Writeback);
+    scan.taken.pages += 1;
+    if is_file {
+        // Only file pages hold reclaim up: anonymous ones are written by reclaim itself.
+        let is_dirty = frames.has(frame, Flag::Dirty);
+        scan.taken.file += 1;
+        scan.taken.dirty += u64::from(is_dirty || is_writeback);
+        scan.taken.dirty_unqueued += u64::from(is_dirty && !is_writeback);
+        scan.taken.congested += u64::from(is_writeback && frames.has(frame, Flag::Reclaim));
+    }
+    if frames.has(frame, Flag::Reading) {
+        return Some(Fate::Keep); // locked
+    }
+    if frames.has(frame, Flag::Unevictable) {
+        return Some(Fate::Activate);
+    }
+    if is_writeback {
+        let met_before = frames.has(frame, Flag::Reclaim);
+        frames.set(frame, Flag::Reclaim);
+        let node = memory.nodes.of(frame);
+        if scan.reclaimer == Reclaimer::Kswapd && met_before && memory.reclaim.is_all_writeback(node) {
+            scan.taken.immediate += 1;
+        } else {
+            scan.taken.writeback += 1;
+        }
+        return Some(Fate::Activate);
+    }
+    None
+}
+
+/// Evicts a page that is on no list: finds it a slot, unmaps it, has it written if it must be, and frees it if it is
+/// clean. CPU time goes to [`Memory::ledger`].
+pub fn evict(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, frame: FrameId, scan: &mut Scan) -> Fate {
+    debug_assert!(!memory.frames.has(frame, Flag::OnList), "still on a list");
+    let is_swap_backed = memory.frames.has(frame, Flag::SwapBacked);
+    let is_lazily_freed = !is_swap_backed && !memory.frames.has(frame, Flag::FileOwned);
+    if is_swap_backed && !memory.frames.has(frame, Flag::SwapCache) {
+        if !scan.may_swap {
+            return Fate::Keep;
+        }
+        if !add_to_swap(memory, frame) {
+            return Fate::Activate;
+        }
+    }
+    if is_lazily_freed && (memory.frames.has(frame, Flag::Dirty) || is_mapped_dirty(memory, frame)) {
+        memory.frames.set(frame, Flag::SwapBacked); // written since: wanted after all
+        return Fate::Activate;
+    }
+    unmap(memory, frame, scan);
+    if memory.frames.has(frame, Flag::Dirty) {
+        if is_swap_backed {
+            scan.taken.written += 1;
+            if policy.is_exact() && !memory.frames.has(frame, Flag::ZeroFilled) {
+                memory.submit_swap_write_detached(frame);
+            } else if let Written::At(_) = memory.submit_swap_write(frame) {
+                memory.frames.set(frame, Flag::Reclaim);
+                return Fate::Keep;
+            }
+        } else if policy.is_exact() {
+            if let PageOwner::File { file, page } = memory.frames.owner(frame) {
+                memory.forget_dirty(file, page);
+            }
+            memory.submit_file_write_detached(frame);
+        } else {
+            memory.frames.set(frame, Flag::Reclaim);
+            return Fate::Activate;
+        }
+    }
+    let shadow = if is_lazily_freed { None } else { policy.shadow_of(memory, frame, scan.root) };
+    if is_lazily_freed {
+        let cgroup = memory.frames.cgroup(frame);
+        memory.count(Counter::PgLazyFreed, cgroup, 1);
+    }
+    memory.frames.clear(frame, Flag::Isolated);
+    memory.ledger.spend(memory.costs.free_page_ns);
+    let had_slot = memory.frames.has(frame, Flag::SwapCache);
+    memory.free_page(frame, shadow);
+    if had_slot {
+        memory.update_hidden();
+    }
+    Fate::Freed
+}
+
+/// A page stays and counts as hot: marks and counts it, and gives its slot back if swap is getting full. Pages locked in
+/// memory are only passed over.
+pub fn activate(memory: &mut Memory, frame: FrameId) {
+    if memory.frames.has(frame, Flag::Unevictable) {
+        return;
+    }
+    let cgroup = memory.frames.cgroup(frame);
+    if let Some(slot) = memory.frames.slot(frame) {
+        let is_free_to_go = memory.slots.users(slot) == 0 && !memory.frames.has(frame, Flag::Writeback);
+        if is_free_to_go && swap_is_full(memory, cgroup) {
+            memory.leave_swap_cache(frame, None);
+            memory.frames.set(frame, Flag::Dirty);
+        }
+    }
+    memory.frames.set(frame, Flag::Active);
+    memory.count(Counter::PgActivate, cgroup, 1);
+}
+
+/// Whether slots kept by resident pages should be given back: more than half of the device is used, or of what the group
+/// or an ancestor may use.
+pub fn swap_is_full(memory: &Memory, cgroup: CgroupId) -> bool {
+    if memory.slots.free() * 2 < memory.slots.total() {
+        return true;
+    }
+    memory.cgroups.lineage(cgroup).any(|id| {
+        let group = memory.cgroups.get(id);
+        [group.swap_max, group.swap_high].into_iter().any(|limit| match limit {
+            Limit::Unlimited => false,
+            Limit::At(limit) => group.swap_usage * 2 >= limit.get(),
+        })
+    })
+}
+
+/// Books one batch: pages examined and pages freed of a type, on behalf of `scan`, and the TLB flush that its unmaps need.
+pub fn count_batch(memory: &mut Memory, scan: &Scan, cgroup: CgroupId, page_type: PageType, batch: Batch) {
+    let (by_scanner, by_stealer) = match scan.reclaimer {
+        Reclaimer::Kswapd => (Counter::PgScanKswapd, Counter::PgStealKswapd),
+        Reclaimer::Direct | Reclaimer::Limit => (Counter::PgScanDirect, Counter::PgStealDirect),
+        Reclaimer::Proactive => (Counter::PgScanProactive, Counter::PgStealProactive),
+    };
+    let (of_scanned, of_stolen) = match page_type {
+        PageType::Anon => (Counter::PgScanAnon, Counter::PgStealAnon),
+        PageType::File => (Counter::PgScanFile, Counter::PgStealFile),
+    };
+    memory.count(by_scanner, cgroup, batch.scanned);
+    memory.count(of_scanned, cgroup, batch.scanned);
+    memory.count(by_stealer, cgroup, batch.reclaimed);
+    memory.count(of_stolen, cgroup, batch.reclaimed);
+    if batch.unmapped > 0 {
+        memory.ledger.spend(memory.costs.tlb_flush_ns);
+    }
+}
+
+/// Pages of one batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// Examined.
+    pub scanned: u64,
+    /// Freed.
+    pub reclaimed: u64,
+    /// Page-table entries removed.
+    pub unmapped: u64,
+}
+
+/// Gives the page a slot and makes it dirty, so that it will be written there. `false`: no swap, none left, or not for
+/// this group.
+fn add_to_swap(memory: &mut Memory, frame: FrameId) -> bool {
+    let cgroup = memory.frames.cgroup(frame);
+    if !memory.cgroups.may_swap(cgroup) {
+        return false;
+    }
+    let Some(slot) = memory.slots.take(frame, cgroup) else { return false };
+    memory.cgroups.charge_swap(cgroup, 1);
+    memory.frames.set_slot(frame, Some(slot));
+    memory.frames.set(frame, Flag::Dirty);
+    if let PageOwner::File { file, page } = memory.frames.owner(frame) {
+        // Shared memory: the slot takes the page's place in the file and counts the file as its user.
+        memory.files.get_mut(file).set_page(u64::from(page), CachePage::Swap(slot));
+        memory.slots.add_user(slot);
+    }
+    memory.ledger.spend(memory.costs.swap_out_page_ns);
+    true
+}
+
+fn is_mapped_dirty(memory: &Memory, frame: FrameId) -> bool {
+    let is_dirty = |space: SpaceId, page: DensePage| memory.space(space).table.is_dirty(page);
+    memory.mappers(frame).into_iter().any(|mapper| is_dirty(mapper.space, mapper.page))
+}
+
+/// Removes all entries that map the page. Their dirty bits go to the page; anonymous memory gets swap entries.
+fn unmap(memory: &mut Memory, frame: FrameId, scan: &mut Scan) {
+    let is_anonymous = !memory.frames.has(frame, Flag::FileOwned);
+    let slot = memory.frames.slot(frame).filter(|_| is_anonymous);
+    if let Some((space, page)) = memory.sole_mapper(frame) {
+        unmap_one(memory, frame, space, page, slot);
+        scan.taken.unmapped += 1;
+        return;
+    }
+    for mapper in memory.mappers(frame) {
+        unmap_one(memory, frame, mapper.space, mapper.page, slot);
+        scan.taken.unmapped += 1;
+    }
+}
+
+fn unmap_one(memory: &mut Memory, frame: FrameId, space: SpaceId, page: DensePage, slot: Option<SlotId>) {
+    memory.ledger.spend(memory.costs.unmap_page_ns);
+    memory.split_huge(space, page);
+    let is_file = memory.frames.has(frame, Flag::FileOwned);
+    match memory.space(space).table.is_dirty(page) {
+        true if is_file => memory.dirty_file_page(frame),
+        true => memory.frames.set(frame, Flag::Dirty),
+        false => {}
+    }
+    let mapper = &mut memory.spaces[space.index()];
+    mapper.nr_resident -= 1;
+    match slot {
+        Some(slot) => {
+            mapper.table.set_absent(page, Entry::Swap(slot));
+            mapper.nr_swapped += 1;
+            memory.slots.add_user(slot);
+        }
+        None => mapper.table.set_absent(page, Entry::None),
+    }
+}
