@@ -1,1 +1,17 @@
-//! The simulated machine: page tables, frames, reclaim, swap, cgroups, pressure. No I/O.
+//! The simulated machine: page tables, frames, reclaim, swap, cgroups, pressure. No I/O, no clock, no floats, no unsafe.
+//!
+//! [`Memory`](memory::Memory) is the state, a [`ReclaimPolicy`](reclaim::ReclaimPolicy) decides which page goes,
+//! [`machine`] moves the clock and plays programs.
+
+pub mod cgroup;
+pub mod costs;
+pub mod counters;
+pub mod fault;
+pub mod machine;
+pub mod memory;
+pub mod mmu;
+pub mod pressure;
+pub mod readahead;
+pub mod reclaim;
+pub mod swap;
+pub mod tick;

@@ -107,7 +107,8 @@ impl Memory {
                     CachePage::Frame(frame) => {
                         nr_cached += 1;
                         let owner = self.frames.owner(frame);
-                        let right = matches!(owner, PageOwner::File { file, page: at } if file == id && u64::from(at) == page);
+                        let right =
+                            matches!(owner, PageOwner::File { file, page: at } if file == id && u64::from(at) == page);
                         ensure(right, || format!("{}: page {page} is {frame:?} of {owner:?}", file.name))?;
                         ensure(census.page_cache.insert(frame), || format!("{frame:?} is cached twice"))?;
                     }
@@ -131,7 +132,9 @@ impl Memory {
                 format!("{slot:?} has {} users, {users} refer to it", self.slots.users(slot))
             })?;
             if let Some(frame) = self.slots.cached(slot) {
-                ensure(self.frames.slot(frame) == Some(slot), || format!("{slot:?} caches {frame:?}, which denies it"))?;
+                ensure(self.frames.slot(frame) == Some(slot), || {
+                    format!("{slot:?} caches {frame:?}, which denies it")
+                })?;
                 census.swap_cache.insert(frame);
             }
             for group in self.cgroups.lineage(self.slots.cgroup(slot)) {

@@ -1,0 +1,339 @@
+//! The tree of groups, charges and limits.
+
+use super::Limit;
+use crate::counters::Counters;
+
+/// Index of a group; 0 is the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CgroupId(pub(crate) u16);
+
+impl CgroupId {
+    /// The root group: no limits, pays for everything.
+    pub const ROOT: Self = Self(0);
+    /// As an index.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A limit or protection of a group, by its file name after `memory.`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Knob {
+    /// Hard limit.
+    Max,
+    /// Soft limit with throttling.
+    High,
+    /// Best-effort protection.
+    Low,
+    /// Hard protection.
+    Min,
+    /// Limit on swap.
+    SwapMax,
+    /// Soft limit on swap.
+    SwapHigh,
+}
+
+/// `memory.events`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct MemoryEvents {
+    /// Reclaimed although below `low`.
+    pub low: u64,
+    /// Throttled into reclaim by `high`.
+    pub high: u64,
+    /// Limit hit.
+    pub max: u64,
+    /// Out of memory.
+    pub oom: u64,
+    /// Processes killed.
+    pub oom_kill: u64,
+}
+
+/// One group.
+#[derive(Debug)]
+pub struct Cgroup {
+    /// `/` for the root, else `/a/b`.
+    pub path: String,
+    /// `None` for the root.
+    pub parent: Option<CgroupId>,
+    /// In the order in which they were made.
+    pub children: Vec<CgroupId>,
+    /// `memory.max` in pages.
+    pub max: Limit,
+    /// `memory.high` in pages.
+    pub high: Limit,
+    /// `memory.low` in pages.
+    pub low: u64,
+    /// `memory.min` in pages.
+    pub min: u64,
+    /// `memory.swap.max` in pages.
+    pub swap_max: Limit,
+    /// `memory.swap.high` in pages.
+    pub swap_high: Limit,
+    /// Pages charged to it and its descendants, stock included.
+    pub usage: u64,
+    /// Highest `usage` so far.
+    pub peak: u64,
+    /// Swap slots charged to it and its descendants.
+    pub swap_usage: u64,
+    /// Charged ahead and not used yet (own, not descendants').
+    pub stock: u64,
+    /// `memory.stat` counters, descendants included.
+    pub counters: Counters,
+    /// `memory.events`, own and descendants'.
+    pub events: MemoryEvents,
+}
+
+/// A charge went through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charge {
+    /// Pages really charged: 0 when the stock served it. What the `memory.high` penalty counts.
+    pub charged: u64,
+}
+
+/// A charge would exceed this group's `memory.max`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverLimit(pub CgroupId);
+
+/// Pages charged ahead in one go (spec classic-lru 7.5).
+const CHARGE_BATCH: u64 = 64;
+
+/// The tree.
+#[derive(Debug)]
+pub struct Cgroups {
+    groups: Vec<Cgroup>,
+    /// Pages to try to charge ahead: 64, or 1 for policies that are judged page-exact.
+    pub charge_batch: u64,
+}
+
+impl Default for Cgroups {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Cgroups {
+    /// The root alone.
+    pub fn new() -> Self {
+        Self { groups: vec![Self::group("/".to_owned(), None)], charge_batch: CHARGE_BATCH }
+    }
+
+    fn group(path: String, parent: Option<CgroupId>) -> Cgroup {
+        Cgroup {
+            path,
+            parent,
+            children: Vec::new(),
+            max: Limit::Unlimited,
+            high: Limit::Unlimited,
+            low: 0,
+            min: 0,
+            swap_max: Limit::Unlimited,
+            swap_high: Limit::Unlimited,
+            usage: 0,
+            peak: 0,
+            swap_usage: 0,
+            stock: 0,
+            counters: Counters::default(),
+            events: MemoryEvents::default(),
+        }
+    }
+
+    /// Makes a child called `name` of `parent`; `None` when 65 535 groups exist.
+    pub fn add(&mut self, parent: CgroupId, name: &str) -> Option<CgroupId> {
+        let id = CgroupId(u16::try_from(self.groups.len()).ok()?);
+        let prefix = self.get(parent).path.trim_end_matches('/');
+        let path = format!("{prefix}/{name}");
+        self.groups.push(Self::group(path, Some(parent)));
+        self.get_mut(parent).children.push(id);
+        Some(id)
+    }
+
+    /// A group.
+    #[inline]
+    pub fn get(&self, id: CgroupId) -> &Cgroup {
+        &self.groups[id.index()]
+    }
+    /// A group.
+    #[inline]
+    pub fn get_mut(&mut self, id: CgroupId) -> &mut Cgroup {
+        &mut self.groups[id.index()]
+    }
+    /// How many groups, the root included.
+    pub fn len(&self) -> usize {
+        self.groups.len()
+    }
+    /// Never true: there is always a root.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+    /// All group numbers, parents before children.
+    pub fn ids(&self) -> impl Iterator<Item = CgroupId> + use<> {
+        (0..u16::try_from(self.groups.len()).expect("checked in add")).map(CgroupId)
+    }
+    /// The group with this path.
+    pub fn find(&self, path: &str) -> Option<CgroupId> {
+        self.ids().find(|&id| self.get(id).path == path)
+    }
+    /// The group and its ancestors, the root last.
+    #[inline]
+    pub fn lineage(&self, id: CgroupId) -> impl Iterator<Item = CgroupId> + '_ {
+        std::iter::successors(Some(id), |&id| self.get(id).parent)
+    }
+    /// Whether `id` is `ancestor` or below it.
+    pub fn is_within(&self, id: CgroupId, ancestor: CgroupId) -> bool {
+        ancestor == CgroupId::ROOT || self.lineage(id).any(|id| id == ancestor)
+    }
+    /// `root` and all below it in pre-order.
+    pub fn subtree(&self, root: CgroupId) -> Vec<CgroupId> {
+        let mut order = vec![root];
+        let mut at = 0;
+        while at < order.len() {
+            let children = self.get(order[at]).children.clone();
+            at += 1;
+            order.splice(at..at, children);
+        }
+        order
+    }
+
+    /// Charges one page to `id` and its ancestors: from the stock, else a batch, else one page.
+    ///
+    /// # Errors
+    /// The topmost-below group whose `memory.max` does not allow it; nothing is charged then.
+    pub fn charge(&mut self, id: CgroupId) -> Result<Charge, OverLimit> {
+        if self.get(id).stock > 0 {
+            self.get_mut(id).stock -= 1;
+            return Ok(Charge { charged: 0 });
+        }
+        if self.charge_batch > 1 && self.over_limit(id, self.charge_batch).is_none() {
+            self.charge_exactly(id, self.charge_batch);
+            self.get_mut(id).stock = self.charge_batch - 1;
+            return Ok(Charge { charged: self.charge_batch });
+        }
+        match self.over_limit(id, 1) {
+            Some(over) => Err(OverLimit(over)),
+            None => {
+                self.charge_exactly(id, 1);
+                Ok(Charge { charged: 1 })
+            }
+        }
+    }
+
+    /// The first group from `id` upwards where `pages` more would exceed `memory.max`.
+    pub fn over_limit(&self, id: CgroupId, pages: u64) -> Option<CgroupId> {
+        self.lineage(id).find(|&id| match self.get(id).max {
+            Limit::Unlimited => false,
+            Limit::At(max) => self.get(id).usage + pages > max.get(),
+        })
+    }
+
+    /// Charges without looking at limits (victims of the out-of-memory killer).
+    pub fn charge_exactly(&mut self, id: CgroupId, pages: u64) {
+        let mut next = Some(id);
+        while let Some(id) = next {
+            let group = self.get_mut(id);
+            group.usage += pages;
+            group.peak = group.peak.max(group.usage);
+            next = group.parent;
+        }
+    }
+
+    /// Gives charged pages back.
+    pub fn uncharge(&mut self, id: CgroupId, pages: u64) {
+        let mut next = Some(id);
+        while let Some(id) = next {
+            let group = self.get_mut(id);
+            group.usage -= pages;
+            next = group.parent;
+        }
+    }
+
+    /// Gives back what is charged ahead in `root` and below it.
+    pub fn drain_stock(&mut self, root: CgroupId) {
+        for id in self.subtree(root) {
+            let stock = std::mem::take(&mut self.get_mut(id).stock);
+            if stock > 0 {
+                self.uncharge(id, stock);
+            }
+        }
+    }
+
+    /// Whether one more swap slot fits `memory.swap.max` of the group and its ancestors.
+    pub fn may_swap(&self, id: CgroupId) -> bool {
+        self.lineage(id).all(|id| match self.get(id).swap_max {
+            Limit::Unlimited => true,
+            Limit::At(max) => self.get(id).swap_usage < max.get(),
+        })
+    }
+
+    /// Swap slots that the group may still use, by its own and its ancestors' limits; `u64::MAX` without any.
+    pub fn swap_room(&self, id: CgroupId) -> u64 {
+        let room = self.lineage(id).filter_map(|id| match self.get(id).swap_max {
+            Limit::Unlimited => None,
+            Limit::At(max) => Some(max.get().saturating_sub(self.get(id).swap_usage)),
+        });
+        room.min().unwrap_or(u64::MAX)
+    }
+
+    /// Adds to or takes from the swap charge of the group and its ancestors.
+    pub fn charge_swap(&mut self, id: CgroupId, slots: i64) {
+        let mut next = Some(id);
+        while let Some(id) = next {
+            let group = self.get_mut(id);
+            group.swap_usage = group.swap_usage.checked_add_signed(slots).expect("uncharges what was charged");
+            next = group.parent;
+        }
+    }
+
+    /// Sets a knob; a value that a protection cannot take (`max`) means all memory.
+    pub fn set(&mut self, id: CgroupId, knob: Knob, value: Limit) {
+        let pages = match value {
+            Limit::Unlimited => u64::MAX,
+            Limit::At(pages) => pages.get(),
+        };
+        let group = self.get_mut(id);
+        match knob {
+            Knob::Max => group.max = value,
+            Knob::High => group.high = value,
+            Knob::Low => group.low = pages,
+            Knob::Min => group.min = pages,
+            Knob::SwapMax => group.swap_max = value,
+            Knob::SwapHigh => group.swap_high = value,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_units::Pages;
+
+    #[test]
+    fn charges_climb_and_limits_bite_anywhere_on_the_way() {
+        let mut tree = Cgroups::new();
+        let outer = tree.add(CgroupId::ROOT, "outer").unwrap();
+        let inner = tree.add(outer, "inner").unwrap();
+        assert_eq!(tree.get(inner).path, "/outer/inner");
+        tree.set(outer, Knob::Max, Limit::At(Pages::new(66)));
+        assert_eq!(tree.charge(inner), Ok(Charge { charged: 64 }));
+        assert_eq!((tree.get(inner).stock, tree.get(outer).usage), (63, 64));
+        for _ in 0..63 {
+            assert_eq!(tree.charge(inner), Ok(Charge { charged: 0 }));
+        }
+        assert_eq!(tree.charge(inner), Ok(Charge { charged: 1 }));
+        assert_eq!(tree.charge(inner), Ok(Charge { charged: 1 }));
+        assert_eq!(tree.charge(inner), Err(OverLimit(outer)));
+        tree.uncharge(inner, 1);
+        assert_eq!((tree.get(CgroupId::ROOT).usage, tree.get(outer).peak), (65, 66));
+    }
+
+    #[test]
+    fn a_subtree_is_listed_in_pre_order() {
+        let mut tree = Cgroups::new();
+        let a = tree.add(CgroupId::ROOT, "a").unwrap();
+        let b = tree.add(CgroupId::ROOT, "b").unwrap();
+        let inner = tree.add(a, "x").unwrap();
+        assert_eq!(tree.subtree(CgroupId::ROOT), [CgroupId::ROOT, a, inner, b]);
+        assert!(tree.is_within(inner, a) && !tree.is_within(b, a));
+    }
+}

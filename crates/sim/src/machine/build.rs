@@ -1,0 +1,416 @@
+//! Putting a machine together, starting programs, and summing up.
+
+use super::outcome::{CgroupOutcome, Outcome, PressureTotals, ProgramOutcome};
+use super::schedule::Stall;
+use super::task::{KernelTask, RunState, Task, TaskId, UserTask, Work};
+use super::{
+    Action, ConfigError, Cpu, CpuId, Ending, KernelTime, Machine, MachineConfig, Plan, ProgramState, ThreadTime,
+};
+use crate::cgroup::{CgroupId, Knob, Limit};
+use crate::fault::{self, FaultState};
+use crate::memory::Memory;
+use crate::mmu::Cursor;
+use crate::pressure::{Pressure, Resource, Severity, TaskState};
+use crate::reclaim::{ListSizes, PolicyError, ReclaimPolicy};
+use isotherm_units::access::{After, Batch, Program, Stream, StreamError, ThreadStart};
+use isotherm_units::{Duration, Instant};
+use std::collections::VecDeque;
+
+/// Why a machine could not be made or could not go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimError {
+    /// The machine's description.
+    #[error("the machine cannot be built: {0}")]
+    Config(#[from] ConfigError),
+    /// A device of the machine.
+    #[error("the machine cannot be built: {0}")]
+    Device(#[from] crate::swap::device::DeviceError),
+    /// The policy refuses the workload.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// Too many groups.
+    #[error("too many control groups; at most 65534 fit one run")]
+    TooManyGroups,
+    /// Too many files.
+    #[error("too many files; at most 65535 fit one run")]
+    TooManyFiles,
+    /// The policy must know the future and the workload does not.
+    #[error("the policy must know the future, but workload `{workload}` has none: use a finite trace")]
+    NoFuture {
+        /// Workload.
+        workload: String,
+    },
+    /// A program's mappings do not fit the page table.
+    #[error(
+        "`{program}` maps page {page:#x}, which does not fit: a process may spread over 256 blocks of 64 GiB below 2^45 pages"
+    )]
+    Layout {
+        /// Program.
+        program: String,
+        /// First page that does not fit.
+        page: u64,
+    },
+    /// A program refers to a thread it does not have.
+    #[error("`{program}` starts thread {thread}, which does not exist or runs already")]
+    NoSuchThread {
+        /// Program.
+        program: String,
+        /// Index.
+        thread: usize,
+    },
+    /// A workload's stream failed.
+    #[error("workload `{program}`, thread {thread}: {source}")]
+    Stream {
+        /// Program.
+        program: String,
+        /// Index.
+        thread: usize,
+        /// Cause.
+        source: StreamError,
+    },
+}
+
+/// Number of a program on its machine, in the order of adding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgramId(pub usize);
+
+/// Collects what a machine is made of.
+pub struct MachineBuilder {
+    machine: Machine,
+}
+
+impl MachineBuilder {
+    /// A machine of `config` under `policy` (called `policy_name` in messages elsewhere).
+    ///
+    /// # Errors
+    /// The configuration's first bad value.
+    pub fn new(config: &MachineConfig, policy: Box<dyn ReclaimPolicy>) -> Result<Self, SimError> {
+        config.validate()?;
+        let mut memory = Memory::assemble(&config.memory_setup())?;
+        if policy.is_exact() {
+            memory.cgroups.charge_batch = 1;
+        }
+        let nr_cpus = config.cpus as usize;
+        let mut machine = Machine {
+            config: config.clone(),
+            memory,
+            policy,
+            pressure: Pressure::new(Instant::START, nr_cpus, config.tick_rate()),
+            pressure_now: Instant::START,
+            now: Instant::START,
+            events: super::Events::default(),
+            tasks: Vec::new(),
+            queue: VecDeque::new(),
+            cpus: vec![Cpu::default(); nr_cpus],
+            programs: Vec::new(),
+            plans: Vec::new(),
+            kswapds: Vec::new(),
+            writer: TaskId(0),
+            kernel: KernelTime::default(),
+            reclaim_latencies_ns: Vec::new(),
+            incidents: Vec::new(),
+            series: Vec::new(),
+            series_every: None,
+            strict: false,
+        };
+        machine.register_group(CgroupId::ROOT);
+        machine.kswapds = machine
+            .memory
+            .nodes
+            .ids()
+            .map(|node| KernelTask::Kswapd { node, attempt: None })
+            .collect::<Vec<_>>()
+            .into_iter()
+            .map(|task| machine.add_task(Work::Kernel(task), CgroupId::ROOT, None))
+            .collect();
+        let writer = KernelTask::Writer { jobs: VecDeque::new(), attempt: None };
+        machine.writer = machine.add_task(Work::Kernel(writer), CgroupId::ROOT, None);
+        Ok(Self { machine })
+    }
+
+    /// Adds a group below `parent`.
+    ///
+    /// # Errors
+    /// More than 65 534 groups.
+    pub fn add_cgroup(&mut self, parent: CgroupId, name: &str) -> Result<CgroupId, SimError> {
+        let id = self.machine.memory.cgroups.add(parent, name).ok_or(SimError::TooManyGroups)?;
+        self.machine.register_group(id);
+        Ok(id)
+    }
+
+    /// Sets a knob before the run begins.
+    pub fn set(&mut self, cgroup: CgroupId, knob: Knob, value: Limit) {
+        self.machine.memory.cgroups.set(cgroup, knob, value);
+    }
+
+    /// Adds a program that runs in `cgroup`. It starts when a plan says so.
+    ///
+    /// # Errors
+    /// Too many files, or a policy that must know the future gets a program that does not.
+    pub fn add_program(&mut self, mut program: Program, cgroup: CgroupId) -> Result<ProgramId, SimError> {
+        let machine = &mut self.machine;
+        let id = machine.programs.len();
+        let future = program.future.take();
+        let opened = program.files.iter().map(|file| machine.memory.files.open(&file.name, file.kind, file.pages));
+        let files = opened.collect::<Option<Vec<_>>>().ok_or(SimError::TooManyFiles)?;
+        if machine.policy.needs_future() {
+            let Some(future) = future else { return Err(SimError::NoFuture { workload: program.name }) };
+            machine.policy.set_future(id, future, &files)?;
+        }
+        machine.programs.push(ProgramState {
+            cgroup,
+            files,
+            spaces: vec![None; program.processes.len()],
+            tasks: Vec::new(),
+            alive_threads: vec![0; program.processes.len()],
+            started: None,
+            ended: None,
+            ending: Ending::NotStarted,
+            operations: 0,
+            time: ThreadTime::default(),
+            peak_resident: 0,
+            program,
+        });
+        Ok(ProgramId(id))
+    }
+
+    /// Plans an action.
+    pub fn plan(&mut self, plan: Plan) {
+        self.machine.plans.push(plan);
+    }
+
+    /// Plans the start of a program.
+    pub fn start_at(&mut self, program: ProgramId, at: Instant) {
+        self.plan(Plan { at, every: None, action: Action::Start(program.0) });
+    }
+
+    /// Takes a row of the time series after each such span.
+    pub fn record_series(&mut self, every: Duration) {
+        self.machine.series_every = Some(every);
+    }
+
+    /// Checks all invariants after each event: slow, for tests.
+    pub fn strict(&mut self) {
+        self.machine.strict = true;
+    }
+
+    /// Whether the policy must know the future of every program.
+    pub fn needs_future(&self) -> bool {
+        self.machine.policy.needs_future()
+    }
+
+    /// The machine.
+    pub fn build(self) -> Machine {
+        self.machine
+    }
+}
+
+impl Machine {
+    fn register_group(&mut self, cgroup: CgroupId) {
+        for node in self.memory.nodes.ids() {
+            self.memory.nonresident_age.push(0);
+            self.policy.add_lruvec(self.memory.lruvec(cgroup, node));
+        }
+        if cgroup != CgroupId::ROOT {
+            self.pressure.add_group(self.now);
+        }
+    }
+
+    fn add_task(&mut self, work: Work, cgroup: CgroupId, process: Option<usize>) -> TaskId {
+        let id = TaskId(self.tasks.len());
+        // Spread first placements; later a task returns to where it ran.
+        let last_cpu = CpuId(id.0 % self.cpus.len());
+        self.tasks.push(Task {
+            work: Some(work),
+            state: RunState::Parked,
+            process,
+            cgroup,
+            pressure: TaskState::ASLEEP,
+            pressure_cpu: last_cpu,
+            stall: Stall(false),
+            last_cpu,
+            wait_number: 0,
+            dying: false,
+        });
+        id
+    }
+
+    /// Makes the tasks of a program and starts those that begin with it.
+    pub(super) fn start_program(&mut self, program: usize, now: Instant) -> Result<(), SimError> {
+        if self.programs[program].started.is_some() {
+            return Ok(());
+        }
+        self.programs[program].started = Some(now);
+        let cgroup = self.programs[program].cgroup;
+        let page_ns = self.page_ns(program);
+        let nr_threads = self.programs[program].program.threads.len();
+        for index in 0..nr_threads {
+            let thread = &mut self.programs[program].program.threads[index];
+            let process = thread.process;
+            let stream = std::mem::replace(&mut thread.stream, Box::new(Ended));
+            let user = UserTask {
+                program,
+                process,
+                thread: index,
+                space: crate::mmu::SpaceId(0), // known when it starts
+                page_ns,
+                stream,
+                batch: Batch::default(),
+                cursor: Cursor::default(),
+                after: After::Continue,
+                fault: FaultState::default(),
+                reclaim: None,
+                compute_left_ns: 0,
+                high: None,
+                time: ThreadTime::default(),
+            };
+            let id = self.add_task(Work::User(Box::new(user)), cgroup, Some(process));
+            self.programs[program].tasks.push(id);
+        }
+        for index in 0..nr_threads {
+            if self.programs[program].program.threads[index].start == ThreadStart::WithProgram {
+                self.start_thread(program, index, now)?;
+            }
+        }
+        if self.programs[program].alive_threads.iter().all(|&alive| alive == 0) {
+            self.programs[program].ended = Some(now);
+            self.programs[program].ending = Ending::Finished;
+        }
+        Ok(())
+    }
+
+    /// Starts a thread; the first one of a process brings its address space to life.
+    pub(super) fn start_thread(&mut self, program: usize, thread: usize, now: Instant) -> Result<(), SimError> {
+        let id = self.programs[program].tasks.get(thread).copied();
+        let fresh = |id: &TaskId| {
+            let task = &self.tasks[id.0];
+            task.state == RunState::Parked && task.wait_number == 0 && task.work.is_some()
+        };
+        let Some(id) = id.filter(fresh) else {
+            return Err(SimError::NoSuchThread { program: self.programs[program].program.name.clone(), thread });
+        };
+        let process = self.tasks[id.0].process.expect("a user thread");
+        let space = match self.programs[program].spaces[process] {
+            Some(space) => space,
+            None => self.start_process(program, process, now)?,
+        };
+        if let Some(Work::User(user)) = &mut self.tasks[id.0].work {
+            user.space = space;
+        }
+        self.tasks[id.0].wait_number = 1;
+        self.programs[program].alive_threads[process] += 1;
+        self.wake(id, now);
+        Ok(())
+    }
+
+    fn start_process(&mut self, program: usize, process: usize, now: Instant) -> Result<crate::mmu::SpaceId, SimError> {
+        self.memory.now = now;
+        let spec = self.programs[program].program.processes[process].clone();
+        let cgroup = self.programs[program].cgroup;
+        let space = fault::new_space(&mut self.memory, &spec.name, (program, process), cgroup);
+        let parent = spec.forked_from.and_then(|parent| self.programs[program].spaces[parent]);
+        if let Some(parent) = parent {
+            fault::fork(&mut self.memory, parent, space).map_err(|page| self.layout_error(program, page))?;
+        }
+        let files = self.programs[program].files.clone();
+        for mapping in spec.layout {
+            let change = isotherm_units::access::LayoutChange::Map(mapping);
+            fault::change_layout(&mut self.memory, self.policy.as_mut(), space, change, &files)
+                .map_err(|page| self.layout_error(program, page))?;
+        }
+        self.memory.ledger.take(); // exec and fork are not part of the program's own time
+        self.programs[program].spaces[process] = Some(space);
+        Ok(space)
+    }
+
+    pub(super) fn layout_error(&self, program: usize, page: u64) -> SimError {
+        SimError::Layout { program: self.programs[program].program.name.clone(), page }
+    }
+
+    pub(super) fn pressure_totals(&mut self, cgroup: CgroupId) -> PressureTotals {
+        let now = self.pressure_now.max(self.now);
+        let mut total = |resource, severity| self.pressure.total(now, cgroup, resource, severity).ns();
+        PressureTotals {
+            memory_some_ns: total(Resource::Memory, Severity::Some),
+            memory_full_ns: total(Resource::Memory, Severity::Full),
+            io_some_ns: total(Resource::Io, Severity::Some),
+            io_full_ns: total(Resource::Io, Severity::Full),
+        }
+    }
+
+    /// Sums everything up.
+    pub(super) fn finish(mut self) -> Outcome {
+        let now = self.now;
+        self.end_running(now);
+        let ids: Vec<CgroupId> = self.memory.cgroups.ids().collect();
+        let pressures: Vec<_> = ids.iter().map(|&id| self.pressure_totals(id)).collect();
+        let programs = self.programs.iter().map(|state| ProgramOutcome {
+            name: state.program.name.clone(),
+            cgroup: self.memory.cgroups.get(state.cgroup).path.clone(),
+            started_ns: state.started.unwrap_or(now).ns(),
+            ended_ns: state.ended.unwrap_or(now).ns(),
+            ending: state.ending,
+            operations: state.operations,
+            time: state.time,
+            peak_resident_pages: state.peak_resident,
+        });
+        let cgroups = ids.into_iter().zip(pressures).map(|(id, pressure)| {
+            let group = self.memory.cgroups.get(id);
+            let mut lists = ListSizes::default();
+            for node in self.memory.nodes.ids() {
+                let sizes = self.policy.sizes(self.memory.lruvec(id, node));
+                lists.inactive_anon += sizes.inactive_anon;
+                lists.active_anon += sizes.active_anon;
+                lists.inactive_file += sizes.inactive_file;
+                lists.active_file += sizes.active_file;
+                lists.unevictable += sizes.unevictable;
+            }
+            CgroupOutcome {
+                path: group.path.clone(),
+                counters: if id == CgroupId::ROOT { self.memory.counters.clone() } else { group.counters.clone() },
+                pressure,
+                events: group.events,
+                usage_pages: group.usage,
+                peak_pages: group.peak,
+                swap_pages: group.swap_usage,
+                lists,
+            }
+        });
+        let (programs, cgroups) = (programs.collect(), cgroups.collect());
+        self.reclaim_latencies_ns.sort_unstable();
+        Outcome {
+            ended_ns: now.ns(),
+            programs,
+            cgroups,
+            kernel: self.kernel,
+            reclaim_latencies_ns: self.reclaim_latencies_ns,
+            incidents: self.incidents,
+            series: self.series,
+        }
+    }
+
+    /// Books what still runs when the run ends.
+    fn end_running(&mut self, now: Instant) {
+        for index in 0..self.programs.len() {
+            if self.programs[index].started.is_some() && self.programs[index].ended.is_none() {
+                self.programs[index].ending = Ending::Stopped;
+                self.programs[index].ended = Some(now);
+                for id in self.programs[index].tasks.clone() {
+                    if let Some(Work::User(user)) = self.tasks[id.0].work.take() {
+                        super::oom::add_time(&mut self.programs[index].time, &user.time);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Stands in for a stream that moved to its task.
+struct Ended;
+
+impl Stream for Ended {
+    fn next_batch(&mut self, _now: Instant, _batch: &mut Batch) -> Result<After, StreamError> {
+        Ok(After::Finish)
+    }
+}

@@ -1,0 +1,181 @@
+//! What machine to simulate: hardware and tunables, as written in a scenario's `[machine]` table.
+
+use crate::swap::device::{Compressor, DeviceKind};
+use crate::tick::TickRate;
+use isotherm_units::{Bytes, Duration, Ratio};
+use serde::{Deserialize, Serialize};
+
+/// A machine. Every key may be left out; unknown keys are refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MachineConfig {
+    /// Processors, 1..=256. Default 2.
+    pub cpus: u32,
+    /// NUMA nodes. Default: one of 16 GiB.
+    pub nodes: Vec<NodeConfig>,
+    /// Where anonymous pages go.
+    pub swap: SwapConfig,
+    /// The disk under files.
+    pub storage: DeviceKind,
+    /// How readily anonymous pages are swapped rather than file pages dropped, 0..=200. Default 60.
+    pub swappiness: u32,
+    /// Swap readahead reads 2^this pages, 0..=5; 0 turns it off. Default 3.
+    pub page_cluster: u32,
+    /// Largest file readahead window, up to 16 MiB; 0 turns it off. Default 128 KiB.
+    pub readahead: Bytes,
+    /// Distance between watermarks in 1/10 000 of memory, 1..=3000. Default 10.
+    pub watermark_scale_factor: u32,
+    /// Overrides the computed `min_free_kbytes`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_free: Option<Bytes>,
+    /// Whether transparent huge pages are on: raises the minimum of free memory.
+    pub transparent_hugepages: bool,
+    /// Ticks a second of the simulated kernel: 100, 250, 300 or 1000. Default 250.
+    pub hz: u32,
+    /// Longest time a thread runs while others wait for its CPU. Default 3 ms.
+    pub time_slice: Duration,
+}
+
+/// One NUMA node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NodeConfig {
+    /// Its memory, 4 MiB to 4 TiB.
+    pub memory: Bytes,
+    /// Time of an access that misses the CPU caches. Default 80 ns.
+    pub latency: Duration,
+}
+
+/// The swap device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SwapConfig {
+    /// Its kind. Default `zram`.
+    pub device: DeviceKind,
+    /// Its size. Default: as large as memory (on zram: uncompressed bytes).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<Bytes>,
+    /// zram only: how pages are compressed. Default `lzo-rle`, the kernel's.
+    pub compressor: Compressor,
+    /// zram only: how many times smaller the workload's pages become, 100 % to 10000 %. Default: the cost table's ratio
+    /// of the compressor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compression_ratio: Option<Ratio>,
+}
+
+impl Default for MachineConfig {
+    fn default() -> Self {
+        Self {
+            cpus: 2,
+            nodes: vec![NodeConfig::default()],
+            swap: SwapConfig::default(),
+            storage: DeviceKind::Nvme,
+            swappiness: 60,
+            page_cluster: 3,
+            readahead: Bytes::from_kib(128),
+            watermark_scale_factor: 10,
+            min_free: None,
+            transparent_hugepages: false,
+            hz: 250,
+            time_slice: Duration::from_ms(3),
+        }
+    }
+}
+
+impl Default for NodeConfig {
+    fn default() -> Self {
+        Self { memory: Bytes::from_gib(16), latency: Duration::from_ns(80) }
+    }
+}
+
+impl Default for SwapConfig {
+    fn default() -> Self {
+        Self { device: DeviceKind::Zram, size: None, compressor: Compressor::LzoRle, compression_ratio: None }
+    }
+}
+
+/// A value that no machine can have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{field}` is {got}; allowed: {allowed}")]
+pub struct ConfigError {
+    /// Path of the key inside `[machine]`.
+    pub field: String,
+    /// What was given.
+    pub got: String,
+    /// What may be given.
+    pub allowed: &'static str,
+}
+
+/// Least memory of a node: the kernel's own minimum reserve must fit several times.
+const NODE_MIN: Bytes = Bytes::from_mib(4);
+const NODE_MAX: Bytes = Bytes::from_gib(4096);
+
+impl MachineConfig {
+    /// All memory of the machine.
+    pub fn memory(&self) -> Bytes {
+        Bytes::new(self.nodes.iter().map(|node| node.memory.get()).fold(0, u64::saturating_add))
+    }
+
+    /// Size of the swap device.
+    pub fn swap_size(&self) -> Bytes {
+        match self.swap.device {
+            DeviceKind::None => Bytes::ZERO,
+            _ => self.swap.size.unwrap_or_else(|| self.memory()),
+        }
+    }
+
+    /// The kernel's tick; `hz` must be valid.
+    pub fn tick_rate(&self) -> TickRate {
+        TickRate::new(u64::from(self.hz)).unwrap_or_default()
+    }
+
+    /// Checks every value.
+    ///
+    /// # Errors
+    /// The first value out of range, with its place and what is allowed.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let check = |ok: bool, field: &str, got: &dyn std::fmt::Display, allowed: &'static str| {
+            if ok { Ok(()) } else { Err(ConfigError { field: field.to_owned(), got: got.to_string(), allowed }) }
+        };
+        check((1..=256).contains(&self.cpus), "cpus", &self.cpus, "1 to 256")?;
+        check((1..=16).contains(&self.nodes.len()), "nodes", &format!("{} nodes", self.nodes.len()), "1 to 16 nodes")?;
+        for (index, node) in self.nodes.iter().enumerate() {
+            let size_ok = (NODE_MIN..=NODE_MAX).contains(&node.memory);
+            check(size_ok, &format!("nodes[{index}].memory"), &node.memory, "4MiB to 4TiB")?;
+            let latency_ok = (1..=100_000).contains(&node.latency.ns());
+            check(latency_ok, &format!("nodes[{index}].latency"), &node.latency, "1ns to 100us")?;
+        }
+        check(self.memory() <= NODE_MAX, "nodes", &self.memory(), "at most 4TiB in all")?;
+        check(self.swap_size().get() <= 4 << 40, "swap.size", &self.swap_size(), "at most 4TiB")?;
+        let ratio = self.swap.compression_ratio.unwrap_or(Ratio::ONE);
+        let ratio_ok = (Ratio::ONE..=Ratio::from_percent(10_000)).contains(&ratio);
+        check(ratio_ok, "swap.compression_ratio", &ratio, "100% to 10000%")?;
+        let disk = matches!(self.storage, DeviceKind::Nvme | DeviceKind::Ssd | DeviceKind::Disk);
+        check(disk, "storage", &self.storage, "nvme, ssd, disk")?;
+        check(self.swappiness <= 200, "swappiness", &self.swappiness, "0 to 200")?;
+        check(self.page_cluster <= 5, "page_cluster", &self.page_cluster, "0 to 5")?;
+        check(self.readahead <= Bytes::from_mib(16), "readahead", &self.readahead, "0 to 16MiB")?;
+        let scale = self.watermark_scale_factor;
+        check((1..=3000).contains(&scale), "watermark_scale_factor", &scale, "1 to 3000")?;
+        let min_free_ok = self.min_free.is_none_or(|min| min.get() <= self.memory().get() / 4);
+        check(min_free_ok, "min_free", &self.min_free.unwrap_or_default(), "at most a quarter of memory")?;
+        check([100, 250, 300, 1000].contains(&self.hz), "hz", &self.hz, "100, 250, 300 or 1000")?;
+        let slice_ok = (100_000..=1_000_000_000).contains(&self.time_slice.ns());
+        check(slice_ok, "time_slice", &self.time_slice, "100us to 1s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_machine_is_valid_and_errors_name_the_key() {
+        assert_eq!(MachineConfig::default().validate(), Ok(()));
+        let mut config = MachineConfig::default();
+        config.nodes[0].memory = Bytes::from_kib(64);
+        assert_eq!(config.validate().unwrap_err().to_string(), "`nodes[0].memory` is 64KiB; allowed: 4MiB to 4TiB");
+        let config = MachineConfig { cpus: 0, ..MachineConfig::default() };
+        assert_eq!(config.validate().unwrap_err().to_string(), "`cpus` is 0; allowed: 1 to 256");
+    }
+}

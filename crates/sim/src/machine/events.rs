@@ -1,0 +1,77 @@
+//! What can happen next, in order of time.
+
+use super::task::TaskId;
+use crate::cgroup::{CgroupId, Knob, Limit};
+use isotherm_units::{Duration, Instant, Pages};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Index of a processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct CpuId(pub(super) usize);
+
+/// Something that happens to a machine at a given time, from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Writes a limit or protection of a group, as by its file. A lowered `max` or `high` reclaims the excess.
+    Set(CgroupId, Knob, Limit),
+    /// Starts a program that was added.
+    Start(usize),
+    /// Kills a program.
+    Stop(usize),
+    /// Writes `memory.reclaim` of a group.
+    Reclaim {
+        /// The group.
+        cgroup: CgroupId,
+        /// How much.
+        pages: Pages,
+        /// `swappiness=`, 0..=200 or 201 for `max`; the machine's if `None`.
+        swappiness: Option<u32>,
+    },
+}
+
+/// A planned [`Action`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// First time.
+    pub at: Instant,
+    /// Then again after each such span, until the run ends.
+    pub every: Option<Duration>,
+    /// What.
+    pub action: Action,
+}
+
+/// Kinds of events, listed so that "what can fire" can be read here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Event {
+    /// The task on this CPU goes on.
+    Slice(CpuId),
+    /// A sleeping task becomes runnable, if its wait still has this number.
+    Wake(TaskId, u64),
+    /// The plan with this index is due.
+    Plan(usize),
+    /// Old dirty pages are written.
+    Flusher,
+    /// A row of the time series is taken.
+    Series,
+}
+
+/// The event queue. Events at the same time come out in the order in which they were put in.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    heap: BinaryHeap<Reverse<(Instant, u64, Event)>>,
+    sequence: u64,
+}
+
+impl Events {
+    pub(super) fn push(&mut self, at: Instant, event: Event) {
+        self.sequence += 1;
+        self.heap.push(Reverse((at, self.sequence, event)));
+    }
+    pub(super) fn next_time(&self) -> Option<Instant> {
+        self.heap.peek().map(|Reverse((at, _, _))| *at)
+    }
+    pub(super) fn pop(&mut self) -> Option<(Instant, Event)> {
+        self.heap.pop().map(|Reverse((at, _, event))| (at, event))
+    }
+}

@@ -1,0 +1,39 @@
+//! From the description of a machine to its memory.
+
+use super::MachineConfig;
+use crate::costs::Costs;
+use crate::memory::watermarks::WatermarkConfig;
+use crate::memory::{MemoryConfig, MemorySetup};
+use crate::swap::device::{DeviceKind, DeviceModel, ZramModel};
+
+impl MachineConfig {
+    /// What the memory of this machine is made of. One zone a node.
+    pub(super) fn memory_setup(&self) -> MemorySetup {
+        let costs = Costs::default();
+        let swap = match self.swap.device {
+            DeviceKind::Zram => {
+                let ratio_permille = self.swap.compression_ratio.map(|ratio| ratio.ppm() / 1000);
+                DeviceModel::Zram(ZramModel::new(self.swap.compressor, ratio_permille, &costs))
+            }
+            kind => DeviceModel::preset(kind, &costs),
+        };
+        MemorySetup {
+            nodes: self.nodes.iter().map(|node| (vec![node.memory.pages_floor()], node.latency.ns())).collect(),
+            watermarks: WatermarkConfig {
+                scale_factor: u64::from(self.watermark_scale_factor),
+                min_free_kib: self.min_free.map(|min| min.get() >> 10),
+                huge_pages: self.transparent_hugepages,
+                ..WatermarkConfig::default()
+            },
+            config: MemoryConfig {
+                swappiness: self.swappiness,
+                page_cluster: self.page_cluster,
+                readahead_pages: self.readahead.pages_floor().get(),
+                hz: u64::from(self.hz),
+            },
+            costs,
+            swap: (swap, self.swap_size().pages_floor()),
+            storage: DeviceModel::preset(self.storage, &costs),
+        }
+    }
+}

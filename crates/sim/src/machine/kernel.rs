@@ -1,0 +1,176 @@
+//! Kernel threads: kswapd of each node, and the writer of group files.
+
+use super::Machine;
+use super::oom::VICTIM_WAIT;
+use super::schedule::Verdict;
+use super::task::{Blocked, KernelTask, TaskId, Work, WriterJob};
+use crate::cgroup::proactive::ProactiveStep;
+use crate::cgroup::{CgroupId, Limit};
+use crate::memory::NodeId;
+use crate::reclaim::driver::{Attempt, Step};
+use isotherm_units::{Duration, Instant};
+
+impl Machine {
+    pub(super) fn run_kernel(
+        &mut self,
+        id: TaskId,
+        task: &mut KernelTask,
+        start: Instant,
+        horizon: Instant,
+    ) -> (Instant, Verdict) {
+        let mut now = start;
+        while now < horizon {
+            self.memory.now = now;
+            let verdict = match task {
+                KernelTask::Kswapd { node, attempt } => self.kswapd_step(id, *node, attempt, &mut now),
+                KernelTask::Writer { jobs, attempt } => {
+                    let Some(job) = jobs.front_mut() else { return (now, Verdict::Park) };
+                    let verdict = self.writer_step(job, attempt, &mut now);
+                    if verdict.is_some_and(|done| done == WriterStep::JobOver) {
+                        jobs.pop_front();
+                    }
+                    match verdict {
+                        Some(WriterStep::Wait(until)) => Some(Verdict::Block(until, Blocked::Reclaim)),
+                        _ => None,
+                    }
+                }
+            };
+            if let Some(verdict) = verdict {
+                return (now, verdict);
+            }
+        }
+        (now, Verdict::Preempted)
+    }
+
+    fn kswapd_step(
+        &mut self,
+        id: TaskId,
+        node: NodeId,
+        attempt: &mut Option<Attempt>,
+        now: &mut Instant,
+    ) -> Option<Verdict> {
+        let run = attempt.get_or_insert_with(|| Attempt::kswapd(node));
+        self.set_stall(id, true, *now);
+        let step = run.step(&mut self.memory, self.policy.as_mut());
+        let ns = self.memory.ledger.take();
+        self.kernel.kswapd_ns += ns;
+        *now += Duration::from_ns(ns);
+        match step {
+            Step::Again => None,
+            Step::Wait(span) => Some(Verdict::Block(self.throttled_until(*now, span), Blocked::Reclaim)),
+            Step::Done { .. } | Step::Failed => {
+                *attempt = None;
+                self.set_stall(id, false, *now);
+                let balanced = self.memory.nodes.get(node).is_balanced();
+                let hopeless = self.memory.is_hopeless(node);
+                // Balanced or hopeless: sleep until an allocation falls below the low watermark (again).
+                if balanced || hopeless { Some(Verdict::Park) } else { None }
+            }
+        }
+    }
+
+    /// Wakes the daemons of nodes whose free memory fell below the low watermark.
+    pub(super) fn wake_kswapds(&mut self, now: Instant) {
+        for index in 0..self.kswapds.len() {
+            if std::mem::take(&mut self.memory.kswapd_wanted[index]) {
+                let node = self.memory.nodes.ids().nth(index).expect("one daemon a node");
+                if !self.memory.nodes.get(node).is_balanced() && !self.memory.is_hopeless(node) {
+                    self.wake(self.kswapds[index], now);
+                }
+            }
+        }
+    }
+
+    /// Gives the writer a job.
+    pub(super) fn write(&mut self, job: WriterJob, now: Instant) {
+        let writer = self.writer;
+        if let Some(Work::Kernel(KernelTask::Writer { jobs, .. })) = &mut self.tasks[writer.0].work {
+            jobs.push_back(job);
+        }
+        self.wake(writer, now);
+    }
+
+    fn writer_step(
+        &mut self,
+        job: &mut WriterJob,
+        attempt: &mut Option<Attempt>,
+        now: &mut Instant,
+    ) -> Option<WriterStep> {
+        let Some(run) = attempt else {
+            match self.next_attempt(*job) {
+                Some(next) => *attempt = Some(next),
+                None => return Some(WriterStep::JobOver),
+            }
+            return None;
+        };
+        let step = run.step(&mut self.memory, self.policy.as_mut());
+        let ns = self.memory.ledger.take();
+        self.kernel.proactive_ns += ns;
+        *now += Duration::from_ns(ns);
+        let reclaimed = match step {
+            Step::Again => return None,
+            Step::Wait(span) => return Some(WriterStep::Wait(self.throttled_until(*now, span))),
+            Step::Done { reclaimed } => reclaimed,
+            Step::Failed => 0,
+        };
+        *attempt = None;
+        self.job_progress(job, reclaimed, *now)
+    }
+
+    /// What a job has left to reclaim: `None` when it is done.
+    fn next_attempt(&self, job: WriterJob) -> Option<Attempt> {
+        let excess = |cgroup: CgroupId, limit: Limit| {
+            let over = limit.excess(self.memory.cgroups.get(cgroup).usage);
+            (over > 0).then(|| Attempt::once(cgroup, over))
+        };
+        match job {
+            WriterJob::Max { cgroup, .. } => excess(cgroup, self.memory.cgroups.get(cgroup).max),
+            WriterJob::High { cgroup, .. } => excess(cgroup, self.memory.cgroups.get(cgroup).high),
+            WriterJob::Reclaim { cgroup, step: ProactiveStep::Batch(pages), swappiness, .. } => {
+                let swappiness = swappiness.unwrap_or(self.memory.config.swappiness);
+                Some(Attempt::proactive(cgroup, pages, swappiness))
+            }
+            WriterJob::Reclaim { .. } => None,
+        }
+    }
+
+    /// Takes what an attempt freed; says when the job is over although something is left.
+    fn job_progress(&mut self, job: &mut WriterJob, reclaimed: u64, now: Instant) -> Option<WriterStep> {
+        match job {
+            WriterJob::Reclaim { reclaim, step, .. } => {
+                *step = reclaim.record(reclaimed);
+                None
+            }
+            WriterJob::Max { .. } | WriterJob::High { .. } if reclaimed > 0 => None,
+            WriterJob::Max { retries_left, .. } | WriterJob::High { retries_left, .. } if *retries_left > 0 => {
+                *retries_left -= 1;
+                None
+            }
+            WriterJob::High { .. } => Some(WriterStep::JobOver),
+            WriterJob::Max { cgroup, .. } => {
+                let cgroup = *cgroup;
+                if self.has_dying(cgroup) {
+                    return Some(WriterStep::Wait(now + VICTIM_WAIT));
+                }
+                let before = self.memory.cgroups.get(cgroup).usage;
+                self.kill_for_memory(cgroup, None, now);
+                // With nothing left to kill the limit stays exceeded.
+                let in_vain = self.memory.cgroups.get(cgroup).usage == before && !self.has_dying(cgroup);
+                in_vain.then_some(WriterStep::JobOver)
+            }
+        }
+    }
+
+    /// A throttled reclaimer sleeps for `span`, or until the next write completes.
+    pub(super) fn throttled_until(&self, now: Instant, span: Duration) -> Instant {
+        let progress = self.memory.io.next_completion().unwrap_or(Instant::NEVER);
+        (now + span).min(progress.max(now))
+    }
+}
+
+/// How a step of the writer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WriterStep {
+    Wait(Instant),
+    JobOver,
+}

@@ -1,0 +1,73 @@
+//! `memory.high` on the way back to user mode: reclaim, then a penalty sleep (spec pressure 6.2).
+
+use super::Machine;
+use super::task::{Cause, HighDebt, OwnReclaim, TaskId, UserTask};
+use crate::cgroup::CgroupId;
+use crate::cgroup::high::{self, HighStep, HighThrottle};
+use crate::reclaim::driver::Attempt;
+use isotherm_units::{Duration, Instant};
+
+impl Machine {
+    /// Books what the last fault charged; starts reclaiming if some level is over its `high`.
+    pub(super) fn pay_for_high(&mut self, id: TaskId, user: &mut UserTask, now: Instant) {
+        let charged = std::mem::take(&mut self.memory.charged);
+        if charged == 0 {
+            return;
+        }
+        let own = self.tasks[id.0].cgroup;
+        let over: Vec<CgroupId> = self.memory.cgroups.lineage(own).filter(|&group| self.is_over_high(group)).collect();
+        let Some(&nearest) = over.first() else { return };
+        for group in over {
+            self.memory.cgroups.get_mut(group).events.high += 1;
+        }
+        let (throttle, step) = HighThrottle::start(charged);
+        user.high = Some(HighDebt { throttle, pending_pages: charged });
+        self.set_stall(id, true, now);
+        self.follow_high(user, nearest, step, now);
+    }
+
+    /// After an attempt that freed `reclaimed`: sleeps for the returned span, or (with `None`) goes on, perhaps with
+    /// another attempt in `user.reclaim`.
+    pub(super) fn high_attempt_over(
+        &mut self,
+        user: &mut UserTask,
+        group: CgroupId,
+        reclaimed: u64,
+        now: Instant,
+    ) -> Option<Duration> {
+        let own = self.memory.space(user.space).cgroup;
+        let worst = |of: fn(&crate::cgroup::Cgroup) -> u64| {
+            self.memory.cgroups.lineage(own).map(|id| of(self.memory.cgroups.get(id))).max().unwrap_or(0)
+        };
+        let memory = worst(|group| high::overage(group.usage, group.high));
+        let swap = worst(|group| high::overage(group.swap_usage, group.swap_high));
+        let rate = self.config.tick_rate();
+        let debt = user.high.as_mut().expect("an attempt for `high` has a debt");
+        let step = debt.throttle.next(high::penalty(memory, swap, debt.pending_pages, rate), reclaimed, rate);
+        let nearest = self.memory.cgroups.lineage(own).find(|&id| self.is_over_high(id)).unwrap_or(group);
+        self.follow_high(user, nearest, step, now)
+    }
+
+    fn follow_high(&self, user: &mut UserTask, group: CgroupId, step: HighStep, now: Instant) -> Option<Duration> {
+        match step {
+            HighStep::Reclaim(pages) => {
+                let attempt = Attempt::once(group, pages);
+                user.reclaim = Some(OwnReclaim { attempt, began: now, cause: Cause::High(group) });
+                None
+            }
+            HighStep::Return => {
+                user.high = None;
+                None
+            }
+            HighStep::Sleep(span) => {
+                user.high = None;
+                Some(span)
+            }
+        }
+    }
+
+    fn is_over_high(&self, group: CgroupId) -> bool {
+        let group = self.memory.cgroups.get(group);
+        high::overage(group.usage, group.high) > 0 || high::overage(group.swap_usage, group.swap_high) > 0
+    }
+}

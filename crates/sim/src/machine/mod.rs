@@ -1,0 +1,233 @@
+//! The machine: owns all state, moves the clock, gives CPUs to tasks. Mechanisms live elsewhere; this stays thin.
+//!
+//! Time advances from event to event. A task on a CPU plays its accesses up to the *horizon*: the next event of anybody
+//! else, but at least [`STEP`], so that two busy CPUs do not alternate page by page. State that other CPUs see is
+//! therefore up to one step old; nothing waits longer than that.
+
+mod build;
+mod config;
+mod events;
+mod hardware;
+mod kernel;
+mod memory_high;
+mod oom;
+mod outcome;
+mod play;
+mod schedule;
+mod task;
+#[cfg(test)]
+mod tests;
+
+pub use build::{MachineBuilder, ProgramId, SimError};
+pub use config::{ConfigError, MachineConfig, NodeConfig, SwapConfig};
+pub use events::{Action, Plan};
+pub use outcome::{
+    CgroupOutcome, Ending, Incident, KernelTime, Outcome, PressureTotals, ProgramOutcome, SeriesRow, ThreadTime,
+};
+
+use crate::cgroup::proactive::ProactiveReclaim;
+use crate::cgroup::{CgroupId, Knob};
+use crate::fault;
+use crate::memory::{FileId, Memory};
+use crate::mmu::SpaceId;
+use crate::pressure::Pressure;
+use crate::reclaim::ReclaimPolicy;
+use crate::reclaim::driver::MAX_RECLAIM_RETRIES;
+use events::{CpuId, Event, Events};
+use isotherm_units::access::{Program, Timing};
+use isotherm_units::{Duration, Instant};
+use std::collections::VecDeque;
+use task::{Task, TaskId, WriterJob};
+
+/// Shortest stretch a task runs before other CPUs' state is looked at again.
+const STEP: Duration = Duration::from_us(50);
+/// How often the flusher looks for old dirty pages (`dirty_writeback_centisecs`).
+const FLUSHER_PERIOD: Duration = Duration::from_secs(5);
+
+/// A simulated machine with its programs. Made by [`MachineBuilder`], run once.
+pub struct Machine {
+    config: MachineConfig,
+    memory: Memory,
+    policy: Box<dyn ReclaimPolicy>,
+    pressure: Pressure,
+    /// What pressure accounting was told last: CPUs may be a step apart, its time never goes back.
+    pressure_now: Instant,
+    now: Instant,
+    events: Events,
+    tasks: Vec<Task>,
+    queue: VecDeque<TaskId>,
+    cpus: Vec<Cpu>,
+    programs: Vec<ProgramState>,
+    plans: Vec<Plan>,
+    kswapds: Vec<TaskId>,
+    writer: TaskId,
+    kernel: KernelTime,
+    reclaim_latencies_ns: Vec<u64>,
+    incidents: Vec<Incident>,
+    series: Vec<SeriesRow>,
+    series_every: Option<Duration>,
+    strict: bool,
+}
+
+/// One processor.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cpu {
+    running: Option<TaskId>,
+    /// When the running task got it.
+    since: Instant,
+}
+
+/// A program on this machine.
+struct ProgramState {
+    program: Program,
+    cgroup: CgroupId,
+    files: Vec<FileId>,
+    /// By process.
+    spaces: Vec<Option<SpaceId>>,
+    /// Tasks of its threads, made when the program starts.
+    tasks: Vec<TaskId>,
+    /// By process: threads not ended.
+    alive_threads: Vec<usize>,
+    started: Option<Instant>,
+    ended: Option<Instant>,
+    ending: Ending,
+    operations: u64,
+    time: ThreadTime,
+    peak_resident: u64,
+}
+
+impl Machine {
+    /// Runs until every program has ended, or until `until`.
+    ///
+    /// # Errors
+    /// A workload's stream failed, or the address space of a program cannot be laid out.
+    pub fn run(mut self, until: Instant) -> Result<Outcome, SimError> {
+        self.arm();
+        while !self.is_over() {
+            let io = self.memory.io.next_completion();
+            let next = self.events.next_time();
+            let at = match (io, next) {
+                (Some(io), Some(next)) => io.min(next),
+                (Some(at), None) | (None, Some(at)) => at,
+                (None, None) => break,
+            };
+            if at > until {
+                self.now = until;
+                break;
+            }
+            self.now = self.now.max(at);
+            self.pressure.handle_timeout(self.pressure_now.max(at));
+            if io == Some(at) {
+                self.complete_io(at);
+                continue;
+            }
+            if let Some((at, event)) = self.events.pop() {
+                self.handle(at, event)?;
+            }
+            if self.strict {
+                self.check();
+            }
+        }
+        Ok(self.finish())
+    }
+
+    /// Puts the first occurrence of everything periodic into the queue.
+    fn arm(&mut self) {
+        for (index, plan) in self.plans.iter().enumerate() {
+            self.events.push(plan.at, Event::Plan(index));
+        }
+        self.events.push(Instant::START + FLUSHER_PERIOD, Event::Flusher);
+        if self.series_every.is_some() {
+            self.events.push(Instant::START, Event::Series);
+        }
+    }
+
+    /// Nothing runs, and no plan will start anything.
+    fn is_over(&self) -> bool {
+        self.programs.iter().enumerate().all(|(index, program)| {
+            let to_come = self.plans.iter().any(|plan| plan.action == Action::Start(index) && plan.at >= self.now);
+            program.ended.is_some() || program.started.is_none() && !to_come
+        })
+    }
+
+    fn handle(&mut self, at: Instant, event: Event) -> Result<(), SimError> {
+        match event {
+            Event::Slice(cpu) => return self.run_slice(cpu, at),
+            Event::Wake(task, number) => self.wake_numbered(task, number, at),
+            Event::Plan(index) => return self.carry_out(index, at),
+            Event::Flusher => {
+                self.memory.now = at;
+                fault::flush_old(&mut self.memory);
+                self.memory.ledger.take(); // the flusher's own CPU time is not modelled
+                self.events.push(at + FLUSHER_PERIOD, Event::Flusher);
+            }
+            Event::Series => {
+                let row = self.series_row(at);
+                self.series.push(row);
+                let every = self.series_every.expect("armed only with a period");
+                self.events.push(at + every, Event::Series);
+            }
+        }
+        Ok(())
+    }
+
+    fn complete_io(&mut self, at: Instant) {
+        self.memory.now = at;
+        fault::complete_io(&mut self.memory, self.policy.as_mut(), at);
+        self.memory.ledger.take(); // interrupt time is not modelled
+    }
+
+    fn carry_out(&mut self, index: usize, at: Instant) -> Result<(), SimError> {
+        let plan = self.plans[index].clone();
+        if let Some(every) = plan.every {
+            self.events.push(at + every, Event::Plan(index));
+        }
+        match plan.action {
+            Action::Start(program) => return self.start_program(program, at),
+            Action::Stop(program) => self.stop_program(program, at),
+            Action::Set(cgroup, knob, value) => {
+                self.memory.cgroups.set(cgroup, knob, value);
+                match knob {
+                    Knob::Max => self.write(WriterJob::Max { cgroup, retries_left: MAX_RECLAIM_RETRIES }, at),
+                    Knob::High => self.write(WriterJob::High { cgroup, retries_left: MAX_RECLAIM_RETRIES }, at),
+                    _ => {}
+                }
+            }
+            Action::Reclaim { cgroup, pages, swappiness } => {
+                let (reclaim, step) = ProactiveReclaim::start(pages.get());
+                self.write(WriterJob::Reclaim { cgroup, reclaim, step, swappiness }, at);
+            }
+        }
+        Ok(())
+    }
+
+    fn series_row(&mut self, at: Instant) -> SeriesRow {
+        let memory_some_ns = self.pressure_totals(CgroupId::ROOT).memory_some_ns;
+        let cgroups = &self.memory.cgroups;
+        SeriesRow {
+            at_ns: at.ns(),
+            free_pages: self.memory.nodes.iter().map(|(_, node)| node.free()).sum(),
+            major_faults: self.memory.counters.get(crate::counters::Counter::PgMajFault),
+            usage_pages: cgroups.ids().map(|id| cgroups.get(id).usage).collect(),
+            memory_some_ns,
+        }
+    }
+
+    /// Aborts with what is wrong: invariants are broken by a bug of ours, never by input.
+    fn check(&self) {
+        if let Err(what) = self.memory.check().and_then(|()| self.policy.check(&self.memory)) {
+            panic!("simulated memory is inconsistent at {}: {what}", self.now);
+        }
+    }
+
+    fn page_ns(&self, program: usize) -> u64 {
+        match self.programs[program].program.timing {
+            Timing::Recorded => 0,
+            Timing::Modelled => self.config.nodes[0].latency.ns(),
+        }
+    }
+
+    fn cpu_ids(&self) -> impl Iterator<Item = CpuId> + use<> {
+        (0..self.cpus.len()).map(CpuId)
+    }
+}

@@ -1,0 +1,186 @@
+//! What a run gave.
+
+use crate::cgroup::MemoryEvents;
+use crate::counters::Counters;
+use crate::reclaim::ListSizes;
+use isotherm_units::{Duration, Instant};
+use serde::Serialize;
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ending {
+    /// All threads came to their end.
+    Finished,
+    /// Killed because memory ran out.
+    OutOfMemory,
+    /// Stopped by a plan, or still running when the run ended.
+    Stopped,
+    /// Touched memory that is not mapped.
+    Fault,
+    /// Never started.
+    NotStarted,
+}
+
+/// Where the time of a program's threads went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ThreadTime {
+    /// Own computing and memory accesses.
+    pub compute_ns: u64,
+    /// Kernel code of faults and system calls, compression of pages included.
+    pub fault_cpu_ns: u64,
+    /// Direct and limit reclaim on its own CPU time.
+    pub reclaim_cpu_ns: u64,
+    /// Waiting for a device.
+    pub io_wait_ns: u64,
+    /// Waiting inside reclaim: throttled, or penalty of `memory.high`.
+    pub reclaim_wait_ns: u64,
+    /// Waiting for a processor.
+    pub queue_wait_ns: u64,
+    /// Sleeping of its own will.
+    pub sleep_ns: u64,
+}
+
+/// One program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProgramOutcome {
+    /// Its name.
+    pub name: String,
+    /// Path of its group.
+    pub cgroup: String,
+    /// When it started.
+    pub started_ns: u64,
+    /// When its last thread ended.
+    pub ended_ns: u64,
+    /// How it ended.
+    pub ending: Ending,
+    /// Operations done.
+    pub operations: u64,
+    /// Sums over its threads.
+    pub time: ThreadTime,
+    /// Highest number of resident pages of all its processes together, sampled at faults.
+    pub peak_resident_pages: u64,
+}
+
+impl ProgramOutcome {
+    /// From start to end.
+    pub fn runtime(&self) -> Duration {
+        Instant::from_ns(self.ended_ns).since(Instant::from_ns(self.started_ns))
+    }
+}
+
+/// Memory pressure of a group or the system: time in each state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PressureTotals {
+    /// Some task was stalled on memory.
+    pub memory_some_ns: u64,
+    /// All tasks were stalled on memory.
+    pub memory_full_ns: u64,
+    /// Some task waited for block I/O.
+    pub io_some_ns: u64,
+    /// All tasks waited for block I/O.
+    pub io_full_ns: u64,
+}
+
+/// One group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CgroupOutcome {
+    /// Its path; `/` is the system.
+    pub path: String,
+    /// `memory.stat`-like counters.
+    pub counters: Counters,
+    /// Pressure.
+    pub pressure: PressureTotals,
+    /// `memory.events`.
+    pub events: MemoryEvents,
+    /// Pages charged at the end.
+    pub usage_pages: u64,
+    /// Highest charge.
+    pub peak_pages: u64,
+    /// Swap slots at the end.
+    pub swap_pages: u64,
+    /// List sizes at the end, all nodes.
+    pub lists: ListSizes,
+}
+
+/// CPU time of kernel threads and reclaim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct KernelTime {
+    /// kswapd of all nodes.
+    pub kswapd_ns: u64,
+    /// Direct and limit reclaim in tasks' time.
+    pub direct_ns: u64,
+    /// Reclaim asked for by plans (`memory.reclaim`, lowered limits).
+    pub proactive_ns: u64,
+}
+
+/// Something worth telling that happened once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Incident {
+    /// The out-of-memory killer ran.
+    OutOfMemory {
+        /// When.
+        at_ns: u64,
+        /// Group at its limit, or `/`.
+        cgroup: String,
+        /// Program killed; `None` when there was nothing left to kill.
+        victim: Option<String>,
+        /// Pages it had resident.
+        resident_pages: u64,
+    },
+    /// A program touched a page outside its mappings.
+    BadAccess {
+        /// When.
+        at_ns: u64,
+        /// Program.
+        program: String,
+        /// Virtual page number.
+        page: u64,
+    },
+}
+
+/// One row of the time series.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SeriesRow {
+    /// When.
+    pub at_ns: u64,
+    /// Free pages of the machine.
+    pub free_pages: u64,
+    /// Major faults so far.
+    pub major_faults: u64,
+    /// Pages charged to each group, in the order of groups.
+    pub usage_pages: Vec<u64>,
+    /// Memory stall (some) of the system so far.
+    pub memory_some_ns: u64,
+}
+
+/// Everything a run gave. Equal for equal input, to the last digit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Outcome {
+    /// When the run ended.
+    pub ended_ns: u64,
+    /// Programs in the order in which they were added.
+    pub programs: Vec<ProgramOutcome>,
+    /// Groups, the root first.
+    pub cgroups: Vec<CgroupOutcome>,
+    /// Kernel's CPU time.
+    pub kernel: KernelTime,
+    /// Durations of direct and limit reclaim in ns, sorted.
+    pub reclaim_latencies_ns: Vec<u64>,
+    /// What happened.
+    pub incidents: Vec<Incident>,
+    /// Time series, if asked for.
+    pub series: Vec<SeriesRow>,
+}
+
+impl Outcome {
+    /// The group with this path.
+    pub fn cgroup(&self, path: &str) -> Option<&CgroupOutcome> {
+        self.cgroups.iter().find(|group| group.path == path)
+    }
+    /// The whole system: the root group.
+    pub fn system(&self) -> &CgroupOutcome {
+        &self.cgroups[0]
+    }
+}

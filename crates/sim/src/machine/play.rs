@@ -1,0 +1,238 @@
+//! A thread of a program on a CPU: plays its accesses, enters the kernel at faults, reclaims when it must.
+
+use super::oom::VICTIM_WAIT;
+use super::schedule::Verdict;
+use super::task::{Blocked, Cause, OwnReclaim, TaskId, UserTask};
+use super::{Incident, Machine, SimError};
+use crate::cgroup::CgroupId;
+use crate::fault::{self, FaultOutcome, Shortage};
+use crate::mmu::{Cursor, Pace, Stop};
+use crate::reclaim::driver::{Attempt, Step};
+use isotherm_units::access::{After, Run};
+use isotherm_units::{Duration, Instant};
+
+/// What to do after one step of a thread.
+enum Next {
+    GoOn,
+    Leave(Verdict),
+}
+
+impl Machine {
+    /// Runs a user thread from `start` until `horizon` or until it blocks or ends. Returns when it stopped, and why.
+    pub(super) fn run_user(
+        &mut self,
+        id: TaskId,
+        user: &mut UserTask,
+        start: Instant,
+        horizon: Instant,
+    ) -> Result<(Instant, Verdict), SimError> {
+        let mut now = start;
+        loop {
+            if self.tasks[id.0].dying {
+                return Ok((now, Verdict::End));
+            }
+            // Completions of what was just submitted must not wait for the end of a long slice.
+            let horizon =
+                self.memory.io.next_completion().map_or(horizon, |io| horizon.min(io.max(start + super::STEP)));
+            if now >= horizon {
+                return Ok((now, Verdict::Preempted));
+            }
+            let next = if user.reclaim.is_some() {
+                self.reclaim_step(id, user, &mut now)
+            } else if user.compute_left_ns > 0 {
+                let ns = user.compute_left_ns.min(horizon.since(now).ns());
+                user.compute_left_ns -= ns;
+                user.time.compute_ns += ns;
+                now += Duration::from_ns(ns);
+                Next::GoOn
+            } else {
+                self.play(id, user, &mut now, horizon)?
+            };
+            if let Next::Leave(verdict) = next {
+                return Ok((now, verdict));
+            }
+        }
+    }
+
+    fn play(&mut self, id: TaskId, user: &mut UserTask, now: &mut Instant, horizon: Instant) -> Result<Next, SimError> {
+        let mut pace = Pace { now_ns: now.ns(), until_ns: horizon.ns(), page_ns: user.page_ns };
+        let before = user.cursor;
+        let table = &mut self.memory.space_mut(user.space).table;
+        let stop = table.play(&user.batch.runs, &mut user.cursor, &mut pace);
+        user.time.compute_ns += pace.now_ns - now.ns();
+        *now = Instant::from_ns(pace.now_ns);
+        if self.policy.wants_touches() {
+            self.report_touches(user, before);
+        }
+        self.memory.now = *now;
+        let outcome = match stop {
+            Stop::TimeUp => return Ok(Next::GoOn), // the loop sees that the time is up
+            Stop::Done => return self.batch_done(id, user, now),
+            Stop::Fault { page, need } => {
+                fault::fault(&mut self.memory, self.policy.as_mut(), user.space, page, need, &mut user.fault)
+            }
+            Stop::Descriptor => {
+                let run = user.batch.runs[user.cursor.run].rest_after(user.cursor.page);
+                let state = &mut user.fault;
+                fault::descriptor(&mut self.memory, self.policy.as_mut(), user.space, run, &mut user.cursor.page, state)
+            }
+        };
+        self.book_fault_cpu(user, now);
+        if stop == Stop::Descriptor && user.cursor.page == user.batch.runs[user.cursor.run].pages {
+            user.cursor = Cursor { run: user.cursor.run + 1, ..Cursor::default() };
+        }
+        Ok(self.after_fault(id, user, outcome, *now))
+    }
+
+    fn book_fault_cpu(&mut self, user: &mut UserTask, now: &mut Instant) {
+        let ns = self.memory.ledger.take();
+        user.time.fault_cpu_ns += ns;
+        *now += Duration::from_ns(ns);
+    }
+
+    fn after_fault(&mut self, id: TaskId, user: &mut UserTask, outcome: FaultOutcome, now: Instant) -> Next {
+        match outcome {
+            FaultOutcome::Done => {
+                self.set_stall(id, false, now);
+                self.pay_for_high(id, user, now);
+                self.note_resident(user);
+                Next::GoOn
+            }
+            FaultOutcome::Wait { until, memstall } => {
+                self.set_stall(id, memstall, now);
+                Next::Leave(Verdict::Block(until, Blocked::Io))
+            }
+            FaultOutcome::Short(shortage) => {
+                let (attempt, cause) = match shortage {
+                    Shortage::Limit(cgroup) => (Attempt::limit(cgroup, 1), Cause::Limit(cgroup)),
+                    Shortage::Node(node) => (Attempt::direct(node), Cause::Node(node)),
+                };
+                user.reclaim = Some(OwnReclaim { attempt, began: now, cause });
+                self.set_stall(id, true, now);
+                Next::GoOn
+            }
+            FaultOutcome::Bad { page } => {
+                let program = self.programs[user.program].program.name.clone();
+                self.incidents.push(Incident::BadAccess { at_ns: now.ns(), program, page });
+                self.programs[user.program].ending = super::Ending::Fault;
+                self.stop_process(user.program, user.process, now);
+                Next::Leave(Verdict::End)
+            }
+        }
+    }
+
+    /// One step of the thread's own reclaim attempt.
+    fn reclaim_step(&mut self, id: TaskId, user: &mut UserTask, now: &mut Instant) -> Next {
+        let own = user.reclaim.as_mut().expect("called with an attempt");
+        self.memory.now = *now;
+        let step = own.attempt.step(&mut self.memory, self.policy.as_mut());
+        let ns = self.memory.ledger.take();
+        user.time.reclaim_cpu_ns += ns;
+        self.kernel.direct_ns += ns;
+        *now += Duration::from_ns(ns);
+        match step {
+            Step::Again => Next::GoOn,
+            Step::Wait(span) => Next::Leave(Verdict::Block(self.throttled_until(*now, span), Blocked::Reclaim)),
+            Step::Done { reclaimed } => self.reclaim_over(id, user, reclaimed, *now),
+            Step::Failed if user.fault.shortage_is_optional() => self.reclaim_over(id, user, 0, *now),
+            Step::Failed => match own.cause {
+                Cause::High(_) => self.reclaim_over(id, user, 0, *now),
+                Cause::Limit(cgroup) => self.out_of_memory(id, user, cgroup, *now),
+                Cause::Node(_) => self.out_of_memory(id, user, CgroupId::ROOT, *now),
+            },
+        }
+    }
+
+    fn reclaim_over(&mut self, id: TaskId, user: &mut UserTask, reclaimed: u64, now: Instant) -> Next {
+        let own = user.reclaim.take().expect("it was running");
+        self.reclaim_latencies_ns.push(now.since(own.began).ns());
+        match own.cause {
+            Cause::High(group) => match self.high_attempt_over(user, group, reclaimed, now) {
+                None => {
+                    if user.reclaim.is_none() {
+                        self.set_stall(id, false, now);
+                    }
+                    Next::GoOn
+                }
+                Some(penalty) => Next::Leave(Verdict::Block(now + penalty, Blocked::Reclaim)),
+            },
+            // The stall ends when the retried allocation has gone through.
+            Cause::Limit(_) | Cause::Node(_) => Next::GoOn,
+        }
+    }
+
+    fn out_of_memory(&mut self, id: TaskId, user: &mut UserTask, cgroup: CgroupId, now: Instant) -> Next {
+        user.reclaim = None; // tried anew after the kill
+        if self.has_dying(cgroup) {
+            return Next::Leave(Verdict::Block(now + VICTIM_WAIT, Blocked::Reclaim));
+        }
+        self.kill_for_memory(cgroup, Some((id, user)), now);
+        Next::GoOn
+    }
+
+    /// Everything in the batch is done: what follows it.
+    fn batch_done(&mut self, id: TaskId, user: &mut UserTask, now: &mut Instant) -> Result<Next, SimError> {
+        self.programs[user.program].operations += std::mem::take(&mut user.batch.operations);
+        user.batch.clear();
+        user.cursor = Cursor::default();
+        self.set_stall(id, false, *now);
+        match std::mem::replace(&mut user.after, After::Continue) {
+            After::Continue => {
+                user.after = user.stream.next_batch(*now, &mut user.batch).map_err(|source| SimError::Stream {
+                    program: self.programs[user.program].program.name.clone(),
+                    thread: user.thread,
+                    source,
+                })?;
+            }
+            After::Change(change) => {
+                let files = &self.programs[user.program].files;
+                fault::change_layout(&mut self.memory, self.policy.as_mut(), user.space, change, files)
+                    .map_err(|page| self.layout_error(user.program, page))?;
+                self.book_fault_cpu(user, now);
+            }
+            After::Compute(span) => user.compute_left_ns += span.ns(),
+            After::Sleep(span) => return Ok(Next::Leave(Verdict::Block(*now + span, Blocked::Sleep))),
+            After::Start(thread) => self.start_thread(user.program, thread, *now)?,
+            After::Finish => return Ok(Next::Leave(Verdict::End)),
+        }
+        Ok(Next::GoOn)
+    }
+
+    /// Shows the policy what was touched between `before` and the cursor.
+    fn report_touches(&mut self, user: &UserTask, before: Cursor) {
+        let (runs, after) = (&user.batch.runs, user.cursor);
+        let mut touched = |runs: &[Run]| {
+            if !runs.is_empty() {
+                self.policy.touched(&mut self.memory, user.space, runs);
+            }
+        };
+        let part = |run: Run, from: u32, to: u32| {
+            let mut part = run.rest_after(from);
+            part.pages = to - from;
+            part
+        };
+        if before.run == after.run {
+            if before.page < after.page {
+                touched(&[part(runs[before.run], before.page, after.page)]);
+            }
+            return;
+        }
+        let mut whole_from = before.run;
+        if before.page > 0 {
+            let run = runs[before.run];
+            touched(&[part(run, before.page, run.pages)]);
+            whole_from += 1;
+        }
+        touched(&runs[whole_from..after.run]);
+        if after.page > 0 {
+            touched(&[part(runs[after.run], 0, after.page)]);
+        }
+    }
+
+    fn note_resident(&mut self, user: &UserTask) {
+        let program = &mut self.programs[user.program];
+        let resident: u64 =
+            program.spaces.iter().flatten().map(|&space| self.memory.spaces[space.index()].nr_resident).sum();
+        program.peak_resident = program.peak_resident.max(resident);
+    }
+}

@@ -1,0 +1,185 @@
+//! Who runs where: run queue, slices, blocking and waking, and what pressure accounting is told of it.
+
+use super::events::{CpuId, Event};
+use super::task::{Blocked, RunState, TaskId, Work};
+use super::{Machine, STEP, SimError};
+use crate::pressure::{Activity, TaskState};
+use isotherm_units::Instant;
+
+/// How a stretch on a CPU ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Out of time; goes on later.
+    Preempted,
+    /// Waits until then.
+    Block(Instant, Blocked),
+    /// Waits until another task wakes it.
+    Park,
+    /// Ended.
+    End,
+}
+
+/// Whether a task is inside a memory-stall section.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stall(pub(super) bool);
+
+impl Machine {
+    /// Lets the task on `cpu` run from `at` to the horizon.
+    pub(super) fn run_slice(&mut self, cpu: CpuId, at: Instant) -> Result<(), SimError> {
+        let Some(id) = self.cpus[cpu.0].running else { return Ok(()) };
+        let slice_end = self.cpus[cpu.0].since + self.config.time_slice;
+        let others = self.events.next_time().unwrap_or(Instant::NEVER).max(at + STEP);
+        let horizon = if self.queue.is_empty() { others } else { others.min(slice_end.max(at + STEP)) };
+        let mut work = self.tasks[id.0].work.take().expect("a running task has its work");
+        let result = match &mut work {
+            Work::User(user) => self.run_user(id, user, at, horizon),
+            Work::Kernel(kernel) => Ok(self.run_kernel(id, kernel, at, horizon)),
+        };
+        let ended_user = match (&result, work) {
+            (Ok((_, Verdict::End)), Work::User(user)) => Some(user),
+            (_, work) => {
+                self.tasks[id.0].work = Some(work);
+                None
+            }
+        };
+        let (now, verdict) = result?;
+        self.wake_kswapds(now);
+        match verdict {
+            Verdict::Preempted if now < slice_end || self.queue.is_empty() => self.events.push(now, Event::Slice(cpu)),
+            Verdict::Preempted => {
+                self.tasks[id.0].state = RunState::Queued(now);
+                self.queue.push_back(id);
+                self.tell_pressure(id, now);
+                self.release(cpu, now);
+            }
+            Verdict::Block(until, why) => {
+                let task = &mut self.tasks[id.0];
+                task.state = RunState::Blocked(now, why);
+                task.wait_number += 1;
+                let number = task.wait_number;
+                self.events.push(until.max(now), Event::Wake(id, number));
+                self.tell_pressure(id, now);
+                self.release(cpu, now);
+            }
+            Verdict::Park => {
+                self.tasks[id.0].state = RunState::Parked;
+                self.tell_pressure(id, now);
+                self.release(cpu, now);
+            }
+            Verdict::End => {
+                self.tasks[id.0].state = RunState::Dead;
+                self.tasks[id.0].stall = Stall(false);
+                self.tell_pressure(id, now);
+                self.release(cpu, now);
+                if let Some(user) = ended_user {
+                    self.thread_ended(*user, now);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the CPU to the next in the queue.
+    fn release(&mut self, cpu: CpuId, now: Instant) {
+        self.cpus[cpu.0].running = None;
+        if let Some(next) = self.queue.pop_front() {
+            self.dispatch(next, cpu, now);
+        }
+    }
+
+    fn dispatch(&mut self, id: TaskId, cpu: CpuId, now: Instant) {
+        let now = match self.tasks[id.0].state {
+            RunState::Queued(since) => {
+                // The CPU may be up to a step behind the one that queued the task.
+                let now = now.max(since);
+                if let Some(Work::User(user)) = &mut self.tasks[id.0].work {
+                    user.time.queue_wait_ns += now.since(since).ns();
+                }
+                now
+            }
+            _ => now,
+        };
+        self.cpus[cpu.0] = super::Cpu { running: Some(id), since: now };
+        let task = &mut self.tasks[id.0];
+        task.state = RunState::Running(cpu);
+        task.last_cpu = cpu;
+        self.tell_pressure(id, now);
+        self.events.push(now, Event::Slice(cpu));
+    }
+
+    /// Makes a parked or blocked task runnable: on the CPU it ran on if that is idle, else on any idle one, else queued.
+    pub(super) fn wake(&mut self, id: TaskId, now: Instant) {
+        let task = &mut self.tasks[id.0];
+        match task.state {
+            RunState::Parked => {}
+            RunState::Blocked(since, why) => {
+                task.wait_number += 1;
+                let waited_ns = now.since(since).ns();
+                if let Some(Work::User(user)) = &mut task.work {
+                    match why {
+                        Blocked::Sleep => user.time.sleep_ns += waited_ns,
+                        Blocked::Io => user.time.io_wait_ns += waited_ns,
+                        Blocked::Reclaim => user.time.reclaim_wait_ns += waited_ns,
+                    }
+                }
+            }
+            RunState::Queued(_) | RunState::Running(_) | RunState::Dead => return,
+        }
+        task.state = RunState::Queued(now);
+        let last = task.last_cpu;
+        let idle = |cpu: &CpuId| self.cpus[cpu.0].running.is_none();
+        let cpu = Some(last).filter(idle).or_else(|| self.cpu_ids().find(idle));
+        match cpu {
+            Some(cpu) => self.dispatch(id, cpu, now),
+            None => {
+                self.queue.push_back(id);
+                self.tell_pressure(id, now);
+            }
+        }
+    }
+
+    /// Wakes `id` if its wait still has this number.
+    pub(super) fn wake_numbered(&mut self, id: TaskId, number: u64, now: Instant) {
+        if self.tasks[id.0].wait_number == number && matches!(self.tasks[id.0].state, RunState::Blocked(..)) {
+            self.wake(id, now);
+        }
+    }
+
+    /// Opens or closes the memory-stall section of a task.
+    pub(super) fn set_stall(&mut self, id: TaskId, stall: bool, now: Instant) {
+        if self.tasks[id.0].stall != Stall(stall) {
+            self.tasks[id.0].stall = Stall(stall);
+            self.tell_pressure(id, now);
+        }
+    }
+
+    /// Tells pressure accounting what a task does now, if that changed.
+    pub(super) fn tell_pressure(&mut self, id: TaskId, now: Instant) {
+        let task = &self.tasks[id.0];
+        let Stall(memstall) = task.stall;
+        let activity = match task.state {
+            RunState::Running(_) => Activity::OnCpu,
+            RunState::Queued(_) => Activity::Runnable,
+            RunState::Blocked(_, Blocked::Io) => Activity::IoWait,
+            RunState::Blocked(..) | RunState::Parked | RunState::Dead => Activity::Asleep,
+        };
+        let state = TaskState { activity, memstall };
+        if state != task.pressure {
+            let (from, from_cpu, cpu) = (task.pressure, task.pressure_cpu, task.last_cpu);
+            self.pressure_now = self.pressure_now.max(now);
+            let (now, cgroups) = (self.pressure_now, &self.memory.cgroups);
+            let pressure = &mut self.pressure;
+            let mut tell = |cpu: CpuId, from, to| {
+                pressure.task_change(now, cpu.0, cgroups.lineage(task.cgroup), from, to);
+            };
+            if from_cpu == cpu {
+                tell(cpu, from, state);
+            } else {
+                tell(from_cpu, from, TaskState::ASLEEP);
+                tell(cpu, TaskState::ASLEEP, state);
+            }
+            self.tasks[id.0].pressure = state;
+            self.tasks[id.0].pressure_cpu = cpu;
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Tasks: threads of programs and the kernel's own.
+
+use super::events::CpuId;
+use super::outcome::ThreadTime;
+use super::schedule::Stall;
+use crate::cgroup::CgroupId;
+use crate::cgroup::high::HighThrottle;
+use crate::cgroup::proactive::{ProactiveReclaim, ProactiveStep};
+use crate::fault::FaultState;
+use crate::memory::NodeId;
+use crate::mmu::{Cursor, SpaceId};
+use crate::pressure::TaskState;
+use crate::reclaim::driver::Attempt;
+use isotherm_units::Instant;
+use isotherm_units::access::{After, Batch, Stream};
+
+/// Index of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct TaskId(pub(super) usize);
+
+/// Whether a task can run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RunState {
+    /// Not started, or waiting to be woken by another task.
+    Parked,
+    /// Waits for a CPU since this time.
+    Queued(Instant),
+    /// On a CPU.
+    Running(CpuId),
+    /// Blocked since this time.
+    Blocked(Instant, Blocked),
+    /// Gone.
+    Dead,
+}
+
+/// Why a task is blocked; decides where its time is booked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Blocked {
+    /// Sleeps of its own will.
+    Sleep,
+    /// Waits for a device.
+    Io,
+    /// Throttled in reclaim.
+    Reclaim,
+}
+
+/// A reclaim attempt a task makes for itself.
+#[derive(Debug)]
+pub(super) struct OwnReclaim {
+    pub(super) attempt: Attempt,
+    pub(super) began: Instant,
+    pub(super) cause: Cause,
+}
+
+/// Pages charged while over `memory.high`, and the tries to pay for them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HighDebt {
+    pub(super) throttle: HighThrottle,
+    pub(super) pending_pages: u64,
+}
+
+/// Why a task reclaims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// `memory.max` of this group.
+    Limit(CgroupId),
+    /// No free frame on this node.
+    Node(NodeId),
+    /// Over `memory.high` of this group.
+    High(CgroupId),
+}
+
+/// What a user thread is doing.
+pub(super) struct UserTask {
+    pub(super) program: usize,
+    pub(super) process: usize,
+    pub(super) thread: usize,
+    pub(super) space: SpaceId,
+    /// Cost of touching a page, in ns.
+    pub(super) page_ns: u64,
+    pub(super) stream: Box<dyn Stream>,
+    pub(super) batch: Batch,
+    pub(super) cursor: Cursor,
+    pub(super) after: After,
+    pub(super) fault: FaultState,
+    pub(super) reclaim: Option<OwnReclaim>,
+    /// Computing still to be done before the stream goes on.
+    pub(super) compute_left_ns: u64,
+    /// What it owes for being over `memory.high`.
+    pub(super) high: Option<HighDebt>,
+    pub(super) time: ThreadTime,
+}
+
+/// Work of the kernel in a thread of its own.
+#[derive(Debug)]
+pub(super) enum KernelTask {
+    /// Balances a node.
+    Kswapd { node: NodeId, attempt: Option<Attempt> },
+    /// Carries out what plans write to group files.
+    Writer { jobs: std::collections::VecDeque<WriterJob>, attempt: Option<Attempt> },
+}
+
+/// One write that makes its writer reclaim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WriterJob {
+    /// A lowered `memory.max`: reclaim, then kill, until usage fits.
+    Max { cgroup: CgroupId, retries_left: u32 },
+    /// A lowered `memory.high`: reclaim only.
+    High { cgroup: CgroupId, retries_left: u32 },
+    /// `memory.reclaim`.
+    Reclaim { cgroup: CgroupId, reclaim: ProactiveReclaim, step: ProactiveStep, swappiness: Option<u32> },
+}
+
+pub(super) enum Work {
+    User(Box<UserTask>),
+    Kernel(KernelTask),
+}
+
+pub(super) struct Task {
+    /// Taken out while it runs.
+    pub(super) work: Option<Work>,
+    pub(super) state: RunState,
+    /// Process of its program; `None` for kernel threads.
+    pub(super) process: Option<usize>,
+    /// Group whose pressure it feels; its ancestors come with it.
+    pub(super) cgroup: CgroupId,
+    /// What pressure accounting believes.
+    pub(super) pressure: TaskState,
+    /// Where pressure accounting believes it to be.
+    pub(super) pressure_cpu: CpuId,
+    pub(super) stall: Stall,
+    /// CPU it ran on last.
+    pub(super) last_cpu: CpuId,
+    /// Number of the current wait; older wake-ups are void.
+    pub(super) wait_number: u64,
+    /// Chosen by the out-of-memory killer or stopped: ends at its next opportunity.
+    pub(super) dying: bool,
+}

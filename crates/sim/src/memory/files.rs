@@ -1,0 +1,200 @@
+//! Files, their cached pages and their mappings.
+
+use super::FrameId;
+use crate::mmu::SpaceId;
+use crate::swap::SlotId;
+use isotherm_units::PageRange;
+use isotherm_units::access::FileKind;
+
+/// Index of a file. At most 65 535 are open in one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId(pub(crate) u16);
+
+impl FileId {
+    /// From [`index`](Self::index), as mappings of an address space hold it.
+    pub(crate) fn from_index(index: usize) -> Self {
+        Self(u16::try_from(index).expect("made from a FileId"))
+    }
+    /// As an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What the page cache knows of one page of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CachePage {
+    /// Never cached, or forgotten.
+    Absent,
+    /// Resident.
+    Frame(FrameId),
+    /// Page of shared memory that is swapped out (or in the swap cache: then the slot knows the frame).
+    Swap(SlotId),
+    /// Evicted: the packed shadow ([`crate::reclaim::refault`]).
+    Shadow(u64),
+}
+
+const FRAME_BIT: u64 = 1 << 63;
+const SWAP_BITS: u64 = 1 << 63 | 1 << 62;
+
+/// Part of an address space that shows part of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileMapping {
+    /// Address space.
+    pub space: SpaceId,
+    /// Virtual pages.
+    pub pages: PageRange,
+    /// File page behind the first of them.
+    pub first_page: u64,
+    /// Whether code runs from it.
+    pub executable: bool,
+}
+
+impl FileMapping {
+    /// The virtual page that shows file page `page`.
+    pub fn virtual_page(&self, page: u64) -> Option<u64> {
+        let virtual_page = self.pages.start + page.checked_sub(self.first_page)?;
+        self.pages.contains(virtual_page).then_some(virtual_page)
+    }
+}
+
+/// One file.
+#[derive(Debug)]
+pub struct SimFile {
+    /// Path or name.
+    pub name: String,
+    /// On a disk, or shared memory.
+    pub kind: FileKind,
+    /// Mappings of it, in the order in which they were made.
+    pub mappings: Vec<FileMapping>,
+    /// Cached pages.
+    pub nr_cached: u64,
+    /// Evicted pages that left a shadow.
+    pub nr_shadows: u64,
+    /// One word a page: 0 = absent; top bit = frame; two top bits = slot; else shadow + 1. Untouched memory until used.
+    pages: Vec<u64>,
+}
+
+impl SimFile {
+    /// Length in pages.
+    pub fn len(&self) -> u64 {
+        self.pages.len() as u64
+    }
+    /// Whether it has no pages.
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// What is cached of page `page`; pages beyond the end are absent.
+    #[inline]
+    pub fn page(&self, page: u64) -> CachePage {
+        let word = usize::try_from(page).ok().and_then(|page| self.pages.get(page)).copied().unwrap_or(0);
+        match word {
+            0 => CachePage::Absent,
+            slot if slot & SWAP_BITS == SWAP_BITS => {
+                CachePage::Swap(SlotId::new(u32::try_from(slot & !SWAP_BITS).expect("stored from a u32")))
+            }
+            frame if frame & FRAME_BIT != 0 => {
+                CachePage::Frame(FrameId::new(u32::try_from(frame & !FRAME_BIT).expect("stored from a u32")))
+            }
+            shadow => CachePage::Shadow(shadow - 1),
+        }
+    }
+
+    /// Replaces what is known of page `page`, which lies in the file.
+    pub fn set_page(&mut self, page: u64, to: CachePage) {
+        match self.page(page) {
+            CachePage::Frame(_) => self.nr_cached -= 1,
+            CachePage::Shadow(_) => self.nr_shadows -= 1,
+            CachePage::Absent | CachePage::Swap(_) => {}
+        }
+        let word = match to {
+            CachePage::Absent => 0,
+            CachePage::Frame(frame) => {
+                self.nr_cached += 1;
+                u64::from(frame.index_u32()) | FRAME_BIT
+            }
+            CachePage::Swap(slot) => u64::from(slot.index_u32()) | SWAP_BITS,
+            CachePage::Shadow(shadow) => {
+                self.nr_shadows += 1;
+                debug_assert!(shadow < FRAME_BIT - 1, "shadows leave the top bit free");
+                shadow + 1
+            }
+        };
+        self.pages[usize::try_from(page).expect("in the file")] = word;
+    }
+
+    /// Makes the file at least `pages` long.
+    pub fn ensure_len(&mut self, pages: u64) {
+        self.grow(pages);
+    }
+
+    /// All pages of which something is known, ascending.
+    pub fn known_pages(&self) -> impl Iterator<Item = (u64, CachePage)> + '_ {
+        (0..self.len()).filter_map(|page| match self.page(page) {
+            CachePage::Absent => None,
+            known => Some((page, known)),
+        })
+    }
+
+    /// `space` does not show the virtual pages `range` any more: cuts its mappings.
+    pub fn unmap(&mut self, space: SpaceId, range: PageRange) {
+        let mut kept = Vec::with_capacity(self.mappings.len() + 1);
+        for mapping in self.mappings.drain(..) {
+            if mapping.space != space || !mapping.pages.overlaps(range) {
+                kept.push(mapping);
+                continue;
+            }
+            let before = PageRange::new(mapping.pages.start, range.start);
+            let after = PageRange::new(range.end, mapping.pages.end);
+            kept.extend([before, after].into_iter().filter(|part| !part.is_empty()).map(|pages| {
+                let first_page = mapping.first_page + (pages.start - mapping.pages.start);
+                FileMapping { pages, first_page, ..mapping }
+            }));
+        }
+        self.mappings = kept;
+    }
+
+    fn grow(&mut self, pages: u64) {
+        let pages = usize::try_from(pages).expect("page counts fit the address space");
+        if pages > self.pages.len() {
+            self.pages.resize(pages, 0);
+        }
+    }
+}
+
+/// All files of the machine.
+#[derive(Debug, Default)]
+pub struct Files(Vec<SimFile>);
+
+impl Files {
+    /// The file called `name`, made if there is none; grows to `pages`. `None` when 65 535 files exist.
+    pub fn open(&mut self, name: &str, kind: FileKind, pages: u64) -> Option<FileId> {
+        let index = match self.0.iter().position(|file| file.name == name && file.kind == kind) {
+            Some(index) => index,
+            None => {
+                let words = vec![0; usize::try_from(pages).ok()?];
+                let name = name.to_owned();
+                self.0.push(SimFile { name, kind, mappings: Vec::new(), nr_cached: 0, nr_shadows: 0, pages: words });
+                self.0.len() - 1
+            }
+        };
+        self.0[index].grow(pages);
+        u16::try_from(index).ok().map(FileId)
+    }
+
+    /// A file.
+    #[inline]
+    pub fn get(&self, file: FileId) -> &SimFile {
+        &self.0[file.index()]
+    }
+    /// A file.
+    #[inline]
+    pub fn get_mut(&mut self, file: FileId) -> &mut SimFile {
+        &mut self.0[file.index()]
+    }
+    /// All files with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (FileId, &SimFile)> {
+        self.0.iter().enumerate().map(|(index, file)| (FileId(u16::try_from(index).expect("checked in open")), file))
+    }
+}

@@ -1,0 +1,234 @@
+//! The frame table.
+//!
+//! Sketch: columns, not records, because each path reads few of them: links 8 B (list walks), owner 2 + 4 B (reverse
+//! map), flags 2 B, cgroup 2 B: 18 B a frame. With the page table's 4.5 B a resident page costs 22.5 B. The swap slot
+//! of pages in the swap cache lies in a column that is untouched memory until swap is used.
+
+use crate::cgroup::CgroupId;
+use crate::memory::FileId;
+use crate::mmu::{DensePage, SpaceId};
+use crate::swap::SlotId;
+
+/// Index of a page frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FrameId(u32);
+
+impl FrameId {
+    /// The frame with this number.
+    pub const fn new(index: u32) -> Self {
+        Self(index)
+    }
+    /// As an index.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+    /// As stored.
+    #[inline]
+    pub const fn index_u32(self) -> u32 {
+        self.0
+    }
+}
+
+/// What a frame's page is: the start of its reverse map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PageOwner {
+    /// Anonymous page, first mapped here. Further mappers after fork: the space's family, same page
+    /// ([`Flag::Shared`]).
+    Anonymous {
+        /// Address space.
+        space: SpaceId,
+        /// Page in it.
+        page: DensePage,
+    },
+    /// Page of a file (or of shared memory); mappers: [`Files`](super::Files).
+    File {
+        /// File.
+        file: FileId,
+        /// Page in it.
+        page: u32,
+    },
+}
+
+/// A flag of a page, one bit each. Meanings as in the kernel's page flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Flag {
+    /// The owner is a file.
+    FileOwned = 1 << 0,
+    /// Goes to swap when evicted: anonymous memory and shared memory; lazily freed pages lose it.
+    SwapBacked = 1 << 1,
+    /// On an active list.
+    Active = 1 << 2,
+    /// Second-chance bit in software.
+    Referenced = 1 << 3,
+    /// Was active before reclaim deactivated it.
+    Workingset = 1 << 4,
+    /// Contents differ from what is on the device.
+    Dirty = 1 << 5,
+    /// Being written to its device.
+    Writeback = 1 << 6,
+    /// Being read from its device: not up to date.
+    Reading = 1 << 7,
+    /// To be moved to the inactive tail when write-back ends.
+    Reclaim = 1 << 8,
+    /// Read ahead and not touched yet (swap), or the mark that starts the next window (file).
+    Readahead = 1 << 9,
+    /// In the swap cache: has a slot.
+    SwapCache = 1 << 10,
+    /// Mapped by more than one address space after fork.
+    Shared = 1 << 11,
+    /// Locked in memory.
+    Unevictable = 1 << 12,
+    /// On one of the policy's lists.
+    OnList = 1 << 13,
+    /// All bytes zero: swapped out by marking the slot.
+    ZeroFilled = 1 << 14,
+    /// Taken off its list by a reclaim pass in progress.
+    Isolated = 1 << 15,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// All frames of the machine.
+#[derive(Debug)]
+pub struct Frames {
+    previous: Vec<u32>,
+    next: Vec<u32>,
+    owner: Vec<u16>,
+    place: Vec<u32>,
+    flags: Vec<u16>,
+    cgroup: Vec<u16>,
+    slot: Vec<u32>,
+}
+
+impl Frames {
+    /// `len` free frames. The memory is untouched until frames are used.
+    pub fn new(len: usize) -> Self {
+        Self {
+            previous: vec![0; len],
+            next: vec![0; len],
+            owner: vec![0; len],
+            place: vec![0; len],
+            flags: vec![0; len],
+            cgroup: vec![0; len],
+            slot: vec![0; len],
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.flags.len()
+    }
+
+    /// Whether the machine has no memory at all.
+    pub fn is_empty(&self) -> bool {
+        self.flags.is_empty()
+    }
+
+    /// Makes `frame` the page of `owner`, paid by `cgroup`, with no flags but those that follow from the owner.
+    pub fn assign(&mut self, frame: FrameId, owner: PageOwner, cgroup: CgroupId) {
+        let i = frame.index();
+        let (id, place, flags) = match owner {
+            PageOwner::Anonymous { space, page } => (space.0, page.raw(), Flag::SwapBacked as u16),
+            PageOwner::File { file, page } => (file.0, page, Flag::FileOwned as u16),
+        };
+        (self.owner[i], self.place[i], self.flags[i], self.cgroup[i]) = (id, place, flags, cgroup.0);
+    }
+
+    /// The page that the frame holds.
+    #[inline]
+    pub fn owner(&self, frame: FrameId) -> PageOwner {
+        let i = frame.index();
+        if self.has(frame, Flag::FileOwned) {
+            PageOwner::File { file: FileId(self.owner[i]), page: self.place[i] }
+        } else {
+            PageOwner::Anonymous { space: SpaceId(self.owner[i]), page: DensePage::from_raw(self.place[i]) }
+        }
+    }
+
+    /// Hands an anonymous page to another mapper (its first owner unmapped it).
+    pub fn reassign_anonymous(&mut self, frame: FrameId, space: SpaceId, page: DensePage) {
+        debug_assert!(!self.has(frame, Flag::FileOwned));
+        (self.owner[frame.index()], self.place[frame.index()]) = (space.0, page.raw());
+    }
+
+    /// Makes a page that nothing maps the page of `owner`, and keeps all else: swap readahead by slot reads pages before it
+    /// knows whose they are.
+    pub fn adopt(&mut self, frame: FrameId, owner: PageOwner) {
+        let i = frame.index();
+        match owner {
+            PageOwner::Anonymous { space, page } => {
+                self.clear(frame, Flag::FileOwned);
+                (self.owner[i], self.place[i]) = (space.0, page.raw());
+            }
+            PageOwner::File { file, page } => {
+                self.set(frame, Flag::FileOwned);
+                (self.owner[i], self.place[i]) = (file.0, page);
+            }
+        }
+    }
+
+    /// Who pays for the page.
+    #[inline]
+    pub fn cgroup(&self, frame: FrameId) -> CgroupId {
+        CgroupId(self.cgroup[frame.index()])
+    }
+
+    /// Whether the flag is set.
+    #[inline]
+    pub fn has(&self, frame: FrameId, flag: Flag) -> bool {
+        self.flags[frame.index()] & flag as u16 != 0
+    }
+    /// Sets the flag.
+    #[inline]
+    pub fn set(&mut self, frame: FrameId, flag: Flag) {
+        self.flags[frame.index()] |= flag as u16;
+    }
+    /// Clears the flag.
+    #[inline]
+    pub fn clear(&mut self, frame: FrameId, flag: Flag) {
+        self.flags[frame.index()] &= !(flag as u16);
+    }
+    /// Reads and clears the flag.
+    #[inline]
+    pub fn take(&mut self, frame: FrameId, flag: Flag) -> bool {
+        let was = self.has(frame, flag);
+        self.clear(frame, flag);
+        was
+    }
+    /// Whether its list is a file list: everything that is not swap-backed, lazily freed pages included.
+    #[inline]
+    pub fn is_file_lru(&self, frame: FrameId) -> bool {
+        !self.has(frame, Flag::SwapBacked)
+    }
+
+    /// The slot of a page in the swap cache.
+    pub fn slot(&self, frame: FrameId) -> Option<SlotId> {
+        self.has(frame, Flag::SwapCache).then(|| SlotId::new(self.slot[frame.index()]))
+    }
+    /// Puts the page into the swap cache with `slot`, or takes it out.
+    pub fn set_slot(&mut self, frame: FrameId, slot: Option<SlotId>) {
+        match slot {
+            Some(slot) => {
+                self.slot[frame.index()] = slot.index_u32();
+                self.set(frame, Flag::SwapCache);
+            }
+            None => self.clear(frame, Flag::SwapCache),
+        }
+    }
+
+    #[inline]
+    pub(super) fn link(&self, frame: FrameId) -> (Option<FrameId>, Option<FrameId>) {
+        let decode = |raw: u32| (raw != NONE).then_some(FrameId(raw));
+        (decode(self.previous[frame.index()]), decode(self.next[frame.index()]))
+    }
+    #[inline]
+    pub(super) fn set_previous(&mut self, frame: FrameId, to: Option<FrameId>) {
+        self.previous[frame.index()] = to.map_or(NONE, |to| to.0);
+    }
+    #[inline]
+    pub(super) fn set_next(&mut self, frame: FrameId, to: Option<FrameId>) {
+        self.next[frame.index()] = to.map_or(NONE, |to| to.0);
+    }
+}

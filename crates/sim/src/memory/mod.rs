@@ -1,0 +1,19 @@
+//! Physical memory: frames and who owns them, free memory per node, page cache, intrusive lists.
+
+mod check;
+mod files;
+mod frames;
+mod io;
+mod list;
+mod node;
+mod setup;
+mod store;
+pub mod watermarks;
+
+pub use files::{CachePage, FileId, FileMapping, Files, SimFile};
+pub use frames::{Flag, FrameId, Frames, PageOwner};
+pub use io::{Completion, Io, Written};
+pub use list::{List, ListEnd};
+pub use node::{Mark, Node, NodeId, Nodes, Zone};
+pub use setup::MemorySetup;
+pub use store::{Ledger, Mapper, Memory, MemoryConfig};

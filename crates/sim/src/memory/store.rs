@@ -1,0 +1,248 @@
+//! The state that faults, system calls and reclaim work on.
+
+use super::{CachePage, Files, Flag, FrameId, Frames, Io, Nodes, PageOwner};
+use crate::cgroup::{CgroupId, Cgroups};
+use crate::costs::Costs;
+use crate::counters::{Counter, Counters};
+use crate::fault::Flusher;
+use crate::mmu::{AddressSpace, DensePage, Entry, SpaceId};
+use crate::readahead::swap::ClusterReadahead;
+use crate::reclaim::LruvecId;
+use crate::reclaim::driver::ReclaimState;
+use crate::swap::{SlotId, Slots};
+use isotherm_units::Instant;
+
+/// Tunables under `/proc/sys/vm` and the like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryConfig {
+    /// Default 60; 0..=200.
+    pub swappiness: u32,
+    /// Swap readahead reads 2^this pages at most; 0 turns it off. Default 3.
+    pub page_cluster: u32,
+    /// Largest file readahead window in pages; 0 turns readahead off. Default 32 (128 KiB).
+    pub readahead_pages: u64,
+    /// Ticks per second of the simulated kernel.
+    pub hz: u64,
+}
+
+/// CPU time spent by kernel code on behalf of whoever runs now. The caller takes it and advances that clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    cpu_ns: u64,
+}
+
+impl Ledger {
+    /// Adds `ns` of CPU time.
+    #[inline]
+    pub fn spend(&mut self, ns: u64) {
+        self.cpu_ns += ns;
+    }
+    /// What came together since the last call.
+    pub fn take(&mut self) -> u64 {
+        std::mem::take(&mut self.cpu_ns)
+    }
+    /// What came together so far.
+    pub const fn peek(&self) -> u64 {
+        self.cpu_ns
+    }
+}
+
+/// All memory of the machine.
+pub struct Memory {
+    /// Tunables.
+    pub config: MemoryConfig,
+    /// What things cost.
+    pub costs: Costs,
+    /// The clock, set by the machine before each call.
+    pub now: Instant,
+    /// CPU time of the code that runs now.
+    pub ledger: Ledger,
+    /// Frames.
+    pub frames: Frames,
+    /// Free memory.
+    pub nodes: Nodes,
+    /// Address spaces, dead ones included.
+    pub spaces: Vec<AddressSpace>,
+    /// Files.
+    pub files: Files,
+    /// Swap slots.
+    pub slots: Slots,
+    /// Groups.
+    pub cgroups: Cgroups,
+    /// System-wide counters.
+    pub counters: Counters,
+    /// `nonresident_age` of each lruvec (spec classic-lru 5), grown by evictions and activations.
+    pub nonresident_age: Vec<u64>,
+    /// What reclaim remembers from attempt to attempt.
+    pub reclaim: ReclaimState,
+    /// Devices and transfers in flight.
+    pub io: Io,
+    /// By node: an allocation found free memory at the low watermark since the machine last looked.
+    pub kswapd_wanted: Vec<bool>,
+    /// Pages charged since the machine last looked: what the `memory.high` penalty counts.
+    pub charged: u64,
+    /// Dirty file pages that wait to be written.
+    pub flusher: Flusher,
+    /// Swap readahead by slot: one state for the whole system.
+    pub cluster_readahead: ClusterReadahead,
+}
+
+/// One page-table entry that shows a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapper {
+    /// Address space.
+    pub space: SpaceId,
+    /// Page in it.
+    pub page: DensePage,
+    /// Whether code runs from the mapping.
+    pub executable: bool,
+}
+
+impl Memory {
+    /// An address space.
+    #[inline]
+    pub fn space(&self, space: SpaceId) -> &AddressSpace {
+        &self.spaces[space.index()]
+    }
+    /// An address space.
+    #[inline]
+    pub fn space_mut(&mut self, space: SpaceId) -> &mut AddressSpace {
+        &mut self.spaces[space.index()]
+    }
+
+    /// The lruvec of `cgroup` on `node`.
+    #[inline]
+    pub fn lruvec(&self, cgroup: CgroupId, node: super::NodeId) -> LruvecId {
+        LruvecId(u32::from(cgroup.0) * self.nodes.len() as u32 + u32::from(node.0))
+    }
+    /// The lruvec of a page.
+    #[inline]
+    pub fn lruvec_of(&self, frame: FrameId) -> LruvecId {
+        self.lruvec(self.frames.cgroup(frame), self.nodes.of(frame))
+    }
+    /// The group an lruvec belongs to.
+    pub fn cgroup_of(&self, lruvec: LruvecId) -> CgroupId {
+        CgroupId(u16::try_from(lruvec.index() / self.nodes.len()).expect("made from a group"))
+    }
+    /// The node an lruvec belongs to.
+    pub fn node_of(&self, lruvec: LruvecId) -> super::NodeId {
+        super::NodeId(u8::try_from(lruvec.index() % self.nodes.len()).expect("made from a node"))
+    }
+
+    /// Counts an event in the group, its ancestors and the system.
+    #[inline]
+    pub fn count(&mut self, counter: Counter, cgroup: CgroupId, n: u64) {
+        if n == 0 {
+            return;
+        }
+        self.counters.add(counter, n);
+        let mut next = Some(cgroup);
+        while let Some(id) = next {
+            let group = self.cgroups.get_mut(id);
+            group.counters.add(counter, n);
+            next = group.parent;
+        }
+    }
+
+    /// Ages the nonresident clock of `lruvec`'s group and all its ancestors on the same node.
+    pub fn age_nonresident(&mut self, lruvec: LruvecId, pages: u64) {
+        let node = self.node_of(lruvec);
+        let mut next = Some(self.cgroup_of(lruvec));
+        while let Some(id) = next {
+            let lruvec = self.lruvec(id, node);
+            self.nonresident_age[lruvec.index()] += pages;
+            next = self.cgroups.get(id).parent;
+        }
+    }
+
+    /// Free swap slots that pages of `cgroup` may use.
+    pub fn swap_available(&self, cgroup: CgroupId) -> u64 {
+        self.slots.free().min(self.cgroups.swap_room(cgroup))
+    }
+
+    /// All entries that map `frame`, in a fixed order: the reverse map.
+    pub fn mappers(&self, frame: FrameId) -> Vec<Mapper> {
+        let maps = |space: SpaceId, page: DensePage| {
+            let space = self.space(space);
+            space.alive && space.table.is_present(page) && space.table.entry(page) == Entry::Frame(frame)
+        };
+        match self.frames.owner(frame) {
+            PageOwner::Anonymous { space, page } if !self.frames.has(frame, Flag::Shared) => {
+                let mapper = Mapper { space, page, executable: false };
+                if maps(space, page) { vec![mapper] } else { Vec::new() }
+            }
+            PageOwner::Anonymous { space, .. } if !self.space(space).alive => Vec::new(),
+            PageOwner::Anonymous { space, page } => {
+                let virtual_page = self.space(space).table.page_of(page);
+                let sharers = self.space(space).family.iter().filter_map(|&space| {
+                    let page = self.space(space).table.dense(virtual_page)?;
+                    maps(space, page).then_some(Mapper { space, page, executable: false })
+                });
+                sharers.collect()
+            }
+            PageOwner::File { file, page } => {
+                let mappers = self.files.get(file).mappings.iter().filter_map(|mapping| {
+                    let virtual_page = mapping.virtual_page(u64::from(page))?;
+                    let page = self.space(mapping.space).table.dense(virtual_page)?;
+                    let mapper = Mapper { space: mapping.space, page, executable: mapping.executable };
+                    maps(mapping.space, page).then_some(mapper)
+                });
+                mappers.collect()
+            }
+        }
+    }
+
+    /// The only mapper of a private anonymous page, without building a list: the common case of a scan.
+    #[inline]
+    pub fn sole_mapper(&self, frame: FrameId) -> Option<(SpaceId, DensePage)> {
+        match self.frames.owner(frame) {
+            PageOwner::Anonymous { space, page } if !self.frames.has(frame, Flag::Shared) => {
+                let owner = self.space(space);
+                // A page in flight may outlive its space.
+                (owner.alive && owner.table.entry(page) == Entry::Frame(frame)).then_some((space, page))
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes a page that nothing maps any more out of its cache (swap cache or page cache, leaving `shadow`), uncharges
+    /// it and gives its frame back. It must be on no list and not under I/O.
+    pub fn free_page(&mut self, frame: FrameId, shadow: Option<u64>) {
+        debug_assert!(!self.frames.has(frame, Flag::OnList), "still on a list");
+        debug_assert!(!self.frames.has(frame, Flag::Writeback) && !self.frames.has(frame, Flag::Reading), "under I/O");
+        if let PageOwner::File { file, page } = self.frames.owner(frame) {
+            // Shared memory in the swap cache already left the page cache: there the slot stands for it.
+            if !self.frames.has(frame, Flag::SwapCache) {
+                let to = shadow.map_or(CachePage::Absent, CachePage::Shadow);
+                self.files.get_mut(file).set_page(u64::from(page), to);
+            }
+        }
+        self.leave_swap_cache(frame, shadow);
+        let cgroup = self.frames.cgroup(frame);
+        self.cgroups.uncharge(cgroup, 1);
+        self.nodes.give(frame);
+    }
+
+    /// Takes a page out of the swap cache; the slot keeps `shadow` for its other users, or becomes free.
+    pub fn leave_swap_cache(&mut self, frame: FrameId, shadow: Option<u64>) {
+        if let Some(slot) = self.frames.slot(frame) {
+            if self.frames.has(frame, Flag::Shared) {
+                self.slots.set_shared(slot);
+            }
+            self.slots.set_shadow(slot, shadow);
+            self.frames.set_slot(frame, None);
+            let cgroup = self.slots.cgroup(slot);
+            if self.slots.remove_cached(slot) {
+                self.cgroups.charge_swap(cgroup, -1);
+            }
+        }
+    }
+
+    /// One page-table entry less refers to `slot`; a cached page stays in the swap cache.
+    pub fn drop_swap_entry(&mut self, slot: SlotId) {
+        let cgroup = self.slots.cgroup(slot);
+        if self.slots.remove_user(slot) {
+            self.cgroups.charge_swap(cgroup, -1);
+        }
+    }
+}

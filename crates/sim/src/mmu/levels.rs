@@ -1,0 +1,93 @@
+//! Accessed bits above the leaf: one bitmap per level, and the trick that keeps them off the hit path.
+//!
+//! Hardware sets the accessed bit of every entry on the way down. Setting one bit per level and access would cost a
+//! load and a store each. Instead one *settled* bit per 2 MiB says that all upper bits above it are set; an access
+//! tests that bit alone. Clearing an upper bit unsettles the 2 MiB blocks below it, so the next access to any of them
+//! takes the slow path once and sets the whole column again. Reading is exact at any time.
+
+use isotherm_units::PageRange;
+
+/// A level of the page table, by the span of one of its entries: 0 = leaf (4 KiB), 1 = 2 MiB, 2 = 1 GiB, 3 = 512 GiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Level(u8);
+
+impl Level {
+    /// Page-table entries.
+    pub const LEAF: Self = Self(0);
+    /// Entries that span 2 MiB.
+    pub const PMD: Self = Self(1);
+    /// Entries that span 1 GiB.
+    pub const PUD: Self = Self(2);
+    /// Entries that span 512 GiB.
+    pub const P4D: Self = Self(3);
+    /// The levels above the leaf of a 4-level table.
+    pub const UPPER: [Self; 3] = [Self::PMD, Self::PUD, Self::P4D];
+
+    /// log2 of the base pages that one entry spans: 9 per level.
+    pub const fn span_shift(self) -> u32 {
+        9 * self.0 as u32
+    }
+    /// Base pages that one entry spans.
+    pub const fn span_pages(self) -> u64 {
+        1 << self.span_shift()
+    }
+    const fn upper_index(self) -> usize {
+        self.0 as usize - 1
+    }
+}
+
+/// Upper-level accessed bits of one chunk of [`CHUNK_PAGES`](super::table::CHUNK_PAGES) pages; the levels above 1 GiB
+/// are kept per table.
+#[derive(Clone, Debug)]
+pub(super) struct UpperBits {
+    /// One bit per 2 MiB: all accessed bits above are set.
+    pub(super) settled: Vec<u64>,
+    /// One bitmap per upper level, indexed by `chunk page >> span`.
+    accessed: [Vec<u64>; 3],
+}
+
+impl UpperBits {
+    pub(super) fn new(chunk_pages: u64) -> Self {
+        let words = |level: Level| {
+            let bits = (chunk_pages >> level.span_shift()).max(1);
+            vec![0; usize::try_from(bits.div_ceil(64)).expect("a chunk is small")]
+        };
+        Self { settled: words(Level::PMD), accessed: Level::UPPER.map(words) }
+    }
+
+    /// Sets the whole column above chunk page `page`.
+    #[cold]
+    pub(super) fn settle(&mut self, page: usize) {
+        for level in Level::UPPER {
+            set(&mut self.accessed[level.upper_index()], page >> level.span_shift());
+        }
+        set(&mut self.settled, page >> Level::PMD.span_shift());
+    }
+
+    pub(super) fn test(&self, level: Level, page: usize) -> bool {
+        let bit = page >> level.span_shift();
+        self.accessed[level.upper_index()][bit / 64] >> (bit % 64) & 1 != 0
+    }
+
+    /// Reads and clears the bit of the entry at `level` that holds chunk page `page`.
+    pub(super) fn test_and_clear(&mut self, level: Level, page: usize, chunk_pages: u64) -> bool {
+        let was_set = self.test(level, page);
+        if was_set {
+            let bit = page >> level.span_shift();
+            self.accessed[level.upper_index()][bit / 64] &= !(1 << (bit % 64));
+            let first = (bit as u64) << level.span_shift();
+            let span = PageRange::new(first, (first + level.span_pages()).min(chunk_pages));
+            let first_block = span.start >> Level::PMD.span_shift();
+            let last_block = (span.end - 1) >> Level::PMD.span_shift();
+            for block in first_block..=last_block {
+                let block = usize::try_from(block).expect("a chunk is small");
+                self.settled[block / 64] &= !(1 << (block % 64));
+            }
+        }
+        was_set
+    }
+}
+
+fn set(bits: &mut [u64], bit: usize) {
+    bits[bit / 64] |= 1 << (bit % 64);
+}

@@ -1,0 +1,58 @@
+//! Address spaces.
+
+use super::{PageTable, VmaList};
+use crate::cgroup::CgroupId;
+use crate::memory::FileId;
+use crate::readahead::file::FileReadahead;
+use crate::readahead::swap::VmaReadahead;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Index of an address space. At most 65 535 are made in one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SpaceId(pub(crate) u16);
+
+impl SpaceId {
+    /// As an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The memory of one process.
+#[derive(Debug)]
+pub struct AddressSpace {
+    /// For reports.
+    pub name: String,
+    /// Program and process in it, as the machine numbers them.
+    pub process: (usize, usize),
+    /// Who pays for its pages.
+    pub cgroup: CgroupId,
+    /// Mapped ranges.
+    pub vmas: VmaList,
+    /// Page table.
+    pub table: PageTable,
+    /// Spaces with which it may share anonymous pages after fork, itself included; empty without fork. Sharers map a page at
+    /// the same address, so this list is the reverse map of shared anonymous pages.
+    pub family: Vec<SpaceId>,
+    /// Pages resident (anonymous and file), without the zero page.
+    pub nr_resident: u64,
+    /// Pages swapped out.
+    pub nr_swapped: u64,
+    /// False once its last thread has ended.
+    pub alive: bool,
+    /// Files it has open: all mappings and descriptors of a file in one space are one open file.
+    pub open_files: BTreeMap<FileId, OpenFile>,
+    /// Swap readahead of each mapped range, by the range's first page.
+    pub swap_readahead: BTreeMap<u64, VmaReadahead>,
+    /// Aligned 2 MiB blocks (first page / 512) that one huge entry maps.
+    pub huge_blocks: BTreeSet<u64>,
+}
+
+/// A file as one address space has it open.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenFile {
+    /// What readahead remembers.
+    pub readahead: FileReadahead,
+    /// The page at which the last `read()` ended.
+    pub last_read: Option<u64>,
+}

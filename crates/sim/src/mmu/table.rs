@@ -1,0 +1,565 @@
+//! The page table in the layout that the hit path wants.
+//!
+//! Sketch: a touch of a resident page costs one load of the chunk directory (in L1), one load and one store in a
+//! 32-byte group of four words that serves 64 pages (half a byte a page), and a test of one bit per 2 MiB (in L1 or L2).
+//! Everything else about a page (frame, swap slot) lies in a second, cold array of 4 bytes a page, touched on fault
+//! and eviction only. Both arrays are zero pages of the operating system until used: untouched address space is free.
+
+use super::entry::Entry;
+use super::levels::{Level, UpperBits};
+use crate::memory::FrameId;
+use isotherm_units::PageRange;
+use isotherm_units::access::Run;
+
+/// Pages of one chunk: 64 GiB of address space, at most 8 MiB of hot and 64 MiB of cold words when fully touched.
+pub(crate) const CHUNK_PAGES: u64 = 1 << CHUNK_SHIFT;
+const CHUNK_SHIFT: u32 = 24;
+const CHUNK_MASK: u64 = CHUNK_PAGES - 1;
+/// A process may touch this many chunks (16 TiB), so that a dense page number fits 32 bits.
+const CHUNKS_MAX: usize = 256;
+const DIRECTORY_LEN: usize = 1 << (52 - CHUNK_SHIFT - 7);
+const NO_CHUNK: u16 = 0;
+
+/// A page of one address space in 32 bits: chunk slot and page in the chunk. What reverse maps store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DensePage(u32);
+
+impl DensePage {
+    /// From its stored form.
+    pub const fn from_raw(raw: u32) -> Self {
+        Self(raw)
+    }
+    /// Its stored form.
+    pub const fn raw(self) -> u32 {
+        self.0
+    }
+    #[inline]
+    const fn slot(self) -> usize {
+        (self.0 >> CHUNK_SHIFT) as usize
+    }
+    #[inline]
+    const fn within(self) -> usize {
+        (self.0 & CHUNK_MASK as u32) as usize
+    }
+    /// The page `pages` later, if it lies in the same chunk.
+    pub const fn checked_add(self, pages: u32) -> Option<Self> {
+        if self.within() as u64 + pages as u64 >= CHUNK_PAGES { None } else { Some(Self(self.0 + pages)) }
+    }
+}
+
+/// The four words of 64 pages.
+type Group = [u64; 4];
+const PRESENT: usize = 0;
+const ACCESSED: usize = 1;
+const WRITABLE: usize = 2;
+const DIRTY: usize = 3;
+
+#[derive(Clone, Debug)]
+struct Chunk {
+    /// Virtual page number of its first page.
+    first_page: u64,
+    groups: Vec<Group>,
+    entries: Vec<u32>,
+    upper: UpperBits,
+}
+
+/// What a touch needs: a present entry, or a writable one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// A load.
+    Read,
+    /// A store.
+    Write,
+}
+
+/// The page table of one address space.
+#[derive(Debug)]
+pub struct PageTable {
+    /// Chunk slot + 1 by `page >> CHUNK_SHIFT`; grows to the highest chunk in use.
+    directory: Vec<u16>,
+    chunks: Vec<Chunk>,
+    nr_present: u64,
+}
+
+/// Where [`PageTable::play`] stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// All runs are done.
+    Done,
+    /// The time is up; the run at the cursor has not begun or is partly done.
+    TimeUp,
+    /// The page needs the kernel.
+    Fault {
+        /// Virtual page number.
+        page: u64,
+        /// What the access needs.
+        need: Need,
+    },
+    /// The run at the cursor goes through a file descriptor.
+    Descriptor,
+}
+
+/// How far a thread has come in its batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    /// Runs finished.
+    pub(crate) run: usize,
+    /// Pages finished of the run at `run`.
+    pub(crate) page: u32,
+    /// Whether the think time of the run at `run` has passed.
+    pub(crate) thought: bool,
+}
+
+/// The clock of a playing thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// Current time in ns.
+    pub(crate) now_ns: u64,
+    /// Stop when `now_ns` reaches this.
+    pub(crate) until_ns: u64,
+    /// Cost of each page touched.
+    pub(crate) page_ns: u64,
+}
+
+impl Default for PageTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PageTable {
+    /// An empty table.
+    pub fn new() -> Self {
+        Self { directory: Vec::new(), chunks: Vec::new(), nr_present: 0 }
+    }
+
+    /// Makes room for `pages`, so that they have dense numbers.
+    ///
+    /// # Errors
+    /// The first page that does not fit: a process may spread over 16 TiB in 64 GiB blocks of its address space.
+    pub fn reserve(&mut self, pages: PageRange) -> Result<(), u64> {
+        if pages.is_empty() {
+            return Ok(());
+        }
+        for high in pages.start >> CHUNK_SHIFT..=(pages.end - 1) >> CHUNK_SHIFT {
+            let index = usize::try_from(high).map_err(|_| high << CHUNK_SHIFT)?;
+            if index >= DIRECTORY_LEN {
+                return Err(high << CHUNK_SHIFT);
+            }
+            if self.directory.len() <= index {
+                self.directory.resize(index + 1, NO_CHUNK);
+            }
+            if self.directory[index] == NO_CHUNK {
+                if self.chunks.len() == CHUNKS_MAX {
+                    return Err(high << CHUNK_SHIFT);
+                }
+                let len = CHUNK_PAGES as usize;
+                self.chunks.push(Chunk {
+                    first_page: high << CHUNK_SHIFT,
+                    groups: vec![[0; 4]; len / 64],
+                    entries: vec![0; len],
+                    upper: UpperBits::new(CHUNK_PAGES),
+                });
+                self.directory[index] = u16::try_from(self.chunks.len()).expect("at most CHUNKS_MAX");
+            }
+        }
+        Ok(())
+    }
+
+    /// The dense number of a page in reserved space.
+    #[inline]
+    pub fn dense(&self, page: u64) -> Option<DensePage> {
+        let slot = *self.directory.get(usize::try_from(page >> CHUNK_SHIFT).ok()?)?;
+        (slot != NO_CHUNK).then(|| DensePage((u32::from(slot) - 1) << CHUNK_SHIFT | (page & CHUNK_MASK) as u32))
+    }
+
+    /// The virtual page number of a dense page.
+    pub fn page_of(&self, dense: DensePage) -> u64 {
+        self.chunks[dense.slot()].first_page + dense.within() as u64
+    }
+
+    /// Pages with a present entry.
+    pub fn nr_present(&self) -> u64 {
+        self.nr_present
+    }
+
+    /// The entry of a page.
+    #[inline]
+    pub fn entry(&self, dense: DensePage) -> Entry {
+        Entry::unpack(self.chunks[dense.slot()].entries[dense.within()])
+    }
+
+    /// The frame that `page` shows, if one is mapped there.
+    #[inline]
+    pub fn frame_at(&self, page: u64) -> Option<FrameId> {
+        let slot = *self.directory.get((page >> CHUNK_SHIFT) as usize)?;
+        let chunk = self.chunks.get((slot as usize).wrapping_sub(1))?;
+        match Entry::unpack(chunk.entries[(page & CHUNK_MASK) as usize]) {
+            Entry::Frame(frame) => Some(frame),
+            Entry::None | Entry::Zero | Entry::Swap(_) => None,
+        }
+    }
+
+    /// Replaces the entry and drops all hardware bits: swap entries and holes.
+    pub fn set_absent(&mut self, dense: DensePage, entry: Entry) {
+        debug_assert!(matches!(entry, Entry::None | Entry::Swap(_)), "{entry:?} is present");
+        let (group, bit) = self.group_mut(dense);
+        let was_present = group[PRESENT] & bit != 0;
+        if was_present {
+            for word in group {
+                *word &= !bit;
+            }
+            self.nr_present -= 1;
+        }
+        self.chunks[dense.slot()].entries[dense.within()] = entry.pack();
+    }
+
+    /// Installs a present entry with accessed bit `young`; the dirty bit is set if `dirty`.
+    pub fn set_present(&mut self, dense: DensePage, entry: Entry, writable: bool, young: bool, dirty: bool) {
+        debug_assert!(matches!(entry, Entry::Frame(_) | Entry::Zero), "{entry:?} is absent");
+        let (group, bit) = self.group_mut(dense);
+        let was_present = group[PRESENT] & bit != 0;
+        group[PRESENT] |= bit;
+        assign(&mut group[ACCESSED], bit, young);
+        assign(&mut group[WRITABLE], bit, writable);
+        assign(&mut group[DIRTY], bit, dirty);
+        self.nr_present += u64::from(!was_present);
+        let chunk = &mut self.chunks[dense.slot()];
+        chunk.entries[dense.within()] = entry.pack();
+        if young {
+            chunk.upper.settle(dense.within());
+        }
+    }
+
+    /// Whether the page is mapped (a frame or the zero page).
+    #[inline]
+    pub fn is_present(&self, dense: DensePage) -> bool {
+        self.bit(dense, PRESENT)
+    }
+    /// Whether stores need no fault.
+    pub fn is_writable(&self, dense: DensePage) -> bool {
+        self.bit(dense, WRITABLE)
+    }
+    /// The leaf's accessed bit.
+    pub fn is_young(&self, dense: DensePage) -> bool {
+        self.bit(dense, ACCESSED)
+    }
+    /// The leaf's dirty bit.
+    pub fn is_dirty(&self, dense: DensePage) -> bool {
+        self.bit(dense, DIRTY)
+    }
+    /// Reads and clears the leaf's accessed bit.
+    #[inline]
+    pub fn test_and_clear_young(&mut self, dense: DensePage) -> bool {
+        let (group, bit) = self.group_mut(dense);
+        let was = group[ACCESSED] & bit != 0;
+        if was {
+            group[ACCESSED] &= !bit; // test first: an unconditional store would materialise untouched memory
+        }
+        was
+    }
+    /// Sets the accessed (and for stores the dirty) bit as the hardware does at a touch that needed a fault.
+    pub fn mark_touched(&mut self, dense: DensePage, need: Need) {
+        let (group, bit) = self.group_mut(dense);
+        group[ACCESSED] |= bit;
+        if need == Need::Write {
+            group[DIRTY] |= bit;
+        }
+        self.chunks[dense.slot()].upper.settle(dense.within());
+    }
+    /// Clears the dirty bit and takes write permission away, so that the next store faults (write-back of shared files).
+    pub fn clean_and_protect(&mut self, dense: DensePage) -> bool {
+        let (group, bit) = self.group_mut(dense);
+        let was = group[DIRTY] & bit != 0;
+        group[DIRTY] &= !bit;
+        group[WRITABLE] &= !bit;
+        was
+    }
+    /// Takes write permission away and keeps the dirty bit (fork).
+    pub fn protect(&mut self, dense: DensePage) {
+        let (group, bit) = self.group_mut(dense);
+        group[WRITABLE] &= !bit;
+    }
+    /// Gives write permission.
+    pub fn allow_write(&mut self, dense: DensePage) {
+        let (group, bit) = self.group_mut(dense);
+        debug_assert!(group[PRESENT] & bit != 0, "only mapped pages are writable");
+        group[WRITABLE] |= bit;
+    }
+
+    /// The accessed bit of the upper-level entry that holds `dense`.
+    pub fn is_upper_young(&self, level: Level, dense: DensePage) -> bool {
+        self.chunks[dense.slot()].upper.test(level, dense.within())
+    }
+    /// Reads and clears the accessed bit of the upper-level entry that holds `dense`.
+    pub fn test_and_clear_upper_young(&mut self, level: Level, dense: DensePage) -> bool {
+        self.chunks[dense.slot()].upper.test_and_clear(level, dense.within(), CHUNK_PAGES)
+    }
+
+    /// Present pages of `range` in ascending order, with their dense numbers. Reads words, not pages: holes are skipped
+    /// 64 at a time.
+    pub fn present_in(&self, range: PageRange) -> impl Iterator<Item = DensePage> + '_ {
+        self.words_in(range, PRESENT)
+    }
+
+    /// Pages of `range` with a non-empty entry (present or swapped), ascending. Costs a look at each entry.
+    pub fn populated_in(&self, range: PageRange) -> impl Iterator<Item = DensePage> + '_ {
+        self.pieces_of(range).flat_map(move |(slot, start, end)| {
+            let entries = &self.chunks[slot].entries;
+            (start..end)
+                .filter(move |&i| entries[i] != 0)
+                .map(move |i| DensePage((slot as u32) << CHUNK_SHIFT | i as u32))
+        })
+    }
+
+    fn words_in(&self, range: PageRange, which: usize) -> impl Iterator<Item = DensePage> + '_ {
+        self.pieces_of(range).flat_map(move |(slot, start, end)| {
+            let groups = &self.chunks[slot].groups;
+            (start / 64..end.div_ceil(64)).flat_map(move |index| {
+                let mut word = groups[index][which];
+                if index == start / 64 {
+                    word &= u64::MAX << (start % 64);
+                }
+                if index == end / 64 {
+                    word &= !(u64::MAX << (end % 64));
+                }
+                Bits(word).map(move |bit| DensePage((slot as u32) << CHUNK_SHIFT | (index * 64 + bit) as u32))
+            })
+        })
+    }
+
+    /// `range` cut into `(chunk slot, start, end)` of reserved chunks.
+    fn pieces_of(&self, range: PageRange) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
+        let highs =
+            if range.is_empty() { 0..0 } else { range.start >> CHUNK_SHIFT..((range.end - 1) >> CHUNK_SHIFT) + 1 };
+        let highs = highs.start.min(self.directory.len() as u64)..highs.end.min(self.directory.len() as u64);
+        highs.filter_map(move |high| {
+            let slot = self.directory[high as usize];
+            let piece = range.intersection(PageRange::at(high << CHUNK_SHIFT, CHUNK_PAGES));
+            let base = high << CHUNK_SHIFT;
+            (slot != NO_CHUNK).then(|| (slot as usize - 1, (piece.start - base) as usize, (piece.end - base) as usize))
+        })
+    }
+
+    /// Plays runs until one needs the kernel, the time is up or all are done: the hit path.
+    ///
+    /// Sets accessed bits (and dirty bits for stores) of resident pages and advances `cursor` and `pace.now_ns`.
+    pub(crate) fn play(&mut self, runs: &[Run], cursor: &mut Cursor, pace: &mut Pace) -> Stop {
+        let mut now_ns = pace.now_ns;
+        let stop = loop {
+            let Some(&run) = runs.get(cursor.run) else { break Stop::Done };
+            if now_ns >= pace.until_ns {
+                break Stop::TimeUp;
+            }
+            if !cursor.thought {
+                now_ns += u64::from(run.think_ns);
+                cursor.thought = true;
+                if now_ns >= pace.until_ns {
+                    break Stop::TimeUp;
+                }
+            }
+            if run.is_single_page() {
+                match self.touch_one(run.page(), run.is_write()) {
+                    Ok(()) => now_ns += pace.page_ns,
+                    Err(stop) => break stop,
+                }
+            } else {
+                match self.touch_rest(run, cursor, &mut now_ns, pace) {
+                    Ok(()) => {}
+                    Err(stop) => break stop,
+                }
+            }
+            cursor.run += 1;
+            cursor.page = 0;
+            cursor.thought = false;
+        };
+        pace.now_ns = now_ns;
+        stop
+    }
+
+    /// Touches one page; the body of the scattered hot loop.
+    #[inline(always)]
+    fn touch_one(&mut self, page: u64, write: bool) -> Result<(), Stop> {
+        let need = if write { Need::Write } else { Need::Read };
+        let fault = Stop::Fault { page, need };
+        let slot = *self.directory.get((page >> CHUNK_SHIFT) as usize).ok_or(fault)?;
+        let Some(chunk) = self.chunks.get_mut((slot as usize).wrapping_sub(1)) else { return Err(fault) };
+        let within = (page & CHUNK_MASK) as usize;
+        let group = &mut chunk.groups[within / 64];
+        let bit = 1u64 << (within % 64);
+        let permitted = group[if write { WRITABLE } else { PRESENT }];
+        if permitted & bit == 0 {
+            return Err(fault);
+        }
+        group[ACCESSED] |= bit;
+        if write {
+            group[DIRTY] |= bit;
+        }
+        let block = within >> 9;
+        if chunk.upper.settled[block / 64] >> (block % 64) & 1 == 0 {
+            chunk.upper.settle(within);
+        }
+        Ok(())
+    }
+
+    /// Touches what is left of a run of several pages, 64 at a time by mask.
+    fn touch_rest(&mut self, run: Run, cursor: &mut Cursor, now_ns: &mut u64, pace: &Pace) -> Result<(), Stop> {
+        if run.channel() == isotherm_units::access::Channel::FileDescriptor {
+            return Err(Stop::Descriptor);
+        }
+        let need = if run.is_write() { Need::Write } else { Need::Read };
+        while cursor.page < run.pages {
+            if *now_ns >= pace.until_ns {
+                return Err(Stop::TimeUp);
+            }
+            let page = run.page() + u64::from(cursor.page);
+            let fault = Stop::Fault { page, need };
+            let dense = self.dense(page).ok_or(fault)?;
+            let affordable = match pace.page_ns {
+                0 => u64::MAX,
+                page_ns => (pace.until_ns - *now_ns).div_ceil(page_ns),
+            };
+            let wanted = u64::from(run.pages - cursor.page).min(64 - (page % 64)).min(affordable) as u32;
+            let (group, bit) = self.group_mut(dense);
+            let mask = (u64::MAX >> (64 - wanted)) << bit.trailing_zeros();
+            let permitted = group[if need == Need::Write { WRITABLE } else { PRESENT }];
+            let missing = mask & !permitted;
+            // Pages before the first missing one are hits.
+            let hits = if missing == 0 { mask } else { mask & ((1 << missing.trailing_zeros()) - 1) };
+            group[ACCESSED] |= hits;
+            if need == Need::Write {
+                group[DIRTY] |= hits;
+            }
+            if hits != 0 {
+                let upper = &mut self.chunks[dense.slot()].upper;
+                let block = dense.within() >> 9;
+                if upper.settled[block / 64] >> (block % 64) & 1 == 0 {
+                    upper.settle(dense.within());
+                }
+            }
+            let nr_hits = hits.count_ones();
+            cursor.page += nr_hits;
+            *now_ns += u64::from(nr_hits) * pace.page_ns;
+            if missing != 0 {
+                return Err(Stop::Fault { page: page + u64::from(nr_hits), need });
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn bit(&self, dense: DensePage, which: usize) -> bool {
+        let within = dense.within();
+        self.chunks[dense.slot()].groups[within / 64][which] >> (within % 64) & 1 != 0
+    }
+
+    #[inline]
+    fn group_mut(&mut self, dense: DensePage) -> (&mut Group, u64) {
+        let within = dense.within();
+        (&mut self.chunks[dense.slot()].groups[within / 64], 1 << (within % 64))
+    }
+}
+
+fn assign(word: &mut u64, bit: u64, value: bool) {
+    if value { *word |= bit } else { *word &= !bit }
+}
+
+/// The numbers of the set bits, ascending.
+struct Bits(u64);
+
+impl Iterator for Bits {
+    type Item = usize;
+    fn next(&mut self) -> Option<usize> {
+        let bit = self.0.trailing_zeros() as usize;
+        self.0 &= self.0.checked_sub(1)?;
+        Some(bit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn mapped(pages: &[u64], writable: bool) -> PageTable {
+        let mut table = PageTable::new();
+        for (index, &page) in pages.iter().enumerate() {
+            table.reserve(PageRange::at(page, 1)).unwrap();
+            let dense = table.dense(page).unwrap();
+            let frame = FrameId::new(u32::try_from(index).unwrap());
+            table.set_present(dense, Entry::Frame(frame), writable, false, false);
+        }
+        table
+    }
+
+    fn pace(until_ns: u64, page_ns: u64) -> Pace {
+        Pace { now_ns: 0, until_ns, page_ns }
+    }
+
+    #[test]
+    fn hits_set_bits_and_faults_stop() {
+        let mut table = mapped(&[100, 101, 102, 5 << 24], true);
+        let runs = [Run::read(101, 1).after_ns(7), Run::write(100, 3), Run::read(5 << 24, 1), Run::read(103, 1)];
+        let (mut cursor, mut clock) = (Cursor::default(), pace(1_000, 10));
+        let stop = table.play(&runs, &mut cursor, &mut clock);
+        assert_eq!(stop, Stop::Fault { page: 103, need: Need::Read });
+        assert_eq!((cursor.run, clock.now_ns), (3, 7 + 10 + 30 + 10));
+        let dense = table.dense(100).unwrap();
+        assert!(table.is_young(dense) && table.is_dirty(dense));
+        assert!(!table.is_dirty(table.dense(5 << 24).unwrap()));
+    }
+
+    #[test]
+    fn a_run_stops_at_its_first_missing_page_and_when_time_is_up() {
+        let mut table = mapped(&[62, 63, 64, 66], false);
+        let (mut cursor, mut clock) = (Cursor::default(), pace(u64::MAX, 1));
+        let stop = table.play(&[Run::read(62, 5)], &mut cursor, &mut clock);
+        assert_eq!((stop, cursor.page, clock.now_ns), (Stop::Fault { page: 65, need: Need::Read }, 3, 3));
+        let (mut cursor, mut clock) = (Cursor::default(), pace(2, 1));
+        assert_eq!(table.play(&[Run::read(62, 3)], &mut cursor, &mut clock), Stop::TimeUp);
+        assert_eq!((cursor.page, clock.now_ns), (2, 2));
+        let stop = table.play(&[Run::write(62, 1)], &mut Cursor::default(), &mut pace(9, 1));
+        assert_eq!(stop, Stop::Fault { page: 62, need: Need::Write }, "write-protected");
+    }
+
+    #[test]
+    fn clearing_an_upper_bit_makes_the_next_touch_set_the_column_again() {
+        let mut table = mapped(&[0, 600], false);
+        let touch = |table: &mut PageTable, page| {
+            assert_eq!(table.play(&[Run::read(page, 1)], &mut Cursor::default(), &mut pace(9, 1)), Stop::Done);
+        };
+        touch(&mut table, 0);
+        let (low, high) = (table.dense(0).unwrap(), table.dense(600).unwrap());
+        assert!(table.is_upper_young(Level::PMD, low) && !table.is_upper_young(Level::PMD, high));
+        assert!(table.test_and_clear_upper_young(Level::PUD, high), "both lie in one 1 GiB entry");
+        assert!(!table.is_upper_young(Level::PUD, low) && table.is_upper_young(Level::PMD, low));
+        touch(&mut table, 0);
+        assert!(table.is_upper_young(Level::PUD, high) && table.is_upper_young(Level::P4D, low));
+    }
+
+    proptest! {
+        #[test]
+        fn words_agree_with_a_naive_set(
+            pages in prop::collection::btree_set(0u64..300, 0..80),
+            start in 0u64..300,
+            len in 1u32..200,
+        ) {
+            let list: Vec<u64> = pages.iter().copied().collect();
+            let mut table = mapped(&list, false);
+            table.reserve(PageRange::new(0, 512)).unwrap();
+            let (mut cursor, mut clock) = (Cursor::default(), pace(u64::MAX, 1));
+            let stop = table.play(&[Run::read(start, len)], &mut cursor, &mut clock);
+            let first_missing = (start..start + u64::from(len)).find(|page| !pages.contains(page));
+            let end = first_missing.unwrap_or(start + u64::from(len));
+            let expected = first_missing.map_or(Stop::Done, |page| Stop::Fault { page, need: Need::Read });
+            prop_assert_eq!(stop, expected);
+            let young: BTreeSet<u64> =
+                (0..512).filter(|&page| table.is_young(table.dense(page).unwrap())).collect();
+            prop_assert_eq!(young, (start..end).collect::<BTreeSet<u64>>());
+            let range = PageRange::at(start, u64::from(len));
+            let present: Vec<u64> = table.present_in(range).map(|dense| table.page_of(dense)).collect();
+            prop_assert_eq!(present, pages.range(range.start..range.end).copied().collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Mapped ranges of an address space.
+
+use isotherm_units::PageRange;
+use isotherm_units::access::{Advice, Backing, Mapping};
+
+/// One mapped range: a mapping, or what is left of it after partial unmaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vma {
+    /// The mapping.
+    pub mapping: Mapping,
+    /// Access order announced by `madvise`: `Normal`, `Random` or `Sequential`.
+    pub order: Advice,
+}
+
+impl Vma {
+    /// Its pages.
+    pub fn pages(&self) -> PageRange {
+        self.mapping.pages
+    }
+
+    /// The part of it inside `range`, with the file offset moved along.
+    fn cut(&self, range: PageRange) -> Self {
+        let mut cut = *self;
+        cut.mapping.pages = self.mapping.pages.intersection(range);
+        if let Backing::File { file, first_page, sharing } = self.mapping.backing {
+            let first_page = first_page + (cut.mapping.pages.start - self.mapping.pages.start);
+            cut.mapping.backing = Backing::File { file, first_page, sharing };
+        }
+        cut
+    }
+}
+
+/// The mapped ranges of one address space: sorted, disjoint.
+#[derive(Clone, Debug, Default)]
+pub struct VmaList(Vec<Vma>);
+
+impl VmaList {
+    /// The range that holds `page`.
+    pub fn find(&self, page: u64) -> Option<&Vma> {
+        let after = self.0.partition_point(|vma| vma.pages().start <= page);
+        self.0[..after].last().filter(|vma| vma.pages().contains(page))
+    }
+
+    /// All ranges, ascending.
+    pub fn iter(&self) -> std::slice::Iter<'_, Vma> {
+        self.0.iter()
+    }
+
+    /// Adds a range; what it overlaps must have been removed.
+    pub fn insert(&mut self, vma: Vma) {
+        let at = self.0.partition_point(|other| other.pages().start < vma.pages().start);
+        debug_assert!(self.0.get(at).is_none_or(|next| !next.pages().overlaps(vma.pages())));
+        self.0.insert(at, vma);
+    }
+
+    /// Takes `range` out, cutting ranges at its ends; returns the parts taken out.
+    pub fn remove(&mut self, range: PageRange) -> Vec<Vma> {
+        let mut removed = Vec::new();
+        let mut kept = Vec::with_capacity(self.0.len() + 1);
+        for vma in self.0.drain(..) {
+            if !vma.pages().overlaps(range) {
+                kept.push(vma);
+                continue;
+            }
+            let before = PageRange::new(vma.pages().start, range.start);
+            let after = PageRange::new(range.end, vma.pages().end);
+            kept.extend([before, after].into_iter().filter(|rest| !rest.is_empty()).map(|rest| vma.cut(rest)));
+            removed.push(vma.cut(range));
+        }
+        self.0 = kept;
+        removed
+    }
+
+    /// Sets the announced access order in `range`.
+    pub fn set_order(&mut self, range: PageRange, order: Advice) {
+        for mut vma in self.remove(range) {
+            vma.order = order;
+            self.insert(vma);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_units::access::Sharing;
+
+    fn file(start: u64, end: u64, first_page: u64) -> Vma {
+        let backing = Backing::File { file: 0, first_page, sharing: Sharing::Shared };
+        let mapping = Mapping { backing, ..Mapping::anonymous(PageRange::new(start, end)) };
+        Vma { mapping, order: Advice::Normal }
+    }
+
+    #[test]
+    fn unmapping_the_middle_leaves_two_parts_with_their_offsets() {
+        let mut list = VmaList::default();
+        list.insert(file(10, 20, 100));
+        assert_eq!(list.remove(PageRange::new(13, 15)), [file(13, 15, 103)]);
+        assert_eq!(list.iter().copied().collect::<Vec<_>>(), [file(10, 13, 100), file(15, 20, 105)]);
+        assert!(list.find(12).is_some() && list.find(13).is_none() && list.find(20).is_none());
+    }
+
+    #[test]
+    fn advice_splits_a_range() {
+        let mut list = VmaList::default();
+        list.insert(file(0, 9, 0));
+        list.set_order(PageRange::new(3, 6), Advice::Random);
+        let orders: Vec<_> = list.iter().map(|vma| (vma.pages().start, vma.order)).collect();
+        assert_eq!(orders, [(0, Advice::Normal), (3, Advice::Random), (6, Advice::Normal)]);
+    }
+}

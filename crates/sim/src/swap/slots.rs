@@ -1,0 +1,202 @@
+//! Slots of the swap device.
+//!
+//! A slot is held by page-table entries (after swap-out) and by the swap cache (a resident page that keeps its slot). It
+//! is free when neither holds it.
+
+use crate::cgroup::CgroupId;
+use crate::memory::FrameId;
+
+/// Index of a swap slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotId(u32);
+
+impl SlotId {
+    /// The slot with this number (below 2^31).
+    pub const fn new(index: u32) -> Self {
+        Self(index)
+    }
+    /// As an index.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+    /// As stored.
+    pub const fn index_u32(self) -> u32 {
+        self.0
+    }
+}
+
+/// One slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slot {
+    /// Packed shadow of the page's eviction + 1; 0 = none.
+    shadow: u64,
+    /// Frame + 1 of the page in the swap cache; 0 = not cached.
+    cached: u32,
+    /// Page-table entries that refer to it (a file's page of shared memory counts as one).
+    users: u16,
+    cgroup: u16,
+    in_use: bool,
+    /// All bytes zero: no I/O.
+    zero_filled: bool,
+    /// Its page was shared by fork: the one entry left does not own it exclusively.
+    shared: bool,
+}
+
+/// All slots.
+#[derive(Debug, Default)]
+pub struct Slots {
+    slots: Vec<Slot>,
+    /// Where the search for a free slot goes on: neighbours in eviction order become neighbours on the device.
+    cursor: usize,
+    /// Slots given back before the cursor came round.
+    nr_used: u64,
+    total: u64,
+}
+
+impl Slots {
+    /// A device of `total` slots (at most 2^31 - 2). Slots cost memory as they come to be used.
+    pub fn new(total: u64) -> Self {
+        Self { slots: Vec::new(), cursor: 0, nr_used: 0, total: total.min((1 << 31) - 2) }
+    }
+    /// Slots of the device.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+    /// Slots in use, those of resident pages included.
+    pub fn used(&self) -> u64 {
+        self.nr_used
+    }
+    /// Free slots.
+    pub fn free(&self) -> u64 {
+        self.total - self.nr_used
+    }
+
+    /// Takes the next free slot after the last one taken, held by the swap cache page `frame`, paid by `cgroup`.
+    pub fn take(&mut self, frame: FrameId, cgroup: CgroupId) -> Option<SlotId> {
+        if self.free() == 0 {
+            return None;
+        }
+        let total = usize::try_from(self.total).expect("below 2^31");
+        loop {
+            if self.cursor >= total {
+                self.cursor = 0;
+            }
+            let at = self.cursor;
+            self.cursor += 1;
+            if at >= self.slots.len() {
+                self.slots.resize(at + 1, Slot::default());
+            }
+            if !self.slots[at].in_use {
+                let cached = frame.index_u32() + 1;
+                self.slots[at] = Slot { cached, cgroup: cgroup.0, in_use: true, ..Slot::default() };
+                self.nr_used += 1;
+                return Some(SlotId(u32::try_from(at).expect("below 2^31")));
+            }
+        }
+    }
+
+    fn get(&self, slot: SlotId) -> &Slot {
+        debug_assert!(self.slots[slot.index()].in_use, "{slot:?} is free");
+        &self.slots[slot.index()]
+    }
+    fn get_mut(&mut self, slot: SlotId) -> &mut Slot {
+        debug_assert!(self.slots[slot.index()].in_use, "{slot:?} is free");
+        &mut self.slots[slot.index()]
+    }
+
+    /// The page in the swap cache.
+    pub fn cached(&self, slot: SlotId) -> Option<FrameId> {
+        self.get(slot).cached.checked_sub(1).map(FrameId::new)
+    }
+    /// The packed shadow of the eviction.
+    pub fn shadow(&self, slot: SlotId) -> Option<u64> {
+        self.get(slot).shadow.checked_sub(1)
+    }
+    /// Who pays.
+    pub fn cgroup(&self, slot: SlotId) -> CgroupId {
+        CgroupId(self.get(slot).cgroup)
+    }
+    /// Page-table entries that refer to it.
+    pub fn users(&self, slot: SlotId) -> u16 {
+        self.get(slot).users
+    }
+    /// Whether it is only marked as zeroes.
+    pub fn is_zero_filled(&self, slot: SlotId) -> bool {
+        self.get(slot).zero_filled
+    }
+    /// Whether the slot exists and is in use.
+    pub fn is_used(&self, slot: SlotId) -> bool {
+        self.slots.get(slot.index()).is_some_and(|slot| slot.in_use)
+    }
+    /// Marks it as zeroes, or not.
+    pub fn set_zero_filled(&mut self, slot: SlotId, zero_filled: bool) {
+        self.get_mut(slot).zero_filled = zero_filled;
+    }
+    /// Stores the shadow of the eviction.
+    pub fn set_shadow(&mut self, slot: SlotId, shadow: Option<u64>) {
+        self.get_mut(slot).shadow = shadow.map_or(0, |shadow| shadow + 1);
+    }
+    /// Puts a page into the swap cache at this slot.
+    pub fn set_cached(&mut self, slot: SlotId, frame: FrameId) {
+        self.get_mut(slot).cached = frame.index_u32() + 1;
+    }
+    /// Whether its page was ever shared by fork.
+    pub fn is_shared(&self, slot: SlotId) -> bool {
+        self.get(slot).shared
+    }
+    /// Notes that its page was shared by fork.
+    pub fn set_shared(&mut self, slot: SlotId) {
+        self.get_mut(slot).shared = true;
+    }
+    /// All slots in use, ascending.
+    pub fn used_slots(&self) -> impl Iterator<Item = SlotId> + '_ {
+        let used = self.slots.iter().enumerate().filter(|(_, slot)| slot.in_use);
+        used.map(|(index, _)| SlotId(u32::try_from(index).expect("below 2^31")))
+    }
+    /// One more page-table entry refers to it.
+    pub fn add_user(&mut self, slot: SlotId) {
+        let slot = self.get_mut(slot);
+        slot.users += 1;
+        slot.shared |= slot.users > 1;
+    }
+    /// One entry fewer refers to it. Returns whether the slot is free now (then the caller uncharges its group).
+    pub fn remove_user(&mut self, slot: SlotId) -> bool {
+        self.get_mut(slot).users -= 1;
+        self.free_if_unused(slot)
+    }
+    /// The page leaves the swap cache. Returns whether the slot is free now.
+    pub fn remove_cached(&mut self, slot: SlotId) -> bool {
+        self.get_mut(slot).cached = 0;
+        self.free_if_unused(slot)
+    }
+    fn free_if_unused(&mut self, slot: SlotId) -> bool {
+        let entry = self.get_mut(slot);
+        let unused = entry.cached == 0 && entry.users == 0;
+        if unused {
+            entry.in_use = false;
+            self.nr_used -= 1;
+        }
+        unused
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_free_when_neither_entries_nor_cache_hold_it() {
+        let mut slots = Slots::new(2);
+        let frame = FrameId::new(7);
+        let first = slots.take(frame, CgroupId::ROOT).unwrap();
+        slots.add_user(first);
+        assert!(!slots.remove_cached(first), "an entry refers to it");
+        assert_eq!((slots.cached(first), slots.used()), (None, 1));
+        let second = slots.take(frame, CgroupId::ROOT).unwrap();
+        assert_eq!(slots.take(frame, CgroupId::ROOT), None);
+        assert!(slots.remove_user(first));
+        assert_eq!(slots.take(frame, CgroupId::ROOT), Some(first), "the cursor wraps");
+        assert_ne!(first, second);
+    }
+}
