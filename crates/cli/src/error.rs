@@ -79,6 +79,16 @@ impl CliError {
     }
 }
 
+/// A wrong option is the user's, everything else the file's.
+impl From<isotherm_trace::TraceError> for CliError {
+    fn from(error: isotherm_trace::TraceError) -> Self {
+        match error {
+            isotherm_trace::TraceError::Option { .. } => Self::usage(error),
+            _ => Self::failed(error),
+        }
+    }
+}
+
 /// The whole chain: `what: why: because`. A cause whose text its parent already shows is not repeated.
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

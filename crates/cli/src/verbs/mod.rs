@@ -1,6 +1,8 @@
 //! The verbs. A new one = one file here with `Args` (its help text is the struct's doc comment, its examples are
 //! `after_help`) and `run`, a `mod` line, and one line in the table.
 
+mod import;
+
 use std::process::ExitCode;
 
 use crate::error::CliError;
@@ -25,4 +27,6 @@ macro_rules! verbs {
     };
 }
 
-verbs! {}
+verbs! {
+    Import => import,
+}

@@ -1,0 +1,116 @@
+//! `isotherm import`: traces of other tools become page traces.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use isotherm_trace::Fraction;
+use isotherm_trace::import::{self, IMPORTERS, IdUnit, ImportOptions, RequestClock};
+use isotherm_units::Duration;
+
+use crate::error::CliError;
+use crate::ui::Ui;
+
+/// Turn a trace of another tool into a page trace.
+///
+/// The format is told by content and name unless --from says it. Input compressed with zstd is decompressed on the way.
+/// Nothing is written when the input is damaged; the message says at which line or record.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The trace to read.
+    #[arg(value_name = "FILE")]
+    input: PathBuf,
+    /// The page trace to write (Parquet).
+    #[arg(long, short, value_name = "TRACE")]
+    output: PathBuf,
+    /// Format of the input.
+    #[arg(long, value_name = "FORMAT", value_parser = PossibleValuesParser::new(formats()))]
+    from: Option<String>,
+    /// Streams of references (lackey): epoch in which a page is kept once.
+    #[arg(long, value_name = "TIME", default_value = "1ms")]
+    epoch: Duration,
+    /// Streams of references (lackey): CPU time of 1000 instructions.
+    #[arg(long, value_name = "TIME", default_value = "500ns")]
+    time_per_kinstructions: Duration,
+    /// Streams of requests (oracle-general, csv, text): time from one request to the next.
+    #[arg(long, value_name = "TIME", default_value = "1us")]
+    time_per_request: Duration,
+    /// Streams of requests: where their time comes from.
+    #[arg(long, value_enum, value_name = "CLOCK", default_value_t)]
+    clock: Clock,
+    /// text, csv: what the numbers are.
+    #[arg(long, value_enum, value_name = "UNIT", default_value_t)]
+    unit: Unit,
+    /// text, csv: numbers without 0x are hexadecimal.
+    #[arg(long)]
+    hexadecimal: bool,
+    /// csv: columns in libCacheSim's words; they count from 1. Without it the header line names our own columns.
+    #[arg(long, value_name = "SPEC")]
+    columns: Option<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  isotherm import lackey.log -o app.parquet
+  isotherm import cluster52.oracleGeneral.zst -o cluster52.parquet
+  isotherm import pages.txt --from text --unit addresses -o pages.parquet
+  isotherm import t.csv --columns time-col=1,obj-id-col=2,obj-size-col=3,delimiter=,,has-header=1 -o t.parquet
+
+A log for the first: valgrind --tool=lackey --trace-mem=yes --log-file=lackey.log CMD";
+
+/// `--clock`.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Clock {
+    /// Requests follow each other evenly, --time-per-request apart.
+    #[default]
+    Even,
+    /// The file's own clock in seconds, from its first request on.
+    File,
+}
+
+/// `--unit`.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Unit {
+    /// 0x… are addresses, plain numbers are pages.
+    #[default]
+    ByLooks,
+    /// Page numbers.
+    Pages,
+    /// Byte addresses.
+    Addresses,
+}
+
+fn formats() -> Vec<PossibleValue> {
+    IMPORTERS.iter().map(|importer| PossibleValue::new(importer.name).help(importer.about)).collect()
+}
+
+/// Reads the file and writes the trace.
+pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    let options = ImportOptions {
+        epoch_ns: args.epoch.ns(),
+        ns_per_instruction: Fraction { numerator: args.time_per_kinstructions.ns(), denominator: 1000 },
+        ns_per_request: args.time_per_request.ns(),
+        clock: match args.clock {
+            Clock::Even => RequestClock::Even,
+            Clock::File => RequestClock::File,
+        },
+        unit: match args.unit {
+            Unit::ByLooks => IdUnit::ByLooks,
+            Unit::Pages => IdUnit::Pages,
+            Unit::Addresses => IdUnit::Addresses,
+        },
+        radix: if args.hexadecimal { 16 } else { 10 },
+        csv_columns: args.columns,
+    };
+    let spinner = ui.spinner("importing");
+    let meta = import::import(args.from.as_deref(), &args.input, &args.output, &options);
+    spinner.finish_and_clear();
+    let meta = meta?;
+    ui.say(format_args!("{}: {} rows, {} page accesses", args.output.display(), meta.rows, meta.accesses));
+    for note in &meta.notes {
+        ui.say(format_args!("note: {note}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}

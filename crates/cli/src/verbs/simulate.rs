@@ -1,0 +1,211 @@
+//! `isotherm simulate`: plays a scenario and prints what was measured.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use indicatif::ProgressBar;
+use isotherm_report::{Cell, Column, Table, Unit};
+use isotherm_scenario::{
+    BUNDLED, METRICS, MetricUnit, Progress, RunOptions, Scenario, ScenarioError, ScenarioResult, data_file,
+};
+
+use crate::error::CliError;
+use crate::format::{Format, FormatArg};
+use crate::ui::Ui;
+
+/// Play a scenario on the simulated machine: every variant, every workload, every seed.
+///
+/// SCENARIO is a TOML file or the name of a bundled scenario. Results are the same for the same scenario and seed on any
+/// machine and with any number of threads.
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Scenario file, or the name of a bundled one (`--list`).
+    #[arg(value_name = "SCENARIO", required_unless_present = "list")]
+    scenario: Option<String>,
+    /// List the bundled scenarios.
+    #[arg(long)]
+    list: bool,
+    /// Threads to simulate with [default: one per processor].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Use this seed for the first repeat instead of the scenario's.
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
+    /// Run each variant so often instead of the scenario's `repeats`.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    repeats: Option<u32>,
+    #[command(flatten)]
+    format: FormatArg,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  isotherm simulate policies
+  isotherm simulate policies --format json --threads 1
+  isotherm simulate my-service.toml --repeats 5
+  isotherm simulate --list";
+
+/// Runs the verb.
+pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    let Some(name) = args.scenario.filter(|_| !args.list) else { return list(args.format.format, ui) };
+    let (mut scenario, base_dir) = find(&name)?;
+    scenario.seed = args.seed.unwrap_or(scenario.seed);
+    scenario.repeats = args.repeats.unwrap_or(scenario.repeats);
+    let options = RunOptions { base_dir, place: name, threads: args.threads.map(usize::from) };
+    let bar = BarProgress::new(ui, "simulating");
+    let result = isotherm_scenario::run(&scenario, &options, &bar);
+    bar.finish();
+    print(&result.map_err(error)?, args.format.format, ui)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A progress bar for runs of a scenario.
+pub(crate) struct BarProgress(ProgressBar);
+
+impl BarProgress {
+    pub(crate) fn new(ui: &Ui, what: &str) -> Self {
+        Self(ui.progress(what, 0))
+    }
+    pub(crate) fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+impl Progress for BarProgress {
+    fn planned(&self, runs: u64) {
+        self.0.inc_length(runs);
+    }
+    fn done(&self) {
+        self.0.inc(1);
+    }
+}
+
+/// Sorts errors of the scenario crate by whose fault they are.
+pub(crate) fn error(error: ScenarioError) -> CliError {
+    match error {
+        ScenarioError::Io { .. } | ScenarioError::Sim { .. } | ScenarioError::NoPeak { .. } => CliError::failed(error),
+        ScenarioError::Workload { .. } => CliError::failed(error),
+        _ => CliError::usage(error),
+    }
+}
+
+/// The scenario and the folder that its relative paths start from.
+fn find(name: &str) -> Result<(Scenario, PathBuf), CliError> {
+    if let Some(bundled) = BUNDLED.iter().find(|bundled| bundled.name == name) {
+        let scenario = isotherm_scenario::parse(bundled.text, name).map_err(error)?;
+        return Ok((scenario, data_folder()?));
+    }
+    let path = Path::new(name);
+    if !path.exists() && path.extension().is_none() {
+        let names: Vec<&str> = BUNDLED.iter().map(|bundled| bundled.name).collect();
+        return Err(error(ScenarioError::NotFound { name: name.to_owned(), bundled: names.join(", ") }));
+    }
+    let scenario = isotherm_scenario::load(path).map_err(error)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok((scenario, folder.to_path_buf()))
+}
+
+/// The folder that holds `traces/`.
+fn data_folder() -> Result<PathBuf, CliError> {
+    let configured = std::env::var_os("ISOTHERM_DATA").map(PathBuf::from);
+    let executable = std::env::current_exe().ok();
+    let traces = data_file("traces", configured.as_deref(), executable.as_deref()).map_err(|tried| {
+        let tried: Vec<String> = tried.iter().map(|path| path.display().to_string()).collect();
+        CliError::host_cannot(format!(
+            "the bundled recordings are not found (tried {}); set ISOTHERM_DATA to the folder that holds `traces`",
+            tried.join(", ")
+        ))
+    })?;
+    Ok(traces.parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf))
+}
+
+fn list(format: Format, ui: &Ui) -> Result<ExitCode, CliError> {
+    let mut table = Table::new("", vec![Column::text("name"), Column::text("title")]);
+    for bundled in BUNDLED {
+        let scenario = isotherm_scenario::parse(bundled.text, bundled.name).map_err(error)?;
+        table.push(vec![Cell::from(bundled.name), Cell::from(scenario.title)]);
+    }
+    ui.print(super::render(&table, format, ui))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(result: &ScenarioResult, format: Format, ui: &Ui) -> Result<(), CliError> {
+    match format {
+        Format::Json => {
+            let json = serde_json::to_string_pretty(result).map_err(CliError::failed)?;
+            ui.print(format_args!("{json}\n"))
+        }
+        Format::Csv => ui.print(long_table(result).to_csv()),
+        Format::Table => {
+            for workload in unique(result.rows.iter().map(|row| row.workload.as_str())) {
+                let table = wide_table(result, workload);
+                ui.print(format_args!("{}\n", super::render(&table, Format::Table, ui)))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = Vec::new();
+    for name in names {
+        if !seen.contains(&name) {
+            seen.push(name);
+        }
+    }
+    seen
+}
+
+/// A table for people: a line per variant, a column per metric, ± the half width of the interval where there is one.
+fn wide_table(result: &ScenarioResult, workload: &str) -> Table {
+    let rows: Vec<_> = result.rows.iter().filter(|row| row.workload == workload).collect();
+    let metrics = unique(rows.iter().map(|row| row.metric.as_str()));
+    let repeats = rows.iter().map(|row| row.n).max().unwrap_or(0);
+    let mut columns = vec![Column::text("variant")];
+    columns.extend(metrics.iter().map(|metric| {
+        let unit = METRICS.iter().find(|known| known.name == *metric).map_or(Unit::Count, |known| unit_of(known.unit));
+        let name = metric.trim_end_matches("_ns").trim_end_matches("_bytes").replace('_', " ");
+        Column::number(name, unit)
+    }));
+    let mut table = Table::new(format!("{workload} (mean of {repeats})"), columns);
+    for variant in unique(rows.iter().map(|row| row.variant.as_str())) {
+        let mut cells = vec![Cell::from(variant)];
+        for metric in &metrics {
+            cells.push(result.row(workload, variant, metric).map(|row| row.mean).into());
+        }
+        table.push(cells);
+    }
+    table
+}
+
+fn unit_of(unit: MetricUnit) -> Unit {
+    match unit {
+        MetricUnit::Nanoseconds => Unit::Ns,
+        MetricUnit::Bytes => Unit::Bytes,
+        MetricUnit::Pages => Unit::Pages,
+        MetricUnit::Count => Unit::Count,
+    }
+}
+
+/// A table for programs: a line per row of the result.
+fn long_table(result: &ScenarioResult) -> Table {
+    let columns = ["workload", "variant", "metric"].map(Column::text).into_iter();
+    let numbers = ["n", "mean", "stddev", "ci95_low", "ci95_high", "reference"];
+    let columns = columns.chain(numbers.map(|name| Column::number(name, Unit::Count)));
+    let mut table = Table::new("", columns.collect());
+    for row in &result.rows {
+        table.push(vec![
+            Cell::from(row.workload.as_str()),
+            Cell::from(row.variant.as_str()),
+            Cell::from(row.metric.as_str()),
+            row.n.into(),
+            row.mean.into(),
+            row.stddev.into(),
+            row.ci95_low.into(),
+            row.ci95_high.into(),
+            row.reference.into(),
+        ]);
+    }
+    table
+}
