@@ -281,22 +281,21 @@ fn band(out: &mut Vec<Shape>, series: &Series, plot: &Plot, paint: Paint) {
     }
 }
 
-/// Text on the plot: references and callouts, above all lines.
+/// Text on the plot: references and callouts, above all lines and beside each other.
 fn labels(scene: &mut Scene, chart: &Chart, plot: &Plot) {
-    let mut upright = 0u32;
+    let mut taken: Vec<Patch> = Vec::new();
     for reference in &chart.references {
         match reference {
             Reference::AtX { value, label } => {
                 let Some(x) = plot.at_x(*value).filter(|x| (plot.left..=plot.right()).contains(x)) else { continue };
-                let y = (plot.top + 10.0 + 17.0 * f64::from(upright)).min(plot.bottom() - 8.0);
-                upright += 1;
-                beside(scene, plot, (x, y), 6.0, label, Paint::Accent);
+                let patch = beside(plot, (x, plot.top + 10.0), 6.0, label);
+                put(scene, plot, &mut taken, patch);
             }
             Reference::AtY { value, label } => {
                 let Some(y) = plot.at_y(*value).filter(|y| (plot.top..=plot.bottom()).contains(y)) else { continue };
                 let y = if y - plot.top < 18.0 { y + 10.0 } else { y - 9.0 };
                 let label = fit_text(label, TICK, plot.width * 0.6);
-                backed(scene, plot.right() - 4.0, y, &label, Anchor::End, Paint::Accent);
+                put(scene, plot, &mut taken, Patch { x: plot.right() - 4.0, y, label, anchor: Anchor::End });
             }
         }
     }
@@ -311,42 +310,72 @@ fn labels(scene: &mut Scene, chart: &Chart, plot: &Plot) {
         let label_y = if y - plot.top < 60.0 { y + 24.0 } else { y - 40.0 };
         let (from, to) = if label_y > y { (y + 7.5, label_y - 8.0) } else { (y - 7.5, label_y + 8.0) };
         scene.rule((x, from), (x, to), Paint::Accent);
-        beside(scene, plot, (x, label_y), 0.0, &callout.label, Paint::Accent);
+        let patch = beside(plot, (x, label_y), 0.0, &callout.label);
+        put(scene, plot, &mut taken, patch);
+    }
+}
+
+/// A label and its place on the plot.
+struct Patch {
+    x: f64,
+    y: f64,
+    label: String,
+    anchor: Anchor,
+}
+
+impl Patch {
+    const HEIGHT: f64 = 16.0;
+
+    /// Left and right edge.
+    fn span(&self) -> (f64, f64) {
+        let width = room(&self.label, TICK);
+        let left = match self.anchor {
+            Anchor::Start => self.x,
+            Anchor::Middle => self.x - width / 2.0,
+            Anchor::End => self.x - width,
+        };
+        (left - 3.0, left + width + 3.0)
+    }
+
+    fn meets(&self, other: &Self) -> bool {
+        let (a, b) = (self.span(), other.span());
+        a.0 < b.1 && b.0 < a.1 && (self.y - other.y).abs() < Self::HEIGHT
     }
 }
 
 /// A label to the right of a point, or to its left where there is more room.
-fn beside(scene: &mut Scene, plot: &Plot, (x, y): (f64, f64), gap: f64, label: &str, fill: Paint) {
+fn beside(plot: &Plot, (x, y): (f64, f64), gap: f64, label: &str) -> Patch {
     let (right, left) = (plot.right() - x - gap, x - gap - plot.left);
     let wanted = room(label, TICK) + 6.0;
     if gap == 0.0 && right >= wanted / 2.0 && left >= wanted / 2.0 {
-        return backed(scene, x, y, label, Anchor::Middle, fill);
+        return Patch { x, y, label: label.to_owned(), anchor: Anchor::Middle };
     }
     if right >= wanted || right >= left {
-        backed(scene, x + gap, y, &fit_text(label, TICK, right), Anchor::Start, fill);
+        Patch { x: x + gap, y, label: fit_text(label, TICK, right), anchor: Anchor::Start }
     } else {
-        backed(scene, x - gap, y, &fit_text(label, TICK, left), Anchor::End, fill);
+        Patch { x: x - gap, y, label: fit_text(label, TICK, left), anchor: Anchor::End }
     }
 }
 
-/// Text on a pale patch of background, to be read over lines.
-fn backed(scene: &mut Scene, x: f64, y: f64, label: &str, anchor: Anchor, fill: Paint) {
-    let width = room(label, TICK);
-    let left = match anchor {
-        Anchor::Start => x,
-        Anchor::Middle => x - width / 2.0,
-        Anchor::End => x - width,
-    };
-    let patch = Shape::Rect {
-        x: left - 3.0,
-        y: y - 8.0,
-        width: width + 6.0,
-        height: 16.0,
+/// Writes a label on a pale patch of background, to be read over lines; lower where another label is in the way.
+fn put(scene: &mut Scene, plot: &Plot, taken: &mut Vec<Patch>, mut patch: Patch) {
+    if patch.label.is_empty() {
+        return;
+    }
+    while taken.iter().any(|other| patch.meets(other)) && patch.y + Patch::HEIGHT < plot.bottom() {
+        patch.y += Patch::HEIGHT + 1.0;
+    }
+    let (left, right) = patch.span();
+    scene.push(Shape::Rect {
+        x: left,
+        y: patch.y - Patch::HEIGHT / 2.0,
+        width: right - left,
+        height: Patch::HEIGHT,
         fill: Paint::Background,
         opacity: 0.82,
-    };
-    scene.push(patch);
-    scene.text(x, y, label, TICK, anchor, fill);
+    });
+    scene.text(patch.x, patch.y, patch.label.clone(), TICK, patch.anchor, Paint::Accent);
+    taken.push(patch);
 }
 
 fn line_width(series: &Series) -> f64 {

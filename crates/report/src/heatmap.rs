@@ -3,7 +3,7 @@
 
 use crate::scene::{Picture, PictureSize};
 use crate::terminal::TermStyle;
-use crate::unit::significant;
+use crate::unit::{Unit, significant};
 
 const PAGE_BYTES: f64 = isotherm_units::PAGE_BYTES as f64;
 
@@ -63,17 +63,17 @@ impl Heatmap {
 
     /// Fits the bands to `height` cell rows in all, `gap` of them left free between two bands.
     ///
-    /// Every band gets the same small share, so that a stack is seen beside a large heap, and the rest goes by the number of
-    /// rows. When there are more bands than rows, neighbours are drawn as one.
+    /// Every band gets `least` rows, so that a stack is seen beside a large heap, and the rest goes by the number of bins.
+    /// When there are more bands than that leaves room for, the smallest are drawn as one with their smaller neighbours.
     pub(crate) fn fit(&self, height: usize, gap: usize, least: usize) -> Vec<Strip> {
         let bands: Vec<&Band> = self.bands.iter().filter(|band| band.rows > 0).collect();
         if bands.is_empty() || height == 0 {
             return Vec::new();
         }
-        let nr_strips = bands.len().min((height + gap) / (1 + gap)).max(1);
-        let groups: Vec<&[&Band]> = split(&bands, nr_strips);
+        let nr_strips = bands.len().min((height + gap) / (least.max(1) + gap)).max(1);
+        let groups = group(bands, nr_strips);
         let free = height.saturating_sub(gap * (groups.len() - 1)).max(groups.len());
-        let least = least.min(free / groups.len() / 2).max(1);
+        let least = least.min(free / groups.len()).max(1);
         let weights: Vec<f64> = groups.iter().map(|group| group.iter().map(|band| band.rows as f64).sum()).collect();
         let heights = share_out(free, least, &weights);
         let mut top = 0;
@@ -153,17 +153,32 @@ pub(crate) struct Strip {
     bands: Vec<Band>,
 }
 
-/// `bands` in `nr` runs of neighbours, as even as can be.
-fn split<'a>(bands: &'a [&'a Band], nr: usize) -> Vec<&'a [&'a Band]> {
-    (0..nr).map(|i| &bands[i * bands.len() / nr..(i + 1) * bands.len() / nr]).collect()
+impl Strip {
+    /// Size of what is mapped, and how many other bands are drawn in it: `1.2 MiB (+3)`.
+    pub(crate) fn size(&self) -> String {
+        let size = Unit::Bytes.approx(self.mapped_bytes);
+        if self.bands.len() > 1 { format!("{size} (+{})", self.bands.len() - 1) } else { size }
+    }
 }
 
-fn group_label(group: &[&Band]) -> String {
-    match group {
-        [band] => band.label.clone(),
-        [first, ..] => format!("{} and {} more", first.label, group.len() - 1),
-        [] => String::new(),
+/// `bands` in at most `nr` groups of neighbours: the two neighbours that are smallest together become one, until it fits.
+fn group(bands: Vec<&Band>, nr: usize) -> Vec<Vec<&Band>> {
+    let size = |group: &[&Band]| group.iter().map(|band| band.rows as u128).sum::<u128>();
+    let mut groups: Vec<Vec<&Band>> = bands.into_iter().map(|band| vec![band]).collect();
+    let mut sizes: Vec<u128> = groups.iter().map(|group| size(group)).collect();
+    while groups.len() > nr {
+        let smallest = (1..groups.len()).min_by_key(|&i| sizes[i - 1] + sizes[i]).unwrap_or(1);
+        let right = groups.remove(smallest);
+        groups[smallest - 1].extend(right);
+        sizes[smallest - 1] += sizes.remove(smallest);
     }
+    groups
+}
+
+/// The name of the largest.
+fn group_label(group: &[&Band]) -> String {
+    let largest = group.iter().rev().max_by_key(|band| band.end.saturating_sub(band.start));
+    largest.map_or_else(String::new, |band| band.label.clone())
 }
 
 /// Divides `total` rows: `least` to each, the rest by `weights`, largest remainders first.

@@ -84,7 +84,7 @@ fn address(value: u64) -> String {
 }
 
 fn strip_label(strip: &Strip) -> String {
-    format!("{} — {}", strip.label, Unit::Bytes.approx(strip.mapped_bytes))
+    format!("{} — {}", strip.label, strip.size())
 }
 
 /// Names and sizes to the right, first addresses to the left, a mark where addresses are left out.
@@ -94,7 +94,7 @@ fn strip_marks(scene: &mut Scene, strips: &[Strip], (left, top, width): (f64, f6
         let (strip_top, strip_bottom) = (top + strip.top as f64, top + (strip.top + strip.rows) as f64);
         let middle = f64::midpoint(strip_top, strip_bottom);
         if middle - 7.0 >= label_free_from {
-            let size = Unit::Bytes.approx(strip.mapped_bytes);
+            let size = strip.size();
             let name = fit_text(&strip.label, LABEL, label_room - room(&size, LABEL) - TAIL_GAP);
             let mut text = Text::new(left + width + 10.0, middle, name, LABEL, Anchor::Start, Paint::Ink);
             text.tail = size;
@@ -214,20 +214,20 @@ mod tests {
         <svg class="pic" viewBox="0 0 300 200" width="300" height="200" role="img">
         <title>memory: page touches by time and address in heap, stack</title>
         <text class="f-ink" x="16" y="27.44" font-size="16" font-weight="600">memory</text>
-        <image x="98" y="88" width="104" height="22" preserveAspectRatio="none" style="image-rendering:pixelated" href="data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAIAAAAWCAMAAADdL72bAAADAFBMVEUXGSFCCmhDCmhFC2hGC2lHDGlIDGlKDGlLDWlMDWpNDmpPDmpQD2pRD2pSD2pUEGtVEGtWEWtXEWtZEWtaEmxbEmxcE2xeE2xfE2xgFG1hFG1jFW1kFW1lFW1nFm1oFm5pF25qF25sGG5tGG5uGW1vGW1xGW1yGm1zGmx1G2x2G2x3HGx5HGx6HWt7HWt8Hmt+Hmt/H2qAH2qCIGqDIGqEIWqFIWmHImmIImmJImmLI2iMI2iNJGiOJGiQJWiRJWeSJmeUJmeVJ2aWJ2aYKGWZKGSaKWSbKWOdKmOeK2KfK2GhLGGiLGCjLWCkLV+mLl6nLl6oL12qL12rMFysMFutMVuvMlqwMlqxM1mzM1i0NFi1NFe3NVe4NVa5NlW6NlW8N1S9OFO+OFO/OVLAOlHBO1DCPE/DPU7EPU7FPk3GP0zHQEvIQUrJQUrKQknLQ0jMREfNRUbORkXPRkXRR0TSSEPTSULUSkHVSkHWS0DXTD/YTT7ZTj3aTzzbTzzcUDvdUTreUjneUzjfVTfgVjbgVzXhWDTiWjPjWzLjXDHkXTDlXy/lYC7mYSznYivnYyroZSnpZijpZyfqaCbraiXsayTsbCPtbSLubiHucCDvcR/wch7wcx3xdRzydhvydxrzeBnzehj0exj0fRf0fhf0fxf1gRb1ghb1hBX2hRX2hxT2iBT2iRP3ixP3jBL3jhL4jxH4kBH4khD4kxD5lQ/5lg/5mA76mQ76mg76nA36nQ37nwz7oAz7oQv8owv8pAr8pgv8pw38qQ/7qxH7rBP7rhT7rxb7sRj6shr6tBz6th76tyD6uSL5uiT5vCX5vSf5vyn5wSv5wi34xC/4xTH4xzP4yDX4yjb3zDj3zTr3zzz30D730kD200L21UT210b22Ej22Uv32k733FH33VT33lf34Fr34V344mD442P45Wb45mn452z56G/56nL563X57Hj57Xv673768ID68YP68ob69In69Yz79o/795L7+ZX7+pj7+5v8/J78/qH8/6S1jw+KAAAAGUlEQVR4nKXCAQkAAACDMLF/kqd8CGEOSQ4xWgDXjwmV7QAAAABJRU5ErkJggg=="/>
+        <image x="98" y="88" width="104" height="23" preserveAspectRatio="none" style="image-rendering:pixelated" href="data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAIAAAAXCAMAAAAWc24+AAADAFBMVEUXGSFCCmhDCmhFC2hGC2lHDGlIDGlKDGlLDWlMDWpNDmpPDmpQD2pRD2pSD2pUEGtVEGtWEWtXEWtZEWtaEmxbEmxcE2xeE2xfE2xgFG1hFG1jFW1kFW1lFW1nFm1oFm5pF25qF25sGG5tGG5uGW1vGW1xGW1yGm1zGmx1G2x2G2x3HGx5HGx6HWt7HWt8Hmt+Hmt/H2qAH2qCIGqDIGqEIWqFIWmHImmIImmJImmLI2iMI2iNJGiOJGiQJWiRJWeSJmeUJmeVJ2aWJ2aYKGWZKGSaKWSbKWOdKmOeK2KfK2GhLGGiLGCjLWCkLV+mLl6nLl6oL12qL12rMFysMFutMVuvMlqwMlqxM1mzM1i0NFi1NFe3NVe4NVa5NlW6NlW8N1S9OFO+OFO/OVLAOlHBO1DCPE/DPU7EPU7FPk3GP0zHQEvIQUrJQUrKQknLQ0jMREfNRUbORkXPRkXRR0TSSEPTSULUSkHVSkHWS0DXTD/YTT7ZTj3aTzzbTzzcUDvdUTreUjneUzjfVTfgVjbgVzXhWDTiWjPjWzLjXDHkXTDlXy/lYC7mYSznYivnYyroZSnpZijpZyfqaCbraiXsayTsbCPtbSLubiHucCDvcR/wch7wcx3xdRzydhvydxrzeBnzehj0exj0fRf0fhf0fxf1gRb1ghb1hBX2hRX2hxT2iBT2iRP3ixP3jBL3jhL4jxH4kBH4khD4kxD5lQ/5lg/5mA76mQ76mg76nA36nQ37nwz7oAz7oQv8owv8pAr8pgv8pw38qQ/7qxH7rBP7rhT7rxb7sRj6shr6tBz6th76tyD6uSL5uiT5vCX5vSf5vyn5wSv5wi34xC/4xTH4xzP4yDX4yjb3zDj3zTr3zzz30D730kD200L21UT210b22Ej22Uv32k733FH33VT33lf34Fr34V344mD442P45Wb45mn452z56G/56nL563X57Hj57Xv673768ID68YP68ob69In69Yz79o/795L7+ZX7+pj7+5v8/J78/qH8/6S1jw+KAAAAGUlEQVR4nKXCAQkAAACDMLF/kqd8CGEOqQ4z5QDZGv7SzgAAAABJRU5ErkJggg=="/>
         <polyline class="s-grid" stroke-width="1" points="98,88 202,88"/>
-        <polyline class="s-grid" stroke-width="1" points="202,88 202,110"/>
-        <polyline class="s-grid" stroke-width="1" points="202,110 98,110"/>
-        <polyline class="s-grid" stroke-width="1" points="98,110 98,88"/>
-        <image x="98" y="119" width="104" height="31" preserveAspectRatio="none" style="image-rendering:pixelated" href="data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAIAAAAfCAMAAAD6IOxTAAADAFBMVEUXGSFCCmhDCmhFC2hGC2lHDGlIDGlKDGlLDWlMDWpNDmpPDmpQD2pRD2pSD2pUEGtVEGtWEWtXEWtZEWtaEmxbEmxcE2xeE2xfE2xgFG1hFG1jFW1kFW1lFW1nFm1oFm5pF25qF25sGG5tGG5uGW1vGW1xGW1yGm1zGmx1G2x2G2x3HGx5HGx6HWt7HWt8Hmt+Hmt/H2qAH2qCIGqDIGqEIWqFIWmHImmIImmJImmLI2iMI2iNJGiOJGiQJWiRJWeSJmeUJmeVJ2aWJ2aYKGWZKGSaKWSbKWOdKmOeK2KfK2GhLGGiLGCjLWCkLV+mLl6nLl6oL12qL12rMFysMFutMVuvMlqwMlqxM1mzM1i0NFi1NFe3NVe4NVa5NlW6NlW8N1S9OFO+OFO/OVLAOlHBO1DCPE/DPU7EPU7FPk3GP0zHQEvIQUrJQUrKQknLQ0jMREfNRUbORkXPRkXRR0TSSEPTSULUSkHVSkHWS0DXTD/YTT7ZTj3aTzzbTzzcUDvdUTreUjneUzjfVTfgVjbgVzXhWDTiWjPjWzLjXDHkXTDlXy/lYC7mYSznYivnYyroZSnpZijpZyfqaCbraiXsayTsbCPtbSLubiHucCDvcR/wch7wcx3xdRzydhvydxrzeBnzehj0exj0fRf0fhf0fxf1gRb1ghb1hBX2hRX2hxT2iBT2iRP3ixP3jBL3jhL4jxH4kBH4khD4kxD5lQ/5lg/5mA76mQ76mg76nA36nQ37nwz7oAz7oQv8owv8pAr8pgv8pw38qQ/7qxH7rBP7rhT7rxb7sRj6shr6tBz6th76tyD6uSL5uiT5vCX5vSf5vyn5wSv5wi34xC/4xTH4xzP4yDX4yjb3zDj3zTr3zzz30D730kD200L21UT210b22Ej22Uv32k733FH33VT33lf34Fr34V344mD442P45Wb45mn452z56G/56nL563X57Hj57Xv673768ID68YP68ob69In69Yz79o/795L7+ZX7+pj7+5v8/J78/qH8/6S1jw+KAAAAI0lEQVR4nI3KQQ0AAAgDsRvg3x4SSDABFpb02bwOMNWskP8fCU0D6ScEbxYAAAAASUVORK5CYII="/>
-        <polyline class="s-grid" stroke-width="1" points="98,119 202,119"/>
-        <polyline class="s-grid" stroke-width="1" points="202,119 202,150"/>
+        <polyline class="s-grid" stroke-width="1" points="202,88 202,111"/>
+        <polyline class="s-grid" stroke-width="1" points="202,111 98,111"/>
+        <polyline class="s-grid" stroke-width="1" points="98,111 98,88"/>
+        <image x="98" y="120" width="104" height="30" preserveAspectRatio="none" style="image-rendering:pixelated" href="data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAIAAAAeCAMAAAAxfD/2AAADAFBMVEUXGSFCCmhDCmhFC2hGC2lHDGlIDGlKDGlLDWlMDWpNDmpPDmpQD2pRD2pSD2pUEGtVEGtWEWtXEWtZEWtaEmxbEmxcE2xeE2xfE2xgFG1hFG1jFW1kFW1lFW1nFm1oFm5pF25qF25sGG5tGG5uGW1vGW1xGW1yGm1zGmx1G2x2G2x3HGx5HGx6HWt7HWt8Hmt+Hmt/H2qAH2qCIGqDIGqEIWqFIWmHImmIImmJImmLI2iMI2iNJGiOJGiQJWiRJWeSJmeUJmeVJ2aWJ2aYKGWZKGSaKWSbKWOdKmOeK2KfK2GhLGGiLGCjLWCkLV+mLl6nLl6oL12qL12rMFysMFutMVuvMlqwMlqxM1mzM1i0NFi1NFe3NVe4NVa5NlW6NlW8N1S9OFO+OFO/OVLAOlHBO1DCPE/DPU7EPU7FPk3GP0zHQEvIQUrJQUrKQknLQ0jMREfNRUbORkXPRkXRR0TSSEPTSULUSkHVSkHWS0DXTD/YTT7ZTj3aTzzbTzzcUDvdUTreUjneUzjfVTfgVjbgVzXhWDTiWjPjWzLjXDHkXTDlXy/lYC7mYSznYivnYyroZSnpZijpZyfqaCbraiXsayTsbCPtbSLubiHucCDvcR/wch7wcx3xdRzydhvydxrzeBnzehj0exj0fRf0fhf0fxf1gRb1ghb1hBX2hRX2hxT2iBT2iRP3ixP3jBL3jhL4jxH4kBH4khD4kxD5lQ/5lg/5mA76mQ76mg76nA36nQ37nwz7oAz7oQv8owv8pAr8pgv8pw38qQ/7qxH7rBP7rhT7rxb7sRj6shr6tBz6th76tyD6uSL5uiT5vCX5vSf5vyn5wSv5wi34xC/4xTH4xzP4yDX4yjb3zDj3zTr3zzz30D730kD200L21UT210b22Ej22Uv32k733FH33VT33lf34Fr34V344mD442P45Wb45mn452z56G/56nL563X57Hj57Xv673768ID68YP68ob69In69Yz79o/795L7+ZX7+pj7+5v8/J78/qH8/6S1jw+KAAAAH0lEQVR4nI3KQQ0AAAwCsWPzrw85YIGkz358MBLacwGuJwIUGrvztQAAAABJRU5ErkJggg=="/>
+        <polyline class="s-grid" stroke-width="1" points="98,120 202,120"/>
+        <polyline class="s-grid" stroke-width="1" points="202,120 202,150"/>
         <polyline class="s-grid" stroke-width="1" points="202,150 98,150"/>
-        <polyline class="s-grid" stroke-width="1" points="98,150 98,119"/>
-        <text class="f-ink" x="212" y="103.25" font-size="12.5">sta…<tspan class="f-muted" dx="7">4 KiB</tspan></text>
-        <text class="f-muted" x="90" y="108.91" font-size="11.5" text-anchor="end">0x70000000</text>
-        <polyline class="s-axis" stroke-width="1" points="98,112.8 104,116.2 110,112.8 116,116.2 122,112.8 128,116.2 134,112.8 140,116.2 146,112.8 152,116.2 158,112.8 164,116.2 170,112.8 176,116.2 182,112.8 188,116.2 194,112.8 200,116.2"/>
-        <text class="f-ink" x="212" y="138.75" font-size="12.5">heap<tspan class="f-muted" dx="7">8 KiB</tspan></text>
+        <polyline class="s-grid" stroke-width="1" points="98,150 98,120"/>
+        <text class="f-ink" x="212" y="103.75" font-size="12.5">sta…<tspan class="f-muted" dx="7">4 KiB</tspan></text>
+        <text class="f-muted" x="90" y="109.91" font-size="11.5" text-anchor="end">0x70000000</text>
+        <polyline class="s-axis" stroke-width="1" points="98,113.8 104,117.2 110,113.8 116,117.2 122,113.8 128,117.2 134,113.8 140,117.2 146,113.8 152,117.2 158,113.8 164,117.2 170,113.8 176,117.2 182,113.8 188,117.2 194,113.8 200,117.2"/>
+        <text class="f-ink" x="212" y="139.25" font-size="12.5">heap<tspan class="f-muted" dx="7">8 KiB</tspan></text>
         <text class="f-muted" x="90" y="148.91" font-size="11.5" text-anchor="end">0x1000</text>
         <polyline class="s-axis" stroke-width="1" points="98,153 202,153"/>
         <polyline class="s-axis" stroke-width="1" points="98,153 98,158"/>

@@ -69,7 +69,7 @@ struct Room {
 
 fn labels_room(strips: &[Strip], width: usize) -> Room {
     let addresses = strips.iter().map(|strip| address(strip).len()).max().unwrap_or(0);
-    let names = strips.iter().map(|strip| display_width(&name(strip))).max().unwrap_or(0).min(width / 4);
+    let names = strips.iter().map(|strip| display_width(&name(strip, width / 4, true))).max().unwrap_or(0);
     match width {
         width if width < 40 => Room { addresses: 0, names: 0 },
         width if width < 70 => Room { addresses: 0, names },
@@ -81,8 +81,11 @@ fn address(strip: &Strip) -> String {
     format!("{:#x}", strip.start)
 }
 
-fn name(strip: &Strip) -> String {
-    format!("{} {}", printable(&strip.label), Unit::Bytes.approx(strip.mapped_bytes))
+/// Name and size in at most `room` columns; the name gives way.
+fn name(strip: &Strip, room: usize, unicode: bool) -> String {
+    let size = strip.size();
+    let label = truncate(&printable(&strip.label), room.saturating_sub(display_width(&size) + 1), unicode);
+    truncate(&format!("{label} {size}"), room, unicode)
 }
 
 fn cells(
@@ -143,7 +146,7 @@ fn marks(
             grid.text(room.addresses.saturating_sub(text.len()), last, &text, Some(Paint::Muted), false);
         }
         if room.names > 0 {
-            let text = truncate(&name(strip), room.names, style.unicode);
+            let text = name(strip, room.names, style.unicode);
             grid.text(left + width + 1, usize::midpoint(first, last), &text, None, false);
         }
         if let Some(below) = strips.get(i + 1)
@@ -248,9 +251,9 @@ mod tests {
         sqlite3 index.db < queries.sql, epochs of 1 ms
         0x7ffffffde000 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@ stack 136 KiB
                        ~ 128 MiB not mapped --------------------------------------
-        0x7ffff7fc0000 @*......................................................... ld-linux-x86-64.so.2 200~
+        0x7ffff7fc0000 @*......................................................... ld-linux-x86-64.~ 200 KiB
                        ~ 392 KiB not mapped --------------------------------------
-        0x7ffff7e00000 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@ libsqlite3.so.0.8.6 1.37~
+        0x7ffff7e00000 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@ libsqlite3.so.0~ 1.37 MiB
                        ~ 248 KiB not mapped --------------------------------------
                        ........................................................... libc.so.6 1.76 MiB
         0x7ffff7c00000 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@

@@ -54,10 +54,13 @@ impl HtmlPage {
         self
     }
 
-    /// Begins a section with a heading; what follows belongs to it.
+    /// Begins a section with a heading (may be empty); what follows belongs to it.
     pub fn section(&mut self, heading: &str) -> &mut Self {
         self.end_section();
-        self.body += &format!("<section>\n<h2>{}</h2>\n", escape(heading));
+        self.body += "<section>\n";
+        if !heading.is_empty() {
+            self.body += &format!("<h2>{}</h2>\n", escape(heading));
+        }
         self.in_section = true;
         self
     }
