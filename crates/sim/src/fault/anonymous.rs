@@ -127,3 +127,113 @@ impl Memory {
         self.frames.set(frame, Flag::Dirty);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Rig, Trouble};
+    use super::*;
+    use crate::counters::Counter::{PgFault, PgMajFault};
+    use crate::swap::device::DeviceKind;
+
+    const NONE: Trouble = Trouble { waits: 0, memstalls: 0, shortages: 0, bad: false };
+
+    /// Section 9.1, rows 1 to 3.
+    #[test]
+    fn first_and_later_touches_of_anonymous_memory() {
+        let mut rig = Rig::new(DeviceKind::None);
+        let space = rig.anonymous(8);
+        let costs = rig.memory.costs;
+        assert_eq!(rig.read(space, 0), NONE);
+        assert_eq!((rig.entry(space, 0), rig.usage(), rig.memory.space(space).nr_resident), (Entry::Zero, 0, 0));
+        assert_eq!(rig.memory.ledger.take(), costs.minor_fault_zero_page_ns);
+        rig.write(space, 1);
+        assert_eq!(rig.memory.ledger.take(), costs.minor_fault_anon_ns + costs.page_zero_ns);
+        let (dense, table) = (rig.dense(space, 1), &rig.memory.space(space).table);
+        assert!(table.is_young(dense) && table.is_dirty(dense) && table.is_writable(dense));
+        rig.write(space, 0); // the zero page becomes a page
+        assert_eq!((rig.usage(), rig.memory.space(space).nr_resident), (2, 2));
+        rig.read(space, 0);
+        rig.write(space, 1);
+        assert_eq!((rig.count(PgFault), rig.count(PgMajFault)), (3, 0), "later touches are hits");
+        rig.exit(space);
+        rig.assert_empty();
+    }
+
+    /// Section 9.1, row 4.
+    #[test]
+    fn a_write_after_fork_copies_and_the_last_owner_keeps_the_original() {
+        let mut rig = Rig::new(DeviceKind::None);
+        let parent = rig.anonymous(8);
+        rig.write(parent, 0);
+        rig.write(parent, 1);
+        let child = rig.fork(parent);
+        assert_eq!((rig.usage(), rig.memory.space(child).nr_resident), (2, 2), "shared, charged once");
+        let faults = rig.count(PgFault);
+        rig.read(child, 0);
+        assert_eq!(rig.count(PgFault), faults, "reading is a hit");
+        let original = rig.frame(parent, 0);
+        rig.memory.ledger.take();
+        rig.write(child, 0);
+        assert_eq!(rig.memory.ledger.take(), rig.memory.costs.minor_fault_anon_ns + rig.memory.costs.page_copy_ns);
+        assert!(rig.frame(child, 0) != original && rig.usage() == 3);
+        rig.write(parent, 0); // alone: no copy
+        assert_eq!((rig.frame(parent, 0), rig.usage()), (original, 3));
+        assert!(!rig.has(parent, 0, Flag::Shared));
+        rig.exit(parent);
+        assert_eq!(rig.usage(), 2, "page 1 is the child's now");
+        rig.write(child, 1);
+        assert_eq!(rig.usage(), 2);
+        rig.exit(child);
+        rig.assert_empty();
+    }
+
+    #[test]
+    fn outside_of_mappings_is_a_bad_access() {
+        let mut rig = Rig::new(DeviceKind::None);
+        let space = rig.anonymous(8);
+        assert_eq!(rig.read(space, 8), Trouble { bad: true, ..NONE });
+        assert_eq!(rig.read(space, 1 << 40), Trouble { bad: true, ..NONE });
+        assert_eq!(rig.read(space, 7), NONE, "and the thread can go on elsewhere");
+    }
+
+    #[test]
+    fn a_fault_that_had_to_reclaim_is_one_fault() {
+        let mut rig = Rig::new(DeviceKind::Zram);
+        let space = rig.anonymous(100);
+        rig.limit(32);
+        (0..33).for_each(|page| {
+            rig.write(space, page);
+        });
+        assert_eq!(rig.count(PgFault), 33);
+        assert_eq!(rig.memory.space(space).nr_swapped, 32, "a batch went");
+    }
+
+    #[test]
+    fn low_memory_asks_for_the_daemon_and_stops_at_the_min_mark() {
+        let mut rig = Rig::new(DeviceKind::None);
+        let space = rig.anonymous(1 << 13);
+        let node = crate::memory::NodeId::default();
+        let marks = rig.memory.nodes.get(node).zones[0].marks;
+        let mut page = 0;
+        let mut write = |rig: &mut Rig| {
+            page += 1;
+            let (memory, policy) = (&mut rig.memory, &mut rig.policy);
+            super::super::fault(memory, policy, space, page, Need::Write, &mut rig.state)
+        };
+        while !rig.memory.kswapd_wanted[0] {
+            assert_eq!(write(&mut rig), FaultOutcome::Done);
+        }
+        assert_eq!(rig.memory.nodes.get(node).free() + 1, marks.low);
+        let short = loop {
+            match write(&mut rig) {
+                FaultOutcome::Done => {}
+                other => break other,
+            }
+        };
+        assert_eq!(short, FaultOutcome::Short(super::super::Shortage::Node(node)));
+        assert_eq!(rig.memory.nodes.get(node).free(), marks.min);
+        rig.check();
+    }
+
+    use super::super::FaultOutcome;
+}

@@ -167,3 +167,103 @@ impl Faulting<'_> {
         add_file_page(self.memory, self.policy, self.state, file, page, cgroup, arrival)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Rig, Trouble};
+    use super::*;
+    use crate::counters::Counter::{PgFault, PgMajFault};
+    use crate::memory::PageOwner;
+    use crate::swap::device::DeviceKind;
+    use isotherm_units::access::{Channel, Sharing};
+
+    const FILE: FileId = FileId(0);
+
+    fn opened(kind: FileKind) -> (Rig, SpaceId) {
+        let mut rig = Rig::new(DeviceKind::Nvme);
+        let space = rig.space();
+        rig.map_file(space, "data", 0, 1000, Sharing::Shared, kind);
+        (rig, space)
+    }
+    fn read(page: u64, pages: u32) -> Run {
+        Run::read(page, pages).through(Channel::FileDescriptor)
+    }
+    fn write(page: u64, pages: u32) -> Run {
+        Run::write(page, pages).through(Channel::FileDescriptor)
+    }
+    fn cached_and_marks(rig: &Rig) -> (u64, Vec<u64>) {
+        let file = rig.memory.files.get(FILE);
+        let marked = file.known_pages().filter(|(_, known)| match known {
+            CachePage::Frame(frame) => rig.memory.frames.has(*frame, Flag::Readahead),
+            _ => false,
+        });
+        (file.nr_cached, marked.map(|(page, _)| page).collect())
+    }
+
+    #[test]
+    fn c14_file_windows() {
+        let (mut rig, space) = opened(FileKind::Regular);
+        // (page read, cached after it, marks)
+        let table = [(0, 4, vec![1]), (1, 12, vec![4]), (2, 12, vec![4]), (4, 28, vec![12]), (12, 60, vec![28])];
+        for (page, nr_cached, marks) in table {
+            rig.call(space, read(page, 1));
+            assert_eq!(cached_and_marks(&rig), (nr_cached, marks), "after page {page}");
+        }
+        // Random, nothing cached before: one page.
+        assert_eq!(rig.call(space, read(500, 1)).waits, 1);
+        assert_eq!(cached_and_marks(&rig).0, 61);
+        assert_eq!((rig.count(PgFault), rig.count(PgMajFault)), (0, 0), "calls are no faults");
+    }
+
+    #[test]
+    fn a_call_marks_each_page_once_and_goes_on_in_a_page_without_marking_it_again() {
+        let (mut rig, space) = opened(FileKind::Regular);
+        let marked = |rig: &mut Rig| {
+            let pages = std::mem::take(&mut rig.policy.marked).into_iter().map(|owner| match owner {
+                PageOwner::File { page, .. } => page,
+                PageOwner::Anonymous { .. } => unreachable!(),
+            });
+            pages.collect::<Vec<_>>()
+        };
+        rig.call(space, read(0, 3));
+        assert_eq!(marked(&mut rig), [0, 1, 2]);
+        rig.call(space, read(2, 2));
+        assert_eq!(marked(&mut rig), [3], "page 2 goes on from the read before");
+        rig.call(space, read(2, 1));
+        assert_eq!(marked(&mut rig), [2]);
+        rig.call(space, write(2, 1));
+        assert_eq!(marked(&mut rig), [0u32; 0], "writes do not mark");
+    }
+
+    #[test]
+    fn writes_create_dirty_pages_without_reading() {
+        let (mut rig, space) = opened(FileKind::Regular);
+        rig.call(space, read(0, 1));
+        rig.memory.ledger.take();
+        assert_eq!(rig.call(space, write(100, 3)), Trouble::default());
+        assert_eq!((rig.memory.flusher.nr_dirty(), rig.policy.arrivals.last()), (3, Some(&(Arrival::FileWrite, None))));
+        let costs = rig.memory.costs;
+        let expected = costs.syscall_ns + 3 * (costs.fd_copy_page_ns + costs.page_cache_add_ns);
+        assert_eq!(rig.memory.ledger.take(), expected);
+        rig.call(space, write(100, 3));
+        assert_eq!(rig.memory.flusher.nr_dirty(), 3);
+    }
+
+    #[test]
+    fn shared_memory_reads_holes_as_zeroes() {
+        let (mut rig, space) = opened(FileKind::SharedMemory);
+        assert_eq!(rig.call(space, read(5, 2)), Trouble::default());
+        assert_eq!((rig.usage(), rig.policy.marked.len()), (0, 0));
+        rig.call(space, write(5, 1));
+        rig.call(space, read(4, 2));
+        assert_eq!((rig.usage(), rig.policy.marked.len(), rig.memory.flusher.nr_dirty()), (1, 1, 0));
+    }
+
+    #[test]
+    fn calls_on_memory_without_a_file_are_bad() {
+        let (mut rig, space) = opened(FileKind::Regular);
+        assert!(rig.call(space, read(999, 2)).bad, "behind the end");
+        let space = rig.anonymous(8);
+        assert!(rig.call(space, read(0, 1)).bad);
+    }
+}

@@ -174,3 +174,185 @@ fn mapping_kind(vma: &crate::mmu::Vma) -> MappingKind {
     let pages = PageRange::at(first_page, vma.pages().len());
     MappingKind { advice: order(vma.order), executable: vma.mapping.executable, pages }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Rig, Trouble};
+    use super::super::{FaultOutcome, FaultState, fault};
+    use super::*;
+    use crate::counters::Counter::{PgFault, PgMajFault};
+    use crate::reclaim::Hint;
+    use crate::swap::device::DeviceKind;
+    use isotherm_units::access::LayoutChange;
+
+    const NONE: Trouble = Trouble { waits: 0, memstalls: 0, shortages: 0, bad: false };
+    const ONE_WAIT: Trouble = Trouble { waits: 1, ..NONE };
+
+    /// A process that maps a file of 1000 pages from page 0 on.
+    fn mapped(sharing: Sharing) -> (Rig, SpaceId) {
+        let mut rig = Rig::new(DeviceKind::Zram);
+        let space = rig.space();
+        rig.map_file(space, "data", 0, 1000, sharing, FileKind::Regular);
+        (rig, space)
+    }
+
+    fn cached(rig: &Rig, page: u64) -> Option<FrameId> {
+        match rig.memory.files.get(FileId::from_index(0)).page(page) {
+            CachePage::Frame(frame) => Some(frame),
+            _ => None,
+        }
+    }
+
+    fn marks(rig: &Rig) -> Vec<u64> {
+        let marked = |&page: &u64| cached(rig, page).is_some_and(|frame| rig.memory.frames.has(frame, Flag::Readahead));
+        (0..1000).filter(marked).collect()
+    }
+
+    /// Section 9.1, rows 5 and 7; C14, the two faults.
+    #[test]
+    fn c14_a_miss_reads_around_and_maps_its_block() {
+        let (mut rig, space) = mapped(Sharing::Shared);
+        assert_eq!(rig.read(space, 100), ONE_WAIT);
+        let resident: Vec<u64> = (0..1000).filter(|&page| cached(&rig, page).is_some()).collect();
+        assert_eq!(resident, (84..116).collect::<Vec<_>>());
+        assert_eq!(marks(&rig), [108]);
+        assert_eq!((rig.count(PgFault), rig.count(PgMajFault)), (1, 1));
+        // The aligned block 96..112 is mapped, but for the marked page.
+        let mapped: Vec<u64> = (0..1000).filter(|&page| rig.frame(space, page).is_some()).collect();
+        assert_eq!(mapped, (96..112).filter(|&page| page != 108).collect::<Vec<_>>());
+        assert_eq!(rig.memory.space(space).nr_resident, 15);
+        rig.read(space, 5);
+        assert_eq!(marks(&rig), [24, 108], "0..32, mark at 24");
+    }
+
+    #[test]
+    fn a_cached_page_is_a_minor_fault_that_maps_its_block() {
+        let (mut rig, space) = mapped(Sharing::Shared);
+        rig.read(space, 100);
+        rig.memory.ledger.take();
+        assert_eq!(rig.read(space, 90), NONE);
+        assert_eq!((rig.count(PgFault), rig.count(PgMajFault)), (2, 1));
+        // 84..96 of the block 80..96 are cached.
+        assert_eq!(rig.memory.space(space).nr_resident, 15 + 12);
+        let costs = rig.memory.costs;
+        assert_eq!(rig.memory.ledger.take(), costs.minor_fault_file_ns + 12 * costs.fault_around_page_ns);
+    }
+
+    #[test]
+    fn touching_the_marked_page_reads_the_next_window() {
+        let (mut rig, space) = mapped(Sharing::Shared);
+        rig.read(space, 100); // 84..116, mark at 108, async 8
+        assert_eq!(rig.read(space, 108), NONE, "minor, no wait");
+        assert_eq!(rig.count(PgMajFault), 1);
+        assert_eq!(marks(&rig), [116], "116..148 in flight, async = size");
+        assert!(cached(&rig, 147).is_some() && cached(&rig, 148).is_none());
+        rig.settle();
+        assert_eq!(rig.read(space, 120), NONE);
+    }
+
+    /// Section 9.1, row 6; P14.
+    #[test]
+    fn p14_a_page_in_flight_is_minor_and_waits() {
+        let (mut rig, space) = mapped(Sharing::Shared);
+        let (mut one, mut other) = (FaultState::default(), FaultState::default());
+        let mut touch = |rig: &mut Rig, page, state: &mut FaultState| {
+            fault(&mut rig.memory, &mut rig.policy, space, page, Need::Read, state)
+        };
+        assert!(matches!(touch(&mut rig, 100, &mut one), FaultOutcome::Wait { memstall: false, .. }));
+        assert!(matches!(touch(&mut rig, 101, &mut other), FaultOutcome::Wait { memstall: false, .. }));
+        assert_eq!((rig.count(PgFault), rig.count(PgMajFault)), (2, 1));
+        let frame = cached(&rig, 101).unwrap();
+        rig.memory.frames.set(frame, Flag::Workingset);
+        assert!(matches!(touch(&mut rig, 101, &mut other), FaultOutcome::Wait { memstall: true, .. }));
+        assert_eq!(rig.count(PgFault), 2, "the same fault");
+    }
+
+    #[test]
+    fn p14_an_evicted_page_comes_back_with_its_shadow_as_one_major_fault() {
+        let (mut rig, space) = mapped(Sharing::Shared);
+        rig.read(space, 100);
+        rig.evict(space, 100);
+        let majors = rig.count(PgMajFault);
+        assert_eq!(rig.read(space, 100), ONE_WAIT);
+        assert_eq!(rig.count(PgMajFault) - majors, 1);
+        let refaults =
+            rig.policy.arrivals.iter().filter(|(arrival, shadow)| *arrival == Arrival::FileRead && shadow.is_some());
+        assert_eq!(refaults.count(), 1);
+    }
+
+    #[test]
+    fn a_shared_write_faults_once_and_dirties_the_page() {
+        let (mut rig, space) = mapped(Sharing::Shared);
+        rig.read(space, 100);
+        assert!(!rig.is_writable(space, 100));
+        rig.write(space, 100);
+        assert!(rig.is_writable(space, 100) && rig.has(space, 100, Flag::Dirty));
+        assert_eq!(rig.count(PgFault), 2);
+        rig.write(space, 100);
+        assert_eq!((rig.count(PgFault), rig.memory.flusher.nr_dirty()), (2, 1));
+        rig.write(space, 500); // at once
+        assert!(rig.has(space, 500, Flag::Dirty));
+        assert_eq!((rig.count(PgFault), rig.count(PgMajFault)), (3, 2));
+    }
+
+    #[test]
+    fn a_private_write_copies_and_leaves_the_file_alone() {
+        let (mut rig, space) = mapped(Sharing::Private);
+        rig.read(space, 100);
+        let original = rig.frame(space, 100);
+        rig.write(space, 100);
+        let copy = rig.frame(space, 100).unwrap();
+        assert!(original != Some(copy) && cached(&rig, 100) == original);
+        assert!(!rig.memory.frames.has(copy, Flag::FileOwned) && rig.memory.flusher.nr_dirty() == 0);
+        let resident = rig.memory.space(space).nr_resident;
+        rig.write(space, 200); // read and copied in one fault
+        assert_eq!(rig.memory.space(space).nr_resident, resident + 1);
+        assert_eq!(rig.count(PgMajFault), 2);
+        // Forked, both kinds of pages are shared.
+        let child = rig.fork(space);
+        assert_eq!(rig.frame(child, 100), Some(copy));
+        rig.write(child, 100);
+        assert_eq!(rig.frame(space, 100), Some(copy));
+        rig.exit(space);
+        rig.exit(child);
+        assert_eq!(rig.usage(), rig.memory.files.get(FileId::from_index(0)).nr_cached);
+    }
+
+    #[test]
+    fn code_is_read_forward_and_random_mappings_one_page() {
+        let (mut rig, space) = mapped(Sharing::Private);
+        rig.change(space, LayoutChange::Advise(PageRange::new(0, 500), Advice::Random));
+        rig.read(space, 100);
+        assert_eq!(rig.memory.files.get(FileId::from_index(0)).nr_cached, 1);
+        let file = rig.memory.files.open("code", FileKind::Regular, 100).unwrap().index();
+        let backing = Backing::File { file, first_page: 0, sharing: Sharing::Private };
+        let pages = PageRange::at(5000, 100);
+        rig.map(space, isotherm_units::access::Mapping { pages, backing, executable: true, huge: false });
+        rig.read(space, 5090);
+        let code = rig.memory.files.get(FileId::from_index(1));
+        assert!(code.nr_cached == 10 && matches!(code.page(99), CachePage::Frame(_)), "90..100");
+    }
+
+    #[test]
+    fn unmapping_a_young_or_dirty_entry_tells_the_page() {
+        let (mut rig, space) = mapped(Sharing::Shared);
+        rig.read(space, 100);
+        rig.policy.hints.clear();
+        rig.change(space, LayoutChange::Unmap(PageRange::new(100, 101)));
+        assert_eq!(rig.policy.hints, [Hint::UnmappedYoung]);
+        assert_eq!(rig.read(space, 100), Trouble { bad: true, ..NONE });
+        assert!(cached(&rig, 100).is_some(), "stays in the page cache");
+        assert_eq!(rig.read(space, 99), NONE);
+        assert_eq!(rig.memory.files.get(FileId::from_index(0)).mappings.len(), 2);
+    }
+
+    #[test]
+    fn file_windows_give_up_when_reclaim_does_not_help() {
+        let (mut rig, space) = mapped(Sharing::Shared);
+        rig.limit(4);
+        // Nothing can be reclaimed while all four pages are being read.
+        let trouble = rig.read(space, 100);
+        assert!(!trouble.bad && rig.frame(space, 100).is_some(), "{trouble:?}");
+        assert_eq!(rig.count(PgMajFault), 1);
+    }
+}

@@ -66,3 +66,68 @@ impl Memory {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Rig, Trouble};
+    use super::*;
+    use crate::counters::Counter::{PgFault, PgMajFault, PswpIn, PswpOut};
+    use crate::mmu::SpaceId;
+    use crate::swap::device::DeviceKind;
+
+    fn two_processes(device: DeviceKind) -> (Rig, SpaceId, SpaceId) {
+        let mut rig = Rig::new(device);
+        let (one, other) = (rig.space(), rig.space());
+        rig.map_file(one, "shm", 0, 64, Sharing::Shared, FileKind::SharedMemory);
+        rig.map_file(other, "shm", 1000, 64, Sharing::Shared, FileKind::SharedMemory);
+        (rig, one, other)
+    }
+
+    #[test]
+    fn pages_are_made_of_zeroes_and_seen_by_all() {
+        let (mut rig, one, other) = two_processes(DeviceKind::Nvme);
+        assert_eq!(rig.read(one, 5), Trouble::default());
+        assert!(rig.is_writable(one, 5) && rig.has(one, 5, Flag::SwapBacked));
+        assert_eq!(rig.read(other, 1005), Trouble::default());
+        assert_eq!((rig.frame(other, 1005), rig.usage()), (rig.frame(one, 5), 1));
+        assert_eq!((rig.count(PgFault), rig.count(PgMajFault)), (2, 0));
+    }
+
+    #[test]
+    fn pages_go_to_swap_and_come_back_without_their_slot() {
+        for (device, nr_waits) in [(DeviceKind::Nvme, 1), (DeviceKind::Zram, 0), (DeviceKind::Disk, 1)] {
+            let (mut rig, one, other) = two_processes(device);
+            (0..20).for_each(|page| {
+                rig.write(one, page);
+            });
+            rig.read(other, 1005);
+            (0..20).for_each(|page| rig.evict(one, page));
+            assert_eq!((rig.usage(), rig.memory.slots.used(), rig.memory.space(other).nr_resident), (0, 20, 0));
+            assert_eq!(rig.read(other, 1005).waits, nr_waits, "{device}");
+            assert_eq!((rig.count(PgMajFault), rig.memory.slots.used()), (1, 19), "{device}");
+            assert!(rig.has(other, 1005, Flag::Dirty) && rig.has(other, 1005, Flag::FileOwned), "{device}");
+            let window = if device == DeviceKind::Zram { 1 } else { 8 };
+            assert_eq!(rig.count(PswpIn), window, "{device}: by slot");
+            // A neighbour read ahead: minor, moves back into the page cache.
+            let majors = u64::from(device == DeviceKind::Zram);
+            rig.read(one, 6);
+            assert_eq!((rig.count(PgMajFault), rig.memory.slots.used()), (1 + majors, 18), "{device}");
+            let writes = rig.count(PswpOut);
+            rig.evict(one, 6);
+            assert_eq!(rig.count(PswpOut) - writes, 1, "{device}: the slot was given up");
+            rig.exit(one);
+            rig.exit(other);
+            assert_eq!(rig.memory.slots.used(), 19, "{device}: contents stay with the file");
+        }
+    }
+
+    #[test]
+    fn a_page_being_swapped_out_is_waited_for() {
+        let (mut rig, one, _) = two_processes(DeviceKind::Nvme);
+        rig.write(one, 5);
+        let frame = rig.frame(one, 5).unwrap();
+        rig.evict_frame(frame);
+        let trouble = rig.read(one, 5);
+        assert_eq!((trouble.waits, rig.frame(one, 5), rig.count(PgMajFault)), (1, Some(frame), 0));
+    }
+}

@@ -149,3 +149,249 @@ impl Faulting<'_> {
         if self.need == Need::Write && !exclusive { self.write_protected(Entry::Frame(frame)) } else { Ok(()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Rig, Trouble};
+    use super::super::{FaultOutcome, FaultState, fault};
+    use super::*;
+    use crate::counters::Counter::{PgFault, PgMajFault, PswpIn, PswpOut, SwapRa, SwapRaHit};
+    use crate::reclaim::Arrival;
+    use crate::swap::device::DeviceKind;
+
+    const ONE_WAIT: Trouble = Trouble { waits: 1, memstalls: 0, shortages: 0, bad: false };
+
+    /// Pages 0..40 written, then evicted in order: page n lies in slot n.
+    fn swapped_out(device: DeviceKind) -> (Rig, crate::mmu::SpaceId) {
+        let mut rig = Rig::new(device);
+        let space = rig.anonymous(64);
+        (0..40).for_each(|page| assert_eq!(rig.write(space, page), Trouble::default()));
+        (0..40).for_each(|page| rig.evict(space, page));
+        assert_eq!(rig.memory.space(space).nr_swapped, 40);
+        (rig, space)
+    }
+
+    #[test]
+    fn c13_swap_window() {
+        let (mut rig, space) = swapped_out(DeviceKind::Nvme);
+        let before = rig.counts([PgFault, PgMajFault, PswpIn, SwapRa]);
+        assert_eq!(rig.read(space, 10), ONE_WAIT);
+        // 8 pages, 3 before and 4 after: one fault, a major one.
+        let after = rig.counts([PgFault, PgMajFault, PswpIn, SwapRa]);
+        assert_eq!([1, 1, 8, 7], std::array::from_fn(|i| after[i] - before[i]));
+        assert_eq!(rig.memory.space(space).nr_resident, 1, "neighbours are not mapped");
+        assert_eq!(rig.usage(), 8, "but they are charged");
+        // No hit, far away: 1, but not less than half of 8.
+        rig.read(space, 30);
+        assert_eq!(rig.count(PswpIn) - before[2], 8 + 4);
+    }
+
+    #[test]
+    fn c13_hits_grow_the_window() {
+        let (mut rig, space) = swapped_out(DeviceKind::Nvme);
+        rig.read(space, 10); // 7..15
+        for page in [11, 12, 13] {
+            assert_eq!(rig.read(space, page), Trouble::default(), "in the swap cache");
+        }
+        assert_eq!(rig.counts([PgMajFault, PswpIn, SwapRaHit]), [1, 8, 3]);
+        rig.read(space, 11); // a hit in the page table: no fault
+        assert_eq!(rig.count(SwapRaHit), 3, "the first touch only");
+        rig.read(space, 30); // three hits: 5, so 8 pages
+        assert_eq!(rig.count(PswpIn), 16);
+    }
+
+    #[test]
+    fn p14_a_page_in_flight_by_readahead_is_a_minor_fault() {
+        let (mut rig, space) = swapped_out(DeviceKind::Nvme);
+        let mut first = |rig: &mut Rig, state: &mut FaultState, page| {
+            fault(&mut rig.memory, &mut rig.policy, space, page, Need::Read, state)
+        };
+        let (mut one, mut other) = (FaultState::default(), FaultState::default());
+        let FaultOutcome::Wait { until, memstall: false } = first(&mut rig, &mut one, 10) else { panic!("reads") };
+        let before = rig.counts([PgFault, PgMajFault, PswpIn, SwapRaHit]);
+        let FaultOutcome::Wait { until: same, .. } = first(&mut rig, &mut other, 11) else { panic!("in flight") };
+        assert!(same <= until, "slots 7..15 follow each other: one request");
+        rig.pass_time(until);
+        assert_eq!(first(&mut rig, &mut other, 11), FaultOutcome::Done);
+        assert_eq!(first(&mut rig, &mut one, 10), FaultOutcome::Done);
+        let after = rig.counts([PgFault, PgMajFault, PswpIn, SwapRaHit]);
+        assert_eq!([1, 0, 0, 1], std::array::from_fn(|i| after[i] - before[i]));
+    }
+
+    #[test]
+    fn c15_read_in_never_written_costs_no_write() {
+        let (mut rig, space) = swapped_out(DeviceKind::Nvme);
+        rig.read(space, 10);
+        assert!(rig.is_writable(space, 10), "an exclusive page is mapped writable at a read fault");
+        assert!(rig.has(space, 10, Flag::SwapCache), "and keeps its slot");
+        let writes = rig.count(PswpOut);
+        rig.evict(space, 10);
+        assert_eq!((rig.count(PswpOut) - writes, rig.entry(space, 10)), (0, Entry::Swap(SlotId::new(10))));
+    }
+
+    #[test]
+    fn c15_written_later_or_at_once_costs_one_write_to_the_same_slot() {
+        for write_at_once in [false, true] {
+            let (mut rig, space) = swapped_out(DeviceKind::Nvme);
+            if !write_at_once {
+                rig.read(space, 10);
+            }
+            let faults = rig.count(PgFault);
+            rig.write(space, 10);
+            assert_eq!(rig.count(PgFault) - faults, u64::from(write_at_once), "no second fault");
+            let writes = rig.count(PswpOut);
+            rig.evict(space, 10);
+            assert_eq!((rig.count(PswpOut) - writes, rig.entry(space, 10)), (1, Entry::Swap(SlotId::new(10))));
+        }
+    }
+
+    #[test]
+    fn c15_written_by_the_only_user_left_after_fork_gets_a_new_slot() {
+        let (mut rig, space) = swapped_out(DeviceKind::Nvme);
+        let child = rig.fork(space);
+        rig.exit(child);
+        rig.write(space, 10);
+        assert!(!rig.has(space, 10, Flag::SwapCache) && rig.is_writable(space, 10));
+        assert!(rig.has(space, 10, Flag::Dirty));
+        let writes = rig.count(PswpOut);
+        rig.evict(space, 10);
+        assert_eq!((rig.count(PswpOut) - writes, rig.entry(space, 10)), (1, Entry::Swap(SlotId::new(40))));
+    }
+
+    #[test]
+    fn a_read_after_fork_keeps_the_slot_and_maps_read_only() {
+        let (mut rig, space) = swapped_out(DeviceKind::Nvme);
+        let child = rig.fork(space);
+        rig.read(child, 10);
+        assert!(rig.has(child, 10, Flag::SwapCache) && !rig.is_writable(child, 10));
+        // The parent finds it in the swap cache; a write copies it.
+        let majors = rig.count(PgMajFault);
+        assert_eq!(rig.write(space, 10), Trouble::default());
+        assert_eq!(rig.count(PgMajFault), majors);
+        assert_ne!(rig.frame(space, 10), rig.frame(child, 10));
+        // The child is alone now: its write reuses the page and gives the slot up.
+        let frame = rig.frame(child, 10);
+        rig.write(child, 10);
+        assert_eq!(rig.frame(child, 10), frame);
+        assert!(!rig.has(child, 10, Flag::SwapCache));
+        rig.exit(space);
+        rig.exit(child);
+        rig.assert_empty();
+    }
+
+    #[test]
+    fn c15_a_full_device_always_releases_the_slot() {
+        let mut rig = Rig::with(DeviceKind::Nvme, 60, |_| {});
+        let space = rig.anonymous(64);
+        (0..40).for_each(|page| {
+            rig.write(space, page);
+        });
+        (0..40).for_each(|page| rig.evict(space, page));
+        rig.read(space, 10); // 20 of 60 free
+        assert!(!rig.has(space, 10, Flag::SwapCache) && rig.has(space, 10, Flag::Dirty));
+        assert_eq!(rig.memory.slots.used(), 39);
+    }
+
+    #[test]
+    fn a_group_that_used_half_of_its_swap_limit_releases_slots() {
+        use crate::cgroup::{Knob, Limit};
+        for (max, released) in [(80, true), (81, false)] {
+            let (mut rig, space) = swapped_out(DeviceKind::Nvme);
+            let limit = Limit::At(isotherm_units::Pages::new(max));
+            rig.memory.cgroups.set(rig.cgroup, Knob::SwapMax, limit); // 40 used
+            rig.read(space, 10);
+            assert_eq!(!rig.has(space, 10, Flag::SwapCache), released, "swap.max {max}");
+        }
+    }
+
+    #[test]
+    fn c15_zram_reads_one_page_at_once_and_always_needs_a_new_write() {
+        let (mut rig, space) = swapped_out(DeviceKind::Zram);
+        let cpu = rig.memory.ledger.peek();
+        let before = rig.counts([PgMajFault, PswpIn, SwapRa]);
+        assert_eq!(rig.read(space, 10), Trouble::default(), "no wait");
+        let after = rig.counts([PgMajFault, PswpIn, SwapRa]);
+        assert_eq!([1, 1, 0], std::array::from_fn(|i| after[i] - before[i]));
+        let costs = rig.memory.costs;
+        assert_eq!(rig.memory.ledger.peek() - cpu, costs.swap_in_fault_ns + costs.lzo_rle_decompress_ns);
+        assert!(!rig.has(space, 10, Flag::SwapCache));
+        let writes = rig.count(PswpOut);
+        rig.evict(space, 10);
+        assert_eq!(rig.count(PswpOut) - writes, 1);
+    }
+
+    #[test]
+    fn zram_takes_memory_for_what_it_holds() {
+        let (mut rig, space) = swapped_out(DeviceKind::Zram);
+        let free = |rig: &Rig| rig.memory.nodes.get(crate::memory::NodeId::default()).free();
+        // 40 pages of 1578 bytes: 15.4 pages, rounded up.
+        assert_eq!(free(&rig), super::super::testing::MACHINE_PAGES - 16);
+        rig.exit(space);
+        assert_eq!(free(&rig), super::super::testing::MACHINE_PAGES);
+    }
+
+    #[test]
+    fn a_zero_filled_slot_is_a_major_fault_without_a_read() {
+        let mut rig = Rig::new(DeviceKind::Nvme);
+        let space = rig.anonymous(8);
+        rig.write(space, 3);
+        let frame = rig.frame(space, 3).unwrap();
+        rig.memory.frames.set(frame, Flag::ZeroFilled);
+        rig.evict(space, 3);
+        assert_eq!(rig.read(space, 3), Trouble::default());
+        assert_eq!(rig.counts([PgMajFault, PswpIn, PswpOut]), [1, 0, 0]);
+    }
+
+    #[test]
+    fn a_page_still_being_written_is_found_in_the_swap_cache() {
+        let mut rig = Rig::new(DeviceKind::Nvme);
+        let space = rig.anonymous(8);
+        rig.write(space, 3);
+        let frame = rig.frame(space, 3).unwrap();
+        rig.evict_frame(frame);
+        assert_eq!((rig.entry(space, 3), rig.memory.space(space).nr_swapped), (Entry::Swap(SlotId::new(0)), 1));
+        assert_eq!(rig.read(space, 3), Trouble::default(), "minor, no wait");
+        assert_eq!((rig.frame(space, 3), rig.count(PgMajFault)), (Some(frame), 0));
+        rig.settle();
+        assert_eq!(rig.policy.nr_rotated, 1);
+    }
+
+    #[test]
+    fn a_wait_for_a_working_set_page_is_a_memory_stall() {
+        let (mut rig, space) = swapped_out(DeviceKind::Nvme);
+        rig.policy.workingset = true;
+        assert_eq!(rig.read(space, 10), Trouble { memstalls: 1, ..ONE_WAIT });
+        assert!(matches!(rig.policy.arrivals.last(), Some((Arrival::SwapIn, Some(_)))), "with its shadow");
+    }
+
+    #[test]
+    fn rotating_disks_read_aligned_blocks_of_slots_whoever_owns_them() {
+        let (mut rig, space) = swapped_out(DeviceKind::Disk);
+        rig.read(space, 10); // slots 8..16
+        assert_eq!(rig.counts([PgMajFault, PswpIn, SwapRa]), [1, 8, 7]);
+        assert_eq!(rig.read(space, 15), Trouble::default());
+        assert_eq!(rig.counts([PgMajFault, SwapRaHit]), [1, 1]);
+        rig.reclaim(8);
+        rig.exit(space);
+        rig.assert_empty();
+    }
+
+    #[test]
+    fn a_window_goes_on_after_a_shortage() {
+        let (mut rig, space) = swapped_out(DeviceKind::Nvme);
+        rig.limit(10);
+        (50..60).for_each(|page| assert_eq!(rig.write(space, page).shortages, 0));
+        let trouble = rig.read(space, 10);
+        assert!(trouble.shortages > 0 && rig.count(PswpIn) == 8 && rig.count(PgMajFault) == 1, "{trouble:?}");
+        rig.exit(space);
+        rig.assert_empty();
+    }
+
+    #[test]
+    fn exact_policies_read_nothing_ahead() {
+        let (mut rig, space) = swapped_out(DeviceKind::Nvme);
+        rig.policy.exact = true;
+        assert_eq!(rig.read(space, 10), ONE_WAIT);
+        assert_eq!(rig.count(PswpIn), 1);
+    }
+}

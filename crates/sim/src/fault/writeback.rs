@@ -102,3 +102,62 @@ impl Memory {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Rig;
+    use super::*;
+    use crate::counters::Counter::PgFault;
+    use crate::swap::device::DeviceKind;
+    use isotherm_units::access::Sharing;
+
+    fn at(rig: &mut Rig, seconds: u64) {
+        rig.pass_time(Instant::START + Duration::from_secs(seconds));
+        flush_old(&mut rig.memory);
+        rig.check();
+    }
+
+    #[test]
+    fn a_file_is_written_when_its_oldest_dirty_page_is_30_s_old() {
+        let mut rig = Rig::new(DeviceKind::None);
+        let space = rig.space();
+        rig.map_file(space, "data", 0, 64, Sharing::Shared, FileKind::Regular);
+        rig.write(space, 3);
+        at(&mut rig, 20);
+        rig.write(space, 9);
+        at(&mut rig, 25);
+        assert_eq!(rig.memory.flusher.nr_dirty(), 2);
+        at(&mut rig, 31);
+        assert_eq!((rig.memory.flusher.nr_dirty(), rig.memory.io.writes_in_flight()), (0, 2));
+        assert!(rig.has(space, 3, Flag::Writeback) && !rig.has(space, 3, Flag::Dirty));
+        assert!(!rig.is_writable(space, 3), "the next store is seen");
+        let faults = rig.count(PgFault);
+        rig.write(space, 3); // while it is being written
+        assert_eq!((rig.count(PgFault) - faults, rig.memory.flusher.nr_dirty()), (1, 1));
+        rig.memory.wake_flusher();
+        assert_eq!(rig.memory.flusher.nr_dirty(), 1, "still under the earlier write");
+        rig.settle();
+        assert!(!rig.has(space, 9, Flag::Writeback));
+        rig.memory.wake_flusher();
+        rig.settle();
+        assert_eq!((rig.memory.flusher.nr_dirty(), rig.memory.io.nr_in_flight()), (0, 0));
+    }
+
+    #[test]
+    fn reclaim_marks_dirty_pages_and_gets_them_at_the_tail_when_they_are_clean() {
+        let mut rig = Rig::new(DeviceKind::None);
+        let space = rig.space();
+        rig.map_file(space, "data", 0, 64, Sharing::Shared, FileKind::Regular);
+        rig.write(space, 3);
+        assert!(rig.reclaim(32) >= 31, "all but the dirty page");
+        assert_eq!(rig.memory.files.get(FileId::from_index(0)).nr_cached, 1);
+        rig.memory.ledger.take();
+        rig.memory.wake_flusher();
+        assert_eq!(rig.memory.ledger.take(), 0, "the flusher's time");
+        rig.settle();
+        assert_eq!(rig.policy.nr_rotated, 1);
+        assert_eq!(rig.reclaim(32), 1);
+        rig.exit(space);
+        rig.assert_empty();
+    }
+}
