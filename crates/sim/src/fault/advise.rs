@@ -1,10 +1,13 @@
 //! `madvise`.
 
+use super::release::{Recency, zap};
 use super::window::{FileWindow, Planned, Window, begin_file_window, continue_window};
 use super::{FaultState, huge, layout};
+use crate::cgroup::CgroupId;
 use crate::memory::{FileId, Flag, FrameId, Memory, PageOwner};
 use crate::mmu::{DensePage, Entry, SpaceId, Vma};
-use crate::reclaim::{Hint, ReclaimPolicy};
+use crate::reclaim::outcome::{Fate, divert, evict};
+use crate::reclaim::{Arrival, Hint, ReclaimPolicy, Reclaimer, Scan};
 use isotherm_units::PageRange;
 use isotherm_units::access::{Advice, Backing};
 
@@ -27,7 +30,7 @@ pub(super) fn advise(
         }
         match advice {
             Advice::Normal | Advice::Random | Advice::Sequential => {}
-            Advice::DontNeed => layout::zap_range(memory, policy, space, part),
+            Advice::DontNeed => layout::zap_range(memory, policy, space, &vma, part),
             Advice::WillNeed => will_need(memory, policy, space, &vma, part),
             Advice::Free if vma.mapping.backing == Backing::Anonymous => lazy_free(memory, policy, space, part),
             Advice::Free => {}
@@ -54,7 +57,7 @@ fn lazy_free(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId
     let swapped: Vec<DensePage> = memory.space(space).table.populated_in(range).collect();
     for dense in swapped {
         if let Entry::Swap(_) = memory.space(space).table.entry(dense) {
-            super::release::zap(memory, policy, space, dense);
+            zap(memory, policy, space, dense, Recency::Meant);
         }
     }
     for (dense, frame) in own_frames(memory, space, range) {
@@ -83,9 +86,23 @@ fn cold(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId, ran
     }
 }
 
-/// `MADV_PAGEOUT`: reclaims the pages now, as far as reclaim lets them go.
+/// `MADV_PAGEOUT`: reclaims the pages now, as far as reclaim lets them go. Like the kernel's, it counts no scans.
 fn page_out(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId, range: PageRange) {
-    cold(memory, policy, space, range);
+    let mut scan = Scan::new(Reclaimer::Proactive, CgroupId::ROOT, range.len(), memory.config.swappiness);
+    for (dense, frame) in own_frames(memory, space, range) {
+        if !memory.frames.has(frame, Flag::OnList) {
+            continue;
+        }
+        memory.space_mut(space).table.test_and_clear_young(dense);
+        policy.removed(memory, frame);
+        let fate = divert(memory, frame, &mut scan).unwrap_or_else(|| evict(memory, policy, frame, &mut scan));
+        if fate != Fate::Freed {
+            let is_file = memory.frames.has(frame, Flag::FileOwned);
+            let arrival = if is_file { Arrival::FileRead } else { Arrival::Anonymous };
+            policy.added(memory, frame, arrival, None);
+        }
+    }
+    memory.update_hidden();
 }
 
 /// `MADV_WILLNEED`: begins to read, waits for nothing and does not reclaim.
@@ -115,5 +132,86 @@ fn will_need(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId
         let window = FileWindow { file, pages, mark: None, cgroup };
         // A shortage ends it: nobody waits for these pages.
         let _ended_early = begin_file_window(memory, policy, &mut state, window);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Rig;
+    use crate::counters::Counter::{PgFault, PgMajFault, PswpIn, PswpOut};
+    use crate::memory::{FileId, Flag};
+    use crate::mmu::{Entry, SpaceId};
+    use crate::reclaim::Hint;
+    use crate::swap::device::DeviceKind;
+    use isotherm_units::PageRange;
+    use isotherm_units::access::{Advice, FileKind, LayoutChange, Sharing};
+
+    fn advise(rig: &mut Rig, space: SpaceId, start: u64, end: u64, advice: Advice) {
+        rig.change(space, LayoutChange::Advise(PageRange::new(start, end), advice));
+    }
+
+    fn written(device: DeviceKind) -> (Rig, SpaceId) {
+        let mut rig = Rig::new(device);
+        let space = rig.anonymous(64);
+        for page in 0..20 {
+            rig.write(space, page);
+        }
+        rig.policy.hints.clear();
+        (rig, space)
+    }
+
+    #[test]
+    fn dont_need_drops_pages_and_slots_and_keeps_the_mapping() {
+        let (mut rig, space) = written(DeviceKind::Nvme);
+        (0..10).for_each(|page| rig.evict(space, page));
+        advise(&mut rig, space, 0, 64, Advice::DontNeed);
+        rig.assert_empty();
+        rig.read(space, 3);
+        assert_eq!((rig.entry(space, 3), rig.count(PgMajFault)), (Entry::Zero, 0), "zeroes again");
+    }
+
+    #[test]
+    fn freed_pages_go_without_a_write_unless_they_were_written_again() {
+        let (mut rig, space) = written(DeviceKind::Nvme);
+        (0..5).for_each(|page| rig.evict(space, page));
+        advise(&mut rig, space, 0, 20, Advice::Free);
+        assert_eq!((rig.memory.slots.used(), rig.policy.hints.len()), (0, 15), "slots go at once");
+        rig.write(space, 7);
+        assert_eq!(rig.count(PgFault), 20, "a store needs no fault");
+        let writes = rig.count(PswpOut);
+        assert_eq!(rig.reclaim(64), 14);
+        assert!(rig.frame(space, 7).is_some() && rig.has(space, 7, Flag::SwapBacked), "wanted after all");
+        assert_eq!((rig.count(PswpOut) - writes, rig.entry(space, 8)), (0, Entry::None));
+    }
+
+    #[test]
+    fn cold_pages_are_hinted_and_paged_out_ones_go() {
+        let (mut rig, space) = written(DeviceKind::Zram);
+        advise(&mut rig, space, 0, 4, Advice::Cold);
+        assert_eq!(rig.policy.hints, [Hint::Cold; 4]);
+        let dense = rig.dense(space, 2);
+        assert!(!rig.memory.space(space).table.is_young(dense));
+        advise(&mut rig, space, 4, 8, Advice::PageOut);
+        assert_eq!((rig.memory.space(space).nr_swapped, rig.memory.space(space).nr_resident), (4, 16));
+        let child = rig.fork(space);
+        advise(&mut rig, space, 0, 20, Advice::PageOut);
+        assert_eq!(rig.memory.space(space).nr_swapped, 4, "shared pages are not this process's to give");
+        rig.exit(child);
+    }
+
+    #[test]
+    fn will_need_reads_without_waiting() {
+        let (mut rig, space) = written(DeviceKind::Nvme);
+        (0..10).for_each(|page| rig.evict(space, page));
+        advise(&mut rig, space, 0, 10, Advice::WillNeed);
+        rig.settle();
+        assert_eq!((rig.count(PswpIn), rig.memory.space(space).nr_resident), (10, 10));
+        assert_eq!(rig.read(space, 3).waits, 0);
+        rig.map_file(space, "data", 100, 200, Sharing::Shared, FileKind::Regular);
+        advise(&mut rig, space, 110, 120, Advice::WillNeed);
+        assert_eq!(rig.memory.files.get(FileId::from_index(0)).nr_cached, 10);
+        rig.settle();
+        rig.read(space, 115);
+        assert_eq!(rig.count(PgMajFault), 0);
     }
 }

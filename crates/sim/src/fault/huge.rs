@@ -94,3 +94,77 @@ fn split_block(memory: &mut Memory, space: SpaceId, block: u64) {
 fn block_of(page: u64) -> PageRange {
     PageRange::at(page - page % BLOCK_PAGES, BLOCK_PAGES)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{MACHINE_PAGES, Rig};
+    use super::*;
+    use crate::counters::Counter::PgFault;
+    use crate::swap::device::DeviceKind;
+    use isotherm_units::access::{Advice, LayoutChange, Mapping};
+
+    fn rig(pages: u64) -> (Rig, SpaceId) {
+        let mut rig = Rig::new(DeviceKind::Zram);
+        let space = rig.space();
+        rig.map(space, Mapping { huge: true, ..Mapping::anonymous(PageRange::at(100, pages)) });
+        (rig, space)
+    }
+
+    #[test]
+    fn the_first_store_to_a_whole_block_maps_512_pages_with_one_fault() {
+        let (mut rig, space) = rig(2000); // 100..2100: whole blocks at 512, 1024, 1536 (not all of it)
+        rig.write(space, 700);
+        assert_eq!((rig.count(PgFault), rig.usage(), rig.memory.space(space).nr_resident), (1, 512, 512));
+        rig.write(space, 1023);
+        rig.read(space, 512);
+        assert_eq!(rig.count(PgFault), 1);
+        let dense = rig.dense(space, 512);
+        assert!(rig.memory.space(space).table.is_upper_young(Level::PMD, dense));
+        rig.write(space, 511);
+        assert_eq!(rig.usage(), 513, "not a whole block");
+        rig.read(space, 1030);
+        rig.write(space, 1024);
+        assert_eq!(rig.usage(), 1025, "the zero page does not hinder");
+        rig.exit(space);
+        rig.assert_empty();
+    }
+
+    #[test]
+    fn without_memory_or_room_it_falls_back_to_a_base_page() {
+        let (mut rig, space) = rig(3000);
+        rig.limit(600);
+        rig.write(space, 600);
+        rig.write(space, 1100);
+        assert_eq!((rig.usage(), rig.memory.space(space).huge_blocks.len()), (513, 1));
+        let mut short = Rig::new(DeviceKind::None);
+        let space = short.space();
+        short.map(space, Mapping { huge: true, ..Mapping::anonymous(PageRange::new(0, MACHINE_PAGES)) });
+        for block in 0..7 {
+            short.write(space, block * 512);
+        }
+        let free = short.memory.nodes.get(crate::memory::NodeId::default()).free();
+        assert_eq!(free, MACHINE_PAGES - 7 * 512);
+        short.write(space, 7 * 512); // 512 left, but the low watermark must hold
+        assert_eq!(short.usage(), 7 * 512 + 1);
+    }
+
+    #[test]
+    fn taking_one_page_away_splits_the_block() {
+        let (mut rig, space) = rig(2000);
+        for (step, page) in [600, 1100].into_iter().enumerate() {
+            rig.write(space, page);
+            match step {
+                0 => rig.change(space, LayoutChange::Advise(PageRange::at(page, 1), Advice::DontNeed)),
+                _ => rig.evict(space, page),
+            }
+            assert!(rig.memory.space(space).huge_blocks.is_empty());
+        }
+        assert_eq!(rig.memory.space(space).nr_resident, 1022);
+        rig.write(space, 600);
+        assert_eq!(rig.usage(), 1023, "a base page fills the hole");
+        let child = rig.fork(space);
+        rig.exit(space);
+        rig.exit(child);
+        rig.assert_empty();
+    }
+}

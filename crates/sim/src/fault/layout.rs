@@ -1,6 +1,7 @@
 //! System calls that change an address space: `mmap`, `munmap`, `madvise`, exit.
 
-use super::{advise, huge, release};
+use super::release::{Recency, zap};
+use super::{advise, huge};
 use crate::memory::{FileId, FileMapping, Memory};
 use crate::mmu::{DensePage, PageTable, SpaceId, Vma};
 use crate::reclaim::ReclaimPolicy;
@@ -76,7 +77,7 @@ pub(super) fn add_vma(memory: &mut Memory, space: SpaceId, vma: Vma) {
 pub fn unmap(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId, range: PageRange) {
     huge::split_range(memory, space, range);
     for vma in memory.space_mut(space).vmas.remove(range) {
-        zap_range(memory, policy, space, vma.pages());
+        zap_range(memory, policy, space, &vma, vma.pages());
         let start = vma.pages().start;
         memory.space_mut(space).swap_readahead.remove(&start);
         if let Backing::File { file, .. } = vma.mapping.backing {
@@ -85,11 +86,18 @@ pub fn unmap(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId
     }
 }
 
-/// Empties all entries of `range`, which has no huge entries.
-pub(super) fn zap_range(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId, range: PageRange) {
+/// Empties all entries of `range`, a part of `vma` without huge entries.
+pub(super) fn zap_range(
+    memory: &mut Memory,
+    policy: &mut dyn ReclaimPolicy,
+    space: SpaceId,
+    vma: &Vma,
+    range: PageRange,
+) {
+    let recency = Recency::of(vma);
     let populated: Vec<DensePage> = memory.space(space).table.populated_in(range).collect();
     for dense in populated {
-        release::zap(memory, policy, space, dense);
+        zap(memory, policy, space, dense, recency);
     }
 }
 
@@ -105,4 +113,73 @@ pub fn exit(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId)
     gone.table = PageTable::new();
     gone.open_files.clear();
     gone.swap_readahead.clear();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Rig;
+    use super::*;
+    use crate::swap::device::DeviceKind;
+    use isotherm_units::access::{FileKind, Sharing};
+
+    #[test]
+    fn unmapping_a_part_frees_its_pages_and_slots() {
+        let mut rig = Rig::new(DeviceKind::Nvme);
+        let space = rig.anonymous(64);
+        (0..20).for_each(|page| {
+            rig.write(space, page);
+        });
+        (10..20).for_each(|page| rig.evict(space, page));
+        rig.change(space, LayoutChange::Unmap(PageRange::new(5, 15)));
+        assert_eq!((rig.usage(), rig.memory.slots.used()), (5, 5));
+        assert!(rig.read(space, 7).bad);
+        rig.change(space, LayoutChange::Map(Mapping::anonymous(PageRange::new(0, 64))));
+        rig.assert_empty();
+    }
+
+    #[test]
+    fn a_page_in_flight_outlives_its_process() {
+        for device in [DeviceKind::Nvme, DeviceKind::Disk] {
+            let mut rig = Rig::new(device);
+            let space = rig.anonymous(64);
+            (0..40).for_each(|page| {
+                rig.write(space, page);
+            });
+            (0..20).for_each(|page| rig.evict(space, page));
+            let frame = rig.frame(space, 30).unwrap();
+            rig.evict_frame(frame); // being written
+            let state = &mut super::super::FaultState::default();
+            let (memory, policy) = (&mut rig.memory, &mut rig.policy);
+            super::super::fault(memory, policy, space, 10, crate::mmu::Need::Read, state); // being read, with neighbours
+            rig.exit(space);
+            assert!(rig.usage() > 1, "{device}: the pages in flight");
+            rig.assert_empty();
+        }
+    }
+
+    #[test]
+    fn mappings_that_do_not_fit_are_refused() {
+        let mut rig = Rig::new(DeviceKind::None);
+        let space = rig.space();
+        let mut map_it = |mapping| map(&mut rig.memory, &mut rig.policy, space, mapping);
+        let far = PageRange::at(1 << 51, 4);
+        assert_eq!(map_it(Mapping::anonymous(far)), Err(1 << 51));
+        let backing = Backing::File { file: 0, first_page: u64::MAX - 2, sharing: Sharing::Shared };
+        assert_eq!(map_it(Mapping { backing, ..Mapping::anonymous(PageRange::new(8, 16)) }), Err(8));
+        assert_eq!(map_it(Mapping::anonymous(PageRange::new(8, 8))), Ok(()), "nothing to do");
+    }
+
+    #[test]
+    fn a_file_is_named_by_its_number_in_the_program_and_grows_with_its_mappings() {
+        let mut rig = Rig::new(DeviceKind::None);
+        let space = rig.space();
+        rig.memory.files.open("other", FileKind::Regular, 1).unwrap();
+        let file = rig.memory.files.open("mine", FileKind::Regular, 4).unwrap();
+        let backing = Backing::File { file: 0, first_page: 2, sharing: Sharing::Shared };
+        let mapping = Mapping { backing, ..Mapping::anonymous(PageRange::new(0, 8)) };
+        change_layout(&mut rig.memory, &mut rig.policy, space, LayoutChange::Map(mapping), &[file]).unwrap();
+        assert_eq!(rig.memory.files.get(file).len(), 10);
+        rig.read(space, 7);
+        assert!(rig.memory.files.get(file).nr_cached > 0);
+    }
 }

@@ -21,6 +21,8 @@ mod window;
 mod writeback;
 
 #[cfg(test)]
+mod random;
+#[cfg(test)]
 mod testing;
 
 pub use allocate::{Shortage, allocate};

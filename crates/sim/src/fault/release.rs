@@ -1,13 +1,38 @@
 //! Taking entries away: unmapping, exit, dropped contents.
 
 use crate::memory::{Flag, FrameId, Memory, PageOwner};
-use crate::mmu::{DensePage, Entry, SpaceId};
+use crate::mmu::{DensePage, Entry, SpaceId, Vma};
 use crate::reclaim::{Hint, ReclaimPolicy};
 use crate::swap::SlotId;
+use isotherm_units::access::Advice;
+
+/// Whether use of a mapping says that its pages will be used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recency {
+    /// It does.
+    Meant,
+    /// Not after `MADV_RANDOM` or `MADV_SEQUENTIAL`.
+    Ignored,
+}
+
+impl Recency {
+    pub(super) fn of(vma: &Vma) -> Self {
+        match vma.order {
+            Advice::Random | Advice::Sequential => Self::Ignored,
+            _ => Self::Meant,
+        }
+    }
+}
 
 /// Empties one entry. The page or slot behind it is freed if nothing else needs it; a file page stays in the page cache
-/// and learns that it was dirty or young.
-pub(super) fn zap(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId, dense: DensePage) {
+/// and learns that it was dirty or, if `recency` says that this means something, young.
+pub(super) fn zap(
+    memory: &mut Memory,
+    policy: &mut dyn ReclaimPolicy,
+    space: SpaceId,
+    dense: DensePage,
+    recency: Recency,
+) {
     let table = &mut memory.space_mut(space).table;
     let entry = table.entry(dense);
     let (young, dirty) = (table.is_young(dense), table.is_dirty(dense));
@@ -25,7 +50,7 @@ pub(super) fn zap(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: Sp
                 if dirty {
                     memory.dirty_file_page(frame);
                 }
-                if young {
+                if young && recency == Recency::Meant {
                     policy.hint(memory, frame, Hint::UnmappedYoung);
                 }
             } else {
