@@ -27,15 +27,16 @@ impl Random {
 const EPOCH_NS: u64 = 1_000_000;
 
 fn scattered(random: &mut Random, index: u64) -> Row {
-    let page = 0x7f00_0000_0 + random.below(4 << 20);
+    let page = 0x0007_f000_0000 + random.below(4 << 20);
     Row { time_ns: index / 800 * EPOCH_NS, thread: 0, page, pages: 1, write: random.below(3) == 0 }
 }
 
 fn local(random: &mut Random, index: u64) -> Row {
     // Each epoch of 40 rows sweeps on by a run of up to 64 pages a row; every fourth row returns to a hot index.
-    let page = if index % 4 == 0 { 0x5_5555 + random.below(256) } else { 0x7f00_0000_0 + index * 40 % (1 << 20) };
-    let pages = if index % 4 == 0 { 1 } else { 16 + u32::try_from(random.below(48)).expect("small") };
-    Row { time_ns: index / 40 * EPOCH_NS, thread: 0, page, pages, write: index / 4 % 8 == 0 }
+    let page =
+        if index.is_multiple_of(4) { 0x5_5555 + random.below(256) } else { 0x0007_f000_0000 + index * 40 % (1 << 20) };
+    let pages = if index.is_multiple_of(4) { 1 } else { 16 + u32::try_from(random.below(48)).expect("small") };
+    Row { time_ns: index / 40 * EPOCH_NS, thread: 0, page, pages, write: (index / 4).is_multiple_of(8) }
 }
 
 fn write(path: &Path, rows: u64, mut row: impl FnMut(&mut Random, u64) -> Row) -> TraceMeta {

@@ -3,14 +3,19 @@
 //!
 //! The format is described in `docs/traces.md`. Everything streams: no function holds a whole trace unless it says so.
 
+pub mod analysis;
+mod epoch;
 mod error;
+pub mod export;
 mod file;
 mod fold;
+pub mod import;
 mod meta;
 mod reader;
 mod row;
 mod writer;
 
+pub use epoch::EpochFilter;
 pub use error::{Result, TraceError};
 pub use meta::{Event, EventKind, FORMAT_VERSION, Fraction, MapKind, MapRange, ProcessMeta, ThreadMeta, TraceMeta};
 pub use reader::TraceReader;

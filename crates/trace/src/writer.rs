@@ -174,6 +174,29 @@ impl TraceWriter {
         self.note_in_stream(&Note::Remark(remark))
     }
 
+    /// Puts all metadata but the counts in place of what is known: for importers, before the first row.
+    pub(crate) fn replace_meta(&mut self, meta: TraceMeta) {
+        self.times_ns = vec![0; meta.threads.len()];
+        self.meta = TraceMeta { rows: self.meta.rows, accesses: self.meta.accesses, ..meta };
+    }
+
+    /// Sets the length of an epoch: for importers that learn it from the input.
+    pub(crate) fn set_epoch_ns(&mut self, epoch_ns: u64) {
+        self.meta.epoch_ns = epoch_ns;
+    }
+
+    /// Fills in command and process id where they are not known: for importers, before [`TraceWriter::finish`].
+    pub(crate) fn learn_command(&mut self, pid: u32, command: Vec<String>) {
+        if !self.meta.command.is_empty() {
+            return;
+        }
+        if let Some(process) = self.meta.processes.first_mut() {
+            process.pid = pid;
+            process.name = command.first().cloned().unwrap_or_default();
+        }
+        self.meta.command = command;
+    }
+
     fn note_in_stream(&mut self, note: &Note) -> Result<()> {
         let Sink::Stream(stream) = &mut self.sink else { return Ok(()) };
         stream.note(note);

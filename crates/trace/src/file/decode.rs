@@ -37,7 +37,7 @@ impl Word for u32 {
 /// Decoder of the integers of one page.
 #[derive(Debug)]
 pub(crate) enum Integers {
-    Delta(Delta),
+    Delta(Box<Delta>),
     Plain { at: usize, end: usize, physical: Physical },
     Dictionary(Hybrid),
 }

@@ -256,7 +256,7 @@ impl Message {
         let from = self.next_row;
         let to = self.rows.min(from + BATCH_ROWS);
         self.next_row = to;
-        if self.is_note.is_empty() && from % 8 == 0 {
+        if self.is_note.is_empty() && from.is_multiple_of(8) {
             let narrow = |column: usize| {
                 let (values, width) = &self.columns[column];
                 let values = values[from * width..to * width].chunks_exact(*width);

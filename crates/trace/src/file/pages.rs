@@ -205,7 +205,7 @@ impl ColumnReader {
             (Physical::Boolean, PLAIN) => Values::PlainBits { bit: at * 8, end },
             (Physical::Boolean, RLE) => Values::RunLengthBits(Hybrid::new(at + 4, end.max(at + 4), 1)?),
             (Physical::Int32 | Physical::Int64, DELTA_BINARY_PACKED) => {
-                Values::Integers(Integers::Delta(Delta::new(&self.page, at, end, count)?))
+                Values::Integers(Integers::Delta(Box::new(Delta::new(&self.page, at, end, count)?)))
             }
             (physical @ (Physical::Int32 | Physical::Int64), PLAIN) => {
                 Values::Integers(Integers::Plain { at, end, physical })

@@ -1,0 +1,94 @@
+//! How much memory a trace touches, in all and at its highest.
+
+use serde::Serialize;
+
+use super::{PageTable, Step, walk};
+use crate::{EventKind, Result, TraceReader};
+
+/// Pages of a trace, in units of its page size.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Footprint {
+    /// Different pages touched.
+    pub touched_pages: u64,
+    /// Different pages written.
+    pub written_pages: u64,
+    /// Largest number of pages at one time that had been touched and were still mapped: the memory a run needs to go
+    /// without any reclaim. Pages unmapped, mapped over, or of a process that ended are not counted any more.
+    pub peak_resident_pages: u64,
+    /// Trace time at which that number was reached first, nanoseconds.
+    pub peak_time_ns: u64,
+    /// Trace time at the end, nanoseconds.
+    pub duration_ns: u64,
+}
+
+/// One pass over the trace; memory grows with the footprint (5 to 110 bytes a page).
+///
+/// # Errors
+/// When the trace is damaged.
+pub fn footprint(reader: &mut TraceReader) -> Result<Footprint> {
+    let mut counts = Counts::default();
+    let duration_ns = walk(reader, |step| {
+        counts.see(&step);
+        Ok::<(), crate::TraceError>(())
+    })?;
+    Ok(counts.finish(duration_ns))
+}
+
+const RESIDENT: u8 = 1;
+const WRITTEN: u8 = 2;
+
+/// The same as part of another pass.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pages: PageTable,
+    flags: Vec<u8>,
+    resident: u64,
+    found: Footprint,
+}
+
+impl Counts {
+    pub(crate) fn see(&mut self, step: &Step<'_>) {
+        match step {
+            Step::Row { row, process, time_ns } => {
+                for page in row.page..row.page + u64::from(row.pages) {
+                    let number = self.pages.insert(*process, page) as usize;
+                    if number == self.flags.len() {
+                        self.flags.push(0);
+                    }
+                    let flags = &mut self.flags[number];
+                    self.resident += u64::from(*flags & RESIDENT == 0);
+                    self.found.written_pages += u64::from(row.write && *flags & WRITTEN == 0);
+                    *flags |= RESIDENT | if row.write { WRITTEN } else { 0 };
+                }
+                if self.resident > self.found.peak_resident_pages {
+                    self.found.peak_resident_pages = self.resident;
+                    self.found.peak_time_ns = *time_ns;
+                }
+            }
+            Step::Event { event, process } => match &event.kind {
+                EventKind::Map(map) => self.forget(*process, map.start, map.end),
+                EventKind::Unmap { start, end } => self.forget(*process, *start, *end),
+                _ => {}
+            },
+            Step::Exit { process } => self.forget(*process, 0, crate::PAGE_LIMIT),
+        }
+    }
+
+    fn forget(&mut self, process: usize, start: u64, end: u64) {
+        let Self { pages, flags, resident, .. } = self;
+        pages.for_each_in(process, start, end, |number| {
+            let flags = &mut flags[number as usize];
+            *resident -= u64::from(*flags & RESIDENT != 0);
+            *flags &= !RESIDENT;
+        });
+    }
+
+    pub(crate) fn finish(self, duration_ns: u64) -> Footprint {
+        Footprint { touched_pages: self.pages.len(), duration_ns, ..self.found }
+    }
+
+    /// Pages of the trace so far, and whether each (by its number) was written.
+    pub(crate) fn pages(&self) -> (&PageTable, impl Fn(u32) -> bool + '_) {
+        (&self.pages, |number| self.flags[number as usize] & WRITTEN != 0)
+    }
+}

@@ -1,0 +1,317 @@
+//! When which memory was touched: a matrix of time and address, with the empty parts of the address space folded away.
+
+use serde::Serialize;
+
+use super::layout::Layout;
+use super::{PageTable, Step, walk};
+use crate::{MapKind, Result, TraceError, TraceReader};
+
+/// Size of the matrix and how it folds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeatmapOptions {
+    /// Columns of time, at least 1.
+    pub columns: u32,
+    /// Rows of addresses, at least 1. Fewer come out when fewer pages were touched.
+    pub rows: u32,
+    /// Untouched pages between touched ones that are folded away from this length on.
+    pub fold_pages: u64,
+}
+
+impl Default for HeatmapOptions {
+    fn default() -> Self {
+        Self { columns: 120, rows: 60, fold_pages: 2048 }
+    }
+}
+
+/// Accesses by time and address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Heatmap {
+    /// Trace time of the right edge, nanoseconds; the left edge is 0.
+    pub duration_ns: u64,
+    /// Number of columns; column c covers `[c, c + 1) * duration_ns / columns`.
+    pub columns: u32,
+    /// By process and address, lowest first.
+    pub bands: Vec<Band>,
+    /// By address, lowest first.
+    pub rows: Vec<HeatmapRow>,
+    /// Pages touched in each cell, counted once a row of the trace; row by row, `columns` cells each.
+    pub cells: Vec<u64>,
+    /// The largest cell value for one page: `cells[i] * 1000 / pages of its row`, in thousandths of an access a page.
+    pub hottest_milli: u64,
+    /// Bands that did not fit into the rows asked for, the least touched ones.
+    pub dropped_bands: u64,
+    /// Accesses in them.
+    pub dropped_accesses: u64,
+}
+
+/// Touched memory without a long gap, of one process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Band {
+    /// Index of the process.
+    pub process: usize,
+    /// Kind of the mapping that has most touched pages; `None`: outside all known mappings.
+    pub what: Option<MapKind>,
+    /// Kind and last name of the file; ends in ` +n` when n more mappings share the band.
+    pub label: String,
+    /// First page.
+    pub start: u64,
+    /// Page after the last.
+    pub end: u64,
+    /// Touched blocks of 16 pages, in pages: an upper bound of its touched pages.
+    pub touched_pages: u64,
+    /// Its rows in [`Heatmap::rows`].
+    pub first_row: u32,
+    /// How many.
+    pub rows: u32,
+}
+
+/// One row of the matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct HeatmapRow {
+    /// Index in [`Heatmap::bands`].
+    pub band: u32,
+    /// First page.
+    pub start: u64,
+    /// Page after the last.
+    pub end: u64,
+}
+
+const BLOCK_SHIFT: u32 = 4;
+const BLOCK_PAGES: u64 = 1 << BLOCK_SHIFT;
+
+/// Two passes over the trace: which pages are touched, then when. Memory: some 10 bytes for each touched block of 16
+/// pages, and the matrix.
+///
+/// # Errors
+/// When the options ask for nothing, or for more than 2^26 cells, or the trace is damaged.
+pub fn heatmap(reader: &mut TraceReader, options: &HeatmapOptions) -> Result<Heatmap> {
+    let cells = u64::from(options.columns) * u64::from(options.rows);
+    if cells == 0 || cells > 1 << 26 {
+        let what = format!("of {} columns and {} rows; allowed: 1 to 2^26 cells", options.columns, options.rows);
+        return Err(TraceError::option("size", what));
+    }
+    let (blocks, duration_ns) = find_blocks(reader)?;
+    let (mut bands, dropped_bands) = find_bands(&blocks, options);
+    give_rows(&mut bands, options.rows);
+    let mut map = Heatmap {
+        duration_ns,
+        columns: options.columns,
+        rows: rows_of(&bands),
+        bands,
+        cells: Vec::new(),
+        hottest_milli: 0,
+        dropped_bands,
+        dropped_accesses: 0,
+    };
+    fill(reader, &mut map)?;
+    Ok(map)
+}
+
+/// A touched block of pages.
+#[derive(Clone, Debug)]
+struct Block {
+    process: usize,
+    number: u64,
+    what: Option<MapKind>,
+    label: std::rc::Rc<str>,
+}
+
+fn find_blocks(reader: &mut TraceReader) -> Result<(Vec<Block>, u64)> {
+    let meta = reader.meta().clone();
+    let mut layout = Layout::default();
+    let mut table = PageTable::default();
+    let mut group_of: Vec<u32> = Vec::new();
+    let duration_ns = walk(reader, |step| {
+        match step {
+            Step::Event { event, process } => layout.see(&meta, event, process),
+            Step::Exit { .. } => {}
+            Step::Row { row, process, .. } => {
+                layout.split(process, row.page, row.page + u64::from(row.pages), |group, start, end| {
+                    for block in start >> BLOCK_SHIFT..=(end - 1) >> BLOCK_SHIFT {
+                        let number = table.insert(process, block) as usize;
+                        if number == group_of.len() {
+                            group_of.push(group);
+                        }
+                    }
+                });
+            }
+        }
+        Ok::<(), TraceError>(())
+    })?;
+    let labels: Vec<std::rc::Rc<str>> = layout.groups().iter().map(|group| group.label().into()).collect();
+    let block = |(process, number, dense): (usize, u64, u32)| {
+        let group = group_of[dense as usize] as usize;
+        Block { process, number, what: layout.groups()[group].what, label: std::rc::Rc::clone(&labels[group]) }
+    };
+    Ok((table.sorted().into_iter().map(block).collect(), duration_ns))
+}
+
+/// Cuts the touched blocks at long gaps and where the mapping changes. If that makes too many bands, first mappings
+/// share bands, then longer gaps are kept, and at last the least touched bands are dropped; how many were.
+fn find_bands(blocks: &[Block], options: &HeatmapOptions) -> (Vec<Band>, u64) {
+    let rows = options.rows as usize;
+    let fold_blocks = (options.fold_pages / BLOCK_PAGES).max(1);
+    let mut bands = cut(blocks, fold_blocks, true);
+    if bands.len() * 3 > rows {
+        bands = cut(blocks, fold_blocks, false);
+    }
+    let mut gap = fold_blocks;
+    while bands.len() * 2 > rows && gap < 1 << 24 {
+        gap *= 4;
+        bands = cut(blocks, gap, false);
+    }
+    let dropped = bands.len().saturating_sub(rows);
+    if dropped > 0 {
+        bands.sort_by_key(|band| (std::cmp::Reverse(band.touched_pages), band.process, band.start));
+        bands.truncate(rows);
+        bands.sort_by_key(|band| (band.process, band.start));
+    }
+    (bands, dropped as u64)
+}
+
+fn cut(blocks: &[Block], fold_blocks: u64, at_mappings: bool) -> Vec<Band> {
+    let joins = |a: &Block, b: &Block| {
+        a.process == b.process && b.number - a.number <= fold_blocks && (!at_mappings || a.label == b.label)
+    };
+    blocks.chunk_by(joins).map(band_of).collect()
+}
+
+fn band_of(blocks: &[Block]) -> Band {
+    let mut counts = std::collections::BTreeMap::new();
+    for block in blocks {
+        *counts.entry((std::rc::Rc::clone(&block.label), block.what)).or_insert(0u64) += 1;
+    }
+    // On equal counts the last name wins: any rule will do, but it must be one.
+    let (label, what) = counts.iter().max_by_key(|(_, count)| **count).map(|(key, _)| key.clone()).unwrap_or_default();
+    let others = counts.len() - 1;
+    let label = if others == 0 { label.to_string() } else { format!("{label} +{others}") };
+    Band {
+        process: blocks[0].process,
+        what,
+        label,
+        start: blocks[0].number << BLOCK_SHIFT,
+        end: (blocks[blocks.len() - 1].number + 1) << BLOCK_SHIFT,
+        touched_pages: blocks.len() as u64 * BLOCK_PAGES,
+        first_row: 0,
+        rows: 0,
+    }
+}
+
+/// Deals out rows: one to each band, the rest by length, none more than a band has blocks.
+fn give_rows(bands: &mut [Band], rows: u32) {
+    let length = |band: &Band| (band.end - band.start) >> BLOCK_SHIFT;
+    let total: u128 = bands.iter().map(|band| u128::from(length(band))).sum();
+    let spare = u64::from(rows) - bands.len() as u64;
+    let mut first_row = 0;
+    for band in bands {
+        let share = u128::from(spare) * u128::from(length(band)) / total.max(1);
+        let share = u64::try_from(share).unwrap_or(u64::MAX);
+        band.rows = u32::try_from((1 + share).min(length(band))).expect("no more than all rows");
+        band.first_row = first_row;
+        first_row += band.rows;
+    }
+}
+
+/// First page of row `row` of a band (its rows may differ by one page).
+fn row_start(band: &Band, row: u32) -> u64 {
+    let pages = u128::from(band.end - band.start) * u128::from(row);
+    band.start + u64::try_from(pages.div_ceil(u128::from(band.rows))).expect("within the band")
+}
+
+fn rows_of(bands: &[Band]) -> Vec<HeatmapRow> {
+    let mut rows = Vec::new();
+    for (index, band) in (0u32..).zip(bands) {
+        rows.extend((0..band.rows).map(|row| HeatmapRow {
+            band: index,
+            start: row_start(band, row),
+            end: row_start(band, row + 1),
+        }));
+    }
+    rows
+}
+
+fn fill(reader: &mut TraceReader, map: &mut Heatmap) -> Result<()> {
+    let columns = map.columns as usize;
+    map.cells = vec![0; map.rows.len() * columns];
+    let Heatmap { duration_ns, bands, rows, cells, dropped_accesses, .. } = map;
+    let column_of = |time_ns: u64| {
+        let column = u128::from(time_ns) * columns as u128 / u128::from((*duration_ns).max(1));
+        usize::try_from(column).unwrap_or(usize::MAX).min(columns - 1)
+    };
+    walk(reader, |step| {
+        let Step::Row { row, process, time_ns } = step else { return Ok(()) };
+        let column = column_of(time_ns);
+        let (mut at, end) = (row.page, row.page + u64::from(row.pages));
+        while at < end {
+            let after = bands.partition_point(|band| (band.process, band.start) <= (process, at));
+            let band = bands[..after].last().filter(|band| band.process == process && at < band.end);
+            let Some(band) = band else {
+                // Of a dropped band: up to the next band that is there.
+                let next =
+                    bands.get(after).filter(|next| next.process == process).map_or(end, |next| next.start.min(end));
+                *dropped_accesses += next - at;
+                at = next;
+                continue;
+            };
+            let inside = &rows[band.first_row as usize..(band.first_row + band.rows) as usize];
+            let index = inside.partition_point(|row| row.end <= at);
+            let until = inside[index].end.min(end);
+            cells[(band.first_row as usize + index) * columns + column] += until - at;
+            at = until;
+        }
+        Ok::<(), TraceError>(())
+    })?;
+    for (row, cells) in map.rows.iter().zip(map.cells.chunks(columns)) {
+        let hottest = cells.iter().copied().max().unwrap_or(0);
+        let milli = u128::from(hottest) * 1000 / u128::from(row.end - row.start);
+        map.hottest_milli = map.hottest_milli.max(u64::try_from(milli).unwrap_or(u64::MAX));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(process: usize, number: u64, label: &str) -> Block {
+        Block { process, number, what: None, label: label.into() }
+    }
+
+    #[test]
+    fn bands_end_at_gaps_mappings_and_processes() {
+        let blocks = [block(0, 1, "a"), block(0, 2, "a"), block(0, 3, "b"), block(0, 900, "b"), block(1, 901, "b")];
+        let options = HeatmapOptions { rows: 60, ..HeatmapOptions::default() };
+        let (bands, dropped) = find_bands(&blocks, &options);
+        let found: Vec<_> =
+            bands.iter().map(|band| (band.process, band.start / 16, band.end / 16, &band.label[..])).collect();
+        assert_eq!(found, [(0, 1, 3, "a"), (0, 3, 4, "b"), (0, 900, 901, "b"), (1, 901, 902, "b")]);
+        assert_eq!(dropped, 0);
+    }
+
+    #[test]
+    fn too_many_bands_share_and_then_go() {
+        let blocks = [
+            block(0, 1, "a"),
+            block(0, 2, "b"),
+            block(0, 3, "b"),
+            block(1, 900, "c"),
+            block(2, 901, "c"),
+            block(2, 902, "c"),
+        ];
+        let options = HeatmapOptions { rows: 2, ..HeatmapOptions::default() };
+        let (bands, dropped) = find_bands(&blocks, &options);
+        let found: Vec<_> = bands.iter().map(|band| (band.process, &band.label[..])).collect();
+        assert_eq!((found, dropped), (vec![(0, "b +1"), (2, "c")], 1));
+    }
+
+    #[test]
+    fn rows_cover_bands_without_gap() {
+        let (mut bands, _) =
+            find_bands(&[block(0, 1, "a"), block(0, 20, "a"), block(0, 900, "b")], &HeatmapOptions::default());
+        give_rows(&mut bands, 7);
+        let rows = rows_of(&bands);
+        assert_eq!(bands.iter().map(|band| band.rows).collect::<Vec<_>>(), [5, 1]);
+        assert_eq!((rows[0].start, rows[4].end, rows[5].start, rows[5].end), (16, 21 * 16, 900 * 16, 901 * 16));
+        assert!(rows[..5].windows(2).all(|pair| pair[0].end == pair[1].start));
+    }
+}

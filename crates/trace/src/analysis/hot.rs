@@ -1,0 +1,215 @@
+//! The hottest memory: which mappings, and which ranges of them, take the accesses.
+
+use serde::Serialize;
+
+use super::layout::{Group, Layout};
+use super::{PageTable, Step, share_ppm, walk};
+use crate::{MapKind, Result, TraceError, TraceReader};
+
+/// Where the accesses go. Pages are in units of the trace's page size; an access is a page touched by a row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Hot {
+    /// All accesses of the trace.
+    pub accesses: u64,
+    /// By mapping, most accesses first.
+    pub mappings: Vec<HotMapping>,
+    /// The ranges with most accesses, most first.
+    pub ranges: Vec<HotRange>,
+}
+
+/// All mappings of one kind and file of one process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HotMapping {
+    /// Index of the process.
+    pub process: usize,
+    /// Kind; `None`: outside all known mappings.
+    pub what: Option<MapKind>,
+    /// Kind and last name of the file, for people.
+    pub label: String,
+    /// Different pages touched.
+    pub touched_pages: u64,
+    /// Accesses.
+    pub accesses: u64,
+    /// Share of all accesses, parts a million.
+    pub share_ppm: u64,
+}
+
+/// Neighbouring pages of similar heat: accesses a touched page within the same power of two.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HotRange {
+    /// Index of the process.
+    pub process: usize,
+    /// Its mapping's label.
+    pub label: String,
+    /// First page.
+    pub start: u64,
+    /// Page after the last.
+    pub end: u64,
+    /// Different pages touched.
+    pub touched_pages: u64,
+    /// Accesses.
+    pub accesses: u64,
+    /// Accesses a touched page, thousandths.
+    pub milli_accesses_per_page: u64,
+    /// Share of all accesses, parts a million.
+    pub share_ppm: u64,
+}
+
+/// Blocks that a trace's touched pages are divided into at most, before neighbours of similar heat are joined.
+const BLOCKS_MAX: usize = 4096;
+
+/// One pass over the trace; memory grows with the footprint (some 20 bytes a page). `nr_ranges`: how many ranges to name.
+/// A page that changed hands counts for the mapping that had it first.
+///
+/// # Errors
+/// When the trace is damaged.
+pub fn hot(reader: &mut TraceReader, nr_ranges: usize) -> Result<Hot> {
+    let meta = reader.meta().clone();
+    let mut layout = Layout::default();
+    let mut pages = PageTable::default();
+    // Of each page its group and its accesses.
+    let mut heat: Vec<(u32, u64)> = Vec::new();
+    let mut accesses = 0u64;
+    walk(reader, |step| {
+        match step {
+            Step::Event { event, process } => layout.see(&meta, event, process),
+            Step::Exit { .. } => {}
+            Step::Row { row, process, .. } => {
+                accesses += u64::from(row.pages);
+                layout.split(process, row.page, row.page + u64::from(row.pages), |group, start, end| {
+                    for page in start..end {
+                        let number = pages.insert(process, page) as usize;
+                        if number == heat.len() {
+                            heat.push((group, 0));
+                        }
+                        heat[number].1 += 1;
+                    }
+                });
+            }
+        }
+        Ok::<(), TraceError>(())
+    })?;
+    let page = |(process, page, number): (usize, u64, u32)| {
+        let (group, accesses) = heat[number as usize];
+        Part { process, group, start: page, end: page + 1, touched_pages: 1, accesses }
+    };
+    let parts: Vec<Part> = pages.sorted().into_iter().map(page).collect();
+    let mappings = by_mapping(&parts, layout.groups(), accesses);
+    let mut ranges = join_alike(divide(parts));
+    ranges.sort_by_key(|part| (std::cmp::Reverse(part.accesses), part.process, part.start));
+    ranges.truncate(nr_ranges);
+    let range = |part: Part| HotRange {
+        process: part.process,
+        label: layout.groups()[part.group as usize].label(),
+        start: part.start,
+        end: part.end,
+        touched_pages: part.touched_pages,
+        accesses: part.accesses,
+        milli_accesses_per_page: part.accesses.saturating_mul(1000) / part.touched_pages,
+        share_ppm: share_ppm(part.accesses, accesses),
+    };
+    Ok(Hot { accesses, mappings, ranges: ranges.into_iter().map(range).collect() })
+}
+
+/// Pages of one mapping with what they got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    process: usize,
+    group: u32,
+    start: u64,
+    end: u64,
+    touched_pages: u64,
+    accesses: u64,
+}
+
+impl Part {
+    fn and(self, next: Self) -> Self {
+        Self {
+            end: next.end,
+            touched_pages: self.touched_pages + next.touched_pages,
+            accesses: self.accesses + next.accesses,
+            ..self
+        }
+    }
+    /// The power of two of its accesses a page.
+    fn class(&self) -> u32 {
+        (self.accesses / self.touched_pages).max(1).ilog2()
+    }
+}
+
+fn by_mapping(parts: &[Part], groups: &[Group], accesses: u64) -> Vec<HotMapping> {
+    let mut table: Vec<HotMapping> = groups
+        .iter()
+        .map(|group| HotMapping {
+            process: group.process,
+            what: group.what,
+            label: group.label(),
+            touched_pages: 0,
+            accesses: 0,
+            share_ppm: 0,
+        })
+        .collect();
+    for part in parts {
+        let entry = &mut table[part.group as usize];
+        entry.touched_pages += part.touched_pages;
+        entry.accesses += part.accesses;
+    }
+    table.retain(|entry| entry.accesses > 0);
+    table.iter_mut().for_each(|entry| entry.share_ppm = share_ppm(entry.accesses, accesses));
+    table.sort_by(|a, b| b.accesses.cmp(&a.accesses).then_with(|| (a.process, &a.label).cmp(&(b.process, &b.label))));
+    table
+}
+
+/// Joins pages into aligned blocks of a power of two, the smallest of which there are not too many.
+fn divide(pages: Vec<Part>) -> Vec<Part> {
+    let mut shift = 0;
+    let mut parts = pages;
+    while parts.len() > BLOCKS_MAX && shift < 52 {
+        shift += 1;
+        let joins =
+            |a: &Part, b: &Part| a.process == b.process && a.group == b.group && a.start >> shift == b.start >> shift;
+        let joined: Vec<Part> = parts.chunk_by(joins).map(sum).collect();
+        parts = joined;
+    }
+    parts
+}
+
+fn join_alike(parts: Vec<Part>) -> Vec<Part> {
+    // Gaps up to the length of what is before them are bridged: a few untouched pages do not end a range.
+    let joins = |a: &Part, b: &Part| {
+        let gap = b.start.saturating_sub(a.end);
+        a.process == b.process
+            && a.group == b.group
+            && a.class() == b.class()
+            && gap <= (a.end - a.start).max(b.end - b.start)
+    };
+    parts.chunk_by(joins).map(sum).collect()
+}
+
+fn sum(parts: &[Part]) -> Part {
+    parts[1..].iter().fold(parts[0], |sum, &part| sum.and(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(start: u64, end: u64, accesses: u64) -> Part {
+        Part { process: 0, group: 0, start, end, touched_pages: end - start, accesses }
+    }
+
+    #[test]
+    fn neighbours_of_equal_heat_join() {
+        // Heat 8, 15 (the same power of two), 16, then a gap of 5 pages, 16 again.
+        let parts = vec![part(0, 1, 8), part(1, 2, 15), part(2, 3, 16), part(8, 9, 16)];
+        assert_eq!(join_alike(parts), [part(0, 2, 23), part(2, 3, 16), part(8, 9, 16)]);
+    }
+
+    #[test]
+    fn many_pages_become_blocks() {
+        let pages: Vec<Part> = (0..10_000).map(|page| part(page, page + 1, 1)).collect();
+        let blocks = divide(pages);
+        assert_eq!(blocks.len(), 2500);
+        assert_eq!(blocks[1], part(4, 8, 4));
+    }
+}

@@ -1,0 +1,226 @@
+//! What is in a trace: the first thing to look at.
+
+use serde::Serialize;
+
+use super::footprint::{Counts, Footprint};
+use super::layout::Layout;
+use super::{Step, walk};
+use crate::{MapKind, Result, TraceError, TraceMeta, TraceReader};
+
+/// Summary of a trace. Pages are in units of `page_bytes`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Info {
+    /// The command recorded, or empty.
+    pub command: Vec<String>,
+    /// What observed the accesses.
+    pub recorder: String,
+    /// Who wrote the file.
+    pub created_by: String,
+    /// Where it was recorded.
+    pub host: String,
+    /// Exit code of the program, if known.
+    pub exit_code: Option<i32>,
+    /// Whether the recording saw the program's end.
+    pub complete: bool,
+    /// Bytes a page.
+    pub page_bytes: u64,
+    /// Length of an epoch; 0: one row is one request.
+    pub epoch_ns: u64,
+    /// Rows of the file.
+    pub rows: u64,
+    /// Pages touched by all rows together.
+    pub accesses: u64,
+    /// Of these, by rows that write.
+    pub write_accesses: u64,
+    /// Mappings, unmappings, thread starts, ….
+    pub events: u64,
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// Thousandths of a byte of the file for each access.
+    pub milli_bytes_per_access: u64,
+    /// CPU time of all threads together, nanoseconds; exact to an epoch a thread.
+    pub cpu_ns: u64,
+    /// Pages touched, written, at most resident; trace time.
+    #[serde(flatten)]
+    pub footprint: Footprint,
+    /// By index.
+    pub threads: Vec<ThreadInfo>,
+    /// Most accesses first.
+    pub mappings: Vec<MappingInfo>,
+    /// What the recorder or importer wants known.
+    pub notes: Vec<String>,
+}
+
+/// One thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ThreadInfo {
+    /// Index in the trace.
+    pub thread: usize,
+    /// Index of its process.
+    pub process: usize,
+    /// Name of the process.
+    pub process_name: String,
+    /// Thread id when recorded.
+    pub tid: u32,
+    /// Name of the thread.
+    pub name: String,
+    /// Its rows.
+    pub rows: u64,
+    /// Pages they touch.
+    pub accesses: u64,
+    /// Its CPU time at its last row or event, nanoseconds.
+    pub cpu_ns: u64,
+}
+
+/// All mappings of one kind and file of one process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MappingInfo {
+    /// Index of the process.
+    pub process: usize,
+    /// Kind; `None`: touched outside all known mappings.
+    pub what: Option<MapKind>,
+    /// Path of the file.
+    pub file: Option<String>,
+    /// Kind and last name of the file, for people.
+    pub label: String,
+    /// Different pages touched. A page that changed hands counts for the mapping that had it first.
+    pub touched_pages: u64,
+    /// Of these, written.
+    pub written_pages: u64,
+    /// Pages touched by all rows.
+    pub accesses: u64,
+    /// Share of all accesses, parts a million.
+    pub share_ppm: u64,
+}
+
+/// One pass over the trace; memory grows with the footprint.
+///
+/// # Errors
+/// When the trace is damaged.
+pub fn info(reader: &mut TraceReader) -> Result<Info> {
+    let meta = reader.meta().clone();
+    let mut threads = thread_table(&meta);
+    let mut counts = Counts::default();
+    let mut layout = Layout::default();
+    let mut accesses_of: Vec<u64> = Vec::new();
+    // Group of each page by its number: the first that had it.
+    let mut owner: Vec<u32> = Vec::new();
+    let (mut rows, mut accesses, mut write_accesses) = (0u64, 0u64, 0u64);
+    let duration_ns = walk(reader, |step| {
+        match &step {
+            Step::Event { event, process } => {
+                layout.see(&meta, event, *process);
+                let thread = &mut threads[event.thread as usize];
+                thread.cpu_ns = thread.cpu_ns.max(event.time_ns);
+            }
+            Step::Row { row, process, .. } => {
+                let touched = u64::from(row.pages);
+                rows += 1;
+                accesses += touched;
+                write_accesses += if row.write { touched } else { 0 };
+                let thread = &mut threads[row.thread as usize];
+                thread.rows += 1;
+                thread.accesses += touched;
+                thread.cpu_ns = thread.cpu_ns.max(row.time_ns);
+                let before = counts.pages().0.len();
+                counts.see(&step);
+                let new_pages = counts.pages().0.len() - before;
+                layout.split(*process, row.page, row.page + touched, |group, start, end| {
+                    let group_index = group as usize;
+                    if group_index >= accesses_of.len() {
+                        accesses_of.resize(group_index + 1, 0);
+                    }
+                    accesses_of[group_index] += end - start;
+                    if new_pages > 0 {
+                        // New pages of this row got the next numbers in ascending order of pages.
+                        counts.pages().0.for_each_in(*process, start, end, |number| {
+                            let number = number as usize;
+                            if number >= owner.len() {
+                                owner.resize(number + 1, u32::MAX);
+                            }
+                            if owner[number] == u32::MAX {
+                                owner[number] = group;
+                            }
+                        });
+                    }
+                });
+                return Ok(());
+            }
+            Step::Exit { .. } => {}
+        }
+        counts.see(&step);
+        Ok::<(), TraceError>(())
+    })?;
+    let mappings = mapping_table(&layout, &counts, &owner, &accesses_of, accesses);
+    let file_bytes = reader.file_bytes();
+    let milli_bytes = u128::from(file_bytes) * 1000 / u128::from(accesses.max(1));
+    Ok(Info {
+        command: meta.command.clone(),
+        recorder: meta.recorder.clone(),
+        created_by: meta.created_by.clone(),
+        host: meta.host.clone(),
+        exit_code: meta.exit_code,
+        complete: meta.complete,
+        page_bytes: meta.page_bytes,
+        epoch_ns: meta.epoch_ns,
+        rows,
+        accesses,
+        write_accesses,
+        events: meta.events.len() as u64,
+        file_bytes,
+        milli_bytes_per_access: u64::try_from(milli_bytes).unwrap_or(u64::MAX),
+        cpu_ns: threads.iter().fold(0, |sum, thread| sum.saturating_add(thread.cpu_ns)),
+        footprint: counts.finish(duration_ns),
+        threads,
+        mappings,
+        notes: meta.notes,
+    })
+}
+
+fn thread_table(meta: &TraceMeta) -> Vec<ThreadInfo> {
+    let row = |(index, thread): (usize, &crate::ThreadMeta)| ThreadInfo {
+        thread: index,
+        process: thread.process,
+        process_name: meta.processes[thread.process].name.clone(),
+        tid: thread.tid,
+        name: thread.name.clone(),
+        ..ThreadInfo::default()
+    };
+    meta.threads.iter().enumerate().map(row).collect()
+}
+
+fn mapping_table(
+    layout: &Layout,
+    counts: &Counts,
+    owner: &[u32],
+    accesses_of: &[u64],
+    accesses: u64,
+) -> Vec<MappingInfo> {
+    let (_, is_written) = counts.pages();
+    let mut table: Vec<MappingInfo> = layout
+        .groups()
+        .iter()
+        .enumerate()
+        .map(|(index, group)| {
+            let accesses_here = accesses_of.get(index).copied().unwrap_or(0);
+            MappingInfo {
+                process: group.process,
+                what: group.what,
+                file: group.file.clone(),
+                label: group.label(),
+                touched_pages: 0,
+                written_pages: 0,
+                accesses: accesses_here,
+                share_ppm: super::share_ppm(accesses_here, accesses),
+            }
+        })
+        .collect();
+    for (number, &group) in owner.iter().enumerate() {
+        if let Some(entry) = table.get_mut(group as usize) {
+            entry.touched_pages += 1;
+            entry.written_pages += u64::from(is_written(u32::try_from(number).expect("numbers are u32")));
+        }
+    }
+    table.sort_by(|a, b| b.accesses.cmp(&a.accesses).then_with(|| (a.process, &a.label).cmp(&(b.process, &b.label))));
+    table
+}

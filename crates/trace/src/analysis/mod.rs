@@ -1,0 +1,33 @@
+//! What a trace tells without replaying it. Integers only; every result serialises.
+//!
+//! All analyses take accesses in the order of the file. A page is a virtual page of a process: a file page mapped by two
+//! processes, or shared after a fork, counts once for each. *Trace time* is a thread's CPU time plus its sleeps plus the
+//! trace time at which it was started; over all threads it never goes back. It is what a run would have taken on enough
+//! CPUs without faults.
+
+mod footprint;
+mod heatmap;
+mod hot;
+mod info;
+mod layout;
+mod mrc;
+mod pages;
+mod stack;
+mod walk;
+mod wss;
+
+pub use footprint::{Footprint, footprint};
+pub use heatmap::{Band, Heatmap, HeatmapOptions, HeatmapRow, heatmap};
+pub use hot::{Hot, HotMapping, HotRange, hot};
+pub use info::{Info, MappingInfo, ThreadInfo, info};
+pub use mrc::{MissRatioCurve, MrcPoint, mrc};
+pub use wss::{WorkingSet, WssPercentile, WssWindow, wss};
+
+pub(crate) use pages::PageTable;
+pub(crate) use walk::{Step, walk};
+
+/// Parts a million of a whole, rounded down; 0 of nothing.
+pub(crate) fn share_ppm(part: u64, whole: u64) -> u64 {
+    let ppm = u128::from(part) * 1_000_000 / u128::from(whole.max(1));
+    u64::try_from(ppm).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,111 @@
+//! The working-set size: how many different pages are touched in each window of trace time.
+
+use serde::Serialize;
+
+use super::{PageTable, Step, walk};
+use crate::{Result, TraceError, TraceReader};
+
+/// Working-set sizes over time. Pages are in units of the trace's page size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WorkingSet {
+    /// Length of a window, nanoseconds of trace time.
+    pub window_ns: u64,
+    /// Windows from 0 on without gaps; the last one may be cut short by the end.
+    pub windows: Vec<WssWindow>,
+    /// Of the windows' sizes, smallest to largest.
+    pub percentiles: Vec<WssPercentile>,
+}
+
+/// One window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WssWindow {
+    /// Its start, nanoseconds.
+    pub start_ns: u64,
+    /// Different pages touched.
+    pub pages: u64,
+    /// Of these, written in the window.
+    pub written_pages: u64,
+    /// Pages touched by all rows.
+    pub accesses: u64,
+}
+
+/// One percentile by nearest rank: this share of the windows has at most this many pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct WssPercentile {
+    /// 0 to 100.
+    pub percent: u8,
+    /// Working-set size.
+    pub pages: u64,
+}
+
+/// Windows that are kept at most.
+const WINDOWS_MAX: u64 = 1 << 20;
+const PERCENTS: [u8; 9] = [0, 1, 10, 25, 50, 75, 90, 99, 100];
+
+/// One pass over the trace. A window shorter than the trace's epoch has nothing to show: rows carry the time at which
+/// their epoch began.
+///
+/// # Errors
+/// When the window is 0 or shorter than an epoch or makes more than 2^20 windows, or the trace is damaged.
+pub fn wss(reader: &mut TraceReader, window_ns: u64) -> Result<WorkingSet> {
+    let epoch_ns = reader.meta().epoch_ns;
+    if window_ns == 0 || window_ns < epoch_ns {
+        let what = format!("is {window_ns} ns; allowed: from the trace's epoch of {} ns on", epoch_ns.max(1));
+        return Err(TraceError::option("window", what));
+    }
+    let mut pages = PageTable::default();
+    // For each page the window that counted it last, plus 1; the same for writes.
+    let mut counted: Vec<(u32, u32)> = Vec::new();
+    let mut windows: Vec<WssWindow> = Vec::new();
+    let duration_ns = walk(reader, |step| {
+        let Step::Row { row, process, time_ns } = step else { return Ok(()) };
+        let index = window_index(time_ns, window_ns)?;
+        fill(&mut windows, index, window_ns);
+        let window = &mut windows[index as usize];
+        window.accesses += u64::from(row.pages);
+        let stamp = index + 1;
+        for page in row.page..row.page + u64::from(row.pages) {
+            let number = pages.insert(process, page) as usize;
+            if number == counted.len() {
+                counted.push((0, 0));
+            }
+            let (touched, written) = &mut counted[number];
+            window.pages += u64::from(*touched != stamp);
+            *touched = stamp;
+            if row.write {
+                window.written_pages += u64::from(*written != stamp);
+                *written = stamp;
+            }
+        }
+        Ok::<(), TraceError>(())
+    })?;
+    // Time after the last row still counts as windows without accesses.
+    let last = window_index(duration_ns.saturating_sub(1), window_ns)?;
+    fill(&mut windows, last, window_ns);
+    Ok(WorkingSet { window_ns, percentiles: percentiles(&windows), windows })
+}
+
+fn window_index(time_ns: u64, window_ns: u64) -> Result<u32> {
+    let index = time_ns / window_ns;
+    if index >= WINDOWS_MAX {
+        let what = format!("of {window_ns} ns makes more than {WINDOWS_MAX} windows; take a longer one");
+        return Err(TraceError::option("window", what));
+    }
+    Ok(u32::try_from(index).expect("checked to be small"))
+}
+
+fn fill(windows: &mut Vec<WssWindow>, index: u32, window_ns: u64) {
+    while windows.len() <= index as usize {
+        windows.push(WssWindow { start_ns: windows.len() as u64 * window_ns, ..WssWindow::default() });
+    }
+}
+
+fn percentiles(windows: &[WssWindow]) -> Vec<WssPercentile> {
+    let mut sizes: Vec<u64> = windows.iter().map(|window| window.pages).collect();
+    sizes.sort_unstable();
+    let at = |percent: u8| {
+        let rank = (sizes.len() * usize::from(percent)).div_ceil(100).max(1);
+        WssPercentile { percent, pages: sizes.get(rank - 1).copied().unwrap_or(0) }
+    };
+    PERCENTS.into_iter().map(at).collect()
+}

@@ -1,0 +1,162 @@
+//! Traces of other programs become ours. One file a format, one line in [`IMPORTERS`].
+//!
+//! Everything streams. Two kinds of input are told apart: streams of *references* (Valgrind lackey) go through the
+//! [`crate::EpochFilter`]; streams of *requests* (oracleGeneral, csv, text) keep one row for each request, in order, so
+//! that a replay can be compared request for request ([`crate::TraceMeta::epoch_ns`] is then 0).
+
+mod delimited;
+mod input;
+pub mod lackey;
+mod native;
+mod numbering;
+mod oracle_general;
+mod requests;
+mod text;
+
+use std::path::Path;
+
+pub use input::Input;
+
+use crate::{Fraction, Result, TraceError, TraceMeta, TraceWriter};
+
+/// Default length of an epoch, nanoseconds of CPU time.
+pub const EPOCH_NS: u64 = 1_000_000;
+
+/// CPU time an instruction is taken to last where only instructions are counted: 4 a nanosecond would be a fast core on
+/// friendly code, 1 a slow one; no more than an order of magnitude is claimed.
+pub const NS_PER_INSTRUCTION: Fraction = Fraction { numerator: 1, denominator: 2 };
+
+/// What the importers need to be told. Each importer's documentation says which of these it reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportOptions {
+    /// Length of an epoch for references, nanoseconds. Longer: smaller trace, coarser order.
+    pub epoch_ns: u64,
+    /// CPU time of an instruction for references.
+    pub ns_per_instruction: Fraction,
+    /// Time between two requests when it is made up, nanoseconds.
+    pub ns_per_request: u64,
+    /// Where the time of requests comes from.
+    pub clock: RequestClock,
+    /// What the numbers of text and csv are.
+    pub unit: IdUnit,
+    /// 10 or 16: how numbers of text and csv without `0x` are written.
+    pub radix: u32,
+    /// Columns of csv in libCacheSim's words, for example
+    /// `time-col=1,obj-id-col=2,obj-size-col=3,delimiter=,,has-header=1,obj-id-is-num=1`; columns count from 1.
+    /// `None`: the header line must name columns of our own csv.
+    pub csv_columns: Option<String>,
+}
+
+impl Default for ImportOptions {
+    fn default() -> Self {
+        Self {
+            epoch_ns: EPOCH_NS,
+            ns_per_instruction: NS_PER_INSTRUCTION,
+            ns_per_request: 1000,
+            clock: RequestClock::Even,
+            unit: IdUnit::ByLooks,
+            radix: 10,
+            csv_columns: None,
+        }
+    }
+}
+
+/// Where the time of requests comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RequestClock {
+    /// Made up: [`ImportOptions::ns_per_request`] from one to the next.
+    #[default]
+    Even,
+    /// The file's own clock, in seconds, from its first request on. Often wall time of days: a replay lasts as long.
+    File,
+}
+
+/// What the numbers of a text or csv trace are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IdUnit {
+    /// `0x…` are addresses, plain numbers are pages (csv: all are pages).
+    #[default]
+    ByLooks,
+    /// Page or object numbers.
+    Pages,
+    /// Byte addresses.
+    Addresses,
+}
+
+/// One foreign format.
+#[derive(Clone, Copy, Debug)]
+pub struct Importer {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// One line for help.
+    pub about: &'static str,
+    /// Whether a file of this name and beginning (decompressed) is of this format.
+    pub detect: fn(name: &Path, head: &[u8]) -> bool,
+    /// What the trace says about itself before the first row.
+    pub meta: fn(&ImportOptions) -> TraceMeta,
+    /// Reads everything into the writer.
+    pub convert: fn(&mut Input, &ImportOptions, &mut TraceWriter) -> Result<()>,
+}
+
+/// Every importer, in the order in which a file is tried.
+pub const IMPORTERS: &[Importer] =
+    &[native::IMPORTER, lackey::IMPORTER, oracle_general::IMPORTER, delimited::IMPORTER, text::IMPORTER];
+
+/// Finds an importer by its name.
+///
+/// # Errors
+/// When there is none of that name; lists all names.
+pub fn importer(name: &str) -> Result<&'static Importer> {
+    IMPORTERS.iter().find(|importer| importer.name == name).ok_or_else(|| {
+        let names: Vec<_> = IMPORTERS.iter().map(|importer| importer.name).collect();
+        TraceError::option("from", format!("there is no format `{name}`; allowed: {}", names.join(", ")))
+    })
+}
+
+/// Converts `input` to a finished trace at `output`. `from`: name of the importer; `None`: told by content and name.
+/// Input compressed with zstd is decompressed on the way, whatever the format.
+///
+/// # Errors
+/// When the input cannot be read, is of no known format or is damaged (with the line or record), or the output cannot
+/// be written. `output` is then untouched.
+pub fn import(from: Option<&str>, input: &Path, output: &Path, options: &ImportOptions) -> Result<TraceMeta> {
+    check(options)?;
+    let named = from.map(importer).transpose()?;
+    let mut opened = Input::open(input)?;
+    let head = opened.head()?;
+    if head.is_empty() {
+        return Err(TraceError::Empty { path: input.to_owned() });
+    }
+    let found = named.or_else(|| IMPORTERS.iter().find(|importer| (importer.detect)(input, head)));
+    let Some(importer) = found else {
+        let names: Vec<_> = IMPORTERS.iter().map(|importer| importer.name).collect();
+        return Err(TraceError::WrongFormat {
+            path: input.to_owned(),
+            expected: "of a format that can be told by its content",
+            found: format!("say which it is with --from {}", names.join("|")),
+        });
+    };
+    let mut writer = TraceWriter::create_finished(output, (importer.meta)(options))?;
+    (importer.convert)(&mut opened, options, &mut writer)?;
+    if writer.meta().rows == 0 {
+        return Err(TraceError::WrongFormat {
+            path: input.to_owned(),
+            expected: "a trace with accesses",
+            found: format!("read as {}, it has none", importer.name),
+        });
+    }
+    writer.finish()
+}
+
+fn check(options: &ImportOptions) -> Result<()> {
+    if options.epoch_ns == 0 {
+        return Err(TraceError::option("epoch", "is 0; at least 1 ns is allowed, 1 ms is usual"));
+    }
+    if options.ns_per_instruction.denominator == 0 {
+        return Err(TraceError::option("ns-per-instruction", "divides by 0"));
+    }
+    if !matches!(options.radix, 10 | 16) {
+        return Err(TraceError::option("radix", format!("is {}; allowed: 10, 16", options.radix)));
+    }
+    Ok(())
+}
