@@ -343,6 +343,7 @@ impl Machine {
     pub(super) fn finish(mut self) -> Outcome {
         let now = self.now;
         self.end_running(now);
+        self.memory.cgroups.drain_stock(CgroupId::ROOT); // charged ahead, used by nobody
         let ids: Vec<CgroupId> = self.memory.cgroups.ids().collect();
         let pressures: Vec<_> = ids.iter().map(|&id| self.pressure_totals(id)).collect();
         let programs = self.programs.iter().map(|state| ProgramOutcome {

@@ -96,7 +96,7 @@ impl Machine {
                 self.set_stall(id, false, now);
                 self.pay_for_high(id, user, now);
                 self.note_resident(user);
-                Next::GoOn
+                self.let_kswapd_wake()
             }
             FaultOutcome::Wait { until, memstall } => {
                 self.set_stall(id, memstall, now);
@@ -109,7 +109,7 @@ impl Machine {
                 };
                 user.reclaim = Some(OwnReclaim { attempt, began: now, cause });
                 self.set_stall(id, true, now);
-                Next::GoOn
+                self.let_kswapd_wake()
             }
             FaultOutcome::Bad { page } => {
                 let program = self.programs[user.program].program.name.clone();
@@ -119,6 +119,11 @@ impl Machine {
                 Next::Leave(Verdict::End)
             }
         }
+    }
+
+    /// A daemon that is wanted is woken when the stretch ends: end it now, this thread goes on at once.
+    fn let_kswapd_wake(&self) -> Next {
+        if self.memory.kswapd_wanted.contains(&true) { Next::Leave(Verdict::Preempted) } else { Next::GoOn }
     }
 
     /// One step of the thread's own reclaim attempt.

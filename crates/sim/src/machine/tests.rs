@@ -91,7 +91,7 @@ fn count(outcome: &Outcome, counter: Counter) -> u64 {
 #[test]
 fn with_enough_memory_each_page_faults_once() {
     let outcome =
-        Rig::new(&config(Bytes::from_mib(64), DeviceKind::Zram)).play(vec![program("p", vec![sweeps(500, 3, 100)])]);
+        Rig::new(&config(Bytes::from_mib(12), DeviceKind::Zram)).play(vec![program("p", vec![sweeps(500, 3, 100)])]);
     assert_eq!(count(&outcome, Counter::PgFault), 500);
     assert_eq!(count(&outcome, Counter::PgMajFault), 0);
     let p = &outcome.programs[0];
@@ -106,7 +106,7 @@ fn with_enough_memory_each_page_faults_once() {
 fn a_limit_makes_major_faults_and_pressure_on_every_device() {
     for swap in [DeviceKind::Zram, DeviceKind::Nvme, DeviceKind::Ssd, DeviceKind::Disk] {
         let outcome =
-            Rig::new(&config(Bytes::from_mib(64), swap)).max(400).play(vec![program("p", vec![sweeps(500, 4, 100)])]);
+            Rig::new(&config(Bytes::from_mib(12), swap)).max(400).play(vec![program("p", vec![sweeps(500, 4, 100)])]);
         assert_eq!(outcome.programs[0].ending, Ending::Finished, "{swap:?}");
         assert!(count(&outcome, Counter::PgMajFault) > 100, "{swap:?}");
         assert!(outcome.cgroups[1].peak_pages <= 400, "{swap:?}");
@@ -119,7 +119,7 @@ fn a_limit_makes_major_faults_and_pressure_on_every_device() {
 #[test]
 fn every_policy_ends_under_the_limit() {
     for entry in POLICIES.iter().filter(|entry| !(entry.build)().needs_future()) {
-        let mut builder = MachineBuilder::new(&config(Bytes::from_mib(64), DeviceKind::Nvme), (entry.build)()).unwrap();
+        let mut builder = MachineBuilder::new(&config(Bytes::from_mib(12), DeviceKind::Nvme), (entry.build)()).unwrap();
         builder.strict();
         let app = builder.add_cgroup(CgroupId::ROOT, "app").unwrap();
         builder.set(app, Knob::Max, Limit::At(Pages::new(200)));
@@ -133,7 +133,7 @@ fn every_policy_ends_under_the_limit() {
 
 #[test]
 fn without_swap_the_killer_ends_what_cannot_be_reclaimed() {
-    let outcome = Rig::new(&config(Bytes::from_mib(64), DeviceKind::None))
+    let outcome = Rig::new(&config(Bytes::from_mib(12), DeviceKind::None))
         .max(400)
         .play(vec![program("p", vec![sweeps(500, 1, 100)])]);
     assert_eq!(outcome.programs[0].ending, Ending::OutOfMemory);
@@ -147,7 +147,7 @@ fn without_swap_the_killer_ends_what_cannot_be_reclaimed() {
 fn the_largest_process_is_killed_and_the_others_go_on() {
     let big = program("big", vec![sweeps(350, 1, 1000)]);
     let small = program("small", vec![sweeps(100, 20, 5000)]);
-    let outcome = Rig::new(&config(Bytes::from_mib(64), DeviceKind::None)).max(400).play(vec![big, small]);
+    let outcome = Rig::new(&config(Bytes::from_mib(12), DeviceKind::None)).max(400).play(vec![big, small]);
     assert_eq!(outcome.programs[0].ending, Ending::OutOfMemory);
     assert_eq!(outcome.programs[1].ending, Ending::Finished);
 }
@@ -155,7 +155,7 @@ fn the_largest_process_is_killed_and_the_others_go_on() {
 #[test]
 fn threads_share_processors() {
     let run = |cpus| {
-        let config = MachineConfig { cpus, ..config(Bytes::from_mib(64), DeviceKind::Zram) };
+        let config = MachineConfig { cpus, ..config(Bytes::from_mib(12), DeviceKind::Zram) };
         Rig::new(&config).play(vec![program("p", vec![sweeps(10, 1000, 1000), sweeps(10, 1000, 1000)])])
     };
     let (one, two) = (run(1).programs[0].runtime().ns(), run(2).programs[0].runtime().ns());
@@ -175,7 +175,7 @@ fn kswapd_keeps_memory_free_when_the_whole_machine_is_short() {
 
 #[test]
 fn a_lowered_limit_reclaims_at_once() {
-    let mut rig = Rig::new(&config(Bytes::from_mib(64), DeviceKind::Zram));
+    let mut rig = Rig::new(&config(Bytes::from_mib(12), DeviceKind::Zram));
     let at = Instant::START + Duration::from_ms(5);
     let action = Action::Set(rig.app, Knob::Max, Limit::At(Pages::new(100)));
     rig.builder.plan(Plan { at, every: None, action });
@@ -191,7 +191,7 @@ fn a_lowered_limit_reclaims_at_once() {
 #[test]
 fn memory_high_slows_a_task_down_and_never_kills() {
     let run = |high| {
-        let mut rig = Rig::new(&config(Bytes::from_mib(64), DeviceKind::None));
+        let mut rig = Rig::new(&config(Bytes::from_mib(12), DeviceKind::None));
         rig.builder.set(rig.app, Knob::High, high);
         rig.play(vec![program("p", vec![sweeps(2000, 1, 100)])])
     };
@@ -205,7 +205,7 @@ fn memory_high_slows_a_task_down_and_never_kills() {
 #[test]
 fn a_touch_outside_mappings_ends_the_program_and_is_told() {
     let stray = script(vec![(vec![Run::read(1 << 30, 1)], After::Continue)]);
-    let outcome = Rig::new(&config(Bytes::from_mib(64), DeviceKind::Zram)).play(vec![program("p", vec![stray])]);
+    let outcome = Rig::new(&config(Bytes::from_mib(12), DeviceKind::Zram)).play(vec![program("p", vec![stray])]);
     assert_eq!(outcome.programs[0].ending, Ending::Fault);
     assert!(matches!(outcome.incidents[..], [Incident::BadAccess { page: 0x4000_0000, .. }]));
 }
@@ -225,7 +225,7 @@ fn layout_changes_threads_and_forks_take_effect() {
     program.processes.push(Process { name: "child".to_owned(), forked_from: Some(0), layout: Vec::new() });
     program.threads[1].process = 1;
     program.threads[1].start = ThreadStart::ByThread;
-    let outcome = Rig::new(&config(Bytes::from_mib(64), DeviceKind::Zram)).play(vec![program]);
+    let outcome = Rig::new(&config(Bytes::from_mib(12), DeviceKind::Zram)).play(vec![program]);
     assert_eq!(outcome.programs[0].ending, Ending::Finished);
     // 100 + 50 first touches; after fork the parent copies 10 pages and the child 20 (of which 10 or fewer need no copy).
     let faults = count(&outcome, Counter::PgFault);
@@ -242,7 +242,7 @@ fn file_pages_are_read_once_and_shared_between_programs() {
         program.processes[0].layout = vec![Mapping { backing, ..Mapping::anonymous(PageRange::at(5000, 64)) }];
         program
     };
-    let outcome = Rig::new(&config(Bytes::from_mib(64), DeviceKind::Zram)).play(vec![reader("a"), reader("b")]);
+    let outcome = Rig::new(&config(Bytes::from_mib(12), DeviceKind::Zram)).play(vec![reader("a"), reader("b")]);
     let major = count(&outcome, Counter::PgMajFault);
     assert!((1..=4).contains(&major), "two windows of 32 pages, read once for both: {major}");
     assert!(outcome.programs.iter().all(|program| program.ending == Ending::Finished));
@@ -266,7 +266,7 @@ fn a_stream_that_fails_names_program_and_thread() {
             Err("row group 3 is damaged".into())
         }
     }
-    let mut rig = Rig::new(&config(Bytes::from_mib(64), DeviceKind::Zram));
+    let mut rig = Rig::new(&config(Bytes::from_mib(12), DeviceKind::Zram));
     let id = rig.builder.add_program(program("p", vec![Box::new(Broken)]), rig.app).unwrap();
     rig.builder.start_at(id, Instant::START);
     let error = rig.builder.build().run(Instant::NEVER).unwrap_err();
