@@ -1,0 +1,531 @@
+//! From the tracer's records to a trace: threads get their places in the file's lists, rows of all threads are put in the
+//! order of virtual time, mappings are followed so that moves and discards can be told.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+
+use isotherm_trace::{EventKind, ProcessMeta, Result, Row, ThreadMeta, TraceWriter};
+
+use crate::layout::{Layout, map_range};
+use crate::protocol::{Header, Origin, ProtocolError, Record, Records};
+
+/// Rows held back so that those of other threads can still go before them.
+const HELD_ROWS: usize = 1 << 18;
+
+/// A chunk could not be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AssembleError {
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+    #[error(transparent)]
+    Trace(#[from] isotherm_trace::TraceError),
+}
+
+/// Builds a trace from chunks in the order of their arrival.
+pub(crate) struct Assembler {
+    writer: TraceWriter,
+    epoch_ns: u64,
+    /// By uid, as far as their chunks have come.
+    arrivals: BTreeMap<u32, Arrival>,
+    /// By uid, as far as they are in the file.
+    written: HashMap<u32, Written>,
+    /// By index of the process in the file.
+    layouts: Vec<Layout>,
+    held: BinaryHeap<Reverse<Held>>,
+    held_rows: usize,
+    next_order: u64,
+    latest_ns: u64,
+    /// `latest_ns` at the last call of [`Assembler::tick`].
+    settled_ns: u64,
+    touched: HashMap<(usize, u64), u64>,
+    /// What to tell the user, once each.
+    warnings: BTreeSet<String>,
+    /// Threads announced that have not said a word; forks and programs started by `execve` only.
+    expected: BTreeSet<u32>,
+}
+
+/// One thread of the tracer's stream.
+#[derive(Default)]
+struct Arrival {
+    next_sequence: u32,
+    hello: Option<Hello>,
+    start_ns: u64,
+    idle_ns: u64,
+    epoch: u64,
+    instructions: Option<u64>,
+    ended: bool,
+    native: bool,
+}
+
+struct Hello {
+    pid: u32,
+    tid: u32,
+    started_by: Option<u32>,
+    origin: Origin,
+    name: String,
+}
+
+#[derive(Clone, Copy)]
+struct Written {
+    index: u32,
+    process: usize,
+    ended: bool,
+}
+
+/// Something that goes into the file when its time has come.
+struct Held {
+    now_ns: u64,
+    order: u64,
+    uid: u32,
+    time_ns: u64,
+    what: What,
+}
+
+enum What {
+    Rows(Vec<(u64, u32, bool)>),
+    Event(Record),
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Self) -> bool {
+        (self.now_ns, self.order) == (other.now_ns, other.order)
+    }
+}
+impl Eq for Held {}
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Held {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.now_ns, self.order).cmp(&(other.now_ns, other.order))
+    }
+}
+
+/// What is known about the recording so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) cpu_ns: u64,
+    pub(crate) pages: u64,
+    pub(crate) rows: u64,
+    pub(crate) accesses: u64,
+    pub(crate) processes: usize,
+    pub(crate) threads: usize,
+}
+
+impl Assembler {
+    pub(crate) fn new(writer: TraceWriter, epoch_ns: u64) -> Self {
+        Self {
+            writer,
+            epoch_ns,
+            arrivals: BTreeMap::new(),
+            written: HashMap::new(),
+            layouts: Vec::new(),
+            held: BinaryHeap::new(),
+            held_rows: 0,
+            next_order: 0,
+            latest_ns: 0,
+            settled_ns: 0,
+            touched: HashMap::new(),
+            warnings: BTreeSet::new(),
+            expected: BTreeSet::new(),
+        }
+    }
+
+    /// Takes a chunk's payload. A chunk that came before is passed over.
+    pub(crate) fn chunk(&mut self, header: Header, payload: &[u8]) -> Result<(), AssembleError> {
+        let arrival = self.arrivals.entry(header.uid).or_default();
+        if header.sequence < arrival.next_sequence {
+            return Ok(());
+        }
+        if header.sequence > arrival.next_sequence {
+            self.warnings.insert(format!("{} blocks of records were lost", header.sequence - arrival.next_sequence));
+        }
+        arrival.next_sequence = header.sequence.saturating_add(1);
+        let mut records = Records::new(payload);
+        let mut rows = Vec::new();
+        while let Some(record) = records.next()? {
+            if let Record::Row { page, pages, write } = record {
+                rows.push((page, pages, write));
+                continue;
+            }
+            self.hold_rows(header.uid, &mut rows);
+            self.record(header.uid, record);
+        }
+        self.hold_rows(header.uid, &mut rows);
+        if self.held_rows > HELD_ROWS {
+            self.release(|assembler, _| assembler.held_rows > HELD_ROWS / 2)?;
+        }
+        Ok(())
+    }
+
+    fn hold_rows(&mut self, uid: u32, rows: &mut Vec<(u64, u32, bool)>) {
+        if !rows.is_empty() {
+            self.held_rows += rows.len();
+            self.hold(uid, What::Rows(std::mem::take(rows)));
+        }
+    }
+
+    fn record(&mut self, uid: u32, record: Record) {
+        let arrival = self.arrivals.entry(uid).or_default();
+        match record {
+            Record::Hello { pid, tid, started_by, origin, start_ns, name } => {
+                arrival.start_ns = start_ns;
+                arrival.hello = Some(Hello { pid, tid, started_by, origin, name });
+                self.expected.remove(&uid);
+                return;
+            }
+            Record::Epoch { number } => {
+                // Never back: times within a thread do not decrease.
+                arrival.epoch = arrival.epoch.max(number);
+                return;
+            }
+            Record::Idle { ns } => {
+                self.hold(uid, What::Event(record));
+                let arrival = self.arrivals.entry(uid).or_default();
+                arrival.idle_ns = arrival.idle_ns.saturating_add(ns);
+                return;
+            }
+            Record::StartFailed { uid } => {
+                self.expected.remove(&uid);
+                return;
+            }
+            Record::NotFollowed { text } => {
+                arrival.native = true;
+                self.warnings.insert(format!("not recorded: {text}"));
+                return;
+            }
+            Record::Start { uid: child, origin } => {
+                let unheard = self.arrivals.get(&child).is_none_or(|child| child.hello.is_none());
+                let _ = unheard && origin != Origin::Thread && self.expected.insert(child);
+            }
+            Record::End { instructions } => {
+                arrival.instructions = Some(instructions);
+                arrival.ended = true;
+            }
+            Record::Exit { .. } => return,
+            _ => {}
+        }
+        self.hold(uid, What::Event(record));
+    }
+
+    fn hold(&mut self, uid: u32, what: What) {
+        let arrival = self.arrivals.entry(uid).or_default();
+        let time_ns = arrival.epoch.saturating_mul(self.epoch_ns).min(i64::MAX.unsigned_abs());
+        let now_ns = time_ns.saturating_add(arrival.start_ns).saturating_add(arrival.idle_ns);
+        self.latest_ns = self.latest_ns.max(now_ns);
+        self.held.push(Reverse(Held { now_ns, order: self.next_order, uid, time_ns, what }));
+        self.next_order += 1;
+    }
+
+    /// To be called about once a second: writes what was there at the last call, so that a crash of the recorder loses
+    /// little.
+    pub(crate) fn tick(&mut self) -> Result<()> {
+        let settled_ns = self.settled_ns;
+        self.release(|_, held| held.now_ns <= settled_ns)?;
+        self.settled_ns = self.latest_ns;
+        self.writer.flush()
+    }
+
+    /// Writes held items, oldest first, while `go_on` says so.
+    fn release(&mut self, go_on: impl Fn(&Self, &Held) -> bool) -> Result<()> {
+        while self.held.peek().is_some_and(|Reverse(held)| go_on(self, held)) {
+            let Some(Reverse(held)) = self.held.pop() else { break };
+            match held.what {
+                What::Rows(rows) => self.write_rows(held.uid, held.time_ns, rows)?,
+                What::Event(record) => self.write_event(held.uid, held.time_ns, record)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn write_rows(&mut self, uid: u32, time_ns: u64, rows: Vec<(u64, u32, bool)>) -> Result<()> {
+        self.held_rows -= rows.len();
+        let Written { index, process, .. } = self.in_file(uid)?;
+        for (page, pages, write) in rows {
+            self.writer.push(Row { time_ns, thread: index, page, pages, write })?;
+            for page in page..page + u64::from(pages) {
+                *self.touched.entry((process, page / 64)).or_default() |= 1 << (page % 64);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_event(&mut self, uid: u32, time_ns: u64, record: Record) -> Result<()> {
+        let Written { index, process, ended } = self.in_file(uid)?;
+        if ended {
+            return Ok(());
+        }
+        let layout = &mut self.layouts[process];
+        let kinds = match record {
+            Record::Map { start, end, flags, file_page, name } => {
+                if start == end {
+                    return Ok(());
+                }
+                vec![layout.map(map_range(start, end, flags, file_page, name))]
+            }
+            Record::Unmap { start, end } => vec![layout.unmap(start, end)],
+            Record::Discard { start, end } => layout.discard(start, end),
+            Record::Remap { old_start, old_end, new_start, new_end } => {
+                layout.remap((old_start, old_end), (new_start, new_end))
+            }
+            Record::Idle { ns } => vec![EventKind::Idle { ns }],
+            Record::Start { uid: child, origin } => {
+                if self.arrivals.get(&child).is_none_or(|child| child.hello.is_none()) {
+                    return Ok(()); // announced, but it never ran
+                }
+                let thread = self.in_file(child)?.index;
+                self.writer.event(index, time_ns, EventKind::StartThread { thread })?;
+                return if origin == Origin::Exec { self.end_process(process, time_ns) } else { Ok(()) };
+            }
+            Record::End { .. } => return self.end_thread(uid, time_ns),
+            _ => return Ok(()),
+        };
+        kinds.into_iter().try_for_each(|kind| self.writer.event(index, time_ns, kind))
+    }
+
+    fn end_thread(&mut self, uid: u32, time_ns: u64) -> Result<()> {
+        match self.written.get_mut(&uid) {
+            Some(written) if !written.ended => {
+                written.ended = true;
+                self.writer.event(written.index, time_ns, EventKind::EndThread)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends all threads of a process of the file.
+    fn end_process(&mut self, process: usize, time_ns: u64) -> Result<()> {
+        let own = |written: &Written| written.process == process && !written.ended;
+        let mut uids: Vec<u32> = self.written.iter().filter(|(_, written)| own(written)).map(|(&uid, _)| uid).collect();
+        uids.sort_unstable();
+        uids.into_iter().try_for_each(|uid| self.end_thread(uid, time_ns))
+    }
+
+    /// The thread's place in the file, made now if it has none.
+    fn in_file(&mut self, uid: u32) -> Result<Written> {
+        if let Some(&written) = self.written.get(&uid) {
+            return Ok(written);
+        }
+        let hello = self.arrivals.get(&uid).and_then(|arrival| arrival.hello.as_ref());
+        let (pid, tid) = hello.map_or((0, 0), |hello| (hello.pid, hello.tid));
+        let origin = hello.map_or(Origin::Program, |hello| hello.origin);
+        let name = hello.map_or("?", |hello| hello.name.rsplit('/').next().unwrap_or("?")).to_owned();
+        let parent = hello.and_then(|hello| hello.started_by).and_then(|uid| self.written.get(&uid).copied());
+        let process = match (origin, parent) {
+            (Origin::Thread, Some(parent)) => parent.process,
+            (Origin::Fork, Some(parent)) => {
+                let forked_from = Some(parent.process);
+                self.layouts.push(self.layouts[parent.process].clone());
+                self.writer.add_process(ProcessMeta { pid, name: name.clone(), forked_from })?
+            }
+            _ => {
+                self.layouts.push(Layout::default());
+                self.writer.add_process(ProcessMeta { pid, name: name.clone(), forked_from: None })?
+            }
+        };
+        let started_by = parent.and_then(|parent| usize::try_from(parent.index).ok());
+        let index = self.writer.add_thread(ThreadMeta { process, tid, name, started_by })?;
+        let written = Written { index, process, ended: false };
+        self.written.insert(uid, written);
+        Ok(written)
+    }
+
+    /// Processes that may still send something.
+    pub(crate) fn living(&self) -> BTreeSet<u32> {
+        let living = self.arrivals.values().filter(|arrival| !arrival.ended && !arrival.native);
+        living.filter_map(|arrival| arrival.hello.as_ref()).map(|hello| hello.pid).collect()
+    }
+
+    /// Threads of a process that have not said that they ended.
+    pub(crate) fn unfinished(&self, pid: u32) -> Vec<u32> {
+        let of_pid = |arrival: &Arrival| arrival.hello.as_ref().is_some_and(|hello| hello.pid == pid);
+        self.arrivals.iter().filter(|(_, arrival)| !arrival.ended && of_pid(arrival)).map(|(&uid, _)| uid).collect()
+    }
+
+    /// The process is gone, so its threads are.
+    pub(crate) fn gone(&mut self, pid: u32) {
+        for uid in self.unfinished(pid) {
+            if let Some(arrival) = self.arrivals.get_mut(&uid) {
+                arrival.ended = true;
+            }
+            // What a program that replaced it began is not its own end.
+            self.hold(uid, What::Event(Record::End { instructions: 0 }));
+        }
+    }
+
+    /// Whether a forked or executed process was announced and has not said a word yet.
+    pub(crate) fn expects_more(&self) -> bool {
+        !self.expected.is_empty()
+    }
+
+    /// Whether anything came at all.
+    pub(crate) fn has_begun(&self) -> bool {
+        !self.arrivals.is_empty()
+    }
+
+    /// Warnings not taken yet.
+    pub(crate) fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings).into_iter().collect()
+    }
+
+    /// Sums so far.
+    pub(crate) fn totals(&self) -> Totals {
+        let threads = self.arrivals.values();
+        let cpu_ns = threads.map(|arrival| (arrival.epoch + u64::from(arrival.hello.is_some())) * self.epoch_ns);
+        let meta = self.writer.meta();
+        Totals {
+            cpu_ns: cpu_ns.sum(),
+            pages: self.touched.values().map(|bits| u64::from(bits.count_ones())).sum(),
+            rows: meta.rows,
+            accesses: meta.accesses,
+            processes: meta.processes.len(),
+            threads: meta.threads.len(),
+        }
+    }
+
+    /// Instructions that threads reported at their ends.
+    pub(crate) fn instructions(&self) -> u64 {
+        self.arrivals.values().filter_map(|arrival| arrival.instructions).sum()
+    }
+
+    /// Writes everything that is held and hands the writer back.
+    pub(crate) fn finish(mut self) -> (TraceWriter, Totals, Result<()>) {
+        let written = self.release(|_, _| true);
+        let totals = self.totals();
+        (self.writer, totals, written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_trace::{MapKind, RowBatch, TraceMeta, TraceReader};
+
+    use super::*;
+
+    /// Records as bytes; values below 128, pages below 64.
+    #[derive(Default)]
+    struct Payload(Vec<u8>);
+    impl Payload {
+        fn hello(mut self, pid: u8, by: u8, origin: u8, start_ns: u8) -> Self {
+            self.0.extend([1, 1, pid, pid, by, origin, start_ns, 2, b'/', b'p']);
+            self
+        }
+        fn raw(mut self, bytes: &[u8]) -> Self {
+            self.0.extend(bytes);
+            self
+        }
+        fn row(self, epoch: u8, page: u8) -> Self {
+            self.raw(&[2, epoch, 3, page << 1, 0])
+        }
+    }
+
+    struct Rig {
+        _directory: tempfile::TempDir,
+        path: std::path::PathBuf,
+        assembler: Assembler,
+        sequences: HashMap<u32, u32>,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("t");
+            let writer = TraceWriter::create(&path, TraceMeta { epoch_ns: 10, ..TraceMeta::default() }).unwrap();
+            Self { _directory: directory, path, assembler: Assembler::new(writer, 10), sequences: HashMap::new() }
+        }
+        fn send(&mut self, uid: u32, payload: Payload) {
+            let sequence = self.sequences.entry(uid).or_default();
+            let header = Header { payload_bytes: payload.0.len(), uid, sequence: *sequence };
+            *sequence += 1;
+            self.assembler.chunk(header, &payload.0).unwrap();
+        }
+        fn read(self) -> (TraceMeta, Vec<(u32, u64, u64)>) {
+            let (writer, _, written) = self.assembler.finish();
+            written.unwrap();
+            writer.finish().unwrap();
+            let mut reader = TraceReader::open(&self.path).unwrap();
+            let (mut rows, mut batch) = (Vec::new(), RowBatch::new());
+            while reader.next_batch(&mut batch).unwrap() {
+                rows.extend(batch.rows().map(|row| (row.thread, row.time_ns, row.page)));
+            }
+            (reader.meta().clone(), rows)
+        }
+    }
+
+    #[test]
+    fn rows_of_threads_are_put_in_order_of_virtual_time() {
+        let mut rig = Rig::new();
+        // Thread 1 begins at 10 ns: its epoch 0 lies between epochs 1 and 2 of thread 0, though it arrives last.
+        rig.send(0, Payload::default().hello(9, 0, 0, 0).raw(&[8, 1, 1]).row(0, 20).row(1, 1).row(2, 1));
+        rig.send(1, Payload::default().hello(9, 1, 1, 10).row(0, 50));
+        let (meta, rows) = rig.read();
+        assert_eq!(rows.iter().map(|row| (row.0, row.1)).collect::<Vec<_>>(), [(0, 0), (0, 10), (1, 0), (0, 20)]);
+        assert_eq!(meta.threads[1].started_by, Some(0));
+        assert_eq!(meta.threads[1].process, 0);
+        assert!(matches!(meta.events[0].kind, EventKind::StartThread { thread: 1 }));
+    }
+
+    #[test]
+    fn sleep_moves_what_follows() {
+        let mut rig = Rig::new();
+        rig.send(0, Payload::default().hello(9, 0, 0, 0).raw(&[8, 1, 1]).row(0, 20).raw(&[10, 25]).row(1, 1));
+        rig.send(1, Payload::default().hello(9, 1, 1, 0).row(0, 50).row(1, 1).row(3, 1));
+        let (meta, rows) = rig.read();
+        // Thread 0's epoch 1 is at 10 + 25 ns, after thread 1's epoch 3 at 30 ns.
+        assert_eq!(rows.iter().map(|row| row.0).collect::<Vec<_>>(), [0, 1, 1, 1, 0]);
+        assert!(meta.events.iter().any(|event| event.kind == EventKind::Idle { ns: 25 } && event.row == 1));
+    }
+
+    #[test]
+    fn a_fork_inherits_mappings_and_exec_replaces_the_process() {
+        let mut rig = Rig::new();
+        let parent = Payload::default().hello(9, 0, 0, 0).raw(&[4, 16, 4, 0, 0, 0]).row(0, 16).raw(&[8, 1, 2]);
+        rig.send(0, parent);
+        assert!(rig.assembler.expects_more());
+        let child = Payload::default().hello(10, 1, 2, 0).raw(&[6, 16, 2]).row(0, 16).raw(&[8, 2, 3]);
+        rig.send(1, child);
+        rig.send(2, Payload::default().hello(10, 2, 3, 0).row(0, 60));
+        assert!(!rig.assembler.expects_more());
+        let (meta, _) = rig.read();
+        assert_eq!(meta.processes.iter().map(|process| process.forked_from).collect::<Vec<_>>(), [None, Some(0), None]);
+        let of_child: Vec<_> =
+            meta.events.iter().filter(|event| event.thread == 1).map(|event| event.kind.clone()).collect();
+        assert!(matches!(&of_child[1], EventKind::Map(map) if map.start == 16 && map.what == MapKind::Anonymous));
+        assert_eq!(of_child[2..], [EventKind::StartThread { thread: 2 }, EventKind::EndThread]);
+    }
+
+    #[test]
+    fn a_chunk_that_came_twice_counts_once_and_a_lost_one_is_told() {
+        let mut rig = Rig::new();
+        let payload = Payload::default().hello(9, 0, 0, 0).row(0, 20);
+        let header = |sequence| Header { payload_bytes: payload.0.len(), uid: 0, sequence };
+        rig.assembler.chunk(header(0), &payload.0).unwrap();
+        rig.assembler.chunk(header(0), &payload.0).unwrap();
+        assert!(rig.assembler.take_warnings().is_empty());
+        rig.assembler.chunk(header(5), &Payload::default().row(1, 30).0).unwrap();
+        assert_eq!(rig.assembler.take_warnings(), ["4 blocks of records were lost"]);
+        assert_eq!(rig.read().1.len(), 2);
+    }
+
+    #[test]
+    fn a_start_that_failed_leaves_no_trace() {
+        let mut rig = Rig::new();
+        rig.send(0, Payload::default().hello(9, 0, 0, 0).raw(&[8, 1, 2, 9, 1]).row(0, 20));
+        assert!(!rig.assembler.expects_more());
+        let (meta, _) = rig.read();
+        assert_eq!((meta.threads.len(), meta.events.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_process_that_vanished_has_ended_threads() {
+        let mut rig = Rig::new();
+        rig.send(0, Payload::default().hello(9, 0, 0, 0).row(0, 20));
+        assert_eq!(rig.assembler.living(), BTreeSet::from([9]));
+        rig.assembler.gone(9);
+        assert!(rig.assembler.living().is_empty());
+        let (meta, _) = rig.read();
+        assert_eq!(meta.events[0].kind, EventKind::EndThread);
+    }
+}

@@ -1,0 +1,373 @@
+//! Recording under QEMU's user-mode emulation with the tracer plugin.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration as WallDuration, Instant as WallInstant};
+
+use isotherm_trace::{TraceMeta, TraceWriter};
+use isotherm_units::Duration;
+
+use crate::assemble::{AssembleError, Assembler};
+use crate::error::RecordError;
+use crate::program::Program;
+use crate::protocol::ProtocolError;
+use crate::record::{RecordOptions, Recording, Report, exit_of};
+use crate::signals::Signals;
+use crate::spool::{Spool, chunks};
+use crate::{host, sys};
+
+const EMULATOR: &str = "qemu-x86_64";
+const TRACER: &str = "libisotherm_tracer.so";
+/// How long one wait for records lasts at most, in milliseconds; then the program and its children are looked at.
+const WAIT_MS: u32 = 20;
+const PROGRESS_EVERY: WallDuration = WallDuration::from_millis(200);
+const FLUSH_EVERY: WallDuration = WallDuration::from_secs(1);
+/// A process that was announced and has not spoken for so long after all others ended was killed before it could.
+const SILENCE: WallDuration = WallDuration::from_secs(2);
+
+pub(crate) fn record(
+    options: &RecordOptions,
+    program: &Program,
+    report: &mut dyn FnMut(Report),
+) -> Result<Recording, RecordError> {
+    let epoch_instructions = options.epoch_instructions()?;
+    let emulator = find_tool(EMULATOR).ok_or(RecordError::ToolMissing {
+        tool: EMULATOR,
+        package: "qemu-user",
+        other: "lackey",
+    })?;
+    let tracer = tracer_path()?;
+    let spool = Spool::create().map_err(|error| RecordError::io("make a directory for temporary files", error))?;
+    let signals = Signals::catch().map_err(|error| RecordError::io("catch signals", error))?;
+    let writer = TraceWriter::create(&options.output, meta(options))?;
+
+    let began = WallInstant::now();
+    let plugin = plugin_argument(&tracer, spool.path(), epoch_instructions, options.epoch.ns());
+    let child = command(&emulator, &plugin, program).spawn();
+    let child = child.map_err(|error| RecordError::io(format!("start {}", emulator.display()), error))?;
+    let assembler = Assembler::new(writer, options.epoch.ns());
+    let session = Session { options, spool, signals, child, assembler, processes: BTreeMap::new(), stopped: None };
+    session.run(&emulator, began, report)
+}
+
+/// What a trace says of a recording before it begins.
+pub(crate) fn meta(options: &RecordOptions) -> TraceMeta {
+    TraceMeta {
+        command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        recorder: "qemu-user plugin".to_owned(),
+        host: host::describe(),
+        epoch_ns: options.epoch.ns(),
+        ns_per_instruction: Some(options.ns_per_instruction),
+        ..TraceMeta::default()
+    }
+}
+
+/// An executable of `$PATH`.
+pub(crate) fn find_tool(name: &str) -> Option<PathBuf> {
+    let directories = std::env::var_os("PATH")?;
+    let mut paths = std::env::split_paths(&directories).map(|directory| directory.join(name));
+    paths.find(|path| path.is_file() && sys::may_execute(path))
+}
+
+/// See [`crate::tracer_path`].
+pub(crate) fn tracer_path() -> Result<PathBuf, RecordError> {
+    if let Some(path) = std::env::var_os("ISOTHERM_TRACER").filter(|path| !path.is_empty()) {
+        let path = PathBuf::from(path);
+        return if path.is_file() { Ok(path) } else { Err(RecordError::TracerMissing { looked_at: vec![path] }) };
+    }
+    let executable = std::env::current_exe().map_err(|error| RecordError::io("find this executable", error))?;
+    let directory = executable.parent().unwrap_or(Path::new("/"));
+    let mut looked_at = vec![directory.join(TRACER), directory.join("../lib/isotherm").join(TRACER)];
+    // In a build directory: tests run from target/PROFILE/deps; a release build of the plugin is the faster one.
+    if let Some(target) = directory.ancestors().find(|path| path.file_name() == Some(OsStr::new("target"))) {
+        looked_at.extend(["release", "debug"].map(|profile| target.join(profile).join(TRACER)));
+    }
+    match looked_at.iter().find(|path| path.is_file()) {
+        Some(path) => Ok(path.clone()),
+        None => Err(RecordError::TracerMissing { looked_at }),
+    }
+}
+
+fn plugin_argument(tracer: &Path, spool: &Path, epoch_instructions: u64, epoch_ns: u64) -> OsString {
+    // The emulator wants commas doubled.
+    let escape = |path: &Path| {
+        let bytes = path.as_os_str().as_bytes().iter();
+        bytes.flat_map(|&byte| if byte == b',' { vec![byte, byte] } else { vec![byte] }).collect::<Vec<u8>>()
+    };
+    let (tracer, spool) = (escape(tracer), escape(spool));
+    let numbers = format!(",epoch-instructions={epoch_instructions},epoch-ns={epoch_ns},uid=0");
+    let parts = [&tracer[..], b",tracer=", &tracer, b",spool=", &spool, numbers.as_bytes()];
+    OsStr::from_bytes(&parts.concat()).to_owned()
+}
+
+fn command(emulator: &Path, plugin: &OsStr, program: &Program) -> Command {
+    let mut command = Command::new(emulator);
+    command.args(["-L", "/", "-plugin"]).arg(plugin);
+    // Variables of the dynamic loader are meant for the program. With a comma, the emulator would cut them in two.
+    for name in ["LD_PRELOAD", "LD_LIBRARY_PATH"] {
+        if let Some(value) = std::env::var_os(name).filter(|value| !value.as_bytes().contains(&b',')) {
+            let setting = [name.as_bytes(), b"=", value.as_bytes()].concat();
+            command.arg("-E").arg(OsStr::from_bytes(&setting)).env_remove(name);
+        }
+    }
+    let mut arguments = program.arguments.iter();
+    command.arg("-0").arg(arguments.next().map_or(OsStr::new(""), OsStr::new)).arg(&program.path).args(arguments);
+    command
+}
+
+/// A program being recorded.
+struct Session<'a> {
+    options: &'a RecordOptions,
+    spool: Spool,
+    signals: Signals,
+    child: Child,
+    assembler: Assembler,
+    /// Handles of the processes that have spoken; `None`: the process was gone before it could be opened.
+    processes: BTreeMap<u32, Option<OwnedFd>>,
+    /// Why nothing more is recorded although the program runs on.
+    stopped: Option<Stop>,
+}
+
+enum Stop {
+    Failed(RecordError),
+    MaxSize,
+}
+
+impl From<ProtocolError> for Stop {
+    fn from(error: ProtocolError) -> Self {
+        // The path is filled in where the error is returned.
+        Self::Failed(RecordError::Stream { path: PathBuf::new(), why: error.to_string() })
+    }
+}
+
+impl From<AssembleError> for Stop {
+    fn from(error: AssembleError) -> Self {
+        match error {
+            AssembleError::Protocol(error) => error.into(),
+            AssembleError::Trace(error) => Self::Failed(error.into()),
+        }
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(RecordError::io("read what the tracer sends", error))
+    }
+}
+
+impl Session<'_> {
+    fn run(
+        mut self,
+        emulator: &Path,
+        began: WallInstant,
+        report: &mut dyn FnMut(Report),
+    ) -> Result<Recording, RecordError> {
+        let mut exit: Option<(ExitStatus, Option<Duration>)> = None;
+        let mut signalled = false;
+        let (mut progress_due, mut flush_due) = (began + PROGRESS_EVERY, began + FLUSH_EVERY);
+        let mut quiet_since = None;
+        let (status, tool_cpu, interrupted) = loop {
+            let busy = self.receive(WAIT_MS);
+            let now = WallInstant::now();
+            let pid = exit.is_none().then_some(self.child.id());
+            // While the program lives, signals are its own business; afterwards they mean us.
+            signalled |= self.signals.pass_on(pid) && pid.is_none();
+            if exit.is_none() {
+                exit = self.wait_child()?;
+            }
+            if now >= flush_due {
+                flush_due = now + FLUSH_EVERY;
+                self.tick();
+            }
+            if now >= progress_due {
+                progress_due = now + PROGRESS_EVERY;
+                self.watch_size();
+                self.tell(report);
+            }
+            if busy {
+                continue;
+            }
+            self.look_after_processes();
+            if let Some((status, tool_cpu)) = exit {
+                let finished = self.assembler.living().is_empty();
+                if !finished {
+                    quiet_since = None;
+                }
+                let silent_since = *quiet_since.get_or_insert(now);
+                let waits = self.assembler.expects_more() && now < silent_since + SILENCE;
+                if (finished && !waits) || signalled || self.stopped.is_some() {
+                    break (status, tool_cpu, !finished);
+                }
+            }
+        };
+        let _ = self.spool.stop();
+        self.tell(report);
+        self.conclude(status, tool_cpu, interrupted, emulator, began)
+    }
+
+    /// Takes what has arrived. Whether there was anything.
+    fn receive(&mut self, milliseconds: u32) -> bool {
+        let (assembler, stopped) = (&mut self.assembler, self.stopped.is_some());
+        let received = self.spool.receive::<Stop>(milliseconds, |header, payload| {
+            if stopped { Ok(()) } else { assembler.chunk(header, payload).map_err(Stop::from) }
+        });
+        received.unwrap_or_else(|stop| {
+            self.stop(stop);
+            true
+        })
+    }
+
+    /// Takes no more from now on; the first reason counts.
+    fn stop(&mut self, stop: Stop) {
+        let _ = self.spool.stop();
+        self.stopped.get_or_insert(stop);
+    }
+
+    fn tick(&mut self) {
+        if self.stopped.is_none()
+            && let Err(error) = self.assembler.tick()
+        {
+            self.stop(Stop::Failed(error.into()));
+        }
+    }
+
+    fn watch_size(&mut self) {
+        let Some(max_bytes) = self.options.max_bytes else { return };
+        if self.stopped.is_none() && self.file_bytes() >= max_bytes {
+            self.stop(Stop::MaxSize);
+        }
+    }
+
+    fn file_bytes(&self) -> u64 {
+        std::fs::metadata(&self.options.output).map_or(0, |status| status.len())
+    }
+
+    fn tell(&mut self, report: &mut dyn FnMut(Report)) {
+        self.assembler.take_warnings().into_iter().for_each(|warning| report(Report::Warning(warning)));
+        let totals = self.assembler.totals();
+        let cpu = Duration::from_ns(totals.cpu_ns);
+        report(Report::Progress { rows: totals.rows, bytes: self.file_bytes(), cpu });
+    }
+
+    /// Whether the program has ended: its status, and the CPU time that it and its children took under the emulator.
+    fn wait_child(&mut self) -> Result<Option<(ExitStatus, Option<Duration>)>, RecordError> {
+        let ended = sys::open_process(self.child.id()).is_none_or(|process| sys::has_ended(&process));
+        if !ended {
+            return Ok(None);
+        }
+        let cpu = host::cpu_time(self.child.id()); // before it is reaped
+        let status = self.child.wait().map_err(|error| RecordError::io("wait for the program", error))?;
+        Ok(Some((status, cpu)))
+    }
+
+    /// Opens handles of new processes and takes in what ended ones left.
+    fn look_after_processes(&mut self) {
+        for pid in self.assembler.living() {
+            let process = self.processes.entry(pid).or_insert_with(|| sys::open_process(pid));
+            if !process.as_ref().is_none_or(sys::has_ended) {
+                continue;
+            }
+            // Its last words may still be in the FIFO.
+            while self.receive(0) {}
+            for uid in self.assembler.unfinished(pid) {
+                let Some(left) = self.spool.left_by(uid) else { continue };
+                if self.stopped.is_some() {
+                    break;
+                }
+                let assembler = &mut self.assembler;
+                let taken = chunks::<Stop>(&left, |header, payload| {
+                    // The file has room for one chunk; zeroes follow a short one.
+                    if payload.is_empty() { Ok(()) } else { assembler.chunk(header, payload).map_err(Stop::from) }
+                });
+                // What was being written when the process was killed may be half there: no reason to stop.
+                if let Err(stop @ Stop::Failed(RecordError::Trace(_))) = taken {
+                    self.stop(stop);
+                }
+            }
+            self.assembler.gone(pid);
+            self.processes.remove(&pid);
+        }
+    }
+
+    fn conclude(
+        self,
+        status: ExitStatus,
+        tool_cpu: Option<Duration>,
+        interrupted: bool,
+        emulator: &Path,
+        began: WallInstant,
+    ) -> Result<Recording, RecordError> {
+        let Self { options, assembler, stopped, .. } = self;
+        if !assembler.has_begun() && stopped.is_none() {
+            let _ = std::fs::remove_file(&options.output);
+            return Err(RecordError::NothingRecorded { tool: emulator.to_owned(), how: status.to_string() });
+        }
+        let (exit_code, signal) = exit_of(status);
+        // A signal that people or systems send to end a program; others are the program's own end.
+        let cut_off = signal.is_some_and(|signal| [1, 2, 3, 9, 15].contains(&signal));
+        let complete = !cut_off && !interrupted && stopped.is_none();
+        let instructions = assembler.instructions();
+        let (mut writer, totals, written) = assembler.finish();
+        let failed = match stopped {
+            Some(Stop::Failed(error)) => Some(error),
+            Some(Stop::MaxSize) => {
+                writer.note(format!("cut at --max-size {} bytes", options.max_bytes.unwrap_or(0)))?;
+                None
+            }
+            None => None,
+        };
+        if let Some(error @ RecordError::Trace(_)) = failed {
+            return Err(error); // the file cannot be written: nothing more to do to it
+        }
+        written?;
+        writer.set_outcome(Some(exit_code), complete)?;
+        writer.finish()?;
+        if let Some(error) = failed {
+            return Err(match error {
+                RecordError::Stream { why, .. } => RecordError::Stream { path: options.output.clone(), why },
+                error => error,
+            });
+        }
+        Ok(Recording {
+            path: options.output.clone(),
+            exit_code,
+            signal,
+            complete,
+            rows: totals.rows,
+            accesses: totals.accesses,
+            pages: totals.pages,
+            processes: totals.processes,
+            threads: totals.threads,
+            instructions,
+            cpu: Duration::from_ns(totals.cpu_ns),
+            wall: wall_since(began),
+            tool_cpu,
+            bytes: std::fs::metadata(&options.output).map_or(0, |status| status.len()),
+        })
+    }
+}
+
+pub(crate) fn wall_since(began: WallInstant) -> Duration {
+    Duration::from_ns(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_of_the_emulator() {
+        let program = Program { path: "/bin/x".into(), arguments: vec!["y".into(), "-z".into()] };
+        let plugin = plugin_argument(Path::new("/a,b.so"), Path::new("/s"), 10, 3);
+        assert_eq!(plugin, "/a,,b.so,tracer=/a,,b.so,spool=/s,epoch-instructions=10,epoch-ns=3,uid=0");
+        let command = command(Path::new("/q"), &plugin, &program);
+        let line: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+        assert_eq!(line[..3], ["-L", "/", "-plugin"]);
+        assert_eq!(line[line.len() - 4..], ["-0", "y", "/bin/x", "-z"]);
+    }
+}

@@ -1,0 +1,153 @@
+//! From a command to what the emulator can run: an ELF file for x86-64, with its arguments.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::RecordError;
+use crate::sys;
+
+/// As in the kernel's `BINPRM_BUF_SIZE`.
+const HEAD_BYTES: u64 = 256;
+/// As in the kernel: a script's interpreter may be a script, five deep.
+const SCRIPT_DEPTH: usize = 5;
+
+/// What to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Program {
+    /// An ELF file.
+    pub(crate) path: PathBuf,
+    /// With the name it is called by in front.
+    pub(crate) arguments: Vec<OsString>,
+}
+
+/// Finds the program of `command` as a shell would and goes from scripts to their interpreters.
+pub(crate) fn resolve(command: &[OsString], search: Option<&OsStr>) -> Result<Program, RecordError> {
+    let Some(name) = command.first().filter(|name| !name.is_empty()) else { return Err(RecordError::NoCommand) };
+    let mut path = find(name, search)?;
+    let mut arguments = command.to_vec();
+    for _ in 0..=SCRIPT_DEPTH {
+        let not_executable = |why: &str| RecordError::NotExecutable { path: path.clone(), why: why.to_owned() };
+        let status =
+            std::fs::metadata(&path).map_err(|error| RecordError::io(format!("look at {}", path.display()), error))?;
+        if status.is_dir() {
+            return Err(not_executable("it is a directory"));
+        }
+        if !sys::may_execute(&path) {
+            return Err(not_executable("no permission (try `chmod +x`)"));
+        }
+        let head = head_of(&path).map_err(|error| RecordError::io(format!("read {}", path.display()), error))?;
+        match kind_of(&head) {
+            Kind::Program => return Ok(Program { path, arguments }),
+            Kind::OtherMachine => return Err(not_executable("it is not a program for x86-64")),
+            Kind::Unknown => {
+                return Err(not_executable("it is neither an ELF program nor a script with a `#!` line"));
+            }
+            Kind::Script { interpreter, argument } => {
+                let script = std::mem::replace(&mut path, interpreter.clone()).into_os_string();
+                arguments
+                    .splice(..1, [Some(interpreter.into_os_string()), argument, Some(script)].into_iter().flatten());
+            }
+        }
+    }
+    Err(RecordError::NotExecutable { path, why: "its interpreters are scripts, more than five deep".into() })
+}
+
+fn find(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, RecordError> {
+    let not_found = |in_path| RecordError::ProgramNotFound { name: name.to_string_lossy().into_owned(), in_path };
+    if name.as_bytes().contains(&b'/') {
+        let path = PathBuf::from(name);
+        return if path.exists() { Ok(path) } else { Err(not_found(false)) };
+    }
+    let directories = search.map(std::env::split_paths).into_iter().flatten();
+    let candidates = directories.map(|directory| directory.join(name)).filter(|path| path.is_file());
+    // The first that can be executed; else the first, so that the message can say why not.
+    let mut candidates = candidates.peekable();
+    let first = candidates.peek().cloned();
+    candidates.find(|path| sys::may_execute(path)).or(first).ok_or(not_found(true))
+}
+
+fn head_of(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    File::open(path)?.take(HEAD_BYTES).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Kind {
+    Program,
+    OtherMachine,
+    Script { interpreter: PathBuf, argument: Option<OsString> },
+    Unknown,
+}
+
+fn kind_of(head: &[u8]) -> Kind {
+    if head.starts_with(b"\x7fELF") {
+        // 64 bits, little endian, EM_X86_64.
+        let ours = head.len() >= 20 && head[4..6] == [2, 1] && head[18..20] == [62, 0];
+        return if ours { Kind::Program } else { Kind::OtherMachine };
+    }
+    let Some(line) = head.strip_prefix(b"#!") else { return Kind::Unknown };
+    let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii();
+    let end = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
+    if end == 0 {
+        return Kind::Unknown;
+    }
+    let text = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+    let argument = Some(line[end..].trim_ascii()).filter(|rest| !rest.is_empty()).map(text);
+    Kind::Script { interpreter: PathBuf::from(text(&line[..end])), argument }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn command(words: &[&str]) -> Vec<OsString> {
+        words.iter().map(OsString::from).collect()
+    }
+
+    fn script(directory: &Path, name: &str, text: &str, mode: u32) -> PathBuf {
+        let path = directory.join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_script_becomes_its_interpreter() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = script(directory.path(), "job", "#! /bin/sh  -e \necho\n", 0o755);
+        let program = resolve(&command(&["job", "1"]), Some(directory.path().as_os_str())).unwrap();
+        assert_eq!(program.path, Path::new("/bin/sh"));
+        assert_eq!(program.arguments, command(&["/bin/sh", "-e", path.to_str().unwrap(), "1"]));
+    }
+
+    #[test]
+    fn what_cannot_run_is_refused_with_the_reason() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str, text: &str, mode| {
+            script(directory.path(), name, text, mode).into_os_string().into_string().unwrap()
+        };
+        let table = [
+            (String::new(), "no program to record"),
+            ("no-such-program-7".into(), "`no-such-program-7` not found in $PATH"),
+            ("./no-such-program-7".into(), "`./no-such-program-7` not found"),
+            ("/".into(), "directory"),
+            (at("text", "hello", 0o755), "neither an ELF program nor a script"),
+            (at("empty", "", 0o755), "neither an ELF program nor a script"),
+            (at("bare", "#!\n", 0o755), "neither an ELF program nor a script"),
+            (at("elf32", "\x7fELF\x01\x01", 0o755), "not a program for x86-64"),
+            (at("lost", "#!/does/not/exist\n", 0o755), "look at /does/not/exist"),
+            (at("loop", &format!("#!{}\n", directory.path().join("loop").display()), 0o755), "five deep"),
+        ];
+        for (name, part) in table {
+            let message = resolve(&command(&[&name]), Some(OsStr::new("/usr/bin"))).unwrap_err().to_string();
+            assert!(message.contains(part), "{name}: {message}");
+        }
+        assert!(matches!(resolve(&[], None), Err(RecordError::NoCommand)));
+    }
+}

@@ -1,0 +1,330 @@
+//! The tracer's stream, read: chunks from the FIFO, records from a chunk. Specified in `docs/recording.md#protocol`; the
+//! writer is `tracer/src/record.rs`, under another licence, which is why the two share no code.
+
+use isotherm_trace::PAGE_LIMIT;
+
+/// First bytes of every chunk.
+const MAGIC: [u8; 4] = *b"iTR1";
+/// Longest chunk, in bytes.
+pub(crate) const CHUNK_BYTES: usize = 4096;
+/// magic, payload bytes, thread uid, sequence number.
+pub(crate) const HEADER_BYTES: usize = 16;
+/// Version of the records that is understood.
+const VERSION: u64 = 1;
+
+/// What is wrong with a stream.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ProtocolError {
+    #[error("a chunk begins with {found:02x?} and not with `iTR1`")]
+    Magic { found: [u8; 4] },
+    #[error("a chunk claims {claimed} bytes; at most {} are allowed", CHUNK_BYTES - HEADER_BYTES)]
+    Length { claimed: u32 },
+    #[error("a record of kind {tag} is cut off at byte {offset} of its chunk")]
+    CutOff { tag: u8, offset: usize },
+    #[error("byte {offset} of a chunk begins a record of unknown kind {tag}")]
+    UnknownRecord { tag: u8, offset: usize },
+    #[error("{what} is {value}, which is not allowed")]
+    Value { what: &'static str, value: u64 },
+    #[error("the tracer speaks version {found} of the protocol, this recorder version {VERSION}")]
+    Version { found: u64 },
+}
+
+/// A chunk's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) payload_bytes: usize,
+    pub(crate) uid: u32,
+    pub(crate) sequence: u32,
+}
+
+impl Header {
+    /// Reads the first [`HEADER_BYTES`] of `bytes`; `None` if there are fewer.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Option<Self>, ProtocolError> {
+        let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+        let word = |index: usize| -> [u8; 4] { std::array::from_fn(|byte| header[4 * index + byte]) };
+        if word(0) != MAGIC {
+            return Err(ProtocolError::Magic { found: word(0) });
+        }
+        let claimed = u32::from_le_bytes(word(1));
+        let payload_bytes = usize::try_from(claimed).unwrap_or(usize::MAX);
+        if payload_bytes > CHUNK_BYTES - HEADER_BYTES {
+            return Err(ProtocolError::Length { claimed });
+        }
+        let (uid, sequence) = (u32::from_le_bytes(word(2)), u32::from_le_bytes(word(3)));
+        Ok(Some(Self { payload_bytes, uid, sequence }))
+    }
+}
+
+/// How a thread came into being.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Program,
+    Thread,
+    Fork,
+    Exec,
+}
+
+/// What a mapping is, beside its range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MapFlags {
+    pub(crate) shared: bool,
+    pub(crate) executable: bool,
+    pub(crate) file: bool,
+    pub(crate) stack: bool,
+    pub(crate) heap: bool,
+    pub(crate) initial: bool,
+}
+
+/// One record. Ranges of pages are `start..end`; rows carry their page, not the difference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Record {
+    Hello { pid: u32, tid: u32, started_by: Option<u32>, origin: Origin, start_ns: u64, name: String },
+    Epoch { number: u64 },
+    Row { page: u64, pages: u32, write: bool },
+    Map { start: u64, end: u64, flags: MapFlags, file_page: u64, name: String },
+    Unmap { start: u64, end: u64 },
+    Discard { start: u64, end: u64 },
+    Remap { old_start: u64, old_end: u64, new_start: u64, new_end: u64 },
+    Start { uid: u32, origin: Origin },
+    StartFailed { uid: u32 },
+    Idle { ns: u64 },
+    End { instructions: u64 },
+    NotFollowed { text: String },
+    Exit { status: u64 },
+}
+
+/// The records of one chunk's payload.
+pub(crate) struct Records<'a> {
+    payload: &'a [u8],
+    offset: usize,
+    row_end: u64,
+}
+
+impl<'a> Records<'a> {
+    pub(crate) fn new(payload: &'a [u8]) -> Self {
+        Self { payload, offset: 0, row_end: 0 }
+    }
+
+    /// The next record, `None` after the last.
+    pub(crate) fn next(&mut self) -> Result<Option<Record>, ProtocolError> {
+        let start = self.offset;
+        let Some(&tag) = self.payload.get(start) else { return Ok(None) };
+        self.offset += 1;
+        let cut_off = |()| ProtocolError::CutOff { tag, offset: start };
+        let record = match tag {
+            1 => {
+                let version = self.varint().map_err(cut_off)?;
+                if version != VERSION {
+                    return Err(ProtocolError::Version { found: version });
+                }
+                let [pid, tid, by, origin, start_ns] = self.varints().map_err(cut_off)?;
+                let name = self.name().map_err(cut_off)?;
+                let started_by = match by {
+                    0 => None,
+                    by => Some(narrow("a thread's uid", by - 1)?),
+                };
+                let (pid, tid) = (narrow("a process id", pid)?, narrow("a thread id", tid)?);
+                Record::Hello { pid, tid, started_by, origin: origin_of(origin)?, start_ns: time(start_ns)?, name }
+            }
+            2 => Record::Epoch { number: self.varint().map_err(cut_off)? },
+            3 => {
+                let [delta, tail] = self.varints().map_err(cut_off)?;
+                let delta = (delta >> 1).cast_signed() ^ -((delta & 1).cast_signed());
+                let page = self.row_end.wrapping_add_signed(delta);
+                let pages: u32 = narrow("a row's length", (tail >> 1) + 1)?;
+                self.row_end = range("a row", page, pages.into())?;
+                Record::Row { page, pages, write: tail & 1 != 0 }
+            }
+            4 => {
+                let [start, pages, flags, file_page] = self.varints().map_err(cut_off)?;
+                let name = self.name().map_err(cut_off)?;
+                Record::Map { start, end: range("a mapping", start, pages)?, flags: flags_of(flags), file_page, name }
+            }
+            5 | 6 => {
+                let [start, pages] = self.varints().map_err(cut_off)?;
+                let end = range("an unmapped range", start, pages)?;
+                if tag == 5 { Record::Unmap { start, end } } else { Record::Discard { start, end } }
+            }
+            7 => {
+                let [old_start, old_pages, new_start, new_pages] = self.varints().map_err(cut_off)?;
+                let old_end = range("a moved range", old_start, old_pages)?;
+                Record::Remap { old_start, old_end, new_start, new_end: range("a moved range", new_start, new_pages)? }
+            }
+            8 => {
+                let [uid, origin] = self.varints().map_err(cut_off)?;
+                Record::Start { uid: narrow("a thread's uid", uid)?, origin: origin_of(origin)? }
+            }
+            9 => Record::StartFailed { uid: narrow("a thread's uid", self.varint().map_err(cut_off)?)? },
+            10 => Record::Idle { ns: time(self.varint().map_err(cut_off)?)? },
+            11 => Record::End { instructions: self.varint().map_err(cut_off)? },
+            12 => Record::NotFollowed { text: self.name().map_err(cut_off)? },
+            13 => Record::Exit { status: self.varint().map_err(cut_off)? },
+            _ => return Err(ProtocolError::UnknownRecord { tag, offset: start }),
+        };
+        Ok(Some(record))
+    }
+
+    fn varint(&mut self) -> Result<u64, ()> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let &byte = self.payload.get(self.offset).ok_or(())?;
+            self.offset += 1;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(())
+    }
+
+    fn varints<const N: usize>(&mut self) -> Result<[u64; N], ()> {
+        let mut values = [0; N];
+        for value in &mut values {
+            *value = self.varint()?;
+        }
+        Ok(values)
+    }
+
+    fn name(&mut self) -> Result<String, ()> {
+        let len = usize::try_from(self.varint()?).map_err(|_| ())?;
+        let end = self.offset.checked_add(len).ok_or(())?;
+        let bytes = self.payload.get(self.offset..end).ok_or(())?;
+        self.offset = end;
+        Ok(String::from_utf8_lossy(bytes).into_owned())
+    }
+}
+
+fn narrow(what: &'static str, value: u64) -> Result<u32, ProtocolError> {
+    u32::try_from(value).map_err(|_| ProtocolError::Value { what, value })
+}
+
+/// Times are sums of few such values and must not overflow.
+fn time(ns: u64) -> Result<u64, ProtocolError> {
+    if ns < 1 << 60 { Ok(ns) } else { Err(ProtocolError::Value { what: "a time in nanoseconds", value: ns }) }
+}
+
+/// The end of `pages` pages from `start`.
+fn range(what: &'static str, start: u64, pages: u64) -> Result<u64, ProtocolError> {
+    let end = start.checked_add(pages).filter(|&end| end <= PAGE_LIMIT);
+    end.ok_or(ProtocolError::Value { what, value: start })
+}
+
+fn origin_of(value: u64) -> Result<Origin, ProtocolError> {
+    Ok(match value {
+        0 => Origin::Program,
+        1 => Origin::Thread,
+        2 => Origin::Fork,
+        3 => Origin::Exec,
+        _ => return Err(ProtocolError::Value { what: "the origin of a thread", value }),
+    })
+}
+
+/// Bits that are not known here are passed over.
+fn flags_of(bits: u64) -> MapFlags {
+    let has = |bit: u64| bits & bit != 0;
+    MapFlags { shared: has(1), executable: has(2), file: has(4), stack: has(8), heap: has(16), initial: has(32) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn records(payload: &[u8]) -> Result<Vec<Record>, ProtocolError> {
+        let mut records = Records::new(payload);
+        let mut out = Vec::new();
+        while let Some(record) = records.next()? {
+            out.push(record);
+        }
+        Ok(out)
+    }
+
+    /// By hand from docs/recording.md#protocol.
+    const EXAMPLE: &[u8] = &[
+        1, 1, 9, 10, 1, 1, 5, 1, b'x', // hello of thread 10 of process 9, started by uid 0 as a thread at 5 ns
+        2, 0xac, 0x02, // epoch 300
+        3, 200, 1, 1, // row: page 100, one page, written
+        3, 1, 0x80, 0x01, // row: page 101 - 1, 65 pages, read
+        4, 16, 2, 5, 7, 2, b'/', b'f', // mapping of /f
+        7, 16, 2, 32, 4, // moved
+        8, 3, 2, // forks uid 3
+        10, 0x80, 0x08, // idle 1024 ns
+        12, 2, b'n', b'o', // not followed
+        13, 1, 11, 99, // exit, end
+    ];
+
+    #[test]
+    fn the_example_of_the_documentation() {
+        let flags = MapFlags { shared: true, file: true, ..MapFlags::default() };
+        let expected = [
+            Record::Hello {
+                pid: 9,
+                tid: 10,
+                started_by: Some(0),
+                origin: Origin::Thread,
+                start_ns: 5,
+                name: "x".into(),
+            },
+            Record::Epoch { number: 300 },
+            Record::Row { page: 100, pages: 1, write: true },
+            Record::Row { page: 100, pages: 65, write: false },
+            Record::Map { start: 16, end: 18, flags, file_page: 7, name: "/f".into() },
+            Record::Remap { old_start: 16, old_end: 18, new_start: 32, new_end: 36 },
+            Record::Start { uid: 3, origin: Origin::Fork },
+            Record::Idle { ns: 1024 },
+            Record::NotFollowed { text: "no".into() },
+            Record::Exit { status: 1 },
+            Record::End { instructions: 99 },
+        ];
+        assert_eq!(records(EXAMPLE).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_payload_cut_anywhere_is_an_error_or_shorter() {
+        let whole = records(EXAMPLE).unwrap();
+        for len in 0..EXAMPLE.len() {
+            match records(&EXAMPLE[..len]) {
+                Ok(part) => assert_eq!(part, whole[..part.len()], "cut at {len}"),
+                Err(error) => assert!(matches!(error, ProtocolError::CutOff { .. }), "cut at {len}: {error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn garbage_is_refused_with_a_reason() {
+        let table: [(&[u8], &str); 6] = [
+            (&[0], "unknown kind 0"),
+            (&[200, 1, 1], "unknown kind 200"),
+            (&[1, 2], "version 2"),
+            (&[3, 1, 0], "a row is"),
+            (&[8, 1, 9], "origin of a thread is 9"),
+            (&[2, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1], "cut off"),
+        ];
+        for (payload, part) in table {
+            let message = records(payload).unwrap_err().to_string();
+            assert!(message.contains(part), "{payload:?}: {message}");
+        }
+        let mut state = 1u64;
+        for _ in 0..20_000 {
+            let bytes: Vec<u8> = (0..40)
+                .map(|_| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    // Small values, so that tags are mostly known.
+                    let byte = state.to_le_bytes()[7];
+                    if byte < 160 { byte % 15 } else { byte }
+                })
+                .collect();
+            let _ = records(&bytes);
+        }
+    }
+
+    #[test]
+    fn headers() {
+        let bytes = [b'i', b'T', b'R', b'1', 3, 0, 0, 0, 7, 0, 0, 0, 2, 1, 0, 0, 99];
+        assert_eq!(Header::read(&bytes), Ok(Some(Header { payload_bytes: 3, uid: 7, sequence: 258 })));
+        assert_eq!(Header::read(&bytes[..15]), Ok(None));
+        assert!(matches!(Header::read(&[b'x'; 16]), Err(ProtocolError::Magic { .. })));
+        let mut long = bytes;
+        long[6] = 1;
+        assert_eq!(Header::read(&long), Err(ProtocolError::Length { claimed: 65_539 }));
+    }
+}

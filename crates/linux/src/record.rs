@@ -1,0 +1,183 @@
+//! Recording a program: what is asked, what comes out, which tool does it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+
+use isotherm_trace::Fraction;
+use isotherm_units::Duration;
+
+use crate::error::RecordError;
+use crate::{emulator, lackey, program};
+
+/// What `--epoch` is if nothing is said: short against the seconds over which reclaim acts, and long enough that most
+/// repeats of a page fall into one epoch.
+pub const DEFAULT_EPOCH: Duration = Duration::from_ms(1);
+
+/// CPU time that one instruction is taken to last. Native CPU time divided by instructions, for the recordings in
+/// `traces/`, on the machine named there: see the table in `docs/recording.md#time`.
+pub const DEFAULT_NS_PER_INSTRUCTION: Fraction = Fraction { numerator: 1, denominator: 4 };
+
+/// What observes the accesses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tool {
+    /// QEMU's user-mode emulation with the tracer plugin.
+    #[default]
+    Qemu,
+    /// Valgrind's lackey: hundreds of times slower, one process only, needs no plugin.
+    Lackey,
+}
+
+/// A recording to be made.
+#[derive(Clone, Debug)]
+pub struct RecordOptions {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// Where the trace goes.
+    pub output: PathBuf,
+    /// What observes.
+    pub tool: Tool,
+    /// Length of an epoch, in CPU time of a thread.
+    pub epoch: Duration,
+    /// CPU time of one instruction.
+    pub ns_per_instruction: Fraction,
+    /// Stop recording when the file has so many bytes; the program runs on.
+    pub max_bytes: Option<u64>,
+}
+
+impl RecordOptions {
+    /// A recording of `command` into `output` with the defaults.
+    pub fn new(command: Vec<OsString>, output: impl Into<PathBuf>) -> Self {
+        Self {
+            command,
+            output: output.into(),
+            tool: Tool::default(),
+            epoch: DEFAULT_EPOCH,
+            ns_per_instruction: DEFAULT_NS_PER_INSTRUCTION,
+            max_bytes: None,
+        }
+    }
+
+    /// Instructions in an epoch.
+    pub(crate) fn epoch_instructions(&self) -> Result<u64, RecordError> {
+        let Fraction { numerator, denominator } = self.ns_per_instruction;
+        let epoch_ns = self.epoch.ns();
+        let instructions = u128::from(epoch_ns) * u128::from(denominator) / u128::from(numerator.max(1));
+        let instructions = u64::try_from(instructions).unwrap_or(u64::MAX);
+        let allowed = numerator > 0 && denominator > 0 && (1000..=1 << 40).contains(&instructions);
+        if allowed { Ok(instructions) } else { Err(RecordError::Epoch { epoch_ns, instructions }) }
+    }
+}
+
+/// What the caller may show while the program runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Report {
+    /// About five times a second.
+    Progress {
+        /// Rows written.
+        rows: u64,
+        /// Bytes of the file.
+        bytes: u64,
+        /// CPU time of the program, all threads.
+        cpu: Duration,
+    },
+    /// Something the user should know at once.
+    Warning(String),
+}
+
+/// A recording that was made.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// The trace.
+    pub path: PathBuf,
+    /// How the program ended: its exit code, or 128 + n after signal n.
+    pub exit_code: i32,
+    /// The signal that ended the program.
+    pub signal: Option<i32>,
+    /// Whether the recording saw the whole run.
+    pub complete: bool,
+    /// Rows of the trace.
+    pub rows: u64,
+    /// Pages touched by all rows.
+    pub accesses: u64,
+    /// Different pages touched, per process.
+    pub pages: u64,
+    /// Address spaces seen.
+    pub processes: usize,
+    /// Threads seen.
+    pub threads: usize,
+    /// Instructions of all threads that ended in an orderly way; 0 where the tool does not count them.
+    pub instructions: u64,
+    /// CPU time that the recording stands for, all threads.
+    pub cpu: Duration,
+    /// Time the recording took on the wall.
+    pub wall: Duration,
+    /// CPU time the recorded processes took under the tool, as far as known.
+    pub tool_cpu: Option<Duration>,
+    /// Size of the file.
+    pub bytes: u64,
+}
+
+/// Records a program. `report` is called about five times a second.
+///
+/// The program has the caller's standard streams and environment. SIGINT and SIGQUIT of the terminal are left to it; other
+/// signals are passed on to it. Threads and children are recorded too; the recording ends when all of them have.
+///
+/// # Errors
+/// When the command, the tool or the plugin is not there, or the trace cannot be written; [`RecordError::is_partial`]
+/// tells whether the file holds a part.
+pub fn record(options: &RecordOptions, report: &mut dyn FnMut(Report)) -> Result<Recording, RecordError> {
+    let search = std::env::var_os("PATH");
+    let program = program::resolve(&options.command, search.as_deref())?;
+    match options.tool {
+        Tool::Qemu => emulator::record(options, &program, report),
+        Tool::Lackey => lackey::record(options, &program, report),
+    }
+}
+
+/// Where the tracer plugin is: `$ISOTHERM_TRACER`, beside the executable, in `../lib/isotherm`, or in the build directory.
+///
+/// # Errors
+/// When it is at none of them.
+pub fn tracer_path() -> Result<PathBuf, RecordError> {
+    emulator::tracer_path()
+}
+
+/// Exit code and signal of a program, the code as a shell has it.
+pub(crate) fn exit_of(status: ExitStatus) -> (i32, Option<i32>) {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => (code, None),
+        (None, Some(signal)) => (128 + signal, Some(signal)),
+        (None, None) => (1, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_in_instructions() {
+        let options = |epoch: &str, numerator, denominator| RecordOptions {
+            epoch: epoch.parse().unwrap(),
+            ns_per_instruction: Fraction { numerator, denominator },
+            ..RecordOptions::new(vec![], "x")
+        };
+        // 1 ms at 0.25 ns an instruction = 4 000 000.
+        assert_eq!(options("1ms", 1, 4).epoch_instructions().unwrap(), 4_000_000);
+        assert_eq!(options("10us", 1, 1).epoch_instructions().unwrap(), 10_000);
+        for bad in [options("0", 1, 4), options("1ns", 1, 4), options("1ms", 0, 1), options("100h", 1, 1000)] {
+            let message = bad.epoch_instructions().unwrap_err().to_string();
+            assert!(message.contains("allowed: 1000 to 2^40"), "{message}");
+        }
+    }
+
+    #[test]
+    fn exits_are_those_of_a_shell() {
+        use std::os::unix::process::ExitStatusExt;
+        assert_eq!(exit_of(ExitStatus::from_raw(3 << 8)), (3, None));
+        assert_eq!(exit_of(ExitStatus::from_raw(11)), (139, Some(11)));
+    }
+}

@@ -1,0 +1,69 @@
+//! The system calls of this crate, all through safe interfaces so far.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Access, Mode, OFlags, access};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+/// Whether this process may execute the file.
+pub(crate) fn may_execute(path: &Path) -> bool {
+    access(path, Access::EXEC_OK).is_ok()
+}
+
+/// Makes a FIFO and opens it for reading. It is open for writing too, so that it does not end when its writers pause.
+pub(crate) fn make_fifo(path: &Path) -> io::Result<File> {
+    rustix::fs::mkfifoat(rustix::fs::CWD, path, Mode::RUSR | Mode::WUSR)?;
+    let fifo = rustix::fs::open(path, OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
+    // A larger buffer lets the program run on while rows are being written; the default will do as well.
+    let _ = rustix::pipe::fcntl_setpipe_size(&fifo, 1 << 20);
+    Ok(File::from(fifo))
+}
+
+/// Waits until there is something to read, for at most `milliseconds`. A signal ends the wait.
+pub(crate) fn wait_readable(file: impl AsFd, milliseconds: u32) -> io::Result<bool> {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(milliseconds.min(999)) * 1_000_000 };
+    let mut descriptors = [PollFd::new(&file, PollFlags::IN)];
+    match poll(&mut descriptors, Some(&timeout)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A handle of a process that stays its own when the number is given to another.
+pub(crate) fn open_process(pid: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+/// Whether the process behind a handle has ended, reaped or not.
+pub(crate) fn has_ended(process: &OwnedFd) -> bool {
+    wait_readable(process, 0).unwrap_or(true)
+}
+
+/// Sends a signal by number; that the process is gone does not matter.
+pub(crate) fn send_signal(pid: u32, signal: i32) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(signal)) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+/// Whether a Ctrl-C of the terminal reaches this process and the program alike: both are its foreground.
+pub(crate) fn shares_terminal() -> bool {
+    let group = rustix::process::getpgrp();
+    let of = |stream: &dyn AsFd| rustix::termios::tcgetpgrp(stream.as_fd()) == Ok(group);
+    of(&io::stdin()) || of(&io::stderr()) || of(&io::stdout())
+}
+
+/// System, release and machine, as `uname` has them.
+pub(crate) fn kernel() -> String {
+    let name = rustix::system::uname();
+    let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+    format!("{} {} {}", text(name.sysname()), text(name.release()), text(name.machine()))
+}

@@ -1,0 +1,354 @@
+//! Records real programs with the real tracer. Skipped, with a line that says so, where `qemu-user` is not installed;
+//! a failure there instead when ISOTHERM_REQUIRE_ALL=1.
+#![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use isotherm_linux::{RecordError, RecordOptions, Recording, Report, record};
+use isotherm_trace::{EventKind, MapKind, Row, RowBatch, TraceMeta, TraceReader};
+
+/// Says why a test does nothing, or fails where all must run.
+fn skip(why: &str) {
+    assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none_or(|value| value != "1"), "{why}");
+    eprintln!("skipped: {why}");
+}
+
+fn has(program: &str) -> bool {
+    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+    found.is_ok_and(|output| output.status.success())
+}
+
+/// Whether programs can be recorded here; builds the tracer once, because tests of this crate do not depend on it.
+fn can_record() -> bool {
+    static BUILT: OnceLock<bool> = OnceLock::new();
+    if !has("qemu-x86_64") {
+        skip("qemu-x86_64 is not installed (apt-get install qemu-user)");
+        return false;
+    }
+    *BUILT.get_or_init(|| {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
+        let mut command = Command::new(cargo);
+        command.args(["build", "--quiet", "--package", "isotherm-tracer", "--manifest-path"]).arg(manifest);
+        assert!(command.status().expect("cargo runs").success(), "the tracer does not build");
+        true
+    })
+}
+
+struct Trace {
+    recording: Recording,
+    meta: TraceMeta,
+    rows: Vec<Row>,
+    warnings: Vec<String>,
+}
+
+impl Trace {
+    /// Different pages that thread `thread` touched.
+    fn pages_of(&self, thread: usize) -> BTreeSet<u64> {
+        let own = self.rows.iter().filter(|row| row.thread as usize == thread);
+        own.flat_map(|row| row.page..row.page + u64::from(row.pages)).collect()
+    }
+    fn maps(&self) -> impl Iterator<Item = &isotherm_trace::MapRange> {
+        self.meta.events.iter().filter_map(|event| match &event.kind {
+            EventKind::Map(map) => Some(map),
+            _ => None,
+        })
+    }
+}
+
+fn options(directory: &Path, command: &[&str]) -> RecordOptions {
+    RecordOptions::new(command.iter().map(OsString::from).collect(), directory.join("t.parquet"))
+}
+
+fn run(options: &RecordOptions) -> Trace {
+    let mut warnings = Vec::new();
+    let recording = record(options, &mut |report| {
+        if let Report::Warning(warning) = report {
+            warnings.push(warning);
+        }
+    })
+    .unwrap();
+    let mut reader = TraceReader::open(&options.output).unwrap();
+    let (mut rows, mut batch) = (Vec::new(), RowBatch::new());
+    while reader.next_batch(&mut batch).unwrap() {
+        rows.extend(batch.rows());
+    }
+    Trace { recording, meta: reader.meta().clone(), rows, warnings }
+}
+
+fn compile(directory: &Path, source: &str) -> Option<PathBuf> {
+    if !has("cc") {
+        skip("no C compiler");
+        return None;
+    }
+    let (file, program) = (directory.join("p.c"), directory.join("p"));
+    std::fs::write(&file, source).unwrap();
+    let status = Command::new("cc").arg("-O1").arg("-pthread").arg("-o").arg(&program).arg(&file).status().unwrap();
+    assert!(status.success());
+    Some(program)
+}
+
+#[test]
+fn a_tiny_program_has_image_stack_and_libraries() {
+    if !can_record() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let trace = run(&options(directory.path(), &["true"]));
+    assert_eq!((trace.recording.exit_code, trace.recording.signal), (0, None));
+    assert!(trace.recording.complete && trace.meta.complete);
+    assert_eq!((trace.meta.processes.len(), trace.meta.threads.len()), (1, 1));
+    assert_eq!(trace.meta.processes[0].name, "true");
+    assert_eq!(trace.meta.exit_code, Some(0));
+    assert_eq!(trace.recording.rows, trace.rows.len() as u64);
+    let libc =
+        trace.maps().find(|map| map.executable && map.file.as_ref().is_some_and(|file| file.contains("libc.so")));
+    let libc = libc.expect("libc's code is mapped");
+    let pages = trace.pages_of(0);
+    assert!(pages.range(libc.start..libc.end).next().is_some(), "instruction fetches count as touches");
+    for kind in [MapKind::Image, MapKind::Stack] {
+        let map = trace.maps().find(|map| map.what == kind).unwrap_or_else(|| panic!("no {kind:?}"));
+        assert!(pages.range(map.start..map.end).next().is_some(), "{kind:?} is not touched");
+    }
+    assert!(trace.recording.pages < 1000 && trace.recording.pages == pages.len() as u64);
+}
+
+#[test]
+fn each_page_of_an_array_is_seen_with_its_writes() {
+    if !can_record() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let source = r#"
+        #include <sys/mman.h>
+        #include <stdio.h>
+        int main() {
+            char *a = mmap((void *)0x700000000, 64 * 4096, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+            volatile char *p = a;
+            int sum = 0;
+            for (int i = 0; i < 32; i++) p[i * 4096] = 1;
+            for (int i = 40; i < 48; i++) sum += p[i * 4096];
+            *(volatile long *)(p + 50 * 4096 - 4) = 1; /* across a boundary */
+            munmap(a, 64 * 4096);
+            return sum;
+        }"#;
+    let Some(program) = compile(directory.path(), source) else { return };
+    let trace = run(&options(directory.path(), &[program.to_str().unwrap()]));
+    let base = 0x70_0000;
+    let runs: Vec<_> = trace.rows.iter().filter(|row| (base..base + 64).contains(&row.page)).collect();
+    let flat: Vec<_> = runs.iter().map(|row| (row.page - base, row.pages, row.write)).collect();
+    assert_eq!(flat, [(0, 32, true), (40, 8, false), (49, 2, true)]);
+    assert!(trace.maps().any(|map| (map.start, map.end, map.what) == (base, base + 64, MapKind::Anonymous)));
+    let unmap = EventKind::Unmap { start: base, end: base + 64 };
+    assert!(trace.meta.events.iter().any(|event| event.kind == unmap));
+}
+
+#[test]
+fn threads_have_rows_of_their_own() {
+    if !can_record() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let source = r#"
+        #include <pthread.h>
+        #include <stdlib.h>
+        #include <sys/mman.h>
+        static void *work(void *arg) {
+            long k = (long)arg;
+            volatile char *p = mmap((void *)(0x700000000 + k * 0x10000000), 256 * 4096, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+            for (int round = 0; round < 200; round++)
+                for (int i = 0; i < 256; i++) p[i * 4096]++;
+            return 0;
+        }
+        int main() {
+            pthread_t t[3];
+            for (long k = 0; k < 3; k++) pthread_create(&t[k], 0, work, (void *)k);
+            for (int k = 0; k < 3; k++) pthread_join(t[k], 0);
+            return 7;
+        }"#;
+    let Some(program) = compile(directory.path(), source) else { return };
+    let trace = run(&options(directory.path(), &[program.to_str().unwrap()]));
+    assert_eq!(trace.recording.exit_code, 7);
+    assert_eq!((trace.meta.processes.len(), trace.meta.threads.len()), (1, 4));
+    let mut seen = BTreeMap::new();
+    for thread in 1..4 {
+        assert_eq!(trace.meta.threads[thread].started_by, Some(0));
+        let pages = trace.pages_of(thread);
+        for k in 0..3u64 {
+            let base = 0x70_0000 + k * 0x1_0000;
+            let touched = pages.range(base..base + 256).count();
+            if touched > 0 {
+                seen.insert(k, (thread, touched));
+            }
+        }
+    }
+    assert_eq!(seen.values().map(|&(_, touched)| touched).collect::<Vec<_>>(), [256, 256, 256]);
+    assert_eq!(seen.values().map(|&(thread, _)| thread).collect::<BTreeSet<_>>().len(), 3);
+    let count = |kind: fn(&EventKind) -> bool| trace.meta.events.iter().filter(|event| kind(&event.kind)).count();
+    assert_eq!(count(|kind| matches!(kind, EventKind::StartThread { .. })), 3);
+    assert_eq!(count(|kind| matches!(kind, EventKind::EndThread)), 4);
+}
+
+#[test]
+fn a_forked_child_goes_on_in_the_same_recording() {
+    if !can_record() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let source = r#"
+        #include <sys/mman.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        int main() {
+            volatile char *p = mmap((void *)0x700000000, 128 * 4096, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+            for (int i = 0; i < 64; i++) p[i * 4096] = 1;
+            if (fork() == 0) {
+                for (int i = 32; i < 128; i++) p[i * 4096] = 2;
+                _exit(3);
+            }
+            int status;
+            wait(&status);
+            return WEXITSTATUS(status);
+        }"#;
+    let Some(program) = compile(directory.path(), source) else { return };
+    let trace = run(&options(directory.path(), &[program.to_str().unwrap()]));
+    assert_eq!(trace.recording.exit_code, 3);
+    assert_eq!(trace.meta.processes.len(), 2);
+    assert_eq!(trace.meta.processes[1].forked_from, Some(0));
+    assert_ne!(trace.meta.processes[1].pid, trace.meta.processes[0].pid);
+    let child = trace.pages_of(1);
+    assert_eq!(
+        child.range(0x70_0000..0x70_0080).copied().collect::<Vec<_>>(),
+        (0x70_0020..0x70_0080).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn programs_started_by_the_program_are_followed() {
+    if !can_record() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("job");
+    std::fs::write(&script, "#!/bin/sh\n/bin/echo one > \"$1\"\n\"$0.sub\" three\nexec /bin/ls /\n").unwrap();
+    std::fs::write(directory.path().join("job.sub"), "#!/bin/sh\n/bin/echo two $1 >> \"${0%/*}/out\"\n").unwrap();
+    for name in ["job", "job.sub"] {
+        assert!(Command::new("chmod").arg("+x").arg(directory.path().join(name)).status().unwrap().success());
+    }
+    let out = directory.path().join("out");
+    let trace = run(&options(directory.path(), &[script.to_str().unwrap(), out.to_str().unwrap()]));
+    assert_eq!(trace.recording.exit_code, 0);
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), "one\ntwo three\n");
+    let shells = trace.meta.processes.iter().filter(|process| process.name.contains("sh")).count();
+    let named = |name: &str| trace.meta.processes.iter().filter(|process| process.name == name).count();
+    assert!(shells >= 2, "{:?}", trace.meta.processes);
+    assert_eq!((named("echo"), named("ls")), (2, 1), "{:?}", trace.meta.processes);
+    assert_eq!(trace.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn death_by_signal_is_passed_on_and_nothing_is_lost() {
+    if !can_record() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let source = r#"
+        #include <signal.h>
+        #include <stdlib.h>
+        #include <sys/mman.h>
+        #include <unistd.h>
+        int main(int argc, char **argv) {
+            volatile char *p = mmap((void *)0x700000000, 64 * 4096, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+            for (int i = 0; i < 64; i++) p[i * 4096] = 1;
+            mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); /* an event: rows before it are written out */
+            kill(getpid(), atoi(argv[1]));
+            pause();
+        }"#;
+    let Some(program) = compile(directory.path(), source) else { return };
+    for (signal, complete) in [(9, false), (11, true), (15, false)] {
+        let trace = run(&options(directory.path(), &[program.to_str().unwrap(), &signal.to_string()]));
+        assert_eq!((trace.recording.exit_code, trace.recording.signal), (128 + signal, Some(signal)));
+        assert_eq!(trace.meta.exit_code, Some(128 + signal));
+        assert_eq!(trace.meta.complete, complete, "signal {signal}");
+        assert_eq!(trace.pages_of(0).range(0x70_0000..0x70_0040).count(), 64, "signal {signal}");
+        assert!(trace.meta.events.iter().any(|event| event.kind == EventKind::EndThread));
+    }
+}
+
+#[test]
+fn python_with_threads_and_a_fork() {
+    if !can_record() {
+        return;
+    }
+    let python = "/usr/bin/python3";
+    if !Path::new(python).exists() {
+        return skip("no /usr/bin/python3");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let code = "
+import os, sys, threading, time
+ts = [threading.Thread(target=lambda: (sum(range(20000)), time.sleep(0.01))) for _ in range(3)]
+[t.start() for t in ts]; [t.join() for t in ts]
+pid = os.fork()
+if pid == 0: os._exit(5)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+";
+    let trace = run(&options(directory.path(), &[python, "-S", "-c", code]));
+    assert_eq!(trace.recording.exit_code, 5);
+    assert_eq!((trace.meta.processes.len(), trace.meta.threads.len()), (2, 5));
+    // Threads that sleep 10 ms say so.
+    let idle_ns = |thread: u32| -> u64 {
+        let own = trace.meta.events.iter().filter(|event| event.thread == thread);
+        own.map(|event| if let EventKind::Idle { ns } = event.kind { ns } else { 0 }).sum()
+    };
+    for thread in 1..4 {
+        assert!(idle_ns(thread) >= 10_000_000, "thread {thread} slept {} ns", idle_ns(thread));
+    }
+    let mut latest = BTreeMap::new();
+    for row in &trace.rows {
+        let before = latest.insert(row.thread, row.time_ns);
+        assert!(before.is_none_or(|before| before <= row.time_ns));
+    }
+}
+
+#[test]
+fn a_size_limit_stops_the_recording_and_not_the_program() {
+    if !can_record() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let source = r#"
+        #include <stdlib.h>
+        int main() {
+            long n = 4096, pages = 20000;
+            volatile char *p = malloc(n * pages);
+            unsigned x = 1;
+            for (int i = 0; i < 30000000; i++) { x = x * 1664525 + 1013904223; p[(x >> 8) % pages * n]++; }
+            return 4;
+        }"#;
+    let Some(program) = compile(directory.path(), source) else { return };
+    let mut options = options(directory.path(), &[program.to_str().unwrap()]);
+    options.max_bytes = Some(100_000);
+    options.epoch = "50us".parse().unwrap();
+    let trace = run(&options);
+    assert_eq!(trace.recording.exit_code, 4);
+    assert!(!trace.meta.complete);
+    assert!(trace.meta.notes.iter().any(|note| note.contains("--max-size")), "{:?}", trace.meta.notes);
+}
+
+#[test]
+fn a_command_that_cannot_start_is_an_error_and_leaves_no_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(directory.path(), &["no-such-program-7"]);
+    let error = record(&options, &mut |_| {}).unwrap_err();
+    assert!(matches!(error, RecordError::ProgramNotFound { .. }) && error.is_usage());
+    assert!(!options.output.exists());
+}
