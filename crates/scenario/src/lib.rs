@@ -1,1 +1,29 @@
-//! Experiments as data: machine, workloads, policy, events, variants; runs, statistics, advice.
+//! Experiments as data: machine × workloads × policy, variants × repeats, statistics, references; and the advice that
+//! is drawn from them.
+//!
+//! A scenario is a TOML file ([`Scenario`]); [`run`] plays it in parallel with results that do not depend on the number
+//! of threads; [`advise`] builds one from a trace and reads a recommendation off it.
+
+pub mod advise;
+mod assemble;
+mod bundled;
+mod config;
+mod error;
+mod event;
+mod metrics;
+mod parse;
+mod result;
+mod run;
+mod stats;
+mod validate;
+mod variant;
+
+pub use bundled::{BUNDLED, Bundled, data_file};
+pub use config::{CgroupSpec, Matrix, Reference, RunMode, Scenario, VariantSpec, WorkloadEntry};
+pub use error::ScenarioError;
+pub use event::{EventSpec, LimitValue, ReclaimSpec, SetSpec};
+pub use metrics::{METRICS, Metric, MetricUnit, Sample};
+pub use parse::{load, parse, print};
+pub use result::{RatioRow, Row, ScenarioResult};
+pub use run::{Progress, RunOptions, run};
+pub use stats::Summary;

@@ -1,11 +1,16 @@
 //! The verbs. A new one = one file here with `Args` (its help text is the struct's doc comment, its examples are
 //! `after_help`) and `run`, a `mod` line, and one line in the table.
 
+mod export;
 mod import;
+mod simulate;
 
 use std::process::ExitCode;
 
+use isotherm_report::{Table, TermStyle};
+
 use crate::error::CliError;
+use crate::format::Format;
 use crate::ui::Ui;
 
 /// Makes the enum that clap parses and the call of each verb from one table.
@@ -28,5 +33,21 @@ macro_rules! verbs {
 }
 
 verbs! {
+    Export => export,
     Import => import,
+    Simulate => simulate,
+}
+
+/// A table in the form that was asked for.
+pub(crate) fn render(table: &Table, format: Format, ui: &Ui) -> String {
+    match format {
+        Format::Table => table.to_text(&style(ui)),
+        Format::Json => table.to_json(),
+        Format::Csv => table.to_csv(),
+    }
+}
+
+/// What the user's terminal can show.
+pub(crate) fn style(ui: &Ui) -> TermStyle {
+    TermStyle::detect(ui.colour(), (ui.columns(), 24), |name| std::env::var(name).ok())
 }

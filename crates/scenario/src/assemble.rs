@@ -1,0 +1,158 @@
+//! One run: a machine put together from a variant.
+
+use crate::event::{LimitValue, SetSpec};
+use crate::run::Unit;
+use crate::variant::Variant;
+use crate::{Scenario, ScenarioError};
+use isotherm_sim::cgroup::{CgroupId, Knob, Limit};
+use isotherm_sim::machine::{Action, Machine, MachineBuilder, Plan, SimError};
+use isotherm_sim::reclaim::policy_by_name;
+use isotherm_units::{Amount, Bytes, Instant};
+use isotherm_workload::BuildContext;
+use std::collections::BTreeMap;
+
+/// Peak memory by group path, from a run without limits.
+pub(crate) type Peaks = BTreeMap<String, Bytes>;
+
+/// Whether any limit of the scenario is a share of peak memory.
+pub(crate) fn needs_peaks(scenario: &Scenario) -> bool {
+    let share = |value: &Option<LimitValue>| matches!(value, Some(LimitValue::Amount(Amount::Share(_))));
+    matches!(scenario.limit, Some(Amount::Share(_)))
+        || scenario.cgroups.iter().any(|group| {
+            share(&group.max) || share(&group.high) || share(&group.low) || share(&group.min) || share(&group.swap_max)
+        })
+        || scenario.events.iter().any(|event| {
+            event.reclaim.as_ref().is_some_and(|reclaim| matches!(reclaim.amount, Amount::Share(_)))
+                || event.set.as_ref().is_some_and(|set| {
+                    share(&set.max) || share(&set.high) || share(&set.low) || share(&set.min) || share(&set.swap_max)
+                })
+        })
+}
+
+/// What limits a run has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limits<'a> {
+    /// None: to find the peaks.
+    Off,
+    /// Those of the scenario; shares are of these peaks.
+    Of(&'a Peaks),
+}
+
+/// The group a workload runs in.
+pub(crate) fn group_path(scenario: &Scenario, index: usize) -> String {
+    let entry = &scenario.workloads[index];
+    entry.cgroup.clone().unwrap_or_else(|| format!("/{}", entry.name))
+}
+
+/// Builds the machine of `variant` that plays `unit`'s workloads with `context`'s seed.
+pub(crate) fn machine(
+    variant: &Variant,
+    unit: &Unit,
+    context: &BuildContext,
+    limits: Limits<'_>,
+) -> Result<Machine, ScenarioError> {
+    let scenario = &variant.scenario;
+    let sim_error = |source: SimError| ScenarioError::Sim {
+        workload: unit.name(scenario).to_owned(),
+        variant: variant.name.clone(),
+        source,
+    };
+    let entry = policy_by_name(&scenario.policy).expect("checked when the variant was made");
+    let mut builder = MachineBuilder::new(&scenario.machine, (entry.build)()).map_err(sim_error)?;
+    let mut groups = BTreeMap::from([("/".to_owned(), CgroupId::ROOT)]);
+    let mut paths: Vec<String> = scenario.cgroups.iter().map(|group| group.path.clone()).collect();
+    paths.extend(unit.workloads.iter().map(|&index| group_path(scenario, index)));
+    for path in paths {
+        if groups.contains_key(&path) {
+            continue;
+        }
+        let (parent, name) = path.rsplit_once('/').expect("paths are absolute: checked");
+        let parent = groups[if parent.is_empty() { "/" } else { parent }];
+        let id = builder.add_cgroup(parent, name).map_err(sim_error)?;
+        groups.insert(path, id);
+    }
+    if let Limits::Of(peaks) = limits {
+        for spec in &scenario.cgroups {
+            let knobs = [
+                (Knob::Max, spec.max),
+                (Knob::High, spec.high),
+                (Knob::Low, spec.low),
+                (Knob::Min, spec.min),
+                (Knob::SwapMax, spec.swap_max),
+            ];
+            for (knob, value) in knobs {
+                if let Some(value) = value {
+                    builder.set(groups[&spec.path], knob, limit_of(value, &spec.path, peaks));
+                }
+            }
+        }
+        for &index in &unit.workloads {
+            if let (None, Some(limit)) = (&scenario.workloads[index].cgroup, scenario.limit) {
+                let path = group_path(scenario, index);
+                builder.set(groups[&path], Knob::Max, limit_of(LimitValue::Amount(limit), &path, peaks));
+            }
+        }
+    }
+    let needs_future = builder.needs_future();
+    let mut programs = BTreeMap::new();
+    for &index in &unit.workloads {
+        let entry = &scenario.workloads[index];
+        let context = context.clone().named(&entry.name).with_future(needs_future);
+        let program = entry
+            .load
+            .build(&context)
+            .map_err(|source| ScenarioError::Workload { workload: entry.name.clone(), source })?;
+        let id = builder.add_program(program, groups[&group_path(scenario, index)]).map_err(sim_error)?;
+        if entry.autostart {
+            builder.start_at(id, Instant::START + entry.start);
+        }
+        programs.insert(entry.name.clone(), id);
+    }
+    for event in &scenario.events {
+        let mut plan = |action| builder.plan(Plan { at: Instant::START + event.at, every: event.every, action });
+        for (action, name) in [(Action::Start as fn(usize) -> Action, &event.start), (Action::Stop, &event.stop)] {
+            // A workload of another unit is not on this machine.
+            if let Some(id) = name.as_ref().and_then(|name| programs.get(name)) {
+                plan(action(id.0));
+            }
+        }
+        let Limits::Of(peaks) = limits else { continue };
+        if let Some(reclaim) = &event.reclaim
+            && let Some(&cgroup) = groups.get(&reclaim.cgroup)
+        {
+            let pages = reclaim.amount.of(peak_of(&reclaim.cgroup, peaks)).pages_ceil();
+            plan(Action::Reclaim { cgroup, pages, swappiness: reclaim.swappiness });
+        }
+        if let Some(set) = &event.set
+            && let Some(&cgroup) = groups.get(&set.cgroup)
+        {
+            for (knob, value) in knobs_of(set) {
+                plan(Action::Set(cgroup, knob, limit_of(value, &set.cgroup, peaks)));
+            }
+        }
+    }
+    Ok(builder.build())
+}
+
+/// The limits that a `set` writes.
+pub(crate) fn knobs_of(set: &SetSpec) -> Vec<(Knob, LimitValue)> {
+    let all = [
+        (Knob::Max, set.max),
+        (Knob::High, set.high),
+        (Knob::Low, set.low),
+        (Knob::Min, set.min),
+        (Knob::SwapMax, set.swap_max),
+    ];
+    all.into_iter().filter_map(|(knob, value)| Some((knob, value?))).collect()
+}
+
+fn limit_of(value: LimitValue, path: &str, peaks: &Peaks) -> Limit {
+    match value {
+        LimitValue::Max => Limit::Unlimited,
+        LimitValue::Amount(amount) => Limit::At(amount.of(peak_of(path, peaks)).pages_floor()),
+    }
+}
+
+fn peak_of(path: &str, peaks: &Peaks) -> Bytes {
+    peaks.get(path).copied().unwrap_or_default()
+}

@@ -1,0 +1,38 @@
+//! Scenarios that come with isotherm, and where its data files lie.
+
+use std::path::{Path, PathBuf};
+
+/// A scenario that comes with isotherm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bundled {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+/// All bundled scenarios. A new one is a file in `scenarios/` and a line here.
+pub const BUNDLED: &[Bundled] = &[Bundled { name: "policies", text: include_str!("../../../scenarios/policies.toml") }];
+
+/// Finds a data file such as `traces/sqlite.parquet`: below `$ISOTHERM_DATA` (handed in as `configured`), beside the
+/// executable (`../share/isotherm`, or the folders above it in a checkout), or below the current folder.
+///
+/// # Errors
+/// All places where it is not.
+pub fn data_file(
+    relative: &str,
+    configured: Option<&Path>,
+    executable: Option<&Path>,
+) -> Result<PathBuf, Vec<PathBuf>> {
+    let mut roots: Vec<PathBuf> = configured.map(Path::to_path_buf).into_iter().collect();
+    for folder in executable.into_iter().flat_map(|path| path.ancestors().skip(1).take(4)) {
+        roots.push(folder.join("share/isotherm"));
+        roots.push(folder.to_path_buf());
+    }
+    roots.push(PathBuf::from("."));
+    let tried: Vec<PathBuf> = roots.into_iter().map(|root| root.join(relative)).collect();
+    match tried.iter().find(|path| path.exists()) {
+        Some(found) => Ok(found.clone()),
+        None => Err(tried),
+    }
+}

@@ -1,0 +1,178 @@
+//! The types of a scenario file.
+
+use crate::event::{EventSpec, LimitValue};
+use isotherm_sim::machine::MachineConfig;
+use isotherm_units::{Amount, Duration};
+use isotherm_workload::WorkloadSpec;
+use serde::{Deserialize, Serialize};
+
+/// A scenario, as written. Every key but `name` and `workloads` may be left out; unknown keys are refused.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Short name, as on the command line.
+    pub name: String,
+    /// One line for reports.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub title: String,
+    /// Seed of the first repeat; the others follow. Default 1.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// Runs of each variant, each with its own seed. Default 1.
+    #[serde(default = "one_repeat")]
+    pub repeats: u32,
+    /// Whether workloads share the machine. Default `each`.
+    #[serde(default)]
+    pub run: RunMode,
+    /// Page-replacement policy. Default `classic`.
+    #[serde(default = "classic")]
+    pub policy: String,
+    /// `memory.max` of the group of each workload that has no `cgroup` of its own; a share is of its peak memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Amount>,
+    /// Runs end at this simulated time at the latest. Default 1 h.
+    #[serde(default = "one_hour")]
+    pub until: Duration,
+    /// Metrics to report, see [`METRICS`](crate::METRICS). Default: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<String>,
+    /// Variant that ratios are taken against.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<String>,
+    /// The machine.
+    #[serde(default)]
+    pub machine: MachineConfig,
+    /// Variants `POLICY@LIMIT` from lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matrix: Option<Matrix>,
+    /// Groups, parents before children.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cgroups: Vec<CgroupSpec>,
+    /// Workloads.
+    pub workloads: Vec<WorkloadEntry>,
+    /// What happens from outside while the workloads run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<EventSpec>,
+    /// Changes of the above to compare. Without any (and without `matrix`) the scenario itself is the only variant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<VariantSpec>,
+    /// Published numbers to print beside ours.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub references: Vec<Reference>,
+}
+
+fn one() -> u64 {
+    1
+}
+fn one_repeat() -> u32 {
+    1
+}
+fn classic() -> String {
+    "classic".to_owned()
+}
+fn one_hour() -> Duration {
+    Duration::from_secs(3600)
+}
+
+/// How the workloads of a scenario meet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunMode {
+    /// Each workload has the machine for itself, one run after the other.
+    #[default]
+    Each,
+    /// All run side by side on one machine; a row `system` is added.
+    Together,
+}
+
+/// One workload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkloadEntry {
+    /// Name in results.
+    pub name: String,
+    /// Group it runs in. Default: one of its own called as itself, with `limit`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
+    /// When it starts; `false` in `autostart` leaves that to an event. Default 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub start: Duration,
+    /// Whether it starts by itself. Default true.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub autostart: bool,
+    /// What it does.
+    pub load: WorkloadSpec,
+}
+
+fn yes() -> bool {
+    true
+}
+fn is_true(value: &bool) -> bool {
+    *value
+}
+fn is_zero(span: &Duration) -> bool {
+    *span == Duration::ZERO
+}
+
+/// A control group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CgroupSpec {
+    /// Absolute path, for example `/app/db`. Parents come first.
+    pub path: String,
+    /// `memory.max`. Shares are of the peak memory of the workloads in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<LimitValue>,
+    /// `memory.high`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<LimitValue>,
+    /// `memory.low`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<LimitValue>,
+    /// `memory.min`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<LimitValue>,
+    /// `memory.swap.max`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swap_max: Option<LimitValue>,
+}
+
+/// Makes a variant `POLICY@LIMIT` of each pair.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Matrix {
+    /// Policies; `all` stands for every registered one.
+    pub policies: Vec<String>,
+    /// Values of `limit`.
+    pub limits: Vec<Amount>,
+}
+
+/// A named change of the scenario.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VariantSpec {
+    /// Name in results.
+    pub name: String,
+    /// Keys to change: tables are merged key by key, everything else (lists too) is replaced.
+    #[serde(default)]
+    pub patch: toml::Table,
+}
+
+/// A published number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reference {
+    /// Workload of the row.
+    pub workload: String,
+    /// Variant of the row.
+    pub variant: String,
+    /// Metric of the row.
+    pub metric: String,
+    /// The number; of the ratio if `against` is given.
+    pub value: f64,
+    /// For ratios: the variant it is taken against.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<String>,
+    /// Where it is from.
+    pub source: String,
+}

@@ -1,0 +1,69 @@
+//! What can be wrong with a scenario or go wrong in a run.
+
+use std::path::PathBuf;
+
+/// Why a scenario cannot be read or run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScenarioError {
+    /// The file.
+    #[error("cannot read {}: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Cause.
+        source: std::io::Error,
+    },
+    /// Neither a bundled name nor a file.
+    #[error("`{name}` is neither a scenario file nor a bundled scenario; bundled: {bundled}")]
+    NotFound {
+        /// What was asked for.
+        name: String,
+        /// Names there are.
+        bundled: String,
+    },
+    /// The text is not a scenario.
+    #[error("{place}: {message}")]
+    Syntax {
+        /// `file:line:column`.
+        place: String,
+        /// What is wrong, with what is allowed.
+        message: String,
+    },
+    /// The text is well-formed and makes no sense.
+    #[error("{place}: {message}")]
+    Meaning {
+        /// File and key.
+        place: String,
+        /// What is wrong, with what is allowed and the way out.
+        message: String,
+    },
+    /// A workload cannot be made.
+    #[error("workload `{workload}`: {source}")]
+    Workload {
+        /// Which.
+        workload: String,
+        /// Cause.
+        source: isotherm_workload::WorkloadError,
+    },
+    /// A machine cannot be made or broke.
+    #[error("workload `{workload}`, variant `{variant}`: {source}")]
+    Sim {
+        /// Which.
+        workload: String,
+        /// Which.
+        variant: String,
+        /// Cause.
+        source: isotherm_sim::machine::SimError,
+    },
+    /// The run without limits did not come to its end, so there is no peak to take shares of.
+    #[error(
+        "workload `{workload}`: its peak memory is unknown, because the run without limits ended as `{ending}`; give limits as sizes"
+    )]
+    NoPeak {
+        /// Which.
+        workload: String,
+        /// How it ended.
+        ending: String,
+    },
+}

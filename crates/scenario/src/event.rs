@@ -1,0 +1,107 @@
+//! Scheduled events of a scenario.
+
+use isotherm_units::{Amount, Duration};
+use serde::{Deserialize, Serialize};
+
+/// One event: when, and exactly one thing that happens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventSpec {
+    /// Simulated time of the first occurrence.
+    pub at: Duration,
+    /// Repeats after each such span.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every: Option<Duration>,
+    /// Writes limits of a group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<SetSpec>,
+    /// Starts the workload of this name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<String>,
+    /// Kills the workload of this name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<String>,
+    /// Writes `memory.reclaim` of a group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaim: Option<ReclaimSpec>,
+}
+
+impl EventSpec {
+    /// How many things it names; must be one.
+    pub(crate) fn nr_actions(&self) -> usize {
+        [self.set.is_some(), self.start.is_some(), self.stop.is_some(), self.reclaim.is_some()]
+            .into_iter()
+            .filter(|&named| named)
+            .count()
+    }
+}
+
+/// Limits to write; those left out stay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetSpec {
+    /// The group.
+    pub cgroup: String,
+    /// `memory.max`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<LimitValue>,
+    /// `memory.high`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<LimitValue>,
+    /// `memory.low`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<LimitValue>,
+    /// `memory.min`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<LimitValue>,
+    /// `memory.swap.max`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swap_max: Option<LimitValue>,
+}
+
+/// A proactive reclaim request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReclaimSpec {
+    /// The group.
+    pub cgroup: String,
+    /// How much; a share is of the group's peak memory.
+    pub amount: Amount,
+    /// 0..=200, or 201 for anonymous pages only; the machine's if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swappiness: Option<u32>,
+}
+
+/// A limit: `max` (none), a size, or a share of peak memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitValue {
+    /// The word `max`.
+    Max,
+    /// So much.
+    Amount(Amount),
+}
+
+impl std::fmt::Display for LimitValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Max => f.pad("max"),
+            Self::Amount(amount) => amount.fmt(f),
+        }
+    }
+}
+
+impl Serialize for LimitValue {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for LimitValue {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        match text.trim() {
+            "max" => Ok(Self::Max),
+            text => text.parse().map(Self::Amount).map_err(serde::de::Error::custom),
+        }
+    }
+}

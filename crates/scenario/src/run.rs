@@ -1,0 +1,249 @@
+//! Playing a scenario: variants × workloads × repeats in parallel, results in a fixed order.
+
+use crate::assemble::{self, Limits, Peaks};
+use crate::metrics::{METRICS, Metric, Sample, metric_named};
+use crate::result::{RatioRow, Row, ScenarioResult};
+use crate::stats::Summary;
+use crate::variant::{Variant, expand};
+use crate::{RunMode, Scenario, ScenarioError};
+use isotherm_sim::machine::{Ending, NodeConfig, Outcome};
+use isotherm_units::{Bytes, Instant, PAGE_BYTES};
+use isotherm_workload::BuildContext;
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Relative paths of workloads start here.
+    pub base_dir: PathBuf,
+    /// Stands for the scenario in messages: its file.
+    pub place: String,
+    /// Threads; `None` = one per processor. Results do not depend on it.
+    pub threads: Option<usize>,
+}
+
+/// Told as runs end; called from several threads.
+pub trait Progress: Sync {
+    /// So many runs are planned in all.
+    fn planned(&self, runs: u64);
+    /// One more is done.
+    fn done(&self);
+}
+
+impl Progress for () {
+    fn planned(&self, _runs: u64) {}
+    fn done(&self) {}
+}
+
+/// Workloads that share one machine, by index in the scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unit {
+    pub(crate) workloads: Vec<usize>,
+    pub(crate) mode: RunMode,
+}
+
+impl Unit {
+    pub(crate) fn all(scenario: &Scenario) -> Vec<Self> {
+        let (indices, mode) = (0..scenario.workloads.len(), scenario.run);
+        match mode {
+            RunMode::Each => indices.map(|index| Self { workloads: vec![index], mode }).collect(),
+            RunMode::Together => vec![Self { workloads: indices.collect(), mode }],
+        }
+    }
+
+    pub(crate) fn name<'a>(&self, scenario: &'a Scenario) -> &'a str {
+        match self.mode {
+            RunMode::Each => &scenario.workloads[self.workloads[0]].name,
+            RunMode::Together => "system",
+        }
+    }
+}
+
+/// Memory of the machine on which peaks are found.
+const ROOMY: Bytes = Bytes::from_gib(256);
+
+/// Runs a scenario.
+///
+/// # Errors
+/// The first error in the order of variants and workloads.
+pub fn run(
+    scenario: &Scenario,
+    options: &RunOptions,
+    progress: &dyn Progress,
+) -> Result<ScenarioResult, ScenarioError> {
+    let runs = Runs::new(scenario, options)?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads.unwrap_or(0)).build();
+    match pool {
+        Ok(pool) => pool.install(|| runs.play(progress)),
+        Err(_) => runs.play(progress), // no thread can be started: the caller's own does it
+    }
+}
+
+struct Runs<'a> {
+    scenario: &'a Scenario,
+    variants: Vec<Variant>,
+    units: Vec<Unit>,
+    context: BuildContext,
+}
+
+impl<'a> Runs<'a> {
+    fn new(scenario: &'a Scenario, options: &RunOptions) -> Result<Self, ScenarioError> {
+        let variants = expand(scenario, &options.place)?;
+        Ok(Self {
+            scenario,
+            variants,
+            units: Unit::all(scenario),
+            context: BuildContext::new(options.base_dir.clone()),
+        })
+    }
+
+    fn seeds(&self) -> impl Iterator<Item = u64> + use<> {
+        let first = self.scenario.seed;
+        (0..u64::from(self.scenario.repeats)).map(move |repeat| first.wrapping_add(repeat))
+    }
+
+    fn play(&self, progress: &dyn Progress) -> Result<ScenarioResult, ScenarioError> {
+        let cases: Vec<(usize, u64)> =
+            (0..self.units.len()).flat_map(|unit| self.seeds().map(move |seed| (unit, seed))).collect();
+        let needs_peaks = self.variants.iter().any(|variant| assemble::needs_peaks(&variant.scenario));
+        let jobs: Vec<(usize, usize, u64)> = (0..self.variants.len())
+            .flat_map(|variant| cases.iter().map(move |&(unit, seed)| (variant, unit, seed)))
+            .collect();
+        progress.planned((jobs.len() + if needs_peaks { cases.len() } else { 0 }) as u64);
+        let peaks: BTreeMap<(usize, u64), Peaks> = if needs_peaks {
+            let found: Vec<_> = cases
+                .par_iter()
+                .map(|&(unit, seed)| {
+                    let peaks = self.find_peaks(&self.units[unit], seed)?;
+                    progress.done();
+                    Ok(((unit, seed), peaks))
+                })
+                .collect::<Vec<Result<_, ScenarioError>>>();
+            found.into_iter().collect::<Result<_, _>>()?
+        } else {
+            BTreeMap::new()
+        };
+        let no_peaks = Peaks::new();
+        let outcomes: Vec<Result<Outcome, ScenarioError>> = jobs
+            .par_iter()
+            .map(|&(variant, unit, seed)| {
+                let peaks = peaks.get(&(unit, seed)).unwrap_or(&no_peaks);
+                let outcome = self.one(&self.variants[variant], &self.units[unit], seed, Limits::Of(peaks))?;
+                progress.done();
+                Ok(outcome)
+            })
+            .collect();
+        let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let by_job: BTreeMap<_, _> = jobs.into_iter().zip(outcomes).collect();
+        Ok(self.summarise(&by_job))
+    }
+
+    fn one(&self, variant: &Variant, unit: &Unit, seed: u64, limits: Limits<'_>) -> Result<Outcome, ScenarioError> {
+        let context = self.context.clone().with_seed(seed);
+        let machine = assemble::machine(variant, unit, &context, limits)?;
+        machine.run(Instant::START + variant.scenario.until).map_err(|source| ScenarioError::Sim {
+            workload: unit.name(&variant.scenario).to_owned(),
+            variant: variant.name.clone(),
+            source,
+        })
+    }
+
+    /// Peak charges of all groups in a run on a roomy machine without limits.
+    fn find_peaks(&self, unit: &Unit, seed: u64) -> Result<Peaks, ScenarioError> {
+        let variant = without_limits(self.scenario);
+        let outcome = self.one(&variant, unit, seed, Limits::Off)?;
+        let ended_early = outcome
+            .programs
+            .iter()
+            .find(|program| !matches!(program.ending, Ending::Finished | Ending::NotStarted | Ending::Stopped));
+        if let Some(program) = ended_early {
+            let ending = format!("{:?}", program.ending);
+            return Err(ScenarioError::NoPeak { workload: program.name.clone(), ending });
+        }
+        Ok(peaks_of(&outcome))
+    }
+
+    fn summarise(&self, outcomes: &BTreeMap<(usize, usize, u64), Outcome>) -> ScenarioResult {
+        let scenario = self.scenario;
+        let wanted: Vec<&Metric> = if scenario.metrics.is_empty() {
+            METRICS.iter().collect()
+        } else {
+            scenario.metrics.iter().filter_map(|name| metric_named(name)).collect()
+        };
+        let against = scenario.against.as_deref();
+        let base = against.and_then(|name| self.variants.iter().position(|variant| variant.name == name));
+        let (mut rows, mut ratios) = (Vec::new(), Vec::new());
+        for (unit_index, unit) in self.units.iter().enumerate() {
+            for who in self.rows_of(unit) {
+                for (variant_index, variant) in self.variants.iter().enumerate() {
+                    for metric in &wanted {
+                        let take = |variant: usize| -> Option<Vec<f64>> {
+                            let values = self.seeds().map(|seed| {
+                                let outcome = &outcomes[&(variant, unit_index, seed)];
+                                (metric.take)(&self.sample(unit, who, outcome)).map(|value| value as f64)
+                            });
+                            values.collect()
+                        };
+                        let Some(values) = take(variant_index) else { continue };
+                        let workload = who.map_or("system", |index| &scenario.workloads[index].name);
+                        let key = (workload, variant.name.as_str(), metric.name);
+                        if let Some(summary) = Summary::of(&values) {
+                            rows.push(Row::new(key, summary, self.reference(key, None)));
+                        }
+                        if let (Some(base), Some(against)) = (base, against)
+                            && let Some(bases) = take(base)
+                            && let Some(summary) = Summary::of_ratios(&values, &bases)
+                        {
+                            ratios.push(RatioRow::new(key, against, summary, self.reference(key, Some(against))));
+                        }
+                    }
+                }
+            }
+        }
+        ScenarioResult { scenario: scenario.name.clone(), rows, ratios }
+    }
+
+    /// Workloads with rows of their own; `None` = the whole system.
+    fn rows_of(&self, unit: &Unit) -> Vec<Option<usize>> {
+        let own = unit.workloads.iter().map(|&index| Some(index));
+        let system = (unit.mode == RunMode::Together).then_some(None);
+        own.chain(system).collect()
+    }
+
+    fn sample<'o>(&self, unit: &Unit, who: Option<usize>, outcome: &'o Outcome) -> Sample<'o> {
+        let program = who.map(|index| {
+            let at = unit.workloads.iter().position(|&other| other == index).expect("rows come from the unit");
+            &outcome.programs[at]
+        });
+        let alone = unit.mode == RunMode::Each;
+        let cgroup = match program {
+            Some(program) => outcome.cgroup(&program.cgroup).expect("programs run in groups of the outcome"),
+            None => outcome.system(),
+        };
+        Sample { program, cgroup, outcome, owns_kernel: alone || program.is_none() }
+    }
+
+    fn reference(&self, key: (&str, &str, &str), against: Option<&str>) -> Option<f64> {
+        let found = self.scenario.references.iter().find(|reference| {
+            (reference.workload.as_str(), reference.variant.as_str(), reference.metric.as_str()) == key
+                && reference.against.as_deref() == against
+        });
+        found.map(|reference| reference.value)
+    }
+}
+
+/// The scenario with nothing in the way of its workloads: no limits, much memory, the cheapest policy.
+pub(crate) fn without_limits(scenario: &Scenario) -> Variant {
+    let mut scenario = Scenario { matrix: None, variants: Vec::new(), limit: None, ..scenario.clone() };
+    scenario.policy = "fifo".to_owned(); // charges page by page, so that the peak is exact
+    let latency = scenario.machine.nodes.first().map_or_else(|| NodeConfig::default().latency, |node| node.latency);
+    scenario.machine.nodes = vec![NodeConfig { memory: ROOMY, latency }];
+    scenario.machine.min_free = None;
+    Variant { name: "without limits".to_owned(), scenario }
+}
+
+pub(crate) fn peaks_of(outcome: &Outcome) -> Peaks {
+    outcome.cgroups.iter().map(|group| (group.path.clone(), Bytes::new(group.peak_pages * PAGE_BYTES))).collect()
+}

@@ -1,0 +1,199 @@
+//! What a well-formed scenario must also satisfy.
+
+use crate::assemble::knobs_of;
+use crate::event::LimitValue;
+use crate::metrics::{METRICS, metric_named};
+use crate::parse::{nearest, place};
+use crate::variant::{self, Variant};
+use crate::{Scenario, ScenarioError};
+use isotherm_units::{Amount, Bytes, PAGE_BYTES};
+use std::collections::BTreeMap;
+
+/// Least `memory.max` that a program can live with: a fault may need a handful of pages at once.
+const LIMIT_MIN: Bytes = Bytes::new(32 * PAGE_BYTES);
+
+/// Checks a scenario and all its variants.
+pub(crate) fn validate(scenario: &Scenario, text: &str, name: &str) -> Result<(), ScenarioError> {
+    let checker = Checker { text, name };
+    checker.metrics(scenario)?;
+    let variants = variant::expand(scenario, name)?;
+    for variant in &variants {
+        checker.variant(variant, variants.len() > 1)?;
+    }
+    if let Some(against) = &scenario.against
+        && !variants.iter().any(|variant| variant.name == *against)
+    {
+        let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
+        let message = format!("`against` names `{against}`, which is no variant; variants: {}", names.join(", "));
+        return Err(checker.error(against, message));
+    }
+    Ok(())
+}
+
+struct Checker<'a> {
+    text: &'a str,
+    name: &'a str,
+}
+
+impl Checker<'_> {
+    /// An error at the first place where the text says `needle`.
+    fn error(&self, needle: &str, message: String) -> ScenarioError {
+        let quoted = format!("\"{needle}\"");
+        let found = self.text.find(&quoted).or_else(|| self.text.find(needle));
+        let place = found.map_or_else(|| self.name.to_owned(), |offset| place(self.text, self.name, offset));
+        ScenarioError::Meaning { place, message }
+    }
+
+    fn metrics(&self, scenario: &Scenario) -> Result<(), ScenarioError> {
+        for name in &scenario.metrics {
+            if metric_named(name).is_none() {
+                let names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
+                let hint = nearest(name, names.iter().copied());
+                let hint = hint.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+                let message = format!("unknown metric `{name}`; allowed: {}{hint}", names.join(", "));
+                return Err(self.error(name, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn variant(&self, variant: &Variant, named: bool) -> Result<(), ScenarioError> {
+        let scenario = &variant.scenario;
+        let within = |message: String| {
+            if named { format!("variant `{}`: {message}", variant.name) } else { message }
+        };
+        if scenario.repeats == 0 {
+            return Err(self.error("repeats", within("`repeats` is 0; allowed: 1 or more".to_owned())));
+        }
+        if scenario.workloads.is_empty() {
+            return Err(self.error("workloads", within("there is no workload; add a `[[workloads]]` table".to_owned())));
+        }
+        scenario.machine.validate().map_err(|error| {
+            let key = error.field.rsplit('.').next().unwrap_or(&error.field).to_owned();
+            self.error(&key, within(format!("[machine] {error}")))
+        })?;
+        self.names(scenario, &within)?;
+        self.limits(scenario, &within)?;
+        self.events(scenario, &within)
+    }
+
+    fn names(&self, scenario: &Scenario, within: &dyn Fn(String) -> String) -> Result<(), ScenarioError> {
+        let mut known = vec!["/"];
+        for group in &scenario.cgroups {
+            let parent = group.path.rsplit_once('/').map(|(parent, _)| if parent.is_empty() { "/" } else { parent });
+            let well_formed = group.path.len() > 1 && !group.path.ends_with('/') && !group.path.contains("//");
+            if !well_formed || !parent.is_some_and(|parent| known.contains(&parent)) {
+                let message =
+                    format!("cgroup path `{}` must be absolute, with its parent listed before it", group.path);
+                return Err(self.error(&group.path, within(message)));
+            }
+            if known.contains(&group.path.as_str()) {
+                return Err(self.error(&group.path, within(format!("cgroup `{}` is listed twice", group.path))));
+            }
+            known.push(&group.path);
+        }
+        for (index, workload) in scenario.workloads.iter().enumerate() {
+            let name = &workload.name;
+            if name.is_empty() || name.contains('/') || name == "system" {
+                let message = format!("`{name}` cannot name a workload: not empty, without `/`, and not `system`");
+                return Err(self.error(name, within(message)));
+            }
+            if scenario.workloads[..index].iter().any(|earlier| earlier.name == *name) {
+                return Err(self.error(name, within(format!("two workloads are called `{name}`"))));
+            }
+            if let Some(cgroup) = &workload.cgroup
+                && !known.contains(&cgroup.as_str())
+            {
+                let message = format!("workload `{name}` names the cgroup `{cgroup}`; known: {}", known.join(", "));
+                return Err(self.error(cgroup, within(message)));
+            }
+        }
+        Ok(())
+    }
+
+    fn limits(&self, scenario: &Scenario, within: &dyn Fn(String) -> String) -> Result<(), ScenarioError> {
+        let memory = scenario.machine.memory();
+        let check = |key: &str, value: LimitValue, is_max: bool| {
+            let message = match value {
+                LimitValue::Amount(Amount::Absolute(size)) if size > memory => {
+                    format!("{key} is {size}, above the machine's memory of {memory}")
+                }
+                LimitValue::Amount(Amount::Absolute(size)) if is_max && size < LIMIT_MIN => {
+                    format!("{key} is {size}; allowed: {LIMIT_MIN} to {memory}")
+                }
+                LimitValue::Amount(Amount::Share(share)) if is_max && share.ppm() == 0 => {
+                    format!("{key} is 0%; allowed: more than 0%")
+                }
+                _ => return Ok(()),
+            };
+            Err(self.error(&value.to_string(), within(message)))
+        };
+        if let Some(limit) = scenario.limit {
+            check("limit", LimitValue::Amount(limit), true)?;
+        }
+        for group in &scenario.cgroups {
+            let knobs = [("max", group.max), ("high", group.high), ("low", group.low), ("min", group.min)];
+            for (key, value) in knobs.into_iter().filter_map(|(key, value)| Some((key, value?))) {
+                check(&format!("`{key}` of cgroup `{}`", group.path), value, key == "max")?;
+            }
+        }
+        for set in scenario.events.iter().filter_map(|event| event.set.as_ref()) {
+            for (knob, value) in knobs_of(set) {
+                let is_max = knob == isotherm_sim::cgroup::Knob::Max;
+                check(&format!("an event's limit of cgroup `{}`", set.cgroup), value, is_max)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn events(&self, scenario: &Scenario, within: &dyn Fn(String) -> String) -> Result<(), ScenarioError> {
+        let mut groups: Vec<String> = scenario.cgroups.iter().map(|group| group.path.clone()).collect();
+        groups.extend((0..scenario.workloads.len()).map(|index| crate::assemble::group_path(scenario, index)));
+        let mut written: BTreeMap<_, LimitValue> = BTreeMap::new();
+        for event in &scenario.events {
+            let at = event.at;
+            let fail = |message: String| Err(self.error(&at.to_string(), within(format!("event at {at}: {message}"))));
+            if event.nr_actions() != 1 {
+                return fail("exactly one of `set`, `start`, `stop`, `reclaim` must be given".to_owned());
+            }
+            if event.every.is_some_and(|every| every.ns() < 1_000) {
+                return fail("`every` must be at least 1us".to_owned());
+            }
+            for (verb, name) in [("start", &event.start), ("stop", &event.stop)] {
+                let Some(name) = name else { continue };
+                let Some(workload) = scenario.workloads.iter().find(|workload| workload.name == *name) else {
+                    return fail(format!("`{verb}` names `{name}`, which is no workload"));
+                };
+                if verb == "start" && workload.autostart {
+                    return fail(format!("`{name}` starts by itself; give it `autostart = false` or drop the event"));
+                }
+                let starts: Vec<_> = scenario.events.iter().filter(|e| e.start.as_ref() == Some(name)).collect();
+                let first = if workload.autostart { Some(workload.start) } else { starts.iter().map(|e| e.at).min() };
+                if verb == "stop" && first.is_none_or(|first| first >= at) {
+                    return fail(format!("`{name}` is stopped before it starts"));
+                }
+            }
+            if let Some(set) = &event.set {
+                if knobs_of(set).is_empty() {
+                    return fail("`set` writes nothing; give `max`, `high`, `low`, `min` or `swap_max`".to_owned());
+                }
+                for (knob, value) in knobs_of(set) {
+                    let before = written.insert((set.cgroup.clone(), knob, at), value);
+                    if before.is_some_and(|before| before != value) {
+                        return fail(format!("contradicts another event at the same time on cgroup `{}`", set.cgroup));
+                    }
+                }
+            }
+            let cgroup = event.set.as_ref().map(|set| &set.cgroup).or(event.reclaim.as_ref().map(|r| &r.cgroup));
+            if let Some(cgroup) = cgroup
+                && !groups.contains(cgroup)
+            {
+                return fail(format!("unknown cgroup `{cgroup}`; known: {}", groups.join(", ")));
+            }
+            if event.reclaim.as_ref().and_then(|r| r.swappiness).is_some_and(|swappiness| swappiness > 201) {
+                return fail("`swappiness` must be 0 to 201".to_owned());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,81 @@
+//! From a scenario to its variants: patches applied, the matrix expanded.
+
+use crate::parse::with_suggestion;
+use crate::{Scenario, ScenarioError};
+use isotherm_sim::reclaim::{POLICIES, policy_by_name};
+use isotherm_units::Amount;
+
+/// A variant ready to run: its name and the scenario it amounts to (without matrix and variants).
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Variant {
+    pub(crate) name: String,
+    pub(crate) scenario: Scenario,
+}
+
+/// All variants, the matrix first. Without any, the scenario itself is one, called `POLICY` or `POLICY@LIMIT`.
+///
+/// # Errors
+/// A patch that does not give a scenario, or an unknown policy.
+pub(crate) fn expand(scenario: &Scenario, place: &str) -> Result<Vec<Variant>, ScenarioError> {
+    let base = Scenario { matrix: None, variants: Vec::new(), ..scenario.clone() };
+    let mut variants = Vec::new();
+    if let Some(matrix) = &scenario.matrix {
+        let all: Vec<String> = POLICIES.iter().map(|entry| entry.name.to_owned()).collect();
+        let policies =
+            matrix.policies.iter().flat_map(|name| if name == "all" { all.clone() } else { vec![name.clone()] });
+        for policy in policies {
+            for &limit in &matrix.limits {
+                let scenario = Scenario { policy: policy.clone(), limit: Some(limit), ..base.clone() };
+                variants.push(Variant { name: name_of(&policy, Some(limit)), scenario });
+            }
+        }
+    }
+    for spec in &scenario.variants {
+        let mut table = toml::Table::try_from(&base).expect("scenario types are TOML tables");
+        merge(&mut table, &spec.patch);
+        let patched: Scenario = table.try_into().map_err(|error: toml::de::Error| ScenarioError::Meaning {
+            place: format!("{place}: variant `{}`", spec.name),
+            message: with_suggestion(error.message()),
+        })?;
+        if !patched.variants.is_empty() || patched.matrix.is_some() {
+            let message = "a patch cannot hold `variants` or `matrix`".to_owned();
+            return Err(ScenarioError::Meaning { place: format!("{place}: variant `{}`", spec.name), message });
+        }
+        variants.push(Variant { name: spec.name.clone(), scenario: patched });
+    }
+    if variants.is_empty() {
+        variants.push(Variant { name: name_of(&base.policy, base.limit), scenario: base });
+    }
+    for variant in &variants {
+        check_policy(&variant.scenario.policy, place)?;
+    }
+    for (index, variant) in variants.iter().enumerate() {
+        if variants[..index].iter().any(|earlier| earlier.name == variant.name) {
+            let message = format!("two variants are called `{}`; give each its own name", variant.name);
+            return Err(ScenarioError::Meaning { place: place.to_owned(), message });
+        }
+    }
+    Ok(variants)
+}
+
+/// `classic@75%`.
+pub(crate) fn name_of(policy: &str, limit: Option<Amount>) -> String {
+    limit.map_or_else(|| policy.to_owned(), |limit| format!("{policy}@{limit}"))
+}
+
+fn check_policy(name: &str, place: &str) -> Result<(), ScenarioError> {
+    let known = policy_by_name(name).map(|_| ());
+    known.map_err(|error| ScenarioError::Meaning { place: format!("{place}: policy"), message: error.to_string() })
+}
+
+/// Tables merge key by key; everything else is replaced.
+fn merge(base: &mut toml::Table, patch: &toml::Table) {
+    for (key, value) in patch {
+        match (base.get_mut(key), value) {
+            (Some(toml::Value::Table(base)), toml::Value::Table(patch)) => merge(base, patch),
+            _ => {
+                base.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
