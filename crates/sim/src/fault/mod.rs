@@ -104,6 +104,14 @@ impl FaultState {
         Self { node, ..Self::default() }
     }
 
+    /// The thread went on without calling [`fault`] again, because the access it waited for succeeded meanwhile (another
+    /// thread was faster): its next fault is a new one.
+    pub fn moved_on(&mut self) {
+        if self.call.is_none() {
+            self.current = None;
+        }
+    }
+
     /// Whether the last [`FaultOutcome::Short`] was for a page that is only read ahead. If reclaim fails then, the right
     /// answer is to call again (the window is given up), not to kill.
     pub fn shortage_is_optional(&self) -> bool {

@@ -61,6 +61,9 @@ impl Machine {
         let stop = table.play(&user.batch.runs, &mut user.cursor, &mut pace);
         user.time.compute_ns += pace.now_ns - now.ns();
         *now = Instant::from_ns(pace.now_ns);
+        if user.cursor != before {
+            user.fault.moved_on();
+        }
         if self.policy.wants_touches() {
             self.report_touches(user, before);
         }
