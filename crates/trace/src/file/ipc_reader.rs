@@ -410,7 +410,7 @@ fn expand(stored: &[u8], compressed: bool, bytes: usize, out: &mut Vec<u8>) -> R
                 return Err("a column has another length than its rows");
             }
             out.reserve(claimed);
-            let done = zstd::bulk::decompress_to_buffer(stored, out);
+            let done = zstd::bulk::Decompressor::new().and_then(|mut zstd| zstd.decompress_to_buffer(stored, out));
             if done.is_err() || out.len() < bytes {
                 return Err("a column cannot be decompressed");
             }
