@@ -5,6 +5,8 @@
 
 pub mod classic;
 mod clock;
+#[cfg(test)]
+mod conformance;
 pub mod driver;
 mod fifo;
 mod lru;
@@ -13,6 +15,10 @@ mod order_log;
 pub mod outcome;
 pub mod refault;
 pub mod scan_balance;
+#[cfg(test)]
+mod testbed;
+#[cfg(test)]
+mod yardstick_tests;
 
 pub use clock::Clock;
 pub use fifo::Fifo;

@@ -66,9 +66,10 @@ impl Opt {
         if !can_ever_go(memory, frame) {
             return;
         }
-        let heap = &mut self.heaps[memory.lruvec_of(frame).index()];
+        let lruvec = memory.lruvec_of(frame);
+        let heap = &mut self.heaps[lruvec.index()];
         if heap.entries.len() >= heap.clean_at.max(HEAP_MIN) {
-            heap.entries.retain(|&(next, frame)| self.next_use[frame.index()] == next);
+            heap.entries.retain(|&(next, frame)| is_valid(memory, &self.next_use, lruvec, next, frame));
             heap.clean_at = 4 * heap.entries.len();
         }
         heap.entries.push((next, frame));
@@ -90,11 +91,11 @@ impl Opt {
     }
 
     /// The page of `lruvec` with the farthest next use; stale entries above it are dropped.
-    fn farthest_of(&mut self, lruvec: LruvecId) -> Option<(u32, FrameId)> {
+    fn farthest_of(&mut self, memory: &Memory, lruvec: LruvecId) -> Option<(u32, FrameId)> {
         let entries = &mut self.heaps[lruvec.index()].entries;
         loop {
             let &(next, frame) = entries.peek()?;
-            if self.next_use[frame.index()] == next {
+            if is_valid(memory, &self.next_use, lruvec, next, frame) {
                 return Some((next, frame));
             }
             entries.pop();
@@ -108,6 +109,12 @@ impl Opt {
             PageType::File => &mut sizes.inactive_file,
         }
     }
+}
+
+/// Whether an entry of the heap of `lruvec` is up to date. Positions alone do not tell, for "never" is no single page's: the
+/// frame may hold another page by now.
+fn is_valid(memory: &Memory, next_use: &[u32], lruvec: LruvecId, next: u32, frame: FrameId) -> bool {
+    next_use[frame.index()] == next && memory.lruvec_of(frame) == lruvec && can_ever_go(memory, frame)
 }
 
 /// Without a swap device anonymous pages stay; they are not searched through.
@@ -196,7 +203,7 @@ impl ReclaimPolicy for Opt {
         let mut passed_over = Vec::new();
         while let Some((next, frame, lruvec)) = lruvecs
             .iter()
-            .filter_map(|&lruvec| self.farthest_of(lruvec).map(|(next, frame)| (next, frame, lruvec)))
+            .filter_map(|&lruvec| self.farthest_of(memory, lruvec).map(|(next, frame)| (next, frame, lruvec)))
             .max()
         {
             self.heaps[lruvec.index()].entries.pop();
@@ -229,13 +236,11 @@ impl ReclaimPolicy for Opt {
     }
     fn check(&self, memory: &Memory) -> Result<(), String> {
         for (index, heap) in self.heaps.iter().enumerate() {
-            let valid = |&&(next, frame): &&(u32, FrameId)| self.next_use[frame.index()] == next;
+            let lruvec = LruvecId(u32::try_from(index).expect("few lruvecs"));
+            let valid = |&&(next, frame): &&(u32, FrameId)| is_valid(memory, &self.next_use, lruvec, next, frame);
             let mut frames: Vec<FrameId> = heap.entries.iter().filter(valid).map(|&(_, frame)| frame).collect();
             frames.sort_unstable();
             frames.dedup();
-            if let Some(frame) = frames.iter().find(|&&frame| memory.lruvec_of(frame).index() != index) {
-                return Err(format!("{frame:?} is in the heap of lruvec {index}, where it does not belong"));
-            }
             if let Some(frame) = frames.iter().find(|&&frame| !memory.frames.has(frame, Flag::OnList)) {
                 return Err(format!("{frame:?} is in a heap but has no list flag"));
             }

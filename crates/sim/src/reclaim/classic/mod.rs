@@ -10,6 +10,8 @@
 mod lists;
 mod reference;
 mod shrink;
+#[cfg(test)]
+mod tests;
 mod workingset;
 
 use super::outcome::page_type;

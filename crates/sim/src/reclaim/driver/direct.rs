@@ -104,12 +104,12 @@ impl Direct {
         memory.ledger.spend(memory.costs.direct_reclaim_entry_ns);
         match self.persistence {
             Persistence::Allocation => memory.count(Counter::AllocStall, CgroupId::ROOT, 1),
-            Persistence::Charge { .. } => {
+            Persistence::Charge { pages, .. } if memory.cgroups.over_limit(scan.root, pages).is_some() => {
                 for group in memory.cgroups.lineage(scan.root).collect::<Vec<_>>() {
                     memory.cgroups.get_mut(group).events.max += 1;
                 }
             }
-            Persistence::Once | Persistence::Asked { .. } => {}
+            Persistence::Charge { .. } | Persistence::Once | Persistence::Asked { .. } => {}
         }
     }
 
@@ -159,7 +159,7 @@ impl Direct {
             return self.persist(done, scan, memory);
         }
         scan.priority = DEF_PRIORITY;
-        if scan.is_global() {
+        if self.persistence == Persistence::Allocation {
             memory.count(Counter::AllocStall, CgroupId::ROOT, 1);
         }
         Step::Again

@@ -8,6 +8,8 @@
 
 mod direct;
 mod kswapd;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 pub use walk::Walks;

@@ -1,0 +1,218 @@
+//! What every policy must keep to, whatever it decides. Loops over [`POLICIES`]: a policy is tested by being registered.
+
+use super::driver::{Attempt, Step};
+use super::testbed::{Testbed, Touch};
+use super::{Hint, POLICIES, PolicyEntry};
+use crate::cgroup::{CgroupId, Knob};
+use crate::memory::FrameId;
+use crate::mmu::SpaceId;
+use crate::swap::device::DeviceKind;
+use isotherm_units::access::Mapping;
+use isotherm_units::{Duration, PageRange};
+use proptest::prelude::*;
+
+const FRAMES: u64 = 64;
+const ANON_PAGES: u64 = 48;
+const FILE_AT: u64 = 1000;
+const FILE_PAGES: u64 = 40;
+
+/// Something that happens to the machine.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// Process, page of its anonymous (below 48) or file memory, store.
+    Touch(usize, u64, bool),
+    Unmap(usize, u64, u64),
+    Hint(usize, u64, Hint),
+    MarkAccessed(usize, u64),
+    Limit(usize, u64),
+    Low(usize, u64),
+    Reclaim(usize, u64),
+    Pass(u64),
+    Kswapd,
+    Lock(usize, u64),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let who = 0usize..3;
+    let page = 0..ANON_PAGES + FILE_PAGES;
+    let hints =
+        [Hint::Prioritise, Hint::Deprioritise, Hint::Cold, Hint::LazyFree, Hint::DeactivateFile, Hint::UnmappedYoung];
+    prop_oneof![
+        12 => (who.clone(), page.clone(), any::<bool>()).prop_map(|(who, page, store)| Event::Touch(who, page, store)),
+        1 => (who.clone(), 0..ANON_PAGES, 1u64..8).prop_map(|(who, page, len)| Event::Unmap(who, page, len)),
+        2 => (who.clone(), page.clone(), prop::sample::select(hints.to_vec()))
+            .prop_map(|(who, page, hint)| Event::Hint(who, page, hint)),
+        1 => (who.clone(), page.clone()).prop_map(|(who, page)| Event::MarkAccessed(who, page)),
+        1 => (who.clone(), 4u64..FRAMES).prop_map(|(who, pages)| Event::Limit(who, pages)),
+        1 => (who.clone(), 0u64..24).prop_map(|(who, pages)| Event::Low(who, pages)),
+        1 => (who.clone(), 1u64..40).prop_map(|(who, pages)| Event::Reclaim(who, pages)),
+        2 => (1u64..200_000).prop_map(Event::Pass),
+        1 => Just(Event::Kswapd),
+        1 => (who, page).prop_map(|(who, page)| Event::Lock(who, page)),
+    ]
+}
+
+struct Scene {
+    bed: Testbed,
+    groups: Vec<CgroupId>,
+    spaces: Vec<SpaceId>,
+    locked: Vec<(usize, u64, FrameId)>,
+}
+
+impl Scene {
+    /// Groups `/a`, `/a/b` and `/c` with a process each; one file that all map.
+    fn new(entry: &PolicyEntry, swap: DeviceKind) -> Self {
+        let mut bed = Testbed::new((entry.build)(), FRAMES, swap, 96);
+        let a = bed.group(CgroupId::ROOT, "a");
+        let b = bed.group(a, "b");
+        let c = bed.group(CgroupId::ROOT, "c");
+        let groups = vec![a, b, c];
+        let file = bed.file("shared", FILE_PAGES);
+        let spaces: Vec<SpaceId> = groups.iter().map(|&group| bed.space(group, ANON_PAGES)).collect();
+        for (index, &space) in spaces.iter().enumerate() {
+            bed.map_file(space, FILE_AT, file, FILE_PAGES, index == 0);
+        }
+        Self { bed, groups, spaces, locked: Vec::new() }
+    }
+
+    fn at(&self, who: usize, page: u64) -> (SpaceId, u64) {
+        (self.spaces[who], if page < ANON_PAGES { page } else { FILE_AT + page - ANON_PAGES })
+    }
+
+    fn carry_out(&mut self, event: Event) {
+        match event {
+            Event::Touch(who, page, store) => {
+                let (space, page) = self.at(who, page);
+                let touch = if store { self.bed.write(space, page) } else { self.bed.read(space, page) };
+                if touch == Touch::OutOfMemory {
+                    self.locked.clear();
+                    self.bed.unmap(space, PageRange::new(0, ANON_PAGES));
+                    self.bed.map(space, Mapping::anonymous(PageRange::new(0, ANON_PAGES)));
+                }
+            }
+            Event::Unmap(who, page, len) => {
+                let range = PageRange::new(page, (page + len).min(ANON_PAGES));
+                self.locked.retain(|&(other, locked, _)| other != who || !range.contains(locked));
+                self.bed.unmap(self.spaces[who], range);
+                self.bed.map(self.spaces[who], Mapping::anonymous(range));
+            }
+            Event::Hint(who, page, hint) => {
+                let (space, page) = self.at(who, page);
+                if let Some(frame) = self.bed.frame(space, page) {
+                    self.bed.policy.hint(&mut self.bed.memory, frame, hint);
+                }
+            }
+            Event::MarkAccessed(who, page) => {
+                let (space, page) = self.at(who, page);
+                if let Some(frame) = self.bed.frame(space, page) {
+                    self.bed.policy.mark_accessed(&mut self.bed.memory, frame);
+                }
+            }
+            Event::Limit(who, pages) => {
+                let group = self.groups[who];
+                self.bed.set(group, Knob::Max, pages);
+                let over = self.bed.memory.cgroups.get(group).usage.saturating_sub(pages);
+                if over > 0 {
+                    self.bed.run(Attempt::once(group, over));
+                }
+            }
+            Event::Low(who, pages) => self.bed.set(self.groups[who], Knob::Low, pages),
+            Event::Reclaim(who, pages) => {
+                let step = self.bed.run(Attempt::proactive(self.groups[who], pages, 60));
+                assert!(matches!(step, Step::Done { .. }), "{step:?}");
+            }
+            Event::Pass(ns) => {
+                let until = self.bed.memory.now + Duration::from_ns(ns);
+                self.bed.pass_time(until);
+            }
+            Event::Kswapd => {
+                let node = self.bed.memory.nodes.ids().next().expect("one node");
+                self.bed.run(Attempt::kswapd(node));
+            }
+            Event::Lock(who, page) => {
+                let (space, page) = self.at(who, page);
+                let frame = self.bed.frame(space, page).filter(|_| self.locked.len() < 3 && page < ANON_PAGES);
+                if let Some(frame) =
+                    frame.filter(|&frame| !self.bed.memory.frames.has(frame, crate::memory::Flag::Unevictable))
+                {
+                    self.bed.lock(frame);
+                    self.locked.push((who, page, frame));
+                }
+            }
+        }
+        self.bed.check();
+        for &(who, page, frame) in &self.locked {
+            assert_eq!(self.bed.frame(self.spaces[who], page), Some(frame), "a locked page was taken");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 8, ..ProptestConfig::default() })]
+    /// After every event memory and lists are consistent, and locked pages are where they were.
+    #[test]
+    fn nothing_is_lost_whatever_happens(
+        events in prop::collection::vec(event(), 1..150),
+        swap in prop::sample::select(DeviceKind::ALL.to_vec()),
+    ) {
+        for entry in POLICIES {
+            let mut scene = Scene::new(entry, swap);
+            for &event in &events {
+                scene.carry_out(event);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_group_ends_under_its_limit() {
+    for entry in POLICIES {
+        for swap in [DeviceKind::Zram, DeviceKind::Nvme, DeviceKind::Ssd, DeviceKind::Disk] {
+            let mut bed = Testbed::new((entry.build)(), FRAMES, swap, 256);
+            let group = bed.group(CgroupId::ROOT, "limited");
+            bed.set(group, Knob::Max, 20);
+            let space = bed.space(group, 128);
+            for round in 0..3 {
+                for page in 0..128 {
+                    let touch = bed.write(space, (page * 5 + round) % 128);
+                    assert_ne!(touch, Touch::OutOfMemory, "{} on {swap}", entry.name);
+                    assert!(bed.memory.cgroups.get(group).usage <= 20, "{} on {swap}", entry.name);
+                }
+            }
+            bed.finish_io();
+            bed.check();
+        }
+    }
+}
+
+#[test]
+fn a_machine_ends_with_its_free_memory() {
+    for entry in POLICIES {
+        let mut bed = Testbed::new((entry.build)(), FRAMES, DeviceKind::Nvme, 256);
+        let space = bed.space(CgroupId::ROOT, 200);
+        for page in 0..200 {
+            assert_ne!(bed.write(space, page), Touch::OutOfMemory, "{}", entry.name);
+        }
+        bed.finish_io();
+        bed.check();
+        bed.unmap(space, PageRange::new(0, 200));
+        assert_eq!((bed.memory.nodes.nr_used(), bed.memory.slots.used()), (0, 0), "{}", entry.name);
+    }
+}
+
+#[test]
+fn protected_groups_are_spared() {
+    for entry in POLICIES {
+        let mut bed = Testbed::new((entry.build)(), FRAMES, DeviceKind::Nvme, 256);
+        let (kept, taken) = (bed.group(CgroupId::ROOT, "kept"), bed.group(CgroupId::ROOT, "taken"));
+        bed.memory.cgroups.charge_batch = 1; // stocks would blur the picture on so small a machine
+        bed.set(kept, Knob::Min, 20);
+        let (in_kept, in_taken) = (bed.space(kept, 20), bed.space(taken, 200));
+        (0..20).for_each(|page| assert_eq!(bed.write(in_kept, page), Touch::Minor));
+        for page in 0..200 {
+            assert_ne!(bed.write(in_taken, page), Touch::OutOfMemory, "{}", entry.name);
+        }
+        assert_eq!(bed.memory.cgroups.get(kept).usage, 20, "{}", entry.name);
+        bed.check();
+    }
+}
