@@ -3,6 +3,7 @@
 
 mod export;
 mod import;
+mod record;
 mod simulate;
 
 use std::process::ExitCode;
@@ -35,6 +36,7 @@ macro_rules! verbs {
 verbs! {
     Export => export,
     Import => import,
+    Record => record,
     Simulate => simulate,
 }
 

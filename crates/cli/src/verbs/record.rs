@@ -1,0 +1,239 @@
+//! `isotherm record`: run a program and write down which pages it touches.
+
+use std::ffi::OsString;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use isotherm_linux::{RecordError, RecordOptions, Recording, Report, Tool};
+use isotherm_trace::Fraction;
+use isotherm_units::{Bytes, Duration, PAGE_BYTES};
+
+use crate::error::CliError;
+use crate::ui::Ui;
+
+/// Run a program and write down which pages it touches.
+///
+/// Exact and without root, for x86-64 programs with their threads and children, at about a fifteenth of their speed: the
+/// program runs under QEMU's user-mode emulation. It has this terminal, its exit code is passed on, and Ctrl-C is its own:
+/// the trace is finished when it has ended. Memory that the kernel touches for the program is seen in part only.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The trace to write (Parquet; an Arrow IPC stream while the program runs).
+    #[arg(long, short, value_name = "TRACE")]
+    output: PathBuf,
+    /// Time in which a page of a thread is written down once. Longer makes smaller files and hides shorter reuse.
+    #[arg(long, value_name = "TIME", default_value = "1ms")]
+    epoch: Duration,
+    /// What observes the program.
+    #[arg(long, value_enum, value_name = "TOOL", default_value_t)]
+    with: With,
+    /// CPU time of 1000 instructions: the program's own CPU time divided by the instructions that a first recording reports.
+    #[arg(long, value_name = "TIME", default_value = "250ns")]
+    time_per_kinstructions: Duration,
+    /// Stop recording at this file size; the program runs on.
+    #[arg(long, value_name = "SIZE")]
+    max_size: Option<Bytes>,
+    /// The program and its arguments.
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  isotherm record -o job.parquet -- python3 job.py
+  isotherm record -o server.parquet --epoch 10ms -- redis-server --port 7000
+  isotherm record -o ls.parquet --with lackey -- ls -l
+
+Then: isotherm advise job.parquet, isotherm report heatmap job.parquet
+
+QEMU: apt-get install qemu-user; lackey: apt-get install valgrind. The exit code is the program's (128 + n after signal n);
+3 without a program run: this host lacks something.";
+
+/// `--with`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum With {
+    /// QEMU's user-mode emulation.
+    #[default]
+    Qemu,
+    /// Valgrind's lackey: hundreds of times slower, one process only, no mappings.
+    Lackey,
+}
+
+/// Records and says what came out.
+pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    let options = RecordOptions {
+        tool: match args.with {
+            With::Qemu => Tool::Qemu,
+            With::Lackey => Tool::Lackey,
+        },
+        epoch: args.epoch,
+        ns_per_instruction: Fraction { numerator: args.time_per_kinstructions.ns(), denominator: 1000 },
+        max_bytes: args.max_size.map(Bytes::get),
+        ..RecordOptions::new(args.command, args.output)
+    };
+    let recording = record(&options, ui)?;
+    summary(&recording).iter().for_each(|line| ui.say(line));
+    // Codes are 0 to 255 by construction: an exit status, or 128 + a signal below 128.
+    Ok(ExitCode::from(u8::try_from(recording.exit_code).unwrap_or(1)))
+}
+
+/// Records a program into a temporary file, for a verb that works on the trace.
+pub(crate) fn record_for_advice(command: &[String], ui: &Ui) -> Result<TemporaryTrace, CliError> {
+    let trace = TemporaryTrace::create()
+        .map_err(|error| CliError::failed(error).while_doing("cannot make a directory for the recording"))?;
+    let recording = record(&RecordOptions::new(command.iter().map(OsString::from).collect(), trace.path()), ui)?;
+    summary(&recording).iter().skip(1).for_each(|line| ui.say(line));
+    if recording.exit_code != 0 {
+        ui.warn(format_args!("the program ended with exit code {}", recording.exit_code));
+    }
+    Ok(trace)
+}
+
+/// A recording that is removed when it is not needed any more.
+#[derive(Debug)]
+pub(crate) struct TemporaryTrace {
+    directory: PathBuf,
+    file: PathBuf,
+}
+
+impl TemporaryTrace {
+    fn create() -> std::io::Result<Self> {
+        let base = std::env::temp_dir();
+        let mut number = std::process::id();
+        loop {
+            let directory = base.join(format!("isotherm-{number}"));
+            // A new directory that is ours alone, so that nobody can place a link where the trace goes.
+            match std::fs::DirBuilder::new().mode(0o700).create(&directory) {
+                Ok(()) => return Ok(Self { file: directory.join("recording.parquet"), directory }),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number = number.wrapping_add(1),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The trace.
+    pub(crate) fn path(&self) -> &Path {
+        &self.file
+    }
+}
+
+impl Drop for TemporaryTrace {
+    fn drop(&mut self) {
+        // What cannot be removed is left to whoever tidies the directory for temporary files.
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Records with progress and warnings on standard error.
+pub(crate) fn record(options: &RecordOptions, ui: &Ui) -> Result<Recording, CliError> {
+    // A program that has the terminal must not find our line on it.
+    let spinner = (!ui.is_terminal()).then(|| ui.spinner("recording"));
+    let recording = isotherm_linux::record(options, &mut |report| match report {
+        Report::Progress { rows, bytes, cpu } => {
+            if let Some(spinner) = &spinner {
+                let (bytes, cpu) = (Bytes::new(bytes).approx(), cpu.approx());
+                spinner.set_message(format!("recording: {cpu} of CPU time, {bytes}, rows:"));
+                spinner.set_position(rows);
+            }
+        }
+        Report::Warning(warning) => ui.warn(warning),
+        _ => {}
+    });
+    if let Some(spinner) = spinner {
+        spinner.finish_and_clear();
+    }
+    recording.map_err(to_cli)
+}
+
+fn to_cli(error: RecordError) -> CliError {
+    match &error {
+        error_kind if error_kind.is_usage() => CliError::usage(error),
+        error_kind if error_kind.is_host_cannot() => CliError::host_cannot(error),
+        error_kind if error_kind.is_partial() => CliError::partial(error),
+        _ => CliError::failed(error),
+    }
+}
+
+/// What the user wants to know of a recording, line by line.
+fn summary(recording: &Recording) -> Vec<String> {
+    let plural = |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
+    let touched = Bytes::new(recording.pages.saturating_mul(PAGE_BYTES)).approx();
+    let mut lines = vec![format!(
+        "{}: {} rows, {} page accesses; {touched} touched by {}, {}; {} on disk",
+        recording.path.display(),
+        recording.rows,
+        recording.accesses,
+        plural(recording.processes, "process", "processes"),
+        plural(recording.threads, "thread", "threads"),
+        Bytes::new(recording.bytes).approx(),
+    )];
+    let slower = recording.wall.ns() / recording.cpu.ns().max(1);
+    lines.push(format!(
+        "{} of CPU time ({} instructions) recorded in {}: about {slower} times slower than without",
+        recording.cpu.approx(),
+        recording.instructions,
+        recording.wall.approx(),
+    ));
+    if let Some(signal) = recording.signal {
+        lines.push(format!("the program died by signal {signal}"));
+    }
+    if !recording.complete {
+        lines.push("the recording does not reach the program's end; what is there is right".to_owned());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recording() -> Recording {
+        Recording {
+            path: "t.parquet".into(),
+            exit_code: 139,
+            signal: Some(11),
+            complete: false,
+            rows: 10,
+            accesses: 20,
+            pages: 256,
+            processes: 1,
+            threads: 2,
+            instructions: 4_000_000,
+            cpu: Duration::from_ms(1),
+            wall: Duration::from_ms(15),
+            tool_cpu: None,
+            bytes: 2048,
+        }
+    }
+
+    #[test]
+    fn the_summary_says_what_was_seen_and_what_not() {
+        let lines = summary(&recording());
+        assert_eq!(
+            lines[0],
+            "t.parquet: 10 rows, 20 page accesses; 1.00 MiB touched by 1 process, 2 threads; 2.00 KiB on disk"
+        );
+        assert!(lines[1].ends_with("about 15 times slower than without"), "{}", lines[1]);
+        assert!(lines[2].contains("signal 11") && lines[3].contains("does not reach"));
+    }
+
+    #[test]
+    fn a_temporary_trace_is_gone_after_use() {
+        let (first, second) = (TemporaryTrace::create().unwrap(), TemporaryTrace::create().unwrap());
+        assert_ne!(first.path(), second.path());
+        let directory = first.directory.clone();
+        assert!(directory.is_dir());
+        drop(first);
+        assert!(!directory.exists() && second.directory.exists());
+    }
+
+    #[test]
+    fn errors_have_their_exit_codes() {
+        let missing = RecordError::ToolMissing { tool: "qemu-x86_64", package: "qemu-user", other: "lackey" };
+        assert!(matches!(to_cli(RecordError::NoCommand), CliError::Usage(_)));
+        assert!(matches!(to_cli(missing), CliError::HostCannot(_)));
+    }
+}
