@@ -14,6 +14,8 @@ use isotherm_units::access::Run;
 /// Pages of one chunk: 64 GiB of address space, at most 8 MiB of hot and 64 MiB of cold words when fully touched.
 pub(crate) const CHUNK_PAGES: u64 = 1 << CHUNK_SHIFT;
 const CHUNK_SHIFT: u32 = 24;
+/// Entries of a page of a hardware page table.
+const TABLE_PAGES: usize = 512;
 const CHUNK_MASK: u64 = CHUNK_PAGES - 1;
 /// A process may touch this many chunks (16 TiB), so that a dense page number fits 32 bits.
 const CHUNKS_MAX: usize = 256;
@@ -60,7 +62,17 @@ struct Chunk {
     first_page: u64,
     groups: Vec<Group>,
     entries: Vec<u32>,
+    /// One bit per 512 pages (a page of a hardware page table): some entry of them was ever written.
+    used: Vec<u64>,
     upper: UpperBits,
+}
+
+impl Chunk {
+    fn write(&mut self, page: usize, entry: Entry) {
+        let table = page / TABLE_PAGES;
+        self.used[table / 64] |= 1 << (table % 64);
+        self.entries[page] = entry.pack();
+    }
 }
 
 /// What a touch needs: a present entry, or a writable one.
@@ -158,6 +170,7 @@ impl PageTable {
                     first_page: high << CHUNK_SHIFT,
                     groups: vec![[0; 4]; len / 64],
                     entries: vec![0; len],
+                    used: vec![0; len / TABLE_PAGES / 64],
                     upper: UpperBits::new(CHUNK_PAGES),
                 });
                 self.directory[index] = u16::try_from(self.chunks.len()).expect("at most CHUNKS_MAX");
@@ -211,7 +224,7 @@ impl PageTable {
             }
             self.nr_present -= 1;
         }
-        self.chunks[dense.slot()].entries[dense.within()] = entry.pack();
+        self.chunks[dense.slot()].write(dense.within(), entry);
     }
 
     /// Installs a present entry with accessed bit `young`; the dirty bit is set if `dirty`.
@@ -225,7 +238,7 @@ impl PageTable {
         assign(&mut group[DIRTY], bit, dirty);
         self.nr_present += u64::from(!was_present);
         let chunk = &mut self.chunks[dense.slot()];
-        chunk.entries[dense.within()] = entry.pack();
+        chunk.write(dense.within(), entry);
         if young {
             chunk.upper.settle(dense.within());
         }
@@ -302,12 +315,19 @@ impl PageTable {
         self.words_in(range, PRESENT)
     }
 
-    /// Pages of `range` with a non-empty entry (present or swapped), ascending. Costs a look at each entry.
+    /// Pages of `range` with a non-empty entry (present or swapped), ascending. Costs a look at each entry of the page-table
+    /// pages that were ever used.
     pub fn populated_in(&self, range: PageRange) -> impl Iterator<Item = DensePage> + '_ {
         self.pieces_of(range).flat_map(move |(slot, start, end)| {
-            let entries = &self.chunks[slot].entries;
-            (start..end)
-                .filter(move |&i| entries[i] != 0)
+            let chunk = &self.chunks[slot];
+            let tables = start / TABLE_PAGES..end.div_ceil(TABLE_PAGES);
+            let used = tables.filter(move |table| chunk.used[table / 64] >> (table % 64) & 1 != 0);
+            let pages = used.flat_map(move |table| {
+                let first = table * TABLE_PAGES;
+                start.max(first)..end.min(first + TABLE_PAGES)
+            });
+            pages
+                .filter(move |&i| chunk.entries[i] != 0)
                 .map(move |i| DensePage((slot as u32) << CHUNK_SHIFT | i as u32))
         })
     }
