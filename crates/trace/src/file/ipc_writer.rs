@@ -153,3 +153,57 @@ fn fields() -> Vec<Field> {
     fields.push(Field::new(EVENT_COLUMN, DataType::Utf8, true));
     fields
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk of `room` bytes.
+    #[derive(Debug)]
+    struct SmallDisk {
+        bytes: Vec<u8>,
+        room: usize,
+    }
+
+    impl Write for SmallDisk {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let fits = bytes.len().min(self.room - self.bytes.len());
+            if fits == 0 && !bytes.is_empty() {
+                return Err(std::io::ErrorKind::StorageFull.into());
+            }
+            self.bytes.extend_from_slice(&bytes[..fits]);
+            Ok(fits)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Medium for SmallDisk {
+        fn cut_back(&mut self, bytes: u64) -> std::io::Result<()> {
+            self.bytes.truncate(usize::try_from(bytes).expect("small"));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_disk_keeps_all_whole_batches() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        let row = |index| crate::Row { time_ns: 0, thread: 0, page: index * 7919, pages: 1, write: false };
+        let disk = SmallDisk { bytes: Vec::new(), room: 20_000 };
+        let mut sink = IpcSink::create(disk, &TraceMeta::single("t")).unwrap();
+        let mut written = 0;
+        let error = loop {
+            (written * 100..(written + 1) * 100).for_each(|index| sink.push(row(index)));
+            match sink.flush() {
+                Ok(()) => written += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+        std::fs::write(&path, &sink.medium.bytes).unwrap();
+        assert!(written > 2);
+        assert_eq!(crate::TraceReader::open(&path).unwrap().meta().rows, written * 100);
+    }
+}
