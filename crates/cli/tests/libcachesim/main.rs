@@ -5,6 +5,7 @@
 //! that is the definitions in code, and the simulated machine. `ISOTHERM_BLESS=1` writes the golden file anew from
 //! libCacheSim.
 
+mod machine;
 mod naive;
 mod requests;
 
@@ -34,6 +35,11 @@ fn golden_is_what_libcachesim_says() {
 #[test]
 fn the_definitions_miss_on_the_same_requests() {
     assert_equal("the naive model", &run(naive::misses), "libCacheSim (golden)", &golden());
+}
+
+#[test]
+fn the_machine_misses_on_the_same_requests() {
+    assert_equal("the simulated machine", &run(machine::misses), "libCacheSim (golden)", &golden());
 }
 
 fn root() -> PathBuf {
