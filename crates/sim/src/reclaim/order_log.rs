@@ -14,6 +14,8 @@ use crate::counters::Counter;
 use crate::memory::{Flag, FrameId, Memory};
 
 const ABSENT: u32 = u32::MAX;
+/// Places are stored in 32 bits.
+const LOG_MAX: usize = u32::MAX as usize - 1;
 /// Shorter logs are not worth compacting.
 const LOG_MIN: usize = 4096;
 
@@ -137,13 +139,14 @@ impl OrderLog {
     }
 
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "compaction keeps the log below 2^32 entries")]
     fn append(&mut self, frame: FrameId) {
-        // Fits: compaction keeps the log below four entries a frame, and frames are fewer than 2^30.
         self.place[frame.index()] = self.log.len() as u32;
         self.log.push(frame.index_u32());
     }
 
     #[cold]
+    #[expect(clippy::cast_possible_truncation, reason = "places fit before, and get smaller")]
     fn compact(&mut self) {
         let mut kept = 0;
         for index in 0..self.log.len() {
@@ -157,7 +160,7 @@ impl OrderLog {
         }
         self.log.truncate(kept);
         self.oldest.fill(0);
-        self.compact_at = (4 * kept).max(LOG_MIN);
+        self.compact_at = (4 * kept).clamp(LOG_MIN, LOG_MAX);
         self.log.reserve_exact(self.compact_at - kept);
     }
 

@@ -100,7 +100,7 @@ proptest! {
         for policy in ["lru", "fifo", "clock", "opt"] {
             let missed = misses(policy, n, swap, &requests);
             // Ties of opt lie between pages that are not used again, so the sequence is unique there too.
-            prop_assert_eq!(missed, model(policy, n as usize, &requests), "{}", policy);
+            prop_assert_eq!(missed, model(policy, usize::try_from(n).expect("small"), &requests), "{}", policy);
         }
     }
 }

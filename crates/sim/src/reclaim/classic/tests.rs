@@ -218,7 +218,9 @@ fn c6_refault() {
 fn a_restored_page_raises_the_cost_of_its_type() {
     let mut bed = bed(1024, DeviceKind::Zram);
     let file = bed.file("data", 600);
-    (1..=512).for_each(|page| drop(bed.cached(ROOT, file, page)));
+    for page in 1..=512 {
+        bed.cached(ROOT, file, page);
+    }
     let frame = bed.cached(ROOT, file, 0);
     bed.memory.frames.set(frame, Flag::Workingset);
     let shadow = bed.policy.shadow_of(&mut bed.memory, frame, ROOT);
@@ -249,7 +251,7 @@ fn hints() {
     let mut bed = bed(16, DeviceKind::Zram);
     let file = bed.file("data", 1);
     let frame = bed.cached(ROOT, file, 0);
-    let mut hint = |bed: &mut Testbed, hint| {
+    let hint = |bed: &mut Testbed, hint| {
         let changed = bed.policy.hint(&mut bed.memory, frame, hint);
         bed.check();
         (changed, flags(bed, frame))
@@ -289,7 +291,9 @@ fn lazily_freed_pages_go_without_being_written_unless_they_are_used_again() {
         if written_again {
             bed.write(space, 0);
         }
-        (0..3).for_each(|_| drop(scan_all(&mut bed)));
+        for _ in 0..3 {
+            scan_all(&mut bed);
+        }
         bed.finish_io();
         assert_eq!(bed.count(Counter::PgLazyFreed), u64::from(!written_again));
         if !written_again {
@@ -389,8 +393,12 @@ fn a_limit_on_swap_keeps_pages_in() {
     bed.memory.cgroups.charge_batch = 1;
     bed.set(group, crate::cgroup::Knob::SwapMax, 2);
     let space = bed.space(group, 8);
-    (0..8).for_each(|page| drop(bed.write(space, page)));
-    (0..4).for_each(|_| drop(bed.run(Attempt::once(group, 8))));
+    for page in 0..8 {
+        bed.write(space, page);
+    }
+    for _ in 0..4 {
+        bed.run(Attempt::once(group, 8));
+    }
     assert_eq!((bed.memory.cgroups.get(group).usage, bed.memory.cgroups.get(group).swap_usage), (6, 2));
     bed.check();
 }

@@ -22,7 +22,9 @@ fn c12_direct_vs_kswapd() {
     let marks = WatermarkConfig::default();
     let mut bed = Testbed::with_watermarks(Box::new(Classic::new()), 1 << 20, DeviceKind::Zram, 64, marks);
     let file = bed.file("data", 3000);
-    (0..3000).for_each(|page| drop(bed.cached(ROOT, file, page)));
+    for page in 0..3000 {
+        bed.cached(ROOT, file, page);
+    }
     let set_free = |bed: &mut Testbed, free: u64| {
         let used = bed.memory.nodes.nr_used();
         bed.memory.nodes.set_hidden((1 << 20) - used - free);
@@ -79,7 +81,9 @@ fn kswapd_gives_up_after_16_runs_in_vain_until_something_is_reclaimed() {
     }
     assert!(bed.memory.is_hopeless(NODE));
     let file = bed.file("data", 8);
-    (0..8).for_each(|page| drop(bed.cached(ROOT, file, page)));
+    for page in 0..8 {
+        bed.cached(ROOT, file, page);
+    }
     assert!(matches!(bed.run(Attempt::kswapd(NODE)), Step::Done { reclaimed: 1.. }));
     assert!(!bed.memory.is_hopeless(NODE));
 }
@@ -120,7 +124,9 @@ fn partial_walks_share_the_burden() {
     let groups = ["a", "b", "c"].map(|name| bed.group(parent, name));
     let file = bed.file("data", 900);
     for (index, group) in (0u32..).zip(groups) {
-        (0..300).for_each(|page| drop(bed.cached(group, file, index * 300 + page)));
+        for page in 0..300 {
+            bed.cached(group, file, index * 300 + page);
+        }
     }
     // At priority 2 a quarter of a list is scanned: one group is enough for 32 pages.
     let hit: Vec<usize> = (0..4)
@@ -147,8 +153,12 @@ fn low_is_broken_only_when_nothing_else_is_left() {
     let (kept, taken) = (bed.group(parent, "kept"), bed.group(parent, "taken"));
     bed.set(kept, Knob::Low, 40);
     let file = bed.file("data", 100);
-    (0..40).for_each(|page| drop(bed.cached(kept, file, page)));
-    (40..80).for_each(|page| drop(bed.cached(taken, file, page)));
+    for page in 0..40 {
+        bed.cached(kept, file, page);
+    }
+    for page in 40..80 {
+        bed.cached(taken, file, page);
+    }
     let usage = |bed: &Testbed, group| bed.memory.cgroups.get(group).usage;
     while usage(&bed, taken) > 0 {
         assert_ne!(bed.run(Attempt::once(parent, 8)), Step::Done { reclaimed: 0 });
@@ -157,7 +167,9 @@ fn low_is_broken_only_when_nothing_else_is_left() {
     assert_ne!(bed.run(Attempt::once(parent, 8)), Step::Done { reclaimed: 0 });
     assert!(usage(&bed, kept) < 40 && bed.memory.cgroups.get(kept).events.low > 0);
     // `min` is never broken, and the target's own protection does not count.
-    (80..100).for_each(|page| drop(bed.cached(kept, file, page)));
+    for page in 80..100 {
+        bed.cached(kept, file, page);
+    }
     let left = usage(&bed, kept);
     bed.set(kept, Knob::Min, 40);
     assert_eq!(bed.run(Attempt::once(parent, 8)), Step::Done { reclaimed: 0 });
@@ -202,9 +214,13 @@ fn proactive_reclaim_has_its_own_counters_and_swappiness() {
     let mut bed = bed(256, DeviceKind::Zram);
     let group = bed.group(ROOT, "g");
     let space = bed.space(group, 64);
-    (0..64).for_each(|page| drop(bed.write(space, page)));
+    for page in 0..64 {
+        bed.write(space, page);
+    }
     let file = bed.file("data", 64);
-    (0..64).for_each(|page| drop(bed.cached(group, file, page)));
+    for page in 0..64 {
+        bed.cached(group, file, page);
+    }
     assert!(matches!(bed.run(Attempt::proactive(group, 32, 201)), Step::Done { reclaimed: 32.. }));
     assert_eq!((bed.count(Counter::PgStealFile), bed.count(Counter::PgStealDirect)), (0, 0));
     let anon = bed.count(Counter::PgStealAnon);
