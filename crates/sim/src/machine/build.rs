@@ -341,7 +341,9 @@ impl Machine {
 
     /// Sums everything up.
     pub(super) fn finish(mut self) -> Outcome {
-        let now = self.now;
+        // A task may have run a step past the last event.
+        let now = self.programs.iter().filter_map(|program| program.ended).fold(self.now, Instant::max);
+        self.now = now;
         self.end_running(now);
         self.memory.cgroups.drain_stock(CgroupId::ROOT); // charged ahead, used by nobody
         let ids: Vec<CgroupId> = self.memory.cgroups.ids().collect();

@@ -1,0 +1,200 @@
+//! Scenarios as users run them: from text to result.
+
+use isotherm_scenario::{BUNDLED, RunOptions, Scenario, ScenarioResult, parse, print, run};
+use proptest::prelude::*;
+
+fn options(threads: usize) -> RunOptions {
+    RunOptions { base_dir: "../..".into(), place: "test".to_owned(), threads: Some(threads) }
+}
+
+fn play(text: &str, threads: usize) -> ScenarioResult {
+    let scenario = parse(text, "test").unwrap_or_else(|error| panic!("{error}"));
+    run(&scenario, &options(threads), &()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn mean(result: &ScenarioResult, workload: &str, variant: &str, metric: &str) -> f64 {
+    result.row(workload, variant, metric).unwrap_or_else(|| panic!("no row {workload} {variant} {metric}")).mean
+}
+
+const SMALL: &str = r#"
+name = "small"
+against = "classic@90%"
+repeats = 3
+machine = { nodes = [{ memory = "1GiB" }], page_cluster = 0, readahead = "0B" }
+matrix = { policies = ["all"], limits = ["90%", "60%"] }
+[[workloads]]
+name = "zipf"
+load = { kind = "key-value", footprint = "4MiB", item_size = "4KiB", operations = 20000, writes = "30%" }
+[[workloads]]
+name = "hot"
+load = { kind = "hot-cold", footprint = "4MiB", hot = "25%", hot_accesses = "90%", operations = 20000 }
+"#;
+
+#[test]
+fn opt_is_the_floor_of_every_policy_on_every_workload() {
+    let result = play(SMALL, 2);
+    for workload in ["zipf", "hot"] {
+        for limit in ["90%", "60%"] {
+            let floor = mean(&result, workload, &format!("opt@{limit}"), "major_faults");
+            for policy in ["classic", "lru", "fifo", "clock"] {
+                let faults = mean(&result, workload, &format!("{policy}@{limit}"), "major_faults");
+                assert!(floor <= faults, "{workload} {policy}@{limit}: {faults} < {floor}");
+            }
+        }
+    }
+    assert!(mean(&result, "zipf", "classic@60%", "major_faults") > 0.0);
+}
+
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    let text = |threads| serde_json::to_string(&play(SMALL, threads)).unwrap();
+    assert_eq!(text(1), text(3));
+}
+
+#[test]
+fn rows_and_ratios_have_the_documented_keys() {
+    let json = serde_json::to_value(play(SMALL, 2)).unwrap();
+    let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&json), ["scenario", "rows", "ratios"].map(String::from).into_iter().collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>());
+    let mut row = keys(&json["rows"][0]);
+    row.sort();
+    let mut expected = ["workload", "variant", "metric", "n", "mean", "stddev", "ci95_low", "ci95_high", "reference"];
+    expected.sort_unstable();
+    assert_eq!(row, expected);
+    assert!(keys(&json["ratios"][0]).contains(&"against".to_owned()));
+    assert_eq!(json["rows"][0]["n"], 3);
+    assert!(json["rows"][0]["ci95_low"].is_number());
+}
+
+#[test]
+fn side_by_side_workloads_feel_each_other_and_the_system_row_sums_up() {
+    let text = r#"
+        name = "pair"
+        run = "together"
+        machine = { cpus = 1, nodes = [{ memory = "64MiB" }] }
+        cgroups = [{ path = "/both", max = "70%" }]
+        [[workloads]]
+        name = "a"
+        cgroup = "/both"
+        load = { kind = "hot-cold", footprint = "4MiB", hot = "50%", hot_accesses = "60%", operations = 8000 }
+        [[workloads]]
+        name = "b"
+        cgroup = "/both"
+        start = "1ms"
+        load = { kind = "scan", footprint = "4MiB", repeat = 3 }
+    "#;
+    let result = play(text, 1);
+    let (a, b) = (mean(&result, "a", "classic", "runtime_ns"), mean(&result, "b", "classic", "runtime_ns"));
+    let system = mean(&result, "system", "classic", "runtime_ns");
+    assert!(system >= a.max(b) && a > 0.0 && b > 0.0);
+    assert!(mean(&result, "system", "classic", "major_faults") > 0.0);
+    assert!(result.row("a", "classic", "kswapd_cpu_ns").is_none(), "kernel threads belong to no single workload");
+}
+
+#[test]
+fn events_change_limits_start_and_stop() {
+    let base = r#"
+        name = "events"
+        machine = { nodes = [{ memory = "64MiB" }] }
+        cgroups = [{ path = "/app" }]
+        events = [EVENTS]
+        [[workloads]]
+        name = "w"
+        cgroup = "/app"
+        load = { kind = "hot-cold", footprint = "8MiB", hot = "50%", hot_accesses = "60%", duration = "40ms" }
+    "#;
+    let faults = |events: &str| {
+        let result = play(&base.replace("EVENTS", events), 1);
+        (mean(&result, "w", "classic", "major_faults"), mean(&result, "w", "classic", "runtime_ns"))
+    };
+    let (quiet, _) = faults("");
+    let (squeezed, _) = faults(r#"{ at = "10ms", set = { cgroup = "/app", max = "50%" } }"#);
+    let (released, _) = faults(
+        r#"{ at = "10ms", set = { cgroup = "/app", max = "50%" } }, { at = "12ms", set = { cgroup = "/app", max = "max" } }"#,
+    );
+    let (reclaimed, _) = faults(r#"{ at = "10ms", every = "10ms", reclaim = { cgroup = "/app", amount = "1MiB" } }"#);
+    let (_, runtime) = faults(r#"{ at = "5ms", stop = "w" }"#);
+    assert_eq!(quiet, 0.0);
+    assert!(squeezed > released && released > 0.0, "{squeezed} {released}");
+    assert!(reclaimed > 0.0);
+    assert!((4.9e6..6.0e6).contains(&runtime), "{runtime}");
+}
+
+#[test]
+fn bundled_scenarios_parse_and_survive_printing() {
+    for bundled in BUNDLED {
+        let scenario = parse(bundled.text, bundled.name).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(scenario.name, bundled.name);
+        assert_eq!(parse(&print(&scenario), "printed").unwrap(), scenario);
+    }
+}
+
+#[test]
+fn bad_scenarios_say_what_where_and_what_is_allowed() {
+    let head = "name = \"x\"\n";
+    let load = "[[workloads]]\nname = \"w\"\nload = { kind = \"idle\", duration = \"1s\" }\n";
+    let table = [
+        (format!("{head}{load}policy = 3\n"), "unknown field `policy`"),
+        (format!("{head}policy = \"clasic\"\n{load}"), "did you mean `classic`?"),
+        (format!("{head}repeats = 0\n{load}"), "`repeats` is 0; allowed: 1 or more"),
+        (format!("{head}workloads = []\n"), "there is no workload"),
+        (format!("{head}limit = \"0%\"\n{load}"), "limit is 0%; allowed: more than 0%"),
+        (format!("{head}limit = \"4KiB\"\n{load}"), "limit is 4KiB; allowed: 128KiB to 16GiB"),
+        (format!("{head}limit = \"64GiB\"\n{load}"), "limit is 64GiB, above the machine's memory of 16GiB"),
+        (format!("{head}metrics = [\"runtime\"]\n{load}"), "unknown metric `runtime`"),
+        (format!("{head}against = \"lru\"\n{load}"), "`against` names `lru`, which is no variant; variants: classic"),
+        (format!("{head}[machine]\nnodes = [{{ memory = \"0B\" }}]\n{load}"), "`nodes[0].memory` is 0B; allowed: 4MiB to 4TiB"),
+        (format!("{head}machine = {{ cpus = 0 }}\n{load}"), "`cpus` is 0; allowed: 1 to 256"),
+        (format!("{head}events = [{{ at = \"1s\" }}]\n{load}"), "exactly one of `set`, `start`, `stop`, `reclaim`"),
+        (format!("{head}events = [{{ at = \"1s\", start = \"w\" }}]\n{load}"), "`w` starts by itself"),
+        (format!("{head}events = [{{ at = \"1s\", stop = \"v\" }}]\n{load}"), "`v`, which is no workload"),
+        (format!("{head}events = [{{ at = \"0ns\", stop = \"w\" }}]\n{load}"), "is stopped before it starts"),
+        (
+            format!(
+                "{head}events = [{{ at = \"1s\", set = {{ cgroup = \"/w\", max = \"1MiB\" }} }}, \
+                 {{ at = \"1s\", set = {{ cgroup = \"/w\", max = \"2MiB\" }} }}]\n{load}"
+            ),
+            "contradicts another event at the same time",
+        ),
+        (format!("{head}events = [{{ at = \"1s\", set = {{ cgroup = \"/z\", max = \"1MiB\" }} }}]\n{load}"), "unknown cgroup `/z`; known: /w"),
+        (format!("{head}cgroups = [{{ path = \"a/b\" }}]\n{load}"), "must be absolute, with its parent listed before it"),
+        (format!("{head}variants = [{{ name = \"v\", patch = {{ swapines = 1 }} }}]\n{load}"), "variant `v`: unknown field `swapines`"),
+        (format!("{head}{load}{load}"), "two workloads are called `w`"),
+        (format!("{head}until = \"5\"\n{load}"), "unknown unit"),
+    ];
+    for (text, expected) in table {
+        let message = parse(&text, "s.toml").expect_err(&text).to_string();
+        assert!(message.contains(expected), "{message:?} lacks {expected:?}");
+        assert!(message.starts_with("s.toml"), "{message:?} says no place");
+    }
+}
+
+proptest! {
+    #[test]
+    fn printing_then_parsing_gives_the_scenario_back(
+        seed in 0u64..u64::MAX / 2, repeats in 1u32..9, percent in 1u64..200, cpus in 1u32..64, every in proptest::option::of(1_000u64..1 << 40),
+    ) {
+        let every = every.map(|ns| format!(", every = \"{ns}ns\"")).unwrap_or_default();
+        let text = format!(
+            "name = \"x\"\nseed = {seed}\nrepeats = {repeats}\nlimit = \"{percent}%\"\nmachine = {{ cpus = {cpus} }}\n\
+             events = [{{ at = \"1s\"{every}, set = {{ cgroup = \"/w\", max = \"{percent}MiB\", low = \"max\" }} }}]\n\
+             [[variants]]\nname = \"v\"\npatch = {{ machine = {{ swappiness = 7 }} }}\n\
+             [[workloads]]\nname = \"w\"\nload = {{ kind = \"idle\", duration = \"1s\" }}\n"
+        );
+        let scenario: Scenario = parse(&text, "t").unwrap();
+        prop_assert_eq!(parse(&print(&scenario), "t").unwrap(), scenario);
+    }
+}
+
+#[test]
+fn the_scenario_in_the_docs_runs() {
+    let docs = include_str!("../../../docs/scenarios.md");
+    let text = docs.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("one example");
+    let text = text.replace("operations = 200000", "operations = 20000");
+    let result = play(&text, 2);
+    let (roomy, tight) = (
+        mean(&result, "store", "roomy", "major_faults"),
+        mean(&result, "store", "tight", "major_faults"),
+    );
+    assert!(roomy < tight, "{roomy} {tight}");
+}
