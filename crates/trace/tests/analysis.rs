@@ -1,0 +1,322 @@
+//! The analyses against naive models that keep one entry a page and look at everything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use isotherm_trace::analysis::{HeatmapOptions, footprint, heatmap, hot, info, mrc, wss};
+use isotherm_trace::{EventKind, MapKind, MapRange, ProcessMeta, Row, ThreadMeta, TraceMeta, TraceReader, TraceWriter};
+use proptest::prelude::*;
+
+/// What the program does, in file order.
+#[derive(Clone, Debug)]
+enum Step {
+    Row(Row),
+    Event(u32, u64, EventKind),
+}
+
+/// Thread 0 and 2 in process 0, thread 1 in process 1. Threads 1 and 2 are started when the steps say so.
+fn meta() -> TraceMeta {
+    let thread = |process, started_by| ThreadMeta { process, started_by, ..ThreadMeta::default() };
+    TraceMeta {
+        processes: vec![ProcessMeta::default(), ProcessMeta { forked_from: Some(0), ..ProcessMeta::default() }],
+        threads: vec![thread(0, None), thread(1, Some(0)), thread(0, Some(0))],
+        epoch_ns: 10,
+        ..TraceMeta::default()
+    }
+}
+
+fn write(path: &Path, steps: &[Step]) -> TraceReader {
+    let mut writer = TraceWriter::create(path, meta()).unwrap();
+    for step in steps {
+        match step {
+            Step::Row(row) => writer.push(*row).unwrap(),
+            Step::Event(thread, time_ns, kind) => writer.event(*thread, *time_ns, kind.clone()).unwrap(),
+        }
+    }
+    // Not finished: events stay as they are, unfolded.
+    writer.flush().unwrap();
+    std::mem::forget(writer);
+    TraceReader::open(path).unwrap()
+}
+
+fn map(start: u64, end: u64, what: MapKind) -> EventKind {
+    EventKind::Map(MapRange { start, end, what, ..MapRange::default() })
+}
+fn row(thread: u32, time_ns: u64, page: u64, pages: u32, write: bool) -> Step {
+    Step::Row(Row { time_ns, thread, page, pages, write })
+}
+
+/// One touch of one page, or an end of pages, with the trace time; the model's own walk.
+#[derive(Clone, Copy, Debug)]
+enum Fact {
+    Touch { process: usize, page: u64, write: bool, time_ns: u64 },
+    Gone { process: usize, start: u64, end: u64 },
+}
+
+fn facts(steps: &[Step]) -> (Vec<Fact>, u64) {
+    let meta = meta();
+    let (mut offsets, mut now) = ([Some(0u64), None, None], 0u64);
+    let mut alive = [1, 0];
+    let mut facts = Vec::new();
+    for step in steps {
+        let (thread, time_ns) = match step {
+            Step::Row(row) => (row.thread, row.time_ns),
+            Step::Event(thread, time_ns, _) => (*thread, *time_ns),
+        };
+        let process = meta.process_of(thread);
+        if let Step::Event(_, _, EventKind::Map(MapRange { start, end, .. }) | EventKind::Unmap { start, end }) = step {
+            facts.push(Fact::Gone { process, start: *start, end: *end });
+        }
+        let offset = *offsets[thread as usize].get_or_insert(now.saturating_sub(time_ns));
+        now = now.max(offset + time_ns);
+        match step {
+            Step::Row(row) => facts.extend((row.page..row.page + u64::from(row.pages)).map(|page| Fact::Touch {
+                process,
+                page,
+                write: row.write,
+                time_ns: now,
+            })),
+            Step::Event(_, _, EventKind::StartThread { thread: started }) => {
+                if offsets[*started as usize].is_none() {
+                    offsets[*started as usize] = Some(now);
+                    alive[meta.process_of(*started)] += 1;
+                }
+            }
+            Step::Event(_, _, EventKind::Idle { ns }) => offsets[thread as usize] = Some(offset + ns),
+            Step::Event(_, _, EventKind::EndThread) => {
+                if alive[process] == 1 {
+                    facts.push(Fact::Gone { process, start: 0, end: u64::MAX });
+                }
+                alive[process] = (alive[process] as i32 - 1).max(0);
+            }
+            Step::Event(..) => {}
+        }
+    }
+    (facts, now)
+}
+
+fn any_steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = (0u32..3, 0u64..25, prop_oneof![0u64..48, 1000u64..1016], 1u32..6, 0u8..40, any::<bool>());
+    proptest::collection::vec(step, 1..250).prop_map(|steps| {
+        let mut clocks = [0u64; 3];
+        let step = |(thread, wait, page, pages, dice, write): (u32, u64, u64, u32, u8, bool)| {
+            let clock = &mut clocks[thread as usize];
+            *clock += wait;
+            let end = page + 2 * u64::from(pages);
+            let event = |kind| Step::Event(thread, *clock, kind);
+            match dice {
+                0 => event(EventKind::Unmap { start: page, end }),
+                1 => event(map(page, end, MapKind::Heap)),
+                2 => event(map(page, end, MapKind::Stack)),
+                3 => event(EventKind::Idle { ns: wait * 3 }),
+                4 | 5 => event(EventKind::StartThread { thread: u32::from(dice) - 3 }),
+                6 if wait < 3 => event(EventKind::EndThread),
+                _ => row(thread, *clock, page, pages, write),
+            }
+        };
+        steps.into_iter().map(step).collect()
+    })
+}
+
+/// Misses of an LRU memory of `places` pages that forgets pages which are gone.
+fn naive_misses(facts: &[Fact], places: usize) -> u64 {
+    let mut cache: Vec<(usize, u64)> = Vec::new();
+    let mut misses = 0;
+    for fact in facts {
+        match *fact {
+            Fact::Touch { process, page, .. } => {
+                let at = cache.iter().position(|&held| held == (process, page));
+                misses += u64::from(at.is_none());
+                if let Some(at) = at {
+                    cache.remove(at);
+                }
+                cache.insert(0, (process, page));
+                cache.truncate(places);
+            }
+            Fact::Gone { process, start, end } => {
+                cache.retain(|&(held, page)| held != process || !(start..end).contains(&page));
+            }
+        }
+    }
+    misses
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn equal_naive_models(steps in any_steps(), window_ns in 10u64..60, columns in 1u32..9, rows in 1u32..30) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut reader = write(&folder.path().join("t"), &steps);
+        let (facts, duration_ns) = facts(&steps);
+        let touches: Vec<_> = facts.iter().filter_map(|fact| match *fact {
+            Fact::Touch { process, page, write, time_ns } => Some((process, page, write, time_ns)),
+            Fact::Gone { .. } => None,
+        }).collect();
+
+        // Footprint: sets of pages.
+        let mut resident = BTreeSet::new();
+        let mut peak = 0;
+        for fact in &facts {
+            match *fact {
+                Fact::Touch { process, page, .. } => { resident.insert((process, page)); }
+                Fact::Gone { process, start, end } => resident.retain(|&(held, page)| held != process || !(start..end).contains(&page)),
+            }
+            peak = peak.max(resident.len() as u64);
+        }
+        let touched: BTreeSet<_> = touches.iter().map(|&(process, page, ..)| (process, page)).collect();
+        let written: BTreeSet<_> = touches.iter().filter(|touch| touch.2).map(|&(process, page, ..)| (process, page)).collect();
+        let found = footprint(&mut reader).unwrap();
+        prop_assert_eq!(found.touched_pages, touched.len() as u64);
+        prop_assert_eq!(found.written_pages, written.len() as u64);
+        prop_assert_eq!(found.peak_resident_pages, peak);
+        prop_assert_eq!(found.duration_ns, duration_ns);
+
+        // Info agrees with it, and its parts add up.
+        let summary = info(&mut reader).unwrap();
+        prop_assert_eq!(&summary.footprint, &found);
+        prop_assert_eq!(summary.accesses, touches.len() as u64);
+        prop_assert_eq!(summary.write_accesses, touches.iter().filter(|touch| touch.2).count() as u64);
+        prop_assert_eq!(summary.mappings.iter().map(|entry| entry.touched_pages).sum::<u64>(), found.touched_pages);
+        prop_assert_eq!(summary.mappings.iter().map(|entry| entry.written_pages).sum::<u64>(), found.written_pages);
+        prop_assert_eq!(summary.mappings.iter().map(|entry| entry.accesses).sum::<u64>(), summary.accesses);
+        prop_assert_eq!(summary.threads.iter().map(|thread| thread.accesses).sum::<u64>(), summary.accesses);
+
+        // Working set: a set of pages for each window.
+        let found = wss(&mut reader, window_ns).unwrap();
+        let mut sets: BTreeMap<u64, (BTreeSet<_>, BTreeSet<_>, u64)> = BTreeMap::new();
+        for &(process, page, write, time_ns) in &touches {
+            let (pages, written, accesses) = sets.entry(time_ns / window_ns).or_default();
+            pages.insert((process, page));
+            if write {
+                written.insert((process, page));
+            }
+            *accesses += 1;
+        }
+        for (index, window) in (0u64..).zip(&found.windows) {
+            let (pages, written, accesses) = sets.remove(&index).unwrap_or_default();
+            prop_assert_eq!((window.start_ns, window.pages, window.written_pages, window.accesses),
+                (index * window_ns, pages.len() as u64, written.len() as u64, accesses));
+        }
+        prop_assert!(sets.is_empty(), "windows are missing: {:?}", sets);
+
+        // Miss-ratio curve: one cache of each size.
+        let curve = mrc(&mut reader).unwrap();
+        prop_assert_eq!(curve.accesses, touches.len() as u64);
+        for places in [0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 1000] {
+            let expected = if places == 0 { curve.accesses } else { naive_misses(&facts, places) };
+            prop_assert_eq!(curve.misses_at(places as u64), expected, "{} places", places);
+        }
+        prop_assert_eq!(curve.misses_at(u64::MAX), curve.cold_misses);
+
+        // Hot: counts by page.
+        let found = hot(&mut reader, usize::MAX).unwrap();
+        prop_assert_eq!(found.mappings.iter().map(|entry| entry.accesses).sum::<u64>(), found.accesses);
+        let mut seen = 0;
+        for range in &found.ranges {
+            let inside: Vec<_> = touches.iter().filter(|touch| touch.0 == range.process && (range.start..range.end).contains(&touch.1)).collect();
+            let pages: BTreeSet<_> = inside.iter().map(|touch| touch.1).collect();
+            seen += range.accesses;
+            // Ranges of different mappings may interleave, so a range holds at most what lies inside its ends.
+            prop_assert!(range.accesses <= inside.len() as u64 && range.touched_pages <= pages.len() as u64);
+            prop_assert!(pages.contains(&range.start) && pages.contains(&(range.end - 1)));
+        }
+        prop_assert_eq!(seen, found.accesses);
+        prop_assert!(found.ranges.is_sorted_by(|a, b| a.accesses >= b.accesses));
+
+        // Heatmap: every access in the cell that its row and column name, none twice.
+        let options = HeatmapOptions { columns, rows, fold_pages: 64 };
+        let map = heatmap(&mut reader, &options).unwrap();
+        prop_assert!(map.rows.len() <= rows as usize);
+        let mut cells = vec![0u64; map.cells.len()];
+        let mut dropped = 0;
+        for &(process, page, _, time_ns) in &touches {
+            let at = map.rows.iter().position(|row| map.bands[row.band as usize].process == process && (row.start..row.end).contains(&page));
+            let column = u64::from(columns) * time_ns / duration_ns.max(1);
+            let column = usize::try_from(column.min(u64::from(columns) - 1)).unwrap();
+            match at {
+                Some(at) => cells[at * columns as usize + column] += 1,
+                None => dropped += 1,
+            }
+        }
+        prop_assert_eq!((&map.cells, map.dropped_accesses), (&cells, dropped));
+        prop_assert!(dropped == 0 || map.dropped_bands > 0);
+    }
+}
+
+#[test]
+fn a_thread_starts_at_its_starters_time_and_sleep_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    // Thread 0 computes 100, starts thread 2, sleeps 400; thread 2 computes 50 (at 150); thread 0 goes on at 550.
+    let steps = [
+        row(0, 100, 1, 1, false),
+        Step::Event(0, 100, EventKind::StartThread { thread: 2 }),
+        row(2, 50, 2, 1, false),
+        Step::Event(0, 100, EventKind::Idle { ns: 400 }),
+        row(0, 150, 3, 1, false),
+    ];
+    let mut reader = write(&folder.path().join("t"), &steps);
+    let found = wss(&mut reader, 100).unwrap();
+    let pages: Vec<_> = found.windows.iter().map(|window| window.pages).collect();
+    assert_eq!(pages, [0, 2, 0, 0, 0, 1]);
+    let percentiles: Vec<_> = found.percentiles.iter().map(|entry| (entry.percent, entry.pages)).collect();
+    // Sorted sizes 0 0 0 0 1 2; rank of p75 = 4.5 → the 5th.
+    assert_eq!(percentiles[3..8], [(25, 0), (50, 0), (75, 1), (90, 2), (99, 2)]);
+    assert_eq!(info(&mut reader).unwrap().cpu_ns, 200);
+}
+
+#[test]
+fn mappings_are_told_apart_by_kind_and_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file =
+        MapRange { start: 0, end: 32, what: MapKind::File, file: Some("/lib/libc.so.6".into()), ..MapRange::default() };
+    let steps = [
+        Step::Event(0, 0, EventKind::Map(file)),
+        Step::Event(0, 0, map(32, 64, MapKind::Heap)),
+        row(0, 0, 30, 4, false),
+        row(0, 10, 30, 4, true),
+        row(0, 20, 99, 2, false),
+    ];
+    let mut reader = write(&folder.path().join("t"), &steps);
+    let table = |label: &str, pages, accesses| (label.to_owned(), pages, accesses);
+    let found: Vec<_> = hot(&mut reader, 10)
+        .unwrap()
+        .mappings
+        .into_iter()
+        .map(|entry| (entry.label, entry.touched_pages, entry.accesses))
+        .collect();
+    assert_eq!(found, [table("file libc.so.6", 2, 4), table("heap", 2, 4), table("not mapped", 2, 2)]);
+    let ranges = hot(&mut reader, 10).unwrap().ranges;
+    let ranges: Vec<_> = ranges.iter().map(|range| (range.start, range.end, range.accesses, range.share_ppm)).collect();
+    assert_eq!(ranges, [(30, 32, 4, 400_000), (32, 34, 4, 400_000), (99, 101, 2, 200_000)]);
+    let mut labels = |rows| {
+        let map = heatmap(&mut reader, &HeatmapOptions { columns: 2, rows, fold_pages: 32 }).unwrap();
+        map.bands.into_iter().map(|band| band.label).collect::<Vec<_>>()
+    };
+    assert_eq!(labels(9), ["file libc.so.6", "heap", "not mapped"]);
+    assert_eq!(labels(8), ["heap +1", "not mapped"], "with few rows neighbours share a band");
+}
+
+#[test]
+fn options_that_cannot_be_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut reader = write(&folder.path().join("t"), &[row(0, 1 << 40, 1, 1, false)]);
+    for (window_ns, expected) in [(0, "from the trace's epoch of 10 ns"), (9, "is 9 ns"), (10, "take a longer one")] {
+        let error = wss(&mut reader, window_ns).unwrap_err().to_string();
+        assert!(error.contains("window") && error.contains(expected), "{error}");
+    }
+    for (columns, rows) in [(0, 5), (5, 0), (1 << 20, 1 << 20)] {
+        let options = HeatmapOptions { columns, rows, fold_pages: 1 };
+        assert!(heatmap(&mut reader, &options).unwrap_err().to_string().contains("allowed"));
+    }
+}
+
+#[test]
+fn an_empty_trace_has_empty_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut reader = write(&folder.path().join("t"), &[]);
+    assert_eq!(info(&mut reader).unwrap().accesses, 0);
+    assert_eq!(mrc(&mut reader).unwrap().misses_at(5), 0);
+    assert_eq!(heatmap(&mut reader, &HeatmapOptions::default()).unwrap().cells.len(), 0);
+    assert_eq!(wss(&mut reader, 10).unwrap().windows.len(), 1);
+    assert!(hot(&mut reader, 5).unwrap().ranges.is_empty());
+}
