@@ -16,7 +16,7 @@ pub const DEFAULT_EPOCH: Duration = Duration::from_ms(1);
 
 /// CPU time that one instruction is taken to last. Native CPU time divided by instructions, for the recordings in
 /// `traces/`, on the machine named there: see the table in `docs/recording.md#time`.
-pub const DEFAULT_NS_PER_INSTRUCTION: Fraction = Fraction { numerator: 1, denominator: 4 };
+pub const DEFAULT_NS_PER_INSTRUCTION: Fraction = Fraction { numerator: 3, denominator: 20 };
 
 /// What observes the accesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "TOOL", default_value_t)]
     with: With,
     /// CPU time of 1000 instructions: the program's own CPU time divided by the instructions that a first recording reports.
-    #[arg(long, value_name = "TIME", default_value = "250ns")]
+    #[arg(long, value_name = "TIME", default_value = "150ns")]
     time_per_kinstructions: Duration,
     /// Stop recording at this file size; the program runs on.
     #[arg(long, value_name = "SIZE")]
