@@ -68,7 +68,7 @@ fn band(label: &str, start: u64, pages: u64, rows: u32, rate: impl Fn(f64, f64) 
         }
     }
     let rows = usize::try_from(rows).unwrap_or(0);
-    Band { label: label.to_owned(), start, end: start + pages * 4096, rows, counts }
+    Band { space: 0, label: label.to_owned(), start, end: start + pages * 4096, rows, counts }
 }
 
 fn heatmap() -> Heatmap {

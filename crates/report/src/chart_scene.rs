@@ -130,7 +130,7 @@ fn legend(scene: &mut Scene, chart: &Chart, top: f64) -> f64 {
         } else {
             if series.kind != SeriesKind::Points {
                 let points = vec![(x, y), (x + 26.0, y)];
-                scene.push(Shape::Line { points, stroke: paint, width: line_width(series), dash: dash(index) });
+                scene.push(Shape::Line { points, stroke: paint, width: line_width(series), dash: dash(index, series) });
             }
             if has_markers(series) {
                 scene.push(marker(index, x + 13.0, y, paint));
@@ -225,7 +225,7 @@ fn series(out: &mut Vec<Shape>, chart: &Chart, plot: &Plot) {
             let placed: Vec<(f64, f64)> = series.finite().filter_map(|point| plot.at(point)).collect();
             if series.kind != SeriesKind::Points {
                 let points = thin(if series.kind == SeriesKind::Step { steps(&placed) } else { placed.clone() });
-                out.push(Shape::Line { points, stroke: paint, width: line_width(series), dash: dash(index) });
+                out.push(Shape::Line { points, stroke: paint, width: line_width(series), dash: dash(index, series) });
             }
             if has_markers(series) || series.kind == SeriesKind::Points || placed.len() == 1 {
                 out.extend(placed.iter().take(20_000).map(|(x, y)| marker(index, *x, *y, paint)));
@@ -386,8 +386,10 @@ fn line_width(series: &Series) -> f64 {
     }
 }
 
-const fn dash(index: usize) -> Dash {
+/// Dashes tell series apart without colour; on lines of many points they would only look like noise.
+fn dash(index: usize, series: &Series) -> Dash {
     match index % 4 {
+        _ if series.points.len() > 150 => Dash::Solid,
         0 => Dash::Solid,
         1 => Dash::Dashes,
         2 => Dash::Mixed,

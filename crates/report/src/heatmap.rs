@@ -23,13 +23,15 @@ pub struct Heatmap {
     pub end_ns: u64,
     /// Equal time bins between the two.
     pub columns: usize,
-    /// Mapped address ranges, ascending and disjoint. What lies between two is folded.
+    /// Mapped address ranges by address space, ascending and disjoint in each. What lies between two is folded.
     pub bands: Vec<Band>,
 }
 
 /// One mapped range of addresses, drawn without gaps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Band {
+    /// Address space (process) it belongs to.
+    pub space: usize,
     /// Name of the mapping: `heap`, `stack`, `libc.so.6`.
     pub label: String,
     /// First byte.
@@ -80,6 +82,7 @@ impl Heatmap {
         let mut strips: Vec<Strip> = Vec::new();
         for (group, rows) in groups.iter().zip(heights).rev() {
             strips.push(Strip {
+                space: group[0].space,
                 label: group_label(group),
                 start: group[0].start,
                 end: group[group.len() - 1].end,
@@ -143,6 +146,7 @@ impl Heatmap {
 /// One band (or several neighbours) fitted to cell rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Strip {
+    pub(crate) space: usize,
     pub(crate) label: String,
     pub(crate) start: u64,
     pub(crate) end: u64,
@@ -154,6 +158,11 @@ pub(crate) struct Strip {
 }
 
 impl Strip {
+    /// Bytes left out between this strip and the one `below` it; `None` between address spaces and where none are.
+    pub(crate) fn folded_bytes(&self, below: &Self) -> Option<u64> {
+        self.start.checked_sub(below.end).filter(|bytes| *bytes > 0 && self.space == below.space)
+    }
+
     /// Size of what is mapped, and how many other bands are drawn in it: `1.2 MiB (+3)`.
     pub(crate) fn size(&self) -> String {
         let size = Unit::Bytes.approx(self.mapped_bytes);
@@ -164,10 +173,14 @@ impl Strip {
 /// `bands` in at most `nr` groups of neighbours: the two neighbours that are smallest together become one, until it fits.
 fn group(bands: Vec<&Band>, nr: usize) -> Vec<Vec<&Band>> {
     let size = |group: &[&Band]| group.iter().map(|band| band.rows as u128).sum::<u128>();
+    // Bands of different address spaces only when nothing else is left.
+    let between = |a: &[&Band], b: &[&Band]| if a[0].space == b[0].space { 0 } else { 1 << 64 };
     let mut groups: Vec<Vec<&Band>> = bands.into_iter().map(|band| vec![band]).collect();
     let mut sizes: Vec<u128> = groups.iter().map(|group| size(group)).collect();
     while groups.len() > nr {
-        let smallest = (1..groups.len()).min_by_key(|&i| sizes[i - 1] + sizes[i]).unwrap_or(1);
+        let smallest = (1..groups.len())
+            .min_by_key(|&i| sizes[i - 1] + sizes[i] + between(&groups[i - 1], &groups[i]))
+            .unwrap_or(1);
         let right = groups.remove(smallest);
         groups[smallest - 1].extend(right);
         sizes[smallest - 1] += sizes.remove(smallest);
@@ -267,8 +280,16 @@ pub(crate) mod tests {
 
     /// Two time bins, a heap of two rows (one page each) and a stack of one row, over two seconds.
     pub(crate) fn small() -> Heatmap {
-        let heap = Band { label: "heap".into(), start: 0x1000, end: 0x3000, rows: 2, counts: vec![0, 1, 1000, 10] };
-        let stack = Band { label: "stack".into(), start: 0x7000_0000, end: 0x7000_1000, rows: 1, counts: vec![100, 0] };
+        let heap =
+            Band { space: 0, label: "heap".into(), start: 0x1000, end: 0x3000, rows: 2, counts: vec![0, 1, 1000, 10] };
+        let stack = Band {
+            space: 0,
+            label: "stack".into(),
+            start: 0x7000_0000,
+            end: 0x7000_1000,
+            rows: 1,
+            counts: vec![100, 0],
+        };
         Heatmap {
             title: "memory".into(),
             end_ns: 2_000_000_000,
@@ -288,7 +309,7 @@ pub(crate) mod tests {
                 let noise = 0.6 + 0.8 * ((i * 2_654_435_761) % 1000) as f64 / 1000.0;
                 crate::unit::saturating_u64(count(y, t) * per_row * noise)
             });
-            Band { label: label.into(), start, end: start + pages * 4096, rows, counts: counts.collect() }
+            Band { space: 0, label: label.into(), start, end: start + pages * 4096, rows, counts: counts.collect() }
         };
         let heap = |y: f64, t: f64| match t {
             t if t < 0.25 => {
@@ -324,8 +345,10 @@ pub(crate) mod tests {
     /// Heatmaps that are hard to draw.
     pub(crate) fn degenerate_heatmaps() -> Vec<(&'static str, Heatmap)> {
         let of = |columns: usize, bands: Vec<Band>| Heatmap { columns, bands, end_ns: 1_000_000, ..Heatmap::default() };
-        let band = |rows: usize, counts: Vec<u64>| Band { label: "b".into(), start: 0, end: 4096, rows, counts };
+        let band =
+            |rows: usize, counts: Vec<u64>| Band { space: 0, label: "b".into(), start: 0, end: 4096, rows, counts };
         let many = (0..500u64).map(|i| Band {
+            space: 0,
             label: format!("library-{i}.so"),
             start: i << 20,
             end: (i << 20) + 4096,
@@ -351,7 +374,7 @@ pub(crate) mod tests {
             ),
             ("backwards band", of(1, vec![Band { start: 9, end: 3, ..band(1, vec![1]) }])),
             ("many bands", of(4, many.collect())),
-            ("markup", of(1, vec![Band { label: "<script>\u{1b}[31m&".into(), ..band(1, vec![1]) }])),
+            ("markup", of(1, vec![Band { space: 0, label: "<script>\u{1b}[31m&".into(), ..band(1, vec![1]) }])),
         ]
     }
 

@@ -107,7 +107,7 @@ fn strip_marks(scene: &mut Scene, strips: &[Strip], (left, top, width): (f64, f6
             scene.text(left - 8.0, foot, address(strip.start), TICK, Anchor::End, Paint::Muted);
             address_free_from = foot + 7.0;
         }
-        let folded = strips.get(i + 1).is_some_and(|below| below.end < strip.start);
+        let folded = strips.get(i + 1).is_some_and(|below| strip.folded_bytes(below).is_some());
         if folded {
             let y = strip_bottom + GAP as f64 / 2.0;
             let points = (0..).map(|i| f64::from(i) * 6.0).take_while(|x| *x <= width);

@@ -22,6 +22,7 @@ mod scene;
 mod svg;
 mod table;
 mod terminal;
+pub mod traces;
 mod unit;
 
 pub use chart::{Axis, Callout, Chart, Emphasis, Reference, Series, SeriesKind};

@@ -4,6 +4,7 @@
 mod export;
 mod import;
 mod record;
+mod report;
 mod simulate;
 
 use std::process::ExitCode;
@@ -37,6 +38,7 @@ verbs! {
     Export => export,
     Import => import,
     Record => record,
+    Report => report,
     Simulate => simulate,
 }
 

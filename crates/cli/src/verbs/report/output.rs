@@ -1,9 +1,10 @@
 //! Where a picture goes: the terminal, or files. Shared by all pictures of `isotherm report`.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use isotherm_report::{Chart, Heatmap, HtmlPage, Picture, PictureSize, Table, TermStyle, Theme};
+use isotherm_trace::TraceMeta;
+use serde::Serialize;
 
 use crate::error::CliError;
 use crate::format::Format;
@@ -30,6 +31,17 @@ pub(super) struct PictureArgs {
     /// Background of the PNG; SVG and HTML follow the viewer's preference.
     #[arg(long, value_enum, value_name = "THEME", default_value_t)]
     theme: ThemeChoice,
+}
+
+impl PictureArgs {
+    /// `--width`.
+    pub(super) fn width(&self) -> Option<u32> {
+        self.width
+    }
+    /// `--height`.
+    pub(super) fn height(&self) -> Option<u32> {
+        self.height
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
@@ -88,8 +100,10 @@ pub(super) struct Outcome<'a> {
     pub(super) drawing: Option<&'a dyn Drawing>,
     /// Tables for people, under the picture.
     pub(super) tables: Vec<Table>,
-    /// The numbers behind it, for programs.
-    pub(super) data: Table,
+    /// The rows behind it.
+    pub(super) csv: &'a dyn Fn() -> Table,
+    /// The whole result.
+    pub(super) json: &'a dyn Fn() -> Result<String, CliError>,
     /// What to know before trusting it.
     pub(super) notes: Vec<String>,
 }
@@ -97,64 +111,71 @@ pub(super) struct Outcome<'a> {
 impl Outcome<'_> {
     /// Writes the files that were asked for, and prints. With files and no other `--format`, nothing is printed.
     pub(super) fn put_out(&self, args: &PictureArgs, format: Format, ui: &Ui) -> Result<(), CliError> {
-        let wrote = self.write_files(args, ui)?;
+        let mut wrote = self.write_pictures(args, ui)?;
+        if let Some(path) = &args.html {
+            write(path, self.page(args.width, args.height).to_html().as_bytes(), ui)?;
+            wrote = true;
+        }
+        self.print(format, wrote, &self.style(args, ui), ui)
+    }
+
+    /// The same for results without a picture.
+    pub(super) fn put_out_tables(&self, html: Option<&Path>, format: Format, ui: &Ui) -> Result<(), CliError> {
+        if let Some(path) = html {
+            write(path, self.page(None, None).to_html().as_bytes(), ui)?;
+        }
+        self.print(format, html.is_some(), &style(ui), ui)
+    }
+
+    fn print(&self, format: Format, wrote: bool, style: &TermStyle, ui: &Ui) -> Result<(), CliError> {
         match format {
             Format::Table if wrote => Ok(()),
-            Format::Table => ui.print(self.text(args, ui)),
-            Format::Json | Format::Csv => ui.print(super::super::render(&self.data, format, ui)),
+            Format::Table => {
+                ui.print(self.text(style))?;
+                self.notes.iter().for_each(|note| ui.say(format_args!("note: {note}")));
+                Ok(())
+            }
+            Format::Json => ui.print((self.json)()?),
+            Format::Csv => ui.print((self.csv)().to_csv()),
         }
     }
 
-    fn text(&self, args: &PictureArgs, ui: &Ui) -> String {
+    fn style(&self, args: &PictureArgs, ui: &Ui) -> TermStyle {
         let mut style = style(ui);
         style.width = args.width.map_or(style.width, |width| width as usize);
-        style.height = args.height.map_or(style.height, |height| height as usize);
-        let mut out = self.drawing.map_or_else(String::new, |drawing| drawing.text(&style));
-        for table in &self.tables {
-            let gap = if out.is_empty() { "" } else { "\n" };
-            let _ = write!(out, "{gap}{}", table.to_text(&style));
-        }
-        for note in &self.notes {
-            let _ = writeln!(out, "note: {note}");
-        }
-        out
+        let usual = if self.tables.is_empty() { style.height } else { style.height.min(24) };
+        style.height = args.height.map_or(usual, |height| height as usize);
+        style
     }
 
-    fn write_files(&self, args: &PictureArgs, ui: &Ui) -> Result<bool, CliError> {
-        let mut wrote = false;
-        let mut write = |path: &Path, bytes: &[u8]| {
-            std::fs::write(path, bytes)
-                .map_err(|error| CliError::failed(error).while_doing(format!("cannot write `{}`", path.display())))?;
-            ui.say(format_args!("wrote {}", path.display()));
-            wrote = true;
-            Ok::<(), CliError>(())
-        };
-        if let Some(drawing) = self.drawing {
-            let usual = drawing.usual_size();
-            let size = sized(usual, args.width, args.height);
-            if let Some(path) = &args.png {
-                let (size, scale) = png_size(usual, args.width, args.height);
-                let theme = match args.theme {
-                    ThemeChoice::Light => Theme::Light,
-                    ThemeChoice::Dark => Theme::Dark,
-                };
-                write(path, &drawing.picture(size).to_png(theme, scale))?;
-            }
-            if let Some(path) = &args.svg {
-                write(path, drawing.picture(size).to_svg().as_bytes())?;
-            }
-        }
-        if let Some(path) = &args.html {
-            write(path, self.page(args).to_html().as_bytes())?;
-        }
-        Ok(wrote)
+    fn text(&self, style: &TermStyle) -> String {
+        let mut parts: Vec<String> = self.drawing.iter().map(|drawing| drawing.text(style)).collect();
+        parts.extend(self.tables.iter().map(|table| table.to_text(style)));
+        parts.join("\n")
     }
 
-    fn page(&self, args: &PictureArgs) -> HtmlPage {
+    fn write_pictures(&self, args: &PictureArgs, ui: &Ui) -> Result<bool, CliError> {
+        let Some(drawing) = self.drawing else { return Ok(false) };
+        let usual = drawing.usual_size();
+        if let Some(path) = &args.png {
+            let (size, scale) = png_size(usual, args.width, args.height);
+            let theme = match args.theme {
+                ThemeChoice::Light => Theme::Light,
+                ThemeChoice::Dark => Theme::Dark,
+            };
+            write(path, &drawing.picture(size).to_png(theme, scale), ui)?;
+        }
+        if let Some(path) = &args.svg {
+            write(path, drawing.picture(sized(usual, args.width, args.height)).to_svg().as_bytes(), ui)?;
+        }
+        Ok(args.png.is_some() || args.svg.is_some())
+    }
+
+    fn page(&self, width: Option<u32>, height: Option<u32>) -> HtmlPage {
         let mut page = HtmlPage::new(self.title.clone(), "");
         page.section("");
         if let Some(drawing) = self.drawing {
-            drawing.put_on(&mut page, sized(drawing.usual_size(), args.width, args.height));
+            drawing.put_on(&mut page, sized(drawing.usual_size(), width, height));
         }
         for table in &self.tables {
             page.table(table);
@@ -165,6 +186,26 @@ impl Outcome<'_> {
         page.footer(format!("isotherm {}", env!("CARGO_PKG_VERSION")));
         page
     }
+}
+
+/// The result of an analysis as one JSON document, with the page size beside it.
+pub(super) fn json(result: &impl Serialize, meta: &TraceMeta) -> Result<String, CliError> {
+    #[derive(Serialize)]
+    struct Document<'a, T> {
+        page_bytes: u64,
+        #[serde(flatten)]
+        result: &'a T,
+    }
+    let document = Document { page_bytes: meta.page_bytes, result };
+    let text = serde_json::to_string_pretty(&document).map_err(CliError::failed)?;
+    Ok(text + "\n")
+}
+
+fn write(path: &Path, bytes: &[u8], ui: &Ui) -> Result<(), CliError> {
+    std::fs::write(path, bytes)
+        .map_err(|error| CliError::failed(error).while_doing(format!("cannot write `{}`", path.display())))?;
+    ui.say(format_args!("wrote {}", path.display()));
+    Ok(())
 }
 
 fn sized(usual: PictureSize, width: Option<u32>, height: Option<u32>) -> PictureSize {
@@ -182,10 +223,11 @@ fn png_size(usual: PictureSize, width: Option<u32>, height: Option<u32>) -> (Pic
     (PictureSize { width: logical(width), height: logical(height) }, scale)
 }
 
-/// What the user's terminal can show.
-pub(super) fn style(ui: &Ui) -> TermStyle {
-    let lines = 36;
-    TermStyle::detect(ui.colour(), (ui.columns(), lines), |name| std::env::var(name).ok())
+/// Lines of a picture in the terminal unless the user says otherwise.
+const LINES: usize = 36;
+
+fn style(ui: &Ui) -> TermStyle {
+    TermStyle { height: LINES, ..crate::verbs::style(ui) }
 }
 
 #[cfg(test)]

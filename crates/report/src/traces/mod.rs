@@ -1,0 +1,71 @@
+//! Analyses of a trace as charts, heatmaps and tables. One file for each; what they share is here.
+
+mod heatmap;
+mod hot;
+mod info;
+mod mrc;
+mod wss;
+
+pub use heatmap::{heatmap, heatmap_caveats, heatmap_csv};
+pub use hot::{hot_csv, hot_tables};
+pub use info::{info_csv, info_tables};
+pub use mrc::{mrc_chart, mrc_csv, mrc_table};
+pub use wss::{wss_chart, wss_csv, wss_table};
+
+use isotherm_trace::TraceMeta;
+use isotherm_units::Duration;
+
+/// Pages of a trace in bytes; saturates.
+pub(crate) fn bytes(pages: u64, page_bytes: u64) -> u64 {
+    pages.saturating_mul(page_bytes)
+}
+
+/// What was recorded, in one line: the command, or who made the trace.
+pub fn subject(meta: &TraceMeta) -> String {
+    let command = meta.command.join(" ");
+    match (command.trim(), meta.recorder.as_str()) {
+        ("", "") => "a trace of unknown origin".to_owned(),
+        ("", recorder) => recorder.to_owned(),
+        (command, _) => command.to_owned(),
+    }
+}
+
+/// What to know before trusting numbers from this trace.
+pub fn caveats(meta: &TraceMeta) -> Vec<String> {
+    let mut notes = Vec::new();
+    if meta.epoch_ns > 0 {
+        let epoch = Duration::from_ns(meta.epoch_ns);
+        notes.push(format!(
+            "a page counts once in each epoch ({epoch} of a thread's CPU time); what happens within an epoch is not seen"
+        ));
+    }
+    if !meta.complete {
+        notes.push("the recording does not reach the program's end; what it has is right".to_owned());
+    }
+    notes.extend(meta.notes.iter().cloned());
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_is_named_by_what_is_known_of_it() {
+        let mut meta = TraceMeta::default();
+        assert_eq!(subject(&meta), "a trace of unknown origin");
+        meta.recorder = "import csv".into();
+        assert_eq!(subject(&meta), "import csv");
+        meta.command = vec!["ls".into(), "-l".into()];
+        assert_eq!(subject(&meta), "ls -l");
+    }
+
+    #[test]
+    fn caveats_say_what_is_missing() {
+        let meta = TraceMeta { epoch_ns: 1_000_000, complete: false, notes: vec!["x".into()], ..TraceMeta::default() };
+        let caveats = caveats(&meta);
+        assert_eq!(caveats.len(), 3);
+        assert!(caveats[0].contains("(1ms of") && caveats[1].contains("end"));
+        assert!(super::caveats(&TraceMeta { complete: true, ..TraceMeta::default() }).is_empty());
+    }
+}
