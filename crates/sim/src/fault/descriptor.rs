@@ -97,10 +97,14 @@ fn one_page(
     if !write {
         call.last = Some((file, file_page));
     }
-    match frame {
-        Some(frame) if write => memory.dirty_file_page(frame),
-        Some(frame) if !goes_on => policy.mark_accessed(memory, frame),
-        _ => {}
+    if let Some(frame) = frame {
+        if write {
+            memory.dirty_file_page(frame);
+        }
+        // Yardsticks see every use; Linux neither writes nor reads that go on in the same page.
+        if policy.is_exact() || !write && !goes_on {
+            policy.mark_accessed(memory, frame);
+        }
     }
     state.current = None;
     Ok(())

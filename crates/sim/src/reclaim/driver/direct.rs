@@ -41,11 +41,16 @@ pub(super) struct Direct {
     running: bool,
     /// Runs in a row that freed nothing.
     fruitless: u32,
+    /// Has waited for kswapd already.
+    throttled: bool,
 }
+
+/// How often a task that waits for kswapd looks whether the node has recovered. (In Linux kswapd wakes it.)
+const KSWAPD_POLL: Duration = Duration::from_ms(1);
 
 impl Direct {
     pub(super) fn new(preferred: Option<NodeId>, persistence: Persistence) -> Self {
-        Self { preferred, persistence, extent: Extent::Partial, running: false, fruitless: 0 }
+        Self { preferred, persistence, extent: Extent::Partial, running: false, fruitless: 0, throttled: false }
     }
 
     pub(super) fn step(
@@ -57,6 +62,9 @@ impl Direct {
     ) -> Step {
         let is_exact = policy.is_exact();
         if !self.running {
+            if !is_exact && self.waits_for_kswapd(memory) {
+                return Step::Wait(KSWAPD_POLL);
+            }
             self.begin(scan, reclaimed_before, memory, is_exact);
         }
         scan.nr_scanned = 0;
@@ -111,6 +119,21 @@ impl Direct {
             }
             Persistence::Charge { .. } | Persistence::Once | Persistence::Asked { .. } => {}
         }
+    }
+
+    /// Before an allocation reclaims: with less than half of the min watermarks free it is kswapd's turn, for the rest is for
+    /// those who free memory. Not on a hopeless node.
+    fn waits_for_kswapd(&mut self, memory: &mut Memory) -> bool {
+        let Some(node) = self.preferred else { return false };
+        let reserve = memory.nodes.get(node).min_marks();
+        if reserve == 0 || memory.nodes.get(node).free() > reserve / 2 || memory.is_hopeless(node) {
+            return false;
+        }
+        if !std::mem::replace(&mut self.throttled, true) {
+            memory.count(Counter::PgScanDirectThrottle, CgroupId::ROOT, 1);
+        }
+        memory.kswapd_wanted[node.index()] = true;
+        true
     }
 
     /// All nodes, the preferred one first.

@@ -66,6 +66,31 @@ fn c12_direct_vs_kswapd() {
 }
 
 #[test]
+fn tasks_wait_for_kswapd_below_half_of_the_reserve() {
+    let marks = WatermarkConfig::default();
+    let mut bed = Testbed::with_watermarks(Box::new(Classic::new()), 1 << 20, DeviceKind::Zram, 64, marks);
+    let file = bed.file("data", 64);
+    for page in 0..64 {
+        bed.cached(ROOT, file, page);
+    }
+    let set_free = |bed: &mut Testbed, free: u64| {
+        let used = bed.memory.nodes.nr_used();
+        bed.memory.nodes.set_hidden((1 << 20) - used - free);
+    };
+    set_free(&mut bed, 1024); // half of min, 2048
+    let mut attempt = Attempt::direct(NODE);
+    for _ in 0..2 {
+        let step = attempt.step(&mut bed.memory, bed.policy.as_mut());
+        assert_eq!(step, Step::Wait(Duration::from_ms(1)));
+        assert!(std::mem::take(&mut bed.memory.kswapd_wanted[0]));
+    }
+    assert_eq!((bed.count(Counter::PgScanDirectThrottle), bed.count(Counter::AllocStall)), (1, 0));
+    set_free(&mut bed, 1025);
+    assert_eq!(attempt.step(&mut bed.memory, bed.policy.as_mut()), Step::Again);
+    assert_eq!(bed.count(Counter::AllocStall), 1);
+}
+
+#[test]
 fn kswapd_gives_up_after_16_runs_in_vain_until_something_is_reclaimed() {
     let marks = WatermarkConfig { min_free_kib: Some(64), scale_factor: 1000, ..WatermarkConfig::default() };
     let mut bed = Testbed::with_watermarks(Box::new(Classic::new()), 100, DeviceKind::None, 0, marks);
