@@ -72,3 +72,42 @@ fn take(memory: &mut Memory, preferred: NodeId, mark: Mark) -> Option<FrameId> {
     }
     memory.nodes.ids().filter(|&node| node != preferred).find_map(|node| memory.nodes.take(node, mark))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::testing::Rig;
+    use crate::swap::device::DeviceKind;
+    use isotherm_units::Pages;
+
+    #[test]
+    fn other_nodes_help_before_the_daemons_are_asked_for() {
+        let mut rig = Rig::with(DeviceKind::None, 0, |setup| {
+            setup.nodes = vec![(vec![Pages::new(1024)], 100), (vec![Pages::new(1024)], 200)];
+        });
+        let [near, far] = [NodeId(1), NodeId(0)];
+        let low = rig.memory.nodes.get(near).zones[0].marks.low;
+        let min = rig.memory.nodes.get(near).zones[0].marks.min;
+        assert!(min > 0 && low > min);
+        let mut take = |nr: u64| (0..nr).map(|_| allocate(&mut rig.memory, rig.cgroup, near)).collect::<Vec<_>>();
+        take(2 * (1024 - low));
+        let free = |rig: &Rig| [near, far].map(|node| rig.memory.nodes.get(node).free());
+        assert_eq!((free(&rig), rig.memory.kswapd_wanted.clone()), ([low, low], vec![false; 2]));
+        let mut take = |nr: u64| (0..nr).map(|_| allocate(&mut rig.memory, rig.cgroup, near)).collect::<Vec<_>>();
+        let taken = take(2 * (low - min) + 1);
+        assert_eq!((free(&rig), rig.memory.kswapd_wanted.clone()), ([min, min], vec![true; 2]));
+        assert_eq!(taken.last(), Some(&Err(Shortage::Node(near))));
+    }
+
+    #[test]
+    fn a_charge_that_fails_gives_the_frame_back() {
+        let mut rig = Rig::new(DeviceKind::None);
+        rig.limit(1);
+        assert!(allocate(&mut rig.memory, rig.cgroup, NodeId(0)).is_ok());
+        assert_eq!(allocate(&mut rig.memory, rig.cgroup, NodeId(0)), Err(Shortage::Limit(rig.cgroup)));
+        assert_eq!((rig.memory.nodes.nr_used(), rig.memory.charged, rig.usage()), (1, 1, 1));
+        assert_eq!(allocate_block(&mut rig.memory, rig.cgroup, NodeId(0), 512), None);
+        assert_eq!(allocate_block(&mut rig.memory, CgroupId::ROOT, NodeId(0), 5000), None, "more than there is");
+        assert_eq!(rig.memory.nodes.nr_used(), 1);
+    }
+}

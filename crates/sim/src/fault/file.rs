@@ -255,7 +255,7 @@ mod tests {
     fn p14_a_page_in_flight_is_minor_and_waits() {
         let (mut rig, space) = mapped(Sharing::Shared);
         let (mut one, mut other) = (FaultState::default(), FaultState::default());
-        let mut touch = |rig: &mut Rig, page, state: &mut FaultState| {
+        let touch = |rig: &mut Rig, page, state: &mut FaultState| {
             fault(&mut rig.memory, &mut rig.policy, space, page, Need::Read, state)
         };
         assert!(matches!(touch(&mut rig, 100, &mut one), FaultOutcome::Wait { memstall: false, .. }));

@@ -119,12 +119,14 @@ pub(super) fn free_if_unused(memory: &mut Memory, policy: &mut dyn ReclaimPolicy
     if in_flight || memory.frames.has(frame, Flag::FileOwned) {
         return false;
     }
-    let needed_for_slot = memory.frames.slot(frame).is_some_and(|slot| memory.slots.users(slot) > 0);
+    if memory.frames.slot(frame).is_some_and(|slot| memory.slots.users(slot) > 0) {
+        return false;
+    }
     let is_mapped = match memory.sole_mapper(frame) {
         Some(_) => true,
         None => memory.frames.has(frame, Flag::Shared) && !memory.mappers(frame).is_empty(),
     };
-    if needed_for_slot || is_mapped {
+    if is_mapped {
         return false;
     }
     forget(memory, policy, frame);

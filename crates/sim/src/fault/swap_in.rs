@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn p14_a_page_in_flight_by_readahead_is_a_minor_fault() {
         let (mut rig, space) = swapped_out(DeviceKind::Nvme);
-        let mut first = |rig: &mut Rig, state: &mut FaultState, page| {
+        let first = |rig: &mut Rig, state: &mut FaultState, page| {
             fault(&mut rig.memory, &mut rig.policy, space, page, Need::Read, state)
         };
         let (mut one, mut other) = (FaultState::default(), FaultState::default());

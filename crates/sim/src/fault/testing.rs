@@ -152,8 +152,10 @@ impl Rig {
         let mut policy = TestFifo::default();
         let cgroup = memory.cgroups.add(CgroupId::ROOT, "test").unwrap();
         for group in [CgroupId::ROOT, cgroup] {
-            memory.nonresident_age.push(0);
-            policy.add_lruvec(memory.lruvec(group, NodeId::default()));
+            for node in memory.nodes.ids() {
+                memory.nonresident_age.push(0);
+                policy.add_lruvec(memory.lruvec(group, node));
+            }
         }
         Self { memory, policy, cgroup, state: FaultState::default() }
     }
