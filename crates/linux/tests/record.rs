@@ -345,6 +345,31 @@ fn a_size_limit_stops_the_recording_and_not_the_program() {
 }
 
 #[test]
+fn lackey_sees_the_same_pages_of_an_array() {
+    if !has("valgrind") {
+        return skip("valgrind is not installed (apt-get install valgrind)");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let source = r#"
+        #include <sys/mman.h>
+        int main() {
+            volatile char *p = mmap((void *)0x700000000, 64 * 4096, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+            for (int i = 0; i < 32; i++) p[i * 4096] = 1;
+            return 6;
+        }"#;
+    let Some(program) = compile(directory.path(), source) else { return };
+    let mut options = options(directory.path(), &[program.to_str().unwrap()]);
+    options.tool = isotherm_linux::Tool::Lackey;
+    let trace = run(&options);
+    assert_eq!(trace.recording.exit_code, 6);
+    assert!(trace.meta.complete);
+    let array = |row: &&Row| (0x70_0000..0x70_0040).contains(&row.page);
+    let rows: Vec<_> = trace.rows.iter().filter(array).map(|row| (row.page, row.pages, row.write)).collect();
+    assert_eq!(rows, [(0x70_0000, 32, true)]);
+}
+
+#[test]
 fn a_command_that_cannot_start_is_an_error_and_leaves_no_file() {
     let directory = tempfile::tempdir().unwrap();
     let options = options(directory.path(), &["no-such-program-7"]);
