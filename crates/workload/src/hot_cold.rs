@@ -4,7 +4,7 @@ use isotherm_units::access::{After, Batch, Program, Run, Stream, StreamError};
 use isotherm_units::{Bytes, Duration, Instant, Ratio};
 use serde::{Deserialize, Serialize};
 
-use crate::chance::{Dice, Rng, below, dice, threshold};
+use crate::chance::{Dice, below, dice, fill_words, threshold};
 use crate::extent::{Budget, Extent};
 use crate::spaces::{Spaces, check_huge, check_share, footprint_pages, think_ns};
 use crate::spec::Kind;
@@ -117,6 +117,9 @@ pub(crate) fn check_threads(kind: &'static str, threads: usize) -> Result<(), Wo
     Ok(())
 }
 
+/// Accesses that are drawn together.
+const BLOCK: usize = 256;
+
 struct HotCold {
     start: u64,
     pages: u64,
@@ -141,16 +144,25 @@ impl Stream for HotCold {
         let moves = self.move_every.map_or(0, |every| now.since(began).ns() / every.ns());
         // The product wraps once in centuries; the modulus keeps it in range all the same.
         let hot_start = moves.wrapping_mul(self.hot_pages) % self.pages;
-        let (template, channel) = (self.template, self.template.channel());
-        for _ in 0..operations {
-            let is_hot = self.dice.next_u64() < self.hot_below;
-            let (among, from) = if is_hot { (self.hot_pages, hot_start) } else { (self.pages, 0) };
-            let (offset, fraction) = below(self.dice.next_u64(), among);
-            let mut page = from + offset;
-            page -= if page >= self.pages { self.pages } else { 0 };
-            let page = self.start + page;
-            let run = if fraction < self.write_below { Run::write(page, 1) } else { Run::read(page, 1) };
-            batch.runs.push(run.through(channel).after_ns(template.think_ns));
+        let template = self.template;
+        let (hot_below, write_below) = (self.hot_below, self.write_below);
+        let (hot_pages, pages, start) = (self.hot_pages, self.pages, self.start);
+        let mut left = usize::try_from(operations).expect("a batch");
+        while left > 0 {
+            let (mut choices, mut places) = ([0; BLOCK], [0; BLOCK]);
+            let block = left.min(BLOCK);
+            left -= block;
+            fill_words(&mut self.dice, &mut choices[..block]);
+            fill_words(&mut self.dice, &mut places[..block]);
+            batch.runs.extend(choices[..block].iter().zip(&places).map(|(&choice, &place)| {
+                let (among, from) =
+                    std::hint::select_unpredictable(choice < hot_below, (hot_pages, hot_start), (pages, 0));
+                let (offset, fraction) = below(place, among);
+                let page = from + offset;
+                let page = start + page - if page >= pages { pages } else { 0 };
+                let run = if fraction < write_below { Run::write(page, 1) } else { Run::read(page, 1) };
+                run.through(template.channel()).after_ns(template.think_ns)
+            }));
         }
         batch.operations = operations;
         Ok(After::Continue)

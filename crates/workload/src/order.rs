@@ -267,6 +267,14 @@ pub(crate) mod testing {
         pub(crate) compute_ns: BTreeMap<usize, u64>,
     }
 
+    impl Played {
+        /// What one thread touched.
+        pub(crate) fn of_thread(&self, thread: usize) -> Vec<Run> {
+            let runs = self.runs.iter().zip(&self.threads).filter(|(_, of)| **of == thread);
+            runs.map(|(run, _)| *run).collect()
+        }
+    }
+
     /// Plays `program` and checks that no run leaves its mapping.
     pub(crate) fn drain(program: Program) -> Played {
         let mut played = Played::default();

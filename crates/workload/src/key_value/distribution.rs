@@ -5,7 +5,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::WorkloadError;
-use crate::chance::{Dice, Permutation, Ranked, Rng, Weight, below, threshold};
+use crate::chance::{Dice, Permutation, Ranked, Rng, Weight, below, fill_words, threshold};
 use crate::spaces::check_share;
 
 /// How operations choose among items. Written as a name (`"zipfian"`: all defaults) or as a table with a `shape`
@@ -137,12 +137,11 @@ impl Place {
     fn new(scrambled: bool, items: u64, seed: u64) -> Self {
         if scrambled { Self::Scattered(Box::new(Permutation::new(items, seed ^ 0x15e5_7e44))) } else { Self::InOrder }
     }
-    /// The item of `rank`.
-    #[inline]
-    pub(crate) fn item(&self, rank: u64) -> u64 {
+    /// Replaces ranks by items.
+    fn apply(&self, ranks: &mut [u64]) {
         match self {
-            Self::InOrder => rank,
-            Self::Scattered(permutation) => permutation.at(rank),
+            Self::InOrder => {}
+            Self::Scattered(permutation) => permutation.apply(ranks),
         }
     }
 }
@@ -201,27 +200,56 @@ impl Sampler {
             }
         })
     }
-}
 
-/// An item of the bell around `center`.
-#[inline]
-pub(crate) fn gaussian_item(table: &Ranked, center: u64, items: u64, dice: &mut Dice) -> u64 {
-    loop {
-        let distance = table.draw(dice);
-        // The bell's middle lies between `center - 1` and `center`.
-        let item = if dice.next_u64() >> 63 == 0 { center + distance } else { center.wrapping_sub(distance + 1) };
-        if item < items {
-            return item;
+    /// Fills `out` with items out of `items`; [`Sampler::Latest`] with ages. `next` is the item of the next sequential
+    /// access.
+    pub(crate) fn fill(&self, items: u64, dice: &mut Dice, next: &mut u64, out: &mut [u64]) {
+        match self {
+            Self::Uniform => {
+                fill_words(dice, out);
+                out.iter_mut().for_each(|word| *word = below(*word, items).0);
+            }
+            Self::Ranked { table, place } => {
+                table.fill(dice, out);
+                place.apply(out);
+            }
+            Self::Gaussian { table, center } => {
+                table.fill(dice, out);
+                for item in out {
+                    *item = gaussian_item(table, *item, *center, items, dice);
+                }
+            }
+            Self::Sequential => {
+                for item in out {
+                    *item = *next;
+                    *next = if *next + 1 == items { 0 } else { *next + 1 };
+                }
+            }
+            Self::Latest { table } => table.fill(dice, out),
+            Self::Hotspot { hot_items, hot_below, place } => {
+                for item in out.iter_mut() {
+                    let is_hot = dice.next_u64() <= *hot_below && *hot_items > 0;
+                    let (from, among) = if is_hot { (0, *hot_items) } else { (*hot_items, items - hot_items) };
+                    *item = from + below(dice.next_u64(), among).0;
+                }
+                place.apply(out);
+            }
         }
     }
 }
 
-/// The rank of an item of a hotspot.
+/// The item at `distance` to either side of `center`; distances that lead beyond the ends are drawn again.
 #[inline]
-pub(crate) fn hotspot_rank(hot_items: u64, hot_below: u64, items: u64, dice: &mut Dice) -> u64 {
-    let is_hot = dice.next_u64() <= hot_below && hot_items > 0;
-    let (from, among) = if is_hot { (0, hot_items) } else { (hot_items, items - hot_items) };
-    from + below(dice.next_u64(), among).0
+fn gaussian_item(table: &Ranked, mut distance: u64, center: u64, items: u64, dice: &mut Dice) -> u64 {
+    loop {
+        // The bell's middle lies between `center - 1` and `center`.
+        let is_above = dice.next_u64() >> 63 == 0;
+        let item = std::hint::select_unpredictable(is_above, center + distance, center.wrapping_sub(distance + 1));
+        if item < items {
+            return item;
+        }
+        distance = table.draw(dice);
+    }
 }
 
 #[cfg(test)]

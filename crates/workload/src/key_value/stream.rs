@@ -5,8 +5,8 @@ use std::sync::Arc;
 use isotherm_units::Instant;
 use isotherm_units::access::{After, Batch, Channel, Run, Stream, StreamError};
 
-use super::distribution::{Sampler, gaussian_item, hotspot_rank};
-use crate::chance::{Dice, Rng, below, dice};
+use super::distribution::Sampler;
+use crate::chance::{Dice, Rng, below, dice, fill_words};
 use crate::extent::{Budget, Extent};
 
 /// What all threads share.
@@ -52,11 +52,12 @@ impl Packing {
             _ => Self::Several { reciprocal: u64::MAX / per_page + 1 },
         }
     }
-    #[inline]
-    fn first_page(self, item: u64) -> u64 {
+    /// Replaces items by their first pages.
+    fn apply(self, items: &mut [u64]) {
         match self {
-            Self::Several { reciprocal } => below(item, reciprocal).0,
-            Self::Pages(pages) => item * u64::from(pages),
+            Self::Several { reciprocal } => items.iter_mut().for_each(|item| *item = below(*item, reciprocal).0),
+            Self::Pages(1) => {}
+            Self::Pages(pages) => items.iter_mut().for_each(|item| *item *= u64::from(pages)),
         }
     }
     fn pages(self) -> u32 {
@@ -136,58 +137,56 @@ impl KeyValue {
         !batch.runs.is_empty()
     }
 
-    /// Appends `operations` operations on items that `item` picks.
-    #[inline]
-    fn operate(&mut self, operations: u64, batch: &mut Batch, item: impl Fn(&mut Dice) -> u64) {
-        if self.plan.insert_below == 0 && self.index_start.is_none() {
-            self.operate_plainly(operations, batch, item);
-        } else {
-            self.operate_fully(operations, batch, |stream| item(&mut stream.dice));
+    /// Appends one operation for each of `items`, which are used up: one run an operation. The hot loop of most benchmarks.
+    fn operate_plainly(&mut self, items: &mut [u64], batch: &mut Batch) {
+        let Plan { packing, compute_ns, channel, modify_below, .. } = *self.plan;
+        packing.apply(items);
+        let (pages, start) = (packing.pages(), self.data_start);
+        let run = |page: u64, is_write| run(start + page, pages, is_write).through(channel).after_ns(compute_ns);
+        match modify_below {
+            0 => batch.runs.extend(items.iter().map(|&page| run(page, false))),
+            u64::MAX => batch.runs.extend(items.iter().map(|&page| run(page, true))),
+            _ => {
+                let mut choices = [0; BLOCK];
+                fill_words(&mut self.dice, &mut choices[..items.len()]);
+                let chosen = items.iter().zip(&choices);
+                batch.runs.extend(chosen.map(|(&page, &choice)| run(page, choice < modify_below)));
+            }
         }
     }
 
-    /// Without inserts and index, one run an operation: the hot loop of most benchmarks.
-    #[inline]
-    fn operate_plainly(&mut self, operations: u64, batch: &mut Batch, item: impl Fn(&mut Dice) -> u64) {
-        let Plan { packing, compute_ns, channel, modify_below, .. } = *self.plan;
-        let pages = packing.pages();
-        let data_start = self.data_start;
-        // A local copy stays in registers.
-        let mut dice = self.dice.clone();
-        batch.runs.extend((0..operations).map(|_| {
-            let item = item(&mut dice);
-            let is_write = match modify_below {
-                0 => false,
-                u64::MAX => true,
-                _ => dice.next_u64() < modify_below,
-            };
-            run(data_start + packing.first_page(item), pages, is_write).through(channel).after_ns(compute_ns)
-        }));
-        self.dice = dice;
-    }
-
-    fn operate_fully(&mut self, operations: u64, batch: &mut Batch, item: impl Fn(&mut Self) -> u64) {
+    /// The same with inserts and index.
+    fn operate_fully(&mut self, items: &mut [u64], batch: &mut Batch) {
         let plan = Arc::clone(&self.plan);
-        for _ in 0..operations {
+        let is_by_age = matches!(plan.sampler, Sampler::Latest { .. });
+        for item in items {
             let choice = self.dice.next_u64();
             let is_insert = choice < plan.insert_below;
-            let item = if is_insert {
-                let inserted = self.insert_next;
+            if is_insert {
+                *item = self.insert_next;
                 self.insert_next = (self.insert_next + self.threads) % plan.items;
-                inserted
-            } else {
-                item(self)
-            };
+            } else if is_by_age {
+                *item = item_of_age(*item, self.insert_next, plan.items);
+            }
             let first = batch.runs.len();
             if let Some(start) = self.index_start {
-                push_index_walk(&plan, start, item, is_insert, &mut batch.runs);
+                push_index_walk(&plan, start, *item, is_insert, &mut batch.runs);
             }
-            let page = self.data_start + plan.packing.first_page(item);
+            plan.packing.apply(std::slice::from_mut(item));
             let is_write = choice < plan.modify_below;
-            batch.runs.push(run(page, plan.packing.pages(), is_write).through(plan.channel));
+            batch.runs.push(run(self.data_start + *item, plan.packing.pages(), is_write).through(plan.channel));
             batch.runs[first].think_ns = plan.compute_ns;
         }
     }
+}
+
+/// Items that are drawn together: 2 KiB.
+const BLOCK: usize = 256;
+
+/// The item inserted `age` inserts before the last, when the next goes to `insert_next`.
+fn item_of_age(age: u64, insert_next: u64, items: u64) -> u64 {
+    let item = insert_next + items - 1 - age;
+    if item >= items { item - items } else { item }
 }
 
 /// Longest run of the load phase, and runs in one of its batches.
@@ -223,25 +222,21 @@ impl Stream for KeyValue {
         }
         batch.operations = operations;
         let plan = Arc::clone(&self.plan);
-        let items = plan.items;
-        match &plan.sampler {
-            Sampler::Uniform => self.operate(operations, batch, |dice| below(dice.next_u64(), items).0),
-            Sampler::Ranked { table, place } => self.operate(operations, batch, |dice| place.item(table.draw(dice))),
-            Sampler::Gaussian { table, center } => {
-                self.operate(operations, batch, |dice| gaussian_item(table, *center, items, dice));
+        let is_plain = plan.insert_below == 0 && self.index_start.is_none();
+        let mut items = [0; BLOCK];
+        let mut left = usize::try_from(operations).expect("a batch");
+        while left > 0 {
+            let items = &mut items[..left.min(BLOCK)];
+            left -= items.len();
+            plan.sampler.fill(plan.items, &mut self.dice, &mut self.sequential_next, items);
+            if !is_plain {
+                self.operate_fully(items, batch);
+                continue;
             }
-            Sampler::Hotspot { hot_items, hot_below, place } => {
-                self.operate(operations, batch, |dice| place.item(hotspot_rank(*hot_items, *hot_below, items, dice)));
+            if let Sampler::Latest { .. } = plan.sampler {
+                items.iter_mut().for_each(|item| *item = item_of_age(*item, self.insert_next, plan.items));
             }
-            Sampler::Sequential => self.operate_fully(operations, batch, |stream| {
-                let item = stream.sequential_next;
-                stream.sequential_next = if item + 1 == items { 0 } else { item + 1 };
-                item
-            }),
-            Sampler::Latest { table } => self.operate_fully(operations, batch, |stream| {
-                let item = stream.insert_next + items - 1 - table.draw(&mut stream.dice);
-                if item >= items { item - items } else { item }
-            }),
+            self.operate_plainly(items, batch);
         }
         Ok(After::Continue)
     }

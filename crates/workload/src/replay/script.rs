@@ -16,9 +16,6 @@ use super::{PlayAs, TraceStore};
 use crate::WorkloadError;
 use crate::layout::Layout;
 
-/// Rows up to which a trace is held decoded: 256 MiB.
-const ROWS_HELD_MAX: u64 = 16 << 20;
-
 /// Accesses of one thread and what happens between them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ThreadPart {
@@ -81,10 +78,10 @@ impl Outline {
     /// Reads everything but the rows, and the rows too if they are few.
     pub(super) fn read(reader: &mut TraceReader, store: &TraceStore) -> Result<Self, WorkloadError> {
         let path = reader.path().to_owned();
-        let mut outline = Self::of_meta(path.clone(), reader.meta().clone(), store);
+        let mut outline = Self::of_meta(path.clone(), reader.meta().clone());
         let error = |source| WorkloadError::Trace { path: path.clone(), source };
         outline.cover_processes_without_mappings(reader).map_err(error)?;
-        if outline.meta.rows <= ROWS_HELD_MAX {
+        if outline.meta.rows <= store.rows_held_max {
             let mut decoder = Decoder::new(&outline);
             let mut batch = RowBatch::new();
             while reader.next_batch(&mut batch).map_err(error)? {
@@ -98,25 +95,12 @@ impl Outline {
         Ok(outline)
     }
 
-    fn of_meta(path: PathBuf, mut meta: TraceMeta, store: &TraceStore) -> Self {
+    fn of_meta(path: PathBuf, mut meta: TraceMeta) -> Self {
         if meta.processes.is_empty() {
             meta.processes.push(isotherm_trace::ProcessMeta::default());
         }
         if meta.threads.is_empty() {
             meta.threads.push(isotherm_trace::ThreadMeta::default());
-        }
-        let nr_processes = meta.processes.len();
-        let mut lost = 0;
-        meta.threads.iter_mut().filter(|thread| thread.process >= nr_processes).for_each(|thread| {
-            lost += 1;
-            thread.process = 0;
-        });
-        let nr_threads = meta.threads.len();
-        let nr_events = meta.events.len();
-        meta.events.retain(|event| (event.thread as usize) < nr_threads);
-        lost += nr_events - meta.events.len();
-        if lost > 0 {
-            store.warn([format!("{}: {lost} events or threads name what does not exist; left out", path.display())]);
         }
         let page_scale = (meta.page_bytes / PAGE_BYTES).max(1);
         let (starts, threads) = thread_starts(&meta);
@@ -275,11 +259,7 @@ fn layout_changes(meta: &TraceMeta, page_scale: u64) -> (Vec<FileSpec>, Vec<Opti
 /// Whether an event is part of the layout that its process begins with: it comes before all rows, and the process is not
 /// forked.
 pub(super) fn is_initial(meta: &TraceMeta, event: &isotherm_trace::Event) -> bool {
-    event.row == 0 && forked_from(meta, meta.process_of(event.thread)).is_none()
-}
-
-fn forked_from(meta: &TraceMeta, process: usize) -> Option<usize> {
-    meta.processes[process].forked_from.filter(|&parent| parent < meta.processes.len() && parent != process)
+    event.row == 0 && meta.processes[meta.process_of(event.thread)].forked_from.is_none()
 }
 
 fn processes(meta: &TraceMeta, changes: &[Option<LayoutChange>]) -> Vec<Process> {
@@ -292,11 +272,10 @@ fn processes(meta: &TraceMeta, changes: &[Option<LayoutChange>]) -> Vec<Process>
             Some(LayoutChange::Advise(..)) | None => {}
         }
     }
-    let named = meta.processes.iter().zip(layouts).enumerate();
-    let process = |(index, (process, layout)): (usize, (&isotherm_trace::ProcessMeta, Layout))| Process {
+    let process = |(process, layout): (&isotherm_trace::ProcessMeta, Layout)| Process {
         name: process.name.clone(),
-        forked_from: forked_from(meta, index),
+        forked_from: process.forked_from,
         layout: layout.iter().collect(),
     };
-    named.map(process).collect()
+    meta.processes.iter().zip(layouts).map(process).collect()
 }

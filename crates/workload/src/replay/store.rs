@@ -11,8 +11,10 @@ use crate::WorkloadError;
 /// Traces that were decoded, and what was odd about them. One store lives as long as the scenario that plays them.
 ///
 /// A trace is decoded once, also when several threads ask for it at the same time; each takes up to 256 MiB.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct TraceStore {
+    /// Longer traces are not held.
+    pub(super) rows_held_max: u64,
     slots: Mutex<BTreeMap<Key, Arc<Slot>>>,
     warnings: Mutex<BTreeSet<String>>,
 }
@@ -23,7 +25,22 @@ type Key = (PathBuf, u64, Option<SystemTime>);
 /// Locked while its trace is decoded.
 type Slot = Mutex<Option<Arc<Outline>>>;
 
+/// Rows up to which a trace is held decoded: 256 MiB.
+const ROWS_HELD_MAX: u64 = 16 << 20;
+
+impl Default for TraceStore {
+    /// Holds traces of up to 16 M rows.
+    fn default() -> Self {
+        Self::holding(ROWS_HELD_MAX)
+    }
+}
+
 impl TraceStore {
+    /// Holds traces of up to `rows_held_max` rows, 16 bytes each; longer ones are decoded while they are played.
+    pub fn holding(rows_held_max: u64) -> Self {
+        Self { rows_held_max, slots: Mutex::default(), warnings: Mutex::default() }
+    }
+
     /// What was odd about the traces built so far (and, of long ones, played so far), sorted: mappings that had to be
     /// made, events that make no sense.
     pub fn warnings(&self) -> Vec<String> {

@@ -1,1 +1,402 @@
+use std::collections::BTreeMap;
+use std::path::Path;
 
+use isotherm_trace::{EventKind, MapKind, MapRange, ProcessMeta, Row, ThreadMeta, TraceMeta, TraceWriter};
+use isotherm_units::access::{
+    After, Backing, Future, LayoutChange, Mapping, Owner, Run, Sharing, Stream, ThreadStart, Timing,
+};
+use isotherm_units::{Duration, PageRange};
+use proptest::prelude::*;
+
+use super::*;
+use crate::order::testing::{Played, drain};
+
+/// What a trace is made of, in the order of the file.
+#[derive(Clone, Debug)]
+enum Item {
+    Row { thread: u32, time_ns: u64, page: u64, pages: u32, write: bool },
+    Event { thread: u32, time_ns: u64, kind: EventKind },
+}
+
+fn read(thread: u32, time_ns: u64, page: u64, pages: u32) -> Item {
+    Item::Row { thread, time_ns, page, pages, write: false }
+}
+fn write(thread: u32, time_ns: u64, page: u64, pages: u32) -> Item {
+    Item::Row { thread, time_ns, page, pages, write: true }
+}
+fn event(thread: u32, time_ns: u64, kind: EventKind) -> Item {
+    Item::Event { thread, time_ns, kind }
+}
+fn map(start: u64, end: u64) -> EventKind {
+    EventKind::Map(MapRange { start, end, ..MapRange::default() })
+}
+fn unmap(start: u64, end: u64) -> EventKind {
+    EventKind::Unmap { start, end }
+}
+
+/// `threads`: the process of each. Process 1 and later are forked from process 0.
+fn meta(epoch_ns: u64, threads: &[usize]) -> TraceMeta {
+    let processes = 1 + threads.iter().max().unwrap();
+    let process = |index| ProcessMeta {
+        name: format!("p{index}"),
+        forked_from: (index > 0).then_some(0),
+        ..ProcessMeta::default()
+    };
+    let thread = |(index, &process): (usize, &usize)| ThreadMeta {
+        process,
+        started_by: (index > 0).then_some(0),
+        ..ThreadMeta::default()
+    };
+    TraceMeta {
+        epoch_ns,
+        processes: (0..processes).map(process).collect(),
+        threads: threads.iter().enumerate().map(thread).collect(),
+        ..TraceMeta::default()
+    }
+}
+
+fn store(path: &Path, meta: TraceMeta, items: &[Item]) {
+    let mut writer = TraceWriter::create_finished(path, meta).unwrap();
+    for item in items.iter().cloned() {
+        match item {
+            Item::Row { thread, time_ns, page, pages, write } => {
+                writer.push(Row { time_ns, thread, page, pages, write }).unwrap();
+            }
+            Item::Event { thread, time_ns, kind } => writer.event(thread, time_ns, kind).unwrap(),
+        }
+    }
+    writer.finish().unwrap();
+}
+
+/// A stored trace, and contexts that hold it or decode it while it is played.
+struct Stored {
+    folder: tempfile::TempDir,
+}
+
+impl Stored {
+    fn new(meta: TraceMeta, items: &[Item]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        store(&folder.path().join("t.parquet"), meta, items);
+        Self { folder }
+    }
+    fn context(&self, rows_held_max: u64) -> BuildContext {
+        let context = BuildContext::new(self.folder.path());
+        BuildContext { traces: Arc::new(TraceStore::holding(rows_held_max)), ..context }
+    }
+    fn held(&self, spec: &TraceSpec) -> Program {
+        spec.build(&self.context(u64::MAX)).unwrap()
+    }
+    fn live(&self, spec: &TraceSpec) -> Program {
+        spec.build(&self.context(0)).unwrap()
+    }
+    /// Plays it held and live. Each thread must do the same; how threads interleave depends on where batches end.
+    fn play(&self, spec: &TraceSpec) -> Played {
+        let (held, live) = (drain(self.held(spec)), drain(self.live(spec)));
+        for thread in 0..live.threads.iter().max().map_or(0, |last| last + 1) {
+            assert_eq!(held.of_thread(thread), live.of_thread(thread), "thread {thread}");
+        }
+        assert_eq!((held.runs.len(), &held.compute_ns), (live.runs.len(), &live.compute_ns));
+        held
+    }
+}
+
+fn spec() -> TraceSpec {
+    TraceSpec::new("t.parquet")
+}
+
+#[test]
+fn one_thread_row_for_row() {
+    let library = MapRange {
+        start: 200,
+        end: 210,
+        what: MapKind::Image,
+        file: Some("/lib/a.so".into()),
+        file_page: 5,
+        executable: true,
+        ..MapRange::default()
+    };
+    let stored = Stored::new(
+        meta(1000, &[0]),
+        &[
+            event(0, 0, map(100, 110)),
+            event(0, 0, EventKind::Map(library)),
+            write(0, 0, 100, 3),
+            read(0, 0, 200, 2),
+            read(0, 1000, 105, 1),
+            event(0, 1700, EventKind::Idle { ns: 5000 }),
+            event(0, 1700, unmap(105, 110)),
+            write(0, 3000, 100, 1),
+            event(0, 3600, EventKind::EndThread),
+        ],
+    );
+    let program = stored.held(&spec());
+    let backing = Backing::File { file: 0, first_page: 5, sharing: Sharing::Private };
+    assert_eq!(
+        program.processes[0].layout,
+        [
+            Mapping::anonymous(PageRange::new(100, 110)),
+            Mapping { pages: PageRange::new(200, 210), backing, executable: true, huge: false },
+        ]
+    );
+    assert_eq!((program.files[0].name.as_str(), program.files[0].pages), ("/lib/a.so", 15));
+    assert_eq!((program.timing, program.threads.len()), (Timing::Recorded, 1));
+    let played = stored.play(&spec());
+    // Epoch 0 lasts 1000 ns and has two rows: at 0 and 500. The epoch at 1000 lasts until 3000.
+    assert_eq!(
+        played.runs,
+        [
+            Run::write(100, 3),
+            Run::read(200, 2).after_ns(500),
+            Run::read(105, 1).after_ns(500),
+            Run::write(100, 1).after_ns(2000),
+        ]
+    );
+    assert_eq!(
+        played.afters,
+        [
+            After::Sleep(Duration::from_ns(5000)),
+            After::Change(LayoutChange::Unmap(PageRange::new(105, 110))),
+            After::Compute(Duration::from_ns(600)),
+            After::Finish,
+        ]
+    );
+    assert_eq!(played.compute_ns[&0], 3600);
+    assert_eq!(played.operations, 0);
+}
+
+#[test]
+fn threads_and_forks_come_back() {
+    let stored = Stored::new(
+        meta(1000, &[0, 0, 1]),
+        &[
+            event(0, 0, map(10, 20)),
+            write(0, 0, 10, 10),
+            event(0, 500, EventKind::StartThread { thread: 1 }),
+            event(0, 600, EventKind::StartThread { thread: 2 }),
+            write(1, 0, 12, 1),
+            event(2, 0, unmap(10, 15)),
+            event(2, 0, map(10, 12)),
+            read(2, 0, 10, 2),
+            read(2, 0, 15, 5),
+            event(1, 800, EventKind::EndThread),
+            read(0, 1000, 10, 10),
+        ],
+    );
+    let program = stored.held(&spec());
+    let starts: Vec<(usize, ThreadStart)> = program.threads.iter().map(|t| (t.process, t.start)).collect();
+    assert_eq!(starts, [(0, ThreadStart::WithProgram), (0, ThreadStart::ByThread), (1, ThreadStart::ByThread)]);
+    assert_eq!(program.processes[1].forked_from, Some(0));
+    assert!(program.processes[1].layout.is_empty());
+    // `drain` checks that each page is mapped in its process.
+    let played = stored.play(&spec());
+    assert_eq!(played.of_thread(0), [Run::write(10, 10), Run::read(10, 10).after_ns(1000)]);
+    assert_eq!(played.of_thread(1), [Run::write(12, 1)]);
+    assert_eq!(played.of_thread(2), [Run::read(10, 2), Run::read(15, 5).after_ns(500)]);
+    assert_eq!(played.compute_ns, BTreeMap::from([(0, 2000), (1, 800), (2, 1000)]));
+    assert_eq!(played.afters.iter().filter(|after| **after == After::Finish).count(), 3);
+}
+
+#[test]
+fn unknown_pages_get_mappings_with_a_warning() {
+    let stored = Stored::new(
+        meta(1000, &[0]),
+        &[event(0, 0, map(100, 110)), read(0, 0, 98, 20), read(0, 0, 1 << 30, 1), write(0, 1000, 5000, 1)],
+    );
+    let context = stored.context(u64::MAX);
+    let played = drain(spec().build(&context).unwrap());
+    let runs: Vec<(u64, u32)> = played.runs.iter().map(|run| (run.page(), run.pages)).collect();
+    assert_eq!(runs, [(98, 2), (100, 10), (110, 8), (1 << 30, 1), (5000, 1)]);
+    let made: Vec<(u64, u64)> = played
+        .afters
+        .iter()
+        .filter_map(|after| match after {
+            After::Change(LayoutChange::Map(mapping)) => Some((mapping.pages.start, mapping.pages.end)),
+            _ => None,
+        })
+        .collect();
+    // 512 pages around 98 up to the known mapping, 1024 above it, then 2048 and 4096.
+    assert_eq!(made, [(0, 100), (110, 1024), (1 << 30, (1 << 30) + 2048), (4096, 8192)]);
+    let warnings = context.traces.warnings();
+    assert_eq!(warnings.len(), 1);
+    assert!(warnings[0].contains("process `p0` touched pages outside of all recorded mappings; made 4 anonymous"));
+    stored.play(&spec());
+}
+
+#[test]
+fn a_request_trace_is_one_anonymous_mapping_and_keeps_it_between_rounds() {
+    let stored = Stored::new(meta(0, &[0]), &[read(0, 7000, 50, 1), write(0, 7000, 9, 2), read(0, 7400, 50, 1)]);
+    let program = stored.held(&spec());
+    assert_eq!(program.processes[0].layout, [Mapping::anonymous(PageRange::new(9, 51))]);
+    assert_eq!((program.timing, program.threads.len()), (Timing::Modelled, 1));
+    let played = stored.play(&TraceSpec { repeat: 3, play_as: PlayAs::Write, ..spec() });
+    let round = [Run::write(50, 1), Run::write(9, 2).after_ns(200), Run::write(50, 1).after_ns(200)];
+    assert_eq!(played.runs, round.repeat(3));
+    assert_eq!(played.operations, 9);
+    assert_eq!(played.afters, [After::Finish]);
+}
+
+#[test]
+fn other_traces_begin_anew_each_round() {
+    let stored = Stored::new(meta(10, &[0]), &[event(0, 0, map(1, 9)), read(0, 0, 1, 1), read(0, 10, 2, 1)]);
+    let played = stored.play(&TraceSpec { repeat: 2, ..spec() });
+    assert_eq!(played.processes, [0, 0, 1, 1]);
+    assert_eq!(played.runs[..2], played.runs[2..]);
+}
+
+#[test]
+fn long_times_do_not_get_lost() {
+    let hour = 3_600_000_000_000;
+    let stored = Stored::new(
+        meta(1000, &[0]),
+        &[event(0, 0, map(0, 9)), read(0, 5, 1, 1), read(0, hour, 2, 1), read(0, hour, 3, 1), read(0, 2 * hour, 4, 1)],
+    );
+    assert_eq!(stored.play(&spec()).compute_ns[&0], 2 * hour + 1000);
+    for percent in [33, 50, 250] {
+        let time_scale = Ratio::from_ppm(percent * 10_000 + 1);
+        let played = stored.play(&TraceSpec { time_scale, ..spec() });
+        let exact = u128::from(2 * hour + 1000) * u128::from(time_scale.ppm()) / 1_000_000;
+        assert_eq!(u128::from(played.compute_ns[&0]), exact, "{percent} %");
+    }
+}
+
+#[test]
+fn larger_pages_are_base_pages_in_groups() {
+    let meta = TraceMeta { page_bytes: 16_384, ..meta(10, &[0]) };
+    let stored = Stored::new(meta, &[event(0, 0, map(1, 4)), read(0, 0, 1, 2)]);
+    assert_eq!(stored.play(&spec()).runs, [Run::read(4, 8)]);
+}
+
+#[test]
+fn shared_memory_is_the_programs_own() {
+    let shared = MapRange { start: 1, end: 5, shared: true, ..MapRange::default() };
+    let stored = Stored::new(meta(10, &[0]), &[event(0, 0, EventKind::Map(shared)), write(0, 0, 1, 4)]);
+    let program = spec().build(&stored.context(9).named("db")).unwrap();
+    assert_eq!((program.files[0].name.as_str(), program.files[0].pages), ("db.shared-0", 4));
+    assert_eq!(program.files[0].kind, FileKind::SharedMemory);
+}
+
+#[test]
+fn bad_specs_and_files_are_named() {
+    let stored = Stored::new(meta(10, &[0]), &[read(0, 0, 1, 1)]);
+    let message = |spec: TraceSpec| {
+        let error = spec.build(&stored.context(9)).err().unwrap();
+        let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        format!("{error}: {cause}")
+    };
+    assert!(message(TraceSpec { repeat: 0, ..spec() }).contains("`repeat` is 0; allowed: 1 or more"));
+    assert!(message(TraceSpec { time_scale: Ratio::ZERO, ..spec() }).contains("`time_scale`"));
+    assert!(message(TraceSpec::new("none.parquet")).contains("cannot replay"));
+    std::fs::write(stored.folder.path().join("x"), "garbage").unwrap();
+    assert!(message(TraceSpec::new("x")).contains("is not a page trace"));
+    store(&stored.folder.path().join("empty"), meta(10, &[0]), &[event(0, 0, map(1, 2))]);
+    assert!(message(TraceSpec::new("empty")).contains("holds no accesses"));
+}
+
+#[test]
+fn a_trace_is_decoded_once_for_all_variants() {
+    let stored = Stored::new(meta(10, &[0]), &[read(0, 0, 1, 1)]);
+    let context = stored.context(9);
+    let first = spec().build(&context).unwrap();
+    std::fs::remove_file(stored.folder.path().join("t.parquet")).unwrap();
+    drop(first);
+    // Without the file the store cannot be asked; the accesses are there all the same.
+    assert!(spec().build(&context).is_err());
+    let stored = Stored::new(meta(10, &[0]), &[read(0, 0, 1, 1)]);
+    let context = stored.context(9).with_future(true);
+    let programs = [spec().build(&context).unwrap(), spec().build(&context.clone().with_seed(5)).unwrap()];
+    assert!(programs.iter().all(|program| program.future.is_some()));
+    drop(programs);
+    let outlines = context.traces.outline(&stored.folder.path().join("t.parquet"), || panic!("decoded twice"));
+    assert!(outlines.is_ok());
+}
+
+/// Random traces of up to four threads in two processes, with mappings that come, go and are used again.
+fn random_trace() -> impl Strategy<Value = (TraceMeta, Vec<Item>)> {
+    let row = (0u32..4, 0u64..3000, 0u64..60, 1u32..9, any::<bool>());
+    let change = (0u32..4, 0u64..60, 1u64..20, 0u8..3);
+    let item = prop_oneof![
+        6 => row.prop_map(|(thread, step, page, pages, write)| (thread, step, Some((page, pages, write)), None)),
+        2 => change.prop_map(|(thread, start, len, what)| (thread, 0, None, Some((start, start + len, what)))),
+    ];
+    (prop::collection::vec(item, 1..60), any::<bool>()).prop_map(|(items, two_processes)| {
+        let threads = [0, 0, 0, usize::from(two_processes)];
+        let mut times = [0u64; 4];
+        let mut out = vec![event(0, 0, map(0, 30)), write(0, 0, 3, 2)];
+        out.extend((1..4).map(|thread| event(0, 0, EventKind::StartThread { thread })));
+        for (thread, step, row, change) in items {
+            let time = &mut times[thread as usize];
+            // Epochs of 1000 ns; about half of the rows stay in the epoch of the one before.
+            *time += step / 1500 * 1000;
+            match (row, change) {
+                (Some((page, pages, is_write)), _) => {
+                    out.push(Item::Row { thread, time_ns: *time, page, pages, write: is_write });
+                }
+                (_, Some((start, end, 0))) => out.push(event(thread, *time, unmap(start, end))),
+                (_, Some((start, end, 1))) => out.push(event(thread, *time, map(start, end))),
+                (_, Some((start, end, _))) => {
+                    let file = Some("/data".to_owned());
+                    let range = MapRange { start, end, file, file_page: 3, ..MapRange::default() };
+                    out.push(event(thread, *time, EventKind::Map(range)));
+                }
+                (None, None) => {}
+            }
+        }
+        (meta(1000, &threads), out)
+    })
+}
+
+fn pages_of(runs: impl Iterator<Item = Run>) -> Vec<(u64, bool)> {
+    runs.flat_map(|run| (run.range().start..run.range().end).map(move |page| (page, run.is_write()))).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn every_thread_plays_its_rows_in_mapped_memory_and_in_its_time((meta, items) in random_trace()) {
+        let stored = Stored::new(meta, &items);
+        // Also checks held against live.
+        let played = stored.play(&spec());
+        for thread in 0..4u32 {
+            let rows = items.iter().filter_map(|item| match *item {
+                Item::Row { thread: t, time_ns, page, pages, write } if t == thread => Some((time_ns, page, pages, write)),
+                _ => None,
+            });
+            let rows: Vec<_> = rows.collect();
+            let expected = pages_of(rows.iter().map(|&(_, page, pages, write)| {
+                if write { Run::write(page, pages) } else { Run::read(page, pages) }
+            }));
+            prop_assert_eq!(pages_of(played.of_thread(thread as usize).into_iter()), expected);
+            let time = rows.last().map_or(0, |&(time_ns, ..)| time_ns + 1000);
+            prop_assert_eq!(played.compute_ns.get(&(thread as usize)).copied().unwrap_or(0), time);
+        }
+    }
+
+    #[test]
+    fn the_future_lists_the_positions_of_every_page((meta, items) in random_trace(), rounds in 1u64..3) {
+        let stored = Stored::new(meta, &items);
+        let spec = TraceSpec { repeat: rounds, ..spec() };
+        let context = stored.context(u64::MAX).with_future(true);
+        let program = crate::WorkloadSpec::Trace(spec).build(&context).unwrap();
+        let future: Future = program.future.clone().unwrap();
+        let mut naive: BTreeMap<(Owner, u64), Vec<u32>> = BTreeMap::new();
+        let mut position = 0;
+        crate::order::for_each_use(program, |used| {
+            naive.entry((used.owner, used.page)).or_default().push(position);
+            position += 1;
+            Ok(())
+        }).unwrap();
+        for ((owner, page), positions) in naive {
+            let dense = future.dense(owner, page).unwrap();
+            prop_assert_eq!(future.uses_of(dense), positions.as_slice());
+        }
+    }
+}
+
+#[test]
+fn a_stream_is_send() {
+    fn is_send(_: &impl Send) {}
+    let stored = Stored::new(meta(10, &[0]), &[read(0, 0, 1, 1)]);
+    let streams: Vec<Box<dyn Stream>> = stored.live(&spec()).threads.into_iter().map(|thread| thread.stream).collect();
+    is_send(&streams);
+}
