@@ -131,13 +131,13 @@ pub struct ThreadMeta {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// It applies before this row of the file (rows of all threads counted).
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub row: u64,
     /// The thread that did it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub thread: u32,
     /// CPU time of that thread, nanoseconds.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub time_ns: u64,
     /// What happened.
     #[serde(flatten)]
@@ -189,11 +189,19 @@ pub struct MapRange {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Page of the file behind the first page.
+    #[serde(skip_serializing_if = "is_default")]
     pub file_page: u64,
     /// `MAP_SHARED`: writes are seen by others.
+    #[serde(skip_serializing_if = "is_default")]
     pub shared: bool,
     /// Code may run from it.
+    #[serde(skip_serializing_if = "is_default")]
     pub executable: bool,
+}
+
+/// Left out of the JSON: programs of many mappings have more events than rows would fill.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// What a mapping is for.

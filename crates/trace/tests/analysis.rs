@@ -87,7 +87,7 @@ fn facts(steps: &[Step]) -> (Vec<Fact>, u64) {
                 if alive[process] == 1 {
                     facts.push(Fact::Gone { process, start: 0, end: u64::MAX });
                 }
-                alive[process] = (alive[process] as i32 - 1).max(0);
+                alive[process] = std::cmp::max(alive[process] - 1, 0);
             }
             Step::Event(..) => {}
         }

@@ -83,11 +83,11 @@ fn lackey_sample() {
         rows,
         [
             row(0, 0x401a, 1, false),
-            row(0, 0x1_fff0_00, 1, true),
-            row(0, 0x1_fff0_01, 1, false),
+            row(0, 0x01ff_f000, 1, true),
+            row(0, 0x01ff_f001, 1, false),
             row(0, 0x401b, 1, false),
             row(4, 0x401a, 1, false),
-            row(4, 0x1_fff0_00, 1, true),
+            row(4, 0x01ff_f000, 1, true),
         ]
     );
     assert_eq!((meta.command, meta.processes[0].pid, meta.epoch_ns), (vec!["./prog".into(), "-v".into()], 11968, 4));
@@ -146,7 +146,8 @@ fn csv_of_libcachesim() {
 
 #[test]
 fn text_of_pages_and_addresses() {
-    let table: [(&str, ImportOptions, &[(u64, bool)]); 4] = [
+    type Line = (&'static str, ImportOptions, &'static [(u64, bool)]);
+    let table: [Line; 4] = [
         ("# pages\n7\n\n7 w\nr 8\n", defaults(), &[(7, false), (7, true), (8, false)]),
         ("0x7000\n0x8fff,W\n", defaults(), &[(7, false), (8, true)]),
         ("28672\n", ImportOptions { unit: IdUnit::Addresses, ..defaults() }, &[(7, false)]),
@@ -163,7 +164,8 @@ fn text_of_pages_and_addresses() {
 #[test]
 fn wrong_input_is_told_with_its_place() {
     let columns = |spec: &str| ImportOptions { csv_columns: Some(spec.into()), ..defaults() };
-    let table: [(&str, &[u8], Option<&str>, ImportOptions, &[&str]); 14] = [
+    type Line = (&'static str, &'static [u8], Option<&'static str>, ImportOptions, &'static [&'static str]);
+    let table: [Line; 14] = [
         ("a.txt", b"", None, defaults(), &["a.txt", "empty"]),
         ("a.txt", b"1\n2\nthree\n", None, defaults(), &["a.txt", "line 3", "three"]),
         ("a.txt", b"1\n0x2000\n", None, defaults(), &["line 2", "--unit"]),
