@@ -127,10 +127,8 @@ impl Faulting<'_> {
         let owner = PageOwner::Anonymous { space: self.space, page: self.dense };
         self.memory.frames.adopt(frame, owner);
         let others_swapped = self.memory.slots.users(slot) > 0;
-        if others_swapped {
-            self.memory.frames.set(frame, Flag::Shared);
-        }
         let has = |flag| self.memory.frames.has(frame, flag);
+        debug_assert!(!others_swapped || has(Flag::Shared), "only fork makes a second user");
         let alone = !others_swapped && (!has(Flag::Shared) || self.memory.mappers(frame).is_empty());
         let release = !others_swapped
             && !has(Flag::Writeback)
@@ -277,6 +275,35 @@ mod tests {
         rig.exit(space);
         rig.exit(child);
         rig.assert_empty();
+    }
+
+    #[test]
+    fn a_write_copies_while_another_process_refers_to_the_slot() {
+        let (mut rig, space) = swapped_out(DeviceKind::Nvme);
+        let child = rig.fork(space);
+        rig.read(child, 10);
+        let original = rig.frame(child, 10);
+        rig.write(child, 10); // mapped here alone, but the parent's entry is the slot
+        assert_ne!(rig.frame(child, 10), original);
+        rig.read(space, 10);
+        assert_eq!((rig.frame(space, 10), rig.count(PgMajFault)), (original, 1));
+    }
+
+    #[test]
+    fn a_page_under_write_back_keeps_its_slot_even_if_swap_is_full() {
+        let mut rig = Rig::with(DeviceKind::Nvme, 10, |_| {});
+        let space = rig.anonymous(64);
+        (0..8).for_each(|page| {
+            rig.write(space, page);
+        });
+        (0..7).for_each(|page| rig.evict(space, page));
+        let frame = rig.frame(space, 7).unwrap();
+        rig.evict_frame(frame);
+        rig.write(space, 7);
+        assert!(rig.has(space, 7, Flag::Writeback) && rig.has(space, 7, Flag::SwapCache));
+        rig.settle();
+        rig.write(space, 0);
+        assert!(!rig.has(space, 0, Flag::SwapCache), "full, and not being written");
     }
 
     #[test]

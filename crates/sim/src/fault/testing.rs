@@ -29,9 +29,6 @@ pub(super) struct TestFifo {
 }
 
 impl TestFifo {
-    fn list(&mut self, memory: &Memory, frame: FrameId) -> &mut List {
-        &mut self.lists[memory.lruvec_of(frame).index()]
-    }
     fn push(&mut self, memory: &mut Memory, frame: FrameId, end: ListEnd) {
         let lruvec = memory.lruvec_of(frame);
         self.lists[lruvec.index()].push(&mut memory.frames, frame, end);
