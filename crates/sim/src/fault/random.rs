@@ -64,7 +64,7 @@ fn step() -> impl Strategy<Value = Step> {
 fn mapping(rig: &mut Rig, pages: PageRange, kind: usize) -> Mapping {
     let (name, file_kind) = if kind < 5 { ("data", FileKind::Regular) } else { ("shm", FileKind::SharedMemory) };
     let file = rig.memory.files.open(name, file_kind, PAGES).unwrap().index();
-    let sharing = if kind % 2 == 0 { Sharing::Private } else { Sharing::Shared };
+    let sharing = if kind.is_multiple_of(2) { Sharing::Private } else { Sharing::Shared };
     let backing =
         if kind < 2 { Backing::Anonymous } else { Backing::File { file, first_page: pages.start % 16, sharing } };
     Mapping { pages, backing, executable: kind == 4, huge: kind == 1 }

@@ -297,3 +297,69 @@ fn file_position(file: FileId, page: u32) -> u64 {
 fn consecutive(pages: &[(u64, FrameId)]) -> impl Iterator<Item = &[(u64, FrameId)]> {
     pages.chunk_by(|before, after| before.0 + 1 == after.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::costs::Costs;
+    use crate::swap::device::{DeviceKind, DeviceModel};
+    use isotherm_units::Duration;
+
+    fn io() -> Io {
+        let device = |kind| Device::new(DeviceModel::preset(kind, &Costs::default())).unwrap();
+        Io::new(device(DeviceKind::Ssd), device(DeviceKind::Nvme))
+    }
+    fn us(us: u64) -> Instant {
+        Instant::START + Duration::from_us(us)
+    }
+
+    #[test]
+    fn transfers_end_by_time_and_then_in_the_order_of_submission() {
+        let mut io = io();
+        let frames: Vec<FrameId> = (0..5).rev().map(FrameId::new).collect();
+        io.push(us(9), Completion::SwapRead(frames[0]));
+        io.push(us(5), Completion::FileRead(frames[1]));
+        io.push(us(5), Completion::SwapWrite(frames[2]));
+        io.push(us(7), Completion::FileWrite(frames[3]));
+        assert_eq!((io.next_completion(), io.next_write_completion()), (Some(us(5)), Some(us(5))));
+        assert_eq!((io.writes_in_flight(), io.due(frames[3])), (2, Some(us(7))));
+        assert_eq!(io.pop_due(us(4)), None);
+        assert_eq!(io.pop_due(us(5)), Some(Completion::FileRead(frames[1])));
+        assert_eq!(io.pop_due(us(8)), Some(Completion::SwapWrite(frames[2])));
+        assert_eq!((io.writes_in_flight(), io.next_write_completion()), (1, Some(us(7))));
+        assert_eq!(io.pop_due(us(8)), Some(Completion::FileWrite(frames[3])));
+        assert_eq!((io.pop_due(us(8)), io.nr_in_flight(), io.next_write_completion()), (None, 1, None));
+        assert_eq!(io.due(frames[3]), None);
+    }
+
+    #[test]
+    fn only_swap_writes_fill_the_swap_queue() {
+        let mut io = io();
+        for index in 0..300 {
+            io.push(us(1), Completion::FileWrite(FrameId::new(index)));
+        }
+        for index in 300..555 {
+            io.push(us(2), Completion::SwapWrite(FrameId::new(index)));
+        }
+        assert!(!io.swap_queue_is_full());
+        io.push(us(3), Completion::SwapWrite(FrameId::new(555)));
+        assert!(io.swap_queue_is_full());
+        while io.pop_due(us(2)).is_some() {}
+        assert!(!io.swap_queue_is_full() && io.nr_in_flight() == 1);
+    }
+
+    #[test]
+    fn runs_of_neighbours_are_one_request() {
+        let pages: Vec<(u64, FrameId)> = [3, 4, 5, 9, 11, 12].map(|at| (at, FrameId::new(0))).to_vec();
+        let lengths: Vec<usize> = consecutive(&pages).map(<[_]>::len).collect();
+        assert_eq!(lengths, [3, 1, 2]);
+        assert_eq!(file_position(FileId(1), 0), 1 << 32);
+    }
+
+    #[test]
+    fn a_cpu_that_is_behind_does_not_turn_a_devices_clock_back() {
+        let mut io = io();
+        assert_eq!(io.advance(us(50)), us(50));
+        assert_eq!(io.advance(us(20)), us(50));
+    }
+}
