@@ -125,6 +125,7 @@ impl Memory {
     pub(crate) fn release_slot(&mut self, frame: FrameId) {
         self.leave_swap_cache(frame, None);
         self.frames.set(frame, Flag::Dirty);
+        self.update_hidden();
     }
 }
 

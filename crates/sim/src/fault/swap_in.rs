@@ -353,6 +353,10 @@ mod tests {
         let free = |rig: &Rig| rig.memory.nodes.get(crate::memory::NodeId::default()).free();
         // 40 pages of 1578 bytes: 15.4 pages, rounded up.
         assert_eq!(free(&rig), super::super::testing::MACHINE_PAGES - 16);
+        rig.read(space, 10); // one page back, one slot less: 15.02 pages
+        assert_eq!(free(&rig), super::super::testing::MACHINE_PAGES - 1 - 16);
+        rig.read(space, 11); // 14.6
+        assert_eq!(free(&rig), super::super::testing::MACHINE_PAGES - 2 - 15);
         rig.exit(space);
         assert_eq!(free(&rig), super::super::testing::MACHINE_PAGES);
     }
