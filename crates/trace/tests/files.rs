@@ -24,14 +24,14 @@ fn read(path: &Path) -> Result<(TraceMeta, Vec<Row>)> {
 
 /// Rows of two threads with long and short runs, and jumps both ways.
 fn sample_rows(count: u64) -> Vec<Row> {
-    let page = |index: u64| if index % 7 == 0 { (1 << 51) + index } else { index * 7919 % 100_000 };
-    let pages = |index: u64| if index % 11 == 0 { 5000 } else { 1 };
+    let page = |index: u64| if index.is_multiple_of(7) { (1 << 51) + index } else { index * 7919 % 100_000 };
+    let pages = |index: u64| if index.is_multiple_of(11) { 5000 } else { 1 };
     let row = |index: u64| Row {
         time_ns: index / 10 * 1_000_000,
         thread: u32::try_from(index % 2).unwrap(),
         page: page(index),
         pages: pages(index),
-        write: index % 3 == 0,
+        write: index.is_multiple_of(3),
     };
     (0..count).map(row).collect()
 }

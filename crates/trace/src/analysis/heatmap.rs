@@ -38,7 +38,7 @@ pub struct Heatmap {
     pub cells: Vec<u64>,
     /// The largest cell value for one page: `cells[i] * 1000 / pages of its row`, in thousandths of an access a page.
     pub hottest_milli: u64,
-    /// Bands that did not fit into the rows asked for, the least touched ones.
+    /// Bands left out because there were too many for the rows asked for: the least touched ones.
     pub dropped_bands: u64,
     /// Accesses in them.
     pub dropped_accesses: u64,
@@ -160,10 +160,12 @@ fn find_bands(blocks: &[Block], options: &HeatmapOptions) -> (Vec<Band>, u64) {
         gap *= 4;
         bands = cut(blocks, gap, false);
     }
-    let dropped = bands.len().saturating_sub(rows);
+    // A band must have a row; beyond that, rows show more in the long bands than in ever more short ones.
+    let kept = (rows / 3).max(4).min(rows);
+    let dropped = if bands.len() * 2 > rows { bands.len().saturating_sub(kept) } else { 0 };
     if dropped > 0 {
         bands.sort_by_key(|band| (std::cmp::Reverse(band.touched_pages), band.process, band.start));
-        bands.truncate(rows);
+        bands.truncate(kept);
         bands.sort_by_key(|band| (band.process, band.start));
     }
     (bands, dropped as u64)
