@@ -81,7 +81,7 @@ fn report(name: &str, unit: &str, bar: Option<f64>, value: f64, at_least: bool) 
 fn main() {
     let measuring = std::env::args().any(|argument| argument == "--bench");
     let rows = std::env::var("BENCH_TRACE_ROWS").ok().and_then(|rows| rows.parse().ok());
-    let rows: u64 = rows.unwrap_or(if measuring { 16 << 20 } else { 100_000 });
+    let rows: u64 = rows.unwrap_or(if measuring { 8 << 20 } else { 100_000 });
     let folder = tempfile::tempdir().expect("a temporary folder");
     type Make = fn(&mut Random, u64) -> Row;
     let shapes: [(&str, Make, f64); 2] = [("scattered", scattered, 3.5), ("local", local, 0.5)];
