@@ -65,18 +65,18 @@ impl Heatmap {
 
     /// Fits the bands to `height` cell rows in all, `gap` of them left free between two bands.
     ///
-    /// Every band gets `least` rows, so that a stack is seen beside a large heap, and the rest goes by the number of bins.
-    /// When there are more bands than that leaves room for, the smallest are drawn as one with their smaller neighbours.
+    /// Every band gets `least` rows, so that a stack is seen beside a large heap, and the rest goes by [`weight`]: a large band is drawn higher than a small one, but leaves room to see something in it.
+    /// Where bands too small to earn `least` rows would take more than a third of the height, the smallest are drawn as
+    /// one with their smaller neighbours: twenty libraries must not squeeze the heap.
     pub(crate) fn fit(&self, height: usize, gap: usize, least: usize) -> Vec<Strip> {
         let bands: Vec<&Band> = self.bands.iter().filter(|band| band.rows > 0).collect();
         if bands.is_empty() || height == 0 {
             return Vec::new();
         }
-        let nr_strips = bands.len().min((height + gap) / (least.max(1) + gap)).max(1);
-        let groups = group(bands, nr_strips);
+        let groups = group(bands, height, gap, least.max(1));
         let free = height.saturating_sub(gap * (groups.len() - 1)).max(groups.len());
         let least = least.min(free / groups.len()).max(1);
-        let weights: Vec<f64> = groups.iter().map(|group| group.iter().map(|band| band.rows as f64).sum()).collect();
+        let weights: Vec<f64> = groups.iter().map(|group| weight(group)).collect();
         let heights = share_out(free, least, &weights);
         let mut top = 0;
         let mut strips: Vec<Strip> = Vec::new();
@@ -170,22 +170,34 @@ impl Strip {
     }
 }
 
-/// `bands` in at most `nr` groups of neighbours: the two neighbours that are smallest together become one, until it fits.
-fn group(bands: Vec<&Band>, nr: usize) -> Vec<Vec<&Band>> {
-    let size = |group: &[&Band]| group.iter().map(|band| band.rows as u128).sum::<u128>();
+/// `bands` in groups of neighbours that fit: the two neighbours that are smallest together become one, until the groups
+/// that need more than their share of `height` take at most a third of it.
+fn group(bands: Vec<&Band>, height: usize, gap: usize, least: usize) -> Vec<Vec<&Band>> {
     // Bands of different address spaces only when nothing else is left.
     let between = |a: &[&Band], b: &[&Band]| if a[0].space == b[0].space { 0 } else { 1 << 64 };
     let mut groups: Vec<Vec<&Band>> = bands.into_iter().map(|band| vec![band]).collect();
-    let mut sizes: Vec<u128> = groups.iter().map(|group| size(group)).collect();
-    while groups.len() > nr {
-        let smallest = (1..groups.len())
-            .min_by_key(|&i| sizes[i - 1] + sizes[i] + between(&groups[i - 1], &groups[i]))
-            .unwrap_or(1);
+    let taken = |groups: &[Vec<&Band>]| {
+        let total: f64 = groups.iter().map(|group| weight(group)).sum();
+        let small = groups.iter().filter(|group| weight(group) * (height as f64) < total * least as f64);
+        small.count() * (least + gap)
+    };
+    while groups.len() > 1 && (groups.len() * (least + gap) > height + gap || taken(&groups) * 3 > height) {
+        let size = |i: usize| nr_bins(&groups[i - 1]) + nr_bins(&groups[i]) + between(&groups[i - 1], &groups[i]);
+        let smallest = (1..groups.len()).min_by_key(|&i| size(i)).unwrap_or(1);
         let right = groups.remove(smallest);
         groups[smallest - 1].extend(right);
-        sizes[smallest - 1] += sizes.remove(smallest);
     }
     groups
+}
+
+fn nr_bins(group: &[&Band]) -> u128 {
+    group.iter().map(|band| band.rows as u128).sum()
+}
+
+/// What a group's share of the height goes by: less than its size. The power was chosen by eye on recordings of a database,
+/// a compiler and a script.
+fn weight(group: &[&Band]) -> f64 {
+    (nr_bins(group) as f64).powf(0.7)
 }
 
 /// The name of the largest.

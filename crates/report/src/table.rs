@@ -154,6 +154,18 @@ impl Table {
         self.rows.push(row);
     }
 
+    /// The same table with only the columns of these names, in the order they have here.
+    pub fn only(&self, names: &[&str]) -> Self {
+        let kept: Vec<usize> =
+            (0..self.columns.len()).filter(|&c| names.contains(&self.columns[c].name.as_str())).collect();
+        Self {
+            title: self.title.clone(),
+            columns: kept.iter().map(|&c| self.columns[c].clone()).collect(),
+            rows: (0..self.rows.len()).map(|row| kept.iter().map(|&c| self.cell(row, c).clone()).collect()).collect(),
+            highlight: self.highlight,
+        }
+    }
+
     /// The table in `format`, ending with a newline. `style` matters for text only.
     pub fn render(&self, format: Format, style: &TermStyle) -> String {
         match format {
@@ -428,6 +440,12 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
         assert!(text.contains("18446744073709551615"));
         assert!(!table.to_text(&TermStyle::plain(0)).is_empty());
+    }
+
+    #[test]
+    fn columns_can_be_left_out() {
+        let table = example().only(&["touches", "mapping"]);
+        assert_eq!(table.to_csv(), "mapping,touches\nheap,12345678\n\"libc, \"\"so\"\"\",\n");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use isotherm_trace::TraceMeta;
 use isotherm_trace::analysis::Hot;
 
-use super::bytes;
+use super::{bytes, without_process};
 use crate::{Cell, Column, Table, Unit};
 
 /// Mappings shown to people at most.
@@ -35,6 +35,11 @@ pub fn hot_tables(hot: &Hot, meta: &TraceMeta) -> Vec<Table> {
     }
     let mut ranges = hot_csv(hot, meta);
     ranges.title = "hottest ranges".into();
+    let mut ranges = ranges.only(&["mapping", "process", "start", "size", "accesses", "accesses per page", "share"]);
+    if meta.processes.len() < 2 {
+        mappings = without_process(&mappings);
+        ranges = without_process(&ranges);
+    }
     vec![mappings, ranges]
 }
 
@@ -112,11 +117,11 @@ mod tests {
         let text: String = hot_tables(&hot, &meta).iter().map(|table| table.to_text(&TermStyle::plain(120))).collect();
         insta::assert_snapshot!(text, @r#"
         by mapping
-        mapping  process  touched [KiB]  accesses  share [%]
-        heap     sqlite3           12.0       750       75.0
+        mapping  touched [KiB]  accesses  share [%]
+        heap              12.0       750       75.0
         hottest ranges
-        mapping  process    start      end  size [KiB]  touched [KiB]  accesses  accesses per page  share [%]
-        heap     sqlite3  0x10000  0x14000        16.0           12.0       750                250       75.0
+        mapping    start  size [KiB]  accesses  accesses per page  share [%]
+        heap     0x10000        16.0       750                250       75.0
         "#);
         assert_eq!(
             hot_csv(&hot, &meta).to_csv().lines().nth(1),

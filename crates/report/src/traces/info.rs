@@ -3,7 +3,7 @@
 use isotherm_trace::analysis::Info;
 use isotherm_units::Duration;
 
-use super::bytes;
+use super::{bytes, without_process};
 use crate::unit::significant;
 use crate::{Cell, Column, Table, Unit};
 
@@ -20,6 +20,9 @@ pub fn info_tables(info: &Info) -> Vec<Table> {
         let mut threads = thread_table(info);
         shorten(&mut threads, info.threads.len());
         tables.push(threads);
+    }
+    if info.threads.iter().all(|thread| thread.process == 0) {
+        tables.iter_mut().for_each(|table| *table = without_process(table));
     }
     tables.retain(|table| !table.rows.is_empty());
     tables
@@ -218,9 +221,9 @@ mod tests {
         events         12
         file           2.34 KiB (2 bytes a touch)
         mappings
-        mapping   process  touched [MiB]  written [KiB]  accesses  share [%]
-        heap      sqlite3           2.00           4.00       900       75.0
-        file <b>  sqlite3           2.00           4.00       300       25.0
+        mapping   touched [MiB]  written [KiB]  accesses  share [%]
+        heap               2.00           4.00       900       75.0
+        file <b>           2.00           4.00       300       25.0
         "#);
     }
 

@@ -15,9 +15,17 @@ pub use wss::{wss_chart, wss_csv, wss_table};
 use isotherm_trace::TraceMeta;
 use isotherm_units::Duration;
 
+use crate::Table;
+
 /// Pages of a trace in bytes; saturates.
 pub(crate) fn bytes(pages: u64, page_bytes: u64) -> u64 {
     pages.saturating_mul(page_bytes)
+}
+
+/// For traces of a single process, whose name would only repeat itself.
+pub(crate) fn without_process(table: &Table) -> Table {
+    let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+    table.only(&names.into_iter().filter(|name| *name != "process").collect::<Vec<_>>())
 }
 
 /// What was recorded, in one line: the command, or who made the trace.

@@ -17,7 +17,7 @@ pub fn mrc_chart(curve: &MissRatioCurve, meta: &TraceMeta) -> Chart {
     let mut references = Vec::new();
     if curve.accesses > 0 {
         references
-            .push(Reference::AtY { value: ratio(curve.cold_misses), label: "first touches: always missed".into() });
+            .push(Reference::AtY { value: ratio(curve.cold_misses), label: "first touches, always missed".into() });
     }
     Chart {
         title: "Misses of exact LRU at every memory size".into(),

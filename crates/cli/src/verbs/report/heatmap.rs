@@ -4,7 +4,7 @@ use isotherm_report::traces;
 use isotherm_trace::analysis::{self, HeatmapOptions};
 
 use super::output::{Outcome, PictureArgs, json};
-use super::{PICTURE_CELLS, TraceArg};
+use super::{TraceArg, picture_matrix};
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
 use crate::ui::Ui;
@@ -25,15 +25,13 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
     let format = args.format.format;
-    let options = match format {
-        Format::Table => PICTURE_CELLS,
-        Format::Json | Format::Csv => HeatmapOptions {
-            columns: args.picture.width().unwrap_or(120),
-            rows: args.picture.height().unwrap_or(60),
-            ..HeatmapOptions::default()
-        },
-    };
-    let (matrix, meta) = args.trace.analyse(ui, |reader| analysis::heatmap(reader, &options))?;
+    let (matrix, meta) = args.trace.analyse(ui, |reader| match format {
+        Format::Table => picture_matrix(reader),
+        Format::Json | Format::Csv => {
+            let (columns, rows) = (args.picture.width().unwrap_or(120), args.picture.height().unwrap_or(60));
+            analysis::heatmap(reader, &HeatmapOptions { columns, rows, ..HeatmapOptions::default() })
+        }
+    })?;
     let drawing = traces::heatmap(&matrix, &meta);
     let mut notes = traces::heatmap_caveats(&matrix);
     notes.extend(traces::caveats(&meta));
