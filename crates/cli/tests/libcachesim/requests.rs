@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use isotherm_trace::{RowBatch, TraceReader};
+
 /// A trace as a cache simulator sees it: one page per request.
 pub(crate) struct Requests {
     /// Names the trace in the golden file.
@@ -16,7 +18,24 @@ const REQUESTS: usize = 30_000;
 impl Requests {
     /// All traces, sorted by name.
     pub(crate) fn all() -> Vec<Self> {
-        vec![Self::loop_and_noise(), Self::scan_and_hot(), Self::zipf()]
+        vec![Self::loop_and_noise(), Self::scan_and_hot(), Self::sqlite(), Self::zipf()]
+    }
+
+    /// A part from the middle of a bundled recording; pages are numbered by their first use.
+    fn sqlite() -> Self {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/sqlite.parquet");
+        let mut reader = TraceReader::open(path).unwrap();
+        let mut batch = RowBatch::new();
+        let mut touched = Vec::new();
+        while reader.next_batch(&mut batch).unwrap() {
+            touched.extend(batch.rows().flat_map(|row| row.page..row.page + u64::from(row.pages)));
+        }
+        let mut numbers = HashMap::new();
+        let mut number = |page: &u64| {
+            let next = numbers.len() as u64;
+            *numbers.entry(*page).or_insert(next)
+        };
+        Self { name: "sqlite", pages: touched[300_000..300_000 + REQUESTS].iter().map(&mut number).collect() }
     }
 
     /// A loop over 1,000 pages (the worst case of LRU below that size), with every eighth request anywhere in 2,400 pages.
