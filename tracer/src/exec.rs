@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
 //! Following `execve`. The emulator would run the new program natively and unseen, so the tracer makes the call itself,
 //! just before the emulator would: it executes the emulator again, with this plugin, on the new program.
 

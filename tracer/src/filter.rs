@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
 //! The epoch filter: which pages a thread has touched in its current epoch, asked at every load and store.
 //!
 //! Two tables per thread answer. The front is small, of fixed size and direct-mapped: one load and one comparison for nearly

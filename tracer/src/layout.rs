@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
 //! The memory that a program finds at its first instruction: its image, the loader and the stack, which the emulator maps
 //! without a system call of the program.
 

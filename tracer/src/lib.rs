@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
 //! Records which pages a program touches, as a plugin of QEMU's user-mode emulation.
 //!
 //! QEMU calls for every block of instructions, load and store; a filter per thread lets the first touch of a page in each

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
 //! The plugin's arguments, as `-plugin FILE,key=value,…` hands them over.
 
 use crate::thread::EpochLength;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
 //! The plugin as QEMU sees it: registration and callbacks, plugin API version 1 (QEMU 4.2 to 8.2).
 #![expect(unsafe_code, reason = "the interface is C")]
 
@@ -176,12 +178,13 @@ extern "C" fn on_access(vcpu: c_uint, info: qemu::MemoryInfo, address: u64, _dat
 
 #[inline(never)]
 fn access_slowly(thread: &mut Thread, info: qemu::MemoryInfo, address: u64, write: bool) {
-    thread.touch(address >> 12, write);
+    let spool = &session().spool;
+    thread.touch(spool, address >> 12, write);
     if address & 4095 > LAST_BYTES {
         // SAFETY: takes a number that QEMU handed out.
         let bytes = 1u64 << unsafe { qemu::qemu_plugin_mem_size_shift(info) };
         if (address & 4095) + bytes > 4096 {
-            thread.touch((address >> 12) + 1, write);
+            thread.touch(spool, (address >> 12) + 1, write);
         }
     }
 }

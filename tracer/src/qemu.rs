@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
 //! QEMU's plugin interface, version 1: the part that is used. Declared by hand from `include/qemu/qemu-plugin.h` of QEMU
 //! 7.2, because the generated bindings want a newer QEMU's development files on some hosts and add nothing else.
 #![expect(unsafe_code, reason = "declarations of C functions")]

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
 //! The records of the tracer's stream, as bytes. The protocol is specified in `docs/recording.md#protocol`; the reader is
 //! `crates/linux/src/protocol.rs`.
 
@@ -48,8 +50,9 @@ pub(crate) enum Origin {
 pub(crate) enum Record<'a> {
     /// The first record of a thread.
     Hello { pid: u64, tid: u64, started_by: Option<u32>, origin: Origin, start_ns: u64, name: &'a [u8] },
-    /// Rows that follow belong to this epoch of the thread. Repeated at the head of each chunk.
-    Epoch { number: u64 },
+    /// Rows and events that follow belong to this epoch of the thread and to this place in the order of all threads, a
+    /// point of virtual time in ns. Repeated at the head of each chunk.
+    Epoch { number: u64, order_ns: u64 },
     /// Pages touched. `delta` is from the end of the chunk's previous row.
     Row { delta: i64, pages: u64, write: bool },
     /// A mapping appears.
@@ -83,7 +86,7 @@ impl Record<'_> {
                 out.fields(1, &[VERSION, pid, tid, by, origin as u64, start_ns]);
                 out.name(name);
             }
-            Self::Epoch { number } => out.fields(2, &[number]),
+            Self::Epoch { number, order_ns } => out.fields(2, &[number, order_ns]),
             Self::Row { delta, pages, write } => {
                 out.fields(3, &[((delta << 1) ^ (delta >> 63)).cast_unsigned(), (pages - 1) << 1 | u64::from(write)]);
             }
@@ -157,7 +160,7 @@ mod tests {
     #[test]
     fn records_are_the_bytes_of_the_documentation() {
         // By hand from docs/recording.md#protocol.
-        assert_eq!(bytes(Record::Epoch { number: 300 }), [2, 0xac, 0x02]);
+        assert_eq!(bytes(Record::Epoch { number: 300, order_ns: 7 }), [2, 0xac, 0x02, 7]);
         assert_eq!(bytes(Record::Row { delta: -1, pages: 1, write: true }), [3, 1, 1]);
         assert_eq!(bytes(Record::Row { delta: 2, pages: 65, write: false }), [3, 4, 0x80, 0x01]);
         assert_eq!(bytes(Record::NotFollowed { text: b"no" }), [12, 2, b'n', b'o']);

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
 //! Where records go: chunks of 4 KiB, built in shared file mappings and written to a FIFO.
 //!
 //! A thread builds its chunk in a file of the spool directory that is mapped shared, so that whatever was recorded when
@@ -9,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::filter::PageRun;
 use crate::record::{CHUNK_BYTES, HEADER_BYTES, MAGIC, RECORD_BYTES, Record, Writer};
 use crate::sys;
 
@@ -58,6 +61,18 @@ fn c_path(path: &str) -> CString {
     CString::new(Path::new(path).as_os_str().as_bytes()).unwrap_or_default()
 }
 
+/// When something happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    /// Number of the thread's epoch.
+    pub(crate) epoch: u64,
+    /// Place in the order of all threads: a point of virtual time, in nanoseconds.
+    pub(crate) order_ns: u64,
+}
+
+/// An epoch record: a tag and two varints.
+const STAMP_BYTES: usize = 1 + 10 + 10;
+
 /// The chunk that a thread is filling.
 pub(crate) struct Chunk {
     buffer: &'static mut [u8],
@@ -65,8 +80,8 @@ pub(crate) struct Chunk {
     uid: u32,
     sequence: u32,
     len: usize,
-    /// The epoch whose rows are being written, if this chunk has said so.
-    epoch: Option<u64>,
+    /// The epoch and order that what follows belongs to, if this chunk has said so.
+    stamp: Option<Stamp>,
     /// Where the chunk's last row ended.
     row_end: u64,
 }
@@ -76,7 +91,7 @@ impl Chunk {
     pub(crate) fn create(spool: &Spool, uid: u32) -> std::io::Result<Self> {
         let file = c_path(&format!("{}/thread.{uid}", spool.directory));
         let buffer = sys::map_shared_file(&file, CHUNK_BYTES, sys::Create::Yes)?;
-        let mut chunk = Self { buffer, file, uid, sequence: 0, len: HEADER_BYTES, epoch: None, row_end: 0 };
+        let mut chunk = Self { buffer, file, uid, sequence: 0, len: HEADER_BYTES, stamp: None, row_end: 0 };
         chunk.begin();
         Ok(chunk)
     }
@@ -88,31 +103,37 @@ impl Chunk {
         self.buffer[8..12].copy_from_slice(&self.uid.to_le_bytes());
         self.buffer[12..16].copy_from_slice(&self.sequence.to_le_bytes());
         self.len = HEADER_BYTES;
-        self.epoch = None;
+        self.stamp = None;
         self.row_end = 0;
     }
 
     /// Appends a record, sending the chunk first when it is full.
-    pub(crate) fn push(&mut self, spool: &Spool, record: &Record<'_>) {
-        if self.len + RECORD_BYTES > CHUNK_BYTES {
+    pub(crate) fn push(&mut self, spool: &Spool, stamp: Stamp, record: &Record<'_>) {
+        if self.len + STAMP_BYTES + RECORD_BYTES > CHUNK_BYTES {
             self.send(spool);
         }
+        self.stamp(stamp);
         self.append(record);
     }
 
-    /// Appends a row of `epoch`; rows are small, so they fill chunks further than other records.
-    pub(crate) fn push_row(&mut self, spool: &Spool, epoch: u64, page: u64, pages: u64, write: bool) {
-        const EPOCH_AND_ROW_BYTES: usize = 11 + 21;
-        if self.len + EPOCH_AND_ROW_BYTES > CHUNK_BYTES {
+    /// Appends a row; rows are small, so they fill chunks further than other records.
+    pub(crate) fn push_row(&mut self, spool: &Spool, stamp: Stamp, run: PageRun) {
+        const ROW_BYTES: usize = 1 + 10 + 10;
+        if self.len + STAMP_BYTES + ROW_BYTES > CHUNK_BYTES {
             self.send(spool);
         }
-        if self.epoch != Some(epoch) {
-            self.epoch = Some(epoch);
-            self.append(&Record::Epoch { number: epoch });
-        }
+        self.stamp(stamp);
+        let PageRun { page, pages, write } = run;
         let delta = page.wrapping_sub(self.row_end).cast_signed();
         self.row_end = page + pages;
         self.append(&Record::Row { delta, pages, write });
+    }
+
+    fn stamp(&mut self, stamp: Stamp) {
+        if self.stamp != Some(stamp) {
+            self.stamp = Some(stamp);
+            self.append(&Record::Epoch { number: stamp.epoch, order_ns: stamp.order_ns });
+        }
     }
 
     fn append(&mut self, record: &Record<'_>) {

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
 //! The system calls the tracer makes itself, with safe faces.
 #![expect(unsafe_code, reason = "mappings, guest memory and exec cannot be had otherwise")]
 

@@ -1,10 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
 //! One thread of the traced program: its instruction count, its epoch, its filter and its chunk.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::filter::Filter;
 use crate::record::{Origin, Record};
-use crate::spool::{Chunk, Spool};
+use crate::spool::{Chunk, Spool, Stamp};
 use crate::sys;
 use crate::syscall::Pending;
 
@@ -20,6 +22,11 @@ pub(crate) struct EpochLength {
 /// Chunks are sent after so many epochs even when they are not full, so that the recorder can put threads in order.
 const EPOCHS_PER_CHUNK: u64 = 64;
 
+/// How often the memory layout of this process has changed, and the latest place in the order at which it did. A thread
+/// that meets a new page after a change by another thread must come after it in the trace, whatever its own clock says.
+static LAYOUT_GENERATION: AtomicU64 = AtomicU64::new(0);
+static LAYOUT_ORDER_NS: AtomicU64 = AtomicU64::new(0);
+
 /// What is recorded of one thread. Used by that thread alone (and by the exit hook, when all others have stopped).
 pub(crate) struct Thread {
     filter: Filter,
@@ -29,6 +36,12 @@ pub(crate) struct Thread {
     pub(crate) boundary: u64,
     epoch: u64,
     sent_at_epoch: u64,
+    /// [`LAYOUT_GENERATION`] when this thread last looked.
+    layout_generation: u64,
+    /// Nothing that follows comes before this, in the order of all threads.
+    order_floor_ns: u64,
+    /// Where the touches that were not handed out began, in the order of all threads.
+    block_order_ns: u64,
     length: EpochLength,
     pub(crate) uid: u32,
     started_by: Option<u32>,
@@ -56,6 +69,9 @@ impl Thread {
             boundary: 0,
             epoch: 0,
             sent_at_epoch: 0,
+            layout_generation: LAYOUT_GENERATION.load(Ordering::Acquire),
+            order_floor_ns: start_ns,
+            block_order_ns: start_ns,
             length,
             uid,
             started_by,
@@ -80,9 +96,9 @@ impl Thread {
         if self.instructions >= self.boundary {
             self.at_boundary(spool);
         }
-        self.filter.read(page);
+        self.touch(spool, page, false);
         if crosses {
-            self.filter.read(page + 1);
+            self.touch(spool, page + 1, false);
         }
     }
 
@@ -92,19 +108,35 @@ impl Thread {
         self.filter.is_known(page, store)
     }
 
-    /// A load or store of a page.
-    #[inline]
-    pub(crate) fn touch(&mut self, page: u64, write: bool) {
+    /// A load or store of a page that may be new.
+    pub(crate) fn touch(&mut self, spool: &Spool, page: u64, write: bool) {
+        if LAYOUT_GENERATION.load(Ordering::Relaxed) != self.layout_generation {
+            self.see_layout(spool);
+        }
         if write { self.filter.write(page) } else { self.filter.read(page) }
     }
 
+    /// Another thread changed the layout: what was touched so far came before, what follows comes after.
+    #[cold]
+    fn see_layout(&mut self, spool: &Spool) {
+        self.hand_out(spool);
+        self.layout_generation = LAYOUT_GENERATION.load(Ordering::Acquire);
+        self.order_floor_ns = self.order_floor_ns.max(LAYOUT_ORDER_NS.load(Ordering::Relaxed));
+        self.block_order_ns = self.order_ns();
+    }
+
+    /// This moment's place in the order of all threads.
+    fn order_ns(&self) -> u64 {
+        self.order_floor_ns.max(self.now_ns())
+    }
+
     /// The kernel touched `[address, address + bytes)` for the program.
-    pub(crate) fn touch_buffer(&mut self, address: u64, bytes: u64, write: bool) {
+    pub(crate) fn touch_buffer(&mut self, spool: &Spool, address: u64, bytes: u64, write: bool) {
         if bytes == 0 {
             return;
         }
         for page in address >> 12..=address.saturating_add(bytes - 1) >> 12 {
-            self.touch(page, write);
+            self.touch(spool, page, write);
         }
     }
 
@@ -124,6 +156,7 @@ impl Thread {
         self.filter.next_epoch();
         self.epoch = self.instructions / self.length.instructions;
         self.boundary = (self.epoch + 1) * self.length.instructions;
+        self.block_order_ns = self.order_ns();
         self.advance_frontier(spool);
         if self.epoch - self.sent_at_epoch >= EPOCHS_PER_CHUNK {
             self.send(spool);
@@ -143,8 +176,8 @@ impl Thread {
         if let Some(chunk) = &mut self.chunk
             && self.filter.has_news()
         {
-            let epoch = self.epoch;
-            self.filter.hand_out(|run| chunk.push_row(spool, epoch, run.page, run.pages, run.write));
+            let stamp = Stamp { epoch: self.epoch, order_ns: self.block_order_ns };
+            self.filter.hand_out(|run| chunk.push_row(spool, stamp, run));
         }
     }
 
@@ -152,11 +185,26 @@ impl Thread {
     pub(crate) fn event(&mut self, spool: &Spool, record: &Record<'_>) {
         self.hand_out(spool);
         self.push(spool, record);
+        self.block_order_ns = self.order_ns();
+    }
+
+    /// Writes a change of the process's memory layout. It comes after whatever any thread has begun to touch, because the
+    /// others have used the old layout until now.
+    pub(crate) fn layout_event(&mut self, spool: &Spool, record: &Record<'_>) {
+        self.advance_frontier(spool);
+        self.order_floor_ns = self.order_floor_ns.max(spool.control.frontier_ns.load(Ordering::Relaxed));
+        self.event(spool, record);
+        LAYOUT_ORDER_NS.fetch_max(self.order_floor_ns, Ordering::Relaxed);
+        let before = LAYOUT_GENERATION.fetch_add(1, Ordering::Release);
+        if before == self.layout_generation {
+            self.layout_generation += 1; // nobody else's change is in between
+        }
     }
 
     fn push(&mut self, spool: &Spool, record: &Record<'_>) {
+        let stamp = Stamp { epoch: self.epoch, order_ns: self.order_ns() };
         if let Some(chunk) = &mut self.chunk {
-            chunk.push(spool, record);
+            chunk.push(spool, stamp, record);
         }
     }
 
