@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+
 //! System calls of the program: which mappings they change, whom they start, how long they sleep, which buffers the
 //! kernel touches. Numbers are those of x86-64 Linux.
 
@@ -60,7 +62,11 @@ const MAP_STACK: u64 = 0x2_0000;
 const PROT_EXEC: u64 = 4;
 const MADV_DONTNEED: u64 = 4;
 const MADV_FREE: u64 = 8;
+const EAGAIN: i64 = -11;
 const ETIMEDOUT: i64 = -110;
+/// Of the operation in a futex call, without its flags: `FUTEX_WAIT` and `FUTEX_WAIT_BITSET`.
+const FUTEX_COMMAND_MASK: u64 = 0x7f;
+const FUTEX_WAITS: [u64; 2] = [0, 9];
 /// Calls that took less wall time did not sleep: they had what was asked for.
 const SLEPT_NS: u64 = 100_000;
 
@@ -72,6 +78,8 @@ static PROGRAM_BREAK: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Pending {
     arguments: [u64; 6],
     entered_wall_ns: u64,
+    /// How far the furthest thread was when the call began, in ns of virtual time.
+    entered_frontier_ns: u64,
     /// The uid announced for the thread that the call starts.
     pub(crate) child: Option<u32>,
     file: Vec<u8>,
@@ -101,6 +109,7 @@ pub(crate) fn enter(thread: &mut Thread, spool: &Spool, number: i64, arguments: 
         _ if may_sleep(number) => {
             thread.before_sleep(spool);
             thread.pending.entered_wall_ns = sys::wall_ns();
+            thread.pending.entered_frontier_ns = spool.control.frontier_ns.load(Ordering::Relaxed);
         }
         _ => {}
     }
@@ -126,6 +135,7 @@ pub(crate) fn leave(thread: &mut Thread, spool: &Spool, number: i64, result: i64
                     thread.event(spool, &Record::StartFailed { uid });
                 }
             }
+            nr::FUTEX if result == EAGAIN => met(thread, spool),
             _ if may_sleep(number) => woken(thread, spool, result == ETIMEDOUT),
             _ => {}
         }
@@ -138,14 +148,17 @@ pub(crate) fn leave(thread: &mut Thread, spool: &Spool, number: i64, result: i64
         nr::BRK => program_break(thread, spool, value),
         nr::MADVISE if matches!(arguments[2], MADV_DONTNEED | MADV_FREE) => {
             let (start, end) = pages(arguments[0], arguments[1]);
-            thread.event(spool, &Record::Discard { start, pages: end - start });
+            thread.layout_event(spool, &Record::Discard { start, pages: end - start });
             thread.forget(start, end);
         }
         nr::SHMAT => {
             let (start, end) = pages(value, sys::attached_segment_bytes(arguments[0]).unwrap_or(4096));
             let name = format!("/sysv-shm-{}", arguments[0]);
             let flags = map_flags::SHARED | map_flags::FILE;
-            thread.event(spool, &Record::Map { start, pages: end - start, flags, file_page: 0, name: name.as_bytes() });
+            thread.layout_event(
+                spool,
+                &Record::Map { start, pages: end - start, flags, file_page: 0, name: name.as_bytes() },
+            );
             thread.forget(start, end);
         }
         nr::SHMDT => {} // the length is not in the call; the recorder keeps the mapping until something replaces it
@@ -159,12 +172,12 @@ pub(crate) fn leave(thread: &mut Thread, spool: &Spool, number: i64, result: i64
             if number != nr::PREAD64 {
                 woken(thread, spool, false);
             }
-            thread.touch_buffer(arguments[1], value.min(arguments[2]), true);
+            thread.touch_buffer(spool, arguments[1], value.min(arguments[2]), true);
         }
         nr::WRITE | nr::PWRITE64 | nr::SENDTO => {
-            thread.touch_buffer(arguments[1], value.min(arguments[2]), false);
+            thread.touch_buffer(spool, arguments[1], value.min(arguments[2]), false);
         }
-        nr::FUTEX => woken(thread, spool, false),
+        nr::FUTEX => met(thread, spool),
         nr::NANOSLEEP | nr::CLOCK_NANOSLEEP => woken(thread, spool, true),
         _ if may_sleep(number) => {
             let polls =
@@ -202,12 +215,30 @@ fn may_sleep(number: i64) -> bool {
     )
 }
 
-/// The thread is back from a call that may have slept. A sleep that ended by its own timeout took the time it took on the
-/// wall; one that somebody else ended is over when that somebody got there.
+/// While the emulator computes, sleepers sleep at full speed. Their time counts only where nobody computed: where the
+/// furthest thread came ahead by less than this fraction of it. The emulator is not slower than that by far.
+const BUSY_FRACTION: u64 = 64;
+
+/// The thread is back from a call that may have slept. If somebody ended its sleep, it is over when that somebody got
+/// there. If the sleep ended by its own timeout, it took the time it took on the wall, unless others computed meanwhile.
 fn woken(thread: &mut Thread, spool: &Spool, timed_out: bool) {
     let slept_ns = sys::wall_ns().saturating_sub(thread.pending.entered_wall_ns);
-    if slept_ns >= SLEPT_NS {
-        thread.woken(spool, if timed_out { slept_ns } else { 0 });
+    if slept_ns < SLEPT_NS {
+        return;
+    }
+    let frontier_ns = spool.control.frontier_ns.load(Ordering::Relaxed);
+    let computed_ns = frontier_ns.saturating_sub(thread.pending.entered_frontier_ns);
+    let quiet = computed_ns < slept_ns / BUSY_FRACTION;
+    thread.woken(spool, if timed_out && quiet { slept_ns } else { 0 });
+}
+
+/// A futex wait is over because another thread changed the word, however short it was: what follows comes after what that
+/// thread did. Small differences are left, or each contended lock would be an event.
+fn met(thread: &mut Thread, spool: &Spool) {
+    let waits = FUTEX_WAITS.contains(&(thread.pending.arguments[1] & FUTEX_COMMAND_MASK));
+    let ahead_ns = spool.control.frontier_ns.load(Ordering::Relaxed).saturating_sub(thread.now_ns());
+    if waits && ahead_ns >= SLEPT_NS {
+        thread.woken(spool, 0);
     }
 }
 
@@ -235,13 +266,13 @@ fn map(thread: &mut Thread, spool: &Spool, address: u64) {
         | flag(is_file, map_flags::FILE)
         | flag(how & (MAP_STACK | MAP_GROWSDOWN) != 0, map_flags::STACK);
     let name: &[u8] = if is_file { &file } else { &[] };
-    thread.event(spool, &Record::Map { start, pages: end - start, flags, file_page: offset >> 12, name });
+    thread.layout_event(spool, &Record::Map { start, pages: end - start, flags, file_page: offset >> 12, name });
     thread.forget(start, end);
 }
 
 fn unmap(thread: &mut Thread, spool: &Spool, address: u64, bytes: u64) {
     let (start, end) = pages(address, bytes);
-    thread.event(spool, &Record::Unmap { start, pages: end - start });
+    thread.layout_event(spool, &Record::Unmap { start, pages: end - start });
     thread.forget(start, end);
 }
 
@@ -249,7 +280,7 @@ fn remap(thread: &mut Thread, spool: &Spool, address: u64) {
     let [old, old_bytes, new_bytes, ..] = thread.pending.arguments;
     let ((old_start, old_end), (new_start, new_end)) = (pages(old, old_bytes), pages(address, new_bytes));
     let (old_pages, new_pages) = (old_end - old_start, new_end - new_start);
-    thread.event(spool, &Record::Remap { old_start, old_pages, new_start, new_pages });
+    thread.layout_event(spool, &Record::Remap { old_start, old_pages, new_start, new_pages });
     if old_start != new_start {
         thread.forget(old_start, old_end);
         thread.forget(new_start, new_end);
@@ -266,10 +297,10 @@ fn program_break(thread: &mut Thread, spool: &Spool, now: u64) {
     }
     if now > before {
         let flags = map_flags::HEAP;
-        thread.event(spool, &Record::Map { start: before, pages: now - before, flags, file_page: 0, name: b"" });
+        thread.layout_event(spool, &Record::Map { start: before, pages: now - before, flags, file_page: 0, name: b"" });
         thread.forget(before, now);
     } else if now < before {
-        thread.event(spool, &Record::Unmap { start: now, pages: before - now });
+        thread.layout_event(spool, &Record::Unmap { start: now, pages: before - now });
         thread.forget(now, before);
     }
 }

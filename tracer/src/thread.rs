@@ -2,7 +2,7 @@
 
 //! One thread of the traced program: its instruction count, its epoch, its filter and its chunk.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::filter::Filter;
 use crate::record::{Origin, Record};
@@ -26,6 +26,8 @@ const EPOCHS_PER_CHUNK: u64 = 64;
 /// that meets a new page after a change by another thread must come after it in the trace, whatever its own clock says.
 static LAYOUT_GENERATION: AtomicU64 = AtomicU64::new(0);
 static LAYOUT_ORDER_NS: AtomicU64 = AtomicU64::new(0);
+/// Whether this process has ever had a second thread.
+static HAS_THREADS: AtomicBool = AtomicBool::new(false);
 
 /// What is recorded of one thread. Used by that thread alone (and by the exit hook, when all others have stopped).
 pub(crate) struct Thread {
@@ -63,6 +65,9 @@ impl Thread {
         started_by: Option<u32>,
         start_ns: u64,
     ) -> Self {
+        if origin == Origin::Thread {
+            HAS_THREADS.store(true, Ordering::Relaxed);
+        }
         Self {
             filter: Filter::new(),
             instructions: 0,
@@ -194,10 +199,15 @@ impl Thread {
         self.advance_frontier(spool);
         self.order_floor_ns = self.order_floor_ns.max(spool.control.frontier_ns.load(Ordering::Relaxed));
         self.event(spool, record);
-        LAYOUT_ORDER_NS.fetch_max(self.order_floor_ns, Ordering::Relaxed);
+        let after = self.order_ns() + 1;
+        LAYOUT_ORDER_NS.fetch_max(after, Ordering::Relaxed);
+        self.order_floor_ns = after;
         let before = LAYOUT_GENERATION.fetch_add(1, Ordering::Release);
         if before == self.layout_generation {
             self.layout_generation += 1; // nobody else's change is in between
+        }
+        if HAS_THREADS.load(Ordering::Relaxed) {
+            self.send(spool); // or others' rows that come after it would be written before it arrives
         }
     }
 
@@ -254,6 +264,7 @@ impl Thread {
         if ns > 0 {
             self.event(spool, &Record::Idle { ns });
             self.idle_ns += ns;
+            self.block_order_ns = self.order_ns();
             self.advance_frontier(spool);
         }
     }

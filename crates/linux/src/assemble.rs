@@ -33,7 +33,7 @@ pub(crate) struct Assembler {
     layouts: Vec<Layout>,
     held: BinaryHeap<Reverse<Held>>,
     held_rows: usize,
-    next_order: u64,
+    next_arrival: u64,
     latest_ns: u64,
     /// `latest_ns` at the last call of [`Assembler::tick`].
     settled_ns: u64,
@@ -49,8 +49,8 @@ pub(crate) struct Assembler {
 struct Arrival {
     next_sequence: u32,
     hello: Option<Hello>,
-    start_ns: u64,
-    idle_ns: u64,
+    /// Place in the order of all threads of what comes next.
+    order_ns: u64,
     epoch: u64,
     instructions: Option<u64>,
     ended: bool,
@@ -74,8 +74,8 @@ struct Written {
 
 /// Something that goes into the file when its time has come.
 struct Held {
-    now_ns: u64,
-    order: u64,
+    order_ns: u64,
+    arrived: u64,
     uid: u32,
     time_ns: u64,
     what: What,
@@ -88,7 +88,7 @@ enum What {
 
 impl PartialEq for Held {
     fn eq(&self, other: &Self) -> bool {
-        (self.now_ns, self.order) == (other.now_ns, other.order)
+        (self.order_ns, self.arrived) == (other.order_ns, other.arrived)
     }
 }
 impl Eq for Held {}
@@ -99,7 +99,7 @@ impl PartialOrd for Held {
 }
 impl Ord for Held {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.now_ns, self.order).cmp(&(other.now_ns, other.order))
+        (self.order_ns, self.arrived).cmp(&(other.order_ns, other.arrived))
     }
 }
 
@@ -124,7 +124,7 @@ impl Assembler {
             layouts: Vec::new(),
             held: BinaryHeap::new(),
             held_rows: 0,
-            next_order: 0,
+            next_arrival: 0,
             latest_ns: 0,
             settled_ns: 0,
             touched: HashMap::new(),
@@ -171,20 +171,15 @@ impl Assembler {
         let arrival = self.arrivals.entry(uid).or_default();
         match record {
             Record::Hello { pid, tid, started_by, origin, start_ns, name } => {
-                arrival.start_ns = start_ns;
+                arrival.order_ns = start_ns;
                 arrival.hello = Some(Hello { pid, tid, started_by, origin, name });
                 self.expected.remove(&uid);
                 return;
             }
-            Record::Epoch { number } => {
-                // Never back: times within a thread do not decrease.
+            Record::Epoch { number, order_ns } => {
+                // Never back: neither time nor order decreases within a thread.
                 arrival.epoch = arrival.epoch.max(number);
-                return;
-            }
-            Record::Idle { ns } => {
-                self.hold(uid, What::Event(record));
-                let arrival = self.arrivals.entry(uid).or_default();
-                arrival.idle_ns = arrival.idle_ns.saturating_add(ns);
+                arrival.order_ns = arrival.order_ns.max(order_ns);
                 return;
             }
             Record::StartFailed { uid } => {
@@ -213,17 +208,17 @@ impl Assembler {
     fn hold(&mut self, uid: u32, what: What) {
         let arrival = self.arrivals.entry(uid).or_default();
         let time_ns = arrival.epoch.saturating_mul(self.epoch_ns).min(i64::MAX.unsigned_abs());
-        let now_ns = time_ns.saturating_add(arrival.start_ns).saturating_add(arrival.idle_ns);
-        self.latest_ns = self.latest_ns.max(now_ns);
-        self.held.push(Reverse(Held { now_ns, order: self.next_order, uid, time_ns, what }));
-        self.next_order += 1;
+        let order_ns = arrival.order_ns;
+        self.latest_ns = self.latest_ns.max(order_ns);
+        self.held.push(Reverse(Held { order_ns, arrived: self.next_arrival, uid, time_ns, what }));
+        self.next_arrival += 1;
     }
 
     /// To be called about once a second: writes what was there at the last call, so that a crash of the recorder loses
     /// little.
     pub(crate) fn tick(&mut self) -> Result<()> {
         let settled_ns = self.settled_ns;
-        self.release(|_, held| held.now_ns <= settled_ns)?;
+        self.release(|_, held| held.order_ns <= settled_ns)?;
         self.settled_ns = self.latest_ns;
         self.writer.flush()
     }
@@ -385,9 +380,10 @@ impl Assembler {
         }
     }
 
-    /// Instructions that threads reported at their ends.
-    pub(crate) fn instructions(&self) -> u64 {
-        self.arrivals.values().filter_map(|arrival| arrival.instructions).sum()
+    /// Instructions: what threads reported at their ends; whole epochs of `epoch_instructions` for those that could not.
+    pub(crate) fn instructions(&self, epoch_instructions: u64) -> u64 {
+        let of = |arrival: &Arrival| arrival.instructions.unwrap_or(arrival.epoch.saturating_mul(epoch_instructions));
+        self.arrivals.values().map(of).sum()
     }
 
     /// Writes everything that is held and hands the writer back.
@@ -416,8 +412,8 @@ mod tests {
             self.0.extend(bytes);
             self
         }
-        fn row(self, epoch: u8, page: u8) -> Self {
-            self.raw(&[2, epoch, 3, page << 1, 0])
+        fn row(self, epoch: u8, order_ns: u8, page: u8) -> Self {
+            self.raw(&[2, epoch, order_ns, 3, page << 1, 0])
         }
     }
 
@@ -455,38 +451,29 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_threads_are_put_in_order_of_virtual_time() {
+    fn rows_of_threads_are_put_in_order() {
         let mut rig = Rig::new();
-        // Thread 1 begins at 10 ns: its epoch 0 lies between epochs 1 and 2 of thread 0, though it arrives last.
-        rig.send(0, Payload::default().hello(9, 0, 0, 0).raw(&[8, 1, 1]).row(0, 20).row(1, 1).row(2, 1));
-        rig.send(1, Payload::default().hello(9, 1, 1, 10).row(0, 50));
+        // What thread 1 does at 15 ns lies between epochs 1 and 2 of thread 0, though it arrives last.
+        let first = Payload::default().hello(9, 0, 0, 0).raw(&[8, 1, 1]);
+        rig.send(0, first.row(0, 0, 20).row(1, 10, 1).raw(&[10, 25]).row(2, 45, 1));
+        rig.send(1, Payload::default().hello(9, 1, 1, 10).row(0, 15, 50).row(1, 44, 50));
         let (meta, rows) = rig.read();
-        assert_eq!(rows.iter().map(|row| (row.0, row.1)).collect::<Vec<_>>(), [(0, 0), (0, 10), (1, 0), (0, 20)]);
-        assert_eq!(meta.threads[1].started_by, Some(0));
-        assert_eq!(meta.threads[1].process, 0);
+        let order: Vec<_> = rows.iter().map(|row| (row.0, row.1)).collect();
+        assert_eq!(order, [(0, 0), (0, 10), (1, 0), (1, 10), (0, 20)]);
+        assert_eq!((meta.threads[1].started_by, meta.threads[1].process), (Some(0), 0));
         assert!(matches!(meta.events[0].kind, EventKind::StartThread { thread: 1 }));
-    }
-
-    #[test]
-    fn sleep_moves_what_follows() {
-        let mut rig = Rig::new();
-        rig.send(0, Payload::default().hello(9, 0, 0, 0).raw(&[8, 1, 1]).row(0, 20).raw(&[10, 25]).row(1, 1));
-        rig.send(1, Payload::default().hello(9, 1, 1, 0).row(0, 50).row(1, 1).row(3, 1));
-        let (meta, rows) = rig.read();
-        // Thread 0's epoch 1 is at 10 + 25 ns, after thread 1's epoch 3 at 30 ns.
-        assert_eq!(rows.iter().map(|row| row.0).collect::<Vec<_>>(), [0, 1, 1, 1, 0]);
-        assert!(meta.events.iter().any(|event| event.kind == EventKind::Idle { ns: 25 } && event.row == 1));
+        assert!(meta.events.iter().any(|event| event.kind == EventKind::Idle { ns: 25 } && event.row == 2));
     }
 
     #[test]
     fn a_fork_inherits_mappings_and_exec_replaces_the_process() {
         let mut rig = Rig::new();
-        let parent = Payload::default().hello(9, 0, 0, 0).raw(&[4, 16, 4, 0, 0, 0]).row(0, 16).raw(&[8, 1, 2]);
+        let parent = Payload::default().hello(9, 0, 0, 0).raw(&[4, 16, 4, 0, 0, 0]).row(0, 0, 16).raw(&[8, 1, 2]);
         rig.send(0, parent);
         assert!(rig.assembler.expects_more());
-        let child = Payload::default().hello(10, 1, 2, 0).raw(&[6, 16, 2]).row(0, 16).raw(&[8, 2, 3]);
+        let child = Payload::default().hello(10, 1, 2, 0).raw(&[6, 16, 2]).row(0, 0, 16).raw(&[8, 2, 3]);
         rig.send(1, child);
-        rig.send(2, Payload::default().hello(10, 2, 3, 0).row(0, 60));
+        rig.send(2, Payload::default().hello(10, 2, 3, 0).row(0, 0, 60));
         assert!(!rig.assembler.expects_more());
         let (meta, _) = rig.read();
         assert_eq!(meta.processes.iter().map(|process| process.forked_from).collect::<Vec<_>>(), [None, Some(0), None]);
@@ -499,12 +486,12 @@ mod tests {
     #[test]
     fn a_chunk_that_came_twice_counts_once_and_a_lost_one_is_told() {
         let mut rig = Rig::new();
-        let payload = Payload::default().hello(9, 0, 0, 0).row(0, 20);
+        let payload = Payload::default().hello(9, 0, 0, 0).row(0, 0, 20);
         let header = |sequence| Header { payload_bytes: payload.0.len(), uid: 0, sequence };
         rig.assembler.chunk(header(0), &payload.0).unwrap();
         rig.assembler.chunk(header(0), &payload.0).unwrap();
         assert!(rig.assembler.take_warnings().is_empty());
-        rig.assembler.chunk(header(5), &Payload::default().row(1, 30).0).unwrap();
+        rig.assembler.chunk(header(5), &Payload::default().row(1, 10, 30).0).unwrap();
         assert_eq!(rig.assembler.take_warnings(), ["4 blocks of records were lost"]);
         assert_eq!(rig.read().1.len(), 2);
     }
@@ -512,7 +499,7 @@ mod tests {
     #[test]
     fn a_start_that_failed_leaves_no_trace() {
         let mut rig = Rig::new();
-        rig.send(0, Payload::default().hello(9, 0, 0, 0).raw(&[8, 1, 2, 9, 1]).row(0, 20));
+        rig.send(0, Payload::default().hello(9, 0, 0, 0).raw(&[8, 1, 2, 9, 1]).row(0, 0, 20));
         assert!(!rig.assembler.expects_more());
         let (meta, _) = rig.read();
         assert_eq!((meta.threads.len(), meta.events.len()), (1, 0));
@@ -521,7 +508,7 @@ mod tests {
     #[test]
     fn a_process_that_vanished_has_ended_threads() {
         let mut rig = Rig::new();
-        rig.send(0, Payload::default().hello(9, 0, 0, 0).row(0, 20));
+        rig.send(0, Payload::default().hello(9, 0, 0, 0).row(0, 0, 20));
         assert_eq!(rig.assembler.living(), BTreeSet::from([9]));
         rig.assembler.gone(9);
         assert!(rig.assembler.living().is_empty());

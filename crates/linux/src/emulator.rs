@@ -83,8 +83,9 @@ pub(crate) fn tracer_path() -> Result<PathBuf, RecordError> {
     let executable = std::env::current_exe().map_err(|error| RecordError::io("find this executable", error))?;
     let directory = executable.parent().unwrap_or(Path::new("/"));
     let mut looked_at = vec![directory.join(TRACER), directory.join("../lib/isotherm").join(TRACER)];
-    // In a build directory: tests run from target/PROFILE/deps; a release build of the plugin is the faster one.
+    // In a build directory tests run from target/PROFILE/deps. The own profile goes first: it was built together.
     if let Some(target) = directory.ancestors().find(|path| path.file_name() == Some(OsStr::new("target"))) {
+        looked_at.push(directory.join("..").join(TRACER));
         looked_at.extend(["release", "debug"].map(|profile| target.join(profile).join(TRACER)));
     }
     match looked_at.iter().find(|path| path.is_file()) {
@@ -311,7 +312,7 @@ impl Session<'_> {
         // A signal that people or systems send to end a program; others are the program's own end.
         let cut_off = signal.is_some_and(|signal| [1, 2, 3, 9, 15].contains(&signal));
         let complete = !cut_off && !interrupted && stopped.is_none();
-        let instructions = assembler.instructions();
+        let instructions = assembler.instructions(options.epoch_instructions()?);
         let (mut writer, totals, written) = assembler.finish();
         let failed = match stopped {
             Some(Stop::Failed(error)) => Some(error),

@@ -79,7 +79,7 @@ pub(crate) struct MapFlags {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     Hello { pid: u32, tid: u32, started_by: Option<u32>, origin: Origin, start_ns: u64, name: String },
-    Epoch { number: u64 },
+    Epoch { number: u64, order_ns: u64 },
     Row { page: u64, pages: u32, write: bool },
     Map { start: u64, end: u64, flags: MapFlags, file_page: u64, name: String },
     Unmap { start: u64, end: u64 },
@@ -126,7 +126,10 @@ impl<'a> Records<'a> {
                 let (pid, tid) = (narrow("a process id", pid)?, narrow("a thread id", tid)?);
                 Record::Hello { pid, tid, started_by, origin: origin_of(origin)?, start_ns: time(start_ns)?, name }
             }
-            2 => Record::Epoch { number: self.varint().map_err(cut_off)? },
+            2 => {
+                let [number, order_ns] = self.varints().map_err(cut_off)?;
+                Record::Epoch { number, order_ns: time(order_ns)? }
+            }
             3 => {
                 let [delta, tail] = self.varints().map_err(cut_off)?;
                 let delta = (delta >> 1).cast_signed() ^ -((delta & 1).cast_signed());
@@ -241,7 +244,7 @@ mod tests {
     /// By hand from docs/recording.md#protocol.
     const EXAMPLE: &[u8] = &[
         1, 1, 9, 10, 1, 1, 5, 1, b'x', // hello of thread 10 of process 9, started by uid 0 as a thread at 5 ns
-        2, 0xac, 0x02, // epoch 300
+        2, 0xac, 0x02, 7, // epoch 300, at 7 ns in the order of all threads
         3, 200, 1, 1, // row: page 100, one page, written
         3, 1, 0x80, 0x01, // row: page 101 - 1, 65 pages, read
         4, 16, 2, 5, 7, 2, b'/', b'f', // mapping of /f
@@ -264,7 +267,7 @@ mod tests {
                 start_ns: 5,
                 name: "x".into(),
             },
-            Record::Epoch { number: 300 },
+            Record::Epoch { number: 300, order_ns: 7 },
             Record::Row { page: 100, pages: 1, write: true },
             Record::Row { page: 100, pages: 65, write: false },
             Record::Map { start: 16, end: 18, flags, file_page: 7, name: "/f".into() },
