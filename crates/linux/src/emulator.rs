@@ -51,7 +51,16 @@ pub(crate) fn record(
     let child = command(&emulator, &plugin, program).spawn();
     let child = child.map_err(|error| RecordError::io(format!("start {}", emulator.display()), error))?;
     let assembler = Assembler::new(writer, options.epoch.ns());
-    let session = Session { options, spool, signals, child, assembler, processes: BTreeMap::new(), stopped: None };
+    let session = Session {
+        options,
+        spool,
+        signals,
+        child,
+        assembler,
+        processes: BTreeMap::new(),
+        stopped: None,
+        told_stop: false,
+    };
     session.run(&emulator, began, report)
 }
 
@@ -132,6 +141,8 @@ struct Session<'a> {
     processes: BTreeMap<u32, Option<OwnedFd>>,
     /// Why nothing more is recorded although the program runs on.
     stopped: Option<Stop>,
+    /// Whether the user has been told of that.
+    told_stop: bool,
 }
 
 enum Stop {
@@ -250,6 +261,14 @@ impl Session<'_> {
 
     fn tell(&mut self, report: &mut dyn FnMut(Report)) {
         self.assembler.take_warnings().into_iter().for_each(|warning| report(Report::Warning(warning)));
+        if let Some(stop) = self.stopped.as_ref().filter(|_| !self.told_stop) {
+            self.told_stop = true;
+            let why = match stop {
+                Stop::Failed(error) => error.to_string(),
+                Stop::MaxSize => "the file has reached --max-size".to_owned(),
+            };
+            report(Report::Warning(format!("nothing more is recorded, the program runs on: {why}")));
+        }
         let totals = self.assembler.totals();
         let cpu = Duration::from_ns(totals.cpu_ns);
         report(Report::Progress { rows: totals.rows, bytes: self.file_bytes(), cpu });

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "TOOL", default_value_t)]
     with: With,
     /// CPU time of 1000 instructions: the program's own CPU time divided by the instructions that a first recording reports.
-    #[arg(long, value_name = "TIME", default_value = "150ns")]
+    #[arg(long, value_name = "TIME", default_value = "200ns")]
     time_per_kinstructions: Duration,
     /// Stop recording at this file size; the program runs on.
     #[arg(long, value_name = "SIZE")]
@@ -170,13 +170,18 @@ fn summary(recording: &Recording) -> Vec<String> {
         plural(recording.threads, "thread", "threads"),
         Bytes::new(recording.bytes).approx(),
     )];
-    let slower = recording.wall.ns() / recording.cpu.ns().max(1);
-    lines.push(format!(
-        "{} of CPU time ({} instructions) recorded in {}: about {slower} times slower than without",
-        recording.cpu.approx(),
-        recording.instructions,
-        recording.wall.approx(),
-    ));
+    let instructions = match recording.instructions {
+        0 => String::new(), // the tool does not count them
+        count => format!(" ({count} instructions)"),
+    };
+    let (cpu, wall) = (recording.cpu.approx(), recording.wall.approx());
+    // Starting the tool takes longer than a tiny program itself; a ratio would say nothing.
+    let slower = if recording.cpu >= Duration::from_ms(100) {
+        format!(", about {} times slower than without", recording.wall.ns() / recording.cpu.ns())
+    } else {
+        String::new()
+    };
+    lines.push(format!("{cpu} of CPU time{instructions}, recorded in {wall}{slower}"));
     if let Some(signal) = recording.signal {
         lines.push(format!("the program died by signal {signal}"));
     }
@@ -202,8 +207,8 @@ mod tests {
             processes: 1,
             threads: 2,
             instructions: 4_000_000,
-            cpu: Duration::from_ms(1),
-            wall: Duration::from_ms(15),
+            cpu: Duration::from_ms(100),
+            wall: Duration::from_ms(1500),
             tool_cpu: None,
             bytes: 2048,
         }
