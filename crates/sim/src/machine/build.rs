@@ -312,6 +312,7 @@ impl Machine {
         let parent = spec.forked_from.and_then(|parent| self.programs[program].spaces[parent]);
         if let Some(parent) = parent {
             fault::fork(&mut self.memory, parent, space).map_err(|page| self.layout_error(program, page))?;
+            self.policy.forked(&mut self.memory, parent, space);
         }
         let files = self.programs[program].files.clone();
         for mapping in spec.layout {

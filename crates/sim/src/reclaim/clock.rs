@@ -1,33 +1,22 @@
 //! `clock`: first in, first out with a second chance (`docs/yardsticks.md`).
 //!
-//! One reference bit a page, here and not in the page table: the access that brings a page in must not count, and the
-//! hardware's bit cannot tell it from the next one.
+//! The reference bit is the accessed bit of the page table (of any entry that shows the page), and `referenced` for uses
+//! through a file descriptor. The access that brings a page in sets the accessed bit too but must not count, so the bit is
+//! cleared when that access is over, unless the page was used again at once.
 
-use super::order_log::{OrderLog, Ordered, evict_oldest, grow_for};
+use super::order_log::{OrderLog, Ordered, evict_oldest};
 use super::{Arrival, Hint, ListSizes, LruvecId, ReclaimPolicy, Scan};
 use crate::cgroup::CgroupId;
-use crate::memory::{FrameId, Memory, NodeId};
+use crate::memory::{Flag, FrameId, Memory, NodeId};
 use crate::mmu::SpaceId;
 use isotherm_units::access::Run;
-
-/// The reference bit of a page.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Bit {
-    /// Not used since it was last looked at.
-    #[default]
-    Clear,
-    /// Used.
-    Set,
-    /// Clear, and the access that brought the page in is still to come.
-    Fresh,
-}
 
 /// Second chance, page-exact.
 #[derive(Debug)]
 pub struct Clock {
     log: OrderLog,
-    /// By frame.
-    bits: Vec<Bit>,
+    /// Pages whose first access is still to come. Hardly ever more than there are threads.
+    fresh: Vec<FrameId>,
 }
 
 impl Default for Clock {
@@ -39,23 +28,37 @@ impl Default for Clock {
 impl Clock {
     /// Without pages.
     pub fn new() -> Self {
-        Self { log: OrderLog::new(), bits: Vec::new() }
+        Self { log: OrderLog::new(), fresh: Vec::new() }
     }
 
-    #[inline]
-    fn used(&mut self, frame: FrameId) {
-        if let Some(bit) = self.bits.get_mut(frame.index()) {
-            *bit = if *bit == Bit::Fresh { Bit::Clear } else { Bit::Set };
-        }
+    /// Takes a page off the fresh ones; whether it was one.
+    fn take_fresh(&mut self, frame: FrameId) -> bool {
+        let at = self.fresh.iter().position(|&other| other == frame);
+        at.is_some_and(|at| {
+            self.fresh.swap_remove(at);
+            true
+        })
     }
+}
+
+/// Reads and clears the reference bit of a page.
+fn take_used(memory: &mut Memory, frame: FrameId) -> bool {
+    let mut used = memory.frames.take(frame, Flag::Referenced);
+    if let Some((space, page)) = memory.sole_mapper(frame) {
+        return memory.space_mut(space).table.test_and_clear_young(page) || used;
+    }
+    for mapper in memory.mappers(frame) {
+        used |= memory.space_mut(mapper.space).table.test_and_clear_young(mapper.page);
+    }
+    used
 }
 
 impl Ordered for Clock {
     fn log(&mut self) -> &mut OrderLog {
         &mut self.log
     }
-    fn spares(&mut self, frame: FrameId) -> bool {
-        std::mem::take(&mut self.bits[frame.index()]) == Bit::Set
+    fn spares(&mut self, memory: &mut Memory, frame: FrameId) -> bool {
+        !self.take_fresh(frame) && take_used(memory, frame)
     }
 }
 
@@ -64,15 +67,17 @@ impl ReclaimPolicy for Clock {
         self.log.add_lruvec(lruvec);
     }
     fn added(&mut self, memory: &mut Memory, frame: FrameId, _arrival: Arrival, _shadow: Option<u64>) {
-        grow_for(&mut self.bits, memory, frame, Bit::Clear);
-        self.bits[frame.index()] = Bit::Fresh;
+        self.fresh.push(frame);
         self.log.insert(memory, frame);
     }
     fn removed(&mut self, memory: &mut Memory, frame: FrameId) {
+        self.take_fresh(frame);
         self.log.remove(memory, frame);
     }
-    fn mark_accessed(&mut self, _memory: &mut Memory, frame: FrameId) {
-        self.used(frame);
+    fn mark_accessed(&mut self, memory: &mut Memory, frame: FrameId) {
+        if !self.take_fresh(frame) {
+            memory.frames.set(frame, Flag::Referenced);
+        }
     }
     fn hint(&mut self, memory: &mut Memory, frame: FrameId, hint: Hint) -> bool {
         hint == Hint::LazyFree && self.log.free_lazily(memory, frame)
@@ -99,14 +104,21 @@ impl ReclaimPolicy for Clock {
         true
     }
     fn touched(&mut self, memory: &mut Memory, space: SpaceId, runs: &[Run]) {
-        let table = &memory.space(space).table;
-        for run in runs {
-            for page in run.page()..run.page() + u64::from(run.pages) {
-                if let Some(frame) = table.frame_at(page) {
-                    self.used(frame);
-                }
-            }
+        if self.fresh.is_empty() {
+            return;
         }
+        let mut fresh = std::mem::take(&mut self.fresh);
+        fresh.retain(|&frame| {
+            let table = &memory.space(space).table;
+            let shows = |page: &u64| table.frame_at(*page) == Some(frame);
+            let mut pages = runs.iter().flat_map(|run| run.page()..run.page() + u64::from(run.pages));
+            let Some(first) = pages.find(shows) else { return true };
+            if !pages.any(|page| page == first) {
+                take_used(memory, frame);
+            }
+            false
+        });
+        self.fresh = fresh;
     }
     fn is_exact(&self) -> bool {
         true

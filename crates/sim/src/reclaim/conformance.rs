@@ -30,6 +30,8 @@ enum Event {
     Pass(u64),
     Kswapd,
     Lock(usize, u64),
+    /// A child of the process takes its place, or the child that did ends.
+    Fork(usize),
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -48,7 +50,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (who.clone(), 1u64..40).prop_map(|(who, pages)| Event::Reclaim(who, pages)),
         2 => (1u64..200_000).prop_map(Event::Pass),
         1 => Just(Event::Kswapd),
-        1 => (who, page).prop_map(|(who, page)| Event::Lock(who, page)),
+        1 => (who.clone(), page).prop_map(|(who, page)| Event::Lock(who, page)),
+        1 => who.prop_map(Event::Fork),
     ]
 }
 
@@ -57,6 +60,8 @@ struct Scene {
     groups: Vec<CgroupId>,
     spaces: Vec<SpaceId>,
     locked: Vec<(usize, u64, FrameId)>,
+    /// By process: the one it was forked from, while that lives.
+    parents: [Option<SpaceId>; 3],
 }
 
 impl Scene {
@@ -72,7 +77,7 @@ impl Scene {
         for (index, &space) in spaces.iter().enumerate() {
             bed.map_file(space, FILE_AT, file, FILE_PAGES, index == 0);
         }
-        Self { bed, groups, spaces, locked: Vec::new() }
+        Self { bed, groups, spaces, locked: Vec::new(), parents: [None; 3] }
     }
 
     fn at(&self, who: usize, page: u64) -> (SpaceId, u64) {
@@ -129,6 +134,7 @@ impl Scene {
                 let node = self.bed.memory.nodes.ids().next().expect("one node");
                 self.bed.run(Attempt::kswapd(node));
             }
+            Event::Fork(who) => self.fork_or_end(who),
             Event::Lock(who, page) => {
                 let (space, page) = self.at(who, page);
                 let frame = self.bed.frame(space, page).filter(|_| self.locked.len() < 3 && page < ANON_PAGES);
@@ -140,6 +146,26 @@ impl Scene {
                 }
             }
         }
+        self.check();
+    }
+
+    fn fork_or_end(&mut self, who: usize) {
+        self.locked.retain(|&(other, ..)| other != who);
+        match self.parents[who].take() {
+            None => {
+                let parent = self.spaces[who];
+                self.spaces[who] = self.bed.fork(parent, self.groups[who]);
+                self.parents[who] = Some(parent);
+            }
+            Some(parent) if who == 0 => {
+                let child = std::mem::replace(&mut self.spaces[who], parent);
+                self.bed.exit(child);
+            }
+            Some(parent) => self.bed.exit(parent),
+        }
+    }
+
+    fn check(&self) {
         self.bed.check();
         for &(who, page, frame) in &self.locked {
             assert_eq!(self.bed.frame(self.spaces[who], page), Some(frame), "a locked page was taken");

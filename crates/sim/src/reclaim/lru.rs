@@ -38,13 +38,14 @@ impl ReclaimPolicy for Lru {
     }
     fn added(&mut self, memory: &mut Memory, frame: FrameId, _arrival: Arrival, _shadow: Option<u64>) {
         self.log.insert(memory, frame);
+        self.log.note_arrival(frame);
     }
     fn removed(&mut self, memory: &mut Memory, frame: FrameId) {
         self.log.remove(memory, frame);
     }
     fn mark_accessed(&mut self, memory: &mut Memory, frame: FrameId) {
         if memory.frames.has(frame, Flag::OnList) {
-            self.log.touch(frame);
+            self.log.touch(memory, frame);
         }
     }
     fn hint(&mut self, memory: &mut Memory, frame: FrameId, hint: Hint) -> bool {
@@ -72,14 +73,10 @@ impl ReclaimPolicy for Lru {
         true
     }
     fn touched(&mut self, memory: &mut Memory, space: SpaceId, runs: &[Run]) {
-        let table = &memory.space(space).table;
-        for run in runs {
-            for page in run.page()..run.page() + u64::from(run.pages) {
-                if let Some(frame) = table.frame_at(page) {
-                    self.log.touch(frame);
-                }
-            }
-        }
+        self.log.touch_runs(memory, space, runs);
+    }
+    fn forked(&mut self, memory: &mut Memory, parent: SpaceId, _child: SpaceId) {
+        self.log.forked(memory, parent);
     }
     fn is_exact(&self) -> bool {
         true

@@ -291,9 +291,13 @@ pub trait ReclaimPolicy: Send {
     /// that a victim is chosen with all earlier accesses known. Only if [`wants_touches`](Self::wants_touches).
     fn touched(&mut self, _memory: &mut Memory, _space: SpaceId, _runs: &[Run]) {}
 
+    /// `child` was forked from `parent`, whose pages may be shared from now on. Only if
+    /// [`wants_touches`](Self::wants_touches).
+    fn forked(&mut self, _memory: &mut Memory, _parent: SpaceId, _child: SpaceId) {}
+
     /// Whether the policy is a page-exact yardstick. The machine then charges page by page, reclaims one page for each page
-    /// needed, runs no kswapd and reads nothing ahead; a victim's frame is free at once, and its write, if it needs one,
-    /// goes on without it.
+    /// needed and runs no kswapd; a victim's frame is free at once, and its write, if it needs one, goes on without it.
+    /// Readahead is the machine's and stays as configured.
     fn is_exact(&self) -> bool {
         false
     }

@@ -92,6 +92,18 @@ impl Testbed {
         fault::unmap(&mut self.memory, self.policy.as_mut(), space, pages);
     }
 
+    pub(super) fn fork(&mut self, parent: SpaceId, cgroup: CgroupId) -> SpaceId {
+        let process = (0, self.memory.spaces.len());
+        let child = fault::new_space(&mut self.memory, "child", process, cgroup);
+        fault::fork(&mut self.memory, parent, child).expect("fits");
+        self.policy.forked(&mut self.memory, parent, child);
+        child
+    }
+
+    pub(super) fn exit(&mut self, space: SpaceId) {
+        fault::exit(&mut self.memory, self.policy.as_mut(), space);
+    }
+
     pub(super) fn file(&mut self, name: &str, pages: u64) -> FileId {
         self.memory.files.open(name, FileKind::Regular, pages).expect("few files")
     }

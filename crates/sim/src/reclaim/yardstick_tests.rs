@@ -211,13 +211,30 @@ fn opt_counts_a_page_shared_by_fork_at_its_nearest_use() {
     });
     bed.policy.set_future(0, future.unwrap().unwrap(), &[]).unwrap();
     (0..3).for_each(|page| assert_eq!(bed.write(parent, page), Touch::Minor));
-    let child = crate::fault::new_space(&mut bed.memory, "child", (0, 1), group);
-    crate::fault::fork(&mut bed.memory, parent, child).unwrap();
+    let child = bed.fork(parent, group);
     bed.write(parent, 3);
     assert_eq!(bed.frame(parent, 1), None, "not used by anybody again");
     assert_eq!(bed.read(child, 0), Touch::Hit);
     assert_eq!(bed.read(parent, 2), Touch::Hit);
     bed.check();
+}
+
+#[test]
+fn lru_keeps_the_order_of_pages_that_a_fork_shares() {
+    let (mut bed, group, parent) = group_of("lru", 4, DeviceKind::Zram);
+    (0..4).for_each(|page| assert_eq!(bed.write(parent, page), Touch::Minor));
+    assert_eq!(bed.read(parent, 0), Touch::Hit);
+    let child = bed.fork(parent, group);
+    bed.check();
+    assert_eq!(bed.read(child, 1), Touch::Hit);
+    bed.exit(parent);
+    bed.check();
+    // Oldest first: 2, 3, 0 (read by the parent), 1 (by the child).
+    for (new, gone) in [(10, 2), (11, 3), (12, 0), (13, 1)] {
+        bed.write(child, new);
+        assert_eq!(bed.frame(child, gone), None, "{gone} goes for {new}");
+        bed.check();
+    }
 }
 
 #[test]
