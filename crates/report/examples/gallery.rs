@@ -1,7 +1,7 @@
 //! Draws every kind of picture from made-up data: `cargo run -p isotherm-report --example gallery -- DIRECTORY`.
 //!
 //! The data is a program with phases: it fills its heap, works on a part of it, then on another, while it reads a file
-//! again and again. Used to judge the drawing by eye; the pictures in `docs/pictures.md` are made of real recordings.
+//! again and again. Used to judge the drawing by eye.
 
 #![expect(clippy::print_stdout, reason = "an example that shows terminal pictures")]
 

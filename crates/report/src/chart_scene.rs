@@ -293,9 +293,8 @@ fn labels(scene: &mut Scene, chart: &Chart, plot: &Plot) {
             }
             Reference::AtY { value, label } => {
                 let Some(y) = plot.at_y(*value).filter(|y| (plot.top..=plot.bottom()).contains(y)) else { continue };
-                let y = if y - plot.top < 18.0 { y + 10.0 } else { y - 9.0 };
-                let label = fit_text(label, TICK, plot.width * 0.6);
-                put(scene, plot, &mut taken, Patch { x: plot.right() - 4.0, y, label, anchor: Anchor::End });
+                let patch = along(chart, plot, y, &fit_text(label, TICK, plot.width * 0.6));
+                put(scene, plot, &mut taken, patch);
             }
         }
     }
@@ -341,6 +340,39 @@ impl Patch {
         let (a, b) = (self.span(), other.span());
         a.0 < b.1 && b.0 < a.1 && (self.y - other.y).abs() < Self::HEIGHT
     }
+}
+
+/// A label above or below a level line, at its right or left end: where it covers least of the curves.
+fn along(chart: &Chart, plot: &Plot, y: f64, label: &str) -> Patch {
+    let above = (y - plot.top >= 18.0).then_some(y - 9.0);
+    let below = (plot.bottom() - y >= 18.0).then_some(y + 10.0);
+    let ends = [(plot.right() - 4.0, Anchor::End), (plot.left + 6.0, Anchor::Start)];
+    let places = ends.into_iter().flat_map(|end| [above, below].into_iter().flatten().map(move |y| (end, y)));
+    let patches = places.map(|((x, anchor), y)| Patch { x, y, label: label.to_owned(), anchor });
+    let covered = |patch: &Patch| chart.series.iter().filter(|series| covers(patch, series, plot)).count();
+    patches.min_by_key(covered).unwrap_or(Patch {
+        x: plot.right() - 4.0,
+        y,
+        label: label.to_owned(),
+        anchor: Anchor::End,
+    })
+}
+
+/// Whether the series runs through the label.
+fn covers(patch: &Patch, series: &Series, plot: &Plot) -> bool {
+    let (left, right) = patch.span();
+    let (top, bottom) = (patch.y - Patch::HEIGHT / 2.0 - 3.0, patch.y + Patch::HEIGHT / 2.0 + 3.0);
+    let placed: Vec<(f64, f64)> = series.finite().filter_map(|point| plot.at(point)).collect();
+    placed.windows(2).any(|pair| {
+        let (from, to) = (pair[0], pair[1]);
+        let beside = to.0 < left || from.0 > right;
+        let at = |x: f64| {
+            let share = if to.0 > from.0 { ((x - from.0) / (to.0 - from.0)).clamp(0.0, 1.0) } else { 0.0 };
+            from.1 + (to.1 - from.1) * share
+        };
+        let (a, b) = if series.kind == SeriesKind::Step { (from.1, to.1) } else { (at(left), at(right)) };
+        !beside && a.max(b) >= top && a.min(b) <= bottom
+    })
 }
 
 /// A label to the right of a point, or to its left where there is more room.

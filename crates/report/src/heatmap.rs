@@ -1,6 +1,8 @@
 //! Heatmaps of memory over time. This file holds what a heatmap says and how it is fitted to a number of cells; drawing
 //! is in [`heatmap_scene`](crate::heatmap_scene) (PNG, SVG) and [`heatmap_terminal`](crate::heatmap_terminal).
 
+use std::collections::BTreeMap;
+
 use crate::scene::{Picture, PictureSize};
 use crate::terminal::TermStyle;
 use crate::unit::{Unit, significant};
@@ -200,10 +202,14 @@ fn weight(group: &[&Band]) -> f64 {
     (nr_bins(group) as f64).powf(0.7)
 }
 
-/// The name of the largest.
+/// The name that most of it has.
 fn group_label(group: &[&Band]) -> String {
-    let largest = group.iter().rev().max_by_key(|band| band.end.saturating_sub(band.start));
-    largest.map_or_else(String::new, |band| band.label.clone())
+    let mut sizes: BTreeMap<&str, u128> = BTreeMap::new();
+    for band in group {
+        *sizes.entry(&band.label).or_default() += u128::from(band.end.saturating_sub(band.start));
+    }
+    let most = sizes.into_iter().max_by_key(|(_, size)| *size);
+    most.map_or_else(String::new, |(label, _)| label.to_owned())
 }
 
 /// Divides `total` rows: `least` to each, the rest by `weights`, largest remainders first.

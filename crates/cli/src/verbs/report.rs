@@ -80,8 +80,9 @@ impl TraceArg {
     }
 }
 
-/// Cells of a picture's matrix: about as many as it has pixels.
-const PICTURE_CELLS: HeatmapOptions = HeatmapOptions { columns: 800, rows: 500, fold_pages: 2048 };
+/// Cells of a picture's matrix: columns as many as it has pixels; rows many more, or a heap that is scattered over a
+/// thousand places would become few bands that are mostly holes.
+const PICTURE_CELLS: HeatmapOptions = HeatmapOptions { columns: 800, rows: 4000, fold_pages: 2048 };
 
 /// The heatmap of a trace, for reports that hold more than it.
 pub(crate) fn trace_heatmap(trace: &Path) -> Result<Heatmap, CliError> {
@@ -117,7 +118,7 @@ mod tests {
     fn columns_hold_whole_epochs() {
         // (duration, epoch, columns): no epochs; fewer epochs than columns; 2590 / 4 epochs a column; none at all.
         for (duration_ns, epoch_ns, columns) in
-            [(5, 0, 800), (2_590, 10, 259), (2_590, 1, 647), (0, 10, 1), (u64::MAX, 1, 800)]
+            [(5, 0, 800), (2_590, 10, 259), (2_590, 1, 647), (0, 10, 1), (1_600_000, 1, 800)]
         {
             assert_eq!(whole_epochs(duration_ns, epoch_ns), columns, "{duration_ns} / {epoch_ns}");
         }

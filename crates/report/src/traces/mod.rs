@@ -30,12 +30,18 @@ pub(crate) fn without_process(table: &Table) -> Table {
 
 /// What was recorded, in one line: the command, or who made the trace.
 pub fn subject(meta: &TraceMeta) -> String {
-    let command = meta.command.join(" ");
+    let command = meta.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
     match (command.trim(), meta.recorder.as_str()) {
         ("", "") => "a trace of unknown origin".to_owned(),
         ("", recorder) => recorder.to_owned(),
         (command, _) => command.to_owned(),
     }
+}
+
+/// A word of a command, in quotes where it would not be seen as one.
+fn quoted(word: &str) -> String {
+    let is_plain = !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || "'\"$;&|<>()*?".contains(c));
+    if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 /// What to know before trusting numbers from this trace.
@@ -66,6 +72,8 @@ mod tests {
         assert_eq!(subject(&meta), "import csv");
         meta.command = vec!["ls".into(), "-l".into()];
         assert_eq!(subject(&meta), "ls -l");
+        meta.command = vec!["sh".into(), "-c".into(), "echo it's".into(), String::new()];
+        assert_eq!(subject(&meta), r"sh -c 'echo it'\''s' ''");
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub fn wss_chart(working_set: &WorkingSet, meta: &TraceMeta) -> Chart {
     };
     let largest = working_set.percentiles.iter().find(|p| p.percent == 99).filter(|_| working_set.windows.len() >= 20);
     let references = largest.map(|p| {
-        let label = "99 % of the windows stay below".to_owned();
+        let label = "99 % of the windows: at most this".to_owned();
         Reference::AtY { value: bytes(p.pages, meta.page_bytes) as f64, label }
     });
     let window = Duration::from_ns(working_set.window_ns);

@@ -3,7 +3,7 @@
 use isotherm_report::traces;
 use isotherm_trace::analysis::{self, HeatmapOptions};
 
-use super::output::{Outcome, PictureArgs, json};
+use super::output::{Outcome, PictureArgs, json_in_pages};
 use super::{TraceArg, picture_matrix};
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
         drawing: Some(&drawing),
         tables: Vec::new(),
         csv: &|| traces::heatmap_csv(&matrix, &meta),
-        json: &|| json(&matrix, &meta),
+        json: &|| json_in_pages(&matrix, &meta),
         notes,
     };
     outcome.put_out(&args.picture, format, ui)

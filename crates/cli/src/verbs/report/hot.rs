@@ -6,7 +6,7 @@ use isotherm_report::traces;
 use isotherm_trace::analysis;
 
 use super::TraceArg;
-use super::output::{Outcome, json};
+use super::output::{Outcome, json_in_pages};
 use crate::error::CliError;
 use crate::format::FormatArg;
 use crate::ui::Ui;
@@ -33,7 +33,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
         drawing: None,
         tables: traces::hot_tables(&hot, &meta),
         csv: &|| traces::hot_csv(&hot, &meta),
-        json: &|| json(&hot, &meta),
+        json: &|| json_in_pages(&hot, &meta),
         notes: traces::caveats(&meta),
     };
     outcome.put_out_tables(args.html.as_deref(), args.format.format, ui)

@@ -30,7 +30,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
         drawing: None,
         tables: traces::info_tables(&info),
         csv: &|| traces::info_csv(&info),
-        json: &|| json(&info, &meta),
+        json: &|| json(&info),
         notes: traces::caveats(&meta),
     };
     outcome.put_out_tables(args.html.as_deref(), args.format.format, ui)

@@ -4,7 +4,7 @@ use isotherm_report::traces;
 use isotherm_trace::analysis;
 
 use super::TraceArg;
-use super::output::{Outcome, PictureArgs, json};
+use super::output::{Outcome, PictureArgs, json_in_pages};
 use crate::error::CliError;
 use crate::format::FormatArg;
 use crate::ui::Ui;
@@ -31,7 +31,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
         drawing: Some(&drawing),
         tables: vec![traces::mrc_table(&curve, &meta)],
         csv: &|| traces::mrc_csv(&curve, &meta),
-        json: &|| json(&curve, &meta),
+        json: &|| json_in_pages(&curve, &meta),
         notes: traces::caveats(&meta),
     };
     outcome.put_out(&args.picture, args.format.format, ui)

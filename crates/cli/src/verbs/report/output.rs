@@ -188,17 +188,21 @@ impl Outcome<'_> {
     }
 }
 
-/// The result of an analysis as one JSON document, with the page size beside it.
-pub(super) fn json(result: &impl Serialize, meta: &TraceMeta) -> Result<String, CliError> {
+/// The result of an analysis as one JSON document.
+pub(super) fn json(result: &impl Serialize) -> Result<String, CliError> {
+    let text = serde_json::to_string_pretty(result).map_err(CliError::failed)?;
+    Ok(text + "\n")
+}
+
+/// The same with the size of the pages that the result counts in.
+pub(super) fn json_in_pages(result: &impl Serialize, meta: &TraceMeta) -> Result<String, CliError> {
     #[derive(Serialize)]
     struct Document<'a, T> {
         page_bytes: u64,
         #[serde(flatten)]
         result: &'a T,
     }
-    let document = Document { page_bytes: meta.page_bytes, result };
-    let text = serde_json::to_string_pretty(&document).map_err(CliError::failed)?;
-    Ok(text + "\n")
+    json(&Document { page_bytes: meta.page_bytes, result })
 }
 
 fn write(path: &Path, bytes: &[u8], ui: &Ui) -> Result<(), CliError> {

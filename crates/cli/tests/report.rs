@@ -1,0 +1,86 @@
+//! `isotherm report` on a bundled recording: every kind in every form.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn trace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/sqlite.parquet")
+}
+
+fn isotherm(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_isotherm")).args(args).env_remove("COLUMNS").output().expect("it starts")
+}
+
+fn report(kind: &str, args: &[&str]) -> String {
+    let trace = trace();
+    let mut all = vec!["report", kind, trace.to_str().expect("a UTF-8 path")];
+    all.extend(args);
+    let output = isotherm(&all);
+    assert!(output.status.success(), "{all:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+const KINDS: [&str; 5] = ["heatmap", "wss", "mrc", "hot", "info"];
+
+#[test]
+fn every_kind_in_every_format() {
+    for kind in KINDS {
+        let text = report(kind, &[]);
+        assert!(text.lines().count() > 5 && !text.contains('\u{1b}'), "{kind}: {text}");
+        let json: serde_json::Value = serde_json::from_str(&report(kind, &["--format", "json"])).expect(kind);
+        assert_eq!(json["page_bytes"], 4096, "{kind}");
+        let csv = report(kind, &["--format", "csv"]);
+        let columns = csv.lines().next().expect("a header").split(',').count();
+        assert!(columns >= 3 && csv.lines().count() > 3, "{kind}: {csv}");
+    }
+}
+
+#[test]
+fn the_same_numbers_in_every_form() {
+    let json: serde_json::Value = serde_json::from_str(&report("mrc", &["--format", "json"])).unwrap();
+    let csv = report("mrc", &["--format", "csv"]);
+    let last = json["points"].as_array().unwrap().last().unwrap();
+    let bytes = last["pages"].as_u64().unwrap() * 4096;
+    assert!(csv.lines().last().unwrap().starts_with(&format!("{bytes},{},", last["misses"])), "{last}");
+    assert_eq!(last["misses"], json["cold_misses"], "memory for everything misses first touches only");
+}
+
+#[test]
+fn pictures_are_written_and_nothing_is_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for kind in ["heatmap", "wss", "mrc"] {
+        let (png, svg, html) = (path("x.png"), path("x.svg"), path("x.html"));
+        let args = ["--png", &png, "--svg", &svg, "--html", &html, "--width", "640", "--height", "400"];
+        assert_eq!(report(kind, &args), "");
+        let png = std::fs::read(png).unwrap();
+        // The header chunk: signature (8), length and name (8), width, height.
+        assert_eq!(png[16..24], [0, 0, 2, 128, 0, 0, 1, 144], "{kind}: 640 × 400");
+        assert!(std::fs::read_to_string(svg).unwrap().starts_with("<svg xmlns="), "{kind}");
+        assert!(std::fs::read_to_string(html).unwrap().contains("sqlite3"), "{kind}");
+    }
+}
+
+#[test]
+fn colour_only_where_it_is_asked_for() {
+    assert!(report("heatmap", &["--color", "always"]).contains('▀'));
+    assert!(!report("heatmap", &["--color", "never"]).contains('\u{1b}'));
+}
+
+#[test]
+fn bad_input_is_refused_with_a_way_out() {
+    let trace = trace();
+    let trace = trace.to_str().unwrap();
+    let table: [(&[&str], i32, &str); 4] = [
+        (&["report", "wss", trace, "--window", "1ns"], 2, "epoch"),
+        (&["report", "mrc", "no-such-file.parquet"], 1, "no-such-file.parquet"),
+        (&["report", "heatmap", trace, "--png", "no-such-folder/x.png"], 1, "no-such-folder/x.png"),
+        (&["report", "heatmap", trace, "--width", "0"], 2, "1..=16384"),
+    ];
+    for (args, code, word) in table {
+        let output = isotherm(args);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {message}");
+        assert!(message.contains(word), "{args:?}: {message}");
+    }
+}
