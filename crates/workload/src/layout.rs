@@ -52,6 +52,13 @@ impl Layout {
         mapping.pages.contains(page).then_some(mapping)
     }
 
+    /// The mapped parts of `range`, lowest first.
+    pub(crate) fn mapped_parts(&self, range: PageRange) -> impl Iterator<Item = PageRange> + '_ {
+        let first = self.first_overlap(range).map_or(range.end, |mapping| mapping.pages.start);
+        let overlapping = self.mappings.range(first..range.end.max(first));
+        overlapping.map(move |(_, mapping)| mapping.pages.intersection(range)).filter(|part| !part.is_empty())
+    }
+
     /// The lowest mapping that shares a page with `range`.
     pub(crate) fn first_overlap(&self, range: PageRange) -> Option<Mapping> {
         if range.is_empty() {
@@ -169,6 +176,9 @@ mod tests {
         assert_eq!(layout.find(13), None);
         assert_eq!(layout.find(15).unwrap(), file(15, 20, 105, Sharing::Shared));
         assert_eq!(layout.hole_around(14), PageRange::new(13, 15));
+        let parts: Vec<PageRange> = layout.mapped_parts(PageRange::new(12, 17)).collect();
+        assert_eq!(parts, [PageRange::new(12, 13), PageRange::new(15, 17)]);
+        assert_eq!(layout.mapped_parts(PageRange::new(13, 15)).count(), 0);
         assert_eq!(layout.first_overlap(PageRange::new(14, 16)).unwrap().pages.start, 15);
         assert_eq!(layout.first_overlap(PageRange::new(13, 15)), None);
     }

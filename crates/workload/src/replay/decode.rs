@@ -1,18 +1,21 @@
 //! Turns rows and events in the order of the file into what each thread does.
 
+use std::collections::VecDeque;
+
 use isotherm_trace::{EventKind, Row};
 use isotherm_units::access::{LayoutChange, Mapping, Run};
 use isotherm_units::{Bytes, PAGE_BYTES, PageRange};
 
 use super::script::{Mark, Outline, ThreadPart, is_initial};
-use super::timeline::PlannedChange;
 use crate::layout::Layout;
 
 /// Rows of one epoch that are held back to know its length. More (a trace without times) are let go at once.
 const GROUP_ROWS_MAX: usize = 1 << 20;
-/// First and largest size of a mapping made for pages of which none is known: 2 MiB to 1 GiB.
+/// First and largest size of a mapping made for pages of which none is known: 2 MiB to 64 MiB.
 const MADE_PAGES_MIN: u64 = 512;
-const MADE_PAGES_MAX: u64 = 1 << 18;
+const MADE_PAGES_MAX: u64 = 1 << 14;
+/// Removed mappings that are remembered.
+const REMOVED_MAX: usize = 4096;
 
 /// The demultiplexer. Feed it all rows in order, then call [`Decoder::finish`].
 #[derive(Debug)]
@@ -28,8 +31,11 @@ struct ProcessState {
     /// In the order of the file.
     layout: Layout,
     /// Not yet handed on.
-    changes: Vec<PlannedChange>,
+    changes: Vec<LayoutChange>,
     nr_changes: usize,
+    /// What was unmapped last, by the number of the change. Rows of an epoch come when it ends, so that other threads' rows
+    /// may come after the unmapping of what they touch.
+    removed: VecDeque<(usize, PageRange)>,
     made_mappings: u64,
     made_pages: u64,
 }
@@ -48,9 +54,11 @@ struct ThreadState {
     /// CPU time up to the last closed row.
     done_ns: u64,
     has_begun: bool,
-    /// Changes of its process that it knows of.
-    synced: usize,
-    /// The mapping of its last row; valid while `synced` is up to date.
+    /// Changes of its process whose mappings it may need.
+    known: usize,
+    /// Changes of its process before which nothing more comes.
+    passed: usize,
+    /// The mapping of its last row; valid while `known` is up to date.
     last_mapping: PageRange,
 }
 
@@ -60,6 +68,7 @@ impl Decoder {
             layout: Layout::of(&process.layout),
             changes: Vec::new(),
             nr_changes: 0,
+            removed: VecDeque::new(),
             made_mappings: 0,
             made_pages: 0,
         });
@@ -72,7 +81,8 @@ impl Decoder {
             row_starts: Vec::new(),
             done_ns: 0,
             has_begun: false,
-            synced: 0,
+            known: 0,
+            passed: 0,
             last_mapping: PageRange::default(),
         });
         let mut decoder = Self { row: 0, next_event: 0, processes: processes.collect(), threads: threads.collect() };
@@ -109,7 +119,7 @@ impl Decoder {
         }
         let scale = outline.page_scale;
         let pages = PageRange::at(row.page.saturating_mul(scale), u64::from(row.pages).saturating_mul(scale));
-        let is_cached = thread.synced == process.nr_changes
+        let is_cached = thread.known == process.nr_changes
             && thread.last_mapping.start <= pages.start
             && pages.end <= thread.last_mapping.end;
         thread.row_starts.push(thread.queue.runs.len() - thread.closed_runs);
@@ -129,25 +139,30 @@ impl Decoder {
             let thread = &mut self.threads[event.thread as usize];
             let process = &mut self.processes[thread.process];
             match event.kind {
-                EventKind::Idle { ns } => thread.mark(Mark::Sleep(ns)),
+                EventKind::Idle { ns } => {
+                    // It sleeps through all changes so far: others need not keep anything for it.
+                    thread.pass(process.nr_changes);
+                    thread.mark(Mark::Sleep(ns));
+                }
                 EventKind::EndThread => thread.end(event.time_ns),
                 EventKind::StartThread { thread: started } if outline.starts[index] => {
-                    thread.sync(process);
+                    thread.know(process);
                     thread.mark(Mark::Start(started as usize));
-                    let child = self.threads[started as usize].process;
-                    let parent = self.threads[event.thread as usize].process;
-                    if child != parent && outline.processes[child].forked_from == Some(parent) {
-                        self.processes[child].layout = self.processes[parent].layout.clone();
-                    } else if child == parent {
-                        // What its starter knows is settled before it begins.
-                        self.threads[started as usize].synced = self.processes[child].nr_changes;
+                    let (parent, passed) = (thread.process, thread.passed);
+                    let child = &mut self.threads[started as usize];
+                    if child.process == parent {
+                        (child.known, child.passed) = (process.nr_changes, passed);
+                    } else if outline.processes[child.process].forked_from == Some(parent) {
+                        self.processes[child.process].layout = self.processes[parent].layout.clone();
                     }
                 }
                 _ => {
                     if let Some(change) = outline.changes[index].filter(|_| !is_initial(&outline.meta, event))
                         && process.change(change)
                     {
-                        thread.sync(process);
+                        // Its own rows came before.
+                        thread.know(process);
+                        thread.pass(process.nr_changes);
                     }
                 }
             }
@@ -182,7 +197,7 @@ impl Decoder {
     }
 
     /// After [`Decoder::finish`]: what every thread does, and the changes of every process.
-    pub(super) fn into_parts(self) -> (Vec<ThreadPart>, Vec<Vec<PlannedChange>>) {
+    pub(super) fn into_parts(self) -> (Vec<ThreadPart>, Vec<Vec<LayoutChange>>) {
         let part = |mut thread: ThreadState| {
             thread.queue.runs.shrink_to_fit();
             thread.queue
@@ -207,7 +222,7 @@ impl Decoder {
     }
 
     /// Changes found since the last call, by process.
-    pub(super) fn take_changes(&mut self) -> impl Iterator<Item = (usize, PlannedChange)> + '_ {
+    pub(super) fn take_changes(&mut self) -> impl Iterator<Item = (usize, LayoutChange)> + '_ {
         let processes = self.processes.iter_mut().enumerate();
         processes.flat_map(|(index, process)| process.changes.drain(..).map(move |change| (index, change)))
     }
@@ -216,35 +231,38 @@ impl Decoder {
 impl ProcessState {
     /// Applies `change`; `false` if it changes nothing.
     fn change(&mut self, change: LayoutChange) -> bool {
-        let is_destructive = match change {
-            LayoutChange::Map(mapping) => {
-                let is_over_another = self.layout.first_overlap(mapping.pages).is_some();
-                self.layout.map(mapping);
-                is_over_another
-            }
+        match change {
+            LayoutChange::Map(mapping) => self.layout.map(mapping),
             LayoutChange::Unmap(range) if self.layout.first_overlap(range).is_some() => {
+                self.removed.extend(self.layout.mapped_parts(range).map(|part| (self.nr_changes, part)));
+                let surplus = self.removed.len().saturating_sub(REMOVED_MAX);
+                self.removed.drain(..surplus);
                 self.layout.unmap(range);
-                true
             }
             LayoutChange::Unmap(_) | LayoutChange::Advise(..) => return false,
-        };
-        self.changes.push(PlannedChange { change, is_destructive });
+        }
+        self.changes.push(change);
         self.nr_changes += 1;
         true
     }
 
-    /// The mapping of `page`; made if there is none. Each next one made is twice as large as the last, so that a program
-    /// without any known mapping needs few.
-    fn mapping_of(&mut self, page: u64) -> Mapping {
+    /// The mapping of `page` for a thread that has passed `passed` changes: one that is there or was there since then.
+    /// Made if there is none; each next one made is twice as large as the last, so that a program without any known
+    /// mapping needs few.
+    fn mapping_of(&mut self, page: u64, passed: usize) -> PageRange {
         if let Some(mapping) = self.layout.find(page) {
-            return mapping;
+            return mapping.pages;
+        }
+        let since = self.removed.iter().rev().take_while(|(index, _)| *index >= passed);
+        if let Some((_, range)) = since.clone().find(|(_, range)| range.contains(page)) {
+            return range.intersection(self.layout.hole_around(page));
         }
         let pages = (MADE_PAGES_MIN << self.made_mappings.min(20)).min(MADE_PAGES_MAX);
         let start = page & !(pages - 1);
-        let made = Mapping::anonymous(PageRange::at(start, pages).intersection(self.layout.hole_around(page)));
-        self.change(LayoutChange::Map(made));
+        let made = PageRange::at(start, pages).intersection(self.layout.hole_around(page));
+        self.change(LayoutChange::Map(Mapping::anonymous(made)));
         self.made_mappings += 1;
-        self.made_pages += made.pages.len();
+        self.made_pages += made.len();
         made
     }
 }
@@ -254,27 +272,37 @@ impl ThreadState {
         self.queue.marks.push((self.queue.runs.len(), mark));
     }
 
-    /// Makes what follows come after all changes of the process so far.
-    fn sync(&mut self, process: &ProcessState) {
-        if self.synced < process.nr_changes {
-            self.synced = process.nr_changes;
-            self.mark(Mark::Sync(self.synced));
+    /// Makes what follows come after the mappings made so far.
+    fn know(&mut self, process: &ProcessState) {
+        if self.known < process.nr_changes {
+            self.known = process.nr_changes;
+            self.mark(Mark::Need(self.known));
         }
         self.last_mapping = PageRange::default();
     }
 
+    /// Nothing that follows comes before the first `upto` changes.
+    fn pass(&mut self, upto: usize) {
+        if self.passed < upto {
+            self.passed = upto;
+            // It may have been one that is there no more.
+            self.last_mapping = PageRange::default();
+            self.mark(Mark::Pass(upto));
+        }
+    }
+
     /// Appends `pages` as runs that each lie in one mapping.
     fn push_split(&mut self, process: &mut ProcessState, pages: PageRange, is_write: bool) {
-        self.sync(process);
+        self.know(process);
         let mut rest = PageRange::new(pages.start, pages.end.min(isotherm_trace::PAGE_LIMIT));
         while !rest.is_empty() {
-            let mapping = process.mapping_of(rest.start);
-            self.sync(process);
-            let end = rest.end.min(mapping.pages.end).min(rest.start + u64::from(u32::MAX));
+            let mapping = process.mapping_of(rest.start, self.passed);
+            self.know(process);
+            let end = rest.end.min(mapping.end).min(rest.start + u64::from(u32::MAX));
             let len = u32::try_from(end - rest.start).expect("cut above");
             self.queue.runs.push(run(rest.start, len, is_write));
             rest.start = end;
-            self.last_mapping = mapping.pages;
+            self.last_mapping = mapping;
         }
     }
 
@@ -305,6 +333,8 @@ impl ThreadState {
         }
         self.row_starts = row_starts;
         self.row_starts.clear();
+        // The next rows are of a later epoch.
+        self.pass(self.known);
         self.close();
     }
 

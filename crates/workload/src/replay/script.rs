@@ -11,7 +11,7 @@ use isotherm_units::access::{
 use isotherm_units::{PAGE_BYTES, PageRange, Ratio};
 
 use super::decode::Decoder;
-use super::timeline::{PlannedChange, Timeline};
+use super::timeline::Timeline;
 use super::{PlayAs, TraceStore};
 use crate::WorkloadError;
 use crate::layout::Layout;
@@ -33,8 +33,10 @@ pub(super) enum Mark {
     Sleep(u64),
     /// Starts the thread with this index.
     Start(usize),
-    /// So many changes of its process's layout, counted from the beginning, come before what follows.
-    Sync(usize),
+    /// Needs the mappings made by so many changes of its process's layout, counted from the beginning.
+    Need(usize),
+    /// Touches nothing more that lies before so many changes.
+    Pass(usize),
 }
 
 /// All rows of a trace, decoded.
@@ -42,7 +44,7 @@ pub(super) enum Mark {
 pub(super) struct Script {
     pub(super) parts: Vec<ThreadPart>,
     /// Changes of each process.
-    changes: Vec<Vec<PlannedChange>>,
+    changes: Vec<Vec<LayoutChange>>,
 }
 
 /// A thread to be.

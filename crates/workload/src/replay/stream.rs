@@ -8,14 +8,12 @@ use isotherm_units::{Duration, Instant, Ratio};
 
 use super::decode::Decoder;
 use super::script::{Mark, Outline, Script, ThreadPart};
-use super::timeline::{Next, Timeline};
+use super::timeline::Timeline;
 use super::{PlayAs, TraceStore};
 use crate::WorkloadError;
 
 /// Runs in a batch: 16 KiB.
 const BATCH_RUNS: usize = 1024;
-/// How long a thread sleeps before it looks again whether others have left the place it wants to use.
-const WAIT: Duration = Duration::from_us(10);
 
 /// What a spec changes about a recording.
 #[derive(Clone, Copy, Debug)]
@@ -204,35 +202,29 @@ impl Replay {
     /// What the mark at hand asks for; `None` when the thread can go on.
     fn perform(&mut self, mark: Mark) -> Option<After> {
         let after = match mark {
-            Mark::Sync(upto) => match self.timeline.sync(self.thread, upto) {
-                Next::Apply(change) => return Some(After::Change(change)),
-                Next::Wait => return Some(After::Sleep(WAIT)),
-                Next::GoOn => None,
-            },
+            Mark::Need(upto) | Mark::Pass(upto) => {
+                let change = match mark {
+                    Mark::Need(_) => self.timeline.need(self.thread, upto),
+                    _ => self.timeline.pass(self.thread, upto),
+                };
+                // One at a time; the mark is asked again.
+                if let Some(change) = change {
+                    return Some(After::Change(change));
+                }
+                None
+            }
             Mark::Start(started) => {
                 self.timeline.start(self.thread, started);
                 Some(After::Start(started))
             }
             Mark::Compute(ns) => Some(After::Compute(Duration::from_ns(self.scaled(ns, u64::MAX)))),
             Mark::Sleep(ns) => {
-                self.announce_what_follows();
                 let ns = u128::from(ns) * u128::from(self.transform.time_scale.ppm()) / 1_000_000;
                 Some(After::Sleep(Duration::from_ns(u64::try_from(ns).unwrap_or(u64::MAX))))
             }
         };
         self.mark_at += 1;
         after
-    }
-
-    /// Lets others know, before a sleep, that nothing will be touched before the changes that are waited for next: else
-    /// a sleeper would keep memory from being freed.
-    fn announce_what_follows(&self) {
-        let marks = &self.part.at_hand().marks[self.mark_at..];
-        let here = marks.iter().take_while(|(at, _)| *at == self.run_at);
-        let syncs = here.filter_map(|(_, mark)| if let Mark::Sync(upto) = mark { Some(*upto) } else { None });
-        if let Some(upto) = syncs.last() {
-            self.timeline.announce(self.thread, upto);
-        }
     }
 }
 
@@ -266,10 +258,7 @@ impl Stream for Replay {
             if owed > 0 {
                 return Ok(After::Compute(Duration::from_ns(owed)));
             }
-            return Ok(match self.timeline.finish(self.thread) {
-                Next::Apply(change) => After::Change(change),
-                Next::Wait | Next::GoOn => After::Finish,
-            });
+            return Ok(self.timeline.finish(self.thread).map_or(After::Finish, After::Change));
         }
     }
 }

@@ -1,44 +1,17 @@
 //! Layout changes of a process with several threads.
 //!
 //! Replayed threads do not interleave as the recorded ones did: one may reach rows that lie after a change which another
-//! thread, still behind, made. A new mapping is therefore made by whoever needs it first; a mapping is taken away by
-//! whoever is last to pass that point; and a thread waits where a place is to be used again while others still need what
-//! was there before. The thread furthest behind never waits, so all get on.
+//! thread, still behind, made. So a new mapping is made by the first thread that needs it, and a mapping is taken away when
+//! the last thread has passed that point, except where something else has been mapped meanwhile. Whatever a thread
+//! touches is then mapped when it touches it, and no thread ever waits for another.
 
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use isotherm_units::PageRange;
 use isotherm_units::access::{LayoutChange, ThreadStart};
 
 use super::script::ThreadOutline;
-
-/// A change of a process's layout, in the order of the file.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PlannedChange {
-    pub(super) change: LayoutChange,
-    /// Whether pages that were mapped before it are gone after it.
-    pub(super) is_destructive: bool,
-}
-
-impl PlannedChange {
-    fn range(&self) -> PageRange {
-        match self.change {
-            LayoutChange::Map(mapping) => mapping.pages,
-            LayoutChange::Unmap(range) | LayoutChange::Advise(range, _) => range,
-        }
-    }
-}
-
-/// What a thread that wants to go on must do first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    /// Make this change, then ask again.
-    Apply(LayoutChange),
-    /// Wait for other threads, then ask again.
-    Wait,
-    /// Nothing.
-    GoOn,
-}
 
 /// Where all threads of a program stand. Shared by its streams.
 #[derive(Debug)]
@@ -54,22 +27,24 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Changes {
-    planned: Vec<PlannedChange>,
-    is_made: Vec<bool>,
-    first_open: usize,
+    /// In the order of the file.
+    planned: Vec<LayoutChange>,
+    /// So many of them are begun: mappings made, unmappings made or `leaving`.
+    nr_begun: usize,
+    /// What is unmapped once all threads have passed that change, by its number.
+    leaving: VecDeque<(usize, PageRange)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Progress {
     process: usize,
-    /// Changes it has passed; `None` while it has not started or after it ended.
+    /// It touches nothing more that lies before this change; `None` while it has not started or after it ended.
     passed: Option<usize>,
 }
 
 impl Timeline {
-    pub(super) fn new(changes: Vec<Vec<PlannedChange>>, threads: &[ThreadOutline]) -> Self {
-        let of_process =
-            |planned: Vec<PlannedChange>| Changes { is_made: vec![false; planned.len()], planned, first_open: 0 };
+    pub(super) fn new(changes: Vec<Vec<LayoutChange>>, threads: &[ThreadOutline]) -> Self {
+        let of_process = |planned| Changes { planned, ..Changes::default() };
         let of_thread = |thread: &ThreadOutline| Progress {
             process: thread.process,
             passed: (thread.start == ThreadStart::WithProgram).then_some(0),
@@ -79,43 +54,40 @@ impl Timeline {
     }
 
     /// A change found while decoding.
-    pub(super) fn add(&self, process: usize, change: PlannedChange) {
-        let changes = &mut self.lock().processes[process];
-        changes.planned.push(change);
-        changes.is_made.push(false);
+    pub(super) fn add(&self, process: usize, change: LayoutChange) {
+        self.lock().processes[process].planned.push(change);
     }
 
     /// `thread` starts `started`.
     pub(super) fn start(&self, thread: usize, started: usize) {
         let mut state = self.lock();
         let is_same_process = state.threads[thread].process == state.threads[started].process;
-        let passed = if is_same_process { state.threads[thread].passed } else { Some(0) };
+        let passed = state.threads[thread].passed.filter(|_| is_same_process);
         state.threads[started].passed = Some(passed.unwrap_or(0));
     }
 
-    /// `thread` touches nothing more that lies before change number `upto`.
-    pub(super) fn announce(&self, thread: usize, upto: usize) {
-        let passed = &mut self.lock().threads[thread].passed;
-        *passed = Some(passed.map_or(upto, |passed| passed.max(upto)));
-    }
-
-    /// `thread` wants to go on to what lies after the first `upto` changes.
-    pub(super) fn sync(&self, thread: usize, upto: usize) -> Next {
-        self.announce(thread, upto);
+    /// `thread` needs the mappings made by the first `upto` changes: what it must change before it can go on.
+    pub(super) fn need(&self, thread: usize, upto: usize) -> Option<LayoutChange> {
         let mut state = self.lock();
         let process = state.threads[thread].process;
-        state.next(process, upto)
+        state.processes[process].begin(upto).or_else(|| state.take_away(process))
     }
 
-    /// `thread` ends: what it was the last to need can go.
-    pub(super) fn finish(&self, thread: usize) -> Next {
+    /// `thread` touches nothing more that lies before the first `upto` changes: what it must change as the last one.
+    pub(super) fn pass(&self, thread: usize, upto: usize) -> Option<LayoutChange> {
         let mut state = self.lock();
-        let process = state.threads[thread].process;
+        let progress = &mut state.threads[thread];
+        progress.passed = Some(progress.passed.map_or(upto, |passed| passed.max(upto)));
+        let process = progress.process;
+        state.take_away(process)
+    }
+
+    /// `thread` ends: what it must change as the last one before.
+    pub(super) fn finish(&self, thread: usize) -> Option<LayoutChange> {
+        let mut state = self.lock();
         state.threads[thread].passed = None;
-        match state.next(process, 0) {
-            Next::Wait => Next::GoOn,
-            next => next,
-        }
+        let process = state.threads[thread].process;
+        state.take_away(process)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -124,33 +96,48 @@ impl Timeline {
 }
 
 impl State {
-    fn next(&mut self, process: usize, upto: usize) -> Next {
-        let alive = self.threads.iter().filter(|thread| thread.process == process).filter_map(|thread| thread.passed);
-        let Some(all_passed) = alive.min() else { return Next::GoOn };
+    /// The next unmapping that all threads of `process` have passed.
+    fn take_away(&mut self, process: usize) -> Option<LayoutChange> {
         let changes = &mut self.processes[process];
-        while changes.is_made.get(changes.first_open) == Some(&true) {
-            changes.first_open += 1;
+        let &(first, range) = changes.leaving.front()?;
+        let alive = self.threads.iter().filter(|thread| thread.process == process).filter_map(|thread| thread.passed);
+        if alive.min()? <= first {
+            return None;
         }
-        for index in changes.first_open..changes.planned.len().min(upto.max(all_passed)) {
-            if changes.is_made[index] {
-                continue;
-            }
-            let planned = changes.planned[index];
-            if index >= all_passed {
-                let is_unmap = matches!(planned.change, LayoutChange::Unmap(_));
-                if is_unmap {
-                    continue;
+        changes.leaving.pop_front();
+        Some(LayoutChange::Unmap(range))
+    }
+}
+
+impl Changes {
+    /// The next mapping among the first `upto` changes that is not made yet.
+    fn begin(&mut self, upto: usize) -> Option<LayoutChange> {
+        while self.nr_begun < upto.min(self.planned.len()) {
+            let index = self.nr_begun;
+            self.nr_begun += 1;
+            match self.planned[index] {
+                LayoutChange::Unmap(range) => self.leaving.push_back((index, range)),
+                change @ LayoutChange::Map(mapping) => {
+                    self.keep(mapping.pages);
+                    return Some(change);
                 }
-                let open = changes.planned[..index].iter().zip(&changes.is_made).skip(changes.first_open);
-                let mut open = open.filter(|(_, is_made)| !**is_made);
-                if planned.is_destructive || open.any(|(other, _)| other.range().overlaps(planned.range())) {
-                    return Next::Wait;
-                }
+                change @ LayoutChange::Advise(..) => return Some(change),
             }
-            changes.is_made[index] = true;
-            return Next::Apply(planned.change);
         }
-        Next::GoOn
+        None
+    }
+
+    /// `range` is mapped anew and does not leave.
+    fn keep(&mut self, range: PageRange) {
+        if self.leaving.iter().all(|(_, leaving)| !leaving.overlaps(range)) {
+            return;
+        }
+        let parts = |(index, leaving): (usize, PageRange)| {
+            let below = PageRange::new(leaving.start, leaving.end.min(range.start));
+            let above = PageRange::new(leaving.start.max(range.end), leaving.end);
+            [(index, below), (index, above)]
+        };
+        self.leaving = self.leaving.drain(..).flat_map(parts).filter(|(_, part)| !part.is_empty()).collect();
     }
 }
 
@@ -159,50 +146,58 @@ mod tests {
     use super::*;
     use isotherm_units::access::Mapping;
 
-    fn map(start: u64, end: u64, is_destructive: bool) -> PlannedChange {
-        PlannedChange { change: LayoutChange::Map(Mapping::anonymous(PageRange::new(start, end))), is_destructive }
+    fn map(start: u64, end: u64) -> LayoutChange {
+        LayoutChange::Map(Mapping::anonymous(PageRange::new(start, end)))
     }
-    fn unmap(start: u64, end: u64) -> PlannedChange {
-        PlannedChange { change: LayoutChange::Unmap(PageRange::new(start, end)), is_destructive: true }
+    fn unmap(start: u64, end: u64) -> LayoutChange {
+        LayoutChange::Unmap(PageRange::new(start, end))
     }
-    fn two_threads(changes: &[PlannedChange]) -> Timeline {
+    fn two_threads(changes: &[LayoutChange]) -> Timeline {
         let thread = ThreadOutline { process: 0, start: ThreadStart::WithProgram };
         Timeline::new(vec![changes.to_vec()], &[thread, thread])
     }
 
     #[test]
     fn whoever_needs_a_mapping_first_makes_it() {
-        let changes = [map(0, 4, false), map(4, 8, false)];
-        let timeline = two_threads(&changes);
-        assert_eq!(timeline.sync(1, 2), Next::Apply(changes[0].change));
-        assert_eq!(timeline.sync(1, 2), Next::Apply(changes[1].change));
-        assert_eq!(timeline.sync(1, 2), Next::GoOn);
-        assert_eq!(timeline.sync(0, 1), Next::GoOn, "thread 0 made it in the recording and finds it made");
+        let timeline = two_threads(&[map(0, 4), map(4, 8)]);
+        assert_eq!(timeline.need(1, 2), Some(map(0, 4)));
+        assert_eq!(timeline.need(1, 2), Some(map(4, 8)));
+        assert_eq!(timeline.need(1, 2), None);
+        assert_eq!(timeline.need(0, 1), None, "thread 0 made it in the recording and finds it made");
     }
 
     #[test]
     fn the_last_to_pass_takes_a_mapping_away() {
-        let changes = [unmap(0, 4)];
-        let timeline = two_threads(&changes);
-        assert_eq!(timeline.sync(0, 1), Next::GoOn, "thread 1 is still behind");
-        assert_eq!(timeline.sync(1, 1), Next::Apply(changes[0].change));
-        let timeline = two_threads(&changes);
-        assert_eq!(timeline.sync(0, 1), Next::GoOn);
-        assert_eq!(timeline.finish(1), Next::Apply(changes[0].change), "ending passes everything");
-        assert_eq!(timeline.finish(0), Next::GoOn);
+        let timeline = two_threads(&[unmap(0, 4)]);
+        assert_eq!((timeline.need(0, 1), timeline.pass(0, 1)), (None, None), "thread 1 is still behind");
+        assert_eq!((timeline.need(1, 1), timeline.pass(1, 1)), (None, Some(unmap(0, 4))));
+        assert_eq!(timeline.pass(1, 1), None, "once");
+        let timeline = two_threads(&[unmap(0, 4)]);
+        assert_eq!((timeline.need(0, 1), timeline.pass(0, 1)), (None, None));
+        assert_eq!(timeline.finish(1), Some(unmap(0, 4)), "ending passes everything");
+        assert_eq!(timeline.finish(0), None);
     }
 
     #[test]
-    fn a_place_is_used_again_only_when_all_have_left_it() {
-        let changes = [unmap(0, 4), map(2, 6, false), map(3, 5, true)];
-        let timeline = two_threads(&changes);
-        assert_eq!(timeline.sync(0, 2), Next::Wait);
-        assert_eq!(timeline.sync(1, 0), Next::GoOn, "the one behind never waits");
-        timeline.announce(1, 1);
-        assert_eq!(timeline.sync(0, 2), Next::Apply(changes[0].change));
-        assert_eq!(timeline.sync(0, 2), Next::Apply(changes[1].change));
-        assert_eq!(timeline.sync(0, 3), Next::Wait, "it replaces what thread 1 may still use");
-        assert_eq!(timeline.sync(1, 3), Next::Apply(changes[2].change));
-        assert_eq!(timeline.sync(0, 3), Next::GoOn);
+    fn what_is_mapped_anew_does_not_leave() {
+        let timeline = two_threads(&[unmap(0, 10), map(2, 4), unmap(3, 4), map(9, 20)]);
+        assert_eq!(timeline.need(0, 4), Some(map(2, 4)));
+        assert_eq!(timeline.need(0, 4), Some(map(9, 20)));
+        assert_eq!((timeline.need(0, 4), timeline.pass(0, 4)), (None, None));
+        assert_eq!(timeline.pass(1, 1), Some(unmap(0, 2)));
+        assert_eq!(timeline.pass(1, 1), Some(unmap(4, 9)));
+        assert_eq!(timeline.pass(1, 1), None);
+        assert_eq!(timeline.pass(1, 4), Some(unmap(3, 4)));
+    }
+
+    #[test]
+    fn a_started_thread_stands_where_its_starter_stands() {
+        let outlines =
+            [ThreadStart::WithProgram, ThreadStart::ByThread].map(|start| ThreadOutline { process: 0, start });
+        let timeline = Timeline::new(vec![vec![unmap(0, 4), unmap(4, 8)]], &outlines);
+        assert_eq!((timeline.need(0, 1), timeline.pass(0, 1)), (None, Some(unmap(0, 4))));
+        timeline.start(0, 1);
+        assert_eq!((timeline.need(0, 2), timeline.pass(0, 2)), (None, None));
+        assert_eq!(timeline.pass(1, 2), Some(unmap(4, 8)));
     }
 }
