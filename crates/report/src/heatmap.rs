@@ -423,7 +423,11 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn strips_fill_the_height_without_overlap(rows in prop::collection::vec(0usize..50, 0..40), height in 0usize..200, gap in 0usize..4) {
+        fn strips_fill_the_height_without_overlap(
+            rows in prop::collection::vec(0usize..50, 0..40),
+            height in 0usize..200,
+            gap in 0usize..4,
+        ) {
             let bands: Vec<Band> = rows.iter().map(|rows| Band { rows: *rows, ..Band::default() }).collect();
             let strips = Heatmap { columns: 1, bands, ..Heatmap::default() }.fit(height, gap, 3);
             let mut free_from = 0;

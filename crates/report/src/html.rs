@@ -41,7 +41,7 @@ impl HtmlPage {
         self.body += "<section class=\"verdict\">\n";
         self.body += &format!("<h2>{}</h2>\n", escape(&verdict.headline));
         for paragraph in &verdict.text {
-            self.body += &format!("<p>{}</p>\n", escape(paragraph));
+            self.body += &format!("<p>{}</p>\n", inline(paragraph));
         }
         if !verdict.facts.is_empty() {
             self.body += "<dl class=\"facts\">\n";
@@ -65,9 +65,9 @@ impl HtmlPage {
         self
     }
 
-    /// A paragraph.
+    /// A paragraph. Words between backticks are set as code.
     pub fn paragraph(&mut self, text: &str) -> &mut Self {
-        self.body += &format!("<p>{}</p>\n", escape(text));
+        self.body += &format!("<p>{}</p>\n", inline(text));
         self
     }
 
@@ -95,7 +95,7 @@ impl HtmlPage {
     /// A list of remarks: what a reader must know before trusting the numbers.
     pub fn notes(&mut self, heading: &str, notes: &[String]) -> &mut Self {
         self.end_section();
-        let items: String = notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
+        let items: String = notes.iter().map(|note| format!("<li>{}</li>\n", inline(note))).collect();
         self.body +=
             &format!("<section class=\"notes\">\n<h2>{}</h2>\n<ul>\n{items}</ul>\n</section>\n", escape(heading));
         self
@@ -148,6 +148,21 @@ impl HtmlPage {
             self.body += "</section>\n";
         }
     }
+}
+
+/// Escaped text with the words between backticks as code; an odd backtick stays as it is.
+fn inline(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    let mut out = String::new();
+    for (i, part) in parts.iter().enumerate() {
+        let is_closed = i + 1 < parts.len();
+        match (i % 2 == 1, is_closed) {
+            (false, _) => out += &escape(part),
+            (true, true) => out += &format!("<code>{}</code>", escape(part)),
+            (true, false) => out += &format!("`{}", escape(part)),
+        }
+    }
+    out
 }
 
 fn table_element(table: &Table) -> String {
@@ -219,6 +234,7 @@ tr.chosen td:first-child{box-shadow:inset 3px 0 var(--good)}
 .notes li{margin:0 0 6px;max-width:80ch}
 ul{margin:0;padding-left:22px}
 pre{background:var(--bg);border:1px solid var(--line);border-radius:9px;padding:12px 14px;overflow-x:auto;font:13.5px/1.5 ui-monospace,SFMono-Regular,Menlo,'DejaVu Sans Mono',monospace}
+p code,li code{background:var(--bg);border-radius:4px;padding:1px 5px;font:.88em ui-monospace,SFMono-Regular,Menlo,'DejaVu Sans Mono',monospace}
 footer{color:var(--muted);font-size:.85rem;padding-top:0;overflow-wrap:anywhere}
 footer p{margin:0 0 2px;max-width:none}
 .tip{position:absolute;pointer-events:none;background:var(--ink);color:var(--card);font-size:.82rem;padding:4px 9px;border-radius:6px;white-space:nowrap;transform:translate(-50%,-145%)}
@@ -328,6 +344,19 @@ mod tests {
         assert!(!html.contains(hostile) && !html.contains('\u{1b}'));
         assert_eq!(elements.iter().filter(|name| *name == "figure").count(), 3);
         assert_eq!(check_well_formed(&report("sqlite3").to_html()), elements, "names do not change the structure");
+    }
+
+    #[test]
+    fn backticks_mark_code() {
+        let table = [
+            ("run `a<b` now", "run <code>a&lt;b</code> now"),
+            ("``", "<code></code>"),
+            ("odd ` one", "odd ` one"),
+            ("`a` and `b", "<code>a</code> and `b"),
+        ];
+        for (text, html) in table {
+            assert_eq!(inline(text), html);
+        }
     }
 
     #[test]
