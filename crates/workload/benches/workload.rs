@@ -32,7 +32,7 @@ fn main() {
         ..reads(zipfian(true))
     };
     report("generate_zipfian_1kib_20pct_writes", 8.0, &mixed);
-    let scan = ScanSpec { footprint: Bytes::from_gib(64), repeat: 4, ..ScanSpec::default() };
+    let scan = ScanSpec { footprint: Bytes::from_gib(64), repeat: 1024, ..ScanSpec::default() };
     let per_page =
         best(|| WorkloadSpec::Scan(scan.clone()), |batch| batch.runs.iter().map(|r| u64::from(r.pages)).sum());
     print("generate_scan_per_page", 0.1, per_page);
