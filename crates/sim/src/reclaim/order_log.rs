@@ -80,8 +80,9 @@ impl Named {
         Self((space.index() as u64 + 1) << 32 | u64::from(raw))
     }
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
     fn low(self) -> u32 {
-        (self.0 & u64::from(u32::MAX)) as u32
+        self.0 as u32
     }
     /// The page, if it is named by one.
     fn as_page(self) -> Option<(SpaceId, DensePage)> {

@@ -141,9 +141,9 @@ impl Testbed {
         let before = self.memory.counters;
         let mut state = FaultState::on(NODE);
         loop {
-            let dense = self.memory.space(space).table.dense(page).expect("mapped");
             let table = &mut self.memory.space_mut(space).table;
-            if table.is_present(dense) && (need == Need::Read || table.is_writable(dense)) {
+            let permits = |&dense: &_| table.is_present(dense) && (need == Need::Read || table.is_writable(dense));
+            if let Some(dense) = table.dense(page).filter(permits) {
                 table.mark_touched(dense, need);
                 if self.policy.wants_touches() {
                     self.policy.touched(&mut self.memory, space, &[Run::read(page, 1)]);
