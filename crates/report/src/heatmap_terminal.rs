@@ -40,12 +40,12 @@ pub(crate) fn text(map: &Heatmap, style: &TermStyle) -> String {
     for (strip, densities) in strips.iter().zip(&densities) {
         cells(&mut grid, strip, densities, scale, (left, width, halves), style);
     }
-    marks(&mut grid, &strips, (left, width, halves), &room, style);
+    let marked = marks(&mut grid, &strips, (left, width, halves), &room, style);
     time_axis(&mut grid, map, (left, width, nr_lines));
     let rendered = grid.render(style);
     out.push_str(rendered.trim_end_matches('\n'));
     out.push('\n');
-    out + &legend(scale, style)
+    out + &legend(scale, marked, style)
 }
 
 /// Strips whose edges fall on whole lines: fitted in lines, then refined to half lines.
@@ -132,13 +132,15 @@ fn shade(scale: Option<HeatScale>, density: f64, unicode: bool) -> char {
     }
 }
 
+/// Addresses, names and folds. Says whether folds are marked by a sign that the legend must explain.
 fn marks(
     grid: &mut CharGrid,
     strips: &[Strip],
     (left, width, halves): (usize, usize, usize),
     room: &Room,
     style: &TermStyle,
-) {
+) -> bool {
+    let mut marked = false;
     for (i, strip) in strips.iter().enumerate() {
         let (first, last) = (strip.top / halves, (strip.top + strip.rows) / halves - 1);
         if room.addresses > 0 {
@@ -149,16 +151,20 @@ fn marks(
             let text = name(strip, room.names, style.unicode);
             grid.text(left + width + 1, usize::midpoint(first, last), &text, None, false);
         }
-        if let Some(below) = strips.get(i + 1)
-            && let Some(folded_bytes) = strip.folded_bytes(below)
-            && below.top / halves > last + 1
-        {
+        let Some(below) = strips.get(i + 1) else { continue };
+        let Some(folded_bytes) = strip.folded_bytes(below) else { continue };
+        if below.top / halves > last + 1 {
             let gap = Unit::Bytes.approx(folded_bytes as f64);
             let text = format!("≈ {gap} not touched ");
             grid.text(left, last + 1, &truncate(&text, width, style.unicode), Some(Paint::Muted), false);
             (display_width(&text)..width).for_each(|i| grid.text(left + i, last + 1, "╌", Some(Paint::Grid), false));
+        } else if room.addresses > 0 {
+            // No line to spare: a mark beside the foot of the strip.
+            grid.text(left - 1, last, "≈", Some(Paint::Accent), false);
+            marked = true;
         }
     }
+    marked
 }
 
 fn time_axis(grid: &mut CharGrid, map: &Heatmap, (left, width, line): (usize, usize, usize)) {
@@ -181,7 +187,7 @@ fn time_axis(grid: &mut CharGrid, map: &Heatmap, (left, width, line): (usize, us
     }
 }
 
-fn legend(scale: Option<HeatScale>, style: &TermStyle) -> String {
+fn legend(scale: Option<HeatScale>, marked: bool, style: &TermStyle) -> String {
     let Some(scale) = scale else {
         return paint_text(
             style,
@@ -191,7 +197,8 @@ fn legend(scale: Option<HeatScale>, style: &TermStyle) -> String {
         ) + "\n";
     };
     let (coldest, hottest) = scale.end_labels();
-    let words = format!("{hottest} touches per page and second (log)");
+    let folds = if marked { "   ≈ addresses left out" } else { "" };
+    let words = format!("{hottest} touches per page and second (log){folds}");
     let mut grid = CharGrid::new(style.width.max(1), 1);
     let untouched = Glyph { c: shade(None, 0.0, style.unicode), fore: None, back: None, bold: false };
     let mut column = 0;
@@ -276,6 +283,13 @@ mod tests {
                       0 s                        2 s                        4 s
         . not touched   0.13 ::--==++**##@@ 999 touches per page and second (log)
         "#);
+    }
+
+    #[test]
+    fn folds_are_marked_where_there_is_no_line_for_them() {
+        let text = phases().to_text(&TermStyle { height: 18, ..TermStyle::plain(100) });
+        assert!(text.contains("0x7fffa0000000≈") && text.contains("≈ addresses left out"), "{text}");
+        assert!(!text.contains("not touched ╌"), "{text}");
     }
 
     #[test]
