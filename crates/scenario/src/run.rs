@@ -6,8 +6,8 @@ use crate::result::{RatioRow, Row, ScenarioResult};
 use crate::stats::Summary;
 use crate::variant::{Variant, expand};
 use crate::{RunMode, Scenario, ScenarioError};
-use isotherm_sim::machine::{Ending, NodeConfig, Outcome};
-use isotherm_units::{Bytes, Instant, PAGE_BYTES};
+use isotherm_sim::machine::{Ending, Incident, NodeConfig, Outcome};
+use isotherm_units::{Bytes, Instant, PAGE_BYTES, Pages};
 use isotherm_workload::BuildContext;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -154,14 +154,7 @@ impl<'a> Runs<'a> {
     fn find_peaks(&self, unit: &Unit, seed: u64) -> Result<Peaks, ScenarioError> {
         let variant = without_limits(self.scenario);
         let outcome = self.one(&variant, unit, seed, Limits::Off)?;
-        let ended_early = outcome
-            .programs
-            .iter()
-            .find(|program| !matches!(program.ending, Ending::Finished | Ending::NotStarted | Ending::Stopped));
-        if let Some(program) = ended_early {
-            let ending = format!("{:?}", program.ending);
-            return Err(ScenarioError::NoPeak { workload: program.name.clone(), ending });
-        }
+        check_ended(&outcome)?;
         Ok(peaks_of(&outcome))
     }
 
@@ -242,6 +235,20 @@ pub(crate) fn without_limits(scenario: &Scenario) -> Variant {
     scenario.machine.nodes = vec![NodeConfig { memory: ROOMY, latency }];
     scenario.machine.min_free = None;
     Variant { name: "without limits".to_owned(), scenario }
+}
+
+/// Whether every program came to its end, as its peak memory needs.
+pub(crate) fn check_ended(outcome: &Outcome) -> Result<(), ScenarioError> {
+    let good = |ending| matches!(ending, Ending::Finished | Ending::NotStarted | Ending::Stopped);
+    let Some(program) = outcome.programs.iter().find(|program| !good(program.ending)) else { return Ok(()) };
+    let reason = match outcome.incidents.first() {
+        Some(Incident::BadAccess { page, .. }) => format!("it touched page {page:#x}, where nothing is mapped"),
+        Some(Incident::OutOfMemory { resident_pages, .. }) => {
+            format!("it was killed with {} resident", Pages::new(*resident_pages).bytes())
+        }
+        None => format!("it ended as {:?}", program.ending),
+    };
+    Err(ScenarioError::NoPeak { workload: program.name.clone(), reason })
 }
 
 pub(crate) fn peaks_of(outcome: &Outcome) -> Peaks {

@@ -1,6 +1,7 @@
 //! The verbs. A new one = one file here with `Args` (its help text is the struct's doc comment, its examples are
 //! `after_help`) and `run`, a `mod` line, and one line in the table.
 
+mod advise;
 mod export;
 mod import;
 mod record;
@@ -35,6 +36,7 @@ macro_rules! verbs {
 }
 
 verbs! {
+    Advise => advise,
     Export => export,
     Import => import,
     Record => record,
@@ -45,6 +47,8 @@ verbs! {
 /// A table in the form that was asked for.
 pub(crate) fn render(table: &Table, format: Format, ui: &Ui) -> String {
     match format {
+        // A file or pipe has no width: nothing is cut.
+        Format::Table if !ui.is_terminal() => table.to_text(&TermStyle { width: usize::MAX, ..style(ui) }),
         Format::Table => table.to_text(&style(ui)),
         Format::Json => table.to_json(),
         Format::Csv => table.to_csv(),

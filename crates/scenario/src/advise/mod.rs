@@ -2,7 +2,7 @@
 //!
 //! The recording is replayed without limits, then under every candidate at each memory size. A replay has no chance in it,
 //! so each figure is exact for the recording and n = 1. Between the smallest size that is fast enough and the next
-//! smaller one the limit is narrowed down by bisection.
+//! smaller one the limit is narrowed down by bisection; if even the smallest is fast enough, smaller ones are tried.
 
 mod candidate;
 
@@ -10,7 +10,7 @@ pub use candidate::{CANDIDATES, Candidate};
 
 use crate::assemble::{self, Limits, Peaks};
 use crate::error::ScenarioError;
-use crate::run::{Progress, Unit, peaks_of, without_limits};
+use crate::run::{Progress, Unit, check_ended, peaks_of, without_limits};
 use crate::variant::{Variant, name_of};
 use crate::{RunMode, Scenario, WorkloadEntry};
 use isotherm_sim::counters::Counter;
@@ -118,8 +118,8 @@ pub struct Recommendation {
 
 /// Limits below this are not tried: a fault may need several pages at once.
 const MEMORY_MIN: Bytes = Bytes::new(32 * PAGE_BYTES);
-/// Steps of bisection: 10 % of peak come down to about 1 %.
-const BISECTIONS: u32 = 3;
+/// Steps of bisection: 10 % of peak come down to below 1 %.
+const BISECTIONS: u32 = 4;
 
 /// Answers a question.
 ///
@@ -151,12 +151,10 @@ impl<'a> Replays<'a> {
             let unit = Unit { workloads: vec![0], mode: RunMode::Each };
             play(&variant, &unit, &context, Limits::Off)?
         };
-        if unlimited.programs[0].ending != Ending::Finished {
-            let ending = format!("{:?}", unlimited.programs[0].ending);
-            return Err(ScenarioError::NoPeak { workload: question.name.clone(), ending });
-        }
+        check_ended(&unlimited)?;
         let peaks = peaks_of(&unlimited);
-        let peak = Bytes::new(unlimited.programs.iter().map(|_| unlimited.cgroups[1].peak_pages * PAGE_BYTES).sum());
+        // The root and the program's own group.
+        let peak = Bytes::new(unlimited.cgroups[1].peak_pages * PAGE_BYTES);
         // Room for the program, for compressed swap and for the kernel's reserves, so that only the limit binds.
         let roomy = Bytes::new((peak.get() * 2).max(Bytes::from_gib(4).get()));
         base.machine.nodes = vec![NodeConfig { memory: roomy, ..NodeConfig::default() }];
@@ -252,10 +250,11 @@ impl<'a> Replays<'a> {
                 let mut own: Vec<&AdviceRow> = rows.iter().filter(|row| row.candidate == candidate.name).collect();
                 own.sort_by_key(|row| row.memory_bytes);
                 let Some(first_fast) = smallest_reliable(&own, |row| self.is_fast_enough(row)) else { break };
-                let Some(below) = first_fast.checked_sub(1) else { break };
-                let (low, high) = (own[below].memory_bytes, own[first_fast].memory_bytes);
+                let high = own[first_fast].memory_bytes;
+                // Below the smallest size tried nothing is known: half of it comes next.
+                let low = first_fast.checked_sub(1).map_or(0, |below| own[below].memory_bytes);
                 let middle = Bytes::new((low + high) / 2).pages_floor().bytes();
-                if high - low <= self.peak.get() / 64 || middle.get() == low {
+                if high - low <= self.peak.get() / 64 || middle.get() == low || middle < MEMORY_MIN {
                     break;
                 }
                 progress.planned(1);

@@ -107,9 +107,6 @@ fn page_out(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId,
 
 /// `MADV_WILLNEED`: begins to read, waits for nothing and does not reclaim.
 fn will_need(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId, vma: &Vma, range: PageRange) {
-    if policy.is_exact() {
-        return;
-    }
     let mut state = FaultState::default();
     let mut slots = Vec::new();
     for dense in memory.space(space).table.populated_in(range) {

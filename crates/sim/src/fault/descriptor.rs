@@ -69,7 +69,7 @@ fn one_page(
     if file_page >= memory.files.get(file).len() {
         return Err(bad);
     }
-    let dense = memory.space(space).table.dense(page).ok_or(bad)?;
+    let dense = memory.space_mut(space).reach(page).ok_or(bad)?;
     if state.call.is_none() {
         state.call = Some(Call { ended_at: memory.open_file(space, file).last_read, last: None });
         memory.ledger.spend(memory.costs.syscall_ns);
@@ -114,9 +114,8 @@ impl Faulting<'_> {
     /// The page of a regular file for `read()` with `left` pages to go.
     fn read_page(&mut self, file: FileId, page: u64, left: u64) -> Step<FrameId> {
         let first_look = !std::mem::replace(&mut self.current().tried, true);
-        let exact = self.policy.is_exact();
         if let CachePage::Frame(frame) = self.memory.files.get(file).page(page) {
-            if first_look && !exact && self.memory.frames.take(frame, Flag::Readahead) {
+            if first_look && self.memory.frames.take(frame, Flag::Readahead) {
                 let window = self.memory.plan(self.space, file, |readahead, limits, is_cached| {
                     readahead.marked_page(page, left, limits, is_cached)
                 });

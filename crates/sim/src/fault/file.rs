@@ -105,9 +105,6 @@ impl Faulting<'_> {
 
     /// The first look found the page in the cache: readahead learns from it and may go on.
     fn cached_in_file(&mut self, file: FileId, page: u64, frame: FrameId) -> Step {
-        if self.policy.is_exact() {
-            return Ok(());
-        }
         let kind = mapping_kind(&self.vma);
         let reading = self.memory.frames.has(frame, Flag::Reading);
         let random = kind.advice == Order::Random && !kind.executable;

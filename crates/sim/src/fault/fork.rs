@@ -5,6 +5,7 @@ use super::layout::add_vma;
 use crate::memory::{Flag, FrameId, Memory};
 use crate::mmu::{DensePage, Entry, SpaceId, Vma};
 use crate::swap::SlotId;
+use isotherm_units::PageRange;
 use isotherm_units::access::{Backing, Sharing};
 
 /// Gives `child`, a new empty space, all mappings of `parent`.
@@ -16,20 +17,19 @@ use isotherm_units::access::{Backing, Sharing};
 /// # Errors
 /// The first page that the child's table cannot hold.
 pub fn fork(memory: &mut Memory, parent: SpaceId, child: SpaceId) -> Result<(), u64> {
-    huge::split_range(memory, parent, isotherm_units::PageRange::new(0, u64::MAX));
+    huge::split_range(memory, parent, PageRange::new(0, u64::MAX));
     let vmas: Vec<Vma> = memory.space(parent).vmas.iter().copied().collect();
     for vma in vmas {
-        memory.space_mut(child).table.reserve(vma.pages())?;
         add_vma(memory, child, vma);
-        copy_entries(memory, parent, child, &vma);
+        copy_entries(memory, parent, child, &vma)?;
     }
     join_family(memory, parent, child);
     Ok(())
 }
 
-fn copy_entries(memory: &mut Memory, parent: SpaceId, child: SpaceId, vma: &Vma) {
+fn copy_entries(memory: &mut Memory, parent: SpaceId, child: SpaceId, vma: &Vma) -> Result<(), u64> {
     if let Backing::File { sharing: Sharing::Shared, .. } = vma.mapping.backing {
-        return;
+        return Ok(());
     }
     let populated: Vec<DensePage> = memory.space(parent).table.populated_in(vma.pages()).collect();
     let is_anonymous = |dense: &DensePage| match memory.space(parent).table.entry(*dense) {
@@ -39,11 +39,12 @@ fn copy_entries(memory: &mut Memory, parent: SpaceId, child: SpaceId, vma: &Vma)
     };
     let has_copies = vma.mapping.backing == Backing::Anonymous || populated.iter().any(is_anonymous);
     if !has_copies {
-        return;
+        return Ok(());
     }
     for dense in populated {
         let page = memory.space(parent).table.page_of(dense);
-        let to = memory.space(child).table.dense(page).expect("reserved above");
+        memory.space_mut(child).table.reserve(PageRange::at(page, 1))?;
+        let to = memory.space(child).table.dense(page).expect("just reserved");
         memory.ledger.spend(memory.costs.pte_scan_ns);
         match memory.space(parent).table.entry(dense) {
             Entry::None => {}
@@ -52,6 +53,7 @@ fn copy_entries(memory: &mut Memory, parent: SpaceId, child: SpaceId, vma: &Vma)
             Entry::Swap(slot) => share_slot(memory, slot, (child, to)),
         }
     }
+    Ok(())
 }
 
 fn share_frame(memory: &mut Memory, frame: FrameId, from: (SpaceId, DensePage), to: (SpaceId, DensePage)) {

@@ -58,7 +58,6 @@ pub fn map(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId, 
         let end = first_page.checked_add(pages.len()).filter(|&end| end <= u64::from(u32::MAX)).ok_or(pages.start)?;
         memory.files.get_mut(FileId::from_index(file)).ensure_len(end);
     }
-    memory.space_mut(space).table.reserve(pages)?;
     add_vma(memory, space, Vma { mapping, order: Advice::Normal });
     Ok(())
 }

@@ -179,8 +179,9 @@ impl<'a> Faulting<'a> {
             let cgroup = memory.space(space).cgroup;
             memory.count(Counter::PgFault, cgroup, 1);
         }
-        let found = memory.space(space);
-        match (found.vmas.find(page).copied(), found.table.dense(page)) {
+        let found = memory.space_mut(space);
+        let vma = found.vmas.find(page).copied();
+        match (vma, vma.and_then(|_| found.reach(page))) {
             (Some(vma), Some(dense)) => Ok(Self { memory, policy, state, space, page, dense, vma, need }),
             _ => {
                 state.current = None;

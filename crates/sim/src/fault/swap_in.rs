@@ -46,9 +46,9 @@ impl Faulting<'_> {
         }
     }
 
-    /// No readahead: the policy is judged page by page, or this fault planned a window before.
+    /// No readahead: this fault planned a window before.
     pub(super) fn reads_alone(&mut self) -> bool {
-        self.policy.is_exact() || self.current().planned
+        self.current().planned
     }
 
     /// `frame`, or the wait for its contents.

@@ -1,7 +1,8 @@
 //! Address spaces.
 
-use super::{PageTable, VmaList};
+use super::{DensePage, PageTable, VmaList};
 use crate::cgroup::CgroupId;
+use isotherm_units::PageRange;
 use crate::memory::FileId;
 use crate::readahead::file::FileReadahead;
 use crate::readahead::swap::VmaReadahead;
@@ -55,4 +56,15 @@ pub struct OpenFile {
     pub readahead: FileReadahead,
     /// The page at which the last `read()` ended.
     pub last_read: Option<u64>,
+}
+
+impl AddressSpace {
+    /// The dense number of `page`, whose page table is made now if it is the first touch near it: mapping costs nothing,
+    /// however much is mapped. `None` when the process is spread over more than a table holds (16 TiB in blocks of 64 GiB).
+    pub fn reach(&mut self, page: u64) -> Option<DensePage> {
+        if self.table.dense(page).is_none() {
+            self.table.reserve(PageRange::at(page, 1)).ok()?;
+        }
+        self.table.dense(page)
+    }
 }

@@ -196,10 +196,10 @@ impl PageTable {
         self.nr_present
     }
 
-    /// The entry of a page.
+    /// The entry of a page; none in a table that was dropped with its process.
     #[inline]
     pub fn entry(&self, dense: DensePage) -> Entry {
-        Entry::unpack(self.chunks[dense.slot()].entries[dense.within()])
+        self.chunks.get(dense.slot()).map_or(Entry::None, |chunk| Entry::unpack(chunk.entries[dense.within()]))
     }
 
     /// The frame that `page` shows, if one is mapped there.

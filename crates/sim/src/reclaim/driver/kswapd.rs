@@ -54,7 +54,8 @@ impl Kswapd {
         if scan.blocked && reclaimed == 0 {
             return Step::Again; // the attempt waits for the device before the next step
         }
-        if scan.nr_scanned < scan.nr_to_reclaim && !is_exact || reclaimed == 0 {
+        let scanned_little = scan.nr_scanned < scan.nr_to_reclaim && !is_exact && !scan.blocked;
+        if scanned_little || reclaimed == 0 {
             scan.priority -= 1;
         }
         if scan.priority == 0 {
