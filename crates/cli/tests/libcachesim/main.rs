@@ -124,5 +124,9 @@ fn assert_equal(left_name: &str, left: &Results, right_name: &str, right: &Resul
     let differ = |key| left.get(key) != right.get(key);
     let complain = |key| format!("{key:?}: {left_name} {:x?}, {right_name} {:x?}\n", left.get(key), right.get(key));
     let differences: String = left.keys().filter(|key| differ(*key)).map(complain).collect();
-    assert!(differences.is_empty(), "(requests, misses, digest of which)\n{differences}");
+    assert!(
+        differences.is_empty(),
+        "(requests, misses, digest of which)\n{differences}\
+         Was a bundled trace made anew? Then: ISOTHERM_BLESS=1 cargo test -p isotherm-cli --test libcachesim"
+    );
 }
