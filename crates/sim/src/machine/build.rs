@@ -43,7 +43,7 @@ pub enum SimError {
     },
     /// A program's mappings do not fit the page table.
     #[error(
-        "`{program}` maps page {page:#x}, which does not fit: a process may spread over 256 blocks of 64 GiB below 2^45 pages"
+        "`{program}` maps page {page:#x}, which does not fit: a file may have 2^32 pages, and a process touch 16384 blocks of 1 GiB"
     )]
     Layout {
         /// Program.

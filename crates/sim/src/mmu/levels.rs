@@ -36,8 +36,8 @@ impl Level {
     }
 }
 
-/// Upper-level accessed bits of one chunk of [`CHUNK_PAGES`](super::table::CHUNK_PAGES) pages; the levels above 1 GiB
-/// are kept per table.
+/// Upper-level accessed bits of one chunk of [`CHUNK_PAGES`](super::table::CHUNK_PAGES) pages; of entries that span more,
+/// the chunk's share.
 #[derive(Clone, Debug)]
 pub(super) struct UpperBits {
     /// One bit per 2 MiB: all accessed bits above are set.

@@ -2,8 +2,10 @@
 //!
 //! Sketch: a touch of a resident page costs one load of the chunk directory (in L1), one load and one store in a
 //! 32-byte group of four words that serves 64 pages (half a byte a page), and a test of one bit per 2 MiB (in L1 or L2).
-//! Everything else about a page (frame, swap slot) lies in a second, cold array of 4 bytes a page, touched on fault
-//! and eviction only. Both arrays are zero pages of the operating system until used: untouched address space is free.
+//! Everything else about a page (frame, swap slot) lies in cold tables of 4 bytes a page, touched on fault and eviction
+//! only. A chunk of 1 GiB of address space costs 128 KiB of hot words and 4 KiB of table pointers at its first touch (the
+//! operating system gives the hot words as zero pages until they are used), a table of 2 MiB another 2 KiB: programs that
+//! scatter their heap over the whole address space, as V8 does, stay cheap, and untouched address space is free.
 
 use super::entry::Entry;
 use super::levels::{Level, UpperBits};
@@ -11,15 +13,16 @@ use crate::memory::FrameId;
 use isotherm_units::PageRange;
 use isotherm_units::access::Run;
 
-/// Pages of one chunk: 64 GiB of address space, at most 8 MiB of hot and 64 MiB of cold words when fully touched.
+/// Pages of one chunk: 1 GiB of address space.
 pub(crate) const CHUNK_PAGES: u64 = 1 << CHUNK_SHIFT;
-const CHUNK_SHIFT: u32 = 24;
+const CHUNK_SHIFT: u32 = 18;
 /// Entries of a page of a hardware page table.
 const TABLE_PAGES: usize = 512;
 const CHUNK_MASK: u64 = CHUNK_PAGES - 1;
 /// A process may touch this many chunks (16 TiB), so that a dense page number fits 32 bits.
-const CHUNKS_MAX: usize = 256;
-const DIRECTORY_LEN: usize = 1 << (52 - CHUNK_SHIFT - 7);
+const CHUNKS_MAX: usize = 1 << (32 - CHUNK_SHIFT);
+/// Address spaces of 5-level page tables: 57 bits.
+const DIRECTORY_LEN: usize = 1 << (57 - 12 - CHUNK_SHIFT);
 const NO_CHUNK: u16 = 0;
 
 /// A page of one address space in 32 bits: chunk slot and page in the chunk. What reverse maps store.
@@ -61,17 +64,20 @@ struct Chunk {
     /// Virtual page number of its first page.
     first_page: u64,
     groups: Vec<Group>,
-    entries: Vec<u32>,
-    /// One bit per 512 pages (a page of a hardware page table): some entry of them was ever written.
-    used: Vec<u64>,
+    /// Entries of 512 pages each, made when the first of them is written.
+    tables: Vec<Option<Box<[u32; TABLE_PAGES]>>>,
     upper: UpperBits,
 }
 
 impl Chunk {
     fn write(&mut self, page: usize, entry: Entry) {
-        let table = page / TABLE_PAGES;
-        self.used[table / 64] |= 1 << (table % 64);
-        self.entries[page] = entry.pack();
+        let table = self.tables[page / TABLE_PAGES].get_or_insert_with(|| Box::new([0; TABLE_PAGES]));
+        table[page % TABLE_PAGES] = entry.pack();
+    }
+
+    #[inline]
+    fn read(&self, page: usize) -> Entry {
+        self.tables[page / TABLE_PAGES].as_ref().map_or(Entry::None, |table| Entry::unpack(table[page % TABLE_PAGES]))
     }
 }
 
@@ -148,7 +154,7 @@ impl PageTable {
     /// Makes room for `pages`, so that they have dense numbers.
     ///
     /// # Errors
-    /// The first page that does not fit: a process may spread over 16 TiB in 64 GiB blocks of its address space.
+    /// The first page that does not fit: a process may touch 16 384 blocks of 1 GiB below 2^57 bytes.
     pub fn reserve(&mut self, pages: PageRange) -> Result<(), u64> {
         if pages.is_empty() {
             return Ok(());
@@ -159,7 +165,10 @@ impl PageTable {
                 return Err(high << CHUNK_SHIFT);
             }
             if self.directory.len() <= index {
-                self.directory.resize(index + 1, NO_CHUNK);
+                // Fresh zero pages, not a resize that would write them all.
+                let mut directory = vec![NO_CHUNK; index + 1];
+                directory[..self.directory.len()].copy_from_slice(&self.directory);
+                self.directory = directory;
             }
             if self.directory[index] == NO_CHUNK {
                 if self.chunks.len() == CHUNKS_MAX {
@@ -169,8 +178,7 @@ impl PageTable {
                 self.chunks.push(Chunk {
                     first_page: high << CHUNK_SHIFT,
                     groups: vec![[0; 4]; len / 64],
-                    entries: vec![0; len],
-                    used: vec![0; len / TABLE_PAGES / 64],
+                    tables: vec![None; len / TABLE_PAGES],
                     upper: UpperBits::new(CHUNK_PAGES),
                 });
                 self.directory[index] = u16::try_from(self.chunks.len()).expect("at most CHUNKS_MAX");
@@ -199,7 +207,7 @@ impl PageTable {
     /// The entry of a page; none in a table that was dropped with its process.
     #[inline]
     pub fn entry(&self, dense: DensePage) -> Entry {
-        self.chunks.get(dense.slot()).map_or(Entry::None, |chunk| Entry::unpack(chunk.entries[dense.within()]))
+        self.chunks.get(dense.slot()).map_or(Entry::None, |chunk| chunk.read(dense.within()))
     }
 
     /// The frame that `page` shows, if one is mapped there.
@@ -207,7 +215,7 @@ impl PageTable {
     pub fn frame_at(&self, page: u64) -> Option<FrameId> {
         let slot = *self.directory.get((page >> CHUNK_SHIFT) as usize)?;
         let chunk = self.chunks.get((slot as usize).wrapping_sub(1))?;
-        match Entry::unpack(chunk.entries[(page & CHUNK_MASK) as usize]) {
+        match chunk.read((page & CHUNK_MASK) as usize) {
             Entry::Frame(frame) => Some(frame),
             Entry::None | Entry::Zero | Entry::Swap(_) => None,
         }
@@ -302,11 +310,32 @@ impl PageTable {
 
     /// The accessed bit of the upper-level entry that holds `dense`.
     pub fn is_upper_young(&self, level: Level, dense: DensePage) -> bool {
-        self.chunks[dense.slot()].upper.test(level, dense.within())
+        match self.chunks_under(level, dense) {
+            None => self.chunks[dense.slot()].upper.test(level, dense.within()),
+            Some(slots) => slots.into_iter().any(|slot| self.chunks[slot].upper.test(level, 0)),
+        }
     }
     /// Reads and clears the accessed bit of the upper-level entry that holds `dense`.
     pub fn test_and_clear_upper_young(&mut self, level: Level, dense: DensePage) -> bool {
-        self.chunks[dense.slot()].upper.test_and_clear(level, dense.within(), CHUNK_PAGES)
+        match self.chunks_under(level, dense) {
+            None => self.chunks[dense.slot()].upper.test_and_clear(level, dense.within(), CHUNK_PAGES),
+            Some(slots) => {
+                let mut was = false;
+                for slot in slots {
+                    was |= self.chunks[slot].upper.test_and_clear(level, 0, CHUNK_PAGES);
+                }
+                was
+            }
+        }
+    }
+    /// The chunks below an entry that spans more than one: each keeps its share of the entry's bit.
+    fn chunks_under(&self, level: Level, dense: DensePage) -> Option<Vec<usize>> {
+        if level.span_pages() <= CHUNK_PAGES {
+            return None;
+        }
+        let entry = self.page_of(dense) >> level.span_shift();
+        let slots = (0..self.chunks.len()).filter(|&slot| self.chunks[slot].first_page >> level.span_shift() == entry);
+        Some(slots.collect())
     }
 
     /// Present pages of `range` in ascending order, with their dense numbers. Reads words, not pages: holes are skipped
@@ -319,16 +348,13 @@ impl PageTable {
     /// pages that were ever used.
     pub fn populated_in(&self, range: PageRange) -> impl Iterator<Item = DensePage> + '_ {
         self.pieces_of(range).flat_map(move |(slot, start, end)| {
-            let chunk = &self.chunks[slot];
-            let tables = start / TABLE_PAGES..end.div_ceil(TABLE_PAGES);
-            let used = tables.filter(move |table| chunk.used[table / 64] >> (table % 64) & 1 != 0);
-            let pages = used.flat_map(move |table| {
-                let first = table * TABLE_PAGES;
-                start.max(first)..end.min(first + TABLE_PAGES)
-            });
-            pages
-                .filter(move |&i| chunk.entries[i] != 0)
-                .map(move |i| DensePage((slot as u32) << CHUNK_SHIFT | i as u32))
+            let tables = (start / TABLE_PAGES..end.div_ceil(TABLE_PAGES))
+                .filter_map(move |index| Some((index * TABLE_PAGES, self.chunks[slot].tables[index].as_deref()?)));
+            tables.flat_map(move |(first, table)| {
+                (start.max(first)..end.min(first + TABLE_PAGES))
+                    .filter(move |&i| table[i - first] != 0)
+                    .map(move |i| DensePage((slot as u32) << CHUNK_SHIFT | i as u32))
+            })
         })
     }
 
