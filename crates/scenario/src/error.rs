@@ -57,7 +57,9 @@ pub enum ScenarioError {
         source: isotherm_sim::machine::SimError,
     },
     /// The run without limits did not come to its end, so there is no peak to take shares of.
-    #[error("workload `{workload}`: its peak memory is unknown, because the run without limits did not end well: {reason}")]
+    #[error(
+        "workload `{workload}`: its peak memory is unknown, because the run without limits did not end well: {reason}"
+    )]
     NoPeak {
         /// Which.
         workload: String,

@@ -55,7 +55,15 @@ fn results_do_not_depend_on_the_number_of_threads() {
 fn rows_and_ratios_have_the_documented_keys() {
     let json = serde_json::to_value(play(SMALL, 2)).unwrap();
     let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-    assert_eq!(keys(&json), ["scenario", "rows", "ratios"].map(String::from).into_iter().collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>());
+    assert_eq!(
+        keys(&json),
+        ["scenario", "rows", "ratios"]
+            .map(String::from)
+            .into_iter()
+            .collect::<std::collections::BTreeSet<_>>()
+            .into_iter()
+            .collect::<Vec<_>>()
+    );
     let mut row = keys(&json["rows"][0]);
     row.sort();
     let mut expected = ["workload", "variant", "metric", "n", "mean", "stddev", "ci95_low", "ci95_high", "reference"];
@@ -143,7 +151,10 @@ fn bad_scenarios_say_what_where_and_what_is_allowed() {
         (format!("{head}limit = \"64GiB\"\n{load}"), "limit is 64GiB, above the machine's memory of 16GiB"),
         (format!("{head}metrics = [\"runtime\"]\n{load}"), "unknown metric `runtime`"),
         (format!("{head}against = \"lru\"\n{load}"), "`against` names `lru`, which is no variant; variants: classic"),
-        (format!("{head}[machine]\nnodes = [{{ memory = \"0B\" }}]\n{load}"), "`nodes[0].memory` is 0B; allowed: 4MiB to 4TiB"),
+        (
+            format!("{head}[machine]\nnodes = [{{ memory = \"0B\" }}]\n{load}"),
+            "`nodes[0].memory` is 0B; allowed: 4MiB to 4TiB",
+        ),
         (format!("{head}machine = {{ cpus = 0 }}\n{load}"), "`cpus` is 0; allowed: 1 to 256"),
         (format!("{head}events = [{{ at = \"1s\" }}]\n{load}"), "exactly one of `set`, `start`, `stop`, `reclaim`"),
         (format!("{head}events = [{{ at = \"1s\", start = \"w\" }}]\n{load}"), "`w` starts by itself"),
@@ -156,9 +167,18 @@ fn bad_scenarios_say_what_where_and_what_is_allowed() {
             ),
             "contradicts another event at the same time",
         ),
-        (format!("{head}events = [{{ at = \"1s\", set = {{ cgroup = \"/z\", max = \"1MiB\" }} }}]\n{load}"), "unknown cgroup `/z`; known: /w"),
-        (format!("{head}cgroups = [{{ path = \"a/b\" }}]\n{load}"), "must be absolute, with its parent listed before it"),
-        (format!("{head}variants = [{{ name = \"v\", patch = {{ swapines = 1 }} }}]\n{load}"), "variant `v`: unknown field `swapines`"),
+        (
+            format!("{head}events = [{{ at = \"1s\", set = {{ cgroup = \"/z\", max = \"1MiB\" }} }}]\n{load}"),
+            "unknown cgroup `/z`; known: /w",
+        ),
+        (
+            format!("{head}cgroups = [{{ path = \"a/b\" }}]\n{load}"),
+            "must be absolute, with its parent listed before it",
+        ),
+        (
+            format!("{head}variants = [{{ name = \"v\", patch = {{ swapines = 1 }} }}]\n{load}"),
+            "variant `v`: unknown field `swapines`",
+        ),
         (format!("{head}{load}{load}"), "two workloads are called `w`"),
         (format!("{head}until = \"5\"\n{load}"), "unknown unit"),
     ];
@@ -192,9 +212,7 @@ fn the_scenario_in_the_docs_runs() {
     let text = docs.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("one example");
     let text = text.replace("operations = 200000", "operations = 20000");
     let result = play(&text, 2);
-    let (roomy, tight) = (
-        mean(&result, "store", "roomy", "major_faults"),
-        mean(&result, "store", "tight", "major_faults"),
-    );
+    let (roomy, tight) =
+        (mean(&result, "store", "roomy", "major_faults"), mean(&result, "store", "tight", "major_faults"));
     assert!(roomy < tight, "{roomy} {tight}");
 }

@@ -192,9 +192,10 @@ fn table(advice: &Advice) -> Table {
         ],
     );
     for row in &advice.rows {
-        let recommended = advice.recommendation.as_ref().is_some_and(|best| {
-            best.candidate == row.candidate && best.memory_bytes == row.memory_bytes
-        });
+        let recommended = advice
+            .recommendation
+            .as_ref()
+            .is_some_and(|best| best.candidate == row.candidate && best.memory_bytes == row.memory_bytes);
         let note = match row.ending {
             Ending::Finished if recommended => "recommended",
             Ending::Finished if !row.runs_on_linux => "yardstick",

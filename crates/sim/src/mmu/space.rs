@@ -2,10 +2,10 @@
 
 use super::{DensePage, PageTable, VmaList};
 use crate::cgroup::CgroupId;
-use isotherm_units::PageRange;
 use crate::memory::FileId;
 use crate::readahead::file::FileReadahead;
 use crate::readahead::swap::VmaReadahead;
+use isotherm_units::PageRange;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Index of an address space. At most 65 535 are made in one run.

@@ -50,9 +50,11 @@ pub(super) fn html(advice: &Advice, question: &Question) -> Result<String, CliEr
 
 fn curves(advice: &Advice, y: impl Fn(&AdviceRow) -> Option<f64>) -> Vec<Series> {
     let curve = |name: &str, linux: bool| {
-        let points = advice.rows.iter().filter(|row| row.candidate == name).filter_map(|row| {
-            Some((row.memory_bytes as f64, y(row)?))
-        });
+        let points = advice
+            .rows
+            .iter()
+            .filter(|row| row.candidate == name)
+            .filter_map(|row| Some((row.memory_bytes as f64, y(row)?)));
         let emphasis = if linux { Emphasis::Strong } else { Emphasis::Muted };
         Series::line(name, points.collect()).emphasis(emphasis)
     };
