@@ -1,0 +1,124 @@
+//! `isotherm advise` and `isotherm simulate` as a user types them.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn isotherm(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_isotherm")).args(arguments).output().expect("the binary was built")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A trace of 40 sweeps over 600 pages, half of them used twice as often.
+fn trace(folder: &Path) -> PathBuf {
+    let mut requests = String::new();
+    for sweep in 0..40u32 {
+        for page in 0..600u32 {
+            if page < 300 || sweep % 2 == 0 {
+                writeln!(requests, "{page}").unwrap();
+            }
+        }
+    }
+    let (source, trace) = (folder.join("pages.txt"), folder.join("pages.parquet"));
+    std::fs::write(&source, requests).unwrap();
+    let output = isotherm(&["import", source.to_str().unwrap(), "-o", trace.to_str().unwrap(), "--from", "text"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    trace
+}
+
+#[test]
+fn advice_names_a_size_and_writes_a_report_and_a_scenario_that_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (report, config) = (folder.path().join("r.html"), folder.path().join("c.toml"));
+    let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/sqlite.parquet");
+    let output = isotherm(&[
+        "advise",
+        recording,
+        "--memory",
+        "60%,100%",
+        "--report",
+        report.to_str().unwrap(),
+        "--config",
+        config.to_str().unwrap(),
+    ]);
+    let stdout = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(stdout.contains("Recommendation: classic with memory.max = "), "{stdout}");
+    assert!(stdout.contains("What this does not know"), "{stdout}");
+    let html = std::fs::read_to_string(&report).unwrap();
+    assert!(html.contains("<svg") && html.contains("Memory over time"), "curves and a heatmap");
+    assert!(!html.contains("http://") || html.contains("http://www.w3.org"), "nothing comes from the network");
+    let output = isotherm(&["simulate", config.to_str().unwrap(), "--format", "json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let runtime = result["rows"].as_array().unwrap().iter().find(|row| row["metric"] == "runtime_ns").unwrap();
+    assert!(runtime["mean"].as_f64().unwrap() > 1e9);
+}
+
+#[test]
+fn json_rows_carry_integers_and_opt_is_the_floor() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = trace(folder.path());
+    let ask = |threads| {
+        isotherm(&["advise", trace.to_str().unwrap(), "--memory", "50%,80%", "--format", "json", "--threads", threads])
+    };
+    let output = ask("1");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(output.stdout, ask("2").stdout, "the answer does not depend on threads");
+    let advice: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = advice["rows"].as_array().unwrap();
+    let faults = |candidate: &str, share: u64| {
+        let found = rows.iter().find(|row| {
+            row["candidate"] == candidate && row["memory_share_ppm"].as_u64().unwrap().abs_diff(share) < 5_000
+        });
+        found.unwrap_or_else(|| panic!("no row {candidate} {share}"))["major_faults"].as_u64().unwrap()
+    };
+    for share in [500_000, 800_000] {
+        for candidate in ["classic", "lru", "fifo", "clock"] {
+            assert!(faults("opt", share) <= faults(candidate, share), "{candidate} {share}");
+        }
+    }
+    assert!(faults("lru", 500_000) > 0);
+}
+
+#[test]
+fn bad_questions_are_refused_with_what_where_and_the_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = trace(folder.path());
+    let good = good.to_str().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let whole = std::fs::read(good).unwrap();
+    let (empty, garbage, torn) = (file("empty", b""), file("garbage", b"not a trace"), file("torn", &whole[..whole.len() / 2]));
+    let typo = file("typo.toml", b"name = \"x\"\npolicies = 1\n");
+    let table: &[(&[&str], i32, &str)] = &[
+        (&["advise", "/nonexistent/x.parquet"], 1, "/nonexistent/x.parquet"),
+        (&["advise", &empty], 1, "empty"),
+        (&["advise", &garbage], 1, "garbage"),
+        (&["advise", &torn], 1, "torn"),
+        (&["advise", good, "--memory", "0"], 2, "allowed"),
+        (&["advise", good, "--memory", "4KiB"], 2, "allowed: 128KiB to"),
+        (&["advise", good, "--memory", "900TiB"], 2, "allowed"),
+        (&["advise", good, "--memory", "lots"], 2, "expected a number with a unit"),
+        (&["advise", good, "--swap", "tape"], 2, "allowed: none, zram, nvme, ssd, disk"),
+        (&["advise", good, "--slowdown", "-3%"], 2, "unexpected argument"),
+        (&["advise", good, "--report", "/nonexistent/r.html", "--memory", "80%"], 1, "/nonexistent/r.html"),
+        (&["advise"], 2, "required"),
+        (&["simulate", "polices"], 2, "bundled: policies"),
+        (&["simulate", "/nonexistent/s.toml"], 1, "/nonexistent/s.toml"),
+        (&["simulate", &typo], 2, "typo.toml:2:1: unknown field `policies`"),
+    ];
+    for (arguments, code, expected) in table {
+        let output = isotherm(arguments);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(*code), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(expected), "{arguments:?}: {stderr:?} lacks {expected:?}");
+        assert!(!stderr.contains("panicked"), "{stderr}");
+    }
+}
