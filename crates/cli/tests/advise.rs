@@ -95,7 +95,8 @@ fn bad_questions_are_refused_with_what_where_and_the_way_out() {
         path.to_str().unwrap().to_owned()
     };
     let whole = std::fs::read(good).unwrap();
-    let (empty, garbage, torn) = (file("empty", b""), file("garbage", b"not a trace"), file("torn", &whole[..whole.len() / 2]));
+    let (empty, garbage, torn) =
+        (file("empty", b""), file("garbage", b"not a trace"), file("torn", &whole[..whole.len() / 2]));
     let typo = file("typo.toml", b"name = \"x\"\npolicies = 1\n");
     let table: &[(&[&str], i32, &str)] = &[
         (&["advise", "/nonexistent/x.parquet"], 1, "/nonexistent/x.parquet"),

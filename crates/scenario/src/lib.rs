@@ -1,8 +1,8 @@
 //! Experiments as data: machine × workloads × policy, variants × repeats, statistics, references; and the advice that
 //! is drawn from them.
 //!
-//! A scenario is a TOML file ([`Scenario`]); [`run`] plays it in parallel with results that do not depend on the number
-//! of threads; [`advise`] builds one from a trace and reads a recommendation off it.
+//! A scenario is a TOML file ([`Scenario`]); [`run()`] plays it in parallel with results that do not depend on the number
+//! of threads; [`mod@advise`] builds one from a trace and reads a recommendation off it.
 
 pub mod advise;
 mod assemble;

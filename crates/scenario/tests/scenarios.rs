@@ -192,7 +192,11 @@ fn bad_scenarios_say_what_where_and_what_is_allowed() {
 proptest! {
     #[test]
     fn printing_then_parsing_gives_the_scenario_back(
-        seed in 0u64..u64::MAX / 2, repeats in 1u32..9, percent in 1u64..200, cpus in 1u32..64, every in proptest::option::of(1_000u64..1 << 40),
+        seed in 0u64..u64::MAX / 2,
+        repeats in 1u32..9,
+        percent in 1u64..200,
+        cpus in 1u32..64,
+        every in proptest::option::of(1_000u64..1 << 40),
     ) {
         let every = every.map(|ns| format!(", every = \"{ns}ns\"")).unwrap_or_default();
         let text = format!(

@@ -137,8 +137,7 @@ fn play(mapped: u64, touched: u64, pattern: Pattern, accesses: u64) -> Measured 
     builder.start_at(program, Instant::START);
     let outcome = builder.build().run(Instant::NEVER).expect("runs");
     assert_eq!(outcome.programs[program.0].ending, Ending::Finished, "{:?}", outcome.incidents);
-    let measured = *measured.lock().expect("one thread");
-    measured
+    *measured.lock().expect("one thread")
 }
 
 /// Touches pages and watches how long the machine takes.

@@ -213,7 +213,9 @@ proptest! {
         prop_assert_eq!(found.mappings.iter().map(|entry| entry.accesses).sum::<u64>(), found.accesses);
         let mut seen = 0;
         for range in &found.ranges {
-            let inside: Vec<_> = touches.iter().filter(|touch| touch.0 == range.process && (range.start..range.end).contains(&touch.1)).collect();
+            let pages = range.start..range.end;
+            let is_inside = |touch: &&(usize, u64, bool, u64)| touch.0 == range.process && pages.contains(&touch.1);
+            let inside: Vec<_> = touches.iter().filter(is_inside).collect();
             let pages: BTreeSet<_> = inside.iter().map(|touch| touch.1).collect();
             seen += range.accesses;
             // Ranges of different mappings may interleave, so a range holds at most what lies inside its ends.
@@ -230,7 +232,9 @@ proptest! {
         let mut cells = vec![0u64; map.cells.len()];
         let mut dropped = 0;
         for &(process, page, _, time_ns) in &touches {
-            let at = map.rows.iter().position(|row| map.bands[row.band as usize].process == process && (row.start..row.end).contains(&page));
+            let at = map.rows.iter().position(|row| {
+                map.bands[row.band as usize].process == process && (row.start..row.end).contains(&page)
+            });
             let column = u64::from(columns) * time_ns / duration_ns.max(1);
             let column = usize::try_from(column.min(u64::from(columns) - 1)).unwrap();
             match at {

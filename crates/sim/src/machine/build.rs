@@ -122,10 +122,10 @@ impl MachineBuilder {
             .map(|node| KernelTask::Kswapd { node, attempt: None })
             .collect::<Vec<_>>()
             .into_iter()
-            .map(|task| machine.add_task(Work::Kernel(task), CgroupId::ROOT, None))
+            .map(|task| machine.add_task(Work::Kernel(Box::new(task)), CgroupId::ROOT, None))
             .collect();
         let writer = KernelTask::Writer { jobs: VecDeque::new(), attempt: None };
-        machine.writer = machine.add_task(Work::Kernel(writer), CgroupId::ROOT, None);
+        machine.writer = machine.add_task(Work::Kernel(Box::new(writer)), CgroupId::ROOT, None);
         Ok(Self { machine })
     }
 
@@ -372,7 +372,7 @@ impl Machine {
             }
             CgroupOutcome {
                 path: group.path.clone(),
-                counters: if id == CgroupId::ROOT { self.memory.counters.clone() } else { group.counters.clone() },
+                counters: if id == CgroupId::ROOT { self.memory.counters } else { group.counters },
                 pressure,
                 events: group.events,
                 usage_pages: group.usage,

@@ -84,7 +84,9 @@ impl Machine {
     /// Gives the writer a job.
     pub(super) fn write(&mut self, job: WriterJob, now: Instant) {
         let writer = self.writer;
-        if let Some(Work::Kernel(KernelTask::Writer { jobs, .. })) = &mut self.tasks[writer.0].work {
+        if let Some(Work::Kernel(task)) = &mut self.tasks[writer.0].work
+            && let KernelTask::Writer { jobs, .. } = task.as_mut()
+        {
             jobs.push_back(job);
         }
         self.wake(writer, now);

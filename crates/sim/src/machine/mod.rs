@@ -130,7 +130,7 @@ impl Machine {
             }
             if self.strict {
                 nr_events += 1;
-                if nr_events % CHECK_EVERY == 0 {
+                if nr_events.is_multiple_of(CHECK_EVERY) {
                     self.check();
                 }
             }

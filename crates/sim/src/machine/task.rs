@@ -113,7 +113,7 @@ pub(super) enum WriterJob {
 
 pub(super) enum Work {
     User(Box<UserTask>),
-    Kernel(KernelTask),
+    Kernel(Box<KernelTask>),
 }
 
 pub(super) struct Task {

@@ -113,7 +113,8 @@ impl Memory {
     /// The lruvec of `cgroup` on `node`.
     #[inline]
     pub fn lruvec(&self, cgroup: CgroupId, node: super::NodeId) -> LruvecId {
-        LruvecId(u32::from(cgroup.0) * self.nodes.len() as u32 + u32::from(node.0))
+        let nr_nodes = u32::try_from(self.nodes.len()).expect("few nodes");
+        LruvecId(u32::from(cgroup.0) * nr_nodes + u32::from(node.0))
     }
     /// The lruvec of a page.
     #[inline]
