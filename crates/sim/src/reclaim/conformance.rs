@@ -4,7 +4,7 @@ use super::driver::{Attempt, Step};
 use super::testbed::{Testbed, Touch};
 use super::{Hint, POLICIES, PolicyEntry};
 use crate::cgroup::{CgroupId, Knob};
-use crate::memory::FrameId;
+use crate::memory::{Flag, FrameId};
 use crate::mmu::SpaceId;
 use crate::swap::device::DeviceKind;
 use isotherm_units::access::Mapping;
@@ -137,10 +137,11 @@ impl Scene {
             Event::Fork(who) => self.fork_or_end(who),
             Event::Lock(who, page) => {
                 let (space, page) = self.at(who, page);
-                let frame = self.bed.frame(space, page).filter(|_| self.locked.len() < 3 && page < ANON_PAGES);
-                if let Some(frame) =
-                    frame.filter(|&frame| !self.bed.memory.frames.has(frame, crate::memory::Flag::Unevictable))
-                {
+                let has = |frame, flag| self.bed.memory.frames.has(frame, flag);
+                // A shared page may be copied at the next store, and then another frame is there.
+                let lockable = |&frame: &FrameId| !has(frame, Flag::Unevictable) && !has(frame, Flag::Shared);
+                let frame = self.bed.frame(space, page).filter(lockable);
+                if let Some(frame) = frame.filter(|_| self.locked.len() < 3 && page < ANON_PAGES) {
                     self.bed.lock(frame);
                     self.locked.push((who, page, frame));
                 }

@@ -28,6 +28,8 @@ const HEAP_MIN: usize = 4096;
 #[derive(Debug, Default)]
 pub struct Opt {
     known: Option<Known>,
+    /// The page that came in last.
+    newest: Option<FrameId>,
     /// By frame.
     next_use: Vec<u32>,
     /// By lruvec.
@@ -80,6 +82,7 @@ impl Opt {
         memory.frames.set(frame, Flag::OnList);
         grow_for(&mut self.next_use, memory, frame, ABSENT);
         *self.size(memory, frame) += 1;
+        self.newest = Some(frame);
         self.update(memory, frame, None, false);
     }
 
@@ -201,15 +204,32 @@ impl ReclaimPolicy for Opt {
     fn shrink_exactly(&mut self, memory: &mut Memory, lruvecs: &[LruvecId], scan: &mut Scan) {
         // Pages that cannot go now are set aside while the search goes on.
         let mut passed_over = Vec::new();
-        while let Some((next, frame, lruvec)) = lruvecs
-            .iter()
-            .filter_map(|&lruvec| self.farthest_of(memory, lruvec).map(|(next, frame)| (next, frame, lruvec)))
-            .max()
-        {
-            self.heaps[lruvec.index()].entries.pop();
+        // Among pages that are not used again the newest goes last. That changes no later hit, and a fault that needs two
+        // pages at once (copy on write) does not lose the first to the second.
+        let mut newest = None;
+        loop {
+            let farthest = lruvecs.iter().filter_map(|&lruvec| {
+                let (next, frame) = self.farthest_of(memory, lruvec)?;
+                Some((next, frame, lruvec))
+            });
+            let (next, frame, lruvec) = match (farthest.max(), newest.take()) {
+                (None, None) => break,
+                (None | Some((..NEVER, _, _)), Some(newest)) => newest,
+                (Some(farthest), kept) => {
+                    newest = kept;
+                    let (next, frame, lruvec) = farthest;
+                    self.heaps[lruvec.index()].entries.pop();
+                    if next == NEVER && self.newest == Some(frame) {
+                        newest = Some(farthest);
+                        self.next_use[frame.index()] = ABSENT; // duplicates of the entry are stale from here on
+                        continue;
+                    }
+                    farthest
+                }
+            };
             if is_pinned(memory, frame) {
                 passed_over.push((next, frame, lruvec));
-                self.next_use[frame.index()] = ABSENT; // duplicates of the entry are stale until it is put back
+                self.next_use[frame.index()] = ABSENT;
                 continue;
             }
             self.forget(memory, frame);
@@ -220,7 +240,7 @@ impl ReclaimPolicy for Opt {
             *self.size(memory, frame) += 1;
             passed_over.push((next, frame, memory.lruvec_of(frame)));
         }
-        for (next, frame, lruvec) in passed_over {
+        for (next, frame, lruvec) in passed_over.into_iter().chain(newest) {
             self.next_use[frame.index()] = next;
             self.heaps[lruvec.index()].entries.push((next, frame));
         }

@@ -140,6 +140,7 @@ impl Testbed {
     pub(super) fn touch(&mut self, space: SpaceId, page: u64, need: Need) -> Touch {
         let before = self.memory.counters;
         let mut state = FaultState::on(NODE);
+        let mut shortages = 0;
         loop {
             let table = &mut self.memory.space_mut(space).table;
             let permits = |&dense: &_| table.is_present(dense) && (need == Need::Read || table.is_writable(dense));
@@ -159,6 +160,11 @@ impl Testbed {
                 FaultOutcome::Done => {}
                 FaultOutcome::Wait { until, .. } => self.pass_time(until),
                 FaultOutcome::Short(shortage) => {
+                    shortages += 1;
+                    if shortages == 500 {
+                        // Two pages are needed at once (copy on write) where only one can be had.
+                        return Touch::OutOfMemory;
+                    }
                     let attempt = match shortage {
                         Shortage::Limit(cgroup) => Attempt::limit(cgroup, 1),
                         Shortage::Node(node) => Attempt::direct(node),
