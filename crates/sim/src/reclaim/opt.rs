@@ -214,7 +214,8 @@ impl ReclaimPolicy for Opt {
             });
             let (next, frame, lruvec) = match (farthest.max(), newest.take()) {
                 (None, None) => break,
-                (None | Some((..NEVER, _, _)), Some(newest)) => newest,
+                (None, Some(newest)) => newest,
+                (Some((next, ..)), Some(newest)) if next < NEVER => newest,
                 (Some(farthest), kept) => {
                     newest = kept;
                     let (next, frame, lruvec) = farthest;
