@@ -10,13 +10,18 @@ use crate::cgroup::CgroupId;
 use crate::memory::{Flag, FrameId, Memory, NodeId};
 use crate::mmu::SpaceId;
 use isotherm_units::access::Run;
+use std::collections::VecDeque;
+
+/// More pages than are on their way between fault and access at any time.
+const FRESH_MAX: usize = 64;
 
 /// Second chance, page-exact.
 #[derive(Debug)]
 pub struct Clock {
     log: OrderLog,
-    /// Pages whose first access is still to come. Hardly ever more than there are threads.
-    fresh: Vec<FrameId>,
+    /// The last pages that came in, as far as their first access is still to come. Pages that were read ahead and not used
+    /// drop out, and are treated like others then.
+    fresh: VecDeque<FrameId>,
 }
 
 impl Default for Clock {
@@ -28,14 +33,14 @@ impl Default for Clock {
 impl Clock {
     /// Without pages.
     pub fn new() -> Self {
-        Self { log: OrderLog::new(), fresh: Vec::new() }
+        Self { log: OrderLog::new(), fresh: VecDeque::new() }
     }
 
     /// Takes a page off the fresh ones; whether it was one.
     fn take_fresh(&mut self, frame: FrameId) -> bool {
         let at = self.fresh.iter().position(|&other| other == frame);
         at.is_some_and(|at| {
-            self.fresh.swap_remove(at);
+            self.fresh.remove(at);
             true
         })
     }
@@ -67,7 +72,10 @@ impl ReclaimPolicy for Clock {
         self.log.add_lruvec(lruvec);
     }
     fn added(&mut self, memory: &mut Memory, frame: FrameId, _arrival: Arrival, _shadow: Option<u64>) {
-        self.fresh.push(frame);
+        if self.fresh.len() == FRESH_MAX {
+            self.fresh.pop_front();
+        }
+        self.fresh.push_back(frame);
         self.log.insert(memory, frame);
     }
     fn removed(&mut self, memory: &mut Memory, frame: FrameId) {
@@ -104,21 +112,15 @@ impl ReclaimPolicy for Clock {
         true
     }
     fn touched(&mut self, memory: &mut Memory, space: SpaceId, runs: &[Run]) {
-        if self.fresh.is_empty() {
-            return;
-        }
-        let mut fresh = std::mem::take(&mut self.fresh);
-        fresh.retain(|&frame| {
-            let table = &memory.space(space).table;
-            let shows = |page: &u64| table.frame_at(*page) == Some(frame);
-            let mut pages = runs.iter().flat_map(|run| run.page()..run.page() + u64::from(run.pages));
-            let Some(first) = pages.find(shows) else { return true };
-            if !pages.any(|page| page == first) {
+        // After a fault the first access is the one that faulted.
+        let Some(first) = runs.first().filter(|_| !self.fresh.is_empty()).map(|run| run.page()) else { return };
+        let Some(frame) = memory.space(space).table.frame_at(first) else { return };
+        if self.take_fresh(frame) {
+            let is_first = |run: &Run| (run.page()..run.page() + u64::from(run.pages)).contains(&first);
+            if runs.iter().filter(|run| is_first(run)).count() == 1 {
                 take_used(memory, frame);
             }
-            false
-        });
-        self.fresh = fresh;
+        }
     }
     fn is_exact(&self) -> bool {
         true

@@ -38,7 +38,6 @@ impl ReclaimPolicy for Lru {
     }
     fn added(&mut self, memory: &mut Memory, frame: FrameId, _arrival: Arrival, _shadow: Option<u64>) {
         self.log.insert(memory, frame);
-        self.log.note_arrival(frame);
     }
     fn removed(&mut self, memory: &mut Memory, frame: FrameId) {
         self.log.remove(memory, frame);

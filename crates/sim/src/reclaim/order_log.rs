@@ -41,8 +41,6 @@ pub(super) struct OrderLog {
     by_frame: Vec<u32>,
     /// By space, piece of its dense pages, and page in that: place of the latest entry that names the page.
     by_page: Vec<Vec<Vec<u32>>>,
-    /// Pages that came in and were not seen to be accessed since.
-    arrivals: Vec<FrameId>,
     nr_live: usize,
     /// By lruvec.
     tails: Vec<Tail>,
@@ -169,9 +167,11 @@ impl OrderLog {
                 }
             }
         }
-        // The access was what an arrival waited for: from here on the page's own entry counts alone.
-        if !self.arrivals.is_empty() {
-            self.settle_arrivals(memory);
+        // After a fault the first access is the one that faulted. Its page's own entry counts alone from here on: the entry
+        // of its arrival need not be looked at again.
+        let first = runs.first().map(|run| run.page()).filter(|&page| private_around(owner, page).contains(page));
+        if let Some(frame) = first.and_then(|page| owner.table.frame_at(page)) {
+            self.by_frame[frame.index()] = ABSENT;
         }
     }
 
@@ -186,27 +186,6 @@ impl OrderLog {
                 *piece_of(&mut self.by_page[owner.index()], page) = ABSENT;
             }
         }
-    }
-
-    /// Remembers an arrival, so that its entry by frame can be dropped at its first access. Only saves time.
-    pub(super) fn note_arrival(&mut self, frame: FrameId) {
-        self.arrivals.push(frame);
-    }
-
-    #[inline(never)]
-    fn settle_arrivals(&mut self, memory: &Memory) {
-        let mut arrivals = std::mem::take(&mut self.arrivals);
-        arrivals.retain(|&frame| {
-            if !memory.frames.has(frame, Flag::OnList) || memory.sole_mapper(frame).is_none() {
-                return false; // gone already, or never judged by its page-table entry
-            }
-            let is_accessed = self.is_accessed_after(memory, frame, self.by_frame[frame.index()]);
-            if is_accessed {
-                self.by_frame[frame.index()] = ABSENT;
-            }
-            !is_accessed
-        });
-        self.arrivals = arrivals;
     }
 
     /// A lazily freed page counts as a file page from now on. Returns whether that is new.
