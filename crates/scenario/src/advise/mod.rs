@@ -17,6 +17,8 @@ use isotherm_sim::counters::Counter;
 use isotherm_sim::machine::{Ending, MachineConfig, NodeConfig, Outcome};
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::{Amount, Bytes, Duration, Instant, PAGE_BYTES, Ratio};
+use isotherm_trace::TraceReader;
+use isotherm_workload::replay::PlayAs;
 use isotherm_workload::{BuildContext, TraceSpec, WorkloadSpec};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -155,6 +157,10 @@ impl<'a> Replays<'a> {
         let peaks = peaks_of(&unlimited);
         // The root and the program's own group.
         let peak = Bytes::new(unlimited.cgroups[1].peak_pages * PAGE_BYTES);
+        if peak == Bytes::ZERO {
+            let reason = "it takes no memory: it only reads what was never written".to_owned();
+            return Err(ScenarioError::NoPeak { workload: question.name.clone(), reason });
+        }
         // Room for the program, for compressed swap and for the kernel's reserves, so that only the limit binds.
         let roomy = Bytes::new((peak.get() * 2).max(Bytes::from_gib(4).get()));
         base.machine.nodes = vec![NodeConfig { memory: roomy, ..NodeConfig::default() }];
@@ -322,6 +328,8 @@ fn play(variant: &Variant, unit: &Unit, context: &BuildContext, limits: Limits<'
 fn scenario_of(question: &Question) -> Scenario {
     let mut machine = MachineConfig { cpus: question.cpus, ..MachineConfig::default() };
     machine.swap.device = question.swap;
+    // Requests say nothing of reads and writes; memory that is only read takes no page.
+    let play_as = if lists_requests(question) { PlayAs::Write } else { PlayAs::Recorded };
     Scenario {
         name: question.name.clone(),
         title: format!("{} as recorded", question.name),
@@ -341,7 +349,7 @@ fn scenario_of(question: &Question) -> Scenario {
             cgroup: None,
             start: Duration::ZERO,
             autostart: true,
-            load: WorkloadSpec::Trace(TraceSpec::new(&question.trace)),
+            load: WorkloadSpec::Trace(TraceSpec { play_as, ..TraceSpec::new(&question.trace) }),
         }],
         events: Vec::new(),
         variants: Vec::new(),
@@ -349,8 +357,20 @@ fn scenario_of(question: &Question) -> Scenario {
     }
 }
 
+/// Whether the trace is one of requests (no epochs) and not of a program's pages. A trace that cannot be opened is found out
+/// when it is played.
+fn lists_requests(question: &Question) -> bool {
+    TraceReader::open(&question.trace).is_ok_and(|reader| reader.meta().epoch_ns == 0)
+}
+
 /// What the figures leave out, in words for the user.
 fn unknowns(question: &Question) -> Vec<String> {
+    let filter = if lists_requests(question) {
+        "The trace lists requests, not a program's accesses: each is played as a store that takes a page, at a made-up pace."
+    } else {
+        "The recording lists each page once per epoch: reuse within an epoch is not seen, and reclaim that acts faster than \
+         that is judged too kindly."
+    };
     let device = match question.swap {
         DeviceKind::None => "There is no swap here: anonymous memory cannot be reclaimed at all.".to_owned(),
         DeviceKind::Zram => {
@@ -361,9 +381,7 @@ fn unknowns(question: &Question) -> Vec<String> {
         }
     };
     vec![
-        "The recording lists each page once per epoch: reuse within an epoch is not seen, and reclaim that acts faster than \
-         that is judged too kindly."
-            .to_owned(),
+        filter.to_owned(),
         "Accesses of the kernel on the program's behalf (read and write buffers, page cache of read() and write()) are not in \
          the recording."
             .to_owned(),
