@@ -162,10 +162,11 @@ mod tests {
         let space = rig.space();
         let mut map_it = |mapping| map(&mut rig.memory, &mut rig.policy, space, mapping);
         let far = PageRange::at(1 << 51, 4);
-        assert_eq!(map_it(Mapping::anonymous(far)), Err(1 << 51));
+        assert_eq!(map_it(Mapping::anonymous(far)), Ok(()), "page tables come with the first touch");
         let backing = Backing::File { file: 0, first_page: u64::MAX - 2, sharing: Sharing::Shared };
         assert_eq!(map_it(Mapping { backing, ..Mapping::anonymous(PageRange::new(8, 16)) }), Err(8));
         assert_eq!(map_it(Mapping::anonymous(PageRange::new(8, 8))), Ok(()), "nothing to do");
+        assert_eq!(rig.memory.space_mut(space).reach(far.start), None, "beyond 57 bits");
     }
 
     #[test]

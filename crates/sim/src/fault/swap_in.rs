@@ -419,10 +419,16 @@ mod tests {
     }
 
     #[test]
-    fn exact_policies_read_nothing_ahead() {
-        let (mut rig, space) = swapped_out(DeviceKind::Nvme);
-        rig.policy.exact = true;
-        assert_eq!(rig.read(space, 10), ONE_WAIT);
-        assert_eq!(rig.count(PswpIn), 1);
+    fn exact_policies_read_ahead_as_the_machine_says() {
+        let read_in = |exact, page_cluster| {
+            let (mut rig, space) = swapped_out(DeviceKind::Nvme);
+            rig.policy.exact = exact;
+            rig.memory.config.page_cluster = page_cluster;
+            assert_eq!(rig.read(space, 10), ONE_WAIT);
+            rig.count(PswpIn)
+        };
+        assert_eq!(read_in(true, 3), read_in(false, 3));
+        assert!(read_in(true, 3) > 1);
+        assert_eq!(read_in(true, 0), 1);
     }
 }

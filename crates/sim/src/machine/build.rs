@@ -261,6 +261,7 @@ impl Machine {
                 after: After::Continue,
                 fault: FaultState::default(),
                 reclaim: None,
+                nr_shortages: 0,
                 compute_left_ns: 0,
                 high: None,
                 time: ThreadTime::default(),

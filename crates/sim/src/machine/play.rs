@@ -11,6 +11,11 @@ use crate::reclaim::driver::{Attempt, Step};
 use isotherm_units::access::{After, Run};
 use isotherm_units::{Duration, Instant};
 
+/// So often may one access be short of memory although each reclaim succeeded. Some accesses need two pages at once (the
+/// source and the copy of a copy-on-write); where only one fits, each pushes the other out for ever, and the group is out of
+/// memory in all but name.
+const SHORTAGES_MAX: u32 = 1000;
+
 /// What to do after one step of a thread.
 enum Next {
     GoOn,
@@ -96,6 +101,7 @@ impl Machine {
     fn after_fault(&mut self, id: TaskId, user: &mut UserTask, outcome: FaultOutcome, now: Instant) -> Next {
         match outcome {
             FaultOutcome::Done => {
+                user.nr_shortages = 0;
                 self.set_stall(id, false, now);
                 self.pay_for_high(id, user, now);
                 self.note_resident(user);
@@ -106,6 +112,15 @@ impl Machine {
                 Next::Leave(Verdict::Block(until, Blocked::Io))
             }
             FaultOutcome::Short(shortage) => {
+                user.nr_shortages += 1;
+                if user.nr_shortages > SHORTAGES_MAX && !user.fault.shortage_is_optional() {
+                    user.nr_shortages = 0;
+                    let group = match shortage {
+                        Shortage::Limit(cgroup) => cgroup,
+                        Shortage::Node(_) => CgroupId::ROOT,
+                    };
+                    return self.out_of_memory(id, user, group, now);
+                }
                 let (attempt, cause) = match shortage {
                     Shortage::Limit(cgroup) => (Attempt::limit(cgroup, 1), Cause::Limit(cgroup)),
                     Shortage::Node(node) => (Attempt::direct(node), Cause::Node(node)),

@@ -84,6 +84,8 @@ pub(super) struct UserTask {
     pub(super) after: After,
     pub(super) fault: FaultState,
     pub(super) reclaim: Option<OwnReclaim>,
+    /// Shortages since the last access that went through.
+    pub(super) nr_shortages: u32,
     /// Computing still to be done before the stream goes on.
     pub(super) compute_left_ns: u64,
     /// What it owes for being over `memory.high`.
