@@ -272,3 +272,20 @@ fn a_stream_that_fails_names_program_and_thread() {
     let error = rig.builder.build().run(Instant::NEVER).unwrap_err();
     assert_eq!(error.to_string(), "workload `p`, thread 0: row group 3 is damaged");
 }
+
+#[test]
+fn an_access_that_needs_two_pages_where_one_fits_ends_in_the_killer() {
+    let main = script(vec![
+        (vec![Run::write(0, 1)], After::Start(1)),
+        (Vec::new(), After::Sleep(Duration::from_ms(50))),
+        (vec![Run::read(0, 1)], After::Continue),
+    ]);
+    let child = script(vec![(vec![Run::write(0, 1)], After::Continue)]);
+    let mut program = program("p", vec![main, child]);
+    program.processes.push(Process { name: "child".to_owned(), forked_from: Some(0), layout: Vec::new() });
+    program.threads[1].process = 1;
+    program.threads[1].start = ThreadStart::ByThread;
+    let outcome = Rig::new(&config(Bytes::from_mib(12), DeviceKind::Zram)).max(1).play(vec![program]);
+    assert_eq!(outcome.programs[0].ending, Ending::OutOfMemory);
+    assert!(outcome.cgroups[1].events.oom_kill >= 1);
+}
