@@ -1,7 +1,7 @@
 //! The page table in the layout that the hit path wants.
 //!
 //! Sketch: a touch of a resident page costs one load of the chunk directory (in L1), one load and one store in a
-//! 32-byte group of four words that serves 64 pages (half a byte a page), and a test of one bit per 2 MiB (in L1 or L2).
+//! 16-byte group of two words that serves 64 pages (a quarter of a byte a page; a store touches a second such group), and a test of one bit per 2 MiB (in L1 or L2).
 //! Everything else about a page (frame, swap slot) lies in cold tables of 4 bytes a page, touched on fault and eviction
 //! only. A chunk of 1 GiB of address space costs 128 KiB of hot words and 4 KiB of table pointers at its first touch (the
 //! operating system gives the hot words as zero pages until they are used), a table of 2 MiB another 2 KiB: programs that
@@ -52,18 +52,22 @@ impl DensePage {
     }
 }
 
-/// The four words of 64 pages.
-type Group = [u64; 4];
+/// Two words of 64 pages. Loads need `PRESENT` and `ACCESSED` alone, so these lie together and apart from what stores need
+/// as well: a scattered read stays within a quarter of a byte per page, which decides how much of it the host's TLB covers.
+type Group = [u64; 2];
 const PRESENT: usize = 0;
 const ACCESSED: usize = 1;
-const WRITABLE: usize = 2;
-const DIRTY: usize = 3;
+const WRITABLE: usize = 0;
+const DIRTY: usize = 1;
 
 #[derive(Clone, Debug)]
 struct Chunk {
     /// Virtual page number of its first page.
     first_page: u64,
+    /// Present, accessed.
     groups: Vec<Group>,
+    /// Writable, dirty.
+    stores: Vec<Group>,
     /// Entries of 512 pages each, made when the first of them is written.
     tables: Vec<Option<Box<[u32; TABLE_PAGES]>>>,
     upper: UpperBits,
@@ -177,7 +181,8 @@ impl PageTable {
                 let len = CHUNK_PAGES as usize;
                 self.chunks.push(Chunk {
                     first_page: high << CHUNK_SHIFT,
-                    groups: vec![[0; 4]; len / 64],
+                    groups: vec![[0; 2]; len / 64],
+                    stores: vec![[0; 2]; len / 64],
                     tables: vec![None; len / TABLE_PAGES],
                     upper: UpperBits::new(CHUNK_PAGES),
                 });
@@ -227,9 +232,8 @@ impl PageTable {
         let (group, bit) = self.group_mut(dense);
         let was_present = group[PRESENT] & bit != 0;
         if was_present {
-            for word in group {
-                *word &= !bit;
-            }
+            group.iter_mut().for_each(|word| *word &= !bit);
+            self.stores_mut(dense).0.iter_mut().for_each(|word| *word &= !bit);
             self.nr_present -= 1;
         }
         self.chunks[dense.slot()].write(dense.within(), entry);
@@ -242,8 +246,11 @@ impl PageTable {
         let was_present = group[PRESENT] & bit != 0;
         group[PRESENT] |= bit;
         assign(&mut group[ACCESSED], bit, young);
-        assign(&mut group[WRITABLE], bit, writable);
-        assign(&mut group[DIRTY], bit, dirty);
+        let (stores, _) = self.stores_mut(dense);
+        if writable || dirty || *stores != [0; 2] {
+            assign(&mut stores[WRITABLE], bit, writable);
+            assign(&mut stores[DIRTY], bit, dirty);
+        }
         self.nr_present += u64::from(!was_present);
         let chunk = &mut self.chunks[dense.slot()];
         chunk.write(dense.within(), entry);
@@ -255,19 +262,19 @@ impl PageTable {
     /// Whether the page is mapped (a frame or the zero page).
     #[inline]
     pub fn is_present(&self, dense: DensePage) -> bool {
-        self.bit(dense, PRESENT)
+        self.is_set(dense, PRESENT)
     }
     /// Whether stores need no fault.
     pub fn is_writable(&self, dense: DensePage) -> bool {
-        self.bit(dense, WRITABLE)
+        self.is_set_for_stores(dense, WRITABLE)
     }
     /// The leaf's accessed bit.
     pub fn is_young(&self, dense: DensePage) -> bool {
-        self.bit(dense, ACCESSED)
+        self.is_set(dense, ACCESSED)
     }
     /// The leaf's dirty bit.
     pub fn is_dirty(&self, dense: DensePage) -> bool {
-        self.bit(dense, DIRTY)
+        self.is_set_for_stores(dense, DIRTY)
     }
     /// Reads and clears the leaf's accessed bit.
     #[inline]
@@ -284,28 +291,28 @@ impl PageTable {
         let (group, bit) = self.group_mut(dense);
         group[ACCESSED] |= bit;
         if need == Need::Write {
-            group[DIRTY] |= bit;
+            self.stores_mut(dense).0[DIRTY] |= bit;
         }
         self.chunks[dense.slot()].upper.settle(dense.within());
     }
     /// Clears the dirty bit and takes write permission away, so that the next store faults (write-back of shared files).
     pub fn clean_and_protect(&mut self, dense: DensePage) -> bool {
-        let (group, bit) = self.group_mut(dense);
-        let was = group[DIRTY] & bit != 0;
-        group[DIRTY] &= !bit;
-        group[WRITABLE] &= !bit;
+        let (stores, bit) = self.stores_mut(dense);
+        let was = stores[DIRTY] & bit != 0;
+        stores[DIRTY] &= !bit;
+        stores[WRITABLE] &= !bit;
         was
     }
     /// Takes write permission away and keeps the dirty bit (fork).
     pub fn protect(&mut self, dense: DensePage) {
-        let (group, bit) = self.group_mut(dense);
-        group[WRITABLE] &= !bit;
+        let (stores, bit) = self.stores_mut(dense);
+        stores[WRITABLE] &= !bit;
     }
     /// Gives write permission.
     pub fn allow_write(&mut self, dense: DensePage) {
-        let (group, bit) = self.group_mut(dense);
-        debug_assert!(group[PRESENT] & bit != 0, "only mapped pages are writable");
-        group[WRITABLE] |= bit;
+        debug_assert!(self.is_present(dense), "only mapped pages are writable");
+        let (stores, bit) = self.stores_mut(dense);
+        stores[WRITABLE] |= bit;
     }
 
     /// The accessed bit of the upper-level entry that holds `dense`.
@@ -433,14 +440,16 @@ impl PageTable {
         let within = (page & CHUNK_MASK) as usize;
         let group = &mut chunk.groups[within / 64];
         let bit = 1u64 << (within % 64);
-        let permitted = group[if write { WRITABLE } else { PRESENT }];
-        if permitted & bit == 0 {
+        if write {
+            let stores = &mut chunk.stores[within / 64];
+            if stores[WRITABLE] & bit == 0 {
+                return Err(fault);
+            }
+            stores[DIRTY] |= bit;
+        } else if group[PRESENT] & bit == 0 {
             return Err(fault);
         }
         group[ACCESSED] |= bit;
-        if write {
-            group[DIRTY] |= bit;
-        }
         let block = within >> 9;
         if chunk.upper.settled[block / 64] >> (block % 64) & 1 == 0 {
             chunk.upper.settle(within);
@@ -466,21 +475,22 @@ impl PageTable {
                 page_ns => (pace.until_ns - *now_ns).div_ceil(page_ns),
             };
             let wanted = u64::from(run.pages - cursor.page).min(64 - (page % 64)).min(affordable) as u32;
-            let (group, bit) = self.group_mut(dense);
-            let mask = (u64::MAX >> (64 - wanted)) << bit.trailing_zeros();
-            let permitted = group[if need == Need::Write { WRITABLE } else { PRESENT }];
+            let within = dense.within();
+            let chunk = &mut self.chunks[dense.slot()];
+            let (group, stores) = (&mut chunk.groups[within / 64], &mut chunk.stores[within / 64]);
+            let mask = (u64::MAX >> (64 - wanted)) << (within % 64);
+            let permitted = if need == Need::Write { stores[WRITABLE] } else { group[PRESENT] };
             let missing = mask & !permitted;
             // Pages before the first missing one are hits.
             let hits = if missing == 0 { mask } else { mask & ((1 << missing.trailing_zeros()) - 1) };
             group[ACCESSED] |= hits;
             if need == Need::Write {
-                group[DIRTY] |= hits;
+                stores[DIRTY] |= hits;
             }
             if hits != 0 {
-                let upper = &mut self.chunks[dense.slot()].upper;
-                let block = dense.within() >> 9;
-                if upper.settled[block / 64] >> (block % 64) & 1 == 0 {
-                    upper.settle(dense.within());
+                let block = within >> 9;
+                if chunk.upper.settled[block / 64] >> (block % 64) & 1 == 0 {
+                    chunk.upper.settle(within);
                 }
             }
             let nr_hits = hits.count_ones();
@@ -494,9 +504,21 @@ impl PageTable {
     }
 
     #[inline]
-    fn bit(&self, dense: DensePage, which: usize) -> bool {
+    fn is_set(&self, dense: DensePage, which: usize) -> bool {
         let within = dense.within();
         self.chunks[dense.slot()].groups[within / 64][which] >> (within % 64) & 1 != 0
+    }
+
+    #[inline]
+    fn is_set_for_stores(&self, dense: DensePage, which: usize) -> bool {
+        let within = dense.within();
+        self.chunks[dense.slot()].stores[within / 64][which] >> (within % 64) & 1 != 0
+    }
+
+    #[inline]
+    fn stores_mut(&mut self, dense: DensePage) -> (&mut Group, u64) {
+        let within = dense.within();
+        (&mut self.chunks[dense.slot()].stores[within / 64], 1 << (within % 64))
     }
 
     #[inline]
