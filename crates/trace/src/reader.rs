@@ -4,8 +4,10 @@ use std::path::Path;
 
 use crate::file::Source;
 use crate::file::footer::{Footer, META_KEY, is_parquet};
-use crate::file::ipc_reader::{IpcRows, is_ipc};
+use crate::file::ipc_reader::IpcRows;
+use crate::file::ipc_stream::is_ipc;
 use crate::file::parquet_reader::ParquetRows;
+use crate::file::table::TRACE;
 use crate::{FORMAT_VERSION, PAGE_LIMIT, Result, RowBatch, TraceError, TraceMeta};
 
 /// A trace on disk, read in batches with constant memory.
@@ -45,7 +47,7 @@ impl TraceReader {
         let mut head = Vec::new();
         source.read_at(0, usize::try_from(source.bytes.min(8)).expect("at most 8"), &mut head)?;
         let (mut meta, rows) = if is_parquet(&head) {
-            let footer = Footer::read(&source)?;
+            let footer = Footer::read(&source, &TRACE)?;
             let mut meta = match (&footer.meta_json, fallback) {
                 (Some(json), _) => parse_meta(&source.path, json)?,
                 (None, Some(fallback)) => fallback,
@@ -225,7 +227,7 @@ pub(crate) fn parse_meta(path: &Path, json: &str) -> Result<TraceMeta> {
         .map_err(|error| TraceError::damaged(path, 0, format!("its metadata are not understood: {error}")))
 }
 
-fn describe(head: &[u8]) -> String {
+pub(crate) fn describe(head: &[u8]) -> String {
     if head.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace()) {
         format!("it begins like text (\"{}\")", head.escape_ascii())
     } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {

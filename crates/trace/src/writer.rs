@@ -4,7 +4,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::file::ipc_writer::{IpcSink, Note};
-use crate::file::parquet_writer::{ParquetSink, is_full};
+use crate::file::parquet_file::is_full;
+use crate::file::parquet_writer::ParquetSink;
 use crate::fold::fold_events;
 use crate::reader::{TraceReader, row_flaw, thread_flaw};
 use crate::{BATCH_ROWS, Event, EventKind, ProcessMeta, Result, Row, RowBatch, ThreadMeta, TraceError, TraceMeta};

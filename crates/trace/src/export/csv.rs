@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use super::{ExportOptions, Exporter, Output, check_processes, for_each_access, object_id};
-use crate::file::footer::COLUMNS;
+use crate::file::table::COLUMNS;
 use crate::{Result, TraceReader};
 
 pub(super) const EXPORTER: Exporter = Exporter {

@@ -9,7 +9,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use crate::analysis::{Step, walk};
-use crate::file::parquet_writer::{is_full, temporary_beside};
+use crate::file::parquet_file::{is_full, temporary_beside};
 use crate::{Result, TraceError, TraceReader};
 
 /// What the exporters need to be told.

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use super::{ExportOptions, Exporter, Output, check_processes, for_each_access, object_id, write_error};
 use crate::analysis::PageTable;
-use crate::file::parquet_writer::temporary_beside;
+use crate::file::parquet_file::temporary_beside;
 use crate::{Result, TraceError, TraceReader};
 
 pub(super) const EXPORTER: Exporter = Exporter {

@@ -3,14 +3,12 @@
 //! Source: Apache Parquet format 2.10, `parquet.thrift` (`FileMetaData`, `RowGroup`, `ColumnMetaData`).
 
 use super::Source;
+use super::table::{Kind, Table};
 use super::thrift::{Struct, read_struct};
 use crate::{Result, TraceError};
 
 /// Key of our JSON in the file's key-value metadata.
 pub(crate) const META_KEY: &str = "isotherm";
-
-/// The columns of a trace in the order of [`crate::RowBatch`].
-pub(crate) const COLUMNS: [&str; 5] = ["time_ns", "thread", "page", "pages", "write"];
 
 const MAGIC: &[u8; 4] = b"PAR1";
 
@@ -45,8 +43,8 @@ pub(crate) struct Chunk {
 #[derive(Clone, Debug)]
 pub(crate) struct RowGroup {
     pub(crate) rows: u64,
-    /// In the order of [`COLUMNS`].
-    pub(crate) chunks: [Chunk; 5],
+    /// In the order of [`Table::columns`].
+    pub(crate) chunks: Vec<Chunk>,
 }
 
 /// What the footer says.
@@ -64,7 +62,7 @@ pub(crate) fn is_parquet(head: &[u8]) -> bool {
 }
 
 impl Footer {
-    pub(crate) fn read(source: &Source) -> Result<Self> {
+    pub(crate) fn read(source: &Source, table: &Table) -> Result<Self> {
         let mut tail = Vec::new();
         if source.bytes < 12 {
             return Err(source.damaged(0, "it begins as Parquet but ends before its footer"));
@@ -82,12 +80,12 @@ impl Footer {
         source.read_at(start, len as usize, &mut bytes)?;
         let (root, _) =
             read_struct(&bytes).map_err(|error| source.damaged(start, format!("footer unreadable ({error:?})")))?;
-        Self::from_thrift(source, start, &root)
+        Self::from_thrift(source, table, start, &root)
     }
 
-    fn from_thrift(source: &Source, footer_start: u64, root: &Struct<'_>) -> Result<Self> {
+    fn from_thrift(source: &Source, table: &Table, footer_start: u64, root: &Struct<'_>) -> Result<Self> {
         let damaged = |what: String| source.damaged(footer_start, what);
-        let columns = find_columns(source, root)?;
+        let columns = find_columns(source, table, root)?;
         let mut row_groups = Vec::new();
         let mut rows_seen = 0u64;
         for group in root.structs(4) {
@@ -95,14 +93,14 @@ impl Footer {
             let rows = rows.ok_or_else(|| damaged("a row group without a row count".into()))?;
             rows_seen = rows_seen.checked_add(rows).ok_or_else(|| damaged("row counts overflow".into()))?;
             let chunks: Vec<&Struct<'_>> = group.structs(1).collect();
-            let mut found = Vec::with_capacity(COLUMNS.len());
-            for (column, name) in columns.iter().zip(COLUMNS) {
+            let mut found = Vec::with_capacity(columns.len());
+            for column in &columns {
                 let chunk = chunks.get(column.index).and_then(|chunk| chunk.inner(3));
-                let chunk = chunk.ok_or_else(|| damaged(format!("column `{name}` has no data in a row group")))?;
-                found.push(read_chunk(source, footer_start, name, *column, rows, chunk)?);
+                let chunk =
+                    chunk.ok_or_else(|| damaged(format!("column `{}` has no data in a row group", column.name)))?;
+                found.push(read_chunk(source, table, footer_start, *column, rows, chunk)?);
             }
-            let chunks = found.try_into().expect("one chunk was pushed for each column");
-            row_groups.push(RowGroup { rows, chunks });
+            row_groups.push(RowGroup { rows, chunks: found });
         }
         let rows = root.int(3).and_then(|rows| u64::try_from(rows).ok());
         if rows != Some(rows_seen) {
@@ -120,27 +118,29 @@ impl Footer {
 }
 
 #[derive(Clone, Copy)]
-struct Column {
+struct Found {
+    name: &'static str,
     /// Among the file's leaf columns.
     index: usize,
     physical: Physical,
     optional: bool,
 }
 
-fn find_columns(source: &Source, root: &Struct<'_>) -> Result<[Column; 5]> {
+fn find_columns(source: &Source, table: &Table, root: &Struct<'_>) -> Result<Vec<Found>> {
     let leaves: Vec<&Struct<'_>> = root.structs(2).filter(|element| element.int(1).is_some()).collect();
     let wrong = |found: String| TraceError::WrongFormat {
         path: source.path.clone(),
-        expected: "a page trace",
-        found: format!("{found}. Its columns must be {}; other Parquet files are not read", COLUMNS.join(", ")),
+        expected: table.what,
+        found: format!("{found}. Its columns must be {}; other Parquet files are not read", table.names().join(", ")),
     };
-    let find = |name: &str| {
+    let find = |column: &super::table::Column| {
+        let name = column.name;
         let index = leaves.iter().position(|leaf| leaf.bytes(4) == Some(name.as_bytes()));
         let index = index.ok_or_else(|| wrong(format!("Parquet without a column `{name}`")))?;
         let physical = match leaves[index].int(1) {
-            Some(0) if name == "write" => Physical::Boolean,
-            Some(1) if name != "write" => Physical::Int32,
-            Some(2) if name != "write" => Physical::Int64,
+            Some(0) if column.kind == Kind::Bool => Physical::Boolean,
+            Some(1) if column.kind != Kind::Bool => Physical::Int32,
+            Some(2) if column.kind != Kind::Bool => Physical::Int64,
             other => return Err(wrong(format!("column `{name}` has Parquet type {other:?}"))),
         };
         let optional = match leaves[index].int(3) {
@@ -148,19 +148,20 @@ fn find_columns(source: &Source, root: &Struct<'_>) -> Result<[Column; 5]> {
             Some(1) => true,
             _ => return Err(wrong(format!("column `{name}` holds lists"))),
         };
-        Ok(Column { index, physical, optional })
+        Ok(Found { name, index, physical, optional })
     };
-    Ok([find(COLUMNS[0])?, find(COLUMNS[1])?, find(COLUMNS[2])?, find(COLUMNS[3])?, find(COLUMNS[4])?])
+    table.columns.iter().map(find).collect()
 }
 
 fn read_chunk(
     source: &Source,
+    table: &Table,
     footer_start: u64,
-    name: &str,
-    column: Column,
+    column: Found,
     rows: u64,
     chunk: &Struct<'_>,
 ) -> Result<Chunk> {
+    let name = column.name;
     let damaged = |what: &str| source.damaged(footer_start, format!("column `{name}`: {what}"));
     let codec = match chunk.int(4) {
         Some(0) => Codec::Uncompressed,
@@ -170,8 +171,10 @@ fn read_chunk(
             let found = name_of.iter().find(|(code, _)| Some(*code) == other).map_or("unknown", |(_, name)| name);
             return Err(TraceError::WrongFormat {
                 path: source.path.clone(),
-                expected: "a page trace that is compressed with zstd or not at all",
-                found: format!("column `{name}` is compressed with {found}. Write it again with compression zstd"),
+                expected: table.what,
+                found: format!(
+                    "its column `{name}` is compressed with {found}; zstd or none is read. Write it again with compression zstd"
+                ),
             });
         }
     };

@@ -1,20 +1,12 @@
-//! Writes a trace that grows: an Arrow IPC stream, one whole batch at a time.
-//!
-//! Rows of accesses and notes (JSON in the column `event`) share one stream, so that their order is the file's order. A
-//! batch reaches the system in one piece; when it does not fit, the file is cut back to the last whole one.
+//! Writes a trace that grows: rows of accesses and notes, collected into batches of an Arrow IPC stream.
 
-use std::collections::HashMap;
-use std::fs::File;
-use std::io::Write;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
-use arrow_ipc::CompressionType;
-use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
-use arrow_schema::{ArrowError, DataType, Field, Schema};
+use arrow_array::{ArrayRef, BooleanArray, UInt32Array, UInt64Array};
 use serde::{Deserialize, Serialize};
 
-use super::footer::{COLUMNS, META_KEY};
+use super::ipc_file::{IpcFile, Medium};
+use super::table::TRACE;
 use crate::{Event, ProcessMeta, RowBatch, ThreadMeta, TraceMeta};
 
 /// What a non-null `event` cell holds.
@@ -28,54 +20,21 @@ pub(crate) enum Note {
     Outcome { exit_code: Option<i32>, complete: bool },
 }
 
-/// Name of the column of notes.
-pub(crate) const EVENT_COLUMN: &str = "event";
-
-/// Where the stream goes: a file, or a stand-in that runs full.
-pub(crate) trait Medium: Write + std::fmt::Debug {
-    /// Cuts off everything from `bytes` on and continues there.
-    fn cut_back(&mut self, bytes: u64) -> std::io::Result<()>;
-}
-
-impl Medium for File {
-    fn cut_back(&mut self, bytes: u64) -> std::io::Result<()> {
-        use std::io::{Seek, SeekFrom};
-        self.set_len(bytes)?;
-        self.seek(SeekFrom::Start(bytes)).map(|_| ())
-    }
-}
-
 /// The stream. Holds the batch in the making.
+#[derive(Debug)]
 pub(crate) struct IpcSink<M> {
-    medium: M,
-    /// Bytes of whole batches on the medium.
-    whole_bytes: u64,
-    encoder: StreamWriter<Vec<u8>>,
+    file: IpcFile<M>,
     pending: RowBatch,
     /// For each pending row its note, if it is one.
     notes: Vec<Option<String>>,
-}
-
-impl<M: std::fmt::Debug> std::fmt::Debug for IpcSink<M> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "IpcSink({:?}, {} bytes)", self.medium, self.whole_bytes)
-    }
 }
 
 impl<M: Medium> IpcSink<M> {
     /// Starts the stream: the schema with `meta` goes out at once.
     pub(crate) fn create(medium: M, meta: &TraceMeta) -> std::io::Result<Self> {
         let json = serde_json::to_string(meta).expect("metadata is plain data");
-        let metadata = HashMap::from([(META_KEY.to_owned(), json)]);
-        let schema = Schema::new_with_metadata(fields(), metadata);
-        let options = IpcWriteOptions::default().try_with_compression(Some(CompressionType::ZSTD));
-        let options = options.and_then(|options| options.try_with_compression_level(Some(1)));
-        let encoder = options.and_then(|options| StreamWriter::try_new_with_options(Vec::new(), &schema, options));
-        let pending = RowBatch::new();
-        let encoder = encoder.map_err(other)?;
-        let mut sink = Self { medium, whole_bytes: 0, encoder, pending, notes: Vec::new() };
-        sink.put()?;
-        Ok(sink)
+        let file = IpcFile::create(medium, &TRACE, json)?;
+        Ok(Self { file, pending: RowBatch::new(), notes: Vec::new() })
     }
 
     /// How many rows and notes wait for the next [`IpcSink::flush`].
@@ -108,54 +67,21 @@ impl<M: Medium> IpcSink<M> {
             Arc::new(UInt64Array::from(rows.page)),
             Arc::new(UInt32Array::from(rows.pages)),
             Arc::new(BooleanArray::from(rows.write)),
-            Arc::new(StringArray::from(std::mem::take(&mut self.notes))),
         ];
-        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields())), columns).map_err(other)?;
-        self.encoder.write(&batch).map_err(other)?;
-        self.put()
+        self.file.write(columns, std::mem::take(&mut self.notes))
     }
 
     /// Flushes and closes the stream.
     pub(crate) fn close(&mut self) -> std::io::Result<()> {
         self.flush()?;
-        self.encoder.finish().map_err(other)?;
-        self.put()
+        self.file.close()
     }
-
-    fn put(&mut self) -> std::io::Result<()> {
-        let bytes = std::mem::take(self.encoder.get_mut());
-        let written = self.medium.write_all(&bytes).and_then(|()| self.medium.flush());
-        if let Err(error) = written {
-            self.medium.cut_back(self.whole_bytes)?;
-            return Err(error);
-        }
-        self.whole_bytes += bytes.len() as u64;
-        *self.encoder.get_mut() = bytes;
-        self.encoder.get_mut().clear();
-        Ok(())
-    }
-}
-
-fn other(error: ArrowError) -> std::io::Error {
-    match error {
-        ArrowError::IoError(_, error) => error,
-        error => std::io::Error::other(error.to_string()),
-    }
-}
-
-fn fields() -> Vec<Field> {
-    let kind = |name| match name {
-        "time_ns" | "page" => DataType::UInt64,
-        "write" => DataType::Boolean,
-        _ => DataType::UInt32,
-    };
-    let mut fields: Vec<Field> = COLUMNS.into_iter().map(|name| Field::new(name, kind(name), false)).collect();
-    fields.push(Field::new(EVENT_COLUMN, DataType::Utf8, true));
-    fields
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     /// A disk of `room` bytes.
@@ -202,7 +128,7 @@ mod tests {
             }
         };
         assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
-        std::fs::write(&path, &sink.medium.bytes).unwrap();
+        std::fs::write(&path, &sink.file.medium().bytes).unwrap();
         assert!(written > 2);
         assert_eq!(crate::TraceReader::open(&path).unwrap().meta().rows, written * 100);
     }

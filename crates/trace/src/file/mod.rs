@@ -1,16 +1,20 @@
-//! The forms of a trace on disk: Parquet when finished, Arrow IPC stream while being written.
+//! The forms of a trace and of a region record on disk: Parquet when finished, Arrow IPC stream while being written.
 //!
-//! Both are read by our own small readers rather than by the general ones: they need five integer columns only, decode
+//! Both are read by our own small readers rather than by the general ones: they need integer columns only, decode
 //! several times faster into plain vectors, and check every length before they trust it. Writing uses the general
 //! crates, and tests read each form with both.
 
 pub(crate) mod decode;
 pub(crate) mod footer;
+pub(crate) mod ipc_file;
 pub(crate) mod ipc_reader;
+pub(crate) mod ipc_stream;
 pub(crate) mod ipc_writer;
 pub(crate) mod pages;
+pub(crate) mod parquet_file;
 pub(crate) mod parquet_reader;
 pub(crate) mod parquet_writer;
+pub(crate) mod table;
 pub(crate) mod thrift;
 pub(crate) mod unpack;
 

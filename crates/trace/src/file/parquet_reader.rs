@@ -1,14 +1,17 @@
-//! A finished trace: row groups in order, five columns side by side, a batch at a time.
+//! A finished file: row groups in order, columns side by side, a batch at a time.
 
 use super::Source;
-use super::footer::{COLUMNS, Footer, RowGroup};
+use super::decode::Word;
+use super::footer::{Footer, RowGroup};
 use super::pages::ColumnReader;
+use super::table::Table;
 use crate::{BATCH_ROWS, Result, RowBatch};
 
-/// Streams the rows of a Parquet file. Holds one page of each column.
+/// Streams the columns of a Parquet file. Holds one page of each column.
 #[derive(Debug)]
-pub(crate) struct ParquetRows {
+pub(crate) struct ParquetTable {
     source: Source,
+    table: &'static Table,
     row_groups: Vec<RowGroup>,
     next_group: usize,
     rows_left: u64,
@@ -16,9 +19,10 @@ pub(crate) struct ParquetRows {
     columns: Vec<ColumnReader>,
 }
 
-impl ParquetRows {
-    pub(crate) fn new(source: Source, footer: Footer) -> Self {
-        Self { source, row_groups: footer.row_groups, next_group: 0, rows_left: 0, rows_done: 0, columns: Vec::new() }
+impl ParquetTable {
+    pub(crate) fn new(source: Source, footer: Footer, table: &'static Table) -> Self {
+        let row_groups = footer.row_groups;
+        Self { source, table, row_groups, next_group: 0, rows_left: 0, rows_done: 0, columns: Vec::new() }
     }
 
     pub(crate) fn source(&self) -> &Source {
@@ -31,35 +35,75 @@ impl ParquetRows {
         self.rows_done = 0;
     }
 
-    pub(crate) fn next_batch(&mut self, batch: &mut RowBatch) -> Result<bool> {
+    /// Index of the first row of the next batch.
+    pub(crate) fn rows_done(&self) -> u64 {
+        self.rows_done
+    }
+
+    /// How many rows the next batch has: at most [`BATCH_ROWS`], 0 at the end. Each column must then be read for as many.
+    pub(crate) fn next_rows(&mut self) -> Result<usize> {
         while self.rows_left == 0 {
-            let Some(group) = self.row_groups.get(self.next_group) else {
-                batch.clear();
-                return Ok(false);
-            };
+            let Some(group) = self.row_groups.get(self.next_group) else { return Ok(0) };
             if self.columns.is_empty() {
-                for (name, chunk) in COLUMNS.into_iter().zip(group.chunks) {
-                    self.columns.push(ColumnReader::new(&self.source, name, chunk)?);
+                for (column, &chunk) in self.table.columns.iter().zip(&group.chunks) {
+                    self.columns.push(ColumnReader::new(&self.source, column.name, chunk)?);
                 }
             }
-            self.columns.iter_mut().zip(group.chunks).for_each(|(column, chunk)| column.start(chunk));
+            self.columns.iter_mut().zip(&group.chunks).for_each(|(column, &chunk)| column.start(chunk));
             self.rows_left = group.rows;
             self.next_group += 1;
         }
         let rows = usize::try_from(self.rows_left.min(BATCH_ROWS as u64)).expect("a batch is small");
-        batch.first_row = self.rows_done;
-        // Not cleared before: a column of the right length is overwritten, not zeroed first.
-        batch.resize(rows);
-        let [time_ns, thread, page, pages, write] = &mut self.columns[..] else {
-            unreachable!("one reader was made for each column");
-        };
-        time_ns.read(&self.source, &mut batch.time_ns[..])?;
-        thread.read(&self.source, &mut batch.thread[..])?;
-        page.read(&self.source, &mut batch.page[..])?;
-        pages.read(&self.source, &mut batch.pages[..])?;
-        write.read_bools(&self.source, &mut batch.write)?;
         self.rows_left -= rows as u64;
         self.rows_done += rows as u64;
+        Ok(rows)
+    }
+
+    /// Fills `out` with the batch's values of integer column `column`.
+    pub(crate) fn read<W: Word>(&mut self, column: usize, out: &mut [W]) -> Result<()> {
+        self.columns[column].read(&self.source, out)
+    }
+
+    /// Fills `out` with the batch's values of boolean column `column`.
+    pub(crate) fn read_bools(&mut self, column: usize, out: &mut [bool]) -> Result<()> {
+        self.columns[column].read_bools(&self.source, out)
+    }
+}
+
+/// Streams the rows of a finished trace.
+#[derive(Debug)]
+pub(crate) struct ParquetRows {
+    table: ParquetTable,
+}
+
+impl ParquetRows {
+    pub(crate) fn new(source: Source, footer: Footer) -> Self {
+        Self { table: ParquetTable::new(source, footer, &super::table::TRACE) }
+    }
+
+    pub(crate) fn source(&self) -> &Source {
+        self.table.source()
+    }
+
+    pub(crate) fn rewind(&mut self) {
+        self.table.rewind();
+    }
+
+    pub(crate) fn next_batch(&mut self, batch: &mut RowBatch) -> Result<bool> {
+        let first_row = self.table.rows_done();
+        let rows = self.table.next_rows()?;
+        if rows == 0 {
+            batch.clear();
+            return Ok(false);
+        }
+        batch.first_row = first_row;
+        // Not cleared before: a column of the right length is overwritten, not zeroed first.
+        batch.resize(rows);
+        self.table.read(0, &mut batch.time_ns[..])?;
+        self.table.read(1, &mut batch.thread[..])?;
+        self.table.read(2, &mut batch.page[..])?;
+        self.table.read(3, &mut batch.pages[..])?;
+        self.table.read_bools(4, &mut batch.write)?;
         Ok(true)
     }
 }

@@ -8,7 +8,7 @@
 use super::requests::{self, Requests};
 use super::text::{number_of, operation, page_of};
 use super::{IdUnit, ImportOptions, Importer, Input};
-use crate::file::footer::COLUMNS;
+use crate::file::table::COLUMNS;
 use crate::{Result, Row, ThreadMeta, TraceError, TraceWriter};
 
 pub(super) const IMPORTER: Importer = Importer {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{ImportOptions, Importer, Input};
 use crate::file::footer::is_parquet;
-use crate::file::ipc_reader::is_ipc;
+use crate::file::ipc_stream::is_ipc;
 use crate::reader::TraceReader;
 use crate::{ProcessMeta, Result, ThreadMeta, TraceError, TraceMeta, TraceWriter};
 
