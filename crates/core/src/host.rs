@@ -4,6 +4,7 @@
 //! target: virtual addresses of a process, or physical addresses. A host charges the CPU time of what it is asked to
 //! whoever runs the core (in the simulated machine: the kernel thread that monitors).
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// A monitored address space, by the number that the driver gave it.
@@ -116,7 +117,8 @@ pub enum HostError {
 }
 
 /// A kind of page that an attribute probe may ask for (`monitoring.md` section 12).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Attribute {
     /// Anonymous memory.
     Anon,

@@ -5,3 +5,4 @@
 //! threads, no floats in decisions.
 
 pub mod host;
+pub mod monitor;

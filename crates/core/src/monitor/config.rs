@@ -1,0 +1,180 @@
+//! A context's configuration, as it stands in files.
+
+use super::attrs::{Attributes, Baseline};
+use super::error::MonitorError;
+use super::flush::FlushPolicy;
+use super::level::ptp_descend::DescendConfig;
+use super::level::{Levels, Strategy};
+use super::probes::AttributeProbe;
+use super::region::PROBES_MAX;
+use isotherm_units::{Bytes, Ratio};
+use serde::{Deserialize, Serialize};
+
+/// What kind of addresses is monitored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Operations {
+    /// All of a process. Ranges follow its mappings; given ones last only until the first update.
+    #[default]
+    Vaddr,
+    /// Given ranges of a process, for good.
+    Fvaddr,
+    /// Given ranges of physical memory, one target. Pages are looked at through all their mappings.
+    Paddr,
+}
+
+impl Operations {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Vaddr => "vaddr",
+            Self::Fvaddr => "fvaddr",
+            Self::Paddr => "paddr",
+        }
+    }
+}
+
+/// One context: what it watches, how, and how often.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct MonitorConfig {
+    /// The address space.
+    #[serde(alias = "ops")]
+    pub operations: Operations,
+    /// Intervals and numbers of regions.
+    #[serde(alias = "monitoring-attrs", alias = "monitoring_attrs", alias = "attrs")]
+    pub attributes: Attributes,
+    /// At which level of the page table regions are looked at.
+    pub strategy: Strategy,
+    /// Whether cached translations are dropped after bits were cleared. Without, upper bits may stay clear although there
+    /// are accesses; with, each sample costs the target TLB misses.
+    pub flush: FlushPolicy,
+    /// Whose behaviour to follow where kernels differ.
+    pub baseline: Baseline,
+    /// The smallest region, a power of two, in address units. By default an entry of the level that the strategy goes down
+    /// to: a page, or 2 MiB where cuts fall on borders of entries.
+    #[serde(
+        alias = "min-region-sz",
+        alias = "min_region_sz",
+        alias = "min_region_size",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub min_region_size: Option<Bytes>,
+    /// Bytes of one unit of `paddr` addresses, for machines whose physical addresses outgrow their words. 1 otherwise.
+    #[serde(alias = "addr_unit")]
+    pub addr_unit: Bytes,
+    /// For `flex`: the tolerated share of an entry outside its region, for levels 1, 2, … ; the last holds for all above.
+    pub leaks: Vec<Ratio>,
+    /// For `ptp-descend`: what the walk down may cost.
+    pub descend: DescendConfig,
+    /// Attribute probes, up to 4, for `paddr` only.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<AttributeProbe>,
+    /// Sleeps in the middle of the next tick until this is false.
+    #[serde(alias = "pause")]
+    pub paused: bool,
+}
+
+impl Default for MonitorConfig {
+    /// Plain DAMON of 7.2 on a process. The tolerances of `flex` are our own choice: no published ones are known.
+    fn default() -> Self {
+        Self {
+            operations: Operations::Vaddr,
+            attributes: Attributes::default(),
+            strategy: Strategy::default(),
+            flush: FlushPolicy::None,
+            baseline: Baseline::V7_2,
+            min_region_size: None,
+            addr_unit: Bytes::new(1),
+            leaks: vec![Ratio::from_percent(25), Ratio::from_percent(15), Ratio::from_percent(5)],
+            descend: DescendConfig::default(),
+            probes: Vec::new(),
+            paused: false,
+        }
+    }
+}
+
+impl MonitorConfig {
+    /// Checks all that can be checked without a target.
+    ///
+    /// # Errors
+    /// The first value outside its limits, with what is allowed.
+    pub fn validate(&self) -> Result<(), MonitorError> {
+        self.attributes.validate()?;
+        let refuse =
+            |what, got: String, allowed: &str| Err(MonitorError::OutOfRange { what, got, allowed: allowed.to_owned() });
+        if let Some(size) = self.min_region_size.filter(|size| !size.get().is_power_of_two()) {
+            return refuse("min-region-size", size.to_string(), "a power of two");
+        }
+        let is_scaled = self.addr_unit != Bytes::new(1);
+        if is_scaled && self.operations != Operations::Paddr {
+            return refuse("addr-unit", self.addr_unit.to_string(), "1B for virtual addresses");
+        }
+        if is_scaled && self.strategy.entry().probes_upper {
+            return refuse("addr-unit", self.addr_unit.to_string(), "1B with strategies that probe upper entries");
+        }
+        if self.addr_unit == Bytes::ZERO {
+            return refuse("addr-unit", self.addr_unit.to_string(), "1B and more");
+        }
+        if let Some(leak) = self.leaks.iter().find(|leak| **leak > Ratio::ONE) {
+            return refuse("leaks", leak.to_string(), "up to 100%");
+        }
+        if self.descend.ticks == 0 || self.descend.words_per_tick < 2 {
+            let got = format!("{} ticks, {} words-per-tick", self.descend.ticks, self.descend.words_per_tick);
+            return refuse("descend", got, "1 tick and more, 2 words and more");
+        }
+        if self.probes.len() > PROBES_MAX {
+            return refuse("probes", self.probes.len().to_string(), "up to 4");
+        }
+        if !self.probes.is_empty() && self.operations != Operations::Paddr {
+            return refuse(
+                "probes",
+                format!("{} with `{}`", self.probes.len(), self.operations.name()),
+                "none but with `paddr`",
+            );
+        }
+        Ok(())
+    }
+
+    /// The smallest region in address units on page tables such as `levels`.
+    pub(crate) fn size_min(&self, levels: &Levels) -> u64 {
+        self.min_region_size.map(Bytes::get).unwrap_or_else(|| {
+            let smallest = self.strategy.entry().smallest;
+            let span = if levels.has(smallest) { levels.span(smallest) } else { u128::from(levels.page()) };
+            // A power of two also where the address unit is none.
+            let units = u64::try_from(span).expect("below 2^64") / self.addr_unit.get();
+            1 << units.max(1).ilog2()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_say_what_is_allowed() {
+        let change = |change: fn(&mut MonitorConfig)| {
+            let mut config = MonitorConfig::default();
+            change(&mut config);
+            config.validate().unwrap_err().to_string()
+        };
+        type Row = (fn(&mut MonitorConfig), &'static str);
+        let table: [Row; 6] = [
+            (|c| c.min_region_size = Some(Bytes::new(5000)), "`min-region-size` is 5000B; allowed: a power of two"),
+            (|c| c.addr_unit = Bytes::new(4), "`addr-unit` is 4B; allowed: 1B for virtual addresses"),
+            (
+                |c| c.probes = vec![AttributeProbe::default()],
+                "`probes` is 1 with `vaddr`; allowed: none but with `paddr`",
+            ),
+            (|c| c.leaks = vec![Ratio::from_percent(101)], "`leaks` is 101%; allowed: up to 100%"),
+            (
+                |c| c.descend.ticks = 0,
+                "`descend` is 0 ticks, 8192 words-per-tick; allowed: 1 tick and more, 2 words and more",
+            ),
+            (|c| c.attributes.min_nr_regions = 1, "`min-nr-regions` is 1; allowed: 3 and more"),
+        ];
+        for (bad, expected) in table {
+            assert_eq!(change(bad), expected);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Why monitoring cannot be set up. What goes wrong later is told in each [`Tick`](super::Tick).
+
+use super::ranges::RangesError;
+use crate::host::TargetId;
+
+/// Why a context cannot be made, or a target not be monitored. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MonitorError {
+    /// A value outside its limits.
+    #[error("`{what}` is {got}; allowed: {allowed}")]
+    OutOfRange {
+        /// The key.
+        what: &'static str,
+        /// Its value.
+        got: String,
+        /// The values it may have.
+        allowed: String,
+    },
+    /// No strategy of this name.
+    #[error("unknown strategy `{name}`; allowed: {allowed}")]
+    UnknownStrategy {
+        /// As written.
+        name: String,
+        /// All names.
+        allowed: String,
+    },
+    /// The ranges of a target.
+    #[error("target {}: {source}", target.0)]
+    Ranges {
+        /// Of which target.
+        target: TargetId,
+        /// What is wrong with them.
+        source: RangesError,
+    },
+    /// This kind of target has no ranges of its own.
+    #[error("target {}: `{operations}` needs ranges to monitor", target.0)]
+    RangesMissing {
+        /// Of which target.
+        target: TargetId,
+        /// The address space.
+        operations: &'static str,
+    },
+    /// A context of physical memory has one target.
+    #[error("target {}: physical memory is one target; allowed: no second one in a context", .0.0)]
+    SecondPhysicalTarget(TargetId),
+    /// The number is taken.
+    #[error("target {} is in this context already", .0.0)]
+    TargetTwice(TargetId),
+    /// An entry to take away has nothing at its place.
+    #[error("target entry {index} takes away a target, but the context has only {nr_targets}")]
+    NothingToTakeAway {
+        /// From 0.
+        index: usize,
+        /// How many there are.
+        nr_targets: usize,
+    },
+    /// The host says it cannot do what the configuration asks for.
+    #[error("target {}: `{what}` is not available here: {needs}", target.0)]
+    NotHere {
+        /// For which target.
+        target: TargetId,
+        /// The key.
+        what: &'static str,
+        /// What is missing.
+        needs: &'static str,
+    },
+    /// The host described page tables that cannot exist.
+    #[error("target {}: the host's page-table shifts {shifts:?} with highest level {highest} make no sense", target.0)]
+    BadLevels {
+        /// For which target.
+        target: TargetId,
+        /// As the host gave them.
+        shifts: Vec<u8>,
+        /// As the host gave it.
+        highest: u8,
+    },
+}

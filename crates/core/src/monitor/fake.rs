@@ -1,0 +1,150 @@
+//! A world in a few lines, for tests: sparse accessed bits at every level, mappings, targets that end.
+
+use crate::host::{AddressRange, Attribute, Capabilities, Host, HostError, Level, Probe, Seen, Sight, TargetId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One address space.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Space {
+    pub(super) mappings: Vec<AddressRange>,
+    /// Set accessed bits, as (level, number of the entry).
+    set: BTreeSet<(u8, u64)>,
+    /// Upper entries are cached: accesses no longer set their bits until translations are dropped.
+    pub(super) caches_upper: bool,
+    is_flushed: bool,
+    /// Addresses that are touched between PREPARE and CHECK of every tick.
+    pub(super) hot: Vec<u64>,
+}
+
+/// All spaces, and what was asked of them.
+#[derive(Clone, Debug)]
+pub(super) struct World {
+    pub(super) capabilities: Capabilities,
+    pub(super) spaces: BTreeMap<TargetId, Space>,
+    /// Pages that are anonymous, for attribute probes; others are there too.
+    pub(super) anon: Vec<AddressRange>,
+    /// Requests that fail, by name.
+    pub(super) failing: Option<&'static str>,
+    pub(super) calls: Vec<&'static str>,
+}
+
+impl World {
+    /// x86-64 with four levels; target 0 has these mappings.
+    pub(super) fn new(mappings: &[(u64, u64)]) -> Self {
+        let capabilities =
+            Capabilities { shifts: vec![12, 21, 30, 39], highest_level: Level(3), flush: true, scan_children: true };
+        let mut world =
+            Self { capabilities, spaces: BTreeMap::new(), anon: Vec::new(), failing: None, calls: Vec::new() };
+        world.map(TargetId(0), mappings);
+        world
+    }
+
+    pub(super) fn map(&mut self, target: TargetId, mappings: &[(u64, u64)]) {
+        self.spaces.entry(target).or_default().mappings =
+            mappings.iter().map(|&(start, end)| AddressRange::new(start, end)).collect();
+    }
+
+    pub(super) fn space(&mut self, target: u32) -> &mut Space {
+        self.spaces.get_mut(&TargetId(target)).expect("a space that was made")
+    }
+
+    /// Time passes: all hot addresses are touched.
+    pub(super) fn run(&mut self) {
+        for space in self.spaces.values_mut() {
+            let levels = if space.caches_upper && !space.is_flushed { 1 } else { self.capabilities.shifts.len() };
+            for address in space.hot.clone() {
+                for (level, shift) in (0..).zip(&self.capabilities.shifts[..levels]) {
+                    space.set.insert((level, address >> shift));
+                }
+            }
+            space.is_flushed = false;
+        }
+    }
+
+    fn called(&mut self, call: &'static str, target: TargetId) -> Result<&mut Space, HostError> {
+        self.calls.push(call);
+        if self.failing == Some(call) {
+            return Err(HostError::Failed("as the test wants".to_owned()));
+        }
+        self.spaces.get_mut(&target).ok_or(HostError::Gone(target))
+    }
+
+    fn look(
+        &mut self,
+        call: &'static str,
+        target: TargetId,
+        probes: &[Probe],
+        sights: &mut [Sight],
+    ) -> Result<(), HostError> {
+        assert_eq!(probes.len(), sights.len());
+        let shifts = self.capabilities.shifts.clone();
+        let space = self.called(call, target)?;
+        for (probe, sight) in probes.iter().zip(sights) {
+            let entry = (probe.level.0, probe.address >> shifts[usize::from(probe.level.0)]);
+            let is_mapped =
+                space.mappings.iter().any(|range| range.start <= probe.address && probe.address < range.end);
+            let seen = match (is_mapped || probe.level > Level::LEAF, space.set.contains(&entry)) {
+                (false, _) => Seen::NotMapped,
+                (true, true) => Seen::Accessed,
+                (true, false) => Seen::Idle,
+            };
+            *sight = Sight { seen, level: probe.level };
+            if call == "clear" {
+                space.set.remove(&entry);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Host for World {
+    fn capabilities(&self, _: TargetId) -> Capabilities {
+        self.capabilities.clone()
+    }
+
+    fn mappings(&mut self, target: TargetId, out: &mut Vec<AddressRange>) -> Result<(), HostError> {
+        out.extend_from_slice(&self.called("mappings", target)?.mappings);
+        Ok(())
+    }
+
+    fn clear(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
+        self.look("clear", target, probes, sights)
+    }
+
+    fn test(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
+        self.look("test", target, probes, sights)
+    }
+
+    fn scan_children(&mut self, target: TargetId, parent: Probe, out: &mut Vec<u64>) -> Result<(), HostError> {
+        let shifts = self.capabilities.shifts.clone();
+        let space = self.called("scan_children", target)?;
+        let (below, above) = (shifts[usize::from(parent.level.0 - 1)], shifts[usize::from(parent.level.0)]);
+        let first = (parent.address >> above) << (above - below);
+        let nr_entries = 1u64 << (above - below);
+        for word in (first..first + nr_entries).step_by(64) {
+            let is_set = |entry: &u64| space.set.remove(&(parent.level.0 - 1, word + entry));
+            out.push((0..64).filter(is_set).map(|entry| 1 << entry).sum());
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, target: TargetId) -> Result<(), HostError> {
+        self.called("flush", target)?.is_flushed = true;
+        Ok(())
+    }
+
+    fn has_attribute(
+        &mut self,
+        target: TargetId,
+        attribute: Attribute,
+        addresses: &[u64],
+        out: &mut [Option<bool>],
+    ) -> Result<(), HostError> {
+        self.called("has_attribute", target)?;
+        for (address, has) in addresses.iter().zip(out) {
+            let is_anon = self.anon.iter().any(|range| range.start <= *address && *address < range.end);
+            *has = Some(is_anon && attribute == Attribute::Anon);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,18 @@
+//! `flex`: like `ptp`, but an entry may reach out of the region by a bounded share (page-table-profiling.md section 5.3).
+//!
+//! Converges faster, and errs at edges: what neighbours do in the part outside counts for the region. A cold region beside a
+//! hot one is wrong in at most two entries of its length. The tolerances of the published variant are not known; ours are
+//! settings (`leaks`), and their defaults our own choice. No tolerance is exactly `ptp`.
+
+use super::{StrategyEntry, pick, place_as_drawn};
+use crate::host::Level;
+
+pub(super) const ENTRY: StrategyEntry = StrategyEntry {
+    name: "flex",
+    summary: "like ptp, with entries that may reach out of the region by a bounded share",
+    probes_upper: true,
+    walks_down: false,
+    smallest: Level::LEAF,
+    pick: pick::tolerant,
+    place: place_as_drawn,
+};

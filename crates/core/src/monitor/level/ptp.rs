@@ -1,0 +1,19 @@
+//! `ptp`: page-table-level profiling. The highest entry inside the region on the way to a random address stands for it.
+//!
+//! Source: "mm/DAMON: Profiling enhancements" of 2023 and 2024 and its reviews (page-table-profiling.md sections 2 to 4).
+//! Finds hot parts of a thousandth in tens of samples. Says "accessed" of a whole entry for one touched page, so regions
+//! must shrink before their numbers mean much; one that has shrunk below an upper entry is sampled by the page again and
+//! may seem to cool. Regions may become as small as a page here, as in the patches; `ptp-aligned` does better.
+
+use super::{StrategyEntry, pick, place_as_drawn};
+use crate::host::Level;
+
+pub(super) const ENTRY: StrategyEntry = StrategyEntry {
+    name: "ptp",
+    summary: "the highest page-table entry inside the region stands for it",
+    probes_upper: true,
+    walks_down: false,
+    smallest: Level::LEAF,
+    pick: pick::bounded,
+    place: place_as_drawn,
+};

@@ -1,0 +1,145 @@
+//! What monitoring gives out: a snapshot each aggregation, an outcome each tick, counters of its own work.
+
+use super::level::LEVELS_MAX;
+use super::ranges::RangesError;
+use super::region::PROBES_MAX;
+use crate::host::{AddressRange, HostError, Level, TargetId};
+use isotherm_units::{Duration, Instant};
+use std::ops::Range;
+
+/// The result of one aggregation: all regions after merging, before their counters are reset and they are split.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// When the aggregation ended.
+    pub at: Instant,
+    /// Number of the snapshot in its context, from 1; 0 before the first.
+    pub number: u64,
+    /// The intervals that counts and ages are stated in. After tuning these are the new ones already, and counts and ages
+    /// were converted to them.
+    pub sample_interval: Duration,
+    /// See `sample_interval`.
+    pub aggr_interval: Duration,
+    /// The highest count that these intervals allow; an interval change may leave higher ones.
+    pub nr_accesses_max: u32,
+    /// Time since the snapshot before (or the start), which late wake-ups stretch: counts are still stated as if every tick
+    /// had come in time.
+    pub elapsed: Duration,
+    /// Targets in order, each with where its regions stand in `regions`.
+    pub targets: Vec<(TargetId, Range<usize>)>,
+    /// Regions of all targets, by target, then by address.
+    pub regions: Vec<RegionRecord>,
+    /// Tests of this aggregation by the level of the page table that answered.
+    pub levels: [LevelCount; LEVELS_MAX],
+}
+
+/// One region of a [`Snapshot`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegionRecord {
+    /// Byte addresses.
+    pub range: AddressRange,
+    /// Positive samples in the aggregation.
+    pub nr_accesses: u32,
+    /// Aggregations in a row with similar counts.
+    pub age: u32,
+    /// Samples that passed each attribute probe.
+    pub probe_hits: [u32; PROBES_MAX],
+    /// The level of the page table at which it was last looked at. Above 0, one access stands for a whole entry: the region
+    /// holds something that was used, not everything in it was.
+    pub level: Level,
+}
+
+/// Tests at one level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LevelCount {
+    /// Entries whose bit was read.
+    pub tests: u64,
+    /// Of those, entries that had been accessed.
+    pub accessed: u64,
+}
+
+/// What a context has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// Times it was woken and had something to do.
+    pub wakeups: u64,
+    /// Samples taken.
+    pub ticks: u64,
+    /// Samples that would have been taken, had it not been woken late.
+    pub missed_ticks: u64,
+    /// Snapshots.
+    pub aggregations: u64,
+    /// Accessed bits cleared by probes, by level asked for.
+    pub clears: [u64; LEVELS_MAX],
+    /// Accessed bits tested by probes, by level that answered.
+    pub tests: [LevelCount; LEVELS_MAX],
+    /// Samples dropped because the entry changed its kind or regions changed between clear and test.
+    pub dropped_samples: u64,
+    /// Tables scanned by a walk down.
+    pub child_scans: u64,
+    /// Page-table words read and cleared by these.
+    pub child_scan_words: u64,
+    /// Times that translations were dropped.
+    pub flushes: u64,
+    /// Tests above the leaf with an entry below tested at the same time: what the next one is counted of.
+    pub consistency_tests: u64,
+    /// Of those, the upper entry was clear although one below was set: translation caches hide accesses from upper entries.
+    pub upper_clear_but_leaf_set: u64,
+    /// Times that intervals were changed by tuning.
+    pub tunings: u64,
+}
+
+impl Activity {
+    pub(crate) fn count_scan(&mut self, words_of_bits: usize, nr_entries: u64) {
+        self.child_scans += 1;
+        // A host that finds no table reads one word: the entry.
+        self.child_scan_words += if words_of_bits == 0 { 1 } else { nr_entries };
+    }
+}
+
+/// What one call of [`Monitor::handle_timeout`](super::Monitor::handle_timeout) did. Nothing is left out: what went wrong
+/// stands in `events`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tick {
+    /// A new [`Snapshot`] is there.
+    pub has_snapshot: bool,
+    /// Ticks that did not happen because this call came late.
+    pub missed: u64,
+    /// In the order in which they happened.
+    pub events: Vec<Event>,
+}
+
+/// Something out of the ordinary in a [`Tick`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The target has ended; its regions are dropped.
+    TargetGone(TargetId),
+    /// The mappings of a target cannot be made into ranges. Without regions before, it has none until the next update; with
+    /// some, it keeps them.
+    NoLayout {
+        /// Which.
+        target: TargetId,
+        /// Why not.
+        why: RangesError,
+    },
+    /// The host refused something. The sample, scan or update it was for is lost.
+    HostFailed {
+        /// For which target.
+        target: TargetId,
+        /// Which request.
+        call: &'static str,
+        /// Its answer.
+        error: HostError,
+    },
+    /// Tuning changed the intervals.
+    Tuned {
+        /// From now on.
+        sample_interval: Duration,
+        /// From now on.
+        aggr_interval: Duration,
+    },
+    /// A committed configuration is in force.
+    Committed,
+    /// No target is left; the context has stopped.
+    Stopped,
+}

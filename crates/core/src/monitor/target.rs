@@ -1,0 +1,63 @@
+//! One monitored address space of a context.
+
+use super::level::Levels;
+use super::level::ptp_descend::Descent;
+use super::region::Region;
+use crate::host::{AddressRange, Probe, Sight, TargetId};
+
+/// A target and all that is kept for it. Buffers live here so that a tick makes none.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) id: TargetId,
+    pub(crate) levels: Levels,
+    /// Ranges that regions are to cover from the start on; a process may have none and get them from its mappings.
+    pub(crate) wanted: Vec<AddressRange>,
+    /// Ascending and disjoint.
+    pub(crate) regions: Vec<Region>,
+    /// Probes of the sample under way: first companions (see `flush.rs`), then one a region. Empty: no sample is under way.
+    pub(crate) probes: Vec<Probe>,
+    /// What they saw, at the same places.
+    pub(crate) sights: Vec<Sight>,
+    /// For each companion the region whose entry it doubts.
+    pub(crate) doubted: Vec<usize>,
+    pub(crate) descent: Descent,
+}
+
+impl Target {
+    pub(crate) fn new(id: TargetId, levels: Levels, wanted: Vec<AddressRange>) -> Self {
+        Self {
+            id,
+            levels,
+            wanted,
+            regions: Vec::new(),
+            probes: Vec::new(),
+            sights: Vec::new(),
+            doubted: Vec::new(),
+            descent: Descent::default(),
+        }
+    }
+
+    /// Ends the sample under way without a result: regions have changed between clear and test.
+    pub(crate) fn drop_sample(&mut self) {
+        self.probes.clear();
+        self.sights.clear();
+        self.doubted.clear();
+    }
+
+    /// Bytes of all regions, in the units of the context.
+    pub(crate) fn total(&self) -> u128 {
+        self.regions.iter().map(|region| u128::from(region.len())).sum()
+    }
+}
+
+#[cfg(test)]
+impl Target {
+    /// A target of these regions on x86-64 tables of four levels.
+    pub(crate) fn for_test(regions: Vec<Region>) -> Self {
+        use crate::host::{Capabilities, Level};
+        let capabilities =
+            Capabilities { shifts: vec![12, 21, 30, 39], highest_level: Level(3), flush: true, scan_children: true };
+        let id = TargetId(0);
+        Self { regions, ..Self::new(id, Levels::new(id, capabilities, &[]).expect("x86-64"), Vec::new()) }
+    }
+}

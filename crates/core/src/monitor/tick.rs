@@ -1,0 +1,399 @@
+//! One tick, in the exact order of section 3: check, merge and age, cut the too large, serve changes, schemes, tune, record
+//! and reset, cut at random, follow the mappings; then prepare the next.
+
+use super::config::Operations;
+use super::merge::{MergeLimits, merge_all};
+use super::ranges::{self, three_ranges};
+use super::snapshot::{Event, RegionRecord, Tick};
+use super::split::{align_up, pieces, size_limit, split_at_random, split_large};
+use super::target::Target;
+use super::{Baseline, Due, FlushPolicy, Monitor, Phase, Schedule, flush, probes, tune};
+use crate::host::{AddressRange, Host, HostError, Level, Probe, Seen, Sight};
+use crate::monitor::level::LEVELS_MAX;
+use crate::monitor::level::ptp_descend::Cut;
+use isotherm_units::Instant;
+
+impl Monitor {
+    /// Does what is due at `now`. Early or repeated calls do nothing. A call that comes late does one tick; those missed are
+    /// only counted, because catching up one by one would load a machine that is loaded already. Counts and ages are stated
+    /// as if every tick had come in time.
+    pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn Host) -> Tick {
+        let Some(at) = self.poll_timeout().filter(|at| *at <= now) else { return Tick::default() };
+        let number_before = self.snapshot.number;
+        let missed = now.since(at).ns() / self.attributes.sample_interval.ns();
+        self.activity.wakeups += 1;
+        self.activity.missed_ticks += missed;
+        match self.phase {
+            Phase::Stopped => {}
+            Phase::Starting(_) => {
+                self.begin(now, host);
+                self.next_tick(now, host);
+            }
+            Phase::Sampling(_) => {
+                let due = self.first_half(host);
+                self.pause_or_go_on(due, now, host);
+            }
+            Phase::Paused { due, .. } => self.pause_or_go_on(due, now, host),
+        }
+        let has_snapshot = self.snapshot.number > number_before;
+        Tick { has_snapshot, missed, events: std::mem::take(&mut self.events) }
+    }
+
+    /// Start-up.
+    fn begin(&mut self, now: Instant, host: &mut dyn Host) {
+        self.schedule = Schedule {
+            tick: 0,
+            next_aggregation: self.attributes.aggr_ticks(),
+            next_update: self.attributes.update_ticks(),
+            next_tuning: 0,
+        };
+        if let Some(goal) = &self.attributes.intervals_goal {
+            self.schedule.next_tuning = self.schedule.next_aggregation.saturating_mul(u64::from(goal.aggrs));
+        }
+        self.nr_regions_cut = 0;
+        self.snapshot.at = now;
+        self.for_each_target(host, |monitor, index, host| {
+            let target = &mut monitor.targets[index];
+            if target.wanted.is_empty() {
+                return monitor.follow_mappings(index, host);
+            }
+            let Target { wanted, regions, .. } = target;
+            ranges::apply(regions, wanted, monitor.size_min, &mut monitor.spare);
+            Ok(())
+        });
+        self.size_max = self.enforce_min_nr_regions();
+    }
+
+    /// CHECK, and at the end of an aggregation merge. What callers see between the halves is merged and not yet reset.
+    fn first_half(&mut self, host: &mut dyn Host) -> Due {
+        self.schedule.tick += 1;
+        self.activity.ticks += 1;
+        let Schedule { tick, next_aggregation, next_update, .. } = self.schedule;
+        let due = Due {
+            aggregation: tick >= next_aggregation,
+            next_aggregation,
+            update: tick >= next_update && self.config.operations == Operations::Vaddr,
+            next_update,
+        };
+        self.check(host);
+        if due.aggregation {
+            let limits = MergeLimits {
+                threshold: self.highest_count / 10,
+                threshold_max: self.attributes.nr_accesses_max(),
+                size_max: self.size_max,
+                nr_regions_max: self.attributes.max_nr_regions,
+            };
+            merge_all(&mut self.targets, limits, self.config.baseline);
+            self.size_max = match self.config.baseline {
+                Baseline::V7_2 => self.enforce_min_nr_regions(),
+                Baseline::V6_6 => self.size_limit(),
+            };
+        }
+        due
+    }
+
+    /// The service point: changes, then sleep on if paused, else the rest of the tick and the next one's PREPARE.
+    fn pause_or_go_on(&mut self, due: Due, now: Instant, host: &mut dyn Host) {
+        self.serve();
+        if self.config.paused {
+            self.phase = Phase::Paused { until: now + self.attributes.sample_interval, due };
+            return;
+        }
+        // Schemes run here: they see this tick's samples, merged regions and changed settings, and what they do to ages is
+        // what the snapshot below records.
+        self.second_half(due, now, host);
+        self.next_tick(now, host);
+    }
+
+    /// Tune, record and reset, cut at random, follow the mappings.
+    fn second_half(&mut self, due: Due, now: Instant, host: &mut dyn Host) {
+        if due.aggregation {
+            self.tune();
+            self.schedule.next_aggregation = due.next_aggregation + self.attributes.aggr_ticks();
+            self.record(now);
+            for region in self.targets.iter_mut().flat_map(|target| &mut target.regions) {
+                region.reset();
+            }
+            self.split();
+        }
+        if due.update {
+            self.schedule.next_update = due.next_update + self.attributes.update_ticks();
+            self.for_each_target(host, Self::follow_mappings);
+        }
+    }
+
+    /// PREPARE, unless no target is left.
+    fn next_tick(&mut self, now: Instant, host: &mut dyn Host) {
+        self.for_each_target(host, Self::prepare);
+        if self.targets.is_empty() {
+            self.events.push(Event::Stopped);
+            self.stop();
+            return;
+        }
+        self.phase = Phase::Sampling(now + self.attributes.sample_interval);
+    }
+
+    /// Chooses an address in each region, and the entry on the way to it whose bit is cleared now and tested a tick later.
+    fn prepare(&mut self, index: usize, host: &mut dyn Host) -> Result<(), Failure> {
+        let tick = self.schedule.tick;
+        let target = &mut self.targets[index];
+        target.drop_sample();
+        let pick = self.config.strategy.entry().pick;
+        let unit = self.config.addr_unit.get();
+        for region in &target.regions {
+            let address = self.random.between(region.range.start, region.range.end);
+            let level = pick(&target.levels, region.range, address);
+            target.probes.push(Probe { address: address * unit, level });
+        }
+        if target.probes.is_empty() {
+            return Ok(());
+        }
+        if self.config.flush == FlushPolicy::Adaptive {
+            flush::add_companions(target, tick);
+        }
+        target.sights.resize(target.probes.len(), Sight::default());
+        if let Err(error) = host.clear(target.id, &target.probes, &mut target.sights) {
+            self.activity.dropped_samples += target.regions.len() as u64;
+            target.drop_sample();
+            return Err(Failure("clear", error));
+        }
+        for probe in &target.probes {
+            self.activity.clears[slot(probe.level)] += 1;
+        }
+        let is_flushing = match self.config.flush {
+            FlushPolicy::None => false,
+            FlushPolicy::Batched => true,
+            FlushPolicy::Adaptive => self.activity.aggregations < self.flush_until,
+        };
+        if is_flushing {
+            host.flush(target.id).map_err(|error| Failure("flush", error))?;
+            self.activity.flushes += 1;
+        }
+        Ok(())
+    }
+
+    /// Tests what [`prepare`](Self::prepare) cleared.
+    fn check(&mut self, host: &mut dyn Host) {
+        self.highest_count = 0;
+        self.for_each_target(host, |monitor, index, host| {
+            monitor.check_target(index, host)?;
+            monitor.walk_down(index, host)?;
+            let target = &mut monitor.targets[index];
+            if monitor.config.probes.is_empty() || target.probes.is_empty() {
+                return Ok(());
+            }
+            probes::evaluate(&monitor.config.probes, target, host, &mut monitor.probe_buffers)
+                .map_err(|error| Failure("has_attribute", error))
+        });
+    }
+
+    fn check_target(&mut self, index: usize, host: &mut dyn Host) -> Result<(), Failure> {
+        let target = &mut self.targets[index];
+        if target.probes.is_empty() {
+            return Ok(());
+        }
+        if let Err(error) = host.test(target.id, &target.probes, &mut target.sights) {
+            self.activity.dropped_samples += target.regions.len() as u64;
+            target.drop_sample();
+            return Err(Failure("test", error));
+        }
+        let samples = self.attributes.nr_accesses_max();
+        let nr_companions = target.doubted.len();
+        for sight in &target.sights {
+            let count = &mut self.activity.tests[slot(sight.level)];
+            count.tests += 1;
+            count.accessed += u64::from(sight.seen == Seen::Accessed);
+        }
+        for (region, sight) in target.regions.iter_mut().zip(&target.sights[nr_companions..]) {
+            region.level = sight.level;
+            if sight.seen == Seen::Unknown {
+                self.activity.dropped_samples += 1;
+            } else {
+                region.count(sight.seen == Seen::Accessed, samples);
+            }
+            self.highest_count = self.highest_count.max(region.nr_accesses);
+        }
+        if flush::find_contradictions(target, &mut self.activity) {
+            // To the end of the next aggregation: with flushes the contradiction is gone, and says nothing any more.
+            self.flush_until = self.activity.aggregations + 2;
+        }
+        Ok(())
+    }
+
+    fn walk_down(&mut self, index: usize, host: &mut dyn Host) -> Result<(), Failure> {
+        if !self.config.strategy.entry().walks_down {
+            return Ok(());
+        }
+        let Target { id, levels, regions, probes, sights, doubted, descent, .. } = &mut self.targets[index];
+        let (place, pace) = ((*id, &*levels, self.size_min), (self.schedule.tick, self.config.descend));
+        let failed = |error| Failure("scan_children", error);
+        descent.read_due(place, pace, host, &mut self.activity).map_err(failed)?;
+        if probes.is_empty() {
+            return Ok(());
+        }
+        let nr_companions = doubted.len();
+        let seen = (regions.as_slice(), &probes[nr_companions..], &sights[nr_companions..]);
+        descent.clear_next(place, pace, seen, host, &mut self.activity).map_err(failed)
+    }
+
+    /// Lets intervals follow their goal. Schedules are armed again only if intervals really change; the kernel does it
+    /// whenever tuning wanted a change, so that pinned at its bounds a rare update of the mappings is never reached.
+    fn tune(&mut self) {
+        let Some(goal) = &self.attributes.intervals_goal else { return };
+        if self.schedule.tick < self.schedule.next_tuning {
+            return;
+        }
+        self.schedule.next_tuning += self.aggr_samples.saturating_mul(u64::from(goal.aggrs));
+        let factor = tune::factor_bp(tune::score(&self.targets, self.aggr_samples, goal.access_bp()));
+        if factor == 10_000 {
+            return;
+        }
+        let sample_interval = tune::next_sample_interval(self.attributes.sample_interval, factor, goal);
+        let aggr_interval = sample_interval.saturating_mul(self.aggr_samples);
+        if (sample_interval, aggr_interval) == (self.attributes.sample_interval, self.attributes.aggr_interval) {
+            return;
+        }
+        self.activity.tunings += 1;
+        self.events.push(Event::Tuned { sample_interval, aggr_interval });
+        self.set_attributes(super::Attributes { sample_interval, aggr_interval, ..self.attributes.clone() });
+    }
+
+    /// Makes the snapshot.
+    fn record(&mut self, now: Instant) {
+        self.activity.aggregations += 1;
+        let unit = self.config.addr_unit.get();
+        let snapshot = &mut self.snapshot;
+        snapshot.elapsed = now.since(snapshot.at);
+        snapshot.at = now;
+        snapshot.number += 1;
+        snapshot.sample_interval = self.attributes.sample_interval;
+        snapshot.aggr_interval = self.attributes.aggr_interval;
+        snapshot.nr_accesses_max = self.attributes.nr_accesses_max();
+        snapshot.targets.clear();
+        snapshot.regions.clear();
+        for target in &self.targets {
+            let first = snapshot.regions.len();
+            snapshot.regions.extend(target.regions.iter().map(|region| RegionRecord {
+                range: AddressRange::new(region.range.start * unit, region.range.end * unit),
+                nr_accesses: region.nr_accesses,
+                age: region.age,
+                probe_hits: region.probe_hits,
+                level: region.level,
+            }));
+            snapshot.targets.push((target.id, first..snapshot.regions.len()));
+        }
+        let before = self.activity_before.tests;
+        for (level, (now, before)) in self.activity.tests.iter().zip(before).enumerate() {
+            snapshot.levels[level].tests = now.tests - before.tests;
+            snapshot.levels[level].accessed = now.accessed - before.accessed;
+        }
+        self.activity_before = self.activity;
+    }
+
+    /// Cuts regions: at the edges that a walk down has found, and at random.
+    fn split(&mut self) {
+        let nr_regions: u64 = self.targets.iter().map(|target| target.regions.len() as u64).sum();
+        let nr_max = u64::from(self.attributes.max_nr_regions);
+        let pieces = pieces(nr_regions, self.nr_regions_cut, nr_max);
+        if pieces.is_some() {
+            self.nr_regions_cut = nr_regions;
+        }
+        let strategy = self.config.strategy.entry();
+        if pieces.is_none() && !strategy.walks_down {
+            return;
+        }
+        let Self { targets, random, spare, size_min, .. } = self;
+        let mut room = nr_max.saturating_sub(nr_regions);
+        for target in targets {
+            let Target { regions, levels, descent, .. } = target;
+            spare.clear();
+            for &region in regions.iter() {
+                let before = spare.len();
+                let cut = if strategy.walks_down { descent.cut(levels, region.range, *size_min) } else { Cut::Unknown };
+                match (cut, pieces) {
+                    (Cut::Around(used), _) if room >= 2 => {
+                        let mut rest = region;
+                        for edge in [used.start, used.end] {
+                            if edge > rest.range.start && edge < rest.range.end {
+                                let right = rest.split_off(edge - rest.range.start);
+                                spare.push(rest);
+                                rest = right;
+                            }
+                        }
+                        spare.push(rest);
+                    }
+                    (Cut::Unknown, Some(pieces)) if room > 0 => {
+                        let pieces = if room == 1 { 2 } else { pieces };
+                        let place = |range, offset| (strategy.place)(levels, range, offset, *size_min);
+                        split_at_random(region, pieces, *size_min, |low, high| random.between(low, high), place, spare);
+                    }
+                    _ => spare.push(region),
+                }
+                room -= (spare.len() - before - 1) as u64;
+            }
+            std::mem::swap(regions, spare);
+            descent.forget();
+        }
+    }
+
+    /// Reads the mappings of a process again, and makes its regions follow.
+    fn follow_mappings(&mut self, index: usize, host: &mut dyn Host) -> Result<(), Failure> {
+        let target = &mut self.targets[index];
+        self.mappings.clear();
+        host.mappings(target.id, &mut self.mappings).map_err(|error| Failure("mappings", error))?;
+        let ranges = three_ranges(&self.mappings, target.levels.page()).and_then(|ranges| {
+            ranges::validate(&ranges, self.size_min, 1)?;
+            Ok(ranges)
+        });
+        match ranges {
+            Ok(ranges) => ranges::apply(&mut target.regions, &ranges, self.size_min, &mut self.spare),
+            Err(why) => self.events.push(Event::NoLayout { target: target.id, why }),
+        }
+        Ok(())
+    }
+
+    /// Cuts all regions above the size limit, which it returns, aligned.
+    fn enforce_min_nr_regions(&mut self) -> u64 {
+        let limit = align_up(self.size_limit(), self.size_min);
+        for target in &mut self.targets {
+            split_large(&mut target.regions, limit, &mut self.spare);
+        }
+        limit
+    }
+
+    /// No region should be larger, so that there are enough; not aligned.
+    fn size_limit(&self) -> u64 {
+        let total: u128 = self.targets.iter().map(Target::total).sum();
+        size_limit(u64::try_from(total).unwrap_or(u64::MAX), self.attributes.min_nr_regions, self.size_min)
+    }
+
+    /// Does `what` for each target. One that has ended is dropped; all that goes wrong is told.
+    fn for_each_target(
+        &mut self,
+        host: &mut dyn Host,
+        what: impl Fn(&mut Self, usize, &mut dyn Host) -> Result<(), Failure>,
+    ) {
+        let mut index = 0;
+        while index < self.targets.len() {
+            let target = self.targets[index].id;
+            match what(self, index, host) {
+                Ok(()) => {}
+                Err(Failure(_, HostError::Gone(_))) => {
+                    self.targets.remove(index);
+                    self.events.push(Event::TargetGone(target));
+                    continue;
+                }
+                Err(Failure(call, error)) => self.events.push(Event::HostFailed { target, call, error }),
+            }
+            index += 1;
+        }
+    }
+}
+
+/// A request that the host did not meet.
+struct Failure(&'static str, HostError);
+
+/// Where a level is counted.
+fn slot(level: Level) -> usize {
+    usize::from(level.0).min(LEVELS_MAX - 1)
+}
