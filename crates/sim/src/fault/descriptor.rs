@@ -103,6 +103,7 @@ fn one_page(
         }
         // Yardsticks see every use; Linux neither writes nor reads that go on in the same page.
         if policy.is_exact() || !write && !goes_on {
+            memory.frames.met_use(frame);
             policy.mark_accessed(memory, frame);
         }
     }

@@ -4,6 +4,7 @@
 //! reads all of it: one cache line instead of four. 18 B a frame; with the page table's 4.5 B a resident page costs
 //! 22.5 B. The swap slot of pages in the swap cache lies in a column that is untouched memory until swap is used.
 
+use super::marks::Marks;
 use crate::cgroup::CgroupId;
 use crate::memory::FileId;
 use crate::mmu::{DensePage, SpaceId};
@@ -106,12 +107,19 @@ pub struct Frames {
     next: Vec<u32>,
     identity: Vec<Identity>,
     slot: Vec<u32>,
+    pub(super) marks: Marks,
 }
 
 impl Frames {
     /// `len` free frames. The memory is untouched until frames are used.
     pub fn new(len: usize) -> Self {
-        Self { previous: vec![0; len], next: vec![0; len], identity: vec![[0; 5]; len], slot: vec![0; len] }
+        Self {
+            previous: vec![0; len],
+            next: vec![0; len],
+            identity: vec![[0; 5]; len],
+            slot: vec![0; len],
+            marks: Marks::default(),
+        }
     }
 
     /// How many there are.
@@ -132,6 +140,7 @@ impl Frames {
         };
         let (low, high) = halves(place);
         self.identity[frame.index()] = [id, flags, cgroup.0, low, high];
+        self.marks.forget(frame);
     }
 
     /// The page that the frame holds.

@@ -5,6 +5,7 @@ mod files;
 mod frames;
 mod io;
 mod list;
+mod marks;
 mod node;
 mod setup;
 mod store;

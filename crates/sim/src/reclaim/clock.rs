@@ -48,7 +48,7 @@ impl Clock {
 
 /// Reads and clears the reference bit of a page.
 fn take_used(memory: &mut Memory, frame: FrameId) -> bool {
-    let mut used = memory.frames.take(frame, Flag::Referenced);
+    let mut used = memory.frames.take(frame, Flag::Referenced) | memory.frames.take_young(frame);
     if let Some((space, page)) = memory.sole_mapper(frame) {
         return memory.space_mut(space).table.test_and_clear_young(page) || used;
     }

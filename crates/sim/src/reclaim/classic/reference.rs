@@ -43,26 +43,31 @@ pub(super) fn check(memory: &mut Memory, frame: FrameId, root: CgroupId) -> Verd
 pub(super) fn take_young(memory: &mut Memory, frame: FrameId, root: CgroupId) -> Young {
     let mut young = Young::default();
     if let Some((space, page)) = memory.sole_mapper(frame) {
-        take_from(memory, Mapper { space, page, executable: false }, root, &mut young);
+        take_from(memory, frame, Mapper { space, page, executable: false }, root, &mut young);
         return young;
     }
     for mapper in memory.mappers(frame) {
-        take_from(memory, mapper, root, &mut young);
+        take_from(memory, frame, mapper, root, &mut young);
     }
     young
 }
 
-fn take_from(memory: &mut Memory, mapper: Mapper, root: CgroupId, young: &mut Young) {
+fn take_from(memory: &mut Memory, frame: FrameId, mapper: Mapper, root: CgroupId, young: &mut Young) {
     memory.ledger.spend(memory.costs.rmap_walk_ns);
     let space = memory.space(mapper.space);
-    if !space.table.is_young(mapper.page) || !memory.cgroups.is_within(space.cgroup, root) {
+    if !memory.cgroups.is_within(space.cgroup, root) {
         return;
     }
-    let vma = space.vmas.find(space.table.page_of(mapper.page));
-    if vma.is_some_and(|vma| matches!(vma.order, Advice::Random | Advice::Sequential)) {
+    let order = || space.vmas.find(space.table.page_of(mapper.page)).map(|vma| vma.order);
+    let is_used = space.table.is_young(mapper.page) && !matches!(order(), Some(Advice::Random | Advice::Sequential));
+    if is_used {
+        memory.space_mut(mapper.space).table.test_and_clear_young(mapper.page);
+        memory.frames.met_use(frame);
+    }
+    // What a monitor found and left counts for one mapping.
+    if !memory.frames.take_young(frame) && !is_used {
         return;
     }
-    memory.space_mut(mapper.space).table.test_and_clear_young(mapper.page);
     young.mappings += 1;
     young.executable |= mapper.executable;
 }
