@@ -7,6 +7,7 @@ pub mod cgroup;
 pub mod costs;
 pub mod counters;
 pub mod fault;
+pub mod host;
 pub mod machine;
 pub mod memory;
 pub mod mmu;

@@ -37,7 +37,9 @@ impl Faulting<'_> {
         for (page, frame) in (block.start..).zip(frames) {
             self.map_in_block(page, frame);
         }
-        self.memory.space_mut(self.space).huge_blocks.insert(block.start / BLOCK_PAGES);
+        let space = self.memory.space_mut(self.space);
+        space.huge_blocks.insert(block.start / BLOCK_PAGES);
+        space.table.note_reshaped(block.start / BLOCK_PAGES);
         true
     }
 
@@ -79,6 +81,7 @@ fn split_block(memory: &mut Memory, space: SpaceId, block: u64) {
     if !space.huge_blocks.remove(&block) {
         return;
     }
+    space.table.note_reshaped(block);
     let range = PageRange::at(block * BLOCK_PAGES, BLOCK_PAGES);
     let pages: Vec<DensePage> = space.table.present_in(range).collect();
     let young = pages.iter().any(|&page| space.table.is_young(page));

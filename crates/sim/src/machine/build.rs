@@ -77,7 +77,7 @@ pub struct ProgramId(pub usize);
 
 /// Collects what a machine is made of.
 pub struct MachineBuilder {
-    machine: Machine,
+    pub(super) machine: Machine,
 }
 
 impl MachineBuilder {
@@ -88,6 +88,7 @@ impl MachineBuilder {
     pub fn new(config: &MachineConfig, policy: Box<dyn ReclaimPolicy>) -> Result<Self, SimError> {
         config.validate()?;
         let mut memory = Memory::assemble(&config.memory_setup())?;
+        memory.mmu = config.mmu.clone();
         if policy.is_exact() {
             memory.cgroups.charge_batch = 1;
         }
@@ -103,10 +104,12 @@ impl MachineBuilder {
             tasks: Vec::new(),
             queue: VecDeque::new(),
             cpus: vec![Cpu::default(); nr_cpus],
+            caches: super::mmu::caches_of(config),
             programs: Vec::new(),
             plans: Vec::new(),
             kswapds: Vec::new(),
             writer: TaskId(0),
+            monitors: Vec::new(),
             kernel: KernelTime::default(),
             reclaim_latencies_ns: Vec::new(),
             incidents: Vec::new(),
@@ -161,6 +164,7 @@ impl MachineBuilder {
         machine.programs.push(ProgramState {
             cgroup,
             files,
+            premapped: false,
             spaces: vec![None; program.processes.len()],
             tasks: Vec::new(),
             alive_threads: vec![0; program.processes.len()],
@@ -217,7 +221,7 @@ impl Machine {
         }
     }
 
-    fn add_task(&mut self, work: Work, cgroup: CgroupId, process: Option<usize>) -> TaskId {
+    pub(super) fn add_task(&mut self, work: Work, cgroup: CgroupId, process: Option<usize>) -> TaskId {
         let id = TaskId(self.tasks.len());
         // Spread first placements; later a task returns to where it ran.
         let last_cpu = CpuId(id.0 % self.cpus.len());
@@ -320,9 +324,11 @@ impl Machine {
             let change = isotherm_units::access::LayoutChange::Map(mapping);
             fault::change_layout(&mut self.memory, self.policy.as_mut(), space, change, &files)
                 .map_err(|page| self.layout_error(program, page))?;
+            self.lay_ground(program, space, mapping).map_err(|page| self.layout_error(program, page))?;
         }
         self.memory.ledger.take(); // exec and fork are not part of the program's own time
         self.programs[program].spaces[process] = Some(space);
+        self.start_monitors(now);
         Ok(space)
     }
 
@@ -392,6 +398,7 @@ impl Machine {
             reclaim_latencies_ns: self.reclaim_latencies_ns,
             incidents: self.incidents,
             series: self.series,
+            monitors: self.monitors.into_iter().map(|monitor| monitor.outcome).collect(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! What machine to simulate: hardware and tunables, as written in a scenario's `[machine]` table.
 
+use crate::mmu::MmuConfig;
 use crate::swap::device::{Compressor, DeviceKind};
 use crate::tick::TickRate;
 use isotherm_units::{Bytes, Duration, Ratio};
@@ -30,6 +31,9 @@ pub struct MachineConfig {
     pub min_free: Option<Bytes>,
     /// Whether transparent huge pages are on: raises the minimum of free memory.
     pub transparent_hugepages: bool,
+    /// Page tables: levels, accessed bits above the leaf, translation caches.
+    #[serde(skip_serializing_if = "MmuConfig::is_default")]
+    pub mmu: MmuConfig,
     /// Ticks a second of the simulated kernel: 100, 250, 300 or 1000. Default 250.
     pub hz: u32,
     /// Longest time a thread runs while others wait for its CPU. Default 3 ms.
@@ -76,6 +80,7 @@ impl Default for MachineConfig {
             watermark_scale_factor: 10,
             min_free: None,
             transparent_hugepages: false,
+            mmu: MmuConfig::default(),
             hz: 250,
             time_slice: Duration::from_ms(3),
         }
@@ -159,6 +164,9 @@ impl MachineConfig {
         check((1..=3000).contains(&scale), "watermark_scale_factor", &scale, "1 to 3000")?;
         let min_free_ok = self.min_free.is_none_or(|min| min.get() <= self.memory().get() / 4);
         check(min_free_ok, "min_free", &self.min_free.unwrap_or_default(), "at most a quarter of memory")?;
+        if let Some((field, got, allowed)) = self.mmu.first_error() {
+            check(false, field, &got, allowed)?;
+        }
         check([100, 250, 300, 1000].contains(&self.hz), "hz", &self.hz, "100, 250, 300 or 1000")?;
         let slice_ok = (100_000..=1_000_000_000).contains(&self.time_slice.ns());
         check(slice_ok, "time_slice", &self.time_slice, "100us to 1s")

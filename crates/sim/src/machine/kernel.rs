@@ -1,4 +1,4 @@
-//! Kernel threads: kswapd of each node, and the writer of group files.
+//! Kernel threads: kswapd of each node, monitors, and the writer of group files.
 
 use super::Machine;
 use super::oom::VICTIM_WAIT;
@@ -23,6 +23,7 @@ impl Machine {
             self.memory.now = now;
             let verdict = match task {
                 KernelTask::Kswapd { node, attempt } => self.kswapd_step(id, *node, attempt, &mut now),
+                KernelTask::Monitor { index } => self.monitor_step(*index, &mut now),
                 KernelTask::Writer { jobs, attempt } => {
                     let Some(job) = jobs.front_mut() else { return (now, Verdict::Park) };
                     let verdict = self.writer_step(job, attempt, &mut now);

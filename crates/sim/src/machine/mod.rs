@@ -10,6 +10,10 @@ mod events;
 mod hardware;
 mod kernel;
 mod memory_high;
+mod mmu;
+mod monitor;
+#[cfg(test)]
+mod monitor_tests;
 mod oom;
 mod outcome;
 mod play;
@@ -21,6 +25,7 @@ mod tests;
 pub use build::{MachineBuilder, ProgramId, SimError};
 pub use config::{ConfigError, MachineConfig, NodeConfig, SwapConfig};
 pub use events::{Action, Plan};
+pub use monitor::{MonitorDriver, MonitorOutcome, MonitorTarget};
 pub use outcome::{
     CgroupOutcome, Ending, Incident, KernelTime, Outcome, PressureTotals, ProgramOutcome, SeriesRow, ThreadTime,
 };
@@ -30,12 +35,14 @@ use crate::cgroup::{CgroupId, Knob};
 use crate::fault;
 use crate::memory::{FileId, Memory};
 use crate::mmu::SpaceId;
+use crate::mmu::translation::Caches;
 use crate::pressure::Pressure;
 use crate::reclaim::ReclaimPolicy;
 use crate::reclaim::driver::MAX_RECLAIM_RETRIES;
 use events::{CpuId, Event, Events};
 use isotherm_units::access::{Program, Timing};
 use isotherm_units::{Duration, Instant};
+use monitor::MonitorState;
 use std::collections::VecDeque;
 use task::{Task, TaskId, WriterJob};
 
@@ -60,10 +67,13 @@ pub struct Machine {
     tasks: Vec<Task>,
     queue: VecDeque<TaskId>,
     cpus: Vec<Cpu>,
+    /// Translation caches by processor; none without the model.
+    caches: Vec<Caches>,
     programs: Vec<ProgramState>,
     plans: Vec<Plan>,
     kswapds: Vec<TaskId>,
     writer: TaskId,
+    monitors: Vec<MonitorState>,
     kernel: KernelTime,
     reclaim_latencies_ns: Vec<u64>,
     incidents: Vec<Incident>,
@@ -85,6 +95,8 @@ struct ProgramState {
     program: Program,
     cgroup: CgroupId,
     files: Vec<FileId>,
+    /// What its mappings at the start are made of.
+    premapped: bool,
     /// By process.
     spaces: Vec<Option<SpaceId>>,
     /// Tasks of its threads, made when the program starts.
@@ -147,6 +159,7 @@ impl Machine {
         if self.series_every.is_some() {
             self.events.push(Instant::START, Event::Series);
         }
+        self.start_monitors(Instant::START);
     }
 
     /// Nothing runs, and no plan will start anything.

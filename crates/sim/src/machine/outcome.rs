@@ -1,5 +1,6 @@
 //! What a run gave.
 
+use super::MonitorOutcome;
 use crate::cgroup::MemoryEvents;
 use crate::counters::Counters;
 use crate::reclaim::ListSizes;
@@ -172,6 +173,9 @@ pub struct Outcome {
     pub incidents: Vec<Incident>,
     /// Time series, if asked for.
     pub series: Vec<SeriesRow>,
+    /// Monitors in the order in which they were added.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub monitors: Vec<MonitorOutcome>,
 }
 
 impl Outcome {

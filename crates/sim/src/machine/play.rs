@@ -62,8 +62,7 @@ impl Machine {
     fn play(&mut self, id: TaskId, user: &mut UserTask, now: &mut Instant, horizon: Instant) -> Result<Next, SimError> {
         let mut pace = Pace { now_ns: now.ns(), until_ns: horizon.ns(), page_ns: user.page_ns };
         let before = user.cursor;
-        let table = &mut self.memory.space_mut(user.space).table;
-        let stop = table.play(&user.batch.runs, &mut user.cursor, &mut pace);
+        let stop = self.touch(id, user, &mut pace);
         user.time.compute_ns += pace.now_ns - now.ns();
         *now = Instant::from_ns(pace.now_ns);
         if user.cursor != before {

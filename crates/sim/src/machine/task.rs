@@ -98,6 +98,8 @@ pub(super) struct UserTask {
 pub(super) enum KernelTask {
     /// Balances a node.
     Kswapd { node: NodeId, attempt: Option<Attempt> },
+    /// Runs a monitor.
+    Monitor { index: usize },
     /// Carries out what plans write to group files.
     Writer { jobs: std::collections::VecDeque<WriterJob>, attempt: Option<Attempt> },
 }

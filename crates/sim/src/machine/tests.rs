@@ -28,17 +28,17 @@ impl Stream for Script {
     }
 }
 
-fn script(steps: Vec<(Vec<Run>, After)>) -> Box<dyn Stream> {
+pub(super) fn script(steps: Vec<(Vec<Run>, After)>) -> Box<dyn Stream> {
     Box::new(Script(steps.into_iter()))
 }
 
 /// Sweeps `pages` pages from page 0 `sweeps` times, `think_ns` before each page.
-fn sweeps(pages: u64, sweeps: usize, think_ns: u32) -> Box<dyn Stream> {
+pub(super) fn sweeps(pages: u64, sweeps: usize, think_ns: u32) -> Box<dyn Stream> {
     let sweep: Vec<Run> = (0..pages).map(|page| Run::write(page, 1).after_ns(think_ns)).collect();
     script(vec![(sweep, After::Continue); sweeps])
 }
 
-fn program(name: &str, streams: Vec<Box<dyn Stream>>) -> Program {
+pub(super) fn program(name: &str, streams: Vec<Box<dyn Stream>>) -> Program {
     let layout = vec![Mapping::anonymous(PageRange::new(0, 1 << 20))];
     let threads = streams.into_iter().map(|stream| Thread { process: 0, start: ThreadStart::WithProgram, stream });
     Program {
@@ -51,7 +51,7 @@ fn program(name: &str, streams: Vec<Box<dyn Stream>>) -> Program {
     }
 }
 
-fn config(memory: Bytes, swap: DeviceKind) -> MachineConfig {
+pub(super) fn config(memory: Bytes, swap: DeviceKind) -> MachineConfig {
     MachineConfig {
         nodes: vec![NodeConfig { memory, ..NodeConfig::default() }],
         swap: SwapConfig { device: swap, ..SwapConfig::default() },
@@ -59,13 +59,13 @@ fn config(memory: Bytes, swap: DeviceKind) -> MachineConfig {
     }
 }
 
-struct Rig {
-    builder: MachineBuilder,
-    app: CgroupId,
+pub(super) struct Rig {
+    pub(super) builder: MachineBuilder,
+    pub(super) app: CgroupId,
 }
 
 impl Rig {
-    fn new(config: &MachineConfig) -> Self {
+    pub(super) fn new(config: &MachineConfig) -> Self {
         let mut builder = MachineBuilder::new(config, (policy_by_name("classic").unwrap().build)()).unwrap();
         builder.strict();
         let app = builder.add_cgroup(CgroupId::ROOT, "app").unwrap();

@@ -6,6 +6,7 @@ use crate::cgroup::Cgroups;
 use crate::costs::Costs;
 use crate::counters::Counters;
 use crate::fault::Flusher;
+use crate::mmu::MmuConfig;
 use crate::readahead::swap::ClusterReadahead;
 use crate::reclaim::driver::ReclaimState;
 use crate::swap::Slots;
@@ -66,6 +67,8 @@ impl Memory {
             charged: 0,
             flusher: Flusher::default(),
             cluster_readahead: ClusterReadahead::default(),
+            mmu: MmuConfig::default(),
+            ground: Vec::new(),
         })
     }
 }

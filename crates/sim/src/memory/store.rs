@@ -5,7 +5,7 @@ use crate::cgroup::{CgroupId, Cgroups};
 use crate::costs::Costs;
 use crate::counters::{Counter, Counters};
 use crate::fault::Flusher;
-use crate::mmu::{AddressSpace, DensePage, Entry, SpaceId};
+use crate::mmu::{AddressSpace, DensePage, Entry, GroundFrames, MmuConfig, SpaceId};
 use crate::readahead::swap::ClusterReadahead;
 use crate::reclaim::LruvecId;
 use crate::reclaim::driver::ReclaimState;
@@ -85,6 +85,10 @@ pub struct Memory {
     pub flusher: Flusher,
     /// Swap readahead by slot: one state for the whole system.
     pub cluster_readahead: ClusterReadahead,
+    /// What page tables of this machine are like.
+    pub mmu: MmuConfig,
+    /// Memory without frames, in the order in which it was mapped.
+    pub ground: Vec<GroundFrames>,
 }
 
 /// One page-table entry that shows a page.

@@ -5,9 +5,12 @@
 //! tests that bit alone. Clearing an upper bit unsettles the 2 MiB blocks below it, so the next access to any of them
 //! takes the slow path once and sets the whole column again. Reading is exact at any time.
 
+use super::config::TableKind;
+use super::translation::Reads;
 use isotherm_units::PageRange;
 
-/// A level of the page table, by the span of one of its entries: 0 = leaf (4 KiB), 1 = 2 MiB, 2 = 1 GiB, 3 = 512 GiB.
+/// A level of the page table, by the span of one of its entries: 0 = leaf (4 KiB), 1 = 2 MiB, 2 = 1 GiB, 3 = 512 GiB,
+/// 4 = 256 TiB. A table of four levels ends at 512 GiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Level(u8);
 
@@ -20,8 +23,19 @@ impl Level {
     pub const PUD: Self = Self(2);
     /// Entries that span 512 GiB.
     pub const P4D: Self = Self(3);
-    /// The levels above the leaf of a 4-level table.
-    pub const UPPER: [Self; 3] = [Self::PMD, Self::PUD, Self::P4D];
+    /// Entries that span 256 TiB: the top of a 5-level table.
+    pub const PGD: Self = Self(4);
+    /// The levels above the leaf.
+    pub const UPPER: [Self; 4] = [Self::PMD, Self::PUD, Self::P4D, Self::PGD];
+
+    /// The level with this number, of those there are.
+    pub const fn new(number: u8) -> Option<Self> {
+        if number <= Self::PGD.0 { Some(Self(number)) } else { None }
+    }
+    /// Its number: 0 is the leaf.
+    pub const fn number(self) -> u8 {
+        self.0
+    }
 
     /// log2 of the base pages that one entry spans: 9 per level.
     pub const fn span_shift(self) -> u32 {
@@ -43,25 +57,53 @@ pub(super) struct UpperBits {
     /// One bit per 2 MiB: all accessed bits above are set.
     pub(super) settled: Vec<u64>,
     /// One bitmap per upper level, indexed by `chunk page >> span`.
-    accessed: [Vec<u64>; 3],
+    accessed: [Vec<u64>; 4],
+    kind: TableKind,
 }
 
 impl UpperBits {
-    pub(super) fn new(chunk_pages: u64) -> Self {
+    pub(super) fn new(chunk_pages: u64, kind: TableKind) -> Self {
         let words = |level: Level| {
             let bits = (chunk_pages >> level.span_shift()).max(1);
             vec![0; usize::try_from(bits.div_ceil(64)).expect("a chunk is small")]
         };
-        Self { settled: words(Level::PMD), accessed: Level::UPPER.map(words) }
+        Self { settled: words(Level::PMD), accessed: Level::UPPER.map(words), kind }
     }
 
-    /// Sets the whole column above chunk page `page`.
+    /// Sets the whole column above chunk page `page`, as far as the processor sets bits there: a walk from the top. Where
+    /// accesses go through translation caches each walk sets what it reads ([`read`](Self::read)), and nothing happens here.
     #[cold]
     pub(super) fn settle(&mut self, page: usize) {
-        for level in Level::UPPER {
+        if self.kind.translated {
+            return;
+        }
+        for level in Level::UPPER.into_iter().filter(|&level| level <= self.kind.highest_set) {
             set(&mut self.accessed[level.upper_index()], page >> level.span_shift());
         }
         set(&mut self.settled, page >> Level::PMD.span_shift());
+    }
+
+    /// A walk to `page` read these words.
+    pub(super) fn read(&mut self, page: usize, reads: Reads) {
+        let is_set = |level: &Level| *level <= self.kind.highest_set && reads.has(*level);
+        for level in Level::UPPER.into_iter().filter(is_set) {
+            set(&mut self.accessed[level.upper_index()], page >> level.span_shift());
+        }
+    }
+
+    /// The kernel enters a new table: the entry that points to it has its accessed bit set from the start.
+    pub(super) fn preset(&mut self, level: Level, page: usize) {
+        if self.kind.preset {
+            set(&mut self.accessed[level.upper_index()], page >> level.span_shift());
+        }
+    }
+
+    /// Reads and clears the bits of all 2 MiB entries of the chunk: the table below a 1 GiB entry.
+    pub(super) fn take_pmds(&mut self, out: &mut [u64]) {
+        for (out, word) in out.iter_mut().zip(&mut self.accessed[Level::PMD.upper_index()]) {
+            *out |= std::mem::take(word);
+        }
+        self.settled.fill(0);
     }
 
     pub(super) fn test(&self, level: Level, page: usize) -> bool {

@@ -1,6 +1,8 @@
 //! Virtual memory as the hardware sees it: page-table words with accessed and dirty bits, upper levels, address spaces.
 
+mod config;
 mod entry;
+mod ground;
 mod levels;
 mod space;
 #[expect(
@@ -8,11 +10,14 @@ mod space;
     reason = "hosts are 64-bit; slots and pages within a chunk stay below 2^18, and the hit path takes no checked conversion"
 )]
 mod table;
+pub mod translation;
 mod vma;
 
+pub use config::MmuConfig;
 pub use entry::Entry;
 pub use levels::Level;
-pub use space::{AddressSpace, OpenFile, SpaceId};
-pub(crate) use table::{Cursor, Pace, Stop};
+pub use space::{AddressSpace, GroundFrames, OpenFile, SpaceId};
+pub(crate) use table::{Cursor, Found, Pace, Stale, Stop};
 pub use table::{DensePage, Need, PageTable};
+pub use translation::TranslationConfig;
 pub use vma::{Vma, VmaList};

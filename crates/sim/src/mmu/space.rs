@@ -49,6 +49,18 @@ pub struct AddressSpace {
     pub huge_blocks: BTreeSet<u64>,
 }
 
+/// Physical addresses of memory that has no frames: page `pages.start + i` lies in page frame number `first_frame + i`, behind
+/// all frames of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroundFrames {
+    /// Whose memory it is.
+    pub space: SpaceId,
+    /// Its virtual pages.
+    pub pages: PageRange,
+    /// Page frame number of the first.
+    pub first_frame: u64,
+}
+
 /// A file as one address space has it open.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenFile {

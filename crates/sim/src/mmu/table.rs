@@ -13,6 +13,14 @@ use crate::memory::FrameId;
 use isotherm_units::PageRange;
 use isotherm_units::access::Run;
 
+mod extension;
+mod probe;
+mod walked;
+
+use extension::Extension;
+pub(crate) use extension::Stale;
+pub(crate) use probe::Found;
+
 /// Pages of one chunk: 1 GiB of address space.
 pub(crate) const CHUNK_PAGES: u64 = 1 << CHUNK_SHIFT;
 const CHUNK_SHIFT: u32 = 18;
@@ -75,7 +83,11 @@ struct Chunk {
 
 impl Chunk {
     fn write(&mut self, page: usize, entry: Entry) {
-        let table = self.tables[page / TABLE_PAGES].get_or_insert_with(|| Box::new([0; TABLE_PAGES]));
+        let upper = &mut self.upper;
+        let table = self.tables[page / TABLE_PAGES].get_or_insert_with(|| {
+            upper.preset(Level::PMD, page);
+            Box::new([0; TABLE_PAGES])
+        });
         table[page % TABLE_PAGES] = entry.pack();
     }
 
@@ -101,6 +113,7 @@ pub struct PageTable {
     directory: Vec<u16>,
     chunks: Vec<Chunk>,
     nr_present: u64,
+    extension: Extension,
 }
 
 /// Where [`PageTable::play`] stopped.
@@ -152,7 +165,7 @@ impl Default for PageTable {
 impl PageTable {
     /// An empty table.
     pub fn new() -> Self {
-        Self { directory: Vec::new(), chunks: Vec::new(), nr_present: 0 }
+        Self { directory: Vec::new(), chunks: Vec::new(), nr_present: 0, extension: Extension::default() }
     }
 
     /// Makes room for `pages`, so that they have dense numbers.
@@ -184,9 +197,10 @@ impl PageTable {
                     groups: vec![[0; 2]; len / 64],
                     stores: vec![[0; 2]; len / 64],
                     tables: vec![None; len / TABLE_PAGES],
-                    upper: UpperBits::new(CHUNK_PAGES),
+                    upper: UpperBits::new(CHUNK_PAGES, self.extension.kind),
                 });
                 self.directory[index] = u16::try_from(self.chunks.len()).expect("at most CHUNKS_MAX");
+                self.preset_upper();
             }
         }
         Ok(())
@@ -235,6 +249,7 @@ impl PageTable {
             group.iter_mut().for_each(|word| *word &= !bit);
             self.stores_mut(dense).0.iter_mut().for_each(|word| *word &= !bit);
             self.nr_present -= 1;
+            self.note_unmapped(dense);
         }
         self.chunks[dense.slot()].write(dense.within(), entry);
     }
@@ -550,7 +565,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    fn mapped(pages: &[u64], writable: bool) -> PageTable {
+    pub(super) fn mapped(pages: &[u64], writable: bool) -> PageTable {
         let mut table = PageTable::new();
         for (index, &page) in pages.iter().enumerate() {
             table.reserve(PageRange::at(page, 1)).unwrap();
@@ -561,7 +576,7 @@ mod tests {
         table
     }
 
-    fn pace(until_ns: u64, page_ns: u64) -> Pace {
+    pub(super) fn pace(until_ns: u64, page_ns: u64) -> Pace {
         Pace { now_ns: 0, until_ns, page_ns }
     }
 
@@ -594,6 +609,7 @@ mod tests {
     #[test]
     fn clearing_an_upper_bit_makes_the_next_touch_set_the_column_again() {
         let mut table = mapped(&[0, 600], false);
+        assert!(table.test_and_clear_upper_young(Level::PMD, table.dense(600).unwrap()), "preset");
         let touch = |table: &mut PageTable, page| {
             assert_eq!(table.play(&[Run::read(page, 1)], &mut Cursor::default(), &mut pace(9, 1)), Stop::Done);
         };

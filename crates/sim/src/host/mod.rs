@@ -1,0 +1,222 @@
+//! The simulated machine as [`Host`]: what a monitor may ask of simulated memory, and what each question costs.
+//!
+//! Virtual targets are address spaces; the physical target is all page frames, behind them memory without frames. Clearing
+//! a page's accessed bit follows Linux (monitoring.md 4): the use that it stood for is left to reclaim as a mark of the page.
+//! CPU time goes to [`Memory::ledger`], for whoever runs the monitor.
+
+mod physical;
+#[cfg(test)]
+mod tests;
+mod virtual_space;
+
+use crate::memory::{Flag, FrameId, Memory};
+use crate::mmu::translation::Caches;
+use crate::mmu::{Level, SpaceId};
+use isotherm_core::host::{
+    AddressRange, Attribute, Capabilities, Host, HostError, Level as HostLevel, Probe, Seen, Sight, TargetId,
+};
+use isotherm_units::PAGE_SHIFT;
+use serde::Serialize;
+
+/// What a [`TargetId`] stands for: its index in the list of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostTarget {
+    /// Virtual memory of a process.
+    Space(SpaceId),
+    /// Physical memory: page frame numbers times 4 KiB.
+    Physical,
+}
+
+/// How often a monitor asked, by the level of the entry that was looked at: index 0 is the leaf of a base page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ProbeCounts {
+    /// Accessed bits cleared, or found clear when they were to be cleared.
+    pub clears: [u64; 5],
+    /// Accessed bits tested.
+    pub tests: [u64; 5],
+    /// Tables scanned whole, by the level of the entry that points to them.
+    pub scans: [u64; 5],
+    /// Flushes of cached translations.
+    pub flushes: u64,
+    /// Mappings read.
+    pub mappings: u64,
+    /// Pages asked for an attribute.
+    pub attributes: u64,
+}
+
+impl ProbeCounts {
+    /// Single bits cleared and tested, all levels.
+    pub fn checks(&self) -> u64 {
+        self.clears.iter().chain(&self.tests).sum()
+    }
+}
+
+/// A view of a machine's memory for the time of one call.
+pub struct MemoryHost<'a> {
+    memory: &'a mut Memory,
+    caches: &'a mut [Caches],
+    targets: &'a [HostTarget],
+    counts: &'a mut ProbeCounts,
+}
+
+impl<'a> MemoryHost<'a> {
+    /// `caches` are those of all processors, none without the model; `targets` are numbered from 0.
+    pub fn new(
+        memory: &'a mut Memory,
+        caches: &'a mut [Caches],
+        targets: &'a [HostTarget],
+        counts: &'a mut ProbeCounts,
+    ) -> Self {
+        Self { memory, caches, targets, counts }
+    }
+
+    /// The target, if it still lives.
+    fn target(&self, id: TargetId) -> Result<HostTarget, HostError> {
+        let target = self.targets.get(usize::try_from(id.0).unwrap_or(usize::MAX)).copied();
+        match target.ok_or_else(|| HostError::Failed(format!("target {} was never given", id.0)))? {
+            HostTarget::Space(space) if !self.memory.space(space).alive => Err(HostError::Gone(id)),
+            target => Ok(target),
+        }
+    }
+
+    /// Charges one look at an entry, where the walk ended.
+    fn pay(&mut self, at: Level, is_leaf: bool) {
+        let costs = &self.memory.costs;
+        let look = match at {
+            Level::LEAF => costs.probe_pte_ns,
+            Level::PMD if is_leaf => costs.probe_huge_ns,
+            Level::PMD => costs.probe_pmd_ns,
+            Level::PUD => costs.probe_pud_ns,
+            _ => costs.probe_top_ns,
+        };
+        self.memory.ledger.spend(costs.probe_ns + look);
+    }
+
+    /// Charges a pass over a table in which `nr_cleared` bits were set.
+    fn pay_scan(&mut self, nr_cleared: u32) {
+        let costs = &self.memory.costs;
+        let clearing = costs.scan_table_clear_ns * u64::from(nr_cleared) / 512;
+        self.memory.ledger.spend(costs.probe_ns + costs.scan_table_ns + clearing);
+    }
+}
+
+/// What clears look at and what tests look at differ in places (monitoring.md 4, traps), so both say which they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    Clear,
+    Test,
+}
+
+impl Host for MemoryHost<'_> {
+    fn capabilities(&self, target: TargetId) -> Capabilities {
+        let mmu = &self.memory.mmu;
+        let is_virtual = matches!(self.target(target), Ok(HostTarget::Space(_)));
+        let highest = if is_virtual { mmu.highest_level() } else { Level::LEAF };
+        Capabilities {
+            shifts: mmu.shifts(),
+            highest_level: HostLevel(highest.number()),
+            flush: is_virtual && !self.caches.is_empty(),
+            scan_children: is_virtual,
+        }
+    }
+
+    fn mappings(&mut self, target: TargetId, out: &mut Vec<AddressRange>) -> Result<(), HostError> {
+        let HostTarget::Space(space) = self.target(target)? else {
+            return Err(HostError::NotHere("physical memory has no mappings; give its ranges"));
+        };
+        let before = out.len();
+        let vmas = self.memory.space(space).vmas.iter().map(|vma| vma.pages());
+        out.extend(vmas.map(|pages| AddressRange::new(pages.start << PAGE_SHIFT, pages.end << PAGE_SHIFT)));
+        let nr_read = (out.len() - before) as u64;
+        self.counts.mappings += nr_read;
+        self.memory.ledger.spend(nr_read * self.memory.costs.read_mapping_ns);
+        Ok(())
+    }
+
+    fn clear(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
+        self.probe(Wish::Clear, target, probes, sights)
+    }
+
+    fn test(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
+        self.probe(Wish::Test, target, probes, sights)
+    }
+
+    fn scan_children(&mut self, target: TargetId, parent: Probe, out: &mut Vec<u64>) -> Result<(), HostError> {
+        let HostTarget::Space(space) = self.target(target)? else {
+            return Err(HostError::NotHere("physical memory has no page table; probe its pages"));
+        };
+        let highest = self.memory.mmu.highest_level();
+        let level = Level::new(parent.level.0).filter(|level| {
+            let number = level.number();
+            (1..self.memory.mmu.levels).contains(&number) && number <= highest.number() + 1
+        });
+        let Some(level) = level else {
+            return Err(HostError::NotHere("no table with accessed bits lies below that level on this machine"));
+        };
+        self.scan_table(space, level, parent.address >> PAGE_SHIFT, out);
+        Ok(())
+    }
+
+    fn flush(&mut self, target: TargetId) -> Result<(), HostError> {
+        let HostTarget::Space(space) = self.target(target)? else {
+            return Err(HostError::NotHere("physical memory is in no translation of its own; flush the processes"));
+        };
+        if self.caches.is_empty() {
+            return Err(HostError::NotHere(
+                "translation caches are not modelled (`mmu.translation`): every walk is whole",
+            ));
+        }
+        self.caches.iter_mut().for_each(|caches| caches.flush(space));
+        let others = self.caches.len() as u64 - 1;
+        let costs = &self.memory.costs;
+        self.memory.ledger.spend(costs.tlb_flush_ns + others * costs.tlb_flush_cpu_ns);
+        self.counts.flushes += 1;
+        Ok(())
+    }
+
+    fn has_attribute(
+        &mut self,
+        target: TargetId,
+        attribute: Attribute,
+        addresses: &[u64],
+        out: &mut [Option<bool>],
+    ) -> Result<(), HostError> {
+        let HostTarget::Physical = self.target(target)? else {
+            return Err(HostError::NotHere("attributes are those of page frames; monitor physical memory"));
+        };
+        assert_eq!(addresses.len(), out.len(), "one answer an address");
+        for (&address, out) in addresses.iter().zip(out) {
+            *out = self.attribute_at(attribute, address >> PAGE_SHIFT);
+        }
+        self.counts.attributes += addresses.len() as u64;
+        self.memory.ledger.spend(addresses.len() as u64 * self.memory.costs.probe_ns);
+        Ok(())
+    }
+}
+
+impl MemoryHost<'_> {
+    fn probe(&mut self, wish: Wish, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
+        assert_eq!(probes.len(), sights.len(), "one sight a probe");
+        let target = self.target(target)?;
+        for (&probe, sight) in probes.iter().zip(sights) {
+            let page = probe.address >> PAGE_SHIFT;
+            let (seen, level) = match target {
+                HostTarget::Space(space) => self.probe_space(wish, space, page, probe.level),
+                HostTarget::Physical => self.probe_frame(wish, page),
+            };
+            *sight = Sight { seen, level: HostLevel(level.number()) };
+            let counts = if wish == Wish::Clear { &mut self.counts.clears } else { &mut self.counts.tests };
+            counts[usize::from(level.number())] += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether the page in `frame` may be looked at: it stands on a list of its policy.
+    fn is_listed(&self, frame: FrameId) -> bool {
+        self.memory.frames.has(frame, Flag::OnList)
+    }
+}
+
+fn seen(accessed: bool) -> Seen {
+    if accessed { Seen::Accessed } else { Seen::Idle }
+}

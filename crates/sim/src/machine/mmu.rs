@@ -1,0 +1,80 @@
+//! The processors' side of memory: translation caches, and memory that was mapped before the run.
+
+use super::task::{TaskId, UserTask};
+use super::{Machine, MachineBuilder, MachineConfig, ProgramId};
+use crate::memory::Memory;
+use crate::mmu::translation::{Caches, Off};
+use crate::mmu::{GroundFrames, Pace, SpaceId, Stale, Stop};
+use isotherm_units::access::{Backing, Mapping};
+
+/// Pages below 2^57 bytes.
+const PAGES_MAX: u64 = 1 << 45;
+
+/// Translation caches of every processor, if the machine has the model.
+pub(super) fn caches_of(config: &MachineConfig) -> Vec<Caches> {
+    let one = config.mmu.translation.as_ref().map(|sizes| Caches::new(sizes, config.mmu.levels));
+    one.map_or_else(Vec::new, |one| vec![one; config.cpus as usize])
+}
+
+impl MachineBuilder {
+    /// The anonymous memory with which the program's processes start was touched before the run: it is resident from the
+    /// start, costs no fault and never leaves. Such memory has no frames, stands on no list and is charged to nobody, so that
+    /// several terabytes of it fit (`docs/translation.md`); a forked process does not inherit it.
+    pub fn premap(&mut self, program: ProgramId) {
+        self.machine.programs[program.0].premapped = true;
+    }
+}
+
+impl Machine {
+    /// Plays the user's batch on the table of its space, through the caches of its processor if there are any.
+    pub(super) fn touch(&mut self, id: TaskId, user: &mut UserTask, pace: &mut Pace) -> Stop {
+        let space = self.memory.space_mut(user.space);
+        let (table, huge) = (&mut space.table, &space.huge_blocks);
+        let (runs, cursor) = (&user.batch.runs, &mut user.cursor);
+        if self.caches.is_empty() {
+            return table.play_in(&mut Off, huge, runs, cursor, pace);
+        }
+        drop_stale(&mut self.caches, user.space, table.take_stale());
+        let caches = &mut self.caches[self.tasks[id.0].last_cpu.0];
+        caches.switch_to(user.space);
+        table.play_in(caches, huge, runs, cursor, pace)
+    }
+
+    /// Lays what a program that was [premapped](MachineBuilder::premap) maps at its start.
+    ///
+    /// # Errors
+    /// The first page beyond the address space.
+    pub(super) fn lay_ground(&mut self, program: usize, space: SpaceId, mapping: Mapping) -> Result<(), u64> {
+        let Mapping { pages, huge, .. } = mapping;
+        if !self.programs[program].premapped || mapping.backing != Backing::Anonymous || pages.is_empty() {
+            return Ok(());
+        }
+        if pages.end > PAGES_MAX {
+            return Err(pages.start.max(PAGES_MAX));
+        }
+        let first_frame = self.memory.nr_page_frames();
+        self.memory.ground.push(GroundFrames { space, pages, first_frame });
+        self.memory.space_mut(space).table.lay_ground(pages, huge);
+        Ok(())
+    }
+}
+
+impl Memory {
+    /// Page frame numbers in use so far: frames, then memory without frames.
+    pub fn nr_page_frames(&self) -> u64 {
+        self.frames.len() as u64 + self.ground.iter().map(|ground| ground.pages.len()).sum::<u64>()
+    }
+}
+
+/// Drops translations that the kernel's changes of a table made void.
+pub(super) fn drop_stale(caches: &mut [Caches], space: SpaceId, stale: Option<Stale>) {
+    match stale {
+        None => {}
+        Some(Stale::All) => caches.iter_mut().for_each(|caches| caches.flush(space)),
+        Some(Stale::Pages(pages)) => {
+            for caches in caches {
+                pages.iter().for_each(|&page| caches.invalidate_page(space, page));
+            }
+        }
+    }
+}

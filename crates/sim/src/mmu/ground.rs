@@ -1,0 +1,344 @@
+//! Ground: memory that a program had touched before the run began, without a frame, a list or an entry for each page.
+//!
+//! A program that has 5 TiB resident and uses 10 GiB of it would need 24 GB of frames and entries for pages that nobody ever
+//! looks at. Where nothing reclaims or moves a page, all that can be asked of it is whether it is mapped and whether it was
+//! used. The first is a range; the second is one bit a page, in memory that the operating system gives when a bit is set.
+//!
+//! Sketch, for 5 TiB: bits of pages 160 MiB if all of them are scattered with uses, 0.5 MiB if 10 GiB in a row are used; bits
+//! of 2 MiB entries 2 x 320 KiB. Blocks are of 512 GiB, so that a table's 512 entries are eight whole words at every level.
+//! A touch costs one load of the directory and one of the block (both in L1), one of the page's word and one of the
+//! *settled* bit of its 2 MiB (as in `levels.rs`), and stores only where a bit changes.
+
+use super::Level;
+use super::config::TableKind;
+use super::translation::Reads;
+use isotherm_units::PageRange;
+
+const BLOCK_SHIFT: u32 = Level::P4D.span_shift();
+const BLOCK_PAGES: u64 = 1 << BLOCK_SHIFT;
+const NO_BLOCK: u16 = 0;
+
+/// Entries of a table, as words.
+pub(crate) type Children = [u64; 8];
+
+/// Mapped pages of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extent {
+    pages: PageRange,
+    /// Whole aligned 2 MiB of it are under one entry each.
+    huge: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Block {
+    first_page: u64,
+    /// Sorted, disjoint; nearly always one.
+    extents: Vec<Extent>,
+    /// Accessed bits of base pages.
+    leaf: Vec<u64>,
+    /// Accessed bits of entries of 2 MiB, leaves or not.
+    pmd: Vec<u64>,
+    /// One bit per 2 MiB: all accessed bits above it, its own included, are set.
+    settled: Vec<u64>,
+    /// Accessed bits of entries of 1 GiB.
+    pud: Children,
+    p4d: bool,
+    /// This block's share of the 256 TiB entry's bit.
+    pgd: bool,
+}
+
+impl Block {
+    fn new(first_page: u64) -> Self {
+        let words = |level: Level| {
+            let words = BLOCK_PAGES >> level.span_shift() >> 6;
+            vec![0u64; usize::try_from(words).expect("hosts are 64-bit")]
+        };
+        Self {
+            first_page,
+            extents: Vec::new(),
+            leaf: words(Level::LEAF),
+            pmd: words(Level::PMD),
+            settled: words(Level::PMD),
+            pud: [0; 8],
+            p4d: false,
+            pgd: false,
+        }
+    }
+
+    #[inline]
+    fn extent(&self, page: u64) -> Option<&Extent> {
+        self.extents.iter().find(|extent| extent.pages.contains(page))
+    }
+
+    #[cold]
+    fn settle(&mut self, page: u64, highest: Level) {
+        for level in Level::UPPER.into_iter().filter(|&level| level <= highest) {
+            self.set(level, page);
+        }
+        set(&mut self.settled, index(page & (BLOCK_PAGES - 1), Level::PMD));
+    }
+
+    fn set(&mut self, level: Level, page: u64) {
+        let bit = index(page & (BLOCK_PAGES - 1), level);
+        match level {
+            Level::LEAF => set(&mut self.leaf, bit),
+            Level::PMD => set(&mut self.pmd, bit),
+            Level::PUD => set(&mut self.pud, bit),
+            Level::P4D => self.p4d = true,
+            _ => self.pgd = true,
+        }
+    }
+
+    fn test(&self, level: Level, page: u64) -> bool {
+        let bit = index(page & (BLOCK_PAGES - 1), level);
+        match level {
+            Level::LEAF => is_set(&self.leaf, bit),
+            Level::PMD => is_set(&self.pmd, bit),
+            Level::PUD => is_set(&self.pud, bit),
+            Level::P4D => self.p4d,
+            _ => self.pgd,
+        }
+    }
+
+    /// Clears a set bit and unsettles what lies below it.
+    fn clear(&mut self, level: Level, page: u64) {
+        let within = page & (BLOCK_PAGES - 1);
+        let bit = index(within, level);
+        match level {
+            Level::LEAF => clear(&mut self.leaf, bit),
+            Level::PMD => clear(&mut self.pmd, bit),
+            Level::PUD => clear(&mut self.pud, bit),
+            Level::P4D => self.p4d = false,
+            _ => self.pgd = false,
+        }
+        match level {
+            Level::LEAF => {}
+            Level::PMD => clear(&mut self.settled, bit),
+            Level::PUD => self.settled[bit * 8..bit * 8 + 8].iter_mut().for_each(unset),
+            _ => self.settled.iter_mut().for_each(unset),
+        }
+    }
+}
+
+/// Test first: untouched memory stays untouched.
+fn unset(word: &mut u64) {
+    if *word != 0 {
+        *word = 0;
+    }
+}
+
+/// All ground of one address space.
+#[derive(Clone, Debug)]
+pub(crate) struct Ground {
+    /// Block + 1 by `page >> BLOCK_SHIFT`.
+    directory: Vec<u16>,
+    blocks: Vec<Block>,
+    kind: TableKind,
+}
+
+impl Ground {
+    pub(super) fn new(kind: TableKind) -> Self {
+        Self { directory: Vec::new(), blocks: Vec::new(), kind }
+    }
+
+    /// Maps `range`, of which nothing is mapped here.
+    pub(super) fn lay(&mut self, range: PageRange, huge: bool) {
+        let mut start = range.start;
+        while start < range.end {
+            let number = start >> BLOCK_SHIFT;
+            let end = range.end.min((number + 1) << BLOCK_SHIFT);
+            let slot = usize::try_from(number).expect("below 2^57 bytes");
+            if self.directory.len() <= slot {
+                self.directory.resize(slot + 1, NO_BLOCK);
+            }
+            if self.directory[slot] == NO_BLOCK {
+                self.blocks.push(Block::new(number << BLOCK_SHIFT));
+                self.directory[slot] = u16::try_from(self.blocks.len()).expect("few blocks fit an address space");
+            }
+            let preset = self.kind.preset;
+            let block = self.block_mut(start).expect("just made");
+            let extent = Extent { pages: PageRange::new(start, end), huge };
+            let at = block.extents.partition_point(|other| other.pages.start < start);
+            block.extents.insert(at, extent);
+            if preset {
+                preset_tables(block, extent.pages);
+            }
+            start = end;
+        }
+    }
+
+    /// Unmaps what is mapped of `range`.
+    pub(super) fn cut(&mut self, range: PageRange) {
+        for block in &mut self.blocks {
+            let mut kept = Vec::new();
+            for extent in &block.extents {
+                let before = PageRange::new(extent.pages.start, extent.pages.end.min(range.start));
+                let after = PageRange::new(extent.pages.start.max(range.end), extent.pages.end);
+                let rests = [before, after].into_iter().filter(|rest| rest.start < rest.end);
+                kept.extend(rests.map(|pages| Extent { pages, ..*extent }));
+            }
+            block.extents = kept;
+        }
+    }
+
+    #[inline]
+    fn slot(&self, page: u64) -> Option<usize> {
+        let slot = *self.directory.get(usize::try_from(page >> BLOCK_SHIFT).ok()?)?;
+        usize::from(slot).checked_sub(1)
+    }
+    #[inline]
+    fn block(&self, page: u64) -> Option<&Block> {
+        Some(&self.blocks[self.slot(page)?])
+    }
+    #[inline]
+    fn block_mut(&mut self, page: u64) -> Option<&mut Block> {
+        let slot = self.slot(page)?;
+        Some(&mut self.blocks[slot])
+    }
+
+    /// The level of the entry that maps `page`, if one does.
+    #[inline]
+    pub(crate) fn leaf_level(&self, page: u64) -> Option<Level> {
+        let extent = self.block(page)?.extent(page)?;
+        Some(if extent.huge && is_whole(extent.pages, page) { Level::PMD } else { Level::LEAF })
+    }
+
+    /// Touches up to `wanted` pages from `page` that lie in one word and are mapped; how many. Every walk is a whole one.
+    #[inline]
+    pub(super) fn touch(&mut self, page: u64, wanted: u64) -> u64 {
+        let highest = self.kind.highest_set;
+        let Some(block) = self.block_mut(page) else { return 0 };
+        let Some(extent) = block.extent(page).copied() else { return 0 };
+        let touched = wanted.min(64 - page % 64).min(extent.pages.end - page);
+        if !extent.huge || !is_whole(extent.pages, page) {
+            let mask = (u64::MAX >> (64 - touched)) << (page % 64);
+            let word = &mut block.leaf[index(page & (BLOCK_PAGES - 1), Level::LEAF) / 64];
+            if *word & mask != mask {
+                *word |= mask;
+            }
+        }
+        if !is_set(&block.settled, index(page & (BLOCK_PAGES - 1), Level::PMD)) {
+            block.settle(page, highest);
+        }
+        touched
+    }
+
+    /// A walk to the mapped `page` read these words.
+    #[inline]
+    pub(super) fn mark(&mut self, page: u64, reads: Reads) {
+        let highest = self.kind.highest_set;
+        if let Some(block) = self.block_mut(page).filter(|_| reads != Reads::NONE) {
+            if reads.has(Level::LEAF) {
+                block.set(Level::LEAF, page);
+            }
+            for level in Level::UPPER.into_iter().filter(|&level| level <= highest && reads.has(level)) {
+                block.set(level, page);
+            }
+        }
+    }
+
+    /// Whether there is an entry at `level` on the way to `page`.
+    pub(super) fn has_entry(&self, level: Level, page: u64) -> bool {
+        let span = span_of(level, page);
+        self.blocks_under(span).any(|block| block.extents.iter().any(|extent| extent.pages.overlaps(span)))
+    }
+
+    fn blocks_under(&self, span: PageRange) -> impl Iterator<Item = &Block> {
+        self.blocks.iter().filter(move |block| PageRange::at(block.first_page, BLOCK_PAGES).overlaps(span))
+    }
+
+    /// The accessed bit of the entry at `level` on the way to `page`.
+    pub(super) fn test(&self, level: Level, page: u64) -> bool {
+        match level {
+            Level::PGD => self.blocks_under(span_of(level, page)).any(|block| block.pgd),
+            _ => self.block(page).is_some_and(|block| block.test(level, page)),
+        }
+    }
+
+    /// Reads and clears it.
+    pub(super) fn test_and_clear(&mut self, level: Level, page: u64) -> bool {
+        let was = self.test(level, page);
+        if was && level == Level::PGD {
+            let span = span_of(level, page);
+            let below = self.blocks.iter_mut().filter(|block| span.contains(block.first_page));
+            below.for_each(|block| block.clear(level, block.first_page));
+        } else if was && let Some(block) = self.block_mut(page) {
+            block.clear(level, page);
+        }
+        was
+    }
+
+    /// Reads and clears the bits of the 512 entries in the table that the entry at `parent` points to.
+    pub(super) fn take_children(&mut self, parent: Level, page: u64, out: &mut Children) {
+        let first = span_of(parent, page).start;
+        match parent {
+            Level::PMD | Level::PUD => {
+                let child = if parent == Level::PMD { Level::LEAF } else { Level::PMD };
+                let Some(block) = self.block_mut(page) else { return };
+                let word = index(first & (BLOCK_PAGES - 1), child) / 64;
+                let words = if child == Level::LEAF { &mut block.leaf } else { &mut block.pmd };
+                for (out, word) in out.iter_mut().zip(&mut words[word..word + 8]) {
+                    *out |= *word;
+                    unset(word);
+                }
+                if child == Level::PMD {
+                    block.settled[word..word + 8].iter_mut().for_each(unset);
+                }
+            }
+            Level::P4D => {
+                let Some(block) = self.block_mut(page) else { return };
+                for (out, word) in out.iter_mut().zip(&mut block.pud) {
+                    *out |= std::mem::take(word);
+                }
+                block.settled.iter_mut().for_each(unset);
+            }
+            _ => {
+                let span = span_of(parent, page);
+                for block in self.blocks.iter_mut().filter(|block| span.contains(block.first_page)) {
+                    if block.p4d {
+                        set(out, usize::try_from((block.first_page - first) >> BLOCK_SHIFT).expect("of 512"));
+                        block.clear(Level::P4D, block.first_page);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The bits that the kernel sets when it makes the tables for `pages` of `block`: all entries that point to a table.
+fn preset_tables(block: &mut Block, pages: PageRange) {
+    let within = PageRange::new(pages.start & (BLOCK_PAGES - 1), ((pages.end - 1) & (BLOCK_PAGES - 1)) + 1);
+    for level in [Level::PMD, Level::PUD] {
+        let (first, last) = (index(within.start, level), index(within.end - 1, level));
+        let words = if level == Level::PMD { &mut block.pmd[..] } else { &mut block.pud[..] };
+        (first..=last).for_each(|bit| set(words, bit));
+    }
+    (block.p4d, block.pgd) = (true, true);
+}
+
+/// Whether the 2 MiB around `page` lie in `pages`.
+fn is_whole(pages: PageRange, page: u64) -> bool {
+    let first = page & !(Level::PMD.span_pages() - 1);
+    pages.start <= first && first + Level::PMD.span_pages() <= pages.end
+}
+
+fn span_of(level: Level, page: u64) -> PageRange {
+    PageRange::at(page >> level.span_shift() << level.span_shift(), level.span_pages())
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "hosts are 64-bit, and a block has 2^27 pages")]
+fn index(within: u64, level: Level) -> usize {
+    (within >> level.span_shift()) as usize
+}
+
+#[inline]
+fn is_set(bits: &[u64], bit: usize) -> bool {
+    bits[bit / 64] >> (bit % 64) & 1 != 0
+}
+fn set(bits: &mut [u64], bit: usize) {
+    bits[bit / 64] |= 1 << (bit % 64);
+}
+fn clear(bits: &mut [u64], bit: usize) {
+    bits[bit / 64] &= !(1 << (bit % 64));
+}

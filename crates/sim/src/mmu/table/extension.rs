@@ -1,0 +1,116 @@
+//! What a page table has beside its words: what kind it is, ground, and what changed behind the back of those who remember.
+
+use super::super::config::TableKind;
+use super::super::ground::Ground;
+use super::{CHUNK_PAGES, DensePage, Level, PageTable};
+use isotherm_units::PageRange;
+use std::collections::BTreeSet;
+
+/// So many pages are invalidated one by one, as Linux does it; beyond, the whole space is flushed.
+const STALE_MAX: usize = 33;
+
+#[derive(Debug, Default)]
+pub(super) struct Extension {
+    pub(super) kind: TableKind,
+    pub(super) ground: Option<Box<Ground>>,
+    /// Pages whose cached translations are void, and have not been dropped yet. Only where there are caches.
+    stale: Vec<u64>,
+    /// 2 MiB blocks of which somebody remembers what kind of entry maps them.
+    watched: bool,
+    /// Watched blocks that changed since from one kind of entry to the other.
+    reshaped: BTreeSet<u64>,
+}
+
+/// What must be dropped from translation caches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stale {
+    Pages(Vec<u64>),
+    All,
+}
+
+impl PageTable {
+    /// An empty table of this kind.
+    pub(crate) fn of_kind(kind: TableKind) -> Self {
+        Self { extension: Extension { kind, ..Extension::default() }, ..Self::new() }
+    }
+
+    /// Maps `range` as ground: from now on it never faults. Nothing may be mapped there.
+    pub(crate) fn lay_ground(&mut self, range: PageRange, huge: bool) {
+        let kind = self.extension.kind;
+        self.extension.ground.get_or_insert_with(|| Box::new(Ground::new(kind))).lay(range, huge);
+    }
+
+    /// Unmaps ground in `range`.
+    pub(crate) fn cut_ground(&mut self, range: PageRange) {
+        if let Some(ground) = &mut self.extension.ground {
+            ground.cut(range);
+        }
+    }
+
+    /// Memory that was mapped before the run, page for page without a frame.
+    pub(crate) fn ground(&self) -> Option<&Ground> {
+        self.extension.ground.as_deref()
+    }
+
+    /// After the newest chunk was made: its upper tables are new.
+    pub(super) fn preset_upper(&mut self) {
+        let Some((chunk, others)) = self.chunks.split_last_mut() else { return };
+        chunk.upper.preset(Level::PUD, 0);
+        for level in [Level::P4D, Level::PGD] {
+            let is_beside = |first_page: u64| (first_page ^ chunk.first_page) >> level.span_shift() == 0;
+            if !others.iter().rev().any(|other| is_beside(other.first_page)) {
+                chunk.upper.preset(level, 0);
+            }
+        }
+    }
+
+    /// The entry of a page went away: the kernel flushes its translation.
+    #[inline]
+    pub(super) fn note_unmapped(&mut self, dense: DensePage) {
+        if self.extension.kind.translated {
+            let page = self.page_of(dense);
+            self.push_stale(page);
+        }
+    }
+
+    /// A block of 2 MiB (first page / 512) is mapped by another kind of entry from now on: by one huge one, or by base ones.
+    pub(crate) fn note_reshaped(&mut self, block: u64) {
+        if self.extension.kind.translated {
+            self.push_stale(block << Level::PMD.span_shift());
+        }
+        if self.extension.watched {
+            self.extension.reshaped.insert(block);
+        }
+    }
+
+    fn push_stale(&mut self, page: u64) {
+        if self.extension.stale.len() <= STALE_MAX {
+            self.extension.stale.push(page);
+        }
+    }
+
+    /// Translations that must not be used any more, since the last call.
+    #[inline]
+    pub(crate) fn take_stale(&mut self) -> Option<Stale> {
+        if self.extension.stale.is_empty() {
+            return None;
+        }
+        let pages = std::mem::take(&mut self.extension.stale);
+        Some(if pages.len() > STALE_MAX { Stale::All } else { Stale::Pages(pages) })
+    }
+
+    /// Whoever asks remembers the kind of entry that maps `page`.
+    pub(crate) fn watch_kind(&mut self, page: u64) {
+        self.extension.watched = true;
+        if !self.extension.reshaped.is_empty() {
+            self.extension.reshaped.remove(&(page >> Level::PMD.span_shift()));
+        }
+    }
+
+    /// Whether the kind of entry that maps `page` changed since somebody remembered it.
+    pub(crate) fn is_reshaped(&self, page: u64) -> bool {
+        !self.extension.reshaped.is_empty() && self.extension.reshaped.contains(&(page >> Level::PMD.span_shift()))
+    }
+}
+
+const _: () = assert!(CHUNK_PAGES == Level::PUD.span_pages(), "a chunk is what an entry of 1 GiB points to");

@@ -1,0 +1,115 @@
+//! Playing accesses where the page table alone does not tell what happens: through translation caches, or on ground.
+
+use super::super::translation::{Reads, Translation};
+use super::{ACCESSED, CHUNK_SHIFT, Cursor, DIRTY, Level, Need, PRESENT, Pace, PageTable, Stop, WRITABLE};
+use isotherm_units::access::{Channel, Run};
+use std::collections::BTreeSet;
+
+impl PageTable {
+    /// Plays runs as [`play`](Self::play) does, through `translation`. `huge` holds the blocks under one entry.
+    ///
+    /// Without translation caches and ground this is `play` itself.
+    #[inline]
+    pub(crate) fn play_in<T: Translation>(
+        &mut self,
+        translation: &mut T,
+        huge: &BTreeSet<u64>,
+        runs: &[Run],
+        cursor: &mut Cursor,
+        pace: &mut Pace,
+    ) -> Stop {
+        if T::OFF && self.extension.ground.is_none() {
+            return self.play(runs, cursor, pace);
+        }
+        while let Some(&run) = runs.get(cursor.run) {
+            if pace.now_ns >= pace.until_ns {
+                return Stop::TimeUp;
+            }
+            if !cursor.thought {
+                pace.now_ns += u64::from(run.think_ns);
+                cursor.thought = true;
+            }
+            if run.channel() == Channel::FileDescriptor {
+                return Stop::Descriptor;
+            }
+            while cursor.page < run.pages {
+                if pace.now_ns >= pace.until_ns {
+                    return Stop::TimeUp;
+                }
+                let page = run.page() + u64::from(cursor.page);
+                let left = u64::from(run.pages - cursor.page);
+                let done = if T::OFF {
+                    let affordable = match pace.page_ns {
+                        0 => u64::MAX,
+                        page_ns => (pace.until_ns - pace.now_ns).div_ceil(page_ns),
+                    };
+                    self.touch_ground_or_page(page, left.min(affordable), run.is_write())
+                } else {
+                    self.touch_translated(translation, huge, page, run.is_write())
+                };
+                match done {
+                    Ok(pages) => {
+                        cursor.page += pages;
+                        pace.now_ns += u64::from(pages) * pace.page_ns;
+                    }
+                    Err(stop) => return stop,
+                }
+            }
+            *cursor = Cursor { run: cursor.run + 1, ..Cursor::default() };
+        }
+        Stop::Done
+    }
+
+    /// Touches up to `wanted` pages of ground, or one page elsewhere; how many.
+    #[inline]
+    fn touch_ground_or_page(&mut self, page: u64, wanted: u64, write: bool) -> Result<u32, Stop> {
+        if let Some(ground) = &mut self.extension.ground {
+            let touched = ground.touch(page, wanted);
+            if touched > 0 {
+                return Ok(touched as u32);
+            }
+        }
+        self.touch_one(page, write).map(|()| 1)
+    }
+
+    /// Touches one page and sets the bits of the words that its walk reads.
+    #[inline]
+    fn touch_translated<T: Translation>(
+        &mut self,
+        translation: &mut T,
+        huge: &BTreeSet<u64>,
+        page: u64,
+        write: bool,
+    ) -> Result<u32, Stop> {
+        if let Some(ground) = &mut self.extension.ground
+            && let Some(leaf) = ground.leaf_level(page)
+        {
+            let reads = translation.walk(page, || leaf);
+            ground.mark(page, reads);
+            return Ok(1);
+        }
+        let fault = Stop::Fault { page, need: if write { Need::Write } else { Need::Read } };
+        let slot = *self.directory.get((page >> CHUNK_SHIFT) as usize).ok_or(fault)?;
+        let Some(chunk) = self.chunks.get_mut((slot as usize).wrapping_sub(1)) else { return Err(fault) };
+        let within = (page & super::CHUNK_MASK) as usize;
+        let (group, bit) = (&mut chunk.groups[within / 64], 1u64 << (within % 64));
+        if write {
+            let stores = &mut chunk.stores[within / 64];
+            if stores[WRITABLE] & bit == 0 {
+                return Err(fault);
+            }
+            // The kernel flushes whenever it clears a dirty bit, so that a store always finds its way to the entry.
+            stores[DIRTY] |= bit;
+        } else if group[PRESENT] & bit == 0 {
+            return Err(fault);
+        }
+        let is_huge = || !huge.is_empty() && huge.contains(&(page >> Level::PMD.span_shift()));
+        let reads = translation.walk(page, || if is_huge() { Level::PMD } else { Level::LEAF });
+        if reads != Reads::NONE {
+            // Reclaim goes by the base entries of a huge page: they stand for its one bit.
+            group[ACCESSED] |= bit;
+            chunk.upper.read(within, reads);
+        }
+        Ok(1)
+    }
+}
