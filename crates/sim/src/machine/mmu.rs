@@ -26,11 +26,12 @@ impl MachineBuilder {
 }
 
 impl Machine {
-    /// Plays the user's batch on the table of its space, through the caches of its processor if there are any.
-    pub(super) fn touch(&mut self, id: TaskId, user: &mut UserTask, pace: &mut Pace) -> Stop {
+    /// Plays the user's batch up to the run numbered `end` on the table of its space, through the caches of its processor if
+    /// there are any.
+    pub(super) fn touch(&mut self, id: TaskId, user: &mut UserTask, end: usize, pace: &mut Pace) -> Stop {
         let space = self.memory.space_mut(user.space);
         let (table, huge) = (&mut space.table, &space.huge_blocks);
-        let (runs, cursor) = (&user.batch.runs, &mut user.cursor);
+        let (runs, cursor) = (&user.batch.runs[..end], &mut user.cursor);
         if self.caches.is_empty() {
             return table.play_in(&mut Off, huge, runs, cursor, pace);
         }

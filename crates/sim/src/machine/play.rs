@@ -62,7 +62,7 @@ impl Machine {
     fn play(&mut self, id: TaskId, user: &mut UserTask, now: &mut Instant, horizon: Instant) -> Result<Next, SimError> {
         let mut pace = Pace { now_ns: now.ns(), until_ns: horizon.ns(), page_ns: user.page_ns };
         let before = user.cursor;
-        let stop = self.touch(id, user, &mut pace);
+        let stop = self.touch(id, user, user.batch.runs.len(), &mut pace);
         user.time.compute_ns += pace.now_ns - now.ns();
         *now = Instant::from_ns(pace.now_ns);
         if user.cursor != before {
