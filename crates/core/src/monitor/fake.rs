@@ -9,9 +9,11 @@ pub(super) struct Space {
     pub(super) mappings: Vec<AddressRange>,
     /// Set accessed bits, as (level, number of the entry).
     set: BTreeSet<(u8, u64)>,
-    /// Upper entries are cached: accesses no longer set their bits until translations are dropped.
-    pub(super) caches_upper: bool,
+    /// Entries from this level on are cached: accesses do not set their bits until translations are dropped.
+    pub(super) cached_from: Option<usize>,
     is_flushed: bool,
+    /// Entries change their kind all the time: nothing can be said of them.
+    pub(super) is_restless: bool,
     /// Addresses that are touched between PREPARE and CHECK of every tick.
     pub(super) hot: Vec<u64>,
 }
@@ -51,7 +53,8 @@ impl World {
     /// Time passes: all hot addresses are touched.
     pub(super) fn run(&mut self) {
         for space in self.spaces.values_mut() {
-            let levels = if space.caches_upper && !space.is_flushed { 1 } else { self.capabilities.shifts.len() };
+            let all = self.capabilities.shifts.len();
+            let levels = space.cached_from.filter(|_| !space.is_flushed).unwrap_or(all);
             for address in space.hot.clone() {
                 for (level, shift) in (0..).zip(&self.capabilities.shifts[..levels]) {
                     space.set.insert((level, address >> shift));
@@ -88,6 +91,7 @@ impl World {
                 (true, true) => Seen::Accessed,
                 (true, false) => Seen::Idle,
             };
+            let seen = if space.is_restless { Seen::Unknown } else { seen };
             *sight = Sight { seen, level: probe.level };
             if call == "clear" {
                 space.set.remove(&entry);

@@ -26,17 +26,18 @@ pub enum FlushPolicy {
 /// One region in so many is probed at two levels in a tick, in turn.
 const COMPANION_EVERY: u64 = 16;
 
-/// Adds companions in front of the probes of `target`: for some regions the entry one level below the probed one, on the way
-/// to the same address. In front, because children are to be cleared before their parents.
+/// Adds companions in front of the probes of `target`: for some regions an entry below the probed one, on the way to the same
+/// address, at each lower level in turn. In front, because children are to be cleared before their parents.
 pub(crate) fn add_companions(target: &mut Target, tick: u64) {
     let nr_regions = target.probes.len();
     let first = usize::try_from(tick % COMPANION_EVERY).expect("below 16");
     let step = usize::try_from(COMPANION_EVERY).expect("16");
+    let turn = u8::try_from(tick / COMPANION_EVERY % 256).expect("below 256");
     for index in (first..nr_regions).step_by(step) {
         let Probe { address, level } = target.probes[index];
         if level > Level::LEAF {
             target.doubted.push(index);
-            target.probes.push(Probe { address, level: Level(level.0 - 1) });
+            target.probes.push(Probe { address, level: Level(level.0 - 1 - turn % level.0) });
         }
     }
     target.probes.rotate_right(target.doubted.len());

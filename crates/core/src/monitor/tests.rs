@@ -1,6 +1,7 @@
 //! The whole monitor on a fake world: the order of a tick, schedules, changes, and what must always hold.
 
 mod behaviour;
+mod detection;
 mod invariants;
 mod probabilities;
 

@@ -351,28 +351,104 @@ fn a_walk_down_finds_edges_soon() {
 /// page-table-profiling.md section 3.3: the contradiction is seen, and flushes repair it.
 #[test]
 fn an_adaptive_flush_repairs_hidden_accesses() {
-    let run = |flush| {
+    let run = |flush, cached_from| {
         let mut bench = Bench::fixed(&[(0, 40 * GIB)], |config| {
             config.strategy = "ptp".parse().unwrap();
             config.flush = flush;
             config.min_region_size = Some(Bytes::from_gib(1));
         });
         let space = bench.world.space(0);
-        space.caches_upper = true;
-        // Every page of 2 MiB is touched where it is looked at: leaf bits are always set again.
+        space.cached_from = cached_from;
         space.hot = (0..40 * GIB).step_by(2 << 20).collect();
         for _ in 0..5 {
             bench.aggregate();
         }
-        let accesses: u64 = bench.monitor.snapshot().regions.iter().map(|region| u64::from(region.nr_accesses)).sum();
-        (accesses, *bench.monitor.activity())
+        let counts = bench.monitor.snapshot().regions.iter().map(|region| region.nr_accesses);
+        (counts.min().unwrap(), *bench.monitor.activity())
     };
-    let (accesses, activity) = run(FlushPolicy::None);
-    assert_eq!((accesses, activity.flushes), (0, 0), "upper entries look cold");
-    let (accesses, activity) = run(FlushPolicy::Batched);
-    assert!(accesses > 0 && activity.flushes >= activity.ticks);
-    let (_, activity) = run(FlushPolicy::Adaptive);
+    let (lowest, activity) = run(FlushPolicy::None, Some(2));
+    assert_eq!((lowest, activity.flushes), (0, 0), "entries of 1 GiB look cold");
+    let (lowest, activity) = run(FlushPolicy::Batched, Some(2));
+    assert_eq!(lowest, 20);
+    assert_eq!(activity.flushes, activity.ticks + 1, "one after each PREPARE");
+    let (lowest, activity) = run(FlushPolicy::Adaptive, Some(2));
+    // Each time that flushes end, it takes some ticks until the next contradiction is met.
+    assert!(lowest > 0 && activity.flushes < activity.ticks, "{activity:?}");
+    assert!(activity.upper_clear_but_leaf_set > 0, "{activity:?}");
+    let (_, activity) = run(FlushPolicy::Adaptive, None);
     assert!(activity.consistency_tests > 0, "{activity:?}");
+    assert_eq!((activity.upper_clear_but_leaf_set, activity.flushes), (0, 0), "nothing to repair");
+}
+
+/// page-table-profiling.md section 9.3, T8: an entry that changed its kind is no sample, neither hot nor cold.
+#[test]
+fn an_unknown_sight_is_no_sample() {
+    let mut bench = Bench::fixed(&[(0, GIB)], |_| {});
+    bench.world.space(0).hot = (0..GIB).step_by(4096).collect();
+    bench.aggregate();
+    bench.tick();
+    let counters = |bench: &Bench| {
+        let region = bench.monitor.regions(TargetId(0)).unwrap()[0];
+        (region.nr_accesses, region.nr_accesses_bp)
+    };
+    let before = counters(&bench);
+    assert_eq!(before, (1, 200_000));
+    bench.world.space(0).is_restless = true;
+    bench.tick();
+    assert_eq!(counters(&bench), before, "T8");
+    assert!(bench.monitor.activity().dropped_samples > 0, "T8");
+}
+
+/// page-table-profiling.md section 9.3, T3: regions given between PREPARE and CHECK wait for the end of the CHECK, so that
+/// what is tested is what was cleared, at the same level.
+#[test]
+fn regions_do_not_change_between_clear_and_test() {
+    let mut bench = Bench::fixed(&[(0, 4 * GIB)], |config| config.strategy = "ptp".parse().unwrap());
+    bench.tick();
+    let before = bench.monitor.targets[0].probes.clone();
+    let set = TargetChange::Set { id: TargetId(0), ranges: vec![AddressRange::new(4096, 8192)] };
+    bench.monitor.commit(bench.monitor.config().clone(), Some(&[set]), &bench.world).unwrap();
+    assert_eq!(bench.monitor.targets[0].probes, before, "T3");
+    let tests = |bench: &Bench| bench.monitor.activity().tests.map(|count| count.tests).iter().sum::<u64>();
+    let tests_before = tests(&bench);
+    bench.tick();
+    assert_eq!(tests(&bench) - tests_before, before.len() as u64, "T3: all that was cleared is tested");
+    assert_eq!(bench.monitor.regions(TargetId(0)).unwrap().len(), 1, "T3: then the change is in force");
+}
+
+/// page-table-profiling.md section 4.2, B8 and B13: results are not shared between regions, and say at which level they were
+/// found.
+#[test]
+fn results_carry_their_level() {
+    let mut bench = Bench::fixed(&[(0, 8 * GIB), (9 * GIB, 9 * GIB + 4096)], |config| {
+        config.strategy = "ptp".parse().unwrap();
+        config.attributes.min_nr_regions = 4;
+    });
+    bench.world.space(0).hot = vec![9 * GIB];
+    let regions = bench.aggregate().regions.clone();
+    let (page, rest) = regions.split_last().unwrap();
+    assert_eq!((page.nr_accesses, page.level), (20, Level::LEAF), "T4");
+    assert!(rest.iter().all(|region| region.nr_accesses == 0), "T4: a neighbour's result is its own");
+    assert!(rest.iter().any(|region| region.level > Level::LEAF));
+}
+
+/// monitoring.md section 15, acceptance tests 1 and 2.
+#[test]
+fn the_number_of_regions_keeps_its_bounds() {
+    // (buffers of 1 MiB, every second one hot; fewest, most; at least that many in the middle of 11 snapshots)
+    let table = [(14, 10, 1000, 14), (10, 20, 100, 20), (15, 3, 10, 3)];
+    for (buffers, fewest, most, expected) in table {
+        let mut bench = Bench::fixed(&[(0, buffers * MIB)], |config| {
+            (config.attributes.min_nr_regions, config.attributes.max_nr_regions) = (fewest, most);
+        });
+        let is_hot = |page: &u64| (page * 4096 / MIB).is_multiple_of(2);
+        bench.world.space(0).hot = (0..buffers * 256).filter(is_hot).map(|page| page * 4096).collect();
+        let mut counts: Vec<usize> = (0..11).map(|_| bench.aggregate().regions.len()).collect();
+        let bounds = usize::try_from(fewest).unwrap()..=usize::try_from(most).unwrap();
+        assert!(counts.iter().all(|count| bounds.contains(count)), "{fewest} to {most}: {counts:?}");
+        counts.sort_unstable();
+        assert!(counts[4] >= expected, "{buffers} buffers: {counts:?}");
+    }
 }
 
 #[test]
