@@ -115,8 +115,14 @@ impl Attributes {
     pub fn validate(&self) -> Result<(), MonitorError> {
         let refuse = |what, got: String, allowed: String| Err(MonitorError::OutOfRange { what, got, allowed });
         let (sample, aggr) = (self.sample_interval, self.aggr_interval);
-        let intervals =
-            [("sample-interval", sample), ("aggr-interval", aggr), ("ops-update-interval", self.ops_update_interval)];
+        let bound = |bound: fn(&IntervalsGoal) -> Duration| self.intervals_goal.as_ref().map_or(Duration::ZERO, bound);
+        let intervals = [
+            ("sample-interval", sample),
+            ("aggr-interval", aggr),
+            ("ops-update-interval", self.ops_update_interval),
+            ("intervals-goal.min-sample-interval", bound(|goal| goal.min_sample_interval)),
+            ("intervals-goal.max-sample-interval", bound(|goal| goal.max_sample_interval)),
+        ];
         for (what, interval) in intervals {
             if !interval.ns().is_multiple_of(1000) {
                 return refuse(what, interval.to_string(), "whole microseconds".to_owned());

@@ -86,11 +86,19 @@ impl Monitor {
         let first = planned.as_ref().and_then(|planned| planned.first()).map(|planned| &planned.levels);
         let first = first.or(levels.first().map(|(_, levels)| levels));
         let size_min = first.map_or(self.size_min, |levels| config.size_min(levels));
-        for PlannedTarget { from, id, ranges, .. } in planned.iter().flatten() {
+        let wanted = |id| self.targets.iter().find(|target| target.id == id).map_or(&[][..], |target| &target.wanted);
+        let covered: Vec<(TargetId, &[AddressRange])> = match &planned {
+            None => self.targets.iter().map(|target| (target.id, &target.wanted[..])).collect(),
+            Some(planned) => {
+                let kept = |planned: &PlannedTarget| planned.from.filter(|_| planned.ranges.is_empty()).map(wanted);
+                planned.iter().map(|planned| (planned.id, kept(planned).unwrap_or(&planned.ranges))).collect()
+            }
+        };
+        for (target, ranges) in covered {
             ranges::validate(ranges, size_min, config.addr_unit.get())
-                .map_err(|source| MonitorError::Ranges { target: *id, source })?;
-            if from.is_none() && ranges.is_empty() && config.operations != Operations::Vaddr {
-                return Err(MonitorError::RangesMissing { target: *id, operations: config.operations.name() });
+                .map_err(|source| MonitorError::Ranges { target, source })?;
+            if ranges.is_empty() && config.operations != Operations::Vaddr {
+                return Err(MonitorError::RangesMissing { target, operations: config.operations.name() });
             }
         }
         self.pending = Some(Plan { config, targets: planned, levels, size_min });

@@ -33,6 +33,18 @@ impl Operations {
     }
 }
 
+/// How the samples of an aggregation lie in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sampling {
+    /// One address a region and tick.
+    #[default]
+    Spread,
+    /// All at the beginning: as many addresses a region as ticks, tested once at the end. Each integrates the whole
+    /// aggregation and so finds rare accesses, with one wake-up an aggregation; how often one address is used is lost.
+    Batch,
+}
+
 /// One context: what it watches, how, and how often.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
@@ -45,6 +57,8 @@ pub struct MonitorConfig {
     pub attributes: Attributes,
     /// At which level of the page table regions are looked at.
     pub strategy: Strategy,
+    /// How samples lie in time. Not `batch` with `ptp-descend`, an adaptive flush or attribute probes, which live by ticks.
+    pub sampling: Sampling,
     /// Whether cached translations are dropped after bits were cleared. Without, upper bits may stay clear although there
     /// are accesses; with, each sample costs the target TLB misses.
     pub flush: FlushPolicy,
@@ -81,6 +95,7 @@ impl Default for MonitorConfig {
             operations: Operations::Vaddr,
             attributes: Attributes::default(),
             strategy: Strategy::default(),
+            sampling: Sampling::Spread,
             flush: FlushPolicy::None,
             baseline: Baseline::V7_2,
             min_region_size: None,
@@ -132,6 +147,16 @@ impl MonitorConfig {
                 "none but with `paddr`",
             );
         }
+        let needs_ticks = [
+            (self.strategy.entry().walks_down, self.strategy.entry().name),
+            (self.flush == FlushPolicy::Adaptive, "flush = adaptive"),
+            (!self.probes.is_empty(), "probes"),
+        ];
+        if self.sampling == Sampling::Batch
+            && let Some((_, what)) = needs_ticks.iter().find(|(is_used, _)| *is_used)
+        {
+            return refuse("sampling", format!("batch with `{what}`"), "spread");
+        }
         Ok(())
     }
 
@@ -159,7 +184,11 @@ mod tests {
             config.validate().unwrap_err().to_string()
         };
         type Row = (fn(&mut MonitorConfig), &'static str);
-        let table: [Row; 6] = [
+        let table: [Row; 7] = [
+            (
+                |c| (c.sampling, c.flush) = (Sampling::Batch, FlushPolicy::Adaptive),
+                "`sampling` is batch with `flush = adaptive`; allowed: spread",
+            ),
             (|c| c.min_region_size = Some(Bytes::new(5000)), "`min-region-size` is 5000B; allowed: a power of two"),
             (|c| c.addr_unit = Bytes::new(4), "`addr-unit` is 4B; allowed: 1B for virtual addresses"),
             (

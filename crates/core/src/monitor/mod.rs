@@ -9,6 +9,7 @@
 //! project's specification `monitoring.md`. Design and departures in one place: `docs/monitoring.md`.
 
 mod attrs;
+mod batch;
 mod change;
 mod config;
 mod error;
@@ -31,7 +32,7 @@ mod tune;
 
 pub use attrs::{Attributes, Baseline, IntervalsGoal};
 pub use change::TargetChange;
-pub use config::{MonitorConfig, Operations};
+pub use config::{MonitorConfig, Operations, Sampling};
 pub use error::MonitorError;
 pub use flush::FlushPolicy;
 pub use level::ptp_descend::DescendConfig;

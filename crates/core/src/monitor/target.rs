@@ -20,6 +20,8 @@ pub(crate) struct Target {
     pub(crate) sights: Vec<Sight>,
     /// For each companion the region whose entry it doubts.
     pub(crate) doubted: Vec<usize>,
+    /// For each region the place behind its last probe, where regions have several (see `batch.rs`).
+    pub(crate) batch_ends: Vec<usize>,
     pub(crate) descent: Descent,
 }
 
@@ -33,6 +35,7 @@ impl Target {
             probes: Vec::new(),
             sights: Vec::new(),
             doubted: Vec::new(),
+            batch_ends: Vec::new(),
             descent: Descent::default(),
         }
     }
@@ -42,6 +45,7 @@ impl Target {
         self.probes.clear();
         self.sights.clear();
         self.doubted.clear();
+        self.batch_ends.clear();
     }
 
     /// Bytes of all regions, in the units of the context.

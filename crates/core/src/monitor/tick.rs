@@ -1,17 +1,17 @@
 //! One tick, in the exact order of section 3: check, merge and age, cut the too large, serve changes, schemes, tune, record
 //! and reset, cut at random, follow the mappings; then prepare the next.
 
-use super::config::Operations;
+use super::config::{Operations, Sampling};
 use super::merge::{MergeLimits, merge_all};
 use super::ranges::{self, three_ranges};
 use super::snapshot::{Event, RegionRecord, Tick};
 use super::split::{align_up, pieces, size_limit, split_at_random, split_large};
 use super::target::Target;
-use super::{Baseline, Due, FlushPolicy, Monitor, Phase, Schedule, flush, probes, tune};
+use super::{Baseline, Due, FlushPolicy, Monitor, Phase, Schedule, batch, flush, probes, tune};
 use crate::host::{AddressRange, Host, HostError, Level, Probe, Seen, Sight};
 use crate::monitor::level::LEVELS_MAX;
 use crate::monitor::level::ptp_descend::Cut;
-use isotherm_units::Instant;
+use isotherm_units::{Duration, Instant};
 
 impl Monitor {
     /// Does what is due at `now`. Early or repeated calls do nothing. A call that comes late does one tick; those missed are
@@ -20,7 +20,11 @@ impl Monitor {
     pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn Host) -> Tick {
         let Some(at) = self.poll_timeout().filter(|at| *at <= now) else { return Tick::default() };
         let number_before = self.snapshot.number;
-        let missed = now.since(at).ns() / self.attributes.sample_interval.ns();
+        let missed = match self.phase {
+            Phase::Sampling(_) => now.since(at).ns() / self.pace().ns(),
+            // Nothing is sampled then.
+            Phase::Stopped | Phase::Starting(_) | Phase::Paused { .. } => 0,
+        };
         self.activity.wakeups += 1;
         self.activity.missed_ticks += missed;
         match self.phase {
@@ -66,7 +70,10 @@ impl Monitor {
 
     /// CHECK, and at the end of an aggregation merge. What callers see between the halves is merged and not yet reset.
     fn first_half(&mut self, host: &mut dyn Host) -> Due {
-        self.schedule.tick += 1;
+        self.schedule.tick += match self.config.sampling {
+            Sampling::Spread => 1,
+            Sampling::Batch => self.attributes.aggr_ticks(),
+        };
         self.activity.ticks += 1;
         let Schedule { tick, next_aggregation, next_update, .. } = self.schedule;
         let due = Due {
@@ -130,7 +137,15 @@ impl Monitor {
             self.stop();
             return;
         }
-        self.phase = Phase::Sampling(now + self.attributes.sample_interval);
+        self.phase = Phase::Sampling(now + self.pace());
+    }
+
+    /// Time from PREPARE to CHECK.
+    fn pace(&self) -> Duration {
+        match self.config.sampling {
+            Sampling::Spread => self.attributes.sample_interval,
+            Sampling::Batch => self.attributes.aggr_interval,
+        }
     }
 
     /// Chooses an address in each region, and the entry on the way to it whose bit is cleared now and tested a tick later.
@@ -140,10 +155,19 @@ impl Monitor {
         target.drop_sample();
         let pick = self.config.strategy.entry().pick;
         let unit = self.config.addr_unit.get();
+        let samples = match self.config.sampling {
+            Sampling::Spread => 1,
+            Sampling::Batch => self.attributes.nr_accesses_max(),
+        };
         for region in &target.regions {
-            let address = self.random.between(region.range.start, region.range.end);
-            let level = pick(&target.levels, region.range, address);
-            target.probes.push(Probe { address: address * unit, level });
+            for _ in 0..samples {
+                let address = self.random.between(region.range.start, region.range.end);
+                let level = pick(&target.levels, region.range, address);
+                target.probes.push(Probe { address: address * unit, level });
+            }
+        }
+        if self.config.sampling == Sampling::Batch {
+            batch::drop_twins(target);
         }
         if target.probes.is_empty() {
             return Ok(());
@@ -203,6 +227,12 @@ impl Monitor {
             let count = &mut self.activity.tests[slot(sight.level)];
             count.tests += 1;
             count.accessed += u64::from(sight.seen == Seen::Accessed);
+        }
+        if self.config.sampling == Sampling::Batch {
+            self.activity.dropped_samples += batch::count(target);
+            let counts = target.regions.iter().map(|region| region.nr_accesses);
+            self.highest_count = counts.fold(self.highest_count, u32::max);
+            return Ok(());
         }
         for (region, sight) in target.regions.iter_mut().zip(&target.sights[nr_companions..]) {
             region.level = sight.level;

@@ -227,7 +227,9 @@ fn a_commit_matches_targets_by_place() {
     bench.tick();
     assert_eq!(bench.monitor.targets().collect::<Vec<_>>(), [TargetId(1)]);
     assert_eq!(ranges(bench.monitor.regions(TargetId(1)).unwrap()), [range(4096, 8192)]);
-    // What cannot be is refused whole.
+    // What cannot be is refused whole: also where a smaller unit would make ranges meet.
+    let coarse = MonitorConfig { addr_unit: Bytes::ZERO, ..config.clone() };
+    assert!(bench.monitor.commit(coarse, None, &bench.world).is_err());
     for (changes, expected) in [
         (vec![set(1, &[]), TargetChange::Remove], "target entry 1 takes away a target, but the context has only 1"),
         (vec![set(1, &[range(5, 5)])], "target 1: range 0 (0x5-0x5) is empty; allowed: an end above the start"),
@@ -430,6 +432,21 @@ fn results_carry_their_level() {
     assert_eq!((page.nr_accesses, page.level), (20, Level::LEAF), "T4");
     assert!(rest.iter().all(|region| region.nr_accesses == 0), "T4: a neighbour's result is its own");
     assert!(rest.iter().any(|region| region.level > Level::LEAF));
+}
+
+/// page-table-profiling.md section 7.4: one wake-up an aggregation; its schedule stays.
+#[test]
+fn a_batch_samples_once_an_aggregation() {
+    let mut bench = Bench::fixed(&[(0, GIB)], |config| {
+        config.sampling = Sampling::Batch;
+        config.attributes.ops_update_interval = Duration::from_ms(300);
+    });
+    bench.world.space(0).hot = (0..GIB).step_by(4096).collect();
+    assert_eq!(bench.aggregations_in(3), [20, 40, 60]);
+    assert_eq!(bench.monitor.snapshot().at, Instant::START + Duration::from_ms(300));
+    assert_eq!(bench.monitor.activity().wakeups, 4);
+    assert!(bench.monitor.snapshot().regions.iter().all(|region| region.nr_accesses > 15));
+    assert_eq!(bench.monitor.handle_timeout(Instant::from_ns(620_000_000), &mut bench.world).missed, 2);
 }
 
 /// monitoring.md section 15, acceptance tests 1 and 2.

@@ -58,9 +58,15 @@ fn config() -> impl Strategy<Value = MonitorConfig> {
         prop::sample::select(vec![Operations::Vaddr, Operations::Fvaddr]),
         prop::sample::select(vec![Baseline::V6_6, Baseline::V7_2]),
         1..30u64,
+        any::<bool>(),
     )
-        .prop_map(|(strategy, flush, operations, baseline, samples)| MonitorConfig {
+        .prop_map(|(strategy, flush, operations, baseline, samples, is_batch)| MonitorConfig {
             operations,
+            sampling: if is_batch && strategy != "ptp-descend" && flush != FlushPolicy::Adaptive {
+                Sampling::Batch
+            } else {
+                Sampling::Spread
+            },
             strategy: strategy.parse().expect("from the table"),
             flush,
             baseline,

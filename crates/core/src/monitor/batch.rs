@@ -1,0 +1,76 @@
+//! Two-phase sampling: all addresses of an aggregation cleared at its beginning and tested at its end
+//! (page-table-profiling.md section 7.4).
+
+use super::region::HIT_BP;
+use super::target::Target;
+use crate::host::{Level, Probe, Seen};
+
+/// Orders the probes of each region, which has as many as each other, and drops those that look at the same entry as another:
+/// they are tested once and counted once. A region of few entries therefore counts to fewer than the samples of an
+/// aggregation.
+pub(crate) fn drop_twins(target: &mut Target) {
+    let Target { regions, probes, levels, batch_ends, .. } = target;
+    let samples = probes.len() / regions.len().max(1);
+    let entry = |probe: &Probe| (probe.level, levels.entry(probe.level, probe.address).0);
+    let mut kept = 0;
+    for region in 0..regions.len() {
+        let drawn = region * samples..(region + 1) * samples;
+        probes[drawn.clone()].sort_unstable_by_key(entry);
+        let first = kept;
+        for index in drawn {
+            let probe = probes[index];
+            if kept == first || entry(&probes[kept - 1]) != entry(&probe) {
+                probes[kept] = probe;
+                kept += 1;
+            }
+        }
+        batch_ends.push(kept);
+    }
+    probes.truncate(kept);
+}
+
+/// Counts what was seen; returns how many sights were none.
+pub(crate) fn count(target: &mut Target) -> u64 {
+    let (mut first, mut dropped) = (0, 0);
+    for (region, end) in target.regions.iter_mut().zip(&target.batch_ends) {
+        let sights = &target.sights[first..*end];
+        let of = |seen| sights.iter().filter(|sight| sight.seen == seen).count();
+        region.nr_accesses = u32::try_from(of(Seen::Accessed)).expect("as many as samples at most");
+        region.nr_accesses_bp = region.nr_accesses.wrapping_mul(HIT_BP);
+        region.level = sights.iter().map(|sight| sight.level).max().unwrap_or(Level::LEAF);
+        dropped += of(Seen::Unknown) as u64;
+        first = *end;
+    }
+    dropped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::region::tests::region;
+    use super::*;
+    use crate::host::Sight;
+
+    #[test]
+    fn twins_are_tested_once_and_counted_once() {
+        let mut target = Target::for_test(vec![region(0, 3 << 21, 0, 0), region(3 << 21, 4 << 21, 0, 0)]);
+        let probe = |address, level| Probe { address, level: Level(level) };
+        let far = 3 << 21;
+        target.probes = vec![
+            probe((2 << 21) + 7, 1),
+            probe(5, 1),
+            probe(9000, 1),
+            probe(far, 1),
+            probe(far + 4095, 1),
+            probe(far + 4096, 1),
+        ];
+        drop_twins(&mut target);
+        assert_eq!(target.batch_ends, [2, 3]);
+        let entries: Vec<u64> = target.probes.iter().map(|probe| probe.address >> 21).collect();
+        assert_eq!(entries, [0, 2, 3]);
+        target.sights =
+            [Seen::Accessed, Seen::Unknown, Seen::Accessed].map(|seen| Sight { seen, level: Level(1) }).to_vec();
+        assert_eq!(count(&mut target), 1);
+        let counts: Vec<u32> = target.regions.iter().map(|region| region.nr_accesses).collect();
+        assert_eq!(counts, [1, 1]);
+    }
+}
