@@ -4,15 +4,21 @@
 //! looks at. Where nothing reclaims or moves a page, all that can be asked of it is whether it is mapped and whether it was
 //! used. The first is a range; the second is one bit a page, in memory that the operating system gives when a bit is set.
 //!
-//! Sketch, for 5 TiB: bits of pages 160 MiB if all of them are scattered with uses, 0.5 MiB if 10 GiB in a row are used; bits
-//! of 2 MiB entries 2 x 320 KiB. Blocks are of 512 GiB, so that a table's 512 entries are eight whole words at every level.
-//! A touch costs one load of the directory and one of the block (both in L1), one of the page's word and one of the
-//! *settled* bit of its 2 MiB (as in `levels.rs`), and stores only where a bit changes.
+//! Sketch, for 5 TiB: bits of pages 0.4 MiB if 10 GiB in a row are used, 10 MiB if these are scattered, 170 MiB if every 2 MiB
+//! has many; bits of 2 MiB entries 2 x 320 KiB. Blocks are of 512 GiB, so that a table's 512 entries are eight whole words at
+//! every upper level. A touch costs one load of the directory and one of the block (both in L1), one of the slot of its 2 MiB,
+//! if many pages of that are used one of the page's word, and one of the *settled* bit of its 2 MiB (as in `levels.rs`). It
+//! stores only where a bit changes.
+
+mod leaves;
 
 use super::Level;
 use super::config::TableKind;
+use super::table::Pace;
 use super::translation::Reads;
 use isotherm_units::PageRange;
+use isotherm_units::access::Run;
+use leaves::Leaves;
 
 const BLOCK_SHIFT: u32 = Level::P4D.span_shift();
 const BLOCK_PAGES: u64 = 1 << BLOCK_SHIFT;
@@ -29,17 +35,22 @@ struct Extent {
     huge: bool,
 }
 
+/// A bit a 2 MiB. The length is known, so that an index into it needs no check.
+type PmdWords = [u64; 1 << (BLOCK_SHIFT - 9 - 6)];
+
 #[derive(Clone, Debug)]
 struct Block {
     first_page: u64,
+    /// The extent that was touched last, if it is of base pages: the hot path looks here alone.
+    recent: PageRange,
     /// Sorted, disjoint; nearly always one.
     extents: Vec<Extent>,
     /// Accessed bits of base pages.
-    leaf: Vec<u64>,
+    leaves: Leaves,
     /// Accessed bits of entries of 2 MiB, leaves or not.
-    pmd: Vec<u64>,
+    pmd: Box<PmdWords>,
     /// One bit per 2 MiB: all accessed bits above it, its own included, are set.
-    settled: Vec<u64>,
+    settled: Box<PmdWords>,
     /// Accessed bits of entries of 1 GiB.
     pud: Children,
     p4d: bool,
@@ -49,16 +60,15 @@ struct Block {
 
 impl Block {
     fn new(first_page: u64) -> Self {
-        let words = |level: Level| {
-            let words = BLOCK_PAGES >> level.span_shift() >> 6;
-            vec![0u64; usize::try_from(words).expect("hosts are 64-bit")]
-        };
+        // Fresh zero pages, through vectors: an array would be written on the stack first.
+        let pmd = || Box::<PmdWords>::try_from(vec![0; size_of::<PmdWords>() / 8]).expect("as long as that");
         Self {
             first_page,
+            recent: PageRange::default(),
             extents: Vec::new(),
-            leaf: words(Level::LEAF),
-            pmd: words(Level::PMD),
-            settled: words(Level::PMD),
+            leaves: Leaves::new(),
+            pmd: pmd(),
+            settled: pmd(),
             pud: [0; 8],
             p4d: false,
             pgd: false,
@@ -75,14 +85,14 @@ impl Block {
         for level in Level::UPPER.into_iter().filter(|&level| level <= highest) {
             self.set(level, page);
         }
-        set(&mut self.settled, index(page & (BLOCK_PAGES - 1), Level::PMD));
+        set(&mut self.settled[..], index(page & (BLOCK_PAGES - 1), Level::PMD));
     }
 
     fn set(&mut self, level: Level, page: u64) {
         let bit = index(page & (BLOCK_PAGES - 1), level);
         match level {
-            Level::LEAF => set(&mut self.leaf, bit),
-            Level::PMD => set(&mut self.pmd, bit),
+            Level::LEAF => self.leaves.set(bit / 512, in_table(page)),
+            Level::PMD => set(&mut self.pmd[..], bit),
             Level::PUD => set(&mut self.pud, bit),
             Level::P4D => self.p4d = true,
             _ => self.pgd = true,
@@ -92,8 +102,8 @@ impl Block {
     fn test(&self, level: Level, page: u64) -> bool {
         let bit = index(page & (BLOCK_PAGES - 1), level);
         match level {
-            Level::LEAF => is_set(&self.leaf, bit),
-            Level::PMD => is_set(&self.pmd, bit),
+            Level::LEAF => self.leaves.test(bit / 512, in_table(page)),
+            Level::PMD => is_set(&self.pmd[..], bit),
             Level::PUD => is_set(&self.pud, bit),
             Level::P4D => self.p4d,
             _ => self.pgd,
@@ -105,15 +115,15 @@ impl Block {
         let within = page & (BLOCK_PAGES - 1);
         let bit = index(within, level);
         match level {
-            Level::LEAF => clear(&mut self.leaf, bit),
-            Level::PMD => clear(&mut self.pmd, bit),
+            Level::LEAF => self.leaves.clear(bit / 512, in_table(page)),
+            Level::PMD => clear(&mut self.pmd[..], bit),
             Level::PUD => clear(&mut self.pud, bit),
             Level::P4D => self.p4d = false,
             _ => self.pgd = false,
         }
         match level {
             Level::LEAF => {}
-            Level::PMD => clear(&mut self.settled, bit),
+            Level::PMD => clear(&mut self.settled[..], bit),
             Level::PUD => self.settled[bit * 8..bit * 8 + 8].iter_mut().for_each(unset),
             _ => self.settled.iter_mut().for_each(unset),
         }
@@ -170,6 +180,7 @@ impl Ground {
     /// Unmaps what is mapped of `range`.
     pub(super) fn cut(&mut self, range: PageRange) {
         for block in &mut self.blocks {
+            block.recent = PageRange::default();
             let mut kept = Vec::new();
             for extent in &block.extents {
                 let before = PageRange::new(extent.pages.start, extent.pages.end.min(range.start));
@@ -203,6 +214,36 @@ impl Ground {
         Some(if extent.huge && is_whole(extent.pages, page) { Level::PMD } else { Level::LEAF })
     }
 
+    /// The hot loop: touches single base pages from the start of `runs` while there is time. Returns how many; what stopped
+    /// it is for the caller to find out. Short, so that the cache misses of many accesses overlap.
+    #[inline(always)]
+    pub(super) fn touch_singles(&mut self, runs: &[Run], pace: &mut Pace) -> usize {
+        let mut now = pace.now_ns;
+        let mut nr_done = 0;
+        for run in runs {
+            let begin = now + u64::from(run.think_ns);
+            if !run.is_single_page() || begin >= pace.until_ns {
+                break;
+            }
+            let page = run.page();
+            let Some(&slot) = self.directory.get((page >> BLOCK_SHIFT) as usize) else { break };
+            let Some(block) = self.blocks.get_mut(usize::from(slot).wrapping_sub(1)) else { break };
+            if !block.recent.contains(page) {
+                break;
+            }
+            let within = page & (BLOCK_PAGES - 1);
+            let number = index(within, Level::PMD);
+            block.leaves.set(number, in_table(page));
+            if block.settled[number / 64] >> (number % 64) & 1 == 0 {
+                block.settle(page, self.kind.highest_set);
+            }
+            now = begin + pace.page_ns;
+            nr_done += 1;
+        }
+        pace.now_ns = now;
+        nr_done
+    }
+
     /// Touches up to `wanted` pages from `page` that lie in one word and are mapped; how many. Every walk is a whole one.
     #[inline]
     pub(super) fn touch(&mut self, page: u64, wanted: u64) -> u64 {
@@ -210,14 +251,15 @@ impl Ground {
         let Some(block) = self.block_mut(page) else { return 0 };
         let Some(extent) = block.extent(page).copied() else { return 0 };
         let touched = wanted.min(64 - page % 64).min(extent.pages.end - page);
+        if !extent.huge {
+            block.recent = extent.pages;
+        }
         if !extent.huge || !is_whole(extent.pages, page) {
             let mask = (u64::MAX >> (64 - touched)) << (page % 64);
-            let word = &mut block.leaf[index(page & (BLOCK_PAGES - 1), Level::LEAF) / 64];
-            if *word & mask != mask {
-                *word |= mask;
-            }
+            let word = in_table(page) as usize / 64;
+            block.leaves.set_word(index(page & (BLOCK_PAGES - 1), Level::PMD), word, mask);
         }
-        if !is_set(&block.settled, index(page & (BLOCK_PAGES - 1), Level::PMD)) {
+        if !is_set(&block.settled[..], index(page & (BLOCK_PAGES - 1), Level::PMD)) {
             block.settle(page, highest);
         }
         touched
@@ -272,18 +314,18 @@ impl Ground {
     pub(super) fn take_children(&mut self, parent: Level, page: u64, out: &mut Children) {
         let first = span_of(parent, page).start;
         match parent {
-            Level::PMD | Level::PUD => {
-                let child = if parent == Level::PMD { Level::LEAF } else { Level::PMD };
+            Level::PMD => {
                 let Some(block) = self.block_mut(page) else { return };
-                let word = index(first & (BLOCK_PAGES - 1), child) / 64;
-                let words = if child == Level::LEAF { &mut block.leaf } else { &mut block.pmd };
-                for (out, word) in out.iter_mut().zip(&mut words[word..word + 8]) {
+                block.leaves.take(index(page & (BLOCK_PAGES - 1), Level::PMD), out);
+            }
+            Level::PUD => {
+                let Some(block) = self.block_mut(page) else { return };
+                let word = index(first & (BLOCK_PAGES - 1), Level::PMD) / 64;
+                for (out, word) in out.iter_mut().zip(&mut block.pmd[word..word + 8]) {
                     *out |= *word;
                     unset(word);
                 }
-                if child == Level::PMD {
-                    block.settled[word..word + 8].iter_mut().for_each(unset);
-                }
+                block.settled[word..word + 8].iter_mut().for_each(unset);
             }
             Level::P4D => {
                 let Some(block) = self.block_mut(page) else { return };
@@ -324,6 +366,13 @@ fn is_whole(pages: PageRange, page: u64) -> bool {
 
 fn span_of(level: Level, page: u64) -> PageRange {
     PageRange::at(page >> level.span_shift() << level.span_shift(), level.span_pages())
+}
+
+/// The number of a page among the 512 of its 2 MiB.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "below 512")]
+fn in_table(page: u64) -> u32 {
+    (page % Level::PMD.span_pages()) as u32
 }
 
 #[inline]

@@ -21,7 +21,14 @@ impl PageTable {
         if T::OFF && self.extension.ground.is_none() {
             return self.play(runs, cursor, pace);
         }
-        while let Some(&run) = runs.get(cursor.run) {
+        loop {
+            if T::OFF
+                && !cursor.thought
+                && let Some(ground) = &mut self.extension.ground
+            {
+                cursor.run += ground.touch_singles(&runs[cursor.run..], pace);
+            }
+            let Some(&run) = runs.get(cursor.run) else { return Stop::Done };
             if pace.now_ns >= pace.until_ns {
                 return Stop::TimeUp;
             }
@@ -57,7 +64,6 @@ impl PageTable {
             }
             *cursor = Cursor { run: cursor.run + 1, ..Cursor::default() };
         }
-        Stop::Done
     }
 
     /// Touches up to `wanted` pages of ground, or one page elsewhere; how many.

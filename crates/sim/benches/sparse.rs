@@ -1,0 +1,267 @@
+//! A program of 5 TiB that uses 10 GiB of it: memory of the simulator, speed of accesses, speed of looks at accessed bits.
+//!
+//! Prints one JSON object a line: `name, unit, bar, value, pass`. A machine plays one thread that touches pages at random;
+//! only time spent in the machine counts, not the making of accesses. All of the program's memory is premapped. Without
+//! `--bench` it runs small and only checks that it works.
+
+#![expect(clippy::print_stdout, reason = "a benchmark's output")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Instant as Clock;
+
+use isotherm_core::host::{Host, Level, Probe, Sight, TargetId};
+use isotherm_sim::cgroup::CgroupId;
+use isotherm_sim::machine::{
+    Ending, MachineBuilder, MachineConfig, MonitorDriver, MonitorTarget, NodeConfig, Outcome, ProgramId,
+};
+use isotherm_sim::mmu::{MmuConfig, TranslationConfig};
+use isotherm_sim::reclaim::policy_by_name;
+use isotherm_units::access::{
+    After, Batch, Mapping, Process, Program, Run, Stream, StreamError, Thread, ThreadStart, Timing,
+};
+use isotherm_units::{Bytes, Duration, Instant, PageRange};
+
+const GIB: u64 = 1 << 18;
+
+/// Where the used pages lie.
+#[derive(Clone, Copy)]
+enum Hot {
+    /// Side by side.
+    Clustered,
+    /// Evenly over the whole mapping.
+    Scattered,
+}
+
+/// What is measured.
+#[derive(Clone, Copy)]
+struct Setup {
+    mapped: u64,
+    hot: u64,
+    place: Hot,
+    huge: bool,
+    translated: bool,
+    accesses: u64,
+}
+
+fn main() {
+    let measuring = std::env::args().any(|argument| argument == "--bench");
+    let (scale, accesses) = if measuring { (1, 1 << 18) } else { (64, 1 << 13) };
+    let base = Setup {
+        mapped: 5 * 1024 * GIB / scale,
+        hot: 10 * GIB / scale,
+        place: Hot::Clustered,
+        huge: false,
+        translated: false,
+        accesses,
+    };
+    for (name, place, mib_bar, speed_bar) in
+        [("clustered", Hot::Clustered, 64.0, 100.0), ("scattered", Hot::Scattered, 512.0, 40.0)]
+    {
+        let measured = play(Setup { place, ..base });
+        let name = |what: &str| format!("{what}, 5 TiB mapped, 10 GiB hot, {name}");
+        let mib = measured.grown_bytes as f64 / 1048576.0;
+        report(&name("memory"), "MiB", Some(mib_bar).filter(|_| measuring), mib, mib <= mib_bar);
+        let speed = 1000.0 / measured.best_ns;
+        report(&name("speed"), "M accesses/s", Some(speed_bar).filter(|_| measuring), speed, speed >= speed_bar);
+        for (variant, huge, translated) in [("2 MiB pages", true, false), ("translation caches", false, true)] {
+            let ns = play(Setup { place, huge, translated, ..base }).best_ns;
+            report(&name(&format!("speed with {variant}")), "M accesses/s", None, 1000.0 / ns, true);
+        }
+    }
+    for level in 0..=2 {
+        for (name, mapped) in [("1 GiB", GIB), ("5 TiB", 5 * 1024 * GIB)] {
+            let ns = look(mapped / scale, level, accesses / 4);
+            report(&format!("look at an accessed bit, level {level}, {name} mapped"), "ns", None, ns, true);
+        }
+    }
+}
+
+fn report(name: &str, unit: &str, bar: Option<f64>, value: f64, pass: bool) {
+    let pass = bar.is_none() || pass;
+    let bar = bar.map_or("null".to_owned(), |bar| bar.to_string());
+    println!(r#"{{"name": "{name}", "unit": "{unit}", "bar": {bar}, "value": {value:.3}, "pass": {pass}}}"#);
+}
+
+/// What a run is measured by.
+#[derive(Clone, Copy)]
+struct Measured {
+    /// Time in the machine per access, best round.
+    best_ns: f64,
+    /// By how much this process grew from before the machine was made until all hot pages were touched.
+    grown_bytes: u64,
+}
+
+const BASE: u64 = 77_777;
+
+fn machine(mmu: MmuConfig, mapped: u64, huge: bool, stream: Box<dyn Stream>) -> (MachineBuilder, ProgramId) {
+    let nodes = vec![NodeConfig { memory: Bytes::from_mib(64), ..NodeConfig::default() }];
+    let config = MachineConfig { nodes, mmu, ..MachineConfig::default() };
+    let policy = policy_by_name("classic").expect("in the table");
+    let mut builder = MachineBuilder::new(&config, (policy.build)()).expect("a valid machine");
+    let layout = vec![Mapping { huge, ..Mapping::anonymous(PageRange::at(BASE, mapped)) }];
+    let program = Program {
+        name: "sparse".to_owned(),
+        files: Vec::new(),
+        processes: vec![Process { layout, ..Process::default() }],
+        threads: vec![Thread { process: 0, start: ThreadStart::WithProgram, stream }],
+        timing: Timing::Modelled,
+        future: None,
+    };
+    let program = builder.add_program(program, CgroupId::ROOT).expect("fits");
+    builder.premap(program);
+    builder.start_at(program, Instant::START);
+    (builder, program)
+}
+
+fn run(builder: MachineBuilder, program: ProgramId) -> Outcome {
+    let outcome = builder.build().run(Instant::NEVER).expect("runs");
+    assert_eq!(outcome.programs[program.0].ending, Ending::Finished, "{:?}", outcome.incidents);
+    outcome
+}
+
+fn play(setup: Setup) -> Measured {
+    let before = resident_bytes();
+    let measured = Arc::new(Mutex::new(Measured { best_ns: f64::INFINITY, grown_bytes: 0 }));
+    let translation = setup.translated.then(TranslationConfig::default);
+    let toucher = Toucher {
+        setup,
+        before,
+        measured: measured.clone(),
+        random: Random(0x9e37_79b9_7f4a_7c15),
+        touched: 0,
+        round: 0,
+        done: 0,
+        spent_ns: 0,
+        handed_out: None,
+    };
+    let mmu = MmuConfig { translation, ..MmuConfig::default() };
+    let (builder, program) = machine(mmu, setup.mapped, setup.huge, Box::new(toucher));
+    run(builder, program);
+    *measured.lock().expect("one thread")
+}
+
+const BATCH: u64 = 4096;
+/// Many short rounds: the best one is little disturbed by other programs.
+const ROUNDS: u32 = 60;
+
+/// Touches every hot page once, then hot pages at random, and watches how long the machine takes.
+struct Toucher {
+    setup: Setup,
+    before: u64,
+    measured: Arc<Mutex<Measured>>,
+    random: Random,
+    touched: u64,
+    round: u32,
+    done: u64,
+    spent_ns: u128,
+    handed_out: Option<Clock>,
+}
+
+impl Toucher {
+    fn page(&self, index: u64) -> u64 {
+        let Setup { mapped, hot, place, .. } = self.setup;
+        BASE + match place {
+            Hot::Clustered => mapped / 3 + index,
+            Hot::Scattered => index * (mapped / hot),
+        }
+    }
+}
+
+impl Stream for Toucher {
+    fn next_batch(&mut self, _now: Instant, batch: &mut Batch) -> Result<After, StreamError> {
+        let in_machine = self.handed_out.map_or(0, |at| at.elapsed().as_nanos());
+        if self.touched < self.setup.hot {
+            let end = (self.touched + BATCH).min(self.setup.hot);
+            batch.runs.extend((self.touched..end).map(|index| Run::write(self.page(index), 1)));
+            self.touched = end;
+            return Ok(After::Continue);
+        }
+        if self.handed_out.is_some() {
+            self.spent_ns += in_machine;
+            self.done += BATCH;
+        } else {
+            let grown_bytes = resident_bytes().saturating_sub(self.before);
+            self.measured.lock().expect("one thread").grown_bytes = grown_bytes;
+        }
+        if self.done >= self.setup.accesses {
+            let ns = self.spent_ns as f64 / self.done as f64;
+            let mut measured = self.measured.lock().expect("one thread");
+            measured.best_ns = measured.best_ns.min(ns);
+            (self.round, self.done, self.spent_ns) = (self.round + 1, 0, 0);
+            if self.round == ROUNDS {
+                return Ok(After::Finish);
+            }
+        }
+        for _ in 0..BATCH {
+            let index = self.random.below(self.setup.hot);
+            batch.runs.push(Run::write(self.page(index), 1));
+        }
+        self.handed_out = Some(Clock::now());
+        Ok(After::Continue)
+    }
+}
+
+/// Time per look of one who clears and tests `looks` entries at `level`, 1000 at a time, best time of them, in ns.
+fn look(mapped: u64, level: u8, looks: u64) -> f64 {
+    struct Sleeper(u32);
+    impl Stream for Sleeper {
+        fn next_batch(&mut self, _now: Instant, _batch: &mut Batch) -> Result<After, StreamError> {
+            self.0 += 1;
+            Ok(if self.0 > 1 { After::Finish } else { After::Sleep(Duration::from_secs(1)) })
+        }
+    }
+    struct Looker {
+        mapped: u64,
+        level: u8,
+        looks: u64,
+        ns: Arc<Mutex<f64>>,
+    }
+    impl MonitorDriver for Looker {
+        fn run(&mut self, _now: Instant, host: &mut dyn Host) -> Option<Instant> {
+            let mut random = Random(7);
+            let mut sights = vec![Sight::default(); 1000];
+            let (mut best_ns, mut done) = (f64::INFINITY, 0);
+            while done < self.looks {
+                let mut probe = |_| {
+                    let page = BASE + random.below(self.mapped);
+                    Probe { address: page << 12, level: Level(self.level) }
+                };
+                let probes: Vec<Probe> = (0..1000).map(&mut probe).collect();
+                let begun = Clock::now();
+                host.clear(TargetId(0), &probes, &mut sights).expect("alive");
+                host.test(TargetId(0), &probes, &mut sights).expect("alive");
+                best_ns = best_ns.min(begun.elapsed().as_nanos() as f64 / 2000.0);
+                done += 2000;
+            }
+            *self.ns.lock().expect("one thread") = best_ns;
+            None
+        }
+    }
+    let ns = Arc::new(Mutex::new(0.0));
+    let (mut builder, program) = machine(MmuConfig::default(), mapped, false, Box::new(Sleeper(0)));
+    let looker = Looker { mapped, level, looks, ns: ns.clone() };
+    builder.monitor("looker", vec![MonitorTarget::Process(program, 0)], Box::new(looker));
+    run(builder, program);
+    *ns.lock().expect("one thread")
+}
+
+/// xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let product = u128::from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)) * u128::from(bound);
+        u64::try_from(product >> 64).expect("a high half")
+    }
+}
+
+/// `VmRSS` of this process; 0 where the kernel does not say.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()).and_then(|kib| kib.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
