@@ -6,6 +6,7 @@
 //! takes the slow path once and sets the whole column again. Reading is exact at any time.
 
 use super::config::TableKind;
+use super::table::CHUNK_PAGES;
 use super::translation::Reads;
 use isotherm_units::PageRange;
 
@@ -50,12 +51,15 @@ impl Level {
     }
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "eight")]
+const SETTLED_WORDS: usize = (CHUNK_PAGES >> Level::PMD.span_shift()) as usize / 64;
+
 /// Upper-level accessed bits of one chunk of [`CHUNK_PAGES`](super::table::CHUNK_PAGES) pages; of entries that span more,
 /// the chunk's share.
 #[derive(Clone, Debug)]
 pub(super) struct UpperBits {
-    /// One bit per 2 MiB: all accessed bits above are set.
-    pub(super) settled: Vec<u64>,
+    /// One bit per 2 MiB: all accessed bits above are set. Inside the chunk, so that the hit path chases no pointer for it.
+    pub(super) settled: [u64; SETTLED_WORDS],
     /// One bitmap per upper level, indexed by `chunk page >> span`.
     accessed: [Vec<u64>; 4],
     kind: TableKind,
@@ -67,7 +71,7 @@ impl UpperBits {
             let bits = (chunk_pages >> level.span_shift()).max(1);
             vec![0; usize::try_from(bits.div_ceil(64)).expect("a chunk is small")]
         };
-        Self { settled: words(Level::PMD), accessed: Level::UPPER.map(words), kind }
+        Self { settled: [0; SETTLED_WORDS], accessed: Level::UPPER.map(words), kind }
     }
 
     /// Sets the whole column above chunk page `page`, as far as the processor sets bits there: a walk from the top. Where

@@ -63,6 +63,8 @@ impl DensePage {
 /// Two words of 64 pages. Loads need `PRESENT` and `ACCESSED` alone, so these lie together and apart from what stores need
 /// as well: a scattered read stays within a quarter of a byte per page, which decides how much of it the host's TLB covers.
 type Group = [u64; 2];
+/// Those of a chunk. The length is known, so that an index into it needs no check.
+type Groups = [Group; CHUNK_PAGES as usize / 64];
 const PRESENT: usize = 0;
 const ACCESSED: usize = 1;
 const WRITABLE: usize = 0;
@@ -73,15 +75,16 @@ struct Chunk {
     /// Virtual page number of its first page.
     first_page: u64,
     /// Present, accessed.
-    groups: Vec<Group>,
+    groups: Box<Groups>,
     /// Writable, dirty.
-    stores: Vec<Group>,
+    stores: Box<Groups>,
     /// Entries of 512 pages each, made when the first of them is written.
     tables: Vec<Option<Box<[u32; TABLE_PAGES]>>>,
     upper: UpperBits,
 }
 
 impl Chunk {
+    #[inline]
     fn write(&mut self, page: usize, entry: Entry) {
         let upper = &mut self.upper;
         let table = self.tables[page / TABLE_PAGES].get_or_insert_with(|| {
@@ -192,10 +195,12 @@ impl PageTable {
                     return Err(high << CHUNK_SHIFT);
                 }
                 let len = CHUNK_PAGES as usize;
+                // Fresh zero pages, through a vector: an array would be written on the stack first.
+                let fresh = || Box::<Groups>::try_from(vec![[0; 2]; len / 64]).expect("as long as that");
                 self.chunks.push(Chunk {
                     first_page: high << CHUNK_SHIFT,
-                    groups: vec![[0; 2]; len / 64],
-                    stores: vec![[0; 2]; len / 64],
+                    groups: fresh(),
+                    stores: fresh(),
                     tables: vec![None; len / TABLE_PAGES],
                     upper: UpperBits::new(CHUNK_PAGES, self.extension.kind),
                 });
@@ -211,6 +216,22 @@ impl PageTable {
     pub fn dense(&self, page: u64) -> Option<DensePage> {
         let slot = *self.directory.get(usize::try_from(page >> CHUNK_SHIFT).ok()?)?;
         (slot != NO_CHUNK).then(|| DensePage((u32::from(slot) - 1) << CHUNK_SHIFT | (page & CHUNK_MASK) as u32))
+    }
+
+    /// The dense number of `page`, and whether it is in a chunk but not present.
+    #[inline]
+    pub(crate) fn is_absent(&self, page: u64) -> (DensePage, bool) {
+        let Some(dense) = self.dense(page) else { return (DensePage(0), false) };
+        (dense, !self.is_present(dense))
+    }
+
+    /// Reads all words of a page; see [`Memory::warm_up`](crate::memory::Memory::warm_up).
+    #[inline]
+    pub(crate) fn read_all(&self, dense: DensePage) -> u64 {
+        let Some(chunk) = self.chunks.get(dense.slot()) else { return 0 };
+        let within = dense.within();
+        let entry = chunk.tables[within / TABLE_PAGES].as_ref().map_or(0, |table| table[within % TABLE_PAGES]);
+        chunk.groups[within / 64][PRESENT] ^ chunk.stores[within / 64][DIRTY] ^ u64::from(entry)
     }
 
     /// The virtual page number of a dense page.
@@ -240,7 +261,17 @@ impl PageTable {
         }
     }
 
+    /// The frame that `dense` shows.
+    #[inline]
+    pub fn frame_of(&self, dense: DensePage) -> Option<FrameId> {
+        match self.entry(dense) {
+            Entry::Frame(frame) => Some(frame),
+            Entry::None | Entry::Zero | Entry::Swap(_) => None,
+        }
+    }
+
     /// Replaces the entry and drops all hardware bits: swap entries and holes.
+    #[inline]
     pub fn set_absent(&mut self, dense: DensePage, entry: Entry) {
         debug_assert!(matches!(entry, Entry::None | Entry::Swap(_)), "{entry:?} is present");
         let (group, bit) = self.group_mut(dense);
@@ -255,6 +286,7 @@ impl PageTable {
     }
 
     /// Installs a present entry with accessed bit `young`; the dirty bit is set if `dirty`.
+    #[inline]
     pub fn set_present(&mut self, dense: DensePage, entry: Entry, writable: bool, young: bool, dirty: bool) {
         debug_assert!(matches!(entry, Entry::Frame(_) | Entry::Zero), "{entry:?} is absent");
         let (group, bit) = self.group_mut(dense);
@@ -280,6 +312,7 @@ impl PageTable {
         self.is_set(dense, PRESENT)
     }
     /// Whether stores need no fault.
+    #[inline]
     pub fn is_writable(&self, dense: DensePage) -> bool {
         self.is_set_for_stores(dense, WRITABLE)
     }
@@ -288,6 +321,7 @@ impl PageTable {
         self.is_set(dense, ACCESSED)
     }
     /// The leaf's dirty bit.
+    #[inline]
     pub fn is_dirty(&self, dense: DensePage) -> bool {
         self.is_set_for_stores(dense, DIRTY)
     }
@@ -300,6 +334,26 @@ impl PageTable {
             group[ACCESSED] &= !bit; // test first: an unconditional store would materialise untouched memory
         }
         was
+    }
+    /// The same for a page that was touched a moment ago, whose words are in memory: no branch on what cannot be predicted.
+    #[inline]
+    pub fn take_young(&mut self, dense: DensePage) -> bool {
+        let (group, bit) = self.group_mut(dense);
+        let was = group[ACCESSED] & bit != 0;
+        group[ACCESSED] &= !bit;
+        was
+    }
+    /// The same, if the entry shows `frame`.
+    #[inline]
+    pub fn test_and_clear_young_of(&mut self, dense: DensePage, frame: FrameId) -> bool {
+        let within = dense.within();
+        let Some(chunk) = self.chunks.get_mut(dense.slot()) else { return false };
+        let (group, bit) = (&mut chunk.groups[within / 64], 1 << (within % 64));
+        if group[ACCESSED] & bit == 0 || chunk.read(within) != Entry::Frame(frame) {
+            return false;
+        }
+        chunk.groups[within / 64][ACCESSED] &= !bit;
+        true
     }
     /// Sets the accessed (and for stores the dirty) bit as the hardware does at a touch that needed a fault.
     pub fn mark_touched(&mut self, dense: DensePage, need: Need) {
@@ -415,6 +469,9 @@ impl PageTable {
     pub(crate) fn play(&mut self, runs: &[Run], cursor: &mut Cursor, pace: &mut Pace) -> Stop {
         let mut now_ns = pace.now_ns;
         let stop = loop {
+            if !cursor.thought && cursor.page == 0 {
+                cursor.run += self.touch_singles(&runs[cursor.run..], &mut now_ns, pace);
+            }
             let Some(&run) = runs.get(cursor.run) else { break Stop::Done };
             if now_ns >= pace.until_ns {
                 break Stop::TimeUp;
@@ -445,8 +502,48 @@ impl PageTable {
         stop
     }
 
-    /// Touches one page; the body of the scattered hot loop.
+    /// The hot loop: touches single resident pages from the start of `runs` while there is time. Returns how many; what
+    /// stopped it is for the caller to find out.
+    ///
+    /// Few instructions matter here more than few cycles each: the more accesses fit the processor's window, the more of
+    /// their cache misses overlap.
     #[inline(always)]
+    fn touch_singles(&mut self, runs: &[Run], now_ns: &mut u64, pace: &Pace) -> usize {
+        let mut now = *now_ns;
+        let mut nr_done = 0;
+        for run in runs {
+            let begin = now + u64::from(run.think_ns);
+            if !run.is_single_page() || begin >= pace.until_ns {
+                break;
+            }
+            let page = run.page();
+            let Some(&slot) = self.directory.get((page >> CHUNK_SHIFT) as usize) else { break };
+            let Some(chunk) = self.chunks.get_mut((slot as usize).wrapping_sub(1)) else { break };
+            let within = (page & CHUNK_MASK) as usize;
+            let bit = 1u64 << (within % 64);
+            let group = &mut chunk.groups[within / 64];
+            if run.is_write() {
+                let stores = &mut chunk.stores[within / 64];
+                if stores[WRITABLE] & bit == 0 {
+                    break;
+                }
+                stores[DIRTY] |= bit;
+            } else if group[PRESENT] & bit == 0 {
+                break;
+            }
+            group[ACCESSED] |= bit;
+            let block = within >> Level::PMD.span_shift();
+            if chunk.upper.settled[block / 64] >> (block % 64) & 1 == 0 {
+                chunk.upper.settle(within);
+            }
+            now = begin + pace.page_ns;
+            nr_done += 1;
+        }
+        *now_ns = now;
+        nr_done
+    }
+
+    /// Touches one page.
     fn touch_one(&mut self, page: u64, write: bool) -> Result<(), Stop> {
         let need = if write { Need::Write } else { Need::Read };
         let fault = Stop::Fault { page, need };
