@@ -79,7 +79,7 @@ pub struct Cgroup {
     pub swap_usage: u64,
     /// Charged ahead and not used yet (own, not descendants').
     pub stock: u64,
-    /// `memory.stat` counters, descendants included.
+    /// What happened in the group itself; [`Cgroups::memory_stat`] adds its descendants.
     pub counters: Counters,
     /// `memory.events`, own and descendants'.
     pub events: MemoryEvents,
@@ -180,6 +180,16 @@ impl Cgroups {
     pub fn lineage(&self, id: CgroupId) -> impl Iterator<Item = CgroupId> + '_ {
         std::iter::successors(Some(id), |&id| self.get(id).parent)
     }
+    /// Changes the group and its ancestors.
+    #[inline]
+    pub fn for_lineage(&mut self, id: CgroupId, mut change: impl FnMut(&mut Cgroup)) {
+        let mut next = Some(id);
+        while let Some(id) = next {
+            let group = self.get_mut(id);
+            change(group);
+            next = group.parent;
+        }
+    }
     /// Whether `id` is `ancestor` or below it.
     pub fn is_within(&self, id: CgroupId, ancestor: CgroupId) -> bool {
         ancestor == CgroupId::ROOT || self.lineage(id).any(|id| id == ancestor)
@@ -194,6 +204,14 @@ impl Cgroups {
             order.splice(at..at, children);
         }
         order
+    }
+
+    /// Counters of `memory.stat`: the group's own and its descendants'.
+    pub fn memory_stat(&self, id: CgroupId) -> Counters {
+        self.subtree(id).into_iter().fold(Counters::default(), |mut sum, id| {
+            sum.merge(&self.get(id).counters);
+            sum
+        })
     }
 
     /// Charges one page to `id` and its ancestors: from the stock, else a batch, else one page.
@@ -219,7 +237,14 @@ impl Cgroups {
         }
     }
 
+    /// The group whose `memory.max` [`charge`](Self::charge) would run into.
+    #[inline]
+    pub fn would_exceed(&self, id: CgroupId) -> Option<CgroupId> {
+        if self.get(id).stock > 0 { None } else { self.over_limit(id, 1) }
+    }
+
     /// The first group from `id` upwards where `pages` more would exceed `memory.max`.
+    #[inline]
     pub fn over_limit(&self, id: CgroupId, pages: u64) -> Option<CgroupId> {
         self.lineage(id).find(|&id| match self.get(id).max {
             Limit::Unlimited => false,
@@ -228,24 +253,18 @@ impl Cgroups {
     }
 
     /// Charges without looking at limits (victims of the out-of-memory killer).
+    #[inline]
     pub fn charge_exactly(&mut self, id: CgroupId, pages: u64) {
-        let mut next = Some(id);
-        while let Some(id) = next {
-            let group = self.get_mut(id);
+        self.for_lineage(id, |group| {
             group.usage += pages;
             group.peak = group.peak.max(group.usage);
-            next = group.parent;
-        }
+        });
     }
 
     /// Gives charged pages back.
+    #[inline]
     pub fn uncharge(&mut self, id: CgroupId, pages: u64) {
-        let mut next = Some(id);
-        while let Some(id) = next {
-            let group = self.get_mut(id);
-            group.usage -= pages;
-            next = group.parent;
-        }
+        self.for_lineage(id, |group| group.usage -= pages);
     }
 
     /// Gives back what is charged ahead in `root` and below it.
@@ -259,6 +278,7 @@ impl Cgroups {
     }
 
     /// Whether one more swap slot fits `memory.swap.max` of the group and its ancestors.
+    #[inline]
     pub fn may_swap(&self, id: CgroupId) -> bool {
         self.lineage(id).all(|id| match self.get(id).swap_max {
             Limit::Unlimited => true,
@@ -276,13 +296,11 @@ impl Cgroups {
     }
 
     /// Adds to or takes from the swap charge of the group and its ancestors.
+    #[inline]
     pub fn charge_swap(&mut self, id: CgroupId, slots: i64) {
-        let mut next = Some(id);
-        while let Some(id) = next {
-            let group = self.get_mut(id);
+        self.for_lineage(id, |group| {
             group.swap_usage = group.swap_usage.checked_add_signed(slots).expect("uncharges what was charged");
-            next = group.parent;
-        }
+        });
     }
 
     /// Sets a knob; a value that a protection cannot take (`max`) means all memory.

@@ -20,6 +20,12 @@ pub enum Shortage {
 /// # Errors
 /// What is short; nothing is charged then.
 pub fn allocate(memory: &mut Memory, cgroup: CgroupId, node: NodeId) -> Result<FrameId, Shortage> {
+    // The common shortage, found without taking a frame that is given back at once.
+    if let Some(over) = memory.cgroups.would_exceed(cgroup)
+        && memory.nodes.has(node, Mark::Low)
+    {
+        return Err(Shortage::Limit(over));
+    }
     let frame = match take(memory, node, Mark::Low) {
         Some(frame) => frame,
         None => {

@@ -2,7 +2,7 @@
 
 use super::release::{Recency, zap};
 use super::{advise, huge};
-use crate::memory::{FileId, FileMapping, Memory};
+use crate::memory::{FileId, FileMapping, Memory, Warm};
 use crate::mmu::{DensePage, PageTable, SpaceId, Vma};
 use crate::reclaim::ReclaimPolicy;
 use isotherm_units::PageRange;
@@ -96,8 +96,11 @@ pub(super) fn zap_range(
 ) {
     let recency = Recency::of(vma);
     let populated: Vec<DensePage> = memory.space(space).table.populated_in(range).collect();
-    for dense in populated {
-        zap(memory, policy, space, dense, recency);
+    for together in populated.chunks(64) {
+        memory.warm_up(together.iter().map(|&dense| Warm::Page(space, dense)));
+        for &dense in together {
+            zap(memory, policy, space, dense, recency);
+        }
     }
 }
 

@@ -114,18 +114,17 @@ fn find_heir(memory: &Memory, frame: FrameId, space: SpaceId, dense: DensePage) 
 
 /// Frees an anonymous page that no entry refers to; one in flight goes when its transfer ends. Returns whether it is free
 /// now.
+#[inline]
 pub(super) fn free_if_unused(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, frame: FrameId) -> bool {
-    let in_flight = memory.frames.has(frame, Flag::Reading) || memory.frames.has(frame, Flag::Writeback);
-    if in_flight || memory.frames.has(frame, Flag::FileOwned) {
+    let flags = memory.frames.flags(frame);
+    if flags.has_any([Flag::Reading, Flag::Writeback, Flag::FileOwned]) {
         return false;
     }
     if memory.frames.slot(frame).is_some_and(|slot| memory.slots.users(slot) > 0) {
         return false;
     }
-    let is_mapped = match memory.sole_mapper(frame) {
-        Some(_) => true,
-        None => memory.frames.has(frame, Flag::Shared) && !memory.mappers(frame).is_empty(),
-    };
+    let is_mapped =
+        if flags.has(Flag::Shared) { !memory.mappers(frame).is_empty() } else { memory.sole_mapper(frame).is_some() };
     if is_mapped {
         return false;
     }

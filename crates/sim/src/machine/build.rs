@@ -266,6 +266,8 @@ impl Machine {
                 fault: FaultState::default(),
                 reclaim: None,
                 nr_shortages: 0,
+                faulted: false,
+                looked_ahead: 0,
                 compute_left_ns: 0,
                 high: None,
                 time: ThreadTime::default(),
@@ -379,7 +381,7 @@ impl Machine {
             }
             CgroupOutcome {
                 path: group.path.clone(),
-                counters: if id == CgroupId::ROOT { self.memory.counters } else { group.counters },
+                counters: if id == CgroupId::ROOT { self.memory.counters } else { self.memory.cgroups.memory_stat(id) },
                 pressure,
                 events: group.events,
                 usage_pages: group.usage,

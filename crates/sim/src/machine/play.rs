@@ -6,15 +6,20 @@ use super::task::{Blocked, Cause, OwnReclaim, TaskId, UserTask};
 use super::{Incident, Machine, SimError};
 use crate::cgroup::CgroupId;
 use crate::fault::{self, FaultOutcome, Shortage};
-use crate::mmu::{Cursor, Pace, Stop};
+use crate::memory::Warm;
+use crate::mmu::{Cursor, DensePage, Pace, Stop};
+use crate::reclaim::Touches;
 use crate::reclaim::driver::{Attempt, Step};
-use isotherm_units::access::{After, Run};
+use isotherm_units::access::After;
 use isotherm_units::{Duration, Instant};
 
 /// So often may one access be short of memory although each reclaim succeeded. Some accesses need two pages at once (the
 /// source and the copy of a copy-on-write); where only one fits, each pushes the other out for ever, and the group is out of
 /// memory in all but name.
 const SHORTAGES_MAX: u32 = 1000;
+
+/// Runs that are looked at together for faults to come.
+const LOOK_AHEAD: usize = 64;
 
 /// What to do after one step of a thread.
 enum Next {
@@ -62,20 +67,28 @@ impl Machine {
     fn play(&mut self, id: TaskId, user: &mut UserTask, now: &mut Instant, horizon: Instant) -> Result<Next, SimError> {
         let mut pace = Pace { now_ns: now.ns(), until_ns: horizon.ns(), page_ns: user.page_ns };
         let before = user.cursor;
-        let stop = self.touch(id, user, user.batch.runs.len(), &mut pace);
+        let touches = self.policy.wanted_touches();
+        // The run that faulted goes alone where the policy wants to see it.
+        let is_watched = user.faulted && touches == Touches::AfterFault;
+        let end = if is_watched { user.cursor.run + 1 } else { user.batch.runs.len() };
+        let stop = self.touch(id, user, end, &mut pace);
         user.time.compute_ns += pace.now_ns - now.ns();
         *now = Instant::from_ns(pace.now_ns);
         if user.cursor != before {
             user.fault.moved_on();
-        }
-        if self.policy.wants_touches() {
-            self.report_touches(user, before);
+            user.faulted = false;
+            if is_watched || touches == Touches::All {
+                self.report_touches(user, before);
+            }
         }
         self.memory.now = *now;
         let outcome = match stop {
+            Stop::Done if user.cursor.run < user.batch.runs.len() => return Ok(Next::GoOn),
             Stop::TimeUp => return Ok(Next::GoOn), // the loop sees that the time is up
             Stop::Done => return self.batch_done(id, user, now),
             Stop::Fault { page, need } => {
+                user.faulted = true;
+                self.look_ahead(user);
                 fault::fault(&mut self.memory, self.policy.as_mut(), user.space, page, need, &mut user.fault)
             }
             Stop::Descriptor => {
@@ -89,6 +102,25 @@ impl Machine {
             user.cursor = Cursor { run: user.cursor.run + 1, ..Cursor::default() };
         }
         Ok(self.after_fault(id, user, outcome, *now))
+    }
+
+    /// Reads what the next faults of the batch will read.
+    fn look_ahead(&self, user: &mut UserTask) {
+        if user.cursor.run < user.looked_ahead {
+            return;
+        }
+        let runs = &user.batch.runs[user.cursor.run..];
+        let runs = &runs[..runs.len().min(LOOK_AHEAD)];
+        user.looked_ahead = user.cursor.run + runs.len();
+        let table = &self.memory.space(user.space).table;
+        // No branch on what cannot be predicted: it would end the overlap.
+        let (mut pages, mut len) = ([DensePage::from_raw(0); LOOK_AHEAD], 0);
+        for run in runs {
+            let (page, is_absent) = table.is_absent(run.page());
+            pages[len] = page;
+            len += usize::from(is_absent);
+        }
+        self.memory.warm_up(pages[..len].iter().map(|&page| Warm::Page(user.space, page)));
     }
 
     fn book_fault_cpu(&mut self, user: &mut UserTask, now: &mut Instant) {
@@ -196,6 +228,7 @@ impl Machine {
     fn batch_done(&mut self, id: TaskId, user: &mut UserTask, now: &mut Instant) -> Result<Next, SimError> {
         self.programs[user.program].operations += std::mem::take(&mut user.batch.operations);
         user.batch.clear();
+        user.looked_ahead = 0;
         user.cursor = Cursor::default();
         self.set_stall(id, false, *now);
         match std::mem::replace(&mut user.after, After::Continue) {
@@ -220,35 +253,19 @@ impl Machine {
         Ok(Next::GoOn)
     }
 
-    /// Shows the policy what was touched between `before` and the cursor.
+    /// Shows the policy what was touched between `before` and the cursor, in one call.
     fn report_touches(&mut self, user: &UserTask, before: Cursor) {
         let (runs, after) = (&user.batch.runs, user.cursor);
-        let mut touched = |runs: &[Run]| {
-            if !runs.is_empty() {
-                self.policy.touched(&mut self.memory, user.space, runs);
-            }
-        };
-        let part = |run: Run, from: u32, to: u32| {
-            let mut part = run.rest_after(from);
-            part.pages = to - from;
-            part
-        };
-        if before.run == after.run {
-            if before.page < after.page {
-                touched(&[part(runs[before.run], before.page, after.page)]);
-            }
-            return;
+        if before.page == 0 && after.page == 0 {
+            return self.policy.touched(&mut self.memory, user.space, &runs[before.run..after.run]);
         }
-        let mut whole_from = before.run;
-        if before.page > 0 {
-            let run = runs[before.run];
-            touched(&[part(run, before.page, run.pages)]);
-            whole_from += 1;
+        let ends = after.run + usize::from(after.page > 0);
+        let mut touched = runs[before.run..ends].to_vec();
+        if let Some(last) = touched.last_mut().filter(|_| after.page > 0) {
+            last.pages = after.page;
         }
-        touched(&runs[whole_from..after.run]);
-        if after.page > 0 {
-            touched(&[part(runs[after.run], 0, after.page)]);
-        }
+        touched[0] = touched[0].rest_after(before.page);
+        self.policy.touched(&mut self.memory, user.space, &touched);
     }
 
     fn note_resident(&mut self, user: &UserTask) {

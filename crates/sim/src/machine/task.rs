@@ -83,7 +83,11 @@ pub(super) struct UserTask {
     pub(super) cursor: Cursor,
     pub(super) after: After,
     pub(super) fault: FaultState,
+    /// The access at the cursor faulted, and has not gone through since.
+    pub(super) faulted: bool,
     pub(super) reclaim: Option<OwnReclaim>,
+    /// Runs of the batch before this one were looked at ahead of time.
+    pub(super) looked_ahead: usize,
     /// Shortages since the last access that went through.
     pub(super) nr_shortages: u32,
     /// Computing still to be done before the stream goes on.

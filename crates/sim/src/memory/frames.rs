@@ -89,6 +89,28 @@ pub enum Flag {
     Isolated = 1 << 15,
 }
 
+/// The flags of a page as they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags(u16);
+
+impl Flags {
+    /// Whether the flag was set.
+    #[inline]
+    pub const fn has(self, flag: Flag) -> bool {
+        self.0 & flag as u16 != 0
+    }
+    /// Whether one of the flags was set.
+    #[inline]
+    pub const fn has_any<const N: usize>(self, flags: [Flag; N]) -> bool {
+        let (mut mask, mut at) = (0, 0);
+        while at < N {
+            mask |= flags[at] as u16;
+            at += 1;
+        }
+        self.0 & mask != 0
+    }
+}
+
 const NONE: u32 = u32::MAX;
 
 /// What a frame holds, side by side because most paths read most of it: owner, flags, group, and the two halves of the page
@@ -153,6 +175,12 @@ impl Frames {
         } else {
             PageOwner::Anonymous { space: SpaceId(identity[OWNER]), page: DensePage::from_raw(place) }
         }
+    }
+
+    /// All flags at once, for paths that ask for many.
+    #[inline]
+    pub fn flags(&self, frame: FrameId) -> Flags {
+        Flags(self.identity[frame.index()][FLAGS])
     }
 
     /// Hands an anonymous page to another mapper (its first owner unmapped it).

@@ -280,6 +280,7 @@ impl Memory {
     }
 
     /// Tells the nodes how much memory the pages on a compressed device occupy.
+    #[inline]
     pub(crate) fn update_hidden(&mut self) {
         if self.io.swap_is_synchronous() {
             let stored = Pages::new(self.slots.used());

@@ -29,6 +29,16 @@ impl Frames {
         let len = self.len();
         set(&mut self.marks.young, frame, len);
     }
+    /// Whether any page was ever marked.
+    #[inline]
+    pub fn are_marked(&self) -> bool {
+        !self.marks.young.is_empty()
+    }
+    /// Whether a use was kept.
+    #[inline]
+    pub fn is_left_young(&self, frame: FrameId) -> bool {
+        self.marks.young.get(frame.index() / 64).is_some_and(|word| word >> (frame.index() % 64) & 1 != 0)
+    }
     /// Whether a use was kept; it is taken.
     #[inline]
     pub fn take_young(&mut self, frame: FrameId) -> bool {

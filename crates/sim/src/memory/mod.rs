@@ -9,12 +9,14 @@ mod marks;
 mod node;
 mod setup;
 mod store;
+mod warm;
 pub mod watermarks;
 
 pub use files::{CachePage, FileId, FileMapping, Files, SimFile};
-pub use frames::{Flag, FrameId, Frames, PageOwner};
+pub use frames::{Flag, Flags, FrameId, Frames, PageOwner};
 pub use io::{Completion, Io, Written};
 pub use list::{List, ListEnd};
 pub use node::{Mark, Node, NodeId, Nodes, Zone};
 pub use setup::MemorySetup;
 pub use store::{Ledger, Mapper, Memory, MemoryConfig};
+pub(crate) use warm::Warm;

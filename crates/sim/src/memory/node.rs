@@ -54,6 +54,17 @@ impl Zone {
     pub fn free(&self) -> u64 {
         (u64::from(self.first + self.managed - self.unused_from) + self.freed.len() as u64).saturating_sub(self.hidden)
     }
+    /// Pages that an allocation at `mark` leaves free.
+    #[inline]
+    fn keeps(&self, mark: Mark, is_highest: bool) -> u64 {
+        let reserve = if is_highest { 0 } else { self.marks.lowmem_reserve };
+        match mark {
+            Mark::Low => self.marks.low + reserve,
+            Mark::Min => self.marks.min + reserve,
+            Mark::Nothing => 0,
+        }
+    }
+    #[inline]
     fn take(&mut self) -> Option<FrameId> {
         if self.free() == 0 {
             return None;
@@ -107,7 +118,11 @@ impl Node {
 
 /// All nodes. Node 0 owns the first frames.
 #[derive(Debug)]
-pub struct Nodes(Vec<Node>);
+pub struct Nodes {
+    nodes: Vec<Node>,
+    /// Pages that compressed swap occupies.
+    nr_hidden: u64,
+}
 
 impl Nodes {
     /// Lays out nodes of `(zone sizes, latency in ns)`; `marks` gives the watermarks of each zone in the same order.
@@ -123,78 +138,92 @@ impl Nodes {
             });
             Node { zones: zones.collect(), latency_ns: *latency_ns }
         };
-        Self(layout.iter().map(node).collect())
+        Self { nodes: layout.iter().map(node).collect(), nr_hidden: 0 }
     }
 
     /// How many nodes.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.nodes.len()
     }
     /// Whether there is none; never true in a machine.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.nodes.is_empty()
     }
     /// A node.
     pub fn get(&self, node: NodeId) -> &Node {
-        &self.0[node.index()]
+        &self.nodes[node.index()]
     }
     /// All nodes with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Node)> {
-        self.0.iter().enumerate().map(|(index, node)| (NodeId(u8::try_from(index).expect("few nodes")), node))
+        self.nodes.iter().enumerate().map(|(index, node)| (NodeId(u8::try_from(index).expect("few nodes")), node))
     }
     /// Node numbers.
     pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<> {
-        (0..u8::try_from(self.0.len()).expect("few nodes")).map(NodeId)
+        (0..u8::try_from(self.nodes.len()).expect("few nodes")).map(NodeId)
     }
     /// The node that owns the frame.
     #[inline]
     pub fn of(&self, frame: FrameId) -> NodeId {
-        if self.0.len() == 1 {
+        if self.nodes.len() == 1 {
             return NodeId(0);
         }
-        let after = self.0.partition_point(|node| node.zones[0].first <= frame.index_u32());
+        let after = self.nodes.partition_point(|node| node.zones[0].first <= frame.index_u32());
         NodeId(u8::try_from(after - 1).expect("few nodes"))
+    }
+
+    /// Whether [`take`](Self::take) would find a frame.
+    #[inline]
+    pub fn has(&self, node: NodeId, mark: Mark) -> bool {
+        let zones = &self.nodes[node.index()].zones;
+        let highest = zones.len() - 1;
+        zones.iter().enumerate().rev().any(|(index, zone)| zone.free() > zone.keeps(mark, index == highest))
     }
 
     /// Takes a free frame from `node`, if a zone has more than `mark` free. Higher zones first; a lower zone keeps its
     /// `lowmem_reserve` on top of the mark.
+    #[inline]
     pub fn take(&mut self, node: NodeId, mark: Mark) -> Option<FrameId> {
-        let zones = &mut self.0[node.index()].zones;
+        let zones = &mut self.nodes[node.index()].zones;
         let highest = zones.len() - 1;
-        zones.iter_mut().enumerate().rev().find_map(|(index, zone)| {
-            let reserve = if index == highest { 0 } else { zone.marks.lowmem_reserve };
-            let keep = match mark {
-                Mark::Low => zone.marks.low + reserve,
-                Mark::Min => zone.marks.min + reserve,
-                Mark::Nothing => 0,
-            };
-            if zone.free() > keep { zone.take() } else { None }
-        })
+        zones
+            .iter_mut()
+            .enumerate()
+            .rev()
+            .find_map(|(index, zone)| if zone.free() > zone.keeps(mark, index == highest) { zone.take() } else { None })
     }
 
     /// Gives a frame back.
+    #[inline]
     pub fn give(&mut self, frame: FrameId) {
         let node = self.of(frame);
-        let zones = &mut self.0[node.index()].zones;
-        let after = zones.partition_point(|zone| zone.first <= frame.index_u32());
-        zones[after - 1].freed.push(frame.index_u32());
+        let zones = &mut self.nodes[node.index()].zones;
+        let zone = zones.iter_mut().rev().find(|zone| zone.first <= frame.index_u32());
+        zone.expect("a frame of the node").freed.push(frame.index_u32());
     }
 
     /// Frames in use: neither free nor set aside for compressed swap.
     pub fn nr_used(&self) -> u64 {
-        let zones = self.0.iter().flat_map(|node| &node.zones);
+        let zones = self.nodes.iter().flat_map(|node| &node.zones);
         zones.map(|zone| u64::from(zone.unused_from - zone.first) - zone.freed.len() as u64).sum()
     }
     /// Frames that were used and given back.
     pub fn given_back(&self) -> impl Iterator<Item = FrameId> + '_ {
-        self.0.iter().flat_map(|node| &node.zones).flat_map(|zone| zone.freed.iter().copied().map(FrameId::new))
+        self.nodes.iter().flat_map(|node| &node.zones).flat_map(|zone| zone.freed.iter().copied().map(FrameId::new))
     }
 
     /// Sets how many pages compressed swap occupies; they are taken from the zone with the most free pages of node 0
     /// first and from other nodes after it.
+    #[inline]
     pub fn set_hidden(&mut self, pages: u64) {
+        // Mostly nothing changed, and the first zone holds all of it: it has room for that, for frames are only taken from
+        // what is left.
+        let first = self.nodes[0].zones.last().expect("a node has a zone");
+        if first.hidden == pages && self.nr_hidden == pages {
+            return;
+        }
+        self.nr_hidden = pages;
         let mut left = pages;
-        for node in &mut self.0 {
+        for node in &mut self.nodes {
             for zone in node.zones.iter_mut().rev() {
                 zone.hidden = 0;
                 let share = left.min(zone.free());

@@ -134,19 +134,12 @@ impl Memory {
         super::NodeId(u8::try_from(lruvec.index() % self.nodes.len()).expect("made from a node"))
     }
 
-    /// Counts an event in the group, its ancestors and the system.
+    /// Counts an event in the group and in the system; ancestors add it up when they are read
+    /// ([`Cgroups::memory_stat`]).
     #[inline]
     pub fn count(&mut self, counter: Counter, cgroup: CgroupId, n: u64) {
-        if n == 0 {
-            return;
-        }
         self.counters.add(counter, n);
-        let mut next = Some(cgroup);
-        while let Some(id) = next {
-            let group = self.cgroups.get_mut(id);
-            group.counters.add(counter, n);
-            next = group.parent;
-        }
+        self.cgroups.get_mut(cgroup).counters.add(counter, n);
     }
 
     /// Ages the nonresident clock of `lruvec`'s group and all its ancestors on the same node.
@@ -212,12 +205,14 @@ impl Memory {
 
     /// Takes a page that nothing maps any more out of its cache (swap cache or page cache, leaving `shadow`), uncharges
     /// it and gives its frame back. It must be on no list and not under I/O.
+    #[inline]
     pub fn free_page(&mut self, frame: FrameId, shadow: Option<u64>) {
-        debug_assert!(!self.frames.has(frame, Flag::OnList), "still on a list");
-        debug_assert!(!self.frames.has(frame, Flag::Writeback) && !self.frames.has(frame, Flag::Reading), "under I/O");
+        let flags = self.frames.flags(frame);
+        debug_assert!(!flags.has(Flag::OnList), "still on a list");
+        debug_assert!(!flags.has_any([Flag::Writeback, Flag::Reading]), "under I/O");
         if let PageOwner::File { file, page } = self.frames.owner(frame) {
             // Shared memory in the swap cache already left the page cache: there the slot stands for it.
-            if !self.frames.has(frame, Flag::SwapCache) {
+            if !flags.has(Flag::SwapCache) {
                 let to = shadow.map_or(CachePage::Absent, CachePage::Shadow);
                 self.files.get_mut(file).set_page(u64::from(page), to);
             }
@@ -229,6 +224,7 @@ impl Memory {
     }
 
     /// Takes a page out of the swap cache; the slot keeps `shadow` for its other users, or becomes free.
+    #[inline]
     pub fn leave_swap_cache(&mut self, frame: FrameId, shadow: Option<u64>) {
         if let Some(slot) = self.frames.slot(frame) {
             if self.frames.has(frame, Flag::Shared) {

@@ -61,10 +61,8 @@ impl Group {
         if self.averages_due == Instant::NEVER && states.has(State::NonIdle) {
             self.averages_due = now + period(rate);
         }
-        if let Some(polling) = &mut self.polling
-            && polling.due == Instant::NEVER
-            && states.meets(polling.states)
-        {
+        let Some(polling) = &mut self.polling else { return self.averages_due };
+        if polling.due == Instant::NEVER && states.meets(polling.states) {
             polling.due = now + rate.tick();
         }
         self.due()

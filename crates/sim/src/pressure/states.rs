@@ -103,6 +103,16 @@ impl StateSet {
     pub const fn with(self, state: State, condition: bool) -> Self {
         Self(self.0 | ((condition as u8) << state as u8))
     }
+    /// Indices into arrays of times of those in it.
+    #[inline]
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let index = left.trailing_zeros() as usize;
+            left &= left.checked_sub(1)?;
+            Some(index)
+        })
+    }
     /// All that are in either.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
@@ -130,6 +140,18 @@ impl CpuTasks {
     /// [`TaskState::ASLEEP`].
     #[inline]
     pub fn change(&mut self, from: TaskState, to: TaskState) {
+        if from == to {
+            return;
+        }
+        if from.activity == to.activity {
+            // The common case: a running task begins or ends to reclaim.
+            let step = if to.memstall { 1u32 } else { u32::MAX };
+            let runs = matches!(to.activity, Activity::OnCpu | Activity::Runnable);
+            self.memstall = self.memstall.wrapping_add(step);
+            self.memstall_running = self.memstall_running.wrapping_add(if runs { step } else { 0 });
+            self.oncpu_memstall = if to.activity == Activity::OnCpu { to.memstall } else { self.oncpu_memstall };
+            return;
+        }
         self.count(from, u32::wrapping_sub);
         self.count(to, u32::wrapping_add);
         if from.activity == Activity::OnCpu {

@@ -22,7 +22,10 @@ impl CpuTimes {
     /// A task of the group on this CPU went from one state to another. Returns the states that hold from now on.
     #[inline]
     pub fn change(&mut self, now: Instant, from: TaskState, to: TaskState) -> StateSet {
-        self.ns = self.at(now);
+        let span = now.since(self.since).ns();
+        for state in self.states.iter() {
+            self.ns[state] += span;
+        }
         self.since = now;
         self.tasks.change(from, to);
         self.states = self.tasks.states();

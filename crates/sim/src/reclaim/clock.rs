@@ -2,12 +2,12 @@
 //!
 //! The reference bit is the accessed bit of the page table (of any entry that shows the page), and `referenced` for uses
 //! through a file descriptor. The access that brings a page in sets the accessed bit too but must not count, so the bit is
-//! cleared when that access is over, unless the page was used again at once.
+//! cleared when that access is over.
 
 use super::order_log::{OrderLog, Ordered, evict_oldest};
-use super::{Arrival, Hint, ListSizes, LruvecId, ReclaimPolicy, Scan};
+use super::{Arrival, Hint, ListSizes, LruvecId, ReclaimPolicy, Scan, Touches};
 use crate::cgroup::CgroupId;
-use crate::memory::{Flag, FrameId, Memory, NodeId};
+use crate::memory::{Flag, FrameId, Memory, NodeId, PageOwner};
 use crate::mmu::SpaceId;
 use isotherm_units::access::Run;
 use std::collections::VecDeque;
@@ -37,7 +37,11 @@ impl Clock {
     }
 
     /// Takes a page off the fresh ones; whether it was one.
+    #[inline]
     fn take_fresh(&mut self, frame: FrameId) -> bool {
+        if self.fresh.is_empty() {
+            return false;
+        }
         let at = self.fresh.iter().position(|&other| other == frame);
         at.is_some_and(|at| {
             self.fresh.remove(at);
@@ -48,9 +52,17 @@ impl Clock {
 
 /// Reads and clears the reference bit of a page.
 fn take_used(memory: &mut Memory, frame: FrameId) -> bool {
-    let mut used = memory.frames.take(frame, Flag::Referenced) | memory.frames.take_young(frame);
-    if let Some((space, page)) = memory.sole_mapper(frame) {
-        return memory.space_mut(space).table.test_and_clear_young(page) || used;
+    let flags = memory.frames.flags(frame);
+    let mut used = flags.has(Flag::Referenced) | memory.frames.take_young(frame);
+    if flags.has(Flag::Referenced) {
+        memory.frames.clear(frame, Flag::Referenced);
+    }
+    if !flags.has_any([Flag::FileOwned, Flag::Shared])
+        && let PageOwner::Anonymous { space, page } = memory.frames.owner(frame)
+    {
+        // A page in flight may outlive its space, and its place in it.
+        let owner = memory.space_mut(space);
+        return owner.alive && owner.table.test_and_clear_young_of(page, frame) || used;
     }
     for mapper in memory.mappers(frame) {
         used |= memory.space_mut(mapper.space).table.test_and_clear_young(mapper.page);
@@ -108,18 +120,15 @@ impl ReclaimPolicy for Clock {
     fn check(&self, memory: &Memory) -> Result<(), String> {
         self.log.check(memory)
     }
-    fn wants_touches(&self) -> bool {
-        true
+    fn wanted_touches(&self) -> Touches {
+        Touches::AfterFault
     }
     fn touched(&mut self, memory: &mut Memory, space: SpaceId, runs: &[Run]) {
-        // After a fault the first access is the one that faulted.
+        // The first access is the one that faulted.
         let Some(first) = runs.first().filter(|_| !self.fresh.is_empty()).map(|run| run.page()) else { return };
         let Some(frame) = memory.space(space).table.frame_at(first) else { return };
         if self.take_fresh(frame) {
-            let is_first = |run: &Run| (run.page()..run.page() + u64::from(run.pages)).contains(&first);
-            if runs.iter().filter(|run| is_first(run)).count() == 1 {
-                take_used(memory, frame);
-            }
+            take_used(memory, frame);
         }
     }
     fn is_exact(&self) -> bool {

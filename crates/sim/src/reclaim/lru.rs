@@ -1,7 +1,7 @@
 //! `lru`: the page that was used least recently goes (`docs/yardsticks.md`). Sees every access.
 
 use super::order_log::{OrderLog, Ordered, evict_oldest};
-use super::{Arrival, Hint, ListSizes, LruvecId, ReclaimPolicy, Scan};
+use super::{Arrival, Hint, ListSizes, LruvecId, ReclaimPolicy, Scan, Touches};
 use crate::cgroup::CgroupId;
 use crate::memory::{Flag, FrameId, Memory, NodeId};
 use crate::mmu::SpaceId;
@@ -68,8 +68,8 @@ impl ReclaimPolicy for Lru {
     fn check(&self, memory: &Memory) -> Result<(), String> {
         self.log.check(memory)
     }
-    fn wants_touches(&self) -> bool {
-        true
+    fn wanted_touches(&self) -> Touches {
+        Touches::All
     }
     fn touched(&mut self, memory: &mut Memory, space: SpaceId, runs: &[Run]) {
         self.log.touch_runs(memory, space, runs);

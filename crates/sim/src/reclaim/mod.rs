@@ -223,6 +223,17 @@ impl ListSizes {
     }
 }
 
+/// Which page-table accesses a policy is told of. The kernel's policies learn of none and look at accessed bits instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touches {
+    /// None.
+    None,
+    /// The first run that goes on after a fault, beginning with the page that faulted.
+    AfterFault,
+    /// Each.
+    All,
+}
+
 /// A page-replacement policy of the simulated kernel.
 ///
 /// A page on the policy's lists has [`Flag::OnList`](crate::memory::Flag::OnList). The machine calls from fault paths,
@@ -281,18 +292,18 @@ pub trait ReclaimPolicy: Send {
     /// The first violation.
     fn check(&self, memory: &Memory) -> Result<(), String>;
 
-    /// Whether [`touched`](Self::touched) must be called: yardsticks that see each access.
-    fn wants_touches(&self) -> bool {
-        false
+    /// Which accesses [`touched`](Self::touched) must be told.
+    fn wanted_touches(&self) -> Touches {
+        Touches::None
     }
 
     /// Page-table accesses that were done, in order, each exactly once: hits, and accesses that faulted after their fault
     /// is over and [`added`](Self::added) was called for the page. Delivered before the kernel handles the next fault, so
-    /// that a victim is chosen with all earlier accesses known. Only if [`wants_touches`](Self::wants_touches).
+    /// that a victim is chosen with all earlier accesses known. Those that [`wanted_touches`](Self::wanted_touches) asks for.
     fn touched(&mut self, _memory: &mut Memory, _space: SpaceId, _runs: &[Run]) {}
 
     /// `child` was forked from `parent`, whose pages may be shared from now on. Only if
-    /// [`wants_touches`](Self::wants_touches).
+    /// [`wanted_touches`](Self::wanted_touches) asks for any.
     fn forked(&mut self, _memory: &mut Memory, _parent: SpaceId, _child: SpaceId) {}
 
     /// Whether the policy is a page-exact yardstick. The machine then charges page by page, reclaims one page for each page

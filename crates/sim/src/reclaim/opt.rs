@@ -9,7 +9,7 @@
 use super::order_log::{evict_exactly, grow_for, is_pinned};
 use super::outcome;
 use super::scan_balance::PageType;
-use super::{Arrival, Hint, ListSizes, LruvecId, PolicyError, ReclaimPolicy, Scan};
+use super::{Arrival, Hint, ListSizes, LruvecId, PolicyError, ReclaimPolicy, Scan, Touches};
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
 use crate::memory::{FileId, Flag, FrameId, Memory, NodeId, PageOwner};
@@ -272,8 +272,8 @@ impl ReclaimPolicy for Opt {
         }
         Ok(())
     }
-    fn wants_touches(&self) -> bool {
-        true
+    fn wanted_touches(&self) -> Touches {
+        Touches::All
     }
     fn touched(&mut self, memory: &mut Memory, space: SpaceId, runs: &[Run]) {
         let table = &memory.space(space).table;

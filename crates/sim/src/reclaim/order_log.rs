@@ -5,8 +5,13 @@
 //! log has grown by three entries a page, stale entries are thrown out: each entry is looked at a constant number of times.
 //!
 //! An entry names a page by its frame, or by the only page-table entry that can show it. The latter is for accesses to
-//! anonymous memory of a process without relatives: such a hit need not find out which frame it hits, and costs a store
-//! and no load that misses the caches. A page is as young as the youngest entry that names it in either way.
+//! anonymous memory of a process without relatives: such a hit need not find out which frame it hits. A page is as young as
+//! the youngest entry that names it in either way.
+//!
+//! Most accesses go to pages that were accessed a moment ago, and only the last one counts. So accesses are first noted in a
+//! short list as they come, a push each, and the accessed bit of the page table says meanwhile that the page is in it. When
+//! the list is full, or no older page is left, it is read backwards: the first entry met of a page is its last access, and
+//! goes on the log; the bit is cleared with that, and the page's other entries are passed over.
 //!
 //! One log serves all lruvecs, so that the oldest page of any set of groups can be told.
 //!
@@ -16,16 +21,20 @@ use super::outcome::{self, Batch, Fate};
 use super::scan_balance::PageType;
 use super::{ListSizes, LruvecId, ReclaimPolicy, Scan};
 use crate::counters::Counter;
-use crate::memory::{Flag, FrameId, Memory};
+use crate::memory::{Flag, FrameId, Memory, Warm};
 use crate::mmu::{AddressSpace, DensePage, Entry, SpaceId};
 use isotherm_units::PageRange;
 use isotherm_units::access::{Backing, Run};
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 
 /// Places in the log count from 1.
 const ABSENT: u32 = 0;
+/// The place of a frame that is noted: after all of the log.
+const NOTED: u32 = u32::MAX;
+/// Accesses noted before they are looked at: a megabyte. The more, the fewer are left of each page.
+const NOTED_MAX: usize = 1 << 17;
 /// Places are stored in 32 bits.
-const LOG_MAX: usize = u32::MAX as usize - 1;
+const LOG_MAX: usize = u32::MAX as usize - 1 - 2 * NOTED_MAX;
 /// Entries looked at together.
 const BLOCK: usize = 64;
 /// Shorter logs are not worth compacting.
@@ -41,6 +50,10 @@ pub(super) struct OrderLog {
     by_frame: Vec<u32>,
     /// By space, piece of its dense pages, and page in that: place of the latest entry that names the page.
     by_page: Vec<Vec<Vec<u32>>>,
+    /// Younger than all of the log: accesses as they came, not looked at yet.
+    noted: Vec<Noted>,
+    /// Entries of the log that were passed over because their pages' accessed bits say that they are noted.
+    passed_over: Vec<u32>,
     nr_live: usize,
     /// By lruvec.
     tails: Vec<Tail>,
@@ -53,15 +66,16 @@ pub(super) struct OrderLog {
 #[derive(Clone, Debug, Default)]
 struct Tail {
     /// Indices below `scanned` of entries that were the latest of their page when they were looked at: the live entries of
-    /// the lruvec are among them. Ascending.
-    candidates: VecDeque<usize>,
+    /// the lruvec are among them. Ascending; those before `head` are done with.
+    candidates: Vec<u32>,
+    head: usize,
     scanned: usize,
 }
 
 impl Tail {
     /// No live entry of the lruvec lies before this index.
     fn begin(&self) -> usize {
-        self.candidates.front().copied().unwrap_or(self.scanned)
+        self.candidates.get(self.head).map_or(self.scanned, |&index| index as usize)
     }
 }
 
@@ -86,6 +100,33 @@ impl Named {
     fn as_page(self) -> Option<(SpaceId, DensePage)> {
         let space = (self.0 >> 32).checked_sub(1)?;
         Some((SpaceId(u16::try_from(space).expect("made from a space")), DensePage::from_raw(self.low())))
+    }
+}
+
+/// An access or an arrival, noted: a frame, or a space and a virtual page of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Noted(u64);
+
+const FRAME_TAG: u64 = 1 << 63;
+/// Virtual pages of 57-bit addresses.
+const VIRTUAL_BITS: u32 = 57 - 12;
+
+impl Noted {
+    fn frame(frame: FrameId) -> Self {
+        Self(FRAME_TAG | u64::from(frame.index_u32()))
+    }
+    #[inline]
+    fn page(space: SpaceId, page: u64) -> Self {
+        Self((space.index() as u64) << VIRTUAL_BITS | page)
+    }
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "taken apart as it was put together")]
+    fn decode(self) -> Result<FrameId, (SpaceId, u64)> {
+        if self.0 & FRAME_TAG != 0 {
+            Ok(FrameId::new(self.0 as u32))
+        } else {
+            Err((SpaceId((self.0 >> VIRTUAL_BITS) as u16), self.0 & ((1 << VIRTUAL_BITS) - 1)))
+        }
     }
 }
 
@@ -114,6 +155,7 @@ impl OrderLog {
     }
 
     /// A page enters at the young end.
+    #[inline]
     pub(super) fn insert(&mut self, memory: &mut Memory, frame: FrameId) {
         self.make_room(memory);
         grow_for(&mut self.by_frame, memory, frame, ABSENT);
@@ -138,45 +180,124 @@ impl OrderLog {
     }
 
     /// Moves a page to the young end.
-    pub(super) fn touch(&mut self, memory: &Memory, frame: FrameId) {
+    pub(super) fn touch(&mut self, memory: &mut Memory, frame: FrameId) {
         self.make_room(memory);
         self.append(frame);
     }
 
-    /// Moves the pages that show in `runs` to the young end, in order.
-    pub(super) fn touch_runs(&mut self, memory: &Memory, space: SpaceId, runs: &[Run]) {
-        if self.by_page.len() <= space.index() {
-            self.by_page.resize(space.index() + 1, Vec::new());
-        }
-        let owner = memory.space(space);
+    /// Moves the pages that show in `runs` to the young end, in order. Their accessed bits are set.
+    pub(super) fn touch_runs(&mut self, memory: &mut Memory, space: SpaceId, runs: &[Run]) {
         // Where no page can have a second mapping.
         let mut private = PageRange::new(0, 0);
-        for run in runs {
+        let mut left = runs;
+        while let Some((run, rest)) = left.split_first() {
+            let simple = |run: &&Run| run.pages == 1 && private.contains(run.page());
+            let nr_simple = left.iter().take_while(simple).count();
+            if nr_simple > 0 {
+                self.noted.extend(left[..nr_simple].iter().map(|run| Noted::page(space, run.page())));
+                left = &left[nr_simple..];
+                continue;
+            }
+            left = rest;
             for page in run.page()..run.page() + u64::from(run.pages) {
-                self.make_room(memory);
                 if !private.contains(page) {
-                    private = private_around(owner, page);
+                    private = private_around(memory.space(space), page);
                 }
                 if private.contains(page) {
-                    let Some(dense) = owner.table.dense(page) else { continue };
-                    self.log.push(Named::page(space, dense.raw()));
-                    let place = self.last_place();
-                    *piece_of(&mut self.by_page[space.index()], dense) = place;
-                } else if let Some(frame) = owner.table.frame_at(page) {
-                    self.append(frame);
+                    self.noted.push(Noted::page(space, page));
+                } else if let Some(frame) = memory.space(space).table.frame_at(page) {
+                    self.note_frame(frame);
                 }
             }
         }
+        if self.noted.len() >= NOTED_MAX {
+            self.look_at_noted(memory); // not earlier: accessed bits are set of pages that were not noted then
+        }
         // After a fault the first access is the one that faulted. Its page's own entry counts alone from here on: the entry
         // of its arrival need not be looked at again.
-        let first = runs.first().map(|run| run.page()).filter(|&page| private_around(owner, page).contains(page));
-        if let Some(frame) = first.and_then(|page| owner.table.frame_at(page)) {
+        let Some(first) = runs.first().map(|run| run.page()) else { return };
+        let owner = memory.space(space);
+        if let Some(frame) = owner.table.frame_at(first)
+            && self.by_frame[frame.index()] == NOTED
+            && private_around(owner, first).contains(first)
+        {
             self.by_frame[frame.index()] = ABSENT;
         }
     }
 
+    #[inline]
+    fn note_frame(&mut self, frame: FrameId) {
+        self.noted.push(Noted::frame(frame));
+        self.by_frame[frame.index()] = NOTED;
+    }
+
+    /// Puts the noted pages on the log, each where it was accessed last.
+    #[cold]
+    fn look_at_noted(&mut self, memory: &mut Memory) {
+        let mut noted = std::mem::take(&mut self.noted);
+        // The last ones first: moved to the front as they are found.
+        let mut latest = vec![Named(0); noted.len()];
+        let mut len = 0;
+        for &access in noted.iter().rev() {
+            let (named, is_last) = match access.decode() {
+                Ok(frame) => {
+                    let is_last = self.by_frame[frame.index()] == NOTED;
+                    if is_last {
+                        self.by_frame[frame.index()] = ABSENT;
+                        // A page that is named by its frame may have an accessed bit to itself: a changed page of a file.
+                        if let Some((space, page)) = memory.sole_mapper(frame) {
+                            memory.space_mut(space).table.test_and_clear_young(page);
+                        }
+                    }
+                    (Named::frame(frame), is_last)
+                }
+                Err((space, page)) => {
+                    let table = &mut memory.space_mut(space).table;
+                    let Some(dense) = table.dense(page) else { continue };
+                    let is_last = table.take_young(dense) || take_young_mark(memory, space, dense);
+                    (Named::page(space, dense.raw()), is_last)
+                }
+            };
+            latest[len] = named;
+            len += usize::from(is_last);
+        }
+        noted.clear();
+        self.noted = noted;
+        // An accessed bit that is still set belongs to a page just mapped whose thread has not come to its access yet.
+        for index in std::mem::take(&mut self.passed_over) {
+            let (index, named) = (index as usize, self.log[index as usize]);
+            if let Some(frame) = self.live(memory, index, named)
+                && is_young(memory, frame)
+            {
+                self.push(named);
+            }
+        }
+        for &named in latest[..len].iter().rev() {
+            self.push(named);
+        }
+        if self.log.len() >= self.compact_at {
+            self.compact(memory);
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, named: Named) {
+        self.log.push(named);
+        let place = self.last_place();
+        match named.as_page() {
+            None => self.by_frame[named.low() as usize] = place,
+            Some((space, page)) => {
+                if self.by_page.len() <= space.index() {
+                    self.by_page.resize(space.index() + 1, Vec::new());
+                }
+                *piece_of(&mut self.by_page[space.index()], page) = place;
+            }
+        }
+    }
+
     /// The pages of `space` are shared from now on: names them by their frames, at the same places.
-    pub(super) fn forked(&mut self, memory: &Memory, space: SpaceId) {
+    pub(super) fn forked(&mut self, memory: &mut Memory, space: SpaceId) {
+        self.look_at_noted(memory);
         for index in 0..self.log.len() {
             let named = self.log[index];
             let Some((owner, page)) = named.as_page().filter(|&(owner, _)| owner == space) else { continue };
@@ -206,27 +327,37 @@ impl OrderLog {
         true
     }
 
-    /// Checks that exactly the live entries are pages with their flag, and that the sizes are right.
+    /// Checks that exactly the live and the noted entries are pages with their flag, and that the sizes are right.
     pub(super) fn check(&self, memory: &Memory) -> Result<(), String> {
-        let mut sizes = vec![ListSizes::default(); self.sizes.len()];
-        let mut nr_live = 0;
+        let mut pages = BTreeSet::new();
         for (index, &named) in self.log.iter().enumerate() {
             let Some(frame) = self.live(memory, index, named) else { continue };
-            nr_live += 1;
-            let lruvec = memory.lruvec_of(frame).index();
+            pages.insert(frame);
             if !memory.frames.has(frame, Flag::OnList) {
                 return Err(format!("{frame:?} is in the log but has no list flag"));
             }
-            if index < self.tails[lruvec].begin() {
+            let lruvec = memory.lruvec_of(frame).index();
+            let may_be_noted = !self.noted.is_empty() && is_young(memory, frame);
+            if index < self.tails[lruvec].begin() && !may_be_noted {
                 return Err(format!("{frame:?} lies before the old end of lruvec {lruvec}"));
             }
-            *size_of(&mut sizes[lruvec], outcome::page_type(memory, frame)) += 1;
+        }
+        for access in &self.noted {
+            let frame = match access.decode() {
+                Ok(frame) => Some(frame).filter(|frame| self.by_frame[frame.index()] == NOTED),
+                Err((space, page)) => memory.space(space).table.frame_at(page),
+            };
+            pages.extend(frame.filter(|&frame| memory.frames.has(frame, Flag::OnList)));
+        }
+        let mut sizes = vec![ListSizes::default(); self.sizes.len()];
+        for &frame in &pages {
+            *size_of(&mut sizes[memory.lruvec_of(frame).index()], outcome::page_type(memory, frame)) += 1;
         }
         if sizes != self.sizes {
             return Err(format!("sizes are {:?}, counted {sizes:?}", self.sizes));
         }
-        if nr_live != self.nr_live {
-            return Err(format!("{nr_live} live entries, {} expected", self.nr_live));
+        if pages.len() != self.nr_live {
+            return Err(format!("{} live entries, {} expected", pages.len(), self.nr_live));
         }
         Ok(())
     }
@@ -270,8 +401,11 @@ impl OrderLog {
 
     #[inline]
     fn append(&mut self, frame: FrameId) {
-        self.log.push(Named::frame(frame));
-        self.by_frame[frame.index()] = self.last_place();
+        if self.noted.is_empty() {
+            self.push(Named::frame(frame));
+        } else {
+            self.note_frame(frame);
+        }
     }
 
     #[inline]
@@ -280,9 +414,9 @@ impl OrderLog {
     }
 
     #[inline]
-    fn make_room(&mut self, memory: &Memory) {
-        if self.log.len() >= self.compact_at {
-            self.compact(memory);
+    fn make_room(&mut self, memory: &mut Memory) {
+        if self.log.len() >= self.compact_at || self.noted.len() >= NOTED_MAX {
+            self.look_at_noted(memory);
         }
     }
 
@@ -319,35 +453,65 @@ impl OrderLog {
     }
 
     /// The oldest page of `lruvecs` at index `from` or after.
+    #[inline]
     fn oldest(&mut self, memory: &Memory, lruvecs: &[LruvecId], from: usize) -> Option<(usize, FrameId)> {
-        lruvecs.iter().filter_map(|&lruvec| self.oldest_of(memory, lruvec, from)).min()
+        match lruvecs {
+            [lruvec] => self.oldest_of(memory, *lruvec, from),
+            _ => lruvecs.iter().filter_map(|&lruvec| self.oldest_of(memory, lruvec, from)).min(),
+        }
     }
 
+    #[inline]
     fn oldest_of(&mut self, memory: &Memory, lruvec: LruvecId, from: usize) -> Option<(usize, FrameId)> {
-        let mut tail = std::mem::take(&mut self.tails[lruvec.index()]);
-        let is_its = |index: usize| {
-            let frame = self.live(memory, index, self.log[index])?;
-            (memory.lruvec_of(frame) == lruvec).then_some((index, frame))
-        };
-        let mut at = tail.candidates.partition_point(|&index| index < from);
-        let found = loop {
-            match tail.candidates.get(at) {
-                Some(&index) => match is_its(index) {
-                    Some(found) => break Some(found),
-                    None => drop(tail.candidates.remove(at)),
-                },
-                None if tail.scanned == self.log.len() => break None,
-                None => {
-                    let end = (tail.scanned + BLOCK).min(self.log.len());
-                    let latest = Bits(self.latest_in(tail.scanned, end));
-                    tail.candidates.extend(latest.map(|offset| tail.scanned + offset));
-                    tail.scanned = end;
-                    at = tail.candidates.partition_point(|&index| index < from);
+        let mut at = self.tails[lruvec.index()].head;
+        loop {
+            let tail = &self.tails[lruvec.index()];
+            let Some(&index) = tail.candidates.get(at) else {
+                if tail.scanned == self.log.len() {
+                    return None;
                 }
+                at = self.scan_on(memory, lruvec, at);
+                continue;
+            };
+            let index = index as usize;
+            if index >= from {
+                let its = self.live(memory, index, self.log[index]).filter(|&frame| memory.lruvec_of(frame) == lruvec);
+                match its {
+                    Some(frame) if self.noted.is_empty() || !is_young(memory, frame) => return Some((index, frame)),
+                    Some(_) => self.passed_over.push(place_of(index) - 1),
+                    None => {}
+                }
+                let tail = &mut self.tails[lruvec.index()];
+                tail.head += usize::from(tail.head == at);
             }
-        };
+            at += 1;
+        }
+    }
+
+    /// Looks at the next block of the log for `lruvec`. `at` is the end of its candidates; returns where that is now.
+    fn scan_on(&mut self, memory: &Memory, lruvec: LruvecId, at: usize) -> usize {
+        let mut tail = std::mem::take(&mut self.tails[lruvec.index()]);
+        let end = (tail.scanned + BLOCK).min(self.log.len());
+        let latest = self.latest_in(tail.scanned, end);
+        memory.warm_up(Bits(latest).map(|offset| {
+            let named = self.log[tail.scanned + offset];
+            match named.as_page() {
+                Some((space, page)) => Warm::Page(space, page),
+                None => Warm::Frame(FrameId::new(named.low())),
+            }
+        }));
+        // And what says whether a page has come again since.
+        std::hint::black_box(Bits(latest).fold(0, |sum, offset| {
+            let named = self.log[tail.scanned + offset];
+            let frame = named.as_page().and_then(|(space, page)| memory.space(space).table.frame_of(page));
+            sum ^ frame.map_or(0, |frame| self.by_frame[frame.index()])
+        }));
+        let at = at - tail.candidates.drain(..tail.head).len();
+        tail.head = 0;
+        tail.candidates.extend(Bits(latest).map(|offset| place_of(tail.scanned + offset) - 1));
+        tail.scanned = end;
         self.tails[lruvec.index()] = tail;
-        found
+        at
     }
 
     /// Which of the entries `begin..end`, 64 at most, are the latest that name their page in their way: one bit each.
@@ -377,6 +541,23 @@ fn private_around(space: &AddressSpace, page: u64) -> PageRange {
     let vma = space.vmas.find(page).filter(|_| space.family.is_empty());
     let private = vma.filter(|vma| vma.mapping.backing == Backing::Anonymous);
     private.map_or(PageRange::new(0, 0), |vma| vma.pages())
+}
+
+/// The accessed bit of a page that has one place to be mapped, or the mark that a monitor left for it.
+#[inline]
+fn is_young(memory: &Memory, frame: FrameId) -> bool {
+    let mapper = memory.sole_mapper(frame);
+    mapper.is_some_and(|(space, page)| memory.space(space).table.is_young(page) || memory.frames.is_left_young(frame))
+}
+
+/// A monitor may have cleared the accessed bit since.
+#[inline]
+fn take_young_mark(memory: &mut Memory, space: SpaceId, page: DensePage) -> bool {
+    if !memory.frames.are_marked() {
+        return false;
+    }
+    let frame = memory.space(space).table.frame_of(page);
+    frame.is_some_and(|frame| memory.frames.take_young(frame))
 }
 
 /// The numbers of the set bits, ascending.
@@ -434,7 +615,15 @@ pub(super) fn evict_oldest<P: Ordered>(policy: &mut P, memory: &mut Memory, lruv
     // Every page once to lose its second chance, once more to go.
     let mut looks = 2 * policy.log().nr_live + 1;
     let mut from = 0;
-    while let Some((index, frame)) = policy.log().oldest(memory, lruvecs, from) {
+    loop {
+        let Some((index, frame)) = policy.log().oldest(memory, lruvecs, from) else {
+            if policy.log().noted.is_empty() {
+                return;
+            }
+            policy.log().look_at_noted(memory);
+            from = 0;
+            continue;
+        };
         looks -= 1;
         if looks == 0 {
             return;
@@ -455,7 +644,7 @@ pub(super) fn evict_oldest<P: Ordered>(policy: &mut P, memory: &mut Memory, lruv
 
 /// Whether a page cannot be evicted now, whatever the policy wants.
 pub(super) fn is_pinned(memory: &Memory, frame: FrameId) -> bool {
-    [Flag::Reading, Flag::Writeback, Flag::Unevictable].into_iter().any(|flag| memory.frames.has(frame, flag))
+    memory.frames.flags(frame).has_any([Flag::Reading, Flag::Writeback, Flag::Unevictable])
 }
 
 /// Evicts a page that is on no list and not pinned; `false`: it cannot go. Books it.

@@ -65,10 +65,11 @@ pub fn divert(memory: &mut Memory, frame: FrameId, scan: &mut Scan) -> Option<Fa
 /// Evicts a page that is on no list: finds it a slot, unmaps it, has it written if it must be, and frees it if it is
 /// clean. CPU time goes to [`Memory::ledger`].
 pub fn evict(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, frame: FrameId, scan: &mut Scan) -> Fate {
-    debug_assert!(!memory.frames.has(frame, Flag::OnList), "still on a list");
-    let is_swap_backed = memory.frames.has(frame, Flag::SwapBacked);
-    let is_lazily_freed = !is_swap_backed && !memory.frames.has(frame, Flag::FileOwned);
-    if is_swap_backed && !memory.frames.has(frame, Flag::SwapCache) {
+    let flags = memory.frames.flags(frame);
+    debug_assert!(!flags.has(Flag::OnList), "still on a list");
+    let is_swap_backed = flags.has(Flag::SwapBacked);
+    let is_lazily_freed = !is_swap_backed && !flags.has(Flag::FileOwned);
+    if is_swap_backed && !flags.has(Flag::SwapCache) {
         if !scan.may_swap {
             return Fate::Keep;
         }
@@ -76,21 +77,22 @@ pub fn evict(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, frame: FrameId
             return Fate::Activate;
         }
     }
-    if is_lazily_freed && (memory.frames.has(frame, Flag::Dirty) || is_mapped_dirty(memory, frame)) {
+    if is_lazily_freed && (flags.has(Flag::Dirty) || is_mapped_dirty(memory, frame)) {
         memory.frames.set(frame, Flag::SwapBacked); // written since: wanted after all
         return Fate::Activate;
     }
     unmap(memory, frame, scan);
     if memory.frames.has(frame, Flag::Dirty) {
+        let is_exact = policy.is_exact();
         if is_swap_backed {
             scan.taken.written += 1;
-            if policy.is_exact() && !memory.frames.has(frame, Flag::ZeroFilled) {
+            if is_exact && !flags.has(Flag::ZeroFilled) {
                 memory.submit_swap_write_detached(frame);
             } else if let Written::At(_) = memory.submit_swap_write(frame) {
                 memory.frames.set(frame, Flag::Reclaim);
                 return Fate::Keep;
             }
-        } else if policy.is_exact() {
+        } else if is_exact {
             if let PageOwner::File { file, page } = memory.frames.owner(frame) {
                 memory.forget_dirty(file, page);
             }

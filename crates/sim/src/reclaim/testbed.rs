@@ -1,7 +1,7 @@
 //! A small machine for tests of reclaim: memory, one policy, and a thread that touches pages and reclaims when it must.
 
 use super::driver::{Attempt, Step};
-use super::{Arrival, ReclaimPolicy};
+use super::{Arrival, ReclaimPolicy, Touches};
 use crate::cgroup::{CgroupId, Knob, Limit};
 use crate::costs::Costs;
 use crate::counters::Counter;
@@ -146,7 +146,7 @@ impl Testbed {
             let permits = |&dense: &_| table.is_present(dense) && (need == Need::Read || table.is_writable(dense));
             if let Some(dense) = table.dense(page).filter(permits) {
                 table.mark_touched(dense, need);
-                if self.policy.wants_touches() {
+                if self.policy.wanted_touches() != Touches::None {
                     self.policy.touched(&mut self.memory, space, &[Run::read(page, 1)]);
                 }
                 let grown = self.memory.counters.since(&before);

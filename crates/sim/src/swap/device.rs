@@ -195,9 +195,10 @@ impl ZramModel {
     }
 
     /// Pages of memory that `stored` compressed pages occupy.
+    #[inline]
     pub fn memory(&self, stored: Pages) -> Pages {
-        let bytes = u128::from(stored.get()) * u128::from(self.stored_bytes);
-        Pages::new(u64::try_from(bytes.div_ceil(u128::from(PAGE_BYTES))).expect("not more than the stored pages"))
+        let bytes = stored.get().checked_mul(self.stored_bytes).expect("slots are numbered with 32 bits");
+        Pages::new(bytes.div_ceil(PAGE_BYTES))
     }
 }
 

@@ -96,10 +96,12 @@ impl Slots {
         }
     }
 
+    #[inline]
     fn get(&self, slot: SlotId) -> &Slot {
         debug_assert!(self.slots[slot.index()].in_use, "{slot:?} is free");
         &self.slots[slot.index()]
     }
+    #[inline]
     fn get_mut(&mut self, slot: SlotId) -> &mut Slot {
         debug_assert!(self.slots[slot.index()].in_use, "{slot:?} is free");
         &mut self.slots[slot.index()]
@@ -112,6 +114,11 @@ impl Slots {
     /// The packed shadow of the eviction.
     pub fn shadow(&self, slot: SlotId) -> Option<u64> {
         self.get(slot).shadow.checked_sub(1)
+    }
+    /// Reads the record; see [`Memory::warm_up`](crate::memory::Memory::warm_up).
+    #[inline]
+    pub(crate) fn read_all(&self, slot: SlotId) -> u64 {
+        self.slots.get(slot.index()).map_or(0, |slot| u64::from(slot.users))
     }
     /// Who pays.
     pub fn cgroup(&self, slot: SlotId) -> CgroupId {
@@ -170,6 +177,7 @@ impl Slots {
         self.get_mut(slot).cached = 0;
         self.free_if_unused(slot)
     }
+    #[inline]
     fn free_if_unused(&mut self, slot: SlotId) -> bool {
         let entry = self.get_mut(slot);
         let unused = entry.cached == 0 && entry.users == 0;

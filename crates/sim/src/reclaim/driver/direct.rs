@@ -45,6 +45,11 @@ pub(super) struct Direct {
     throttled: bool,
 }
 
+/// All nodes, the preferred one first.
+fn nodes_from(preferred: Option<NodeId>, memory: &Memory) -> impl Iterator<Item = NodeId> + use<> {
+    preferred.into_iter().chain(memory.nodes.ids().filter(move |&node| Some(node) != preferred))
+}
+
 /// How often a task that waits for kswapd looks whether the node has recovered. (In Linux kswapd wakes it.)
 const KSWAPD_POLL: Duration = Duration::from_ms(1);
 
@@ -69,12 +74,16 @@ impl Direct {
         }
         scan.nr_scanned = 0;
         scan.blocked = false;
-        let nodes = self.nodes(memory);
         if is_exact {
-            walk::shrink_exactly(memory, policy, &nodes, scan);
+            if memory.nodes.len() == 1 {
+                walk::shrink_exactly(memory, policy, &[NodeId::default()], scan);
+            } else {
+                let nodes: Vec<NodeId> = nodes_from(self.preferred, memory).collect();
+                walk::shrink_exactly(memory, policy, &nodes, scan);
+            }
             scan.priority = 0; // there is nothing gentler or harsher
         } else {
-            for &node in &nodes {
+            for node in nodes_from(self.preferred, memory) {
                 walk::shrink_node(memory, policy, node, scan, self.extent);
                 self.lift_hopelessness(memory, node);
             }
@@ -84,7 +93,7 @@ impl Direct {
             return Step::Again; // the attempt waits for the device before the next step
         }
         if !enough && scan.priority > 0 {
-            let throttle = self.throttle(scan, memory, nodes[0]);
+            let throttle = self.throttle(scan, memory, self.preferred.unwrap_or_default());
             scan.priority -= 1;
             return throttle.map_or(Step::Again, Step::Wait);
         }
@@ -113,9 +122,7 @@ impl Direct {
         match self.persistence {
             Persistence::Allocation => memory.count(Counter::AllocStall, CgroupId::ROOT, 1),
             Persistence::Charge { pages, .. } if memory.cgroups.over_limit(scan.root, pages).is_some() => {
-                for group in memory.cgroups.lineage(scan.root).collect::<Vec<_>>() {
-                    memory.cgroups.get_mut(group).events.max += 1;
-                }
+                memory.cgroups.for_lineage(scan.root, |group| group.events.max += 1);
             }
             Persistence::Charge { .. } | Persistence::Once | Persistence::Asked { .. } => {}
         }
@@ -134,12 +141,6 @@ impl Direct {
         }
         memory.kswapd_wanted[node.index()] = true;
         true
-    }
-
-    /// All nodes, the preferred one first.
-    fn nodes(&self, memory: &Memory) -> Vec<NodeId> {
-        let others = memory.nodes.ids().filter(|&node| Some(node) != self.preferred);
-        self.preferred.into_iter().chain(others).collect()
     }
 
     /// Direct reclaim that balanced a node lets its daemon try again.
