@@ -1,8 +1,8 @@
 //! The page table in the layout that the hit path wants.
 //!
 //! Sketch: a touch of a resident page costs one load of the chunk directory (in L1), one load and one store in a
-//! 16-byte group of two words that serves 64 pages (a quarter of a byte a page; a store touches a second such group), and a test of one bit per 2 MiB (in L1 or L2).
-//! Everything else about a page (frame, swap slot) lies in cold tables of 4 bytes a page, touched on fault and eviction
+//! 16-byte group of two words that serves 64 pages (a quarter of a byte a page; a store touches a second such group), and a
+//! test of one bit per 2 MiB (in L1 or L2). Everything else about a page (frame, swap slot) lies in cold tables of 4 bytes a page, touched on fault and eviction
 //! only. A chunk of 1 GiB of address space costs 128 KiB of hot words and 4 KiB of table pointers at its first touch (the
 //! operating system gives the hot words as zero pages until they are used), a table of 2 MiB another 2 KiB: programs that
 //! scatter their heap over the whole address space, as V8 does, stay cheap, and untouched address space is free.
@@ -11,14 +11,15 @@ use super::entry::Entry;
 use super::levels::{Level, UpperBits};
 use crate::memory::FrameId;
 use isotherm_units::PageRange;
-use isotherm_units::access::Run;
 
 mod extension;
+mod play;
 mod probe;
 mod walked;
 
 use extension::Extension;
 pub(crate) use extension::Stale;
+pub(crate) use play::{Cursor, Pace, Stop};
 pub(crate) use probe::Found;
 
 /// Pages of one chunk: 1 GiB of address space.
@@ -117,46 +118,6 @@ pub struct PageTable {
     chunks: Vec<Chunk>,
     nr_present: u64,
     extension: Extension,
-}
-
-/// Where [`PageTable::play`] stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// All runs are done.
-    Done,
-    /// The time is up; the run at the cursor has not begun or is partly done.
-    TimeUp,
-    /// The page needs the kernel.
-    Fault {
-        /// Virtual page number.
-        page: u64,
-        /// What the access needs.
-        need: Need,
-    },
-    /// The run at the cursor goes through a file descriptor.
-    Descriptor,
-}
-
-/// How far a thread has come in its batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cursor {
-    /// Runs finished.
-    pub(crate) run: usize,
-    /// Pages finished of the run at `run`.
-    pub(crate) page: u32,
-    /// Whether the think time of the run at `run` has passed.
-    pub(crate) thought: bool,
-}
-
-/// The clock of a playing thread.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
-    /// Current time in ns.
-    pub(crate) now_ns: u64,
-    /// Stop when `now_ns` reaches this.
-    pub(crate) until_ns: u64,
-    /// Cost of each page touched.
-    pub(crate) page_ns: u64,
 }
 
 impl Default for PageTable {
@@ -461,158 +422,6 @@ impl PageTable {
             let base = high << CHUNK_SHIFT;
             (slot != NO_CHUNK).then(|| (slot as usize - 1, (piece.start - base) as usize, (piece.end - base) as usize))
         })
-    }
-
-    /// Plays runs until one needs the kernel, the time is up or all are done: the hit path.
-    ///
-    /// Sets accessed bits (and dirty bits for stores) of resident pages and advances `cursor` and `pace.now_ns`.
-    pub(crate) fn play(&mut self, runs: &[Run], cursor: &mut Cursor, pace: &mut Pace) -> Stop {
-        let mut now_ns = pace.now_ns;
-        let stop = loop {
-            if !cursor.thought && cursor.page == 0 {
-                cursor.run += self.touch_singles(&runs[cursor.run..], &mut now_ns, pace);
-            }
-            let Some(&run) = runs.get(cursor.run) else { break Stop::Done };
-            if now_ns >= pace.until_ns {
-                break Stop::TimeUp;
-            }
-            if !cursor.thought {
-                now_ns += u64::from(run.think_ns);
-                cursor.thought = true;
-                if now_ns >= pace.until_ns {
-                    break Stop::TimeUp;
-                }
-            }
-            if run.is_single_page() {
-                match self.touch_one(run.page(), run.is_write()) {
-                    Ok(()) => now_ns += pace.page_ns,
-                    Err(stop) => break stop,
-                }
-            } else {
-                match self.touch_rest(run, cursor, &mut now_ns, pace) {
-                    Ok(()) => {}
-                    Err(stop) => break stop,
-                }
-            }
-            cursor.run += 1;
-            cursor.page = 0;
-            cursor.thought = false;
-        };
-        pace.now_ns = now_ns;
-        stop
-    }
-
-    /// The hot loop: touches single resident pages from the start of `runs` while there is time. Returns how many; what
-    /// stopped it is for the caller to find out.
-    ///
-    /// Few instructions matter here more than few cycles each: the more accesses fit the processor's window, the more of
-    /// their cache misses overlap.
-    #[inline(always)]
-    fn touch_singles(&mut self, runs: &[Run], now_ns: &mut u64, pace: &Pace) -> usize {
-        let mut now = *now_ns;
-        let mut nr_done = 0;
-        for run in runs {
-            let begin = now + u64::from(run.think_ns);
-            if !run.is_single_page() || begin >= pace.until_ns {
-                break;
-            }
-            let page = run.page();
-            let Some(&slot) = self.directory.get((page >> CHUNK_SHIFT) as usize) else { break };
-            let Some(chunk) = self.chunks.get_mut((slot as usize).wrapping_sub(1)) else { break };
-            let within = (page & CHUNK_MASK) as usize;
-            let bit = 1u64 << (within % 64);
-            let group = &mut chunk.groups[within / 64];
-            if run.is_write() {
-                let stores = &mut chunk.stores[within / 64];
-                if stores[WRITABLE] & bit == 0 {
-                    break;
-                }
-                stores[DIRTY] |= bit;
-            } else if group[PRESENT] & bit == 0 {
-                break;
-            }
-            group[ACCESSED] |= bit;
-            let block = within >> Level::PMD.span_shift();
-            if chunk.upper.settled[block / 64] >> (block % 64) & 1 == 0 {
-                chunk.upper.settle(within);
-            }
-            now = begin + pace.page_ns;
-            nr_done += 1;
-        }
-        *now_ns = now;
-        nr_done
-    }
-
-    /// Touches one page.
-    fn touch_one(&mut self, page: u64, write: bool) -> Result<(), Stop> {
-        let need = if write { Need::Write } else { Need::Read };
-        let fault = Stop::Fault { page, need };
-        let slot = *self.directory.get((page >> CHUNK_SHIFT) as usize).ok_or(fault)?;
-        let Some(chunk) = self.chunks.get_mut((slot as usize).wrapping_sub(1)) else { return Err(fault) };
-        let within = (page & CHUNK_MASK) as usize;
-        let group = &mut chunk.groups[within / 64];
-        let bit = 1u64 << (within % 64);
-        if write {
-            let stores = &mut chunk.stores[within / 64];
-            if stores[WRITABLE] & bit == 0 {
-                return Err(fault);
-            }
-            stores[DIRTY] |= bit;
-        } else if group[PRESENT] & bit == 0 {
-            return Err(fault);
-        }
-        group[ACCESSED] |= bit;
-        let block = within >> 9;
-        if chunk.upper.settled[block / 64] >> (block % 64) & 1 == 0 {
-            chunk.upper.settle(within);
-        }
-        Ok(())
-    }
-
-    /// Touches what is left of a run of several pages, 64 at a time by mask.
-    fn touch_rest(&mut self, run: Run, cursor: &mut Cursor, now_ns: &mut u64, pace: &Pace) -> Result<(), Stop> {
-        if run.channel() == isotherm_units::access::Channel::FileDescriptor {
-            return Err(Stop::Descriptor);
-        }
-        let need = if run.is_write() { Need::Write } else { Need::Read };
-        while cursor.page < run.pages {
-            if *now_ns >= pace.until_ns {
-                return Err(Stop::TimeUp);
-            }
-            let page = run.page() + u64::from(cursor.page);
-            let fault = Stop::Fault { page, need };
-            let dense = self.dense(page).ok_or(fault)?;
-            let affordable = match pace.page_ns {
-                0 => u64::MAX,
-                page_ns => (pace.until_ns - *now_ns).div_ceil(page_ns),
-            };
-            let wanted = u64::from(run.pages - cursor.page).min(64 - (page % 64)).min(affordable) as u32;
-            let within = dense.within();
-            let chunk = &mut self.chunks[dense.slot()];
-            let (group, stores) = (&mut chunk.groups[within / 64], &mut chunk.stores[within / 64]);
-            let mask = (u64::MAX >> (64 - wanted)) << (within % 64);
-            let permitted = if need == Need::Write { stores[WRITABLE] } else { group[PRESENT] };
-            let missing = mask & !permitted;
-            // Pages before the first missing one are hits.
-            let hits = if missing == 0 { mask } else { mask & ((1 << missing.trailing_zeros()) - 1) };
-            group[ACCESSED] |= hits;
-            if need == Need::Write {
-                stores[DIRTY] |= hits;
-            }
-            if hits != 0 {
-                let block = within >> 9;
-                if chunk.upper.settled[block / 64] >> (block % 64) & 1 == 0 {
-                    chunk.upper.settle(within);
-                }
-            }
-            let nr_hits = hits.count_ones();
-            cursor.page += nr_hits;
-            *now_ns += u64::from(nr_hits) * pace.page_ns;
-            if missing != 0 {
-                return Err(Stop::Fault { page: page + u64::from(nr_hits), need });
-            }
-        }
-        Ok(())
     }
 
     #[inline]
