@@ -95,6 +95,8 @@ pub(crate) struct Descent {
 
 impl Descent {
     /// Reads the tables that were cleared long enough ago. Call between CHECK and PREPARE.
+    ///
+    /// The first failure is told; a table that cannot be read is given up.
     pub(crate) fn read_due(
         &mut self,
         (id, levels, size_min): (TargetId, &Levels, u64),
@@ -103,6 +105,7 @@ impl Descent {
         activity: &mut Activity,
     ) -> Result<(), HostError> {
         let mut kept = 0;
+        let mut failure = Ok(());
         for index in 0..self.armed.len() {
             let (table, since) = self.armed[index];
             if tick < since + u64::from(config.ticks) {
@@ -118,7 +121,7 @@ impl Descent {
             if scanned.is_err() || !is_whole {
                 // No table there (any more): a huge page, or nothing mapped.
                 self.bits.truncate(bits_at);
-                scanned?;
+                failure = failure.and(scanned);
                 continue;
             }
             let evidence = Evidence { start: table.start, nr_entries, bits_at };
@@ -130,7 +133,7 @@ impl Descent {
             }
         }
         self.armed.truncate(kept);
-        Ok(())
+        failure
     }
 
     /// Queues the tables below the ends of the runs of `evidence`, to find their edges exactly.
@@ -191,22 +194,25 @@ impl Descent {
                 }
             }
         }
-        let mut spent = 0;
-        let mut nr_cleared = 0;
+        let (mut spent, mut nr_cleared) = (0, 0);
+        let mut failure = Ok(());
         for &table in &self.waiting {
             // One table at least, however small the budget: else a table larger than it would wait for ever.
             if nr_cleared > 0 && spent + cost(levels, table.level) > budget {
                 break;
             }
             self.scratch.clear();
-            host.scan_children(id, Probe { address: table.start, level: table.level }, &mut self.scratch)?;
+            nr_cleared += 1;
+            spent += cost(levels, table.level);
+            failure = host.scan_children(id, Probe { address: table.start, level: table.level }, &mut self.scratch);
+            if failure.is_err() {
+                break;
+            }
             activity.count_scan(self.scratch.len(), children(levels, table.level).1);
             self.armed.push((table, tick));
-            spent += cost(levels, table.level);
-            nr_cleared += 1;
         }
         self.waiting.drain(..nr_cleared);
-        Ok(())
+        failure
     }
 
     /// How `region` should be cut, by all that was read in this aggregation: the longest run of used entries at the highest

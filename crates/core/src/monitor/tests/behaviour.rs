@@ -382,6 +382,26 @@ fn an_adaptive_flush_repairs_hidden_accesses() {
     assert_eq!((activity.upper_clear_but_leaf_set, activity.flushes), (0, 0), "nothing to repair");
 }
 
+/// page-table-profiling.md section 9.3, T6: bits that were set before monitoring began, as in every new table, mean nothing.
+#[test]
+fn bits_set_before_are_not_accesses() {
+    for entry in STRATEGIES {
+        let mut world = World::new(&[(0, 64 * GIB)]);
+        world.space(0).hot = (0..64 * GIB).step_by(2 << 20).collect();
+        world.run();
+        world.space(0).hot.clear();
+        let mut config = MonitorConfig { operations: Operations::Fvaddr, ..MonitorConfig::default() };
+        config.strategy = entry.name.parse().unwrap();
+        let mut monitor = Monitor::new(config, 1).unwrap();
+        monitor.add_target(TargetId(0), &[AddressRange::new(0, 64 * GIB)], &world).unwrap();
+        let mut bench = Bench { world, monitor, events: Vec::new() }.started();
+        for _ in 0..3 {
+            let snapshot = bench.aggregate();
+            assert!(snapshot.regions.iter().all(|region| region.nr_accesses == 0), "T6: {}", entry.name);
+        }
+    }
+}
+
 /// page-table-profiling.md section 9.3, T8: an entry that changed its kind is no sample, neither hot nor cold.
 #[test]
 fn an_unknown_sight_is_no_sample() {
