@@ -1,7 +1,7 @@
 //! Page traces on disk: which pages each thread of a program touched, epoch by epoch. Reader, writer, importers,
-//! exporters, analyses.
+//! exporters, analyses. And [region records](region): what a monitor found out about that.
 //!
-//! The format is described in `docs/traces.md`. Everything streams: no function holds a whole trace unless it says so.
+//! The formats are described in `docs/traces.md` and `docs/records.md`. Everything streams: no function holds a whole trace unless it says so.
 
 pub mod analysis;
 mod epoch;
@@ -12,6 +12,7 @@ mod fold;
 pub mod import;
 mod meta;
 mod reader;
+pub mod region;
 mod row;
 mod writer;
 

@@ -1,0 +1,174 @@
+//! What a region record says about itself.
+//!
+//! Written as JSON into the file's metadata under the key `isotherm`. Reading is tolerant: absent keys take their
+//! defaults, unknown keys are passed over.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Intervals, SchemeStats};
+
+/// The version of the format that this crate writes. Readers refuse later ones.
+pub const RECORD_VERSION: u32 = 1;
+
+/// Everything about a region record but its snapshots.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecordMeta {
+    /// [`RECORD_VERSION`] of the writer.
+    pub record_version: u32,
+    /// The command that was monitored, or empty.
+    pub command: Vec<String>,
+    /// What observed the accesses, for example `isotherm monitor`, `damo json`.
+    pub recorder: String,
+    /// Program and version that wrote the file.
+    pub created_by: String,
+    /// The machine of the recording (architecture, kernel, CPU), in words.
+    pub host: String,
+    /// How memory was monitored.
+    pub contexts: Vec<ContextMeta>,
+    /// Whose memory was monitored; [`super::Snapshot::target`] is an index in this list.
+    pub targets: Vec<TargetMeta>,
+    /// What schemes had done, by snapshot; ascending.
+    pub stats: Vec<SnapshotStats>,
+    /// Whether the recording ran to its end. `false`: interrupted or torn, what is there is right.
+    pub complete: bool,
+    /// Snapshots in the file.
+    pub snapshots: u64,
+    /// Regions of all snapshots.
+    pub regions: u64,
+    /// What a reader of results should know: what a conversion dropped, changed or made up.
+    pub notes: Vec<String>,
+}
+
+impl Default for RecordMeta {
+    fn default() -> Self {
+        Self {
+            record_version: RECORD_VERSION,
+            command: Vec::new(),
+            recorder: String::new(),
+            created_by: concat!("isotherm ", env!("CARGO_PKG_VERSION")).to_owned(),
+            host: String::new(),
+            contexts: Vec::new(),
+            targets: Vec::new(),
+            stats: Vec::new(),
+            complete: false,
+            snapshots: 0,
+            regions: 0,
+            notes: Vec::new(),
+        }
+    }
+}
+
+impl RecordMeta {
+    /// The meta of a record with one context of operations set `operations` (`vaddr`, `fvaddr`, `paddr`) and one target.
+    pub fn single(operations: &str, target_name: &str) -> Self {
+        Self {
+            contexts: vec![ContextMeta { operations: operations.to_owned(), ..ContextMeta::default() }],
+            targets: vec![TargetMeta { id: Some(0), name: target_name.to_owned(), ..TargetMeta::default() }],
+            ..Self::default()
+        }
+    }
+    /// The context of target `target`.
+    ///
+    /// # Panics
+    /// When there is no such target: readers hand out none.
+    pub fn context_of(&self, target: u32) -> &ContextMeta {
+        &self.contexts[self.targets[target as usize].context]
+    }
+    /// Why it cannot be, if it cannot.
+    pub(crate) fn flaw(&self) -> Option<String> {
+        let strange = |(index, target): (usize, &TargetMeta)| {
+            (target.context >= self.contexts.len())
+                .then(|| format!("target {index} belongs to context {}, which is not listed", target.context))
+        };
+        let no_unit = |(index, context): (usize, &ContextMeta)| {
+            (context.address_unit_bytes == 0).then(|| format!("context {index} has an address unit of 0 bytes"))
+        };
+        let targets = self.targets.iter().enumerate().find_map(strange);
+        targets.or_else(|| self.contexts.iter().enumerate().find_map(no_unit))
+    }
+}
+
+/// How memory was monitored: one DAMON context.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ContextMeta {
+    /// Index of the kernel thread that ran it.
+    pub kdamond: u32,
+    /// Its index in that thread.
+    pub context: u32,
+    /// Operations set: `vaddr`, `fvaddr`, `paddr`, or empty when the record does not say.
+    pub operations: String,
+    /// How the monitor looked when it started; each snapshot has its own.
+    pub intervals: Intervals,
+    /// What auto-tuning aimed at, if it was on.
+    pub intervals_goal: Option<IntervalsGoal>,
+    /// Fewest regions, if known.
+    pub min_regions: Option<u64>,
+    /// Most regions, if known.
+    pub max_regions: Option<u64>,
+    /// Bytes an address counts; above 0, and 1 but for the physical space of some 32-bit machines.
+    pub address_unit_bytes: u64,
+    /// Names of the attribute probes, at most [`super::PROBES_MAX`].
+    pub probes: Vec<String>,
+}
+
+impl Default for ContextMeta {
+    fn default() -> Self {
+        Self {
+            kdamond: 0,
+            context: 0,
+            operations: String::new(),
+            intervals: Intervals::default(),
+            intervals_goal: None,
+            min_regions: None,
+            max_regions: None,
+            address_unit_bytes: 1,
+            probes: Vec::new(),
+        }
+    }
+}
+
+/// What auto-tuning of intervals aims at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IntervalsGoal {
+    /// Share of all possible accesses that shall be observed, in parts per million.
+    pub access_ppm: u64,
+    /// Over how many aggregations; 0: auto-tuning is off.
+    pub nr_aggregations: u64,
+    /// Shortest sampling interval, nanoseconds.
+    pub min_sample_ns: u64,
+    /// Longest sampling interval, nanoseconds.
+    pub max_sample_ns: u64,
+}
+
+/// Whose memory: a process, a set of ranges, the physical space; or what one scheme was tried on there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TargetMeta {
+    /// Index in [`RecordMeta::contexts`].
+    pub context: usize,
+    /// What DAMON calls it: an index in its context, a kernel address before Linux 5.16; `None`: all targets together.
+    pub id: Option<u64>,
+    /// Its process, if it is one.
+    pub pid: Option<u32>,
+    /// Its name for people; may be empty.
+    pub name: String,
+    /// Index of the scheme whose tried regions these are; `None`: all regions.
+    pub scheme: Option<u32>,
+    /// That scheme's filters in damo's words.
+    pub scheme_filters: Vec<serde_json::Value>,
+    /// What damo took the record from (`unknown`, `damon_stat`), where it says so.
+    pub data_source: Option<String>,
+}
+
+/// What the scheme of a snapshot's target had done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotStats {
+    /// [`super::Snapshot::number`].
+    pub snapshot: u64,
+    /// Up to then.
+    #[serde(flatten)]
+    pub stats: SchemeStats,
+}

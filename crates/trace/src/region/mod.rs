@@ -1,0 +1,24 @@
+//! Region records: what a monitor found, snapshot by snapshot.
+//!
+//! [`RegionStore`] reads any supported format, told apart by content; [`RegionWriter`] records in our own;
+//! [`RECORD_FORMATS`] lists what can be written. The formats, what each
+//! can carry, and what stands in for what is missing: `docs/records.md`. Everything streams with the memory of one snapshot.
+
+mod columns;
+mod damo;
+mod format;
+mod meta;
+mod reader;
+mod snapshot;
+mod store;
+mod survey;
+mod warning;
+mod writer;
+
+pub use format::{RECORD_FORMATS, RecordFormat, record_format, record_format_of};
+pub use meta::{ContextMeta, IntervalsGoal, RECORD_VERSION, RecordMeta, SnapshotStats, TargetMeta};
+pub use reader::RegionReader;
+pub use snapshot::{Intervals, PROBES_MAX, Region, SchemeStats, Snapshot};
+pub use store::{OpenOptions, RecordForm, RegionStore};
+pub use warning::Warning;
+pub use writer::{RegionWriter, finish_record};

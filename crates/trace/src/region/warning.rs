@@ -1,0 +1,122 @@
+//! What a reader or a conversion has to say beside its result.
+
+/// Something that is not as the file's reader may expect. Nothing is dropped, changed or made up without one of these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// A recording that was not finished: read up to its last whole batch.
+    NotFinished {
+        /// Bytes after it.
+        cut_bytes: u64,
+    },
+    /// The file does not say how often the monitor looked: counts of accesses stay what they are, frequencies are not known.
+    NoIntervals,
+    /// Regions without an age: theirs is `None`.
+    NoAges {
+        /// How many.
+        regions: u64,
+    },
+    /// The file holds only the end of a snapshot; its length was taken from the snapshots around it.
+    DurationsDeduced {
+        /// How many snapshots.
+        snapshots: u64,
+    },
+    /// Snapshots of which regions are missing (lost events, or the file is cut) are left out.
+    IncompleteSnapshots {
+        /// How many.
+        snapshots: u64,
+        /// Line of the first.
+        first_line: u64,
+    },
+    /// The last line has no end: it may be cut, and is left out.
+    LastLineCut {
+        /// Its number.
+        line: u64,
+    },
+    /// Lines of other events are passed over.
+    OtherLines {
+        /// How many.
+        lines: u64,
+    },
+    /// `damon_aggregated` lines are passed over, because `damon_region_aggregated` lines say the same and more.
+    RepeatedLines {
+        /// How many.
+        lines: u64,
+    },
+    /// Regions were not in order of addresses and were sorted.
+    Sorted {
+        /// In how many snapshots.
+        snapshots: u64,
+    },
+    /// Numbers with a fraction were rounded down.
+    Rounded {
+        /// How many.
+        values: u64,
+    },
+    /// Access counts or ages were given in another unit and were converted with the intervals.
+    Converted {
+        /// How many.
+        values: u64,
+    },
+    /// Hits of more than [`super::PROBES_MAX`] probes; those of the others are left out.
+    ProbesLeftOut {
+        /// In how many regions.
+        regions: u64,
+    },
+    /// The format of the output cannot carry this; it is not in the output.
+    NotCarried {
+        /// What.
+        what: &'static str,
+    },
+    /// A key that is not known here was passed over.
+    UnknownKey {
+        /// Where, as `kdamonds[0].contexts[0].key`.
+        key: String,
+    },
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotFinished { cut_bytes } => {
+                write!(f, "not finished: read up to the last whole batch; {cut_bytes} bytes after it left out")
+            }
+            Self::NoIntervals => f.write_str(
+                "the file has no intervals: access counts are known, frequencies are not. Give the sampling and \
+                 aggregation interval of the recording",
+            ),
+            Self::NoAges { regions } => write!(f, "{regions} regions have no age (an early kernel?)"),
+            Self::DurationsDeduced { snapshots } => {
+                write!(
+                    f,
+                    "the file holds no begin of snapshots: lengths of {snapshots} were taken from those around them"
+                )
+            }
+            Self::IncompleteSnapshots { snapshots, first_line } => write!(
+                f,
+                "{snapshots} snapshots lack regions (events lost while recording, or the file is cut) and are left out; the \
+                 first begins in line {first_line}"
+            ),
+            Self::LastLineCut { line } => write!(f, "line {line} has no end, so it may be cut: left out"),
+            Self::OtherLines { lines } => write!(f, "{lines} lines of other events passed over"),
+            Self::RepeatedLines { lines } => {
+                write!(
+                    f,
+                    "{lines} lines of damon_aggregated passed over: damon_region_aggregated says the same and more"
+                )
+            }
+            Self::Sorted { snapshots } => {
+                write!(f, "regions of {snapshots} snapshots were not in order and were sorted")
+            }
+            Self::Rounded { values } => write!(f, "{values} numbers with a fraction were rounded down"),
+            Self::Converted { values } => {
+                write!(f, "{values} numbers were converted to samples or aggregations with the intervals")
+            }
+            Self::ProbesLeftOut { regions } => {
+                write!(f, "{regions} regions have hits of more than {} probes; the rest is left out", super::PROBES_MAX)
+            }
+            Self::NotCarried { what } => write!(f, "the output's format cannot carry {what}; left out"),
+            Self::UnknownKey { key } => write!(f, "`{key}` is not known here and was passed over"),
+        }
+    }
+}
