@@ -468,6 +468,7 @@ impl Iterator for Bits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isotherm_units::access::Run;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
