@@ -48,6 +48,12 @@ impl Target {
         self.batch_ends.clear();
     }
 
+    /// Whether regions are as they must be: none empty, ascending, disjoint.
+    pub(crate) fn is_in_order(&self) -> bool {
+        let ascends = |pair: &[Region]| pair[0].range.end <= pair[1].range.start;
+        self.regions.windows(2).all(ascends) && self.regions.iter().all(|region| !region.is_empty())
+    }
+
     /// Bytes of all regions, in the units of the context.
     pub(crate) fn total(&self) -> u128 {
         self.regions.iter().map(|region| u128::from(region.len())).sum()

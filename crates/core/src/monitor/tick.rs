@@ -127,6 +127,7 @@ impl Monitor {
             self.schedule.next_update = due.next_update + self.attributes.update_ticks();
             self.for_each_target(host, Self::follow_mappings);
         }
+        debug_assert!(self.targets.iter().all(Target::is_in_order), "regions are ascending and disjoint");
     }
 
     /// PREPARE, unless no target is left.
