@@ -7,7 +7,7 @@ use super::target::Target;
 /// What bounds a merge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MergeLimits {
-    /// Neighbours whose counts differ by no more are alike: a tenth of the highest count of this aggregation, 0 below ten.
+    /// Neighbours whose counts differ by no more are alike: see [`threshold`].
     pub(crate) threshold: u32,
     /// The highest count that an aggregation can reach; raising the threshold above it changes nothing.
     pub(crate) threshold_max: u32,
@@ -16,6 +16,12 @@ pub(crate) struct MergeLimits {
     pub(crate) size_max: u64,
     /// Regions of the context.
     pub(crate) nr_regions_max: u32,
+}
+
+/// How far counts of neighbours may differ: a tenth of the highest count of any region. Below ten, only equal counts merge,
+/// so that a lone hit survives one aggregation.
+pub(crate) fn threshold(highest_count: u32) -> u32 {
+    highest_count / 10
 }
 
 /// Ages all regions, then merges them, with a rising threshold while there are too many. Gaps and the size limit block
@@ -77,6 +83,14 @@ mod tests {
             regions.iter().map(|region| (region.range.start, region.range.end, region.nr_accesses)).collect();
         let expected = [(0, 112, 0), (114, 130, 10), (130, 156, 20), (156, 170, 30), (170, 230, 1), (230, 10_170, 5)];
         assert_eq!(merged, expected, "example 3");
+    }
+
+    /// page-table-profiling.md section 9.2, D16.
+    #[test]
+    fn the_threshold_is_a_tenth_of_the_highest_count() {
+        for (highest, expected) in [(9, 0), (10, 1), (40, 4)] {
+            assert_eq!(threshold(highest), expected, "D16");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! and reset, cut at random, follow the mappings; then prepare the next.
 
 use super::config::{Operations, Sampling};
-use super::merge::{MergeLimits, merge_all};
+use super::merge::{MergeLimits, merge_all, threshold};
 use super::ranges::{self, three_ranges};
 use super::snapshot::{Event, RegionRecord, Tick};
 use super::split::{align_up, pieces, size_limit, split_at_random, split_large};
@@ -85,7 +85,7 @@ impl Monitor {
         self.check(host);
         if due.aggregation {
             let limits = MergeLimits {
-                threshold: self.highest_count / 10,
+                threshold: threshold(self.highest_count),
                 threshold_max: self.attributes.nr_accesses_max(),
                 size_max: self.size_max,
                 nr_regions_max: self.attributes.max_nr_regions,

@@ -382,6 +382,21 @@ fn an_adaptive_flush_repairs_hidden_accesses() {
     assert_eq!((activity.upper_clear_but_leaf_set, activity.flushes), (0, 0), "nothing to repair");
 }
 
+/// page-table-profiling.md section 9.2, D17: one page in each GiB makes all of it look used all the time, at that level.
+#[test]
+fn upper_entries_over_report() {
+    let mut bench = Bench::fixed(&[(0, 64 * GIB)], |config| {
+        config.strategy = "ptp".parse().unwrap();
+        config.attributes.aggr_interval = Duration::from_ms(200);
+        // As many regions as there are entries of 1 GiB: each is one.
+        (config.attributes.min_nr_regions, config.attributes.max_nr_regions) = (64, 64);
+    });
+    bench.world.space(0).hot = (0..64).map(|gib| gib * GIB + 5 * MIB).collect();
+    let regions = &bench.aggregate().regions;
+    assert_eq!(regions.len(), 64);
+    assert!(regions.iter().all(|region| (region.nr_accesses, region.level) == (40, Level(2))), "D17");
+}
+
 /// page-table-profiling.md section 9.3, T6: bits that were set before monitoring began, as in every new table, mean nothing.
 #[test]
 fn bits_set_before_are_not_accesses() {

@@ -61,14 +61,6 @@ fn examples_of_section_9_2() {
     }
 }
 
-/// page-table-profiling.md section 9.2, D16: the threshold is a tenth of the highest count.
-#[test]
-fn merge_thresholds() {
-    for (highest, threshold) in [(9, 0), (10, 1), (40, 4)] {
-        assert_eq!(highest / 10, threshold, "D16");
-    }
-}
-
 /// page-table-profiling.md section 6.3, the table: (hot GiB, rate, lambda, page, 2 MiB).
 #[test]
 fn a_probe_sees_more_the_higher_it_looks() {
