@@ -12,7 +12,7 @@ use std::time::Instant as Clock;
 use isotherm_core::host::{Host, Level, Probe, Sight, TargetId};
 use isotherm_sim::cgroup::CgroupId;
 use isotherm_sim::machine::{
-    Ending, MachineBuilder, MachineConfig, MonitorDriver, MonitorTarget, NodeConfig, Outcome, ProgramId,
+    DriverError, Ending, MachineBuilder, MachineConfig, MonitorDriver, MonitorTarget, NodeConfig, Outcome, ProgramId,
 };
 use isotherm_sim::mmu::{MmuConfig, TranslationConfig};
 use isotherm_sim::reclaim::policy_by_name;
@@ -217,7 +217,7 @@ fn look(mapped: u64, level: u8, looks: u64) -> f64 {
         ns: Arc<Mutex<f64>>,
     }
     impl MonitorDriver for Looker {
-        fn run(&mut self, _now: Instant, host: &mut dyn Host) -> Option<Instant> {
+        fn run(&mut self, _now: Instant, host: &mut dyn Host) -> Result<Option<Instant>, DriverError> {
             let mut random = Random(7);
             let mut sights = vec![Sight::default(); 1000];
             let (mut best_ns, mut done) = (f64::INFINITY, 0);
@@ -234,7 +234,7 @@ fn look(mapped: u64, level: u8, looks: u64) -> f64 {
                 done += 2000;
             }
             *self.ns.lock().expect("one thread") = best_ns;
-            None
+            Ok(None)
         }
     }
     let ns = Arc::new(Mutex::new(0.0));

@@ -59,6 +59,14 @@ pub enum SimError {
         /// Index.
         thread: usize,
     },
+    /// A monitor that the machine cannot serve.
+    #[error("monitor `{name}`: {source}")]
+    Monitor {
+        /// Its name.
+        name: String,
+        /// Cause.
+        source: super::DriverError,
+    },
     /// A workload's stream failed.
     #[error("workload `{program}`, thread {thread}: {source}")]
     Stream {
@@ -110,6 +118,7 @@ impl MachineBuilder {
             kswapds: Vec::new(),
             writer: TaskId(0),
             monitors: Vec::new(),
+            failure: None,
             kernel: KernelTime::default(),
             reclaim_latencies_ns: Vec::new(),
             incidents: Vec::new(),

@@ -8,6 +8,9 @@ mod build;
 mod config;
 mod events;
 mod hardware;
+mod kdamond;
+#[cfg(test)]
+mod kdamond_tests;
 mod kernel;
 mod memory_high;
 mod mmu;
@@ -25,7 +28,8 @@ mod tests;
 pub use build::{MachineBuilder, ProgramId, SimError};
 pub use config::{ConfigError, MachineConfig, NodeConfig, SwapConfig};
 pub use events::{Action, Plan};
-pub use monitor::{MonitorDriver, MonitorOutcome, MonitorTarget};
+pub use kdamond::{TickSink, Watched};
+pub use monitor::{DriverError, MonitorDriver, MonitorOutcome, MonitorTarget};
 pub use outcome::{
     CgroupOutcome, Ending, Incident, KernelTime, Outcome, PressureTotals, ProgramOutcome, SeriesRow, ThreadTime,
 };
@@ -74,6 +78,8 @@ pub struct Machine {
     kswapds: Vec<TaskId>,
     writer: TaskId,
     monitors: Vec<MonitorState>,
+    /// Why the run cannot go on.
+    failure: Option<SimError>,
     kernel: KernelTime,
     reclaim_latencies_ns: Vec<u64>,
     incidents: Vec<Incident>,
@@ -139,6 +145,9 @@ impl Machine {
             }
             if let Some((at, event)) = self.events.pop() {
                 self.handle(at, event)?;
+            }
+            if let Some(failure) = self.failure.take() {
+                return Err(failure);
             }
             if self.strict {
                 nr_events += 1;

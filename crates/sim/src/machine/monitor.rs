@@ -5,7 +5,7 @@
 
 use super::schedule::Verdict;
 use super::task::{Blocked, KernelTask, TaskId, Work};
-use super::{Machine, MachineBuilder, ProgramId};
+use super::{Machine, MachineBuilder, ProgramId, SimError};
 use crate::cgroup::CgroupId;
 use crate::host::{HostTarget, MemoryHost, ProbeCounts};
 use isotherm_core::host::Host;
@@ -18,8 +18,14 @@ pub trait MonitorDriver: Send {
     /// host is entry `i` of the list given to [`MachineBuilder::monitor`].
     ///
     /// Called first when all processes to be watched have started. May come late when all processors are busy.
-    fn run(&mut self, now: Instant, host: &mut dyn Host) -> Option<Instant>;
+    ///
+    /// # Errors
+    /// It cannot do its work on this machine: the run ends with [`SimError::Monitor`].
+    fn run(&mut self, now: Instant, host: &mut dyn Host) -> Result<Option<Instant>, DriverError>;
 }
+
+/// Why a driver cannot go on.
+pub type DriverError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What a monitor watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,8 +126,17 @@ impl Machine {
         outcome.cpu_ns += ns;
         outcome.late_ns += due.map_or(0, |due| now.since(due).ns());
         *now += Duration::from_ns(ns);
-        // A driver that wants to run at once, again and again, must not stop the clock: it paid for its wake-up.
-        monitor.due = next;
-        if next.is_none() { Some(Verdict::Park) } else { None }
+        match next {
+            // One that wants to run at once, again and again, does not stop the clock: it pays for each wake-up.
+            Ok(Some(next)) => {
+                monitor.due = Some(next);
+                None
+            }
+            Ok(None) => Some(Verdict::Park),
+            Err(source) => {
+                self.failure = Some(SimError::of_monitor(&monitor.outcome.name, source));
+                Some(Verdict::Park)
+            }
+        }
     }
 }

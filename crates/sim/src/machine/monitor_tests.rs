@@ -21,15 +21,15 @@ struct Sampler {
 }
 
 impl MonitorDriver for Sampler {
-    fn run(&mut self, now: Instant, host: &mut dyn Host) -> Option<Instant> {
+    fn run(&mut self, now: Instant, host: &mut dyn Host) -> Result<Option<Instant>, DriverError> {
         let mut sights = vec![Sight::default(); self.probes.len()];
         if std::mem::replace(&mut self.is_cleared, true) {
             let answer = host.test(TargetId(0), &self.probes, &mut sights);
             let answer = answer.map(|()| sights.iter().map(|sight| sight.seen).collect());
             self.seen.lock().unwrap().push((now, answer));
         }
-        host.clear(TargetId(0), &self.probes, &mut sights).ok()?;
-        Some(now + self.period)
+        let lives = host.clear(TargetId(0), &self.probes, &mut sights).is_ok();
+        Ok(lives.then(|| now + self.period))
     }
 }
 
@@ -173,9 +173,9 @@ fn with_translation_caches_hot_pages_look_idle() {
 fn mappings_of_a_target_are_read_through_the_host() {
     struct Reader(Arc<Mutex<Vec<AddressRange>>>);
     impl MonitorDriver for Reader {
-        fn run(&mut self, _now: Instant, host: &mut dyn Host) -> Option<Instant> {
-            host.mappings(TargetId(0), &mut self.0.lock().unwrap()).unwrap();
-            None
+        fn run(&mut self, _now: Instant, host: &mut dyn Host) -> Result<Option<Instant>, DriverError> {
+            host.mappings(TargetId(0), &mut self.0.lock().unwrap())?;
+            Ok(None)
         }
     }
     let mut rig = Rig::new(&config(Bytes::from_mib(12), DeviceKind::Zram));

@@ -1,0 +1,82 @@
+//! A monitor of `isotherm-core` as a kernel thread of the simulated machine.
+
+use super::monitor::{DriverError, MonitorDriver, MonitorTarget};
+use super::{MachineBuilder, SimError};
+use isotherm_core::host::{AddressRange, Host, TargetId};
+use isotherm_core::monitor::{Monitor, MonitorConfig, MonitorError, Tick};
+use isotherm_units::access::Backing;
+use isotherm_units::{Instant, PAGE_SHIFT};
+
+/// Told after each tick of a monitor: the monitor itself (its snapshot, activity, regions), and what the tick did. A new
+/// snapshot is there if [`Tick::has_snapshot`].
+pub type TickSink = Box<dyn FnMut(&Monitor, &Tick) + Send>;
+
+/// What a monitor watches, and where. Without ranges a process's mappings are followed; physical memory needs ranges, see
+/// [`MachineBuilder::physical_range`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// What.
+    pub target: MonitorTarget,
+    /// Where.
+    pub ranges: Vec<AddressRange>,
+}
+
+struct Kdamond {
+    monitor: Monitor,
+    /// To be added at the start, numbered by their place.
+    ranges: Vec<Vec<AddressRange>>,
+    sink: TickSink,
+}
+
+impl MonitorDriver for Kdamond {
+    fn run(&mut self, now: Instant, host: &mut dyn Host) -> Result<Option<Instant>, DriverError> {
+        if !self.ranges.is_empty() {
+            for (id, ranges) in (0..).zip(std::mem::take(&mut self.ranges)) {
+                self.monitor.add_target(TargetId(id), &ranges, host)?;
+            }
+            self.monitor.start(now);
+        }
+        let tick = self.monitor.handle_timeout(now, host);
+        (self.sink)(&self.monitor, &tick);
+        Ok(self.monitor.poll_timeout())
+    }
+}
+
+impl MachineBuilder {
+    /// Adds a kernel thread that monitors `watched`, target `i` being entry `i`, and tells `sink` of each tick. Its CPU time
+    /// and probes are in [`Outcome::monitors`](super::Outcome::monitors). See [`monitor`](Self::monitor) for when it begins.
+    ///
+    /// # Errors
+    /// A bad value in `config`. What the machine cannot do for a target ends the run with [`SimError::Monitor`].
+    pub fn kdamond(
+        &mut self,
+        name: &str,
+        config: MonitorConfig,
+        seed: u64,
+        watched: Vec<Watched>,
+        sink: TickSink,
+    ) -> Result<(), MonitorError> {
+        let monitor = Monitor::new(config, seed)?;
+        let (targets, ranges) = watched.into_iter().map(|watched| (watched.target, watched.ranges)).unzip();
+        self.monitor(name, targets, Box::new(Kdamond { monitor, ranges, sink }));
+        Ok(())
+    }
+
+    /// All physical addresses: the machine's frames, and behind them what the programs [premapped](Self::premap) so far will
+    /// have.
+    pub fn physical_range(&self) -> AddressRange {
+        let premapped = self.machine.programs.iter().filter(|program| program.premapped);
+        let mappings = premapped.flat_map(|program| &program.program.processes).flat_map(|process| &process.layout);
+        let ground =
+            mappings.filter(|mapping| mapping.backing == Backing::Anonymous).map(|mapping| mapping.pages.len());
+        let pages = self.machine.memory.frames.len() as u64 + ground.sum::<u64>();
+        AddressRange::new(0, pages << PAGE_SHIFT)
+    }
+}
+
+impl SimError {
+    /// A monitor that cannot do its work.
+    pub(super) fn of_monitor(name: &str, source: DriverError) -> Self {
+        Self::Monitor { name: name.to_owned(), source }
+    }
+}
