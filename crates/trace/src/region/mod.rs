@@ -1,12 +1,13 @@
 //! Region records: what a monitor found, snapshot by snapshot.
 //!
 //! [`RegionStore`] reads any supported format, told apart by content; [`RegionWriter`] records in our own;
-//! [`RECORD_FORMATS`] lists what can be written. The formats, what each
+//! [`RECORD_FORMATS`] lists what can be written. [`kdamonds`] reads and writes damo's configurations. The formats, what each
 //! can carry, and what stands in for what is missing: `docs/records.md`. Everything streams with the memory of one snapshot.
 
 mod columns;
 mod damo;
 mod format;
+pub mod kdamonds;
 mod meta;
 mod reader;
 mod snapshot;

@@ -1,0 +1,380 @@
+//! damo's `kdamonds`: what to monitor, how, and which schemes to apply. JSON and YAML, read and written.
+//!
+//! Plain data in base units; words (`ops`, `action`, metrics, types of filters) stay as they are written, and are judged by
+//! who uses them. Reading takes every spelling that damo takes: commas, units, `min` and `max`, absent keys, `null`.
+
+mod node;
+mod read;
+mod tree;
+mod write;
+
+pub use read::{parse_kdamonds, read_kdamonds};
+pub use write::{KdamondsForm, print_kdamonds, write_kdamonds};
+
+use super::IntervalsGoal;
+
+/// All kernel threads of a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kdamonds {
+    /// In order of their index.
+    pub kdamonds: Vec<Kdamond>,
+}
+
+/// One kernel thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kdamond {
+    /// How often the kernel refreshes its statistics files, nanoseconds; 0: on demand.
+    pub refresh_ns: u64,
+    /// What it monitors.
+    pub contexts: Vec<Context>,
+}
+
+/// One monitoring context.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// Operations set: `vaddr`, `fvaddr`, `paddr`.
+    pub operations: String,
+    /// Bytes an address counts.
+    pub address_unit_bytes: u64,
+    /// Whose memory.
+    pub targets: Vec<Target>,
+    /// How often it looks.
+    pub intervals: MonitorIntervals,
+    /// Fewest regions.
+    pub min_regions: u64,
+    /// Most regions.
+    pub max_regions: u64,
+    /// Attribute probes.
+    pub probes: Vec<Probe>,
+    /// Which accesses are looked for.
+    pub sample_control: SampleControl,
+    /// Whether monitoring is held.
+    pub pause: bool,
+    /// What is done with what is found.
+    pub schemes: Vec<Scheme>,
+}
+
+impl Default for Context {
+    /// damo's defaults.
+    fn default() -> Self {
+        Self {
+            operations: String::new(),
+            address_unit_bytes: 1,
+            targets: Vec::new(),
+            intervals: MonitorIntervals::default(),
+            min_regions: 10,
+            max_regions: 1000,
+            probes: Vec::new(),
+            sample_control: SampleControl::default(),
+            pause: false,
+            schemes: Vec::new(),
+        }
+    }
+}
+
+/// A range of addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AddressRange {
+    /// First address.
+    pub start: u64,
+    /// Address after the last.
+    pub end: u64,
+}
+
+/// Whose memory is monitored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// Its process; `None` for physical memory.
+    pub pid: Option<u32>,
+    /// Whether an online change shall remove it.
+    pub obsolete: bool,
+    /// Where monitoring begins; empty: the operations set finds out.
+    pub regions: Vec<AddressRange>,
+}
+
+/// How often a monitor looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MonitorIntervals {
+    /// From one check of a region to the next, nanoseconds.
+    pub sample_ns: u64,
+    /// From one snapshot to the next, nanoseconds.
+    pub aggregation_ns: u64,
+    /// From one look at the target's mappings to the next, nanoseconds.
+    pub update_ns: u64,
+    /// What auto-tuning aims at.
+    pub goal: IntervalsGoal,
+}
+
+impl Default for MonitorIntervals {
+    /// DAMON's own: 5 ms, 100 ms, 1 s, no tuning.
+    fn default() -> Self {
+        let goal = IntervalsGoal::default();
+        Self { sample_ns: 5_000_000, aggregation_ns: 100_000_000, update_ns: 1_000_000_000, goal }
+    }
+}
+
+/// An attribute probe.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Probe {
+    /// What is done to a page before it is probed.
+    pub preparations: Vec<String>,
+    /// Tried in order; the first that holds decides.
+    pub filters: Vec<ProbeFilter>,
+    /// Its weight where hits of several probes are added up.
+    pub weight: u64,
+}
+
+/// One filter of a probe.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProbeFilter {
+    /// `anon`, `memcg`, `pgidle_set`, ….
+    pub filter_type: String,
+    /// Whether it is for what is of that type, or for what is not.
+    pub matching: bool,
+    /// Whether what it is for passes.
+    pub allow: bool,
+    /// Of the control group.
+    pub path: Option<String>,
+}
+
+/// Which accesses are looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SampleControl {
+    /// By accessed bits of page tables.
+    pub page_table: bool,
+    /// By page faults.
+    pub page_fault: bool,
+    /// Tried in order.
+    pub filters: Vec<SampleFilter>,
+}
+
+impl Default for SampleControl {
+    fn default() -> Self {
+        Self { page_table: true, page_fault: false, filters: Vec::new() }
+    }
+}
+
+/// One filter of accesses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SampleFilter {
+    /// `cpumask`, `threads`, `write`.
+    pub filter_type: String,
+    /// Whether it is for what is of that type, or for what is not.
+    pub matching: bool,
+    /// Whether what it is for passes.
+    pub allow: bool,
+    /// In the kernel's notation.
+    pub cpumask: Option<String>,
+    /// In the kernel's notation.
+    pub threads: Option<String>,
+}
+
+/// A number, or without limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Limit {
+    /// This much.
+    At(u64),
+    /// `max`.
+    Max,
+}
+
+/// From `min` to `max`, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The least.
+    pub min: Limit,
+    /// The most.
+    pub max: Limit,
+}
+
+impl Default for Bounds {
+    /// Everything.
+    fn default() -> Self {
+        Self { min: Limit::At(0), max: Limit::Max }
+    }
+}
+
+/// What bounds on accesses count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessUnit {
+    /// Parts per million of the samples of an aggregation.
+    #[default]
+    Ppm,
+    /// Samples.
+    Samples,
+}
+
+/// What bounds on ages count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AgeUnit {
+    /// Nanoseconds.
+    #[default]
+    Nanoseconds,
+    /// Aggregations.
+    Aggregations,
+}
+
+/// Which regions a scheme is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccessPattern {
+    /// Length of a region in bytes.
+    pub bytes: Bounds,
+    /// Accesses, in `access_unit`.
+    pub accesses: Bounds,
+    /// Of `accesses`.
+    pub access_unit: AccessUnit,
+    /// Age, in `age_unit`.
+    pub age: Bounds,
+    /// Of `age`.
+    pub age_unit: AgeUnit,
+}
+
+/// Where a migrating scheme moves memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Destination {
+    /// Number of the node.
+    pub id: u64,
+    /// Its share among all destinations.
+    pub weight: u64,
+}
+
+/// What is done with regions of a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scheme {
+    /// `pageout`, `lru_prio`, `migrate_hot`, `stat`, ….
+    pub action: String,
+    /// Node that memory is moved to, where there is one only.
+    pub target_nid: Option<u64>,
+    /// Nodes that memory is moved to.
+    pub destinations: Vec<Destination>,
+    /// Which regions.
+    pub pattern: AccessPattern,
+    /// How often, nanoseconds; 0: with each snapshot.
+    pub apply_interval_ns: u64,
+    /// How much.
+    pub quotas: Quotas,
+    /// When at all.
+    pub watermarks: Watermarks,
+    /// Which pages.
+    pub filters: Vec<SchemeFilter>,
+}
+
+impl Default for Scheme {
+    /// damo's: counts all regions and does nothing.
+    fn default() -> Self {
+        Self {
+            action: "stat".to_owned(),
+            target_nid: None,
+            destinations: Vec::new(),
+            pattern: AccessPattern::default(),
+            apply_interval_ns: 0,
+            quotas: Quotas::default(),
+            watermarks: Watermarks::default(),
+            filters: Vec::new(),
+        }
+    }
+}
+
+/// How much a scheme may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quotas {
+    /// CPU time an interval, nanoseconds; 0: no limit.
+    pub time_ns: u64,
+    /// Bytes an interval; 0: no limit.
+    pub bytes: u64,
+    /// Length of an interval, nanoseconds.
+    pub reset_interval_ns: Limit,
+    /// Weight of a region's size where not all can be done, parts per million.
+    pub weight_size_ppm: u64,
+    /// Weight of its accesses, parts per million.
+    pub weight_accesses_ppm: u64,
+    /// Weight of its age, parts per million.
+    pub weight_age_ppm: u64,
+    /// Share of failed bytes that is charged: above the line.
+    pub fail_charge_numerator: u64,
+    /// Below the line; 0: all is charged.
+    pub fail_charge_denominator: u64,
+    /// What the quota is tuned towards.
+    pub goals: Vec<QuotaGoal>,
+    /// How it is tuned: `consist`, `temporal`.
+    pub goal_tuner: String,
+    /// What tuning has come to, bytes; read only.
+    pub effective_bytes: u64,
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Self {
+            time_ns: 0,
+            bytes: 0,
+            reset_interval_ns: Limit::Max,
+            weight_size_ppm: 0,
+            weight_accesses_ppm: 0,
+            weight_age_ppm: 0,
+            fail_charge_numerator: 0,
+            fail_charge_denominator: 0,
+            goals: Vec::new(),
+            goal_tuner: "consist".to_owned(),
+            effective_bytes: 0,
+        }
+    }
+}
+
+/// One goal of a quota.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QuotaGoal {
+    /// `user_input`, `some_mem_psi_us`, `node_mem_used_bp`, ….
+    pub metric: String,
+    /// Whether the rest to the whole is meant.
+    pub complement: bool,
+    /// Node that the metric is of.
+    pub nid: Option<u64>,
+    /// Control group that the metric is of.
+    pub memcg_path: Option<String>,
+    /// In the unit that the metric's name ends in: microseconds, basis points, or a bare number.
+    pub target_value: u64,
+    /// The same unit.
+    pub current_value: u64,
+}
+
+/// When a scheme is active.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watermarks {
+    /// `none`, `free_mem_rate`.
+    pub metric: String,
+    /// How often it is looked at, nanoseconds.
+    pub interval_ns: u64,
+    /// Above: not active. Parts per million.
+    pub high_ppm: u64,
+    /// Below: becomes active. Parts per million.
+    pub mid_ppm: u64,
+    /// Below: not active. Parts per million.
+    pub low_ppm: u64,
+}
+
+impl Default for Watermarks {
+    fn default() -> Self {
+        Self { metric: "none".to_owned(), interval_ns: 0, high_ppm: 0, mid_ppm: 0, low_ppm: 0 }
+    }
+}
+
+/// One filter of a scheme.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SchemeFilter {
+    /// `anon`, `memcg`, `young`, `addr`, `target`, `hugepage_size`, ….
+    pub filter_type: String,
+    /// Whether it is for what is of that type, or for what is not.
+    pub matching: bool,
+    /// Whether what it is for passes.
+    pub allow: bool,
+    /// Of `memcg`.
+    pub memcg_path: Option<String>,
+    /// Of `addr`.
+    pub address_range: Option<AddressRange>,
+    /// Of `target`: index of the target.
+    pub target_index: Option<u64>,
+    /// Of `hugepage_size`, bytes.
+    pub hugepage_bytes: Option<Bounds>,
+    /// Of `probe_hits_wsum`.
+    pub probe_hits: Option<Bounds>,
+}
