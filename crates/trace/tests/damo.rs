@@ -1,0 +1,220 @@
+//! Differential test with damo itself (3.4, PyPI): what damo writes is read here as damo reads it, and what is written here damo
+//! reads, down to `damo report wss` and `damo report heatmap`.
+//!
+//! damo needs no kernel with DAMON for files. So `tests/differential/damo_records.py` makes records out of made-up results
+//! with damo's own classes and its own writer; everything but the numbers is damo's. Two things are not damo's command
+//! line: plain `json` goes through damo's reader as a function, because damo 3.4 recognises it by the words `JSON data` of the
+//! `file` command, and newer versions of that say `JSON text data`; and `kdamonds` go through its classes, because its
+//! commands for them ask the kernel. Where damo is not installed (`scripts/install-test-needs`), the files that it made
+//! (`tests/data/damo`) stand in and the rest is skipped.
+
+#![expect(clippy::print_stderr, reason = "a skipped comparison says so")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use isotherm_trace::region::kdamonds::{KdamondsForm, read_kdamonds, write_kdamonds};
+use isotherm_trace::region::{
+    Intervals, OpenOptions, RecordMeta, Region, RegionStore, RegionWriter, Snapshot, TargetMeta, record_format,
+};
+
+const INTERVALS: Intervals = Intervals::new(5_000_000, 100_000_000, 1_000_000_000);
+const FORMATS: [&str; 3] = ["json", "json_compressed", "perf_script"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn python() -> PathBuf {
+    root().join("target/test-needs/bin/python")
+}
+
+/// Whether damo is installed; says so in one line where not.
+fn has_damo() -> bool {
+    let imports = "import importlib.metadata as m, yaml; assert m.version('damo').startswith('3.4')";
+    let works = Command::new(python()).args(["-c", imports]).output().is_ok_and(|output| output.status.success());
+    let works = works && Command::new("file").arg("--version").output().is_ok();
+    if !works {
+        let required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some_and(|value| value == "1");
+        assert!(!required, "damo 3.4, PyYAML or the file command are missing; run scripts/install-test-needs");
+        eprintln!("skipped: damo is not installed (scripts/install-test-needs); its checked-in files stand in");
+    }
+    works
+}
+
+fn succeed(output: Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+fn script(verb: &str, argument: &Path) -> String {
+    let script = root().join("tests/differential/damo_records.py");
+    succeed(Command::new(python()).arg(script).arg(verb).arg(argument).output().unwrap())
+}
+
+fn damo(folder: &Path, arguments: &[&str]) -> String {
+    let damo = python().with_file_name("damo");
+    succeed(Command::new(python()).arg(damo).args(arguments).current_dir(folder).env("HOME", folder).output().unwrap())
+}
+
+/// What is in a file, in the words of the script's `dump`: target after target.
+fn dump(path: &Path) -> String {
+    let has_intervals = !matches!(RegionStore::open(path).unwrap().form().name(), "perf_script");
+    let mut store = RegionStore::open_with(path, OpenOptions { intervals: INTERVALS }).unwrap();
+    let all = store.read_all().unwrap();
+    let mut text = String::new();
+    for (index, target) in store.meta().targets.iter().enumerate() {
+        let context = &store.meta().contexts[target.context];
+        if has_intervals {
+            let Intervals { sample_ns, aggregation_ns, update_ns } = context.intervals;
+            let known = |time: Option<u64>| time.unwrap();
+            writeln!(text, "intervals {} {} {}", known(sample_ns), known(aggregation_ns), known(update_ns)).unwrap();
+        }
+        for snapshot in all.iter().filter(|snapshot| snapshot.target as usize == index) {
+            let (start, end) = (snapshot.start_ns(), snapshot.time_ns);
+            writeln!(text, "snapshot {} {} {start} {end}", context.kdamond, target.id.unwrap()).unwrap();
+            for region in &snapshot.regions {
+                let Region { start, end, nr_accesses, age, .. } = region;
+                let age = age.map_or("None".to_owned(), |age| age.to_string());
+                writeln!(text, "region {start} {end} {nr_accesses} {age}").unwrap();
+            }
+        }
+    }
+    text
+}
+
+/// A record of ours: two targets, some snapshots, tuning, ages that are not known, numbers of every size.
+fn our_record(path: &Path, with_ages: bool, snapshots: u64) {
+    let mut meta = RecordMeta::single("vaddr", "app");
+    meta.contexts[0].intervals = INTERVALS;
+    meta.targets.push(TargetMeta { id: Some(1), name: "other".into(), ..TargetMeta::default() });
+    let mut writer = RegionWriter::create(path, meta).unwrap();
+    for index in 0..snapshots {
+        for target in 0..2 {
+            let region = |number: u64| Region {
+                start: 0x5555_0000_0000 + number * (1 << 21),
+                end: 0x5555_0000_0000 + (number + 1) * (1 << 21) - 4096 * (index % 3),
+                nr_accesses: u32::try_from((number * 3 + index) % 21).unwrap(),
+                age: with_ages.then(|| u32::try_from(number * 1000 + index).unwrap()),
+                probe_hits: [u32::from(number == 3), 0, 0, 0],
+                filter_passed_bytes: number * 12_345,
+                ..Region::default()
+            };
+            writer
+                .push(&Snapshot {
+                    target,
+                    time_ns: 1_748_191_726_000_000_000 + (index + 1) * 100_000_000,
+                    duration_ns: Some(100_000_000),
+                    intervals: if index == 2 {
+                        Intervals::new(7_500_000, 150_000_000, 1_000_000_000)
+                    } else {
+                        INTERVALS
+                    },
+                    regions: (0..20).map(region).collect(),
+                    ..Snapshot::default()
+                })
+                .unwrap();
+        }
+    }
+    writer.finish().unwrap();
+}
+
+#[test]
+fn what_damo_writes_is_read_as_damo_reads_it() {
+    if !has_damo() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    script("make", folder.path());
+    let checked_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/damo");
+    for (format, kept) in FORMATS.into_iter().zip(["record.json", "record.data", "record.txt"]) {
+        let path = folder.path().join(format);
+        let ours = dump(&path);
+        assert_eq!(ours, script("dump", &path), "{format}");
+        assert_eq!(ours, dump(&checked_in.join(kept)), "{format}: make the checked-in files anew");
+    }
+}
+
+#[test]
+fn what_is_written_here_damo_reads() {
+    if !has_damo() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("own.parquet");
+    for (with_ages, snapshots) in [(true, 5), (false, 5), (true, 1)] {
+        our_record(&own, with_ages, snapshots);
+        for format in FORMATS {
+            let path = folder.path().join(format);
+            RegionStore::open(&own).unwrap().write(&path, record_format(format).unwrap()).unwrap();
+            // damo takes times of text through floats, which hold some 100 ns of a date.
+            let round = |text: &str| -> String {
+                let keep = |word: &str| match word.parse::<u64>() {
+                    Ok(time) if time > 1 << 60 => ((time + 500) / 1000).to_string(),
+                    _ => word.to_owned(),
+                };
+                text.split_inclusive(['\n', ' '])
+                    .map(|word| keep(word.trim_end()) + &word[word.trim_end().len()..])
+                    .collect()
+            };
+            assert_eq!(round(&script("dump", &path)), round(&dump(&path)), "{format}, {with_ages}, {snapshots}");
+        }
+    }
+}
+
+#[test]
+fn damo_s_reports_take_our_records() {
+    if !has_damo() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    our_record(&folder.path().join("own"), true, 50);
+    let mut store = RegionStore::open(folder.path().join("own")).unwrap();
+    let mut reports = Vec::new();
+    // By the command line; plain json is in the test above (see the head of this file).
+    for format in ["json_compressed", "perf_script"] {
+        store.write(folder.path().join(format), record_format(format).unwrap()).unwrap();
+        let wss = damo(folder.path(), &["report", "wss", "--input", format, "--raw"]);
+        assert!(wss.contains("target_id\t0"), "{wss}");
+        let heatmap = damo(folder.path(), &["report", "heatmap", "--input", format, "--output", "raw"]);
+        assert!(heatmap.lines().count() > 100, "{heatmap}");
+        reports.push((wss, heatmap));
+    }
+    assert_eq!(reports[0].0, reports[1].0, "both formats hold the same");
+    // Heatmaps differ in details: damo takes times of text through floats.
+    let lines = |report: &(String, String)| report.1.lines().count();
+    assert_eq!(lines(&reports[0]), lines(&reports[1]));
+    // The largest working set by damo's own sum: accessed regions of all targets at one time, as ours says.
+    let mut sums = BTreeMap::<u64, u64>::new();
+    store
+        .for_each(|snapshot| {
+            let accessed = snapshot.regions.iter().filter(|region| region.nr_accesses > 0);
+            *sums.entry(snapshot.time_ns).or_default() += accessed.map(Region::len).sum::<u64>();
+            Ok::<(), isotherm_trace::TraceError>(())
+        })
+        .unwrap();
+    let most = sums.values().max().unwrap().to_string();
+    let percentile_100 = reports[0].0.lines().find_map(|line| line.strip_prefix("100")).unwrap();
+    assert_eq!(percentile_100.split_whitespace().next(), Some(&*most), "{}", reports[0].0);
+}
+
+#[test]
+fn kdamonds_go_there_and_back() {
+    if !has_damo() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    script("make-kdamonds", folder.path());
+    let (kdamonds, warnings) = read_kdamonds(folder.path().join("kdamonds.json")).unwrap();
+    assert_eq!(warnings, []);
+    assert_eq!(read_kdamonds(folder.path().join("kdamonds.yaml")).unwrap().0, kdamonds);
+    let original = script("kdamonds", &folder.path().join("kdamonds.json"));
+    for (form, name) in [(KdamondsForm::Json, "ours.json"), (KdamondsForm::Yaml, "ours.yaml")] {
+        let path = folder.path().join(name);
+        write_kdamonds(&path, &kdamonds, form).unwrap();
+        assert_eq!(script("kdamonds", &path), original, "{name}");
+    }
+}
