@@ -114,7 +114,7 @@ impl Reader {
     }
 
     fn context(&mut self, node: &Node<'_>) -> Result<Context, Flaw> {
-        let keys = ["ops", "ops_attrs", "addr_unit", "targets", "intervals", "nr_regions", "probes", "sample_control"];
+        let keys = ["ops", "addr_unit", "targets", "intervals", "nr_regions", "probes", "sample_control"];
         self.note(node, &[&keys[..], &["pause", "schemes"]].concat())?;
         let default = Context::default();
         let intervals = node.get("intervals")?.map(|node| self.intervals(&node)).transpose()?;
