@@ -44,6 +44,9 @@ impl PageTable {
     pub(crate) fn cut_ground(&mut self, range: PageRange) {
         if let Some(ground) = &mut self.extension.ground {
             ground.cut(range);
+            if self.extension.kind.translated {
+                self.extension.stale.resize(STALE_MAX + 1, range.start);
+            }
         }
     }
 
