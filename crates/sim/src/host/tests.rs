@@ -139,6 +139,7 @@ fn a_page_is_idle_after_a_clear_and_accessed_after_a_use() {
     assert_eq!(rig.test(5, Level::LEAF), (Seen::Accessed, 0));
     assert_eq!(rig.test(5, Level::LEAF), (Seen::Accessed, 0), "a test leaves it as it is");
     assert_eq!(rig.test(6, Level::LEAF), (Seen::NotMapped, 0));
+    assert_eq!(rig.test(1 << 40, Level::LEAF), (Seen::NotMapped, 3), "the walk ends at the top");
     rig.read(space, 7);
     assert_eq!(rig.clear(7, Level::LEAF), (Seen::Idle, 0), "the zero page tells nothing");
     assert_eq!(rig.test(7, Level::LEAF), (Seen::Idle, 0));

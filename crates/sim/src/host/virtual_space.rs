@@ -13,6 +13,7 @@ impl MemoryHost<'_> {
         let owner = self.memory.space(space);
         match owner.table.find(page, wanted, &owner.huge_blocks) {
             Found::Nothing(at) => {
+                let at = at.min(self.top());
                 self.pay(at, false);
                 (Seen::NotMapped, at)
             }
@@ -32,6 +33,11 @@ impl MemoryHost<'_> {
                 (self.look_at_entry(wish, space, at, page), at)
             }
         }
+    }
+
+    /// The level of the entries where a walk begins.
+    fn top(&self) -> Level {
+        Level::new(self.memory.mmu.levels - 1).expect("4 or 5 levels")
     }
 
     fn look_at_entry(&mut self, wish: Wish, space: SpaceId, at: Level, page: u64) -> Seen {
@@ -75,7 +81,7 @@ impl MemoryHost<'_> {
         let owner = self.memory.space(space);
         let children = match owner.table.find(page, parent, &owner.huge_blocks) {
             Found::Nothing(at) => {
-                self.pay(at, false);
+                self.pay(at.min(self.top()), false);
                 [0; 8]
             }
             // One entry for all 512.

@@ -96,11 +96,12 @@ impl MachineBuilder {
     pub fn new(config: &MachineConfig, policy: Box<dyn ReclaimPolicy>) -> Result<Self, SimError> {
         config.validate()?;
         let mut memory = Memory::assemble(&config.memory_setup())?;
-        memory.mmu = config.mmu.clone();
+        memory.mmu = super::mmu::mmu_under(policy.as_ref(), config);
         if policy.is_exact() {
             memory.cgroups.charge_batch = 1;
         }
         let nr_cpus = config.cpus as usize;
+        let caches = super::mmu::caches_of(&memory.mmu, nr_cpus);
         let mut machine = Machine {
             config: config.clone(),
             memory,
@@ -112,7 +113,7 @@ impl MachineBuilder {
             tasks: Vec::new(),
             queue: VecDeque::new(),
             cpus: vec![Cpu::default(); nr_cpus],
-            caches: super::mmu::caches_of(config),
+            caches,
             programs: Vec::new(),
             plans: Vec::new(),
             kswapds: Vec::new(),

@@ -4,16 +4,23 @@ use super::task::{TaskId, UserTask};
 use super::{Machine, MachineBuilder, MachineConfig, ProgramId};
 use crate::memory::Memory;
 use crate::mmu::translation::{Caches, Off};
-use crate::mmu::{GroundFrames, Pace, SpaceId, Stale, Stop};
+use crate::mmu::{GroundFrames, MmuConfig, Pace, SpaceId, Stale, Stop};
+use crate::reclaim::ReclaimPolicy;
 use isotherm_units::access::{Backing, Mapping};
 
 /// Pages below 2^57 bytes.
 const PAGES_MAX: u64 = 1 << 45;
 
+/// What the page tables of the machine are like. A page-exact yardstick must see every access, so it has no caches before it.
+pub(super) fn mmu_under(policy: &dyn ReclaimPolicy, config: &MachineConfig) -> MmuConfig {
+    let translation = config.mmu.translation.clone().filter(|_| !policy.is_exact());
+    MmuConfig { translation, ..config.mmu.clone() }
+}
+
 /// Translation caches of every processor, if the machine has the model.
-pub(super) fn caches_of(config: &MachineConfig) -> Vec<Caches> {
-    let one = config.mmu.translation.as_ref().map(|sizes| Caches::new(sizes, config.mmu.levels));
-    one.map_or_else(Vec::new, |one| vec![one; config.cpus as usize])
+pub(super) fn caches_of(mmu: &MmuConfig, nr_cpus: usize) -> Vec<Caches> {
+    let one = mmu.translation.as_ref().map(|sizes| Caches::new(sizes, mmu.levels));
+    one.map_or_else(Vec::new, |one| vec![one; nr_cpus])
 }
 
 impl MachineBuilder {

@@ -187,3 +187,40 @@ fn mappings_of_a_target_are_read_through_the_host() {
     assert_eq!(*ranges.lock().unwrap(), [AddressRange::new(0, 4 << 30)]);
     assert_eq!((outcome.monitors[0].wakeups, outcome.monitors[0].cpu_ns), (1, 1000 + 50));
 }
+
+/// Caches, ground, monitor and reclaim at once, under every policy: invariants hold, and the run ends.
+#[test]
+fn every_policy_bears_monitors_caches_and_ground() {
+    for entry in crate::reclaim::POLICIES.iter().filter(|entry| !(entry.build)().needs_future()) {
+        let run = |translation: Option<TranslationConfig>| {
+            let mmu = MmuConfig { translation, ..MmuConfig::default() };
+            let config = MachineConfig { mmu, ..config(Bytes::from_mib(12), DeviceKind::Zram) };
+            let mut builder = MachineBuilder::new(&config, (entry.build)()).unwrap();
+            builder.strict();
+            let app = builder.add_cgroup(CgroupId::ROOT, "app").unwrap();
+            builder.set(app, Knob::Max, crate::cgroup::Limit::At(isotherm_units::Pages::new(200)));
+            let over = builder.add_program(program("over", vec![sweeps(260, 4, 2000)]), app).unwrap();
+            let ground: Vec<Run> = (0..500).map(|page| Run::write(page * 7, 3).after_ns(2000)).collect();
+            let premapped = vec![script(vec![(ground, After::Continue); 4])];
+            let premapped = builder.add_program(program("premapped", premapped), app).unwrap();
+            builder.premap(premapped);
+            let pages: Vec<u64> = (0..260).step_by(3).collect();
+            for (index, id) in [over, premapped].into_iter().enumerate() {
+                builder.start_at(id, Instant::START);
+                let (driver, _) = sampler(&pages, Duration::from_us(100));
+                builder.monitor(&format!("m{index}"), vec![MonitorTarget::Process(id, 0)], driver);
+            }
+            let (driver, _) = sampler(&pages, Duration::from_us(150));
+            builder.monitor("physical", vec![MonitorTarget::Physical], driver);
+            let outcome = builder.build().run(Instant::START + Duration::from_secs(1000)).unwrap();
+            let endings = outcome.programs.iter().map(|program| program.ending).collect::<Vec<_>>();
+            assert_eq!(endings, [Ending::Finished; 2], "{}", entry.name);
+            assert!(outcome.monitors.iter().all(|monitor| monitor.wakeups > 2), "{:?}", outcome.monitors);
+            outcome
+        };
+        let (without, with) = (run(None), run(Some(TranslationConfig::default())));
+        if (entry.build)().is_exact() {
+            assert_eq!(without, with, "{}: no caches before a yardstick", entry.name);
+        }
+    }
+}
