@@ -293,7 +293,7 @@ fn any_snapshots() -> impl Strategy<Value = Vec<Snapshot>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
     fn any_record_is_read_as_written(all in any_snapshots()) {
         let folder = tempfile::tempdir().unwrap();

@@ -297,6 +297,35 @@ fn lost_events_cost_their_snapshot_and_no_other() {
 }
 
 #[test]
+fn the_configuration_beside_a_record_completes_it() {
+    // As `damo record` leaves it: a list without the key `kdamonds`.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("damon.data");
+    std::fs::copy(data("record.txt"), &path).unwrap();
+    let beside = folder.path().join("damon.data.kdamonds");
+    let text = r#"[{"state": "on", "pid": "98414", "refresh_ms": 0, "contexts": [{"ops": "vaddr", "addr_unit": "1 B",
+        "targets": [{"pid": 28077, "obsolete": false, "regions": []}, {"pid": 28078, "regions": []}],
+        "nr_regions": {"min": "10", "max": "1,000"}}]}]"#;
+    std::fs::write(&beside, text).unwrap();
+    let mut store = RegionStore::open(&path).unwrap();
+    assert_eq!(store.warnings(), [Warning::DurationsDeduced { snapshots: 6 }]);
+    assert_eq!(store.read_all().unwrap(), damo_s_record());
+    let (context, targets) = (store.meta().context_of(0), &store.meta().targets);
+    assert_eq!((&*context.operations, context.max_regions), ("vaddr", Some(1000)));
+    assert_eq!((targets[0].pid, targets[1].pid), (Some(28077), Some(28078)));
+    // What is given counts more.
+    let given = Intervals::new(1, 20, 300);
+    assert_eq!(
+        RegionStore::open_with(&path, OpenOptions { intervals: given }).unwrap().read_all().unwrap()[0].intervals,
+        given
+    );
+    std::fs::write(&beside, "[").unwrap();
+    let store = RegionStore::open(&path).unwrap();
+    let warning = store.warnings().last().unwrap().to_string();
+    assert!(warning.contains("damon.data.kdamonds") && warning.contains("cut off"), "{warning}");
+}
+
+#[test]
 fn what_is_no_record_says_so() {
     let table: [(&[u8], &str); 12] = [
         (b"", "it is empty"),

@@ -143,8 +143,8 @@ fn what_is_wrong_is_named_with_its_place() {
     let context = |context: &str| format!(r#"{{"kdamonds": [{{"contexts": [{{"ops": "x", {context}}}]}}]}}"#);
     let table = [
         (String::new(), "it is empty"),
-        ("[]".to_owned(), "top is not an object"),
-        ("hello".to_owned(), "top is not an object"),
+        ("[5]".to_owned(), "[0]: 5 where an object"),
+        ("hello".to_owned(), "top is neither an object"),
         ("{}".to_owned(), "kdamonds: it is missing"),
         (r#"{"kdamonds": 5}"#.to_owned(), "kdamonds: 5 where a list should be"),
         (r#"{"kdamonds": [{}]}"#.to_owned(), "kdamonds[0].contexts: it is missing"),

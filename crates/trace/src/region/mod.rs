@@ -5,6 +5,7 @@
 //! can carry, and what stands in for what is missing: `docs/records.md`. Everything streams with the memory of one snapshot.
 
 mod columns;
+mod companion;
 mod damo;
 mod format;
 pub mod kdamonds;

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use super::companion::Companion;
 use super::damo::input::is_zlib;
 use super::damo::json_read::JsonRecords;
 use super::damo::trace_text::TraceText;
@@ -66,7 +67,8 @@ enum Source {
 }
 
 impl RegionStore {
-    /// Opens a record. Foreign formats are read through once, so that what is wrong with them shows here.
+    /// Opens a record. Foreign formats are read through once, so that what is wrong with them shows here; what they lack is
+    /// taken from the `FILE.kdamonds` that damo writes beside its records, if it is there.
     ///
     /// # Errors
     /// When it cannot be read, is of no known format or is damaged: with the place, and what is allowed there.
@@ -82,8 +84,10 @@ impl RegionStore {
         let path = path.as_ref();
         let head = read_head(path)?;
         let form = sniff(path, &head)?;
-        let intervals = options.intervals;
-        let (form, source, meta, warnings) = match form {
+        let companion = if matches!(form, Form::Own) { Companion::default() } else { Companion::beside(path) };
+        let intervals =
+            if options.intervals == Intervals::default() { companion.intervals() } else { options.intervals };
+        let (form, source, mut meta, mut warnings) = match form {
             Form::Own => {
                 let reader = RegionReader::open(path)?;
                 let meta = reader.meta().clone();
@@ -101,6 +105,8 @@ impl RegionStore {
                 (RecordForm::TraceText, Source::Text(text), meta, warnings)
             }
         };
+        companion.complete(&mut meta);
+        warnings.extend(companion.into_warning());
         Ok(Self { path: path.to_owned(), form, meta, warnings, source })
     }
 

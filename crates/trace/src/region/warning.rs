@@ -68,6 +68,11 @@ pub enum Warning {
         /// What.
         what: &'static str,
     },
+    /// The configuration beside the record is not understood: what it would have told is not known.
+    CompanionUnreadable {
+        /// Why not, with its path.
+        why: String,
+    },
     /// A key that is not known here was passed over.
     UnknownKey {
         /// Where, as `kdamonds[0].contexts[0].key`.
@@ -116,6 +121,7 @@ impl std::fmt::Display for Warning {
                 write!(f, "{regions} regions have hits of more than {} probes; the rest is left out", super::PROBES_MAX)
             }
             Self::NotCarried { what } => write!(f, "the output's format cannot carry {what}; left out"),
+            Self::CompanionUnreadable { why } => write!(f, "the configuration beside the record is passed over: {why}"),
             Self::UnknownKey { key } => write!(f, "`{key}` is not known here and was passed over"),
         }
     }

@@ -196,7 +196,8 @@ mod tests {
                 .expect("a region")
                 .probe_hits
         };
-        for text in ["03 0a", "030a", "03,0a", "probe_hits={0x3,0xa}", "0x3,0xa"] {
+        // The first is what damo's own test of it has.
+        for text in ["probe_hits=03 0a", "03 0a", "030a", "03,0a", "probe_hits={0x3,0xa}", "0x3,0xa"] {
             assert_eq!(hits(text), [3, 10, 0, 0], "{text}");
         }
         assert_eq!(hits(""), [0; 4]);

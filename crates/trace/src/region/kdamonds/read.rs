@@ -65,8 +65,8 @@ pub fn parse_kdamonds(name: &Path, text: &str) -> Result<(Kdamonds, Vec<Warning>
             TraceError::bad_value(name, "line", line, format!("not YAML: {what}"))
         })?,
     };
-    if !value.is_object() {
-        return Err(wrong(name, "its top is not an object with the key `kdamonds`"));
+    if !value.is_object() && !value.is_array() {
+        return Err(wrong(name, "its top is neither an object with the key `kdamonds` nor a list of kernel threads"));
     }
     let mut reader = Reader { unknown: Vec::new() };
     let kdamonds = reader.kdamonds(&Node::root(&value));
@@ -100,6 +100,10 @@ impl Reader {
     }
 
     fn kdamonds(&mut self, node: &Node<'_>) -> Result<Kdamonds, Flaw> {
+        // What `damo record` leaves beside a record is the list alone.
+        if node.value.is_array() {
+            return Ok(Kdamonds { kdamonds: self.all(&node.members()?, Self::kdamond)? });
+        }
         self.note(node, &["kdamonds"])?;
         let list = node.need("kdamonds")?.members()?;
         Ok(Kdamonds { kdamonds: self.all(&list, Self::kdamond)? })
