@@ -43,6 +43,12 @@ impl Leaves {
         Self { slots, pool: Vec::new(), spare: Vec::new() }
     }
 
+    /// What is known of 2 MiB number `index`, as stored.
+    #[inline]
+    pub(super) fn slot(&self, index: usize) -> u32 {
+        self.slots[index]
+    }
+
     /// Sets the bit of page `page` of 512 in 2 MiB number `index`.
     #[inline]
     pub(super) fn set(&mut self, index: usize, page: u32) {
