@@ -9,10 +9,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant as Clock;
 
-use isotherm_core::host::{Host, Level, Probe, Sight, TargetId};
+use isotherm_core::host::{AddressRange, Host, Level, Probe, Sight, TargetId};
+use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_sim::cgroup::CgroupId;
 use isotherm_sim::machine::{
     DriverError, Ending, MachineBuilder, MachineConfig, MonitorDriver, MonitorTarget, NodeConfig, Outcome, ProgramId,
+    TickSink, Watched,
 };
 use isotherm_sim::mmu::{MmuConfig, TranslationConfig};
 use isotherm_sim::reclaim::policy_by_name;
@@ -75,6 +77,13 @@ fn main() {
     let mib = measured.grown_bytes as f64 / 1048576.0;
     report("memory, 5 TiB mapped, 10 GiB hot, clustered, with frames", "MiB", None, mib, true);
     report("speed, the same", "M accesses/s", None, 1000.0 / measured.best_ns, true);
+    for strategy in ["ptp", "ptp-descend"] {
+        let (times, grown_bytes) = monitor(base, strategy, if measuring { 20 } else { 1 });
+        let name = format!("whole run, 5 TiB, clustered, 2 M accesses/s, monitored by {strategy}");
+        report(&name, "times real time", Some(10.0).filter(|_| measuring), times, times >= 10.0);
+        let mib = grown_bytes as f64 / 1048576.0;
+        report(&format!("memory of the {name}"), "MiB", Some(64.0).filter(|_| measuring), mib, mib <= 64.0);
+    }
     for level in 0..=2 {
         for (name, mapped) in [("1 GiB", GIB), ("5 TiB", 5 * 1024 * GIB)] {
             let ns = look(mapped / scale, level, accesses / 4);
@@ -214,6 +223,40 @@ impl Stream for Toucher {
         self.handed_out = Some(Clock::now());
         Ok(After::Continue)
     }
+}
+
+/// A run of so many simulated seconds with a monitor: how many times faster than real time, and by how much this process
+/// grew.
+fn monitor(setup: Setup, strategy: &str, seconds: u64) -> (f64, u64) {
+    struct Steady(Setup, Random);
+    impl Stream for Steady {
+        fn next_batch(&mut self, _now: Instant, batch: &mut Batch) -> Result<After, StreamError> {
+            let Setup { mapped, hot, .. } = self.0;
+            let mut page = || BASE + mapped / 3 + self.1.below(hot);
+            batch.runs.extend((0..BATCH).map(|_| Run::write(page(), 1).after_ns(420)));
+            Ok(After::Continue)
+        }
+    }
+    let before = resident_bytes();
+    let begun = Clock::now();
+    let stream = Steady(setup, Random(5));
+    let (mut builder, program) = machine(MmuConfig::default(), setup.mapped, (true, false), Box::new(stream));
+    let mut config = MonitorConfig { operations: Operations::Fvaddr, ..MonitorConfig::default() };
+    config.strategy = strategy.parse().expect("a strategy");
+    config.attributes.aggr_interval = Duration::from_ms(200);
+    let ranges = vec![AddressRange::new(BASE << 12, (BASE + setup.mapped) << 12)];
+    let watched = vec![Watched { target: MonitorTarget::Process(program, 0), ranges }];
+    let grown = Arc::new(Mutex::new(0));
+    let noted = grown.clone();
+    let sink: TickSink = Box::new(move |_, tick| {
+        if tick.has_snapshot {
+            *noted.lock().expect("one thread") = resident_bytes().saturating_sub(before);
+        }
+    });
+    builder.kdamond("kdamond.0", config, 1, watched, sink).expect("a good configuration");
+    builder.build().run(Instant::START + Duration::from_secs(seconds)).expect("runs");
+    let grown = *grown.lock().expect("one thread");
+    (seconds as f64 / begun.elapsed().as_secs_f64(), grown)
 }
 
 /// Time per look of one who clears and tests `looks` entries at `level`, 1000 at a time, best time of them, in ns.
