@@ -3,7 +3,7 @@
 use super::release::{Recency, zap};
 use super::{advise, huge};
 use crate::memory::{FileId, FileMapping, Memory, Warm};
-use crate::mmu::{DensePage, PageTable, SpaceId, Vma};
+use crate::mmu::{PageTable, SpaceId, Vma};
 use crate::reclaim::ReclaimPolicy;
 use isotherm_units::PageRange;
 use isotherm_units::access::{Advice, Backing, LayoutChange, Mapping};
@@ -95,7 +95,7 @@ pub(super) fn zap_range(
     range: PageRange,
 ) {
     let recency = Recency::of(vma);
-    let populated: Vec<DensePage> = memory.space(space).table.populated_in(range).collect();
+    let populated = memory.space(space).table.collect_populated(range);
     for together in populated.chunks(64) {
         memory.warm_up(together.iter().map(|&dense| Warm::Page(space, dense)));
         for &dense in together {

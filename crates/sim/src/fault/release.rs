@@ -6,6 +6,10 @@ use crate::reclaim::{Hint, ReclaimPolicy};
 use crate::swap::SlotId;
 use isotherm_units::access::Advice;
 
+/// A mapped page without any of these goes with its only entry: it is anonymous, this process's alone, in no cache and not on
+/// its way to or from a device.
+const NEEDED_ELSEWHERE: [Flag; 5] = [Flag::FileOwned, Flag::Shared, Flag::SwapCache, Flag::Reading, Flag::Writeback];
+
 /// Whether use of a mapping says that its pages will be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recency {
@@ -33,10 +37,7 @@ pub(super) fn zap(
     dense: DensePage,
     recency: Recency,
 ) {
-    let table = &mut memory.space_mut(space).table;
-    let entry = table.entry(dense);
-    let (young, dirty) = (table.is_young(dense), table.is_dirty(dense));
-    table.set_absent(dense, Entry::None);
+    let (entry, young, dirty) = memory.space_mut(space).table.take(dense);
     match entry {
         Entry::None | Entry::Zero => {}
         Entry::Swap(slot) => {
@@ -46,7 +47,10 @@ pub(super) fn zap(
         Entry::Frame(frame) => {
             memory.space_mut(space).nr_resident -= 1;
             memory.ledger.spend(memory.costs.unmap_page_ns);
-            if memory.frames.has(frame, Flag::FileOwned) {
+            let flags = memory.frames.flags(frame);
+            if !flags.has_any(NEEDED_ELSEWHERE) {
+                forget(memory, policy, frame);
+            } else if flags.has(Flag::FileOwned) {
                 if dirty {
                     memory.dirty_file_page(frame);
                 }
@@ -133,6 +137,7 @@ pub(super) fn free_if_unused(memory: &mut Memory, policy: &mut dyn ReclaimPolicy
 }
 
 /// Frees a page that nothing maps.
+#[inline]
 fn forget(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, frame: FrameId) {
     if memory.frames.has(frame, Flag::OnList) {
         policy.removed(memory, frame);

@@ -76,11 +76,16 @@ impl UpperBits {
 
     /// Sets the whole column above chunk page `page`, as far as the processor sets bits there: a walk from the top. Where
     /// accesses go through translation caches each walk sets what it reads ([`read`](Self::read)), and nothing happens here.
-    #[cold]
+    #[inline]
     pub(super) fn settle(&mut self, page: usize) {
-        if self.kind.translated {
-            return;
+        let block = page >> Level::PMD.span_shift();
+        if self.settled[block / 64] >> (block % 64) & 1 == 0 && !self.kind.translated {
+            self.settle_column(page);
         }
+    }
+
+    #[cold]
+    fn settle_column(&mut self, page: usize) {
         for level in Level::UPPER.into_iter().filter(|&level| level <= self.kind.highest_set) {
             set(&mut self.accessed[level.upper_index()], page >> level.span_shift());
         }

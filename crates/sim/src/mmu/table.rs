@@ -246,6 +246,27 @@ impl PageTable {
         self.chunks[dense.slot()].write(dense.within(), entry);
     }
 
+    /// Empties the entry; returns what it held, and whether it was young and dirty.
+    #[inline]
+    pub fn take(&mut self, dense: DensePage) -> (Entry, bool, bool) {
+        let within = dense.within();
+        let chunk = &mut self.chunks[dense.slot()];
+        let (group, bit) = (&mut chunk.groups[within / 64], 1 << (within % 64));
+        let stores = &mut chunk.stores[within / 64];
+        let (young, dirty) = (group[ACCESSED] & bit != 0, stores[DIRTY] & bit != 0);
+        let was_present = group[PRESENT] & bit != 0;
+        if was_present {
+            group.iter_mut().chain(stores).for_each(|word| *word &= !bit);
+        }
+        let table = chunk.tables[within / TABLE_PAGES].as_mut();
+        let entry = table.map_or(0, |table| std::mem::take(&mut table[within % TABLE_PAGES]));
+        if was_present {
+            self.nr_present -= 1;
+            self.note_unmapped(dense);
+        }
+        (Entry::unpack(entry), young, dirty)
+    }
+
     /// Installs a present entry with accessed bit `young`; the dirty bit is set if `dirty`.
     #[inline]
     pub fn set_present(&mut self, dense: DensePage, entry: Entry, writable: bool, young: bool, dirty: bool) {
@@ -384,13 +405,36 @@ impl PageTable {
     /// Pages of `range` with a non-empty entry (present or swapped), ascending. Costs a look at each entry of the page-table
     /// pages that were ever used.
     pub fn populated_in(&self, range: PageRange) -> impl Iterator<Item = DensePage> + '_ {
+        self.populated_tables(range).flat_map(|(first, from, entries)| {
+            let is_used =
+                move |(i, &entry): (usize, &u32)| (entry != 0).then(|| DensePage(first.0 + (from + i) as u32));
+            entries.iter().enumerate().filter_map(is_used)
+        })
+    }
+
+    /// The same pages, all of them at once.
+    pub fn collect_populated(&self, range: PageRange) -> Vec<DensePage> {
+        let mut pages = Vec::new();
+        for (first, from, entries) in self.populated_tables(range) {
+            for (i, &entry) in entries.iter().enumerate() {
+                if entry != 0 {
+                    pages.push(DensePage(first.0 + (from + i) as u32));
+                }
+            }
+        }
+        pages
+    }
+
+    /// Pages of the page table that hold entries of `range`: the dense number of the first entry, where in it the range
+    /// begins, and the entries of the range.
+    fn populated_tables(&self, range: PageRange) -> impl Iterator<Item = (DensePage, usize, &[u32])> + '_ {
         self.pieces_of(range).flat_map(move |(slot, start, end)| {
-            let tables = (start / TABLE_PAGES..end.div_ceil(TABLE_PAGES))
-                .filter_map(move |index| Some((index * TABLE_PAGES, self.chunks[slot].tables[index].as_deref()?)));
-            tables.flat_map(move |(first, table)| {
-                (start.max(first)..end.min(first + TABLE_PAGES))
-                    .filter(move |&i| table[i - first] != 0)
-                    .map(move |i| DensePage((slot as u32) << CHUNK_SHIFT | i as u32))
+            (start / TABLE_PAGES..end.div_ceil(TABLE_PAGES)).filter_map(move |index| {
+                let first = index * TABLE_PAGES;
+                let table = self.chunks[slot].tables[index].as_deref()?;
+                let from = start.max(first) - first;
+                let entries = &table[from..end.min(first + TABLE_PAGES) - first];
+                Some((DensePage((slot as u32) << CHUNK_SHIFT | first as u32), from, entries))
             })
         })
     }
