@@ -298,7 +298,7 @@ fn look(mapped: u64, level: u8, looks: u64) -> f64 {
     let ns = Arc::new(Mutex::new(0.0));
     let (mut builder, program) = machine(MmuConfig::default(), mapped, (true, false), Box::new(Sleeper(0)));
     let looker = Looker { mapped, level, looks, ns: ns.clone() };
-    builder.monitor("looker", vec![MonitorTarget::Process(program, 0)], Box::new(looker));
+    builder.monitor("looker", vec![MonitorTarget::Process(program, 0)], Box::new(looker)).expect("a process");
     run(builder, program);
     *ns.lock().expect("one thread")
 }

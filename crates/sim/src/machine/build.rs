@@ -59,7 +59,17 @@ pub enum SimError {
         /// Index.
         thread: usize,
     },
-    /// A monitor that the machine cannot serve.
+    /// A monitor is to watch what is not there.
+    #[error("monitor `{monitor}` watches process {process} of program {program}, which was not added")]
+    NoSuchProcess {
+        /// Its name.
+        monitor: String,
+        /// Index.
+        program: usize,
+        /// Index in the program.
+        process: usize,
+    },
+    /// A monitor's configuration, or what it needs and the machine has not.
     #[error("monitor `{name}`: {source}")]
     Monitor {
         /// Its name.

@@ -3,7 +3,7 @@
 use super::monitor::{DriverError, MonitorDriver, MonitorTarget};
 use super::{MachineBuilder, SimError};
 use isotherm_core::host::{AddressRange, Host, TargetId};
-use isotherm_core::monitor::{Monitor, MonitorConfig, MonitorError, Tick};
+use isotherm_core::monitor::{Monitor, MonitorConfig, Tick};
 use isotherm_units::access::Backing;
 use isotherm_units::{Instant, PAGE_SHIFT};
 
@@ -47,7 +47,8 @@ impl MachineBuilder {
     /// and probes are in [`Outcome::monitors`](super::Outcome::monitors). See [`monitor`](Self::monitor) for when it begins.
     ///
     /// # Errors
-    /// A bad value in `config`. What the machine cannot do for a target ends the run with [`SimError::Monitor`].
+    /// A bad value in `config` ([`SimError::Monitor`]), or a process that was not added. What the machine cannot do for a
+    /// target ends the run with [`SimError::Monitor`].
     pub fn kdamond(
         &mut self,
         name: &str,
@@ -55,11 +56,10 @@ impl MachineBuilder {
         seed: u64,
         watched: Vec<Watched>,
         sink: TickSink,
-    ) -> Result<(), MonitorError> {
-        let monitor = Monitor::new(config, seed)?;
+    ) -> Result<(), SimError> {
+        let monitor = Monitor::new(config, seed).map_err(|source| SimError::of_monitor(name, source.into()))?;
         let (targets, ranges) = watched.into_iter().map(|watched| (watched.target, watched.ranges)).unzip();
-        self.monitor(name, targets, Box::new(Kdamond { monitor, ranges, sink }));
-        Ok(())
+        self.monitor(name, targets, Box::new(Kdamond { monitor, ranges, sink }))
     }
 
     /// All physical addresses: the machine's frames, and behind them what the programs [premapped](Self::premap) so far will

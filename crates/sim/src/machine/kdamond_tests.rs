@@ -234,6 +234,18 @@ fn what_a_machine_cannot_do_ends_the_run_with_a_reason() {
     assert!(error.starts_with("monitor `kdamond.0`: ") && error.contains("accessed bits above the leaves"), "{error}");
     let error = watch(small(MonitorConfig { flush: FlushPolicy::Batched, ..strategy("leaf") })).err().unwrap();
     assert!(error.to_string().contains("drop cached translations"), "{error}");
+
+    let mut builder = MachineBuilder::new(&MachineConfig::default(), (crate::reclaim::POLICIES[0].build)()).unwrap();
+    let mut add = |config, target| {
+        let watched = vec![Watched { target, ranges: Vec::new() }];
+        builder.kdamond("k", config, 1, watched, Box::new(|_, _| {})).unwrap_err().to_string()
+    };
+    let mut bad = MonitorConfig::default();
+    bad.attributes.min_nr_regions = 1;
+    let error = add(bad, MonitorTarget::Physical);
+    assert_eq!(error, "monitor `k`: `min-nr-regions` is 1; allowed: 3 and more");
+    let error = add(MonitorConfig::default(), MonitorTarget::Process(ProgramId(0), 3));
+    assert_eq!(error, "monitor `k` watches process 3 of program 0, which was not added");
 }
 
 /// The target ends, its monitor with it; the machine's result does not depend on the monitor but through CPU time.

@@ -65,8 +65,23 @@ pub(super) struct MonitorState {
 
 impl MachineBuilder {
     /// Adds a kernel thread that runs `driver`, called `name` in results. It begins when all processes in `targets` have
-    /// started: programs must have been added before.
-    pub fn monitor(&mut self, name: &str, targets: Vec<MonitorTarget>, driver: Box<dyn MonitorDriver>) {
+    /// started.
+    ///
+    /// # Errors
+    /// A program or process that was not added.
+    pub fn monitor(
+        &mut self,
+        name: &str,
+        targets: Vec<MonitorTarget>,
+        driver: Box<dyn MonitorDriver>,
+    ) -> Result<(), SimError> {
+        for &target in &targets {
+            if let MonitorTarget::Process(ProgramId(program), process) = target
+                && self.machine.programs.get(program).is_none_or(|program| process >= program.spaces.len())
+            {
+                return Err(SimError::NoSuchProcess { monitor: name.to_owned(), program, process });
+            }
+        }
         let index = self.machine.monitors.len();
         let task = self.machine.add_task(Work::Kernel(Box::new(KernelTask::Monitor { index })), CgroupId::ROOT, None);
         let outcome = MonitorOutcome {
@@ -78,6 +93,7 @@ impl MachineBuilder {
             probes: ProbeCounts::default(),
         };
         self.machine.monitors.push(MonitorState { driver, targets, task, due: None, outcome });
+        Ok(())
     }
 }
 

@@ -49,7 +49,7 @@ fn a_monitor_sees_what_a_program_uses_and_pays_for_it() {
     let id = rig.builder.add_program(program("p", vec![script(hot)]), rig.app).unwrap();
     rig.builder.start_at(id, Instant::START + Duration::from_ms(3));
     let (driver, seen) = sampler(&[3, 50, 5000], Duration::from_ms(1));
-    rig.builder.monitor("kdamond.0", vec![MonitorTarget::Process(id, 0)], driver);
+    rig.builder.monitor("kdamond.0", vec![MonitorTarget::Process(id, 0)], driver).unwrap();
     let outcome = rig.builder.build().run(Instant::START + Duration::from_secs(1)).unwrap();
     let seen = seen.lock().unwrap();
     assert!((19..=21).contains(&seen.len()), "{}", seen.len());
@@ -78,7 +78,7 @@ fn on_one_busy_processor_a_monitor_delays_the_program() {
         if let Some(period_us) = period_us {
             let pages: Vec<u64> = (0..50).collect();
             let (driver, _) = sampler(&pages, Duration::from_us(period_us));
-            rig.builder.monitor("busy", vec![MonitorTarget::Process(id, 0)], driver);
+            rig.builder.monitor("busy", vec![MonitorTarget::Process(id, 0)], driver).unwrap();
         }
         rig.builder.build().run(Instant::START + Duration::from_secs(1)).unwrap()
     };
@@ -99,11 +99,11 @@ fn a_target_that_ends_ends_its_monitor() {
     let never = rig.builder.add_program(program("never", vec![sweeps(10, 1, 1000)]), rig.app).unwrap();
     [short, long].into_iter().for_each(|id| rig.builder.start_at(id, Instant::START));
     let (driver, seen) = sampler(&[3], Duration::from_us(40));
-    rig.builder.monitor("a", vec![MonitorTarget::Process(short, 0)], driver);
+    rig.builder.monitor("a", vec![MonitorTarget::Process(short, 0)], driver).unwrap();
     let (driver, unseen) = sampler(&[3], Duration::from_us(40));
-    rig.builder.monitor("b", vec![MonitorTarget::Process(never, 0)], driver);
+    rig.builder.monitor("b", vec![MonitorTarget::Process(never, 0)], driver).unwrap();
     let (driver, physical) = sampler(&[3], Duration::from_ms(1));
-    rig.builder.monitor("c", vec![MonitorTarget::Physical], driver);
+    rig.builder.monitor("c", vec![MonitorTarget::Physical], driver).unwrap();
     let outcome = rig.builder.build().run(Instant::START + Duration::from_secs(1)).unwrap();
     assert!(outcome.programs[1].runtime().ns() > 9_000_000);
     let last = seen.lock().unwrap().last().unwrap().clone();
@@ -133,7 +133,7 @@ fn premapped_memory_costs_no_frames_and_no_faults() {
     let seen = Seens::default();
     let probes = looks.map(|page| Probe { address: page << 12, level: Level(2) }).to_vec();
     let driver = Sampler { probes, period: Duration::from_us(900), is_cleared: false, seen: seen.clone() };
-    rig.builder.monitor("m", vec![MonitorTarget::Process(id, 0)], Box::new(driver));
+    rig.builder.monitor("m", vec![MonitorTarget::Process(id, 0)], Box::new(driver)).unwrap();
     let outcome = rig.builder.build().run(Instant::START + Duration::from_secs(1)).unwrap();
     assert_eq!(outcome.programs[0].ending, Ending::Finished, "{:?}", outcome.incidents);
     assert_eq!(outcome.system().counters.get(crate::counters::Counter::PgFault), 0, "not even at 20 pages of the heap");
@@ -151,7 +151,7 @@ fn with_translation_caches_hot_pages_look_idle() {
         let id = rig.builder.add_program(program("p", vec![sweeps(10, 2000, 1000)]), rig.app).unwrap();
         rig.builder.start_at(id, Instant::START);
         let (driver, seen) = sampler(&[3], Duration::from_ms(1));
-        rig.builder.monitor("m", vec![MonitorTarget::Process(id, 0)], driver);
+        rig.builder.monitor("m", vec![MonitorTarget::Process(id, 0)], driver).unwrap();
         let outcome = rig.builder.build().run(Instant::START + Duration::from_secs(1)).unwrap();
         assert_eq!(outcome.programs[0].ending, Ending::Finished);
         let seen = seen.lock().unwrap();
@@ -182,7 +182,7 @@ fn mappings_of_a_target_are_read_through_the_host() {
     let id = rig.builder.add_program(program("p", vec![sweeps(10, 10, 1000)]), rig.app).unwrap();
     rig.builder.start_at(id, Instant::START);
     let ranges = Arc::new(Mutex::new(Vec::new()));
-    rig.builder.monitor("m", vec![MonitorTarget::Process(id, 0)], Box::new(Reader(ranges.clone())));
+    rig.builder.monitor("m", vec![MonitorTarget::Process(id, 0)], Box::new(Reader(ranges.clone()))).unwrap();
     let outcome = rig.builder.build().run(Instant::START + Duration::from_secs(1)).unwrap();
     assert_eq!(*ranges.lock().unwrap(), [AddressRange::new(0, 4 << 30)]);
     assert_eq!((outcome.monitors[0].wakeups, outcome.monitors[0].cpu_ns), (1, 1000 + 50));
@@ -208,10 +208,10 @@ fn every_policy_bears_monitors_caches_and_ground() {
             for (index, id) in [over, premapped].into_iter().enumerate() {
                 builder.start_at(id, Instant::START);
                 let (driver, _) = sampler(&pages, Duration::from_us(100));
-                builder.monitor(&format!("m{index}"), vec![MonitorTarget::Process(id, 0)], driver);
+                builder.monitor(&format!("m{index}"), vec![MonitorTarget::Process(id, 0)], driver).unwrap();
             }
             let (driver, _) = sampler(&pages, Duration::from_us(150));
-            builder.monitor("physical", vec![MonitorTarget::Physical], driver);
+            builder.monitor("physical", vec![MonitorTarget::Physical], driver).unwrap();
             let outcome = builder.build().run(Instant::START + Duration::from_secs(1000)).unwrap();
             let endings = outcome.programs.iter().map(|program| program.ending).collect::<Vec<_>>();
             assert_eq!(endings, [Ending::Finished; 2], "{}", entry.name);
