@@ -43,8 +43,10 @@ type PmdWords = [u64; 1 << (BLOCK_SHIFT - 9 - 6)];
 #[derive(Clone, Debug)]
 struct Block {
     first_page: u64,
-    /// The extent that was touched last, if it is of base pages: the hot path looks here alone.
+    /// What was touched last: an extent of base pages, or of one that is huge what lies under huge entries. The hot path looks
+    /// here alone.
     recent: PageRange,
+    is_recent_huge: bool,
     /// Sorted, disjoint; nearly always one.
     extents: Vec<Extent>,
     /// Accessed bits of base pages.
@@ -67,6 +69,7 @@ impl Block {
         Self {
             first_page,
             recent: PageRange::default(),
+            is_recent_huge: false,
             extents: Vec::new(),
             leaves: Leaves::new(),
             pmd: pmd(),
@@ -216,7 +219,7 @@ impl Ground {
         Some(if extent.huge && is_whole(extent.pages, page) { Level::PMD } else { Level::LEAF })
     }
 
-    /// The hot loop: touches single base pages from the start of `runs` while there is time. Returns how many; what stopped
+    /// The hot loop: touches single pages from the start of `runs` while there is time. Returns how many; what stopped
     /// it is for the caller to find out. Short, so that the cache misses of many accesses overlap.
     #[inline(always)]
     pub(super) fn touch_singles(&mut self, runs: &[Run], pace: &mut Pace) -> usize {
@@ -224,6 +227,9 @@ impl Ground {
         let mut nr_done = 0;
         for run in runs {
             if nr_done % AHEAD == 0 {
+                if !self.block(run.page()).is_some_and(|block| block.recent.contains(run.page())) {
+                    break;
+                }
                 self.load_ahead(&runs[nr_done..(nr_done + AHEAD).min(runs.len())]);
             }
             let begin = now + u64::from(run.think_ns);
@@ -238,7 +244,9 @@ impl Ground {
             }
             let within = page & (BLOCK_PAGES - 1);
             let number = index(within, Level::PMD);
-            block.leaves.set(number, in_table(page));
+            if !block.is_recent_huge {
+                block.leaves.set(number, in_table(page));
+            }
             if block.settled[number / 64] >> (number % 64) & 1 == 0 {
                 block.settle(page, self.kind.highest_set);
             }
@@ -269,10 +277,15 @@ impl Ground {
         let Some(block) = self.block_mut(page) else { return 0 };
         let Some(extent) = block.extent(page).copied() else { return 0 };
         let touched = wanted.min(64 - page % 64).min(extent.pages.end - page);
-        if !extent.huge {
-            block.recent = extent.pages;
-        }
-        if !extent.huge || !is_whole(extent.pages, page) {
+        let is_huge = extent.huge && is_whole(extent.pages, page);
+        block.is_recent_huge = is_huge;
+        block.recent = match (extent.huge, is_huge) {
+            (false, _) => extent.pages,
+            (true, true) => whole_blocks(extent.pages),
+            // The ragged ends of a huge extent: too few pages to keep.
+            (true, false) => PageRange::default(),
+        };
+        if !is_huge {
             let mask = (u64::MAX >> (64 - touched)) << (page % 64);
             let word = in_table(page) as usize / 64;
             block.leaves.set_word(index(page & (BLOCK_PAGES - 1), Level::PMD), word, mask);
@@ -376,6 +389,12 @@ fn preset_tables(block: &mut Block, pages: PageRange) {
     (block.p4d, block.pgd) = (true, true);
 }
 
+/// The aligned 2 MiB of `pages`.
+fn whole_blocks(pages: PageRange) -> PageRange {
+    let span = Level::PMD.span_pages();
+    PageRange::new(pages.start.next_multiple_of(span), pages.end / span * span)
+}
+
 /// Whether the 2 MiB around `page` lie in `pages`.
 fn is_whole(pages: PageRange, page: u64) -> bool {
     let first = page & !(Level::PMD.span_pages() - 1);
@@ -408,4 +427,43 @@ fn set(bits: &mut [u64], bit: usize) {
 }
 fn clear(bits: &mut [u64], bit: usize) {
     bits[bit / 64] &= !(1 << (bit % 64));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The hot loop and the careful path set the same bits, in huge and in base extents and at their ragged ends.
+    #[test]
+    fn the_hot_loop_touches_as_the_careful_path() {
+        let lay = || {
+            let mut ground = Ground::new(TableKind { preset: false, ..TableKind::default() });
+            ground.lay(PageRange::new(100, 5000), true);
+            ground.lay(PageRange::new(6000, 9000), false);
+            ground
+        };
+        let (mut fast, mut careful) = (lay(), lay());
+        let pages: Vec<u64> = (0..3000u64).map(|step| step * 7919 % 9000).collect();
+        let mut nr_fast = 0;
+        for (index, &page) in pages.iter().enumerate() {
+            assert_eq!(careful.leaf_level(page).is_some(), careful.touch(page, 1) == 1);
+            let mut pace = Pace { now_ns: 0, until_ns: u64::MAX, page_ns: 1 };
+            let played = fast.touch_singles(&[Run::write(page, 1)], &mut pace);
+            assert_eq!(pace.now_ns, played as u64);
+            nr_fast += played;
+            if played == 0 {
+                fast.touch(page, 1);
+            }
+            if index % 200 == 0 {
+                let level = [Level::PMD, Level::PUD, Level::P4D][index / 200 % 3];
+                assert_eq!(fast.test_and_clear(level, page), careful.test_and_clear(level, page), "{page} {level:?}");
+            }
+        }
+        assert!(nr_fast > 1000, "{nr_fast}");
+        for page in 0..9216 {
+            for level in [Level::LEAF, Level::PMD, Level::PUD, Level::P4D] {
+                assert_eq!(fast.test(level, page), careful.test(level, page), "{page} {level:?}");
+            }
+        }
+    }
 }
