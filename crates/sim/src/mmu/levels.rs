@@ -54,7 +54,7 @@ impl Level {
 #[expect(clippy::cast_possible_truncation, reason = "eight")]
 const SETTLED_WORDS: usize = (CHUNK_PAGES >> Level::PMD.span_shift()) as usize / 64;
 
-/// Upper-level accessed bits of one chunk of [`CHUNK_PAGES`](super::table::CHUNK_PAGES) pages; of entries that span more,
+/// Upper-level accessed bits of one chunk of [`CHUNK_PAGES`] pages; of entries that span more,
 /// the chunk's share.
 #[derive(Clone, Debug)]
 pub(super) struct UpperBits {
