@@ -104,7 +104,7 @@ impl Machine {
         Ok(self.after_fault(id, user, outcome, *now))
     }
 
-    /// Reads what the next faults of the batch will read.
+    /// Reads what the next accesses of the batch, and the faults among them, will read.
     fn look_ahead(&self, user: &mut UserTask) {
         if user.cursor.run < user.looked_ahead {
             return;
@@ -114,12 +114,14 @@ impl Machine {
         user.looked_ahead = user.cursor.run + runs.len();
         let table = &self.memory.space(user.space).table;
         // No branch on what cannot be predicted: it would end the overlap.
-        let (mut pages, mut len) = ([DensePage::from_raw(0); LOOK_AHEAD], 0);
+        let (mut pages, mut len, mut words) = ([DensePage::from_raw(0); LOOK_AHEAD], 0, 0);
         for run in runs {
-            let (page, is_absent) = table.is_absent(run.page());
+            let (page, is_absent, word) = table.look_at(run.page());
             pages[len] = page;
-            len += usize::from(is_absent);
+            len += is_absent;
+            words ^= word;
         }
+        std::hint::black_box(words);
         self.memory.warm_up(pages[..len].iter().map(|&page| Warm::Page(user.space, page)));
     }
 

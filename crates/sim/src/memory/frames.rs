@@ -259,6 +259,13 @@ impl Frames {
         }
     }
 
+    /// Reads both links; see [`Memory::warm_up`](super::Memory::warm_up).
+    #[inline]
+    pub(super) fn read_links(&self, frame: FrameId) -> u64 {
+        let of = |links: &[u32]| links.get(frame.index()).map_or(0, |&link| u64::from(link));
+        of(&self.previous) ^ of(&self.next)
+    }
+
     #[inline]
     pub(super) fn link(&self, frame: FrameId) -> (Option<FrameId>, Option<FrameId>) {
         let decode = |raw: u32| (raw != NONE).then_some(FrameId(raw));

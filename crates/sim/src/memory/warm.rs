@@ -37,13 +37,21 @@ impl Memory {
                 sum ^= self.space(space).table.read_all(page);
             }
         }
-        for link in &links[..len] {
-            let &Warm::Page(space, page) = link else { continue };
+        for link in &mut links[..len] {
+            let Warm::Page(space, page) = *link else { continue };
             sum ^= match self.space(space).table.entry(page) {
-                Entry::Frame(frame) => u64::from(self.frames.has(frame, Flag::Dirty)),
+                Entry::Frame(frame) => {
+                    *link = Warm::Frame(frame);
+                    u64::from(self.frames.has(frame, Flag::Dirty)) ^ self.frames.read_links(frame)
+                }
                 Entry::Swap(slot) => self.slots.read_all(slot),
                 Entry::None | Entry::Zero => 0,
             };
+        }
+        for link in &links[..len] {
+            let &Warm::Frame(frame) = link else { continue };
+            let (previous, next) = self.frames.link(frame);
+            sum ^= previous.into_iter().chain(next).fold(0, |sum, frame| sum ^ self.frames.read_links(frame));
         }
         std::hint::black_box(sum);
     }

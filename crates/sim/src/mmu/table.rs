@@ -179,11 +179,13 @@ impl PageTable {
         (slot != NO_CHUNK).then(|| DensePage((u32::from(slot) - 1) << CHUNK_SHIFT | (page & CHUNK_MASK) as u32))
     }
 
-    /// The dense number of `page`, and whether it is in a chunk but not present.
+    /// The dense number of `page`, 1 if it is in a chunk but not present, and a word that a store to it will read.
     #[inline]
-    pub(crate) fn is_absent(&self, page: u64) -> (DensePage, bool) {
-        let Some(dense) = self.dense(page) else { return (DensePage(0), false) };
-        (dense, !self.is_present(dense))
+    pub(crate) fn look_at(&self, page: u64) -> (DensePage, usize, u64) {
+        let Some(dense) = self.dense(page) else { return (DensePage(0), 0, 0) };
+        let (chunk, within) = (&self.chunks[dense.slot()], dense.within());
+        let is_absent = !chunk.groups[within / 64][PRESENT] >> (within % 64) & 1;
+        (dense, is_absent as usize, chunk.stores[within / 64][DIRTY])
     }
 
     /// Reads all words of a page; see [`Memory::warm_up`](crate::memory::Memory::warm_up).

@@ -52,6 +52,8 @@ pub(super) struct OrderLog {
     by_page: Vec<Vec<Vec<u32>>>,
     /// Younger than all of the log: accesses as they came, not looked at yet.
     noted: Vec<Noted>,
+    /// Scratch space of as many entries.
+    latest: Vec<Named>,
     /// Entries of the log that were passed over because their pages' accessed bits say that they are noted.
     passed_over: Vec<u32>,
     nr_live: usize,
@@ -236,8 +238,10 @@ impl OrderLog {
     fn look_at_noted(&mut self, memory: &mut Memory) {
         let mut noted = std::mem::take(&mut self.noted);
         // The last ones first: moved to the front as they are found.
-        let mut latest = vec![Named(0); noted.len()];
+        let mut latest = std::mem::take(&mut self.latest);
+        latest.resize(latest.len().max(noted.len()), Named(0));
         let mut len = 0;
+        let are_marked = memory.frames.are_marked();
         for &access in noted.iter().rev() {
             let (named, is_last) = match access.decode() {
                 Ok(frame) => {
@@ -254,7 +258,11 @@ impl OrderLog {
                 Err((space, page)) => {
                     let table = &mut memory.space_mut(space).table;
                     let Some(dense) = table.dense(page) else { continue };
-                    let is_last = table.take_young(dense) || take_young_mark(memory, space, dense);
+                    // No branch on it: whether an access is the last one of its page cannot be predicted.
+                    let mut is_last = table.take_young(dense);
+                    if are_marked {
+                        is_last |= take_young_mark(memory, space, dense);
+                    }
                     (Named::page(space, dense.raw()), is_last)
                 }
             };
@@ -275,6 +283,7 @@ impl OrderLog {
         for &named in latest[..len].iter().rev() {
             self.push(named);
         }
+        self.latest = latest;
         if self.log.len() >= self.compact_at {
             self.compact(memory);
         }
@@ -551,11 +560,8 @@ fn is_young(memory: &Memory, frame: FrameId) -> bool {
 }
 
 /// A monitor may have cleared the accessed bit since.
-#[inline]
+#[cold]
 fn take_young_mark(memory: &mut Memory, space: SpaceId, page: DensePage) -> bool {
-    if !memory.frames.are_marked() {
-        return false;
-    }
     let frame = memory.space(space).table.frame_of(page);
     frame.is_some_and(|frame| memory.frames.take_young(frame))
 }
