@@ -1,7 +1,7 @@
 //! Kind `hot-cold`: a hot set takes most accesses; it may move.
 
-use isotherm_units::access::{After, Batch, Program, Run, Stream, StreamError};
-use isotherm_units::{Bytes, Duration, Instant, Ratio};
+use isotherm_units::access::{After, Batch, Program, Run, Stream, StreamError, Timing};
+use isotherm_units::{Amount, Bytes, Duration, Instant, PageRange, Ratio};
 use serde::{Deserialize, Serialize};
 
 use crate::chance::{Dice, below, dice, fill_words, threshold};
@@ -16,8 +16,12 @@ use crate::{BuildContext, Storage, WorkloadError};
 pub struct HotColdSpec {
     /// Bytes in all. Default 1 GiB.
     pub footprint: Bytes,
-    /// Size of the hot set as a share of the footprint, at least one page. Default 10 %.
-    pub hot: Ratio,
+    /// Size of the hot set, as a share of the footprint or in bytes; at least one page. Default 10 %.
+    pub hot: Amount,
+    /// Cuts the hot set into so many equal pieces and lays each at a random page of its own part of the footprint, never on a
+    /// border of 1 GiB. Default: one piece at the beginning of the footprint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hot_pieces: Option<u32>,
     /// Share of accesses that go to the hot set; the others go anywhere, hot pages included. Default 90 %.
     pub hot_accesses: Ratio,
     /// The hot set moves on by its own size after this time, and wraps. Default: it stays.
@@ -33,6 +37,10 @@ pub struct HotColdSpec {
     pub duration: Option<Duration>,
     /// CPU time per access, up to 4.29 s, in addition to the latency of the memory. Default 100 ns.
     pub compute: Duration,
+    /// Accesses a second of all threads together, faults apart, in place of `compute` and latency: to the nearest nanosecond an
+    /// access, 1 to 10^9.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accesses_per_second: Option<u64>,
     /// Threads that do this side by side. Default 1.
     pub threads: usize,
     /// `anonymous`, `mapped-file` or `file`. Default `anonymous`.
@@ -48,13 +56,15 @@ impl Default for HotColdSpec {
     fn default() -> Self {
         Self {
             footprint: Bytes::from_gib(1),
-            hot: Ratio::from_percent(10),
+            hot: Amount::Share(Ratio::from_percent(10)),
+            hot_pieces: None,
             hot_accesses: Ratio::from_percent(90),
             move_every: None,
             writes: Ratio::from_percent(50),
             operations: None,
             duration: None,
             compute: Duration::from_ns(100),
+            accesses_per_second: None,
             threads: 1,
             storage: Storage::Anonymous,
             file: None,
@@ -72,7 +82,7 @@ impl Kind for HotColdSpec {
     fn build(&self, context: &BuildContext) -> Result<Program, WorkloadError> {
         let pages = footprint_pages(Self::NAME, "footprint", self.footprint)?;
         check_huge(Self::NAME, self.huge, self.storage)?;
-        check_share(Self::NAME, "hot", self.hot)?;
+        let hot_pages = self.hot_pages(pages)?;
         check_share(Self::NAME, "hot_accesses", self.hot_accesses)?;
         check_share(Self::NAME, "writes", self.writes)?;
         check_threads(Self::NAME, self.threads)?;
@@ -80,15 +90,17 @@ impl Kind for HotColdSpec {
             return Err(WorkloadError::field(Self::NAME, "move_every", "0", "1ns or more; leave it out to stay"));
         }
         let extent = Extent::of(Self::NAME, self.operations, self.duration)?;
-        let compute_ns = think_ns(Self::NAME, "compute", self.compute)?;
+        let (timing, compute_ns) = self.timing()?;
         let mut spaces = Spaces::new(context.name_or(Self::NAME));
         let start = spaces.map("data", pages, self.storage, self.file.as_deref(), self.huge);
         let threads = self.threads as u64;
+        let pieces = self.pieces(start, pages, hot_pages, context.seed)?;
         let streams = (0..self.threads).map(|index| -> Box<dyn Stream> {
             Box::new(HotCold {
                 start,
                 pages,
-                hot_pages: self.hot.of(pages).clamp(1, pages),
+                hot_pages: pieces.as_ref().map_or(hot_pages, |pieces| pieces.iter().map(|piece| piece.len()).sum()),
+                pieces: pieces.clone().unwrap_or_default(),
                 hot_below: threshold(self.hot_accesses),
                 write_below: threshold(self.writes),
                 template: Run::read(0, 1).after_ns(compute_ns).through(self.storage.channel()),
@@ -100,12 +112,106 @@ impl Kind for HotColdSpec {
             })
         });
         let streams = streams.collect();
-        Ok(spaces.into_program(streams))
+        Ok(Program { timing, ..spaces.into_program(streams) })
     }
 
     fn depends_on_time(&self) -> Option<String> {
         let moving = self.move_every.map(|_| "the hot set moves with time; leave `move_every` out".to_owned());
         Extent::depends_on_time(self.duration).or(moving)
+    }
+}
+
+/// 1 GiB in pages.
+const GIB_PAGES: u64 = 1 << 18;
+
+impl HotColdSpec {
+    /// The hot pages, if they stay where they are.
+    pub(crate) fn hot_set(&self, context: &BuildContext) -> Option<Vec<PageRange>> {
+        if self.move_every.is_some() {
+            return None;
+        }
+        let pages = footprint_pages(Self::NAME, "footprint", self.footprint).ok()?;
+        let hot_pages = self.hot_pages(pages).ok()?;
+        let start = Spaces::new(String::new()).map("data", pages, self.storage, self.file.as_deref(), self.huge);
+        let pieces = self.pieces(start, pages, hot_pages, context.seed).ok()?;
+        Some(pieces.unwrap_or_else(|| vec![PageRange::at(start, hot_pages)]))
+    }
+
+    fn hot_pages(&self, pages: u64) -> Result<u64, WorkloadError> {
+        let hot = match self.hot {
+            Amount::Share(share) => {
+                check_share(Self::NAME, "hot", share)?;
+                share.of(pages)
+            }
+            Amount::Absolute(size) => size.pages_ceil().get(),
+        };
+        if hot > pages {
+            let allowed = format!("up to the footprint of {}", self.footprint);
+            return Err(WorkloadError::field(Self::NAME, "hot", self.hot, allowed));
+        }
+        Ok(hot.max(1))
+    }
+
+    /// How the time of an access is known, and its think time.
+    fn timing(&self) -> Result<(Timing, u32), WorkloadError> {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let Some(rate) = self.accesses_per_second else {
+            return Ok((Timing::Modelled, think_ns(Self::NAME, "compute", self.compute)?));
+        };
+        if self.compute != Self::default().compute {
+            return Err(WorkloadError::contradiction(
+                Self::NAME,
+                "both `compute` and `accesses_per_second` are given",
+                "keep the one that shall set the pace",
+            ));
+        }
+        // One thread makes its share of the accesses.
+        let access_ns = (rate > 0 && rate <= SECOND_NS)
+            .then(|| (self.threads as u64 * SECOND_NS + rate / 2) / rate)
+            .and_then(|ns| u32::try_from(ns).ok());
+        let allowed = "1 to 1000000000, and at least one each 4.29s of a thread";
+        let access_ns =
+            access_ns.ok_or_else(|| WorkloadError::field(Self::NAME, "accesses_per_second", rate, allowed))?;
+        Ok((Timing::Recorded, access_ns))
+    }
+
+    /// The pieces of the hot set, ascending, if it is cut into any.
+    fn pieces(
+        &self,
+        start: u64,
+        pages: u64,
+        hot_pages: u64,
+        seed: u64,
+    ) -> Result<Option<Vec<PageRange>>, WorkloadError> {
+        let Some(count) = self.hot_pieces.map(u64::from) else { return Ok(None) };
+        if self.move_every.is_some() {
+            return Err(WorkloadError::contradiction(
+                Self::NAME,
+                "the hot set is cut into pieces and moves",
+                "drop `hot_pieces` or `move_every`",
+            ));
+        }
+        if count == 0 || count > hot_pages || count > 1 << 20 {
+            return Err(WorkloadError::field(Self::NAME, "hot_pieces", count, "1 to 1048576, a page each at least"));
+        }
+        let (piece_pages, part_pages) = (hot_pages / count, pages / count);
+        // Other numbers than the accesses draw.
+        let mut dice = dice(!seed, 0);
+        let mut words = vec![0; usize::try_from(count).expect("at most 2^20")];
+        fill_words(&mut dice, &mut words);
+        let piece = |(part, word): (u64, u64)| {
+            let room = part_pages - piece_pages;
+            let first = start + part * part_pages + below(word, room + 1).0;
+            let is_bad = first.is_multiple_of(GIB_PAGES) && room > 0;
+            // One page aside, within the part.
+            let first = match is_bad {
+                true if first > start + part * part_pages => first - 1,
+                true => first + 1,
+                false => first,
+            };
+            PageRange::at(first, piece_pages)
+        };
+        Ok(Some((0..).zip(words).map(piece).collect()))
     }
 }
 
@@ -124,6 +230,8 @@ struct HotCold {
     start: u64,
     pages: u64,
     hot_pages: u64,
+    /// Of equal length; empty where the hot set is in one piece that may move.
+    pieces: Vec<PageRange>,
     hot_below: u64,
     write_below: u64,
     template: Run,
@@ -147,6 +255,7 @@ impl Stream for HotCold {
         let template = self.template;
         let (hot_below, write_below) = (self.hot_below, self.write_below);
         let (hot_pages, pages, start) = (self.hot_pages, self.pages, self.start);
+        let pieces = self.pieces.as_slice();
         let mut left = usize::try_from(operations).expect("a batch");
         while left > 0 {
             let (mut choices, mut places) = ([0; BLOCK], [0; BLOCK]);
@@ -160,12 +269,26 @@ impl Stream for HotCold {
                 let (offset, fraction) = below(place, among);
                 let page = from + offset;
                 let page = start + page - if page >= pages { pages } else { 0 };
+                let page = if choice < hot_below { in_pieces(pieces, offset).unwrap_or(page) } else { page };
                 let run = if fraction < write_below { Run::write(page, 1) } else { Run::read(page, 1) };
                 run.through(template.channel()).after_ns(template.think_ns)
             }));
         }
         batch.operations = operations;
         Ok(After::Continue)
+    }
+}
+
+/// The page with number `offset` of all pieces together; `None` without any.
+#[inline]
+fn in_pieces(pieces: &[PageRange], offset: u64) -> Option<u64> {
+    match pieces {
+        [] => None,
+        [only] => Some(only.start + offset),
+        [first, ..] => {
+            let piece = usize::try_from(offset / first.len()).expect("at most 2^20 pieces");
+            Some(pieces[piece].start + offset % first.len())
+        }
     }
 }
 

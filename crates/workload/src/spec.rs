@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use isotherm_units::PageRange;
 use isotherm_units::access::{Channel, Program};
 use serde::{Deserialize, Serialize};
 
@@ -96,6 +97,15 @@ pub fn kind_named(name: &str) -> Option<&'static KindEntry> {
 }
 
 impl WorkloadSpec {
+    /// The hot pages of its first process, ascending, where the specification itself says which these are and they stay: what
+    /// monitors are judged by.
+    pub fn hot_set(&self, context: &BuildContext) -> Option<Vec<PageRange>> {
+        match self {
+            Self::HotCold(spec) => spec.hot_set(context),
+            _ => None,
+        }
+    }
+
     /// Checks the fields, reads the files it names and makes the program.
     ///
     /// With [`BuildContext::want_future`] the accesses are gone through beforehand, which takes about as long as playing
