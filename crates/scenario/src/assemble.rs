@@ -1,6 +1,7 @@
 //! One run: a machine put together from a variant.
 
 use crate::event::{LimitValue, SetSpec};
+use crate::monitoring::{Observer, WatchPlan, Watching};
 use crate::run::Unit;
 use crate::variant::Variant;
 use crate::{Scenario, ScenarioError};
@@ -44,13 +45,20 @@ pub(crate) fn group_path(scenario: &Scenario, index: usize) -> String {
     entry.cgroup.clone().unwrap_or_else(|| format!("/{}", entry.name))
 }
 
+/// A machine and who listens to its monitors.
+pub(crate) struct Assembled {
+    pub(crate) machine: Machine,
+    pub(crate) observers: Vec<Observer>,
+}
+
 /// Builds the machine of `variant` that plays `unit`'s workloads with `context`'s seed.
 pub(crate) fn machine(
     variant: &Variant,
     unit: &Unit,
     context: &BuildContext,
     limits: Limits<'_>,
-) -> Result<Machine, ScenarioError> {
+    watching: Watching,
+) -> Result<Assembled, ScenarioError> {
     let scenario = &variant.scenario;
     let sim_error = |source: SimError| ScenarioError::Sim {
         workload: unit.name(scenario).to_owned(),
@@ -94,20 +102,27 @@ pub(crate) fn machine(
         }
     }
     let needs_future = builder.needs_future();
-    let mut programs = BTreeMap::new();
+    let mut plan = WatchPlan::new(scenario, unit, context.seed, watching);
+    let (mut programs, mut numbers) = (BTreeMap::new(), BTreeMap::new());
     for &index in &unit.workloads {
         let entry = &scenario.workloads[index];
         let context = context.clone().named(&entry.name).with_future(needs_future);
-        let program = entry
+        let mut program = entry
             .load
             .build(&context)
             .map_err(|source| ScenarioError::Workload { workload: entry.name.clone(), source })?;
+        plan.prepare(scenario, index, &mut program, &context)?;
         let id = builder.add_program(program, groups[&group_path(scenario, index)]).map_err(sim_error)?;
         if entry.autostart {
             builder.start_at(id, Instant::START + entry.start);
         }
+        if entry.premapped {
+            builder.premap(id);
+        }
         programs.insert(entry.name.clone(), id);
+        numbers.insert(index, id);
     }
+    let observers = plan.attach(&mut builder, &numbers)?;
     for event in &scenario.events {
         let mut plan = |action| builder.plan(Plan { at: Instant::START + event.at, every: event.every, action });
         for (action, name) in [(Action::Start as fn(usize) -> Action, &event.start), (Action::Stop, &event.stop)] {
@@ -131,7 +146,7 @@ pub(crate) fn machine(
             }
         }
     }
-    Ok(builder.build())
+    Ok(Assembled { machine: builder.build(), observers })
 }
 
 /// The limits that a `set` writes.

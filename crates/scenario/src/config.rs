@@ -1,6 +1,7 @@
 //! The types of a scenario file.
 
 use crate::event::{EventSpec, LimitValue};
+use crate::monitoring::MonitorSpec;
 use isotherm_sim::machine::MachineConfig;
 use isotherm_units::{Amount, Duration};
 use isotherm_workload::WorkloadSpec;
@@ -50,6 +51,9 @@ pub struct Scenario {
     pub cgroups: Vec<CgroupSpec>,
     /// Workloads.
     pub workloads: Vec<WorkloadEntry>,
+    /// Kernel threads that monitor memory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub monitors: Vec<MonitorSpec>,
     /// What happens from outside while the workloads run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventSpec>,
@@ -59,6 +63,40 @@ pub struct Scenario {
     /// Published numbers to print beside ours.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<Reference>,
+}
+
+impl Scenario {
+    /// A scenario without workloads, all else by default.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            title: String::new(),
+            seed: one(),
+            repeats: one_repeat(),
+            run: RunMode::default(),
+            policy: classic(),
+            limit: None,
+            until: one_hour(),
+            metrics: Vec::new(),
+            against: None,
+            machine: MachineConfig::default(),
+            matrix: None,
+            cgroups: Vec::new(),
+            workloads: Vec::new(),
+            monitors: Vec::new(),
+            events: Vec::new(),
+            variants: Vec::new(),
+            references: Vec::new(),
+        }
+    }
+}
+
+impl WorkloadEntry {
+    /// `load`, started at once, in a group of its own.
+    pub fn new(name: &str, load: WorkloadSpec) -> Self {
+        let start = Duration::ZERO;
+        Self { name: name.to_owned(), cgroup: None, start, autostart: true, premapped: false, load }
+    }
 }
 
 fn one() -> u64 {
@@ -100,6 +138,10 @@ pub struct WorkloadEntry {
     /// Whether it starts by itself. Default true.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub autostart: bool,
+    /// Whether the anonymous memory it starts with was touched before the run: resident from the start, never evicted, and so
+    /// cheap that terabytes of it fit (`docs/translation.md`). Default false.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub premapped: bool,
     /// What it does.
     pub load: WorkloadSpec,
 }
@@ -109,6 +151,9 @@ fn yes() -> bool {
 }
 fn is_true(value: &bool) -> bool {
     *value
+}
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 fn is_zero(span: &Duration) -> bool {
     *span == Duration::ZERO
@@ -153,7 +198,8 @@ pub struct Matrix {
 pub struct VariantSpec {
     /// Name in results.
     pub name: String,
-    /// Keys to change: tables are merged key by key, everything else (lists too) is replaced.
+    /// Keys to change: tables are merged key by key, everything else (lists too) is replaced. A table where a list of named
+    /// tables stands changes entries of the list: its keys are their names, `*` is all of them.
     #[serde(default)]
     pub patch: toml::Table,
 }

@@ -56,6 +56,14 @@ pub enum ScenarioError {
         /// Cause.
         source: isotherm_sim::machine::SimError,
     },
+    /// A monitor that cannot watch what it is to watch.
+    #[error("monitor `{monitor}`: {message}")]
+    Monitor {
+        /// Which.
+        monitor: String,
+        /// What is wrong, with what is allowed.
+        message: String,
+    },
     /// The run without limits did not come to its end, so there is no peak to take shares of.
     #[error(
         "workload `{workload}`: its peak memory is unknown, because the run without limits did not end well: {reason}"

@@ -2,7 +2,7 @@
 //! is drawn from them.
 //!
 //! A scenario is a TOML file ([`Scenario`]); [`run()`] plays it in parallel with results that do not depend on the number
-//! of threads; [`mod@advise`] builds one from a trace and reads a recommendation off it.
+//! of threads; [`mod@advise`] builds one from a trace and reads a recommendation off it; [`monitoring`] watches one.
 
 pub mod advise;
 mod assemble;
@@ -11,6 +11,7 @@ mod config;
 mod error;
 mod event;
 mod metrics;
+pub mod monitoring;
 mod parse;
 mod result;
 mod run;

@@ -1,5 +1,6 @@
 //! What can be measured: one table, read by results, command line and docs.
 
+use crate::monitoring::{HotDefinition, MonitorReport, Scores};
 use isotherm_sim::counters::Counter;
 use isotherm_sim::machine::{CgroupOutcome, Outcome, ProgramOutcome};
 use isotherm_units::PAGE_BYTES;
@@ -13,7 +14,7 @@ pub enum MetricUnit {
     Bytes,
     /// Pages of 4 KiB.
     Pages,
-    /// Events.
+    /// Events, and plain numbers such as shares of one.
     Count,
 }
 
@@ -28,6 +29,8 @@ pub struct Sample<'a> {
     pub outcome: &'a Outcome,
     /// Whether kernel threads work for this row alone.
     pub owns_kernel: bool,
+    /// The monitor that watches it: the first, where there are several.
+    pub monitor: Option<&'a MonitorReport>,
 }
 
 /// One metric.
@@ -39,15 +42,43 @@ pub struct Metric {
     /// One line for docs.
     pub what: &'static str,
     /// Takes it; `None` where it has no meaning (kernel time of one workload among several).
-    pub take: fn(&Sample<'_>) -> Option<u64>,
+    pub take: fn(&Sample<'_>) -> Option<f64>,
+    /// Whether single repeats may be without it: the row then stands for those that have it, and its `n` says how many these
+    /// are. Otherwise one repeat without it leaves out the row.
+    pub is_partial: bool,
 }
 
 macro_rules! metrics {
-    ($($name:ident, $unit:ident, $what:literal, $take:expr;)*) => {
+    (
+        $($name:ident, $unit:ident, $what:literal, $take:expr;)*
+        => $($m_name:ident, $m_unit:ident, $m_what:literal, $m_take:expr, $m_partial:literal;)*
+    ) => {
         /// All metrics, in the order of results.
-        pub const METRICS: &[Metric] = &[$(
-            Metric { name: stringify!($name), unit: MetricUnit::$unit, what: $what, take: $take },
-        )*];
+        pub const METRICS: &[Metric] = &[
+            $(Metric {
+                name: stringify!($name),
+                unit: MetricUnit::$unit,
+                what: $what,
+                take: |sample| {
+                    let take: fn(&Sample<'_>) -> Option<u64> = $take;
+                    take(sample).map(|value| value as f64)
+                },
+                is_partial: false,
+            },)*
+            $(Metric {
+                name: stringify!($m_name),
+                unit: MetricUnit::$m_unit,
+                what: $m_what,
+                take: |sample| {
+                    let take: fn(&MonitorReport) -> Option<f64> = $m_take;
+                    sample.monitor.and_then(take)
+                },
+                is_partial: $m_partial,
+            },)*
+        ];
+
+        /// Names of those that need a monitor to be judged.
+        const OF_MONITORS: &[&str] = &[$(stringify!($m_name),)*];
     };
 }
 
@@ -97,6 +128,51 @@ metrics! {
     operations, Count, "requests the workload completed", |s| s.program.map(|program| program.operations);
     peak_bytes, Bytes, "highest memory charge", |s| Some(s.cgroup.peak_pages * PAGE_BYTES);
     oom_kills, Count, "processes killed for lack of memory", |s| counter(s, Counter::OomKill);
+    // Of monitors; the last word tells `is_partial`.
+    =>
+    precision, Count, "share of the bytes called hot (`author`) that are: against the stated hot set, else the pages used",
+        |m| scored(m, |s| s.of(HotDefinition::Author).main().precision), false;
+    recall, Count, "share of the hot bytes that are called hot, likewise",
+        |m| scored(m, |s| s.of(HotDefinition::Author).main().recall), false;
+    f1, Count, "harmonic mean of the two, taken each period",
+        |m| scored(m, |s| s.of(HotDefinition::Author).main().f1), false;
+    precision_accessed, Count, "precision against the pages used in each period",
+        |m| scored(m, |s| s.of(HotDefinition::Author).accessed.precision), false;
+    recall_accessed, Count, "recall against the pages used in each period",
+        |m| scored(m, |s| s.of(HotDefinition::Author).accessed.recall), false;
+    precision_strict, Count, "precision where hot is every sample positive",
+        |m| scored(m, |s| s.of(HotDefinition::Strict).main().precision), false;
+    recall_strict, Count, "recall, likewise", |m| scored(m, |s| s.of(HotDefinition::Strict).main().recall), false;
+    precision_recent, Count, "precision where hot is not idle for more than 10 aggregations",
+        |m| scored(m, |s| s.of(HotDefinition::Recent).main().precision), false;
+    recall_recent, Count, "recall, likewise", |m| scored(m, |s| s.of(HotDefinition::Recent).main().recall), false;
+    precision_stable, Count, "precision where hot is `author` and of an age above 10",
+        |m| scored(m, |s| s.of(HotDefinition::Stable).main().precision), false;
+    recall_stable, Count, "recall, likewise", |m| scored(m, |s| s.of(HotDefinition::Stable).main().recall), false;
+    precision_score, Count, "precision where hot is a hot score of 50 and more",
+        |m| scored(m, |s| s.of(HotDefinition::Score).main().precision), false;
+    recall_score, Count, "recall, likewise", |m| scored(m, |s| s.of(HotDefinition::Score).main().recall), false;
+    nr_accesses_error, Count, "mean difference of stated and true frequency of the pages used, 0 to 1",
+        |m| m.scores.as_ref()?.nr_accesses_error, true;
+    converged, Count, "1 if precision and recall reached 0.9 and stayed there for a period, else 0",
+        |m| scored(m, |s| f64::from(u8::from(s.converge_ns.is_some()))), false;
+    converge_ns, Nanoseconds, "when they did; repeats in which they never did are left out, which `n` shows",
+        |m| Some(m.scores.as_ref()?.converge_ns? as f64), true;
+    checks_per_second, Count, "accessed bits that the monitor cleared and tested a second, scanned words included",
+        |m| Some(m.checks_per_second()), false;
+    monitor_cpu_ns, Nanoseconds, "CPU time of the monitor", |m| Some(m.cpu_ns as f64), false;
+    cpu_cycles, Count, "the same in cycles of the processor that the cost table describes",
+        |m| Some(m.cpu_cycles as f64), false;
+    regions_mean, Count, "mean number of regions", |m| Some(m.regions_mean), false;
+}
+
+fn scored(monitor: &MonitorReport, take: fn(&Scores) -> f64) -> Option<f64> {
+    monitor.scores.as_ref().map(take)
+}
+
+/// Whether monitors must be judged to give these metrics; none asked for means all.
+pub(crate) fn need_scores(names: &[String]) -> bool {
+    names.is_empty() || names.iter().any(|name| OF_MONITORS.contains(&name.as_str()))
 }
 
 /// The metric of this name.

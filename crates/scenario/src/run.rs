@@ -1,16 +1,17 @@
 //! Playing a scenario: variants × workloads × repeats in parallel, results in a fixed order.
 
 use crate::assemble::{self, Limits, Peaks};
-use crate::metrics::{METRICS, Metric, Sample, metric_named};
+use crate::metrics::{METRICS, Metric, Sample, metric_named, need_scores};
+use crate::monitoring::{MonitorReport, Watching};
 use crate::result::{RatioRow, Row, ScenarioResult};
 use crate::stats::Summary;
 use crate::variant::{Variant, expand};
 use crate::{RunMode, Scenario, ScenarioError};
 use isotherm_sim::machine::{Ending, Incident, NodeConfig, Outcome};
-use isotherm_units::{Bytes, Instant, PAGE_BYTES, Pages};
+use isotherm_units::{Bytes, Duration, Instant, PAGE_BYTES, Pages};
 use isotherm_workload::BuildContext;
 use rayon::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// How to run.
@@ -81,6 +82,15 @@ pub fn run(
     }
 }
 
+/// Length of the periods in which monitors are judged: as in publications.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// What one run gave.
+struct Played {
+    outcome: Outcome,
+    monitors: Vec<MonitorReport>,
+}
+
 struct Runs<'a> {
     scenario: &'a Scenario,
     variants: Vec<Variant>,
@@ -99,18 +109,20 @@ impl<'a> Runs<'a> {
         })
     }
 
-    fn seeds(&self) -> impl Iterator<Item = u64> + use<> {
-        let first = self.scenario.seed;
-        (0..u64::from(self.scenario.repeats)).map(move |repeat| first.wrapping_add(repeat))
+    fn seeds(&self, variant: usize) -> impl Iterator<Item = u64> + use<> {
+        let Scenario { seed, repeats, .. } = self.variants[variant].scenario;
+        (0..u64::from(repeats)).map(move |repeat| seed.wrapping_add(repeat))
     }
 
     fn play(&self, progress: &dyn Progress) -> Result<ScenarioResult, ScenarioError> {
-        let cases: Vec<(usize, u64)> =
-            (0..self.units.len()).flat_map(|unit| self.seeds().map(move |seed| (unit, seed))).collect();
         let needs_peaks = self.variants.iter().any(|variant| assemble::needs_peaks(&variant.scenario));
+        let units = 0..self.units.len();
         let jobs: Vec<(usize, usize, u64)> = (0..self.variants.len())
-            .flat_map(|variant| cases.iter().map(move |&(unit, seed)| (variant, unit, seed)))
+            .flat_map(|variant| units.clone().map(move |unit| (variant, unit)))
+            .flat_map(|(variant, unit)| self.seeds(variant).map(move |seed| (variant, unit, seed)))
             .collect();
+        let cases: Vec<(usize, u64)> =
+            jobs.iter().map(|&(_, unit, seed)| (unit, seed)).collect::<BTreeSet<_>>().into_iter().collect();
         progress.planned((jobs.len() + if needs_peaks { cases.len() } else { 0 }) as u64);
         let peaks: BTreeMap<(usize, u64), Peaks> = if needs_peaks {
             let found: Vec<_> = cases
@@ -126,7 +138,7 @@ impl<'a> Runs<'a> {
             BTreeMap::new()
         };
         let no_peaks = Peaks::new();
-        let outcomes: Vec<Result<Outcome, ScenarioError>> = jobs
+        let outcomes: Vec<Result<Played, ScenarioError>> = jobs
             .par_iter()
             .map(|&(variant, unit, seed)| {
                 let peaks = peaks.get(&(unit, seed)).unwrap_or(&no_peaks);
@@ -140,25 +152,32 @@ impl<'a> Runs<'a> {
         Ok(self.summarise(&by_job))
     }
 
-    fn one(&self, variant: &Variant, unit: &Unit, seed: u64, limits: Limits<'_>) -> Result<Outcome, ScenarioError> {
+    fn one(&self, variant: &Variant, unit: &Unit, seed: u64, limits: Limits<'_>) -> Result<Played, ScenarioError> {
         let context = self.context.clone().with_seed(seed);
-        let machine = assemble::machine(variant, unit, &context, limits)?;
-        machine.run(Instant::START + variant.scenario.until).map_err(|source| ScenarioError::Sim {
+        let watching = match limits {
+            Limits::Off => Watching::Off,
+            Limits::Of(_) => Watching::On { period: need_scores(&self.scenario.metrics).then_some(PERIOD), emit: None },
+        };
+        let assembled = assemble::machine(variant, unit, &context, limits, watching)?;
+        let until = Instant::START + variant.scenario.until;
+        let outcome = assembled.machine.run(until).map_err(|source| ScenarioError::Sim {
             workload: unit.name(&variant.scenario).to_owned(),
             variant: variant.name.clone(),
             source,
-        })
+        })?;
+        let monitors = assembled.observers.into_iter().map(|observer| observer.finish(&outcome)).collect();
+        Ok(Played { outcome, monitors })
     }
 
     /// Peak charges of all groups in a run on a roomy machine without limits.
     fn find_peaks(&self, unit: &Unit, seed: u64) -> Result<Peaks, ScenarioError> {
         let variant = without_limits(self.scenario);
-        let outcome = self.one(&variant, unit, seed, Limits::Off)?;
+        let outcome = self.one(&variant, unit, seed, Limits::Off)?.outcome;
         check_ended(&outcome)?;
         Ok(peaks_of(&outcome))
     }
 
-    fn summarise(&self, outcomes: &BTreeMap<(usize, usize, u64), Outcome>) -> ScenarioResult {
+    fn summarise(&self, played: &BTreeMap<(usize, usize, u64), Played>) -> ScenarioResult {
         let scenario = self.scenario;
         let wanted: Vec<&Metric> = if scenario.metrics.is_empty() {
             METRICS.iter().collect()
@@ -172,24 +191,27 @@ impl<'a> Runs<'a> {
             for who in self.rows_of(unit) {
                 for (variant_index, variant) in self.variants.iter().enumerate() {
                     for metric in &wanted {
-                        let take = |variant: usize| -> Option<Vec<f64>> {
-                            let values = self.seeds().map(|seed| {
-                                let outcome = &outcomes[&(variant, unit_index, seed)];
-                                (metric.take)(&self.sample(unit, who, outcome)).map(|value| value as f64)
+                        let take = |variant: usize| -> Vec<(u64, Option<f64>)> {
+                            let values = self.seeds(variant).map(|seed| {
+                                let played = &played[&(variant, unit_index, seed)];
+                                (seed, (metric.take)(&self.sample(unit, who, played)))
                             });
                             values.collect()
                         };
-                        let Some(values) = take(variant_index) else { continue };
+                        let Some(values) = present(take(variant_index), metric) else { continue };
                         let workload = who.map_or("system", |index| &scenario.workloads[index].name);
                         let key = (workload, variant.name.as_str(), metric.name);
-                        if let Some(summary) = Summary::of(&values) {
+                        if let Some(summary) = Summary::of(&values.values().copied().collect::<Vec<_>>()) {
                             rows.push(Row::new(key, summary, self.reference(key, None)));
                         }
                         if let (Some(base), Some(against)) = (base, against)
-                            && let Some(bases) = take(base)
-                            && let Some(summary) = Summary::of_ratios(&values, &bases)
+                            && let Some(bases) = present(take(base), metric)
                         {
-                            ratios.push(RatioRow::new(key, against, summary, self.reference(key, Some(against))));
+                            let pairs = values.iter().filter_map(|(seed, &value)| Some((value, *bases.get(seed)?)));
+                            let (values, bases): (Vec<f64>, Vec<f64>) = pairs.unzip();
+                            if let Some(summary) = Summary::of_ratios(&values, &bases) {
+                                ratios.push(RatioRow::new(key, against, summary, self.reference(key, Some(against))));
+                            }
                         }
                     }
                 }
@@ -205,7 +227,8 @@ impl<'a> Runs<'a> {
         own.chain(system).collect()
     }
 
-    fn sample<'o>(&self, unit: &Unit, who: Option<usize>, outcome: &'o Outcome) -> Sample<'o> {
+    fn sample<'o>(&self, unit: &Unit, who: Option<usize>, played: &'o Played) -> Sample<'o> {
+        let Played { outcome, monitors } = played;
         let program = who.map(|index| {
             let at = unit.workloads.iter().position(|&other| other == index).expect("rows come from the unit");
             &outcome.programs[at]
@@ -215,7 +238,13 @@ impl<'a> Runs<'a> {
             Some(program) => outcome.cgroup(&program.cgroup).expect("programs run in groups of the outcome"),
             None => outcome.system(),
         };
-        Sample { program, cgroup, outcome, owns_kernel: alone || program.is_none() }
+        // Physical memory is the system's, or that of the one workload there is.
+        let watches = |report: &&MonitorReport| match who {
+            Some(_) => report.workloads.contains(&who) || alone && report.workloads.contains(&None),
+            None => report.workloads.contains(&None),
+        };
+        let monitor = monitors.iter().find(watches);
+        Sample { program, cgroup, outcome, owns_kernel: alone || program.is_none(), monitor }
     }
 
     fn reference(&self, key: (&str, &str, &str), against: Option<&str>) -> Option<f64> {
@@ -225,6 +254,13 @@ impl<'a> Runs<'a> {
         });
         found.map(|reference| reference.value)
     }
+}
+
+/// The values that there are, by seed; `None` if some that must be there are not.
+fn present(values: Vec<(u64, Option<f64>)>, metric: &Metric) -> Option<BTreeMap<u64, f64>> {
+    let nr_values = values.len();
+    let there: BTreeMap<u64, f64> = values.into_iter().filter_map(|(seed, value)| Some((seed, value?))).collect();
+    (metric.is_partial || there.len() == nr_values).then_some(there)
 }
 
 /// The scenario with nothing in the way of its workloads: no limits, much memory, the cheapest policy.

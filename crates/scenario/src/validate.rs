@@ -74,7 +74,70 @@ impl Checker<'_> {
         })?;
         self.names(scenario, &within)?;
         self.limits(scenario, &within)?;
+        self.monitors(scenario, &within)?;
         self.events(scenario, &within)
+    }
+
+    fn monitors(&self, scenario: &Scenario, within: &dyn Fn(String) -> String) -> Result<(), ScenarioError> {
+        let names: Vec<&str> = scenario.workloads.iter().map(|workload| workload.name.as_str()).collect();
+        for (index, monitor) in scenario.monitors.iter().enumerate() {
+            let name = &monitor.name;
+            let fail =
+                |needle: &str, message: String| Err(self.error(needle, within(format!("monitor `{name}`: {message}"))));
+            if name.is_empty() {
+                return fail("monitors", "its name is empty; give it one".to_owned());
+            }
+            if scenario.monitors[..index].iter().any(|earlier| earlier.name == *name) {
+                return fail(name, "two monitors have this name; give each its own".to_owned());
+            }
+            if let Err(error) = monitor.config.validate() {
+                let message = error.to_string();
+                let key = message.split('`').nth(1).and_then(|key| key.rsplit('.').next()).unwrap_or_default();
+                // The key may stand in either spelling, or nowhere: then the monitor is the place.
+                let needle = [key.to_owned(), key.replace('-', "_"), name.clone()];
+                let needle = needle.iter().find(|needle| self.text.contains(needle.as_str())).unwrap_or(name);
+                return fail(needle, message);
+            }
+            let named = match monitor.named_targets() {
+                Ok(named) => named.unwrap_or_default(),
+                Err(target) => {
+                    let message =
+                        format!("`{target}` is no target; allowed: WORKLOAD, or WORKLOAD/NUMBER of a process");
+                    return fail(target, message);
+                }
+            };
+            if monitor.is_physical() && !named.is_empty() {
+                return fail(name, "`paddr` watches physical memory; leave `targets` out".to_owned());
+            }
+            for ((workload, _), target) in named.iter().zip(&monitor.targets) {
+                if !names.contains(workload) {
+                    let hint = nearest(workload, names.iter().copied());
+                    let hint = hint.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+                    let message =
+                        format!("it watches `{target}`, which is no workload; workloads: {}{hint}", names.join(", "));
+                    return fail(target, message);
+                }
+                if named.iter().zip(&monitor.targets).filter(|(_, other)| *other == target).count() > 1 {
+                    return fail(target, format!("it watches `{target}` twice"));
+                }
+            }
+            if !monitor.ranges.is_empty() && !monitor.is_physical() && named.len() != 1 {
+                return fail(name, "`ranges` are those of one target; name it in `targets`".to_owned());
+            }
+            let spans: Vec<(u64, u64)> = monitor.ranges.iter().map(|range| (range.start, range.end)).collect();
+            if let Some((start, end)) = spans.iter().find(|(start, end)| start >= end) {
+                return fail(
+                    "ranges",
+                    format!("the range {start:#x}-{end:#x} is empty; allowed: an end above the start"),
+                );
+            }
+            if let Some(pair) = spans.windows(2).find(|pair| pair[0].1 > pair[1].0) {
+                let message =
+                    format!("ranges overlap at {:#x}; allowed: ascending ones that do not overlap", pair[1].0);
+                return fail("ranges", message);
+            }
+        }
+        Ok(())
     }
 
     fn names(&self, scenario: &Scenario, within: &dyn Fn(String) -> String) -> Result<(), ScenarioError> {

@@ -32,11 +32,12 @@ pub(crate) fn expand(scenario: &Scenario, place: &str) -> Result<Vec<Variant>, S
     }
     for spec in &scenario.variants {
         let mut table = toml::Table::try_from(&base).expect("scenario types are TOML tables");
-        merge(&mut table, &spec.patch);
-        let patched: Scenario = table.try_into().map_err(|error: toml::de::Error| ScenarioError::Meaning {
+        let wrong = |message: String| ScenarioError::Meaning {
             place: format!("{place}: variant `{}`", spec.name),
-            message: with_suggestion(error.message()),
-        })?;
+            message: with_suggestion(&message),
+        };
+        merge(&mut table, &spec.patch).map_err(wrong)?;
+        let patched: Scenario = table.try_into().map_err(|error: toml::de::Error| wrong(error.message().to_owned()))?;
         if !patched.variants.is_empty() || patched.matrix.is_some() {
             let message = "a patch cannot hold `variants` or `matrix`".to_owned();
             return Err(ScenarioError::Meaning { place: format!("{place}: variant `{}`", spec.name), message });
@@ -68,14 +69,44 @@ fn check_policy(name: &str, place: &str) -> Result<(), ScenarioError> {
     known.map_err(|error| ScenarioError::Meaning { place: format!("{place}: policy"), message: error.to_string() })
 }
 
-/// Tables merge key by key; everything else is replaced.
-fn merge(base: &mut toml::Table, patch: &toml::Table) {
+/// Tables merge key by key; a table over a list of named tables changes these; everything else is replaced.
+///
+/// # Errors
+/// A name that no table of a list has.
+fn merge(base: &mut toml::Table, patch: &toml::Table) -> Result<(), String> {
     for (key, value) in patch {
         match (base.get_mut(key), value) {
-            (Some(toml::Value::Table(base)), toml::Value::Table(patch)) => merge(base, patch),
+            (Some(toml::Value::Table(base)), toml::Value::Table(patch)) => merge(base, patch)?,
+            (Some(toml::Value::Array(list)), toml::Value::Table(patch)) => merge_list(key, list, patch)?,
             _ => {
                 base.insert(key.clone(), value.clone());
             }
         }
     }
+    Ok(())
+}
+
+fn merge_list(key: &str, list: &mut [toml::Value], patch: &toml::Table) -> Result<(), String> {
+    let name_of = |entry: &toml::Value| {
+        let entry = entry.as_table()?;
+        ["name", "path"].iter().find_map(|key| entry.get(*key)?.as_str()).map(str::to_owned)
+    };
+    let names: Vec<Option<String>> = list.iter().map(name_of).collect();
+    for (wanted, change) in patch {
+        let is_meant = |name: &Option<String>| wanted == "*" || name.as_ref() == Some(wanted);
+        if !names.iter().any(is_meant) {
+            let known: Vec<String> = names.iter().flatten().map(|name| format!("`{name}`")).collect();
+            return Err(format!(
+                "unknown entry `{wanted}` of `{key}`, expected `*` for all, or one of {}",
+                known.join(", ")
+            ));
+        }
+        for (entry, _) in list.iter_mut().zip(&names).filter(|(_, name)| is_meant(name)) {
+            match (entry, change) {
+                (toml::Value::Table(entry), toml::Value::Table(change)) => merge(entry, change)?,
+                (entry, change) => *entry = change.clone(),
+            }
+        }
+    }
+    Ok(())
 }

@@ -10,6 +10,7 @@ pub use candidate::{CANDIDATES, Candidate};
 
 use crate::assemble::{self, Limits, Peaks};
 use crate::error::ScenarioError;
+use crate::monitoring::Watching;
 use crate::run::{Progress, Unit, check_ended, peaks_of, without_limits};
 use crate::variant::{Variant, name_of};
 use crate::{RunMode, Scenario, WorkloadEntry};
@@ -316,8 +317,8 @@ fn ppm(part: u64, whole: u64) -> Option<u64> {
 }
 
 fn play(variant: &Variant, unit: &Unit, context: &BuildContext, limits: Limits<'_>) -> Result<Outcome, ScenarioError> {
-    let machine = assemble::machine(variant, unit, context, limits)?;
-    machine.run(Instant::START + variant.scenario.until).map_err(|source| ScenarioError::Sim {
+    let assembled = assemble::machine(variant, unit, context, limits, Watching::Off)?;
+    assembled.machine.run(Instant::START + variant.scenario.until).map_err(|source| ScenarioError::Sim {
         workload: unit.name(&variant.scenario).to_owned(),
         variant: variant.name.clone(),
         source,
@@ -330,30 +331,13 @@ fn scenario_of(question: &Question) -> Scenario {
     machine.swap.device = question.swap;
     // Requests say nothing of reads and writes; memory that is only read takes no page.
     let play_as = if lists_requests(question) { PlayAs::Write } else { PlayAs::Recorded };
+    let load = WorkloadSpec::Trace(TraceSpec { play_as, ..TraceSpec::new(&question.trace) });
     Scenario {
-        name: question.name.clone(),
         title: format!("{} as recorded", question.name),
-        seed: 1,
-        repeats: 1,
-        run: RunMode::Each,
-        policy: "classic".to_owned(),
-        limit: None,
         until: Duration::from_secs(24 * 3600),
-        metrics: Vec::new(),
-        against: None,
         machine,
-        matrix: None,
-        cgroups: Vec::new(),
-        workloads: vec![WorkloadEntry {
-            name: question.name.clone(),
-            cgroup: None,
-            start: Duration::ZERO,
-            autostart: true,
-            load: WorkloadSpec::Trace(TraceSpec { play_as, ..TraceSpec::new(&question.trace) }),
-        }],
-        events: Vec::new(),
-        variants: Vec::new(),
-        references: Vec::new(),
+        workloads: vec![WorkloadEntry::new(&question.name, load)],
+        ..Scenario::named(&question.name)
     }
 }
 

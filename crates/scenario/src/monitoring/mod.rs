@@ -1,0 +1,68 @@
+//! Monitors on simulated machines: what they find, what it costs, how right they are.
+//!
+//! For front ends. A [`Watch`] is a replay with a monitor: [`Watch::trace`] of a page trace, [`Watch::scenario`] of a run of a
+//! scenario. [`watch()`] plays it and hands every snapshot, as a record holds it, to a callback; [`Watch::record_meta`] is what the
+//! record's writer needs before the first. [`accuracy()`] plays it and judges the monitor against what was really used, page by
+//! page; [`cheapest()`] does so for a table of [`settings()`] in parallel and says which one to take.
+//!
+//! ```no_run
+//! use isotherm_core::monitor::MonitorConfig;
+//! use isotherm_scenario::monitoring::{Watch, accuracy, watch};
+//! use isotherm_trace::region::RegionWriter;
+//! use std::ops::ControlFlow;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let replay = Watch::trace("traces/sqlite.parquet", 0, MonitorConfig::default())?;
+//! let mut writer = RegionWriter::create("sqlite.regions.parquet", replay.record_meta())?;
+//! let mut failed = None;
+//! let watched = watch(&replay, &mut |snapshot| match writer.push(snapshot) {
+//!     Ok(()) => ControlFlow::Continue(()),
+//!     Err(error) => {
+//!         failed = Some(error);
+//!         ControlFlow::Break(())
+//!     }
+//! })?;
+//! failed.map_or(Ok(()), Err)?;
+//! writer.set_outcome(true)?;
+//! writer.finish()?;
+//! println!("{:.0} checks/s", watched.monitor.checks_per_second());
+//!
+//! let scores = accuracy(&replay)?.monitor.scores.expect("a process can be judged");
+//! println!("{:?}", scores.definitions[0].main());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Definitions of "hot", what is compared with what, and how time to converge is found: `docs/ptp.md`.
+
+mod attach;
+mod hot;
+mod record;
+mod report;
+mod score;
+mod search;
+mod spans;
+mod spec;
+mod touched;
+mod watch;
+
+pub use hot::{HOT_DEFINITIONS, HotDefinition};
+pub use record::record_snapshots;
+pub use report::{CYCLES_PER_NS, MonitorReport};
+pub use score::{DefinitionScore, Detection, GOOD, Scores};
+pub use search::{Search, Setting, Tried, cheapest, settings};
+pub use spec::{MonitorSpec, RangeSpec};
+pub use watch::{Watch, Watched, accuracy, watch};
+
+pub(crate) use attach::{Observer, WatchPlan, Watching};
+
+use isotherm_core::monitor::Operations;
+
+/// The name of an address space, as DAMON calls it.
+fn operations_name(operations: Operations) -> &'static str {
+    match operations {
+        Operations::Vaddr => "vaddr",
+        Operations::Fvaddr => "fvaddr",
+        Operations::Paddr => "paddr",
+    }
+}
