@@ -87,6 +87,8 @@ const READERS: &[&[&str]] = &[
     &["report", "wss", "FILE"],
     &["report", "mrc", "FILE"],
     &["report", "hot", "FILE"],
+    &["report", "idle", "FILE"],
+    &["report", "access", "FILE"],
     &["advise", "FILE"],
     &["simulate", "FILE"],
 ];

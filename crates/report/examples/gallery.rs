@@ -6,8 +6,8 @@
 #![expect(clippy::print_stdout, reason = "an example that shows terminal pictures")]
 
 use isotherm_report::{
-    Axis, Band, Callout, Cell, Chart, ColourDepth, Column, Emphasis, Heatmap, HtmlPage, PictureSize, Reference, Series,
-    Table, TermStyle, Theme, Unit, Verdict,
+    Axis, Band, Callout, Cell, Chart, ColourDepth, Column, Emphasis, Heatmap, HtmlPage, Measure, PictureSize,
+    Reference, Series, Table, TermStyle, Theme, Unit, Verdict,
 };
 use std::path::Path;
 
@@ -88,6 +88,7 @@ fn heatmap() -> Heatmap {
         start_ns: 0,
         end_ns: 4_300_000_000,
         columns: 400,
+        measure: Measure::Touches,
         bands: vec![
             band("sqlite3", 0x5555_5555_4000, 300, 12, |y, _| if y < 0.6 { 4.0 } else { 0.01 }),
             band("heap", 0x5555_5575_0000, 50_000, 200, heap),

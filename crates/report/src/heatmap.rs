@@ -11,8 +11,8 @@ const PAGE_BYTES: f64 = isotherm_units::PAGE_BYTES as f64;
 
 /// How often memory was touched, by time and address.
 ///
-/// Colour stands for touches per page and second, so that it means the same in every band, however coarse its bins
-/// are. Where the trace is filtered by epochs, a page counts at most once an epoch and thread.
+/// Colour stands for a density ([`Measure`]), so that it means the same in every band, however coarse its bins are. Where
+/// a trace is filtered by epochs, a page counts at most once an epoch and thread.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Heatmap {
     /// What is shown, in a few words.
@@ -27,6 +27,58 @@ pub struct Heatmap {
     pub columns: usize,
     /// Mapped address ranges by address space, ascending and disjoint in each. What lies between two is folded.
     pub bands: Vec<Band>,
+    /// What was counted, and so what a colour means.
+    pub measure: Measure,
+}
+
+/// What the counts of a [`Heatmap`] are, and what its colours stand for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Measure {
+    /// Pages touched; colour: touches per page and second.
+    #[default]
+    Touches,
+    /// Pages × milliseconds × millionths of checks that found an access; colour: percent of checks, the mean over a
+    /// cell's pages and time. Time and memory that was not monitored counts as not accessed.
+    AccessRate,
+}
+
+impl Measure {
+    /// What makes a count per page and second one of what colours stand for.
+    fn scale(self) -> f64 {
+        match self {
+            Self::Touches => 1.0,
+            // Of all checks, a page has 10^6 millionths for 1000 ms in a second: 100 %.
+            Self::AccessRate => 1e-7,
+        }
+    }
+    /// What a colour means, behind the scale of its numbers.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Touches => "touches per page and second",
+            Self::AccessRate => "% of checks found an access",
+        }
+    }
+    /// What the darkest cells are.
+    pub(crate) fn absent(self) -> &'static str {
+        match self {
+            Self::Touches => "not touched",
+            Self::AccessRate => "not found accessed",
+        }
+    }
+    /// What memory that is folded away is.
+    pub(crate) fn folded(self) -> &'static str {
+        match self {
+            Self::Touches => "not touched",
+            Self::AccessRate => "left out",
+        }
+    }
+    /// For those who cannot see it.
+    pub(crate) fn description(self) -> &'static str {
+        match self {
+            Self::Touches => "page touches",
+            Self::AccessRate => "access frequency",
+        }
+    }
 }
 
 /// One mapped range of addresses, drawn without gaps.
@@ -42,7 +94,8 @@ pub struct Band {
     pub end: u64,
     /// Equal address bins in it.
     pub rows: usize,
-    /// Page touches in each bin, `rows` × [`Heatmap::columns`], the row of the lowest address first. Missing ones are 0.
+    /// [`Heatmap::measure`] in each bin, `rows` × [`Heatmap::columns`], the row of the lowest address first. Missing ones are
+    /// 0.
     pub counts: Vec<u64>,
 }
 
@@ -98,9 +151,9 @@ impl Heatmap {
         strips
     }
 
-    /// The heat of each cell of `strips` on `columns` time cells: touches per page and second, the top row first.
+    /// The heat of each cell of `strips` on `columns` time cells in what colours stand for, the top row first.
     pub(crate) fn densities(&self, strips: &[Strip], columns: usize) -> Vec<Vec<f64>> {
-        let cell_seconds = (self.seconds() / columns.max(1) as f64).max(1e-9);
+        let cell_seconds = (self.seconds() / columns.max(1) as f64).max(1e-9) / self.measure.scale();
         strips
             .iter()
             .map(|strip| {
@@ -348,6 +401,7 @@ pub(crate) mod tests {
             start_ns: 0,
             end_ns: 4_300_000_000,
             columns,
+            measure: Measure::Touches,
             bands: vec![
                 band("sqlite3", 0x5555_5555_4000, 300, 12, &|y, _| if y < 0.6 { 6.0 } else { 0.01 }),
                 band("heap", 0x5555_5575_0000, 50_000, 200, &heap),

@@ -2,7 +2,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "sizes of a picture that is at most 8192 pixels wide and high")]
 
 use crate::colour::{Paint, UNTOUCHED};
-use crate::heatmap::{HeatScale, Heatmap, Strip};
+use crate::heatmap::{HeatScale, Heatmap, Measure, Strip};
 use crate::scale::{End, Scale, ScaleKind};
 use crate::scene::{Anchor, Dash, PictureSize, Scene, Shape, TAIL_GAP, Text, fit_text, room};
 use crate::unit::Unit;
@@ -18,7 +18,8 @@ const LABEL_HEIGHT: f64 = 15.0;
 
 pub(crate) fn scene(map: &Heatmap, size: PictureSize) -> Scene {
     let labels: Vec<&str> = map.bands.iter().map(|band| band.label.as_str()).take(20).collect();
-    let description = format!("{}: page touches by time and address in {}", map.title, labels.join(", "));
+    let description =
+        format!("{}: {} by time and address in {}", map.title, map.measure.description(), labels.join(", "));
     let mut scene = Scene::new(size, description);
     let header_bottom = header(&mut scene, map);
     if map.is_empty() {
@@ -53,7 +54,7 @@ pub(crate) fn scene(map: &Heatmap, size: PictureSize) -> Scene {
     }
     strip_marks(&mut scene, &strips, (left, top, width), label_room);
     time_axis(&mut scene, map, (left, top + height, width));
-    legend(&mut scene, scale, left, header_bottom + 12.0, width);
+    legend(&mut scene, (scale, map.measure), left, header_bottom + 12.0, width);
     scene
 }
 
@@ -139,13 +140,13 @@ fn time_axis(scene: &mut Scene, map: &Heatmap, (left, bottom, width): (f64, f64,
 }
 
 /// The colour bar: untouched, then cold to hot with a tick at each power of ten.
-fn legend(scene: &mut Scene, scale: Option<HeatScale>, left: f64, y: f64, available: f64) {
+fn legend(scene: &mut Scene, (scale, measure): (Option<HeatScale>, Measure), left: f64, y: f64, available: f64) {
     let (top, height, fill) = (y - 6.0, 12.0, Paint::Fixed(UNTOUCHED));
     scene.push(Shape::Rect { x: left, y: top, width: 16.0, height, fill, opacity: 1.0 });
     outline(scene, (left, y - 6.0, 16.0, 12.0), Paint::Axis);
-    scene.text(left + 22.0, y, "not touched", TICK, Anchor::Start, Paint::Muted);
+    scene.text(left + 22.0, y, measure.absent(), TICK, Anchor::Start, Paint::Muted);
     let Some(scale) = scale else { return };
-    let x = left + 22.0 + room("not touched", TICK) + 20.0;
+    let x = left + 22.0 + room(measure.absent(), TICK) + 20.0;
     let bar = (available * 0.36).clamp(40.0, 280.0);
     let levels: Vec<u8> = if scale.is_single() { vec![255] } else { (1..=255).collect() };
     scene.push(Shape::Cells { x, y: top, width: bar, height, columns: levels.len(), rows: 1, levels });
@@ -158,7 +159,7 @@ fn legend(scene: &mut Scene, scale: Option<HeatScale>, left: f64, y: f64, availa
             free_from = at + half + 6.0;
         }
     }
-    let words = fit_text("touches per page and second (log scale)", TICK, scene.width - x - bar - 14.0);
+    let words = fit_text(&format!("{} (log scale)", measure.words()), TICK, scene.width - x - bar - 14.0);
     scene.text(x + bar + 10.0, y, words, TICK, Anchor::Start, Paint::Muted);
 }
 

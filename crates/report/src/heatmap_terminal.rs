@@ -1,7 +1,7 @@
 //! Heatmaps in a terminal: two cells a character with half blocks where there is colour, shades or letters otherwise.
 
 use crate::colour::{Paint, Rgb, UNTOUCHED, heat_colour};
-use crate::heatmap::{HeatScale, Heatmap, Strip};
+use crate::heatmap::{HeatScale, Heatmap, Measure, Strip};
 use crate::scale::{End, Scale, ScaleKind};
 use crate::table::printable;
 use crate::terminal::{CharGrid, ColourDepth, Glyph, TermStyle, display_width, paint_text, truncate};
@@ -40,12 +40,12 @@ pub(crate) fn text(map: &Heatmap, style: &TermStyle) -> String {
     for (strip, densities) in strips.iter().zip(&densities) {
         cells(&mut grid, strip, densities, scale, (left, width, halves), style);
     }
-    let marked = marks(&mut grid, &strips, (left, width, halves), &room, style);
+    let marked = marks(&mut grid, &strips, (left, width, halves), (&room, map.measure), style);
     time_axis(&mut grid, map, (left, width, nr_lines));
     let rendered = grid.render(style);
     out.push_str(rendered.trim_end_matches('\n'));
     out.push('\n');
-    out + &legend(scale, marked, style)
+    out + &legend(scale, map.measure, marked, style)
 }
 
 /// Strips whose edges fall on whole lines: fitted in lines, then refined to half lines.
@@ -137,7 +137,7 @@ fn marks(
     grid: &mut CharGrid,
     strips: &[Strip],
     (left, width, halves): (usize, usize, usize),
-    room: &Room,
+    (room, measure): (&Room, Measure),
     style: &TermStyle,
 ) -> bool {
     let mut marked = false;
@@ -155,7 +155,7 @@ fn marks(
         let Some(folded_bytes) = strip.folded_bytes(below) else { continue };
         if below.top / halves > last + 1 {
             let gap = Unit::Bytes.approx(folded_bytes as f64);
-            let text = format!("≈ {gap} not touched ");
+            let text = format!("≈ {gap} {} ", measure.folded());
             grid.text(left, last + 1, &truncate(&text, width, style.unicode), Some(Paint::Muted), false);
             (display_width(&text)..width).for_each(|i| grid.text(left + i, last + 1, "╌", Some(Paint::Grid), false));
         } else if room.addresses > 0 {
@@ -187,18 +187,14 @@ fn time_axis(grid: &mut CharGrid, map: &Heatmap, (left, width, line): (usize, us
     }
 }
 
-fn legend(scale: Option<HeatScale>, marked: bool, style: &TermStyle) -> String {
+fn legend(scale: Option<HeatScale>, measure: Measure, marked: bool, style: &TermStyle) -> String {
     let Some(scale) = scale else {
-        return paint_text(
-            style,
-            &truncate("nothing was touched", style.width, style.unicode),
-            Some(Paint::Muted),
-            false,
-        ) + "\n";
+        let words = truncate(&measure.absent().replace("not", "nothing was"), style.width, style.unicode);
+        return paint_text(style, &words, Some(Paint::Muted), false) + "\n";
     };
     let (coldest, hottest) = scale.end_labels();
     let folds = if marked { "   ≈ addresses left out" } else { "" };
-    let words = format!("{hottest} touches per page and second (log){folds}");
+    let words = format!("{hottest} {} (log){folds}", measure.words());
     let mut grid = CharGrid::new(style.width.max(1), 1);
     let untouched = Glyph { c: shade(None, 0.0, style.unicode), fore: None, back: None, bold: false };
     let mut column = 0;
@@ -213,7 +209,7 @@ fn legend(scale: Option<HeatScale>, marked: bool, style: &TermStyle) -> String {
         column += 1;
     }
     column += 2;
-    say(&mut grid, &mut column, &format!("not touched   {coldest} "));
+    say(&mut grid, &mut column, &format!("{}   {coldest} ", measure.absent()));
     let bar: Vec<Glyph> = if style.colour == ColourDepth::None {
         let shades: &[char] = if style.unicode { &SHADES } else { &DENSITY };
         shades[1..].iter().flat_map(|c| [*c; 2]).map(|c| Glyph { c, fore: None, back: None, bold: false }).collect()

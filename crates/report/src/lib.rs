@@ -17,6 +17,7 @@ mod heatmap_scene;
 mod heatmap_terminal;
 mod html;
 mod raster;
+pub mod records;
 mod scale;
 mod scene;
 mod svg;
@@ -27,7 +28,7 @@ mod unit;
 
 pub use chart::{Axis, Callout, Chart, Emphasis, Reference, Series, SeriesKind};
 pub use colour::{Rgb, Theme, heat_colour};
-pub use heatmap::{Band, Heatmap};
+pub use heatmap::{Band, Heatmap, Measure};
 pub use html::{HtmlPage, Verdict};
 pub use scale::ScaleKind;
 pub use scene::{Picture, PictureSize};

@@ -1,23 +1,28 @@
-//! `isotherm report`: what a trace tells without replaying it, as pictures and tables. One file for each kind.
+//! `isotherm report`: what a page trace or a region record tells, as pictures and tables. One file for each view and one
+//! line in the table.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use isotherm_report::Heatmap;
+use isotherm_trace::TraceReader;
 use isotherm_trace::analysis::{self, Heatmap as Matrix, HeatmapOptions};
-use isotherm_trace::{TraceMeta, TraceReader};
 
 use crate::error::CliError;
 use crate::ui::Ui;
 
+mod access;
+mod at;
 mod heatmap;
 mod hot;
+mod idle;
 mod info;
+mod input;
 mod mrc;
 mod output;
 mod wss;
 
-/// Show what a recording tells without replaying it: which memory was touched, when, how often.
+/// Show what a page trace or a region record tells: which memory was in use, when, how often.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -32,52 +37,38 @@ Examples:
   isotherm report heatmap traces/sqlite.parquet --png heatmap.png --theme dark
   isotherm report wss traces/sqlite.parquet --window 100ms --html wss.html
   isotherm report mrc traces/sqlite.parquet --format csv
+  isotherm report heatmap damon.data --from 10s --to 20s
+  isotherm report access damon.data --at last --sort temperature
+  isotherm report idle damon.data --at all --png idle.png
 
 How to read the pictures: docs/pictures.md";
 
-#[derive(clap::Subcommand)]
-enum What {
-    Heatmap(heatmap::Args),
-    Wss(wss::Args),
-    Mrc(mrc::Args),
-    Hot(hot::Args),
-    Info(info::Args),
+/// Makes the enum that clap parses and the call of each view from one table.
+macro_rules! views {
+    ($($variant:ident => $module:ident,)*) => {
+        #[derive(clap::Subcommand)]
+        enum What {
+            $($variant($module::Args),)*
+        }
+
+        /// Runs the verb.
+        pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+            match args.what {
+                $(What::$variant(args) => $module::run(&args, ui),)*
+            }?;
+            Ok(ExitCode::SUCCESS)
+        }
+    };
 }
 
-/// Runs the verb.
-pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
-    match args.what {
-        What::Heatmap(args) => heatmap::run(&args, ui),
-        What::Wss(args) => wss::run(&args, ui),
-        What::Mrc(args) => mrc::run(&args, ui),
-        What::Hot(args) => hot::run(&args, ui),
-        What::Info(args) => info::run(&args, ui),
-    }?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// The recording to look at.
-#[derive(Debug, clap::Args)]
-struct TraceArg {
-    /// A recording (see `isotherm record` and `isotherm import`), also one that is still being written.
-    #[arg(value_name = "TRACE")]
-    trace: PathBuf,
-}
-
-impl TraceArg {
-    /// Opens it, runs `analysis` over it with a spinner; the result and what the trace says about itself.
-    fn analyse<T>(
-        &self,
-        ui: &Ui,
-        analysis: impl FnOnce(&mut TraceReader) -> isotherm_trace::Result<T>,
-    ) -> Result<(T, TraceMeta), CliError> {
-        let mut reader = TraceReader::open(&self.trace)?;
-        let meta = reader.meta().clone();
-        let spinner = ui.spinner("reading the trace");
-        let result = analysis(&mut reader);
-        spinner.finish_and_clear();
-        Ok((result?, meta))
-    }
+views! {
+    Heatmap => heatmap,
+    Wss => wss,
+    Mrc => mrc,
+    Hot => hot,
+    Idle => idle,
+    Access => access,
+    Info => info,
 }
 
 /// Cells of a picture's matrix: columns as many as it has pixels; rows many more, or a heap that is scattered over a

@@ -5,7 +5,7 @@ use isotherm_trace::analysis::Heatmap as Matrix;
 use isotherm_units::Duration;
 
 use super::{bytes, subject};
-use crate::{Band, Cell, Column, Heatmap, Table, Unit};
+use crate::{Band, Cell, Column, Heatmap, Measure, Table, Unit};
 
 /// The matrix as a picture.
 pub fn heatmap(matrix: &Matrix, meta: &TraceMeta) -> Heatmap {
@@ -30,6 +30,7 @@ pub fn heatmap(matrix: &Matrix, meta: &TraceMeta) -> Heatmap {
         end_ns: matrix.duration_ns,
         columns,
         bands: bands.collect(),
+        measure: Measure::Touches,
     }
 }
 

@@ -30,12 +30,17 @@ pub(crate) fn without_process(table: &Table) -> Table {
 
 /// What was recorded, in one line: the command, or who made the trace.
 pub fn subject(meta: &TraceMeta) -> String {
-    let command = meta.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    let command = command_line(&meta.command);
     match (command.trim(), meta.recorder.as_str()) {
         ("", "") => "a trace of unknown origin".to_owned(),
         ("", recorder) => recorder.to_owned(),
         (command, _) => command.to_owned(),
     }
+}
+
+/// A command as one would type it.
+pub(crate) fn command_line(words: &[String]) -> String {
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// A word of a command, in quotes where it would not be seen as one.

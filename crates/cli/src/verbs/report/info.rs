@@ -2,20 +2,21 @@
 
 use std::path::PathBuf;
 
-use isotherm_report::traces;
+use isotherm_report::{records, traces};
 use isotherm_trace::analysis;
 
-use super::TraceArg;
+use super::input::{Input, InputArgs, Record, TraceInput};
 use super::output::{Outcome, json};
 use crate::error::CliError;
 use crate::format::FormatArg;
 use crate::ui::Ui;
 
-/// Say what is in a recording: command, length, footprint, threads, mappings.
+/// Say what is in a file: command, length, footprint, threads and mappings of a page trace; how memory was monitored, and
+/// targets, of a region record.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    trace: TraceArg,
+    input: InputArgs,
     /// Write a page as one HTML file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -24,14 +25,35 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
-    let (info, meta) = args.trace.analyse(ui, analysis::info)?;
+    match args.input.open(ui)? {
+        Input::Trace(mut trace) => of_trace(args, &mut trace, ui),
+        Input::Record(mut record) => of_record(args, &mut record, ui),
+    }
+}
+
+fn of_trace(args: &Args, trace: &mut TraceInput, ui: &Ui) -> Result<(), CliError> {
+    let info = trace.analyse(ui, analysis::info)?;
+    let meta = &trace.meta;
     let outcome = Outcome {
-        title: format!("Recording of {}", traces::subject(&meta)),
+        title: format!("Recording of {}", traces::subject(meta)),
         drawing: None,
         tables: traces::info_tables(&info),
         csv: &|| traces::info_csv(&info),
         json: &|| json(&info),
-        notes: traces::caveats(&meta),
+        notes: traces::caveats(meta),
+    };
+    outcome.put_out_tables(args.html.as_deref(), args.format.format, ui)
+}
+
+fn of_record(args: &Args, record: &mut Record, ui: &Ui) -> Result<(), CliError> {
+    let info = record.analyse(ui, records::info)?;
+    let outcome = Outcome {
+        title: format!("Record of {}", records::subject(&record.store)),
+        drawing: None,
+        tables: records::info_tables(&info),
+        csv: &|| records::info_csv(&info),
+        json: &|| json(&info),
+        notes: record.caveats(),
     };
     outcome.put_out_tables(args.html.as_deref(), args.format.format, ui)
 }

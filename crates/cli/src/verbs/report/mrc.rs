@@ -3,7 +3,7 @@
 use isotherm_report::traces;
 use isotherm_trace::analysis;
 
-use super::TraceArg;
+use super::input::InputArgs;
 use super::output::{Outcome, PictureArgs, json_in_pages};
 use crate::error::CliError;
 use crate::format::FormatArg;
@@ -16,7 +16,7 @@ use crate::ui::Ui;
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    trace: TraceArg,
+    input: InputArgs,
     #[command(flatten)]
     picture: PictureArgs,
     #[command(flatten)]
@@ -24,15 +24,18 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
-    let (curve, meta) = args.trace.analyse(ui, analysis::mrc)?;
-    let drawing = traces::mrc_chart(&curve, &meta);
+    let why = "it does not hold the order of accesses, which misses depend on. Take the page trace that was monitored";
+    let mut trace = args.input.open_only_trace(why, ui)?;
+    let curve = trace.analyse(ui, analysis::mrc)?;
+    let meta = &trace.meta;
+    let drawing = traces::mrc_chart(&curve, meta);
     let outcome = Outcome {
         title: "Miss-ratio curve".into(),
         drawing: Some(&drawing),
-        tables: vec![traces::mrc_table(&curve, &meta)],
-        csv: &|| traces::mrc_csv(&curve, &meta),
-        json: &|| json_in_pages(&curve, &meta),
-        notes: traces::caveats(&meta),
+        tables: vec![traces::mrc_table(&curve, meta)],
+        csv: &|| traces::mrc_csv(&curve, meta),
+        json: &|| json_in_pages(&curve, meta),
+        notes: traces::caveats(meta),
     };
     outcome.put_out(&args.picture, args.format.format, ui)
 }

@@ -1,0 +1,42 @@
+//! `--at`: which snapshots of a region record.
+
+use isotherm_report::records::At;
+use isotherm_units::Duration;
+
+use super::input::InputArgs;
+use crate::error::CliError;
+
+/// For `#[command(flatten)]` in views of one moment.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Region records")]
+pub(super) struct AtArg {
+    /// Which snapshot: the last, the one that was current at a time from the record's first moment, or all of them
+    /// [default: last].
+    #[arg(long, value_name = "TIME|last|all", value_parser = parse)]
+    at: Option<At>,
+}
+
+impl AtArg {
+    /// What was asked for.
+    pub(super) fn at(&self) -> At {
+        self.at.unwrap_or_default()
+    }
+
+    pub(super) fn refuse_for_trace(&self, input: &InputArgs) -> Result<(), CliError> {
+        match self.at {
+            Some(_) => Err(input.refuse("a page trace", "--at is for region records")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn parse(text: &str) -> Result<At, String> {
+    match text {
+        "last" => Ok(At::Last),
+        "all" => Ok(At::All),
+        time => match time.parse::<Duration>() {
+            Ok(time) => Ok(At::Time(time.ns())),
+            Err(error) => Err(format!("{error}; allowed: a time such as 1.5s, `last`, `all`")),
+        },
+    }
+}

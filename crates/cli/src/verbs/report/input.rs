@@ -1,0 +1,217 @@
+//! What `isotherm report` looks at: a page trace or a region record, told apart by content.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use isotherm_report::records::{self, Selection, Survey};
+use isotherm_trace::region::{Intervals, OpenOptions, RegionStore};
+use isotherm_trace::{TraceError, TraceMeta, TraceReader};
+use isotherm_units::Duration;
+
+use crate::error::CliError;
+use crate::ui::Ui;
+
+/// The file, and which part of it where it is a region record.
+#[derive(Debug, clap::Args)]
+pub(super) struct InputArgs {
+    /// A page trace (see `isotherm record` and `isotherm import`) or a region record (`isotherm monitor`, damo, the
+    /// kernel's text), also one that is still being written.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    part: PartArgs,
+}
+
+/// Flags for region records.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Region records")]
+struct PartArgs {
+    /// From this time on, counted from the record's first moment.
+    #[arg(long, value_name = "TIME")]
+    from: Option<Duration>,
+    /// Up to this time.
+    #[arg(long, value_name = "TIME")]
+    to: Option<Duration>,
+    /// Targets by number or name [default: all but those of schemes].
+    #[arg(long, value_name = "TARGET", value_delimiter = ',')]
+    target: Vec<String>,
+    /// How often regions were checked, where the file does not say.
+    #[arg(long, value_name = "TIME", alias = "sample_us")]
+    sample: Option<Duration>,
+    /// How long checks were counted, where the file does not say.
+    #[arg(long, value_name = "TIME", alias = "aggr_us")]
+    aggr: Option<Duration>,
+}
+
+impl PartArgs {
+    fn given(&self) -> Option<&'static str> {
+        let given = [
+            (self.from.is_some(), "--from"),
+            (self.to.is_some(), "--to"),
+            (!self.target.is_empty(), "--target"),
+            (self.sample.is_some(), "--sample"),
+            (self.aggr.is_some(), "--aggr"),
+        ];
+        given.into_iter().find(|(given, _)| *given).map(|(_, name)| name)
+    }
+}
+
+/// A file that was opened.
+#[derive(Debug)]
+pub(super) enum Input {
+    Trace(Box<TraceInput>),
+    Record(Box<Record>),
+}
+
+/// A page trace.
+#[derive(Debug)]
+pub(super) struct TraceInput {
+    pub(super) reader: TraceReader,
+    pub(super) meta: TraceMeta,
+}
+
+impl TraceInput {
+    /// Runs `analysis` over it with a spinner.
+    pub(super) fn analyse<T>(
+        &mut self,
+        ui: &Ui,
+        analysis: impl FnOnce(&mut TraceReader) -> isotherm_trace::Result<T>,
+    ) -> Result<T, CliError> {
+        let spinner = ui.spinner("reading the trace");
+        let result = analysis(&mut self.reader);
+        spinner.finish_and_clear();
+        Ok(result?)
+    }
+}
+
+/// A region record and the part of it that was asked for.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) store: RegionStore,
+    pub(super) survey: Survey,
+}
+
+impl Record {
+    /// Runs `analysis` over it with a spinner.
+    pub(super) fn analyse<T>(
+        &mut self,
+        ui: &Ui,
+        analysis: impl FnOnce(&mut RegionStore, &Survey) -> isotherm_trace::Result<T>,
+    ) -> Result<T, CliError> {
+        let spinner = ui.spinner("reading the record");
+        let result = analysis(&mut self.store, &self.survey);
+        spinner.finish_and_clear();
+        Ok(result?)
+    }
+
+    /// What to know before trusting numbers from it.
+    pub(super) fn caveats(&self) -> Vec<String> {
+        let mut notes = self.survey.caveats();
+        notes.extend(records::caveats(&self.store));
+        notes
+    }
+}
+
+impl InputArgs {
+    /// Opens the file as what it is.
+    pub(super) fn open(&self, ui: &Ui) -> Result<Input, CliError> {
+        match self.open_trace() {
+            Ok(trace) => Ok(Input::Trace(Box::new(trace?))),
+            Err(not_a_trace) => Ok(Input::Record(Box::new(self.open_record(not_a_trace, ui)?))),
+        }
+    }
+
+    /// The file as a page trace, for views that records have not got.
+    pub(super) fn open_only_trace(&self, why: &str, ui: &Ui) -> Result<TraceInput, CliError> {
+        match self.open(ui)? {
+            Input::Trace(trace) => Ok(*trace),
+            Input::Record(_) => Err(self.refuse("a region record", why)),
+        }
+    }
+
+    /// The file as a region record, for views that page traces have not got.
+    pub(super) fn open_only_record(&self, why: &str, ui: &Ui) -> Result<Record, CliError> {
+        match self.open(ui)? {
+            Input::Record(record) => Ok(*record),
+            Input::Trace(_) => Err(self.refuse("a page trace", why)),
+        }
+    }
+
+    /// Says that the file is `what`, which the view cannot be made of.
+    pub(super) fn refuse(&self, what: &str, why: &str) -> CliError {
+        CliError::usage(format!("{} is {what}: {why}", self.file.display()))
+    }
+
+    /// `Err`: it is something else than a page trace, and why it is none.
+    fn open_trace(&self) -> Result<Result<TraceInput, CliError>, TraceError> {
+        let reader = match TraceReader::open(&self.file) {
+            Ok(reader) => reader,
+            Err(error @ TraceError::WrongFormat { .. }) => return Err(error),
+            Err(error) => return Ok(Err(error.into())),
+        };
+        if let Some(flag) = self.part.given() {
+            return Ok(Err(self.refuse("a page trace", &format!("{flag} is for region records"))));
+        }
+        let meta = reader.meta().clone();
+        Ok(Ok(TraceInput { reader, meta }))
+    }
+
+    fn open_record(&self, not_a_trace: TraceError, ui: &Ui) -> Result<Record, CliError> {
+        let ns = |interval: Option<Duration>| interval.map(Duration::ns);
+        let (sample_ns, aggregation_ns) = (ns(self.part.sample), ns(self.part.aggr));
+        check_intervals(sample_ns, aggregation_ns)?;
+        let options = OpenOptions { intervals: Intervals { sample_ns, aggregation_ns, update_ns: None } };
+        let spinner = ui.spinner("reading the record");
+        let opened = RegionStore::open_with(&self.file, options);
+        let (mut store, selection) = match opened {
+            Ok(store) => (store, self.selection()),
+            // Our own containers are told apart by their columns: what was wrong with it as a trace says more.
+            Err(TraceError::WrongFormat { .. }) if is_container(&self.file) => return Err(not_a_trace.into()),
+            Err(error) => return Err(error.into()),
+        };
+        let survey = Survey::of(&mut store, &selection);
+        spinner.finish_and_clear();
+        Ok(Record { survey: survey?, store })
+    }
+
+    fn selection(&self) -> Selection {
+        let ns = |time: Option<Duration>| time.map(Duration::ns);
+        Selection { from_ns: ns(self.part.from), to_ns: ns(self.part.to), targets: self.part.target.clone() }
+    }
+}
+
+/// Intervals that a recording can have had.
+fn check_intervals(sample_ns: Option<u64>, aggregation_ns: Option<u64>) -> Result<(), CliError> {
+    if sample_ns == Some(0) {
+        return Err(CliError::usage("--sample is 0; allowed: above 0"));
+    }
+    match (sample_ns, aggregation_ns) {
+        (sample, Some(aggregation)) if aggregation < sample.unwrap_or(1) => {
+            Err(CliError::usage("--aggr is below --sample; an aggregation counts at least one sample"))
+        }
+        (Some(_), None) => Err(CliError::usage("--sample without --aggr: frequencies need both")),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the file begins as Parquet or as an Arrow IPC stream.
+fn is_container(path: &Path) -> bool {
+    let mut head = [0; 4];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    read.is_ok() && (head == *b"PAR1" || head == [0xff; 4])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_that_cannot_have_been_are_refused() {
+        assert!(check_intervals(None, None).is_ok());
+        assert!(check_intervals(Some(5), Some(100)).is_ok());
+        assert!(check_intervals(None, Some(100)).is_ok());
+        for (sample_ns, aggregation_ns) in [(Some(0), Some(5)), (Some(5), Some(4)), (Some(5), None), (None, Some(0))] {
+            assert!(check_intervals(sample_ns, aggregation_ns).is_err(), "{sample_ns:?} {aggregation_ns:?}");
+        }
+    }
+}
