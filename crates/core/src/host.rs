@@ -4,6 +4,8 @@
 //! target: virtual addresses of a process, or physical addresses. A host charges the CPU time of what it is asked to
 //! whoever runs the core (in the simulated machine: the kernel thread that monitors).
 
+pub use crate::schemes::{Action, Destination, FilterType, Metric, PageFilter, PageGate, PageTest};
+use isotherm_units::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -102,6 +104,78 @@ impl Capabilities {
     }
 }
 
+/// A memory node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
+
+/// What a host can do for schemes on a target. A scheme that asks for more is refused when it is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SchemeCapabilities {
+    /// Actions of [`Host::apply`]. `stat` without page filters needs no host and need not be named.
+    pub actions: Vec<Action>,
+    /// Of these, actions that obey page filters. On Linux all of physical memory, and for a process `stat` and migration.
+    pub filtered_actions: Vec<Action>,
+    /// Questions about pages that [`PageTest`] may hold. `young` here lets `pageout` of physical memory spare young pages.
+    pub filters: Vec<FilterType>,
+    /// Goals' metrics whose [`Gauge`]s it reads. `user-input` needs no host.
+    pub metrics: Vec<Metric>,
+    /// It reads free and total memory of all nodes together, for watermarks.
+    pub free_mem_rate: bool,
+}
+
+/// A number that a host reads for goals and watermarks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Gauge {
+    /// Microseconds since some fixed time in which at least one task was stalled by memory: the total of "some" memory
+    /// pressure of the whole system.
+    StallSomeUs,
+    /// Memory that the system manages, of a node or of all.
+    TotalBytes(Option<NodeId>),
+    /// Of it, free, of a node or of all.
+    FreeBytes(Option<NodeId>),
+    /// Pages on active lists, anonymous and of files, of the whole system.
+    ActiveBytes,
+    /// Pages on inactive lists, likewise. With generations: all but the two youngest.
+    InactiveBytes,
+    /// Pages on lists on a node that are charged to a memory cgroup or one below it.
+    MemcgBytes {
+        /// On which node.
+        node: NodeId,
+        /// A number that [`Host::memcg`] gave.
+        memcg: u64,
+    },
+}
+
+/// What is to be done with a range, and what was learnt of it.
+#[derive(Debug)]
+pub struct Order<'a> {
+    /// What to do.
+    pub action: Action,
+    /// Where: bytes, aligned to pages.
+    pub range: AddressRange,
+    /// Which pages: every page that [`PageGate::admit`] lets through, asked once for each folio, and no other. It counts
+    /// what passed; only for actions that obey page filters must it be asked.
+    pub gate: &'a mut PageGate,
+    /// The node of a migration of physical memory, and of a process without `destinations`.
+    pub target_nid: Option<NodeId>,
+    /// The nodes of a migration in a process, by turns: [`choose`](crate::schemes::choose) with
+    /// [`interleave_index`](crate::schemes::interleave_index).
+    pub destinations: &'a [Destination],
+    /// The folio looked at last in this pass, by any number that the host gives folios; `None` at the start of a pass. A
+    /// folio that reaches from one region into the next is to be treated once: the host skips the first folio of a range if
+    /// it is this one, and leaves here the last one it looked at. Physical memory, and `stat` in a process.
+    pub last_folio: &'a mut Option<u64>,
+}
+
+/// What came of an [`Order`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Bytes treated with success, as [`Host::apply`] says for each action. May exceed the range where folios stick out.
+    pub bytes: u64,
+    /// CPU time that it took whoever runs the core. Counts against quotas in time.
+    pub spent: Duration,
+}
+
 /// A request that a host did not meet.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum HostError {
@@ -176,4 +250,58 @@ pub trait Host {
         addresses: &[u64],
         out: &mut [Option<bool>],
     ) -> Result<(), HostError>;
+
+    /// What this host can do for schemes on `target`.
+    fn scheme_capabilities(&self, _target: TargetId) -> SchemeCapabilities {
+        SchemeCapabilities::default()
+    }
+
+    /// Does one action with one range of a target, with as many pages of it as pass the gate.
+    ///
+    /// | action | target | what is done | bytes |
+    /// |---|---|---|---|
+    /// | `stat` | both | nothing; the gate is asked for each folio | 0 |
+    /// | `willneed`, `cold`, `pageout`, `hugepage`, `nohugepage`, `collapse` | process | `madvise` of that name; the gate is not asked | the whole range if it succeeded, else 0 |
+    /// | `pageout` | physical | referenced and young marks cleared, taken off the list (an unevictable folio is put back), reclaimed with writeback, unmapping and swap, never demoted | reclaimed |
+    /// | `lru-prio` | physical | two lists: an inactive folio goes to the head of its active list, `referenced` stays as it is; an active one stays where it is. Generations: inserted anew at the second youngest, with the workingset mark at the youngest | all that passed and stand on a list, also where nothing moved |
+    /// | `lru-deprio` | physical | two lists: an active folio goes to the head of the inactive list, active and referenced cleared; an inactive one stays where it is. Generations: references and workingset mark cleared, and unless it is in the oldest already inserted anew: file folios and anonymous ones in the swap cache in the oldest, other anonymous ones at the second youngest | all that passed and stand on a list, also where nothing moved |
+    /// | `migrate-hot`, `migrate-cold` | both | moved to its node, failing rather than reclaiming there; a folio that is there already is left | moved |
+    ///
+    /// Physical memory is walked folio by folio: a frame without a folio on a list is passed over; after a folio the walk goes
+    /// on behind as many bytes as the folio has, counted from where it was met. Only folios on a list count.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`]: nothing was done. [`HostError::NotHere`], [`HostError::Failed`]: taken as a try that changed
+    /// nothing, with what the gate has counted.
+    fn apply(&mut self, _target: TargetId, _order: &mut Order<'_>) -> Result<Applied, HostError> {
+        Err(HostError::NotHere("this host applies no schemes"))
+    }
+
+    /// Reads numbers, all at one moment. `None` for a node or a group that is not there. `values` has the length of `gauges`.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`] if one of them cannot be read here.
+    fn gauges(&mut self, _gauges: &[Gauge], _values: &mut [Option<u64>]) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host reads no metrics"))
+    }
+
+    /// Appends for each node the bytes of folios inside `ranges`, which ascend; of a folio that sticks out, the part inside.
+    /// Physical memory only.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`], [`HostError::NotHere`].
+    fn node_bytes(
+        &mut self,
+        _target: TargetId,
+        _ranges: &[AddressRange],
+        _out: &mut Vec<(NodeId, u64)>,
+    ) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host does not tell which node memory is on"))
+    }
+
+    /// The number of the memory cgroup at this path, as [`Attribute::Memcg`], [`PageTest::Memcg`] and [`Gauge`] have it;
+    /// `None` if there is none. Asked anew for each pass.
+    fn memcg(&self, _path: &str) -> Option<u64> {
+        None
+    }
 }

@@ -6,3 +6,4 @@
 
 pub mod host;
 pub mod monitor;
+pub mod schemes;

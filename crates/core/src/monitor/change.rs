@@ -145,6 +145,7 @@ impl Monitor {
         if let Some(planned) = targets {
             self.replace_targets(planned);
         }
+        self.schemes.commit(&config.schemes, self.schedule.tick, &self.attributes);
         // Compared with what was asked for before, not with what tuning has made of it.
         if config.attributes != self.config.attributes {
             self.aggr_samples = config.attributes.aggr_ticks();
@@ -183,6 +184,7 @@ impl Monitor {
         }
         self.schedule.next_aggregation = self.schedule.tick + new.aggr_ticks();
         self.schedule.next_update = self.schedule.tick + new.update_ticks();
+        self.schemes.arm(self.schedule.tick, &new);
         self.attributes = new;
     }
 }

@@ -7,6 +7,7 @@ use super::level::ptp_descend::DescendConfig;
 use super::level::{Levels, Strategy};
 use super::probes::AttributeProbe;
 use super::region::PROBES_MAX;
+use crate::schemes::Scheme;
 use isotherm_units::{Bytes, Ratio};
 use serde::{Deserialize, Serialize};
 
@@ -83,6 +84,9 @@ pub struct MonitorConfig {
     /// Attribute probes, up to 4, for `paddr` only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<AttributeProbe>,
+    /// What is done with what is found, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub schemes: Vec<Scheme>,
     /// Sleeps in the middle of the next tick until this is false.
     #[serde(alias = "pause")]
     pub paused: bool,
@@ -103,6 +107,7 @@ impl Default for MonitorConfig {
             leaks: vec![Ratio::from_percent(25), Ratio::from_percent(15), Ratio::from_percent(5)],
             descend: DescendConfig::default(),
             probes: Vec::new(),
+            schemes: Vec::new(),
             paused: false,
         }
     }
@@ -156,6 +161,10 @@ impl MonitorConfig {
             && let Some((_, what)) = needs_ticks.iter().find(|(is_used, _)| *is_used)
         {
             return refuse("sampling", format!("batch with `{what}`"), "spread");
+        }
+        let is_physical = self.operations == Operations::Paddr;
+        for (index, scheme) in self.schemes.iter().enumerate() {
+            scheme.validate(&self.attributes, is_physical).map_err(|source| MonitorError::Scheme { index, source })?;
         }
         Ok(())
     }

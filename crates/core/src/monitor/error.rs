@@ -2,6 +2,7 @@
 
 use super::ranges::RangesError;
 use crate::host::TargetId;
+use crate::schemes::SchemeError;
 
 /// Why a context cannot be made, or a target not be monitored. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +55,14 @@ pub enum MonitorError {
         index: usize,
         /// How many there are.
         nr_targets: usize,
+    },
+    /// A scheme.
+    #[error("schemes[{index}]: {source}")]
+    Scheme {
+        /// Its place in the list.
+        index: usize,
+        /// What is wrong with it.
+        source: SchemeError,
     },
     /// The host says it cannot do what the configuration asks for.
     #[error("target {}: `{what}` is not available here: {needs}", target.0)]

@@ -1,57 +1,69 @@
 //! A world in a few lines, for tests: sparse accessed bits at every level, mappings, targets that end.
 
-use crate::host::{AddressRange, Attribute, Capabilities, Host, HostError, Level, Probe, Seen, Sight, TargetId};
+use crate::host::{
+    AddressRange, Applied, Attribute, Capabilities, Gauge, Host, HostError, Level, Order, Probe, SchemeCapabilities,
+    Seen, Sight, TargetId,
+};
+use crate::schemes::fake::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One address space.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Space {
-    pub(super) mappings: Vec<AddressRange>,
+pub(crate) struct Space {
+    pub(crate) mappings: Vec<AddressRange>,
     /// Set accessed bits, as (level, number of the entry).
     set: BTreeSet<(u8, u64)>,
     /// Entries from this level on are cached: accesses do not set their bits until translations are dropped.
-    pub(super) cached_from: Option<usize>,
+    pub(crate) cached_from: Option<usize>,
     is_flushed: bool,
     /// Entries change their kind all the time: nothing can be said of them.
-    pub(super) is_restless: bool,
+    pub(crate) is_restless: bool,
     /// Addresses that are touched between PREPARE and CHECK of every tick.
-    pub(super) hot: Vec<u64>,
+    pub(crate) hot: Vec<u64>,
 }
 
 /// All spaces, and what was asked of them.
 #[derive(Clone, Debug)]
-pub(super) struct World {
-    pub(super) capabilities: Capabilities,
-    pub(super) spaces: BTreeMap<TargetId, Space>,
+pub(crate) struct World {
+    pub(crate) capabilities: Capabilities,
+    pub(crate) spaces: BTreeMap<TargetId, Space>,
     /// Pages that are anonymous, for attribute probes; others are there too.
-    pub(super) anon: Vec<AddressRange>,
+    pub(crate) anon: Vec<AddressRange>,
     /// Requests that fail, by name.
-    pub(super) failing: Option<&'static str>,
-    pub(super) calls: Vec<&'static str>,
+    pub(crate) failing: Option<&'static str>,
+    pub(crate) calls: Vec<&'static str>,
+    /// What schemes see and do.
+    pub(crate) machine: Machine,
 }
 
 impl World {
     /// x86-64 with four levels; target 0 has these mappings.
-    pub(super) fn new(mappings: &[(u64, u64)]) -> Self {
+    pub(crate) fn new(mappings: &[(u64, u64)]) -> Self {
         let capabilities =
             Capabilities { shifts: vec![12, 21, 30, 39], highest_level: Level(3), flush: true, scan_children: true };
-        let mut world =
-            Self { capabilities, spaces: BTreeMap::new(), anon: Vec::new(), failing: None, calls: Vec::new() };
+        let mut world = Self {
+            capabilities,
+            spaces: BTreeMap::new(),
+            anon: Vec::new(),
+            failing: None,
+            calls: Vec::new(),
+            machine: Machine::default(),
+        };
         world.map(TargetId(0), mappings);
         world
     }
 
-    pub(super) fn map(&mut self, target: TargetId, mappings: &[(u64, u64)]) {
+    pub(crate) fn map(&mut self, target: TargetId, mappings: &[(u64, u64)]) {
         self.spaces.entry(target).or_default().mappings =
             mappings.iter().map(|&(start, end)| AddressRange::new(start, end)).collect();
     }
 
-    pub(super) fn space(&mut self, target: u32) -> &mut Space {
+    pub(crate) fn space(&mut self, target: u32) -> &mut Space {
         self.spaces.get_mut(&TargetId(target)).expect("a space that was made")
     }
 
     /// Time passes: all hot addresses are touched.
-    pub(super) fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         for space in self.spaces.values_mut() {
             let all = self.capabilities.shifts.len();
             let levels = space.cached_from.filter(|_| !space.is_flushed).unwrap_or(all);
@@ -150,5 +162,18 @@ impl Host for World {
             *has = Some(is_anon && attribute == Attribute::Anon);
         }
         Ok(())
+    }
+
+    fn scheme_capabilities(&self, target: TargetId) -> SchemeCapabilities {
+        self.machine.scheme_capabilities(target)
+    }
+
+    fn apply(&mut self, target: TargetId, order: &mut Order<'_>) -> Result<Applied, HostError> {
+        self.called("apply", target)?;
+        self.machine.apply(target, order)
+    }
+
+    fn gauges(&mut self, gauges: &[Gauge], values: &mut [Option<u64>]) -> Result<(), HostError> {
+        self.machine.gauges(gauges, values)
     }
 }

@@ -43,12 +43,18 @@ pub use ranges::RangesError;
 pub use region::{PROBES_MAX, Region};
 pub use snapshot::{Activity, Event, LevelCount, RegionRecord, Snapshot, Tick};
 
+#[cfg(test)]
+pub(crate) use fake::World;
+pub(crate) use region::HIT_BP;
+pub(crate) use split::align_down;
+pub(crate) use target::Target;
+
 use crate::host::{AddressRange, Host, TargetId};
+use crate::schemes::{self, Engine, SchemeReport};
 use isotherm_units::Instant;
 use level::Levels;
 use probes::ProbeBuffers;
 use random::Random;
-use target::Target;
 
 /// The smallest region while no target has told the size of its pages.
 const PAGE: u64 = 4096;
@@ -65,6 +71,7 @@ pub struct Monitor {
     aggr_samples: u64,
     random: Random,
     targets: Vec<Target>,
+    schemes: Engine,
     /// No region is cut smaller.
     size_min: u64,
     /// No regions are merged larger: what the last look at the total gave.
@@ -109,6 +116,8 @@ enum Phase {
     Starting(Instant),
     /// Between PREPARE and CHECK.
     Sampling(Instant),
+    /// Before a PREPARE: no scheme is at work. Watermarks are looked at again then.
+    Inactive(Instant),
     /// Between the two halves of a tick, with what was due when its first half began.
     Paused {
         until: Instant,
@@ -137,6 +146,7 @@ impl Monitor {
             aggr_samples: config.attributes.aggr_ticks(),
             random: Random::new(seed),
             targets: Vec::new(),
+            schemes: Engine::new(&config.schemes),
             size_min: config.min_region_size.map_or(PAGE, isotherm_units::Bytes::get),
             size_max: u64::MAX,
             schedule: Schedule::default(),
@@ -195,6 +205,8 @@ impl Monitor {
     /// Ends monitoring and drops all regions. Targets stay, for another [`start`](Self::start).
     pub fn stop(&mut self) {
         self.phase = Phase::Stopped;
+        self.schemes.forget(|_| true);
+        self.cancel_walk();
         for target in &mut self.targets {
             target.regions.clear();
             target.drop_sample();
@@ -220,7 +232,9 @@ impl Monitor {
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.phase {
             Phase::Stopped => None,
-            Phase::Starting(at) | Phase::Sampling(at) | Phase::Paused { until: at, .. } => Some(at),
+            Phase::Starting(at) | Phase::Sampling(at) | Phase::Inactive(at) | Phase::Paused { until: at, .. } => {
+                Some(at)
+            }
         }
     }
 
@@ -238,6 +252,22 @@ impl Monitor {
     /// The targets that are still there, in order.
     pub fn targets(&self) -> impl Iterator<Item = TargetId> + '_ {
         self.targets.iter().map(|target| target.id)
+    }
+
+    /// How all schemes stand, in order.
+    pub fn scheme_reports(&self) -> Vec<SchemeReport> {
+        self.schemes.reports(self.size_min.saturating_mul(self.config.addr_unit.get()))
+    }
+
+    /// Collects the regions that schemes are tried on, one pass of each, for an
+    /// [`Event::TriedRegions`]. `false`: it does so already, or there are no schemes.
+    pub fn start_walk(&mut self) -> bool {
+        self.schemes.start_walk()
+    }
+
+    /// Reports the current value of a goal of `user-input`, by the places of scheme and goal. `false`: no such goal.
+    pub fn report_goal_value(&mut self, scheme: usize, goal: usize, value: u64) -> bool {
+        self.schemes.report_value(scheme, goal, value)
     }
 
     /// What it has done since it was made.
@@ -269,6 +299,9 @@ fn admit(config: &MonitorConfig, id: TargetId, host: &dyn Host) -> Result<Levels
     }
     if config.flush != FlushPolicy::None && !capabilities.flush {
         return not_here("flush", "a way to drop cached translations");
+    }
+    for (index, scheme) in config.schemes.iter().enumerate() {
+        schemes::admit(scheme, id, host).map_err(|source| MonitorError::Scheme { index, source })?;
     }
     Levels::new(id, capabilities, &config.leaks)
 }

@@ -4,6 +4,7 @@ use super::level::LEVELS_MAX;
 use super::ranges::RangesError;
 use super::region::PROBES_MAX;
 use crate::host::{AddressRange, HostError, Level, TargetId};
+use crate::schemes::TriedRegion;
 use isotherm_units::{Duration, Instant};
 use std::ops::Range;
 
@@ -140,6 +141,10 @@ pub enum Event {
     },
     /// A committed configuration is in force.
     Committed,
+    /// The regions that schemes were tried on since [`start_walk`](super::Monitor::start_walk), one pass of each scheme.
+    TriedRegions(Vec<TriedRegion>),
+    /// Tried regions are not collected any more: no scheme is at work.
+    WalkCancelled,
     /// No target is left; the context has stopped.
     Stopped,
 }

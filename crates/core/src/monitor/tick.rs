@@ -7,10 +7,11 @@ use super::ranges::{self, three_ranges};
 use super::snapshot::{Event, RegionRecord, Tick};
 use super::split::{align_up, pieces, size_limit, split_at_random, split_large};
 use super::target::Target;
-use super::{Baseline, Due, FlushPolicy, Monitor, Phase, Schedule, batch, flush, probes, tune};
+use super::{Baseline, Due, FlushPolicy, Monitor, PAGE, Phase, Schedule, batch, flush, probes, tune};
 use crate::host::{AddressRange, Host, HostError, Level, Probe, Seen, Sight};
 use crate::monitor::level::LEVELS_MAX;
 use crate::monitor::level::ptp_descend::Cut;
+use crate::schemes::{Outcome, Pass};
 use isotherm_units::{Duration, Instant};
 
 impl Monitor {
@@ -23,7 +24,7 @@ impl Monitor {
         let missed = match self.phase {
             Phase::Sampling(_) => now.since(at).ns() / self.pace().ns(),
             // Nothing is sampled then.
-            Phase::Stopped | Phase::Starting(_) | Phase::Paused { .. } => 0,
+            Phase::Stopped | Phase::Starting(_) | Phase::Inactive(_) | Phase::Paused { .. } => 0,
         };
         self.activity.wakeups += 1;
         self.activity.missed_ticks += missed;
@@ -36,6 +37,10 @@ impl Monitor {
             Phase::Sampling(_) => {
                 let due = self.first_half(host);
                 self.pause_or_go_on(due, now, host);
+            }
+            Phase::Inactive(_) => {
+                self.serve();
+                self.next_tick(now, host);
             }
             Phase::Paused { due, .. } => self.pause_or_go_on(due, now, host),
         }
@@ -54,6 +59,7 @@ impl Monitor {
         if let Some(goal) = &self.attributes.intervals_goal {
             self.schedule.next_tuning = self.schedule.next_aggregation.saturating_mul(u64::from(goal.aggrs));
         }
+        self.schemes.arm(0, &self.attributes);
         self.nr_regions_cut = 0;
         self.snapshot.at = now;
         self.for_each_target(host, |monitor, index, host| {
@@ -103,13 +109,50 @@ impl Monitor {
     fn pause_or_go_on(&mut self, due: Due, now: Instant, host: &mut dyn Host) {
         self.serve();
         if self.config.paused {
+            self.cancel_walk();
             self.phase = Phase::Paused { until: now + self.attributes.sample_interval, due };
             return;
         }
-        // Schemes run here: they see this tick's samples, merged regions and changed settings, and what they do to ages is
+        // Schemes see this tick's samples, merged regions and changed settings, and what they do to ages is
         // what the snapshot below records.
+        self.apply_schemes(now, host);
         self.second_half(due, now, host);
         self.next_tick(now, host);
+    }
+
+    /// Lets the schemes that are due have their turn. A target that turns out to have ended is dropped.
+    fn apply_schemes(&mut self, now: Instant, host: &mut dyn Host) {
+        if self.schemes.is_empty() {
+            self.cancel_walk();
+            return;
+        }
+        if !self.schemes.is_due(self.schedule.tick) {
+            return;
+        }
+        let pass = Pass {
+            now,
+            tick: self.schedule.tick,
+            attributes: &self.attributes,
+            is_physical: self.config.operations == Operations::Paddr,
+            unit: self.config.addr_unit.get(),
+            size_min: self.size_min,
+            size_max: self.size_limit(),
+            page_bytes: self.targets.first().map_or(PAGE, |target| target.levels.page()),
+        };
+        let Outcome { ended, refusals, walked } = self.schemes.run(&pass, &mut self.targets, &mut self.spare, host);
+        for (target, call, error) in refusals {
+            self.events.push(Event::HostFailed { target, call, error });
+        }
+        self.targets.retain(|target| !ended.contains(&target.id));
+        self.events.extend(ended.into_iter().map(Event::TargetGone));
+        self.events.extend(walked.map(Event::TriedRegions));
+    }
+
+    /// Gives up collecting tried regions.
+    pub(super) fn cancel_walk(&mut self) {
+        if self.schemes.cancel_walk() {
+            self.events.push(Event::WalkCancelled);
+        }
     }
 
     /// Tune, record and reset, cut at random, follow the mappings.
@@ -130,8 +173,19 @@ impl Monitor {
         debug_assert!(self.targets.iter().all(Target::is_in_order), "regions are ascending and disjoint");
     }
 
-    /// PREPARE, unless no target is left.
+    /// PREPARE, unless no target is left, or no scheme is at work: then it sleeps until one may be.
     fn next_tick(&mut self, now: Instant, host: &mut dyn Host) {
+        if let Some(first) = self.targets.first().map(|target| target.id).filter(|_| !self.schemes.is_empty()) {
+            match self.schemes.wait(host) {
+                Ok(None) => {}
+                Ok(Some(wait)) => {
+                    self.cancel_walk();
+                    self.phase = Phase::Inactive(now + wait);
+                    return;
+                }
+                Err(error) => self.events.push(Event::HostFailed { target: first, call: "gauges", error }),
+            }
+        }
         self.for_each_target(host, Self::prepare);
         if self.targets.is_empty() {
             self.events.push(Event::Stopped);

@@ -3,10 +3,8 @@
 
 use super::attrs::IntervalsGoal;
 use super::target::Target;
+use crate::schemes::feedback;
 use isotherm_units::Duration;
-
-/// On target.
-const SCORE_GOAL: u64 = 10_000;
 
 /// How the share of positive samples compares with the goal, 10,000 = equal. Of the aggregation that just ended only, as the
 /// kernel does, although its documentation speaks of all since the last tuning. 128 bits: bytes times samples times basis
@@ -19,23 +17,13 @@ pub(crate) fn score(targets: &[Target], samples: u64, goal_bp: u64) -> u64 {
         all += u128::from(region.len()) * u128::from(samples);
     }
     let wanted = (all * u128::from(goal_bp) / 10_000).max(1);
-    u64::try_from(seen * u128::from(SCORE_GOAL) / wanted).unwrap_or(u64::MAX)
+    u64::try_from(seen * 10_000 / wanted).unwrap_or(u64::MAX)
 }
 
 /// What to multiply the sampling interval by, in basis points: ×0.5 to ×2 a step.
 pub(crate) fn factor_bp(score: u64) -> u64 {
     let raw = feedback(100_000_000, score) / 10_000;
     if raw > 10_000 { raw } else { 5_000 + raw / 2 }
-}
-
-/// The kernel's proportional controller: the next input for the last one and its `score`. At most doubles; not below 10,000.
-fn feedback(last: u64, score: u64) -> u64 {
-    if score >= 2 * SCORE_GOAL {
-        return 10_000;
-    }
-    let off = score.abs_diff(SCORE_GOAL);
-    let step = u64::try_from(u128::from(last) * u128::from(off) / u128::from(SCORE_GOAL)).unwrap_or(u64::MAX);
-    if score > SCORE_GOAL { last.saturating_sub(step).max(10_000) } else { last.saturating_add(step) }
 }
 
 /// The next sampling interval.

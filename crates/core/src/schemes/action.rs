@@ -1,0 +1,127 @@
+//! What a scheme does with the memory it is for: one table of all actions.
+
+use super::priority::Scorer;
+use serde::{Deserialize, Serialize};
+
+/// What is done with a region (schemes.md section 10; what the host must do for each: [`Host::apply`](crate::host::Host::apply)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    /// Nothing: regions are counted and keep their age.
+    #[default]
+    Stat,
+    /// Bring in what was swapped out or not read yet.
+    Willneed,
+    /// Make it the first that reclaim takes.
+    Cold,
+    /// Reclaim it now.
+    Pageout,
+    /// Back it by huge pages as chances come.
+    Hugepage,
+    /// Do not back it by huge pages.
+    Nohugepage,
+    /// Back it by huge pages at once.
+    Collapse,
+    /// To the head of the active list, or a young generation.
+    #[serde(alias = "lru_prio")]
+    LruPrio,
+    /// To the inactive list, or an old generation.
+    #[serde(alias = "lru_deprio")]
+    LruDeprio,
+    /// To other nodes, hottest first.
+    #[serde(alias = "migrate_hot")]
+    MigrateHot,
+    /// To other nodes, coldest first.
+    #[serde(alias = "migrate_cold")]
+    MigrateCold,
+}
+
+/// One line of [`ACTIONS`].
+#[derive(Clone, Copy, Debug)]
+pub struct ActionEntry {
+    /// Which.
+    pub action: Action,
+    /// Its name in files; underscores are taken as well.
+    pub name: &'static str,
+    /// Which regions go first on physical memory; `None`: not an action for it.
+    pub physical: Option<Scorer>,
+    /// Which regions go first in a process; `None`: not an action for it.
+    pub virtual_space: Option<Scorer>,
+}
+
+const fn entry(
+    action: Action,
+    name: &'static str,
+    physical: Option<Scorer>,
+    virtual_space: Option<Scorer>,
+) -> ActionEntry {
+    ActionEntry { action, name, physical, virtual_space }
+}
+
+/// All actions.
+pub const ACTIONS: [ActionEntry; 11] = {
+    use Scorer::{Cold, Equal, Hot};
+    [
+        entry(Action::Stat, "stat", Some(Equal), Some(Equal)),
+        entry(Action::Willneed, "willneed", None, Some(Equal)),
+        entry(Action::Cold, "cold", None, Some(Equal)),
+        entry(Action::Pageout, "pageout", Some(Cold), Some(Cold)),
+        entry(Action::Hugepage, "hugepage", None, Some(Equal)),
+        entry(Action::Nohugepage, "nohugepage", None, Some(Equal)),
+        entry(Action::Collapse, "collapse", None, Some(Equal)),
+        entry(Action::LruPrio, "lru-prio", Some(Hot), None),
+        entry(Action::LruDeprio, "lru-deprio", Some(Cold), None),
+        entry(Action::MigrateHot, "migrate-hot", Some(Hot), Some(Hot)),
+        entry(Action::MigrateCold, "migrate-cold", Some(Cold), Some(Cold)),
+    ]
+};
+
+impl Action {
+    /// Its line of the table.
+    pub fn entry(self) -> &'static ActionEntry {
+        ACTIONS.iter().find(|entry| entry.action == self).expect("every action has a line")
+    }
+
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        self.entry().name
+    }
+
+    /// Which regions go first; `None` where the space has no such action.
+    pub fn scorer(self, is_physical: bool) -> Option<Scorer> {
+        if is_physical { self.entry().physical } else { self.entry().virtual_space }
+    }
+
+    /// Whether it needs to be told a node.
+    pub const fn migrates(self) -> bool {
+        matches!(self, Self::MigrateHot | Self::MigrateCold)
+    }
+}
+
+impl std::fmt::Display for Action {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize, Serialize, PartialEq, Debug)]
+    struct One {
+        action: Action,
+    }
+
+    #[test]
+    fn names_are_read_in_both_spellings() {
+        for entry in &ACTIONS {
+            for name in [entry.name.to_owned(), entry.name.replace('-', "_")] {
+                let read: One = toml::from_str(&format!("action = \"{name}\"")).expect("a name of the table");
+                assert_eq!(read.action, entry.action);
+            }
+            let written = toml::to_string(&One { action: entry.action }).expect("plain");
+            assert_eq!(written.trim(), format!("action = \"{}\"", entry.name));
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Why a scheme is refused.
+
+/// What is wrong with a scheme, where in it, and what is allowed there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SchemeError {
+    /// A value that makes no sense, alone or beside the others.
+    #[error("`{place}` is {got}; allowed: {allowed}")]
+    OutOfRange {
+        /// The key, with the number of the entry in lists.
+        place: String,
+        /// Its value.
+        got: String,
+        /// The values it may have.
+        allowed: String,
+    },
+    /// The host cannot do it for this target.
+    #[error("`{place}` is {got}, which is not available here; available: {available}")]
+    NotHere {
+        /// The key.
+        place: String,
+        /// What was asked for.
+        got: String,
+        /// What there is.
+        available: String,
+    },
+    /// No such group on this host.
+    #[error("`{place}` is \"{path}\"; there is no memory cgroup of that path here")]
+    UnknownMemcg {
+        /// The key.
+        place: String,
+        /// As written.
+        path: String,
+    },
+}
+
+impl SchemeError {
+    pub(crate) fn out_of_range(
+        place: impl Into<String>,
+        got: impl std::fmt::Display,
+        allowed: impl Into<String>,
+    ) -> Self {
+        Self::OutOfRange { place: place.into(), got: got.to_string(), allowed: allowed.into() }
+    }
+}

@@ -1,0 +1,124 @@
+//! The page filters of a scheme as its host sees them: asked page by page, and counting for themselves.
+
+/// A question about a page. A page that is not there answers none of them: do not ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageTest {
+    /// Its folio is anonymous.
+    Anon,
+    /// Its folio is on an active list.
+    Active,
+    /// Its folio is charged to this memory cgroup. `None` names a group that is gone: no page is.
+    Memcg(Option<u64>),
+    /// It was accessed since this was last asked, through any mapping or by an idle mark that was taken away. Asking takes
+    /// the accessed state of a young one away.
+    Young,
+    /// Bytes of its folio, both ends included.
+    FolioBytes {
+        /// The least.
+        min: u64,
+        /// The most.
+        max: u64,
+    },
+    /// No page table maps its folio.
+    Unmapped,
+}
+
+/// One filter on pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageFilter {
+    /// What is asked.
+    pub test: PageTest,
+    /// Matches pages with this answer.
+    pub matching: bool,
+    /// Pages that match are treated, or left alone.
+    pub allow: bool,
+}
+
+/// Decides page by page what is treated, and counts what passed and what each filter stopped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageGate {
+    filters: Vec<PageFilter>,
+    rejects_unmatched: bool,
+    passed_bytes: u64,
+    /// One each filter, then what none matched.
+    stopped_bytes: Vec<u64>,
+}
+
+impl PageGate {
+    /// A gate of `filters`, the first that matches deciding. Pages that none matches pass unless `rejects_unmatched`.
+    pub fn new(filters: Vec<PageFilter>, rejects_unmatched: bool) -> Self {
+        let stopped_bytes = vec![0; filters.len() + 1];
+        Self { filters, rejects_unmatched, passed_bytes: 0, stopped_bytes }
+    }
+
+    /// Whether every page passes without a question.
+    pub fn is_open(&self) -> bool {
+        self.filters.is_empty()
+    }
+
+    /// Whether a folio of `bytes` passes; `holds` answers questions about it and is asked only what is needed, in order.
+    pub fn admit(&mut self, bytes: u64, mut holds: impl FnMut(PageTest) -> bool) -> bool {
+        let decision = self.filters.iter().position(|filter| holds(filter.test) == filter.matching);
+        let (passes, place) = match decision {
+            Some(index) => (self.filters[index].allow, index),
+            None => (!self.rejects_unmatched, self.filters.len()),
+        };
+        let count = if passes { Some(&mut self.passed_bytes) } else { self.stopped_bytes.get_mut(place) };
+        if let Some(count) = count {
+            *count = count.saturating_add(bytes);
+        }
+        passes
+    }
+
+    /// Bytes that passed so far.
+    pub fn passed_bytes(&self) -> u64 {
+        self.passed_bytes
+    }
+
+    /// Bytes that each filter stopped, and last those that none matched.
+    pub fn stopped_bytes(&self) -> &[u64] {
+        &self.stopped_bytes
+    }
+
+    /// Forgets what was counted.
+    pub(super) fn restart(&mut self) {
+        self.passed_bytes = 0;
+        self.stopped_bytes.fill(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(test: PageTest, matching: bool, allow: bool) -> PageFilter {
+        PageFilter { test, matching, allow }
+    }
+
+    /// schemes.md section 15, example 35.
+    #[test]
+    fn the_first_match_decides_and_the_rest_is_not_asked() {
+        let filters = vec![filter(PageTest::Anon, true, true), filter(PageTest::Young, true, false)];
+        let mut gate = PageGate::new(filters, false);
+        // (anonymous, young, is treated, questions asked)
+        for (is_anon, is_young, expected, asked) in
+            [(true, true, true, 1), (false, true, false, 2), (false, false, true, 2)]
+        {
+            let mut questions = 0;
+            let passes = gate.admit(4096, |test| {
+                questions += 1;
+                if test == PageTest::Anon { is_anon } else { is_young }
+            });
+            assert_eq!((passes, questions), (expected, asked), "example 35: anon {is_anon}, young {is_young}");
+        }
+        assert_eq!((gate.passed_bytes(), gate.stopped_bytes()), (8192, &[0, 4096, 0][..]));
+    }
+
+    #[test]
+    fn after_an_allowing_last_filter_the_rest_is_stopped() {
+        let mut gate = PageGate::new(vec![filter(PageTest::Unmapped, false, true)], true);
+        assert!(gate.admit(4096, |_| false) && !gate.admit(8192, |_| true));
+        assert_eq!(gate.stopped_bytes(), [0, 8192]);
+        assert!(PageGate::default().is_open());
+    }
+}

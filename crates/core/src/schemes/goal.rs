@@ -1,0 +1,347 @@
+//! What a quota is tuned towards, and how (schemes.md section 6).
+
+use super::error::SchemeError;
+use super::feedback::feedback;
+use super::quota::Score;
+use crate::host::{Gauge, Host, HostError, NodeId};
+use isotherm_units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// What a goal looks at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// What the user last reported.
+    #[default]
+    #[serde(alias = "user_input")]
+    UserInput,
+    /// Microseconds in which some task was stalled by memory, since the last look.
+    #[serde(alias = "some_mem_psi_us")]
+    SomeMemPsiUs,
+    /// Used share of a node.
+    #[serde(alias = "node_mem_used_bp")]
+    NodeMemUsedBp,
+    /// Free share of a node.
+    #[serde(alias = "node_mem_free_bp")]
+    NodeMemFreeBp,
+    /// Share of a node that a memory cgroup uses.
+    #[serde(alias = "node_memcg_used_bp")]
+    NodeMemcgUsedBp,
+    /// Share of a node that a memory cgroup does not use.
+    #[serde(alias = "node_memcg_free_bp")]
+    NodeMemcgFreeBp,
+    /// Active share of all pages on LRU lists.
+    #[serde(alias = "active_mem_bp")]
+    ActiveMemBp,
+    /// Inactive share of all pages on LRU lists.
+    #[serde(alias = "inactive_mem_bp")]
+    InactiveMemBp,
+    /// Of the memory that the scheme's pattern is for, the share on a node.
+    #[serde(alias = "node_eligible_mem_bp")]
+    NodeEligibleMemBp,
+}
+
+/// One line of [`METRICS`].
+#[derive(Clone, Copy, Debug)]
+pub struct MetricEntry {
+    /// Which.
+    pub metric: Metric,
+    /// Its name in files; underscores are taken as well.
+    pub name: &'static str,
+    /// It is of a node.
+    pub needs_node: bool,
+    /// It is of a memory cgroup.
+    pub needs_memcg: bool,
+    /// It is for schemes on physical memory.
+    pub is_physical: bool,
+}
+
+/// All metrics.
+pub const METRICS: [MetricEntry; 9] = {
+    const fn entry(metric: Metric, name: &'static str, needs_node: bool, needs_memcg: bool) -> MetricEntry {
+        MetricEntry { metric, name, needs_node, needs_memcg, is_physical: false }
+    }
+    [
+        entry(Metric::UserInput, "user-input", false, false),
+        entry(Metric::SomeMemPsiUs, "some-mem-psi-us", false, false),
+        entry(Metric::NodeMemUsedBp, "node-mem-used-bp", true, false),
+        entry(Metric::NodeMemFreeBp, "node-mem-free-bp", true, false),
+        entry(Metric::NodeMemcgUsedBp, "node-memcg-used-bp", true, true),
+        entry(Metric::NodeMemcgFreeBp, "node-memcg-free-bp", true, true),
+        entry(Metric::ActiveMemBp, "active-mem-bp", false, false),
+        entry(Metric::InactiveMemBp, "inactive-mem-bp", false, false),
+        MetricEntry { is_physical: true, ..entry(Metric::NodeEligibleMemBp, "node-eligible-mem-bp", true, false) },
+    ]
+};
+
+impl Metric {
+    /// Its line of the table.
+    pub fn entry(self) -> &'static MetricEntry {
+        METRICS.iter().find(|entry| entry.metric == self).expect("every metric has a line")
+    }
+}
+
+/// A value that a metric is to reach.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Goal {
+    /// Which.
+    pub metric: Metric,
+    /// In the unit that the metric's name ends in. Not 0.
+    #[serde(alias = "target_value", alias = "target")]
+    pub target_value: u64,
+    /// For `user-input`: what is reported at the start.
+    #[serde(alias = "current_value", alias = "current")]
+    pub current_value: u64,
+    /// Of which node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nid: Option<u32>,
+    /// Of which memory cgroup.
+    #[serde(alias = "memcg_path", skip_serializing_if = "Option::is_none")]
+    pub memcg_path: Option<String>,
+}
+
+impl Goal {
+    pub(crate) fn validate(&self, place: &str) -> Result<(), SchemeError> {
+        let entry = self.metric.entry();
+        let refuse = |key: &str, got: String, allowed: String| {
+            Err(SchemeError::out_of_range(format!("{place}.{key}"), got, allowed))
+        };
+        if self.target_value == 0 {
+            return refuse("target-value", "0".to_owned(), "1 and more".to_owned());
+        }
+        let presence = [
+            ("nid", self.nid.is_some(), entry.needs_node),
+            ("memcg-path", self.memcg_path.is_some(), entry.needs_memcg),
+        ];
+        for (key, is_there, is_needed) in presence {
+            match (is_there, is_needed) {
+                (false, true) => return refuse(key, "not given".to_owned(), format!("one, for `{}`", entry.name)),
+                (true, false) => return refuse(key, "given".to_owned(), format!("none with `{}`", entry.name)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// How far the goal is reached: 10,000 = just so.
+    pub fn score(&self, current: u64) -> u64 {
+        let score = u128::from(current) * 10_000 / u128::from(self.target_value.max(1));
+        u64::try_from(score).unwrap_or(u64::MAX)
+    }
+}
+
+/// How a quota follows its goals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tuner {
+    /// Step by step, and on for ever. From nothing it takes 12 windows to the first page and 30 to a GiB.
+    #[default]
+    Consist,
+    /// All that the other limits allow until the goals are reached, then nothing.
+    Temporal,
+}
+
+impl Tuner {
+    /// The next limit in 1/10,000 bytes.
+    pub(crate) fn next(self, last_bp: u64, score: u64, size: Option<Bytes>) -> u64 {
+        match self {
+            Self::Consist => feedback(last_bp.max(10_000), score),
+            Self::Temporal if score >= super::feedback::SCORE_GOAL => 0,
+            Self::Temporal => size.map_or(u64::MAX, |size| size.get().saturating_mul(10_000)),
+        }
+    }
+}
+
+/// What is kept of a goal from one look to the next.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GoalState {
+    /// The last value read or reported.
+    pub(crate) current: u64,
+    /// The stall total at the last look. The first look has none and reads 0; the kernel takes the total since boot.
+    pub(crate) stall_us: Option<u64>,
+}
+
+/// Reads all goals; the score is the highest. `eligible` gives the bytes of the scheme's memory by node.
+pub(crate) fn score(
+    goals: &[Goal],
+    states: &mut [GoalState],
+    host: &mut dyn Host,
+    mut eligible: impl FnMut(&mut dyn Host) -> Result<Vec<(NodeId, u64)>, HostError>,
+) -> Result<Score, HostError> {
+    let mut highest = 0;
+    for (goal, state) in goals.iter().zip(states) {
+        state.current = measure(goal, state, host, &mut eligible)?;
+        highest = highest.max(goal.score(state.current));
+    }
+    Ok(Score::At(highest))
+}
+
+fn measure(
+    goal: &Goal,
+    state: &mut GoalState,
+    host: &mut dyn Host,
+    eligible: &mut impl FnMut(&mut dyn Host) -> Result<Vec<(NodeId, u64)>, HostError>,
+) -> Result<u64, HostError> {
+    let node = NodeId(goal.nid.unwrap_or_default());
+    let memcg = goal.memcg_path.as_deref().and_then(|path| host.memcg(path));
+    let mut read = |gauges: [Gauge; 2]| {
+        let mut values = [None; 2];
+        host.gauges(&gauges, &mut values).map(|()| values)
+    };
+    // A node or group that is not there: nothing used, all free.
+    let of_node =
+        |part: Option<u64>, whole: Option<u64>| part.zip(whole).and_then(|(part, whole)| share_bp(part, whole));
+    let group = |read: &mut dyn FnMut([Gauge; 2]) -> Result<[Option<u64>; 2], HostError>| match memcg {
+        Some(memcg) => read([Gauge::MemcgBytes { node, memcg }, Gauge::TotalBytes(Some(node))]),
+        None => Ok([None; 2]),
+    };
+    Ok(match goal.metric {
+        Metric::UserInput => state.current,
+        Metric::SomeMemPsiUs => {
+            let [total, _] = read([Gauge::StallSomeUs, Gauge::StallSomeUs])?;
+            let total = total.unwrap_or_default();
+            total.saturating_sub(state.stall_us.replace(total).unwrap_or(total))
+        }
+        Metric::NodeMemUsedBp => {
+            let [free, total] = read([Gauge::FreeBytes(Some(node)), Gauge::TotalBytes(Some(node))])?;
+            let used = free.zip(total).map(|(free, total)| total.saturating_sub(free));
+            of_node(used, total).unwrap_or(0)
+        }
+        Metric::NodeMemFreeBp => {
+            let [free, total] = read([Gauge::FreeBytes(Some(node)), Gauge::TotalBytes(Some(node))])?;
+            of_node(free, total).unwrap_or(10_000)
+        }
+        Metric::NodeMemcgUsedBp => {
+            let [used, total] = group(&mut read)?;
+            of_node(used, total).unwrap_or(0)
+        }
+        Metric::NodeMemcgFreeBp => {
+            let [used, total] = group(&mut read)?;
+            let free = used.zip(total).map(|(used, total)| total.saturating_sub(used));
+            of_node(free, total).unwrap_or(10_000)
+        }
+        Metric::ActiveMemBp | Metric::InactiveMemBp => {
+            let [active, inactive] = read([Gauge::ActiveBytes, Gauge::InactiveBytes])?;
+            let (active, inactive) = (active.unwrap_or_default(), inactive.unwrap_or_default());
+            let part = if goal.metric == Metric::ActiveMemBp { active } else { inactive };
+            share_bp(part, active.saturating_add(inactive)).unwrap_or(0)
+        }
+        Metric::NodeEligibleMemBp => {
+            let by_node = eligible(host)?;
+            let sum = |wanted: Option<NodeId>| -> u64 {
+                let of = by_node.iter().filter(|(other, _)| wanted.is_none_or(|wanted| wanted == *other));
+                of.fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+            };
+            share_bp(sum(Some(node)), sum(None)).unwrap_or(0)
+        }
+    })
+}
+
+/// `None` of nothing.
+fn share_bp(part: u64, whole: u64) -> Option<u64> {
+    let share = (u128::from(part) * 10_000).checked_div(u128::from(whole))?;
+    Some(u64::try_from(share).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schemes::fake::Machine;
+
+    fn goal(metric: Metric, target_value: u64) -> Goal {
+        Goal { metric, target_value, ..Goal::default() }
+    }
+
+    /// schemes.md section 15, example 6.
+    #[test]
+    fn scores_are_shares_of_the_target() {
+        for (current, target, score) in
+            [(3000, 5000, 6000), (5000, 4998, 10_004), (1, 3, 3333), (20_000, 10_000, 20_000)]
+        {
+            assert_eq!(goal(Metric::UserInput, target).score(current), score, "example 6: {current} of {target}");
+        }
+    }
+
+    fn read(goals: &[Goal], states: &mut [GoalState], machine: &mut Machine) -> Score {
+        score(goals, states, machine, |_| Ok(vec![(NodeId(0), 300), (NodeId(1), 100)])).expect("it has all gauges")
+    }
+
+    /// schemes.md section 15, example 7.
+    #[test]
+    fn of_several_goals_the_highest_score_counts() {
+        let goals = [goal(Metric::UserInput, 5000), goal(Metric::UserInput, 4998)];
+        let mut states = [3000, 5000].map(|current| GoalState { current, stall_us: None });
+        assert_eq!(read(&goals, &mut states, &mut Machine::default()), Score::At(10_004), "example 7");
+    }
+
+    #[test]
+    fn every_metric_is_computed_from_what_the_host_reads() {
+        let mut machine =
+            Machine { total: 1000, free: 250, active: 30, inactive: 10, group: 100, ..Machine::default() };
+        let table = [
+            (Metric::NodeMemUsedBp, 7500),
+            (Metric::NodeMemFreeBp, 2500),
+            (Metric::NodeMemcgUsedBp, 1000),
+            (Metric::NodeMemcgFreeBp, 9000),
+            (Metric::ActiveMemBp, 7500),
+            (Metric::InactiveMemBp, 2500),
+            (Metric::NodeEligibleMemBp, 7500),
+        ];
+        for (metric, value) in table {
+            let entry = metric.entry();
+            let of = |nid, path: &str| Goal {
+                nid: entry.needs_node.then_some(nid),
+                memcg_path: entry.needs_memcg.then(|| path.to_owned()),
+                ..goal(metric, 10_000)
+            };
+            let good = of(0, "/group");
+            assert_eq!(good.validate("goal"), Ok(()));
+            assert_eq!(read(&[good], &mut [GoalState::default()], &mut machine), Score::At(value), "{metric:?}");
+            let is_free = matches!(metric, Metric::NodeMemFreeBp | Metric::NodeMemcgFreeBp);
+            let nowhere = match metric {
+                _ if is_free => 10_000,
+                Metric::ActiveMemBp | Metric::InactiveMemBp => continue,
+                _ => 0,
+            };
+            assert_eq!(
+                read(&[of(7, "/none")], &mut [GoalState::default()], &mut machine),
+                Score::At(nowhere),
+                "{metric:?}"
+            );
+        }
+        let empty = read(&[goal(Metric::ActiveMemBp, 1)], &mut [GoalState::default()], &mut Machine::default());
+        assert_eq!(empty, Score::At(0), "no pages on any list");
+    }
+
+    #[test]
+    fn stall_time_counts_from_the_first_look() {
+        let goals = [goal(Metric::SomeMemPsiUs, 1000)];
+        let mut states = [GoalState::default()];
+        let mut machine = Machine::default();
+        for (total, score) in [(5_000_000, 0), (5_000_500, 5000), (5_002_500, 20_000)] {
+            machine.stall_us = total;
+            assert_eq!(read(&goals, &mut states, &mut machine), Score::At(score), "total {total}");
+        }
+    }
+
+    #[test]
+    fn goals_that_make_no_sense_are_refused() {
+        let error = |goal: Goal| goal.validate("quotas.goals[0]").unwrap_err().to_string();
+        assert_eq!(error(goal(Metric::UserInput, 0)), "`quotas.goals[0].target-value` is 0; allowed: 1 and more");
+        let no_node = error(goal(Metric::NodeMemFreeBp, 50));
+        assert_eq!(no_node, "`quotas.goals[0].nid` is not given; allowed: one, for `node-mem-free-bp`");
+        let node = error(Goal { nid: Some(0), ..goal(Metric::UserInput, 50) });
+        assert_eq!(node, "`quotas.goals[0].nid` is given; allowed: none with `user-input`");
+    }
+
+    #[test]
+    fn names_are_read_in_both_spellings() {
+        for entry in &METRICS {
+            for name in [entry.name.to_owned(), entry.name.replace('-', "_")] {
+                let read: Goal = toml::from_str(&format!("metric = \"{name}\"")).expect("a name of the table");
+                assert_eq!(read.metric, entry.metric);
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Operation schemes: what is done with memory of a certain access pattern, how much of it, when and where.
+//!
+//! A monitor shows its regions to its schemes. Each has a pattern, an action, and things that hold it back: quotas with
+//! priorities and goals, watermarks, filters. What held it back is counted region by region ([`Why`]), and told in words by
+//! [`explain`].
+//!
+//! Behaviour follows DAMOS of Linux 7.2; departures are told where they are made. Sections named in comments are those of the
+//! project's specification `schemes.md`. Design and departures in one place: `docs/schemes.md`.
+
+mod action;
+mod destination;
+mod engine;
+mod error;
+mod explain;
+#[cfg(test)]
+pub(crate) mod fake;
+mod feedback;
+mod filter;
+mod gate;
+mod goal;
+mod pass;
+mod pattern;
+mod priority;
+mod quota;
+mod report;
+mod scheme;
+#[cfg(test)]
+mod tests;
+mod walk;
+mod watermark;
+mod why;
+
+pub use action::{ACTIONS, Action, ActionEntry};
+pub use destination::{Destination, choose, interleave_index};
+pub use error::SchemeError;
+pub use explain::explain;
+pub use feedback::feedback;
+pub use filter::{FILTER_TYPES, Filter, FilterEntry, FilterRange, FilterType, Layer};
+pub use gate::{PageFilter, PageGate, PageTest};
+pub use goal::{Goal, METRICS, Metric, MetricEntry, Tuner};
+pub use pattern::{AccessPattern, Age, Bounds, Frequency};
+pub use priority::Scorer;
+pub use quota::{FailCharge, Quotas, Weights};
+pub use report::{SchemeReport, Stats, TriedRegion};
+pub use scheme::Scheme;
+pub use watermark::{WatermarkMetric, Watermarks};
+pub use why::{REASONS, Reason, Tally, Why};
+
+pub(crate) use engine::Engine;
+pub(crate) use pass::{Outcome, Pass};
+pub(crate) use scheme::admit;

@@ -1,0 +1,171 @@
+//! One scheme as it stands in files, and what is refused about it.
+
+use super::action::{ACTIONS, Action};
+use super::destination::Destination;
+use super::error::SchemeError;
+use super::filter::{FILTER_TYPES, Filter, FilterType, Layer};
+use super::goal::{METRICS, Metric};
+use super::pattern::AccessPattern;
+use super::quota::Quotas;
+use super::watermark::{WatermarkMetric, Watermarks};
+use crate::host::{Host, TargetId};
+use crate::monitor::Attributes;
+use isotherm_units::Duration;
+use serde::{Deserialize, Serialize};
+
+/// What is done with which regions. By default all are counted, and nothing is done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Scheme {
+    /// What is done.
+    pub action: Action,
+    /// With which regions.
+    #[serde(alias = "access_pattern")]
+    pub access_pattern: AccessPattern,
+    /// How often, in whole microseconds, cut to whole samples. Zero: at the end of each aggregation.
+    #[serde(alias = "apply_interval", alias = "apply_interval_us", alias = "apply-interval-us")]
+    pub apply_interval: Duration,
+    /// How much.
+    pub quotas: Quotas,
+    /// When at all.
+    pub watermarks: Watermarks,
+    /// Which regions not: `addr`, `target`.
+    #[serde(alias = "core_filters", skip_serializing_if = "Vec::is_empty")]
+    pub core_filters: Vec<Filter>,
+    /// Which pages not: all other types.
+    #[serde(alias = "ops_filters", skip_serializing_if = "Vec::is_empty")]
+    pub ops_filters: Vec<Filter>,
+    /// Of migrations: the node to move to.
+    #[serde(alias = "target_nid", skip_serializing_if = "Option::is_none")]
+    pub target_nid: Option<u32>,
+    /// Of migrations in a process: several nodes, by turns.
+    #[serde(alias = "destinations", skip_serializing_if = "Vec::is_empty")]
+    pub dests: Vec<Destination>,
+    /// Stops after so many looks at the last region of a target. 0: never.
+    #[serde(alias = "max_nr_snapshots")]
+    pub max_nr_snapshots: u64,
+}
+
+impl Scheme {
+    /// Checks what can be checked without a host. `is_physical`: of what it is for.
+    ///
+    /// # Errors
+    /// The first value that makes no sense, its place in the scheme, and what is allowed.
+    pub fn validate(&self, attributes: &Attributes, is_physical: bool) -> Result<(), SchemeError> {
+        let space = if is_physical { "physical memory" } else { "a process" };
+        if self.action.scorer(is_physical).is_none() {
+            let of_space = ACTIONS.iter().filter(|entry| entry.action.scorer(is_physical).is_some());
+            let allowed = format!("{}, for {space}", join(of_space.map(|entry| entry.name)));
+            return Err(SchemeError::out_of_range("action", self.action, allowed));
+        }
+        self.access_pattern.validate(attributes)?;
+        self.quotas.validate()?;
+        self.watermarks.validate()?;
+        for (index, filter) in self.core_filters.iter().enumerate() {
+            filter.validate("core-filters", index, Layer::Core)?;
+        }
+        for (index, filter) in self.ops_filters.iter().enumerate() {
+            filter.validate("ops-filters", index, Layer::Ops)?;
+        }
+        for (index, goal) in self.quotas.goals.iter().enumerate() {
+            if goal.metric.entry().is_physical && !is_physical {
+                let place = format!("quotas.goals[{index}].metric");
+                let others = join(METRICS.iter().filter(|entry| !entry.is_physical).map(|entry| entry.name));
+                return Err(SchemeError::out_of_range(
+                    place,
+                    goal.metric.entry().name,
+                    format!("{others}, for {space}"),
+                ));
+            }
+        }
+        if !self.apply_interval.ns().is_multiple_of(1000) {
+            return Err(SchemeError::out_of_range("apply-interval", self.apply_interval, "whole microseconds"));
+        }
+        self.validate_destinations(is_physical)
+    }
+
+    fn validate_destinations(&self, is_physical: bool) -> Result<(), SchemeError> {
+        let has_weights = self.dests.iter().any(|destination| destination.weight > 0);
+        if !self.action.migrates() {
+            let key = match (self.target_nid, self.dests.is_empty()) {
+                (Some(_), _) => "target-nid",
+                (None, false) => "dests",
+                (None, true) => return Ok(()),
+            };
+            return Err(SchemeError::out_of_range(key, "given", format!("none with `{}`", self.action)));
+        }
+        if is_physical && !self.dests.is_empty() {
+            return Err(SchemeError::out_of_range("dests", "given", "target-nid, for physical memory"));
+        }
+        if !self.dests.is_empty() && !has_weights {
+            return Err(SchemeError::out_of_range("dests", "all of weight 0", "a weight of 1 and more"));
+        }
+        if self.dests.is_empty() && self.target_nid.is_none() {
+            return Err(SchemeError::out_of_range("target-nid", "not given", format!("a node, for `{}`", self.action)));
+        }
+        Ok(())
+    }
+
+    /// Whether the host looks at pages one by one for it.
+    pub(crate) fn has_page_filters(&self) -> bool {
+        !self.ops_filters.is_empty()
+    }
+
+    /// Pages that were accessed a moment ago are spared though their region is cold; not where the user says himself what
+    /// is to be done with young pages.
+    pub(crate) fn spares_young(&self, is_physical: bool) -> bool {
+        is_physical
+            && self.action == Action::Pageout
+            && !self.ops_filters.iter().any(|filter| filter.filter_type == FilterType::Young)
+    }
+}
+
+/// Whether the host can do for `target` what `scheme` asks for.
+pub(crate) fn admit(scheme: &Scheme, target: TargetId, host: &dyn Host) -> Result<(), SchemeError> {
+    let can = host.scheme_capabilities(target);
+    let not_here = |place: &str, got: &str, available: String| {
+        let available = if available.is_empty() { "none".to_owned() } else { available };
+        Err(SchemeError::NotHere { place: place.to_owned(), got: got.to_owned(), available })
+    };
+    let needs_host = scheme.action != Action::Stat || scheme.has_page_filters();
+    if needs_host && !can.actions.contains(&scheme.action) {
+        return not_here("action", scheme.action.name(), join(can.actions.iter().map(|action| action.name())));
+    }
+    for (index, filter) in scheme.ops_filters.iter().enumerate() {
+        let entry = filter.filter_type.entry();
+        let place = format!("ops-filters[{index}].filter-type");
+        if !can.filtered_actions.contains(&scheme.action) {
+            let others = join(can.filtered_actions.iter().map(|action| action.name()));
+            let got = format!("{} with `{}`", entry.name, scheme.action);
+            return not_here(&place, &got, format!("page filters with {others}"));
+        }
+        if !can.filters.contains(&filter.filter_type) {
+            let names = FILTER_TYPES.iter().filter(|entry| can.filters.contains(&entry.filter_type));
+            return not_here(&place, entry.name, join(names.map(|entry| entry.name)));
+        }
+        known_memcg(&format!("ops-filters[{index}]"), filter.memcg_path.as_deref(), host)?;
+    }
+    for (index, goal) in scheme.quotas.goals.iter().enumerate() {
+        if goal.metric != Metric::UserInput && !can.metrics.contains(&goal.metric) {
+            let names = METRICS.iter().filter(|entry| can.metrics.contains(&entry.metric)).map(|entry| entry.name);
+            let place = format!("quotas.goals[{index}].metric");
+            return not_here(&place, goal.metric.entry().name, join(std::iter::once("user-input").chain(names)));
+        }
+        known_memcg(&format!("quotas.goals[{index}]"), goal.memcg_path.as_deref(), host)?;
+    }
+    if scheme.watermarks.metric == WatermarkMetric::FreeMemRate && !can.free_mem_rate {
+        return not_here("watermarks.metric", "free-mem-rate", "none".to_owned());
+    }
+    Ok(())
+}
+
+fn known_memcg(place: &str, path: Option<&str>, host: &dyn Host) -> Result<(), SchemeError> {
+    match path.filter(|path| host.memcg(path).is_none()) {
+        None => Ok(()),
+        Some(path) => Err(SchemeError::UnknownMemcg { place: format!("{place}.memcg-path"), path: path.to_owned() }),
+    }
+}
+
+fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,235 @@
+//! Why nothing happened: for each scheme, what became of every region that it was shown.
+
+use super::filter::Verdict;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+/// Regions and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// How many.
+    pub regions: u64,
+    /// Their size together; a region shown twice counts twice.
+    pub bytes: u64,
+}
+
+impl Tally {
+    fn add(&mut self, bytes: u64) {
+        self.regions += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    fn join(&mut self, other: Self) {
+        self.regions += other.regions;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+/// What became of a region. Each that is shown to a scheme ends in exactly one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// Smaller than the pattern wants.
+    TooSmall,
+    /// Larger.
+    TooLarge,
+    /// Used less often.
+    TooFewAccesses,
+    /// Used more often.
+    TooManyAccesses,
+    /// Its behaviour changed too recently.
+    TooYoung,
+    /// Its behaviour has lasted for too long.
+    TooOld,
+    /// It qualified, but the quota was used up.
+    QuotaFull,
+    /// It qualified, but lies before the place where the quota ran out the last time.
+    BeforeResume,
+    /// It qualified, but others have priority.
+    LowPriority,
+    /// It qualified, but the scheme has made all the snapshots it was allowed.
+    SnapshotsUsedUp,
+    /// It qualified, but a filter of the core layer leaves it alone.
+    CoreFilter,
+    /// Tried, and something was changed.
+    Applied,
+    /// Tried as `stat` does: nothing was to be changed.
+    Counted,
+    /// Tried, and nothing changed: page filters, or it was so already.
+    NoEffect,
+    /// Tried; the host has no such thing.
+    NotHere,
+    /// Tried; the host failed.
+    Failed,
+    /// Tried; the target has ended.
+    Gone,
+}
+
+/// All reasons, with their names in results.
+pub const REASONS: [(Reason, &str); 17] = [
+    (Reason::TooSmall, "too_small"),
+    (Reason::TooLarge, "too_large"),
+    (Reason::TooFewAccesses, "too_few_accesses"),
+    (Reason::TooManyAccesses, "too_many_accesses"),
+    (Reason::TooYoung, "too_young"),
+    (Reason::TooOld, "too_old"),
+    (Reason::QuotaFull, "quota_full"),
+    (Reason::BeforeResume, "before_resume"),
+    (Reason::LowPriority, "low_priority"),
+    (Reason::SnapshotsUsedUp, "snapshots_used_up"),
+    (Reason::CoreFilter, "core_filter"),
+    (Reason::Applied, "applied"),
+    (Reason::Counted, "counted"),
+    (Reason::NoEffect, "no_effect"),
+    (Reason::NotHere, "not_here"),
+    (Reason::Failed, "failed"),
+    (Reason::Gone, "gone"),
+];
+
+impl Reason {
+    /// Whether the host was asked.
+    pub fn is_tried(self) -> bool {
+        self >= Self::Applied
+    }
+}
+
+/// Counts of one pass, or of all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Why {
+    /// Times that the scheme was due.
+    pub passes: u64,
+    /// Of these, its watermarks had it switched off.
+    pub inactive_passes: u64,
+    /// Of these, the quota was smaller than a region from the beginning.
+    pub quota_too_small_passes: u64,
+    /// Of these, a goal's metric could not be read, so that the quota stayed as it was.
+    pub goal_unread_passes: u64,
+    by_reason: [Tally; REASONS.len()],
+    /// Regions left alone by each filter of the core layer, and last those that none matched.
+    pub core_filters: Vec<Tally>,
+    /// Bytes left alone by each filter of the operations layer, and last those that none matched. A filter that the core
+    /// adds (`young`, for `pageout` of physical memory) stands between.
+    pub page_filter_bytes: Vec<u64>,
+    /// What the host said the last time that it refused something.
+    pub last_refusal: Option<String>,
+}
+
+impl Why {
+    /// What ended so.
+    pub fn of(&self, reason: Reason) -> Tally {
+        self.by_reason[reason as usize]
+    }
+
+    /// All regions shown.
+    pub fn shown(&self) -> Tally {
+        let mut sum = Tally::default();
+        self.by_reason.iter().for_each(|tally| sum.join(*tally));
+        sum
+    }
+
+    /// All regions that the host was asked for.
+    pub fn tried(&self) -> Tally {
+        let mut sum = Tally::default();
+        REASONS.iter().filter(|(reason, _)| reason.is_tried()).for_each(|(reason, _)| sum.join(self.of(*reason)));
+        sum
+    }
+
+    pub(crate) fn count(&mut self, reason: Reason, bytes: u64) {
+        self.by_reason[reason as usize].add(bytes);
+    }
+
+    pub(crate) fn count_rejected(&mut self, verdict: Verdict, bytes: u64) {
+        self.count(Reason::CoreFilter, bytes);
+        let last = self.core_filters.len().saturating_sub(1);
+        let place = if let Verdict::Rejected(index) = verdict { index } else { last };
+        if let Some(tally) = self.core_filters.get_mut(place) {
+            tally.add(bytes);
+        }
+    }
+
+    pub(crate) fn count_stopped_pages(&mut self, stopped_bytes: &[u64]) {
+        add_each(&mut self.page_filter_bytes, stopped_bytes);
+    }
+
+    /// For a scheme with so many filters.
+    pub(crate) fn clear(&mut self, core_filters: usize, page_filters: usize) {
+        *self = Self {
+            core_filters: vec![Tally::default(); core_filters + 1],
+            page_filter_bytes: vec![0; page_filters + 1],
+            ..Self::default()
+        };
+    }
+
+    /// Adds the counts of a pass.
+    pub(crate) fn join(&mut self, pass: &Self) {
+        self.passes += pass.passes;
+        self.inactive_passes += pass.inactive_passes;
+        self.quota_too_small_passes += pass.quota_too_small_passes;
+        self.goal_unread_passes += pass.goal_unread_passes;
+        self.by_reason.iter_mut().zip(pass.by_reason).for_each(|(sum, tally)| sum.join(tally));
+        if self.core_filters.len() < pass.core_filters.len() {
+            self.core_filters.resize(pass.core_filters.len(), Tally::default());
+        }
+        self.core_filters.iter_mut().zip(&pass.core_filters).for_each(|(sum, tally)| sum.join(*tally));
+        add_each(&mut self.page_filter_bytes, &pass.page_filter_bytes);
+        if pass.last_refusal.is_some() {
+            self.last_refusal.clone_from(&pass.last_refusal);
+        }
+    }
+}
+
+fn add_each(sums: &mut Vec<u64>, more: &[u64]) {
+    if sums.len() < more.len() {
+        sums.resize(more.len(), 0);
+    }
+    for (sum, more) in sums.iter_mut().zip(more) {
+        *sum = sum.saturating_add(*more);
+    }
+}
+
+impl Serialize for Why {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("passes", &self.passes)?;
+        map.serialize_entry("inactive_passes", &self.inactive_passes)?;
+        map.serialize_entry("quota_too_small_passes", &self.quota_too_small_passes)?;
+        map.serialize_entry("goal_unread_passes", &self.goal_unread_passes)?;
+        for (reason, name) in REASONS {
+            map.serialize_entry(name, &self.of(reason))?;
+        }
+        map.serialize_entry("core_filters", &self.core_filters)?;
+        map.serialize_entry("page_filter_bytes", &self.page_filter_bytes)?;
+        map.serialize_entry("last_refusal", &self.last_refusal)?;
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_stand_in_their_own_places() {
+        for (place, (reason, _)) in REASONS.into_iter().enumerate() {
+            assert_eq!(reason as usize, place);
+        }
+    }
+
+    #[test]
+    fn passes_add_up() {
+        let mut pass = Why::default();
+        pass.clear(1, 0);
+        pass.passes = 1;
+        pass.count(Reason::TooYoung, 10);
+        pass.count(Reason::Applied, 20);
+        pass.count_rejected(Verdict::Rejected(0), 5);
+        pass.count_rejected(Verdict::RejectedByDefault, 7);
+        pass.count_stopped_pages(&[3]);
+        let mut total = Why::default();
+        total.join(&pass);
+        total.join(&pass);
+        assert_eq!((total.passes, total.shown()), (2, Tally { regions: 8, bytes: 84 }));
+        assert_eq!(total.tried(), Tally { regions: 2, bytes: 40 });
+        assert_eq!(total.core_filters, [Tally { regions: 2, bytes: 10 }, Tally { regions: 2, bytes: 14 }]);
+        assert_eq!(total.page_filter_bytes, [6]);
+    }
+}
