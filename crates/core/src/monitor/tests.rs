@@ -4,6 +4,7 @@ mod behaviour;
 mod detection;
 mod invariants;
 mod probabilities;
+mod schemes;
 
 use super::fake::World;
 use super::*;
