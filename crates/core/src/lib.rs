@@ -6,4 +6,5 @@
 
 pub mod host;
 pub mod monitor;
+pub mod presets;
 pub mod schemes;
