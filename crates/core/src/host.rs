@@ -115,7 +115,8 @@ pub struct SchemeCapabilities {
     pub actions: Vec<Action>,
     /// Of these, actions that obey page filters. On Linux all of physical memory, and for a process `stat` and migration.
     pub filtered_actions: Vec<Action>,
-    /// Questions about pages that [`PageTest`] may hold. `young` here lets `pageout` of physical memory spare young pages.
+    /// Questions about pages that users may ask. `young` is asked by `pageout` of physical memory anyhow, to spare pages that
+    /// were accessed a moment ago.
     pub filters: Vec<FilterType>,
     /// Goals' metrics whose [`Gauge`]s it reads. `user-input` needs no host.
     pub metrics: Vec<Metric>,

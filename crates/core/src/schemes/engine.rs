@@ -68,7 +68,12 @@ impl Slot {
             return;
         }
         if self.scheme.quotas.goals != scheme.quotas.goals {
-            self.goals = goal_states(scheme);
+            let mut goals = goal_states(scheme);
+            let both = self.scheme.quotas.goals.iter().zip(&scheme.quotas.goals);
+            for ((old, new), (before, after)) in both.zip(self.goals.iter().zip(&mut goals)) {
+                after.stall_us = before.stall_us.filter(|_| old.metric == new.metric);
+            }
+            self.goals = goals;
         }
         if self.scheme.core_filters != scheme.core_filters || self.scheme.ops_filters != scheme.ops_filters {
             self.all_passes.core_filters.clear();

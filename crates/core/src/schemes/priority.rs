@@ -140,6 +140,23 @@ mod tests {
         assert_eq!(Histogram::EMPTY.cut_off(0), 0, "nothing matches");
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_score_waits_while_the_quota_has_room(
+            buckets in proptest::collection::vec((0..=SCORE_MAX, 1..1000u64), 0..40), quota in 0..5000u64,
+        ) {
+            let mut histogram = Histogram::EMPTY;
+            buckets.iter().for_each(|(score, bytes)| histogram.add(*score, *bytes));
+            let cut_off = histogram.cut_off(quota);
+            let sum = |is_counted: &dyn Fn(u32) -> bool| -> u64 {
+                buckets.iter().filter(|(score, _)| is_counted(*score)).map(|(_, bytes)| bytes).sum()
+            };
+            let above = sum(&|score| score > cut_off);
+            proptest::prop_assert!(above == 0 || above < quota, "better ones alone leave room");
+            proptest::prop_assert!(cut_off == 0 || sum(&|score| score >= cut_off) >= quota, "and the rest is needed no more");
+        }
+    }
+
     #[test]
     fn large_weights_do_not_wrap() {
         let region = Region { nr_accesses_bp: 20 * HIT_BP, ..Region::default() };

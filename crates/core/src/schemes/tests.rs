@@ -22,6 +22,8 @@ struct Rig {
     /// Page and smallest region.
     page: u64,
     size_max: u64,
+    /// Bytes of an address unit.
+    unit: u64,
     passes: u64,
 }
 
@@ -47,6 +49,7 @@ impl Rig {
             is_physical: true,
             page: 1,
             size_max: 1 << 40,
+            unit: 1,
             passes: 0,
         }
     }
@@ -63,7 +66,7 @@ impl Rig {
             tick: self.passes * 200,
             attributes: &self.attributes,
             is_physical: self.is_physical,
-            unit: 1,
+            unit: self.unit,
             size_min: self.page,
             size_max: self.size_max,
             page_bytes: self.page,
@@ -291,6 +294,36 @@ fn a_place_in_a_target_that_is_gone_holds_nothing_up() {
     rig.pass();
     rig.targets.remove(0);
     assert_eq!(rig.pass(), [(1, 100, 130)]);
+}
+
+/// Quotas, filters and statistics are in bytes whatever the unit of addresses.
+#[test]
+fn address_units_are_told_in_bytes() {
+    let mut scheme = sized(Action::LruPrio, 60);
+    let inside = FilterRange { start: 40, end: 1000 };
+    scheme.core_filters = vec![Filter { address_range: Some(inside), ..Filter::new(FilterType::Addr, true, true) }];
+    let mut rig = Rig::new(&[scheme], &[&[(0, 100, 1, 5)]]);
+    (rig.unit, rig.machine.page) = (2, 2);
+    assert_eq!(rig.pass(), [(0, 40, 100)]);
+    assert_eq!(rig.bounds(), [(0, 20), (20, 50), (50, 100)]);
+    let report = rig.report(0);
+    assert_eq!((report.charged_bytes, report.stats.sz_applied), (60, 60));
+    assert_eq!(report.last_pass.shown().bytes, 200);
+}
+
+/// Section 5: at a steady speed a limit in time holds from the second window on, when the speed is known.
+#[test]
+fn a_limit_in_time_holds_at_a_steady_speed() {
+    let quotas =
+        Quotas { time: Some(Duration::from_ms(1)), reset_interval: Duration::from_secs(1), ..Quotas::default() };
+    let scheme = Scheme { action: Action::LruPrio, quotas, ..Scheme::default() };
+    let mut rig = Rig::new(&[scheme], &[&[(0, 20_000 * 4096, 1, 5)]]);
+    (rig.page, rig.machine.page, rig.machine.page_cost) = (4096, 4096, Duration::from_ns(700));
+    let spent_ns: Vec<u64> =
+        (0..20).map(|_| rig.pass().iter().map(|(_, start, end)| (end - start) / 4096 * 700).sum()).collect();
+    assert_eq!(spent_ns[0], 1024 * 700, "a guess: 1024 pages a millisecond");
+    assert!(spent_ns[1..].iter().all(|ns| *ns <= 1_000_000), "{spent_ns:?}");
+    assert!(spent_ns[1..8].iter().all(|ns| *ns > 990_000), "{spent_ns:?}");
 }
 
 /// Section 3: a commit keeps what was done and charged.

@@ -191,6 +191,22 @@ fn new_attributes_arm_schemes_again() {
 }
 
 #[test]
+fn schemes_stand_in_the_file_of_their_monitor() {
+    let text = "
+        operations = \"vaddr\"
+        [[schemes]]
+        action = \"cold\"
+        access-pattern.age.min = \"2m\"
+        [[schemes]]
+        action = \"pageout\"
+    ";
+    let config: MonitorConfig = toml::from_str(text).expect("a good file");
+    assert_eq!(config.schemes.len(), 2);
+    assert_eq!(toml::from_str::<MonitorConfig>(&toml::to_string(&config).expect("plain")).expect("ours"), config);
+    assert_eq!(toml::to_string(&MonitorConfig::default()).expect("plain").find("schemes"), None);
+}
+
+#[test]
 fn what_the_host_lacks_is_refused_before_the_run() {
     let mut world = World::new(&[(0, GIB)]);
     world.machine.lacks = vec![Action::Cold];
