@@ -152,7 +152,8 @@ pub enum Gauge {
 pub struct Order<'a> {
     /// What to do.
     pub action: Action,
-    /// Where: bytes, aligned to pages.
+    /// Where: bytes. Ends of regions are aligned to pages but where a monitor was told to make smaller ones; then the start is
+    /// meant up to the next page, and the length too.
     pub range: AddressRange,
     /// Which pages: every page that [`PageGate::admit`] lets through, asked once for each folio, and no other. It counts
     /// what passed; only for actions that obey page filters must it be asked.

@@ -206,6 +206,7 @@ impl Monitor {
     pub fn stop(&mut self) {
         self.phase = Phase::Stopped;
         self.schemes.forget(|_| true);
+        self.schemes.stop_clock();
         self.cancel_walk();
         for target in &mut self.targets {
             target.regions.clear();

@@ -176,7 +176,7 @@ impl Monitor {
     /// PREPARE, unless no target is left, or no scheme is at work: then it sleeps until one may be.
     fn next_tick(&mut self, now: Instant, host: &mut dyn Host) {
         if let Some(first) = self.targets.first().map(|target| target.id).filter(|_| !self.schemes.is_empty()) {
-            match self.schemes.wait(host) {
+            match self.schemes.wait(now, host) {
                 Ok(None) => {}
                 Ok(Some(wait)) => {
                     self.cancel_walk();

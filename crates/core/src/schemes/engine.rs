@@ -8,13 +8,15 @@ use super::watermark::{WatermarkMetric, free_permil};
 use super::why::Why;
 use crate::host::{Host, HostError, TargetId};
 use crate::monitor::Attributes;
-use isotherm_units::Duration;
+use isotherm_units::{Duration, Instant};
 
 /// All schemes of a context, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Engine {
     pub(super) slots: Vec<Slot>,
     pub(super) walk: Option<Walk>,
+    /// When watermarks were looked at last.
+    last_look: Option<Instant>,
 }
 
 /// A scheme and what is kept of it.
@@ -27,6 +29,8 @@ pub(super) struct Slot {
     pub(super) next_apply: u64,
     pub(super) is_active: bool,
     pub(super) free_permil: Option<u64>,
+    /// For how long watermarks have had it switched off.
+    inactive: Duration,
     pub(super) stats: Stats,
     pub(super) last_pass: Why,
     pub(super) all_passes: Why,
@@ -50,6 +54,7 @@ impl Slot {
             next_apply: 0,
             is_active: true,
             free_permil: None,
+            inactive: Duration::ZERO,
             stats: Stats::default(),
             last_pass: Why::default(),
             all_passes: Why::default(),
@@ -100,7 +105,7 @@ fn goal_states(scheme: &Scheme) -> Vec<GoalState> {
 
 impl Engine {
     pub(crate) fn new(schemes: &[Scheme]) -> Self {
-        Self { slots: schemes.iter().cloned().map(Slot::new).collect(), walk: None }
+        Self { slots: schemes.iter().cloned().map(Slot::new).collect(), walk: None, last_look: None }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -138,12 +143,21 @@ impl Engine {
         self.slots.iter().any(|slot| slot.is_active && tick >= slot.next_apply)
     }
 
+    /// The time until the next look at watermarks is nobody's.
+    pub(crate) fn stop_clock(&mut self) {
+        self.last_look = None;
+    }
+
     /// Looks at all watermarks. `Some`: no scheme is at work, and the next look is after that time.
-    pub(crate) fn wait(&mut self, host: &mut dyn Host) -> Result<Option<Duration>, HostError> {
+    pub(crate) fn wait(&mut self, now: Instant, host: &mut dyn Host) -> Result<Option<Duration>, HostError> {
+        let passed = self.last_look.replace(now).map_or(Duration::ZERO, |last| now.since(last));
         let mut free = None;
         let mut shortest: Option<Duration> = None;
         for slot in &mut self.slots {
             let watermarks = &slot.scheme.watermarks;
+            if !slot.is_active {
+                slot.inactive += passed;
+            }
             if watermarks.metric == WatermarkMetric::None {
                 slot.is_active = true;
             } else {
@@ -192,6 +206,7 @@ impl Engine {
             stats: slot.stats,
             is_active: slot.is_active,
             free_permil: slot.free_permil,
+            inactive_ns: slot.inactive.ns(),
             effective_quota_bytes: slot.quota.is_set(&slot.scheme.quotas).then_some(slot.quota.esz),
             smallest_region_bytes,
             charged_bytes: slot.quota.charged,

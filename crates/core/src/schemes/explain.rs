@@ -4,7 +4,7 @@ use super::report::SchemeReport;
 use super::scheme::Scheme;
 use super::watermark::WatermarkMetric;
 use super::why::{Reason, Why};
-use isotherm_units::{Bytes, Ratio};
+use isotherm_units::{Bytes, Duration, Ratio};
 
 /// Sentences on how `scheme` fared, what held it back most first, ready to be shown. `report` is its own, and the sentences
 /// speak of all passes.
@@ -16,7 +16,7 @@ pub fn explain(scheme: &Scheme, report: &SchemeReport) -> Vec<String> {
         said.push(no_pass(scheme, report));
         return said;
     }
-    if why.inactive_passes > 0 || !report.is_active {
+    if report.inactive_ns > 0 || !report.is_active {
         said.push(switched_off(scheme, report));
     }
     if why.quota_too_small_passes > 0 {
@@ -92,9 +92,12 @@ fn no_pass(scheme: &Scheme, report: &SchemeReport) -> String {
 
 fn switched_off(scheme: &Scheme, report: &SchemeReport) -> String {
     let marks = &scheme.watermarks;
-    let when = match report.all_passes.inactive_passes {
-        0 => "Its watermarks have it switched off".to_owned(),
-        passes => format!("Its watermarks had it switched off in {passes} of {} passes", report.all_passes.passes),
+    let why = &report.all_passes;
+    let time = Duration::from_ns(report.inactive_ns).approx();
+    let when = match (report.inactive_ns, why.inactive_passes) {
+        (0, _) => "Its watermarks have it switched off".to_owned(),
+        (_, 0) => format!("Its watermarks had it switched off for {time}"),
+        (_, passes) => format!("Its watermarks had it switched off for {time}, in {passes} of {} passes", why.passes),
     };
     let rule =
         format!("it works from below {} free memory on, up to {} and down to {}", marks.mid, marks.high, marks.low);

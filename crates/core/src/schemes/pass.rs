@@ -93,7 +93,7 @@ impl Engine {
             let plan = is_due(slot).then(|| slot.begin(pass, host)).flatten();
             plans.push(plan.map(|plan| slot.adjust_quota(plan, pass, targets, spare, host, &mut outcome)));
         }
-        let Self { slots, walk: tried } = self;
+        let Self { slots, walk: tried, .. } = self;
         for target in targets {
             let id = target.id;
             walk(&mut target.regions, spare, Some(pass.size_max), |region, rest| {

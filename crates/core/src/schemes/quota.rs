@@ -76,6 +76,9 @@ impl Quotas {
         if self.fail_charge.is_some_and(|charge| charge.denom == 0) {
             return refuse("fail-charge.denom", "0".to_owned(), "1 and more; leave fail-charge out to charge all");
         }
+        if self.goals.is_empty() && self.goal_tuner != Tuner::Consist {
+            return refuse("goal-tuner", "temporal".to_owned(), "consist, where there are no goals");
+        }
         for (index, goal) in self.goals.iter().enumerate() {
             goal.validate(&format!("quotas.goals[{index}]"))?;
         }
@@ -350,6 +353,8 @@ mod tests {
         assert!(error(nothing).starts_with("`quotas.size` is 0B"));
         let charge = Quotas { fail_charge: Some(FailCharge { num: 1, denom: 0 }), ..quotas(0, 0) };
         assert!(error(charge).starts_with("`quotas.fail-charge.denom` is 0"));
+        let aimless = Quotas { goal_tuner: Tuner::Temporal, ..quotas(10, 0) };
+        assert_eq!(error(aimless), "`quotas.goal-tuner` is temporal; allowed: consist, where there are no goals");
         assert!(Quotas::default().validate().is_ok());
     }
 }

@@ -37,6 +37,8 @@ pub struct SchemeReport {
     pub stats: Stats,
     /// Its watermarks have it at work.
     pub is_active: bool,
+    /// For how long its watermarks have had it switched off, up to their last look.
+    pub inactive_ns: u64,
     /// Free per mille of memory at the last look of its watermarks.
     pub free_permil: Option<u64>,
     /// The effective quota of this window in bytes; `None` without any.

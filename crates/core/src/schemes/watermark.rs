@@ -55,6 +55,9 @@ impl Watermarks {
             Err(SchemeError::out_of_range(format!("watermarks.{key}"), got, allowed))
         };
         if self.metric == WatermarkMetric::None {
+            if self.high.max(self.mid).max(self.low) > Ratio::ZERO {
+                return refuse("metric", "none, with marks".to_owned(), "free-mem-rate, or no marks".to_owned());
+            }
             return Ok(());
         }
         if self.high > Ratio::ONE {
@@ -123,5 +126,7 @@ mod tests {
         assert!(Watermarks::default().validate().is_ok());
         let never = Watermarks { interval: Duration::ZERO, ..Watermarks::free_mem_rate(Duration::ZERO, 200, 150, 50) };
         assert!(never.validate().is_err());
+        let idle = Watermarks { high: Ratio::ONE, ..Watermarks::default() };
+        assert!(idle.validate().unwrap_err().to_string().starts_with("`watermarks.metric` is none, with marks"));
     }
 }

@@ -59,12 +59,15 @@ fn watermarks_are_named_also_where_there_was_no_pass() {
     let scheme = Scheme { watermarks: marks, ..Scheme::default() };
     let mut rig = Rig::new(&[scheme.clone(), Scheme::default()], &[&[(0, 10, 0, 5)]]);
     (rig.machine.free, rig.machine.total) = (90, 100);
-    assert_eq!(rig.engine.wait(&mut rig.machine), Ok(None), "the other one is at work");
+    assert_eq!(rig.engine.wait(Instant::START, &mut rig.machine), Ok(None), "the other one is at work");
     let rule = "it works from below 15% free memory on, up to 20% and down to 5%; now 90% is free.";
     assert!(told(&rig, &scheme).ends_with(rule));
     rig.run();
-    assert!(told(&rig, &scheme).contains("switched off in 1 of 1 passes: it works"));
+    let later = Instant::from_ns(90 * SECOND);
+    assert_eq!(rig.engine.wait(later, &mut rig.machine), Ok(None));
+    let said = told(&rig, &scheme);
+    assert!(said.contains("Its watermarks had it switched off for 1.50 m, in 1 of 1 passes: it works"), "{said}");
     rig.engine = Engine::new(std::slice::from_ref(&scheme));
-    assert_eq!(rig.engine.wait(&mut rig.machine), Ok(Some(Duration::from_secs(5))));
+    assert_eq!(rig.engine.wait(Instant::START, &mut rig.machine), Ok(Some(Duration::from_secs(5))));
     assert!(!rig.engine.is_due(1000), "no scheme is at work");
 }
