@@ -1,5 +1,6 @@
 //! Why a scheme did what it did, or nothing, in words.
 
+use super::action::Action;
 use super::report::SchemeReport;
 use super::scheme::Scheme;
 use super::watermark::WatermarkMetric;
@@ -74,6 +75,9 @@ fn summary(scheme: &Scheme, report: &SchemeReport) -> String {
     let head = format!("Scheme {} ({})", report.index, scheme.action);
     match (stats.nr_tried, stats.nr_applied) {
         (0, _) => format!("{head} was tried on nothing."),
+        (tried, _) if scheme.action == Action::Stat => {
+            format!("{head} counted {tried} regions of {} in all.", approx(stats.sz_tried))
+        }
         (tried, 0) => format!("{head} was tried {tried} times on {} and changed nothing.", approx(stats.sz_tried)),
         (tried, applied) => format!(
             "{head} was tried {tried} times on {}, and changed {} in {applied} of them.",

@@ -118,10 +118,17 @@ mod tests {
             let weights = weights(weight_nr, weight_age);
             let what = format!("example {example}: count {nr}, age {age}");
             assert_eq!(Scorer::Hot.score(&region, &attributes, &weights), hot, "{what}");
-            // Example 22 is this for example 21: 75, 76, 78, 81, 85.
             assert_eq!(Scorer::Cold.score(&region, &attributes, &weights), 99 - hot, "{what}");
             assert_eq!(Scorer::Equal.score(&region, &attributes, &weights), 99, "{what}");
         }
+    }
+
+    /// schemes.md section 15, example 22.
+    #[test]
+    fn idle_memory_is_the_colder_the_older() {
+        let score =
+            |age| Scorer::Cold.score(&Region { age, ..Region::default() }, &Attributes::default(), &weights(1, 1));
+        assert_eq!([0, 10, 50, 1200, 36_000].map(score), [75, 76, 78, 81, 85], "example 22");
     }
 
     /// schemes.md section 15, examples 28 and 29.

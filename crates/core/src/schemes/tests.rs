@@ -90,7 +90,7 @@ fn sized(action: Action, bytes: u64) -> Scheme {
     Scheme { action, quotas, ..Scheme::default() }
 }
 
-/// schemes.md section 15, example 30. The regions differ in their counts, so that what was cut stays apart.
+/// schemes.md section 15, example 30. Neighbours count as one: equal pieces join between windows.
 #[test]
 fn a_quota_goes_round_through_the_addresses() {
     let mut rig = Rig::new(&[sized(Action::LruPrio, 30)], &[&[(0, 40, 1, 5), (40, 100, 1, 5)]]);
@@ -324,6 +324,40 @@ fn a_limit_in_time_holds_at_a_steady_speed() {
     assert_eq!(spent_ns[0], 1024 * 700, "a guess: 1024 pages a millisecond");
     assert!(spent_ns[1..].iter().all(|ns| *ns <= 1_000_000), "{spent_ns:?}");
     assert!(spent_ns[1..8].iter().all(|ns| *ns > 990_000), "{spent_ns:?}");
+}
+
+/// schemes.md section 12.4: set-ups that the kernel's documentation and samples give.
+#[test]
+fn set_ups_of_the_documentation_are_accepted() {
+    let samples = [
+        (
+            false,
+            "action = 'pageout'
+            access-pattern = { nr-accesses = { max = 0 }, age = { min = 50 } }",
+        ),
+        (
+            true,
+            "action = 'migrate_hot'
+            target_nid = 0
+            apply_interval_us = '1s'
+            access_pattern = { nr_accesses = { min = 1 } }
+            quotas = { sz = '200MiB', reset_interval_ms = '1s', weights = { nr_accesses = 100, age = 100 }, \
+                goals = [{ metric = 'node_mem_used_bp', nid = 0, target_value = 9970 }] }
+            ops_filters = [{ type = 'young', matching = true, allow = true }]",
+        ),
+        (
+            true,
+            "action = 'pageout'
+            access-pattern = { size = { min = '4KiB', max = '8KiB' }, nr-accesses = { max = 5 }, age = { min = 10, max = 20 } }
+            quotas = { time = '10ms', size = '1GiB', reset-interval = '1s', weights = { age = 1 } }
+            watermarks = { metric = 'free-mem-rate', interval = '5s', high = '60%', mid = '50%', low = '30%' }",
+        ),
+    ];
+    for (is_physical, text) in samples {
+        let scheme: Scheme = toml::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(scheme.validate(&Attributes::default(), is_physical), Ok(()), "{text}");
+        assert_eq!(admit(&scheme, TargetId(0), &Machine::default()), Ok(()), "{text}");
+    }
 }
 
 /// Section 3: a commit keeps what was done and charged.
