@@ -2,6 +2,7 @@
 
 mod explained;
 mod invariants;
+mod naive;
 
 use super::engine::Engine;
 use super::fake::Machine;

@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-fn regions() -> impl Strategy<Value = Vec<(u64, u64, u32, u32)>> {
+pub(super) fn regions() -> impl Strategy<Value = Vec<(u64, u64, u32, u32)>> {
     prop::collection::vec((0..3u64, 1..60u64, 0..=20u32, 0..40u32), 1..20).prop_map(|pieces| {
         let mut at = 0;
         let place = |(gap, len, nr, age): (u64, u64, u32, u32)| {
@@ -15,7 +15,7 @@ fn regions() -> impl Strategy<Value = Vec<(u64, u64, u32, u32)>> {
     })
 }
 
-fn scheme() -> impl Strategy<Value = Scheme> {
+pub(super) fn scheme() -> impl Strategy<Value = Scheme> {
     let action = prop::sample::select(vec![Action::Stat, Action::Pageout, Action::LruPrio, Action::LruDeprio]);
     let filter = prop::option::of((0..300u64, 1..200u64, any::<bool>(), any::<bool>()));
     let charge = prop::option::of((0..4u32, 1..5u32));
