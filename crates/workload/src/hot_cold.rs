@@ -257,6 +257,18 @@ impl Stream for HotCold {
         let (hot_pages, pages, start) = (self.hot_pages, self.pages, self.start);
         let pieces = self.pieces.as_slice();
         let mut left = usize::try_from(operations).expect("a batch");
+        if hot_below == u64::MAX && !pieces.is_empty() {
+            // Nothing to choose.
+            let mut places = vec![0; left];
+            fill_words(&mut self.dice, &mut places);
+            left = 0;
+            batch.runs.extend(places.into_iter().map(|place| {
+                let (offset, fraction) = below(place, hot_pages);
+                let page = in_pieces(pieces, offset).unwrap_or(start);
+                let run = if fraction < write_below { Run::write(page, 1) } else { Run::read(page, 1) };
+                run.through(template.channel()).after_ns(template.think_ns)
+            }));
+        }
         while left > 0 {
             let (mut choices, mut places) = ([0; BLOCK], [0; BLOCK]);
             let block = left.min(BLOCK);
