@@ -140,6 +140,9 @@ metrics! {
         |m| scored(m, |s| s.of(HotDefinition::Author).accessed.precision), false;
     recall_accessed, Count, "recall against the pages used in each period",
         |m| scored(m, |s| s.of(HotDefinition::Author).accessed.recall), false;
+    precision_bytes, Count, "precision where counts are summed for each byte, not for each region",
+        |m| scored(m, |s| s.of(HotDefinition::AuthorBytes).main().precision), false;
+    recall_bytes, Count, "recall, likewise", |m| scored(m, |s| s.of(HotDefinition::AuthorBytes).main().recall), false;
     precision_strict, Count, "precision where hot is every sample positive",
         |m| scored(m, |s| s.of(HotDefinition::Strict).main().precision), false;
     recall_strict, Count, "recall, likewise", |m| scored(m, |s| s.of(HotDefinition::Strict).main().recall), false;

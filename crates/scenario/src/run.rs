@@ -184,12 +184,13 @@ impl<'a> Runs<'a> {
         } else {
             scenario.metrics.iter().filter_map(|name| metric_named(name)).collect()
         };
-        let against = scenario.against.as_deref();
-        let base = against.and_then(|name| self.variants.iter().position(|variant| variant.name == name));
         let (mut rows, mut ratios) = (Vec::new(), Vec::new());
         for (unit_index, unit) in self.units.iter().enumerate() {
             for who in self.rows_of(unit) {
                 for (variant_index, variant) in self.variants.iter().enumerate() {
+                    // Each may name another base than the scenario as a whole.
+                    let against = variant.scenario.against.as_deref();
+                    let base = against.and_then(|name| self.variants.iter().position(|other| other.name == name));
                     for metric in &wanted {
                         let take = |variant: usize| -> Vec<(u64, Option<f64>)> {
                             let values = self.seeds(variant).map(|seed| {

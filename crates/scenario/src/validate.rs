@@ -20,12 +20,13 @@ pub(crate) fn validate(scenario: &Scenario, text: &str, name: &str) -> Result<()
     for variant in &variants {
         checker.variant(variant, variants.len() > 1)?;
     }
-    if let Some(against) = &scenario.against
-        && !variants.iter().any(|variant| variant.name == *against)
-    {
-        let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
-        let message = format!("`against` names `{against}`, which is no variant; variants: {}", names.join(", "));
-        return Err(checker.error(against, message));
+    let named = std::iter::once(&scenario.against).chain(variants.iter().map(|variant| &variant.scenario.against));
+    for against in named.flatten() {
+        if !variants.iter().any(|variant| variant.name == *against) {
+            let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
+            let message = format!("`against` names `{against}`, which is no variant; variants: {}", names.join(", "));
+            return Err(checker.error(against, message));
+        }
     }
     Ok(())
 }

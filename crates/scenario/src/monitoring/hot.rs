@@ -1,4 +1,4 @@
-//! What counts as hot: the five definitions by which detection is judged.
+//! What counts as hot: the definitions by which detection is judged.
 
 use super::spans::{self, Window};
 use isotherm_core::host::AddressRange;
@@ -8,8 +8,12 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HotDefinition {
-    /// Its counts of the last second add up to more than 5: how the author of page-table profiling counts.
+    /// Its counts of the last second add up to more than 5: how the author of page-table profiling counts. The counts are the
+    /// region's, carried through splits and merges as the monitor carries all it knows of a region: merges cut means down to
+    /// whole numbers.
     Author,
+    /// The same for each byte: counts of all regions it was in, so that nothing is lost in merges.
+    AuthorBytes,
     /// Every sample of the last aggregation found it used.
     Strict,
     /// Not every one of the last 11 aggregations found it unused: what a reviewer of the patches asked for.
@@ -21,8 +25,14 @@ pub enum HotDefinition {
 }
 
 /// All definitions, in the order of results.
-pub const HOT_DEFINITIONS: [HotDefinition; 5] =
-    [HotDefinition::Author, HotDefinition::Strict, HotDefinition::Recent, HotDefinition::Stable, HotDefinition::Score];
+pub const HOT_DEFINITIONS: [HotDefinition; 6] = [
+    HotDefinition::Author,
+    HotDefinition::AuthorBytes,
+    HotDefinition::Strict,
+    HotDefinition::Recent,
+    HotDefinition::Stable,
+    HotDefinition::Score,
+];
 
 /// Samples a second that `author` must exceed.
 const AUTHOR_SAMPLES: u64 = 5;
@@ -36,6 +46,7 @@ impl HotDefinition {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Author => "author",
+            Self::AuthorBytes => "author-bytes",
             Self::Strict => "strict",
             Self::Recent => "recent",
             Self::Stable => "stable",
@@ -49,7 +60,11 @@ impl HotDefinition {
         let Some(last) = windows.last() else { return Vec::new() };
         let now = std::slice::from_ref(last);
         match self {
-            Self::Author => author(windows, in_period, period_ns),
+            Self::Author => author(last, period_ns),
+            Self::AuthorBytes => {
+                let period = &windows[windows.len().saturating_sub(in_period)..];
+                spans::of(period, |_, region| u64::from(region.nr_accesses), |sum| is_many(sum, period_ns))
+            }
             Self::Strict => {
                 spans::of(now, |window, region| u64::from(region.nr_accesses >= window.nr_accesses_max), |sum| sum > 0)
             }
@@ -60,7 +75,7 @@ impl HotDefinition {
             }
             Self::Stable => {
                 let old = spans::of(now, |_, region| u64::from(region.age as usize > WINDOWS), |sum| sum > 0);
-                spans::intersection(&author(windows, in_period, period_ns), &old)
+                spans::intersection(&author(last, period_ns), &old)
             }
             Self::Score => spans::of(
                 now,
@@ -71,11 +86,14 @@ impl HotDefinition {
     }
 }
 
-fn author(windows: &[Window], in_period: usize, period_ns: u64) -> Vec<AddressRange> {
-    let period = &windows[windows.len().saturating_sub(in_period)..];
-    // "More than 5 in a second", also where a period is not a second.
-    let is_hot = |sum: u64| sum * 1_000_000_000 > AUTHOR_SAMPLES * period_ns;
-    spans::of(period, |_, region| u64::from(region.nr_accesses), is_hot)
+fn author(last: &Window, period_ns: u64) -> Vec<AddressRange> {
+    let hot = last.regions.iter().zip(&last.sums).filter(|(_, sum)| is_many(**sum, period_ns));
+    hot.map(|(region, _)| region.range).collect()
+}
+
+/// "More than 5 in a second", also where a period is not a second.
+fn is_many(sum: u64, period_ns: u64) -> bool {
+    sum * 1_000_000_000 > AUTHOR_SAMPLES * period_ns
 }
 
 /// Priority of a region where hot ones come first, 0 to 99, with equal weights. All divisions truncate, in this order.
@@ -110,7 +128,7 @@ mod tests {
             age,
             ..RegionRecord::default()
         });
-        Window { regions: regions.collect(), nr_accesses_max: 40, aggr_ns: 200_000_000 }
+        Window { regions: regions.collect(), sums: Vec::new(), nr_accesses_max: 40, aggr_ns: 200_000_000 }
     }
 
     #[test]
@@ -118,12 +136,15 @@ mod tests {
         // Five aggregations of 200 ms; the border between the two regions moves in the last.
         let mut windows = vec![window(&[(0, 100, 1, 3), (100, 200, 0, 12)]); 4];
         windows.push(window(&[(0, 60, 2, 11), (60, 150, 40, 0), (150, 200, 0, 13)]));
+        // Carried: 60-150 was 1 on 40 bytes of 90, which is 0.
+        windows[4].sums = vec![6, 40, 0];
         let hot = |definition: HotDefinition| {
             let ranges = definition.hot(&windows, 5, 1_000_000_000);
             ranges.into_iter().map(|range| (range.start, range.end)).collect::<Vec<_>>()
         };
-        // Sums: 0-60 is 6, 60-100 is 44, 100-150 is 40, 150-200 is 0.
-        assert_eq!(hot(HotDefinition::Author), [(0, 150)]);
+        // By bytes: 0-60 is 6, 60-100 is 44, 100-150 is 40, 150-200 is 0.
+        assert_eq!(hot(HotDefinition::AuthorBytes), [(0, 150)]);
+        assert_eq!(hot(HotDefinition::Author), [(0, 60), (60, 150)]);
         assert_eq!(hot(HotDefinition::Strict), [(60, 150)]);
         assert_eq!(hot(HotDefinition::Recent), [(0, 200)], "nobody can have been idle for more than ten aggregations");
         assert_eq!(hot(HotDefinition::Stable), [(0, 60)]);

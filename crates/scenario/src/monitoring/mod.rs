@@ -36,6 +36,7 @@
 //! Definitions of "hot", what is compared with what, and how time to converge is found: `docs/ptp.md`.
 
 mod attach;
+mod carried;
 mod hot;
 mod record;
 mod report;

@@ -1,5 +1,6 @@
 //! How well a monitor finds what is hot: precision and recall, period by period.
 
+use super::carried::Carried;
 use super::hot::{HOT_DEFINITIONS, HotDefinition, WINDOWS};
 use super::spans::{self, Window};
 use super::touched::{Period, SharedTouched};
@@ -129,6 +130,8 @@ pub(super) struct Scorer {
     targets: Vec<Truth>,
     /// The last aggregations of each target.
     windows: Vec<VecDeque<Window>>,
+    /// Of each target, once it is known how many aggregations make a period.
+    carried: Vec<Carried>,
     /// Aggregations of the period at hand, and how much of it they cover.
     in_period: usize,
     covered_ns: u64,
@@ -145,6 +148,7 @@ impl Scorer {
             period_ns: period.ns(),
             targets,
             windows,
+            carried: Vec::new(),
             in_period: 0,
             covered_ns: 0,
             number: 0,
@@ -166,12 +170,16 @@ impl Scorer {
             self.judge();
             self.number = number;
         }
+        let nr_wanted = usize::try_from(self.period_ns / snapshot.aggr_interval.ns().max(1)).unwrap_or(1).max(1);
+        self.carried.resize_with(self.targets.len(), || Carried::new(nr_wanted));
         for (index, windows) in self.windows.iter_mut().enumerate() {
             let id = TargetId(u32::try_from(index).expect("few targets"));
             let place = snapshot.targets.iter().find(|(target, _)| *target == id).map(|(_, place)| place.clone());
+            // A target that has ended has no regions.
+            let regions = place.map(|place| snapshot.regions[place].to_vec()).unwrap_or_default();
             windows.push_back(Window {
-                // A target that has ended has no regions.
-                regions: place.map(|place| snapshot.regions[place].to_vec()).unwrap_or_default(),
+                sums: self.carried[index].push(&regions),
+                regions,
                 nr_accesses_max: snapshot.nr_accesses_max,
                 aggr_ns: snapshot.aggr_interval.ns(),
             });
@@ -179,7 +187,6 @@ impl Scorer {
         self.in_period += 1;
         self.covered_ns += elapsed_ns;
         self.last_ns = at_ns;
-        let nr_wanted = usize::try_from(self.period_ns / elapsed_ns.max(1)).unwrap_or(1).max(1);
         if self.is_stated() {
             let counts = self.count(HotDefinition::Author, nr_wanted, stated_counts);
             self.convergence.note(at_ns, self.period_ns, counts.detection());

@@ -7,6 +7,8 @@ use isotherm_core::monitor::RegionRecord;
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     pub(super) regions: Vec<RegionRecord>,
+    /// For each region the sum of its last counts over a period: see `carried.rs`.
+    pub(super) sums: Vec<u64>,
     pub(super) nr_accesses_max: u32,
     pub(super) aggr_ns: u64,
 }
@@ -101,6 +103,7 @@ mod tests {
                 regions: ranges(cuts).into_iter().map(|range| RegionRecord {
                     range, nr_accesses: u32::try_from(range.start % 7).unwrap(), ..RegionRecord::default()
                 }).collect(),
+                sums: Vec::new(),
                 nr_accesses_max: 20,
                 aggr_ns: 1,
             }).collect();

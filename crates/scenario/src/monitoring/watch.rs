@@ -26,6 +26,8 @@ pub struct Watch {
     variant: Variant,
     unit: Unit,
     context: BuildContext,
+    /// A recording begins with its program, when next to nothing is mapped.
+    begins_empty: bool,
     /// Length of the periods in which detection is judged. One second as in publications; recordings of a few seconds are judged
     /// in half seconds.
     pub period: Duration,
@@ -42,7 +44,8 @@ pub struct Watched {
 
 impl Watch {
     /// A page trace, replayed on a roomy machine, its process `process` (0 is the first) watched as `config` says. The trace is
-    /// opened when it is played.
+    /// opened when it is played. A recording begins with its program, when next to nothing is mapped, and often ends before the
+    /// usual 60 s between two looks at the mappings: longer spans than 100 ms (or an aggregation) are shortened to that.
     ///
     /// # Errors
     /// A bad value in `config`.
@@ -70,6 +73,7 @@ impl Watch {
             variant: Variant { name, scenario },
             unit,
             context: BuildContext::new("."),
+            begins_empty: true,
             period: Duration::from_ms(500),
         };
         watch.with_monitor(monitor)
@@ -123,7 +127,7 @@ impl Watch {
             }
         };
         let context = BuildContext::new(options.base_dir.clone()).with_seed(variant.scenario.seed);
-        let watch = Self { variant, unit, context, period: Duration::from_secs(1) };
+        let watch = Self { variant, unit, context, begins_empty: false, period: Duration::from_secs(1) };
         watch.with_monitor(spec)
     }
 
@@ -136,7 +140,12 @@ impl Watch {
         self.clone().with_monitor(spec)
     }
 
-    fn with_monitor(mut self, spec: MonitorSpec) -> Result<Self, ScenarioError> {
+    fn with_monitor(mut self, mut spec: MonitorSpec) -> Result<Self, ScenarioError> {
+        if self.begins_empty {
+            let attributes = &mut spec.config.attributes;
+            let most = attributes.aggr_interval.max(Duration::from_ms(100));
+            attributes.ops_update_interval = attributes.ops_update_interval.min(most);
+        }
         spec.config
             .validate()
             .map_err(|error| ScenarioError::Monitor { monitor: spec.name.clone(), message: error.to_string() })?;

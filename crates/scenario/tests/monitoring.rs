@@ -1,0 +1,256 @@
+//! Monitors in scenarios, and replays watched for front ends.
+
+use isotherm_core::monitor::{Attributes, MonitorConfig, Strategy};
+use isotherm_scenario::monitoring::{HotDefinition, Setting, Watch, accuracy, cheapest, settings, watch};
+use isotherm_scenario::{RunOptions, Scenario, ScenarioResult, parse, print, run};
+use isotherm_trace::region::{RegionStore, RegionWriter};
+use isotherm_units::Duration;
+use proptest::prelude::*;
+use std::ops::ControlFlow;
+
+fn options(threads: usize) -> RunOptions {
+    RunOptions { base_dir: "../..".into(), place: "test".to_owned(), threads: Some(threads) }
+}
+
+fn play(text: &str, threads: usize) -> ScenarioResult {
+    let scenario = parse(text, "test").unwrap_or_else(|error| panic!("{error}"));
+    run(&scenario, &options(threads), &()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// 64 MiB, of which 6.4 MiB are used, half of them each 5 ms.
+const SMALL: &str = r#"
+name = "small"
+repeats = 2
+until = "6s"
+against = "leaf"
+[machine]
+nodes = [{ memory = "256MiB" }]
+[[monitors]]
+name = "kdamond"
+config = { operations = "fvaddr", attributes = { sample-interval = "5ms", aggr-interval = "100ms" } }
+[[workloads]]
+name = "w"
+premapped = true
+[workloads.load]
+kind = "hot-cold"
+footprint = "64MiB"
+hot = "10%"
+hot_pieces = 1
+hot_accesses = "100%"
+accesses_per_second = 200000
+duration = "7s"
+[[variants]]
+name = "leaf"
+[[variants]]
+name = "ptp"
+patch = { monitors = { kdamond = { config = { strategy = "ptp" } } } }
+[[variants]]
+name = "short"
+patch = { repeats = 1, until = "1s", workloads = { "*" = { load = { accesses_per_second = 20000 } } } }
+"#;
+
+fn mean(result: &ScenarioResult, variant: &str, metric: &str) -> f64 {
+    result.row("w", variant, metric).unwrap_or_else(|| panic!("no row {variant} {metric}")).mean
+}
+
+#[test]
+fn monitors_have_metrics_like_anything_else() {
+    let result = play(SMALL, 2);
+    for variant in ["leaf", "ptp"] {
+        for metric in ["precision", "recall", "f1", "recall_recent", "converged"] {
+            assert!(mean(&result, variant, metric) >= 0.9, "{variant} {metric}: {}", mean(&result, variant, metric));
+        }
+        assert!((200e6..3e9).contains(&mean(&result, variant, "converge_ns")), "{variant}");
+        assert!((10.0..1000.0).contains(&mean(&result, variant, "regions_mean")), "{variant}");
+        let (ns, cycles) = (mean(&result, variant, "monitor_cpu_ns"), mean(&result, variant, "cpu_cycles"));
+        assert_eq!(cycles, ns * 3.0, "3 GHz");
+        // One clear and one test for each region, 200 times a second.
+        let checks = mean(&result, variant, "checks_per_second");
+        let regions = mean(&result, variant, "regions_mean");
+        assert!((checks / (regions * 400.0) - 1.0).abs() < 0.1, "{variant}: {checks} of {regions}");
+    }
+    // A page in use is hit each 5 ms with 1 - exp(-1000 / 1638) = 0.46.
+    assert!(mean(&result, "leaf", "nr_accesses_error") < 0.15);
+    assert_eq!(result.row("w", "leaf", "recall").unwrap().n, 2);
+    assert_eq!(result.row("w", "short", "checks_per_second").unwrap().n, 1, "a variant has its own repeats");
+    assert!(result.ratios.iter().any(|row| row.variant == "ptp" && row.metric == "cpu_cycles" && row.n == 2));
+    assert!(result.row("w", "short", "converge_ns").is_none(), "never is no number");
+}
+
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    let text = |threads| serde_json::to_string(&play(SMALL, threads)).unwrap();
+    assert_eq!(text(1), text(3));
+}
+
+#[test]
+fn physical_memory_is_watched_and_not_judged() {
+    let text =
+        SMALL.replace("\"fvaddr\"", "\"paddr\"").replace("[[variants]]\nname = \"ptp\"", "[[variants]]\nname = \"p\"");
+    let text = text.replace("strategy = \"ptp\"", "strategy = \"leaf\"");
+    let result = play(&text, 2);
+    assert!(mean(&result, "leaf", "checks_per_second") > 1000.0);
+    assert!(result.row("w", "leaf", "precision").is_none());
+}
+
+#[test]
+fn bad_monitors_say_what_where_and_what_is_allowed() {
+    let load = "[[workloads]]\nname = \"store\"\nload = { kind = \"idle\", duration = \"1s\" }\n";
+    let with = |monitor: &str| format!("name = \"x\"\n{load}[[monitors]]\nname = \"k\"\n{monitor}\n");
+    let table = [
+        (with("strategy = \"ptp\""), "unknown field `strategy`"),
+        (with("config = { stratgy = \"ptp\" }"), "did you mean `strategy`?"),
+        (with("config = { strategy = \"pt\" }"), "unknown strategy `pt`; allowed: leaf, ptp,"),
+        (
+            with("config = { attributes = { sample-interval = \"0ms\" } }"),
+            "`sample-interval` is 0ns; allowed: 1us and more",
+        ),
+        (
+            with("config = { attrs = { sample_us = \"5ms\", aggr_us = \"1ms\" } }"),
+            "`aggr-interval` is 1ms; allowed: the sample-interval (5ms) and more",
+        ),
+        (with("config = { attributes = { min-nr-regions = 2 } }"), "`min-nr-regions` is 2; allowed: 3 and more"),
+        (
+            with("config = { attributes = { minr = 50, maxr = 20 } }"),
+            "`max-nr-regions` is 20; allowed: min-nr-regions (50) and more",
+        ),
+        (
+            with("targets = [\"stroe\"]"),
+            "it watches `stroe`, which is no workload; workloads: store; did you mean `store`?",
+        ),
+        (with("targets = [\"store/x\"]"), "`store/x` is no target"),
+        (with("targets = [\"store\", \"store\"]"), "it watches `store` twice"),
+        (with("targets = [\"store\"]\nconfig = { ops = \"paddr\" }"), "leave `targets` out"),
+        (with("ranges = [{ start = 4096, end = 8192 }]"), "`ranges` are those of one target"),
+        (with("targets = [\"store\"]\nranges = [{ start = 8192, end = 4096 }]"), "the range 0x2000-0x1000 is empty"),
+        (
+            with("targets = [\"store\"]\nranges = [{ start = 0, end = 8192 }, { start = 4096, end = 9000 }]"),
+            "ranges overlap at 0x1000",
+        ),
+        (format!("{}[[monitors]]\nname = \"k\"\n", with("")), "two monitors have this name"),
+        (
+            with("[[variants]]\nname = \"v\"\npatch = { monitors = { q = { config = { strategy = \"ptp\" } } } }"),
+            "unknown entry `q` of `monitors`, expected `*` for all, or one of `k`",
+        ),
+        (with("[[variants]]\nname = \"v\"\npatch = { monitors = { k = { config = { maxr = 1 } } } }"), "variant `v`"),
+    ];
+    for (text, expected) in table {
+        let message = parse(&text, "s.toml").expect_err(&text).to_string();
+        assert!(message.contains(expected), "{message:?} lacks {expected:?}");
+        assert!(message.starts_with("s.toml:"), "{message:?} says no place");
+    }
+}
+
+#[test]
+fn what_only_the_machine_knows_is_an_error_of_the_run() {
+    let fails = |from: &str, to: &str| {
+        let scenario = parse(&SMALL.replace(from, to), "test").unwrap();
+        run(&scenario, &options(1), &()).unwrap_err().to_string()
+    };
+    let message = fails("name = \"kdamond\"\n", "name = \"kdamond\"\ntargets = [\"w/3\"]\n");
+    assert!(message.contains("it watches process 3 of `w`, which has 1; allowed: 0 to 0"), "{message}");
+    let message = fails("[machine]\n", "[machine]\nmmu = { nonleaf_accessed = false }\n");
+    assert!(message.contains("`ptp` is not available here: accessed bits above the leaves"), "{message}");
+}
+
+proptest! {
+    #[test]
+    fn printing_then_parsing_gives_monitors_back(
+        sample_us in 1u64..1_000_000,
+        ratio in 1u64..400,
+        strategy in 0usize..5,
+        process in proptest::option::of(0u64..4),
+        premapped: bool,
+    ) {
+        let strategy = isotherm_core::monitor::STRATEGIES[strategy].name;
+        let targets = process.map(|process| format!("targets = [\"w/{process}\"]\nranges = [{{ start = 4096, end = 8192 }}]\n"));
+        let text = format!(
+            "name = \"x\"\n[[workloads]]\nname = \"w\"\npremapped = {premapped}\nload = {{ kind = \"idle\", duration = \"1s\" }}\n\
+             [[monitors]]\nname = \"k\"\n{}[monitors.config]\nstrategy = \"{strategy}\"\noperations = \"fvaddr\"\n\
+             attrs = {{ sample = \"{sample_us}us\", aggr = \"{}us\", minr = 3 }}\nmin_region_size = \"2MiB\"\n",
+            targets.unwrap_or_default(), sample_us * ratio,
+        );
+        let scenario: Scenario = parse(&text, "t").unwrap();
+        prop_assert_eq!(parse(&print(&scenario), "t").unwrap(), scenario);
+    }
+}
+
+fn attributes(sample_ms: u64, aggr_ms: u64) -> Attributes {
+    Attributes {
+        sample_interval: Duration::from_ms(sample_ms),
+        aggr_interval: Duration::from_ms(aggr_ms),
+        ..Attributes::default()
+    }
+}
+
+/// A recording is watched from end to end; what is handed out makes a record that opens.
+#[test]
+fn a_watched_recording_becomes_a_record() {
+    let config = MonitorConfig { attributes: attributes(10, 200), ..MonitorConfig::default() };
+    let replay = Watch::trace("../../traces/sqlite.parquet", 0, config).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sqlite.regions.parquet");
+    let mut writer = RegionWriter::create(&path, replay.record_meta()).unwrap();
+    let watched = watch(&replay, &mut |snapshot| {
+        writer.push(snapshot).unwrap();
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    writer.set_outcome(true).unwrap();
+    let meta = writer.finish().unwrap();
+    assert_eq!(meta.targets[0].name, "sqlite/0");
+    assert_eq!(meta.snapshots, watched.monitor.snapshots);
+    assert!((10..20).contains(&meta.snapshots), "2.8 s of 200 ms: {}", meta.snapshots);
+    assert!(RegionStore::open(&path).is_ok());
+    assert!(watched.monitor.scores.is_none());
+    let [(event, _)] = watched.monitor.events.as_slice() else { panic!("{:?}", watched.monitor.events) };
+    assert!(event.contains("fewer than two gaps"), "as it begins: {event}");
+
+    let mut seen = 0;
+    let stopped = watch(&replay, &mut |_| {
+        seen += 1;
+        ControlFlow::Break(())
+    });
+    assert_eq!((seen, stopped.unwrap().monitor), (1, watched.monitor), "a listener that leaves changes nothing");
+
+    let scores = accuracy(&replay).unwrap().monitor.scores.unwrap();
+    assert!(scores.periods >= 2, "{scores:?}");
+    let author = scores.of(HotDefinition::Author);
+    assert!(author.stated.is_none() && author.main().recall > 0.0, "{scores:?}");
+    assert!(scores.nr_accesses_error.is_some());
+}
+
+#[test]
+fn the_cheapest_good_setting_is_found() {
+    let scenario = parse(SMALL, "test").unwrap();
+    let replay = Watch::scenario(&scenario, &options(1), Some("leaf"), Some("w"), None).unwrap();
+    let base = replay.config().clone();
+    assert_eq!(settings(&base).len(), 36);
+    let setting = |name: &str, sample_ms, strategy: &str| Setting {
+        name: name.to_owned(),
+        config: MonitorConfig {
+            attributes: attributes(sample_ms, sample_ms * 20),
+            strategy: strategy.parse::<Strategy>().unwrap(),
+            ..base.clone()
+        },
+    };
+    // The second is too slow to find anything in six seconds.
+    let all = [setting("fine", 1, "leaf"), setting("coarse", 200, "leaf"), setting("usual", 5, "ptp")];
+    let found = cheapest(&replay, &all, HotDefinition::Author, Some(2), &()).unwrap();
+    assert_eq!(found.cheapest, Some(2), "{found:?}");
+    assert!(found.tried[0].detection.is_good() && !found.tried[1].detection.is_good());
+    assert!(found.tried[2].monitor.cpu_ns < found.tried[0].monitor.cpu_ns);
+}
+
+#[test]
+fn a_watch_of_a_scenario_names_what_there_is() {
+    let scenario = parse(SMALL, "test").unwrap();
+    let fails = |variant, workload| {
+        Watch::scenario(&scenario, &options(1), variant, workload, None).map(|_| ()).unwrap_err().to_string()
+    };
+    assert!(fails(Some("x"), None).contains("there is no variant `x`; variants: leaf, ptp, short"));
+    assert!(fails(None, Some("v")).contains("there is no workload `v`; workloads: w"));
+    let plain = Scenario { monitors: Vec::new(), variants: Vec::new(), against: None, ..scenario.clone() };
+    let error = Watch::scenario(&plain, &options(1), None, None, None).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("it has no monitor; add a `[[monitors]]` table"), "{error}");
+}
