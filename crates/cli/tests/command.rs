@@ -89,6 +89,10 @@ const READERS: &[&[&str]] = &[
     &["report", "hot", "FILE"],
     &["report", "idle", "FILE"],
     &["report", "access", "FILE"],
+    &["monitor", "FILE", "-o", "OUT"],
+    &["accuracy", "FILE"],
+    &["import", "FILE", "-o", "OUT", "--from", "json"],
+    &["import", "FILE", "-o", "OUT", "--from", "perf_script"],
     &["advise", "FILE"],
     &["simulate", "FILE"],
 ];

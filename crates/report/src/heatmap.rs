@@ -51,6 +51,14 @@ impl Measure {
             Self::AccessRate => 1e-7,
         }
     }
+    /// How many times hotter than the coldest colour the hottest may be.
+    fn range(self) -> f64 {
+        match self {
+            Self::Touches => 1e6,
+            // A check in a thousand: below are borders of regions that cut a cell.
+            Self::AccessRate => 1e3,
+        }
+    }
     /// What a colour means, behind the scale of its numbers.
     pub(crate) fn words(self) -> &'static str {
         match self {
@@ -301,11 +309,12 @@ pub(crate) struct HeatScale {
 }
 
 impl HeatScale {
-    /// The scale of all cells above zero; `None` when nothing was touched. At most six decades: colder is drawn as coldest.
-    pub(crate) fn of(densities: &[Vec<f64>]) -> Option<Self> {
+    /// The scale of all cells above zero; `None` when nothing was touched. No longer than `measure` allows: colder is drawn
+    /// as coldest.
+    pub(crate) fn of(densities: &[Vec<f64>], measure: Measure) -> Option<Self> {
         let touched = densities.iter().flatten().copied().filter(|d| *d > 0.0 && d.is_finite());
         let (low, high) = touched.fold((f64::INFINITY, 0.0f64), |(low, high), d| (low.min(d), high.max(d)));
-        (high > 0.0).then_some(Self { coldest: low.max(high / 1e6), hottest: high })
+        (high > 0.0).then_some(Self { coldest: low.max(high / measure.range()), hottest: high })
     }
 
     /// 0 (coldest) to 1 (hottest).
@@ -467,11 +476,11 @@ pub(crate) mod tests {
 
     #[test]
     fn heat_is_logarithmic() {
-        let scale = HeatScale::of(&[vec![0.0, 1.0, 10.0], vec![100.0]]).unwrap();
+        let scale = HeatScale::of(&[vec![0.0, 1.0, 10.0], vec![100.0]], Measure::Touches).unwrap();
         assert_eq!(scale, HeatScale { coldest: 1.0, hottest: 100.0 });
         assert_eq!([0.0, 1.0, 10.0, 100.0].map(|density| scale.level(density)), [0, 1, 128, 255]);
-        assert_eq!(HeatScale::of(&[vec![0.0]]), None);
-        let single = HeatScale::of(&[vec![5.0]]).unwrap();
+        assert_eq!(HeatScale::of(&[vec![0.0]], Measure::Touches), None);
+        let single = HeatScale::of(&[vec![5.0]], Measure::Touches).unwrap();
         assert_eq!(single.level(5.0), 255, "a single value is the hottest");
     }
 

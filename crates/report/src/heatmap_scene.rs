@@ -37,7 +37,7 @@ pub(crate) fn scene(map: &Heatmap, size: PictureSize) -> Scene {
     let width = (scene.width - left - label_room - 10.0 - PADDING).max(40.0).floor();
 
     let densities = map.densities(&strips, cell_columns(map, width));
-    let scale = HeatScale::of(&densities);
+    let scale = HeatScale::of(&densities, map.measure);
     for (strip, densities) in strips.iter().zip(&densities) {
         let levels = densities.iter().map(|density| scale.map_or(0, |scale| scale.level(*density))).collect();
         let (y, height) = (top + strip.top as f64, strip.rows as f64);

@@ -32,7 +32,7 @@ pub(crate) fn text(map: &Heatmap, style: &TermStyle) -> String {
     let right = if room.names > 0 { room.names + 1 } else { 0 };
     let width = style.width.saturating_sub(left + right).clamp(1, 1000);
     let densities = map.densities(&strips, width);
-    let scale = HeatScale::of(&densities);
+    let scale = HeatScale::of(&densities, map.measure);
 
     let last = strips.last().map_or(0, |strip| strip.top + strip.rows);
     let nr_lines = last.div_ceil(halves);

@@ -1,4 +1,4 @@
-//! `isotherm import`: traces of other tools become page traces.
+//! `isotherm import`: traces and records of other tools become page traces and region records.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,10 +9,11 @@ use isotherm_trace::Fraction;
 use isotherm_trace::import::{self, IMPORTERS, IdUnit, ImportOptions, RequestClock};
 use isotherm_units::Duration;
 
+use super::region_files::{self, IntervalArgs};
 use crate::error::CliError;
 use crate::ui::Ui;
 
-/// Turn a trace of another tool into a page trace.
+/// Turn a trace of another tool into a page trace, or what damo and the kernel recorded into a region record.
 ///
 /// The format is told by content and name unless --from says it. Input compressed with zstd is decompressed on the way.
 /// Nothing is written when the input is damaged; the message says at which line or record.
@@ -22,8 +23,8 @@ pub(crate) struct Args {
     /// The trace to read.
     #[arg(value_name = "FILE")]
     input: PathBuf,
-    /// The page trace to write (Parquet).
-    #[arg(long, short, value_name = "TRACE")]
+    /// The page trace or region record to write (Parquet).
+    #[arg(long, short, value_name = "OUTPUT")]
     output: PathBuf,
     /// Format of the input.
     #[arg(long, value_name = "FORMAT", value_parser = PossibleValuesParser::new(formats()))]
@@ -49,12 +50,16 @@ pub(crate) struct Args {
     /// csv: columns in libCacheSim's words; they count from 1. Without it the header line names our own columns.
     #[arg(long, value_name = "SPEC")]
     columns: Option<String>,
+    #[command(flatten)]
+    intervals: IntervalArgs,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   isotherm import lackey.log -o app.parquet
   isotherm import cluster52.oracleGeneral.zst -o cluster52.parquet
+  isotherm import damon.data -o regions.parquet
+  isotherm import trace-cmd.txt --sample 5ms --aggr 100ms -o regions.parquet
   isotherm import pages.txt --from text --unit addresses -o pages.parquet
   isotherm import t.csv --columns time-col=1,obj-id-col=2,obj-size-col=3,delimiter=,,has-header=1 -o t.parquet
 
@@ -83,11 +88,24 @@ enum Unit {
 }
 
 fn formats() -> Vec<PossibleValue> {
-    IMPORTERS.iter().map(|importer| PossibleValue::new(importer.name).help(importer.about)).collect()
+    let traces = IMPORTERS.iter().map(|importer| PossibleValue::new(importer.name).help(importer.about));
+    traces.chain(region_files::formats()).collect()
 }
 
 /// Reads the file and writes the trace.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    let is_record = match &args.from {
+        Some(format) => region_files::is_format(format),
+        None => region_files::is_record(&args.input),
+    };
+    if is_record {
+        let options = args.intervals.options()?;
+        region_files::convert(&args.input, options, &args.output, region_files::own_format()?, ui)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(flag) = args.intervals.given() {
+        return Err(CliError::usage(format!("{flag} is for region records, which {} is not", args.input.display())));
+    }
     let options = ImportOptions {
         epoch_ns: args.epoch.ns(),
         ns_per_instruction: Fraction { numerator: args.time_per_kinstructions.ns(), denominator: 1000 },

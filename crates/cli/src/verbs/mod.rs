@@ -1,10 +1,13 @@
 //! The verbs. A new one = one file here with `Args` (its help text is the struct's doc comment, its examples are
 //! `after_help`) and `run`, a `mod` line, and one line in the table.
 
+mod accuracy;
 mod advise;
 mod export;
 mod import;
+mod monitor;
 mod record;
+mod region_files;
 mod report;
 mod simulate;
 
@@ -36,9 +39,11 @@ macro_rules! verbs {
 }
 
 verbs! {
+    Accuracy => accuracy,
     Advise => advise,
     Export => export,
     Import => import,
+    Monitor => monitor,
     Record => record,
     Report => report,
     Simulate => simulate,

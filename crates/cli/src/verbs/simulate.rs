@@ -91,7 +91,7 @@ pub(crate) fn error(error: ScenarioError) -> CliError {
 }
 
 /// The scenario and the folder that its relative paths start from.
-fn find(name: &str) -> Result<(Scenario, PathBuf), CliError> {
+pub(crate) fn find(name: &str) -> Result<(Scenario, PathBuf), CliError> {
     if let Some(bundled) = BUNDLED.iter().find(|bundled| bundled.name == name) {
         let scenario = isotherm_scenario::parse(bundled.text, name).map_err(error)?;
         return Ok((scenario, data_folder()?));

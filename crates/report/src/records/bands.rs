@@ -45,7 +45,8 @@ pub(crate) fn add_border(diffs: &mut [i64], at: u64, length: u64, weight: i64) {
         return;
     }
     let inside = (1i128 << FRACTION_BITS) - i128::try_from(position % (1 << FRACTION_BITS)).expect("a fraction");
-    let here = i64::try_from((i128::from(weight) * inside) >> FRACTION_BITS).expect("no more than the weight");
+    // Division cuts both signs towards zero, so that an end takes away exactly what a beginning at its place would add.
+    let here = i64::try_from(i128::from(weight) * inside / (1 << FRACTION_BITS)).expect("no more than the weight");
     diffs[row] += here;
     diffs[row + 1] += weight - here;
 }

@@ -4,12 +4,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use isotherm_report::records::{self, Selection, Survey};
-use isotherm_trace::region::{Intervals, OpenOptions, RegionStore};
+use isotherm_trace::region::RegionStore;
 use isotherm_trace::{TraceError, TraceMeta, TraceReader};
 use isotherm_units::Duration;
 
 use crate::error::CliError;
 use crate::ui::Ui;
+use crate::verbs::region_files::IntervalArgs;
 
 /// The file, and which part of it where it is a region record.
 #[derive(Debug, clap::Args)]
@@ -35,24 +36,15 @@ struct PartArgs {
     /// Targets by number or name [default: all but those of schemes].
     #[arg(long, value_name = "TARGET", value_delimiter = ',')]
     target: Vec<String>,
-    /// How often regions were checked, where the file does not say.
-    #[arg(long, value_name = "TIME", alias = "sample_us")]
-    sample: Option<Duration>,
-    /// How long checks were counted, where the file does not say.
-    #[arg(long, value_name = "TIME", alias = "aggr_us")]
-    aggr: Option<Duration>,
+    #[command(flatten)]
+    intervals: IntervalArgs,
 }
 
 impl PartArgs {
     fn given(&self) -> Option<&'static str> {
-        let given = [
-            (self.from.is_some(), "--from"),
-            (self.to.is_some(), "--to"),
-            (!self.target.is_empty(), "--target"),
-            (self.sample.is_some(), "--sample"),
-            (self.aggr.is_some(), "--aggr"),
-        ];
-        given.into_iter().find(|(given, _)| *given).map(|(_, name)| name)
+        let given =
+            [(self.from.is_some(), "--from"), (self.to.is_some(), "--to"), (!self.target.is_empty(), "--target")];
+        given.into_iter().find(|(given, _)| *given).map(|(_, name)| name).or_else(|| self.intervals.given())
     }
 }
 
@@ -157,10 +149,7 @@ impl InputArgs {
     }
 
     fn open_record(&self, not_a_trace: TraceError, ui: &Ui) -> Result<Record, CliError> {
-        let ns = |interval: Option<Duration>| interval.map(Duration::ns);
-        let (sample_ns, aggregation_ns) = (ns(self.part.sample), ns(self.part.aggr));
-        check_intervals(sample_ns, aggregation_ns)?;
-        let options = OpenOptions { intervals: Intervals { sample_ns, aggregation_ns, update_ns: None } };
+        let options = self.part.intervals.options()?;
         let spinner = ui.spinner("reading the record");
         let opened = RegionStore::open_with(&self.file, options);
         let (mut store, selection) = match opened {
@@ -180,38 +169,9 @@ impl InputArgs {
     }
 }
 
-/// Intervals that a recording can have had.
-fn check_intervals(sample_ns: Option<u64>, aggregation_ns: Option<u64>) -> Result<(), CliError> {
-    if sample_ns == Some(0) {
-        return Err(CliError::usage("--sample is 0; allowed: above 0"));
-    }
-    match (sample_ns, aggregation_ns) {
-        (sample, Some(aggregation)) if aggregation < sample.unwrap_or(1) => {
-            Err(CliError::usage("--aggr is below --sample; an aggregation counts at least one sample"))
-        }
-        (Some(_), None) => Err(CliError::usage("--sample without --aggr: frequencies need both")),
-        _ => Ok(()),
-    }
-}
-
 /// Whether the file begins as Parquet or as an Arrow IPC stream.
 fn is_container(path: &Path) -> bool {
     let mut head = [0; 4];
     let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
     read.is_ok() && (head == *b"PAR1" || head == [0xff; 4])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn intervals_that_cannot_have_been_are_refused() {
-        assert!(check_intervals(None, None).is_ok());
-        assert!(check_intervals(Some(5), Some(100)).is_ok());
-        assert!(check_intervals(None, Some(100)).is_ok());
-        for (sample_ns, aggregation_ns) in [(Some(0), Some(5)), (Some(5), Some(4)), (Some(5), None), (None, Some(0))] {
-            assert!(check_intervals(sample_ns, aggregation_ns).is_err(), "{sample_ns:?} {aggregation_ns:?}");
-        }
-    }
 }

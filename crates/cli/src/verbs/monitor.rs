@@ -1,0 +1,226 @@
+//! `isotherm monitor`: what a monitor finds in a replay, as a region record.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use isotherm_report::{Cell, Column, Table, Unit};
+use isotherm_scenario::monitoring::{MonitorReport, watch};
+use isotherm_trace::TraceError;
+use isotherm_trace::region::{RECORD_FORMATS, RecordMeta, RegionStore, RegionWriter, record_format_of};
+use serde::Serialize;
+
+use crate::error::CliError;
+use crate::format::{Format, FormatArg};
+use crate::ui::Ui;
+
+pub(crate) mod settings;
+pub(crate) mod source;
+
+mod kdamonds;
+
+use settings::SettingArgs;
+use source::{Source, SourceArgs};
+
+/// Run a monitor over a replay on the simulated machine, and write down what it finds as a region record.
+///
+/// A trace is replayed with memory for everything, so that the record shows the program and not its shortage. The record's
+/// format is told by the ending of its name: .parquet is our own, .json, .data and .txt are damo's. Flags also have
+/// damo's spellings.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    source: SourceArgs,
+    /// The region record to write.
+    #[arg(long, short, value_name = "RECORD")]
+    output: PathBuf,
+    #[command(flatten)]
+    settings: SettingArgs,
+    #[command(flatten)]
+    format: FormatArg,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  isotherm monitor traces/sqlite.parquet -o sqlite.regions.parquet
+  isotherm monitor traces/redis.parquet -o redis.regions.parquet --sample 1ms --aggr 20ms --strategy ptp-aligned
+  isotherm monitor traces/redis.parquet -o redis.data --config kdamonds.json
+  isotherm monitor traces/gcc.parquet --process 1 -o cc1.regions.parquet
+  isotherm report heatmap sqlite.regions.parquet --bands-of traces/sqlite.parquet";
+
+/// Runs the verb.
+pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    let source = args.source.open(&args.settings, ui)?;
+    let report = match record_format_of(&args.output).filter(|format| format.name != RECORD_FORMATS[0].name) {
+        None => record(&source, &args.output, ui)?,
+        Some(format) => {
+            // Other formats are written from a whole record.
+            let own = beside(&args.output);
+            let report = record(&source, &own, ui);
+            let written = report.and_then(|report| {
+                let lost = RegionStore::open(&own)?.write(&args.output, format)?;
+                lost.iter().for_each(|warning| ui.warn(warning));
+                Ok(report)
+            });
+            let _ = std::fs::remove_file(&own);
+            written?
+        }
+    };
+    for (event, count) in &report.events {
+        let times = if *count > 1 { format!(" ({count} times)") } else { String::new() };
+        ui.say(format_args!("note: {event}{times}"));
+    }
+    ui.say(format_args!("wrote {}", args.output.display()));
+    print(&report, args.format.format, ui)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A name for what is not finished, in the same folder.
+fn beside(output: &Path) -> PathBuf {
+    let mut name = output.file_name().unwrap_or_default().to_owned();
+    name.push(".part");
+    output.with_file_name(name)
+}
+
+fn record(source: &Source, output: &Path, ui: &Ui) -> Result<MonitorReport, CliError> {
+    let mut writer = RegionWriter::create(output, meta_of(source))?;
+    let spinner = ui.spinner("monitoring: snapshots");
+    let mut failed: Option<TraceError> = None;
+    let watched = watch(&source.watch, &mut |snapshot| {
+        spinner.inc(1);
+        match writer.push(snapshot) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    });
+    spinner.finish_and_clear();
+    let report = match (watched, failed) {
+        (Ok(watched), None) => watched.monitor,
+        (Ok(_), Some(error)) => return Err(error.into()),
+        (Err(error), _) => {
+            let _ = std::fs::remove_file(output);
+            return Err(crate::verbs::simulate::error(error));
+        }
+    };
+    if writer.meta().snapshots == 0 {
+        let _ = std::fs::remove_file(output);
+        let aggr = source.watch.config().attributes.aggr_interval;
+        let watched = Unit::Ns.approx(report.watched_ns as f64);
+        return Err(CliError::failed(format!(
+            "no snapshot: the run was watched for {watched}, an aggregation takes {aggr}; take a shorter --aggr"
+        )));
+    }
+    writer.set_outcome(true)?;
+    writer.finish()?;
+    Ok(report)
+}
+
+/// What the record says about itself: also what the trace did.
+fn meta_of(source: &Source) -> RecordMeta {
+    let mut meta = source.watch.record_meta();
+    if let Some(trace) = &source.trace {
+        meta.command.clone_from(&trace.command);
+        if let (Some(target), Some(process)) = (meta.targets.first_mut(), trace.processes.get(source.process)) {
+            target.pid = Some(process.pid).filter(|&pid| pid != 0);
+            target.name = if process.name.is_empty() { source.name.clone() } else { process.name.clone() };
+        }
+        meta.notes = vec![format!("monitored in a simulated replay of `{}`", source.name)];
+    }
+    meta
+}
+
+/// One level of the page table.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct LevelWork {
+    level: usize,
+    clears: u64,
+    tests: u64,
+    accessed: u64,
+}
+
+/// The work of a monitor by level, without those it never looked at.
+fn levels(report: &MonitorReport) -> Vec<LevelWork> {
+    let pairs = report.activity.clears.iter().zip(&report.activity.tests).enumerate();
+    pairs
+        .filter(|(_, (clears, tests))| **clears > 0 || tests.tests > 0)
+        .map(|(level, (&clears, tests))| LevelWork { level, clears, tests: tests.tests, accessed: tests.accessed })
+        .collect()
+}
+
+fn print(report: &MonitorReport, format: Format, ui: &Ui) -> Result<(), CliError> {
+    let levels = levels(report);
+    match format {
+        Format::Json => {
+            #[derive(Serialize)]
+            struct Document<'a> {
+                #[serde(flatten)]
+                report: &'a MonitorReport,
+                checks_per_second: f64,
+                levels: &'a [LevelWork],
+            }
+            let document = Document { report, checks_per_second: report.checks_per_second(), levels: &levels };
+            let text = serde_json::to_string_pretty(&document).map_err(CliError::failed)?;
+            ui.print(format_args!("{text}\n"))
+        }
+        Format::Csv => ui.print(cost_table(report).to_csv()),
+        Format::Table => {
+            ui.print(crate::verbs::render(&cost_table(report), format, ui))?;
+            let columns = vec![
+                Column::number("level", Unit::Count),
+                Column::number("bits cleared", Unit::Count),
+                Column::number("bits tested", Unit::Count),
+                Column::number("accessed", Unit::Count),
+            ];
+            let mut table = Table::new("work by level of the page table (0: pages)", columns);
+            for work in levels {
+                table.push(vec![
+                    Cell::Int(work.level as u64),
+                    work.clears.into(),
+                    work.tests.into(),
+                    work.accessed.into(),
+                ]);
+            }
+            ui.print(format_args!("\n{}", crate::verbs::render(&table, format, ui)))
+        }
+    }
+}
+
+/// What a monitor did and what it cost: a row.
+pub(crate) fn cost_table(report: &MonitorReport) -> Table {
+    let columns = vec![
+        Column::number("watched", Unit::Ns),
+        Column::number("snapshots", Unit::Count),
+        Column::number("regions mean", Unit::Count),
+        Column::number("checks", Unit::Count),
+        Column::number("checks a second", Unit::PerSecond),
+        Column::number("words scanned", Unit::Count),
+        Column::number("wake-ups", Unit::Count),
+        Column::number("flushes", Unit::Count),
+        Column::number("CPU time", Unit::Ns),
+        Column::number("CPU share", Unit::Ppm),
+    ];
+    let mut table = Table::new("monitor", columns);
+    table.push(vec![
+        report.watched_ns.into(),
+        report.snapshots.into(),
+        Cell::Float((report.regions_mean * 10.0).round() / 10.0),
+        report.checks.into(),
+        Cell::Float(report.checks_per_second().round()),
+        report.scanned_words.into(),
+        report.wakeups.into(),
+        report.flushes.into(),
+        report.cpu_ns.into(),
+        Cell::Int(cpu_share_ppm(report)),
+    ]);
+    table
+}
+
+/// CPU time of the monitor as a share of one processor.
+pub(crate) fn cpu_share_ppm(report: &MonitorReport) -> u64 {
+    let share = u128::from(report.cpu_ns) * 1_000_000 / u128::from(report.watched_ns.max(1));
+    u64::try_from(share).unwrap_or(u64::MAX)
+}

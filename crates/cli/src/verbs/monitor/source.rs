@@ -1,0 +1,170 @@
+//! What is monitored: the replay of a page trace, or a run of a scenario.
+
+use std::path::{Path, PathBuf};
+
+use isotherm_core::monitor::FlushPolicy;
+use isotherm_scenario::monitoring::{MonitorSpec, Watch};
+use isotherm_scenario::{BUNDLED, RunOptions, Scenario, WorkloadEntry};
+use isotherm_sim::machine::{MachineConfig, NodeConfig};
+use isotherm_sim::mmu::{MmuConfig, TranslationConfig};
+use isotherm_trace::{TraceError, TraceMeta, TraceReader};
+use isotherm_units::{Bytes, Duration};
+use isotherm_workload::{TraceSpec, WorkloadSpec};
+
+use super::settings::SettingArgs;
+use crate::error::CliError;
+use crate::ui::Ui;
+use crate::verbs::simulate;
+
+/// For `#[command(flatten)]` in verbs that monitor.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SourceArgs {
+    /// A page trace (see `isotherm record` and `isotherm import`), a scenario file or the name of a bundled scenario
+    /// (`isotherm simulate --list`).
+    #[arg(value_name = "TRACE|SCENARIO")]
+    source: String,
+    /// Traces: number of the process, from 0 [default: the one with most accesses].
+    #[arg(long, value_name = "N")]
+    process: Option<usize>,
+    /// Traces: the machine has TLBs and paging-structure caches, which keep bits of upper levels clear. With --flush it has
+    /// them in any case.
+    #[arg(long)]
+    translation_caches: bool,
+    /// Scenarios: which variant [default: the first].
+    #[arg(long, value_name = "NAME")]
+    variant: Option<String>,
+    /// Scenarios: which workload [default: the first].
+    #[arg(long, value_name = "NAME")]
+    workload: Option<String>,
+    /// Seed of the monitor's and the workload's chance [default: the scenario's; 1].
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
+}
+
+/// A replay with its monitor.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) watch: Watch,
+    /// What a trace says about itself.
+    pub(crate) trace: Option<TraceMeta>,
+    /// For titles.
+    pub(crate) name: String,
+    /// Number of the process watched.
+    pub(crate) process: usize,
+}
+
+impl SourceArgs {
+    /// Finds it, and puts the monitor on it.
+    pub(crate) fn open(&self, args: &SettingArgs, ui: &Ui) -> Result<Source, CliError> {
+        let path = Path::new(&self.source);
+        let is_scenario = BUNDLED.iter().any(|bundled| bundled.name == self.source)
+            || path.extension().is_some_and(|extension| extension == "toml");
+        if is_scenario { self.of_scenario(args, ui) } else { self.of_trace(path, args, ui) }
+    }
+
+    fn of_scenario(&self, args: &SettingArgs, ui: &Ui) -> Result<Source, CliError> {
+        let (mut scenario, base_dir) = simulate::find(&self.source)?;
+        scenario.seed = self.seed.unwrap_or(scenario.seed);
+        let mut config = None;
+        if args.is_given() || scenario.monitors.is_empty() {
+            let settings = args.settings(ui)?;
+            if let Some(monitor) = scenario.monitors.first_mut() {
+                monitor.ranges.clone_from(&settings.ranges);
+            } else {
+                let targets = self.workload.clone().into_iter().collect();
+                let (name, ranges) = ("kdamond.0".to_owned(), settings.ranges);
+                scenario.monitors.push(MonitorSpec { name, targets, ranges, config: settings.config.clone() });
+            }
+            config = Some(settings.config);
+        }
+        let options = RunOptions { base_dir, place: self.source.clone(), threads: None };
+        let (variant, workload) = (self.variant.as_deref(), self.workload.as_deref());
+        let watch = Watch::scenario(&scenario, &options, variant, workload, config).map_err(simulate::error)?;
+        Ok(Source { watch, trace: None, name: scenario.name, process: 0 })
+    }
+
+    fn of_trace(&self, path: &Path, args: &SettingArgs, ui: &Ui) -> Result<Source, CliError> {
+        for (given, flag) in [(self.variant.is_some(), "--variant"), (self.workload.is_some(), "--workload")] {
+            if given {
+                return Err(CliError::usage(format!("{} is no scenario: {flag} is for scenarios", path.display())));
+            }
+        }
+        let mut reader = TraceReader::open(path)?;
+        let meta = reader.meta().clone();
+        let count = meta.processes.len().max(1);
+        let process = match self.process {
+            Some(process) if process >= count => {
+                return Err(CliError::usage(format!("--process is {process}; allowed: 0 to {}", count - 1)));
+            }
+            Some(process) => process,
+            None => busiest(&mut reader, ui)?,
+        };
+        let mut settings = args.settings(ui)?;
+        let attributes = &mut settings.config.attributes;
+        if args.leaves_update_open() {
+            attributes.ops_update_interval = attributes.ops_update_interval.min(attributes.aggr_interval);
+        }
+        if meta.epoch_ns > attributes.sample_interval.ns() {
+            ui.say(format_args!(
+                "note: the trace has a page once in {} of CPU time; checks each {} find it in few of them",
+                Duration::from_ns(meta.epoch_ns),
+                attributes.sample_interval
+            ));
+        }
+        let name = path.file_stem().map_or_else(|| "trace".to_owned(), |stem| stem.to_string_lossy().into_owned());
+        let with_caches = self.translation_caches || settings.config.flush != FlushPolicy::None;
+        let scenario = replay_of(path, self.seed.unwrap_or(1), with_caches);
+        let monitor = MonitorSpec {
+            name: "kdamond.0".to_owned(),
+            targets: vec![format!("{PROGRAM}/{process}")],
+            ranges: settings.ranges,
+            config: settings.config,
+        };
+        let scenario = Scenario { monitors: vec![monitor], ..scenario };
+        let options = RunOptions { base_dir: PathBuf::from("."), place: path.display().to_string(), threads: None };
+        let mut watch = Watch::scenario(&scenario, &options, None, None, None).map_err(simulate::error)?;
+        // Recordings are short: half seconds give more of them to judge by.
+        watch.period = Duration::from_ms(500);
+        Ok(Source { watch, trace: Some(meta), name, process })
+    }
+}
+
+/// The process with most accesses; the first of equals.
+fn busiest(reader: &mut TraceReader, ui: &Ui) -> Result<usize, CliError> {
+    let meta = reader.meta().clone();
+    if meta.processes.len() < 2 {
+        return Ok(0);
+    }
+    let spinner = ui.spinner("reading the trace");
+    let mut accesses = vec![0u64; meta.processes.len()];
+    let read = reader.for_each_batch(|batch| {
+        for row in batch.rows() {
+            accesses[meta.process_of(row.thread)] += u64::from(row.pages);
+        }
+        Ok::<(), TraceError>(())
+    });
+    spinner.finish_and_clear();
+    read?;
+    let busiest = (0..accesses.len()).rev().max_by_key(|&process| accesses[process]).unwrap_or(0);
+    let name = &meta.processes[busiest].name;
+    ui.say(format_args!("note: of {} processes number {busiest} ({name}) is watched", meta.processes.len()));
+    Ok(busiest)
+}
+
+const PROGRAM: &str = "program";
+
+/// A trace alone on a machine with memory for everything: as [`Watch::trace`], with a seed, ranges and translation caches.
+fn replay_of(path: &Path, seed: u64, with_caches: bool) -> Scenario {
+    let nodes = vec![NodeConfig { memory: Bytes::from_gib(256), ..NodeConfig::default() }];
+    let translation = with_caches.then(TranslationConfig::default);
+    let mmu = MmuConfig { translation, ..MmuConfig::default() };
+    Scenario {
+        seed,
+        // Nothing is ever reclaimed. Policies that see every access leave translation caches out.
+        policy: if with_caches { "classic" } else { "fifo" }.to_owned(),
+        until: Duration::from_secs(24 * 3600),
+        machine: MachineConfig { nodes, mmu, ..MachineConfig::default() },
+        workloads: vec![WorkloadEntry::new(PROGRAM, WorkloadSpec::Trace(TraceSpec::new(path)))],
+        ..Scenario::named(PROGRAM)
+    }
+}
