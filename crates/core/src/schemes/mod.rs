@@ -2,7 +2,7 @@
 //!
 //! A monitor shows its regions to its schemes. Each has a pattern, an action, and things that hold it back: quotas with
 //! priorities and goals, watermarks, filters. What held it back is counted region by region ([`Why`]), and told in words by
-//! [`explain`].
+//! [`explain()`].
 //!
 //! Behaviour follows DAMOS of Linux 7.2; departures are told where they are made. Sections named in comments are those of the
 //! project's specification `schemes.md`. Design and departures in one place: `docs/schemes.md`.
