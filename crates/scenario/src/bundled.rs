@@ -12,7 +12,10 @@ pub struct Bundled {
 }
 
 /// All bundled scenarios. A new one is a file in `scenarios/` and a line here.
-pub const BUNDLED: &[Bundled] = &[Bundled { name: "policies", text: include_str!("../../../scenarios/policies.toml") }];
+pub const BUNDLED: &[Bundled] = &[
+    Bundled { name: "policies", text: include_str!("../../../scenarios/policies.toml") },
+    Bundled { name: "ptp", text: include_str!("../../../scenarios/ptp.toml") },
+];
 
 /// Finds a data file such as `traces/sqlite.parquet`: below `$ISOTHERM_DATA` (handed in as `configured`), beside the
 /// executable (`../share/isotherm`, or the folders above it in a checkout), or below the current folder.
