@@ -6,13 +6,13 @@ use super::{FaultState, huge, layout};
 use crate::cgroup::CgroupId;
 use crate::memory::{FileId, Flag, FrameId, Memory, PageOwner};
 use crate::mmu::{DensePage, Entry, SpaceId, Vma};
-use crate::reclaim::outcome::{Fate, divert, evict};
-use crate::reclaim::{Arrival, Hint, ReclaimPolicy, Reclaimer, Scan};
+use crate::reclaim::outcome::{Fate, put_back, take_out};
+use crate::reclaim::{Hint, ReclaimPolicy, Reclaimer, Scan};
 use isotherm_units::PageRange;
 use isotherm_units::access::{Advice, Backing};
 
 /// Carries out `advice` on the mapped parts of `range`.
-pub(super) fn advise(
+pub(crate) fn advise(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,
     space: SpaceId,
@@ -94,12 +94,8 @@ fn page_out(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId,
             continue;
         }
         memory.space_mut(space).table.test_and_clear_young(dense);
-        policy.removed(memory, frame);
-        let fate = divert(memory, frame, &mut scan).unwrap_or_else(|| evict(memory, policy, frame, &mut scan));
-        if fate != Fate::Freed {
-            let is_file = memory.frames.has(frame, Flag::FileOwned);
-            let arrival = if is_file { Arrival::FileRead } else { Arrival::Anonymous };
-            policy.added(memory, frame, arrival, None);
+        if take_out(memory, policy, frame, &mut scan) != Fate::Freed {
+            put_back(memory, policy, frame);
         }
     }
     memory.update_hidden();

@@ -127,6 +127,11 @@ impl Pressure {
         Duration::from_ns(self.groups[group.index()].totals.ns()[state as usize])
     }
 
+    /// Time lost up to the last sample: what kernel code reads that takes none. Up to 2 s old.
+    pub fn sampled_total(&self, group: CgroupId, resource: Resource, severity: Severity) -> Duration {
+        Duration::from_ns(self.groups[group.index()].totals.ns()[resource.state(severity) as usize])
+    }
+
     /// The averages as of `now`, taking a sample if one is due. CPU `full` of the whole system is always zero.
     pub fn average(&mut self, now: Instant, group: CgroupId, resource: Resource, severity: Severity) -> Average {
         let state = resource.state(severity);

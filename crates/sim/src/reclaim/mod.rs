@@ -256,6 +256,24 @@ pub trait ReclaimPolicy: Send {
     /// A page of the policy gets a hint. Returns whether anything changed.
     fn hint(&mut self, memory: &mut Memory, frame: FrameId, hint: Hint) -> bool;
 
+    /// Whether the policy acts on `hint` at all. Schemes whose action rests on a hint that means nothing here are refused
+    /// before they run, so say no rather than take it and do nothing. Who says yes to [`Hint::Prioritise`] or
+    /// [`Hint::Deprioritise`] carries it out at once, on pages on lists only, and leaves the page on a list.
+    fn heeds(&self, _hint: Hint) -> bool {
+        false
+    }
+
+    /// Whether [`sizes`](Self::sizes) and [`is_active`](Self::is_active) tell active pages from inactive ones. With
+    /// generations the two youngest count as active.
+    fn tells_active(&self) -> bool {
+        false
+    }
+
+    /// Whether a page on a list is an active one. Asked only of policies that [tell](Self::tells_active).
+    fn is_active(&self, _memory: &Memory, _frame: FrameId) -> bool {
+        false
+    }
+
     /// A walk over the groups of `node` below `scan.root` begins: the time to decide what the balance of the whole
     /// subtree says.
     fn begin_walk(&mut self, _memory: &mut Memory, _node: NodeId, _scan: &mut Scan) {}

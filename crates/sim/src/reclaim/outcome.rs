@@ -4,7 +4,7 @@
 //! go to [`evict`]. Pages that stay resident come back with a [`Fate`] that says on which kind of list.
 
 use super::scan_balance::PageType;
-use super::{ReclaimPolicy, Reclaimer, Scan};
+use super::{Arrival, ReclaimPolicy, Reclaimer, Scan};
 use crate::cgroup::{CgroupId, Limit};
 use crate::counters::Counter;
 use crate::memory::{CachePage, Flag, FrameId, Memory, PageOwner, Written};
@@ -115,6 +115,20 @@ pub fn evict(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, frame: FrameId
         memory.update_hidden();
     }
     Fate::Freed
+}
+
+/// Takes a page off its list and evicts it now, whether it was used or not (`MADV_PAGEOUT`, schemes). One that is not freed
+/// is on no list: [`put_back`].
+pub fn take_out(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, frame: FrameId, scan: &mut Scan) -> Fate {
+    policy.removed(memory, frame);
+    divert(memory, frame, scan).unwrap_or_else(|| evict(memory, policy, frame, scan))
+}
+
+/// Puts a page that was taken off its list on the one that its flags name.
+pub fn put_back(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, frame: FrameId) {
+    let is_file = memory.frames.has(frame, Flag::FileOwned);
+    let arrival = if is_file { Arrival::FileRead } else { Arrival::Anonymous };
+    policy.added(memory, frame, arrival, None);
 }
 
 /// A page stays and counts as hot: marks and counts it, and gives its slot back if swap is getting full. Pages locked in

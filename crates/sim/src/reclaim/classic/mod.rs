@@ -201,6 +201,18 @@ impl ReclaimPolicy for Classic {
         true
     }
 
+    fn heeds(&self, _hint: Hint) -> bool {
+        true
+    }
+
+    fn tells_active(&self) -> bool {
+        true
+    }
+
+    fn is_active(&self, memory: &Memory, frame: FrameId) -> bool {
+        memory.frames.has(frame, Flag::Active) && !memory.frames.has(frame, Flag::Unevictable)
+    }
+
     fn begin_walk(&mut self, memory: &mut Memory, node: NodeId, scan: &mut Scan) {
         self.balance = self.balance_of(memory, node, scan);
         scan.cache_trim_used = self.balance.cache_trim;
