@@ -10,12 +10,13 @@
 use super::Faulting;
 use super::allocate::allocate_block;
 use crate::memory::{FrameId, Memory, PageOwner};
-use crate::mmu::{DensePage, Entry, Level, Need, SpaceId};
-use crate::reclaim::Arrival;
+use crate::mmu::{DensePage, Entry, Level, Need, SpaceId, Vma};
+use crate::reclaim::{Arrival, ReclaimPolicy};
 use isotherm_units::PageRange;
+use isotherm_units::access::{Backing, Mapping};
 
 /// Pages under one huge entry.
-const BLOCK_PAGES: u64 = Level::PMD.span_pages();
+pub(super) const BLOCK_PAGES: u64 = Level::PMD.span_pages();
 
 impl Faulting<'_> {
     /// Handles the fault with a huge page if that is possible; whether it did.
@@ -34,23 +35,71 @@ impl Faulting<'_> {
         let pages = usize::try_from(BLOCK_PAGES).expect("small");
         let Some(frames) = allocate_block(self.memory, cgroup, self.state.node, pages) else { return false };
         self.pay_once(self.memory.costs.minor_fault_anon_ns + BLOCK_PAGES * self.memory.costs.page_zero_ns);
-        for (page, frame) in (block.start..).zip(frames) {
-            self.map_in_block(page, frame);
-        }
-        let space = self.memory.space_mut(self.space);
-        space.huge_blocks.insert(block.start / BLOCK_PAGES);
-        space.table.note_reshaped(block.start / BLOCK_PAGES);
+        map_block(self.memory, self.policy, self.space, block.start / BLOCK_PAGES, frames);
         true
     }
+}
 
-    fn map_in_block(&mut self, page: u64, frame: FrameId) {
-        let (cgroup, space) = (self.cgroup(), self.space);
-        let dense = self.memory.space(space).table.dense(page).expect("in the mapping");
-        self.memory.frames.assign(frame, PageOwner::Anonymous { space, page: dense }, cgroup);
-        self.policy.added(self.memory, frame, Arrival::Anonymous, None);
-        let space = self.memory.space_mut(space);
+/// Maps all of an empty block with `frames` by one huge entry.
+pub(super) fn map_block(
+    memory: &mut Memory,
+    policy: &mut dyn ReclaimPolicy,
+    space: SpaceId,
+    block: u64,
+    frames: Vec<FrameId>,
+) {
+    let cgroup = memory.space(space).cgroup;
+    for (page, frame) in (block * BLOCK_PAGES..).zip(frames) {
+        let dense = memory.space(space).table.dense(page).expect("in the mapping");
+        memory.frames.assign(frame, PageOwner::Anonymous { space, page: dense }, cgroup);
+        policy.added(memory, frame, Arrival::Anonymous, None);
+        let space = memory.space_mut(space);
         space.table.set_present(dense, Entry::Frame(frame), true, true, true);
         space.nr_resident += 1;
+    }
+    let space = memory.space_mut(space);
+    space.huge_blocks.insert(block);
+    space.table.note_reshaped(block);
+}
+
+/// `MADV_HUGEPAGE` (`wanted`) and `MADV_NOHUGEPAGE`: what the first stores to blocks of `range` get from now on. What is
+/// mapped already stays as it is.
+pub(crate) fn set_huge(memory: &mut Memory, space: SpaceId, range: PageRange, wanted: bool) {
+    let vmas = memory.space(space).vmas.iter();
+    let is_other = |vma: &&Vma| {
+        let Mapping { pages, backing, huge, .. } = vma.mapping;
+        pages.overlaps(range) && backing == Backing::Anonymous && huge != wanted
+    };
+    let changing: Vec<PageRange> = vmas.filter(is_other).map(|vma| vma.pages().intersection(range)).collect();
+    for part in changing {
+        for mut vma in memory.space_mut(space).vmas.remove(part) {
+            vma.mapping.huge = wanted;
+            memory.space_mut(space).vmas.insert(vma);
+        }
+        join_at(memory, space, part.start);
+        join_at(memory, space, part.end);
+    }
+}
+
+/// Makes one range of two that meet at `page` and do not differ. Without it, advice for changing regions would leave ever
+/// smaller ranges behind.
+fn join_at(memory: &mut Memory, space: SpaceId, page: u64) {
+    let space = memory.space_mut(space);
+    let (Some(&left), Some(&right)) =
+        (page.checked_sub(1).and_then(|page| space.vmas.find(page)), space.vmas.find(page))
+    else {
+        return;
+    };
+    let pages = PageRange::new(left.pages().start, right.pages().end);
+    let joined = Vma { mapping: Mapping { pages, ..left.mapping }, ..left };
+    let of_right = Mapping { pages: right.pages(), ..left.mapping };
+    if left.pages().end == page
+        && left.mapping.backing == Backing::Anonymous
+        && (Vma { mapping: of_right, ..left }) == right
+    {
+        space.vmas.remove(pages);
+        space.vmas.insert(joined);
+        space.swap_readahead.remove(&page);
     }
 }
 
@@ -104,7 +153,7 @@ mod tests {
     use super::*;
     use crate::counters::Counter::PgFault;
     use crate::swap::device::DeviceKind;
-    use isotherm_units::access::{Advice, LayoutChange, Mapping};
+    use isotherm_units::access::{Advice, LayoutChange};
 
     fn rig(pages: u64) -> (Rig, SpaceId) {
         let mut rig = Rig::new(DeviceKind::Zram);

@@ -7,6 +7,7 @@
 mod advise;
 mod allocate;
 mod anonymous;
+mod collapse;
 mod complete;
 mod descriptor;
 mod file;
@@ -25,10 +26,13 @@ mod random;
 #[cfg(test)]
 mod testing;
 
+pub(crate) use advise::advise;
 pub use allocate::{Shortage, allocate};
+pub(crate) use collapse::collapse;
 pub use complete::complete_io;
 pub use descriptor::descriptor;
 pub use fork::fork;
+pub(crate) use huge::set_huge;
 pub use layout::{change_layout, exit, map, unmap};
 pub use space::{new_space, try_new_space};
 pub use writeback::{Flusher, flush_old};

@@ -1,10 +1,20 @@
-//! The simulated machine as [`Host`]: what a monitor may ask of simulated memory, and what each question costs.
+//! The simulated machine as [`Host`]: what a monitor may ask of simulated memory and have done to it, and what that costs.
 //!
 //! Virtual targets are address spaces; the physical target is all page frames, behind them memory without frames. Clearing
 //! a page's accessed bit follows Linux (monitoring.md 4): the use that it stood for is left to reclaim as a mark of the page.
 //! CPU time goes to [`Memory::ledger`], for whoever runs the monitor.
 
+#[cfg(test)]
+mod action_tests;
+mod actions;
+mod advice;
+mod folios;
+mod gauges;
 mod physical;
+#[cfg(test)]
+mod random_actions;
+#[cfg(test)]
+mod stage;
 #[cfg(test)]
 mod tests;
 mod virtual_space;
@@ -12,8 +22,11 @@ mod virtual_space;
 use crate::memory::{Flag, FrameId, Memory};
 use crate::mmu::translation::Caches;
 use crate::mmu::{Level, SpaceId};
+use crate::pressure::Pressure;
+use crate::reclaim::ReclaimPolicy;
 use isotherm_core::host::{
-    AddressRange, Attribute, Capabilities, Host, HostError, Level as HostLevel, Probe, Seen, Sight, TargetId,
+    AddressRange, Applied, Attribute, Capabilities, Gauge, Host, HostError, Level as HostLevel, NodeId, Order, Probe,
+    SchemeCapabilities, Seen, Sight, TargetId,
 };
 use isotherm_units::PAGE_SHIFT;
 use serde::Serialize;
@@ -54,6 +67,8 @@ impl ProbeCounts {
 /// A view of a machine's memory for the time of one call.
 pub struct MemoryHost<'a> {
     memory: &'a mut Memory,
+    policy: &'a mut dyn ReclaimPolicy,
+    pressure: &'a Pressure,
     caches: &'a mut [Caches],
     targets: &'a [HostTarget],
     counts: &'a mut ProbeCounts,
@@ -63,11 +78,13 @@ impl<'a> MemoryHost<'a> {
     /// `caches` are those of all processors, none without the model; `targets` are numbered from 0.
     pub fn new(
         memory: &'a mut Memory,
+        policy: &'a mut dyn ReclaimPolicy,
+        pressure: &'a Pressure,
         caches: &'a mut [Caches],
         targets: &'a [HostTarget],
         counts: &'a mut ProbeCounts,
     ) -> Self {
-        Self { memory, caches, targets, counts }
+        Self { memory, policy, pressure, caches, targets, counts }
     }
 
     /// The target, if it still lives.
@@ -191,6 +208,40 @@ impl Host for MemoryHost<'_> {
         self.counts.attributes += addresses.len() as u64;
         self.memory.ledger.spend(addresses.len() as u64 * self.memory.costs.probe_ns);
         Ok(())
+    }
+
+    fn scheme_capabilities(&self, target: TargetId) -> SchemeCapabilities {
+        self.target(target).map_or_else(|_| SchemeCapabilities::default(), |target| self.offers(target))
+    }
+
+    fn apply(&mut self, target: TargetId, order: &mut Order<'_>) -> Result<Applied, HostError> {
+        let target = self.target(target)?;
+        self.carry_out(target, order)
+    }
+
+    fn gauges(&mut self, gauges: &[Gauge], values: &mut [Option<u64>]) -> Result<(), HostError> {
+        assert_eq!(gauges.len(), values.len(), "one value a gauge");
+        for (&gauge, value) in gauges.iter().zip(values) {
+            *value = self.read_gauge(gauge)?;
+        }
+        Ok(())
+    }
+
+    fn node_bytes(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddressRange],
+        out: &mut Vec<(NodeId, u64)>,
+    ) -> Result<(), HostError> {
+        let HostTarget::Physical = self.target(target)? else {
+            return Err(HostError::NotHere("page frames are on nodes; give ranges of physical memory"));
+        };
+        self.count_by_node(ranges, out);
+        Ok(())
+    }
+
+    fn memcg(&self, path: &str) -> Option<u64> {
+        self.memory.cgroups.find(path).map(|group| group.index() as u64)
     }
 }
 

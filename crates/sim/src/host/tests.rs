@@ -23,6 +23,7 @@ struct Rig {
     caches: Vec<Caches>,
     targets: Vec<HostTarget>,
     counts: ProbeCounts,
+    pressure: Pressure,
 }
 
 impl Rig {
@@ -42,7 +43,8 @@ impl Rig {
         policy.add_lruvec(memory.lruvec(CgroupId::ROOT, crate::memory::NodeId::default()));
         let caches = mmu.translation.iter().map(|sizes| Caches::new(sizes, mmu.levels)).collect();
         memory.mmu = mmu;
-        Self { memory, policy, caches, targets: Vec::new(), counts: ProbeCounts::default() }
+        let pressure = Pressure::new(memory.now, 1, crate::tick::TickRate::default());
+        Self { memory, policy, caches, targets: Vec::new(), counts: ProbeCounts::default(), pressure }
     }
 
     /// A space with base pages at 0..4096, blocks of 2 MiB at 1 GiB, and ground of 3 GiB at 1 TiB.
@@ -94,7 +96,8 @@ impl Rig {
     }
 
     fn host(&mut self) -> MemoryHost<'_> {
-        MemoryHost::new(&mut self.memory, &mut self.caches, &self.targets, &mut self.counts)
+        let policy = self.policy.as_mut();
+        MemoryHost::new(&mut self.memory, policy, &self.pressure, &mut self.caches, &self.targets, &mut self.counts)
     }
     fn clear(&mut self, page: u64, level: Level) -> (Seen, u8) {
         let (probe, mut sights) = (probe(page, level), [Sight::default()]);

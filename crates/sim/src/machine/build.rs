@@ -420,7 +420,7 @@ impl Machine {
             reclaim_latencies_ns: self.reclaim_latencies_ns,
             incidents: self.incidents,
             series: self.series,
-            monitors: self.monitors.into_iter().map(|monitor| monitor.outcome).collect(),
+            monitors: self.monitors.into_iter().map(super::MonitorState::into_outcome).collect(),
         }
     }
 

@@ -4,11 +4,12 @@ use super::monitor::{DriverError, MonitorDriver, MonitorTarget};
 use super::{MachineBuilder, SimError};
 use isotherm_core::host::{AddressRange, Host, TargetId};
 use isotherm_core::monitor::{Monitor, MonitorConfig, Tick};
+use isotherm_core::schemes::SchemeReport;
 use isotherm_units::access::Backing;
 use isotherm_units::{Instant, PAGE_SHIFT};
 
-/// Told after each tick of a monitor: the monitor itself (its snapshot, activity, regions), and what the tick did. A new
-/// snapshot is there if [`Tick::has_snapshot`].
+/// Told after each tick of a monitor: the monitor itself (its snapshot, activity, regions, schemes' reports), and what the tick
+/// did. A new snapshot is there if [`Tick::has_snapshot`].
 pub type TickSink = Box<dyn FnMut(&Monitor, &Tick) + Send>;
 
 /// What a monitor watches, and where. Without ranges a process's mappings are followed; physical memory needs ranges, see
@@ -40,11 +41,15 @@ impl MonitorDriver for Kdamond {
         (self.sink)(&self.monitor, &tick);
         Ok(self.monitor.poll_timeout())
     }
+
+    fn scheme_reports(&self) -> Vec<SchemeReport> {
+        self.monitor.scheme_reports()
+    }
 }
 
 impl MachineBuilder {
-    /// Adds a kernel thread that monitors `watched`, target `i` being entry `i`, and tells `sink` of each tick. Its CPU time
-    /// and probes are in [`Outcome::monitors`](super::Outcome::monitors). See [`monitor`](Self::monitor) for when it begins.
+    /// Adds a kernel thread that monitors `watched`, target `i` being entry `i`, applies the schemes of `config`, and tells
+    /// `sink` of each tick. Its CPU time, probes and schemes' reports are in [`Outcome::monitors`](super::Outcome::monitors). See [`monitor`](Self::monitor) for when it begins.
     ///
     /// # Errors
     /// A bad value in `config` ([`SimError::Monitor`]), or a process that was not added. What the machine cannot do for a

@@ -13,12 +13,12 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::sync::{Arc, Mutex};
 
 /// Touches `all` once if `populate`, then pages of `hot` at random, one each `think_ns`.
-struct HotSet {
-    all: PageRange,
-    hot: PageRange,
-    populate: bool,
-    think_ns: u32,
-    random: Xoshiro256PlusPlus,
+pub(super) struct HotSet {
+    pub(super) all: PageRange,
+    pub(super) hot: PageRange,
+    pub(super) populate: bool,
+    pub(super) think_ns: u32,
+    pub(super) random: Xoshiro256PlusPlus,
 }
 
 impl Stream for HotSet {

@@ -21,6 +21,8 @@ mod oom;
 mod outcome;
 mod play;
 mod schedule;
+#[cfg(test)]
+mod scheme_tests;
 mod task;
 #[cfg(test)]
 mod tests;

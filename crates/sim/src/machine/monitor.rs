@@ -1,14 +1,17 @@
 //! A kernel thread that watches memory: the place where a monitor of `isotherm-core` runs in a simulated machine.
 //!
 //! The thread sleeps until its driver wants to run, waits for a processor like any other task, and pays for the wake-up and
-//! for everything that the driver asks of the [`Host`]. Idle processors take it first, otherwise it delays threads.
+//! for everything that the driver asks of the [`Host`]. Idle processors take it first, otherwise it delays threads. All that
+//! is done in one wake-up is done at its beginning; the time that it takes passes afterwards.
 
 use super::schedule::Verdict;
 use super::task::{Blocked, KernelTask, TaskId, Work};
 use super::{Machine, MachineBuilder, ProgramId, SimError};
 use crate::cgroup::CgroupId;
+use crate::counters::Counter;
 use crate::host::{HostTarget, MemoryHost, ProbeCounts};
 use isotherm_core::host::Host;
+use isotherm_core::schemes::SchemeReport;
 use isotherm_units::{Duration, Instant};
 use serde::Serialize;
 
@@ -22,6 +25,11 @@ pub trait MonitorDriver: Send {
     /// # Errors
     /// It cannot do its work on this machine: the run ends with [`SimError::Monitor`].
     fn run(&mut self, now: Instant, host: &mut dyn Host) -> Result<Option<Instant>, DriverError>;
+
+    /// How its schemes stand; asked when the run is over, for [`MonitorOutcome::schemes`].
+    fn scheme_reports(&self) -> Vec<SchemeReport> {
+        Vec::new()
+    }
 }
 
 /// Why a driver cannot go on.
@@ -51,6 +59,9 @@ pub struct MonitorOutcome {
     pub late_ns: u64,
     /// What it asked for.
     pub probes: ProbeCounts,
+    /// Its schemes in order, as they stood at the end.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub schemes: Vec<SchemeReport>,
 }
 
 /// A monitor in its machine.
@@ -91,9 +102,17 @@ impl MachineBuilder {
             wakeups: 0,
             late_ns: 0,
             probes: ProbeCounts::default(),
+            schemes: Vec::new(),
         };
         self.machine.monitors.push(MonitorState { driver, targets, task, due: None, outcome });
         Ok(())
+    }
+}
+
+impl MonitorState {
+    /// What it did, when the run is over.
+    pub(super) fn into_outcome(self) -> MonitorOutcome {
+        MonitorOutcome { schemes: self.driver.scheme_reports(), ..self.outcome }
     }
 }
 
@@ -135,8 +154,17 @@ impl Machine {
         self.memory.ledger.spend(self.memory.costs.monitor_wakeup_ns);
         let monitor = &mut self.monitors[index];
         let outcome = &mut monitor.outcome;
-        let mut host = MemoryHost::new(&mut self.memory, &mut self.caches, &targets, &mut outcome.probes);
+        let nr_written = self.memory.counters.get(Counter::PswpOut);
+        let mut host = MemoryHost::new(
+            &mut self.memory,
+            self.policy.as_mut(),
+            &self.pressure,
+            &mut self.caches,
+            &targets,
+            &mut outcome.probes,
+        );
         let next = monitor.driver.run(*now, &mut host);
+        let has_written = self.memory.counters.get(Counter::PswpOut) > nr_written;
         let ns = self.memory.ledger.take();
         outcome.wakeups += 1;
         outcome.cpu_ns += ns;
@@ -146,7 +174,9 @@ impl Machine {
             // One that wants to run at once, again and again, does not stop the clock: it pays for each wake-up.
             Ok(Some(next)) => {
                 monitor.due = Some(next);
-                None
+                // What it wrote beyond the device's queue would have made it wait on the way; it waits afterwards.
+                let room_at = self.memory.io.swap_queue_has_room_at().filter(|_| has_written);
+                room_at.map(|at| Verdict::Block(at, Blocked::Io))
             }
             Ok(None) => Some(Verdict::Park),
             Err(source) => {

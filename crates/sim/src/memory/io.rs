@@ -109,6 +109,18 @@ impl Io {
         self.nr_swap_writes >= SWAP_QUEUE_PAGES
     }
 
+    /// When the queue of the swap device takes a write again; `None` if it does now.
+    pub fn swap_queue_has_room_at(&self) -> Option<Instant> {
+        if !self.swap_queue_is_full() {
+            return None;
+        }
+        let swap_writes = self.queue.iter().filter(|Reverse((.., what))| matches!(what, Completion::SwapWrite(_)));
+        let mut ends: Vec<Instant> = swap_writes.map(|Reverse((at, ..))| *at).collect();
+        ends.sort_unstable();
+        let nr_too_many = usize::try_from(self.nr_swap_writes - SWAP_QUEUE_PAGES).expect("as many as there are");
+        ends.get(nr_too_many).copied()
+    }
+
     /// Pages in flight.
     pub fn nr_in_flight(&self) -> usize {
         self.queue.len()
@@ -343,8 +355,10 @@ mod tests {
             io.push(us(2), Completion::SwapWrite(FrameId::new(index)));
         }
         assert!(!io.swap_queue_is_full());
+        assert_eq!(io.swap_queue_has_room_at(), None);
         io.push(us(3), Completion::SwapWrite(FrameId::new(555)));
         assert!(io.swap_queue_is_full());
+        assert_eq!(io.swap_queue_has_room_at(), Some(us(2)));
         while io.pop_due(us(2)).is_some() {}
         assert!(!io.swap_queue_is_full() && io.nr_in_flight() == 1);
     }

@@ -197,6 +197,11 @@ impl Ground {
         }
     }
 
+    /// Whether any page of `range` is mapped here.
+    pub(crate) fn overlaps(&self, range: PageRange) -> bool {
+        self.blocks.iter().flat_map(|block| &block.extents).any(|extent| extent.pages.overlaps(range))
+    }
+
     #[inline]
     fn slot(&self, page: u64) -> Option<usize> {
         let slot = *self.directory.get(usize::try_from(page >> BLOCK_SHIFT).ok()?)?;

@@ -1,0 +1,173 @@
+//! Actions of schemes: which there are, and what each does to page frames (schemes.md section 10).
+//!
+//! What a huge page maps are 512 frames that stand on lists one by one and need not lie together. So a walk over physical
+//! memory treats each frame inside the range, 4 KiB at a time; only questions about a folio answer for the whole huge page.
+
+use super::folios::{Folio, YoungBlocks};
+use super::{HostTarget, MemoryHost};
+use crate::cgroup::CgroupId;
+use crate::memory::{Flag, FrameId};
+use crate::reclaim::outcome::{self, Fate};
+use crate::reclaim::{Hint, Reclaimer, SWAP_CLUSTER_MAX, Scan};
+use isotherm_core::host::{
+    Action, AddressRange, Applied, FilterType, HostError, Metric, Order, PageGate, SchemeCapabilities,
+};
+use isotherm_units::{Duration, PAGE_SHIFT, PageRange};
+
+/// Bytes of a page frame.
+const PAGE_BYTES: u64 = 1 << PAGE_SHIFT;
+
+impl MemoryHost<'_> {
+    /// What schemes can have done to `target`.
+    pub(super) fn offers(&self, target: HostTarget) -> SchemeCapabilities {
+        use FilterType as Type;
+        let is_physical = target == HostTarget::Physical;
+        let of_target: &[Action] = match target {
+            HostTarget::Physical => &[Action::Stat, Action::Pageout, Action::LruPrio, Action::LruDeprio],
+            HostTarget::Space(_) => &[
+                Action::Stat,
+                Action::Willneed,
+                Action::Cold,
+                Action::Pageout,
+                Action::Hugepage,
+                Action::Nohugepage,
+                Action::Collapse,
+            ],
+        };
+        let actions: Vec<Action> =
+            of_target.iter().copied().filter(|&action| self.refusal(target, action).is_none()).collect();
+        let filtered_actions = if is_physical { actions.clone() } else { vec![Action::Stat] };
+        let mut filters = vec![Type::Anon, Type::Memcg, Type::Young, Type::HugepageSize, Type::Unmapped];
+        let mut metrics = vec![
+            Metric::SomeMemPsiUs,
+            Metric::NodeMemUsedBp,
+            Metric::NodeMemFreeBp,
+            Metric::NodeMemcgUsedBp,
+            Metric::NodeMemcgFreeBp,
+        ];
+        if self.policy.tells_active() {
+            filters.push(Type::Active);
+            metrics.extend([Metric::ActiveMemBp, Metric::InactiveMemBp]);
+        }
+        if is_physical {
+            metrics.push(Metric::NodeEligibleMemBp);
+        }
+        SchemeCapabilities { actions, filtered_actions, filters, metrics, free_mem_rate: true }
+    }
+
+    /// What it would need to do `action`, if it cannot.
+    fn refusal(&self, target: HostTarget, action: Action) -> Option<&'static str> {
+        let unless = |can: bool, needs| (!can).then_some(needs);
+        let is_physical = target == HostTarget::Physical;
+        match action {
+            Action::Stat | Action::Pageout => None,
+            Action::MigrateHot | Action::MigrateCold => Some("migration needs a machine with memory tiers"),
+            Action::LruPrio | Action::LruDeprio if !is_physical => {
+                Some("lists are sorted by page frames; give physical memory")
+            }
+            Action::LruPrio => unless(self.policy.heeds(Hint::Prioritise), "this policy's order cannot be sorted"),
+            Action::LruDeprio => unless(self.policy.heeds(Hint::Deprioritise), "this policy's order cannot be sorted"),
+            _ if is_physical => Some("advice is for processes; give one as target"),
+            Action::Willneed => None,
+            Action::Cold => unless(self.policy.heeds(Hint::Cold), "this policy has no cold end that pages are sent to"),
+            Action::Hugepage | Action::Nohugepage | Action::Collapse => {
+                unless(!self.policy.is_exact(), "page-exact yardsticks know no huge pages")
+            }
+        }
+    }
+
+    /// Carries out an order, and says what it took.
+    pub(super) fn carry_out(&mut self, target: HostTarget, order: &mut Order<'_>) -> Result<Applied, HostError> {
+        if let Some(needs) = self.refusal(target, order.action) {
+            return Err(HostError::NotHere(needs));
+        }
+        let before = self.memory.ledger.peek();
+        self.memory.ledger.spend(self.memory.costs.scheme_try_ns);
+        // Charges are counted against whoever returns to user mode next, which this thread does not.
+        let charged = self.memory.charged;
+        let bytes = match target {
+            HostTarget::Physical => Ok(self.apply_to_frames(order)),
+            HostTarget::Space(space) => self.apply_to_space(space, order),
+        };
+        self.memory.charged = charged;
+        let spent = Duration::from_ns(self.memory.ledger.peek() - before);
+        bytes.map(|bytes| Applied { bytes, spent })
+    }
+
+    /// Walks the page frames of the range. Returns the bytes treated.
+    fn apply_to_frames(&mut self, order: &mut Order<'_>) -> u64 {
+        let mut young = YoungBlocks::default();
+        let mut picked = Vec::new();
+        for frame in self.frames_in(order.range) {
+            self.memory.ledger.spend(self.memory.costs.scheme_folio_ns);
+            let number = u64::from(frame.index_u32());
+            if !self.is_listed(frame) || *order.last_folio == Some(number) {
+                continue;
+            }
+            *order.last_folio = Some(number);
+            if self.admit(order.gate, PAGE_BYTES, frame, &mut young) {
+                picked.push(frame);
+            }
+        }
+        let hint = match order.action {
+            Action::LruPrio => Hint::Prioritise,
+            Action::LruDeprio => Hint::Deprioritise,
+            Action::Pageout => return self.page_out(&picked) * PAGE_BYTES,
+            _ => return 0, // `stat`
+        };
+        for &frame in &picked {
+            self.policy.hint(self.memory, frame, hint);
+        }
+        picked.len() as u64 * PAGE_BYTES
+    }
+
+    /// Asks the gate about the folio in `frame`, of which `bytes` are at stake.
+    pub(super) fn admit(&mut self, gate: &mut PageGate, bytes: u64, frame: FrameId, young: &mut YoungBlocks) -> bool {
+        if gate.is_open() {
+            return gate.admit(bytes, |_| false);
+        }
+        let folio = Folio::of(self.memory, frame);
+        gate.admit(bytes, |test| self.holds(&folio, test, young))
+    }
+
+    /// Reclaims pages that stand on lists, used or not. Returns how many are free now: those that are being written go when
+    /// reclaim meets them again.
+    fn page_out(&mut self, frames: &[FrameId]) -> u64 {
+        let memory = &mut *self.memory;
+        let swappiness = memory.config.swappiness;
+        let mut scan = Scan::new(Reclaimer::Proactive, CgroupId::ROOT, frames.len() as u64, swappiness);
+        for &frame in frames {
+            memory.ledger.spend(memory.costs.lru_scan_page_ns);
+            memory.frames.clear(frame, Flag::Referenced);
+            memory.frames.take_young(frame);
+            if memory.frames.has(frame, Flag::Unevictable) {
+                continue;
+            }
+            let fate = outcome::take_out(memory, self.policy, frame, &mut scan);
+            if fate == Fate::Freed {
+                scan.nr_reclaimed += 1;
+                continue;
+            }
+            if fate == Fate::Activate && self.policy.tells_active() {
+                outcome::activate(memory, frame);
+            }
+            outcome::put_back(memory, self.policy, frame);
+        }
+        let nr_flushes = scan.taken.unmapped.div_ceil(SWAP_CLUSTER_MAX);
+        memory.ledger.spend(nr_flushes * memory.costs.tlb_flush_ns);
+        memory.update_hidden();
+        scan.nr_reclaimed
+    }
+
+    /// The machine's frames in a range of physical memory, those that it only touches included.
+    pub(super) fn frames_in(&self, range: AddressRange) -> impl Iterator<Item = FrameId> + use<> {
+        let nr_frames = u32::try_from(self.memory.frames.len()).expect("frames are numbered in 32 bits");
+        let clamp = |number: u64| u32::try_from(number).map_or(nr_frames, |number| number.min(nr_frames));
+        (clamp(range.start / PAGE_BYTES)..clamp(range.end.div_ceil(PAGE_BYTES))).map(FrameId::new)
+    }
+}
+
+/// The pages of a range of bytes that is aligned to pages.
+pub(super) fn pages(range: AddressRange) -> PageRange {
+    PageRange::new(range.start >> PAGE_SHIFT, range.end >> PAGE_SHIFT)
+}

@@ -1,0 +1,100 @@
+//! Actions on processes: `madvise` in their name, and `stat` with page filters.
+
+use super::MemoryHost;
+use super::actions::pages;
+use super::folios::{Folio, YoungBlocks};
+use crate::fault;
+use crate::mmu::{DensePage, Entry, SpaceId};
+use isotherm_core::host::{Action, HostError, Order};
+use isotherm_units::PageRange;
+use isotherm_units::access::Advice;
+
+/// Marks the number of a huge page among folios' numbers.
+const HUGE: u64 = 1 << 63;
+/// Bits of the number of a 2 MiB block below 2^57 bytes.
+const BLOCK_BITS: u32 = 57 - 21;
+
+impl MemoryHost<'_> {
+    /// Carries out an order on a process. Returns the bytes treated.
+    pub(super) fn apply_to_space(&mut self, space: SpaceId, order: &mut Order<'_>) -> Result<u64, HostError> {
+        let range = pages(order.range);
+        if self.memory.space(space).table.ground().is_some_and(|ground| ground.overlaps(range)) {
+            return Err(HostError::NotHere("memory from before the run has no frames; let the program touch its own"));
+        }
+        if order.action == Action::Stat {
+            self.count_folios(space, range, order);
+            return Ok(0);
+        }
+        let is_mapped = self.look_up(space, range);
+        let is_done = self.advise(space, range, order.action);
+        Ok(if is_mapped && is_done { order.range.len() } else { 0 })
+    }
+
+    /// Finds the mappings of a range. Whether they leave no hole.
+    fn look_up(&mut self, space: SpaceId, range: PageRange) -> bool {
+        let vmas = self.memory.space(space).vmas.iter().filter(|vma| vma.pages().overlaps(range));
+        let (nr_vmas, nr_mapped) = vmas
+            .fold((0, 0), |(nr_vmas, nr_mapped), vma| (nr_vmas + 1, nr_mapped + vma.pages().intersection(range).len()));
+        self.memory.ledger.spend(nr_vmas * self.memory.costs.read_mapping_ns);
+        nr_mapped == range.len()
+    }
+
+    /// Does to the mapped parts of a range what `madvise` of that name does. Whether it succeeded there.
+    fn advise(&mut self, space: SpaceId, range: PageRange, action: Action) -> bool {
+        let Self { memory, policy, .. } = self;
+        let advice = match action {
+            Action::Hugepage | Action::Nohugepage => {
+                fault::set_huge(memory, space, range, action == Action::Hugepage);
+                return true;
+            }
+            Action::Collapse => {
+                let is_done = fault::collapse(memory, *policy, space, range);
+                memory.update_hidden();
+                return is_done;
+            }
+            Action::Willneed => Advice::WillNeed,
+            Action::Cold => Advice::Cold,
+            _ => Advice::PageOut,
+        };
+        let populated = memory.space(space).table.collect_populated(range);
+        let nr_present = populated.iter().filter(|&&dense| memory.space(space).table.is_present(dense)).count() as u64;
+        let costs = &memory.costs;
+        let walk = populated.len() as u64 * costs.pte_scan_ns;
+        let flush = if nr_present > 0 { costs.tlb_flush_ns } else { 0 };
+        let price = match advice {
+            Advice::WillNeed => walk,
+            Advice::Cold => flush, // the walk is paid page by page
+            _ => walk + flush + nr_present * costs.lru_scan_page_ns,
+        };
+        memory.ledger.spend(price);
+        fault::advise(memory, *policy, space, range, advice);
+        if advice != Advice::WillNeed && nr_present > 0 {
+            self.caches.iter_mut().for_each(|caches| caches.flush(space));
+        }
+        true
+    }
+
+    /// Asks the gate about each folio that is mapped in a range.
+    fn count_folios(&mut self, space: SpaceId, range: PageRange, order: &mut Order<'_>) {
+        let mapped: Vec<DensePage> = self.memory.space(space).table.present_in(range).collect();
+        let mut young = YoungBlocks::default();
+        for dense in mapped {
+            self.memory.ledger.spend(self.memory.costs.pte_scan_ns);
+            let Entry::Frame(frame) = self.memory.space(space).table.entry(dense) else { continue };
+            if !self.is_listed(frame) {
+                continue;
+            }
+            let folio = Folio::of(self.memory, frame);
+            let number = match folio.block {
+                Some((space, block)) => HUGE | (space.index() as u64) << BLOCK_BITS | block,
+                None => u64::from(frame.index_u32()),
+            };
+            if *order.last_folio == Some(number) {
+                continue;
+            }
+            *order.last_folio = Some(number);
+            self.memory.ledger.spend(self.memory.costs.scheme_folio_ns);
+            self.admit(order.gate, folio.bytes(), frame, &mut young);
+        }
+    }
+}

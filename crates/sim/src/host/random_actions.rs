@@ -1,0 +1,188 @@
+//! Random sequences of what schemes, programs and reclaim do, under every policy and swap device: all invariants hold after
+//! each step, and in the end nothing is left but what files keep.
+
+use super::stage::{FRAMES, PHYSICAL, Stage};
+use crate::cgroup::CgroupId;
+use crate::mmu::{Need, SpaceId};
+use crate::reclaim::POLICIES;
+use crate::swap::device::DeviceKind;
+use isotherm_core::host::{Action, AddressRange, Gauge, Host, HostError, NodeId, PageFilter, PageGate, PageTest};
+use isotherm_core::schemes::ACTIONS;
+use isotherm_units::access::{FileKind, Mapping};
+use isotherm_units::{Duration, PageRange};
+use proptest::prelude::*;
+
+/// Pages that processes use: base pages, two huge blocks, a file, shared memory.
+const PAGES: u64 = 1900;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Touch { process: usize, page: u64, write: bool },
+    Act { target: u32, action: Action, start: u64, pages: u64, filters: Vec<(PageTest, bool, bool)> },
+    Reclaim { pages: u64 },
+    Limit { pages: u64 },
+    Fork { process: usize },
+    Exit { process: usize },
+    Pass { us: u64 },
+    Settle,
+}
+
+fn filter() -> impl Strategy<Value = (PageTest, bool, bool)> {
+    let test = prop_oneof![
+        Just(PageTest::Anon),
+        Just(PageTest::Active),
+        Just(PageTest::Memcg(Some(1))),
+        Just(PageTest::Young),
+        Just(PageTest::FolioBytes { min: 8192, max: u64::MAX }),
+        Just(PageTest::Unmapped),
+    ];
+    (test, any::<bool>(), any::<bool>())
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let process = 0usize..4;
+    let page = prop_oneof![3 => 0u64..60, 2 => 1500..PAGES, 1 => 0..PAGES];
+    let actions = ACTIONS.map(|entry| entry.action).to_vec();
+    let acts =
+        (0u32..6, prop::sample::select(actions), page.clone(), 1u64..1200, prop::collection::vec(filter(), 0..3));
+    prop_oneof![
+        12 => (process.clone(), page, any::<bool>()).prop_map(|(process, page, write)| Step::Touch { process, page, write }),
+        8 => acts.prop_map(|(target, action, start, pages, filters)| Step::Act { target, action, start, pages, filters }),
+        1 => (1u64..200).prop_map(|pages| Step::Reclaim { pages }),
+        1 => (300u64..2000).prop_map(|pages| Step::Limit { pages }),
+        1 => process.clone().prop_map(|process| Step::Fork { process }),
+        1 => process.prop_map(|process| Step::Exit { process }),
+        3 => (0u64..3000).prop_map(|us| Step::Pass { us }),
+        1 => Just(Step::Settle),
+    ]
+}
+
+struct World {
+    stage: Stage,
+    alive: Vec<SpaceId>,
+    has_swap: bool,
+}
+
+impl World {
+    fn new(policy: &str, swap: DeviceKind) -> Self {
+        let stage = Stage::with_nodes(policy, swap, &[FRAMES / 2, FRAMES / 2]);
+        let mut world = Self { stage, alive: Vec::new(), has_swap: swap != DeviceKind::None };
+        world.start();
+        world
+    }
+
+    fn start(&mut self) {
+        let (space, _) = self.stage.process(512);
+        self.stage.map(space, Mapping { huge: true, ..Mapping::anonymous(PageRange::at(512, 1024)) });
+        self.stage.map_file(space, "data", FileKind::Regular, PageRange::at(1600, 100));
+        self.stage.map_file(space, "shared", FileKind::SharedMemory, PageRange::at(1750, 100));
+        self.alive.push(space);
+    }
+
+    fn pick(&self, process: usize) -> SpaceId {
+        self.alive[process % self.alive.len()]
+    }
+
+    fn play(&mut self, step: Step) {
+        match step {
+            Step::Touch { process, page, write } => {
+                let space = self.pick(process);
+                let usage = self.stage.memory.cgroups.get(self.stage.app).usage;
+                let is_mapped = self.stage.memory.space(space).vmas.find(page).is_some();
+                // Without swap, little can be given back.
+                if is_mapped && (self.has_swap || usage < 1500) {
+                    let need = if write { Need::Write } else { Need::Read };
+                    self.stage.touch(space, page, need);
+                }
+            }
+            Step::Act { target, action, start, pages, filters } => self.act(target, action, start, pages, filters),
+            Step::Reclaim { pages } => self.stage.reclaim(pages),
+            Step::Limit { pages } => self.stage.limit(if self.has_swap { pages } else { 4000 }),
+            Step::Fork { process } => {
+                if self.alive.len() < 4 {
+                    let (child, _) = self.stage.fork(self.pick(process));
+                    self.alive.push(child);
+                }
+            }
+            Step::Exit { process } => {
+                let space = self.alive.remove(process % self.alive.len());
+                self.stage.exit(space);
+                if self.alive.is_empty() {
+                    self.start();
+                }
+            }
+            Step::Pass { us } => {
+                let until = self.stage.memory.now + Duration::from_us(us);
+                self.stage.pass_time(until);
+            }
+            Step::Settle => self.stage.settle(),
+        }
+        self.stage.check();
+    }
+
+    fn act(&mut self, target: u32, action: Action, start: u64, pages: u64, filters: Vec<(PageTest, bool, bool)>) {
+        let filters: Vec<PageFilter> =
+            filters.into_iter().map(|(test, matching, allow)| PageFilter { test, matching, allow }).collect();
+        let rejects = filters.last().is_some_and(|filter| filter.allow);
+        let mut gate = PageGate::new(filters, rejects);
+        let range = PageRange::at(start, pages);
+        let offers = self.stage.offers(target);
+        let listed = self.listed();
+        let result = self.stage.order(target, action, range, &mut gate, &mut None);
+        match result {
+            Ok(applied) => {
+                assert!(offers.actions.contains(&action), "{action} is done, but not told");
+                assert!(applied.bytes <= range.len() << 12, "{action}: {} bytes of {range:?}", applied.bytes);
+                let is_physical = target == PHYSICAL;
+                assert!(!is_physical || applied.bytes <= gate.passed_bytes(), "{action}: more than passed");
+                if is_physical && action == Action::Pageout {
+                    assert_eq!(listed - self.listed(), applied.bytes, "freed is what is gone");
+                }
+                assert!(action != Action::Stat || applied.bytes == 0);
+            }
+            Err(HostError::NotHere(_)) => assert!(!offers.actions.contains(&action), "{action} is told, but not done"),
+            Err(error) => assert!(matches!(error, HostError::Gone(_) | HostError::Failed(_)), "{action}: {error}"),
+        }
+    }
+
+    /// Bytes of pages on lists, counted frame by frame, and as a goal sees them.
+    fn listed(&mut self) -> u64 {
+        let all = AddressRange::new(0, u64::MAX);
+        let by_node = self.stage.node_bytes(PHYSICAL, &[all]).unwrap();
+        for &(node, bytes) in &by_node {
+            let gauge = Gauge::MemcgBytes { node: NodeId(node), memcg: CgroupId::ROOT.index() as u64 };
+            assert_eq!(self.stage.gauge(gauge), Ok(Some(bytes)), "node {node}");
+        }
+        by_node.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    fn end(mut self) {
+        for space in std::mem::take(&mut self.alive) {
+            self.stage.exit(space);
+        }
+        self.stage.settle();
+        self.stage.check();
+        let memory = &self.stage.memory;
+        let nr_cached: u64 = memory.files.iter().map(|(_, file)| file.nr_cached).sum();
+        let slots = &memory.slots;
+        let nr_swap_cached = slots.used_slots().filter(|&slot| slots.cached(slot).is_some()).count() as u64;
+        assert_eq!(memory.nodes.nr_used(), nr_cached + nr_swap_cached, "only files keep pages");
+        assert!(self.stage.host().memcg("/app").is_some());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #[test]
+    fn no_action_loses_a_page(
+        policy in prop::sample::select(POLICIES.iter().map(|entry| entry.name).collect::<Vec<_>>()),
+        swap in prop::sample::select(DeviceKind::ALL.to_vec()),
+        steps in prop::collection::vec(step(), 1..120),
+    ) {
+        let mut world = World::new(policy, swap);
+        for step in steps {
+            world.play(step);
+        }
+        world.end();
+    }
+}
