@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::ValueEnum;
+use clap::builder::PossibleValuesParser;
 use isotherm_core::monitor::{Attributes, MonitorConfig};
 use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_scenario::ScenarioError;
@@ -13,7 +13,7 @@ use isotherm_units::Duration;
 
 use super::monitor::settings::SettingArgs;
 use super::monitor::source::{Source, SourceArgs};
-use super::monitor::{cost_table, cpu_share_ppm};
+use super::monitor::{cost_table, cpu_share_ppm, nothing_monitored};
 use super::simulate::{self, BarProgress};
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
@@ -21,7 +21,7 @@ use crate::ui::Ui;
 
 /// Judge a monitor against what was really used, page by page.
 ///
-/// Precision and recall for five definitions of "hot", the error of nr_accesses, the time it takes to converge, and what it
+/// Precision and recall for several definitions of "hot", the error of nr_accesses, the time it takes to converge, and what it
 /// costs. With --advise, a table of settings is tried and the cheapest that reaches 90 % precision and 90 % recall is named.
 /// Definitions and what is compared with what: docs/accuracy.md.
 #[derive(clap::Args)]
@@ -33,8 +33,9 @@ pub(crate) struct Args {
     #[arg(long)]
     advise: bool,
     /// The definition of "hot" that advice goes by.
-    #[arg(long, value_enum, value_name = "NAME", default_value_t)]
-    hot: Hot,
+    #[arg(long, value_name = "NAME", default_value = HotDefinition::Author.name(),
+          value_parser = PossibleValuesParser::new(HOT_DEFINITIONS.map(HotDefinition::name)))]
+    hot: String,
     /// Length of the periods that are judged [default: 500ms for traces, 1s for scenarios].
     #[arg(long, value_name = "TIME")]
     period: Option<Duration>,
@@ -54,32 +55,10 @@ Examples:
   isotherm accuracy traces/redis.parquet --advise
   isotherm accuracy ptp --workload 10GiB --format json";
 
-/// `--hot`.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum Hot {
-    /// More than 5 samples a second found it used.
-    #[default]
-    Author,
-    /// Every sample of the last aggregation did.
-    Strict,
-    /// Some sample of the last 11 aggregations did.
-    Recent,
-    /// `author`, and so for more than 10 aggregations.
-    Stable,
-    /// Its priority in DAMON's schemes is 50 of 99 or more.
-    Score,
-}
-
-impl From<Hot> for HotDefinition {
-    fn from(hot: Hot) -> Self {
-        match hot {
-            Hot::Author => Self::Author,
-            Hot::Strict => Self::Strict,
-            Hot::Recent => Self::Recent,
-            Hot::Stable => Self::Stable,
-            Hot::Score => Self::Score,
-        }
-    }
+/// The definition of that name.
+fn definition(name: &str) -> Result<HotDefinition, CliError> {
+    let found = HOT_DEFINITIONS.into_iter().find(|definition| definition.name() == name);
+    found.ok_or_else(|| CliError::usage(format!("there is no definition `{name}` of hot memory")))
 }
 
 /// Runs the verb.
@@ -108,6 +87,9 @@ fn scores_of(report: &MonitorReport) -> Result<&Scores, CliError> {
     let scores = report.scores.as_ref().ok_or_else(|| {
         CliError::usage("physical memory cannot be judged: its uses are not noted page by page; take --ops vaddr")
     })?;
+    if report.regions_mean == 0.0 {
+        return Err(nothing_monitored(report));
+    }
     if scores.periods == 0 {
         let (watched, period) = (Unit::Ns.approx(report.watched_ns as f64), Unit::Ns.approx(scores.period_ns as f64));
         return Err(CliError::failed(format!(
@@ -172,7 +154,7 @@ fn quality(scores: &Scores) -> Table {
 }
 
 fn advise(args: &Args, source: &Source, ui: &Ui) -> Result<(), CliError> {
-    let hot = HotDefinition::from(args.hot);
+    let hot = definition(&args.hot)?;
     let tried = all_settings(source);
     let bar = BarProgress::new(ui, "trying settings");
     let search = cheapest(&source.watch, &tried, hot, args.threads.map(usize::from), &bar);

@@ -114,9 +114,22 @@ fn record(source: &Source, output: &Path, ui: &Ui) -> Result<MonitorReport, CliE
             "no snapshot: the run was watched for {watched}, an aggregation takes {aggr}; take a shorter --aggr"
         )));
     }
+    if writer.meta().regions == 0 {
+        let _ = std::fs::remove_file(output);
+        return Err(nothing_monitored(&report));
+    }
     writer.set_outcome(true)?;
     writer.finish()?;
     Ok(report)
+}
+
+/// The refusal of a run in which no memory was ever looked at.
+pub(crate) fn nothing_monitored(report: &MonitorReport) -> CliError {
+    let events: Vec<&str> = report.events.iter().map(|(event, _)| event.as_str()).collect();
+    let why = if events.is_empty() { "the target had no memory".to_owned() } else { events.join("; ") };
+    CliError::failed(format!(
+        "nothing was monitored: {why}. A program of few mappings can be watched with --ops fvaddr, with or without --ranges"
+    ))
 }
 
 /// What the record says about itself: also what the trace did.

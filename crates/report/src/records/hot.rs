@@ -89,8 +89,11 @@ pub fn hot_tables(hot: &HotRanges, limit: usize) -> Vec<Table> {
             let of = Moment { areas, ..moment.clone() };
             let mut table = access_csv(&of, limit).only(&["start", "size", "access rate", "age", "temperature"]);
             let cut = if nr > limit { format!(" ({limit} of {nr})") } else { String::new() };
-            table.title =
-                if nr == 0 { format!("{name} ranges {when}: {empty}") } else { format!("{name} ranges {when}{cut}") };
+            table.title = match nr {
+                _ if moment.areas.is_empty() => format!("{name} ranges {when}: nothing was monitored"),
+                0 => format!("{name} ranges {when}: {empty}"),
+                _ => format!("{name} ranges {when}{cut}"),
+            };
             tables.push(table);
         }
     }
