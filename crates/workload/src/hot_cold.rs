@@ -353,6 +353,69 @@ mod tests {
     }
 
     #[test]
+    fn pieces_lie_apart_and_take_all_accesses() {
+        let spec = HotColdSpec {
+            footprint: Bytes::from_gib(8),
+            hot: Amount::Absolute(Bytes::from_mib(64)),
+            hot_pieces: Some(4),
+            hot_accesses: Ratio::ONE,
+            accesses_per_second: Some(2_000_000),
+            threads: 2,
+            operations: Some(40_000),
+            ..HotColdSpec::default()
+        };
+        let context = BuildContext::new(".").with_seed(3);
+        let pieces = spec.hot_set(&context).unwrap();
+        let lengths: Vec<u64> = pieces.iter().map(|piece| piece.len()).collect();
+        assert_eq!(lengths, [4096; 4], "16 MiB each");
+        assert!(pieces.windows(2).all(|pair| pair[0].end <= pair[1].start));
+        assert!(pieces.iter().all(|piece| !piece.start.is_multiple_of(GIB_PAGES)));
+        assert_ne!(spec.hot_set(&context.clone().with_seed(4)), Some(pieces.clone()), "elsewhere with another seed");
+        let program = spec.build(&context).unwrap();
+        assert_eq!(program.timing, Timing::Recorded);
+        let mut counts = [0; 4];
+        for mut thread in program.threads {
+            let mut batch = Batch::default();
+            while thread.stream.next_batch(Instant::START, &mut batch).unwrap() != After::Finish {}
+            for run in batch.runs {
+                assert_eq!(run.think_ns, 1000, "two threads share the rate");
+                counts[pieces.iter().position(|piece| piece.contains(run.page())).expect("a hot page")] += 1;
+            }
+        }
+        check::near(&counts, &[0.25; 4]);
+    }
+
+    #[test]
+    fn bad_places_and_paces_are_refused() {
+        let message = |change: fn(&mut HotColdSpec)| {
+            let mut spec = HotColdSpec { operations: Some(1), ..HotColdSpec::default() };
+            change(&mut spec);
+            spec.build(&BuildContext::new(".")).err().unwrap().to_string()
+        };
+        type Row = (fn(&mut HotColdSpec), &'static str);
+        let table: [Row; 5] = [
+            (
+                |spec| spec.hot = Amount::Absolute(Bytes::from_gib(2)),
+                "`hot` is 2GiB; allowed: up to the footprint of 1GiB",
+            ),
+            (|spec| spec.hot_pieces = Some(0), "`hot_pieces` is 0; allowed: 1 to 1048576, a page each at least"),
+            (
+                |spec| (spec.hot_pieces, spec.move_every) = (Some(1), Some(Duration::from_secs(1))),
+                "drop `hot_pieces` or `move_every`",
+            ),
+            (|spec| spec.accesses_per_second = Some(0), "`accesses_per_second` is 0; allowed: 1 to 1000000000"),
+            (
+                |spec| (spec.accesses_per_second, spec.compute) = (Some(1), Duration::from_ns(7)),
+                "both `compute` and `accesses_per_second` are given",
+            ),
+        ];
+        for (change, expected) in table {
+            let message = message(change);
+            assert!(message.contains(expected), "{message:?} lacks {expected:?}");
+        }
+    }
+
+    #[test]
     fn the_future_needs_a_length_in_operations() {
         let context = BuildContext::new(".").with_future(true);
         let timed = HotColdSpec { duration: Some(Duration::from_secs(1)), ..HotColdSpec::default() };
