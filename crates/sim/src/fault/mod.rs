@@ -142,7 +142,10 @@ pub fn fault(
         Ok(faulting) => faulting,
         Err(outcome) => return outcome,
     };
-    match faulting.resolve() {
+    faulting.memory.recent_fault = faulting.vma.has_recency();
+    let resolved = faulting.resolve();
+    faulting.memory.recent_fault = false;
+    match resolved {
         Ok(()) => {
             debug_assert!(faulting.is_resolved(), "page {page:#x} {need:?}");
             faulting.state.current = None;

@@ -59,7 +59,7 @@ impl Faulting<'_> {
 
 impl Memory {
     /// Whether the mapping shows shared memory.
-    pub(super) fn is_shared_memory(&self, vma: &Vma) -> bool {
+    pub(crate) fn is_shared_memory(&self, vma: &Vma) -> bool {
         match vma.mapping.backing {
             Backing::File { file, .. } => self.files.get(FileId::from_index(file)).kind == FileKind::SharedMemory,
             Backing::Anonymous => false,

@@ -30,6 +30,7 @@ pub fn try_new_space(memory: &mut Memory, name: &str, process: (usize, usize), c
         open_files: BTreeMap::new(),
         swap_readahead: BTreeMap::new(),
         huge_blocks: BTreeSet::new(),
+        used: 0,
     });
     Some(SpaceId(id))
 }

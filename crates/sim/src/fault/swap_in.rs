@@ -122,6 +122,9 @@ impl Faulting<'_> {
 
     /// Maps the page of `slot`; gives the slot back where the rules say so.
     fn map_swapped(&mut self, slot: SlotId, frame: FrameId) -> Step {
+        if self.need == Need::Write {
+            self.policy.insert_waiting(self.memory);
+        }
         self.memory.space_mut(self.space).nr_swapped -= 1;
         self.memory.drop_swap_entry(slot);
         let owner = PageOwner::Anonymous { space: self.space, page: self.dense };

@@ -92,6 +92,9 @@ fn read_slots(
         planned.pop();
     }
     memory.submit_swap_read(&frames);
+    if frames.len() > 1 {
+        policy.insert_waiting(memory);
+    }
     outcome
 }
 

@@ -56,6 +56,9 @@ impl Machine {
         let ns = self.memory.ledger.take();
         self.kernel.kswapd_ns += ns;
         *now += Duration::from_ns(ns);
+        if std::mem::take(&mut self.memory.reclaim.kill_wanted) && !self.has_dying(CgroupId::ROOT) {
+            self.kill_for_memory(CgroupId::ROOT, None, *now);
+        }
         match step {
             Step::Again => None,
             Step::Wait(span) => Some(Verdict::Block(self.throttled_until(*now, span), Blocked::Reclaim)),

@@ -100,6 +100,11 @@ impl Machine {
             _ => now,
         };
         self.cpus[cpu.0] = super::Cpu { running: Some(id), since: now };
+        if let Some(Work::User(user)) = &self.tasks[id.0].work
+            && let Some(space) = self.memory.spaces.get_mut(user.space.index())
+        {
+            space.used = u64::MAX;
+        }
         let task = &mut self.tasks[id.0];
         task.state = RunState::Running(cpu);
         task.last_cpu = cpu;

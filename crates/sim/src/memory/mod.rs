@@ -1,5 +1,6 @@
 //! Physical memory: frames and who owns them, free memory per node, page cache, intrusive lists.
 
+mod chain;
 mod check;
 mod files;
 mod frames;
@@ -12,6 +13,7 @@ mod store;
 mod warm;
 pub mod watermarks;
 
+pub use chain::Chain;
 pub use files::{CachePage, FileId, FileMapping, Files, SimFile};
 pub use frames::{Flag, Flags, FrameId, Frames, PageOwner};
 pub use io::{Completion, Io, Written};

@@ -68,6 +68,7 @@ impl Memory {
             flusher: Flusher::default(),
             cluster_readahead: ClusterReadahead::default(),
             mmu: MmuConfig::default(),
+            recent_fault: false,
             ground: Vec::new(),
         })
     }

@@ -87,6 +87,8 @@ pub struct Memory {
     pub cluster_readahead: ClusterReadahead,
     /// What page tables of this machine are like.
     pub mmu: MmuConfig,
+    /// A page fault is being handled, in a mapping whose uses tell something about the next ones.
+    pub recent_fault: bool,
     /// Memory without frames, in the order in which it was mapped.
     pub ground: Vec<GroundFrames>,
 }

@@ -15,6 +15,10 @@ pub struct MmuConfig {
     /// Whether the processor sets accessed bits above the leaf and the kernel may clear them. False on guests of Xen with
     /// paravirtual page tables, on RISC-V, on arm64 without FEAT_HAFT. Default true.
     pub nonleaf_accessed: bool,
+    /// Whether the processor sets accessed bits at all. Without (arm64 before FEAT_HAFDBS), kernels walk no page tables to age
+    /// pages. Default true.
+    #[serde(skip_serializing_if = "is_true")]
+    pub leaf_accessed: bool,
     /// Whether user and kernel have top-level tables of their own (the Meltdown mitigation): what a user's walk sets in the
     /// one is not seen in the other, which the kernel looks at. Default false.
     pub page_table_isolation: bool,
@@ -23,12 +27,18 @@ pub struct MmuConfig {
     pub translation: Option<TranslationConfig>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_true(value: &bool) -> bool {
+    *value
+}
+
 impl Default for MmuConfig {
     fn default() -> Self {
         Self {
             levels: 4,
             preset_accessed: true,
             nonleaf_accessed: true,
+            leaf_accessed: true,
             page_table_isolation: false,
             translation: None,
         }

@@ -47,6 +47,8 @@ pub struct AddressSpace {
     pub swap_readahead: BTreeMap<u64, VmaReadahead>,
     /// Aligned 2 MiB blocks (first page / 512) that one huge entry maps.
     pub huge_blocks: BTreeSet<u64>,
+    /// A bit per node (modulo 64): a thread of it was switched to since a walk that ages pages of the node passed here.
+    pub used: u64,
 }
 
 /// Physical addresses of memory that has no frames: page `pages.start + i` lies in page frame number `first_frame + i`, behind

@@ -12,11 +12,13 @@ use super::levels::{Level, UpperBits};
 use crate::memory::FrameId;
 use isotherm_units::PageRange;
 
+mod ageing;
 mod extension;
 mod play;
 mod probe;
 mod walked;
 
+pub(crate) use ageing::Looked;
 use extension::Extension;
 pub(crate) use extension::Stale;
 pub(crate) use play::{Cursor, Pace, Stop};

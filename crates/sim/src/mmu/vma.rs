@@ -18,6 +18,11 @@ impl Vma {
         self.mapping.pages
     }
 
+    /// Whether a use tells something about the next one: no order of accesses was announced.
+    pub fn has_recency(&self) -> bool {
+        !matches!(self.order, Advice::Random | Advice::Sequential)
+    }
+
     /// The part of it inside `range`, with the file offset moved along.
     fn cut(&self, range: PageRange) -> Self {
         let mut cut = *self;

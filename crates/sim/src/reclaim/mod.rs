@@ -10,6 +10,7 @@ mod conformance;
 pub mod driver;
 mod fifo;
 mod lru;
+pub mod mglru;
 mod opt;
 mod order_log;
 pub mod outcome;
@@ -23,6 +24,7 @@ mod yardstick_tests;
 pub use clock::Clock;
 pub use fifo::Fifo;
 pub use lru::Lru;
+pub use mglru::{Mglru, MglruConfig};
 pub use opt::Opt;
 pub use scan_balance::SWAP_CLUSTER_MAX;
 
@@ -278,6 +280,15 @@ pub trait ReclaimPolicy: Send {
     /// subtree says.
     fn begin_walk(&mut self, _memory: &mut Memory, _node: NodeId, _scan: &mut Scan) {}
 
+    /// Puts pages on their lists that wait for it, as the kernel does after reading ahead and before it gives up a slot.
+    fn insert_waiting(&mut self, _memory: &mut Memory) {}
+
+    /// Reclaims from `node` and visits the groups in an order of its own. `false`: nothing was done, and the driver visits
+    /// them in the order of the tree.
+    fn shrink_node(&mut self, _memory: &mut Memory, _node: NodeId, _scan: &mut Scan) -> bool {
+        false
+    }
+
     /// Reclaims from one lruvec at `scan.priority`, as the driver visits it. Exact policies free one page.
     fn shrink_lruvec(&mut self, memory: &mut Memory, lruvec: LruvecId, scan: &mut Scan);
 
@@ -309,6 +320,11 @@ pub trait ReclaimPolicy: Send {
     /// # Errors
     /// The first violation.
     fn check(&self, memory: &Memory) -> Result<(), String>;
+
+    /// The policy as one of generations, for its own files under `/sys` and debugfs.
+    fn as_mglru(&mut self) -> Option<&mut mglru::Mglru> {
+        None
+    }
 
     /// Which accesses [`touched`](Self::touched) must be told.
     fn wanted_touches(&self) -> Touches {

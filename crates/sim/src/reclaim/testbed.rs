@@ -139,6 +139,7 @@ impl Testbed {
     /// Touches a page as a thread does: faults, waits and reclaims until the access succeeds.
     pub(super) fn touch(&mut self, space: SpaceId, page: u64, need: Need) -> Touch {
         let before = self.memory.counters;
+        self.memory.space_mut(space).used = u64::MAX;
         let mut state = FaultState::on(NODE);
         let mut shortages = 0;
         loop {

@@ -22,6 +22,7 @@ use crate::cgroup::CgroupId;
 use crate::counters::Counter;
 use crate::memory::{Flag, FrameId, ListEnd, Memory, NodeId};
 use lists::Lists;
+pub(super) use workingset::shadow_layout;
 
 /// What `LRU_PRIO` of a scheme does to a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +83,16 @@ impl Classic {
         change(memory);
         self.lists.push(memory, frame, end);
         memory.ledger.spend(memory.costs.lru_move_ns);
+    }
+
+    /// Takes a page that another policy kept, by its flags.
+    pub(super) fn adopt(&mut self, memory: &mut Memory, frame: FrameId, end: ListEnd) {
+        self.lists.push(memory, frame, end);
+    }
+
+    /// Gives up the oldest page of a list.
+    pub(super) fn give_oldest(&mut self, memory: &mut Memory, lruvec: LruvecId, lru: Lru) -> Option<FrameId> {
+        self.lists.isolate(memory, lruvec, lru, 1).pop()
     }
 
     fn activate(&mut self, memory: &mut Memory, frame: FrameId) {

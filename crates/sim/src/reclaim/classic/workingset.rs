@@ -97,7 +97,7 @@ impl Classic {
 
 /// Anonymous pages use the same layout: their word has fewer bits in Linux, which matters on machines beyond 2^22 pages
 /// with 256 nodes only.
-fn shadow_layout(memory: &Memory) -> ShadowLayout {
+pub(in crate::reclaim) fn shadow_layout(memory: &Memory) -> ShadowLayout {
     let pages = memory.nodes.iter().map(|(_, node)| node.managed()).sum();
     let node_bits = usize::BITS - (memory.nodes.len() - 1).leading_zeros();
     ShadowLayout::new(pages, node_bits, 0)

@@ -13,6 +13,7 @@ mod tests;
 mod walk;
 
 pub use walk::Walks;
+pub(super) use walk::{count_low_events, effective_protection};
 
 use super::{ReclaimPolicy, Reclaimer, SWAP_CLUSTER_MAX, Scan};
 use crate::cgroup::CgroupId;
@@ -51,6 +52,8 @@ pub struct ReclaimState {
     kswapd_failures: Vec<u32>,
     /// By node: nothing but pages under write-back came in the last walk of kswapd.
     all_writeback: Vec<bool>,
+    /// The daemon found nothing but pages that were used too recently to be evicted: a process is to be killed.
+    pub(crate) kill_wanted: bool,
 }
 
 impl ReclaimState {

@@ -32,6 +32,9 @@ pub(super) fn shrink_node(
     extent: Extent,
 ) {
     scan.taken = Taken::default();
+    if policy.shrink_node(memory, node, scan) {
+        return;
+    }
     policy.begin_walk(memory, node, scan);
     let key = (scan.root, node);
     let groups = memory.cgroups.subtree(scan.root);
@@ -109,17 +112,20 @@ fn is_eligible(memory: &mut Memory, group: CgroupId, effective: &[Effective], sc
             false
         }
         Standing::BelowLow => {
-            for above in memory.cgroups.lineage(group).collect::<Vec<_>>() {
-                memory.cgroups.get_mut(above).events.low += 1;
-            }
+            count_low_events(memory, group);
             true
         }
         Standing::Unprotected => true,
     }
 }
 
+/// A group is reclaimed from although it is below its `low`.
+pub(in crate::reclaim) fn count_low_events(memory: &mut Memory, group: CgroupId) {
+    memory.cgroups.for_lineage(group, |above| above.events.low += 1);
+}
+
 /// Effective protections by group number; empty when nothing is protected anywhere.
-fn effective_protection(memory: &Memory, root: CgroupId) -> Vec<Effective> {
+pub(in crate::reclaim) fn effective_protection(memory: &Memory, root: CgroupId) -> Vec<Effective> {
     let groups = || memory.cgroups.ids().map(|id| memory.cgroups.get(id));
     if groups().all(|group| group.min == 0 && group.low == 0) {
         return Vec::new();

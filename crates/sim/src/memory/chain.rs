@@ -1,0 +1,116 @@
+//! Lists whose members need not know which one they are on.
+//!
+//! A page that changes its generation keeps its place until somebody meets it, so its flags do not say in which list it is
+//! linked. Only the ends of a list know more than their neighbours: a page that is taken out is looked for among the ends,
+//! and only if it has no neighbour on a side.
+
+use super::{FrameId, Frames, ListEnd};
+
+/// A list without a length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chain {
+    head: Option<FrameId>,
+    tail: Option<FrameId>,
+}
+
+impl Chain {
+    /// An empty one.
+    pub const fn new() -> Self {
+        Self { head: None, tail: None }
+    }
+    /// Whether no frame is on it.
+    pub const fn is_empty(&self) -> bool {
+        self.tail.is_none()
+    }
+    /// The oldest.
+    pub const fn tail(&self) -> Option<FrameId> {
+        self.tail
+    }
+
+    /// Adds a frame that is on no list.
+    #[inline]
+    pub fn push(&mut self, frames: &mut Frames, frame: FrameId, end: ListEnd) {
+        match end {
+            ListEnd::Head => {
+                frames.set_previous(frame, None);
+                frames.set_next(frame, self.head);
+                match self.head {
+                    Some(head) => frames.set_previous(head, Some(frame)),
+                    None => self.tail = Some(frame),
+                }
+                self.head = Some(frame);
+            }
+            ListEnd::Tail => {
+                frames.set_next(frame, None);
+                frames.set_previous(frame, self.tail);
+                match self.tail {
+                    Some(tail) => frames.set_next(tail, Some(frame)),
+                    None => self.head = Some(frame),
+                }
+                self.tail = Some(frame);
+            }
+        }
+    }
+
+    /// Takes a frame out that is on one of `chains`.
+    #[inline]
+    pub fn unlink<'a>(chains: impl Iterator<Item = &'a mut Self>, frames: &mut Frames, frame: FrameId) {
+        let (previous, next) = frames.link(frame);
+        if let Some(previous) = previous {
+            frames.set_next(previous, next);
+        }
+        if let Some(next) = next {
+            frames.set_previous(next, previous);
+        }
+        if previous.is_some() && next.is_some() {
+            return;
+        }
+        let is_end = |chain: &&mut Self| chain.head == Some(frame) || chain.tail == Some(frame);
+        let chain = { chains }.find(is_end).expect("an end of one of them");
+        if previous.is_none() {
+            chain.head = next;
+        }
+        if next.is_none() {
+            chain.tail = previous;
+        }
+    }
+
+    /// From the oldest to the youngest.
+    pub fn from_tail<'a>(&self, frames: &'a Frames) -> impl Iterator<Item = FrameId> + 'a {
+        std::iter::successors(self.tail, move |&frame| frames.link(frame).0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    proptest! {
+        #[test]
+        fn three_chains_agree_with_three_deques(operations in prop::collection::vec((0usize..3, 0u8..3, 0u32..8), 0..80)) {
+            let mut frames = Frames::new(8);
+            let mut chains = [Chain::new(); 3];
+            let mut models: [VecDeque<u32>; 3] = Default::default(); // front = head
+            for (which, operation, number) in operations {
+                let frame = FrameId::new(number);
+                let on = models.iter().position(|model| model.contains(&number));
+                match (operation, on) {
+                    (0, None) => { chains[which].push(&mut frames, frame, ListEnd::Head); models[which].push_front(number) }
+                    (1, None) => { chains[which].push(&mut frames, frame, ListEnd::Tail); models[which].push_back(number) }
+                    (_, Some(on)) => {
+                        Chain::unlink(chains.iter_mut(), &mut frames, frame);
+                        models[on].retain(|&other| other != number);
+                    }
+                    _ => {}
+                }
+                for (chain, model) in chains.iter().zip(&models) {
+                    let order: Vec<u32> = chain.from_tail(&frames).map(FrameId::index_u32).collect();
+                    prop_assert_eq!(&order, &model.iter().rev().copied().collect::<Vec<_>>());
+                    prop_assert_eq!(chain.tail().map(FrameId::index_u32), model.back().copied());
+                }
+            }
+        }
+    }
+}

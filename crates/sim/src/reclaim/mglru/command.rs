@@ -1,0 +1,203 @@
+//! What is written to `lru_gen`: ageing and eviction by hand (spec mglru 14.2).
+
+use super::Mglru;
+use super::ageing::Effort;
+use super::evict::Queue;
+use super::page::MIN_NR_GENS;
+use crate::cgroup::CgroupId;
+use crate::memory::{Memory, NodeId};
+use crate::reclaim::scan_balance::SWAPPINESS_ANON_ONLY;
+use crate::reclaim::{LruvecId, Reclaimer, Scan};
+
+/// Pages asked for in one go.
+const BATCH: u64 = 4096;
+
+/// One command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// What to do.
+    pub action: Action,
+    /// Number of the group.
+    pub group: u64,
+    /// Number of the node.
+    pub node: u64,
+    /// The youngest generation there is (ageing), or the youngest to evict.
+    pub seq: u64,
+    /// 0..=200, or 201 for anonymous pages only; without, what the machine is set to.
+    pub swappiness: Option<u32>,
+    /// Ageing: 0 lets the walk skip what it believes idle. Eviction: pages at most.
+    pub amount: Option<u64>,
+}
+
+/// What a command does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// `+`: makes a generation.
+    Age,
+    /// `-`: evicts generations.
+    Evict,
+}
+
+/// Why something that was written is refused. The kernel says `EINVAL` to all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Neither a word nor a number that the switch knows.
+    #[error("EINVAL: allowed are y, n and an unsigned number")]
+    Invalid,
+    /// Not a number.
+    #[error("EINVAL: not an unsigned number")]
+    Number,
+    /// Not of the form of a command.
+    #[error(
+        "EINVAL: a command is `+ memcg node max_gen [can_swap [force_scan]]` or `- memcg node min_gen [swappiness [pages]]`"
+    )]
+    Malformed,
+    /// Above 201.
+    #[error("EINVAL: swappiness is 0 to 200, or `max` for anonymous pages only")]
+    Swappiness,
+    /// No such group.
+    #[error("EINVAL: there is no group of this number")]
+    Group,
+    /// No such node.
+    #[error("EINVAL: there is no memory node of this number")]
+    Node,
+    /// The generation to age from lies in the future.
+    #[error("EINVAL: the youngest generation is older than that")]
+    Future,
+    /// The two youngest generations cannot be evicted.
+    #[error("EINVAL: the two youngest generations cannot be evicted")]
+    Young,
+    /// Generations are switched off.
+    #[error("EINVAL: the Multi-Gen LRU is switched off")]
+    Off,
+}
+
+impl Command {
+    /// Reads one command; `None` for an empty one.
+    ///
+    /// # Errors
+    /// [`Refusal::Malformed`] or [`Refusal::Swappiness`].
+    pub fn parse(text: &str) -> Result<Option<Self>, Refusal> {
+        let mut chars = text.trim_start().chars();
+        let action = match chars.next() {
+            None => return Ok(None),
+            Some('+') => Action::Age,
+            Some('-') => Action::Evict,
+            Some(_) => return Err(Refusal::Malformed),
+        };
+        let words: Vec<&str> = chars.as_str().split_whitespace().collect();
+        let number =
+            |word: &&str| word.parse::<u64>().ok().filter(|_| !word.starts_with('+')).ok_or(Refusal::Malformed);
+        let (&[group, node, seq], rest) = words.split_first_chunk().ok_or(Refusal::Malformed)?;
+        if rest.len() > 2 {
+            return Err(Refusal::Malformed);
+        }
+        let swappiness = match rest.first() {
+            None => None,
+            Some(&"max") => Some(SWAPPINESS_ANON_ONLY),
+            Some(word) => {
+                let value = u32::try_from(number(word)?).map_err(|_| Refusal::Swappiness)?;
+                Some(Some(value).filter(|&value| value <= SWAPPINESS_ANON_ONLY).ok_or(Refusal::Swappiness)?)
+            }
+        };
+        let amount = rest.get(1).map(number).transpose()?;
+        Ok(Some(Self { action, group: number(&group)?, node: number(&node)?, seq: number(&seq)?, swappiness, amount }))
+    }
+}
+
+impl Mglru {
+    /// Carries out what is written to `lru_gen`: commands separated by newlines, commas or semicolons, in order.
+    ///
+    /// The writer waits for no device: pages that are written out are freed when their writes end.
+    ///
+    /// # Errors
+    /// The first refusal; commands before it stay in effect.
+    pub fn write_lru_gen(&mut self, memory: &mut Memory, text: &str) -> Result<(), Refusal> {
+        for part in text.split(['\n', ',', ';']) {
+            if let Some(command) = Command::parse(part)? {
+                self.carry_out(memory, command)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out one command.
+    ///
+    /// # Errors
+    /// When the group, the node or the generation does not allow it: nothing changed.
+    pub fn carry_out(&mut self, memory: &mut Memory, command: Command) -> Result<(), Refusal> {
+        let group = u16::try_from(command.group).ok().filter(|&id| usize::from(id) < memory.cgroups.len());
+        let node = u8::try_from(command.node).ok().filter(|&id| usize::from(id) < memory.nodes.len());
+        let group = CgroupId(group.ok_or(Refusal::Group)?);
+        let lruvec = memory.lruvec(group, NodeId(node.ok_or(Refusal::Node)?));
+        if !self.switches.has_core() {
+            return Err(Refusal::Off);
+        }
+        let mut scan = Scan::new(Reclaimer::Proactive, group, u64::MAX, memory.config.swappiness);
+        let swappiness = command.swappiness.unwrap_or_else(|| Self::effective_swappiness(memory, lruvec, &scan));
+        let max_seq = self.generations.get(lruvec).max_seq;
+        match command.action {
+            Action::Age if command.seq > max_seq => return Err(Refusal::Future),
+            Action::Age => {
+                let effort = if command.amount == Some(0) { Effort::Heuristic } else { Effort::Forced };
+                self.age(memory, lruvec, swappiness, effort);
+            }
+            Action::Evict if command.seq + MIN_NR_GENS > max_seq => return Err(Refusal::Young),
+            Action::Evict => {
+                scan.priority = 0;
+                self.evict_up_to(memory, lruvec, command.seq, (swappiness, command.amount), &mut scan);
+            }
+        }
+        Ok(())
+    }
+
+    /// Evicts generations up to `seq`.
+    fn evict_up_to(
+        &mut self,
+        memory: &mut Memory,
+        lruvec: LruvecId,
+        seq: u64,
+        (swappiness, limit): (u32, Option<u64>),
+        scan: &mut Scan,
+    ) {
+        let limit = limit.unwrap_or(u64::MAX);
+        self.has_walk_context = true;
+        while self.generations.get(lruvec).min_evictable(swappiness) <= seq && scan.nr_reclaimed < limit {
+            let wanted = (limit - scan.nr_reclaimed).min(BATCH);
+            if self.evict_batch(memory, lruvec, wanted, swappiness, Queue::Ignored, scan) == 0 {
+                break;
+            }
+        }
+        self.has_walk_context = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_read_as_the_kernel_reads_them() {
+        let command = |action, swappiness, amount| Command { action, group: 1, node: 0, seq: 5, swappiness, amount };
+        let table = [
+            ("+ 1 0 5", Ok(Some(command(Action::Age, None, None)))),
+            ("  -1 0 5", Ok(Some(command(Action::Evict, None, None)))),
+            ("- 1 0 5 max 100", Ok(Some(command(Action::Evict, Some(201), Some(100))))),
+            ("- 1 0 5 201", Ok(Some(command(Action::Evict, Some(201), None)))),
+            ("+ 1 0 5 1 0", Ok(Some(command(Action::Age, Some(1), Some(0))))),
+            ("", Ok(None)),
+            ("  ", Ok(None)),
+            ("- 1 0 5 202", Err(Refusal::Swappiness)),
+            ("- 1 0 5 5000000000", Err(Refusal::Swappiness)),
+            ("- 1 0", Err(Refusal::Malformed)),
+            ("- 1 0 5 60 7 8", Err(Refusal::Malformed)),
+            ("- 1 0 -5", Err(Refusal::Malformed)),
+            ("* 1 0 5", Err(Refusal::Malformed)),
+            ("- 1 0 5 some", Err(Refusal::Malformed)),
+        ];
+        for (text, expected) in table {
+            assert_eq!(Command::parse(text), expected, "{text:?}");
+        }
+    }
+}

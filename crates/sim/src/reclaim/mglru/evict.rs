@@ -1,0 +1,305 @@
+//! Eviction from one lruvec: how much, the loop, and what is taken from the oldest generation (spec mglru 5, 6).
+
+use super::Mglru;
+use super::ageing::{Effort, is_due};
+use super::controller::{tier_limit, type_to_evict};
+use super::generations::{TYPES, is_evictable, list_of};
+use super::look_around::Verdict;
+use super::page::{MIN_LRU_BATCH, MIN_NR_GENS, NR_TIERS};
+use crate::cgroup::protection::{Standing, proportional_protection};
+use crate::counters::Counter;
+use crate::memory::{Flag, FrameId, ListEnd, Memory};
+use crate::reclaim::outcome::{self, Batch, Fate};
+use crate::reclaim::scan_balance::PageType;
+use crate::reclaim::{LruvecId, Reclaimer, Scan, Taken};
+
+/// Free swap below which anonymous pages are left alone: a batch could not be swapped out.
+const MIN_SWAP: u64 = MIN_LRU_BATCH;
+/// Pages above the high watermark at which a daemon stops in the middle of a round.
+const ABOVE_HIGH: u64 = MIN_LRU_BATCH;
+
+/// Where an lruvec belongs among its like after its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It had to age, or is protected: others first.
+    Rotate,
+    /// It may be asked again.
+    Stay,
+}
+
+/// Who waits for a full device queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Queue {
+    /// The reclaimer, before it writes more.
+    Waits,
+    /// Nobody: the writes are queued behind the others.
+    Ignored,
+}
+
+/// Pages taken off the oldest generation.
+struct Isolated {
+    scanned: u64,
+    pages: Vec<FrameId>,
+    page_type: PageType,
+}
+
+impl Mglru {
+    /// What swappiness comes to: without swap to write to, anonymous pages stay.
+    pub(super) fn effective_swappiness(memory: &Memory, lruvec: LruvecId, scan: &Scan) -> u32 {
+        let cgroup = memory.cgroup_of(lruvec);
+        if !scan.may_swap || memory.swap_available(cgroup) < MIN_SWAP { 0 } else { scan.swappiness }
+    }
+
+    /// Whether so many pages are there that this priority scans one.
+    pub(super) fn is_sizable(&self, lruvec: LruvecId, swappiness: u32, priority: u32) -> bool {
+        let pages = self.generations.get(lruvec).evictable_pages(swappiness);
+        if self.is_offline(lruvec) { pages != 0 } else { pages >> priority != 0 }
+    }
+
+    pub(super) fn nr_to_scan(&self, memory: &Memory, lruvec: LruvecId, swappiness: u32, scan: &mut Scan) -> u64 {
+        let pages = self.generations.get(lruvec).evictable_pages(swappiness);
+        if self.is_offline(lruvec) {
+            return pages;
+        }
+        let usage = memory.cgroups.get(memory.cgroup_of(lruvec)).usage;
+        let offer = proportional_protection(pages, scan.effective, usage, scan.low_reclaim);
+        scan.low_skipped |= offer.low_skipped;
+        offer.pages >> scan.priority
+    }
+
+    /// Evicts from one lruvec as far as this priority asks for.
+    pub(super) fn shrink_generations(&mut self, memory: &mut Memory, lruvec: LruvecId, scan: &mut Scan) -> Turn {
+        let swappiness = Self::effective_swappiness(memory, lruvec, scan);
+        let mut left = self.nr_to_scan(memory, lruvec, swappiness, scan);
+        let mut turn = Turn::Stay;
+        let mut has_aged = false;
+        while left > 0 {
+            let usage = memory.cgroups.get(memory.cgroup_of(lruvec)).usage;
+            if scan.effective.standing(usage) == Standing::BelowMin {
+                return Turn::Rotate;
+            }
+            let own = self.generations.get(lruvec);
+            if is_due(own.max_seq, own.min_evictable(swappiness), scan.priority) {
+                self.age(memory, lruvec, swappiness, Effort::Heuristic);
+                self.has_walk_context = true;
+                turn = Turn::Rotate;
+                has_aged = true;
+            }
+            let wanted = left.min(MIN_LRU_BATCH);
+            let scanned = self.evict_batch(memory, lruvec, wanted, swappiness, Queue::Waits, scan);
+            if scanned == 0 || scan.blocked || self.is_enough(memory, lruvec, scan) {
+                break;
+            }
+            if scan.is_global() && has_aged {
+                break;
+            }
+            left = left.saturating_sub(scanned);
+        }
+        turn
+    }
+
+    /// Whether reclaim may stop: the target is met (the backoff), or the daemon's node has memory again.
+    pub(super) fn is_enough(&self, memory: &Memory, lruvec: LruvecId, scan: &Scan) -> bool {
+        let is_kswapd = scan.reclaimer == Reclaimer::Kswapd;
+        if (self.config.features.backoff || is_kswapd) && scan.nr_reclaimed >= scan.nr_to_reclaim.max(2) {
+            return true;
+        }
+        let zones = &memory.nodes.get(memory.node_of(lruvec)).zones;
+        let highest = zones.len() - 1;
+        let has_memory = zones.iter().enumerate().all(|(index, zone)| {
+            let reserve = if index == highest { 0 } else { zone.marks.lowmem_reserve };
+            zone.free() > zone.marks.high + ABOVE_HIGH + reserve
+        });
+        is_kswapd && has_memory
+    }
+
+    /// Takes up to `wanted` pages of the oldest generation and evicts those that were not used. How many were looked at.
+    pub(super) fn evict_batch(
+        &mut self,
+        memory: &mut Memory,
+        lruvec: LruvecId,
+        wanted: u64,
+        swappiness: u32,
+        queue: Queue,
+        scan: &mut Scan,
+    ) -> u64 {
+        self.generations.get_mut(lruvec).flush_min_seq(swappiness);
+        let isolated = self.isolate(memory, lruvec, wanted, swappiness, queue, scan);
+        if isolated.scanned > 0 {
+            self.generations.get_mut(lruvec).flush_min_seq(swappiness);
+        }
+        let (page_type, scanned) = (isolated.page_type, isolated.scanned);
+        if isolated.pages.is_empty() {
+            return scanned;
+        }
+        let taken_before = std::mem::take(&mut scan.taken);
+        let nr_isolated = isolated.pages.len() as u64;
+        let again = self.evict_pages(memory, lruvec, page_type, isolated.pages, nr_isolated, scan);
+        let Taken { pages, dirty_unqueued, .. } = scan.taken;
+        if dirty_unqueued > 0 && dirty_unqueued == pages {
+            memory.wake_flusher();
+        }
+        if !again.is_empty() {
+            // Their write-back ended while they were off their list.
+            self.evict_pages(memory, lruvec, page_type, again, 0, scan);
+        }
+        scan.taken.add(&taken_before);
+        scanned
+    }
+
+    /// Evicts pages that are on no list, and puts back the others. On the first attempt (`nr_isolated` is not 0) those that
+    /// are clean and unused by now are returned for a second one.
+    fn evict_pages(
+        &mut self,
+        memory: &mut Memory,
+        lruvec: LruvecId,
+        page_type: PageType,
+        pages: Vec<FrameId>,
+        nr_isolated: u64,
+        scan: &mut Scan,
+    ) -> Vec<FrameId> {
+        scan.nr_scanned += pages.len() as u64;
+        let unmapped_before = scan.taken.unmapped;
+        let mut reclaimed = 0;
+        let (mut again, mut staying) = (Vec::new(), Vec::new());
+        for frame in pages {
+            match self.decide(memory, frame, scan) {
+                Fate::Freed => {
+                    reclaimed += 1;
+                    continue;
+                }
+                Fate::Keep => {}
+                Fate::Activate => outcome::activate(memory, frame),
+            }
+            let is_first = nr_isolated > 0;
+            if is_first && is_clean_and_idle(memory, frame) { again.push(frame) } else { staying.push(frame) }
+        }
+        for frame in staying {
+            self.put_back(memory, frame);
+        }
+        scan.nr_reclaimed += reclaimed;
+        let unmapped = scan.taken.unmapped - unmapped_before;
+        let cgroup = memory.cgroup_of(lruvec);
+        outcome::count_batch(memory, scan, cgroup, page_type, Batch { scanned: nr_isolated, reclaimed, unmapped });
+        again
+    }
+
+    fn decide(&mut self, memory: &mut Memory, frame: FrameId, scan: &mut Scan) -> Fate {
+        if let Some(fate) = outcome::divert(memory, frame, scan) {
+            return fate;
+        }
+        match self.check_references(memory, frame, scan.root) {
+            Verdict::Activate => Fate::Activate,
+            Verdict::Keep => Fate::Keep,
+            Verdict::Reclaim => outcome::evict(memory, self, frame, scan),
+        }
+    }
+
+    /// A page that could not be evicted goes to any generation but the oldest.
+    fn put_back(&mut self, memory: &mut Memory, frame: FrameId) {
+        if memory.frames.has(frame, Flag::Unevictable) {
+            self.classic.adopt(memory, frame, ListEnd::Head);
+            return;
+        }
+        let page_type = outcome::page_type(memory, frame);
+        let oldest = self.generations.get(memory.lruvec_of(frame)).min_seq[page_type as usize];
+        if self.generations.entry(memory, frame, false) == oldest {
+            let state = self.generations.state(frame).without_refs();
+            self.generations.set_state(&memory.frames, frame, state);
+            memory.frames.set(frame, Flag::Active);
+        }
+        self.generations.insert(memory, frame, false);
+    }
+
+    fn isolate(
+        &mut self,
+        memory: &mut Memory,
+        lruvec: LruvecId,
+        wanted: u64,
+        swappiness: u32,
+        queue: Queue,
+        scan: &mut Scan,
+    ) -> Isolated {
+        let mut page_type = type_to_evict(&self.generations.get(lruvec).history, swappiness);
+        let mut isolated = Isolated { scanned: 0, pages: Vec::new(), page_type };
+        for _ in TYPES.into_iter().filter(|&page_type| is_evictable(page_type, swappiness)) {
+            if page_type == PageType::Anon && queue == Queue::Waits && memory.io.swap_queue_is_full() {
+                scan.blocked = true;
+                break;
+            }
+            let found = self.scan_type(memory, lruvec, page_type, wanted);
+            isolated = Isolated { scanned: isolated.scanned + found.scanned, ..found };
+            if !isolated.pages.is_empty() {
+                break;
+            }
+            // The other type only where there was nothing at all to look at.
+            if found.scanned == 0 {
+                page_type = if page_type == PageType::Anon { PageType::File } else { PageType::Anon };
+            }
+        }
+        isolated
+    }
+
+    /// Looks at up to `wanted` pages of the oldest generation of a type.
+    fn scan_type(&mut self, memory: &mut Memory, lruvec: LruvecId, page_type: PageType, wanted: u64) -> Isolated {
+        let mut isolated = Isolated { scanned: 0, pages: Vec::new(), page_type };
+        let own = self.generations.get(lruvec);
+        if own.nr_generations(page_type) <= MIN_NR_GENS {
+            return isolated;
+        }
+        let limit =
+            if self.config.features.tiers { tier_limit(&own.history[page_type as usize]) } else { NR_TIERS - 1 };
+        let oldest = list_of(own.min_seq[page_type as usize]);
+        isolated.pages.reserve(usize::try_from(wanted.min(MIN_LRU_BATCH)).expect("at most 64"));
+        let mut sorted = 0;
+        while let Some(frame) = self.generations.get(lruvec).lists[oldest][page_type as usize].tail() {
+            isolated.scanned += 1;
+            if self.sort(memory, lruvec, frame, oldest, limit) {
+                sorted += 1;
+            } else {
+                let state = self.generations.state(frame).settled();
+                self.generations.states[frame.index()] = state;
+                self.generations.take_off(memory, frame);
+                memory.frames.set(frame, Flag::Isolated);
+                isolated.pages.push(frame);
+            }
+            if isolated.scanned == wanted || isolated.pages.len() as u64 >= MIN_LRU_BATCH {
+                break;
+            }
+        }
+        let cgroup = memory.cgroup_of(lruvec);
+        memory.count(Counter::PgRefill, cgroup, sorted);
+        memory.ledger.spend(isolated.scanned * memory.costs.lru_scan_page_ns);
+        self.work.sorted += sorted;
+        self.work.isolated += isolated.pages.len() as u64;
+        isolated
+    }
+
+    /// Moves a page of the oldest list that belongs elsewhere: a walk promoted it, or its tier is spared.
+    fn sort(&mut self, memory: &mut Memory, lruvec: LruvecId, frame: FrameId, oldest: usize, limit: usize) -> bool {
+        let state = self.generations.state(frame);
+        let generation = state.generation().expect("on a list");
+        if generation != oldest {
+            self.generations.relink(memory, lruvec, frame, generation, ListEnd::Head);
+            return true;
+        }
+        if state.tier() <= limit && !state.is_lazily_promotable() {
+            return false;
+        }
+        let to = self.generations.promote_by_one(lruvec, frame);
+        self.generations.relink(memory, lruvec, frame, to, ListEnd::Head);
+        if !state.is_lazily_promotable() {
+            let history = &mut self.generations.get_mut(lruvec).history[state.page_type() as usize];
+            history.protected[state.tier()] += 1;
+        }
+        true
+    }
+}
+
+/// Whether nothing keeps the page from going at a second attempt.
+fn is_clean_and_idle(memory: &Memory, frame: FrameId) -> bool {
+    let stays = [Flag::Active, Flag::Dirty, Flag::Writeback, Flag::Unevictable];
+    !memory.frames.flags(frame).has_any(stays)
+        && memory.sole_mapper(frame).is_none()
+        && memory.mappers(frame).is_empty()
+}

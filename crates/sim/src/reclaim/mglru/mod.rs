@@ -1,0 +1,341 @@
+//! `mglru`: the Multi-Gen LRU of Linux (spec mglru; `docs/mglru.md`).
+//!
+//! Pages belong to generations by when they were last seen in use. Ageing makes a new generation and promotes into the one
+//! before it what the page tables show as used; eviction takes from the oldest. Uses through descriptors move no page: they
+//! raise its tier, and tiers whose pages come back too often are spared. Which type goes, and which tiers, is decided by
+//! comparing refault ratios.
+
+mod ageing;
+mod bloom;
+mod command;
+mod controller;
+mod evict;
+mod generations;
+mod groups;
+mod hints;
+mod look_around;
+mod node;
+mod page;
+mod pending;
+mod readout;
+mod refault;
+mod switch;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+pub use ageing::WalkStats;
+pub use command::{Action, Command, Refusal};
+pub use readout::{Row, cold_and_working_set};
+pub use switch::Switches;
+
+use super::classic::Classic;
+use super::outcome::page_type;
+use super::refault::ShadowLayout;
+use super::{Arrival, Hint, ListSizes, LruvecId, ReclaimPolicy, Reclaimer, Scan};
+use crate::cgroup::CgroupId;
+use crate::memory::{Flag, FrameId, ListEnd, Memory, NodeId};
+use ageing::SpaceLists;
+use evict::Turn;
+use generations::Generations;
+use groups::{Draw, GroupQueue, Move, NR_BINS};
+use isotherm_units::{Duration, Instant};
+use page::PageState;
+use pending::Pending;
+
+/// Parts that can be left out, to see what each is worth. Linux has all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "a list of switches, named where they are set")]
+pub struct Features {
+    /// Entries beside a young one are looked at when the reverse map meets it.
+    pub look_around: bool,
+    /// Walks pass over tables that had few young entries the last time.
+    pub bloom_filter: bool,
+    /// Pages used through descriptors are spared where they come back more often than others.
+    pub tiers: bool,
+    /// Reclaim of the whole machine visits groups in turn. Without: all groups in the order of the tree.
+    pub group_order: bool,
+    /// Direct reclaim stops as soon as its target is met. Without: it first takes a fair share of each group.
+    pub backoff: bool,
+}
+
+impl Default for Features {
+    fn default() -> Self {
+        Self { look_around: true, bloom_filter: true, tiers: true, group_order: true, backoff: true }
+    }
+}
+
+/// How the policy is set up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MglruConfig {
+    /// What is part of it.
+    pub features: Features,
+    /// `min_ttl_ms`: if the oldest generation that may be evicted is younger than this everywhere, the daemon has a process
+    /// killed. Zero: never.
+    pub min_ttl: Duration,
+}
+
+/// What the policy has done, in units of its own work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Work {
+    /// Page-table entries examined by walks and look-arounds.
+    pub entries_examined: u64,
+    /// Accessed bits cleared.
+    pub entries_cleared: u64,
+    /// Entries of 2 MiB tested for their accessed bit.
+    pub tables_tested: u64,
+    /// Tests of a Bloom filter.
+    pub filter_tests: u64,
+    /// Mappings found through the reverse map.
+    pub rmap_walks: u64,
+    /// Pages moved to a younger generation when eviction met them.
+    pub sorted: u64,
+    /// Pages taken off the oldest generation.
+    pub isolated: u64,
+}
+
+impl Work {
+    fn add(&mut self, other: &Self) {
+        self.entries_examined += other.entries_examined;
+        self.entries_cleared += other.entries_cleared;
+        self.tables_tested += other.tables_tested;
+        self.filter_tests += other.filter_tests;
+        self.rmap_walks += other.rmap_walks;
+        self.sorted += other.sorted;
+        self.isolated += other.isolated;
+    }
+}
+
+/// The Multi-Gen LRU.
+#[derive(Debug)]
+pub struct Mglru {
+    config: MglruConfig,
+    switches: Switches,
+    generations: Generations,
+    pending: Pending,
+    /// Pages locked in memory; all pages while generations are switched off.
+    classic: Classic,
+    spaces: SpaceLists,
+    /// By node.
+    groups: Vec<GroupQueue>,
+    lot: Lot,
+    /// The reclaimer has the means of a walk: what a look-around finds is noted in bytes and counts.
+    has_walk_context: bool,
+    shadows: Option<ShadowLayout>,
+    work: Work,
+}
+
+impl Default for Mglru {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The generator behind random bins: xorshift. Nothing but the order of groups depends on it.
+#[derive(Debug)]
+struct Lot(u64);
+
+impl Draw for Lot {
+    fn bin(&mut self) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 61).expect("three bits") % NR_BINS
+    }
+}
+
+impl Mglru {
+    /// Without pages, everything switched on, as Linux 7.2 is by default.
+    pub fn new() -> Self {
+        Self::with_config(MglruConfig::default())
+    }
+
+    /// Without pages, set up otherwise.
+    pub fn with_config(config: MglruConfig) -> Self {
+        Self {
+            config,
+            switches: Switches::default(),
+            generations: Generations::default(),
+            pending: Pending::default(),
+            classic: Classic::new(),
+            spaces: SpaceLists::default(),
+            groups: Vec::new(),
+            lot: Lot(0x9e37_79b9_7f4a_7c15),
+            has_walk_context: false,
+            shadows: None,
+            work: Work::default(),
+        }
+    }
+
+    /// How it is set up.
+    pub const fn config(&self) -> &MglruConfig {
+        &self.config
+    }
+
+    /// What it has done so far.
+    pub const fn work(&self) -> &Work {
+        &self.work
+    }
+
+    /// Writes `min_ttl_ms`.
+    ///
+    /// # Errors
+    /// [`Refusal::Number`] when it is no unsigned number: nothing changed.
+    pub fn write_min_ttl_ms(&mut self, text: &str) -> Result<(), Refusal> {
+        let ms = switch::parse_unsigned(text.trim()).ok_or(Refusal::Number)?;
+        self.config.min_ttl = Duration::from_ms(ms);
+        Ok(())
+    }
+
+    /// What is read from `min_ttl_ms`.
+    pub fn min_ttl_ms_text(&self) -> String {
+        format!("{}\n", self.config.min_ttl.ns() / 1_000_000)
+    }
+}
+
+impl ReclaimPolicy for Mglru {
+    fn add_lruvec(&mut self, lruvec: LruvecId) {
+        self.classic.add_lruvec(lruvec);
+        self.generations.add_lruvec(lruvec, Instant::START);
+    }
+
+    /// Spec mglru 3.1.
+    fn added(&mut self, memory: &mut Memory, frame: FrameId, arrival: Arrival, shadow: Option<u64>) {
+        if !self.switches.has_core() {
+            return self.classic.added(memory, frame, arrival, shadow);
+        }
+        // What was taken away to be reclaimed and is still here comes back as it was.
+        if memory.frames.has(frame, Flag::Unevictable) {
+            return self.classic.adopt(memory, frame, ListEnd::Head);
+        }
+        if memory.frames.take(frame, Flag::Isolated) {
+            return self.generations.insert(memory, frame, false);
+        }
+        self.generations.set_state(&memory.frames, frame, PageState::new(page_type(memory, frame)));
+        if let Some(shadow) = shadow.filter(|_| arrival != Arrival::FileWrite) {
+            self.refaulted(memory, frame, shadow);
+        }
+        if memory.recent_fault {
+            let state = self.generations.state(frame);
+            if state.is_workingset() {
+                memory.frames.set(frame, Flag::Active);
+            } else if !state.is_referenced() {
+                self.generations.set_state(&memory.frames, frame, state.used_by_descriptor());
+            }
+        }
+        self.put_off(memory, frame);
+    }
+
+    fn removed(&mut self, memory: &mut Memory, frame: FrameId) {
+        let state = self.generations.state(frame);
+        if state.is_waiting() {
+            self.stop_waiting(memory, frame);
+        } else if let Some(generation) = state.generation() {
+            let is_young = self.generations.get(memory.lruvec_of(frame)).is_young(generation);
+            self.generations.take_off(memory, frame);
+            if is_young {
+                memory.frames.set(frame, Flag::Active);
+            }
+        } else {
+            return self.classic.removed(memory, frame);
+        }
+        memory.frames.set(frame, Flag::Isolated);
+    }
+
+    /// Spec mglru 2.1: counts, and never moves.
+    fn mark_accessed(&mut self, memory: &mut Memory, frame: FrameId) {
+        if !self.switches.has_core() {
+            return self.classic.mark_accessed(memory, frame);
+        }
+        if !memory.frames.has(frame, Flag::Unevictable) {
+            let state = self.generations.state(frame).used_by_descriptor();
+            self.generations.set_state(&memory.frames, frame, state);
+        }
+    }
+
+    fn hint(&mut self, memory: &mut Memory, frame: FrameId, hint: Hint) -> bool {
+        if !self.switches.has_core() {
+            return self.classic.hint(memory, frame, hint);
+        }
+        self.take_hint(memory, frame, hint)
+    }
+
+    fn begin_walk(&mut self, memory: &mut Memory, node: NodeId, scan: &mut Scan) {
+        if !self.switches.has_core() {
+            return self.classic.begin_walk(memory, node, scan);
+        }
+        self.insert_pending(memory);
+    }
+
+    fn insert_waiting(&mut self, memory: &mut Memory) {
+        self.insert_pending(memory);
+    }
+
+    fn shrink_node(&mut self, memory: &mut Memory, node: NodeId, scan: &mut Scan) -> bool {
+        let takes_turns = self.switches.has_core() && self.config.features.group_order && scan.is_global();
+        if takes_turns {
+            self.shrink_in_turn(memory, node, scan);
+        }
+        takes_turns
+    }
+
+    fn shrink_lruvec(&mut self, memory: &mut Memory, lruvec: LruvecId, scan: &mut Scan) {
+        if !self.switches.has_core() {
+            return self.classic.shrink_lruvec(memory, lruvec, scan);
+        }
+        self.has_walk_context = matches!(scan.reclaimer, Reclaimer::Kswapd | Reclaimer::Proactive);
+        let turn = self.shrink_generations(memory, lruvec, scan);
+        self.has_walk_context = false;
+        if turn == Turn::Rotate {
+            self.rotate(memory, lruvec, Move::Young);
+        }
+    }
+
+    fn age_node(&mut self, memory: &mut Memory, node: NodeId, scan: &mut Scan) {
+        if !self.switches.has_core() {
+            return self.classic.age_node(memory, node, scan);
+        }
+        self.guard_young(memory, node, scan);
+    }
+
+    fn reclaim_ended(&mut self, memory: &mut Memory, node: Option<NodeId>, scan: &Scan) {
+        self.classic.reclaim_ended(memory, node, scan);
+    }
+
+    /// To the old end of the oldest generation: it can be freed now.
+    fn writeback_ended(&mut self, memory: &mut Memory, frame: FrameId) {
+        if !self.switches.has_core() {
+            return self.classic.writeback_ended(memory, frame);
+        }
+        self.rotate_written(memory, frame);
+    }
+
+    fn shadow_of(&mut self, memory: &mut Memory, frame: FrameId, root: CgroupId) -> Option<u64> {
+        if !self.switches.has_core() {
+            return self.classic.shadow_of(memory, frame, root);
+        }
+        Some(self.evicted(memory, frame))
+    }
+
+    fn sizes(&self, lruvec: LruvecId) -> ListSizes {
+        let [mut sizes, classic] = [self.generations.get(lruvec).sizes(), self.classic.sizes(lruvec)];
+        sizes.inactive_anon += classic.inactive_anon;
+        sizes.active_anon += classic.active_anon;
+        sizes.inactive_file += classic.inactive_file;
+        sizes.active_file += classic.active_file;
+        sizes.unevictable += classic.unevictable;
+        self.pending.add_sizes(lruvec, &mut sizes);
+        sizes
+    }
+
+    fn check(&self, memory: &Memory) -> Result<(), String> {
+        self.classic.check(memory)?;
+        self.generations.check(memory)?;
+        let nr_waiting = self.generations.states.iter().filter(|state| state.is_waiting()).count();
+        self.pending.check(|frame| self.generations.state(frame).is_waiting(), nr_waiting)
+    }
+
+    fn as_mglru(&mut self) -> Option<&mut Mglru> {
+        Some(self)
+    }
+}

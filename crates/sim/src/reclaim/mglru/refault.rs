@@ -1,0 +1,100 @@
+//! Shadows: what an eviction leaves, and what the page's return tells (spec mglru 8).
+
+use super::Mglru;
+use super::page::{MAX_NR_GENS, NR_TIERS, tier_of_refs};
+use crate::cgroup::CgroupId;
+use crate::counters::Counter;
+use crate::memory::{Flag, FrameId, Memory, NodeId};
+use crate::reclaim::classic::shadow_layout;
+use crate::reclaim::outcome::page_type;
+use crate::reclaim::refault::{Shadow, ShadowLayout};
+use crate::reclaim::scan_balance::PageType;
+
+/// Bits of a token that hold uses beyond the first.
+const REFS_BITS: u32 = 2;
+
+/// The token of a page with `refs` uses that is evicted while `min_seq` is the oldest generation.
+pub(super) const fn token(min_seq: u64, refs: u64) -> u64 {
+    min_seq << REFS_BITS | refs.saturating_sub(1)
+}
+
+/// Uses that a token remembers: one at least.
+const fn refs_of(token: u64) -> u64 {
+    (token & ((1 << REFS_BITS) - 1)) + 1
+}
+
+/// Whether a page with this token would still be there if its generation had been spared. `bits`: of a token.
+const fn is_recent(token: u64, max_seq: u64, bits: u32) -> bool {
+    let mask = (1 << (bits - REFS_BITS)) - 1;
+    (max_seq & mask).abs_diff(token >> REFS_BITS) < MAX_NR_GENS
+}
+
+impl Mglru {
+    /// The shadow of a page that is being evicted; counts the eviction.
+    pub(super) fn evicted(&mut self, memory: &Memory, frame: FrameId) -> u64 {
+        let (page_type, lruvec) = (page_type(memory, frame) as usize, memory.lruvec_of(frame));
+        let state = self.generations.state(frame);
+        let own = self.generations.get_mut(lruvec);
+        own.history[page_type].evicted[state.tier()] += 1;
+        let token = token(own.min_seq[page_type], state.refs());
+        let (CgroupId(cgroup), NodeId(node)) = (memory.cgroup_of(lruvec), memory.node_of(lruvec));
+        self.layout(memory).pack(Shadow { cgroup, node, workingset: state.is_workingset(), token })
+    }
+
+    /// A page with a shadow is back.
+    pub(super) fn refaulted(&mut self, memory: &mut Memory, frame: FrameId, shadow: u64) {
+        let layout = self.layout(memory);
+        let shadow = layout.unpack(shadow);
+        let lruvec = memory.lruvec_of(frame);
+        let (cgroup, node) = (memory.cgroup_of(lruvec), memory.node_of(lruvec));
+        if (CgroupId(shadow.cgroup), NodeId(shadow.node)) != (cgroup, node) {
+            return;
+        }
+        let page_type = page_type(memory, frame);
+        let (refault, activate, restore) = match page_type {
+            PageType::Anon => {
+                (Counter::WorkingsetRefaultAnon, Counter::WorkingsetActivateAnon, Counter::WorkingsetRestoreAnon)
+            }
+            PageType::File => {
+                (Counter::WorkingsetRefaultFile, Counter::WorkingsetActivateFile, Counter::WorkingsetRestoreFile)
+            }
+        };
+        memory.count(refault, cgroup, 1);
+        let own = self.generations.get_mut(lruvec);
+        if !is_recent(shadow.token, own.max_seq, layout.token_bits()) {
+            return;
+        }
+        let refs = refs_of(shadow.token);
+        let tier = if shadow.workingset { NR_TIERS - 1 } else { tier_of_refs(refs) };
+        own.history[page_type as usize].refaulted[tier] += 1;
+        let state = self.generations.state(frame);
+        let state = if shadow.workingset {
+            memory.frames.set(frame, Flag::Workingset);
+            memory.count(restore, cgroup, 1);
+            memory.count(activate, cgroup, u64::from(memory.recent_fault));
+            state.with_workingset()
+        } else {
+            state.with_further_uses(refs - 1)
+        };
+        self.generations.set_state(&memory.frames, frame, state);
+    }
+
+    fn layout(&mut self, memory: &Memory) -> ShadowLayout {
+        *self.shadows.get_or_insert_with(|| shadow_layout(memory))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// E10: how long a shadow lives, and what a token holds.
+    #[test]
+    fn e10_refault_recency() {
+        let evicted = token(4, 3);
+        assert_eq!((evicted, refs_of(evicted), tier_of_refs(refs_of(evicted))), (18, 3, 2));
+        assert!(is_recent(evicted, 7, 46) && !is_recent(evicted, 8, 46));
+        assert!(is_recent(token(4, 0), 4 + (1 << 20), 22), "both are cut to the width of a token");
+        assert_eq!(refs_of(token(4, 0)), 1, "no use and one use look alike");
+    }
+}

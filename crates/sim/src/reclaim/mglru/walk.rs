@@ -1,0 +1,316 @@
+//! Walking the page tables of an address space for young entries (spec mglru 4.4).
+//!
+//! Tables are looked at a word at a time. What a sighting does to a page depends on its byte and on the walk alone, so it is a
+//! table of 256 bytes made once a walk; how many pages of each byte were met is counted beside, and generations' sizes are
+//! corrected at the end.
+
+use super::ageing::{Effort, WalkStats};
+use super::bloom::{BloomFilter, table_id};
+
+use super::generations::{Generations, Lruvec, list_of};
+use super::page::{PageState, Sight};
+use super::{MglruConfig, Switches, Work};
+use crate::cgroup::CgroupId;
+use crate::memory::{FrameId, Memory, NodeId};
+use crate::mmu::{Level, Looked, SpaceId, Vma};
+use crate::reclaim::LruvecId;
+use isotherm_units::PageRange;
+use isotherm_units::access::Backing;
+
+/// Young entries wanted of a table, one in so many: one in a cache line of 64 bytes on average.
+pub(super) const ENTRIES_A_LINE: u64 = 8;
+
+/// Whether a table had enough young entries to be walked again next time.
+pub(super) const fn is_worthwhile(total: u64, young: u64) -> bool {
+    young * ENTRIES_A_LINE >= total
+}
+
+/// One walk over the address spaces of a group.
+pub(super) struct Walker {
+    cgroup: CgroupId,
+    node: NodeId,
+    swappiness: u32,
+    /// The generation walked for: its filter is asked, and its pages are the young ones.
+    seq: u64,
+    uses_upper_bits: bool,
+    uses_filter: bool,
+    sightings: Box<Sightings>,
+    stats: WalkStats,
+    work: Work,
+}
+
+/// What sightings do to pages, and how many there were.
+struct Sightings {
+    /// By byte: the byte afterwards.
+    after: [PageState; 256],
+    /// By byte before: how many were met.
+    met: [u64; 256],
+}
+
+/// A table of entries that is being walked.
+struct Table {
+    block: u64,
+    total: u64,
+    young: u64,
+    scanned: bool,
+}
+
+impl Sightings {
+    /// Sightings that make pages members of generation `youngest`.
+    fn of(youngest: u64) -> Box<Self> {
+        let mut after = [PageState::default(); 256];
+        for index in 0..=u8::MAX {
+            let state = PageState::from_index(index);
+            after[state.index()] = match state.seen_by_walk() {
+                _ if state.generation().is_none() => state,
+                (noted, Sight::First) => noted,
+                (young, Sight::Again) => young.with_generation(list_of(youngest)),
+            };
+        }
+        Box::new(Self { after, met: [0; 256] })
+    }
+
+    /// Notes that `state` was met; `None` if the page is on no list.
+    #[inline]
+    fn meet(&mut self, state: &mut PageState) -> bool {
+        let index = state.index();
+        if state.generation().is_none() {
+            return false;
+        }
+        self.met[index] += 1;
+        *state = self.after[index];
+        true
+    }
+
+    /// The same for pages of consecutive frames; `None` unless all are alike.
+    #[inline]
+    fn meet_row(&mut self, states: &mut [PageState]) -> bool {
+        let first = states[0];
+        let strays = states.iter().fold(0, |strays, state| strays | (state.index() ^ first.index()));
+        if strays != 0 || first.generation().is_none() {
+            return false;
+        }
+        self.met[first.index()] += states.len() as u64;
+        states.fill(self.after[first.index()]);
+        true
+    }
+
+    /// Pages that joined another generation.
+    fn settle(&self, own: &mut Lruvec) -> u64 {
+        let mut moved = 0;
+        for index in 0..=u8::MAX {
+            let state = PageState::from_index(index);
+            let count = self.met[state.index()];
+            let (Some(from), Some(to)) = (state.generation(), self.after[state.index()].generation()) else { continue };
+            if count > 0 && from != to {
+                own.nr[from][state.page_type() as usize] -= count;
+                own.nr[to][state.page_type() as usize] += count;
+                moved += count;
+            }
+        }
+        moved
+    }
+}
+
+impl Walker {
+    pub(super) fn new(
+        generations: &Generations,
+        config: &MglruConfig,
+        switches: Switches,
+        memory: &Memory,
+        lruvec: LruvecId,
+        swappiness: u32,
+    ) -> Self {
+        let seq = generations.get(lruvec).max_seq;
+        Self {
+            cgroup: memory.cgroup_of(lruvec),
+            node: memory.node_of(lruvec),
+            swappiness,
+            seq,
+            uses_upper_bits: switches.has_upper_bits() && memory.mmu.nonleaf_accessed,
+            uses_filter: config.features.bloom_filter,
+            sightings: Sightings::of(seq),
+            stats: WalkStats::default(),
+            work: Work::default(),
+        }
+    }
+
+    /// Walks one address space.
+    pub(super) fn walk(
+        &mut self,
+        memory: &mut Memory,
+        states: &mut [PageState],
+        filters: &mut [Option<BloomFilter>; 2],
+        id: SpaceId,
+        effort: Effort,
+    ) {
+        let vmas: Vec<Vma> = memory.space(id).vmas.iter().filter(|vma| self.is_walked(memory, vma)).copied().collect();
+        let mut current: Option<Table> = None;
+        for vma in vmas {
+            let pages = vma.pages();
+            let blocks = PageRange::new(pages.start >> 9, ((pages.end - 1) >> 9) + 1);
+            let mut from = blocks.start;
+            let mut nr_tables = 0;
+            while let Some(block) = memory.space(id).table.next_table(PageRange::new(from, blocks.end)) {
+                from = block + 1;
+                nr_tables += 1;
+                let part = pages.intersection(PageRange::at(block << 9, 512));
+                if memory.space(id).huge_blocks.contains(&block) {
+                    self.look_at_huge(memory, states, id, block);
+                    continue;
+                }
+                if current.as_ref().is_none_or(|table| table.block != block) {
+                    self.leave_table(filters, id, current.take());
+                    let scanned = self.enters(memory, filters, id, block, effort);
+                    current = Some(Table { block, total: 0, young: 0, scanned });
+                }
+                let table = current.as_mut().expect("just entered");
+                if table.scanned {
+                    table.total += part.len();
+                    table.young += self.scan(memory, states, id, &vma, part);
+                }
+            }
+            self.stats.leaf_total += blocks.len() - nr_tables;
+        }
+        self.leave_table(filters, id, current);
+    }
+
+    /// Corrects the sizes of generations, and books the work.
+    pub(super) fn settle(self, own: &mut Lruvec, memory: &mut Memory, work: &mut Work) {
+        let moved = self.sightings.settle(own);
+        let stats = &mut own.walk.stats;
+        stats.leaf_total += self.stats.leaf_total;
+        stats.leaf_young += self.stats.leaf_young;
+        stats.nonleaf_found += self.stats.nonleaf_found;
+        stats.nonleaf_added += self.stats.nonleaf_added;
+        let costs = memory.costs;
+        memory.ledger.spend(self.work.tables_tested * costs.pte_scan_ns + moved * costs.lru_move_ns);
+        memory.ledger.spend(self.work.entries_examined * costs.scan_table_ns / 512);
+        memory.ledger.spend(self.work.entries_cleared * costs.scan_table_clear_ns / 512);
+        work.add(&self.work);
+    }
+
+    /// Whether a walk at this swappiness looks into the mapping at all.
+    fn is_walked(&self, memory: &Memory, vma: &Vma) -> bool {
+        let is_anon = vma.mapping.backing == Backing::Anonymous || memory.is_shared_memory(vma);
+        let is_of_use = if is_anon { self.swappiness != 0 } else { self.swappiness <= 200 };
+        vma.has_recency() && is_of_use
+    }
+
+    /// Whether a table is scanned. Its accessed bit is cleared even if the filter then says no.
+    fn enters(
+        &mut self,
+        memory: &mut Memory,
+        filters: &[Option<BloomFilter>; 2],
+        id: SpaceId,
+        block: u64,
+        effort: Effort,
+    ) -> bool {
+        if effort == Effort::Forced {
+            return true;
+        }
+        if self.uses_upper_bits {
+            self.work.tables_tested += 1;
+            if !memory.space_mut(id).table.take_entry_young(Level::PMD, block << 9) {
+                return false;
+            }
+        }
+        if !self.uses_filter {
+            return true;
+        }
+        self.work.filter_tests += 1;
+        let filter = filters[list_of(self.seq) % 2].as_ref();
+        filter.is_none_or(|filter| filter.may_hold(table_id(id, block)))
+    }
+
+    fn leave_table(&mut self, filters: &mut [Option<BloomFilter>; 2], id: SpaceId, table: Option<Table>) {
+        let Some(table) = table.filter(|table| table.scanned) else { return };
+        self.stats.nonleaf_found += 1;
+        if is_worthwhile(table.total, table.young) {
+            self.stats.nonleaf_added += 1;
+            if let Some(next) = &mut filters[list_of(self.seq + 1) % 2] {
+                next.add(table_id(id, table.block));
+            }
+        }
+    }
+
+    /// Scans entries of one table; how many were young.
+    fn scan(&mut self, memory: &mut Memory, states: &mut [PageState], id: SpaceId, vma: &Vma, part: PageRange) -> u64 {
+        let (cgroup, node) = (self.cgroup, self.node);
+        let space = &mut memory.spaces[id.index()];
+        let is_private = vma.mapping.backing == Backing::Anonymous && space.family.is_empty();
+        // All pages there are of this lruvec: nobody need ask.
+        let is_home = memory.nodes.len() == 1 && (is_private || memory.cgroups.len() == 1);
+        let (frames, nodes) = (&memory.frames, &memory.nodes);
+        let belongs = |frame: FrameId| is_home || (frames.cgroup(frame) == cgroup && nodes.of(frame) == node);
+        let sightings = &mut *self.sightings;
+        let mut young = 0u64;
+        space.table.age_entries(part, |entries: Looked<'_>, bits: u64| {
+            if is_home
+                && bits == u64::MAX
+                && let Some(first) = entries.first_of_row()
+                && let Some(row) = states.get_mut(first.index()..first.index() + 64)
+                && sightings.meet_row(row)
+            {
+                young += 64;
+                return bits;
+            }
+            let mut cleared = 0u64;
+            let mut left = bits;
+            while left != 0 {
+                let index = left.trailing_zeros() as usize;
+                left &= left - 1;
+                let Some(frame) = entries.frame(index).filter(|&frame| belongs(frame)) else { continue };
+                if states.get_mut(frame.index()).is_some_and(|state| sightings.meet(state)) {
+                    cleared |= 1 << index;
+                }
+            }
+            young += u64::from(cleared.count_ones());
+            cleared
+        });
+        self.work.entries_examined += part.len();
+        self.work.entries_cleared += young;
+        young
+    }
+
+    /// One entry maps 512 pages: one bit, and they share their fate.
+    fn look_at_huge(&mut self, memory: &mut Memory, states: &mut [PageState], id: SpaceId, block: u64) {
+        self.stats.leaf_total += 1;
+        self.work.tables_tested += 1;
+        let pages = PageRange::at(block << 9, 512);
+        let table = &mut memory.spaces[id.index()].table;
+        let mut is_young = false;
+        table.age_entries(pages, |_, bits| {
+            is_young = true;
+            bits
+        });
+        if !is_young {
+            return;
+        }
+        let mut met = false;
+        for page in pages.start..pages.end {
+            let frame = table.frame_at(page);
+            let home =
+                |&frame: &FrameId| memory.frames.cgroup(frame) == self.cgroup && memory.nodes.of(frame) == self.node;
+            if let Some(state) = frame.filter(home).and_then(|frame| states.get_mut(frame.index())) {
+                met |= self.sightings.meet(state);
+            }
+        }
+        self.stats.leaf_young += u64::from(met);
+        self.work.entries_cleared += u64::from(met);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// E11: tables worth another walk.
+    #[test]
+    fn e11_worthwhile() {
+        let table = [(64, 8, true), (64, 7, false), (512, 64, true), (512, 63, false), (41, 6, true), (41, 5, false)];
+        for (total, young, worthwhile) in table {
+            assert_eq!(is_worthwhile(total, young), worthwhile, "{young} of {total}");
+        }
+    }
+}
