@@ -29,7 +29,7 @@ macro_rules! plain {
 
 /// All set-ups, in the order of results. A test checks that every registered policy is among them.
 pub const CANDIDATES: &[Candidate] =
-    &[plain!("classic"), plain!("lru"), plain!("fifo"), plain!("clock"), plain!("opt")];
+    &[plain!("classic"), plain!("mglru"), plain!("lru"), plain!("fifo"), plain!("clock"), plain!("opt")];
 
 #[cfg(test)]
 mod tests {

@@ -385,6 +385,12 @@ pub const POLICIES: &[PolicyEntry] = &[
         build: || Box::new(classic::Classic::new()),
     },
     PolicyEntry {
+        name: "mglru",
+        summary: "Multi-Gen LRU of Linux: generations, found by walks over page tables",
+        runs_on_linux: true,
+        build: || Box::new(Mglru::new()),
+    },
+    PolicyEntry {
         name: "lru",
         summary: "exact least recently used (yardstick)",
         runs_on_linux: false,
@@ -478,7 +484,7 @@ mod tests {
     fn an_unknown_policy_is_answered_with_the_names_there_are() {
         assert_eq!(policy_by_name("clock").map(|entry| entry.name), Ok("clock"));
         let message = |name| policy_by_name(name).map(|entry| entry.name).unwrap_err().to_string();
-        let allowed = "allowed: classic, lru, fifo, clock, opt";
+        let allowed = "allowed: classic, mglru, lru, fifo, clock, opt";
         assert_eq!(message("clasic"), format!("unknown policy `clasic`; {allowed}; did you mean `classic`?"));
         assert_eq!(message("LRU"), format!("unknown policy `LRU`; {allowed}; did you mean `lru`?"));
         assert_eq!(message("arc-with-ghosts"), format!("unknown policy `arc-with-ghosts`; {allowed}"));
