@@ -46,7 +46,7 @@ fn advice_names_a_size_and_writes_a_report_and_a_scenario_that_runs() {
     ]);
     let stdout = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(stdout.contains("Recommendation: classic with memory.max = "), "{stdout}");
+    assert!(stdout.contains("Recommendation: mglru with memory.max = "), "{stdout}");
     assert!(stdout.contains("What this does not know"), "{stdout}");
     let html = std::fs::read_to_string(&report).unwrap();
     assert!(html.contains("<svg") && html.contains("Memory over time"), "curves and a heatmap");

@@ -13,6 +13,8 @@ mod kdamond;
 mod kdamond_tests;
 mod kernel;
 mod memory_high;
+#[cfg(test)]
+mod mglru_tests;
 mod mmu;
 mod monitor;
 #[cfg(test)]

@@ -156,6 +156,11 @@ impl PageState {
     pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
+    /// As it is stored.
+    #[inline]
+    pub(super) const fn bits(self) -> u8 {
+        self.0
+    }
     pub(super) const fn from_index(index: u8) -> Self {
         Self(index)
     }

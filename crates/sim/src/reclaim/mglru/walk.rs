@@ -12,7 +12,7 @@ use super::page::{PageState, Sight};
 use super::{MglruConfig, Switches, Work};
 use crate::cgroup::CgroupId;
 use crate::memory::{FrameId, Memory, NodeId};
-use crate::mmu::{Level, Looked, SpaceId, Vma};
+use crate::mmu::{Level, Looked, SpaceId, TableBits, Vma, positions};
 use crate::reclaim::LruvecId;
 use isotherm_units::PageRange;
 use isotherm_units::access::Backing;
@@ -70,7 +70,7 @@ impl Sightings {
         Box::new(Self { after, met: [0; 256] })
     }
 
-    /// Notes that `state` was met; `None` if the page is on no list.
+    /// Notes that a page was met and changes its byte, unless it is on no list.
     #[inline]
     fn meet(&mut self, state: &mut PageState) -> bool {
         let index = state.index();
@@ -82,11 +82,11 @@ impl Sightings {
         true
     }
 
-    /// The same for pages of consecutive frames; `None` unless all are alike.
+    /// The same for pages of consecutive frames, if all are alike.
     #[inline]
     fn meet_row(&mut self, states: &mut [PageState]) -> bool {
         let first = states[0];
-        let strays = states.iter().fold(0, |strays, state| strays | (state.index() ^ first.index()));
+        let strays = states.iter().fold(0, |strays, state| strays | (state.bits() ^ first.bits()));
         if strays != 0 || first.generation().is_none() {
             return false;
         }
@@ -245,27 +245,25 @@ impl Walker {
         let belongs = |frame: FrameId| is_home || (frames.cgroup(frame) == cgroup && nodes.of(frame) == node);
         let sightings = &mut *self.sightings;
         let mut young = 0u64;
-        space.table.age_entries(part, |entries: Looked<'_>, bits: u64| {
-            if is_home
-                && bits == u64::MAX
-                && let Some(first) = entries.first_of_row()
-                && let Some(row) = states.get_mut(first.index()..first.index() + 64)
-                && sightings.meet_row(row)
-            {
-                young += 64;
-                return bits;
-            }
-            let mut cleared = 0u64;
-            let mut left = bits;
-            while left != 0 {
-                let index = left.trailing_zeros() as usize;
-                left &= left - 1;
-                let Some(frame) = entries.frame(index).filter(|&frame| belongs(frame)) else { continue };
-                if states.get_mut(frame.index()).is_some_and(|state| sightings.meet(state)) {
-                    cleared |= 1 << index;
+        space.table.age_entries(part, |entries: Looked<'_>, bits: &TableBits| {
+            let (mut left, mut cleared) = (*bits, TableBits::default());
+            for (word, (left, cleared)) in left.iter_mut().zip(&mut cleared).enumerate() {
+                if is_home
+                    && *left == u64::MAX
+                    && let Some(first) = entries.first_of_row(word)
+                    && let Some(row) = states.get_mut(first.index()..first.index() + 64)
+                    && sightings.meet_row(row)
+                {
+                    (*left, *cleared) = (0, u64::MAX);
                 }
             }
-            young += u64::from(cleared.count_ones());
+            for &at in positions(&left, &mut [0; 512]) {
+                let Some(frame) = entries.frame(usize::from(at)).filter(|&frame| belongs(frame)) else { continue };
+                if states.get_mut(frame.index()).is_some_and(|state| sightings.meet(state)) {
+                    cleared[usize::from(at / 64)] |= 1 << (at % 64);
+                }
+            }
+            young = cleared.iter().map(|word| u64::from(word.count_ones())).sum();
             cleared
         });
         self.work.entries_examined += part.len();
@@ -282,7 +280,7 @@ impl Walker {
         let mut is_young = false;
         table.age_entries(pages, |_, bits| {
             is_young = true;
-            bits
+            *bits
         });
         if !is_young {
             return;
