@@ -245,3 +245,28 @@ fn protected_groups_are_spared() {
         bed.check();
     }
 }
+
+/// Schemes rely on it: a policy that lets its lists be sorted keeps the pages on them, and what it says counts as active is
+/// what it counts.
+#[test]
+fn sorting_keeps_pages_on_lists() {
+    for entry in POLICIES {
+        let mut bed = Testbed::new((entry.build)(), FRAMES, DeviceKind::Zram, 256);
+        let space = bed.space(CgroupId::ROOT, 20);
+        (0..20).for_each(|page| assert_eq!(bed.write(space, page), Touch::Minor, "{}", entry.name));
+        let frames: Vec<FrameId> = (0..20).filter_map(|page| bed.frame(space, page)).collect();
+        for hint in [Hint::Prioritise, Hint::Deprioritise, Hint::Prioritise] {
+            let is_heeded = bed.policy.heeds(hint);
+            for &frame in frames.iter().filter(|_| is_heeded) {
+                bed.policy.hint(&mut bed.memory, frame, hint);
+                assert!(bed.memory.frames.has(frame, Flag::OnList), "{}: {hint:?}", entry.name);
+            }
+            bed.check();
+            if bed.policy.tells_active() {
+                let nr_active = frames.iter().filter(|&&frame| bed.policy.is_active(&bed.memory, frame)).count() as u64;
+                let sizes = bed.policy.sizes(bed.memory.lruvec(CgroupId::ROOT, crate::memory::NodeId::default()));
+                assert_eq!(sizes.active_anon, nr_active, "{}: {hint:?}", entry.name);
+            }
+        }
+    }
+}
