@@ -105,14 +105,20 @@ fn major_faults(outcome: &Outcome) -> u64 {
 
 #[test]
 fn pageout_of_cold_memory_leaves_what_is_used() {
-    for operations in [Operations::Vaddr, Operations::Paddr] {
-        let (outcome, _) = Case::new(operations, vec![cold(Act::Pageout)]).play().unwrap();
+    let spaces = [Operations::Vaddr, Operations::Paddr];
+    for (policy, operations) in ["classic", "mglru"].into_iter().flat_map(|policy| spaces.map(|space| (policy, space)))
+    {
+        let case = Case { policy, ..Case::new(operations, vec![cold(Act::Pageout)]) };
+        let (outcome, _) = case.play().unwrap();
         let app = outcome.cgroup("/app").unwrap();
-        assert!(app.usage_pages < 600, "{operations:?}: {} pages", app.usage_pages);
-        assert!(app.swap_pages > 2400 && app.usage_pages + app.swap_pages >= 3000, "{operations:?}: {app:?}");
-        assert!(major_faults(&outcome) < 300, "{operations:?}: {}", major_faults(&outcome));
+        assert!(app.usage_pages < 600, "{policy}, {operations:?}: {} pages", app.usage_pages);
+        assert!(app.swap_pages > 2400 && app.usage_pages + app.swap_pages >= 3000, "{policy}, {operations:?}: {app:?}");
+        assert!(major_faults(&outcome) < 300, "{policy}, {operations:?}: {}", major_faults(&outcome));
         let report = &outcome.monitors[0].schemes[0];
-        assert!(report.stats.sz_applied >= 2400 << 12 && report.stats.nr_applied > 0, "{operations:?}: {report:?}");
+        assert!(
+            report.stats.sz_applied >= 2400 << 12 && report.stats.nr_applied > 0,
+            "{policy}, {operations:?}: {report:?}"
+        );
         assert!(report.all_passes.of(Reason::Applied).bytes > 0 && report.all_passes.of(Reason::TooYoung).regions > 0);
         assert_eq!(report.all_passes.last_refusal, None);
     }

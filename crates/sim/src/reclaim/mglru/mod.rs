@@ -260,6 +260,24 @@ impl ReclaimPolicy for Mglru {
         self.take_hint(memory, frame, hint)
     }
 
+    fn heeds(&self, _hint: Hint) -> bool {
+        true
+    }
+
+    fn tells_active(&self) -> bool {
+        true
+    }
+
+    /// The kernel's flag is clear on pages of generations, so that its filter calls none active; here it is as
+    /// [`sizes`](ReclaimPolicy::sizes) counts them.
+    fn is_active(&self, memory: &Memory, frame: FrameId) -> bool {
+        let state = self.generations.state(frame);
+        match state.generation() {
+            Some(at) => self.generations.get(memory.lruvec_of(frame)).is_young(at),
+            None => !state.is_waiting() && self.classic.is_active(memory, frame),
+        }
+    }
+
     fn begin_walk(&mut self, memory: &mut Memory, node: NodeId, scan: &mut Scan) {
         if !self.switches.has_core() {
             return self.classic.begin_walk(memory, node, scan);
