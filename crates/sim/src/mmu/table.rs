@@ -18,7 +18,7 @@ mod play;
 mod probe;
 mod walked;
 
-pub(crate) use ageing::{Looked, TableBits, positions};
+pub(crate) use ageing::Looked;
 use extension::Extension;
 pub(crate) use extension::Stale;
 pub(crate) use play::{Cursor, Pace, Stop};

@@ -11,7 +11,7 @@ use super::walk::is_worthwhile;
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
 use crate::memory::{Flag, FrameId, Mapper, Memory};
-use crate::mmu::{Looked, TableBits, positions};
+use crate::mmu::Looked;
 use crate::reclaim::LruvecId;
 use isotherm_units::PageRange;
 
@@ -95,13 +95,13 @@ impl Mglru {
         let mut nr_used = 0;
         let (frames, nodes, states) = (&memory.frames, &memory.nodes, &self.generations.states);
         let table = &mut memory.spaces[mapper.space.index()].table;
-        table.age_entries(window, |entries: Looked<'_>, bits: &TableBits| {
-            let mut cleared = TableBits::default();
-            for &at in positions(bits, &mut [0; 512]) {
+        table.age_entries(window, |entries: Looked<'_>, bits: u64| {
+            let mut cleared = 0;
+            for index in (0..64).filter(|index| bits >> index & 1 != 0) {
                 let is_home = |&frame: &FrameId| frames.cgroup(frame) == cgroup && nodes.of(frame) == node;
-                let Some(frame) = entries.frame(usize::from(at)).filter(is_home) else { continue };
+                let Some(frame) = entries.frame(index).filter(is_home) else { continue };
                 if states[frame.index()].generation().is_some() {
-                    cleared[usize::from(at / 64)] |= 1 << (at % 64);
+                    cleared |= 1 << index;
                     used[nr_used] = frame;
                     nr_used += 1;
                 }

@@ -12,7 +12,7 @@ use super::page::{PageState, Sight};
 use super::{MglruConfig, Switches, Work};
 use crate::cgroup::CgroupId;
 use crate::memory::{FrameId, Memory, NodeId};
-use crate::mmu::{Level, Looked, SpaceId, TableBits, Vma, positions};
+use crate::mmu::{Level, Looked, SpaceId, Vma};
 use crate::reclaim::LruvecId;
 use isotherm_units::PageRange;
 use isotherm_units::access::Backing;
@@ -245,25 +245,27 @@ impl Walker {
         let belongs = |frame: FrameId| is_home || (frames.cgroup(frame) == cgroup && nodes.of(frame) == node);
         let sightings = &mut *self.sightings;
         let mut young = 0u64;
-        space.table.age_entries(part, |entries: Looked<'_>, bits: &TableBits| {
-            let (mut left, mut cleared) = (*bits, TableBits::default());
-            for (word, (left, cleared)) in left.iter_mut().zip(&mut cleared).enumerate() {
-                if is_home
-                    && *left == u64::MAX
-                    && let Some(first) = entries.first_of_row(word)
-                    && let Some(row) = states.get_mut(first.index()..first.index() + 64)
-                    && sightings.meet_row(row)
-                {
-                    (*left, *cleared) = (0, u64::MAX);
-                }
+        space.table.age_entries(part, |entries: Looked<'_>, bits: u64| {
+            if is_home
+                && bits == u64::MAX
+                && let Some(first) = entries.first_of_row()
+                && let Some(row) = states.get_mut(first.index()..first.index() + 64)
+                && sightings.meet_row(row)
+            {
+                young += 64;
+                return bits;
             }
-            for &at in positions(&left, &mut [0; 512]) {
-                let Some(frame) = entries.frame(usize::from(at)).filter(|&frame| belongs(frame)) else { continue };
+            let mut cleared = 0u64;
+            let mut left = bits;
+            while left != 0 {
+                let index = left.trailing_zeros() as usize;
+                left &= left - 1;
+                let Some(frame) = entries.frame(index).filter(|&frame| belongs(frame)) else { continue };
                 if states.get_mut(frame.index()).is_some_and(|state| sightings.meet(state)) {
-                    cleared[usize::from(at / 64)] |= 1 << (at % 64);
+                    cleared |= 1 << index;
                 }
             }
-            young = cleared.iter().map(|word| u64::from(word.count_ones())).sum();
+            young += u64::from(cleared.count_ones());
             cleared
         });
         self.work.entries_examined += part.len();
@@ -280,7 +282,7 @@ impl Walker {
         let mut is_young = false;
         table.age_entries(pages, |_, bits| {
             is_young = true;
-            *bits
+            bits
         });
         if !is_young {
             return;
