@@ -43,7 +43,7 @@ impl Mglru {
     }
 
     /// Groups that came to be since the last call join their queues, in the same bin on every node.
-    fn meet_groups(&mut self, memory: &Memory) {
+    pub(super) fn meet_groups(&mut self, memory: &Memory) {
         self.groups.resize_with(memory.nodes.len(), GroupQueue::default);
         for group in memory.cgroups.ids().skip(self.groups[0].len()) {
             let bin = self.lot.bin();
@@ -117,7 +117,7 @@ impl Mglru {
     }
 
     /// The turn of one group: where it goes afterwards.
-    fn shrink_one(
+    pub(super) fn shrink_one(
         &mut self,
         memory: &mut Memory,
         lruvec: LruvecId,

@@ -4,13 +4,14 @@ use super::ageing::Effort;
 use super::evict::Queue;
 use super::generations::list_of;
 use super::*;
+use crate::cgroup::Knob;
 use crate::counters::Counter;
 use crate::fault;
 use crate::memory::{CachePage, FileId};
 use crate::mmu::SpaceId;
 use crate::reclaim::Scan;
 use crate::reclaim::classic::shadow_layout;
-use crate::reclaim::driver::{Attempt, Step};
+use crate::reclaim::driver::{Attempt, Step, effective_protection};
 use crate::reclaim::scan_balance::{Lru, PageType};
 use crate::reclaim::testbed::{Testbed, Touch};
 use crate::swap::device::DeviceKind;
@@ -131,6 +132,40 @@ fn e15_nr_to_scan() {
         batch
     });
     assert_eq!((batches, left), ([64, 64, 64, 52], 0));
+}
+
+/// E15 and E19: a group that is too small for the priority is passed over twice; one below its `low` once, and then it pays.
+#[test]
+fn e15_e19_turns_of_groups() {
+    let mut bed = bed(1024, DeviceKind::Zram);
+    bed.memory.cgroups.charge_batch = 1;
+    let (small, low) = (bed.group(CgroupId::ROOT, "small"), bed.group(CgroupId::ROOT, "low"));
+    bed.set(low, Knob::Low, 100);
+    for group in [small, low] {
+        let space = bed.space(group, 80);
+        (0..80).for_each(|page| assert_eq!(bed.write(space, page), Touch::Minor));
+    }
+    bed.insert();
+    let mut turn = |group, priority| {
+        let mut scan = Scan::new(Reclaimer::Direct, CgroupId::ROOT, 32, 60);
+        scan.priority = priority;
+        let effective = effective_protection(&bed.memory, CgroupId::ROOT);
+        let lruvec = bed.memory.lruvec(group, NodeId::default());
+        let to = bed.mglru(|mglru, memory| {
+            mglru.meet_groups(memory);
+            let to = mglru.shrink_one(memory, lruvec, &effective, &mut scan);
+            to.into_iter().for_each(|to| mglru.rotate(memory, lruvec, to));
+            to
+        });
+        bed.check();
+        (to, scan.nr_scanned, bed.memory.cgroups.get(group).events.low)
+    };
+    assert_eq!(turn(small, 12), (Some(Move::Tail), 0, 0));
+    assert_eq!(turn(small, 12), (Some(Move::Young), 0, 0));
+    assert_eq!(turn(low, 0), (Some(Move::Tail), 0, 0), "passed over");
+    assert_eq!(turn(low, 0), (None, 0, 1), "it pays, though only empty generations were there to give up");
+    let (to, _, events) = turn(low, 0);
+    assert_eq!((to, events), (Some(Move::Young), 2), "it had to age");
 }
 
 /// E16: what fairness across groups cost a direct reclaimer, and what stopping at the target costs it.
