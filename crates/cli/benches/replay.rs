@@ -1,7 +1,7 @@
 //! Full replay with reclaim, beside libCacheSim on the same trace file in the same run.
 //!
 //! Writes an oracleGeneral trace of Zipf-like requests, replays it in memory for half its pages: by libCacheSim's LRU (its
-//! C loop, `libcachesim_speed.py`) and by the simulated machine under `lru`, `clock` and `classic`. Prints one JSON object a
+//! C loop, `libcachesim_speed.py`) and by the simulated machine under `lru`, `clock`, `classic` and `mglru`. Prints one JSON object a
 //! line: `name, unit, bar, value, pass`. Without `--bench` it runs small and only checks that it works.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark's output")]
@@ -38,7 +38,7 @@ fn main() {
             let percent = theirs.misses as f64 * 100.0 / requests as f64;
             report(&format!("replay, misses of exact LRU, {name}"), "% of accesses", None, percent);
         }
-        for policy in ["lru", "clock", "classic"] {
+        for policy in ["lru", "clock", "classic", "mglru"] {
             let ours = replay(&trace, policy, pages, pages / 2);
             report(&format!("replay, {policy}, {name}"), "ns/access", None, ours.ns);
             let Some(theirs) = &theirs else { continue };
