@@ -194,12 +194,34 @@ fn page_filter_words(scheme: &Scheme, why: &Why) -> Vec<String> {
 
 fn share(part: u64, whole: u64) -> String {
     let permil = u128::from(part) * 1000 / u128::from(whole.max(1));
-    match u64::try_from(permil).unwrap_or(u64::MAX) {
-        0 => "Less than 0.1%".to_owned(),
-        permil => Ratio::from_ppm(permil.saturating_mul(1000)).to_string(),
+    match (permil / 10, permil % 10) {
+        (0, 0) => "Less than 0.1%".to_owned(),
+        (percent, 0) => format!("{percent}%"),
+        (percent, tenths) => format!("{percent}.{tenths}%"),
     }
 }
 
 fn approx(bytes: u64) -> String {
     Bytes::new(bytes).approx()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_told_in_percent() {
+        let table = [
+            (0, "Less than 0.1%"),
+            (9, "Less than 0.1%"),
+            (10, "0.1%"),
+            (125, "1.2%"),
+            (5000, "50%"),
+            (9999, "99.9%"),
+            (10_000, "100%"),
+        ];
+        for (part, expected) in table {
+            assert_eq!(share(part, 10_000), expected);
+        }
+    }
 }
