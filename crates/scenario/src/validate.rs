@@ -45,6 +45,22 @@ impl Checker<'_> {
         ScenarioError::Meaning { place, message }
     }
 
+    /// Where the key `key` stands; the first behind the string `name`, or else the first of all.
+    fn key_after(&self, name: &str, key: &str) -> Option<usize> {
+        if key.is_empty() {
+            return None;
+        }
+        let is_key = |&(offset, _): &(usize, &str)| {
+            let is_word = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
+            let (before, after) = (&self.text[..offset], &self.text[offset + key.len()..]);
+            !before.ends_with(is_word) && !after.starts_with(is_word)
+        };
+        let from = self.text.find(&format!("\"{name}\"")).unwrap_or_default();
+        let mut keys = self.text.match_indices(key).filter(is_key).map(|(offset, _)| offset);
+        let first = keys.next()?;
+        Some(std::iter::once(first).chain(keys).find(|&offset| offset > from).unwrap_or(first))
+    }
+
     fn metrics(&self, scenario: &Scenario) -> Result<(), ScenarioError> {
         for name in &scenario.metrics {
             if metric_named(name).is_none() {
@@ -95,9 +111,13 @@ impl Checker<'_> {
                 let message = error.to_string();
                 let key = message.split('`').nth(1).and_then(|key| key.rsplit('.').next()).unwrap_or_default();
                 // The key may stand in either spelling, or nowhere: then the monitor is the place.
-                let needle = [key.to_owned(), key.replace('-', "_"), name.clone()];
-                let needle = needle.iter().find(|needle| self.text.contains(needle.as_str())).unwrap_or(name);
-                return fail(needle, message);
+                let key = key.split('[').next().unwrap_or(key);
+                let message = within(format!("monitor `{name}`: {message}"));
+                let found = [key.to_owned(), key.replace('-', "_")].iter().find_map(|key| self.key_after(name, key));
+                return Err(match found {
+                    Some(offset) => ScenarioError::Meaning { place: place(self.text, self.name, offset), message },
+                    None => self.error(name, message),
+                });
             }
             let named = match monitor.named_targets() {
                 Ok(named) => named.unwrap_or_default(),

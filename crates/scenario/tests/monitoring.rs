@@ -1,7 +1,9 @@
 //! Monitors in scenarios, and replays watched for front ends.
 
 use isotherm_core::monitor::{Attributes, MonitorConfig, Strategy};
-use isotherm_scenario::monitoring::{HotDefinition, Setting, Watch, accuracy, cheapest, settings, watch};
+use isotherm_core::presets::PRESETS;
+use isotherm_core::schemes::Reason;
+use isotherm_scenario::monitoring::{HotDefinition, Replay, Setting, Watch, accuracy, cheapest, settings, watch};
 use isotherm_scenario::{RunOptions, Scenario, ScenarioResult, parse, print, run};
 use isotherm_trace::region::{RegionStore, RegionWriter};
 use isotherm_units::Duration;
@@ -132,6 +134,23 @@ fn bad_monitors_say_what_where_and_what_is_allowed() {
             with("[[variants]]\nname = \"v\"\npatch = { monitors = { q = { config = { strategy = \"ptp\" } } } }"),
             "unknown entry `q` of `monitors`, expected `*` for all, or one of `k`",
         ),
+        (
+            with("config = { schemes = [{ quotas = { size = \"0B\", reset-interval = \"1s\" } }] }"),
+            "s.toml:7:36: monitor `k`: schemes[0]: `quotas.size` is 0B; allowed: a page and more",
+        ),
+        (with("config = { schemes = [{ acton = \"stat\" }] }"), "did you mean `action`?"),
+        (with("preset = \"lru\""), "unknown preset `lru`; allowed: lru-sort, reclaim, stat, plrus-radical"),
+        (with("preset = { preset = \"reclaim\", min-ag = \"1s\" }"), "did you mean `min-age`?"),
+        (
+            with("preset = { preset = \"lru-sort\", monitor-region-end = 0, monitor-region-start = 9 }"),
+            "monitor `k`: `monitor-region-end` of preset `lru-sort` is 0; allowed: above monitor-region-start (9)",
+        ),
+        (with("preset = \"stat\"\nconfig = {}"), "`preset` and `config` both say how it watches"),
+        (
+            with("preset = { preset = \"reclaim\", monitor-region-end = 8192 }\nranges = [{ start = 0, end = 4096 }]"),
+            "`ranges` and `monitor-region-start` both say where it looks",
+        ),
+        (with("preset = \"stat\"\ntargets = [\"store\"]"), "leave `targets` out"),
         (with("[[variants]]\nname = \"v\"\npatch = { monitors = { k = { config = { maxr = 1 } } } }"), "variant `v`"),
     ];
     for (text, expected) in table {
@@ -161,18 +180,88 @@ proptest! {
         strategy in 0usize..5,
         process in proptest::option::of(0u64..4),
         premapped: bool,
+        quota in proptest::option::of(1u64..1 << 40),
     ) {
         let strategy = isotherm_core::monitor::STRATEGIES[strategy].name;
         let targets = process.map(|process| format!("targets = [\"w/{process}\"]\nranges = [{{ start = 4096, end = 8192 }}]\n"));
+        let schemes = quota.map(|bytes| {
+            format!("schemes = [{{ action = \"pageout\", quotas = {{ sz = \"{bytes}B\", reset-interval = \"1s\" }} }}]\n")
+        });
         let text = format!(
             "name = \"x\"\n[[workloads]]\nname = \"w\"\npremapped = {premapped}\nload = {{ kind = \"idle\", duration = \"1s\" }}\n\
              [[monitors]]\nname = \"k\"\n{}[monitors.config]\nstrategy = \"{strategy}\"\noperations = \"fvaddr\"\n\
-             attrs = {{ sample = \"{sample_us}us\", aggr = \"{}us\", minr = 3 }}\nmin_region_size = \"2MiB\"\n",
-            targets.unwrap_or_default(), sample_us * ratio,
+             attrs = {{ sample = \"{sample_us}us\", aggr = \"{}us\", minr = 3 }}\nmin_region_size = \"2MiB\"\n{}",
+            targets.unwrap_or_default(), sample_us * ratio, schemes.unwrap_or_default(),
         );
         let scenario: Scenario = parse(&text, "t").unwrap();
         prop_assert_eq!(parse(&print(&scenario), "t").unwrap(), scenario);
     }
+}
+
+/// A preset is kept as it was written, and may be changed by variants.
+#[test]
+fn presets_stand_for_a_configuration_and_a_range() {
+    let load = "[[workloads]]\nname = \"w\"\nload = { kind = \"idle\", duration = \"1s\" }\n";
+    let monitor = |preset: &str| {
+        let text = format!("name = \"x\"\n{load}[[monitors]]\nname = \"k\"\npreset = {preset}\n");
+        let scenario = parse(&text, "t").unwrap_or_else(|error| panic!("{error}"));
+        let printed = print(&scenario);
+        assert_eq!(parse(&printed, "t").unwrap(), scenario, "{printed}");
+        (scenario.monitors[0].clone(), printed)
+    };
+    for entry in PRESETS {
+        let (spec, printed) = monitor(&format!("\"{}\"", entry.name));
+        let preset = (entry.make)();
+        assert_eq!((spec.preset(), &spec.config), (Some(&preset), &preset.setup().unwrap().config));
+        assert!(!printed.contains("config"), "{printed}");
+    }
+    let (spec, printed) = monitor(
+        "{ preset = \"lru_sort\", quota-time = \"20ms\", monitor-region-start = 4096, monitor-region-end = 16384 }",
+    );
+    assert_eq!((spec.ranges[0].start, spec.ranges[0].end, spec.ranges.len()), (4096, 16384, 1));
+    assert_eq!(spec.config.schemes[0].quotas.time, Some(Duration::from_ms(10)), "half for each of the two");
+    assert!(printed.contains("quota-time") && !printed.contains("cold-min-age"), "what differs: {printed}");
+
+    let variants = "[[variants]]\nname = \"a\"\npatch = { monitors = { k = { preset = { quota-time = \"40ms\" } } } }\n\
+                    [[variants]]\nname = \"b\"\npatch = { monitors = { k = { preset = \"reclaim\" } } }\n";
+    let text = format!("name = \"x\"\n{load}[[monitors]]\nname = \"k\"\npreset = \"lru-sort\"\n{variants}");
+    let scenario = parse(&text, "t").unwrap_or_else(|error| panic!("{error}"));
+    let name_in = |variant| {
+        let replay = Replay::of_scenario(&scenario, &options(1), Some(variant), None).unwrap();
+        let spec = replay.monitors()[0].clone();
+        (spec.preset().unwrap().name(), spec.config.schemes[0].quotas.time.unwrap())
+    };
+    assert_eq!(name_in("a"), ("lru-sort", Duration::from_ms(20)));
+    assert_eq!(name_in("b"), ("reclaim", Duration::from_ms(10)));
+}
+
+/// Every monitor of a run tells how its schemes fared, watched alone as well as among others.
+#[test]
+fn reports_of_schemes_are_kept() {
+    let schemes = "schemes = [{ access-pattern = { nr-accesses = { max = 0 } } }, \
+                   { quotas = { size = \"64KiB\", reset-interval = \"1s\" } }, \
+                   { access-pattern = { age = { min = \"1h\" } } }]";
+    let text = SMALL.replace("config = { operations", &format!("config = {{ {schemes}, operations"));
+    let more = "[[monitors]]\nname = \"stat\"\npreset = \"stat\"\n[[workloads]]";
+    let text = text.replace("until = \"6s\"", "until = \"2s\"").replacen("[[workloads]]", more, 1);
+    let scenario = parse(&text, "test").unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(parse(&print(&scenario), "test").unwrap(), scenario);
+    let replay = Replay::of_scenario(&scenario, &options(1), Some("leaf"), None).unwrap();
+    assert_eq!((replay.variant(), replay.workload(), replay.monitors().len()), ("leaf", "w", 2));
+    let (monitors, _) = replay.play().unwrap();
+    assert_eq!((monitors[0].name.as_str(), monitors[1].name.as_str()), ("kdamond", "stat"));
+    assert!(monitors[1].schemes.is_empty() && monitors[1].snapshots > 0);
+    let [open, quota, pattern] = &monitors[0].schemes[..] else { panic!("three schemes") };
+    let passes = monitors[0].snapshots;
+    assert!(passes > 10 && [open, quota, pattern].iter().all(|report| report.all_passes.passes == passes));
+    assert!(open.stats.nr_tried > 0 && open.all_passes.of(Reason::Counted).bytes == open.stats.sz_tried);
+    assert!(quota.all_passes.of(Reason::QuotaFull).regions > 0 && quota.stats.sz_tried <= 3 * 64 * 1024);
+    assert_eq!(pattern.all_passes.of(Reason::TooYoung), pattern.all_passes.shown());
+
+    let alone = watch(&Watch::scenario(&scenario, &options(1), Some("leaf"), None, None).unwrap(), &mut |_| {
+        ControlFlow::Continue(())
+    });
+    assert_eq!(alone.unwrap().monitor.schemes.len(), 3);
 }
 
 fn attributes(sample_ms: u64, aggr_ms: u64) -> Attributes {

@@ -5,6 +5,8 @@
 //! record's writer needs before the first. [`accuracy()`] plays it and judges the monitor against what was really used, page by
 //! page; [`cheapest()`] does so for a table of [`settings()`] in parallel and says which one to take.
 //!
+//! A [`Replay`] is a run of a scenario with all its monitors: their reports say how schemes fared ([`MonitorReport::schemes`]).
+//!
 //! ```no_run
 //! use isotherm_core::monitor::MonitorConfig;
 //! use isotherm_scenario::monitoring::{Watch, accuracy, watch};
@@ -39,6 +41,7 @@ mod attach;
 mod carried;
 mod hot;
 mod record;
+mod replay;
 mod report;
 mod score;
 mod search;
@@ -49,6 +52,7 @@ mod watch;
 
 pub use hot::{HOT_DEFINITIONS, HotDefinition};
 pub use record::record_snapshots;
+pub use replay::Replay;
 pub use report::{CYCLES_PER_NS, MonitorReport};
 pub use score::{DefinitionScore, Detection, GOOD, Scores};
 pub use search::{Search, Setting, Tried, cheapest, settings};

@@ -2,6 +2,7 @@
 
 use super::score::Scores;
 use isotherm_core::monitor::{Activity, Event, Monitor, Tick};
+use isotherm_core::schemes::SchemeReport;
 use isotherm_sim::machine::MonitorOutcome;
 use serde::Serialize;
 
@@ -39,6 +40,9 @@ pub struct MonitorReport {
     pub activity: Activity,
     /// Whatever was out of the ordinary, in words, each kind once with how often it was.
     pub events: Vec<(String, u64)>,
+    /// What its schemes did and what stopped them, in order, as they stood at the end.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub schemes: Vec<SchemeReport>,
     /// How good it was, if that was asked for; never of physical memory, whose uses are not noted.
     pub scores: Option<Scores>,
 }
@@ -98,6 +102,7 @@ impl Tally {
             flushes: cost.probes.flushes,
             activity: self.activity,
             events: self.events,
+            schemes: cost.schemes,
             scores,
             name: cost.name,
         }

@@ -2,25 +2,109 @@
 
 use isotherm_core::host::AddressRange;
 use isotherm_core::monitor::{MonitorConfig, Operations};
-use serde::{Deserialize, Serialize};
+use isotherm_core::presets::{Preset, PresetError};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
 
-/// A `[[monitors]]` table: a kernel thread that monitors workloads.
+/// A `[[monitors]]` table: a kernel thread that monitors workloads. How it does so is written as `config` or as `preset`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "Written", into = "Written")]
 pub struct MonitorSpec {
     /// Name of the thread in results.
     pub name: String,
     /// What it watches: `WORKLOAD` is the first process of a workload, `WORKLOAD/2` its process number 2, from 0. In runs
     /// without that workload the target is left out. Default: every workload; with `paddr`, physical memory.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
     /// Where it looks, for one target. Default: `vaddr` follows the mappings; `fvaddr` takes those of the process's start,
     /// `paddr` all memory.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranges: Vec<RangeSpec>,
-    /// How it watches. Keys also in damo's spellings.
-    #[serde(default)]
+    /// How it watches, and what it does with what it finds.
     pub config: MonitorConfig,
+    /// What `config` was made of; printed in its place.
+    pub(super) preset: Option<Preset>,
+}
+
+/// A `[[monitors]]` table as it stands in files.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    name: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    targets: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    ranges: Vec<RangeSpec>,
+    /// A ready set-up of physical memory with schemes: its name, or a table of its name and what differs.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "name_or_table",
+        serialize_with = "what_differs"
+    )]
+    preset: Option<Preset>,
+    /// Keys also in damo's spellings. Left out: the defaults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    config: Option<MonitorConfig>,
+}
+
+impl TryFrom<Written> for MonitorSpec {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        let Written { name, targets, ranges, preset, config } = written;
+        let refuse = |message: &str| Err(format!("monitor `{name}`: {message}"));
+        let Some(preset) = preset else {
+            return Ok(Self { name, targets, ranges, config: config.unwrap_or_default(), preset: None });
+        };
+        if config.is_some() {
+            return refuse("`preset` and `config` both say how it watches; leave one of them out");
+        }
+        match Self::of_preset(&name, preset) {
+            Err(error) => refuse(&error.to_string()),
+            Ok(spec) if !spec.ranges.is_empty() && !ranges.is_empty() => {
+                refuse("`ranges` and `monitor-region-start` both say where it looks; leave one of them out")
+            }
+            Ok(spec) => Ok(Self { targets, ranges: [spec.ranges, ranges].concat(), ..spec }),
+        }
+    }
+}
+
+impl From<MonitorSpec> for Written {
+    fn from(spec: MonitorSpec) -> Self {
+        let MonitorSpec { name, targets, ranges, config, preset } = spec;
+        // Keys at their defaults are left out, so that patches of variants can write others.
+        let config = (preset.is_none() && config != MonitorConfig::default()).then_some(config);
+        let brings_range = preset.as_ref().and_then(|preset| preset.setup().ok()?.range).is_some();
+        Self { name, targets, ranges: if brings_range { Vec::new() } else { ranges }, preset, config }
+    }
+}
+
+fn name_or_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Preset>, D::Error> {
+    struct NameOrTable;
+    impl<'de> Visitor<'de> for NameOrTable {
+        type Value = Preset;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("the name of a preset, or a table of its name and what differs")
+        }
+        fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Preset, E> {
+            name.parse().map_err(E::custom)
+        }
+        fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<Preset, A::Error> {
+            Preset::deserialize(MapAccessDeserializer::new(table))
+        }
+    }
+    deserializer.deserialize_any(NameOrTable).map(Some)
+}
+
+fn what_differs<S: Serializer>(preset: &Option<Preset>, serializer: S) -> Result<S::Ok, S::Error> {
+    let Some(preset) = preset else { return serializer.serialize_none() };
+    let table = |preset: &Preset| toml::Table::try_from(preset).map_err(serde::ser::Error::custom);
+    let usual = table(&preset.name().parse().map_err(serde::ser::Error::custom)?)?;
+    let mut table = table(preset)?;
+    table.retain(|key, value| key == "preset" || usual.get(key) != Some(value));
+    table.serialize(serializer)
 }
 
 /// Byte addresses from `start` up to, not including, `end`; with `addr-unit`, in these units.
@@ -39,7 +123,39 @@ impl From<RangeSpec> for AddressRange {
     }
 }
 
+impl From<AddressRange> for RangeSpec {
+    fn from(range: AddressRange) -> Self {
+        Self { start: range.start, end: range.end }
+    }
+}
+
 impl MonitorSpec {
+    /// A monitor of the first process of every workload, or with `paddr` of all memory.
+    pub fn new(name: &str, config: MonitorConfig) -> Self {
+        Self { name: name.to_owned(), targets: Vec::new(), ranges: Vec::new(), config, preset: None }
+    }
+
+    /// A ready set-up.
+    ///
+    /// # Errors
+    /// A value of `preset` that makes no sense.
+    pub fn of_preset(name: &str, preset: Preset) -> Result<Self, PresetError> {
+        let setup = preset.setup()?;
+        let ranges = setup.range.into_iter().map(RangeSpec::from).collect();
+        Ok(Self { ranges, preset: Some(preset), ..Self::new(name, setup.config) })
+    }
+
+    /// The same thread watching as `config` says.
+    #[must_use]
+    pub fn with_config(self, config: MonitorConfig) -> Self {
+        Self { config, preset: None, ..self }
+    }
+
+    /// The preset that it was made of.
+    pub fn preset(&self) -> Option<&Preset> {
+        self.preset.as_ref()
+    }
+
     /// Whether it watches physical memory.
     pub(crate) fn is_physical(&self) -> bool {
         self.config.operations == Operations::Paddr

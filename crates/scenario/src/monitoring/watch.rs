@@ -1,17 +1,17 @@
 //! Watching one replay under one monitor.
 
-use super::attach::{Watching, targets_in};
+use super::attach::Watching;
 use super::record::meta_of;
+use super::replay::Replay;
 use super::report::MonitorReport;
 use super::spec::MonitorSpec;
-use crate::assemble::{self, Limits, Peaks};
-use crate::run::{RunOptions, Unit, peaks_of};
-use crate::variant::{Variant, expand};
+use crate::run::{RunOptions, Unit};
+use crate::variant::Variant;
 use crate::{Scenario, ScenarioError, WorkloadEntry};
 use isotherm_core::monitor::MonitorConfig;
 use isotherm_sim::machine::{MachineConfig, NodeConfig, Outcome};
 use isotherm_trace::region::{self, RecordMeta};
-use isotherm_units::{Bytes, Duration, Instant};
+use isotherm_units::{Bytes, Duration};
 use isotherm_workload::{BuildContext, TraceSpec, WorkloadSpec};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -23,9 +23,7 @@ const WAITING: usize = 64;
 /// A replay and the monitor that watches it. Cheap to clone: recordings are decoded once for all clones.
 #[derive(Clone, Debug)]
 pub struct Watch {
-    variant: Variant,
-    unit: Unit,
-    context: BuildContext,
+    replay: Replay,
     /// A recording begins with its program, when next to nothing is mapped.
     begins_empty: bool,
     /// Length of the periods in which detection is judged. One second as in publications; recordings of a few seconds are judged
@@ -63,19 +61,10 @@ impl Watch {
             ..Scenario::named(&name)
         };
         let unit = Unit { workloads: vec![0], mode: scenario.run };
-        let monitor = MonitorSpec {
-            name: "kdamond.0".to_owned(),
-            targets: vec![format!("{name}/{process}")],
-            ranges: Vec::new(),
-            config,
-        };
-        let watch = Self {
-            variant: Variant { name, scenario },
-            unit,
-            context: BuildContext::new("."),
-            begins_empty: true,
-            period: Duration::from_ms(500),
-        };
+        let targets = vec![format!("{name}/{process}")];
+        let monitor = MonitorSpec { targets, ..MonitorSpec::new("kdamond.0", config) };
+        let replay = Replay { variant: Variant { name, scenario }, unit, context: BuildContext::new(".") };
+        let watch = Self { replay, begins_empty: true, period: Duration::from_ms(500) };
         watch.with_monitor(monitor)
     }
 
@@ -91,44 +80,21 @@ impl Watch {
         workload: Option<&str>,
         config: Option<MonitorConfig>,
     ) -> Result<Self, ScenarioError> {
-        let meaning = |message: String| ScenarioError::Meaning { place: options.place.clone(), message };
-        let mut variants = expand(scenario, &options.place)?;
-        let index = match variant {
-            None => 0,
-            Some(name) => variants.iter().position(|variant| variant.name == name).ok_or_else(|| {
-                let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
-                meaning(format!("there is no variant `{name}`; variants: {}", names.join(", ")))
-            })?,
-        };
-        let variant = variants.swap_remove(index);
-        let units = Unit::all(&variant.scenario);
-        let names: Vec<&str> = variant.scenario.workloads.iter().map(|entry| entry.name.as_str()).collect();
-        let holds = |unit: &Unit, name: &str| unit.workloads.iter().any(|&index| names[index] == name);
-        let unit = match workload {
-            None => units.first(),
-            Some(name) => units.iter().find(|unit| holds(unit, name)),
-        };
-        let unit = unit.cloned().ok_or_else(|| {
-            let asked = workload.unwrap_or_default();
-            meaning(format!("there is no workload `{asked}`; workloads: {}", names.join(", ")))
-        })?;
-        let first = variant.scenario.monitors.first().cloned();
+        let replay = Replay::of_scenario(scenario, options, variant, workload)?;
+        let first = replay.variant.scenario.monitors.first().cloned();
         let spec = match (first, config) {
             (Some(spec), None) => spec,
-            (Some(spec), Some(config)) => MonitorSpec { config, ..spec },
+            (Some(spec), Some(config)) => spec.with_config(config),
             (None, Some(config)) => {
                 let targets = workload.map(str::to_owned).into_iter().collect();
-                MonitorSpec { name: "kdamond.0".to_owned(), targets, ranges: Vec::new(), config }
+                MonitorSpec { targets, ..MonitorSpec::new("kdamond.0", config) }
             }
             (None, None) => {
-                return Err(meaning(
-                    "it has no monitor; add a `[[monitors]]` table or give a configuration".to_owned(),
-                ));
+                let message = "it has no monitor; add a `[[monitors]]` table or give a configuration".to_owned();
+                return Err(ScenarioError::Meaning { place: options.place.clone(), message });
             }
         };
-        let context = BuildContext::new(options.base_dir.clone()).with_seed(variant.scenario.seed);
-        let watch = Self { variant, unit, context, begins_empty: false, period: Duration::from_secs(1) };
-        watch.with_monitor(spec)
+        Self { replay, begins_empty: false, period: Duration::from_secs(1) }.with_monitor(spec)
     }
 
     /// The same replay watched as `config` says.
@@ -136,7 +102,7 @@ impl Watch {
     /// # Errors
     /// A bad value in `config`.
     pub fn with_config(&self, config: MonitorConfig) -> Result<Self, ScenarioError> {
-        let spec = MonitorSpec { config, ..self.spec().clone() };
+        let spec = self.spec().clone().with_config(config);
         self.clone().with_monitor(spec)
     }
 
@@ -149,8 +115,8 @@ impl Watch {
         spec.config
             .validate()
             .map_err(|error| ScenarioError::Monitor { monitor: spec.name.clone(), message: error.to_string() })?;
-        self.variant.scenario.monitors = vec![spec];
-        if targets_in(&self.variant.scenario, &self.unit, self.spec()).is_empty() {
+        self.replay.variant.scenario.monitors = vec![spec];
+        if self.replay.targets_of(self.spec()).is_empty() {
             let message = format!("none of its targets ({}) is in this run", self.spec().targets.join(", "));
             return Err(ScenarioError::Monitor { monitor: self.spec().name.clone(), message });
         }
@@ -158,7 +124,7 @@ impl Watch {
     }
 
     fn spec(&self) -> &MonitorSpec {
-        &self.variant.scenario.monitors[0]
+        &self.replay.variant.scenario.monitors[0]
     }
 
     /// How it watches.
@@ -168,9 +134,9 @@ impl Watch {
 
     /// What a record of this run says about itself: for [`isotherm_trace::region::RegionWriter::create`] before [`watch`].
     pub fn record_meta(&self) -> RecordMeta {
-        let targets = targets_in(&self.variant.scenario, &self.unit, self.spec());
+        let targets = self.replay.targets_of(self.spec());
         let mut meta = meta_of(self.config(), &targets, "simulated machine");
-        meta.notes.push(format!("monitored in a simulation of `{}`", self.variant.name));
+        meta.notes.push(format!("monitored in a simulation of `{}`", self.replay.variant.name));
         meta
     }
 }
@@ -206,22 +172,7 @@ pub fn accuracy(watch: &Watch) -> Result<Watched, ScenarioError> {
 }
 
 fn play(watch: &Watch, watching: Watching) -> Result<Watched, ScenarioError> {
-    let Watch { variant, unit, context, .. } = watch;
-    let sim_error = |source| ScenarioError::Sim {
-        workload: unit.name(&variant.scenario).to_owned(),
-        variant: variant.name.clone(),
-        source,
-    };
-    let until = Instant::START + variant.scenario.until;
-    let peaks = if assemble::needs_peaks(&variant.scenario) {
-        let roomy = crate::run::without_limits(&variant.scenario);
-        let assembled = assemble::machine(&roomy, unit, context, Limits::Off, Watching::Off)?;
-        peaks_of(&assembled.machine.run(until).map_err(sim_error)?)
-    } else {
-        Peaks::new()
-    };
-    let assembled = assemble::machine(variant, unit, context, Limits::Of(&peaks), watching)?;
-    let outcome = assembled.machine.run(until).map_err(sim_error)?;
-    let observer = assembled.observers.into_iter().next().expect("a watch has one monitor with a target");
-    Ok(Watched { monitor: observer.finish(&outcome), outcome })
+    let (monitors, outcome) = watch.replay.play_watched(watching)?;
+    let monitor = monitors.into_iter().next().expect("a watch has one monitor with a target");
+    Ok(Watched { monitor, outcome })
 }

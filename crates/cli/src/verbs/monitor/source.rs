@@ -56,10 +56,11 @@ pub(crate) struct Source {
 impl SourceArgs {
     /// Finds it, and puts the monitor on it.
     pub(crate) fn open(&self, args: &SettingArgs, ui: &Ui) -> Result<Source, CliError> {
-        let path = Path::new(&self.source);
-        let is_scenario = BUNDLED.iter().any(|bundled| bundled.name == self.source)
-            || path.extension().is_some_and(|extension| extension == "toml");
-        if is_scenario { self.of_scenario(args, ui) } else { self.of_trace(path, args, ui) }
+        if is_scenario(&self.source) {
+            self.of_scenario(args, ui)
+        } else {
+            self.of_trace(Path::new(&self.source), args, ui)
+        }
     }
 
     fn of_scenario(&self, args: &SettingArgs, ui: &Ui) -> Result<Source, CliError> {
@@ -72,8 +73,9 @@ impl SourceArgs {
                 monitor.ranges.clone_from(&settings.ranges);
             } else {
                 let targets = self.workload.clone().into_iter().collect();
-                let (name, ranges) = ("kdamond.0".to_owned(), settings.ranges);
-                scenario.monitors.push(MonitorSpec { name, targets, ranges, config: settings.config.clone() });
+                let mut monitor = MonitorSpec::new("kdamond.0", settings.config.clone());
+                (monitor.targets, monitor.ranges) = (targets, settings.ranges);
+                scenario.monitors.push(monitor);
             }
             config = Some(settings.config);
         }
@@ -114,12 +116,9 @@ impl SourceArgs {
         let name = path.file_stem().map_or_else(|| "trace".to_owned(), |stem| stem.to_string_lossy().into_owned());
         let with_caches = self.translation_caches || settings.config.flush != FlushPolicy::None;
         let scenario = replay_of(path, self.seed.unwrap_or(1), with_caches);
-        let monitor = MonitorSpec {
-            name: "kdamond.0".to_owned(),
-            targets: vec![format!("{PROGRAM}/{process}")],
-            ranges: settings.ranges,
-            config: settings.config,
-        };
+        let mut monitor = MonitorSpec::new("kdamond.0", settings.config);
+        monitor.targets = vec![format!("{PROGRAM}/{process}")];
+        monitor.ranges = settings.ranges;
         let scenario = Scenario { monitors: vec![monitor], ..scenario };
         let options = RunOptions { base_dir: PathBuf::from("."), place: path.display().to_string(), threads: None };
         let mut watch = Watch::scenario(&scenario, &options, None, None, None).map_err(simulate::error)?;
@@ -127,6 +126,12 @@ impl SourceArgs {
         watch.period = Duration::from_ms(500);
         Ok(Source { watch, trace: Some(meta), name, process })
     }
+}
+
+/// Whether `source` is a scenario, by its name; anything else is a trace.
+pub(crate) fn is_scenario(source: &str) -> bool {
+    BUNDLED.iter().any(|bundled| bundled.name == source)
+        || Path::new(source).extension().is_some_and(|extension| extension == "toml")
 }
 
 /// The process with most accesses; the first of equals.
@@ -151,10 +156,11 @@ fn busiest(reader: &mut TraceReader, ui: &Ui) -> Result<usize, CliError> {
     Ok(busiest)
 }
 
+/// The workload that a trace is.
 const PROGRAM: &str = "program";
 
 /// A trace alone on a machine with memory for everything: as [`Watch::trace`], with a seed, ranges and translation caches.
-fn replay_of(path: &Path, seed: u64, with_caches: bool) -> Scenario {
+pub(crate) fn replay_of(path: &Path, seed: u64, with_caches: bool) -> Scenario {
     let nodes = vec![NodeConfig { memory: Bytes::from_gib(256), ..NodeConfig::default() }];
     let translation = with_caches.then(TranslationConfig::default);
     let mmu = MmuConfig { translation, ..MmuConfig::default() };
