@@ -3,6 +3,7 @@
 
 mod accuracy;
 mod advise;
+mod explain;
 mod export;
 mod import;
 mod monitor;
@@ -41,6 +42,7 @@ macro_rules! verbs {
 verbs! {
     Accuracy => accuracy,
     Advise => advise,
+    Explain => explain,
     Export => export,
     Import => import,
     Monitor => monitor,

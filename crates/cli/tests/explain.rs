@@ -1,0 +1,148 @@
+//! `isotherm explain`: the true cause is named, in words and in counts.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn isotherm(args: &[&str]) -> Output {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm"));
+    command.args(args).env_remove("COLUMNS").env("ISOTHERM_DATA", root).output().expect("it starts")
+}
+
+fn said(args: &[&str]) -> String {
+    let output = isotherm(args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// A program with 6.4 of 64 MiB in use; schemes that only count, each stopped by something else.
+const STOPPED: &str = r#"
+name = "stopped"
+until = "3s"
+[machine]
+nodes = [{ memory = "256MiB" }]
+[[workloads]]
+name = "store"
+premapped = true
+[workloads.load]
+kind = "hot-cold"
+footprint = "64MiB"
+hot = "10%"
+hot_pieces = 1
+hot_accesses = "100%"
+accesses_per_second = 100000
+duration = "10s"
+[[monitors]]
+name = "watcher"
+[[monitors]]
+name = "kdamond"
+[monitors.config]
+operations = "fvaddr"
+[[monitors.config.schemes]]
+access-pattern = { nr-accesses = { max = 0 } }
+[[monitors.config.schemes]]
+access-pattern = { age = { min = "1m" } }
+[[monitors.config.schemes]]
+quotas = { size = "64KiB", reset-interval = "1s" }
+[[monitors.config.schemes]]
+watermarks = { metric = "free-mem-rate", interval = "1s", high = "20%", mid = "15%", low = "5%" }
+[[monitors.config.schemes]]
+quotas = { size = "1KiB", reset-interval = "1s" }
+[[monitors.config.schemes]]
+[[monitors.config.schemes.core-filters]]
+filter-type = "addr"
+address-range = { start = 0, end = 0x7fffffffffff }
+matching = true
+allow = false
+[[variants]]
+name = "stopped"
+[[variants]]
+name = "plain"
+patch = { monitors = [{ name = "k" }] }
+[[variants]]
+name = "unwatched"
+patch = { monitors = [] }
+"#;
+
+/// What of each scheme is said beside its first sentence, and the counted reason with most bytes.
+const CAUSES: [(&str, &str); 6] = [
+    ("used more often than its pattern allows (0 samples)", "counted"),
+    ("behaviour changed more recently than its pattern asks for (1m)", "too_young"),
+    ("the quota was used up: 64.0 KiB a window of 1s now, from size 64KiB", "quota_full"),
+    ("Its watermarks had it switched off for", "inactive_passes"),
+    ("its quota was below the smallest region (4KiB), so that nothing could be done", "quota_too_small_passes"),
+    ("qualified, but filtered out by core-filters[0] (addr)", "core_filter"),
+];
+
+#[test]
+fn the_cause_is_named_for_each_scheme() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("stopped.toml");
+    std::fs::write(&file, STOPPED).unwrap();
+    let file = file.to_str().unwrap();
+    let document: serde_json::Value = serde_json::from_str(&said(&["explain", file, "--format", "json"])).unwrap();
+    assert_eq!((&document["variant"], &document["workload"]), (&"stopped".into(), &"store".into()));
+    let monitors = document["monitors"].as_array().unwrap();
+    assert_eq!(monitors.len(), 1, "only those with schemes: {document}");
+    let schemes = monitors[0]["schemes"].as_array().unwrap();
+    assert_eq!(schemes.len(), CAUSES.len());
+    for (index, (scheme, (words, reason))) in schemes.iter().zip(CAUSES).enumerate() {
+        let heard: Vec<&str> = scheme["words"].as_array().unwrap().iter().filter_map(|word| word.as_str()).collect();
+        assert!(heard[0].starts_with(&format!("Scheme {index} (stat)")), "{heard:?}");
+        assert!(heard[1..].iter().any(|sentence| sentence.contains(words)), "{heard:?} lacks {words:?}");
+        let why = &scheme["all_passes"];
+        assert!(why["passes"].as_u64().unwrap() > 10, "{why}");
+        let count = why[reason]["bytes"].as_u64().or(why[reason].as_u64()).unwrap_or_else(|| panic!("{reason}: {why}"));
+        assert!(count > 0, "{reason}: {why}");
+    }
+
+    // The same in the forms for people and for tables.
+    let text = said(&["explain", file]);
+    assert!(text.starts_with("kdamond: watched ") && text.contains(" of stopped, store, "), "{text}");
+    CAUSES.iter().for_each(|(words, _)| assert!(text.contains(words), "{words:?} in {text}"));
+    let csv = said(&["explain", file, "--scheme", "1", "--monitor", "kdamond", "--format", "csv"]);
+    assert!(csv.starts_with("monitor,scheme,action,reason,regions,bytes\n"), "{csv}");
+    assert_eq!(csv.lines().count(), 1 + 17, "{csv}");
+    assert!(csv.lines().skip(1).all(|line| line.starts_with("kdamond,1,stat,")), "{csv}");
+}
+
+#[test]
+fn presets_act_on_replays_of_traces() {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/sqlite.parquet");
+    let text = said(&["explain", trace.to_str().unwrap(), "--preset", "lru-sort"]);
+    assert!(text.contains("Scheme 0 (lru-prio) was tried on nothing."), "{text}");
+    assert!(text.contains("Its watermarks have it switched off"), "{text}");
+}
+
+#[test]
+fn questions_without_an_answer_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("stopped.toml");
+    std::fs::write(&file, STOPPED).unwrap();
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/sqlite.parquet");
+    let (file, trace) = (file.to_str().unwrap(), trace.to_str().unwrap());
+    let table: [(&[&str], i32, &str); 16] = [
+        (&[file, "--scheme", "6"], 2, "--scheme is 6; allowed: 0 to 5, the schemes of `watcher`, `kdamond`"),
+        (&[file, "--monitor", "nobody"], 2, "there is no monitor `nobody` in this run; monitors: watcher, kdamond"),
+        (&[file, "--monitor", "watcher"], 2, "no schemes in `watcher`"),
+        (&[file, "--variant", "plain"], 2, "no schemes in `k`, which only monitors"),
+        (&[file, "--variant", "unwatched"], 2, "add a `[[monitors]]` table"),
+        (&[file, "--variant", "nobody"], 2, "there is no variant `nobody`"),
+        (&[file, "--workload", "nobody"], 2, "there is no workload `nobody`"),
+        (&[file, "--preset", "reclaim"], 2, "is a scenario"),
+        (&[file, "--memory", "1GiB"], 2, "the memory of its `[machine]`"),
+        (&[trace, "--preset", "reclaim", "--memory", "1KiB"], 2, "--memory: `nodes"),
+        (&[file, "--scheme", "first"], 2, "--scheme"),
+        (&[trace], 2, "--preset: lru-sort, reclaim, stat, plrus-radical"),
+        (&[trace, "--preset", "stat"], 2, "no schemes"),
+        (&[trace, "--preset", "lru"], 2, "lru-sort"),
+        (&[trace, "--variant", "v", "--preset", "reclaim"], 2, "--variant is for scenarios"),
+        (&["no-such-file.toml"], 1, "no-such-file.toml"),
+    ];
+    for (flags, code, words) in table {
+        let run = isotherm(&[&["explain"], flags].concat());
+        let message = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(code), "{flags:?}: {message}");
+        assert!(message.contains(words) && run.stdout.is_empty(), "{flags:?}: {message}");
+    }
+}
