@@ -40,9 +40,12 @@ bench: build ## All benchmarks with their bars; writes target/bench.json
 install: build ## Into PREFIX (default /usr/local)
 	install -Dm755 $(ISOTHERM) $(DESTDIR)$(PREFIX)/bin/isotherm
 	install -Dm755 $(TARGET_DIR)/release/libisotherm_tracer.so $(DESTDIR)$(PREFIX)/lib/isotherm/libisotherm_tracer.so
+	install -d $(DESTDIR)$(PREFIX)/share/isotherm/traces
+	install -m644 traces/*.parquet $(DESTDIR)$(PREFIX)/share/isotherm/traces
 
 uninstall: ## Removes what `make install` put into PREFIX
 	rm -f $(DESTDIR)$(PREFIX)/bin/isotherm $(DESTDIR)$(PREFIX)/lib/isotherm/libisotherm_tracer.so
+	rm -rf $(DESTDIR)$(PREFIX)/share/isotherm
 
 clean: ## Removes everything that was built
 	$(CARGO) clean
