@@ -38,22 +38,19 @@ fn main() {
     let mib = |mib: u64| if measuring { mib << 8 } else { (mib << 8).min(1 << 10) };
 
     // First, while the process is small: memory. What is freed need not go back to the system, so the smallest comes first.
+    let sparse = |name: &str, pattern| {
+        let before = resident_bytes();
+        let run = play(mib(1 << 20), mib(1 << 10), pattern, 0);
+        let used = run.resident_bytes.saturating_sub(before) as f64 / 1048576.0;
+        report(&format!("memory, 1 TiB mapped, 1 GiB touched, {name}"), "MiB", Some(1024.0), used, measuring);
+    };
+    sparse("clustered", Pattern::Clustered);
     let before = resident_bytes();
     let run = play(mib(16 << 10), mib(16 << 10), Pattern::Clustered, 0);
     let used = run.resident_bytes.saturating_sub(before) as f64 / mib(16 << 10) as f64;
     report("memory per resident page, 16 GiB", "B", Some(24.0), used, measuring);
-    for (name, pattern) in [("clustered", Pattern::Clustered), ("scattered", Pattern::Scattered)] {
-        let before = resident_bytes();
-        let run = play(mib(1 << 20), mib(1 << 10), pattern, 0);
-        let used = run.resident_bytes.saturating_sub(before);
-        report(
-            &format!("memory, 1 TiB mapped, 1 GiB touched, {name}"),
-            "MiB",
-            Some(1024.0),
-            used as f64 / 1048576.0,
-            measuring,
-        );
-    }
+    sparse("scattered", Pattern::Scattered);
+
     for (pattern_name, pattern) in [("zipf", Pattern::Zipf), ("uniform", Pattern::Uniform)] {
         let mut first = None;
         for (size_name, size_mib, bar) in SIZES {
