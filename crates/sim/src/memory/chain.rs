@@ -4,7 +4,16 @@
 //! linked. Only the ends of a list know more than their neighbours: a page that is taken out is looked for among the ends,
 //! and only if it has no neighbour on a side.
 
-use super::{FrameId, Frames, ListEnd};
+use super::{FrameId, Frames};
+
+/// Which end of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListEnd {
+    /// Youngest: pages enter here.
+    Head,
+    /// Oldest: reclaim takes from here.
+    Tail,
+}
 
 /// A list without a length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +30,10 @@ impl Chain {
     /// Whether no frame is on it.
     pub const fn is_empty(&self) -> bool {
         self.tail.is_none()
+    }
+    /// The youngest.
+    pub const fn head(&self) -> Option<FrameId> {
+        self.head
     }
     /// The oldest.
     pub const fn tail(&self) -> Option<FrameId> {
@@ -52,26 +65,33 @@ impl Chain {
         }
     }
 
+    /// Takes a frame out that is on this chain.
+    #[inline]
+    pub fn remove(&mut self, frames: &mut Frames, frame: FrameId) {
+        let sides = join_neighbours(frames, frame);
+        self.close(sides);
+    }
+
     /// Takes a frame out that is on one of `chains`.
     #[inline]
     pub fn unlink<'a>(chains: impl Iterator<Item = &'a mut Self>, frames: &mut Frames, frame: FrameId) {
-        let (previous, next) = frames.link(frame);
-        if let Some(previous) = previous {
-            frames.set_next(previous, next);
-        }
-        if let Some(next) = next {
-            frames.set_previous(next, previous);
-        }
-        if previous.is_some() && next.is_some() {
+        let sides = join_neighbours(frames, frame);
+        if let (Some(_), Some(_)) = sides {
             return;
         }
         let is_end = |chain: &&mut Self| chain.head == Some(frame) || chain.tail == Some(frame);
         let chain = { chains }.find(is_end).expect("an end of one of them");
+        chain.close(sides);
+    }
+
+    /// After a frame between `previous` and `next` went.
+    #[inline]
+    fn close(&mut self, (previous, next): (Option<FrameId>, Option<FrameId>)) {
         if previous.is_none() {
-            chain.head = next;
+            self.head = next;
         }
         if next.is_none() {
-            chain.tail = previous;
+            self.tail = previous;
         }
     }
 
@@ -79,6 +99,19 @@ impl Chain {
     pub fn from_tail<'a>(&self, frames: &'a Frames) -> impl Iterator<Item = FrameId> + 'a {
         std::iter::successors(self.tail, move |&frame| frames.link(frame).0)
     }
+}
+
+/// Links the neighbours of `frame` to each other and returns them.
+#[inline]
+fn join_neighbours(frames: &mut Frames, frame: FrameId) -> (Option<FrameId>, Option<FrameId>) {
+    let (previous, next) = frames.link(frame);
+    if let Some(previous) = previous {
+        frames.set_next(previous, next);
+    }
+    if let Some(next) = next {
+        frames.set_previous(next, previous);
+    }
+    (previous, next)
 }
 
 #[cfg(test)]

@@ -1,28 +1,19 @@
 //! Doubly linked lists of frames through the frame table: no allocation, removal from the middle in constant time.
 
-use super::{FrameId, Frames};
-
-/// Which end of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListEnd {
-    /// Youngest: pages enter here.
-    Head,
-    /// Oldest: reclaim takes from here.
-    Tail,
-}
+use super::chain::Chain;
+use super::{FrameId, Frames, ListEnd};
 
 /// A list of frames. A frame is on at most one list; the caller knows on which.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct List {
-    head: Option<FrameId>,
-    tail: Option<FrameId>,
+    chain: Chain,
     len: u64,
 }
 
 impl List {
     /// An empty list.
     pub const fn new() -> Self {
-        Self { head: None, tail: None, len: 0 }
+        Self { chain: Chain::new(), len: 0 }
     }
     /// How many frames are on it.
     pub const fn len(&self) -> u64 {
@@ -34,57 +25,30 @@ impl List {
     }
     /// The youngest.
     pub const fn head(&self) -> Option<FrameId> {
-        self.head
+        self.chain.head()
     }
     /// The oldest.
     pub const fn tail(&self) -> Option<FrameId> {
-        self.tail
+        self.chain.tail()
     }
 
     /// Adds a frame that is on no list.
     #[inline]
     pub fn push(&mut self, frames: &mut Frames, frame: FrameId, end: ListEnd) {
-        match end {
-            ListEnd::Head => {
-                frames.set_previous(frame, None);
-                frames.set_next(frame, self.head);
-                match self.head {
-                    Some(head) => frames.set_previous(head, Some(frame)),
-                    None => self.tail = Some(frame),
-                }
-                self.head = Some(frame);
-            }
-            ListEnd::Tail => {
-                frames.set_next(frame, None);
-                frames.set_previous(frame, self.tail);
-                match self.tail {
-                    Some(tail) => frames.set_next(tail, Some(frame)),
-                    None => self.head = Some(frame),
-                }
-                self.tail = Some(frame);
-            }
-        }
+        self.chain.push(frames, frame, end);
         self.len += 1;
     }
 
     /// Takes a frame out that is on this list.
     #[inline]
     pub fn remove(&mut self, frames: &mut Frames, frame: FrameId) {
-        let (previous, next) = frames.link(frame);
-        match previous {
-            Some(previous) => frames.set_next(previous, next),
-            None => self.head = next,
-        }
-        match next {
-            Some(next) => frames.set_previous(next, previous),
-            None => self.tail = previous,
-        }
+        self.chain.remove(frames, frame);
         self.len -= 1;
     }
 
     /// Takes the oldest out.
     pub fn pop_tail(&mut self, frames: &mut Frames) -> Option<FrameId> {
-        let tail = self.tail?;
+        let tail = self.tail()?;
         self.remove(frames, tail);
         Some(tail)
     }
@@ -96,7 +60,7 @@ impl List {
 
     /// From the oldest to the youngest.
     pub fn from_tail<'a>(&self, frames: &'a Frames) -> impl Iterator<Item = FrameId> + 'a {
-        std::iter::successors(self.tail, move |&frame| frames.link(frame).0)
+        self.chain.from_tail(frames)
     }
 }
 

@@ -13,11 +13,11 @@ mod store;
 mod warm;
 pub mod watermarks;
 
-pub use chain::Chain;
+pub use chain::{Chain, ListEnd};
 pub use files::{CachePage, FileId, FileMapping, Files, SimFile};
 pub use frames::{Flag, Flags, FrameId, Frames, PageOwner};
 pub use io::{Completion, Io, Written};
-pub use list::{List, ListEnd};
+pub use list::List;
 pub use node::{Mark, Node, NodeId, Nodes, Zone};
 pub use setup::MemorySetup;
 pub use store::{Ledger, Mapper, Memory, MemoryConfig};
