@@ -15,7 +15,8 @@
 //!
 //! One log serves all lruvecs, so that the oldest page of any set of groups can be told.
 //!
-//! Sketch: 4 bytes a frame and 4 bytes a page touched for places, 8 bytes an entry: 40 bytes a resident page at most.
+//! Sketch: 4 bytes a frame and 4 bytes a page touched for places, 8 bytes an entry: 40 bytes a resident page at most, and
+//! two megabytes for what was noted.
 
 use super::outcome::{self, Batch, Fate};
 use super::scan_balance::PageType;
@@ -32,7 +33,7 @@ const ABSENT: u32 = 0;
 /// The place of a frame that is noted: after all of the log.
 const NOTED: u32 = u32::MAX;
 /// Accesses noted before they are looked at: a megabyte. The more, the fewer are left of each page.
-const NOTED_MAX: usize = 1 << 17;
+const NOTED_MAX: usize = if cfg!(test) { 16 } else { 1 << 17 };
 /// Places are stored in 32 bits.
 const LOG_MAX: usize = u32::MAX as usize - 1 - 2 * NOTED_MAX;
 /// Entries looked at together.
@@ -251,6 +252,7 @@ impl OrderLog {
                         // A page that is named by its frame may have an accessed bit to itself: a changed page of a file.
                         if let Some((space, page)) = memory.sole_mapper(frame) {
                             memory.space_mut(space).table.test_and_clear_young(page);
+                            memory.frames.take_young(frame);
                         }
                     }
                     (Named::frame(frame), is_last)

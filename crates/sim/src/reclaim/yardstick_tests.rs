@@ -106,6 +106,34 @@ proptest! {
 }
 
 #[test]
+fn a_monitor_that_clears_accessed_bits_changes_nothing() {
+    let mut seed = 1u64;
+    let mut random = |bound: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % bound
+    };
+    let requests: Vec<(u64, u64)> = (0..3000).map(|_| (random(24), random(24))).collect();
+    let pages: Vec<u64> = requests.iter().map(|&(page, _)| page).collect();
+    for policy in ["lru", "clock"] {
+        let (mut bed, _, space) = group_of(policy, 9, DeviceKind::Zram);
+        let mut missed = Vec::new();
+        for &(page, watched) in &requests {
+            missed.push(bed.write(space, page) != Touch::Hit);
+            // What the host does for a monitor (host/virtual_space.rs).
+            let memory = &mut bed.memory;
+            let dense = memory.space(space).table.dense(watched);
+            if let Some(frame) = memory.space(space).table.frame_at(watched)
+                && memory.space_mut(space).table.test_and_clear_young(dense.expect("mapped"))
+            {
+                memory.frames.leave_young(frame);
+            }
+        }
+        bed.check();
+        assert_eq!(missed, model(policy, 9, &pages), "{policy}");
+    }
+}
+
+#[test]
 fn opt_never_misses_more_often_and_long_logs_are_compacted() {
     // 20 000 requests with some locality, 40 pages in all: logs and heaps are compacted on the way.
     let mut seed = 1u64;
