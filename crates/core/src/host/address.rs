@@ -1,0 +1,78 @@
+//! Where: targets, ranges, levels, probes, nodes.
+
+/// A monitored address space, by the number that the driver gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TargetId(pub u32);
+
+/// Addresses `[start, end)` in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AddressRange {
+    /// First byte.
+    pub start: u64,
+    /// First byte behind.
+    pub end: u64,
+}
+
+impl AddressRange {
+    /// The range `[start, end)`.
+    pub const fn new(start: u64, end: u64) -> Self {
+        Self { start, end }
+    }
+    /// Bytes in it; 0 where `end` is not above `start`.
+    pub const fn len(self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+    /// Whether it holds no byte.
+    pub const fn is_empty(self) -> bool {
+        self.end <= self.start
+    }
+    /// Whether the two share a byte.
+    pub const fn overlaps(self, other: Self) -> bool {
+        self.start < other.end && other.start < self.end
+    }
+}
+
+/// A level of the page table: 0 is the entry of a base page, each level above spans more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Level(pub u8);
+
+impl Level {
+    /// The entries of base pages.
+    pub const LEAF: Self = Self(0);
+}
+
+/// One place to look at: the entry at `level` on the way to `address`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// Byte address.
+    pub address: u64,
+    /// Wanted level. A huge leaf above it is a valid answer at its own level.
+    pub level: Level,
+}
+
+/// What the accessed bit of an entry said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Seen {
+    /// It was set: something below the entry was walked since it was last cleared.
+    Accessed,
+    /// It was clear.
+    #[default]
+    Idle,
+    /// No entry: nothing is mapped there.
+    NotMapped,
+    /// The entry changed its kind between clear and test, or could not be looked at: drop the sample.
+    Unknown,
+}
+
+/// The answer to one [`Probe`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sight {
+    /// What was seen.
+    pub seen: Seen,
+    /// The level of the entry that was really looked at.
+    pub level: Level,
+}
+
+/// A memory node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);

@@ -1,0 +1,18 @@
+//! What a host answers where it does not do what was asked.
+
+use super::TargetId;
+use thiserror::Error;
+
+/// A request that a host did not meet.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum HostError {
+    /// The target has ended.
+    #[error("target {} has ended", .0.0)]
+    Gone(TargetId),
+    /// This host has no such call, and what it would need.
+    #[error("not available here: {0}")]
+    NotHere(&'static str),
+    /// It was tried and failed.
+    #[error("{0}")]
+    Failed(String),
+}

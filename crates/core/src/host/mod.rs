@@ -1,0 +1,122 @@
+//! What the core asks of the memory it manages: the narrow table between decisions and the world.
+//!
+//! Calls are batched: one call a tick and target, not one an address. Addresses are bytes (`u64`) in the space of the
+//! target: virtual addresses of a process, or physical addresses. A host charges the CPU time of what it is asked to
+//! whoever runs the core (in the simulated machine: the kernel thread that monitors).
+
+mod address;
+mod error;
+mod monitor;
+mod schemes;
+
+pub use crate::schemes::{Action, Destination, FilterType, Metric, PageFilter, PageGate, PageTest};
+pub use address::{AddressRange, Level, NodeId, Probe, Seen, Sight, TargetId};
+pub use error::HostError;
+pub use monitor::{Attribute, Capabilities};
+pub use schemes::{Applied, Gauge, Order, SchemeCapabilities};
+
+/// The world.
+pub trait Host {
+    /// What this host can do for `target`.
+    fn capabilities(&self, target: TargetId) -> Capabilities;
+
+    /// Appends the mapped ranges of a virtual target, ascending and disjoint; adjacent ones may stay apart.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`] once the process has ended; [`HostError::NotHere`] for physical memory.
+    fn mappings(&mut self, target: TargetId, out: &mut Vec<AddressRange>) -> Result<(), HostError>;
+
+    /// Clears the accessed bit of each probed entry. `sights[i]` says what it was before, as far as the host read it.
+    /// `sights` has the length of `probes`.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`]; then nothing was cleared.
+    fn clear(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError>;
+
+    /// Reads the accessed bit of each probed entry and leaves it as it is, so that two probes of one entry see the same.
+    /// `sights` has the length of `probes`.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`]; then no sight is valid.
+    fn test(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError>;
+
+    /// Reads and clears the accessed bits of all entries one level below the entry at `parent`, in one pass over its
+    /// table: appends one bit a child, in address order, 64 a word. A child that is not mapped reads as clear.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`], [`HostError::NotHere`].
+    fn scan_children(&mut self, target: TargetId, parent: Probe, out: &mut Vec<u64>) -> Result<(), HostError>;
+
+    /// Drops the cached translations of `target`, so that the next access to any page walks the table from the top.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`], [`HostError::NotHere`].
+    fn flush(&mut self, target: TargetId) -> Result<(), HostError>;
+
+    /// For each address whether the page there has `attribute`; `None` where there is no page. Physical memory only.
+    /// `out` has the length of `addresses`.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`] for virtual targets.
+    fn has_attribute(
+        &mut self,
+        target: TargetId,
+        attribute: Attribute,
+        addresses: &[u64],
+        out: &mut [Option<bool>],
+    ) -> Result<(), HostError>;
+
+    /// What this host can do for schemes on `target`.
+    fn scheme_capabilities(&self, _target: TargetId) -> SchemeCapabilities {
+        SchemeCapabilities::default()
+    }
+
+    /// Does one action with one range of a target, with as many pages of it as pass the gate.
+    ///
+    /// | action | target | what is done | bytes |
+    /// |---|---|---|---|
+    /// | `stat` | both | nothing; the gate is asked for each folio | 0 |
+    /// | `willneed`, `cold`, `pageout`, `hugepage`, `nohugepage`, `collapse` | process | `madvise` of that name; the gate is not asked | the whole range if it succeeded, else 0 |
+    /// | `pageout` | physical | referenced and young marks cleared, taken off the list (an unevictable folio is put back), reclaimed with writeback, unmapping and swap, never demoted | reclaimed |
+    /// | `lru-prio` | physical | two lists: an inactive folio goes to the head of its active list, `referenced` stays as it is; an active one stays where it is. Generations: inserted anew at the second youngest, with the workingset mark at the youngest | all that passed and stand on a list, also where nothing moved |
+    /// | `lru-deprio` | physical | two lists: an active folio goes to the head of the inactive list, active and referenced cleared; an inactive one stays where it is. Generations: references and workingset mark cleared, and unless it is in the oldest already inserted anew: file folios and anonymous ones in the swap cache in the oldest, other anonymous ones at the second youngest | all that passed and stand on a list, also where nothing moved |
+    /// | `migrate-hot`, `migrate-cold` | both | moved to its node, failing rather than reclaiming there; a folio that is there already is left | moved |
+    ///
+    /// Physical memory is walked folio by folio: a frame without a folio on a list is passed over; after a folio the walk goes
+    /// on behind as many bytes as the folio has, counted from where it was met. Only folios on a list count.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`]: nothing was done. [`HostError::NotHere`], [`HostError::Failed`]: taken as a try that changed
+    /// nothing, with what the gate has counted.
+    fn apply(&mut self, _target: TargetId, _order: &mut Order<'_>) -> Result<Applied, HostError> {
+        Err(HostError::NotHere("this host applies no schemes"))
+    }
+
+    /// Reads numbers, all at one moment. `None` for a node or a group that is not there. `values` has the length of `gauges`.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`] if one of them cannot be read here.
+    fn gauges(&mut self, _gauges: &[Gauge], _values: &mut [Option<u64>]) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host reads no metrics"))
+    }
+
+    /// Appends for each node the bytes of folios inside `ranges`, which ascend; of a folio that sticks out, the part inside.
+    /// Physical memory only.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`], [`HostError::NotHere`].
+    fn node_bytes(
+        &mut self,
+        _target: TargetId,
+        _ranges: &[AddressRange],
+        _out: &mut Vec<(NodeId, u64)>,
+    ) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host does not tell which node memory is on"))
+    }
+
+    /// The number of the memory cgroup at this path, as [`Attribute::Memcg`], [`PageTest::Memcg`] and [`Gauge`] have it;
+    /// `None` if there is none. Asked anew for each pass.
+    fn memcg(&self, _path: &str) -> Option<u64> {
+        None
+    }
+}
