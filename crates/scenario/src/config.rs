@@ -1,5 +1,6 @@
 //! The types of a scenario file.
 
+use crate::averages::AverageSpec;
 use crate::event::{EventSpec, LimitValue};
 use crate::monitoring::MonitorSpec;
 use isotherm_sim::machine::MachineConfig;
@@ -60,6 +61,9 @@ pub struct Scenario {
     /// Changes of the above to compare. Without any (and without `matrix`) the scenario itself is the only variant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<VariantSpec>,
+    /// Rows over several workloads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub averages: Vec<AverageSpec>,
     /// Published numbers to print beside ours.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<Reference>,
@@ -86,6 +90,7 @@ impl Scenario {
             monitors: Vec::new(),
             events: Vec::new(),
             variants: Vec::new(),
+            averages: Vec::new(),
             references: Vec::new(),
         }
     }
@@ -208,7 +213,7 @@ pub struct VariantSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reference {
-    /// Workload of the row.
+    /// Workload of the row, or the name of an average.
     pub workload: String,
     /// Variant of the row.
     pub variant: String,

@@ -6,6 +6,7 @@
 
 pub mod advise;
 mod assemble;
+mod averages;
 mod bundled;
 mod config;
 mod error;
@@ -14,11 +15,13 @@ mod metrics;
 pub mod monitoring;
 mod parse;
 mod result;
+mod rows;
 mod run;
 mod stats;
 mod validate;
 mod variant;
 
+pub use averages::{AverageOf, AverageSpec};
 pub use bundled::{BUNDLED, Bundled, data_file};
 pub use config::{CgroupSpec, Matrix, Reference, RunMode, Scenario, VariantSpec, WorkloadEntry};
 pub use error::ScenarioError;

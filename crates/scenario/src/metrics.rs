@@ -163,8 +163,10 @@ metrics! {
         |m| Some(m.scores.as_ref()?.converge_ns? as f64), true;
     checks_per_second, Count, "accessed bits that the monitor cleared and tested a second, scanned words included",
         |m| Some(m.checks_per_second()), false;
-    monitor_cpu_ns, Nanoseconds, "CPU time of the monitor", |m| Some(m.cpu_ns as f64), false;
-    cpu_cycles, Count, "the same in cycles of the processor that the cost table describes",
+    monitor_cpu_ns, Nanoseconds, "CPU time of the monitor and of its schemes' work", |m| Some(m.cpu_ns as f64), false;
+    kdamond_cpu_ratio, Count, "CPU time of the monitor and of its schemes' work, as a share of one CPU while it watched",
+        |m| (m.watched_ns > 0).then(|| m.cpu_ns as f64 / m.watched_ns as f64), false;
+    cpu_cycles, Count, "monitor_cpu_ns in cycles of the processor that the cost table describes",
         |m| Some(m.cpu_cycles as f64), false;
     regions_mean, Count, "mean number of regions", |m| Some(m.regions_mean), false;
 }

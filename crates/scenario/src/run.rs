@@ -1,10 +1,10 @@
 //! Playing a scenario: variants × workloads × repeats in parallel, results in a fixed order.
 
 use crate::assemble::{self, Limits, Peaks};
-use crate::metrics::{METRICS, Metric, Sample, metric_named, need_scores};
-use crate::monitoring::{MonitorReport, Watching};
-use crate::result::{RatioRow, Row, ScenarioResult};
-use crate::stats::Summary;
+use crate::metrics::need_scores;
+use crate::monitoring::Watching;
+use crate::result::ScenarioResult;
+use crate::rows::{Played, PlayedRuns};
 use crate::variant::{Variant, expand};
 use crate::{RunMode, Scenario, ScenarioError};
 use isotherm_sim::machine::{Ending, Incident, NodeConfig, Outcome};
@@ -85,12 +85,6 @@ pub fn run(
 /// Length of the periods in which monitors are judged: as in publications.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// What one run gave.
-struct Played {
-    outcome: Outcome,
-    monitors: Vec<MonitorReport>,
-}
-
 struct Runs<'a> {
     scenario: &'a Scenario,
     variants: Vec<Variant>,
@@ -148,8 +142,9 @@ impl<'a> Runs<'a> {
             })
             .collect();
         let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let by_job: BTreeMap<_, _> = jobs.into_iter().zip(outcomes).collect();
-        Ok(self.summarise(&by_job))
+        let played = jobs.into_iter().zip(outcomes).collect();
+        let Self { scenario, variants, units, .. } = self;
+        Ok(PlayedRuns { scenario, variants, units, played }.summarise())
     }
 
     fn one(&self, variant: &Variant, unit: &Unit, seed: u64, limits: Limits<'_>) -> Result<Played, ScenarioError> {
@@ -176,92 +171,6 @@ impl<'a> Runs<'a> {
         check_ended(&outcome)?;
         Ok(peaks_of(&outcome))
     }
-
-    fn summarise(&self, played: &BTreeMap<(usize, usize, u64), Played>) -> ScenarioResult {
-        let scenario = self.scenario;
-        let wanted: Vec<&Metric> = if scenario.metrics.is_empty() {
-            METRICS.iter().collect()
-        } else {
-            scenario.metrics.iter().filter_map(|name| metric_named(name)).collect()
-        };
-        let (mut rows, mut ratios) = (Vec::new(), Vec::new());
-        for (unit_index, unit) in self.units.iter().enumerate() {
-            for who in self.rows_of(unit) {
-                for (variant_index, variant) in self.variants.iter().enumerate() {
-                    // Each may name another base than the scenario as a whole.
-                    let against = variant.scenario.against.as_deref();
-                    let base = against.and_then(|name| self.variants.iter().position(|other| other.name == name));
-                    for metric in &wanted {
-                        let take = |variant: usize| -> Vec<(u64, Option<f64>)> {
-                            let values = self.seeds(variant).map(|seed| {
-                                let played = &played[&(variant, unit_index, seed)];
-                                (seed, (metric.take)(&self.sample(unit, who, played)))
-                            });
-                            values.collect()
-                        };
-                        let Some(values) = present(take(variant_index), metric) else { continue };
-                        let workload = who.map_or("system", |index| &scenario.workloads[index].name);
-                        let key = (workload, variant.name.as_str(), metric.name);
-                        if let Some(summary) = Summary::of(&values.values().copied().collect::<Vec<_>>()) {
-                            rows.push(Row::new(key, summary, self.reference(key, None)));
-                        }
-                        if let (Some(base), Some(against)) = (base, against)
-                            && let Some(bases) = present(take(base), metric)
-                        {
-                            let pairs = values.iter().filter_map(|(seed, &value)| Some((value, *bases.get(seed)?)));
-                            let (values, bases): (Vec<f64>, Vec<f64>) = pairs.unzip();
-                            if let Some(summary) = Summary::of_ratios(&values, &bases) {
-                                ratios.push(RatioRow::new(key, against, summary, self.reference(key, Some(against))));
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        ScenarioResult { scenario: scenario.name.clone(), rows, ratios }
-    }
-
-    /// Workloads with rows of their own; `None` = the whole system.
-    fn rows_of(&self, unit: &Unit) -> Vec<Option<usize>> {
-        let own = unit.workloads.iter().map(|&index| Some(index));
-        let system = (unit.mode == RunMode::Together).then_some(None);
-        own.chain(system).collect()
-    }
-
-    fn sample<'o>(&self, unit: &Unit, who: Option<usize>, played: &'o Played) -> Sample<'o> {
-        let Played { outcome, monitors } = played;
-        let program = who.map(|index| {
-            let at = unit.workloads.iter().position(|&other| other == index).expect("rows come from the unit");
-            &outcome.programs[at]
-        });
-        let alone = unit.mode == RunMode::Each;
-        let cgroup = match program {
-            Some(program) => outcome.cgroup(&program.cgroup).expect("programs run in groups of the outcome"),
-            None => outcome.system(),
-        };
-        // Physical memory is the system's, or that of the one workload there is.
-        let watches = |report: &&MonitorReport| match who {
-            Some(_) => report.workloads.contains(&who) || alone && report.workloads.contains(&None),
-            None => report.workloads.contains(&None),
-        };
-        let monitor = monitors.iter().find(watches);
-        Sample { program, cgroup, outcome, owns_kernel: alone || program.is_none(), monitor }
-    }
-
-    fn reference(&self, key: (&str, &str, &str), against: Option<&str>) -> Option<f64> {
-        let found = self.scenario.references.iter().find(|reference| {
-            (reference.workload.as_str(), reference.variant.as_str(), reference.metric.as_str()) == key
-                && reference.against.as_deref() == against
-        });
-        found.map(|reference| reference.value)
-    }
-}
-
-/// The values that there are, by seed; `None` if some that must be there are not.
-fn present(values: Vec<(u64, Option<f64>)>, metric: &Metric) -> Option<BTreeMap<u64, f64>> {
-    let nr_values = values.len();
-    let there: BTreeMap<u64, f64> = values.into_iter().filter_map(|(seed, value)| Some((seed, value?))).collect();
-    (metric.is_partial || there.len() == nr_values).then_some(there)
 }
 
 /// The scenario with nothing in the way of its workloads: no limits, much memory, the cheapest policy.

@@ -16,6 +16,7 @@ const LIMIT_MIN: Bytes = Bytes::new(32 * PAGE_BYTES);
 pub(crate) fn validate(scenario: &Scenario, text: &str, name: &str) -> Result<(), ScenarioError> {
     let checker = Checker { text, name };
     checker.metrics(scenario)?;
+    checker.averages(scenario)?;
     let variants = variant::expand(scenario, name)?;
     for variant in &variants {
         checker.variant(variant, variants.len() > 1)?;
@@ -69,6 +70,34 @@ impl Checker<'_> {
                 let hint = hint.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
                 let message = format!("unknown metric `{name}`; allowed: {}{hint}", names.join(", "));
                 return Err(self.error(name, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn averages(&self, scenario: &Scenario) -> Result<(), ScenarioError> {
+        let known: Vec<&str> = scenario.workloads.iter().map(|workload| workload.name.as_str()).collect();
+        for (index, average) in scenario.averages.iter().enumerate() {
+            let name = &average.name;
+            let taken = name == "system" || known.contains(&name.as_str());
+            if name.is_empty() || taken || scenario.averages[..index].iter().any(|earlier| earlier.name == *name) {
+                let message = format!(
+                    "`{name}` cannot name an average; allowed: what names no workload, no other average, and is not `system`"
+                );
+                return Err(self.error(name, message));
+            }
+            for (at, workload) in average.workloads.iter().enumerate() {
+                if !known.contains(&workload.as_str()) {
+                    let hint = nearest(workload, known.iter().copied());
+                    let hint = hint.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+                    let known = known.join(", ");
+                    let message =
+                        format!("average `{name}` names `{workload}`, which is no workload; workloads: {known}{hint}");
+                    return Err(self.error(workload, message));
+                }
+                if average.workloads[..at].contains(workload) {
+                    return Err(self.error(name, format!("average `{name}` names `{workload}` twice")));
+                }
             }
         }
         Ok(())

@@ -42,6 +42,10 @@ pub(crate) fn expand(scenario: &Scenario, place: &str) -> Result<Vec<Variant>, S
             let message = "a patch cannot hold `variants` or `matrix`".to_owned();
             return Err(ScenarioError::Meaning { place: format!("{place}: variant `{}`", spec.name), message });
         }
+        if patched.averages != base.averages {
+            let message = "a patch cannot change `averages`; they are taken of the scenario's own workloads".to_owned();
+            return Err(ScenarioError::Meaning { place: format!("{place}: variant `{}`", spec.name), message });
+        }
         variants.push(Variant { name: spec.name.clone(), scenario: patched });
     }
     if variants.is_empty() {

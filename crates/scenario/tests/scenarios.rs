@@ -181,6 +181,27 @@ fn bad_scenarios_say_what_where_and_what_is_allowed() {
         ),
         (format!("{head}{load}{load}"), "two workloads are called `w`"),
         (format!("{head}until = \"5\"\n{load}"), "unknown unit"),
+        (format!("{head}{load}[[averages]]\nname = \"w\"\n"), "`w` cannot name an average"),
+        (
+            format!("{head}averages = [{{ name = \"all\" }}, {{ name = \"all\" }}]\n{load}"),
+            "`all` cannot name an average; allowed: what names no workload, no other average, and is not `system`",
+        ),
+        (
+            format!("{head}{load}[[averages]]\nname = \"all\"\nworkloads = [\"w\", \"vv\"]\n"),
+            "average `all` names `vv`, which is no workload; workloads: w; did you mean `w`?",
+        ),
+        (
+            format!("{head}{load}[[averages]]\nname = \"all\"\nworkloads = [\"w\", \"w\"]\n"),
+            "average `all` names `w` twice",
+        ),
+        (
+            format!("{head}{load}[[averages]]\nname = \"all\"\nof = \"ratio\"\n"),
+            "unknown variant `ratio`, expected `values` or `ratios`; did you mean `ratios`?",
+        ),
+        (
+            format!("{head}variants = [{{ name = \"v\", patch = {{ averages = [{{ name = \"a\" }}] }} }}]\n{load}"),
+            "variant `v`: a patch cannot change `averages`",
+        ),
     ];
     for (text, expected) in table {
         let message = parse(&text, "s.toml").expect_err(&text).to_string();
@@ -219,4 +240,74 @@ fn the_scenario_in_the_docs_runs() {
     let (roomy, tight) =
         (mean(&result, "store", "roomy", "major_faults"), mean(&result, "store", "tight", "major_faults"));
     assert!(roomy < tight, "{roomy} {tight}");
+}
+
+/// Rows of averages are what anybody would compute from the rows of single seeds.
+#[test]
+fn averages_are_taken_seed_by_seed() {
+    let text = |seed: u64, repeats: u64| {
+        format!(
+            r#"
+            name = "averages"
+            seed = {seed}
+            repeats = {repeats}
+            against = "roomy"
+            metrics = ["runtime_ns", "major_faults"]
+            machine = {{ nodes = [{{ memory = "256MiB" }}] }}
+            averages = [{{ name = "average" }}, {{ name = "alike", of = "ratios" }}, {{ name = "one", workloads = ["small"] }}]
+            [[workloads]]
+            name = "large"
+            load = {{ kind = "hot-cold", footprint = "8MiB", hot = "25%", hot_accesses = "90%", operations = 20000 }}
+            [[workloads]]
+            name = "small"
+            load = {{ kind = "hot-cold", footprint = "1MiB", hot = "25%", hot_accesses = "90%", operations = 3000 }}
+            [[variants]]
+            name = "roomy"
+            [[variants]]
+            name = "tight"
+            patch = {{ limit = "60%" }}
+            [[references]]
+            workload = "average"
+            variant = "tight"
+            metric = "runtime_ns"
+            against = "roomy"
+            value = 1.5407
+            source = "somebody"
+            "#
+        )
+    };
+    let whole = play(&text(1, 3), 2);
+    let singles: Vec<ScenarioResult> = (1..=3).map(|seed| play(&text(seed, 1), 1)).collect();
+    let of = |workload: &str, variant: &str| -> Vec<f64> {
+        singles.iter().map(|single| mean(single, workload, variant, "runtime_ns")).collect()
+    };
+    let all = [("large", "roomy"), ("large", "tight"), ("small", "roomy"), ("small", "tight")].map(|(w, v)| of(w, v));
+    let [large, large_tight, small, small_tight] = &all;
+    let ratio = |name: &str, metric: &str| {
+        whole
+            .ratios
+            .iter()
+            .find(|row| (row.workload.as_str(), row.variant.as_str()) == (name, "tight") && row.metric == metric)
+    };
+    let close = |got: f64, wanted: f64| assert!((got / wanted - 1.0).abs() < 1e-12, "{got} {wanted}");
+    let mean_of = |values: Vec<f64>| values.iter().sum::<f64>() / 3.0;
+
+    let average = whole.row("average", "tight", "runtime_ns").expect("a row of values");
+    assert_eq!(average.n, 3);
+    close(average.mean, mean_of((0..3).map(|at| (large_tight[at] + small_tight[at]) / 2.0).collect()));
+    let of_means = ratio("average", "runtime_ns").expect("a ratio of means");
+    let by_seed = |at: usize| (large_tight[at] + small_tight[at]) / (large[at] + small[at]);
+    close(of_means.mean, mean_of((0..3).map(by_seed).collect()));
+    assert_eq!((of_means.n, of_means.reference), (3, Some(1.5407)));
+    assert!(of_means.ci95_low.unwrap() < of_means.mean && of_means.mean < of_means.ci95_high.unwrap());
+    let alike = ratio("alike", "runtime_ns").expect("a mean of ratios");
+    let by_seed = |at: usize| (large_tight[at] / large[at] + small_tight[at] / small[at]) / 2.0;
+    close(alike.mean, mean_of((0..3).map(by_seed).collect()));
+    assert!(alike.mean != of_means.mean && alike.reference.is_none());
+    assert_eq!(mean(&whole, "one", "tight", "runtime_ns"), mean(&whole, "small", "tight", "runtime_ns"));
+    assert!(whole.row("alike", "tight", "runtime_ns").is_none(), "ratios have no unit, and no row of values");
+    assert!(
+        ratio("average", "major_faults").is_none() && ratio("alike", "major_faults").is_none(),
+        "no fault without limit"
+    );
 }

@@ -1,0 +1,195 @@
+//! From runs to rows: metrics taken, summed up over repeats, set against another variant, averaged over workloads.
+
+use crate::averages::{self, AverageOf, Values};
+use crate::metrics::{METRICS, Metric, Sample, metric_named};
+use crate::monitoring::MonitorReport;
+use crate::result::{RatioRow, Row, ScenarioResult};
+use crate::run::Unit;
+use crate::stats::Summary;
+use crate::variant::Variant;
+use crate::{RunMode, Scenario};
+use isotherm_sim::machine::Outcome;
+use std::collections::BTreeMap;
+
+/// What one run gave.
+pub(crate) struct Played {
+    pub(crate) outcome: Outcome,
+    pub(crate) monitors: Vec<MonitorReport>,
+}
+
+/// All runs of a scenario, by variant, unit (indices) and seed.
+pub(crate) struct PlayedRuns<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) variants: &'a [Variant],
+    pub(crate) units: &'a [Unit],
+    pub(crate) played: BTreeMap<(usize, usize, u64), Played>,
+}
+
+/// A line of the result: a workload, or the whole system.
+struct Subject<'a> {
+    name: &'a str,
+    unit: usize,
+    who: Option<usize>,
+}
+
+impl PlayedRuns<'_> {
+    /// Rows by workload, then variant, then metric, averages last; ratios likewise.
+    pub(crate) fn summarise(&self) -> ScenarioResult {
+        let metrics: Vec<&Metric> = if self.scenario.metrics.is_empty() {
+            METRICS.iter().collect()
+        } else {
+            self.scenario.metrics.iter().filter_map(|name| metric_named(name)).collect()
+        };
+        let subjects = self.subjects();
+        let mut rows = Rows { scenario: self.scenario, rows: Vec::new(), ratios: Vec::new() };
+        let mut of_workload: BTreeMap<(&str, usize, &str), Values> = BTreeMap::new();
+        for subject in &subjects {
+            for variant in 0..self.variants.len() {
+                for metric in &metrics {
+                    if let Some(values) = self.values(subject, variant, metric) {
+                        of_workload.insert((subject.name, variant, metric.name), values);
+                    }
+                }
+            }
+            let own = |variant, metric| of_workload.get(&(subject.name, variant, metric)).cloned();
+            self.each_row(&metrics, |key, variant, base| rows.push((subject.name, key), variant, base, &own));
+        }
+        for average in &self.scenario.averages {
+            let all = || self.scenario.workloads.iter().map(|workload| workload.name.as_str());
+            let workloads: Vec<&str> = match average.workloads.as_slice() {
+                [] => all().collect(),
+                named => named.iter().map(String::as_str).collect(),
+            };
+            let of_all = |variant: usize, metric: &'static str| -> Option<Vec<&Values>> {
+                workloads.iter().map(|workload| of_workload.get(&(*workload, variant, metric))).collect()
+            };
+            match average.of {
+                AverageOf::Values => {
+                    let mean = |variant, metric| of_all(variant, metric).map(|all| averages::mean_values(&all));
+                    self.each_row(&metrics, |key, variant, base| {
+                        rows.push((&average.name, key), variant, base, &mean);
+                    });
+                }
+                AverageOf::Ratios => self.each_row(&metrics, |key, variant, base| {
+                    let Some((base, against)) = base else { return };
+                    let (Some(values), Some(bases)) = (of_all(variant, key.1), of_all(base, key.1)) else { return };
+                    let pairs: Vec<_> = values.into_iter().zip(bases).collect();
+                    rows.push_ratio((&average.name, key), against, averages::mean_of_ratios(&pairs));
+                }),
+            }
+        }
+        ScenarioResult { scenario: self.scenario.name.clone(), rows: rows.rows, ratios: rows.ratios }
+    }
+
+    /// Calls `push` for each variant and metric, with the number of the variant, and the number and name of the one it is set
+    /// against: each may name another than the scenario as a whole.
+    fn each_row(&self, metrics: &[&Metric], mut push: impl FnMut((&str, &'static str), usize, Option<(usize, &str)>)) {
+        for (index, variant) in self.variants.iter().enumerate() {
+            let against = variant.scenario.against.as_deref();
+            let base = against.and_then(|name| {
+                self.variants.iter().position(|other| other.name == name).map(|position| (position, name))
+            });
+            for metric in metrics {
+                push((&variant.name, metric.name), index, base);
+            }
+        }
+    }
+
+    /// With a row of its own each: the workloads, and the system where they share it.
+    fn subjects(&self) -> Vec<Subject<'_>> {
+        let mut subjects = Vec::new();
+        for (index, unit) in self.units.iter().enumerate() {
+            let workload = |&workload: &usize| {
+                let name = self.scenario.workloads[workload].name.as_str();
+                Subject { name, unit: index, who: Some(workload) }
+            };
+            subjects.extend(unit.workloads.iter().map(workload));
+            if unit.mode == RunMode::Together {
+                subjects.push(Subject { name: "system", unit: index, who: None });
+            }
+        }
+        subjects
+    }
+
+    /// The values that there are; `None` if some that must be there are not.
+    fn values(&self, subject: &Subject<'_>, variant: usize, metric: &Metric) -> Option<Values> {
+        let runs = self.played.range((variant, subject.unit, 0)..=(variant, subject.unit, u64::MAX));
+        let mut values = Values::new();
+        for (&(_, _, seed), played) in runs {
+            match (metric.take)(&self.sample(subject, played)) {
+                Some(value) => _ = values.insert(seed, value),
+                None if metric.is_partial => {}
+                None => return None,
+            }
+        }
+        Some(values)
+    }
+
+    fn sample<'o>(&self, subject: &Subject<'_>, played: &'o Played) -> Sample<'o> {
+        let Played { outcome, monitors } = played;
+        let (unit, who) = (&self.units[subject.unit], subject.who);
+        let program = who.map(|index| {
+            let at = unit.workloads.iter().position(|&other| other == index).expect("rows come from the unit");
+            &outcome.programs[at]
+        });
+        let alone = unit.mode == RunMode::Each;
+        let cgroup = match program {
+            Some(program) => outcome.cgroup(&program.cgroup).expect("programs run in groups of the outcome"),
+            None => outcome.system(),
+        };
+        // Physical memory is the system's, or that of the one workload there is.
+        let watches = |report: &&MonitorReport| match who {
+            Some(_) => report.workloads.contains(&who) || alone && report.workloads.contains(&None),
+            None => report.workloads.contains(&None),
+        };
+        let monitor = monitors.iter().find(watches);
+        Sample { program, cgroup, outcome, owns_kernel: alone || program.is_none(), monitor }
+    }
+}
+
+/// Rows as they come together. A key is a workload (or what stands in its place), a variant and a metric.
+struct Rows<'a> {
+    scenario: &'a Scenario,
+    rows: Vec<Row>,
+    ratios: Vec<RatioRow>,
+}
+
+type Key<'k> = (&'k str, (&'k str, &'static str));
+
+impl Rows<'_> {
+    /// The row of a key, and its ratio to `base`, a variant's number and name. `values` are those of a variant and metric.
+    fn push(
+        &mut self,
+        key: Key<'_>,
+        variant: usize,
+        base: Option<(usize, &str)>,
+        values: &dyn Fn(usize, &'static str) -> Option<Values>,
+    ) {
+        let (workload, (variant_name, metric)) = key;
+        let Some(own) = values(variant, metric) else { return };
+        let key = (workload, variant_name, metric);
+        if let Some(summary) = Summary::of(&own.values().copied().collect::<Vec<_>>()) {
+            self.rows.push(Row::new(key, summary, self.reference(key, None)));
+        }
+        if let Some((base, against)) = base
+            && let Some(bases) = values(base, metric)
+        {
+            self.push_ratio((workload, (variant_name, metric)), against, averages::ratios(&own, &bases));
+        }
+    }
+
+    fn push_ratio(&mut self, (workload, (variant, metric)): Key<'_>, against: &str, summary: Option<Summary>) {
+        let key = (workload, variant, metric);
+        if let Some(summary) = summary {
+            self.ratios.push(RatioRow::new(key, against, summary, self.reference(key, Some(against))));
+        }
+    }
+
+    fn reference(&self, key: (&str, &str, &str), against: Option<&str>) -> Option<f64> {
+        let found = self.scenario.references.iter().find(|reference| {
+            (reference.workload.as_str(), reference.variant.as_str(), reference.metric.as_str()) == key
+                && reference.against.as_deref() == against
+        });
+        found.map(|reference| reference.value)
+    }
+}
