@@ -4,10 +4,10 @@ use super::action::Action;
 use super::why::Why;
 use crate::host::{AddressRange, TargetId};
 use crate::monitor::PROBES_MAX;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a scheme has done since it was made. Bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
     /// Tries.
     pub nr_tried: u64,
@@ -27,7 +27,7 @@ pub struct Stats {
 }
 
 /// How a scheme stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchemeReport {
     /// Its place in the list.
     pub index: usize,

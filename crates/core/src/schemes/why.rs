@@ -1,11 +1,13 @@
 //! Why nothing happened: for each scheme, what became of every region that it was shown.
 
 use super::filter::Verdict;
+use serde::de::{Error as _, MapAccess, Visitor};
 use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
 
 /// Regions and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// How many.
     pub regions: u64,
@@ -203,9 +205,61 @@ impl Serialize for Why {
     }
 }
 
+impl<'de> Deserialize<'de> for Why {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Counts)
+    }
+}
+
+/// Counts as they were written; those that are missing are 0, and reasons that are not known are refused.
+struct Counts;
+
+impl<'de> Visitor<'de> for Counts {
+    type Value = Why;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the counts of a scheme's passes")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Why, A::Error> {
+        let mut why = Why::default();
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "passes" => why.passes = map.next_value()?,
+                "inactive_passes" => why.inactive_passes = map.next_value()?,
+                "quota_too_small_passes" => why.quota_too_small_passes = map.next_value()?,
+                "goal_unread_passes" => why.goal_unread_passes = map.next_value()?,
+                "core_filters" => why.core_filters = map.next_value()?,
+                "page_filter_bytes" => why.page_filter_bytes = map.next_value()?,
+                "last_refusal" => why.last_refusal = map.next_value()?,
+                name => {
+                    let known = REASONS.iter().find(|(_, known)| *known == name);
+                    let (reason, _) = known.ok_or_else(|| A::Error::custom(format!("`{name}` is no reason")))?;
+                    why.by_reason[*reason as usize] = map.next_value()?;
+                }
+            }
+        }
+        Ok(why)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_are_read_as_they_are_written() {
+        let mut why = Why::default();
+        why.clear(1, 2);
+        (why.passes, why.inactive_passes, why.last_refusal) = (3, 1, Some("no".to_owned()));
+        REASONS.iter().zip(1..).for_each(|((reason, _), bytes)| why.count(*reason, bytes));
+        why.count_stopped_pages(&[5, 0, 7]);
+        let text = toml::to_string(&why).expect("plain");
+        let read: Why = toml::from_str(&text).expect("as it was written");
+        assert_eq!(read, why);
+        let odd = toml::from_str::<Why>("bored = { regions = 1, bytes = 1 }").unwrap_err();
+        assert!(odd.to_string().contains("`bored` is no reason"), "{odd}");
+    }
 
     #[test]
     fn reasons_stand_in_their_own_places() {
