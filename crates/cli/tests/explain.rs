@@ -106,6 +106,68 @@ fn the_cause_is_named_for_each_scheme() {
     assert!(csv.lines().skip(1).all(|line| line.starts_with("kdamond,1,stat,")), "{csv}");
 }
 
+/// A saved result tells the same as the run itself, without playing it again.
+#[test]
+fn results_are_explained_as_their_runs_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (scenario, result) = (path("stopped.toml"), path("result.json"));
+    std::fs::write(&scenario, STOPPED).unwrap();
+    std::fs::write(&result, said(&["simulate", &scenario, "--repeats", "2", "--format", "json"])).unwrap();
+    for flags in [&[][..], &["--scheme", "3"], &["--monitor", "kdamond", "--format", "csv"], &["--variant", "stopped"]]
+    {
+        let (run, saved) = (["explain", &scenario], ["explain", &result]);
+        assert_eq!(said(&[&saved, flags].concat()), said(&[&run, flags].concat()), "{flags:?}");
+    }
+    let json = |file: &str| -> serde_json::Value {
+        serde_json::from_str(&said(&["explain", file, "--format", "json"])).unwrap()
+    };
+    let (mut run, mut saved) = (json(&scenario), json(&result));
+    (run["source"], saved["source"]) = (0.into(), 0.into());
+    assert_eq!(saved, run);
+
+    let text = std::fs::read_to_string(&result).unwrap();
+    let files = [
+        ("cut.json", &text[..text.len() / 2], 1, "it is cut off"),
+        ("empty.json", "", 1, "it is cut off"),
+        (
+            "other.json",
+            r#"{"kdamonds": []}"#,
+            1,
+            "it is no result of `isotherm simulate --format json`: missing field `scenario`",
+        ),
+        ("list.json", "[1]", 1, "it is no result"),
+        ("odd.json", &text.replacen("too_young", "too_bored", 1), 1, "`too_bored` is no reason"),
+        (
+            "plain.json",
+            r#"{"scenario": "x", "rows": [], "ratios": []}"#,
+            2,
+            "its scenario `x` has no monitor with schemes",
+        ),
+    ];
+    for (name, text, code, words) in files {
+        std::fs::write(path(name), text).unwrap();
+        refused(&[&path(name)], code, words);
+    }
+    let flags: [(&[&str], &str); 5] = [
+        (&["--variant", "plain"], "no such run with schemes is in it; variant and workload: stopped, store"),
+        (&["--monitor", "watcher"], "there is no monitor `watcher` in this run; monitors: kdamond"),
+        (&["--scheme", "6"], "--scheme is 6; allowed: 0 to 5, the schemes of `kdamond`"),
+        (&["--seed", "2"], "is a result, which was played before: leave --seed out"),
+        (&["--preset", "reclaim"], "leave --preset out"),
+    ];
+    for (flags, words) in flags {
+        refused(&[&[result.as_str()], flags].concat(), 2, words);
+    }
+}
+
+fn refused(flags: &[&str], code: i32, words: &str) {
+    let run = isotherm(&[&["explain"], flags].concat());
+    let message = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(code), "{flags:?}: {message}");
+    assert!(message.contains(words) && run.stdout.is_empty(), "{flags:?}: {message}");
+}
+
 #[test]
 fn presets_act_on_replays_of_traces() {
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/sqlite.parquet");
@@ -140,9 +202,6 @@ fn questions_without_an_answer_are_refused() {
         (&["no-such-file.toml"], 1, "no-such-file.toml"),
     ];
     for (flags, code, words) in table {
-        let run = isotherm(&[&["explain"], flags].concat());
-        let message = String::from_utf8_lossy(&run.stderr);
-        assert_eq!(run.status.code(), Some(code), "{flags:?}: {message}");
-        assert!(message.contains(words) && run.stdout.is_empty(), "{flags:?}: {message}");
+        refused(flags, code, words);
     }
 }

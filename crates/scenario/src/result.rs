@@ -1,5 +1,6 @@
 //! Results of a scenario, in the shape of its JSON.
 
+use crate::monitoring::ExplainedRun;
 use crate::stats::Summary;
 use serde::Serialize;
 
@@ -12,6 +13,10 @@ pub struct ScenarioResult {
     pub rows: Vec<Row>,
     /// One row for each workload, variant and metric against the named variant, if one is named.
     pub ratios: Vec<RatioRow>,
+    /// What schemes did and what stopped them: an entry for each variant and workload with monitors that have schemes, of the
+    /// first seed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub schemes: Vec<ExplainedRun>,
 }
 
 /// A metric of a workload under a variant, over all repeats.

@@ -2,7 +2,7 @@
 
 use crate::averages::{self, AverageOf, Values};
 use crate::metrics::{METRICS, Metric, Sample, metric_named};
-use crate::monitoring::MonitorReport;
+use crate::monitoring::{ExplainedMonitor, ExplainedRun, MonitorReport};
 use crate::result::{RatioRow, Row, ScenarioResult};
 use crate::run::Unit;
 use crate::stats::Summary;
@@ -78,7 +78,24 @@ impl PlayedRuns<'_> {
                 }),
             }
         }
-        ScenarioResult { scenario: self.scenario.name.clone(), rows: rows.rows, ratios: rows.ratios }
+        let Rows { rows, ratios, .. } = rows;
+        ScenarioResult { scenario: self.scenario.name.clone(), rows, ratios, schemes: self.explained() }
+    }
+
+    /// How schemes fared with the first seed of each unit and variant.
+    fn explained(&self) -> Vec<ExplainedRun> {
+        let mut runs = Vec::new();
+        for (unit_index, unit) in self.units.iter().enumerate() {
+            for (variant_index, Variant { name, scenario }) in self.variants.iter().enumerate() {
+                let Some(played) = self.played.get(&(variant_index, unit_index, scenario.seed)) else { continue };
+                let monitors = ExplainedMonitor::all(&scenario.monitors, &played.monitors);
+                if !monitors.is_empty() {
+                    let (workload, variant) = (unit.name(self.scenario).to_owned(), name.clone());
+                    runs.push(ExplainedRun { workload, variant, seed: scenario.seed, monitors });
+                }
+            }
+        }
+        runs
     }
 
     /// Calls `push` for each variant and metric, with the number of the variant, and the number and name of the one it is set

@@ -1,17 +1,20 @@
 //! `isotherm explain`: what the schemes of a run did, and what stopped them.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use isotherm_core::presets::{PRESETS, Preset};
-use isotherm_core::schemes::{REASONS, Scheme, SchemeReport, explain};
+use isotherm_core::schemes::{REASONS, SchemeReport};
 use isotherm_report::{Cell, Column, Table, Unit};
-use isotherm_scenario::monitoring::{MonitorReport, MonitorSpec, Replay};
+use isotherm_scenario::monitoring::{ExplainedMonitor, ExplainedRun, MonitorSpec, Replay};
 use isotherm_scenario::{RunOptions, Scenario};
 use isotherm_trace::TraceReader;
 use isotherm_units::Bytes;
-use serde::Serialize;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
 use super::monitor::source::{is_scenario, replay_of};
 use super::simulate;
@@ -22,21 +25,21 @@ use crate::ui::Ui;
 /// Say in words what the schemes of a run did, and what stopped them.
 ///
 /// The run is played with all its monitors: of a scenario one variant with one workload and the first seed, or a trace beside
-/// a preset on a machine of its own. Each region that a scheme was shown is counted by what became of it.
-/// What the reasons mean: docs/schemes.md.
+/// a preset on a machine of its own. A result that was saved (`isotherm simulate --format json`) holds it already, and nothing
+/// is played. Each region that a scheme was shown is counted by what became of it. What the reasons mean: docs/schemes.md.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A scenario file, the name of a bundled scenario (`isotherm simulate --list`), or a page trace.
-    #[arg(value_name = "SCENARIO|TRACE")]
+    /// A scenario file, the name of a bundled scenario (`isotherm simulate --list`), a saved result, or a page trace.
+    #[arg(value_name = "SCENARIO|RESULT|TRACE")]
     source: String,
-    /// Scenarios: which variant [default: the first].
+    /// Scenarios, results: which variant [default: the first].
     #[arg(long, value_name = "NAME")]
     variant: Option<String>,
-    /// Scenarios: which workload [default: the first].
+    /// Scenarios, results: which workload [default: the first].
     #[arg(long, value_name = "NAME")]
     workload: Option<String>,
-    /// Scenarios: only this monitor [default: all that have schemes].
+    /// Scenarios, results: only this monitor [default: all that have schemes].
     #[arg(long, value_name = "NAME")]
     monitor: Option<String>,
     /// Traces: the schemes, by the name of their preset.
@@ -60,30 +63,115 @@ Examples:
   isotherm explain my-service.toml
   isotherm explain my-service.toml --variant tight --monitor kdamond --scheme 0
   isotherm explain my-service.toml --format json
+  isotherm simulate my-service.toml --format json > result.json && isotherm explain result.json --variant tight
   isotherm explain traces/sqlite.parquet --preset plrus-radical --memory 64MiB";
 
 /// Runs the verb.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
-    let is_scenario = is_scenario(&args.source);
-    let replay = if is_scenario { of_scenario(&args)? } else { of_trace(&args)? };
+    let run = match (is_scenario(&args.source), is_json(Path::new(&args.source))) {
+        (true, _) => played(&of_scenario(&args)?, &args, ui)?,
+        (false, true) => of_result(&args)?,
+        (false, false) => {
+            // A trace has neither variants nor workloads.
+            let run = played(&of_trace(&args)?, &args, ui)?;
+            Told { variant: None, workload: None, ..run }
+        }
+    };
+    let is_wanted = |name: &str| args.monitor.as_ref().is_none_or(|wanted| wanted == name);
+    let only = |mut monitor: ExplainedMonitor| {
+        monitor.schemes.retain(|scheme| args.scheme.is_none_or(|only| only == scheme.report.index));
+        monitor
+    };
+    let monitors: Vec<ExplainedMonitor> = (run.monitors.into_iter())
+        .filter(|monitor| is_wanted(&monitor.name))
+        .map(only)
+        .filter(|monitor| !monitor.schemes.is_empty())
+        .collect();
+    print(&Told { monitors, ..run }, args.format.format, ui)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Plays a run.
+fn played<'a>(replay: &Replay, args: &'a Args, ui: &Ui) -> Result<Told<'a>, CliError> {
     let specs: Vec<MonitorSpec> = replay.monitors().into_iter().cloned().collect();
-    check(&args, &replay, &specs)?;
+    let place = format!("{}: variant `{}`", args.source, replay.variant());
+    let names: Vec<(&str, usize)> = specs.iter().map(|spec| (spec.name.as_str(), spec.config.schemes.len())).collect();
+    check(args, &place, &names)?;
     let spinner = ui.spinner("simulating");
     let played = replay.play();
     spinner.finish_and_clear();
     let (reports, _) = played.map_err(simulate::error)?;
-    let is_wanted = |name: &str| args.monitor.as_ref().is_none_or(|wanted| wanted == name);
-    let monitors: Vec<Explained<'_>> = (specs.iter().zip(&reports))
-        .filter(|(spec, _)| is_wanted(&spec.name))
-        .map(|(spec, report)| Explained::new(spec, report, args.scheme))
-        .filter(|monitor| !monitor.schemes.is_empty())
-        .collect();
-    let (variant, workload) = match is_scenario {
-        true => (Some(replay.variant()), Some(replay.workload())),
-        false => (None, None),
+    Ok(Told {
+        source: &args.source,
+        variant: Some(replay.variant().to_owned()),
+        workload: Some(replay.workload().to_owned()),
+        monitors: specs.iter().zip(&reports).map(|(spec, report)| ExplainedMonitor::new(spec, report)).collect(),
+    })
+}
+
+/// Whether the file holds JSON, as far as its first character can say.
+fn is_json(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut head));
+    let is_text =
+        read.is_ok() && head.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|byte| b"{[".contains(byte));
+    is_text || path.extension().is_some_and(|extension| extension == "json")
+}
+
+/// What of a result is read; the rest may differ from version to version.
+#[derive(Deserialize)]
+struct SavedResult {
+    scenario: String,
+    #[serde(rename = "rows")]
+    _rows: Vec<IgnoredAny>,
+    #[serde(default)]
+    schemes: Vec<ExplainedRun>,
+}
+
+/// Longest result that is read: a run with two schemes takes some 5 KiB.
+const RESULT_BYTES_MAX: u64 = 256 << 20;
+
+/// What a result of `isotherm simulate --format json` holds.
+fn of_result(args: &Args) -> Result<Told<'_>, CliError> {
+    let source = &args.source;
+    let given =
+        [("--preset", args.preset.is_some()), ("--memory", args.memory.is_some()), ("--seed", args.seed.is_some())];
+    if let Some((flag, _)) = given.iter().find(|(_, is_given)| *is_given) {
+        return Err(CliError::usage(format!("{source} is a result, which was played before: leave {flag} out")));
+    }
+    let failed = |what: String| CliError::failed(format!("{source}: {what}"));
+    let mut text = String::new();
+    let file = File::open(source).map_err(|error| failed(format!("cannot read it: {error}")))?;
+    let read = file.take(RESULT_BYTES_MAX + 1).read_to_string(&mut text);
+    read.map_err(|error| failed(format!("cannot read it: {error}")))?;
+    if text.len() as u64 > RESULT_BYTES_MAX {
+        return Err(failed(format!("it is longer than a result can be ({})", Bytes::new(RESULT_BYTES_MAX))));
+    }
+    let result: SavedResult = serde_json::from_str(&text).map_err(|error| {
+        let what = if error.is_eof() { "it is cut off".to_owned() } else { error.to_string() };
+        failed(format!("it is no result of `isotherm simulate --format json`: {what}"))
+    })?;
+    let refuse = |message: String| Err(CliError::usage(format!("{source}: {message}")));
+    if result.schemes.is_empty() {
+        return refuse(format!(
+            "its scenario `{}` has no monitor with schemes, so that there is nothing to tell",
+            result.scenario
+        ));
+    }
+    let is_asked = |asked: &Option<String>, name: &String| asked.as_ref().is_none_or(|asked| asked == name);
+    let run = result
+        .schemes
+        .iter()
+        .find(|run| is_asked(&args.variant, &run.variant) && is_asked(&args.workload, &run.workload));
+    let Some(run) = run.cloned() else {
+        let runs: Vec<String> = result.schemes.iter().map(|run| format!("{}, {}", run.variant, run.workload)).collect();
+        return refuse(format!("no such run with schemes is in it; variant and workload: {}", runs.join("; ")));
     };
-    print(&Document { source: &args.source, variant, workload, monitors: &monitors }, args.format.format, ui)?;
-    Ok(ExitCode::SUCCESS)
+    let place = format!("{source}: variant `{}`", run.variant);
+    let names: Vec<(&str, usize)> =
+        run.monitors.iter().map(|monitor| (monitor.name.as_str(), monitor.schemes.len())).collect();
+    check(args, &place, &names)?;
+    Ok(Told { source, variant: Some(run.variant), workload: Some(run.workload), monitors: run.monitors })
 }
 
 fn of_scenario(args: &Args) -> Result<Replay, CliError> {
@@ -129,25 +217,22 @@ fn replay(scenario: &Scenario, base_dir: PathBuf, args: &Args) -> Result<Replay,
     Replay::of_scenario(scenario, &options, variant, workload).map_err(simulate::error)
 }
 
-/// Whether there is what was asked for, before time is spent on the run.
-fn check(args: &Args, replay: &Replay, specs: &[MonitorSpec]) -> Result<(), CliError> {
-    let place = format!("{}: variant `{}`", args.source, replay.variant());
+/// Whether there is what was asked for, before time is spent on a run. `monitors`: names, and how many schemes each has.
+fn check(args: &Args, place: &str, monitors: &[(&str, usize)]) -> Result<(), CliError> {
     let refuse = |message: String| Err(CliError::usage(message));
-    let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+    let names: Vec<&str> = monitors.iter().map(|(name, _)| *name).collect();
     if names.is_empty() {
         return refuse(format!("{place}: no monitor watches this run; add a `[[monitors]]` table with schemes"));
     }
-    let wanted: Vec<&MonitorSpec> = match &args.monitor {
-        None => specs.iter().collect(),
-        Some(name) => specs.iter().filter(|spec| spec.name == *name).collect(),
-    };
+    let wanted: Vec<&(&str, usize)> =
+        monitors.iter().filter(|(name, _)| args.monitor.as_ref().is_none_or(|wanted| wanted == name)).collect();
     if let (Some(name), true) = (&args.monitor, wanted.is_empty()) {
         let names = names.join(", ");
         return refuse(format!("{place}: there is no monitor `{name}` in this run; monitors: {names}"));
     }
-    let wanted_names: Vec<String> = wanted.iter().map(|spec| format!("`{}`", spec.name)).collect();
+    let wanted_names: Vec<String> = wanted.iter().map(|(name, _)| format!("`{name}`")).collect();
     let wanted_names = wanted_names.join(", ");
-    let most = wanted.iter().map(|spec| spec.config.schemes.len()).max().unwrap_or_default();
+    let most = wanted.iter().map(|(_, nr_schemes)| *nr_schemes).max().unwrap_or_default();
     match args.scheme {
         _ if most == 0 => refuse(format!(
             "{place}: no schemes in {wanted_names}, which only monitors; add `schemes` to its `config`, or take a preset"
@@ -159,73 +244,37 @@ fn check(args: &Args, replay: &Replay, specs: &[MonitorSpec]) -> Result<(), CliE
     }
 }
 
-/// A scheme, how it fared, and that in words.
+/// A run in the shape of its JSON.
 #[derive(Serialize)]
-struct ExplainedScheme<'a> {
-    #[serde(flatten)]
-    report: &'a SchemeReport,
-    words: Vec<String>,
-}
-
-/// A monitor with those of its schemes that were asked for.
-#[derive(Serialize)]
-struct Explained<'a> {
-    name: &'a str,
-    watched_ns: u64,
-    snapshots: u64,
-    cpu_ns: u64,
-    /// What the monitor itself found out of the ordinary.
-    events: &'a [(String, u64)],
-    schemes: Vec<ExplainedScheme<'a>>,
-}
-
-impl<'a> Explained<'a> {
-    fn new(spec: &MonitorSpec, report: &'a MonitorReport, only: Option<usize>) -> Self {
-        let is_wanted = |index: usize| only.is_none_or(|only| only == index);
-        let pairs = spec.config.schemes.iter().zip(&report.schemes).filter(|(_, report)| is_wanted(report.index));
-        let explained =
-            |(scheme, report): (&Scheme, &'a SchemeReport)| ExplainedScheme { words: explain(scheme, report), report };
-        Self {
-            name: &report.name,
-            watched_ns: report.watched_ns,
-            snapshots: report.snapshots,
-            cpu_ns: report.cpu_ns,
-            events: &report.events,
-            schemes: pairs.map(explained).collect(),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct Document<'a> {
+struct Told<'a> {
     source: &'a str,
-    variant: Option<&'a str>,
-    workload: Option<&'a str>,
-    monitors: &'a [Explained<'a>],
+    variant: Option<String>,
+    workload: Option<String>,
+    monitors: Vec<ExplainedMonitor>,
 }
 
-fn print(document: &Document<'_>, format: Format, ui: &Ui) -> Result<(), CliError> {
+fn print(document: &Told<'_>, format: Format, ui: &Ui) -> Result<(), CliError> {
     match format {
         Format::Json => {
             let text = serde_json::to_string_pretty(document).map_err(CliError::failed)?;
             ui.print(format_args!("{text}\n"))
         }
-        Format::Csv => ui.print(long_table(document.monitors).to_csv()),
+        Format::Csv => ui.print(long_table(&document.monitors).to_csv()),
         Format::Table => {
-            let run: Vec<&str> = document.variant.into_iter().chain(document.workload).collect();
+            let run: Vec<&str> = document.variant.iter().chain(&document.workload).map(String::as_str).collect();
             let run = if run.is_empty() { String::new() } else { format!(" of {}", run.join(", ")) };
             for (index, monitor) in document.monitors.iter().enumerate() {
                 let gap = if index > 0 { "\n" } else { "" };
                 let watched = Unit::Ns.approx(monitor.watched_ns as f64);
                 let snapshots = monitor.snapshots;
                 ui.print(format_args!("{gap}{}: watched {watched}{run}, {snapshots} snapshots\n", monitor.name))?;
-                for (event, count) in monitor.events {
+                for (event, count) in &monitor.events {
                     let times = if *count > 1 { format!(" ({count} times)") } else { String::new() };
                     ui.print(format_args!("note: {event}{times}\n"))?;
                 }
                 for scheme in &monitor.schemes {
                     ui.print(format_args!("\n{}\n", scheme.words.join("\n")))?;
-                    let counts = counts(scheme.report);
+                    let counts = counts(&scheme.report);
                     if !counts.rows.is_empty() {
                         ui.print(format_args!("\n{}", super::render(&counts, Format::Table, ui)))?;
                     }
@@ -259,7 +308,7 @@ fn counts(report: &SchemeReport) -> Table {
 }
 
 /// A line per monitor, scheme and reason, for programs.
-fn long_table(monitors: &[Explained<'_>]) -> Table {
+fn long_table(monitors: &[ExplainedMonitor]) -> Table {
     let columns = vec![
         Column::text("monitor"),
         Column::number("scheme", Unit::Count),
@@ -270,11 +319,11 @@ fn long_table(monitors: &[Explained<'_>]) -> Table {
     ];
     let mut table = Table::new("", columns);
     for monitor in monitors {
-        for ExplainedScheme { report, .. } in &monitor.schemes {
+        for report in monitor.schemes.iter().map(|scheme| &scheme.report) {
             for (reason, name) in REASONS {
                 let tally = report.all_passes.of(reason);
                 table.push(vec![
-                    monitor.name.into(),
+                    monitor.name.as_str().into(),
                     Cell::Int(report.index as u64),
                     report.action.name().into(),
                     name.into(),

@@ -5,7 +5,8 @@
 //! record's writer needs before the first. [`accuracy()`] plays it and judges the monitor against what was really used, page by
 //! page; [`cheapest()`] does so for a table of [`settings()`] in parallel and says which one to take.
 //!
-//! A [`Replay`] is a run of a scenario with all its monitors: their reports say how schemes fared ([`MonitorReport::schemes`]).
+//! A [`Replay`] is a run of a scenario with all its monitors: their reports say how schemes fared ([`MonitorReport::schemes`]),
+//! an [`ExplainedRun`] also in words.
 //!
 //! ```no_run
 //! use isotherm_core::monitor::MonitorConfig;
@@ -39,6 +40,7 @@
 
 mod attach;
 mod carried;
+mod explained;
 mod hot;
 mod record;
 mod replay;
@@ -50,6 +52,7 @@ mod spec;
 mod touched;
 mod watch;
 
+pub use explained::{ExplainedMonitor, ExplainedRun, ExplainedScheme};
 pub use hot::{HOT_DEFINITIONS, HotDefinition};
 pub use record::record_snapshots;
 pub use replay::Replay;

@@ -1,0 +1,71 @@
+//! How the schemes of a run fared, in counts and in words: what `isotherm explain` tells, and results keep.
+
+use super::report::MonitorReport;
+use super::spec::MonitorSpec;
+use isotherm_core::schemes::{Scheme, SchemeReport, explain};
+use serde::{Deserialize, Serialize};
+
+/// One run: a variant with a workload, and one seed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainedRun {
+    /// Workload; `system` where several share the machine.
+    pub workload: String,
+    /// Variant.
+    pub variant: String,
+    /// Seed.
+    pub seed: u64,
+    /// Its monitors that have schemes, in the order of the scenario.
+    pub monitors: Vec<ExplainedMonitor>,
+}
+
+/// A monitor and its schemes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainedMonitor {
+    /// Its name.
+    pub name: String,
+    /// From its first tick to the end of the run.
+    pub watched_ns: u64,
+    /// Snapshots.
+    pub snapshots: u64,
+    /// CPU time of its thread.
+    pub cpu_ns: u64,
+    /// Whatever was out of the ordinary, in words, each kind once with how often it was.
+    pub events: Vec<(String, u64)>,
+    /// Its schemes, in order.
+    pub schemes: Vec<ExplainedScheme>,
+}
+
+/// A scheme, how it fared, and that in words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainedScheme {
+    /// In counts.
+    #[serde(flatten)]
+    pub report: SchemeReport,
+    /// In sentences, what held it back most first.
+    pub words: Vec<String>,
+}
+
+impl ExplainedMonitor {
+    /// The schemes of `spec`, of which `report` tells.
+    pub fn new(spec: &MonitorSpec, report: &MonitorReport) -> Self {
+        let explained = |(scheme, report): (&Scheme, &SchemeReport)| ExplainedScheme {
+            words: explain(scheme, report),
+            report: report.clone(),
+        };
+        Self {
+            name: report.name.clone(),
+            watched_ns: report.watched_ns,
+            snapshots: report.snapshots,
+            cpu_ns: report.cpu_ns,
+            events: report.events.clone(),
+            schemes: spec.config.schemes.iter().zip(&report.schemes).map(explained).collect(),
+        }
+    }
+
+    /// Those of `specs` that have schemes, by the names in `reports`.
+    pub(crate) fn all(specs: &[MonitorSpec], reports: &[MonitorReport]) -> Vec<Self> {
+        let spec_of = |report: &MonitorReport| specs.iter().find(|spec| spec.name == report.name);
+        let explained = reports.iter().filter_map(|report| Some(Self::new(spec_of(report)?, report)));
+        explained.filter(|monitor| !monitor.schemes.is_empty()).collect()
+    }
+}
