@@ -118,7 +118,7 @@ fn replay(trace: &Path, policy: &str, pages: u64, capacity: u64) -> Measured {
             ..MachineConfig::default()
         };
         let policy = policy_by_name(policy).expect("in the table");
-        let mut builder = MachineBuilder::new(&config, (policy.build)()).expect("a valid machine");
+        let mut builder = MachineBuilder::new(&config, policy.build()).expect("a valid machine");
         let group = builder.add_cgroup(CgroupId::ROOT, "limited").expect("one group");
         builder.set(group, Knob::Max, Limit::At(Pages::new(capacity)));
         let requests = std::fs::metadata(trace).expect("just written").len() / RECORD as u64;

@@ -66,7 +66,8 @@ pub(crate) fn machine(
         source,
     };
     let entry = policy_by_name(&scenario.policy).expect("checked when the variant was made");
-    let mut builder = MachineBuilder::new(&scenario.machine, (entry.build)()).map_err(sim_error)?;
+    let mut builder = MachineBuilder::new(&scenario.machine, entry.build_with(&scenario.machine.policy_settings()))
+        .map_err(sim_error)?;
     let mut groups = BTreeMap::from([("/".to_owned(), CgroupId::ROOT)]);
     let mut paths: Vec<String> = scenario.cgroups.iter().map(|group| group.path.clone()).collect();
     paths.extend(unit.workloads.iter().map(|&index| group_path(scenario, index)));
@@ -132,6 +133,10 @@ pub(crate) fn machine(
             }
         }
         let Limits::Of(peaks) = limits else { continue };
+        if let Some(write) = &event.mglru {
+            let (file, text) = write.written();
+            plan(Action::WriteMglru(file, text));
+        }
         if let Some(reclaim) = &event.reclaim
             && let Some(&cgroup) = groups.get(&reclaim.cgroup)
         {

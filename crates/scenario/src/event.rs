@@ -1,5 +1,6 @@
 //! Scheduled events of a scenario.
 
+use isotherm_sim::reclaim::mglru::ControlFile;
 use isotherm_units::{Amount, Duration};
 use serde::{Deserialize, Serialize};
 
@@ -24,15 +25,22 @@ pub struct EventSpec {
     /// Writes `memory.reclaim` of a group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<ReclaimSpec>,
+    /// Writes a file of the Multi-Gen LRU; only where that is the policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mglru: Option<MglruSpec>,
 }
 
 impl EventSpec {
     /// How many things it names; must be one.
     pub(crate) fn nr_actions(&self) -> usize {
-        [self.set.is_some(), self.start.is_some(), self.stop.is_some(), self.reclaim.is_some()]
-            .into_iter()
-            .filter(|&named| named)
-            .count()
+        let named = [
+            self.set.is_some(),
+            self.start.is_some(),
+            self.stop.is_some(),
+            self.reclaim.is_some(),
+            self.mglru.is_some(),
+        ];
+        named.into_iter().filter(|&named| named).count()
     }
 }
 
@@ -70,6 +78,30 @@ pub struct ReclaimSpec {
     /// 0..=200, or 201 for anonymous pages only; the machine's if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swappiness: Option<u32>,
+}
+
+/// A write to one file of the Multi-Gen LRU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MglruSpec {
+    /// `enabled`: `y`, `n`, or a number whose bits are the whole, walks over page tables, accessed bits above the leaf.
+    Enabled(String),
+    /// `min_ttl_ms`.
+    MinTtlMs(u64),
+    /// `lru_gen`: commands to age and to evict. The root is group 0, those of the scenario follow in their order, then the
+    /// workloads' own.
+    LruGen(String),
+}
+
+impl MglruSpec {
+    /// The file, and what is written.
+    pub(crate) fn written(&self) -> (ControlFile, String) {
+        match self {
+            Self::Enabled(text) => (ControlFile::Enabled, text.clone()),
+            Self::MinTtlMs(ms) => (ControlFile::MinTtlMs, ms.to_string()),
+            Self::LruGen(text) => (ControlFile::LruGen, text.clone()),
+        }
+    }
 }
 
 /// A limit: `max` (none), a size, or a share of peak memory.

@@ -25,7 +25,7 @@ pub use averages::{AverageOf, AverageSpec};
 pub use bundled::{BUNDLED, Bundled, data_file};
 pub use config::{CgroupSpec, Matrix, Reference, RunMode, Scenario, VariantSpec, WorkloadEntry};
 pub use error::ScenarioError;
-pub use event::{EventSpec, LimitValue, ReclaimSpec, SetSpec};
+pub use event::{EventSpec, LimitValue, MglruSpec, ReclaimSpec, SetSpec};
 pub use metrics::{METRICS, Metric, MetricUnit, Sample};
 pub use parse::{load, parse, print};
 pub use result::{RatioRow, Row, ScenarioResult};

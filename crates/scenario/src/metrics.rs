@@ -93,8 +93,8 @@ fn percentile(sample: &Sample<'_>, permille: usize) -> Option<u64> {
     sample.owns_kernel.then(|| sorted[((sorted.len() * permille).div_ceil(1000).max(1) - 1).min(last)])
 }
 
-fn kernel(sample: &Sample<'_>, time_ns: u64) -> Option<u64> {
-    sample.owns_kernel.then_some(time_ns)
+fn kernel(sample: &Sample<'_>, value: u64) -> Option<u64> {
+    sample.owns_kernel.then_some(value)
 }
 
 metrics! {
@@ -123,6 +123,22 @@ metrics! {
     reclaim_p50_ns, Nanoseconds, "median duration of a task's own reclaim", |s| percentile(s, 500);
     reclaim_p99_ns, Nanoseconds, "99th percentile of it", |s| percentile(s, 990);
     reclaim_p999_ns, Nanoseconds, "99.9th percentile of it", |s| percentile(s, 999);
+    rmap_walks, Count, "mappings that reclaim found through the reverse map and checked for use",
+        |s| kernel(s, s.outcome.work.rmap_walks);
+    ptes_examined, Count, "page-table entries that ageing walks and look-arounds examined",
+        |s| kernel(s, s.outcome.work.entries_examined);
+    ptes_cleared, Count, "accessed bits that reclaim found set and cleared, the reverse map's included",
+        |s| kernel(s, s.outcome.work.entries_cleared);
+    tables_tested, Count, "2 MiB entries that ageing walks tested for use",
+        |s| kernel(s, s.outcome.work.tables_tested);
+    bloom_tests, Count, "tests of Bloom filters by ageing walks", |s| kernel(s, s.outcome.work.filter_tests);
+    bloom_misses, Count, "tables that a Bloom filter had walks pass over", |s| kernel(s, s.outcome.work.filter_misses);
+    spaces_walked, Count, "address spaces that ageing walked", |s| kernel(s, s.outcome.work.spaces_walked);
+    ageings, Count, "generations that were made", |s| kernel(s, s.outcome.work.ageings);
+    look_around_hits, Count, "pages in use that look-arounds found beside the one looked for",
+        |s| kernel(s, s.outcome.work.neighbours_found);
+    pages_sorted, Pages, "pages of the oldest generation that eviction moved on",
+        |s| kernel(s, s.outcome.work.sorted);
     io_wait_ns, Nanoseconds, "time threads waited for devices, summed", |s| s.program.map(|p| p.time.io_wait_ns);
     fault_cpu_ns, Nanoseconds, "CPU time of faults, summed over threads", |s| s.program.map(|p| p.time.fault_cpu_ns);
     operations, Count, "requests the workload completed", |s| s.program.map(|program| program.operations);

@@ -6,6 +6,7 @@ use crate::metrics::{METRICS, metric_named};
 use crate::parse::{nearest, place};
 use crate::variant::{self, Variant};
 use crate::{Scenario, ScenarioError};
+use isotherm_sim::reclaim::policy_by_name;
 use isotherm_units::{Amount, Bytes, PAGE_BYTES};
 use std::collections::BTreeMap;
 
@@ -263,11 +264,12 @@ impl Checker<'_> {
         let mut groups: Vec<String> = scenario.cgroups.iter().map(|group| group.path.clone()).collect();
         groups.extend((0..scenario.workloads.len()).map(|index| crate::assemble::group_path(scenario, index)));
         let mut written: BTreeMap<_, LimitValue> = BTreeMap::new();
+        let has_generations = policy_by_name(&scenario.policy).is_ok_and(|entry| entry.build().as_mglru().is_some());
         for event in &scenario.events {
             let at = event.at;
             let fail = |message: String| Err(self.error(&at.to_string(), within(format!("event at {at}: {message}"))));
             if event.nr_actions() != 1 {
-                return fail("exactly one of `set`, `start`, `stop`, `reclaim` must be given".to_owned());
+                return fail("exactly one of `set`, `start`, `stop`, `reclaim`, `mglru` must be given".to_owned());
             }
             if event.every.is_some_and(|every| every.ns() < 1_000) {
                 return fail("`every` must be at least 1us".to_owned());
@@ -284,6 +286,16 @@ impl Checker<'_> {
                 let first = if workload.autostart { Some(workload.start) } else { starts.iter().map(|e| e.at).min() };
                 if verb == "stop" && first.is_none_or(|first| first >= at) {
                     return fail(format!("`{name}` is stopped before it starts"));
+                }
+            }
+            if let Some(write) = &event.mglru {
+                if !has_generations {
+                    let policy = &scenario.policy;
+                    return fail(format!("`mglru` is written where the policy is `{policy}`; allowed: policy `mglru`"));
+                }
+                let (file, text) = write.written();
+                if let Err(refusal) = file.check(&text) {
+                    return fail(format!("`{}` refuses `{text}`: {refusal}", file.name()));
                 }
             }
             if let Some(set) = &event.set {

@@ -104,7 +104,7 @@ fn play(mapped: u64, touched: u64, pattern: Pattern, accesses: u64) -> Measured 
     let config =
         MachineConfig { nodes: vec![NodeConfig { memory, ..NodeConfig::default() }], ..MachineConfig::default() };
     let policy = policy_by_name("classic").expect("in the table");
-    let mut builder = MachineBuilder::new(&config, (policy.build)()).expect("a valid machine");
+    let mut builder = MachineBuilder::new(&config, policy.build()).expect("a valid machine");
     let base = 1 << 20;
     let measured = Arc::new(Mutex::new(Measured { best_ns: f64::INFINITY, resident_bytes: 0 }));
     let stream = Toucher {

@@ -120,7 +120,7 @@ fn machine(
     let nodes = vec![NodeConfig { memory, ..NodeConfig::default() }];
     let config = MachineConfig { nodes, mmu, ..MachineConfig::default() };
     let policy = policy_by_name("classic").expect("in the table");
-    let mut builder = MachineBuilder::new(&config, (policy.build)()).expect("a valid machine");
+    let mut builder = MachineBuilder::new(&config, policy.build()).expect("a valid machine");
     let layout = vec![Mapping { huge, ..Mapping::anonymous(PageRange::at(BASE, mapped)) }];
     let program = Program {
         name: "sparse".to_owned(),

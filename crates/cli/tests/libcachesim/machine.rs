@@ -21,7 +21,7 @@ const BASE: u64 = 0x5_5555;
 /// thread's clock moves between two requests exactly when the first of them faulted.
 pub(crate) fn misses(requests: &Requests, policy: &str, capacity: usize) -> Vec<bool> {
     let config = MachineConfig { page_cluster: 0, readahead: Bytes::ZERO, ..MachineConfig::default() };
-    let mut builder = MachineBuilder::new(&config, (policy_by_name(policy).unwrap().build)()).unwrap();
+    let mut builder = MachineBuilder::new(&config, policy_by_name(policy).unwrap().build()).unwrap();
     let group = builder.add_cgroup(CgroupId::ROOT, "limited").unwrap();
     builder.set(group, Knob::Max, Limit::At(Pages::new(u64::try_from(capacity).unwrap())));
 

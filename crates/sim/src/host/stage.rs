@@ -54,7 +54,7 @@ impl Stage {
         let mut memory = Memory::assemble(&setup).unwrap();
         memory.mmu = MmuConfig::default();
         memory.cgroups.charge_batch = 1;
-        let mut policy = (policy_by_name(policy).unwrap().build)();
+        let mut policy = policy_by_name(policy).unwrap().build();
         let app = memory.cgroups.add(CgroupId::ROOT, "app").unwrap();
         for group in [CgroupId::ROOT, app] {
             for node in memory.nodes.ids() {

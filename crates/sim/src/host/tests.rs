@@ -38,7 +38,7 @@ impl Rig {
             storage: DeviceModel::preset(DeviceKind::Nvme, &costs),
         };
         let mut memory = Memory::assemble(&setup).unwrap();
-        let mut policy = (policy_by_name("classic").unwrap().build)();
+        let mut policy = policy_by_name("classic").unwrap().build();
         memory.nonresident_age.push(0);
         policy.add_lruvec(memory.lruvec(CgroupId::ROOT, crate::memory::NodeId::default()));
         let caches = mmu.translation.iter().map(|sizes| Caches::new(sizes, mmu.levels)).collect();

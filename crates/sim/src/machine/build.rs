@@ -11,6 +11,7 @@ use crate::fault::{self, FaultState};
 use crate::memory::Memory;
 use crate::mmu::Cursor;
 use crate::pressure::{Pressure, Resource, Severity, TaskState};
+use crate::reclaim::mglru::Refusal;
 use crate::reclaim::{ListSizes, PolicyError, ReclaimPolicy};
 use isotherm_units::access::{After, Batch, Program, Stream, StreamError, ThreadStart};
 use isotherm_units::{Duration, Instant};
@@ -76,6 +77,18 @@ pub enum SimError {
         name: String,
         /// Cause.
         source: super::DriverError,
+    },
+    /// A planned write to a file of the Multi-Gen LRU was refused.
+    #[error("at {at}: `{file}` refuses `{text}`: {source}")]
+    Refused {
+        /// When.
+        at: Instant,
+        /// Name of the file.
+        file: &'static str,
+        /// What was written.
+        text: String,
+        /// Why.
+        source: Refusal,
     },
     /// A workload's stream failed.
     #[error("workload `{program}`, thread {thread}: {source}")]
@@ -417,6 +430,7 @@ impl Machine {
             programs,
             cgroups,
             kernel: self.kernel,
+            work: self.memory.reclaim.work,
             reclaim_latencies_ns: self.reclaim_latencies_ns,
             incidents: self.incidents,
             series: self.series,

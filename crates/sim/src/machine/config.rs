@@ -1,6 +1,7 @@
 //! What machine to simulate: hardware and tunables, as written in a scenario's `[machine]` table.
 
 use crate::mmu::MmuConfig;
+use crate::reclaim::{MglruConfig, PolicySettings};
 use crate::swap::device::{Compressor, DeviceKind};
 use crate::tick::TickRate;
 use isotherm_units::{Bytes, Duration, Ratio};
@@ -34,6 +35,9 @@ pub struct MachineConfig {
     /// Page tables: levels, accessed bits above the leaf, translation caches.
     #[serde(skip_serializing_if = "MmuConfig::is_default")]
     pub mmu: MmuConfig,
+    /// The Multi-Gen LRU, where that is the policy: which of its parts are there, `min_ttl`.
+    #[serde(skip_serializing_if = "MglruConfig::is_default")]
+    pub mglru: MglruConfig,
     /// Ticks a second of the simulated kernel: 100, 250, 300 or 1000. Default 250.
     pub hz: u32,
     /// Longest time a thread runs while others wait for its CPU. Default 3 ms.
@@ -81,6 +85,7 @@ impl Default for MachineConfig {
             min_free: None,
             transparent_hugepages: false,
             mmu: MmuConfig::default(),
+            mglru: MglruConfig::default(),
             hz: 250,
             time_slice: Duration::from_ms(3),
         }
@@ -129,6 +134,11 @@ impl MachineConfig {
         }
     }
 
+    /// What policies are told when they are made for this machine.
+    pub const fn policy_settings(&self) -> PolicySettings {
+        PolicySettings { mglru: self.mglru }
+    }
+
     /// The kernel's tick; `hz` must be valid.
     pub fn tick_rate(&self) -> TickRate {
         TickRate::new(u64::from(self.hz)).unwrap_or_default()
@@ -165,6 +175,9 @@ impl MachineConfig {
         let min_free_ok = self.min_free.is_none_or(|min| min.get() <= self.memory().get() / 4);
         check(min_free_ok, "min_free", &self.min_free.unwrap_or_default(), "at most a quarter of memory")?;
         if let Some((field, got, allowed)) = self.mmu.first_error() {
+            check(false, field, &got, allowed)?;
+        }
+        if let Some((field, got, allowed)) = self.mglru.first_error() {
             check(false, field, &got, allowed)?;
         }
         check([100, 250, 300, 1000].contains(&self.hz), "hz", &self.hz, "100, 250, 300 or 1000")?;

@@ -2,6 +2,7 @@
 
 use super::task::TaskId;
 use crate::cgroup::{CgroupId, Knob, Limit};
+use crate::reclaim::mglru::ControlFile;
 use isotherm_units::{Duration, Instant, Pages};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -28,6 +29,8 @@ pub enum Action {
         /// `swappiness=`, 0..=200 or 201 for `max`; the machine's if `None`.
         swappiness: Option<u32>,
     },
+    /// Writes a file of the Multi-Gen LRU. Refused, it ends the run with an error.
+    WriteMglru(ControlFile, String),
 }
 
 /// A planned [`Action`].

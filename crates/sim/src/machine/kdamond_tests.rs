@@ -79,8 +79,7 @@ fn precision_and_recall(seen: &Seen, hot: PageRange) -> (u64, u64) {
 fn watch(case: Case) -> Result<Seen, SimError> {
     let nodes = vec![NodeConfig { memory: Bytes::from_mib(64), ..NodeConfig::default() }];
     let config = MachineConfig { nodes, mmu: case.mmu, ..config(Bytes::from_mib(64), DeviceKind::None) };
-    let mut builder =
-        MachineBuilder::new(&config, (crate::reclaim::policy_by_name("classic").unwrap().build)()).unwrap();
+    let mut builder = MachineBuilder::new(&config, crate::reclaim::policy_by_name("classic").unwrap().build()).unwrap();
     let stream = HotSet {
         all: case.all,
         hot: case.hot,
@@ -235,7 +234,7 @@ fn what_a_machine_cannot_do_ends_the_run_with_a_reason() {
     let error = watch(small(MonitorConfig { flush: FlushPolicy::Batched, ..strategy("leaf") })).err().unwrap();
     assert!(error.to_string().contains("drop cached translations"), "{error}");
 
-    let mut builder = MachineBuilder::new(&MachineConfig::default(), (crate::reclaim::POLICIES[0].build)()).unwrap();
+    let mut builder = MachineBuilder::new(&MachineConfig::default(), crate::reclaim::POLICIES[0].build()).unwrap();
     let mut add = |config, target| {
         let watched = vec![Watched { target, ranges: Vec::new() }];
         builder.kdamond("k", config, 1, watched, Box::new(|_, _| {})).unwrap_err().to_string()

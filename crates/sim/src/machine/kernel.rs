@@ -1,13 +1,14 @@
 //! Kernel threads: kswapd of each node, monitors, and the writer of group files.
 
-use super::Machine;
 use super::oom::VICTIM_WAIT;
 use super::schedule::Verdict;
 use super::task::{Blocked, KernelTask, TaskId, Work, WriterJob};
+use super::{Action, Machine, SimError};
 use crate::cgroup::proactive::ProactiveStep;
 use crate::cgroup::{CgroupId, Limit};
 use crate::memory::NodeId;
 use crate::reclaim::driver::{Attempt, Step};
+use crate::reclaim::mglru::Refusal;
 use isotherm_units::{Duration, Instant};
 
 impl Machine {
@@ -102,6 +103,10 @@ impl Machine {
         attempt: &mut Option<Attempt>,
         now: &mut Instant,
     ) -> Option<WriterStep> {
+        if let WriterJob::Mglru { plan } = *job {
+            self.write_mglru(plan, now);
+            return Some(WriterStep::JobOver);
+        }
         let Some(run) = attempt else {
             match self.next_attempt(*job) {
                 Some(next) => *attempt = Some(next),
@@ -136,8 +141,24 @@ impl Machine {
                 let swappiness = swappiness.unwrap_or(self.memory.config.swappiness);
                 Some(Attempt::proactive(cgroup, pages, swappiness))
             }
-            WriterJob::Reclaim { .. } => None,
+            WriterJob::Reclaim { .. } | WriterJob::Mglru { .. } => None,
         }
+    }
+
+    /// Writes what a plan says to a file of the Multi-Gen LRU.
+    fn write_mglru(&mut self, plan: usize, now: &mut Instant) {
+        let Action::WriteMglru(file, text) = &self.plans[plan].action else { unreachable!("made from such a plan") };
+        let written = match self.policy.as_mglru() {
+            Some(mglru) => mglru.write(&mut self.memory, *file, text),
+            None => Err(Refusal::Absent),
+        };
+        if let Err(source) = written {
+            let (file, text) = (file.name(), text.clone());
+            self.failure = Some(SimError::Refused { at: *now, file, text, source });
+        }
+        let ns = self.memory.ledger.take();
+        self.kernel.proactive_ns += ns;
+        *now += Duration::from_ns(ns);
     }
 
     /// Takes what an attempt freed; says when the job is over although something is left.
@@ -147,6 +168,7 @@ impl Machine {
                 *step = reclaim.record(reclaimed);
                 None
             }
+            WriterJob::Mglru { .. } => Some(WriterStep::JobOver),
             WriterJob::Max { .. } | WriterJob::High { .. } if reclaimed > 0 => None,
             WriterJob::Max { retries_left, .. } | WriterJob::High { retries_left, .. } if *retries_left > 0 => {
                 *retries_left -= 1;

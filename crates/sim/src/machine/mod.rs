@@ -230,6 +230,7 @@ impl Machine {
                 let (reclaim, step) = ProactiveReclaim::start(pages.get());
                 self.write(WriterJob::Reclaim { cgroup, reclaim, step, swappiness }, at);
             }
+            Action::WriteMglru(..) => self.write(WriterJob::Mglru { plan: index }, at),
         }
         Ok(())
     }

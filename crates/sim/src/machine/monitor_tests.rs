@@ -191,11 +191,11 @@ fn mappings_of_a_target_are_read_through_the_host() {
 /// Caches, ground, monitor and reclaim at once, under every policy: invariants hold, and the run ends.
 #[test]
 fn every_policy_bears_monitors_caches_and_ground() {
-    for entry in crate::reclaim::POLICIES.iter().filter(|entry| !(entry.build)().needs_future()) {
+    for entry in crate::reclaim::POLICIES.iter().filter(|entry| !entry.build().needs_future()) {
         let run = |translation: Option<TranslationConfig>| {
             let mmu = MmuConfig { translation, ..MmuConfig::default() };
             let config = MachineConfig { mmu, ..config(Bytes::from_mib(12), DeviceKind::Zram) };
-            let mut builder = MachineBuilder::new(&config, (entry.build)()).unwrap();
+            let mut builder = MachineBuilder::new(&config, entry.build()).unwrap();
             builder.strict();
             let app = builder.add_cgroup(CgroupId::ROOT, "app").unwrap();
             builder.set(app, Knob::Max, crate::cgroup::Limit::At(isotherm_units::Pages::new(200)));
@@ -219,7 +219,7 @@ fn every_policy_bears_monitors_caches_and_ground() {
             outcome
         };
         let (without, with) = (run(None), run(Some(TranslationConfig::default())));
-        if (entry.build)().is_exact() {
+        if entry.build().is_exact() {
             assert_eq!(without, with, "{}: no caches before a yardstick", entry.name);
         }
     }

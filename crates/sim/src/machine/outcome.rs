@@ -3,7 +3,7 @@
 use super::MonitorOutcome;
 use crate::cgroup::MemoryEvents;
 use crate::counters::Counters;
-use crate::reclaim::ListSizes;
+use crate::reclaim::{ListSizes, Work};
 use isotherm_units::{Duration, Instant};
 use serde::Serialize;
 
@@ -167,6 +167,8 @@ pub struct Outcome {
     pub cgroups: Vec<CgroupOutcome>,
     /// Kernel's CPU time.
     pub kernel: KernelTime,
+    /// What the policy did to find pages.
+    pub work: Work,
     /// Durations of direct and limit reclaim in ns, sorted.
     pub reclaim_latencies_ns: Vec<u64>,
     /// What happened.

@@ -43,7 +43,7 @@ impl Case {
     /// The outcome, and the reports after each aggregation.
     fn play(self) -> Result<(Outcome, Vec<Vec<SchemeReport>>), SimError> {
         let machine = config(Bytes::from_mib(64), self.swap);
-        let mut builder = MachineBuilder::new(&machine, (policy_by_name(self.policy).unwrap().build)())?;
+        let mut builder = MachineBuilder::new(&machine, policy_by_name(self.policy).unwrap().build())?;
         builder.strict();
         let app = builder.add_cgroup(CgroupId::ROOT, "app")?;
         let random = Xoshiro256PlusPlus::seed_from_u64(1);

@@ -117,6 +117,8 @@ pub(super) enum WriterJob {
     High { cgroup: CgroupId, retries_left: u32 },
     /// `memory.reclaim`.
     Reclaim { cgroup: CgroupId, reclaim: ProactiveReclaim, step: ProactiveStep, swappiness: Option<u32> },
+    /// A file of the Multi-Gen LRU; what is written is in the plan with this index.
+    Mglru { plan: usize },
 }
 
 pub(super) enum Work {

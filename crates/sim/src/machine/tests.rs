@@ -66,7 +66,7 @@ pub(super) struct Rig {
 
 impl Rig {
     pub(super) fn new(config: &MachineConfig) -> Self {
-        let mut builder = MachineBuilder::new(config, (policy_by_name("classic").unwrap().build)()).unwrap();
+        let mut builder = MachineBuilder::new(config, policy_by_name("classic").unwrap().build()).unwrap();
         builder.strict();
         let app = builder.add_cgroup(CgroupId::ROOT, "app").unwrap();
         Self { builder, app }
@@ -118,8 +118,8 @@ fn a_limit_makes_major_faults_and_pressure_on_every_device() {
 
 #[test]
 fn every_policy_ends_under_the_limit() {
-    for entry in POLICIES.iter().filter(|entry| !(entry.build)().needs_future()) {
-        let mut builder = MachineBuilder::new(&config(Bytes::from_mib(12), DeviceKind::Nvme), (entry.build)()).unwrap();
+    for entry in POLICIES.iter().filter(|entry| !entry.build().needs_future()) {
+        let mut builder = MachineBuilder::new(&config(Bytes::from_mib(12), DeviceKind::Nvme), entry.build()).unwrap();
         builder.strict();
         let app = builder.add_cgroup(CgroupId::ROOT, "app").unwrap();
         builder.set(app, Knob::Max, Limit::At(Pages::new(200)));

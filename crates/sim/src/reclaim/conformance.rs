@@ -69,7 +69,7 @@ struct Scene {
 impl Scene {
     /// Groups `/a`, `/a/b` and `/c` with a process each; one file that all map.
     fn new(entry: &PolicyEntry, swap: DeviceKind) -> Self {
-        let mut bed = Testbed::new((entry.build)(), FRAMES, swap, 96);
+        let mut bed = Testbed::new(entry.build(), FRAMES, swap, 96);
         let a = bed.group(CgroupId::ROOT, "a");
         let b = bed.group(a, "b");
         let c = bed.group(CgroupId::ROOT, "c");
@@ -197,7 +197,7 @@ proptest! {
 fn a_group_ends_under_its_limit() {
     for entry in POLICIES {
         for swap in [DeviceKind::Zram, DeviceKind::Nvme, DeviceKind::Ssd, DeviceKind::Disk] {
-            let mut bed = Testbed::new((entry.build)(), FRAMES, swap, 256);
+            let mut bed = Testbed::new(entry.build(), FRAMES, swap, 256);
             let group = bed.group(CgroupId::ROOT, "limited");
             bed.set(group, Knob::Max, 20);
             let space = bed.space(group, 128);
@@ -217,7 +217,7 @@ fn a_group_ends_under_its_limit() {
 #[test]
 fn a_machine_ends_with_its_free_memory() {
     for entry in POLICIES {
-        let mut bed = Testbed::new((entry.build)(), FRAMES, DeviceKind::Nvme, SWAP);
+        let mut bed = Testbed::new(entry.build(), FRAMES, DeviceKind::Nvme, SWAP);
         let space = bed.space(CgroupId::ROOT, 200);
         for page in 0..200 {
             assert_ne!(bed.write(space, page), Touch::OutOfMemory, "{}", entry.name);
@@ -232,7 +232,7 @@ fn a_machine_ends_with_its_free_memory() {
 #[test]
 fn protected_groups_are_spared() {
     for entry in POLICIES {
-        let mut bed = Testbed::new((entry.build)(), FRAMES, DeviceKind::Nvme, SWAP);
+        let mut bed = Testbed::new(entry.build(), FRAMES, DeviceKind::Nvme, SWAP);
         let (kept, taken) = (bed.group(CgroupId::ROOT, "kept"), bed.group(CgroupId::ROOT, "taken"));
         bed.memory.cgroups.charge_batch = 1; // stocks would blur the picture on so small a machine
         bed.set(kept, Knob::Min, 20);
@@ -251,7 +251,7 @@ fn protected_groups_are_spared() {
 #[test]
 fn sorting_keeps_pages_on_lists() {
     for entry in POLICIES {
-        let mut bed = Testbed::new((entry.build)(), FRAMES, DeviceKind::Zram, 256);
+        let mut bed = Testbed::new(entry.build(), FRAMES, DeviceKind::Zram, 256);
         let space = bed.space(CgroupId::ROOT, 20);
         (0..20).for_each(|page| assert_eq!(bed.write(space, page), Touch::Minor, "{}", entry.name));
         let frames: Vec<FrameId> = (0..20).filter_map(|page| bed.frame(space, page)).collect();

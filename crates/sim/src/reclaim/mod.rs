@@ -18,6 +18,7 @@ pub mod refault;
 pub mod scan_balance;
 #[cfg(test)]
 mod testbed;
+mod work;
 #[cfg(test)]
 mod yardstick_tests;
 
@@ -27,6 +28,7 @@ pub use lru::Lru;
 pub use mglru::{Mglru, MglruConfig};
 pub use opt::Opt;
 pub use scan_balance::SWAP_CLUSTER_MAX;
+pub use work::Work;
 
 use crate::cgroup::CgroupId;
 use crate::cgroup::protection::Effective;
@@ -372,7 +374,26 @@ pub struct PolicyEntry {
     /// Whether a Linux system can be set up to work this way; the others are yardsticks, shown but never recommended.
     pub runs_on_linux: bool,
     /// Makes one for a machine.
-    pub build: fn() -> Box<dyn ReclaimPolicy>,
+    make: fn(&PolicySettings) -> Box<dyn ReclaimPolicy>,
+}
+
+impl PolicyEntry {
+    /// The policy as Linux sets it up, for a machine.
+    pub fn build(&self) -> Box<dyn ReclaimPolicy> {
+        self.build_with(&PolicySettings::default())
+    }
+
+    /// The policy, set up as told. Each policy takes what is its own.
+    pub fn build_with(&self, settings: &PolicySettings) -> Box<dyn ReclaimPolicy> {
+        (self.make)(settings)
+    }
+}
+
+/// How policies are set up, those that have something to set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PolicySettings {
+    /// Of `mglru`.
+    pub mglru: MglruConfig,
 }
 
 /// Every policy. A new one is a file in this folder and a line here; command line, scenarios, `advise` and the
@@ -382,37 +403,37 @@ pub const POLICIES: &[PolicyEntry] = &[
         name: "classic",
         summary: "two-list LRU of Linux: active and inactive pages",
         runs_on_linux: true,
-        build: || Box::new(classic::Classic::new()),
+        make: |_| Box::new(classic::Classic::new()),
     },
     PolicyEntry {
         name: "mglru",
         summary: "Multi-Gen LRU of Linux: generations, found by walks over page tables",
         runs_on_linux: true,
-        build: || Box::new(Mglru::new()),
+        make: |settings| Box::new(Mglru::with_config(settings.mglru)),
     },
     PolicyEntry {
         name: "lru",
         summary: "exact least recently used (yardstick)",
         runs_on_linux: false,
-        build: || Box::new(Lru::new()),
+        make: |_| Box::new(Lru::new()),
     },
     PolicyEntry {
         name: "fifo",
         summary: "first in, first out (yardstick)",
         runs_on_linux: false,
-        build: || Box::new(Fifo::new()),
+        make: |_| Box::new(Fifo::new()),
     },
     PolicyEntry {
         name: "clock",
         summary: "first in, first out with a second chance (yardstick)",
         runs_on_linux: false,
-        build: || Box::new(Clock::new()),
+        make: |_| Box::new(Clock::new()),
     },
     PolicyEntry {
         name: "opt",
         summary: "Belady's MIN: knows the future, the fewest misses possible (yardstick)",
         runs_on_linux: false,
-        build: || Box::new(Opt::new()),
+        make: |_| Box::new(Opt::new()),
     },
 ];
 

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 /// A group of `n` pages with a process of its own.
 fn group_of(policy: &str, n: u64, swap: DeviceKind) -> (Testbed, CgroupId, SpaceId) {
     let entry = policy_by_name(policy).unwrap();
-    let mut bed = Testbed::new((entry.build)(), 64, swap, 1024);
+    let mut bed = Testbed::new(entry.build(), 64, swap, 1024);
     let group = bed.group(CgroupId::ROOT, "judged");
     bed.set(group, Knob::Max, n);
     let space = bed.space(group, 256);
@@ -267,7 +267,7 @@ fn lru_keeps_the_order_of_pages_that_a_fork_shares() {
 
 #[test]
 fn opt_refuses_a_second_future() {
-    let mut opt = (policy_by_name("opt").unwrap().build)();
+    let mut opt = policy_by_name("opt").unwrap().build();
     opt.set_future(0, Future::default(), &[]).unwrap();
     assert_eq!(opt.set_future(0, Future::default(), &[]), Ok(()), "the same program again");
     let refused = opt.set_future(1, Future::default(), &[]).unwrap_err();

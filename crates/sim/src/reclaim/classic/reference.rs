@@ -53,6 +53,7 @@ pub(super) fn take_young(memory: &mut Memory, frame: FrameId, root: CgroupId) ->
 }
 
 fn take_from(memory: &mut Memory, frame: FrameId, mapper: Mapper, root: CgroupId, young: &mut Young) {
+    memory.reclaim.work.rmap_walks += 1;
     memory.ledger.spend(memory.costs.rmap_walk_ns);
     let space = memory.space(mapper.space);
     if !memory.cgroups.is_within(space.cgroup, root) {
@@ -63,6 +64,7 @@ fn take_from(memory: &mut Memory, frame: FrameId, mapper: Mapper, root: CgroupId
     if is_used {
         memory.space_mut(mapper.space).table.test_and_clear_young(mapper.page);
         memory.frames.met_use(frame);
+        memory.reclaim.work.entries_cleared += 1;
     }
     // What a monitor found and left counts for one mapping.
     if !memory.frames.take_young(frame) && !is_used {

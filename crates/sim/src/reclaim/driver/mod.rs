@@ -15,7 +15,7 @@ mod walk;
 pub use walk::Walks;
 pub(super) use walk::{count_low_events, effective_protection};
 
-use super::{ReclaimPolicy, Reclaimer, SWAP_CLUSTER_MAX, Scan};
+use super::{ReclaimPolicy, Reclaimer, SWAP_CLUSTER_MAX, Scan, Work};
 use crate::cgroup::CgroupId;
 use crate::memory::{Memory, NodeId};
 use direct::{Direct, Persistence};
@@ -54,6 +54,8 @@ pub struct ReclaimState {
     all_writeback: Vec<bool>,
     /// The daemon found nothing but pages that were used too recently to be evicted: a process is to be killed.
     pub(crate) kill_wanted: bool,
+    /// What the policy did to find pages.
+    pub work: Work,
 }
 
 impl ReclaimState {

@@ -83,13 +83,14 @@ impl Mglru {
         if self.can_walk(memory) {
             self.walk_group(memory, lruvec, swappiness, effort);
         }
-        self.generations.advance_max_seq(memory, lruvec, seq, swappiness);
+        let is_made = self.generations.advance_max_seq(memory, lruvec, seq, swappiness);
+        memory.reclaim.work.ageings += u64::from(is_made);
     }
 
     /// Without accessed bits set by the processor each cleared entry costs a fault at its next use: clearing masses of them
     /// would bring a burst of faults, so that then only look-arounds clear some.
     pub(super) fn can_walk(&self, memory: &Memory) -> bool {
-        self.switches.has_walks() && memory.mmu.leaf_accessed
+        self.config.features.walks && self.switches.has_walks() && memory.mmu.leaf_accessed
     }
 
     fn walk_group(&mut self, memory: &mut Memory, lruvec: LruvecId, swappiness: u32, effort: Effort) {
@@ -119,7 +120,7 @@ impl Mglru {
         let own = self.generations.get_mut(lruvec);
         own.walk.filters = filters;
         own.walk.known_spaces = memory.spaces.len();
-        walker.settle(own, memory, &mut self.work);
+        walker.settle(own, memory);
     }
 }
 

@@ -38,15 +38,15 @@ pub enum Action {
     Evict,
 }
 
-/// Why something that was written is refused. The kernel says `EINVAL` to all of them.
+/// Why something that was written is refused. The kernel says `EINVAL` to all of them but the absence of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// Neither a word nor a number that the switch knows.
     #[error("EINVAL: allowed are y, n and an unsigned number")]
     Invalid,
-    /// Not a number.
-    #[error("EINVAL: not an unsigned number")]
+    /// Not a number, or too large a one.
+    #[error("EINVAL: allowed are unsigned numbers up to 4294967295")]
     Number,
     /// Not of the form of a command.
     #[error(
@@ -68,12 +68,20 @@ pub enum Refusal {
     /// The two youngest generations cannot be evicted.
     #[error("EINVAL: the two youngest generations cannot be evicted")]
     Young,
+    /// The policy has no generations.
+    #[error("ENOENT: only the policy `mglru` has this file")]
+    Absent,
     /// Generations are switched off.
     #[error("EINVAL: the Multi-Gen LRU is switched off")]
     Off,
 }
 
 impl Command {
+    /// Reads commands separated by newlines, commas or semicolons; empty ones are passed over.
+    pub fn parse_all(text: &str) -> impl Iterator<Item = Result<Self, Refusal>> {
+        text.split(['\n', ',', ';']).filter_map(|part| Self::parse(part).transpose())
+    }
+
     /// Reads one command; `None` for an empty one.
     ///
     /// # Errors
@@ -114,12 +122,7 @@ impl Mglru {
     /// # Errors
     /// The first refusal; commands before it stay in effect.
     pub fn write_lru_gen(&mut self, memory: &mut Memory, text: &str) -> Result<(), Refusal> {
-        for part in text.split(['\n', ',', ';']) {
-            if let Some(command) = Command::parse(part)? {
-                self.carry_out(memory, command)?;
-            }
-        }
-        Ok(())
+        Command::parse_all(text).try_for_each(|command| self.carry_out(memory, command?))
     }
 
     /// Carries out one command.

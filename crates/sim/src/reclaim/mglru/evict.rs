@@ -270,8 +270,8 @@ impl Mglru {
         let cgroup = memory.cgroup_of(lruvec);
         memory.count(Counter::PgRefill, cgroup, sorted);
         memory.ledger.spend(isolated.scanned * memory.costs.lru_scan_page_ns);
-        self.work.sorted += sorted;
-        self.work.isolated += isolated.pages.len() as u64;
+        memory.reclaim.work.sorted += sorted;
+        memory.reclaim.work.isolated += isolated.pages.len() as u64;
         isolated
     }
 

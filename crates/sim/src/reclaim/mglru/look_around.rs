@@ -61,7 +61,7 @@ impl Mglru {
 
     /// Whether the page was used through one of its mappings; the accessed bit is cleared.
     fn look_through(&mut self, memory: &mut Memory, frame: FrameId, mapper: Mapper, root: CgroupId) -> bool {
-        self.work.rmap_walks += 1;
+        memory.reclaim.work.rmap_walks += 1;
         memory.ledger.spend(memory.costs.rmap_walk_ns);
         let space = memory.space(mapper.space);
         if !memory.cgroups.is_within(space.cgroup, root) {
@@ -80,7 +80,7 @@ impl Mglru {
         let is_huge = !space.huge_blocks.is_empty() && space.huge_blocks.contains(&block);
         memory.space_mut(mapper.space).table.test_and_clear_young(mapper.page);
         memory.frames.met_use(frame);
-        self.work.entries_cleared += 1;
+        memory.reclaim.work.entries_cleared += 1;
         if self.config.features.look_around && !is_huge && mapped.len() > 1 {
             let lruvec = memory.lruvec_of(frame);
             self.look_around(memory, lruvec, mapper, window(mapped, page));
@@ -112,8 +112,10 @@ impl Mglru {
             self.found_used(memory, lruvec, frame);
         }
         let (total, young) = (window.len(), nr_used as u64 + 1);
-        self.work.entries_examined += total;
-        self.work.entries_cleared += nr_used as u64;
+        let work = &mut memory.reclaim.work;
+        work.entries_examined += total;
+        work.entries_cleared += nr_used as u64;
+        work.neighbours_found += nr_used as u64;
         memory.ledger.spend(total * memory.costs.scan_table_ns / 512 + young * memory.costs.scan_table_clear_ns / 512);
         if is_worthwhile(total, young) {
             let own = self.generations.get_mut(lruvec);

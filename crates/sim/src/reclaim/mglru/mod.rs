@@ -8,8 +8,10 @@
 mod ageing;
 mod bloom;
 mod command;
+mod config;
 mod controller;
 mod evict;
+mod files;
 mod generations;
 mod groups;
 mod hints;
@@ -26,6 +28,8 @@ mod walk;
 
 pub use ageing::WalkStats;
 pub use command::{Action, Command, Refusal};
+pub use config::{Features, MglruConfig};
+pub use files::ControlFile;
 pub use readout::{Row, cold_and_working_set};
 pub use switch::Switches;
 
@@ -39,72 +43,9 @@ use ageing::SpaceLists;
 use evict::Turn;
 use generations::Generations;
 use groups::{Draw, GroupQueue, Move, NR_BINS};
-use isotherm_units::{Duration, Instant};
+use isotherm_units::Instant;
 use page::PageState;
 use pending::Pending;
-
-/// Parts that can be left out, to see what each is worth. Linux has all of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "a list of switches, named where they are set")]
-pub struct Features {
-    /// Entries beside a young one are looked at when the reverse map meets it.
-    pub look_around: bool,
-    /// Walks pass over tables that had few young entries the last time.
-    pub bloom_filter: bool,
-    /// Pages used through descriptors are spared where they come back more often than others.
-    pub tiers: bool,
-    /// Reclaim of the whole machine visits groups in turn. Without: all groups in the order of the tree.
-    pub group_order: bool,
-    /// Direct reclaim stops as soon as its target is met. Without: it first takes a fair share of each group.
-    pub backoff: bool,
-}
-
-impl Default for Features {
-    fn default() -> Self {
-        Self { look_around: true, bloom_filter: true, tiers: true, group_order: true, backoff: true }
-    }
-}
-
-/// How the policy is set up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MglruConfig {
-    /// What is part of it.
-    pub features: Features,
-    /// `min_ttl_ms`: if the oldest generation that may be evicted is younger than this everywhere, the daemon has a process
-    /// killed. Zero: never.
-    pub min_ttl: Duration,
-}
-
-/// What the policy has done, in units of its own work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Work {
-    /// Page-table entries examined by walks and look-arounds.
-    pub entries_examined: u64,
-    /// Accessed bits cleared.
-    pub entries_cleared: u64,
-    /// Entries of 2 MiB tested for their accessed bit.
-    pub tables_tested: u64,
-    /// Tests of a Bloom filter.
-    pub filter_tests: u64,
-    /// Mappings found through the reverse map.
-    pub rmap_walks: u64,
-    /// Pages moved to a younger generation when eviction met them.
-    pub sorted: u64,
-    /// Pages taken off the oldest generation.
-    pub isolated: u64,
-}
-
-impl Work {
-    fn add(&mut self, other: &Self) {
-        self.entries_examined += other.entries_examined;
-        self.entries_cleared += other.entries_cleared;
-        self.tables_tested += other.tables_tested;
-        self.filter_tests += other.filter_tests;
-        self.rmap_walks += other.rmap_walks;
-        self.sorted += other.sorted;
-        self.isolated += other.isolated;
-    }
-}
 
 /// The Multi-Gen LRU.
 #[derive(Debug)]
@@ -122,7 +63,6 @@ pub struct Mglru {
     /// The reclaimer has the means of a walk: what a look-around finds is noted in bytes and counts.
     has_walk_context: bool,
     shadows: Option<ShadowLayout>,
-    work: Work,
 }
 
 impl Default for Mglru {
@@ -163,33 +103,7 @@ impl Mglru {
             lot: Lot(0x9e37_79b9_7f4a_7c15),
             has_walk_context: false,
             shadows: None,
-            work: Work::default(),
         }
-    }
-
-    /// How it is set up.
-    pub const fn config(&self) -> &MglruConfig {
-        &self.config
-    }
-
-    /// What it has done so far.
-    pub const fn work(&self) -> &Work {
-        &self.work
-    }
-
-    /// Writes `min_ttl_ms`.
-    ///
-    /// # Errors
-    /// [`Refusal::Number`] when it is no unsigned number: nothing changed.
-    pub fn write_min_ttl_ms(&mut self, text: &str) -> Result<(), Refusal> {
-        let ms = switch::parse_unsigned(text.trim()).ok_or(Refusal::Number)?;
-        self.config.min_ttl = Duration::from_ms(ms);
-        Ok(())
-    }
-
-    /// What is read from `min_ttl_ms`.
-    pub fn min_ttl_ms_text(&self) -> String {
-        format!("{}\n", self.config.min_ttl.ns() / 1_000_000)
     }
 }
 

@@ -15,8 +15,8 @@ use crate::reclaim::driver::{Attempt, Step, effective_protection};
 use crate::reclaim::scan_balance::{Lru, PageType};
 use crate::reclaim::testbed::{Testbed, Touch};
 use crate::swap::device::DeviceKind;
-use isotherm_units::PageRange;
 use isotherm_units::access::{Advice, LayoutChange};
+use isotherm_units::{Duration, PageRange};
 
 const ROOT: LruvecId = LruvecId(0);
 const SWAP: u64 = 4096;
@@ -362,10 +362,9 @@ fn walks_pass_over_what_is_idle() {
         }
         bed.insert();
         let examined = |bed: &mut Testbed, effort| {
-            let so_far = |bed: &mut Testbed| bed.mglru(|mglru, _| mglru.work().entries_examined);
-            let before = so_far(bed);
+            let before = bed.memory.reclaim.work.entries_examined;
             bed.age(effort);
-            so_far(bed) - before
+            bed.memory.reclaim.work.entries_examined - before
         };
         assert_eq!(examined(&mut bed, Effort::Heuristic), 4 * 512, "new spaces are always walked");
         assert_eq!(examined(&mut bed, Effort::Heuristic), 0, "neither ran since");
@@ -401,7 +400,7 @@ fn look_around_promotes_neighbours_and_feeds_the_filter() {
         assert_eq!((found.nr_scanned, found.nr_reclaimed), (1, 0), "it was used");
         bed.evict(63, 200);
         bed.evict(63, 200);
-        assert_eq!(bed.mglru(|mglru, _| mglru.work().rmap_walks), walks);
+        assert_eq!(bed.memory.reclaim.work.rmap_walks, walks);
         bed.check();
     }
 }
@@ -472,7 +471,7 @@ fn without_hardware_bits_only_the_reverse_map_looks() {
         other => panic!("{other:?}"),
     };
     assert!(reclaimed(&mut bed) + reclaimed(&mut bed) > 32);
-    let work = bed.mglru(|mglru, _| *mglru.work());
+    let work = bed.memory.reclaim.work;
     assert!(work.rmap_walks > 0 && work.tables_tested == 0);
     bed.check();
 }

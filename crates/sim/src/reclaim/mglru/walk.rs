@@ -9,11 +9,11 @@ use super::bloom::{BloomFilter, table_id};
 
 use super::generations::{Generations, Lruvec, list_of};
 use super::page::{PageState, Sight};
-use super::{MglruConfig, Switches, Work};
+use super::{MglruConfig, Switches};
 use crate::cgroup::CgroupId;
 use crate::memory::{FrameId, Memory, NodeId};
 use crate::mmu::{Level, Looked, SpaceId, Vma};
-use crate::reclaim::LruvecId;
+use crate::reclaim::{LruvecId, Work};
 use isotherm_units::PageRange;
 use isotherm_units::access::Backing;
 
@@ -127,7 +127,7 @@ impl Walker {
             node: memory.node_of(lruvec),
             swappiness,
             seq,
-            uses_upper_bits: switches.has_upper_bits() && memory.mmu.nonleaf_accessed,
+            uses_upper_bits: config.features.upper_bits && switches.has_upper_bits() && memory.mmu.nonleaf_accessed,
             uses_filter: config.features.bloom_filter,
             sightings: Sightings::of(seq),
             stats: WalkStats::default(),
@@ -144,6 +144,7 @@ impl Walker {
         id: SpaceId,
         effort: Effort,
     ) {
+        self.work.spaces_walked += 1;
         let vmas: Vec<Vma> = memory.space(id).vmas.iter().filter(|vma| self.is_walked(memory, vma)).copied().collect();
         let mut current: Option<Table> = None;
         for vma in vmas {
@@ -176,7 +177,7 @@ impl Walker {
     }
 
     /// Corrects the sizes of generations, and books the work.
-    pub(super) fn settle(self, own: &mut Lruvec, memory: &mut Memory, work: &mut Work) {
+    pub(super) fn settle(self, own: &mut Lruvec, memory: &mut Memory) {
         let moved = self.sightings.settle(own);
         let stats = &mut own.walk.stats;
         stats.leaf_total += self.stats.leaf_total;
@@ -187,7 +188,7 @@ impl Walker {
         memory.ledger.spend(self.work.tables_tested * costs.pte_scan_ns + moved * costs.lru_move_ns);
         memory.ledger.spend(self.work.entries_examined * costs.scan_table_ns / 512);
         memory.ledger.spend(self.work.entries_cleared * costs.scan_table_clear_ns / 512);
-        work.add(&self.work);
+        memory.reclaim.work.add(&self.work);
     }
 
     /// Whether a walk at this swappiness looks into the mapping at all.
@@ -220,7 +221,9 @@ impl Walker {
         }
         self.work.filter_tests += 1;
         let filter = filters[list_of(self.seq) % 2].as_ref();
-        filter.is_none_or(|filter| filter.may_hold(table_id(id, block)))
+        let may_hold = filter.is_none_or(|filter| filter.may_hold(table_id(id, block)));
+        self.work.filter_misses += u64::from(!may_hold);
+        may_hold
     }
 
     fn leave_table(&mut self, filters: &mut [Option<BloomFilter>; 2], id: SpaceId, table: Option<Table>) {
