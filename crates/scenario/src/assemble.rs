@@ -39,10 +39,10 @@ pub(crate) enum Limits<'a> {
     Of(&'a Peaks),
 }
 
-/// The group a workload runs in.
+/// The group a workload runs in; without one of its own choice, the one called as itself, with `-` for `/`.
 pub(crate) fn group_path(scenario: &Scenario, index: usize) -> String {
     let entry = &scenario.workloads[index];
-    entry.cgroup.clone().unwrap_or_else(|| format!("/{}", entry.name))
+    entry.cgroup.clone().unwrap_or_else(|| format!("/{}", entry.name.replace('/', "-")))
 }
 
 /// A machine and who listens to its monitors.

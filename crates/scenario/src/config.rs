@@ -209,7 +209,7 @@ pub struct VariantSpec {
     pub patch: toml::Table,
 }
 
-/// A published number.
+/// A published number, or the interval in which it lies. Printed beside ours and used for nothing else.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reference {
@@ -219,11 +219,29 @@ pub struct Reference {
     pub variant: String,
     /// Metric of the row.
     pub metric: String,
-    /// The number; of the ratio if `against` is given.
-    pub value: f64,
+    /// The number; of the ratio if `against` is given. Default: the middle of the interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    /// Lower end of the published confidence interval; comes with `high`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// Upper end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
     /// For ratios: the variant it is taken against.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<String>,
     /// Where it is from.
     pub source: String,
+}
+
+impl Reference {
+    /// The number, or the middle of the interval.
+    pub fn number(&self) -> Option<f64> {
+        self.value.or_else(|| Some((self.low? + self.high?) / 2.0))
+    }
+    /// The interval, if one is published.
+    pub fn interval(&self) -> Option<(f64, f64)> {
+        Some((self.low?, self.high?))
+    }
 }

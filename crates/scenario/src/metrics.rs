@@ -51,6 +51,7 @@ pub struct Metric {
 macro_rules! metrics {
     (
         $($name:ident, $unit:ident, $what:literal, $take:expr;)*
+        => $($r_name:ident, $r_unit:ident, $r_what:literal, $r_take:expr;)*
         => $($m_name:ident, $m_unit:ident, $m_what:literal, $m_take:expr, $m_partial:literal;)*
     ) => {
         /// All metrics, in the order of results.
@@ -63,6 +64,13 @@ macro_rules! metrics {
                     let take: fn(&Sample<'_>) -> Option<u64> = $take;
                     take(sample).map(|value| value as f64)
                 },
+                is_partial: false,
+            },)*
+            $(Metric {
+                name: stringify!($r_name),
+                unit: MetricUnit::$r_unit,
+                what: $r_what,
+                take: $r_take,
                 is_partial: false,
             },)*
             $(Metric {
@@ -144,6 +152,12 @@ metrics! {
     operations, Count, "requests the workload completed", |s| s.program.map(|program| program.operations);
     peak_bytes, Bytes, "highest memory charge", |s| Some(s.cgroup.peak_pages * PAGE_BYTES);
     oom_kills, Count, "processes killed for lack of memory", |s| counter(s, Counter::OomKill);
+    // Rates.
+    =>
+    operations_per_second, Count, "requests completed in a second of the workload's runtime", |s| {
+        let program = s.program.filter(|program| program.operations > 0)?;
+        Some(program.operations as f64 * 1e9 / program.runtime().ns().max(1) as f64)
+    };
     // Of monitors; the last word tells `is_partial`.
     =>
     precision, Count, "share of the bytes called hot (`author`) that are: against the stated hot set, else the pages used",

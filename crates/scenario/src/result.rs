@@ -1,5 +1,6 @@
 //! Results of a scenario, in the shape of its JSON.
 
+use crate::config::Reference;
 use crate::monitoring::ExplainedRun;
 use crate::stats::Summary;
 use serde::Serialize;
@@ -38,8 +39,14 @@ pub struct Row {
     pub ci95_low: Option<f64>,
     /// Its upper end.
     pub ci95_high: Option<f64>,
-    /// Published value.
+    /// Published value, or the middle of the published interval.
     pub reference: Option<f64>,
+    /// Lower end of the published interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference_low: Option<f64>,
+    /// Its upper end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference_high: Option<f64>,
 }
 
 /// A metric as a ratio to another variant, paired by seed.
@@ -63,30 +70,141 @@ pub struct RatioRow {
     pub ci95_low: Option<f64>,
     /// Its upper end.
     pub ci95_high: Option<f64>,
-    /// Published ratio.
+    /// Published ratio, or the middle of the published interval.
     pub reference: Option<f64>,
+    /// Lower end of the published interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference_low: Option<f64>,
+    /// Its upper end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference_high: Option<f64>,
+    /// Whether our mean and the published ratio lie on the same side of 1; absent without a reference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sign_agrees: Option<bool>,
+    /// Whether our interval and the published one have a point in common; absent without either.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overlaps: Option<bool>,
 }
 
 impl Row {
-    pub(crate) fn new(key: (&str, &str, &str), summary: Summary, reference: Option<f64>) -> Self {
+    pub(crate) fn new(key: (&str, &str, &str), summary: Summary, reference: Option<&Reference>) -> Self {
         let Summary { n, mean, stddev, ci95_low, ci95_high } = summary;
-        let (workload, variant, metric) = (key.0.to_owned(), key.1.to_owned(), key.2.to_owned());
-        Self { workload, variant, metric, n, mean, stddev, ci95_low, ci95_high, reference }
+        let interval = reference.and_then(Reference::interval);
+        Self {
+            workload: key.0.to_owned(),
+            variant: key.1.to_owned(),
+            metric: key.2.to_owned(),
+            n,
+            mean,
+            stddev,
+            ci95_low,
+            ci95_high,
+            reference: reference.and_then(Reference::number),
+            reference_low: interval.map(|(low, _)| low),
+            reference_high: interval.map(|(_, high)| high),
+        }
     }
 }
 
 impl RatioRow {
-    pub(crate) fn new(key: (&str, &str, &str), against: &str, summary: Summary, reference: Option<f64>) -> Self {
-        let Row { workload, variant, metric, n, mean, stddev, ci95_low, ci95_high, reference } =
-            Row::new(key, summary, reference);
-        let against = against.to_owned();
-        Self { workload, variant, metric, against, n, mean, stddev, ci95_low, ci95_high, reference }
+    pub(crate) fn new(key: (&str, &str, &str), against: &str, summary: Summary, reference: Option<&Reference>) -> Self {
+        let row = Row::new(key, summary, reference);
+        let theirs = row.reference_low.zip(row.reference_high);
+        let ours = row.ci95_low.zip(row.ci95_high);
+        Self {
+            workload: row.workload,
+            variant: row.variant,
+            metric: row.metric,
+            against: against.to_owned(),
+            n: row.n,
+            mean: row.mean,
+            stddev: row.stddev,
+            ci95_low: row.ci95_low,
+            ci95_high: row.ci95_high,
+            reference: row.reference,
+            reference_low: row.reference_low,
+            reference_high: row.reference_high,
+            sign_agrees: row.reference.map(|reference| same_side_of_one(row.mean, reference)),
+            overlaps: ours.zip(theirs).map(|(ours, theirs)| have_a_point_in_common(ours, theirs)),
+        }
     }
+}
+
+/// Whether two ratios say the same: more, less, or no change.
+fn same_side_of_one(ours: f64, theirs: f64) -> bool {
+    ours.partial_cmp(&1.0) == theirs.partial_cmp(&1.0)
+}
+
+/// Whether two closed intervals meet.
+fn have_a_point_in_common(one: (f64, f64), other: (f64, f64)) -> bool {
+    one.0 <= other.1 && other.0 <= one.1
 }
 
 impl ScenarioResult {
     /// The row of this key.
     pub fn row(&self, workload: &str, variant: &str, metric: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.workload == workload && row.variant == variant && row.metric == metric)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reference(value: Option<f64>, interval: Option<(f64, f64)>) -> Reference {
+        let name = |text: &str| text.to_owned();
+        Reference {
+            workload: name("w"),
+            variant: name("v"),
+            metric: name("m"),
+            value,
+            low: interval.map(|(low, _)| low),
+            high: interval.map(|(_, high)| high),
+            against: Some(name("base")),
+            source: name("by hand"),
+        }
+    }
+
+    /// Ratios 1.08, 1.10, 1.12: mean 1.1, standard deviation 0.02, t(2) = 4.303, half = 4.303 * 0.02 / sqrt 3 = 0.0497:
+    /// the interval is 1.0503 to 1.1497.
+    #[test]
+    fn intervals_of_references_by_hand() {
+        let summary = Summary::of(&[1.08, 1.10, 1.12]).unwrap();
+        // (published interval, its middle, same side, meets)
+        let table = [
+            ((1.02, 1.06), 1.04, true, true),   // ends inside ours
+            ((1.09, 1.11), 1.10, true, true),   // lies in ours
+            ((1.00, 1.20), 1.10, true, true),   // holds ours
+            ((1.02, 1.05), 1.035, true, false), // ends 0.0003 below
+            ((1.15, 1.17), 1.16, true, false),  // begins 0.0003 above
+            ((0.90, 0.98), 0.94, false, false), // the other side
+            ((0.90, 1.06), 0.98, false, true),  // its middle is on the other side
+        ];
+        for (interval, middle, same_side, meets) in table {
+            let row = RatioRow::new(("w", "v", "m"), "base", summary, Some(&reference(None, Some(interval))));
+            assert!((row.reference.unwrap() - middle).abs() < 1e-12, "{interval:?}");
+            assert_eq!((row.reference_low, row.reference_high), (Some(interval.0), Some(interval.1)));
+            assert_eq!((row.sign_agrees, row.overlaps), (Some(same_side), Some(meets)), "{interval:?}");
+        }
+    }
+
+    #[test]
+    fn a_number_alone_has_a_sign_and_no_overlap() {
+        let row = |values: &[f64], reference: Option<&Reference>| {
+            RatioRow::new(("w", "v", "m"), "base", Summary::of(values).unwrap(), reference)
+        };
+        let number = reference(Some(0.6), None);
+        let with_number = row(&[0.7, 0.9], Some(&number));
+        assert_eq!(
+            (with_number.sign_agrees, with_number.overlaps, with_number.reference),
+            (Some(true), None, Some(0.6))
+        );
+        assert_eq!(row(&[1.5], Some(&number)).sign_agrees, Some(false));
+        assert_eq!(row(&[1.0], Some(&number)).sign_agrees, Some(false), "no change is not less");
+        let interval = reference(Some(0.6), Some((0.5, 0.8)));
+        let alone = row(&[0.7], Some(&interval));
+        assert_eq!((alone.reference, alone.overlaps), (Some(0.6), None), "one repeat has no interval");
+        let without = row(&[0.7], None);
+        assert_eq!((without.reference, without.sign_agrees, without.overlaps), (None, None, None));
     }
 }

@@ -7,7 +7,7 @@ use crate::result::{RatioRow, Row, ScenarioResult};
 use crate::run::Unit;
 use crate::stats::Summary;
 use crate::variant::Variant;
-use crate::{RunMode, Scenario};
+use crate::{Reference, RunMode, Scenario};
 use isotherm_sim::machine::Outcome;
 use std::collections::BTreeMap;
 
@@ -173,7 +173,7 @@ struct Rows<'a> {
 
 type Key<'k> = (&'k str, (&'k str, &'static str));
 
-impl Rows<'_> {
+impl<'a> Rows<'a> {
     /// The row of a key, and its ratio to `base`, a variant's number and name. `values` are those of a variant and metric.
     fn push(
         &mut self,
@@ -202,11 +202,10 @@ impl Rows<'_> {
         }
     }
 
-    fn reference(&self, key: (&str, &str, &str), against: Option<&str>) -> Option<f64> {
-        let found = self.scenario.references.iter().find(|reference| {
+    fn reference(&self, key: (&str, &str, &str), against: Option<&str>) -> Option<&'a Reference> {
+        self.scenario.references.iter().find(|reference| {
             (reference.workload.as_str(), reference.variant.as_str(), reference.metric.as_str()) == key
                 && reference.against.as_deref() == against
-        });
-        found.map(|reference| reference.value)
+        })
     }
 }

@@ -5,7 +5,7 @@ use crate::event::LimitValue;
 use crate::metrics::{METRICS, metric_named};
 use crate::parse::{nearest, place};
 use crate::variant::{self, Variant};
-use crate::{Scenario, ScenarioError};
+use crate::{Reference, Scenario, ScenarioError};
 use isotherm_sim::reclaim::policy_by_name;
 use isotherm_units::{Amount, Bytes, PAGE_BYTES};
 use std::collections::BTreeMap;
@@ -19,6 +19,7 @@ pub(crate) fn validate(scenario: &Scenario, text: &str, name: &str) -> Result<()
     checker.metrics(scenario)?;
     checker.averages(scenario)?;
     let variants = variant::expand(scenario, name)?;
+    checker.references(scenario, &variants)?;
     for variant in &variants {
         checker.variant(variant, variants.len() > 1)?;
     }
@@ -99,6 +100,51 @@ impl Checker<'_> {
                 if average.workloads[..at].contains(workload) {
                     return Err(self.error(name, format!("average `{name}` names `{workload}` twice")));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// A reference that no row can meet would never be seen.
+    fn references(&self, scenario: &Scenario, variants: &[Variant]) -> Result<(), ScenarioError> {
+        let averages = scenario.averages.iter().map(|average| average.name.as_str());
+        let workloads: Vec<&str> = scenario
+            .workloads
+            .iter()
+            .map(|workload| workload.name.as_str())
+            .chain(["system"])
+            .chain(averages)
+            .collect();
+        let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
+        let metrics: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
+        for reference in &scenario.references {
+            let Reference { workload, variant, metric, value, low, high, against, .. } = reference;
+            let fail = |needle: &str, message: String| {
+                let message = format!("reference of `{metric}` of `{workload}` under `{variant}`: {message}");
+                Err(self.error(needle, message))
+            };
+            let named =
+                [("workload", workload, &workloads), ("variant", variant, &names), ("metric", metric, &metrics)];
+            let against = against.iter().map(|name| ("variant", name, &names));
+            for (what, name, known) in named.into_iter().chain(against) {
+                if !known.contains(&name.as_str()) {
+                    let hint = nearest(name, known.iter().copied());
+                    let hint = hint.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+                    return fail(name, format!("`{name}` is no {what}{hint}"));
+                }
+            }
+            match (value, low, high) {
+                (None, None, None) => return fail(workload, "give `value`, or `low` and `high`".to_owned()),
+                (_, Some(_), None) | (_, None, Some(_)) => {
+                    return fail(workload, "`low` and `high` come together".to_owned());
+                }
+                (_, Some(low), Some(high)) if low > high => {
+                    return fail(workload, format!("`low` ({low}) is above `high` ({high})"));
+                }
+                (Some(value), Some(low), Some(high)) if !(low..=high).contains(&value) => {
+                    return fail(workload, format!("`value` ({value}) lies outside of {low} to {high}"));
+                }
+                _ => {}
             }
         }
         Ok(())
@@ -208,12 +254,28 @@ impl Checker<'_> {
         }
         for (index, workload) in scenario.workloads.iter().enumerate() {
             let name = &workload.name;
-            if name.is_empty() || name.contains('/') || name == "system" {
-                let message = format!("`{name}` cannot name a workload: not empty, without `/`, and not `system`");
+            // A number behind the last `/` would name a process of another workload.
+            let part_ok = |part: &str| !part.is_empty() && part.parse::<usize>().is_err();
+            let parts_ok =
+                name.split('/').enumerate().all(|(nth, part)| if nth == 0 { !part.is_empty() } else { part_ok(part) });
+            if !parts_ok || name == "system" {
+                let message = format!(
+                    "`{name}` cannot name a workload: not empty, not `system`, and words (no numbers) behind each `/`"
+                );
                 return Err(self.error(name, within(message)));
             }
             if scenario.workloads[..index].iter().any(|earlier| earlier.name == *name) {
                 return Err(self.error(name, within(format!("two workloads are called `{name}`"))));
+            }
+            let path = crate::assemble::group_path(scenario, index);
+            let is_own = |other: usize| scenario.workloads[other].cgroup.is_none();
+            let shares = |earlier: usize| is_own(earlier) && crate::assemble::group_path(scenario, earlier) == path;
+            if let Some(earlier) = (0..index).find(|&earlier| is_own(index) && shares(earlier)) {
+                let message = format!(
+                    "workloads `{}` and `{name}` would both get the cgroup `{path}`; rename one, or give it a `cgroup`",
+                    scenario.workloads[earlier].name
+                );
+                return Err(self.error(name, within(message)));
             }
             if let Some(cgroup) = &workload.cgroup
                 && !known.contains(&cgroup.as_str())

@@ -129,6 +129,38 @@ fn events_change_limits_start_and_stop() {
 }
 
 #[test]
+fn names_with_slashes_and_references_reach_the_ratios() {
+    let text = r#"
+        name = "referred"
+        repeats = 3
+        against = "classic@90%"
+        metrics = ["runtime_ns", "operations_per_second"]
+        machine = { nodes = [{ memory = "1GiB" }] }
+        matrix = { policies = ["classic", "mglru"], limits = ["90%"] }
+        [[workloads]]
+        name = "store/small/zipfian"
+        load = { kind = "key-value", footprint = "4MiB", item_size = "4KiB", operations = 20000 }
+        [[references]]
+        workload = "store/small/zipfian"
+        variant = "mglru@90%"
+        metric = "operations_per_second"
+        against = "classic@90%"
+        low = 0.1
+        high = 10.0
+        source = "by hand: holds every ratio there can be"
+    "#;
+    let result = play(text, 1);
+    let ratio =
+        |metric: &str| result.ratios.iter().find(|row| row.metric == metric && row.variant == "mglru@90%").unwrap();
+    let referred = ratio("operations_per_second");
+    assert_eq!((referred.reference, referred.overlaps), (Some(5.05), Some(true)));
+    assert_eq!((ratio("runtime_ns").reference, ratio("runtime_ns").sign_agrees), (None, None));
+    let mean = |metric| mean(&result, "store/small/zipfian", "mglru@90%", metric);
+    let operations = mean("operations_per_second") * mean("runtime_ns") / 1e9;
+    assert!((operations - 20000.0).abs() < 200.0, "{operations}: a mean of rates is nearly the rate of the means");
+}
+
+#[test]
 fn bundled_scenarios_parse_and_survive_printing() {
     for bundled in BUNDLED {
         let scenario = parse(bundled.text, bundled.name).unwrap_or_else(|error| panic!("{error}"));
@@ -140,7 +172,14 @@ fn bundled_scenarios_parse_and_survive_printing() {
 #[test]
 fn bad_scenarios_say_what_where_and_what_is_allowed() {
     let head = "name = \"x\"\n";
-    let load = "[[workloads]]\nname = \"w\"\nload = { kind = \"idle\", duration = \"1s\" }\n";
+    let entry =
+        |name: &str| format!("[[workloads]]\nname = \"{name}\"\nload = {{ kind = \"idle\", duration = \"1s\" }}\n");
+    let load = entry("w");
+    let named = |name: &str| format!("{head}{}", entry(name));
+    let refers = |rest: &str| {
+        let reference = "[[references]]\nworkload = \"w\"\nvariant = \"classic\"\nsource = \"s\"\n";
+        format!("{head}{load}{reference}{}\n", rest.replace(", ", "\n"))
+    };
     let table = [
         (format!("{head}{load}policy = 3\n"), "unknown field `policy`"),
         (format!("{head}policy = \"clasic\"\n{load}"), "did you mean `classic`?"),
@@ -180,6 +219,16 @@ fn bad_scenarios_say_what_where_and_what_is_allowed() {
             "variant `v`: unknown field `swapines`",
         ),
         (format!("{head}{load}{load}"), "two workloads are called `w`"),
+        (named("a/1"), "`a/1` cannot name a workload"),
+        (named("/a"), "`/a` cannot name a workload"),
+        (named("a//b"), "`a//b` cannot name a workload"),
+        (format!("{}{}", named("a-b"), entry("a/b")), "workloads `a-b` and `a/b` would both get the cgroup `/a-b`"),
+        (refers("metric = \"runtime\", value = 1.0"), "`runtime` is no metric"),
+        (refers("metric = \"runtime_ns\""), "give `value`, or `low` and `high`"),
+        (refers("metric = \"runtime_ns\", low = 1.0"), "`low` and `high` come together"),
+        (refers("metric = \"runtime_ns\", low = 1.0, high = 0.5"), "`low` (1) is above `high` (0.5)"),
+        (refers("metric = \"runtime_ns\", value = 2.0, low = 0.5, high = 1.0"), "lies outside of 0.5 to 1"),
+        (refers("metric = \"runtime_ns\", value = 2.0, against = \"clasic\""), "`clasic` is no variant; did you mean"),
         (format!("{head}until = \"5\"\n{load}"), "unknown unit"),
         (format!("{head}{load}[[averages]]\nname = \"w\"\n"), "`w` cannot name an average"),
         (

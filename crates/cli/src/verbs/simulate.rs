@@ -144,6 +144,9 @@ fn print(result: &ScenarioResult, format: Format, ui: &Ui) -> Result<(), CliErro
                 let table = wide_table(result, workload);
                 ui.print(format_args!("{}\n", super::render(&table, Format::Table, ui)))?;
             }
+            if let Some(table) = beside_references(result) {
+                ui.print(format_args!("{}\n", super::render(&table, Format::Table, ui)))?;
+            }
             Ok(())
         }
     }
@@ -181,6 +184,31 @@ fn wide_table(result: &ScenarioResult, workload: &str) -> Table {
     table
 }
 
+/// Ratios beside published ones; nothing without any.
+fn beside_references(result: &ScenarioResult) -> Option<Table> {
+    let columns = ["workload", "variant", "metric"].map(Column::text).into_iter();
+    let numbers = ["ratio", "from", "to", "published", "from ", "to "].map(|name| Column::number(name, Unit::Factor));
+    let columns = columns.chain(numbers).chain(["same sign", "overlap"].map(Column::text));
+    let mut table = Table::new("ratios beside published ones (95 % intervals)", columns.collect());
+    for row in result.ratios.iter().filter(|row| row.reference.is_some()) {
+        let word = |said: Option<bool>| Cell::from(said.map_or("-", |yes| if yes { "yes" } else { "no" }));
+        table.push(vec![
+            Cell::from(row.workload.as_str()),
+            Cell::from(format!("{} : {}", row.variant, row.against)),
+            Cell::from(row.metric.as_str()),
+            row.mean.into(),
+            row.ci95_low.into(),
+            row.ci95_high.into(),
+            row.reference.into(),
+            row.reference_low.into(),
+            row.reference_high.into(),
+            word(row.sign_agrees),
+            word(row.overlaps),
+        ]);
+    }
+    result.ratios.iter().any(|row| row.reference.is_some()).then_some(table)
+}
+
 fn unit_of(unit: MetricUnit) -> Unit {
     match unit {
         MetricUnit::Nanoseconds => Unit::Ns,
@@ -193,7 +221,7 @@ fn unit_of(unit: MetricUnit) -> Unit {
 /// A table for programs: a line per row of the result.
 fn long_table(result: &ScenarioResult) -> Table {
     let columns = ["workload", "variant", "metric"].map(Column::text).into_iter();
-    let numbers = ["n", "mean", "stddev", "ci95_low", "ci95_high", "reference"];
+    let numbers = ["n", "mean", "stddev", "ci95_low", "ci95_high", "reference", "reference_low", "reference_high"];
     let columns = columns.chain(numbers.map(|name| Column::number(name, Unit::Count)));
     let mut table = Table::new("", columns.collect());
     for row in &result.rows {
@@ -207,6 +235,8 @@ fn long_table(result: &ScenarioResult) -> Table {
             row.ci95_low.into(),
             row.ci95_high.into(),
             row.reference.into(),
+            row.reference_low.into(),
+            row.reference_high.into(),
         ]);
     }
     table

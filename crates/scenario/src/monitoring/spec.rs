@@ -169,9 +169,11 @@ impl MonitorSpec {
         if self.targets.is_empty() {
             return Ok(None);
         }
-        let parse = |target: &'_ String| match target.split_once('/') {
-            None => Some((target.len(), 0)),
-            Some((workload, process)) => process.parse().ok().map(|process| (workload.len(), process)),
+        // Names may hold `/`, but no number behind one.
+        let parse = |target: &'_ String| match target.rsplit_once('/').map(|(name, last)| (name, last.parse().ok())) {
+            Some((_, None)) if target.ends_with('/') => None,
+            None | Some((_, None)) => Some((target.len(), 0)),
+            Some((workload, Some(process))) => Some((workload.len(), process)),
         };
         let mut named = Vec::new();
         for target in &self.targets {
