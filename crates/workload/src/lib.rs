@@ -6,6 +6,7 @@
 //!
 //! Usage of each kind: `docs/workloads.md`.
 
+mod application;
 mod chance;
 mod error;
 mod extent;
@@ -18,9 +19,11 @@ pub mod order;
 mod phases;
 pub mod replay;
 mod scan;
+mod sort;
 mod spaces;
 mod spec;
 
+pub use application::{ApplicationSpec, AreaSpec, StepSpec};
 pub use error::WorkloadError;
 pub use hot_cold::HotColdSpec;
 pub use idle::IdleSpec;
@@ -29,4 +32,5 @@ pub use masim::MasimSpec;
 pub use phases::PhasesSpec;
 pub use replay::{TraceSpec, TraceStore};
 pub use scan::ScanSpec;
+pub use sort::SortSpec;
 pub use spec::{Access, BuildContext, KINDS, KindEntry, Storage, WorkloadSpec, kind_named};

@@ -42,9 +42,11 @@ impl Spaces {
         let start = self.next_page;
         let backing = match storage {
             Storage::Anonymous => Backing::Anonymous,
-            Storage::MappedFile | Storage::File => {
+            Storage::MappedFile | Storage::File | Storage::SharedMemory => {
                 let name = file.map_or_else(|| format!("{}.{what}", self.name), str::to_owned);
-                self.files.push(FileSpec { name, pages, kind: FileKind::Regular });
+                let is_shared = storage == Storage::SharedMemory;
+                let kind = if is_shared { FileKind::SharedMemory } else { FileKind::Regular };
+                self.files.push(FileSpec { name, pages, kind });
                 Backing::File { file: self.files.len() - 1, first_page: 0, sharing: Sharing::Shared }
             }
         };
@@ -55,13 +57,20 @@ impl Spaces {
 
     /// The program of one process whose threads all begin with it.
     pub(crate) fn into_program(self, streams: Vec<Box<dyn Stream>>) -> Program {
-        let process = Process { name: self.name.clone(), forked_from: None, layout: self.layout };
-        let thread = |stream| Thread { process: 0, start: ThreadStart::WithProgram, stream };
+        self.into_processes(1, streams)
+    }
+
+    /// The program of `nr_processes` with this layout each, whose threads all begin with it: stream `i` runs in process
+    /// `i % nr_processes`. Files and shared memory are the same in all, anonymous memory is each one's own.
+    pub(crate) fn into_processes(self, nr_processes: usize, streams: Vec<Box<dyn Stream>>) -> Program {
+        let name = |nth: usize| if nth == 0 { self.name.clone() } else { format!("{}/{nth}", self.name) };
+        let process = |nth| Process { name: name(nth), forked_from: None, layout: self.layout.clone() };
+        let thread = |(nth, stream)| Thread { process: nth % nr_processes, start: ThreadStart::WithProgram, stream };
         Program {
+            processes: (0..nr_processes).map(process).collect(),
+            threads: streams.into_iter().enumerate().map(thread).collect(),
             name: self.name,
             files: self.files,
-            processes: vec![process],
-            threads: streams.into_iter().map(thread).collect(),
             timing: Timing::Modelled,
             future: None,
         }

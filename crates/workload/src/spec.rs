@@ -7,6 +7,7 @@ use isotherm_units::PageRange;
 use isotherm_units::access::{Channel, Program};
 use serde::{Deserialize, Serialize};
 
+use crate::application::ApplicationSpec;
 use crate::hot_cold::HotColdSpec;
 use crate::idle::IdleSpec;
 use crate::key_value::KeyValueSpec;
@@ -14,6 +15,7 @@ use crate::masim::MasimSpec;
 use crate::phases::PhasesSpec;
 use crate::replay::{TraceSpec, TraceStore};
 use crate::scan::ScanSpec;
+use crate::sort::SortSpec;
 use crate::{WorkloadError, order};
 
 /// One kind of workload: its configuration type, which builds programs.
@@ -84,6 +86,8 @@ macro_rules! kinds {
 kinds! {
     Trace(TraceSpec),
     KeyValue(KeyValueSpec),
+    Application(ApplicationSpec),
+    Sort(SortSpec),
     Masim(MasimSpec),
     Scan(ScanSpec),
     HotCold(HotColdSpec),
@@ -195,12 +199,14 @@ pub enum Storage {
     MappedFile,
     /// A file, reached by `read()` and `write()`: the kernel sees each access.
     File,
+    /// Shared memory without a file, tmpfs or System V: mapped by all processes of the program, evicted to swap.
+    SharedMemory,
 }
 
 impl Storage {
     pub(crate) fn channel(self) -> Channel {
         match self {
-            Self::Anonymous | Self::MappedFile => Channel::PageTable,
+            Self::Anonymous | Self::MappedFile | Self::SharedMemory => Channel::PageTable,
             Self::File => Channel::FileDescriptor,
         }
     }

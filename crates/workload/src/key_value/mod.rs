@@ -6,12 +6,13 @@ mod stream;
 use std::sync::Arc;
 
 use isotherm_units::access::{Program, Stream};
-use isotherm_units::{Bytes, Duration, PAGE_BYTES, Ratio};
+use isotherm_units::{Bytes, Duration, Ratio};
 use serde::{Deserialize, Serialize};
 
 pub use distribution::Distribution;
-use distribution::Sampler;
-use stream::{KeyValue, Packing, Plan};
+pub(crate) use distribution::Sampler;
+pub(crate) use stream::Packing;
+use stream::{KeyValue, Plan};
 
 use crate::chance::threshold;
 use crate::extent::Extent;
@@ -126,13 +127,7 @@ impl KeyValueSpec {
         if self.item_size > Bytes::from_gib(1024) {
             return Err(WorkloadError::field(kind, "item_size", self.item_size, "16B to 1TiB"));
         }
-        let (items, packing) = if self.item_size.get() <= PAGE_BYTES {
-            let per_page = PAGE_BYTES / self.item_size.get();
-            (pages * per_page, Packing::several_per_page(per_page))
-        } else {
-            let pages_per_item = self.item_size.pages_ceil().get();
-            (pages / pages_per_item, Packing::Pages(u32::try_from(pages_per_item).expect("at most 1 TiB")))
-        };
+        let (items, packing) = Packing::of(self.item_size, pages);
         check_share(kind, "writes", self.writes)?;
         check_share(kind, "inserts", self.inserts)?;
         if self.writes.ppm() + self.inserts.ppm() > Ratio::ONE.ppm() {

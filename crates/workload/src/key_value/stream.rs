@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use isotherm_units::Instant;
 use isotherm_units::access::{After, Batch, Channel, Run, Stream, StreamError};
+use isotherm_units::{Bytes, Instant, PAGE_BYTES};
 
 use super::distribution::Sampler;
 use crate::chance::{Dice, Rng, below, dice, fill_words};
@@ -37,7 +37,7 @@ impl Plan {
 
 /// How items lie in pages.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Packing {
+pub(crate) enum Packing {
     /// Several in a page: the high half of `item * reciprocal` is the page.
     Several { reciprocal: u64 },
     /// So many pages each.
@@ -45,22 +45,31 @@ pub(super) enum Packing {
 }
 
 impl Packing {
+    /// How items of `size`, 16 B to 1 TiB, lie in `pages` pages, and how many fit.
+    pub(crate) fn of(size: Bytes, pages: u64) -> (u64, Self) {
+        if size.get() <= PAGE_BYTES {
+            let per_page = PAGE_BYTES / size.get();
+            return (pages * per_page, Self::several_per_page(per_page));
+        }
+        let per_item = size.pages_ceil().get();
+        (pages / per_item, Self::Pages(u32::try_from(per_item).expect("at most 1 TiB")))
+    }
     /// `per_page`: 1 to 256. Exact for items below 2^48: the reciprocal is too large by less than `per_page / 2^64`.
-    pub(super) fn several_per_page(per_page: u64) -> Self {
+    fn several_per_page(per_page: u64) -> Self {
         match per_page {
             1 => Self::Pages(1),
             _ => Self::Several { reciprocal: u64::MAX / per_page + 1 },
         }
     }
     /// Replaces items by their first pages.
-    fn apply(self, items: &mut [u64]) {
+    pub(crate) fn apply(self, items: &mut [u64]) {
         match self {
             Self::Several { reciprocal } => items.iter_mut().for_each(|item| *item = below(*item, reciprocal).0),
             Self::Pages(1) => {}
             Self::Pages(pages) => items.iter_mut().for_each(|item| *item *= u64::from(pages)),
         }
     }
-    fn pages(self) -> u32 {
+    pub(crate) fn pages(self) -> u32 {
         match self {
             Self::Several { .. } => 1,
             Self::Pages(pages) => pages,
