@@ -12,9 +12,9 @@ pub struct Capabilities {
     /// The highest level whose accessed bit means something: 0 where hardware sets no bits above the leaf, one below the
     /// top where user and kernel halves have separate top tables.
     pub highest_level: Level,
-    /// [`Host::flush`] does something.
+    /// [`Host::flush`](super::Host::flush) does something.
     pub flush: bool,
-    /// [`Host::scan_children`] is there.
+    /// [`Host::scan_children`](super::Host::scan_children) is there.
     pub scan_children: bool,
 }
 

@@ -7,7 +7,7 @@ use isotherm_units::Duration;
 /// What a host can do for schemes on a target. A scheme that asks for more is refused when it is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchemeCapabilities {
-    /// Actions of [`Host::apply`]. `stat` without page filters needs no host and need not be named.
+    /// Actions of [`Host::apply`](super::Host::apply). `stat` without page filters needs no host and need not be named.
     pub actions: Vec<Action>,
     /// Of these, actions that obey page filters. On Linux all of physical memory, and for a process `stat` and migration.
     pub filtered_actions: Vec<Action>,
@@ -38,7 +38,7 @@ pub enum Gauge {
     MemcgBytes {
         /// On which node.
         node: NodeId,
-        /// A number that [`Host::memcg`] gave.
+        /// A number that [`Host::memcg`](super::Host::memcg) gave.
         memcg: u64,
     },
 }
@@ -68,7 +68,7 @@ pub struct Order<'a> {
 /// What came of an [`Order`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Bytes treated with success, as [`Host::apply`] says for each action. May exceed the range where folios stick out.
+    /// Bytes treated with success, as [`Host::apply`](super::Host::apply) says for each action. May exceed the range where folios stick out.
     pub bytes: u64,
     /// CPU time that it took whoever runs the core. Counts against quotas in time.
     pub spent: Duration,
