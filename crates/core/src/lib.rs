@@ -7,4 +7,5 @@
 pub mod host;
 pub mod monitor;
 pub mod presets;
+pub mod promotion;
 pub mod schemes;

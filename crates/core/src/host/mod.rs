@@ -8,12 +8,16 @@ mod address;
 mod error;
 mod monitor;
 mod schemes;
+mod tiering;
 
+pub use crate::promotion::{Flow, PageMarks, ScanGate, ScannedPage};
 pub use crate::schemes::{Action, Destination, FilterType, Metric, PageFilter, PageGate, PageTest};
 pub use address::{AddressRange, Level, NodeId, Probe, Seen, Sight, TargetId};
 pub use error::HostError;
+use isotherm_units::Duration;
 pub use monitor::{Attribute, Capabilities};
 pub use schemes::{Applied, Gauge, Order, SchemeCapabilities};
+pub use tiering::{Area, AreaKind, MoveOrder, NodeMemory, PageMove, Scanned, TierNode, TieringCapabilities};
 
 /// The world.
 pub trait Host {
@@ -118,5 +122,80 @@ pub trait Host {
     /// `None` if there is none. Asked anew for each pass.
     fn memcg(&self, _path: &str) -> Option<u64> {
         None
+    }
+
+    /// What this host can do for promotion between tiers.
+    fn tiering_capabilities(&self) -> TieringCapabilities {
+        TieringCapabilities::default()
+    }
+
+    /// Appends all spaces that may be scanned, ascending: processes that have not ended.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`] where the driver tells of spaces one by one.
+    fn spaces(&mut self, _out: &mut Vec<TargetId>) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host lists no spaces"))
+    }
+
+    /// Appends the areas of a space, ascending and disjoint.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`] once the process has ended. [`HostError::Failed`] while its mappings are locked by a writer: the
+    /// space is passed over and asked again at its next turn.
+    fn areas(&mut self, _target: TargetId, _out: &mut Vec<Area>) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host does not list areas"))
+    }
+
+    /// Looks at each page of `range`, in the order of addresses, and clears its accessed bit: the page and its marks are shown to
+    /// the gate by [`ScanGate::see`], and what the gate did to the marks is kept. A huge leaf is one page of its size unless
+    /// [`ScanGate::splits_huge`] says otherwise. Entries without a page are shown by [`ScanGate::hole`], but not where the
+    /// whole table is missing. Translations are not flushed.
+    ///
+    /// The bit of a file page whose lock cannot be had is left as it is, and shown as found.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`], [`HostError::NotHere`]. [`HostError::Failed`]: the rest of the range is passed over.
+    fn scan_accessed(
+        &mut self,
+        _target: TargetId,
+        _range: AddressRange,
+        _gate: &mut ScanGate,
+    ) -> Result<Scanned, HostError> {
+        Err(HostError::NotHere("this host does not scan for accessed pages"))
+    }
+
+    /// The node of the page at each address; `None` where there is none. Changes nothing. `out` has the length of `addresses`.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`], [`HostError::NotHere`].
+    fn page_nodes(
+        &mut self,
+        _target: TargetId,
+        _addresses: &[u64],
+        _out: &mut [Option<NodeId>],
+    ) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host does not tell the node of a page"))
+    }
+
+    /// Moves pages to a node without waiting for locks or reclaim, and says what became of each: `results` has the length of
+    /// [`MoveOrder::pages`]. Returns the CPU time that it took.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`], [`HostError::NotHere`], [`HostError::Failed`]: nothing was moved, and no result is valid.
+    fn migrate(
+        &mut self,
+        _target: TargetId,
+        _order: &MoveOrder<'_>,
+        _results: &mut [PageMove],
+    ) -> Result<Duration, HostError> {
+        Err(HostError::NotHere("this host does not move pages between nodes"))
+    }
+
+    /// Free memory of a node and its watermarks; `None` for a node without memory.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`].
+    fn node_memory(&mut self, _node: NodeId) -> Result<Option<NodeMemory>, HostError> {
+        Err(HostError::NotHere("this host does not tell the free memory of a node"))
     }
 }

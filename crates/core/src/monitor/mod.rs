@@ -54,7 +54,7 @@ use crate::schemes::{self, Engine, SchemeReport};
 use isotherm_units::Instant;
 use level::Levels;
 use probes::ProbeBuffers;
-use random::Random;
+pub(crate) use random::Random;
 
 /// The smallest region while no target has told the size of its pages.
 const PAGE: u64 = 4096;

@@ -1,0 +1,110 @@
+//! What the daemon has done, under the kernel's names where it has one.
+
+use crate::host::PageMove;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $field:ident => $name:literal;)*) => {
+        /// Counts since the daemon was made. Entries are folios that were queued.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct PromotionCounters {
+            $($(#[$doc])* pub $field: u64,)*
+        }
+
+        impl PromotionCounters {
+            /// Name and value of each, in order. Names that begin with `nr_kmmscand_` are the kernel's, of its second posting;
+            /// the first has the same counts.
+            pub fn rows(&self) -> Vec<(&'static str, u64)> {
+                vec![$(($name, self.$field),)*]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Scans that ended.
+    mm_scans => "nr_kmmscand_mm_scans";
+    /// Areas that were passed, also those not looked at; in `rch` looks at regions.
+    vma_scans => "nr_kmmscand_vma_scans";
+    /// Entries queued.
+    queued => "nr_kmmscand_migadded";
+    /// Entries moved, whatever their size.
+    migrated => "nr_kmmscand_migrated";
+    /// Entries that were not moved, for whatever reason below but for those dropped.
+    migrate_failed => "nr_kmmscand_migrate_failed";
+    /// Useful pages on slow nodes.
+    slow_tier => "nr_kmmscand_slowtier";
+    /// Pages seen on nodes of the top tier, accessed or not.
+    top_tier => "nr_kmmscand_toptier";
+    /// Pages whose bit was clear.
+    idle_page => "nr_kmmscand_idlepage";
+    /// Pages looked at by scans.
+    scanned => "pages_scanned";
+    /// Rounds begun.
+    rounds => "rounds";
+    /// Times a space was passed over as its mappings were locked.
+    lock_busy => "lock_busy";
+    /// Ranges that the host could not scan.
+    scan_failed => "scan_failed";
+    /// Regions probed.
+    regions_probed => "regions_probed";
+    /// Of them, with an access on a slow node.
+    probes_hit => "probes_hit";
+    /// Pages moved.
+    migrated_pages => "pages_migrated";
+    /// Entries that were on their node already.
+    failed_same_node => "failed_same_node";
+    /// On another node of the top tier.
+    failed_top_tier => "failed_top_tier";
+    /// Gone, or on no list.
+    failed_not_present => "failed_not_present";
+    /// Locked or isolated.
+    failed_busy => "failed_busy";
+    /// Held by references.
+    failed_pinned => "failed_pinned";
+    /// Mapped by several spaces.
+    failed_shared => "failed_shared";
+    /// Dirty pages of files.
+    failed_dirty => "failed_dirty";
+    /// Not among the active.
+    failed_not_active => "failed_not_active";
+    /// No free page on the node.
+    failed_full => "failed_full";
+    /// The node would have fallen below its high watermark.
+    failed_below_watermark => "failed_below_watermark";
+    /// The host refused the whole call.
+    failed_call => "failed_call";
+    /// Entries of spaces that exited.
+    dropped_exit => "dropped_exit";
+    /// Entries dropped as their node was full, or as the space was scanned anew before they moved (`rch`).
+    dropped_stale => "dropped_stale";
+}
+
+impl PromotionCounters {
+    /// Counts what became of an entry.
+    pub(super) fn moved(&mut self, outcome: PageMove) {
+        let reason = match outcome {
+            PageMove::Moved(pages) => {
+                self.migrated += 1;
+                self.migrated_pages += u64::from(pages);
+                return;
+            }
+            PageMove::SameNode => &mut self.failed_same_node,
+            PageMove::TopTier => &mut self.failed_top_tier,
+            PageMove::NotPresent => &mut self.failed_not_present,
+            PageMove::Busy => &mut self.failed_busy,
+            PageMove::Pinned => &mut self.failed_pinned,
+            PageMove::Shared => &mut self.failed_shared,
+            PageMove::Dirty => &mut self.failed_dirty,
+            PageMove::NotActive => &mut self.failed_not_active,
+            PageMove::Full => &mut self.failed_full,
+            PageMove::BelowWatermark => &mut self.failed_below_watermark,
+        };
+        *reason += 1;
+        self.migrate_failed += 1;
+    }
+
+    /// Entries that are neither moved, failed nor dropped: as many must be queued.
+    pub(super) fn outstanding(&self) -> u64 {
+        self.queued - self.migrated - self.migrate_failed - self.dropped_exit - self.dropped_stale
+    }
+}

@@ -1,0 +1,66 @@
+//! Which areas are scanned (promotion.md section 1.6): the filter that NUMA balancing has as well.
+
+use crate::host::AreaKind;
+
+/// Why an area is not scanned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Obstacle {
+    /// Device memory or bare frame numbers.
+    Io,
+    /// Files on memory.
+    Dax,
+    /// `hugetlbfs`.
+    Hugetlb,
+    /// Frames with and without a `struct page`.
+    Mixed,
+    /// A memory policy that keeps pages where they are.
+    Policy,
+    /// A file mapping that is only read: program text and libraries, shared by many.
+    ReadOnlyFile,
+    /// Nobody may access it.
+    Inaccessible,
+    /// A file that cannot have pages of the highest zone.
+    LowZone,
+}
+
+/// What stands against scanning an area; `None`: nothing, it is eligible.
+pub fn obstacle(kind: AreaKind) -> Option<Obstacle> {
+    let table = [
+        (kind.is_io, Obstacle::Io),
+        (kind.is_dax, Obstacle::Dax),
+        (kind.is_hugetlb, Obstacle::Hugetlb),
+        (kind.is_mixed, Obstacle::Mixed),
+        (kind.is_bound, Obstacle::Policy),
+        (kind.is_read_only_file, Obstacle::ReadOnlyFile),
+        (kind.is_inaccessible, Obstacle::Inaccessible),
+        (kind.is_low_zone_file, Obstacle::LowZone),
+    ];
+    table.into_iter().find(|(stands, _)| *stands).map(|(_, obstacle)| obstacle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// promotion.md section 1.6.
+    #[test]
+    fn each_obstacle_alone_is_enough() {
+        type Row = (fn(&mut AreaKind), Obstacle);
+        let table: [Row; 8] = [
+            (|kind| kind.is_io = true, Obstacle::Io),
+            (|kind| kind.is_dax = true, Obstacle::Dax),
+            (|kind| kind.is_hugetlb = true, Obstacle::Hugetlb),
+            (|kind| kind.is_mixed = true, Obstacle::Mixed),
+            (|kind| kind.is_bound = true, Obstacle::Policy),
+            (|kind| kind.is_read_only_file = true, Obstacle::ReadOnlyFile),
+            (|kind| kind.is_inaccessible = true, Obstacle::Inaccessible),
+            (|kind| kind.is_low_zone_file = true, Obstacle::LowZone),
+        ];
+        for (change, expected) in table {
+            let mut kind = AreaKind::default();
+            change(&mut kind);
+            assert_eq!(obstacle(kind), Some(expected));
+        }
+        assert_eq!(obstacle(AreaKind::default()), None);
+    }
+}

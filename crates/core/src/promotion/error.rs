@@ -1,0 +1,77 @@
+//! Why the scan daemon cannot be set up, or a knob not be set. Nothing was changed.
+
+use crate::host::{NodeId, TargetId};
+
+/// What is wrong, where, and what is allowed there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PromotionError {
+    /// A value outside its limits, or one that the mode would not look at.
+    #[error("`{what}` is {got}; allowed: {allowed}")]
+    OutOfRange {
+        /// The key.
+        what: &'static str,
+        /// Its value.
+        got: String,
+        /// The values it may have.
+        allowed: String,
+    },
+    /// There is nowhere to promote to, or from.
+    #[error("no {tier} node has memory, so there is nothing to promote; this host has {nodes}")]
+    OneTier {
+        /// Which is missing: `fast` or `slow`.
+        tier: &'static str,
+        /// The nodes there are.
+        nodes: String,
+    },
+    /// Pages cannot go to that node.
+    #[error("`target-node` is {}, which {why}; allowed: {allowed}", node.0)]
+    TargetNode {
+        /// As asked for.
+        node: NodeId,
+        /// What is wrong with it.
+        why: &'static str,
+        /// The nodes that will do.
+        allowed: String,
+    },
+    /// The host lacks what the daemon lives by.
+    #[error("mode `{mode}` is not available here: {needs}")]
+    NotHere {
+        /// As asked for.
+        mode: &'static str,
+        /// What is missing.
+        needs: &'static str,
+    },
+    /// The space is known already, or not at all.
+    #[error("space {} {why}", target.0)]
+    Space {
+        /// Which.
+        target: TargetId,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The kernel has no such knob.
+    #[error("ENOENT: no knob `{name}`; there are: {allowed}")]
+    UnknownKnob {
+        /// As written.
+        name: String,
+        /// All names.
+        allowed: String,
+    },
+    /// The kernel refuses the text that was written to a knob.
+    #[error("EINVAL: `{knob}` refuses `{text}`; allowed: {allowed}")]
+    Knob {
+        /// The file.
+        knob: &'static str,
+        /// What was written.
+        text: String,
+        /// What may be.
+        allowed: String,
+    },
+}
+
+impl PromotionError {
+    pub(super) fn out_of_range(what: &'static str, got: impl std::fmt::Display, allowed: impl Into<String>) -> Self {
+        Self::OutOfRange { what, got: got.to_string(), allowed: allowed.into() }
+    }
+}

@@ -1,0 +1,296 @@
+//! Which page of a scan is useful: asked page by page by the host that scans, and counting for itself.
+//!
+//! Source: promotion.md sections 1.6 and 2.3.
+
+use crate::host::NodeId;
+use isotherm_units::PAGE_BYTES;
+use serde::{Deserialize, Serialize};
+
+/// When a page is worth moving.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PageRule {
+    /// It was accessed since the last scan; or, as the scanner takes the young and the referenced mark of no page away, at some
+    /// time before that. A page that was never scanned counts as accessed.
+    FirstAccess,
+    /// Two scans in a row found its bit set; for the first of them, never having been scanned will do.
+    #[default]
+    SecondAccess,
+}
+
+/// Marks of a folio that outlive a scan. The host keeps them; all are clear on a new folio.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageMarks {
+    /// No access was seen since a scan set this (`PG_idle`).
+    pub idle: bool,
+    /// A scan took an accessed bit away (`PG_young`), which reclaim has yet to learn of.
+    pub young: bool,
+    /// Reclaim saw an access (`PG_referenced`), or descriptors made one.
+    pub referenced: bool,
+}
+
+/// A present page as a scan meets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "facts of a folio, each alone")]
+pub struct ScannedPage {
+    /// Its byte address.
+    pub address: u64,
+    /// Base pages of the entry: 1, or those of a huge leaf.
+    pub pages: u32,
+    /// Its node.
+    pub node: NodeId,
+    /// Its accessed bit is set, or that of a guest.
+    pub accessed: bool,
+    /// A file page whose lock cannot be had: its bit stays.
+    pub is_locked: bool,
+    /// Unevictable, mapped by several spaces, or on no list.
+    pub is_unmovable: bool,
+}
+
+impl ScannedPage {
+    /// A base page that can be moved.
+    pub const fn new(address: u64, node: NodeId, accessed: bool) -> Self {
+        Self { address, pages: 1, node, accessed, is_locked: false, is_unmovable: false }
+    }
+}
+
+/// What the host does with the accessed bit of a page that it has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bit {
+    /// Clears it.
+    Clear,
+    /// Leaves it.
+    Keep,
+}
+
+/// Whether the scan of a range goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// It does.
+    On,
+    /// It ends here.
+    Stop,
+}
+
+/// Neighbouring folios of one size that were found useful.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Byte address of the first.
+    pub address: u64,
+    /// How many.
+    pub folios: u32,
+    /// Base pages of each.
+    pub folio_pages: u32,
+}
+
+impl Run {
+    /// First byte behind.
+    pub fn end(&self) -> u64 {
+        self.address + u64::from(self.folios) * self.step()
+    }
+
+    /// Bytes from one folio to the next.
+    pub fn step(&self) -> u64 {
+        u64::from(self.folio_pages) * PAGE_BYTES
+    }
+}
+
+/// What was seen of a node's pages, in base pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeTally {
+    /// The node.
+    pub node: NodeId,
+    /// It is of the top tier.
+    pub is_top_tier: bool,
+    /// Pages that were looked at.
+    pub scanned: u64,
+    /// Of them, accessed by the rule.
+    pub accessed: u64,
+}
+
+/// Decides page by page what is useful, and keeps what was found.
+#[derive(Clone, Debug, Default)]
+pub struct ScanGate {
+    pub(super) rule: PageRule,
+    /// Takes bits away and finds nothing: a first look at pages of which nothing is known.
+    pub(super) only_arms: bool,
+    pub(super) skips_unmovable: bool,
+    pub(super) stops_at_hole: bool,
+    pub(super) splits_huge: bool,
+    pub(super) nodes: Vec<NodeTally>,
+    pub(super) runs: Vec<Run>,
+    /// Pages on slow nodes that were accessed by the rule; while it only arms: whose bit was set.
+    pub(super) useful: u64,
+    pub(super) present: u64,
+    pub(super) idle: u64,
+    pub(super) top_tier: u64,
+}
+
+impl ScanGate {
+    /// Whether huge leaves are to be split and shown page by page.
+    pub fn splits_huge(&self) -> bool {
+        self.splits_huge
+    }
+
+    /// An entry without a page, in a table that is there.
+    pub fn hole(&self) -> Flow {
+        if self.stops_at_hole { Flow::Stop } else { Flow::On }
+    }
+
+    /// A page, and the marks of its folio.
+    pub fn see(&mut self, page: &ScannedPage, marks: &mut PageMarks) -> Bit {
+        if self.skips_unmovable && page.is_unmovable {
+            return Bit::Keep;
+        }
+        let accessed = self.judge(page, marks);
+        let pages = u64::from(page.pages);
+        self.present += pages;
+        if !page.accessed {
+            self.idle += pages;
+        }
+        let is_top_tier = self.count(page, accessed);
+        if is_top_tier {
+            self.top_tier += pages;
+        } else if self.only_arms {
+            self.useful += if page.accessed { pages } else { 0 };
+        } else if accessed {
+            self.useful += pages;
+            self.found(page);
+        }
+        if page.is_locked { Bit::Keep } else { Bit::Clear }
+    }
+
+    /// So many base pages of a node whose bits are clear, and whose marks are idle and nothing else: counted in one go, as
+    /// [`see`](Self::see) would change none of them.
+    pub fn see_idle(&mut self, node: NodeId, pages: u64) {
+        self.present += pages;
+        self.idle += pages;
+        if let Some(tally) = self.nodes.iter_mut().find(|tally| tally.node == node) {
+            tally.scanned += pages;
+            self.top_tier += if tally.is_top_tier { pages } else { 0 };
+        }
+    }
+
+    fn judge(&self, page: &ScannedPage, marks: &mut PageMarks) -> bool {
+        let was_idle = marks.idle;
+        let is_taken = page.accessed && !page.is_locked;
+        marks.young |= is_taken;
+        match self.rule {
+            PageRule::FirstAccess => {
+                marks.idle = true;
+                !was_idle || page.accessed || marks.young || marks.referenced
+            }
+            PageRule::SecondAccess => {
+                marks.idle = !is_taken;
+                !was_idle && !marks.idle && (marks.young || marks.referenced)
+            }
+        }
+    }
+
+    /// Whether the node is of the top tier; so is one that nobody named.
+    fn count(&mut self, page: &ScannedPage, accessed: bool) -> bool {
+        let Some(tally) = self.nodes.iter_mut().find(|tally| tally.node == page.node) else { return true };
+        tally.scanned += u64::from(page.pages);
+        tally.accessed += if accessed { u64::from(page.pages) } else { 0 };
+        tally.is_top_tier
+    }
+
+    fn found(&mut self, page: &ScannedPage) {
+        match self.runs.last_mut() {
+            Some(run) if run.end() == page.address && run.folio_pages == page.pages && run.folios < u32::MAX => {
+                run.folios += 1;
+            }
+            _ => self.runs.push(Run { address: page.address, folios: 1, folio_pages: page.pages }),
+        }
+    }
+
+    /// Starts a range anew: counts to zero, but for the tallies of nodes, which last as long as the scan.
+    pub(super) fn restart(&mut self, only_arms: bool) {
+        self.only_arms = only_arms;
+        self.runs.clear();
+        (self.useful, self.present, self.idle, self.top_tier) = (0, 0, 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLOW: NodeId = NodeId(1);
+
+    fn gate(rule: PageRule) -> ScanGate {
+        let tally = |node, is_top_tier| NodeTally { node: NodeId(node), is_top_tier, scanned: 0, accessed: 0 };
+        ScanGate { rule, nodes: vec![tally(0, true), tally(1, false)], ..ScanGate::default() }
+    }
+
+    /// Which of these looks at one page find it useful.
+    fn looks(rule: PageRule, accessed: &[bool], change: fn(usize, &mut PageMarks)) -> Vec<bool> {
+        let (mut gate, mut marks) = (gate(rule), PageMarks::default());
+        let look = |(index, &accessed): (usize, &bool)| {
+            change(index, &mut marks);
+            let before = gate.useful;
+            assert_eq!(gate.see(&ScannedPage::new(0x1000, SLOW, accessed), &mut marks), Bit::Clear);
+            gate.useful > before
+        };
+        accessed.iter().enumerate().map(look).collect()
+    }
+
+    /// promotion.md section 1.6: first sight counts, and young stays until reclaim takes it.
+    #[test]
+    fn first_access_finds_a_page_at_first_sight_and_while_it_is_young() {
+        let first = PageRule::FirstAccess;
+        assert_eq!(looks(first, &[false, false, true, false, false], |_, _| {}), [true, false, true, true, true]);
+        let taken = looks(first, &[true, false, false], |at, marks| marks.young &= at < 2);
+        assert_eq!(taken, [true, true, false], "reclaim asked before the third look");
+        let referenced = looks(first, &[false, false], |at, marks| marks.referenced = at == 1);
+        assert_eq!(referenced, [true, true]);
+    }
+
+    /// promotion.md section 2.3.
+    #[test]
+    fn second_access_wants_two_looks_in_a_row() {
+        let second = PageRule::SecondAccess;
+        let found = looks(second, &[false, true, true, true, false, true, true], |_, _| {});
+        assert_eq!(found, [false, false, true, true, false, false, true]);
+        assert_eq!(looks(second, &[true], |_, _| {}), [true], "a page that was never scanned is not idle");
+    }
+
+    #[test]
+    fn a_locked_page_keeps_its_bit_and_an_unmovable_one_is_not_looked_at() {
+        let mut gate = gate(PageRule::FirstAccess);
+        let mut marks = PageMarks { idle: true, ..PageMarks::default() };
+        let locked = ScannedPage { is_locked: true, ..ScannedPage::new(0, SLOW, true) };
+        assert_eq!((gate.see(&locked, &mut marks), gate.useful), (Bit::Keep, 1), "accessed, and not taken");
+        assert!(!marks.young && marks.idle);
+        gate.skips_unmovable = true;
+        let unmovable = ScannedPage { is_unmovable: true, ..ScannedPage::new(0, SLOW, true) };
+        let before = marks;
+        assert_eq!((gate.see(&unmovable, &mut marks), gate.present, marks), (Bit::Keep, 1, before));
+    }
+
+    #[test]
+    fn only_slow_nodes_have_useful_pages_and_neighbours_join() {
+        let mut gate = gate(PageRule::FirstAccess);
+        for (page, node) in [(1, 1), (2, 1), (3, 0), (4, 1), (5, 7)] {
+            gate.see(&ScannedPage::new(page << 12, NodeId(node), true), &mut PageMarks::default());
+        }
+        let huge = ScannedPage { pages: 512, ..ScannedPage::new(0x20_0000, SLOW, true) };
+        gate.see(&huge, &mut PageMarks::default());
+        let runs: Vec<(u64, u32, u32)> =
+            gate.runs.iter().map(|run| (run.address, run.folios, run.folio_pages)).collect();
+        assert_eq!(runs, [(0x1000, 2, 1), (0x4000, 1, 1), (0x20_0000, 1, 512)]);
+        assert_eq!((gate.useful, gate.top_tier, gate.present), (515, 2, 517), "nodes without a tier are top tier");
+        gate.see_idle(SLOW, 10);
+        assert_eq!((gate.nodes[1].scanned, gate.nodes[1].accessed, gate.idle), (525, 515, 10));
+    }
+
+    #[test]
+    fn a_first_look_finds_nothing_but_sees_what_was_used() {
+        let mut gate = gate(PageRule::SecondAccess);
+        gate.restart(true);
+        for (page, accessed) in [(1, true), (2, false)] {
+            gate.see(&ScannedPage::new(page << 12, SLOW, accessed), &mut PageMarks::default());
+        }
+        assert_eq!((gate.useful, gate.runs.len()), (1, 0));
+    }
+}

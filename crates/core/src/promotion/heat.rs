@@ -1,0 +1,284 @@
+//! Regions of a space and their heat, for the rotating cursor (promotion.md section 3.2).
+
+use crate::host::AddressRange;
+use isotherm_units::Instant;
+
+const REGION_MIN: u64 = 2 << 20;
+const REGION_MAX: u64 = 1 << 30;
+/// A space is cut into about so many.
+const REGIONS: u64 = 4096;
+/// The heat of a region all of whose pages are useful.
+const HEAT_MAX: u32 = 65_535;
+/// The heat that a probe gives: as of one look at which all was useful.
+const HEAT_OF_A_HIT: u32 = 16_384;
+
+/// Aligned addresses of a space that are looked at together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Region {
+    /// Aligned to the size of regions.
+    pub(super) start: u64,
+    /// Bytes of eligible areas in it; at least one page.
+    pub(super) bytes: u64,
+    /// Moving mean of the useful share, 65,535 for all.
+    pub(super) heat: u32,
+    /// When it was looked at last; `None` before the first look.
+    pub(super) looked_at: Option<Instant>,
+    /// All its pages were scanned once.
+    pub(super) is_armed: bool,
+    /// Bits of it were taken away, so that a set one means an access since then.
+    pub(super) is_probed: bool,
+}
+
+impl Region {
+    const fn new(start: u64) -> Self {
+        Self { start, bytes: 0, heat: 0, looked_at: None, is_armed: false, is_probed: false }
+    }
+
+    /// How much it asks for a look: heat times milliseconds since the last.
+    pub(super) fn urgency(&self, now: Instant) -> u64 {
+        let waited_ms = self.looked_at.map_or(0, |last| now.since(last).ns() / 1_000_000);
+        u64::from(self.heat).saturating_mul(waited_ms)
+    }
+
+    /// After a look at `present` pages of which `useful` were useful. Heat that is too small to fall by a quarter is none: it
+    /// would stay for ever, and the region be looked at for it.
+    pub(super) fn looked(&mut self, useful: u64, present: u64, now: Instant) {
+        self.heat = warmed(self.heat, share(useful, present));
+        if self.heat < 4 {
+            self.heat = 0;
+        }
+        self.looked_at = Some(now);
+    }
+
+    /// A probe found an access, and there was no time for a look.
+    pub(super) fn hit(&mut self, now: Instant) {
+        self.heat = self.heat.max(HEAT_OF_A_HIT);
+        self.looked_at = Some(self.looked_at.unwrap_or(now));
+    }
+
+    /// Takes over what is known of an older region that overlaps it.
+    fn inherit(&mut self, old: &Self, is_first: bool) {
+        self.heat = self.heat.max(old.heat);
+        self.looked_at = self.looked_at.max(old.looked_at);
+        self.is_armed = old.is_armed && (is_first || self.is_armed);
+        self.is_probed = old.is_probed && (is_first || self.is_probed);
+    }
+}
+
+/// Useful pages of all present, 65,535 for all.
+fn share(useful: u64, present: u64) -> u32 {
+    let share = u128::from(useful) * 65_536 / u128::from(present.max(1));
+    u32::try_from(share).map_or(HEAT_MAX, |share| share.min(HEAT_MAX))
+}
+
+/// A quarter of the new and three of the old.
+fn warmed(heat: u32, share: u32) -> u32 {
+    heat - heat / 4 + share / 4
+}
+
+/// The size of regions of a space with so many eligible bytes: a power of two.
+pub(super) fn region_size(eligible: u64) -> u64 {
+    let wished = eligible.div_ceil(REGIONS).checked_next_power_of_two().unwrap_or(REGION_MAX);
+    wished.clamp(REGION_MIN, REGION_MAX)
+}
+
+/// What one scan may look at, in bytes of eligible areas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Budget {
+    /// For hot regions.
+    pub(super) exploit: u64,
+    /// For the others, in turn.
+    pub(super) explore: u64,
+}
+
+impl Budget {
+    /// A quarter of the scan size explores, and never less than brings the cursor round once in `cover_ms`.
+    pub(super) fn new(scan_size: u64, eligible: u64, period_ms: u64, cover_ms: u64) -> Self {
+        let share = u128::from(eligible) * u128::from(period_ms);
+        let round = share.div_ceil(u128::from(cover_ms.max(1)));
+        let round = u64::try_from(round).unwrap_or(u64::MAX);
+        Self { exploit: scan_size - scan_size / 4, explore: (scan_size / 4).max(round) }
+    }
+}
+
+/// The regions of a space.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct HeatMap {
+    /// Bytes of each, a power of two; 0 before the first scan.
+    size: u64,
+    /// Ascending; only such as hold eligible bytes.
+    regions: Vec<Region>,
+    /// Where exploring goes on.
+    pub(super) cursor: u64,
+}
+
+impl HeatMap {
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(super) fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
+    pub(super) fn region(&mut self, index: usize) -> &mut Region {
+        &mut self.regions[index]
+    }
+
+    /// Follows the areas of the space, which ascend and are eligible. Regions that are still there keep what is known of them,
+    /// also where the size of regions changes.
+    pub(super) fn update(&mut self, areas: &[AddressRange]) {
+        let eligible = areas.iter().fold(0u64, |sum, area| sum.saturating_add(area.len()));
+        let size = region_size(eligible);
+        let mut regions: Vec<Region> = Vec::with_capacity(self.regions.len());
+        for area in areas.iter().filter(|area| !area.is_empty()) {
+            let first = area.start & !(size - 1);
+            let mut start = first;
+            while start < area.end {
+                let end = start.saturating_add(size);
+                let bytes = area.end.min(end) - area.start.max(start);
+                match regions.last_mut() {
+                    Some(last) if last.start == start => last.bytes += bytes,
+                    _ => regions.push(Region { bytes, ..Region::new(start) }),
+                }
+                if end == u64::MAX {
+                    break;
+                }
+                start = end;
+            }
+        }
+        let mut first_old = 0;
+        for region in &mut regions {
+            let end = region.start.saturating_add(size);
+            while first_old < self.regions.len()
+                && self.regions[first_old].start.saturating_add(self.size) <= region.start
+            {
+                first_old += 1;
+            }
+            let overlapping = self.regions[first_old..].iter().take_while(|old| old.start < end);
+            for (nth, old) in overlapping.enumerate() {
+                region.inherit(old, nth == 0);
+            }
+        }
+        self.size = size;
+        self.regions = regions;
+    }
+
+    /// The region at the cursor or the next one behind it; the first where there is none. `None` without regions.
+    pub(super) fn at_cursor(&self) -> Option<usize> {
+        let behind = self.regions.partition_point(|region| region.start.saturating_add(self.size) <= self.cursor);
+        if behind < self.regions.len() { Some(behind) } else { (!self.regions.is_empty()).then_some(0) }
+    }
+
+    /// Hot regions, most urgent first.
+    pub(super) fn by_urgency(&self, now: Instant) -> Vec<usize> {
+        let mut hot: Vec<usize> = (0..self.regions.len()).filter(|&index| self.regions[index].heat > 0).collect();
+        hot.sort_by_key(|&index| (std::cmp::Reverse(self.regions[index].urgency(now)), index));
+        hot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
+
+    /// promotion.md section 7, example 26.
+    #[test]
+    fn heat_moves_by_a_quarter() {
+        let mut heat = 0;
+        let mut step = |share| {
+            heat = warmed(heat, share);
+            heat
+        };
+        assert_eq!([65_535, 65_535, 65_535].map(&mut step), [16_383, 28_671, 37_887], "example 26");
+        assert_eq!([0, 0].map(&mut step), [28_416, 21_312], "example 26");
+        assert_eq!((share(7, 7), share(1, 512), share(0, 0), share(9, 0)), (65_535, 128, 0, 65_535));
+    }
+
+    #[test]
+    fn a_region_cools_down_to_nothing() {
+        let mut region = Region { heat: 16_384, ..Region::new(0) };
+        let looks = (1..).find(|&look| {
+            region.looked(0, 512, Instant::from_ns(look));
+            region.heat == 0
+        });
+        assert_eq!(looks, Some(32), "16,384 less a quarter, cut, until below 4");
+    }
+
+    /// promotion.md section 3.2, and section 7, example 27.
+    #[test]
+    fn sizes_of_regions_and_budgets() {
+        for (eligible, size) in [
+            (1, 2 * MIB),
+            (8 * GIB, 2 * MIB),
+            (32 * GIB, 8 * MIB),
+            (33 * GIB, 16 * MIB),
+            (1 << 40, 256 * MIB),
+            (1 << 50, GIB),
+        ] {
+            assert_eq!(region_size(eligible), size, "{eligible}");
+        }
+        let far = Budget::new(512 * MIB, 32 * GIB, 5000, 60_000);
+        assert_eq!(far.explore, (32 * GIB * 5).div_ceil(60), "example 27: 2.667 GiB");
+        assert_eq!(far.explore.div_ceil(8 * MIB) * 8, 2736, "example 27: 342 regions, MiB");
+        assert_eq!((32 * 1024u64).div_ceil(2736), 12, "example 27: scans");
+        let tib = Budget::new(512 * MIB, 1 << 40, 5000, 60_000);
+        assert_eq!((tib.exploit, tib.explore.div_ceil(256 * MIB)), (384 * MIB, 342), "section 3.2: 1 TiB");
+        let small = Budget::new(4 * GIB, 8 * GIB, 400, 60_000);
+        assert_eq!((small.exploit, small.explore), (3 * GIB, GIB));
+    }
+
+    fn map(areas: &[(u64, u64)]) -> HeatMap {
+        let mut map = HeatMap::default();
+        map.update(&ranges(areas));
+        map
+    }
+
+    fn ranges(areas: &[(u64, u64)]) -> Vec<AddressRange> {
+        areas.iter().map(|&(start, end)| AddressRange::new(start * MIB, end * MIB)).collect()
+    }
+
+    #[test]
+    fn regions_hold_eligible_bytes_and_nothing_lies_between() {
+        let map = map(&[(1, 3), (3, 5), (100, 101)]);
+        let found: Vec<(u64, u64)> = map.regions.iter().map(|r| (r.start / MIB, r.bytes / MIB)).collect();
+        assert_eq!(found, [(0, 1), (2, 2), (4, 1), (100, 1)]);
+        let end = HeatMap::default();
+        assert_eq!(end.at_cursor(), None);
+        let mut top = HeatMap::default();
+        top.update(&[AddressRange::new(u64::MAX - 4096, u64::MAX)]);
+        assert_eq!(top.regions.len(), 1, "the last page of all addresses");
+    }
+
+    #[test]
+    fn the_cursor_goes_round() {
+        let mut map = map(&[(0, 4), (100, 102)]);
+        let steps: Vec<usize> = (0..4)
+            .map(|_| {
+                let index = map.at_cursor().unwrap();
+                map.cursor = map.regions[index].start + map.size;
+                index
+            })
+            .collect();
+        assert_eq!(steps, [0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn what_is_known_survives_other_areas_and_other_sizes() {
+        let mut map = map(&[(0, 8), (64, 66)]);
+        (map.regions[1].heat, map.regions[1].is_armed, map.regions[0].is_armed) = (900, true, true);
+        map.regions[1].looked_at = Some(Instant::from_ns(5));
+        map.update(&ranges(&[(2, 6)]));
+        assert_eq!((map.regions[0].heat, map.regions[0].is_armed, map.regions[1].is_armed), (900, true, false));
+        map.update(&ranges(&[(0, 16 * 1024)]));
+        let first = map.regions[0];
+        assert_eq!((map.size, first.heat, first.is_armed), (4 * MIB, 900, true), "the part that is known was armed");
+        assert_eq!(first.looked_at, Some(Instant::from_ns(5)));
+        map.update(&ranges(&[(0, 8)]));
+        let heats: Vec<u32> = map.regions.iter().map(|region| region.heat).collect();
+        assert_eq!((map.size, heats), (2 * MIB, vec![900, 900, 0, 0]));
+    }
+}

@@ -1,0 +1,63 @@
+//! The postings' scan: whole areas in turn from where the last scan ended, until the budget is met (promotion.md section 1.5).
+
+use super::eligible::obstacle;
+use super::look::{LOOK_BYTES, Look};
+use super::mode::Limits;
+use crate::host::{AddressRange, Area, HostError};
+
+/// A scan under way.
+#[derive(Clone, Debug)]
+pub(super) struct Linear {
+    areas: Vec<Area>,
+    /// The area that is looked at.
+    index: usize,
+    /// Where in it.
+    at: u64,
+    budget: u64,
+    /// Bytes of areas passed, also of those that are not looked at.
+    passed: u64,
+    pub(super) useful: u64,
+}
+
+impl Linear {
+    /// From the area that holds `address`, or the next; an area is looked at from its start.
+    pub(super) fn new(areas: Vec<Area>, address: u64, budget: u64) -> Self {
+        let index = areas.partition_point(|area| area.range.end <= address);
+        Self { areas, index, at: 0, budget, passed: 0, useful: 0 }
+    }
+
+    /// One look, or what is left to do without one. `Some` ends the scan and says where the next begins: 0 once all areas were
+    /// passed. A budget that is met by the last area leaves its end behind, and the next scan passes nothing.
+    ///
+    /// # Errors
+    /// The space is gone.
+    pub(super) fn step(&mut self, look: &mut Look<'_>, limits: &Limits) -> Result<Option<u64>, HostError> {
+        loop {
+            let Some(Area { range, kind }) = self.areas.get(self.index).copied() else { return Ok(Some(0)) };
+            let is_eligible = obstacle(kind).is_none();
+            if is_eligible {
+                let start = self.at.max(range.start);
+                let end = range.end.min(start.saturating_add(LOOK_BYTES));
+                let found = look.scan(AddressRange::new(start, end), false)?;
+                self.useful += found.useful;
+                if end < range.end && !found.was_stopped {
+                    self.at = end;
+                    return Ok(None);
+                }
+            }
+            look.counters.vma_scans += 1;
+            self.passed = self.passed.saturating_add(range.len());
+            (self.index, self.at) = (self.index + 1, 0);
+            if self.passed >= self.budget {
+                if !limits.goes_on || self.useful <= limits.ignore_below {
+                    return Ok(Some(range.end));
+                }
+                // So says the kernel; as the count never falls, nothing stops the scan from here on.
+                self.budget = limits.size[2];
+            }
+            if is_eligible {
+                return Ok(None);
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! One look of a scan at a range of its space: the host scans, the gate judges, what was found is queued and counted.
+
+use super::counters::PromotionCounters;
+use super::gate::ScanGate;
+use super::queue::{MigrationList, SlotKey};
+use crate::host::{AddressRange, Host, HostError, TargetId};
+use isotherm_units::Duration;
+
+/// Bytes that one look takes at most: 16,384 entries, a fraction of a millisecond. Between looks the scanned process can exit.
+pub(super) const LOOK_BYTES: u64 = 64 << 20;
+
+/// What a scan of a space needs of the daemon.
+pub(super) struct Look<'a> {
+    pub(super) host: &'a mut dyn Host,
+    pub(super) target: TargetId,
+    pub(super) key: SlotKey,
+    pub(super) gate: &'a mut ScanGate,
+    pub(super) list: &'a mut MigrationList,
+    pub(super) counters: &'a mut PromotionCounters,
+    /// CPU time so far.
+    pub(super) spent: Duration,
+}
+
+/// What a look found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) useful: u64,
+    pub(super) present: u64,
+    /// The gate ended it before the end of the range.
+    pub(super) was_stopped: bool,
+}
+
+impl Look<'_> {
+    /// Scans a range. A host that fails there has found nothing.
+    ///
+    /// # Errors
+    /// The space is gone.
+    pub(super) fn scan(&mut self, range: AddressRange, only_arms: bool) -> Result<Found, HostError> {
+        self.gate.restart(only_arms);
+        let scanned = match self.host.scan_accessed(self.target, range, self.gate) {
+            Ok(scanned) => scanned,
+            Err(gone @ HostError::Gone(_)) => return Err(gone),
+            Err(HostError::NotHere(_) | HostError::Failed(_)) => {
+                self.counters.scan_failed += 1;
+                self.gate.restart(only_arms);
+                return Ok(Found::default());
+            }
+        };
+        self.spent += scanned.spent;
+        let gate = &*self.gate;
+        self.counters.queued += self.list.splice(self.key, &gate.runs);
+        self.counters.slow_tier += if only_arms { 0 } else { gate.useful };
+        self.counters.top_tier += gate.top_tier;
+        self.counters.idle_page += gate.idle;
+        self.counters.scanned += gate.present;
+        Ok(Found { useful: gate.useful, present: gate.present, was_stopped: scanned.next < range.end })
+    }
+}

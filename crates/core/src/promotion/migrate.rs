@@ -1,0 +1,135 @@
+//! The moving thread: what was queued goes to a node of the top tier, batch by batch (promotion.md section 1.8).
+
+use super::rate::Bucket;
+use super::{Promotion, Step};
+use crate::host::{Host, HostError, MoveOrder, NodeId, PageMove, TargetId};
+use isotherm_units::{Duration, Instant, PAGE_BYTES};
+
+/// Folios of one call to the host, and base pages of them but for the first.
+const BATCH: u32 = 512;
+
+/// Where the thread stands.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mover {
+    /// Not before that.
+    pub(super) ready_at: Instant,
+    /// What may move; filled from the first call on.
+    bucket: Option<Bucket>,
+}
+
+/// A batch that was moved, or should have been.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MigrationReport {
+    /// Of which space.
+    pub target: TargetId,
+    /// Where to.
+    pub node: NodeId,
+    /// Folios that were to be moved.
+    pub asked: u64,
+    /// Folios that were.
+    pub moved: u64,
+}
+
+impl Promotion {
+    pub(super) fn poll_migrate(&self) -> Option<Instant> {
+        (self.limits.migrate_pause_ms.is_some() && !self.list.is_empty()).then_some(self.mover.ready_at)
+    }
+
+    /// The first page was queued: the thread wakes, and pauses before it looks.
+    pub(super) fn wake_mover(&mut self, now: Instant) {
+        let pause = Duration::from_ms(self.limits.migrate_pause_ms.unwrap_or(0));
+        self.mover.ready_at = self.mover.ready_at.max(now + pause);
+    }
+
+    pub(super) fn handle_migrate(&mut self, now: Instant, host: &mut dyn Host) -> Step {
+        self.move_batch(now, host)
+    }
+
+    /// Moves the next batch, or waits for the rate.
+    pub(super) fn move_batch(&mut self, now: Instant, host: &mut dyn Host) -> Step {
+        self.mover.ready_at = now;
+        let mut pages_most = u64::from(BATCH);
+        if let Some(rate) = self.config.rate_limit {
+            let bucket = self.mover.bucket.get_or_insert_with(|| Bucket::new(rate, now));
+            let batch = u64::from(BATCH) * PAGE_BYTES;
+            let available = bucket.available(now);
+            if available < batch.min(rate.get()) {
+                self.mover.ready_at = bucket.ready_at(batch);
+                return Step::default();
+            }
+            pages_most = pages_most.min(available / PAGE_BYTES);
+        }
+        let most = BATCH.min(u32::try_from(pages_most).unwrap_or(BATCH)).max(1);
+        let Some(batch) = self.list.take(most, pages_most) else { return Step::default() };
+        let slot = self.slots.get(&batch.key).expect("a list goes with its space");
+        let target = slot.target;
+        let asked = u64::try_from(batch.pages.len()).expect("a batch");
+        let node = self.node_for(slot.node, asked, host);
+        let order = MoveOrder {
+            pages: &batch.pages,
+            to: node,
+            together: self.limits.together,
+            keeps_high_watermark: self.limits.keeps_high_watermark,
+            only_active: self.limits.only_active,
+            leaves_shared: self.limits.skips_unmovable,
+        };
+        let mut results = vec![PageMove::NotPresent; batch.pages.len()];
+        let mut report = MigrationReport { target, node, asked, moved: 0 };
+        match host.migrate(target, &order, &mut results) {
+            Ok(spent) => {
+                report.moved = self.account(batch.key, &results);
+                Step { spent, scan: None, migration: Some(report) }
+            }
+            Err(HostError::Gone(_)) => {
+                self.counters.dropped_exit += asked;
+                self.exit(target);
+                Step::default()
+            }
+            Err(HostError::NotHere(_) | HostError::Failed(_)) => {
+                self.counters.failed_call += asked;
+                self.counters.migrate_failed += asked;
+                self.learn(batch.key, 0, asked);
+                Step { migration: Some(report), ..Step::default() }
+            }
+        }
+    }
+
+    /// The node by the last scan of the space, else the knob's; where the mode asks for room, one that has it.
+    fn node_for(&self, chosen: Option<NodeId>, pages: u64, host: &mut dyn Host) -> NodeId {
+        let wished = chosen.unwrap_or(NodeId(self.config.target_node));
+        if !self.limits.target.asks_for_room() || !self.host_has.node_memory {
+            return wished;
+        }
+        let good = self.host_has.nodes.iter().filter(|node| node.is_top_tier && node.has_memory);
+        let others: Vec<NodeId> = good.map(|node| node.node).collect();
+        super::target_node::with_room(wished, &others, pages, |node| host.node_memory(node).ok().flatten())
+    }
+
+    /// Counts what became of a batch. Returns the folios that moved.
+    fn account(&mut self, key: super::SlotKey, results: &[PageMove]) -> u64 {
+        let before = (self.counters.migrated, self.counters.migrated_pages);
+        results.iter().for_each(|&outcome| self.counters.moved(outcome));
+        let moved = self.counters.migrated - before.0;
+        if let Some(bucket) = &mut self.mover.bucket {
+            bucket.take((self.counters.migrated_pages - before.1) * PAGE_BYTES);
+        }
+        let is_stale =
+            |outcome: &&PageMove| matches!(outcome, PageMove::SameNode | PageMove::TopTier | PageMove::NotPresent);
+        // A page that went its own way says nothing against the next; the fourth posting counts it as failed all the same.
+        let stale = if self.limits.drops_stale { results.iter().filter(is_stale).count() } else { 0 };
+        let failed = results.len() - stale - usize::try_from(moved).expect("of the batch");
+        self.learn(key, moved, u64::try_from(failed).expect("of the batch"));
+        let is_refused = results.iter().any(|outcome| matches!(outcome, PageMove::Full | PageMove::BelowWatermark));
+        if is_refused && self.limits.drops_stale {
+            // The rest would fare alike, and the next scan finds what is still hot.
+            self.counters.dropped_stale += self.list.clear(key);
+        }
+        moved
+    }
+
+    fn learn(&mut self, key: super::SlotKey, moved: u64, failed: u64) {
+        if let Some(slot) = self.slots.get_mut(&key) {
+            slot.feedback.count(moved, failed);
+        }
+    }
+}

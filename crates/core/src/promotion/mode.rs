@@ -1,0 +1,225 @@
+//! The modes of the scan daemon: the postings of the series one by one, and our default. One line each in [`MODES`].
+
+use super::gate::PageRule;
+use super::target_node::TargetRule;
+use serde::{Deserialize, Serialize};
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// The numbers and rules of a mode (promotion.md section 1.3). Sizes in bytes, times in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Scan period: the least, that of a new space, the most.
+    pub period_ms: [u64; 3],
+    /// Scan size: the least, that of a new space, the most.
+    pub size: [u64; 3],
+    /// A scan with fewer useful pages has found nothing.
+    pub ignore_below: u64,
+    /// Before that comparison the last scan's count is added, shifted right by so much. `None`: not.
+    pub decay_shift: Option<u32>,
+    /// Useful pages above `ignore_below` at the end of the budget lift it, to the end of the space in practice.
+    pub goes_on: bool,
+    /// A new space waits so long for its first scan.
+    pub scan_delay_ms: u64,
+    /// Between rounds.
+    pub sleep_ms: u64,
+    /// Pages are moved by a thread of its own, which pauses so long when its list stops being empty. `None`: by the scanner,
+    /// after each scan.
+    pub migrate_pause_ms: Option<u64>,
+    /// Which page is useful.
+    pub rule: PageRule,
+    /// Pages that are unevictable, shared or on no list are passed over when they are scanned.
+    pub skips_unmovable: bool,
+    /// A scan of an area ends at the first empty entry.
+    pub stops_at_hole: bool,
+    /// Huge leaves are split before they are looked at.
+    pub splits_huge: bool,
+    /// How the node is chosen.
+    pub target: TargetRule,
+    /// No move may bring a node below its high watermark.
+    pub keeps_high_watermark: bool,
+    /// Only what stands among the active is moved.
+    pub only_active: bool,
+    /// In what order lists of spaces are served.
+    pub turn: Turn,
+    /// Failed moves stretch the scan period.
+    pub feedback: bool,
+    /// A space's scale of 1 to 10 stretches its scan period; otherwise only 0 means something: not scanned.
+    pub scale_stretches: bool,
+    /// Spaces have a scale.
+    pub has_scale: bool,
+    /// Pages that are unmapped under one flush.
+    pub together: u32,
+    /// Regions with heat and a rotating cursor in place of whole areas in turn.
+    pub by_region: bool,
+    /// Pages that a full or low node refused, and those still queued when the space is scanned anew, are dropped: the scan
+    /// finds them again if they are still hot.
+    pub drops_stale: bool,
+}
+
+/// Whose pages move next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// In the order in which they were found, over all spaces.
+    Found,
+    /// One space after the other, each until its list is empty.
+    Space,
+    /// One batch of a space, then one of the next.
+    Batch,
+}
+
+/// The seed: the first posting of December 2024.
+const V0: Limits = Limits {
+    period_ms: [400, 2000, 5000],
+    size: [512 * MIB, 4 * GIB, 16 * GIB],
+    ignore_below: 100,
+    decay_shift: None,
+    goes_on: true,
+    scan_delay_ms: 0,
+    sleep_ms: 16,
+    migrate_pause_ms: None,
+    rule: PageRule::FirstAccess,
+    skips_unmovable: false,
+    stops_at_hole: true,
+    splits_huge: true,
+    target: TargetRule::Fixed,
+    keeps_high_watermark: false,
+    only_active: false,
+    turn: Turn::Found,
+    feedback: false,
+    scale_stretches: false,
+    has_scale: false,
+    together: 1,
+    by_region: false,
+    drops_stale: false,
+};
+
+/// March 2025: section 2.1.
+const V1: Limits = Limits {
+    period_ms: [500, 2000, 5000],
+    size: [256 * MIB, GIB, 4 * GIB],
+    ignore_below: 256,
+    decay_shift: Some(4),
+    goes_on: false,
+    scan_delay_ms: 1000,
+    // 20 ms fixed and 20 ms of waiting.
+    migrate_pause_ms: Some(40),
+    skips_unmovable: true,
+    stops_at_hole: false,
+    target: TargetRule::MostScanned,
+    keeps_high_watermark: true,
+    has_scale: true,
+    ..V0
+};
+
+/// June 2025: section 2.2.
+const V2: Limits = Limits {
+    period_ms: [600, 2000, 5000],
+    sleep_ms: 20,
+    migrate_pause_ms: Some(20),
+    only_active: true,
+    turn: Turn::Space,
+    ..V1
+};
+
+/// August 2025: section 2.3. Its shortest period and its threshold are not verified; V2's are taken, as the specification does.
+const V3: Limits = Limits {
+    rule: PageRule::SecondAccess,
+    only_active: false,
+    target: TargetRule::MostAccessed,
+    feedback: true,
+    scale_stretches: true,
+    ..V2
+};
+
+/// Ours: section 3.2, with V0's bounds and threshold, and what the later postings were right about.
+const RCH: Limits = Limits {
+    migrate_pause_ms: Some(20),
+    rule: PageRule::SecondAccess,
+    skips_unmovable: true,
+    stops_at_hole: false,
+    splits_huge: false,
+    goes_on: false,
+    target: TargetRule::MostAccessedWithRoom,
+    keeps_high_watermark: true,
+    turn: Turn::Batch,
+    feedback: true,
+    scale_stretches: true,
+    has_scale: true,
+    together: 512,
+    by_region: true,
+    drops_stale: true,
+    ..V0
+};
+
+/// One line of [`MODES`].
+#[derive(Clone, Copy, Debug)]
+pub struct ModeEntry {
+    /// The mode.
+    pub mode: Mode,
+    /// Its name in files.
+    pub name: &'static str,
+    /// What it is.
+    pub summary: &'static str,
+    /// Its numbers and rules.
+    pub limits: Limits,
+}
+
+macro_rules! modes {
+    ($($(#[$attribute:meta])* $mode:ident, $name:literal, $limits:expr, $summary:literal;)*) => {
+        /// How the scan daemon decides.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum Mode {
+            $($(#[$attribute])* #[doc = $summary] #[serde(rename = $name)] $mode,)*
+        }
+
+        /// All modes.
+        pub const MODES: &[ModeEntry] =
+            &[$(ModeEntry { mode: Mode::$mode, name: $name, summary: $summary, limits: $limits },)*];
+    };
+}
+
+modes! {
+    V0, "v0", V0, "the first posting: first access promotes, whole areas in turn, one thread, one fixed node";
+    V1, "v1", V1, "the second posting: a thread that moves, decay of counts, a node by where pages are, a watermark";
+    V2, "v2", V2, "the third posting: a list a space, only what stands among the active is moved";
+    V3, "v3", V3, "the fourth posting: second access promotes, failed moves stretch the period";
+    #[default] Rch, "rch", RCH, "a rotating cursor and heat of regions: no part of a space waits longer than a minute";
+}
+
+impl Mode {
+    /// Its line in the table.
+    pub fn entry(self) -> &'static ModeEntry {
+        MODES.iter().find(|entry| entry.mode == self).expect("every mode has its line")
+    }
+
+    /// Its numbers and rules.
+    pub fn limits(self) -> Limits {
+        self.entry().limits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_have_the_numbers_of_their_postings() {
+        // promotion.md section 1.3: (mode, periods, sizes in MiB, threshold, decay, sleep, delay).
+        type Row = (Mode, [u64; 3], [u64; 3], u64, Option<u32>, u64, u64);
+        let table: [Row; 5] = [
+            (Mode::V0, [400, 2000, 5000], [512, 4096, 16384], 100, None, 16, 0),
+            (Mode::V1, [500, 2000, 5000], [256, 1024, 4096], 256, Some(4), 16, 1000),
+            (Mode::V2, [600, 2000, 5000], [256, 1024, 4096], 256, Some(4), 20, 1000),
+            (Mode::V3, [600, 2000, 5000], [256, 1024, 4096], 256, Some(4), 20, 1000),
+            (Mode::Rch, [400, 2000, 5000], [512, 4096, 16384], 100, None, 16, 0),
+        ];
+        for (mode, period_ms, size_mib, ignore_below, decay, sleep_ms, delay_ms) in table {
+            let limits = mode.limits();
+            assert_eq!((limits.period_ms, limits.size.map(|size| size / MIB)), (period_ms, size_mib), "{mode:?}");
+            assert_eq!((limits.ignore_below, limits.decay_shift), (ignore_below, decay), "{mode:?}");
+            assert_eq!((limits.sleep_ms, limits.scan_delay_ms), (sleep_ms, delay_ms), "{mode:?}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The scanning thread: rounds over the scan list, and the scans of spaces that are due (promotion.md sections 1.4 and 1.5).
+
+use super::eligible::obstacle;
+use super::linear::Linear;
+use super::look::Look;
+use super::queue::SlotKey;
+use super::rotate::Rotate;
+use super::throttle::Case;
+use super::{Promotion, Step};
+use crate::host::{Area, Host, HostError, NodeId, TargetId};
+use isotherm_units::{Bytes, Duration, Instant};
+
+/// Where the thread stands.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scanner {
+    /// The next round begins then, or whole sleeps later.
+    pub(super) round_at: Instant,
+    /// Spaces that the round still visits; `None` between rounds.
+    left: Option<u64>,
+    /// The space to visit next: this one or the first behind it, and the first of all where there is none.
+    cursor: SlotKey,
+    job: Option<(SlotKey, Job)>,
+    /// Pages are moved before the round goes on.
+    moves: bool,
+    /// When the last piece of work was done: the next one follows at once.
+    ready_at: Instant,
+}
+
+/// A scan under way.
+#[derive(Clone, Debug)]
+enum Job {
+    Linear(Linear),
+    Rotate(Rotate),
+}
+
+/// A scan that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanReport {
+    /// Of which space.
+    pub target: TargetId,
+    /// Useful pages that it found.
+    pub useful: u64,
+    /// What that means after the scan before.
+    pub case: Case,
+    /// Where the next one goes on: a byte address.
+    pub address: u64,
+    /// How long until then.
+    pub scan_period: Duration,
+    /// How much it will scan.
+    pub scan_size: Bytes,
+    /// Where its pages go; `None`: the knob's node.
+    pub target_node: Option<NodeId>,
+}
+
+impl Scanner {
+    /// The space that is being scanned.
+    pub(super) fn job_key(&self) -> Option<SlotKey> {
+        self.job.as_ref().map(|(key, _)| *key)
+    }
+
+    /// A space has gone: its scan ends without a result.
+    pub(super) fn forget(&mut self, key: SlotKey) {
+        if self.job_key() == Some(key) {
+            self.job = None;
+        }
+    }
+}
+
+impl Promotion {
+    /// A scan that runs is finished also where scanning was switched off meanwhile.
+    pub(super) fn poll_scan(&self) -> Option<Instant> {
+        let scanner = &self.scanner;
+        if scanner.job.is_some() {
+            return Some(scanner.ready_at);
+        }
+        if !self.config.scan_enabled || self.config.mms_to_scan == 0 {
+            return None;
+        }
+        if scanner.left.is_some() || scanner.moves {
+            return Some(scanner.ready_at);
+        }
+        // Rounds in which nothing is due are passed over: they would only compare times.
+        let due = self.slots.values().filter_map(super::Slot::due).min()?;
+        let sleep = Duration::from_ms(self.limits.sleep_ms).ns();
+        let late = due.since(scanner.round_at).ns();
+        let wait = late.div_ceil(sleep.max(1)).saturating_mul(sleep.max(1));
+        Some(scanner.round_at + Duration::from_ns(wait))
+    }
+
+    pub(super) fn handle_scan(&mut self, now: Instant, host: &mut dyn Host) -> Step {
+        self.scanner.ready_at = now;
+        if self.scanner.left.is_none() && self.scanner.job.is_none() && !self.scanner.moves {
+            self.counters.rounds += 1;
+            let visits = u64::try_from(self.slots.len()).expect("fits");
+            self.scanner.left = Some(visits.min(u64::from(self.config.mms_to_scan)));
+        }
+        if self.scanner.job.is_none() && self.scanner.moves {
+            let step = self.move_batch(now, host);
+            self.scanner.moves = !self.list.is_empty();
+            return step;
+        }
+        if self.scanner.job.is_none() && !(self.config.scan_enabled && self.begin_scan(now, host)) {
+            self.scanner.left = None;
+            self.scanner.round_at = now + Duration::from_ms(self.limits.sleep_ms);
+            return Step::default();
+        }
+        self.go_on(now, host)
+    }
+
+    /// Begins the scan of the next space that is due. `false`: the round is over.
+    fn begin_scan(&mut self, now: Instant, host: &mut dyn Host) -> bool {
+        while let Some(left) = self.scanner.left.filter(|left| *left > 0) {
+            let next = self.slots.range(self.scanner.cursor..).next().or_else(|| self.slots.iter().next());
+            let Some((&key, slot)) = next else { return false };
+            self.scanner.left = Some(left - 1);
+            self.scanner.cursor = key + 1;
+            if slot.due().is_none_or(|due| due > now) {
+                continue;
+            }
+            let target = slot.target;
+            let mut areas = Vec::new();
+            match host.areas(target, &mut areas) {
+                Ok(()) => {
+                    self.begin(key, areas, now);
+                    return true;
+                }
+                Err(HostError::Gone(_)) => drop(self.exit(target)),
+                Err(HostError::NotHere(_) | HostError::Failed(_)) => self.counters.lock_busy += 1,
+            }
+        }
+        false
+    }
+
+    fn begin(&mut self, key: SlotKey, areas: Vec<Area>, now: Instant) {
+        if self.limits.drops_stale {
+            self.counters.dropped_stale += self.list.clear(key);
+        }
+        self.gate.nodes.iter_mut().for_each(|tally| (tally.scanned, tally.accessed) = (0, 0));
+        let slot = self.slots.get_mut(&key).expect("the space that is due");
+        let job = if self.limits.by_region {
+            let eligible = areas.iter().filter(|area| obstacle(area.kind).is_none()).map(|area| area.range).collect();
+            let paces = (slot.throttle.size, slot.throttle.period_ms);
+            Job::Rotate(Rotate::new(eligible, &mut slot.map, paces, &self.rules, now))
+        } else {
+            Job::Linear(Linear::new(areas, slot.address, slot.throttle.size))
+        };
+        self.scanner.job = Some((key, job));
+    }
+
+    /// One piece of the scan under way.
+    fn go_on(&mut self, now: Instant, host: &mut dyn Host) -> Step {
+        let Some((key, mut job)) = self.scanner.job.take() else { return Step::default() };
+        let slot = self.slots.get_mut(&key).expect("a scan ends with its space");
+        let target = slot.target;
+        let was_empty = self.list.is_empty();
+        let mut look = Look {
+            host,
+            target,
+            key,
+            gate: &mut self.gate,
+            list: &mut self.list,
+            counters: &mut self.counters,
+            spent: Duration::ZERO,
+        };
+        let end = match &mut job {
+            Job::Linear(scan) => scan.step(&mut look, &self.limits).map(|end| end.map(|next| (next, scan.useful))),
+            Job::Rotate(scan) => scan
+                .step(&mut slot.map, &mut look, &self.rules, &mut self.random, now)
+                .map(|is_end| is_end.then_some((slot.map.cursor, scan.useful))),
+        };
+        let spent = look.spent;
+        if was_empty && !self.list.is_empty() {
+            self.wake_mover(now);
+        }
+        let scan = match end {
+            Ok(None) => {
+                self.scanner.job = Some((key, job));
+                None
+            }
+            Ok(Some((address, useful))) => Some(self.end_scan(key, address, useful, now)),
+            // It exited in the middle of its scan.
+            Err(_) => {
+                self.exit(target);
+                None
+            }
+        };
+        Step { spent, scan, migration: None }
+    }
+
+    fn end_scan(&mut self, key: SlotKey, address: u64, useful: u64, now: Instant) -> ScanReport {
+        self.counters.mm_scans += 1;
+        let slot = self.slots.get_mut(&key).expect("a scan ends with its space");
+        let stretch = slot.stretch(&self.limits);
+        let case = slot.throttle.adapt(useful, &self.limits, self.config.throttling, stretch);
+        let scan_period = Duration::from_ms(slot.throttle.period_ms);
+        slot.next_scan = Some(now + scan_period);
+        slot.address = address;
+        slot.useful += useful;
+        slot.node = self.limits.target.choose(&self.gate.nodes);
+        self.scanner.moves = self.limits.migrate_pause_ms.is_none() && !self.list.is_empty();
+        ScanReport {
+            target: slot.target,
+            useful,
+            case,
+            address,
+            scan_period,
+            scan_size: Bytes::new(slot.throttle.size),
+            target_node: slot.node,
+        }
+    }
+}

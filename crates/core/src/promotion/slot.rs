@@ -1,0 +1,101 @@
+//! What the daemon keeps of one space.
+
+use super::feedback::Feedback;
+use super::heat::HeatMap;
+use super::mode::Limits;
+use super::throttle::{Stretch, Throttle};
+use crate::host::{NodeId, TargetId};
+use isotherm_units::{Bytes, Duration, Instant};
+
+/// A space in the scan list.
+#[derive(Clone, Debug)]
+pub(super) struct Slot {
+    pub(super) target: TargetId,
+    pub(super) throttle: Throttle,
+    /// Where the postings' scan goes on: the end of the last area that was passed, 0 after a whole pass.
+    pub(super) address: u64,
+    /// `None`: at once, as it was never scanned.
+    pub(super) next_scan: Option<Instant>,
+    /// Useful pages of all scans.
+    pub(super) useful: u64,
+    /// By what the last scan saw; `None` where it saw nothing of the top tier.
+    pub(super) node: Option<NodeId>,
+    /// Of the process: 0 is not scanned, 1 to 10.
+    pub(super) scale: u32,
+    pub(super) feedback: Feedback,
+    pub(super) map: HeatMap,
+}
+
+/// How a space stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpaceReport {
+    /// From the end of a scan to the next.
+    pub scan_period: Duration,
+    /// Address space of one scan.
+    pub scan_size: Bytes,
+    /// When it is scanned next; `None`: at the next round.
+    pub next_scan: Option<Instant>,
+    /// Useful pages of the last scan, 0 where they were too few.
+    pub last_useful: u64,
+    /// Useful pages of all scans.
+    pub useful: u64,
+    /// Where the next scan goes on: a byte address.
+    pub address: u64,
+    /// The node chosen by the last scan; `None`: the knob's.
+    pub target_node: Option<NodeId>,
+    /// 0: not scanned.
+    pub scale: u32,
+    /// Failed moves of the last ones, in percent.
+    pub failed_percent: u64,
+    /// Folios that wait to be moved.
+    pub queued: u64,
+    /// Regions with heat (`rch`).
+    pub hot_regions: u64,
+}
+
+impl Slot {
+    pub(super) fn new(target: TargetId, limits: &Limits, period_ms: u64, scale: u32, now: Instant) -> Self {
+        let delay = Duration::from_ms(limits.scan_delay_ms);
+        Self {
+            target,
+            throttle: Throttle::new(limits, period_ms),
+            address: 0,
+            next_scan: (delay > Duration::ZERO).then(|| now + delay),
+            useful: 0,
+            node: None,
+            scale,
+            feedback: Feedback::default(),
+            map: HeatMap::default(),
+        }
+    }
+
+    /// From when on it wants to be scanned; `None`: never.
+    pub(super) fn due(&self) -> Option<Instant> {
+        (self.scale > 0).then(|| self.next_scan.unwrap_or(Instant::START))
+    }
+
+    /// What stretches its period.
+    pub(super) fn stretch(&self, limits: &Limits) -> Stretch {
+        Stretch {
+            scale: if limits.scale_stretches { self.scale } else { 1 },
+            failed_percent: if limits.feedback { self.feedback.failed_percent() } else { 0 },
+        }
+    }
+
+    pub(super) fn report(&self, queued: u64) -> SpaceReport {
+        let hot_regions = self.map.regions().iter().filter(|region| region.heat > 0).count();
+        SpaceReport {
+            scan_period: Duration::from_ms(self.throttle.period_ms),
+            scan_size: Bytes::new(self.throttle.size),
+            next_scan: self.next_scan,
+            last_useful: self.throttle.useful,
+            useful: self.useful,
+            address: if self.map.size() > 0 { self.map.cursor } else { self.address },
+            target_node: self.node,
+            scale: self.scale,
+            failed_percent: self.feedback.failed_percent(),
+            queued,
+            hot_regions: u64::try_from(hot_regions).expect("fits"),
+        }
+    }
+}

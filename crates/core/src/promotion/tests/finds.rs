@@ -1,0 +1,164 @@
+//! What is found how soon: promotion.md section 7, example 27, and section 3.
+
+use super::*;
+use crate::host::AddressRange;
+
+/// A space of 512 MiB areas, all idle but for `hot`, which is used from now on; the number of scans until some of it is found, and
+/// the time that takes. The daemon has run before for long enough to be slow.
+struct Search {
+    world: World,
+    promotion: Promotion,
+    now: Instant,
+}
+
+impl Search {
+    fn new(mode: Mode, size: u64, hot: AddressRange) -> Self {
+        let mut world = World::new();
+        let areas: Vec<(u64, u64)> =
+            (0..size / (512 * MIB)).map(|nth| (nth * 512 * MIB, (nth + 1) * 512 * MIB)).collect();
+        world.map(0, &areas).background = Some(1);
+        world.fill(0, hot.start, hot.len() / 4096, 1);
+        world.space(0).folios.values_mut().for_each(|folio| folio.marks.idle = true);
+        let promotion = of_mode(mode, &mut world);
+        Self { world, promotion, now: Instant::START }
+    }
+
+    /// Goes on until `stop` says so after a scan. Returns how many scans that took.
+    fn until(&mut self, mut stop: impl FnMut(&Promotion, &ScanReport) -> bool) -> u64 {
+        let mut nr = 0;
+        let end = self.now + Duration::from_secs(200_000);
+        self.now = drive(&mut self.promotion, &mut self.world, self.now, end, |promotion, _, _, step| {
+            let Some(scan) = step.scan else { return true };
+            nr += 1;
+            !stop(promotion, &scan)
+        });
+        nr
+    }
+}
+
+fn is_slow(scan: &ScanReport) -> bool {
+    pace(scan) == (5000, 512)
+}
+
+#[test]
+fn a_hot_chunk_at_the_far_end_is_found_in_a_lap_and_not_after_all_areas() {
+    let hot = AddressRange::new(32 * GIB - 8 * MIB, 32 * GIB);
+    let mut v0 = Search::new(Mode::V0, 32 * GIB, hot);
+    v0.until(|_, scan| is_slow(scan) && scan.address == 0);
+    v0.world.space(0).hot = vec![hot];
+    let begin = v0.now;
+    assert_eq!(v0.until(|_, scan| scan.useful > 0), 64, "example 27: v0 in scans");
+    let seconds = v0.now.since(begin).ns() / 1_000_000_000;
+    assert!((319..=322).contains(&seconds), "example 27: v0 in {seconds} s");
+
+    // Wherever the cursor stands when the chunk becomes hot: a lap takes 12 scans, and it may just have passed.
+    let mut worst = 0;
+    for head_start in 0..13 {
+        let mut rch = Search::new(Mode::Rch, 32 * GIB, hot);
+        let mut slow = 0;
+        rch.until(|_, scan| {
+            slow += u64::from(is_slow(scan));
+            slow == 30 + head_start
+        });
+        rch.world.space(0).hot = vec![hot];
+        let (begin, hits) = (rch.now, rch.promotion.counters().probes_hit);
+        let scans = rch.until(|promotion, _| promotion.counters().probes_hit > hits);
+        assert!(scans <= 13, "example 27: `rch` in {scans} scans");
+        assert!(rch.now.since(begin) <= Duration::from_secs(66), "example 27: {}", rch.now.since(begin));
+        worst = worst.max(scans);
+    }
+    assert!(worst >= 12, "the cursor does go round, in {worst} scans");
+}
+
+#[test]
+fn in_a_tebibyte_too() {
+    let hot = AddressRange::new((1 << 40) - 256 * MIB, 1 << 40);
+    let mut v0 = Search::new(Mode::V0, 1 << 40, hot);
+    v0.until(|_, scan| is_slow(scan) && scan.address == 0);
+    v0.world.space(0).hot = vec![hot];
+    let begin = v0.now;
+    assert_eq!(v0.until(|_, scan| scan.useful > 0), 2048, "section 3.1: 2048 scans");
+    assert_eq!(v0.now.since(begin).ns() / 60_000_000_000, 170, "section 3.1: 2.84 h");
+
+    let mut rch = Search::new(Mode::Rch, 1 << 40, hot);
+    let mut slow = 0;
+    rch.until(|_, scan| {
+        slow += u64::from(is_slow(scan));
+        slow == 30
+    });
+    rch.world.space(0).hot = vec![hot];
+    let (begin, shown) = (rch.now, rch.world.shown);
+    let scans = rch.until(|promotion, _| promotion.counters().probes_hit > 0);
+    assert!(scans <= 13 && rch.now.since(begin) <= Duration::from_secs(66), "{scans} scans, {}", rch.now.since(begin));
+    let looked = (rch.world.shown - shown) * 4096;
+    assert!(looked <= 512 * MIB, "probes find it, not looks at {looked} bytes");
+    let (probed, all) = (rch.promotion.counters().regions_probed, rch.promotion.counters().mm_scans);
+    assert!(probed <= 342 * all, "section 3.2: {probed} regions in {all} scans");
+    // From there on it is hot, and moves.
+    let end = rch.now + Duration::from_secs(10);
+    let begin = rch.now;
+    let mut done = begin;
+    drive(&mut rch.promotion, &mut rch.world, begin, end, |_, world, now, _| {
+        done = now;
+        world.moves < 65_536
+    });
+    assert_eq!(rch.world.moves, 65_536, "all of the chunk has moved");
+    assert!(done.since(begin) < Duration::from_secs(6), "{}", done.since(begin));
+}
+
+#[test]
+fn what_is_hot_on_the_fast_node_needs_no_looks() {
+    let hot = AddressRange::new(0, 256 * MIB);
+    let mut rch = Search::new(Mode::Rch, 64 * GIB, hot);
+    let folios: Vec<u64> = rch.world.space(0).folios.keys().copied().collect();
+    for page in folios {
+        rch.world.space(0).folios.get_mut(&page).expect("listed").node = 0;
+    }
+    let used: u64 = hot.len() / 4096;
+    (rch.world.nodes[0].used, rch.world.nodes[1].used) = (used, 0);
+    rch.world.space(0).hot = vec![hot];
+    let mut nr = 0;
+    rch.until(|_, _| {
+        nr += 1;
+        nr == 60
+    });
+    rch.world.check();
+    assert_eq!((rch.promotion.counters().probes_hit, rch.world.moves), (0, 0));
+    let space = rch.promotion.space(SPACE).expect("it is there");
+    assert_eq!((space.scan_period, space.hot_regions), (Duration::from_secs(5), 0));
+}
+
+#[test]
+fn only_what_is_used_again_and_again_moves() {
+    let mut world = World::new();
+    world.map(0, &[(0, GIB)]).hot = vec![AddressRange::new(0, 64 * MIB)];
+    world.fill(0, 0, GIB / 4096, 1);
+    // All of it was touched when the program began.
+    world.space(0).folios.values_mut().for_each(|folio| folio.accessed = true);
+    for (mode, in_vain) in [(Mode::V0, 245_760), (Mode::Rch, 0)] {
+        let mut world = world.clone();
+        let mut promotion = of_mode(mode, &mut world);
+        drive(&mut promotion, &mut world, Instant::START, ms(60_000), |_, _, _, _| true);
+        let on_fast = |range: std::ops::Range<u64>| {
+            world.spaces[&SPACE].folios.range(range).filter(|(_, folio)| folio.node == 0).count()
+        };
+        assert_eq!(on_fast(0..16_384), 16_384, "{mode:?}: all that is hot");
+        assert_eq!(on_fast(16_384..262_144), in_vain, "{mode:?}: and what is not");
+        world.check();
+    }
+}
+
+#[test]
+fn regions_are_scanned_within_the_budget_also_in_one_large_area() {
+    let mut world = World::new();
+    world.map(0, &[(0, 12 * GIB)]).background = Some(1);
+    let mut promotion = of_mode(Mode::Rch, &mut world);
+    let settled = scans(&mut promotion, &mut world, Instant::START, 40);
+    assert!(settled.iter().all(|(_, scan)| scan.useful == 0));
+    let now = settled[39].0;
+    let before = world.shown;
+    scans(&mut promotion, &mut world, now, 1);
+    let looked = (world.shown - before) * 4096;
+    // 12 GiB / 60 s * 5 s = 1 GiB, in regions of 4 MiB.
+    assert!((GIB..GIB + 4 * MIB + 1).contains(&looked), "{looked} bytes in a scan");
+}
