@@ -6,6 +6,8 @@
 //! scans found ([`Throttle`]). The modes `v0` to `v3` are the postings of kmmscand; `rch`, the default, looks at the hot regions of a
 //! space first and goes round the rest at a pace of its own.
 //!
+//! [`hint_fault`] has the decisions of its competitor, NUMA balancing.
+//!
 //! Sections named in comments are those of the project's specification `promotion.md`. Design and departures in one place:
 //! `docs/promotion.md`.
 
@@ -18,6 +20,7 @@ mod fake;
 mod feedback;
 mod gate;
 mod heat;
+pub mod hint_fault;
 mod knobs;
 mod linear;
 mod look;
