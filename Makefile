@@ -13,9 +13,10 @@ ISOTHERM := $(TARGET_DIR)/release/isotherm
 help: ## This list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
-build: ## The isotherm command and the recorder's plugin, optimised
+build: ## The isotherm command, the recorder's plugin and the rig's guest program, optimised
 	@scripts/need cargo cc
 	$(CARGO) build --release --locked --package isotherm-cli --package isotherm-tracer
+	$(CARGO) xtask guest
 
 demo: build ## Advise on a bundled recording; writes target/demo/report.html
 	@mkdir -p $(DEMO_DIR)
@@ -30,6 +31,7 @@ test: ## Everything CI runs: check, then all tests
 	@scripts/need cargo cc python3
 	scripts/install-test-needs
 	$(CARGO) xtask check
+	$(CARGO) xtask guest
 	$(CARGO) test --locked --workspace
 
 bench: build ## All benchmarks with their bars; writes target/bench.json
@@ -40,6 +42,8 @@ bench: build ## All benchmarks with their bars; writes target/bench.json
 install: build ## Into PREFIX (default /usr/local)
 	install -Dm755 $(ISOTHERM) $(DESTDIR)$(PREFIX)/bin/isotherm
 	install -Dm755 $(TARGET_DIR)/release/libisotherm_tracer.so $(DESTDIR)$(PREFIX)/lib/isotherm/libisotherm_tracer.so
+	test ! -f $(TARGET_DIR)/guest/isotherm-guest || \
+		install -Dm755 $(TARGET_DIR)/guest/isotherm-guest $(DESTDIR)$(PREFIX)/lib/isotherm/isotherm-guest
 	install -d $(DESTDIR)$(PREFIX)/share/isotherm/traces
 	install -m644 traces/*.parquet $(DESTDIR)$(PREFIX)/share/isotherm/traces
 

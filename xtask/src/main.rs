@@ -3,6 +3,7 @@
 
 mod bench;
 mod check;
+mod guest;
 mod licences;
 mod spdx;
 mod tidy;
@@ -16,6 +17,7 @@ cargo xtask COMMAND
   check      formatting, lints, documentation, house rules, licences and advisories: all that must hold before a commit
   tidy       the house rules alone (also part of `cargo test`)
   licences   licences and advisories of all dependencies alone
+  guest      the program that runs in the rig's virtual machines, into target/guest
   bench      all benchmarks with their bars, the comparison with libCacheSim; writes target/bench.json
              bench NAME…  only benchmark targets whose name contains one of the words";
 
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
         "check" => check::run(),
         "tidy" => tidy::run(&workspace::root()),
         "licences" | "licenses" => licences::run(),
+        "guest" => guest::run(),
         "bench" => bench::run(rest),
         "help" | "--help" | "-h" => {
             println!("{HELP}");

@@ -7,19 +7,20 @@ use isotherm_units::access::{Backing, LayoutChange, Mapping, Owner, Run, Sharing
 
 /// Disjoint mappings by first page. Neighbours are kept apart even when they could be one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Layout {
+pub struct Layout {
     mappings: BTreeMap<u64, Mapping>,
 }
 
 impl Layout {
-    pub(crate) fn of(mappings: &[Mapping]) -> Self {
+    /// These mappings, later ones over earlier ones.
+    pub fn of(mappings: &[Mapping]) -> Self {
         let mut layout = Self::default();
         mappings.iter().for_each(|&mapping| layout.map(mapping));
         layout
     }
 
     /// Adds `mapping`; what was there goes.
-    pub(crate) fn map(&mut self, mapping: Mapping) {
+    pub fn map(&mut self, mapping: Mapping) {
         if !mapping.pages.is_empty() {
             self.unmap(mapping.pages);
             self.mappings.insert(mapping.pages.start, mapping);
@@ -27,7 +28,7 @@ impl Layout {
     }
 
     /// Removes the pages of `range` from all mappings.
-    pub(crate) fn unmap(&mut self, range: PageRange) {
+    pub fn unmap(&mut self, range: PageRange) {
         while let Some(mapping) = self.first_overlap(range) {
             self.mappings.remove(&mapping.pages.start);
             for kept in [
@@ -47,7 +48,7 @@ impl Layout {
     }
 
     /// The mapping of `page`.
-    pub(crate) fn find(&self, page: u64) -> Option<Mapping> {
+    pub fn find(&self, page: u64) -> Option<Mapping> {
         let (_, &mapping) = self.mappings.range(..=page).next_back()?;
         mapping.pages.contains(page).then_some(mapping)
     }

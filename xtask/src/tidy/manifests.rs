@@ -13,7 +13,9 @@ const DOWNWARD: &[(&str, &[&str])] = &[
     ("crates/report", &["units", "trace"]),
     ("crates/linux", &["units", "core", "trace"]),
     ("crates/scenario", &["units", "core", "trace", "workload", "sim"]),
-    ("crates/cli", &["units", "core", "trace", "workload", "sim", "scenario", "report", "linux"]),
+    ("crates/cli", &["units", "core", "trace", "workload", "sim", "scenario", "report", "linux", "rig"]),
+    ("crates/rig", &["units", "trace", "workload", "guest"]),
+    ("guest", &[]),
     ("tracer", &[]),
     ("xtask", &[]),
 ];

@@ -1,0 +1,22 @@
+//! The real-kernel rig: boots a Linux kernel in a virtual machine, plays a page script in it, and brings back what the kernel
+//! counted.
+//!
+//! Kernels come from the system's package manager into a folder of their own ([`packages`]); the virtual machine is QEMU's
+//! software emulation ([`vm`]), so that it needs no privileges and no particular processor. What the emulation does to time
+//! makes times worthless: counts are what is compared. How to use it, what it can be trusted with: `docs/rig.md`.
+
+mod error;
+mod flatten;
+mod initramfs;
+mod modules;
+pub mod packages;
+mod run;
+mod vm;
+
+pub use error::RigError;
+pub use flatten::script_of;
+pub use isotherm_guest::job::{self, Job, Observation, Report, Task};
+pub use isotherm_guest::script::{self, Script};
+pub use packages::{KERNELS, Kernel, KernelEntry};
+pub use run::{Run, RunResult, guest_program};
+pub use vm::Machine;

@@ -1,0 +1,160 @@
+//! The virtual machine: QEMU's software emulation of a PC.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::packages::need;
+use crate::{Kernel, RigError};
+
+/// The emulator.
+const QEMU: &str = "qemu-system-x86_64";
+/// Lines of the console that an error shows.
+const TAIL_LINES: usize = 15;
+
+/// A machine to emulate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Memory in bytes; a multiple of 1 MiB.
+    pub memory_bytes: u64,
+    /// Processors.
+    pub cpus: u32,
+    /// How long it may run.
+    pub time_limit: Duration,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self { memory_bytes: 1 << 30, cpus: 1, time_limit: Duration::from_secs(120) }
+    }
+}
+
+/// What a machine left.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// QEMU's exit code; `None` if it was killed.
+    pub(crate) code: Option<i32>,
+    /// What the guest wrote to its second serial port.
+    pub(crate) reports: String,
+    /// What it wrote to its console.
+    pub(crate) console: String,
+    /// Wall-clock time.
+    pub(crate) took: Duration,
+}
+
+/// Fails unless the emulator is there.
+pub(crate) fn check() -> Result<(), RigError> {
+    need(QEMU, "qemu-system-x86")
+}
+
+/// Boots `kernel` with `initramfs` in `folder`, where it may leave files, and waits for the end. `drives` are raw images.
+pub(crate) fn boot(
+    machine: &Machine,
+    kernel: &Kernel,
+    initramfs: &Path,
+    drives: &[PathBuf],
+    folder: &Path,
+) -> Result<Ended, RigError> {
+    check()?;
+    let (console, reports) = (folder.join("console"), folder.join("reports"));
+    let started = Instant::now();
+    let mut running =
+        Running(command(machine, kernel, initramfs, drives, &console, &reports).spawn().map_err(RigError::io(QEMU))?);
+    let status = running.wait(started + machine.time_limit).map_err(RigError::io(QEMU))?;
+    let read = |path: &Path| {
+        let bytes = fs::read(path).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).replace('\r', "")
+    };
+    let (console, reports) = (read(&console), read(&reports));
+    let Some(status) = status else {
+        let what = format!("did not end within {} s and was stopped", machine.time_limit.as_secs());
+        return Err(RigError::Guest { what, tail: tail(&console) });
+    };
+    Ok(Ended { code: status.code(), reports, console, took: started.elapsed() })
+}
+
+fn command(
+    machine: &Machine,
+    kernel: &Kernel,
+    initramfs: &Path,
+    drives: &[PathBuf],
+    console: &Path,
+    reports: &Path,
+) -> Command {
+    // So that it does not outlive us however we end.
+    let mut command = if need("setpriv", "util-linux").is_ok() {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", QEMU]);
+        command
+    } else {
+        Command::new(QEMU)
+    };
+    let text = |path: &Path| path.display().to_string();
+    command
+        .args(["-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-machine", "q35"])
+        .args(["-m", &format!("{}M", machine.memory_bytes >> 20), "-smp", &machine.cpus.to_string()])
+        .args(["-display", "none", "-nodefaults", "-no-reboot"])
+        .args(["-serial", &format!("file:{}", text(console)), "-serial", &format!("file:{}", text(reports))])
+        .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"])
+        .args(["-kernel", &text(&kernel.image), "-initrd", &text(initramfs)])
+        .args(["-append", "console=ttyS0 quiet panic=-1 idle=poll norandmaps"]);
+    for drive in drives {
+        command.args(["-drive", &format!("file={},if=virtio,format=raw,cache=unsafe", text(drive))]);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// A started emulator that does not outlive this value.
+struct Running(Child);
+
+impl Running {
+    /// Waits until `end`; `None` when the time is over.
+    fn wait(&mut self, end: Instant) -> std::io::Result<Option<ExitStatus>> {
+        loop {
+            if let Some(status) = self.0.try_wait()? {
+                return Ok(Some(status));
+            }
+            if Instant::now() >= end {
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The end of a console, for an error.
+pub(crate) fn tail(console: &str) -> String {
+    let lines: Vec<&str> = console.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    if lines.is_empty() {
+        return "; its console is empty".to_owned();
+    }
+    let mut tail = "; the end of its console:".to_owned();
+    for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
+        let _ = write!(tail, "\n  {line}");
+    }
+    tail
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_console() {
+        assert_eq!(tail(" \n\n"), "; its console is empty");
+        let console: String = (1..=40).map(|line| format!("line {line} \n\n")).collect();
+        let tail = tail(&console);
+        assert!(tail.starts_with("; the end of its console:\n  line 26\n") && tail.ends_with("\n  line 40"), "{tail}");
+    }
+}

@@ -1,0 +1,129 @@
+//! The first process during a replay: starts processes, takes marks, sets limits, and sees when one is killed.
+
+use isotherm_guest::job::{Play, Report, SCRIPT_PATH};
+use isotherm_guest::script::{Action, CONDUCTOR, Script, ScriptFile};
+use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use crate::machine::{FILES_PATH, GROUP_PATH, write};
+use crate::player::{self, Stage};
+use crate::shared::Control;
+use crate::sys::{self, Forked};
+use crate::{Reporter, observe};
+
+/// How long a turn is waited for before it is looked whether its owner is alive.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Plays the script.
+pub(crate) fn play(play: &Play, reporter: &mut Reporter) -> Result<(), String> {
+    let bytes = std::fs::read(SCRIPT_PATH).map_err(|error| format!("{SCRIPT_PATH}: {error}"))?;
+    let script = Script::decode(&bytes).map_err(|error| error.to_string())?;
+    drop(bytes);
+    let files = script.files.iter().enumerate().map(open).collect::<Result<Vec<_>, _>>()?;
+    write("/sys/fs/cgroup/cgroup.subtree_control", "+memory")?;
+    std::fs::create_dir_all(GROUP_PATH).map_err(|error| format!("{GROUP_PATH}: {error}"))?;
+    if let Some(limit) = play.limit_bytes {
+        write(&format!("{GROUP_PATH}/memory.max"), &limit.to_string())?;
+    }
+    let control: &'static Control = sys::shared().map_err(|error| format!("shared memory: {error}"))?;
+    let stage = Stage { script: &script, control, files: &files, read_stat_every: play.read_stat_every };
+    let end = Instant::now() + Duration::from_secs(play.seconds_max);
+    Conductor { stage, vmstat: observe::numbers("/proc/vmstat"), ended: BTreeSet::new() }.run(end, reporter)
+}
+
+fn open((index, file): (usize, &ScriptFile)) -> Result<OwnedFd, String> {
+    if file.shared_memory {
+        return sys::memory_file(file.pages.saturating_mul(sys::PAGE))
+            .map_err(|error| format!("file {index}: {error}"));
+    }
+    let path = format!("{FILES_PATH}/{index}");
+    let file = OpenOptions::new().read(true).write(true).open(&path).map_err(|error| format!("{path}: {error}"))?;
+    Ok(OwnedFd::from(file))
+}
+
+struct Conductor<'a> {
+    stage: Stage<'a>,
+    vmstat: std::collections::BTreeMap<String, u64>,
+    /// Processes whose end was awaited.
+    ended: BTreeSet<u16>,
+}
+
+impl Conductor<'_> {
+    fn run(&mut self, end: Instant, reporter: &mut Reporter) -> Result<(), String> {
+        let Stage { script, control, .. } = self.stage;
+        control.pass(CONDUCTOR, 0);
+        loop {
+            let at = control.operation();
+            let owner = control.turn();
+            if owner != CONDUCTOR {
+                if !control.wait(CONDUCTOR, LOOK) {
+                    sys::reap();
+                    if control.turn() == owner && !self.is_alive(owner) {
+                        reporter.say(&Report::Killed { process: owner, operation: control.operation() as u64 });
+                        return Err(format!("process {owner} was killed at operation {}", control.operation()));
+                    }
+                    if Instant::now() > end {
+                        return Err(format!("the time is over at operation {}", control.operation()));
+                    }
+                }
+                continue;
+            }
+            if control.has_failed() {
+                return Err(format!("a process could not go on at operation {at}; the console says why"));
+            }
+            self.await_end_of_last(at);
+            let Some(operation) = script.operations.get(at) else { return Ok(()) };
+            if operation.process != CONDUCTOR {
+                control.pass(operation.process, at);
+                continue;
+            }
+            match operation.action {
+                Action::Start { process } => self.start(process)?,
+                Action::Limit { pages } => {
+                    write(&format!("{GROUP_PATH}/memory.max"), &pages.saturating_mul(sys::PAGE).to_string())?;
+                }
+                Action::Mark { number } => {
+                    let Stage { files, .. } = self.stage;
+                    let observed = observe::observe(number, script, control, files, &self.vmstat)?;
+                    reporter.say(&Report::Observed(observed));
+                }
+                _ => return Err(format!("operation {at} belongs to a process")),
+            }
+            control.pass(CONDUCTOR, at + 1);
+        }
+    }
+
+    /// A process that finished frees its memory before the script goes on.
+    fn await_end_of_last(&mut self, at: usize) {
+        let Some(last) = at.checked_sub(1).map(|last| self.stage.script.operations[last]) else { return };
+        if last.action != Action::Finish || !self.ended.insert(last.process) {
+            return;
+        }
+        while self.is_alive(last.process) {
+            std::thread::sleep(Duration::from_millis(1));
+            sys::reap();
+        }
+    }
+
+    fn start(&self, process: u16) -> Result<(), String> {
+        match sys::fork().map_err(|error| format!("fork: {error}"))? {
+            Forked::Parent(pid) => {
+                // It waits for its turn, so that all it touches is charged to the group.
+                write(&format!("{GROUP_PATH}/cgroup.procs"), &pid.to_string())?;
+                self.stage.control.started(process, pid);
+                Ok(())
+            }
+            Forked::Child => player::live(&self.stage, process),
+        }
+    }
+
+    fn is_alive(&self, process: u16) -> bool {
+        let Some(pid) = self.stage.control.pid(process) else { return false };
+        let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // The state follows the name, which stands in parentheses.
+        let state = status.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+        state.is_some_and(|state| state != 'Z' && state != 'X')
+    }
+}

@@ -1,0 +1,140 @@
+//! What the guest is to do, and what it answers.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Where the job lies in the guest.
+pub const JOB_PATH: &str = "/job.json";
+/// Where the script of a replay lies in the guest.
+pub const SCRIPT_PATH: &str = "/script";
+/// Where kernel modules lie in the guest, in the order of loading: `/modules/00-name.ko`.
+pub const MODULES_PATH: &str = "/modules";
+/// Byte written to the exit port when the job was done. QEMU's exit code is twice this and one more.
+pub const PASSED: u8 = 10;
+/// Byte written to the exit port when it was not.
+pub const FAILED: u8 = 11;
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// Files to write before anything else, in order.
+    pub settings: Vec<Setting>,
+    /// Swap on a compressed RAM disk of this many bytes.
+    pub zram_bytes: Option<u64>,
+    /// Block device of an ext4 file system to mount for files, for example `/dev/vda`.
+    pub files_device: Option<String>,
+    /// The task itself.
+    pub task: Task,
+}
+
+/// A kernel knob.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setting {
+    /// Absolute path of the file.
+    pub path: String,
+    /// What to write.
+    pub value: String,
+    /// Whether a kernel without the file will do.
+    pub optional: bool,
+}
+
+/// What is to be done after the machine is set up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Task {
+    /// Nothing: boot, say so, exit.
+    Boot,
+    /// Play the script at [`SCRIPT_PATH`].
+    Play(Play),
+}
+
+/// A replay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Play {
+    /// `memory.max` of the group that plays, from the start.
+    pub limit_bytes: Option<u64>,
+    /// Read the group's `memory.stat` after so many operations of the script, so that the counters which the kernel balances
+    /// its lists with are fresh; 0 never.
+    pub read_stat_every: u64,
+    /// The replay is given up after this many seconds of the guest's time.
+    pub seconds_max: u64,
+}
+
+/// What the guest says. Counters are as the kernel names them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Report {
+    /// User space is reached.
+    Booted {
+        /// `uname -r`.
+        kernel: String,
+        /// `MemTotal` in bytes.
+        memory_bytes: u64,
+        /// Processors.
+        cpus: u32,
+    },
+    /// What the kernel counted up to an operation [`Mark`](crate::script::Action::Mark).
+    Observed(Observation),
+    /// A process of the script was killed.
+    Killed {
+        /// Index in the script.
+        process: u16,
+        /// Operation it had come to.
+        operation: u64,
+    },
+    /// The job is done; comes last.
+    Done,
+    /// The job could not be done; comes last.
+    Failed {
+        /// Why.
+        message: String,
+    },
+}
+
+/// State of the kernel at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Observation {
+    /// Number of the mark.
+    pub mark: u32,
+    /// Operations done.
+    pub operation: u64,
+    /// `memory.stat` of the group.
+    pub memory_stat: BTreeMap<String, u64>,
+    /// `memory.events` of the group.
+    pub memory_events: BTreeMap<String, u64>,
+    /// `memory.pressure` of the group, as it stands.
+    pub memory_pressure: String,
+    /// `memory.current` and `memory.peak` of the group in bytes; the latter 0 where the kernel has none.
+    pub memory_current_bytes: u64,
+    /// See `memory_current_bytes`.
+    pub memory_peak_bytes: u64,
+    /// `/proc/vmstat` less what it was before the replay.
+    pub vmstat: BTreeMap<String, i64>,
+    /// The group's block of `lru_gen`, as it stands; empty without it.
+    pub lru_gen: String,
+    /// Resident pages of processes, of those the script touches.
+    pub resident: Vec<ResidentProcess>,
+    /// Resident pages of files.
+    pub cached: Vec<CachedFile>,
+}
+
+/// Resident pages of one process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResidentProcess {
+    /// Index in the script.
+    pub process: u16,
+    /// `(first page, pages)`, ascending.
+    pub ranges: Vec<(u64, u64)>,
+}
+
+/// Pages of one file in the page cache.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CachedFile {
+    /// Index in the script.
+    pub file: u32,
+    /// `(first page, pages)`, ascending.
+    pub ranges: Vec<(u64, u64)>,
+}

@@ -1,0 +1,8 @@
+//! What the two sides of the real-kernel rig say to each other.
+//!
+//! The host puts a [`Job`](job::Job) and, for a replay, a [`Script`](script::Script) into the guest's first file system. The
+//! guest, whose first process is this package's program, does the job and writes [`Report`](job::Report)s, one JSON object a
+//! line, to its second serial port. How the rig is used: `docs/rig.md`.
+
+pub mod job;
+pub mod script;

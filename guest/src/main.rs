@@ -1,0 +1,74 @@
+//! First process of a guest of the real-kernel rig: sets up the machine, does the job, reports, switches off.
+//!
+//! It writes reports to the second serial port; what it says to the console (the first) is for people.
+
+#![expect(clippy::print_stderr, reason = "the console is all a guest has")]
+
+mod conductor;
+mod machine;
+mod observe;
+mod player;
+mod shared;
+mod sys;
+
+use isotherm_guest::job::{FAILED, JOB_PATH, Job, PASSED, Report, Task};
+use std::fs::File;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Where reports go.
+struct Reporter(File);
+
+impl Reporter {
+    fn say(&mut self, report: &Report) {
+        let line = serde_json::to_string(report).expect("reports are plain data");
+        // Nobody is left to be told of a failure.
+        let _ = writeln!(self.0, "{line}").and_then(|()| self.0.flush());
+    }
+}
+
+fn main() -> ExitCode {
+    if std::process::id() != 1 {
+        eprintln!("isotherm-guest is the first process of a virtual machine; `isotherm rig` starts it there.");
+        return ExitCode::from(2);
+    }
+    let code = match machine::mount_basics().and_then(|()| machine::open_reports()) {
+        Err(message) => {
+            eprintln!("isotherm-guest: {message}");
+            FAILED
+        }
+        Ok(reports) => {
+            let mut reporter = Reporter(reports);
+            match work(&mut reporter) {
+                Ok(()) => {
+                    reporter.say(&Report::Done);
+                    PASSED
+                }
+                Err(message) => {
+                    eprintln!("isotherm-guest: {message}");
+                    reporter.say(&Report::Failed { message });
+                    FAILED
+                }
+            }
+        }
+    };
+    machine::switch_off(code)
+}
+
+fn work(reporter: &mut Reporter) -> Result<(), String> {
+    reporter.say(&machine::booted()?);
+    let text = std::fs::read_to_string(JOB_PATH).map_err(|error| format!("{JOB_PATH}: {error}"))?;
+    let job: Job = serde_json::from_str(&text).map_err(|error| format!("{JOB_PATH}: {error}"))?;
+    machine::load_modules()?;
+    machine::write_settings(&job.settings)?;
+    if let Some(bytes) = job.zram_bytes {
+        machine::swap_on_zram(bytes)?;
+    }
+    if let Some(device) = &job.files_device {
+        machine::mount_files(device)?;
+    }
+    match &job.task {
+        Task::Boot => Ok(()),
+        Task::Play(play) => conductor::play(play, reporter),
+    }
+}

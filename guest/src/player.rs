@@ -1,0 +1,154 @@
+//! A process of a script: does its own operations when it is its turn.
+//!
+//! The script's pages are kept away from this program's own memory by the host: they begin at [`FIRST_PAGE`] and end below
+//! [`END_PAGE`], while the program lies in the first 512 GiB and the kernel's choice for mappings in the last. What does not keep to
+//! that is refused.
+
+use isotherm_guest::script::{Action, Advice, CONDUCTOR, Operation, Script};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use crate::shared::Control;
+use crate::sys::{self, Backing, Forked};
+
+/// First page that a script may use: 512 GiB.
+pub(crate) const FIRST_PAGE: u64 = 1 << 27;
+/// End of what a script may use: the last 512 GiB of user space are the kernel's to choose from.
+pub(crate) const END_PAGE: u64 = (1 << 35) - (1 << 27);
+
+/// What all processes of a replay know.
+pub(crate) struct Stage<'a> {
+    pub(crate) script: &'a Script,
+    pub(crate) control: &'static Control,
+    /// By index of the script's files.
+    pub(crate) files: &'a [OwnedFd],
+    /// Operations between two reads of the group's statistics; 0 never.
+    pub(crate) read_stat_every: u64,
+}
+
+/// Lives as `process` of the script. Does not return.
+pub(crate) fn live(stage: &Stage<'_>, mut process: u16) -> ! {
+    let mut statistics = File::open("/sys/fs/cgroup/play/memory.stat").ok();
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        if !stage.control.wait(process, Duration::from_secs(1)) {
+            continue;
+        }
+        let mut at = stage.control.operation();
+        while let Some(operation) = stage.script.operations.get(at).filter(|operation| operation.process == process) {
+            stage.control.at(at);
+            at += 1;
+            match operation.action {
+                Action::Finish => {
+                    // The conductor goes on when the memory is really free.
+                    stage.control.pass(CONDUCTOR, at);
+                    sys::exit_now(0);
+                }
+                Action::Start { process: child } => match sys::fork() {
+                    Ok(Forked::Parent(pid)) => stage.control.started(child, pid),
+                    Ok(Forked::Child) => {
+                        process = child;
+                        break;
+                    }
+                    Err(error) => give_up(stage, operation, &error.to_string()),
+                },
+                _ => {
+                    if let Err(message) = act(stage, operation, at) {
+                        give_up(stage, operation, &message);
+                    }
+                }
+            }
+            if stage.read_stat_every > 0 && (at as u64).is_multiple_of(stage.read_stat_every) {
+                refresh(&mut statistics, &mut buffer);
+            }
+        }
+        if stage.control.turn() == process && stage.control.operation() <= at {
+            let next = stage.script.operations.get(at).map_or(CONDUCTOR, |operation| operation.process);
+            if next != process {
+                stage.control.pass(next, at);
+            }
+        }
+    }
+}
+
+fn give_up(stage: &Stage<'_>, operation: &Operation, message: &str) -> ! {
+    eprintln!("isotherm-guest: process {} cannot do {:?}: {message}", operation.process, operation.action);
+    stage.control.fail();
+    sys::exit_now(1)
+}
+
+/// Reading the statistics makes the kernel add up what its processors counted.
+fn refresh(statistics: &mut Option<File>, buffer: &mut [u8]) {
+    if let Some(file) = statistics {
+        let _ = file.read_at(buffer, 0);
+    } else if let Ok(mut file) = File::open("/proc/self/stat") {
+        let _ = file.read(buffer);
+    }
+}
+
+fn act(stage: &Stage<'_>, operation: &Operation, at: usize) -> Result<(), String> {
+    let words = |error: std::io::Error| error.to_string();
+    match operation.action {
+        Action::Touch { page, pages, write } => {
+            sys::touch(page, u64::from(pages), write, at.to_le_bytes()[0]);
+            Ok(())
+        }
+        Action::Transfer { file, page, pages, write } => transfer(&stage.files[file as usize], page, pages, write),
+        Action::MapAnonymous { page, pages } => {
+            inside(page, pages)?;
+            sys::map(page, u64::from(pages), Backing::Anonymous).map_err(words)
+        }
+        Action::MapFile { page, pages, file, file_page, shared, executable } => {
+            inside(page, pages)?;
+            let (file, offset) = (&stage.files[file as usize], file_page.saturating_mul(sys::PAGE));
+            sys::map(page, u64::from(pages), Backing::File { file, offset, shared, executable }).map_err(words)
+        }
+        Action::Unmap { page, pages } => {
+            inside(page, pages)?;
+            sys::unmap(page, u64::from(pages)).map_err(words)
+        }
+        Action::Advise { page, pages, advice } => {
+            inside(page, pages)?;
+            // Advice may be refused, for holes above all; a program would go on.
+            let _ = sys::advise(page, u64::from(pages), number_of(advice));
+            Ok(())
+        }
+        Action::Start { .. } | Action::Finish | Action::Limit { .. } | Action::Mark { .. } => {
+            Err("only the conductor does that".to_owned())
+        }
+    }
+}
+
+fn inside(page: u64, pages: u32) -> Result<(), String> {
+    if page >= FIRST_PAGE && page + u64::from(pages) <= END_PAGE {
+        return Ok(());
+    }
+    Err(format!("pages {page:#x}+{pages:#x} are not between {FIRST_PAGE:#x} and {END_PAGE:#x}"))
+}
+
+fn transfer(file: &OwnedFd, page: u64, pages: u32, write: bool) -> Result<(), String> {
+    let file = File::from(file.try_clone().map_err(|error| error.to_string())?);
+    let mut buffer = [0u8; sys::PAGE_LEN];
+    for page in page..page + u64::from(pages) {
+        let offset = page.saturating_mul(sys::PAGE);
+        let done = if write { file.write_at(&buffer, offset) } else { file.read_at(&mut buffer, offset) };
+        done.map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+fn number_of(advice: Advice) -> libc::c_int {
+    match advice {
+        Advice::Normal => libc::MADV_NORMAL,
+        Advice::Random => libc::MADV_RANDOM,
+        Advice::Sequential => libc::MADV_SEQUENTIAL,
+        Advice::DontNeed => libc::MADV_DONTNEED,
+        Advice::Free => libc::MADV_FREE,
+        Advice::WillNeed => libc::MADV_WILLNEED,
+        Advice::Cold => libc::MADV_COLD,
+        Advice::PageOut => libc::MADV_PAGEOUT,
+    }
+}

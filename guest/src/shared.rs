@@ -1,0 +1,67 @@
+//! What the processes of a replay share: whose turn it is, and where the script has come to.
+
+use isotherm_guest::script::{CONDUCTOR, PROCESSES_MAX};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::sys;
+
+/// In memory that all processes of a replay see. All zero at first: that is process 0's turn, so set the turn before the first
+/// process starts.
+pub(crate) struct Control {
+    /// Index of the process whose turn it is.
+    turn: AtomicU32,
+    /// Next operation.
+    operation: AtomicU64,
+    /// Process ids by index; 0 before the process was started.
+    pids: [AtomicI32; PROCESSES_MAX],
+    /// 1 if somebody could not go on; what happened stands on the console.
+    failed: AtomicU32,
+}
+
+impl Control {
+    /// Whose turn it is.
+    pub(crate) fn turn(&self) -> u16 {
+        u16::try_from(self.turn.load(Ordering::Acquire)).unwrap_or(CONDUCTOR)
+    }
+    /// Next operation.
+    pub(crate) fn operation(&self) -> usize {
+        usize::try_from(self.operation.load(Ordering::Acquire)).unwrap_or(usize::MAX)
+    }
+    /// Gives the turn to `process`, at `operation`.
+    pub(crate) fn pass(&self, process: u16, operation: usize) {
+        self.operation.store(operation as u64, Ordering::Release);
+        self.turn.store(u32::from(process), Ordering::Release);
+        sys::wake_all(&self.turn);
+    }
+    /// Waits for the turn of `process`; `false` if it did not come in time.
+    pub(crate) fn wait(&self, process: u16, longest: Duration) -> bool {
+        let turn = self.turn.load(Ordering::Acquire);
+        if turn != u32::from(process) {
+            sys::wait_while(&self.turn, turn, longest);
+        }
+        self.turn() == process
+    }
+    /// Notes where a process has come to, for the report of its death.
+    pub(crate) fn at(&self, operation: usize) {
+        self.operation.store(operation as u64, Ordering::Relaxed);
+    }
+    /// Process id of `process`, if it was started.
+    pub(crate) fn pid(&self, process: u16) -> Option<i32> {
+        let pid = self.pids.get(usize::from(process))?.load(Ordering::Acquire);
+        (pid != 0).then_some(pid)
+    }
+    /// Notes a new process.
+    pub(crate) fn started(&self, process: u16, pid: i32) {
+        self.pids[usize::from(process)].store(pid, Ordering::Release);
+    }
+    /// Notes that somebody could not go on, and gives the turn back.
+    pub(crate) fn fail(&self) {
+        self.failed.store(1, Ordering::Release);
+        self.pass(CONDUCTOR, self.operation());
+    }
+    /// Whether somebody could not go on.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire) != 0
+    }
+}

@@ -1,0 +1,222 @@
+//! The system calls of the guest, and all that is `unsafe` in it.
+#![expect(
+    unsafe_code,
+    reason = "mappings at chosen addresses, loads and stores through them, fork, memory shared by processes"
+)]
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+/// Bytes a page.
+pub(crate) const PAGE: u64 = 4096;
+/// The same as a length in memory.
+pub(crate) const PAGE_LEN: usize = 4096;
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn text(words: &str) -> io::Result<CString> {
+    CString::new(words).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+/// `mount`; `options` as the file system spells them.
+pub(crate) fn mount(source: &str, target: &str, kind: &str, options: &str) -> io::Result<()> {
+    let (source, target, kind, options) = (text(source)?, text(target)?, text(kind)?, text(options)?);
+    // SAFETY: four strings that end with a zero byte and live through the call.
+    check(unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), 0, options.as_ptr().cast()) })
+}
+
+/// `finit_module`.
+pub(crate) fn load_module(file: &impl AsRawFd) -> io::Result<()> {
+    // SAFETY: an open file, an empty string of parameters, no flags.
+    let result = unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// `swapon`.
+pub(crate) fn swap_on(device: &str) -> io::Result<()> {
+    let device = text(device)?;
+    // SAFETY: a string that ends with a zero byte and lives through the call.
+    check(unsafe { libc::swapon(device.as_ptr(), 0) })
+}
+
+/// Switches the machine off.
+pub(crate) fn power_off() -> ! {
+    // SAFETY: no arguments in memory. `sync` cannot fail.
+    unsafe {
+        libc::sync();
+        libc::reboot(libc::RB_POWER_OFF);
+    }
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// A new file in memory, of this many bytes.
+pub(crate) fn memory_file(bytes: u64) -> io::Result<OwnedFd> {
+    // SAFETY: a string that ends with a zero byte, no flags.
+    let fd = unsafe { libc::memfd_create(c"script".as_ptr(), 0) };
+    check(fd)?;
+    // SAFETY: a descriptor just made that nobody else owns.
+    let file = unsafe { OwnedFd::from_raw_fd(fd) };
+    let bytes = i64::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    // SAFETY: an open descriptor.
+    check(unsafe { libc::ftruncate(fd, bytes) })?;
+    Ok(file)
+}
+
+/// What a mapping shows.
+#[derive(Clone, Copy)]
+pub(crate) enum Backing<'a> {
+    Anonymous,
+    File { file: &'a OwnedFd, offset: u64, shared: bool, executable: bool },
+}
+
+/// Maps pages at a fixed place, in place of what is there. Below the first terabyte (the program itself) and above the script's
+/// own limit nothing may be mapped: that is the caller's to keep, see [`crate::player`].
+pub(crate) fn map(page: u64, pages: u64, backing: Backing<'_>) -> io::Result<()> {
+    let mut protection = libc::PROT_READ | libc::PROT_WRITE;
+    let (flags, fd, offset) = match backing {
+        Backing::Anonymous => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1, 0),
+        Backing::File { file, offset, shared, executable } => {
+            if executable {
+                protection |= libc::PROT_EXEC;
+            }
+            let sharing = if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
+            (sharing | libc::MAP_NORESERVE, file.as_raw_fd(), offset)
+        }
+    };
+    let offset = i64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let (address, length) = place(page, pages)?;
+    // SAFETY: the caller keeps the range away from this program's own memory.
+    let mapped = unsafe { libc::mmap(address, length, protection, flags | libc::MAP_FIXED, fd, offset) };
+    if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Unmaps pages; the same holds as for [`map`].
+pub(crate) fn unmap(page: u64, pages: u64) -> io::Result<()> {
+    let (address, length) = place(page, pages)?;
+    // SAFETY: the caller keeps the range away from this program's own memory.
+    check(unsafe { libc::munmap(address, length) })
+}
+
+/// `madvise`; the same holds as for [`map`].
+pub(crate) fn advise(page: u64, pages: u64, advice: libc::c_int) -> io::Result<()> {
+    let (address, length) = place(page, pages)?;
+    // SAFETY: the caller keeps the range away from this program's own memory.
+    check(unsafe { libc::madvise(address, length, advice) })
+}
+
+fn place(page: u64, pages: u64) -> io::Result<(*mut libc::c_void, usize)> {
+    let bytes = |pages: u64| pages.checked_mul(PAGE).and_then(|bytes| usize::try_from(bytes).ok());
+    match (bytes(page), bytes(pages)) {
+        (Some(address), Some(length)) => Ok((address as *mut libc::c_void, length)),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+/// Loads from, or stores to, one byte of each page. A page that is not mapped ends the process.
+pub(crate) fn touch(page: u64, pages: u64, write: bool, value: u8) {
+    for page in page..page + pages {
+        let byte = (page * PAGE) as *mut u8;
+        // SAFETY: the page is mapped by the script, or the process is killed by a signal, which the conductor reports. No object
+        // of this program lies there.
+        unsafe {
+            if write {
+                byte.write_volatile(value);
+            } else {
+                let _ = byte.read_volatile();
+            }
+        }
+    }
+}
+
+/// Which pages of a file are in the page cache.
+pub(crate) fn cached_pages(file: &OwnedFd, pages: u64) -> io::Result<Vec<bool>> {
+    let (_, length) = place(0, pages)?;
+    if length == 0 {
+        return Ok(Vec::new());
+    }
+    let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED);
+    // SAFETY: a new mapping at a place of the kernel's choice, given back below.
+    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, file.as_raw_fd(), 0) };
+    if mapped == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let mut states = vec![0u8; length / PAGE_LEN];
+    // SAFETY: a mapping of `length` bytes and a vector with a byte for each of its pages.
+    let result = check(unsafe { libc::mincore(mapped, length, states.as_mut_ptr()) });
+    // SAFETY: the mapping made above, of which no reference is left.
+    check(unsafe { libc::munmap(mapped, length) })?;
+    result?;
+    Ok(states.iter().map(|state| state & 1 == 1).collect())
+}
+
+/// What [`fork`] is on either side.
+pub(crate) enum Forked {
+    Child,
+    Parent(i32),
+}
+
+/// `fork`. This program has one thread, so that the child may do anything.
+pub(crate) fn fork() -> io::Result<Forked> {
+    // SAFETY: there is one thread, and so no lock that another one could hold.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Forked::Child),
+        child => Ok(Forked::Parent(child)),
+    }
+}
+
+/// Ends the process without running anything else.
+pub(crate) fn exit_now(code: i32) -> ! {
+    // SAFETY: does not return and touches no memory of ours.
+    unsafe { libc::_exit(code) }
+}
+
+/// Takes in children that ended.
+pub(crate) fn reap() {
+    // SAFETY: no status is asked for.
+    while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
+}
+
+/// A new `T` in memory that stays shared over [`fork`]. Never given back.
+pub(crate) fn shared<T: SharedMemory>() -> io::Result<&'static T> {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping at a place of the kernel's choice.
+    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), size_of::<T>(), protection, flags, -1, 0) };
+    if mapped == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: zeroed memory of the right size, aligned to a page, which is a valid `T` by its trait; it stays mapped.
+    Ok(unsafe { &*mapped.cast::<T>() })
+}
+
+/// Types for which zeroed memory is a value and that many processes may change at once: atomics and arrays of them.
+///
+/// # Safety
+/// As said.
+pub(crate) unsafe trait SharedMemory: Sync {}
+
+// SAFETY: atomics only.
+unsafe impl SharedMemory for crate::shared::Control {}
+
+/// Waits until `word` is no longer `value`, or the time is over, or for no reason at all.
+pub(crate) fn wait_while(word: &AtomicU32, value: u32, longest: Duration) {
+    let timeout = libc::timespec {
+        tv_sec: i64::try_from(longest.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(longest.subsec_nanos()),
+    };
+    // SAFETY: an aligned word and a time that live through the call. Shared between processes: not the private kind.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &raw const timeout) };
+}
+
+/// Wakes all who wait for `word`.
+pub(crate) fn wake_all(word: &AtomicU32) {
+    // SAFETY: an aligned word that lives through the call.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+}
