@@ -10,6 +10,7 @@ mod monitor;
 mod record;
 mod region_files;
 mod report;
+mod rig;
 mod simulate;
 
 use std::process::ExitCode;
@@ -48,6 +49,7 @@ verbs! {
     Monitor => monitor,
     Record => record,
     Report => report,
+    Rig => rig,
     Simulate => simulate,
 }
 

@@ -1,0 +1,122 @@
+//! `isotherm rig`: real kernels in virtual machines, for comparison with the simulated one.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use isotherm_report::{Cell, Column, Table};
+use isotherm_rig::{Job, KERNELS, Kernel, KernelEntry, Machine, RigError, Run, Task, guest_program};
+
+use crate::error::CliError;
+use crate::format::FormatArg;
+use crate::ui::Ui;
+
+mod play;
+
+/// Run real kernels in virtual machines: what Linux itself does, beside what the simulated machine says it would.
+///
+/// Kernels are packages of the system's package manager, unpacked into a cache folder; nothing is installed. The virtual machine
+/// is software emulation: it needs no privileges and no particular processor, and its times mean nothing.
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  isotherm rig kernels
+  isotherm rig boot 6.12
+  isotherm rig play traces/sqlite.parquet --kernel 6.12 --policy classic --limit 75%
+  isotherm rig play traces/redis.parquet --policy mglru --limit 64MiB --boots 3 --format json
+
+Needs: apt, dpkg and tar for kernels; qemu-system-x86_64; mke2fs for programs with files.
+Environment: ISOTHERM_CACHE is the folder for kernels (else $XDG_CACHE_HOME/isotherm or ~/.cache/isotherm); ISOTHERM_GUEST
+names the guest's program where it is not installed beside isotherm.";
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// List the kernels, and which of them are at hand.
+    Kernels(KernelsArgs),
+    /// Fetch a kernel if need be, boot it, and say how long that took.
+    Boot(BootArgs),
+    /// Play a page trace in a kernel and in the simulated machine, and lay the counters side by side.
+    Play(play::Args),
+}
+
+#[derive(clap::Args)]
+struct KernelsArgs {
+    #[command(flatten)]
+    format: FormatArg,
+}
+
+#[derive(clap::Args)]
+struct BootArgs {
+    /// The kernel (`isotherm rig kernels`).
+    #[arg(value_name = "KERNEL", default_value = "newest")]
+    kernel: String,
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    match args.what {
+        What::Kernels(args) => kernels(&args, ui),
+        What::Boot(args) => boot(&args, ui),
+        What::Play(args) => play::run(&args, ui),
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the machine lacks is not a failure of ours; an unknown kernel is the user's.
+fn error(error: RigError) -> CliError {
+    match error {
+        RigError::Missing { .. } => CliError::host_cannot(error),
+        RigError::NoKernel { .. } | RigError::Unplayable { .. } => CliError::usage(error),
+        _ => CliError::failed(error),
+    }
+}
+
+fn cache() -> Result<PathBuf, CliError> {
+    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = named("ISOTHERM_CACHE")
+        .or_else(|| named("XDG_CACHE_HOME").map(|folder| folder.join("isotherm")))
+        .or_else(|| named("HOME").map(|folder| folder.join(".cache/isotherm")));
+    let folder = folder.ok_or_else(|| CliError::host_cannot("no folder for kernels: set ISOTHERM_CACHE to one"))?;
+    Ok(folder.join("kernels"))
+}
+
+fn kernel(name: &str, ui: &Ui) -> Result<Kernel, CliError> {
+    let entry = KernelEntry::named(name).map_err(error)?;
+    entry.get(&cache()?, &|what| ui.say(what)).map_err(error)
+}
+
+fn guest() -> Result<PathBuf, CliError> {
+    let configured = std::env::var_os("ISOTHERM_GUEST").map(PathBuf::from);
+    let executable = std::env::current_exe().ok();
+    guest_program(configured.as_deref(), executable.as_deref()).map_err(error)
+}
+
+fn kernels(args: &KernelsArgs, ui: &Ui) -> Result<(), CliError> {
+    let columns = ["name", "suite", "what", "at hand"].map(Column::text).to_vec();
+    let mut table = Table::new("", columns);
+    let cache = cache()?;
+    for entry in KERNELS {
+        let release = entry.cached(&cache).map(|kernel| kernel.release);
+        table.push(vec![
+            Cell::from(entry.name),
+            Cell::from(entry.suite),
+            Cell::from(entry.summary),
+            Cell::from(release),
+        ]);
+    }
+    ui.print(super::render(&table, args.format.format, ui))
+}
+
+fn boot(args: &BootArgs, ui: &Ui) -> Result<(), CliError> {
+    let (guest, kernel) = (guest()?, kernel(&args.kernel, ui)?);
+    let job = Job { settings: Vec::new(), zram_bytes: None, files_device: None, task: Task::Boot };
+    let machine = Machine::default();
+    let run = Run { kernel: &kernel, machine: &machine, guest: &guest, job: &job, script: None };
+    let result = run.go().map_err(error)?;
+    ui.print(format_args!("Linux {} booted and ended in {:.1} s.\n", result.kernel, result.took.as_secs_f64()))
+}

@@ -1,0 +1,207 @@
+//! `isotherm rig play`: one page trace in a real kernel and in the simulated machine.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use isotherm_report::{Cell, Column, Table, Unit};
+use isotherm_rig::job::{Play, Setting};
+use isotherm_rig::{Job, Machine, Observation, Run, Task, script_of};
+use isotherm_scenario::{RunOptions, Scenario, ScenarioResult, WorkloadEntry};
+use isotherm_sim::machine::{MachineConfig, NodeConfig};
+use isotherm_sim::swap::device::Compressor;
+use isotherm_units::{Amount, Bytes};
+use isotherm_workload::{BuildContext, TraceSpec, WorkloadSpec};
+
+use super::{error, guest, kernel};
+use crate::error::CliError;
+use crate::format::FormatArg;
+use crate::ui::Ui;
+use crate::verbs::simulate;
+
+/// Play a page trace in a kernel and in the simulated machine, and lay the counters side by side.
+///
+/// Both get the same pages in the same order, the same memory, swap on zram, and no huge pages. The kernel's figures are ranges
+/// over --boots boots.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The page trace.
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// The kernel (`isotherm rig kernels`).
+    #[arg(long, value_name = "KERNEL", default_value = "newest")]
+    kernel: String,
+    /// Page replacement.
+    #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
+    policy: Policy,
+    /// memory.max of the program's group; a share is of its peak memory in the simulated machine [default: none].
+    #[arg(long, value_name = "SIZE")]
+    limit: Option<Amount>,
+    /// Memory of the machine.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    memory: Bytes,
+    /// How often the kernel plays it.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    boots: u32,
+    /// Seconds after which a guest is stopped.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+    #[command(flatten)]
+    format: FormatArg,
+}
+
+/// Policies that kernels and the simulated machine have alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Policy {
+    /// Two lists for each kind of page.
+    #[default]
+    Classic,
+    /// The Multi-Gen LRU.
+    Mglru,
+}
+
+impl Policy {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Classic => "classic",
+            Self::Mglru => "mglru",
+        }
+    }
+    /// Value of `lru_gen/enabled`.
+    fn enabled(self) -> &'static str {
+        match self {
+            Self::Classic => "n",
+            Self::Mglru => "y",
+        }
+    }
+}
+
+/// Counters that both worlds have: our metric, and the kernel's names, summed. The first that is there counts: some are in the
+/// group's statistics, others the system's.
+const COUNTERS: &[(&str, &[&str])] = &[
+    ("major_faults", &["pgmajfault"]),
+    ("minor_faults", &["pgfault", "-pgmajfault"]),
+    ("refaults_anon", &["workingset_refault_anon"]),
+    ("refaults_file", &["workingset_refault_file"]),
+    ("pages_scanned", &["pgscan"]),
+    ("pages_reclaimed", &["pgsteal"]),
+    ("pages_swapped_in", &["pswpin"]),
+    ("pages_swapped_out", &["pswpout"]),
+];
+
+pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
+    let (guest, kernel) = (guest()?, kernel(&args.kernel, ui)?);
+    let (simulated, limit) = simulate(args, ui)?;
+    let spec = WorkloadSpec::Trace(TraceSpec::new(&args.trace));
+    let program = spec.build(&BuildContext::new(".")).map_err(CliError::failed)?;
+    let script = script_of(program).map_err(error)?;
+    let job = job(args, limit);
+    let machine = Machine {
+        memory_bytes: args.memory.get(),
+        time_limit: std::time::Duration::from_secs(args.seconds + 60),
+        ..Machine::default()
+    };
+    let run = Run { kernel: &kernel, machine: &machine, guest: &guest, job: &job, script: Some(&script) };
+    let bar = ui.progress("booting", u64::from(args.boots));
+    let mut seen = Vec::new();
+    for _ in 0..args.boots {
+        let result = run.go().map_err(error)?;
+        seen.extend(result.observations().last().cloned());
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let title = format!("Linux {}, {}: {}", kernel.release, args.policy.name(), limit_text(limit));
+    ui.print(crate::verbs::render(&table(&title, &seen, &simulated, args), args.format.format, ui))
+}
+
+fn limit_text(limit: Option<Bytes>) -> String {
+    limit.map_or_else(|| "no limit".to_owned(), |limit| format!("memory.max {limit}"))
+}
+
+/// Plays it in the simulated machine, first without a limit: that gives what shares are of.
+fn simulate(args: &Args, ui: &Ui) -> Result<(ScenarioResult, Option<Bytes>), CliError> {
+    let load = WorkloadSpec::Trace(TraceSpec::new(&args.trace));
+    let mut machine = MachineConfig { cpus: 1, ..MachineConfig::default() };
+    machine.nodes = vec![NodeConfig { memory: args.memory, ..NodeConfig::default() }];
+    machine.swap.size = Some(args.memory);
+    machine.swap.compressor = Compressor::Lz4;
+    let mut scenario = Scenario {
+        policy: args.policy.name().to_owned(),
+        machine,
+        workloads: vec![WorkloadEntry::new("program", load)],
+        ..Scenario::named("rig")
+    };
+    let options = RunOptions { base_dir: PathBuf::from("."), place: args.trace.display().to_string(), threads: None };
+    let play = |scenario: &Scenario| {
+        let bar = simulate::BarProgress::new(ui, "simulating");
+        let result = isotherm_scenario::run(scenario, &options, &bar);
+        bar.finish();
+        result.map_err(simulate::error)
+    };
+    let free = play(&scenario)?;
+    let Some(limit) = args.limit else { return Ok((free, None)) };
+    let peak = free.rows.iter().find(|row| row.metric == "peak_bytes").map_or(0.0, |row| row.mean);
+    #[expect(clippy::cast_possible_truncation, reason = "a whole number of bytes, far below 2^53")]
+    let limit = limit.of(Bytes::new(peak as u64)).pages_floor().bytes();
+    scenario.limit = Some(Amount::Absolute(limit));
+    Ok((play(&scenario)?, Some(limit)))
+}
+
+fn job(args: &Args, limit: Option<Bytes>) -> Job {
+    let knob = |path: &str, value: &str, optional| Setting { path: path.to_owned(), value: value.to_owned(), optional };
+    Job {
+        settings: vec![
+            knob("/sys/kernel/mm/transparent_hugepage/enabled", "never", false),
+            knob("/sys/kernel/mm/lru_gen/enabled", args.policy.enabled(), args.policy == Policy::Classic),
+            knob("/proc/sys/vm/swappiness", "60", false),
+            // Both act behind the experiment's back.
+            knob("/sys/module/damon_stat/parameters/enabled", "N", true),
+            knob("/proc/sys/kernel/numa_balancing", "0", true),
+        ],
+        zram_bytes: Some(args.memory.get()),
+        files_device: None,
+        task: Task::Play(Play { limit_bytes: limit.map(Bytes::get), read_stat_every: 256, seconds_max: args.seconds }),
+    }
+}
+
+/// A counter of an observation; names with a minus are taken off.
+fn real(seen: &Observation, names: &[&str]) -> Option<i64> {
+    let of = |name: &str| {
+        let own = seen.memory_stat.get(name).and_then(|&value| i64::try_from(value).ok());
+        own.or_else(|| seen.vmstat.get(name).copied())
+    };
+    names.iter().try_fold(0, |sum, name| match name.strip_prefix('-') {
+        Some(less) => Some(sum - of(less)?),
+        None => Some(sum + of(name)?),
+    })
+}
+
+fn table(title: &str, seen: &[Observation], simulated: &ScenarioResult, args: &Args) -> Table {
+    let columns = vec![
+        Column::text("counter"),
+        Column::number("real least", Unit::Count),
+        Column::number("real most", Unit::Count),
+        Column::number("simulated", Unit::Count),
+        Column::number("ratio", Unit::Factor),
+    ];
+    let ours: BTreeMap<&str, f64> = simulated.rows.iter().map(|row| (row.metric.as_str(), row.mean)).collect();
+    let mut table =
+        Table::new(format!("{title}, {} of {} operations", args.trace.display(), operations(seen)), columns);
+    for (metric, names) in COUNTERS {
+        let real: Vec<i64> = seen.iter().filter_map(|seen| real(seen, names)).collect();
+        let (least, most) = (real.iter().min().copied(), real.iter().max().copied());
+        let simulated = ours.get(metric).copied();
+        let middle = least.zip(most).map(|(least, most)| (least + most) as f64 / 2.0).filter(|&middle| middle > 0.0);
+        table.push(vec![
+            Cell::from(*metric),
+            Cell::from(least.and_then(|least| u64::try_from(least).ok())),
+            Cell::from(most.and_then(|most| u64::try_from(most).ok())),
+            Cell::from(simulated),
+            Cell::from(simulated.zip(middle).map(|(simulated, middle)| simulated / middle)),
+        ]);
+    }
+    table
+}
+
+fn operations(seen: &[Observation]) -> u64 {
+    seen.first().map_or(0, |seen| seen.operation)
+}
