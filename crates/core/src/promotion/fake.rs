@@ -152,6 +152,33 @@ impl World {
         self.spaces.get_mut(&target).ok_or(HostError::Gone(target))
     }
 
+    fn peek(
+        &mut self,
+        call: &'static str,
+        target: TargetId,
+        probes: &[Probe],
+        sights: &mut [Sight],
+    ) -> Result<(), HostError> {
+        let space = self.called(call, target)?;
+        let is_background = space.background.is_some();
+        for (probe, sight) in probes.iter().zip(sights) {
+            let page = probe.address / PAGE;
+            let folio = space.folios.range_mut(..=page).next_back();
+            let folio = folio.filter(|(first, folio)| *first + u64::from(folio.pages) > page);
+            let seen = match folio {
+                Some((_, folio)) if folio.accessed => {
+                    folio.accessed = call == "test";
+                    Seen::Accessed
+                }
+                Some(_) => Seen::Idle,
+                None if is_background => Seen::Idle,
+                None => Seen::NotMapped,
+            };
+            *sight = Sight { seen, level: Level::LEAF };
+        }
+        Ok(())
+    }
+
     fn move_one(&mut self, target: TargetId, page: u64, order: &MoveOrder<'_>) -> PageMove {
         let nodes = &mut self.nodes;
         let space = self.spaces.get_mut(&target).expect("looked up by the caller");
@@ -232,28 +259,11 @@ impl Host for World {
     }
 
     fn clear(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
-        let space = self.called("clear", target)?;
-        let is_background = space.background.is_some();
-        for (probe, sight) in probes.iter().zip(sights) {
-            let page = probe.address / PAGE;
-            let folio = space.folios.range_mut(..=page).next_back();
-            let folio = folio.filter(|(first, folio)| *first + u64::from(folio.pages) > page);
-            let seen = match folio {
-                Some((_, folio)) if folio.accessed => {
-                    folio.accessed = false;
-                    Seen::Accessed
-                }
-                Some(_) => Seen::Idle,
-                None if is_background => Seen::Idle,
-                None => Seen::NotMapped,
-            };
-            *sight = Sight { seen, level: Level::LEAF };
-        }
-        Ok(())
+        self.peek("clear", target, probes, sights)
     }
 
-    fn test(&mut self, _: TargetId, _: &[Probe], _: &mut [Sight]) -> Result<(), HostError> {
-        Err(HostError::NotHere("promotion does not ask for it"))
+    fn test(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
+        self.peek("test", target, probes, sights)
     }
 
     fn scan_children(&mut self, _: TargetId, _: Probe, _: &mut Vec<u64>) -> Result<(), HostError> {

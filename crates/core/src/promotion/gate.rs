@@ -119,8 +119,10 @@ pub struct ScanGate {
     pub(super) splits_huge: bool,
     pub(super) nodes: Vec<NodeTally>,
     pub(super) runs: Vec<Run>,
-    /// Pages on slow nodes that were accessed by the rule; while it only arms: whose bit was set.
+    /// Pages on slow nodes that are useful by the rule; none while it only arms.
     pub(super) useful: u64,
+    /// Pages on slow nodes whose bit was set.
+    pub(super) touched: u64,
     pub(super) present: u64,
     pub(super) idle: u64,
     pub(super) top_tier: u64,
@@ -151,11 +153,12 @@ impl ScanGate {
         let is_top_tier = self.count(page, accessed);
         if is_top_tier {
             self.top_tier += pages;
-        } else if self.only_arms {
-            self.useful += if page.accessed { pages } else { 0 };
-        } else if accessed {
-            self.useful += pages;
-            self.found(page);
+        } else {
+            self.touched += if page.accessed { pages } else { 0 };
+            if accessed && !self.only_arms {
+                self.useful += pages;
+                self.found(page);
+            }
         }
         if page.is_locked { Bit::Keep } else { Bit::Clear }
     }
@@ -208,7 +211,8 @@ impl ScanGate {
     pub(super) fn restart(&mut self, only_arms: bool) {
         self.only_arms = only_arms;
         self.runs.clear();
-        (self.useful, self.present, self.idle, self.top_tier) = (0, 0, 0, 0);
+        (self.useful, self.touched) = (0, 0);
+        (self.present, self.idle, self.top_tier) = (0, 0, 0);
     }
 }
 
@@ -291,6 +295,6 @@ mod tests {
         for (page, accessed) in [(1, true), (2, false)] {
             gate.see(&ScannedPage::new(page << 12, SLOW, accessed), &mut PageMarks::default());
         }
-        assert_eq!((gate.useful, gate.runs.len()), (1, 0));
+        assert_eq!((gate.touched, gate.useful, gate.runs.len()), (1, 0, 0));
     }
 }

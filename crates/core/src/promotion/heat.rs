@@ -7,9 +7,9 @@ const REGION_MIN: u64 = 2 << 20;
 const REGION_MAX: u64 = 1 << 30;
 /// A space is cut into about so many.
 const REGIONS: u64 = 4096;
-/// The heat of a region all of whose pages are useful.
+/// The heat of a region all of whose pages were touched.
 const HEAT_MAX: u32 = 65_535;
-/// The heat that a probe gives: as of one look at which all was useful.
+/// The heat that a probe gives: as of one look at which all was touched.
 const HEAT_OF_A_HIT: u32 = 16_384;
 
 /// Aligned addresses of a space that are looked at together.
@@ -19,19 +19,27 @@ pub(super) struct Region {
     pub(super) start: u64,
     /// Bytes of eligible areas in it; at least one page.
     pub(super) bytes: u64,
-    /// Moving mean of the useful share, 65,535 for all.
+    /// Moving mean of the share of slow pages that were touched, 65,535 for all.
     pub(super) heat: u32,
     /// When it was looked at last; `None` before the first look.
     pub(super) looked_at: Option<Instant>,
     /// All its pages were scanned once.
     pub(super) is_armed: bool,
-    /// Bits of it were taken away, so that a set one means an access since then.
-    pub(super) is_probed: bool,
+    /// Pages whose bits were taken away, so that a set one means an access since then.
+    pub(super) sample: Option<Sample>,
+}
+
+/// Pages drawn at random: the seed of the draw, and how many. The next probe looks at the same ones and then draws others, as a
+/// page that no probe has met may bear a bit from long ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sample {
+    pub(super) seed: u64,
+    pub(super) draws: u32,
 }
 
 impl Region {
     const fn new(start: u64) -> Self {
-        Self { start, bytes: 0, heat: 0, looked_at: None, is_armed: false, is_probed: false }
+        Self { start, bytes: 0, heat: 0, looked_at: None, is_armed: false, sample: None }
     }
 
     /// How much it asks for a look: heat times milliseconds since the last.
@@ -40,10 +48,10 @@ impl Region {
         u64::from(self.heat).saturating_mul(waited_ms)
     }
 
-    /// After a look at `present` pages of which `useful` were useful. Heat that is too small to fall by a quarter is none: it
+    /// After a look at `present` pages of which `touched` were touched on slow nodes. Heat that is too small to fall by a quarter is none: it
     /// would stay for ever, and the region be looked at for it.
-    pub(super) fn looked(&mut self, useful: u64, present: u64, now: Instant) {
-        self.heat = warmed(self.heat, share(useful, present));
+    pub(super) fn looked(&mut self, touched: u64, present: u64, now: Instant) {
+        self.heat = warmed(self.heat, share(touched, present));
         if self.heat < 4 {
             self.heat = 0;
         }
@@ -61,13 +69,12 @@ impl Region {
         self.heat = self.heat.max(old.heat);
         self.looked_at = self.looked_at.max(old.looked_at);
         self.is_armed = old.is_armed && (is_first || self.is_armed);
-        self.is_probed = old.is_probed && (is_first || self.is_probed);
     }
 }
 
-/// Useful pages of all present, 65,535 for all.
-fn share(useful: u64, present: u64) -> u32 {
-    let share = u128::from(useful) * 65_536 / u128::from(present.max(1));
+/// Touched pages of all present, 65,535 for all.
+fn share(touched: u64, present: u64) -> u32 {
+    let share = u128::from(touched) * 65_536 / u128::from(present.max(1));
     u32::try_from(share).map_or(HEAT_MAX, |share| share.min(HEAT_MAX))
 }
 
@@ -159,6 +166,9 @@ impl HeatMap {
             for (nth, old) in overlapping.enumerate() {
                 region.inherit(old, nth == 0);
             }
+            // A draw of other bytes would not be repeated.
+            let same = self.regions.get(first_old).filter(|old| (old.start, old.bytes) == (region.start, region.bytes));
+            region.sample = same.filter(|_| self.size == size).and_then(|old| old.sample);
         }
         self.size = size;
         self.regions = regions;

@@ -25,6 +25,8 @@ pub(super) struct Look<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) useful: u64,
+    /// Pages on slow nodes whose bit was set, useful or not.
+    pub(super) touched: u64,
     pub(super) present: u64,
     /// The gate ended it before the end of the range.
     pub(super) was_stopped: bool,
@@ -49,10 +51,15 @@ impl Look<'_> {
         self.spent += scanned.spent;
         let gate = &*self.gate;
         self.counters.queued += self.list.splice(self.key, &gate.runs);
-        self.counters.slow_tier += if only_arms { 0 } else { gate.useful };
+        self.counters.slow_tier += gate.useful;
         self.counters.top_tier += gate.top_tier;
         self.counters.idle_page += gate.idle;
         self.counters.scanned += gate.present;
-        Ok(Found { useful: gate.useful, present: gate.present, was_stopped: scanned.next < range.end })
+        Ok(Found {
+            useful: gate.useful,
+            touched: gate.touched,
+            present: gate.present,
+            was_stopped: scanned.next < range.end,
+        })
     }
 }

@@ -2,14 +2,16 @@
 //!
 //! Departures from that section: a probe counts as a hit only where the accessed page is on a slow node, as what has moved already
 //! needs no look; a region with few pages is looked at rather than probed, for probes would miss them; the first look at a region
-//! only takes bits away, as what was touched at some time since the process began is not yet hot.
+//! only takes bits away, as what was touched at some time since the process began is not yet hot; the first probe of a region is
+//! charged for the pages that it looks at alone, so that the first lap is over at once; and heat counts pages that were touched,
+//! whether they are useful already or must be found a second time first.
 
 use super::gate::PageRule;
-use super::heat::{Budget, HeatMap, Region};
+use super::heat::{Budget, HeatMap, Region, Sample};
 use super::look::{LOOK_BYTES, Look};
 use crate::host::{AddressRange, HostError, Level, NodeId, Probe, Seen, Sight};
 use crate::monitor::Random;
-use isotherm_units::Instant;
+use isotherm_units::{Instant, PAGE_BYTES};
 
 /// Draws of addresses until enough of them met a page.
 const ROUNDS: u32 = 4;
@@ -43,6 +45,8 @@ pub(super) struct Rotate {
     passed: usize,
     walk: Option<Walk>,
     pub(super) useful: u64,
+    /// Pages on slow nodes whose bit was set.
+    pub(super) touched: u64,
 }
 
 /// A look at a region, in parts.
@@ -51,7 +55,7 @@ struct Walk {
     region: usize,
     at: u64,
     only_arms: bool,
-    useful: u64,
+    touched: u64,
     present: u64,
 }
 
@@ -75,6 +79,7 @@ impl Rotate {
             passed: 0,
             walk: None,
             useful: 0,
+            touched: 0,
             areas,
         }
     }
@@ -101,10 +106,14 @@ impl Rotate {
             return Ok(false);
         }
         let Some(index) = self.next_in_turn(map) else { return Ok(true) };
-        self.explored += map.regions()[index].bytes;
+        let Region { bytes, sample, .. } = map.regions()[index];
+        let is_first_probe = self.probes && sample.is_none();
         if self.probes && !self.is_sparse_or_hit(index, map, look, rules, random, now)? {
+            let probed = u64::from(rules.nr_probes) * PAGE_BYTES;
+            self.explored += if is_first_probe { bytes.min(probed) } else { bytes };
             return Ok(false);
         }
+        self.explored += bytes;
         self.begin(index, map, rules);
         self.go_on(map, look, now)?;
         Ok(false)
@@ -139,7 +148,7 @@ impl Rotate {
         let Region { start, is_armed, .. } = map.regions()[region];
         self.is_seen[region] = true;
         let only_arms = !is_armed && rules.rule == PageRule::SecondAccess;
-        self.walk = Some(Walk { region, at: start, only_arms, useful: 0, present: 0 });
+        self.walk = Some(Walk { region, at: start, only_arms, touched: 0, present: 0 });
     }
 
     /// One part of the look at a region, and what follows from it when it is the last.
@@ -148,7 +157,9 @@ impl Rotate {
         let end = map.regions()[walk.region].start.saturating_add(map.size());
         if let Some(range) = self.part(walk.at, end) {
             let found = look.scan(range, walk.only_arms)?;
-            walk.useful += found.useful;
+            self.useful += found.useful;
+            self.touched += found.touched;
+            walk.touched += found.touched;
             walk.present += found.present;
             walk.at = range.end;
             if self.part(walk.at, end).is_some() {
@@ -157,10 +168,9 @@ impl Rotate {
             }
         }
         look.counters.vma_scans += 1;
-        self.useful += walk.useful;
         let region = map.region(walk.region);
-        region.looked(walk.useful, walk.present, now);
-        (region.is_armed, region.is_probed) = (true, true);
+        region.looked(walk.touched, walk.present, now);
+        region.is_armed = true;
         Ok(())
     }
 
@@ -182,67 +192,53 @@ impl Rotate {
         random: &mut Random,
         now: Instant,
     ) -> Result<bool, HostError> {
-        let start = map.regions()[index].start;
-        let range = AddressRange::new(start, start.saturating_add(map.size()));
-        let (present, accessed) = self.probe(range, rules.nr_probes, look, random)?;
         look.counters.regions_probed += 1;
+        let region = map.regions()[index];
+        let range = AddressRange::new(region.start, region.start.saturating_add(map.size()));
+        let parts = self.parts(range);
+        if self.is_hit(region.sample, &parts, look, rules)? {
+            look.counters.probes_hit += 1;
+            let used = self.exploited + region.bytes;
+            if used <= self.budget.exploit {
+                self.exploited = used;
+                return Ok(true);
+            }
+            // Its bits stay, for the look that comes next.
+            map.region(index).hit(now);
+            return Ok(false);
+        }
+        let (sample, present) = arm(&parts, rules.nr_probes, look, random)?;
+        map.region(index).sample = Some(sample);
         if present < rules.nr_probes.div_ceil(2) {
             return Ok(true);
         }
-        let is_hit = on_slow_node(&accessed, look, rules)?;
-        let region = map.region(index);
-        let is_first = !std::mem::replace(&mut region.is_probed, true);
-        if is_first || !is_hit {
-            region.looked(0, 1, now);
-            return Ok(false);
-        }
-        look.counters.probes_hit += 1;
-        let used = self.exploited + region.bytes;
-        if used > self.budget.exploit {
-            region.hit(now);
-            return Ok(false);
-        }
-        self.exploited = used;
-        Ok(true)
+        map.region(index).looked(0, 1, now);
+        Ok(false)
     }
 
-    /// Clears the bits of pages drawn at random. How many pages that met, and the addresses of those whose bit was set.
-    fn probe(
+    /// Whether a page of the sample was accessed on a slow node. Bits are left: a look that follows is to find them.
+    fn is_hit(
         &self,
-        region: AddressRange,
-        nr_probes: u32,
+        sample: Option<Sample>,
+        parts: &[AddressRange],
         look: &mut Look<'_>,
-        random: &mut Random,
-    ) -> Result<(u32, Vec<u64>), HostError> {
-        let parts = self.parts(region);
-        let bytes: u64 = parts.iter().map(|part| part.len()).sum();
-        let (mut present, mut accessed) = (0, Vec::new());
-        for _ in 0..ROUNDS {
-            let wanted = nr_probes - present;
-            if wanted == 0 {
-                break;
-            }
-            let draw = |_| Probe { address: nth_byte(&parts, random.between(0, bytes)), level: Level::LEAF };
-            let mut probes: Vec<Probe> = (0..wanted).map(draw).collect();
-            probes.sort_by_key(|probe| probe.address);
-            probes.dedup_by_key(|probe| probe.address >> 12);
-            let mut sights = vec![Sight::default(); probes.len()];
-            match look.host.clear(look.target, &probes, &mut sights) {
-                Ok(()) => {}
-                Err(gone @ HostError::Gone(_)) => return Err(gone),
-                Err(HostError::NotHere(_) | HostError::Failed(_)) => {
-                    look.counters.scan_failed += 1;
-                    break;
-                }
-            }
-            for (probe, sight) in probes.iter().zip(&sights) {
-                present += u32::from(matches!(sight.seen, Seen::Accessed | Seen::Idle));
-                if sight.seen == Seen::Accessed {
-                    accessed.push(probe.address);
-                }
+        rules: &RotateRules,
+    ) -> Result<bool, HostError> {
+        let Some(sample) = sample else { return Ok(false) };
+        let mut draw = Draw::new(parts, sample.seed);
+        let probes = draw.probes(sample.draws);
+        let mut sights = vec![Sight::default(); probes.len()];
+        match look.host.test(look.target, &probes, &mut sights) {
+            Ok(()) => {}
+            Err(gone @ HostError::Gone(_)) => return Err(gone),
+            Err(HostError::NotHere(_) | HostError::Failed(_)) => {
+                look.counters.scan_failed += 1;
+                return Ok(false);
             }
         }
-        Ok((present, accessed))
+        let accessed = probes.iter().zip(&sights).filter(|(_, sight)| sight.seen == Seen::Accessed);
+        let accessed: Vec<u64> = accessed.map(|(probe, _)| probe.address).collect();
+        on_slow_node(&accessed, look, rules)
     }
 
     /// The eligible parts of a region.
@@ -250,6 +246,60 @@ impl Rotate {
         let first = self.areas.partition_point(|area| area.end <= region.start);
         let overlapping = self.areas[first..].iter().take_while(|area| area.start < region.end);
         overlapping.map(|area| AddressRange::new(area.start.max(region.start), area.end.min(region.end))).collect()
+    }
+}
+
+/// Takes the bits of pages away that are drawn at random, until enough draws have met one. Returns how many did.
+fn arm(
+    parts: &[AddressRange],
+    nr_probes: u32,
+    look: &mut Look<'_>,
+    random: &mut Random,
+) -> Result<(Sample, u32), HostError> {
+    let mut sample = Sample { seed: random.between(0, u64::MAX), draws: 0 };
+    let mut draw = Draw::new(parts, sample.seed);
+    let mut present = 0;
+    for _ in 0..ROUNDS {
+        let wanted = nr_probes.saturating_sub(present);
+        if wanted == 0 {
+            break;
+        }
+        let probes = draw.probes(wanted);
+        let mut sights = vec![Sight::default(); probes.len()];
+        match look.host.clear(look.target, &probes, &mut sights) {
+            Ok(()) => {}
+            Err(gone @ HostError::Gone(_)) => return Err(gone),
+            Err(HostError::NotHere(_) | HostError::Failed(_)) => {
+                look.counters.scan_failed += 1;
+                break;
+            }
+        }
+        sample.draws += wanted;
+        let met = sights.iter().filter(|sight| matches!(sight.seen, Seen::Accessed | Seen::Idle)).count();
+        present += u32::try_from(met).expect("a few draws");
+    }
+    Ok((sample, present))
+}
+
+/// Draws of addresses that a seed repeats.
+struct Draw<'a> {
+    parts: &'a [AddressRange],
+    bytes: u64,
+    random: Random,
+}
+
+impl<'a> Draw<'a> {
+    fn new(parts: &'a [AddressRange], seed: u64) -> Self {
+        Self { parts, bytes: parts.iter().map(|part| part.len()).sum(), random: Random::new(seed) }
+    }
+
+    /// The next draws. Of those that meet in a page one is left.
+    fn probes(&mut self, draws: u32) -> Vec<Probe> {
+        let draw = |_| nth_byte(self.parts, self.random.between(0, self.bytes));
+        let mut addresses: Vec<u64> = (0..draws).map(draw).collect();
+        addresses.sort_unstable();
+        addresses.dedup_by_key(|address| *address / PAGE_BYTES);
+        addresses.into_iter().map(|address| Probe { address, level: Level::LEAF }).collect()
     }
 }
 

@@ -163,10 +163,10 @@ impl Promotion {
             spent: Duration::ZERO,
         };
         let end = match &mut job {
-            Job::Linear(scan) => scan.step(&mut look, &self.limits).map(|end| end.map(|next| (next, scan.useful))),
+            Job::Linear(scan) => scan.step(&mut look, &self.limits).map(|end| end.map(|next| (next, scan.useful, 0))),
             Job::Rotate(scan) => scan
                 .step(&mut slot.map, &mut look, &self.rules, &mut self.random, now)
-                .map(|is_end| is_end.then_some((slot.map.cursor, scan.useful))),
+                .map(|is_end| is_end.then_some((slot.map.cursor, scan.useful, scan.touched))),
         };
         let spent = look.spent;
         if was_empty && !self.list.is_empty() {
@@ -177,7 +177,7 @@ impl Promotion {
                 self.scanner.job = Some((key, job));
                 None
             }
-            Ok(Some((address, useful))) => Some(self.end_scan(key, address, useful, now)),
+            Ok(Some((address, useful, touched))) => Some(self.end_scan(key, address, [useful, touched], now)),
             // It exited in the middle of its scan.
             Err(_) => {
                 self.exit(target);
@@ -187,11 +187,15 @@ impl Promotion {
         Step { spent, scan, migration: None }
     }
 
-    fn end_scan(&mut self, key: SlotKey, address: u64, useful: u64, now: Instant) -> ScanReport {
+    /// Where a page must be found twice, what was touched once makes an idle space be scanned fast: so the second look comes soon.
+    /// It stays fast only if that one finds useful pages.
+    fn end_scan(&mut self, key: SlotKey, address: u64, [useful, touched]: [u64; 2], now: Instant) -> ScanReport {
         self.counters.mm_scans += 1;
         let slot = self.slots.get_mut(&key).expect("a scan ends with its space");
         let stretch = slot.stretch(&self.limits);
-        let case = slot.throttle.adapt(useful, &self.limits, self.config.throttling, stretch);
+        let is_idle = slot.throttle.useful == 0;
+        let found = if is_idle { useful.max(touched) } else { useful };
+        let case = slot.throttle.adapt(found, &self.limits, self.config.throttling, stretch);
         let scan_period = Duration::from_ms(slot.throttle.period_ms);
         slot.next_scan = Some(now + scan_period);
         slot.address = address;

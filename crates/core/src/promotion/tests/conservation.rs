@@ -62,7 +62,9 @@ fn disturb(promotion: &mut Promotion, world: &mut World, now: Instant, random: &
             promotion.exit(target);
             promotion.enter(target, None, now).expect("it is new");
         }
-        3 => world.failing = Some(["areas", "scan_accessed", "migrate", "clear", "page_nodes"][pick(random, 5)]),
+        3 => {
+            world.failing = Some(["areas", "scan_accessed", "migrate", "clear", "test", "page_nodes"][pick(random, 6)])
+        }
         4..=8 => world.failing = None,
         9 => world.spaces.values_mut().for_each(|space| space.is_locked ^= true),
         10..=14 => {
