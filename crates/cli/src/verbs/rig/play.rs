@@ -94,7 +94,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
     let spec = WorkloadSpec::Trace(TraceSpec::new(&args.trace));
     let program = spec.build(&BuildContext::new(".")).map_err(CliError::failed)?;
     let script = script_of(program).map_err(error)?;
-    let job = job(args, limit);
+    let job = job(args, limit, MachineConfig::default().readahead);
     let machine = Machine {
         memory_bytes: args.memory.get(),
         time_limit: std::time::Duration::from_secs(args.seconds + 60),
@@ -146,13 +146,15 @@ fn simulate(args: &Args, ui: &Ui) -> Result<(ScenarioResult, Option<Bytes>), Cli
     Ok((play(&scenario)?, Some(limit)))
 }
 
-fn job(args: &Args, limit: Option<Bytes>) -> Job {
+fn job(args: &Args, limit: Option<Bytes>, readahead: Bytes) -> Job {
     let knob = |path: &str, value: &str, optional| Setting { path: path.to_owned(), value: value.to_owned(), optional };
     Job {
         settings: vec![
             knob("/sys/kernel/mm/transparent_hugepage/enabled", "never", false),
             knob("/sys/kernel/mm/lru_gen/enabled", args.policy.enabled(), args.policy == Policy::Classic),
             knob("/proc/sys/vm/swappiness", "60", false),
+            // What disks start with has changed between kernels, from 128 KiB to 8 MiB.
+            knob("/sys/block/vda/queue/read_ahead_kb", &(readahead.get() / 1024).to_string(), true),
             // Both act behind the experiment's back.
             knob("/sys/module/damon_stat/parameters/enabled", "N", true),
             knob("/proc/sys/kernel/numa_balancing", "0", true),
