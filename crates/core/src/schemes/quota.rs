@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Quotas {
-    /// CPU time a window, whole milliseconds. Turned into bytes by how fast the scheme was so far.
+    /// CPU time a window, whole milliseconds. Turned into bytes by how fast the scheme was so far; the try in which it is spent
+    /// all the same is the last of the window.
     #[serde(alias = "time_ms", alias = "time-ms", alias = "ms", skip_serializing_if = "Option::is_none")]
     pub time: Option<Duration>,
     /// Bytes a window.
@@ -106,6 +107,8 @@ pub(crate) struct QuotaState {
     esz_bp: u64,
     /// Bytes charged in this window.
     pub(crate) charged: u64,
+    /// Time that tries took in this window.
+    spent_ns: u64,
     /// Over the life of the scheme: how fast it is.
     total_charged_ns: u64,
     /// Of closed windows.
@@ -141,9 +144,11 @@ impl QuotaState {
         self.esz != 0 || quotas.size.is_some() || quotas.time.is_some() || !quotas.goals.is_empty()
     }
 
-    /// Less than the smallest region is left.
+    /// Less than the smallest region is left, or the time is spent. The kernel looks at bytes alone, which it makes of the time
+    /// by the speed over the whole life: a scheme that has become slower takes many times its limit.
     pub(crate) fn is_full(&self, quotas: &Quotas, grain: Grain) -> bool {
-        self.is_set(quotas) && (self.charged >= self.esz || self.esz - self.charged < grain.region_bytes)
+        let is_late = quotas.time.is_some_and(|time| self.spent_ns >= time.ns());
+        self.is_set(quotas) && (is_late || self.charged >= self.esz || self.esz - self.charged < grain.region_bytes)
     }
 
     /// Begins the first window, or the next one where the last has ended at `now`; `score` is asked once a window. Whether
@@ -169,7 +174,7 @@ impl QuotaState {
         let was_full = self.is_full(quotas, grain);
         self.total_charged_bytes = self.total_charged_bytes.saturating_add(self.charged);
         self.window_start = Some(now);
-        self.charged = 0;
+        (self.charged, self.spent_ns) = (0, 0);
         self.set_effective(quotas, grain, &mut score);
         was_full
     }
@@ -208,6 +213,7 @@ impl QuotaState {
     /// Charges a try. Also where no limit is set: one that is set later finds it in its first window.
     pub(crate) fn charge(&mut self, quotas: &Quotas, tried: u64, applied: u64, spent: Duration) {
         self.total_charged_ns = self.total_charged_ns.saturating_add(spent.ns());
+        self.spent_ns = self.spent_ns.saturating_add(spent.ns());
         self.charged = self.charged.saturating_add(quotas.charge(tried, applied));
     }
 }

@@ -3,6 +3,7 @@
 mod explained;
 mod invariants;
 mod naive;
+mod promises;
 
 use super::engine::Engine;
 use super::fake::Machine;
