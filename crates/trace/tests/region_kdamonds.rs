@@ -277,6 +277,7 @@ fn any_configuration() -> impl Strategy<Value = Kdamonds> {
                     ..Watermarks::default()
                 },
                 filters: vec![filter],
+                max_nr_snapshots: other,
             };
             let probe_filter =
                 ProbeFilter { filter_type: word.clone(), matching: flag, allow: !flag, path: text.clone() };

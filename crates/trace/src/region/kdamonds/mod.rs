@@ -257,6 +257,8 @@ pub struct Scheme {
     pub watermarks: Watermarks,
     /// Which pages.
     pub filters: Vec<SchemeFilter>,
+    /// Snapshots after which it stops; 0: never. damo prints it among the statistics, and takes it on its command line only.
+    pub max_nr_snapshots: u64,
 }
 
 impl Default for Scheme {
@@ -271,6 +273,7 @@ impl Default for Scheme {
             quotas: Quotas::default(),
             watermarks: Watermarks::default(),
             filters: Vec::new(),
+            max_nr_snapshots: 0,
         }
     }
 }

@@ -240,6 +240,8 @@ impl Reader {
         let pattern = node.get("access_pattern")?.map(|node| self.pattern(&node)).transpose()?;
         let quotas = node.get("quotas")?.map(|node| self.quotas(&node)).transpose()?;
         let watermarks = node.get("watermarks")?.map(|node| self.watermarks(&node)).transpose()?;
+        let max_nr_snapshots =
+            node.get("stats")?.map(|stats| stats.quantity_or("max_nr_snapshots", COUNT, 1, 0)).transpose()?;
         Ok(Scheme {
             action: node.text_or("action", "stat")?,
             target_nid: node.get("target_nid")?.map(|node| node.quantity(COUNT, 1)).transpose()?,
@@ -249,6 +251,7 @@ impl Reader {
             quotas: quotas.unwrap_or_default(),
             watermarks: watermarks.unwrap_or_default(),
             filters: self.all(&node.list("filters")?, Self::scheme_filter)?,
+            max_nr_snapshots: max_nr_snapshots.unwrap_or_default(),
         })
     }
 

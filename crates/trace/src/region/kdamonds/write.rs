@@ -134,6 +134,9 @@ fn scheme(scheme: &Scheme) -> Tree {
         ("watermarks", watermarks(&scheme.watermarks)),
         ("filters", Tree::list(&scheme.filters, scheme_filter)),
     ]);
+    if scheme.max_nr_snapshots > 0 {
+        entries.push(("stats", Tree::Map(vec![("max_nr_snapshots", Tree::count(scheme.max_nr_snapshots))])));
+    }
     Tree::Map(entries)
 }
 
