@@ -2,13 +2,15 @@
 //! is drawn from them.
 //!
 //! A scenario is a TOML file ([`Scenario`]); [`run()`] plays it in parallel with results that do not depend on the number
-//! of threads; [`mod@advise`] builds one from a trace and reads a recommendation off it; [`monitoring`] watches one.
+//! of threads; [`mod@advise`] builds one from a trace and reads a recommendation off it; [`monitoring`] watches one;
+//! [`damo`] reads and writes monitors and schemes in the format of DAMON's user-space tool.
 
 pub mod advise;
 mod assemble;
 mod averages;
 mod bundled;
 mod config;
+pub mod damo;
 mod error;
 mod event;
 mod metrics;

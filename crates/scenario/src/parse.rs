@@ -10,16 +10,21 @@ use std::path::Path;
 pub fn load(path: &Path) -> Result<Scenario, ScenarioError> {
     let text =
         std::fs::read_to_string(path).map_err(|source| ScenarioError::Io { path: path.to_path_buf(), source })?;
-    parse(&text, &path.display().to_string())
+    parse_in(&text, &path.display().to_string(), path.parent().unwrap_or(Path::new("")))
 }
 
-/// Reads and checks scenario text; `name` stands in messages.
+/// Reads and checks scenario text; `name` stands in messages. Files of damo's that it names are looked for in the current folder.
 ///
 /// # Errors
 /// As [`load`].
 pub fn parse(text: &str, name: &str) -> Result<Scenario, ScenarioError> {
+    parse_in(text, name, Path::new(""))
+}
+
+/// Relative paths of files that monitors name start at `folder`.
+fn parse_in(text: &str, name: &str, folder: &Path) -> Result<Scenario, ScenarioError> {
     let scenario: Scenario = toml::from_str(text).map_err(|error| syntax_error(text, name, &error))?;
-    validate::validate(&scenario, text, name)?;
+    validate::validate(&scenario, text, name, folder)?;
     Ok(scenario)
 }
 

@@ -5,7 +5,7 @@ use crate::metrics::need_scores;
 use crate::monitoring::Watching;
 use crate::result::ScenarioResult;
 use crate::rows::{Played, PlayedRuns};
-use crate::variant::{Variant, expand};
+use crate::variant::{Variant, ready};
 use crate::{RunMode, Scenario, ScenarioError};
 use isotherm_sim::machine::{Ending, Incident, NodeConfig, Outcome};
 use isotherm_units::{Bytes, Duration, Instant, PAGE_BYTES, Pages};
@@ -94,7 +94,7 @@ struct Runs<'a> {
 
 impl<'a> Runs<'a> {
     fn new(scenario: &'a Scenario, options: &RunOptions) -> Result<Self, ScenarioError> {
-        let variants = expand(scenario, &options.place)?;
+        let variants = ready(scenario, &options.place, &options.base_dir)?;
         Ok(Self {
             scenario,
             variants,

@@ -9,19 +9,22 @@ use crate::{Reference, Scenario, ScenarioError};
 use isotherm_sim::reclaim::policy_by_name;
 use isotherm_units::{Amount, Bytes, PAGE_BYTES};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Least `memory.max` that a program can live with: a fault may need a handful of pages at once.
 const LIMIT_MIN: Bytes = Bytes::new(32 * PAGE_BYTES);
 
 /// Checks a scenario and all its variants.
-pub(crate) fn validate(scenario: &Scenario, text: &str, name: &str) -> Result<(), ScenarioError> {
+pub(crate) fn validate(scenario: &Scenario, text: &str, name: &str, folder: &Path) -> Result<(), ScenarioError> {
     let checker = Checker { text, name };
     checker.metrics(scenario)?;
     checker.averages(scenario)?;
-    let variants = variant::expand(scenario, name)?;
+    let mut variants = variant::expand(scenario, name)?;
     checker.references(scenario, &variants)?;
-    for variant in &variants {
-        checker.variant(variant, variants.len() > 1)?;
+    let has_several = variants.len() > 1;
+    for variant in &mut variants {
+        checker.files(variant, has_several, folder)?;
+        checker.variant(variant, has_several)?;
     }
     let named = std::iter::once(&scenario.against).chain(variants.iter().map(|variant| &variant.scenario.against));
     for against in named.flatten() {
@@ -145,6 +148,20 @@ impl Checker<'_> {
                     return fail(workload, format!("`value` ({value}) lies outside of {low} to {high}"));
                 }
                 _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the files that monitors name.
+    fn files(&self, variant: &mut Variant, named: bool, folder: &Path) -> Result<(), ScenarioError> {
+        for monitor in &mut variant.scenario.monitors {
+            if let Err(message) = monitor.resolve(folder) {
+                let message = format!("monitor `{}`: {message}", monitor.name);
+                let message = if named { format!("variant `{}`: {message}", variant.name) } else { message };
+                let found = self.key_after(&monitor.name, "damo");
+                let place = found.map_or_else(|| self.name.to_owned(), |offset| place(self.text, self.name, offset));
+                return Err(ScenarioError::Meaning { place, message });
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use crate::parse::with_suggestion;
 use crate::{Scenario, ScenarioError};
 use isotherm_sim::reclaim::{POLICIES, policy_by_name};
 use isotherm_units::Amount;
+use std::path::Path;
 
 /// A variant ready to run: its name and the scenario it amounts to (without matrix and variants).
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +60,19 @@ pub(crate) fn expand(scenario: &Scenario, place: &str) -> Result<Vec<Variant>, S
             let message = format!("two variants are called `{}`; give each its own name", variant.name);
             return Err(ScenarioError::Meaning { place: place.to_owned(), message });
         }
+    }
+    Ok(variants)
+}
+
+/// All variants, with the files that their monitors name read from below `folder`.
+///
+/// # Errors
+/// As [`expand`], and a file that cannot be taken over.
+pub(crate) fn ready(scenario: &Scenario, place: &str, folder: &Path) -> Result<Vec<Variant>, ScenarioError> {
+    let mut variants = expand(scenario, place)?;
+    for monitor in variants.iter_mut().flat_map(|variant| &mut variant.scenario.monitors) {
+        let name = monitor.name.clone();
+        monitor.resolve(folder).map_err(|message| ScenarioError::Monitor { monitor: name, message })?;
     }
     Ok(variants)
 }

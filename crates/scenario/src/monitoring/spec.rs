@@ -1,5 +1,6 @@
 //! Monitors in a scenario file.
 
+use crate::damo::DamoSource;
 use isotherm_core::host::AddressRange;
 use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_core::presets::{Preset, PresetError};
@@ -7,8 +8,10 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
+use std::path::Path;
 
-/// A `[[monitors]]` table: a kernel thread that monitors workloads. How it does so is written as `config` or as `preset`.
+/// A `[[monitors]]` table: a kernel thread that monitors workloads. How it does so is written as
+/// `config`, as `preset`, or as a file of `damo`'s.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub struct MonitorSpec {
@@ -24,6 +27,8 @@ pub struct MonitorSpec {
     pub config: MonitorConfig,
     /// What `config` was made of; printed in its place.
     pub(super) preset: Option<Preset>,
+    /// The file that `config` comes from; printed in its place. Read when a run is prepared.
+    pub(super) damo: Option<DamoSource>,
 }
 
 /// A `[[monitors]]` table as it stands in files.
@@ -43,6 +48,9 @@ struct Written {
         serialize_with = "what_differs"
     )]
     preset: Option<Preset>,
+    /// A configuration of damo's with a context to take over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    damo: Option<DamoSource>,
     /// Keys also in damo's spellings. Left out: the defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     config: Option<MonitorConfig>,
@@ -52,14 +60,16 @@ impl TryFrom<Written> for MonitorSpec {
     type Error = String;
 
     fn try_from(written: Written) -> Result<Self, String> {
-        let Written { name, targets, ranges, preset, config } = written;
+        let Written { name, targets, ranges, preset, damo, config } = written;
         let refuse = |message: &str| Err(format!("monitor `{name}`: {message}"));
-        let Some(preset) = preset else {
-            return Ok(Self { name, targets, ranges, config: config.unwrap_or_default(), preset: None });
-        };
-        if config.is_some() {
-            return refuse("`preset` and `config` both say how it watches; leave one of them out");
+        let given = [("preset", preset.is_some()), ("damo", damo.is_some()), ("config", config.is_some())];
+        let given: Vec<&str> = given.into_iter().filter(|(_, is_given)| *is_given).map(|(key, _)| key).collect();
+        if let [first, second, ..] = given[..] {
+            return refuse(&format!("`{first}` and `{second}` both say how it watches; leave one of them out"));
         }
+        let Some(preset) = preset else {
+            return Ok(Self { name, targets, ranges, config: config.unwrap_or_default(), preset: None, damo });
+        };
         match Self::of_preset(&name, preset) {
             Err(error) => refuse(&error.to_string()),
             Ok(spec) if !spec.ranges.is_empty() && !ranges.is_empty() => {
@@ -72,11 +82,11 @@ impl TryFrom<Written> for MonitorSpec {
 
 impl From<MonitorSpec> for Written {
     fn from(spec: MonitorSpec) -> Self {
-        let MonitorSpec { name, targets, ranges, config, preset } = spec;
+        let MonitorSpec { name, targets, ranges, config, preset, damo } = spec;
         // Keys at their defaults are left out, so that patches of variants can write others.
-        let config = (preset.is_none() && config != MonitorConfig::default()).then_some(config);
+        let config = (preset.is_none() && damo.is_none() && config != MonitorConfig::default()).then_some(config);
         let brings_range = preset.as_ref().and_then(|preset| preset.setup().ok()?.range).is_some();
-        Self { name, targets, ranges: if brings_range { Vec::new() } else { ranges }, preset, config }
+        Self { name, targets, ranges: if brings_range { Vec::new() } else { ranges }, preset, damo, config }
     }
 }
 
@@ -132,7 +142,34 @@ impl From<AddressRange> for RangeSpec {
 impl MonitorSpec {
     /// A monitor of the first process of every workload, or with `paddr` of all memory.
     pub fn new(name: &str, config: MonitorConfig) -> Self {
-        Self { name: name.to_owned(), targets: Vec::new(), ranges: Vec::new(), config, preset: None }
+        Self { name: name.to_owned(), targets: Vec::new(), ranges: Vec::new(), config, preset: None, damo: None }
+    }
+
+    /// A context of a file of damo's, which is read when a run is prepared.
+    pub fn of_damo(name: &str, source: DamoSource) -> Self {
+        Self { damo: Some(source), ..Self::new(name, MonitorConfig::default()) }
+    }
+
+    /// Reads the file of damo's, if it has one. Ranges of its own count more than those of the file.
+    ///
+    /// # Errors
+    /// What is wrong with the file, or does not fit what it watches, in words.
+    pub(crate) fn resolve(&mut self, folder: &Path) -> Result<(), String> {
+        let Some(source) = &self.damo else { return Ok(()) };
+        let found = source.read(folder)?;
+        if found.nr_processes > 0 && found.nr_processes != self.targets.len() {
+            return Err(format!(
+                "{}: it watches {} processes by their `pid`; name as many workloads in `targets`, in its order ({} now)",
+                source.file,
+                found.nr_processes,
+                self.targets.len()
+            ));
+        }
+        self.config = found.config;
+        if self.ranges.is_empty() {
+            self.ranges = found.ranges;
+        }
+        Ok(())
     }
 
     /// A ready set-up.
@@ -148,7 +185,7 @@ impl MonitorSpec {
     /// The same thread watching as `config` says.
     #[must_use]
     pub fn with_config(self, config: MonitorConfig) -> Self {
-        Self { config, preset: None, ..self }
+        Self { config, preset: None, damo: None, ..self }
     }
 
     /// The preset that it was made of.
