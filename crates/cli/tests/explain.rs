@@ -106,6 +106,162 @@ fn the_cause_is_named_for_each_scheme() {
     assert!(csv.lines().skip(1).all(|line| line.starts_with("kdamond,1,stat,")), "{csv}");
 }
 
+/// A program with 24 MiB, a quarter of which is in use, and one scheme on physical memory that is broken in some way.
+fn broken(scheme: &str) -> String {
+    format!(
+        r#"
+name = "broken"
+until = "3s"
+[machine]
+nodes = [{{ memory = "128MiB" }}]
+[[workloads]]
+name = "store"
+[workloads.load]
+kind = "hot-cold"
+footprint = "24MiB"
+hot = "25%"
+hot_pieces = 1
+hot_accesses = "99%"
+accesses_per_second = 100000
+duration = "10s"
+[[monitors]]
+name = "kdamond"
+[monitors.config]
+operations = "paddr"
+[[monitors.config.schemes]]
+{scheme}
+"#
+    )
+}
+
+/// The five ways in which a set-up does nothing: the true cause is told first, and no other one beside it.
+#[test]
+fn broken_set_ups_are_told_by_their_true_cause() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let file = path("broken.toml");
+    // (what is broken, the scheme, what is said of it first, and then; `None`: the end)
+    let table: [(&str, &str, &str, Option<&str>); 5] = [
+        (
+            "the pattern never matches",
+            "action = \"lru-prio\"\naccess-pattern = { nr-accesses = { min = \"100%\" } }",
+            "Scheme 0 (lru-prio) was tried on nothing.",
+            Some("100% of what it was shown: used less often than its pattern asks for (100%)."),
+        ),
+        (
+            "the watermarks have it switched off",
+            "action = \"pageout\"\n\
+             watermarks = { metric = \"free-mem-rate\", interval = \"1s\", high = \"20%\", mid = \"15%\", low = \"5%\" }",
+            "Scheme 0 (pageout) was tried on nothing.",
+            Some("It never had a turn. Its watermarks"),
+        ),
+        (
+            "the quota rounds to nothing",
+            "action = \"pageout\"\nquotas = { size = \"1KiB\", reset-interval = \"1s\" }",
+            "Scheme 0 (pageout) was tried on nothing.",
+            Some(
+                "its quota was below the smallest region (4KiB), so that nothing could be done: 1.00 KiB a window of 1s now",
+            ),
+        ),
+        (
+            "a filter rejects everything",
+            "action = \"pageout\"\naccess-pattern = { nr-accesses = { max = 0 } }\n\
+             ops-filters = [{ filter-type = \"anon\", matching = true, allow = false }]",
+            "and changed nothing.",
+            None,
+        ),
+        (
+            "a filter of addresses rejects everything",
+            "action = \"pageout\"\n[[monitors.config.schemes.core-filters]]\nfilter-type = \"addr\"\nmatching = true\n\
+             allow = false\naddress-range = { start = 0, end = 0x7fffffffffff }",
+            "Scheme 0 (pageout) was tried on nothing.",
+            Some("100% of what it was shown: qualified, but filtered out by core-filters[0] (addr)."),
+        ),
+    ];
+    for (cause, scheme, summary, first) in table {
+        std::fs::write(&file, broken(scheme)).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&said(&["explain", &file, "--format", "json"])).unwrap();
+        let told = &document["monitors"][0]["schemes"][0];
+        let words: Vec<&str> = told["words"].as_array().unwrap().iter().filter_map(|word| word.as_str()).collect();
+        assert!(words[0].contains(summary), "{cause}: {words:#?}");
+        match first {
+            Some(first) => assert!(words[1].contains(first), "{cause}: {words:#?}"),
+            // Pages are counted beside regions, of which each was tried.
+            None => assert!(
+                words.iter().any(|word| word.contains("was left alone by ops-filters[0] (anon).")),
+                "{cause}: {words:#?}"
+            ),
+        }
+        assert_eq!(told["stats"]["sz_applied"], 0, "{cause}");
+        // The same from a result that was saved.
+        let result = path("result.json");
+        std::fs::write(&result, said(&["simulate", &file, "--format", "json"])).unwrap();
+        let text = said(&["explain", &result, "--scheme", "0"]);
+        words.iter().for_each(|word| assert!(text.contains(word), "{cause}: {text}"));
+    }
+
+    // What the machine cannot do at all is said before the run, by every verb that would play it.
+    std::fs::write(&file, broken("action = \"migrate-hot\"\ntarget-nid = 1")).unwrap();
+    for verb in ["explain", "simulate"] {
+        let run = isotherm(&[verb, &file]);
+        let message = String::from_utf8_lossy(&run.stderr);
+        let words = "schemes[0]: `action` is migrate-hot, which is not available here; available: stat, pageout, lru-prio, lru-deprio";
+        assert!(!run.status.success() && message.contains(words) && message.contains("`kdamond`"), "{verb}: {message}");
+    }
+}
+
+/// Schemes go to damo's configuration and come back from it; what they do is the same.
+#[test]
+fn schemes_are_exported_for_damo_and_taken_from_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let own = broken(
+        "action = \"pageout\"\naccess-pattern = { nr-accesses = { max = 0 }, age = { min = \"500ms\" } }\n\
+         quotas = { time = \"10ms\", size = \"4MiB\", reset-interval = \"1s\", weights = { age = 1 } }",
+    );
+    std::fs::write(path("own.toml"), &own).unwrap();
+    let config = own.find("[monitors.config]").unwrap();
+    for ending in ["json", "yaml"] {
+        let file = path(&format!("kdamonds.{ending}"));
+        let run = isotherm(&["export", &path("own.toml"), "-o", &file]);
+        let talk = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.success() && talk.contains("`regions` are all memory of the simulated machine"), "{talk}");
+        let theirs = format!("{}damo = \"kdamonds.{ending}\"\n", &own[..config]);
+        std::fs::write(path("theirs.toml"), theirs).unwrap();
+        let (own, theirs) = (said(&["explain", &path("own.toml")]), said(&["explain", &path("theirs.toml")]));
+        assert_eq!(own, theirs, "{ending}");
+        assert!(own.contains("Scheme 0 (pageout) was tried"), "{own}");
+    }
+    let own = path("own.toml");
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/sqlite.parquet");
+    let trace = trace.to_str().unwrap();
+    let table: [(&[&str], i32, &str); 7] = [
+        (&[&own, "-o", "x.txt"], 2, "x.txt must end in .json or .yaml"),
+        (&[&own, "-o", "x.json", "--to", "csv"], 2, "--to csv is for page traces and region records"),
+        (
+            &[&own, "-o", "x.json", "--monitor", "nobody"],
+            2,
+            "there is no monitor `nobody` in variant `classic`; monitors: kdamond",
+        ),
+        (&[&own, "-o", "x.json", "--variant", "nobody"], 2, "there is no variant `nobody`; variants: classic"),
+        (&[&own, "-o", "x.json", "--sample", "5ms"], 2, "--sample is for page traces and region records"),
+        (&[trace, "-o", "x.json", "--to", "kdamonds"], 2, "--to kdamonds is for scenarios with monitors"),
+        (&[trace, "-o", "x.json", "--monitor", "k"], 2, "--monitor is for scenarios"),
+    ];
+    for (flags, code, words) in table {
+        let run = isotherm(&[&["export"], flags].concat());
+        let message = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(code), "{flags:?}: {message}");
+        assert!(message.contains(words), "{flags:?}: {message}");
+    }
+    let ptp = broken("").replace("operations = \"paddr\"\n[[monitors.config.schemes]]", "strategy = \"ptp\"");
+    std::fs::write(&own, ptp).unwrap();
+    let run = isotherm(&["export", &own, "-o", &path("x.json")]);
+    let message = String::from_utf8_lossy(&run.stderr);
+    assert!(message.contains("as damo's: `strategy` is set to what damo has no word for; allowed: leaf"), "{message}");
+    assert!(run.status.code() == Some(2) && !Path::new(&path("x.json")).exists());
+}
+
 /// A saved result tells the same as the run itself, without playing it again.
 #[test]
 fn results_are_explained_as_their_runs_are() {

@@ -4,21 +4,26 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
+use isotherm_scenario::{RunOptions, damo};
 use isotherm_trace::export::{self, EXPORTERS, ExportOptions};
+use isotherm_trace::region::kdamonds::{KdamondsForm, write_kdamonds};
 use isotherm_trace::region::{RECORD_FORMATS, record_format, record_format_of};
 
+use super::monitor::source::is_scenario;
 use super::region_files::{self, IntervalArgs};
+use super::simulate;
 use crate::error::CliError;
 use crate::ui::Ui;
 
-/// Turn a page trace into a trace for another tool, or a region record into one of damo's.
+/// Turn a page trace into a trace for another tool, a region record into one of damo's, or a scenario's monitors and schemes into
+/// damo's configuration.
 ///
 /// The format is told by the ending of the output's name unless --to says it; a name that ends in .zst is compressed. The
 /// output appears in one step, when all of it is written.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The page trace or region record to read, finished or not.
+    /// The page trace or region record to read, finished or not; or a scenario, with monitors for damo.
     #[arg(value_name = "INPUT")]
     input: PathBuf,
     /// The file to write.
@@ -30,6 +35,12 @@ pub(crate) struct Args {
     /// csv: one line for each access, in libCacheSim's columns, in place of one for each row of the trace.
     #[arg(long)]
     per_access: bool,
+    /// Scenarios: the monitors of this variant [default: the first].
+    #[arg(long, value_name = "NAME")]
+    variant: Option<String>,
+    /// Scenarios: only this monitor [default: all, a kernel thread each].
+    #[arg(long, value_name = "NAME")]
+    monitor: Option<String>,
     #[command(flatten)]
     intervals: IntervalArgs,
 }
@@ -40,15 +51,33 @@ Examples:
   isotherm export app.parquet -o app.csv --per-access
   isotherm export regions.parquet -o damon.data
   isotherm export regions.parquet -o damon.txt --to perf_script
-  isotherm export interrupted.arrow -o finished.parquet";
+  isotherm export interrupted.arrow -o finished.parquet
+  isotherm export my-service.toml -o kdamonds.json
+  isotherm export my-service.toml -o kdamonds.yaml --variant tight --monitor kdamond";
+
+/// The format of damo's configurations.
+const KDAMONDS: &str = "kdamonds";
 
 fn formats() -> Vec<PossibleValue> {
     let traces = EXPORTERS.iter().map(|exporter| PossibleValue::new(exporter.name).help(exporter.about));
-    traces.chain(region_files::formats()).collect()
+    let kdamonds = PossibleValue::new(KDAMONDS).help("scenarios: damo's configuration, JSON or YAML by its name");
+    traces.chain(region_files::formats()).chain([kdamonds]).collect()
 }
 
 /// Reads the trace and writes the file.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    if is_scenario(&args.input.to_string_lossy()) {
+        return export_monitors(&args, ui);
+    }
+    for (given, flag) in [(&args.variant, "--variant"), (&args.monitor, "--monitor")] {
+        if given.is_some() {
+            return Err(CliError::usage(format!("{flag} is for scenarios, which {} is not", args.input.display())));
+        }
+    }
+    if args.to.as_deref() == Some(KDAMONDS) {
+        let input = args.input.display();
+        return Err(CliError::usage(format!("--to {KDAMONDS} is for scenarios with monitors, which {input} is not")));
+    }
     if region_files::is_record(&args.input) {
         return export_record(&args, ui);
     }
@@ -86,5 +115,37 @@ fn export_record(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
         })?,
     };
     region_files::convert(&args.input, args.intervals.options()?, &args.output, format, ui)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the monitors of a scenario as damo's configuration.
+fn export_monitors(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    let source = args.input.to_string_lossy().into_owned();
+    let refuse = |what: String| Err(CliError::usage(format!("{source} is a scenario: {what}")));
+    if let Some(format) = args.to.as_deref().filter(|format| *format != KDAMONDS) {
+        return refuse(format!("--to {format} is for page traces and region records; it becomes `{KDAMONDS}`"));
+    }
+    if let Some(flag) = args.intervals.given().or(args.per_access.then_some("--per-access")) {
+        return refuse(format!("{flag} is for page traces and region records"));
+    }
+    let ending = args.output.extension().map(|ending| ending.to_string_lossy().into_owned()).unwrap_or_default();
+    let form = match ending.as_str() {
+        "json" => KdamondsForm::Json,
+        "yaml" => KdamondsForm::Yaml,
+        _ => {
+            let output = args.output.display();
+            return refuse(format!(
+                "damo tells its configurations by their names: {output} must end in .json or .yaml"
+            ));
+        }
+    };
+    let (scenario, base_dir) = simulate::find(&source)?;
+    let options = RunOptions { base_dir, place: source.clone(), threads: None };
+    let exported = damo::export(&scenario, &options, args.variant.as_deref(), args.monitor.as_deref());
+    let exported = exported.map_err(simulate::error)?;
+    write_kdamonds(&args.output, &exported.kdamonds, form)?;
+    exported.notes.iter().for_each(|note| ui.warn(note));
+    let nr_kdamonds = exported.kdamonds.kdamonds.len();
+    ui.say(format_args!("{}: {nr_kdamonds} kernel threads", args.output.display()));
     Ok(ExitCode::SUCCESS)
 }
