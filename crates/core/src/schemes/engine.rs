@@ -210,6 +210,7 @@ impl Engine {
             effective_quota_bytes: slot.quota.is_set(&slot.scheme.quotas).then_some(slot.quota.esz),
             smallest_region_bytes,
             charged_bytes: slot.quota.charged,
+            charged_ns: slot.quota.spent_ns,
             min_score: slot.quota.min_score,
             goal_values: slot.goals.iter().map(|goal| goal.current).collect(),
             last_pass: slot.last_pass.clone(),

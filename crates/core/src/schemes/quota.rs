@@ -108,7 +108,7 @@ pub(crate) struct QuotaState {
     /// Bytes charged in this window.
     pub(crate) charged: u64,
     /// Time that tries took in this window.
-    spent_ns: u64,
+    pub(crate) spent_ns: u64,
     /// Over the life of the scheme: how fast it is.
     total_charged_ns: u64,
     /// Of closed windows.

@@ -47,6 +47,8 @@ pub struct SchemeReport {
     pub smallest_region_bytes: u64,
     /// What was charged in this window.
     pub charged_bytes: u64,
+    /// CPU time that tries took in this window.
+    pub charged_ns: u64,
     /// Regions of a lower priority waited in the last pass.
     pub min_score: u32,
     /// Last values of the goals' metrics.

@@ -10,10 +10,11 @@ use crate::swap::device::DeviceKind;
 use isotherm_core::host::Action as Act;
 use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_core::schemes::{
-    AccessPattern, Age, Bounds, Filter, FilterType, Frequency, Quotas, Reason, Scheme, SchemeReport,
+    AccessPattern, Age, Bounds, Filter, FilterType, Frequency, Quotas, Reason, Scheme, SchemeReport, Watermarks,
 };
 use isotherm_units::access::{Mapping, Process, Thread, ThreadStart};
 use isotherm_units::{Bytes, PageRange, Pages};
+use proptest::prelude::*;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::sync::{Arc, Mutex};
@@ -239,4 +240,65 @@ fn equal_runs_with_schemes_are_equal() {
         case.play().unwrap()
     };
     assert!(run() == run());
+}
+
+/// What limits a scheme in [`quotas_and_watermarks_hold`].
+#[derive(Clone, Debug)]
+struct Limits {
+    action: Act,
+    quotas: Quotas,
+    watermarks: Watermarks,
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    let action = prop::sample::select(vec![Act::Pageout, Act::LruPrio, Act::LruDeprio]);
+    let reset_ms = prop::sample::select(vec![100, 300, 1000]);
+    let (pages, time_ms) = (prop::option::of(1..800u64), prop::option::of(1..3u64));
+    let marks = prop::option::of([0..=1000u64, 0..=1000u64, 0..=1000u64]);
+    (action, reset_ms, pages, time_ms, marks).prop_map(|(action, reset_ms, pages, time_ms, marks)| {
+        let quotas = Quotas {
+            size: pages.map(|pages| Pages::new(pages).bytes()),
+            time: time_ms.map(Duration::from_ms),
+            reset_interval: Duration::from_ms(reset_ms),
+            ..Quotas::default()
+        };
+        let watermarks = marks.map(|mut marks| {
+            marks.sort_unstable();
+            Watermarks::free_mem_rate(Duration::from_ms(200), marks[2], marks[1], marks[0])
+        });
+        Limits { action, quotas, watermarks: watermarks.unwrap_or_default() }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// On a machine: no window treats more than its quota, nothing is done in a window whose time is spent, nor while
+    /// watermarks have the scheme switched off.
+    #[test]
+    fn quotas_and_watermarks_hold(policy in prop::sample::select(vec!["classic", "mglru"]), limits in limits()) {
+        let Limits { action, quotas, watermarks } = limits;
+        let scheme = Scheme { action, quotas, watermarks, ..Scheme::default() };
+        // One that keeps the monitor awake while the other is off.
+        let case = Case { policy, run: Duration::from_ms(1500), ..Case::new(Operations::Paddr, vec![scheme.clone(), Scheme::default()]) };
+        let (_, reports) = case.play().unwrap();
+        let mut before: Option<&SchemeReport> = None;
+        for report in reports.iter().map(|reports| &reports[0]) {
+            let limit = report.effective_quota_bytes.unwrap_or(u64::MAX);
+            prop_assert!(report.charged_bytes <= limit, "{report:?}");
+            let (tried, bytes, spent_before) = before.map_or((report.stats.nr_tried, report.stats.sz_tried, 0), |before| {
+                let (now, then) = (report.stats, before.stats);
+                (now.nr_tried - then.nr_tried, now.sz_tried - then.sz_tried, before.charged_ns)
+            });
+            // After the time is spent, tries are those of a new window, in which nothing else is charged.
+            if scheme.quotas.time.is_some_and(|time| spent_before >= time.ns()) && tried > 0 {
+                prop_assert_eq!(report.charged_bytes, bytes, "{:?}", report);
+            }
+            if !report.is_active {
+                prop_assert_eq!(tried, 0, "off: {:?}", report);
+            }
+            before = Some(report);
+        }
+        prop_assert!(!reports.is_empty());
+    }
 }
