@@ -4,6 +4,7 @@
 //! it wants to be called, calls it with the time and a [`Host`](host::Host), and takes values out. No clock, no files, no
 //! threads, no floats in decisions.
 
+pub mod defrag;
 pub mod host;
 pub mod monitor;
 pub mod presets;

@@ -1,0 +1,120 @@
+//! What the kernel's tables of zones have in common: rows `Node 0, zone   Normal, type …` with numbers behind.
+
+use super::TextError;
+use crate::defrag::FreeBlocks;
+
+/// Lines that hold something, numbered from 1, without the blanks around them.
+///
+/// # Errors
+/// The last one does not end.
+pub(super) fn lines(text: &str) -> Result<Vec<(usize, &str)>, TextError> {
+    if !text.is_empty() && !text.ends_with('\n') {
+        return Err(TextError::CutOff { line: text.lines().count() });
+    }
+    let numbered = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+    Ok(numbered.filter(|(_, line)| !line.is_empty()).collect())
+}
+
+/// The words of a line, taken from the left.
+pub(super) struct Words<'a> {
+    line: usize,
+    text: &'a str,
+    words: std::str::SplitWhitespace<'a>,
+}
+
+impl<'a> Words<'a> {
+    pub(super) fn new(line: usize, text: &'a str) -> Self {
+        Self { line, text, words: text.split_whitespace() }
+    }
+
+    pub(super) const fn line(&self) -> usize {
+        self.line
+    }
+
+    /// The whole line does not fit.
+    pub(super) fn unexpected(&self, expected: impl Into<String>) -> TextError {
+        unexpected(self.line, expected, self.text)
+    }
+
+    /// Whether the next words are these; takes them if so.
+    pub(super) fn takes(&mut self, words: &[&str]) -> bool {
+        let mut ahead = self.words.clone();
+        let is_there = words.iter().all(|word| ahead.next() == Some(word));
+        if is_there {
+            self.words = ahead;
+        }
+        is_there
+    }
+
+    /// A name, without the comma behind it where `ends_with_comma`.
+    pub(super) fn name(&mut self, what: &str, ends_with_comma: bool) -> Result<String, TextError> {
+        let word = self.words.next().unwrap_or_default();
+        let name = if ends_with_comma { word.strip_suffix(',').unwrap_or_default() } else { word };
+        let is_name = !name.is_empty() && name.len() <= 16 && name.chars().all(|c| c.is_ascii_alphanumeric());
+        if is_name { Ok(name.to_owned()) } else { Err(unexpected(self.line, format!("the name of a {what}"), word)) }
+    }
+
+    /// `Node 0, zone`, whose number it gives.
+    pub(super) fn node(&mut self) -> Result<u32, TextError> {
+        let error = self.unexpected("`Node N, zone NAME`");
+        if !self.takes(&["Node"]) {
+            return Err(error);
+        }
+        let node = self.words.next().and_then(|word| word.strip_suffix(',')).and_then(|word| word.parse().ok());
+        match node {
+            Some(node) if self.takes(&["zone"]) => Ok(node),
+            _ => Err(error),
+        }
+    }
+
+    /// All that is left: numbers. `>` before one says that it is at least that; whether that was so comes second.
+    pub(super) fn numbers(&mut self) -> Result<(Vec<u64>, bool), TextError> {
+        let mut is_at_least = false;
+        let mut numbers = Vec::new();
+        for word in self.words.by_ref() {
+            let digits = word.strip_prefix('>').inspect(|_| is_at_least = true).unwrap_or(word);
+            // `parse` would take a sign.
+            let number = if digits.starts_with('+') { None } else { digits.parse().ok() };
+            numbers.push(number.ok_or_else(|| unexpected(self.line, "a whole number below 2^64", word))?);
+        }
+        Ok((numbers, is_at_least))
+    }
+
+    /// All that is left: `(0, 3019, 22475)`.
+    pub(super) fn list(&mut self) -> Result<Vec<u64>, TextError> {
+        let list: Vec<&str> = self.words.by_ref().collect();
+        let list = list.join(" ");
+        let inner = list.strip_prefix('(').and_then(|list| list.strip_suffix(')'));
+        let numbers = inner.map(|inner| inner.split(", ").map(str::parse).collect::<Result<_, _>>());
+        numbers.and_then(Result::ok).ok_or_else(|| unexpected(self.line, "a list `(N, N, …)`", &list))
+    }
+
+    /// All that is left: names.
+    pub(super) fn names(&mut self, what: &str) -> Result<Vec<String>, TextError> {
+        let mut names = Vec::new();
+        while self.words.clone().next().is_some() {
+            names.push(self.name(what, false)?);
+        }
+        Ok(names)
+    }
+}
+
+/// `found` is shortened: it may be anything.
+pub(super) fn unexpected(line: usize, expected: impl Into<String>, found: &str) -> TextError {
+    let mut short: String = found.chars().take(60).collect();
+    if short.len() < found.len() {
+        short.push('…');
+    }
+    let found = if found.is_empty() { "the end of the line".to_owned() } else { format!("{short:?}") };
+    TextError::Unexpected { line, expected: expected.into(), found }
+}
+
+/// Counts by order, as many as in the rows before.
+pub(super) fn blocks(line: usize, counts: &[u64], orders: &mut Option<usize>) -> Result<FreeBlocks, TextError> {
+    let expected = *orders.get_or_insert(counts.len());
+    if counts.len() != expected {
+        let found = format!("{} of them", counts.len());
+        return Err(unexpected(line, format!("counts for {expected} orders, as in the rows before"), &found));
+    }
+    FreeBlocks::new(counts).map_err(|source| TextError::Blocks { line, source })
+}
