@@ -4,7 +4,10 @@
 //! are read by the same code. Integers throughout, truncated where the kernel truncates.
 
 /// The most orders that are taken: kernels have 11, and some with larger pages up to 18.
-pub const MAX_ORDERS: usize = 20;
+pub const MAX_ORDERS: usize = ORDERS as usize;
+
+/// The same, as orders are counted.
+pub(super) const ORDERS: u32 = 20;
 
 /// The most free pages that are taken: 16 EiB in pages of 4 KiB. Below it no formula here overflows.
 pub const MAX_FREE_PAGES: u64 = 1 << 52;
@@ -272,7 +275,7 @@ pub(crate) mod tests {
             prop_assert!((-1000..=1000).contains(&blocks.fragmentation_index(order)));
             let naive: u128 = counts.iter().enumerate().map(|(o, &n)| if o < order as usize { u128::from(n) << o } else { 0 }).sum();
             let free = u128::from(blocks.pages());
-            prop_assert_eq!(u128::from(blocks.extfrag(order)), if free == 0 { 0 } else { naive * 100 / free });
+            prop_assert_eq!(u128::from(blocks.extfrag(order)), (naive * 100).checked_div(free).unwrap_or(0));
         }
     }
 }

@@ -9,16 +9,36 @@
 //! `compaction.md`. Design and departures in one place: `docs/fragmentation.md`.
 
 mod blocks;
+mod controller;
+mod decision;
 mod deferral;
+mod designs;
 mod error;
+mod explicit;
+#[cfg(test)]
+mod fake;
+mod merged;
 mod proactiveness;
+mod rfc;
+mod run;
 mod suitability;
+#[cfg(test)]
+mod tests;
 pub mod text;
 mod yields;
 
+#[cfg(test)]
+pub(crate) use blocks::tests::{blocks as blocks_of, stride};
 pub use blocks::{BlocksError, FreeBlocks, HUGE_ORDER, MAX_FREE_PAGES, MAX_ORDERS, node_score, weighted_score};
+pub use controller::{Controller, ControllerConfig, percent_marks};
+pub use decision::{Decision, Hold, Verdict};
 pub use deferral::Deferral;
+pub use designs::{Activity, DESIGNS, Defragmenter, Design, DesignEntry};
 pub use error::DefragError;
+pub use explicit::{CompactExtfrag, Request, StartError};
+pub use merged::{Merged, MergedConfig};
 pub use proactiveness::{Leeway, Proactiveness, ScoreMarks};
+pub use rfc::{OrderMarks, Rfc, RfcConfig};
+pub use run::{Budget, BudgetLimit, Why, ZoneReport};
 pub use suitability::{COSTLY_ORDER, EXTFRAG_THRESHOLD, Gap, Level, Marks, Suitability, margin, suitability};
 pub use yields::{BlockUse, SpoilRate, estimated_yield, predicted_yield};

@@ -5,6 +5,7 @@
 //! whoever runs the core (in the simulated machine: the kernel thread that monitors).
 
 mod address;
+mod defrag;
 mod error;
 mod monitor;
 mod schemes;
@@ -13,6 +14,9 @@ mod tiering;
 pub use crate::promotion::{Flow, PageMarks, ScanGate, ScannedPage};
 pub use crate::schemes::{Action, Destination, FilterType, Metric, PageFilter, PageGate, PageTest};
 pub use address::{AddressRange, Level, NodeId, Probe, Seen, Sight, TargetId};
+pub use defrag::{
+    CompactEnd, CompactMode, CompactStep, Compacted, DefragSignals, Granularity, Stalls, Stop, ZoneId, ZoneState,
+};
 pub use error::HostError;
 use isotherm_units::Duration;
 pub use monitor::{Attribute, Capabilities};
@@ -56,6 +60,36 @@ pub trait Host {
     /// # Errors
     /// [`HostError::Gone`], [`HostError::NotHere`].
     fn flush(&mut self, target: TargetId) -> Result<(), HostError>;
+
+    /// How far [`compact`](Self::compact) can be aimed; `None` where there is no compaction.
+    fn compaction_granularity(&self) -> Option<Granularity> {
+        None
+    }
+
+    /// Appends the zones that have memory, ordered by node, then from low addresses to high.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`] where free memory is not told by zone and order.
+    fn zones(&mut self, _out: &mut Vec<ZoneState>) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host does not tell free blocks of its zones"))
+    }
+
+    /// How busy a node is.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`] where that is not told.
+    fn defrag_signals(&mut self, _node: NodeId) -> Result<DefragSignals, HostError> {
+        Err(HostError::NotHere("this host does not tell how busy its nodes are"))
+    }
+
+    /// Compacts a zone some way: pages in use move to its top, so that free ones join at its bottom. Tests
+    /// [`CompactStep::stop`] before each batch, the first too. What it did, and whether there is more to do.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`], [`HostError::Failed`]: nothing was done.
+    fn compact(&mut self, _step: &CompactStep) -> Result<Compacted, HostError> {
+        Err(HostError::NotHere("this host does not compact"))
+    }
 
     /// For each address whether the page there has `attribute`; `None` where there is no page. Physical memory only.
     /// `out` has the length of `addresses`.

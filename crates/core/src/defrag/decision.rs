@@ -1,0 +1,92 @@
+//! What was decided, with what it was decided on: so that every start, and every wait, can be explained afterwards.
+
+use super::blocks::{FreeBlocks, MAX_ORDERS};
+use crate::host::NodeId;
+use crate::host::{DefragSignals, ZoneId, ZoneState};
+use isotherm_units::Instant;
+
+/// A look at a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// When.
+    pub at: Instant,
+    /// Of which node.
+    pub node: NodeId,
+    /// Of which order, below.
+    pub order: u32,
+    /// Free pages of all zones.
+    pub free_pages: u64,
+    /// Free blocks of the order. Beside it extfrag says little: it is a share of free memory, and swings with reclaim.
+    pub free_blocks: u64,
+    /// Percent of free pages in smaller blocks.
+    pub extfrag: u32,
+    /// The node's score; of `merged` alone.
+    pub score: u32,
+    /// Blocks that should be free; of `controller` alone.
+    pub demand: u64,
+    /// Blocks that compaction is predicted to free; of `controller` alone.
+    pub predicted_yield: u64,
+    /// How busy the node is, where that was asked.
+    pub signals: DefragSignals,
+    /// What follows.
+    pub verdict: Verdict,
+}
+
+/// What follows of a look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Compaction of these zones, one after the other.
+    Start(Vec<ZoneId>),
+    /// Nothing, and why.
+    Hold(Hold),
+}
+
+/// Why nothing is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Not fragmented enough, or enough blocks are free.
+    Enough,
+    /// Earlier attempts failed.
+    Deferred,
+    /// kswapd is at work.
+    Reclaiming,
+    /// Tasks wait for CPUs.
+    Busy,
+    /// The last run gained too little; a pause that doubles.
+    BackingOff,
+    /// No block is predicted to become free.
+    NoYield,
+    /// The host tells nothing that a yield could be predicted from.
+    YieldUnknown,
+}
+
+impl Decision {
+    /// A look at `zones` that leads to nothing.
+    pub(super) fn of_zones(at: Instant, node: NodeId, order: u32, zones: &[ZoneState]) -> Self {
+        let all = together(zones);
+        Self {
+            at,
+            node,
+            order,
+            free_pages: all.pages(),
+            free_blocks: all.suitable(order),
+            extfrag: all.extfrag(order),
+            score: 0,
+            demand: 0,
+            predicted_yield: 0,
+            signals: DefragSignals::default(),
+            verdict: Verdict::Hold(Hold::Enough),
+        }
+    }
+}
+
+/// Free blocks of all zones. None if together they would be more than any machine has.
+fn together(zones: &[ZoneState]) -> FreeBlocks {
+    let mut counts = [0_u64; MAX_ORDERS];
+    for zone in zones {
+        for (sum, count) in counts.iter_mut().zip(zone.blocks.counts()) {
+            *sum += count;
+        }
+    }
+    FreeBlocks::new(&counts).unwrap_or_else(|_| FreeBlocks::new(&[0]).expect("no blocks are in range"))
+}

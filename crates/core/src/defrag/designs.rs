@@ -1,0 +1,90 @@
+//! Designs that decide by themselves when to compact, as one table.
+
+use super::controller::{Controller, ControllerConfig};
+use super::merged::{Merged, MergedConfig};
+use super::rfc::{Rfc, RfcConfig};
+use super::run::ZoneReport;
+use super::{Decision, DefragError};
+use crate::host::{Host, HostError, NodeId};
+use isotherm_units::{Duration, Instant};
+use serde::{Deserialize, Serialize};
+
+/// What came of a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// CPU time, which is to pass before the next call.
+    pub spent: Duration,
+    /// What was decided, with what it was decided on. Calls that only go on with a compaction decide nothing.
+    pub decision: Option<Decision>,
+    /// The zone that was finished.
+    pub report: Option<ZoneReport>,
+}
+
+/// A design at work on a node.
+pub trait Defragmenter: std::fmt::Debug {
+    /// When to call [`handle_timeout`](Self::handle_timeout) next; `None`: not until a setting changes.
+    fn poll_timeout(&self) -> Option<Instant>;
+
+    /// Does what is due at `now`. Earlier calls do nothing; after a long sleep it looks once.
+    ///
+    /// # Errors
+    /// The host's. A compaction under way is given up; the design goes on with its next look.
+    fn handle_timeout(&mut self, now: Instant, host: &mut dyn Host) -> Result<Activity, HostError>;
+}
+
+/// One line of [`DESIGNS`].
+#[derive(Clone, Copy, Debug)]
+pub struct DesignEntry {
+    /// Its name in files.
+    pub name: &'static str,
+    /// What it is.
+    pub summary: &'static str,
+    /// It with its defaults.
+    pub make: fn() -> Design,
+}
+
+macro_rules! designs {
+    ($($type:ident, $config:ident, $name:literal, $summary:literal;)*) => {
+        /// A design with its settings. `explicit` is not among them: it does nothing unless it is asked
+        /// ([`CompactExtfrag`](super::CompactExtfrag)).
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(tag = "design")]
+        pub enum Design {
+            $(
+                #[doc = $summary]
+                #[serde(rename = $name)]
+                $type($config),
+            )*
+        }
+
+        /// All designs.
+        pub const DESIGNS: &[DesignEntry] = &[
+            $(DesignEntry { name: $name, summary: $summary, make: || Design::$type($config::default()) },)*
+        ];
+
+        impl Design {
+            /// Its name in files.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$type(_) => $name,)*
+                }
+            }
+
+            /// It at work on a node from `now` on.
+            ///
+            /// # Errors
+            /// The first setting that makes no sense.
+            pub fn start(&self, node: NodeId, now: Instant) -> Result<Box<dyn Defragmenter + Send>, DefragError> {
+                Ok(match self {
+                    $(Self::$type(config) => Box::new($type::new(config.clone(), node, now)?),)*
+                })
+            }
+        }
+    };
+}
+
+designs! {
+    Rfc, RfcConfig, "rfc", "proactive compaction as first proposed: a low and a high mark for each order";
+    Merged, MergedConfig, "merged", "proactive compaction as the kernel has it: one number, scores of zones and of the node";
+    Controller, ControllerConfig, "controller", "ours: as many huge pages as are asked for, only where a yield is predicted";
+}

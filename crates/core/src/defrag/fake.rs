@@ -1,0 +1,161 @@
+//! A host for tests of designs: page blocks by what they hold, and a compaction that goes through them as the kernel's scanners
+//! do, block by block. What it frees follows from the blocks, never from what a test expects.
+
+use super::suitability::Marks;
+use super::yields::{BlockUse, predicted_yield};
+use super::{FreeBlocks, HUGE_ORDER};
+use crate::host::{AddressRange, Attribute, Capabilities, Host, HostError, Level, NodeId, Probe, Sight, TargetId};
+use crate::host::{CompactEnd, CompactStep, Compacted, DefragSignals, Granularity, ZoneId, ZoneState};
+use isotherm_units::Duration;
+
+const BLOCK: u32 = 1 << HUGE_ORDER;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Zone {
+    pub(super) blocks: Vec<BlockUse>,
+    pub(super) marks: Marks,
+    /// Index of the block that is looked at next for sources, and of that last looked at for targets.
+    scanners: (usize, usize),
+}
+
+/// Zones of one node; what the host tells and does not tell; what was asked.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Machine {
+    pub(super) zones: Vec<Zone>,
+    pub(super) signals: DefragSignals,
+    pub(super) tells_blocks: bool,
+    pub(super) hides_types: bool,
+    pub(super) refusal: Option<HostError>,
+    pub(super) steps: Vec<CompactStep>,
+    pub(super) looks: usize,
+}
+
+impl Zone {
+    /// `sections` blocks, each with so many movable and fixed pages.
+    pub(super) fn of(sections: usize, movable: u32, fixed: u32) -> Self {
+        let block = BlockUse { movable, fixed, is_target: true };
+        Self { blocks: vec![block; sections], ..Self::default() }
+    }
+
+    fn free(block: BlockUse) -> u64 {
+        u64::from(BLOCK - block.movable - block.fixed)
+    }
+
+    /// Wholly free blocks are of the huge order, all other free pages lie alone.
+    pub(super) fn free_blocks(&self) -> FreeBlocks {
+        let whole = self.blocks.iter().filter(|block| Self::free(**block) == u64::from(BLOCK)).count() as u64;
+        let pages: u64 = self.blocks.iter().map(|block| Self::free(*block)).sum();
+        let mut counts = [0; 11];
+        counts[0] = pages - whole * u64::from(BLOCK);
+        counts[HUGE_ORDER as usize] = whole;
+        FreeBlocks::new(&counts).expect("small")
+    }
+
+    fn compact(&mut self, step: &CompactStep, is_reclaiming: bool) -> Compacted {
+        if step.is_first {
+            self.scanners = (0, self.blocks.len());
+        }
+        let mut done = Compacted::default();
+        loop {
+            done.end = match () {
+                () if self.scanners.0 + 1 >= self.scanners.1 => Some(CompactEnd::ScannersMet),
+                () if step.stops_for_reclaim && is_reclaiming => Some(CompactEnd::Reclaiming),
+                () if step.stop.is_reached(&self.free_blocks(), 0) => Some(CompactEnd::Reached),
+                () => None,
+            };
+            let is_limit = done.scanned_migrate >= step.max_scanned || done.pages_moved >= step.max_moved;
+            if done.end.is_some() || is_limit {
+                return done;
+            }
+            self.block(&mut done);
+        }
+    }
+
+    /// Empties the next block as far as there is room above it.
+    fn block(&mut self, done: &mut Compacted) {
+        let source = self.scanners.0;
+        done.scanned_migrate += u64::from(BLOCK);
+        let was_used = self.blocks[source].movable + self.blocks[source].fixed > 0;
+        while self.blocks[source].movable > 0 && self.scanners.1 > source + 1 {
+            let target = &mut self.blocks[self.scanners.1 - 1];
+            let room = if target.movable + target.fixed == 0 { 0 } else { BLOCK - target.movable - target.fixed };
+            if room == 0 || !target.is_target {
+                self.scanners.1 -= 1;
+                done.scanned_free += u64::from(BLOCK);
+                continue;
+            }
+            let moved = room.min(self.blocks[source].movable);
+            self.blocks[self.scanners.1 - 1].movable += moved;
+            self.blocks[source].movable -= moved;
+            done.pages_moved += u64::from(moved);
+            done.cpu = Duration::from_ns(done.cpu.ns() + 4500 * u64::from(moved));
+            done.stalls.add(Duration::from_us(4 * u64::from(moved)));
+        }
+        let block = self.blocks[source];
+        done.blocks_freed += u64::from(was_used && block.movable + block.fixed == 0);
+        done.blocks_spoiled_unmovable += u64::from(block.fixed > 0);
+        self.scanners.0 += 1;
+    }
+}
+
+impl Host for Machine {
+    fn compaction_granularity(&self) -> Option<Granularity> {
+        Some(Granularity::Zone)
+    }
+
+    fn zones(&mut self, out: &mut Vec<ZoneState>) -> Result<(), HostError> {
+        self.looks += 1;
+        if let Some(refusal) = &self.refusal {
+            return Err(refusal.clone());
+        }
+        out.extend((0..).zip(&self.zones).map(|(number, zone)| ZoneState {
+            id: ZoneId { node: NodeId(0), zone: number },
+            blocks: zone.free_blocks(),
+            present: zone.blocks.len() as u64 * u64::from(BLOCK),
+            marks: zone.marks,
+            movable: (!self.hides_types).then(|| zone.free_blocks()),
+            exact_yield: self.tells_blocks.then(|| predicted_yield(&zone.blocks, zone.marks.min)),
+        }));
+        Ok(())
+    }
+
+    fn defrag_signals(&mut self, _: NodeId) -> Result<DefragSignals, HostError> {
+        Ok(self.signals)
+    }
+
+    fn compact(&mut self, step: &CompactStep) -> Result<Compacted, HostError> {
+        self.steps.push(*step);
+        match &self.refusal {
+            Some(refusal) => Err(refusal.clone()),
+            None => Ok(self.zones[usize::from(step.zone.zone)].compact(step, self.signals.is_reclaiming)),
+        }
+    }
+
+    fn capabilities(&self, _: TargetId) -> Capabilities {
+        Capabilities { shifts: vec![12], highest_level: Level(0), flush: false, scan_children: false }
+    }
+    fn mappings(&mut self, target: TargetId, _: &mut Vec<AddressRange>) -> Result<(), HostError> {
+        Err(HostError::Gone(target))
+    }
+    fn clear(&mut self, target: TargetId, _: &[Probe], _: &mut [Sight]) -> Result<(), HostError> {
+        Err(HostError::Gone(target))
+    }
+    fn test(&mut self, target: TargetId, _: &[Probe], _: &mut [Sight]) -> Result<(), HostError> {
+        Err(HostError::Gone(target))
+    }
+    fn scan_children(&mut self, target: TargetId, _: Probe, _: &mut Vec<u64>) -> Result<(), HostError> {
+        Err(HostError::Gone(target))
+    }
+    fn flush(&mut self, target: TargetId) -> Result<(), HostError> {
+        Err(HostError::Gone(target))
+    }
+    fn has_attribute(
+        &mut self,
+        target: TargetId,
+        _: Attribute,
+        _: &[u64],
+        _: &mut [Option<bool>],
+    ) -> Result<(), HostError> {
+        Err(HostError::Gone(target))
+    }
+}

@@ -1,0 +1,229 @@
+//! Compaction of some zones of a node one after the other, in steps, within a budget: what all designs have in common once
+//! they have decided.
+
+use crate::host::{CompactEnd, CompactMode, CompactStep, Compacted, Stop, ZoneId};
+use crate::host::{Host, HostError};
+use isotherm_units::{Duration, Instant};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// Pages looked at in one step: 8 page blocks of 512. Between steps budgets are checked and others have their turn.
+const STEP_PAGES: u64 = 4096;
+
+/// What a compaction may cost at most. `None`: no limit. Zero: nothing is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Budget {
+    /// Pages moved. Exceeded by one batch at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pages: Option<u64>,
+    /// CPU time. Exceeded by one step at most, like those below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Duration>,
+    /// Waits of tasks for pages on their way, all together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stall: Option<Duration>,
+    /// Time since it started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wall: Option<Duration>,
+    /// Pages looked at without a block becoming free.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fruitless_pages: Option<u64>,
+}
+
+/// Which limit of a [`Budget`] was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BudgetLimit {
+    /// Pages moved.
+    Pages,
+    /// CPU time.
+    Cpu,
+    /// Waits of tasks.
+    Stall,
+    /// Time.
+    Wall,
+}
+
+/// Why compaction of a zone ended, or did not begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Why {
+    /// extfrag was not above the high mark: nothing was done.
+    AlreadyBelowHigh,
+    /// extfrag has come down to the low mark, or as many blocks are free as were wanted.
+    ReachedLow,
+    /// The whole zone was gone through.
+    ScannersMet,
+    /// Too little is free to move pages into.
+    NoTargets,
+    /// A limit was reached.
+    Budget(BudgetLimit),
+    /// Too much was looked at without a block becoming free.
+    NoProgress,
+    /// kswapd is at work; both at once would work against each other.
+    ReclaimRunning,
+    /// It was called off.
+    Cancelled,
+    /// What is left to move is hot.
+    HeatBlocked,
+    /// Locks were not to be had.
+    Contended,
+    /// Earlier attempts failed, and this one was passed over.
+    Deferred,
+}
+
+impl From<CompactEnd> for Why {
+    fn from(end: CompactEnd) -> Self {
+        match end {
+            CompactEnd::Reached => Self::ReachedLow,
+            CompactEnd::ScannersMet => Self::ScannersMet,
+            CompactEnd::NoTargets => Self::NoTargets,
+            CompactEnd::Reclaiming => Self::ReclaimRunning,
+            CompactEnd::Contended => Self::Contended,
+            CompactEnd::Hot => Self::HeatBlocked,
+        }
+    }
+}
+
+/// What became of a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneReport {
+    /// Which.
+    pub zone: ZoneId,
+    /// Why it ended.
+    pub why: Why,
+    /// extfrag of the order in question before, percent.
+    pub extfrag_before: u32,
+    /// And after.
+    pub extfrag_after: u32,
+    /// What was done, all steps together.
+    pub work: Compacted,
+}
+
+/// A zone to compact, and how far.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Task {
+    pub(super) zone: ZoneId,
+    pub(super) stop: Stop,
+    /// For reports alone.
+    pub(super) order: u32,
+}
+
+/// How it is done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Manner {
+    pub(super) mode: CompactMode,
+    pub(super) counts_in_flight: bool,
+    pub(super) stops_for_reclaim: bool,
+    pub(super) budget: Budget,
+}
+
+#[derive(Debug)]
+pub(super) struct Run {
+    manner: Manner,
+    started: Instant,
+    waiting: VecDeque<Task>,
+    current: Option<Current>,
+    /// Of all zones, against the budget.
+    total: Compacted,
+    is_cancelled: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Current {
+    task: Task,
+    work: Compacted,
+    extfrag_before: u32,
+    fruitless_pages: u64,
+}
+
+impl Run {
+    pub(super) fn new(tasks: impl IntoIterator<Item = Task>, manner: Manner, now: Instant) -> Self {
+        let waiting = tasks.into_iter().collect();
+        Self { manner, started: now, waiting, current: None, total: Compacted::default(), is_cancelled: false }
+    }
+
+    /// Ends it at the next step, with reports of all zones.
+    pub(super) const fn cancel(&mut self) {
+        self.is_cancelled = true;
+    }
+
+    /// Changes how far zones are compacted that are not done yet.
+    pub(super) fn set_stop(&mut self, stop: Stop) {
+        for task in self.waiting.iter_mut().chain(self.current.as_mut().map(|current| &mut current.task)) {
+            task.stop = stop;
+        }
+    }
+
+    /// A step: what it did, and the report of the zone if that is done.
+    pub(super) fn step(
+        &mut self,
+        now: Instant,
+        host: &mut dyn Host,
+    ) -> Result<(Compacted, Option<ZoneReport>), HostError> {
+        let (mut current, is_first) = match self.current.take() {
+            Some(current) => (current, false),
+            None => {
+                let task = self.waiting.pop_front().expect("it is not over");
+                let extfrag_before = extfrag(host, task)?;
+                (Current { task, work: Compacted::default(), extfrag_before, fruitless_pages: 0 }, true)
+            }
+        };
+        let mut step = Compacted::default();
+        let mut why = self.over(now);
+        if why.is_none() {
+            let manner = self.manner;
+            step = host.compact(&CompactStep {
+                zone: current.task.zone,
+                is_first,
+                mode: manner.mode,
+                stop: current.task.stop,
+                counts_in_flight: manner.counts_in_flight,
+                stops_for_reclaim: manner.stops_for_reclaim,
+                max_scanned: STEP_PAGES,
+                max_moved: manner.budget.pages.map_or(u64::MAX, |pages| pages - self.total.pages_moved),
+            })?;
+            current.work.merge(&step);
+            self.total.merge(&step);
+            let fruitless = if step.blocks_freed > 0 { 0 } else { current.fruitless_pages };
+            current.fruitless_pages = fruitless + step.scanned_migrate;
+            let is_fruitless = manner.budget.fruitless_pages.is_some_and(|most| current.fruitless_pages >= most);
+            why = step.end.map(Why::from).or_else(|| is_fruitless.then_some(Why::NoProgress));
+        }
+        let Some(why) = why else {
+            self.current = Some(current);
+            return Ok((step, None));
+        };
+        let extfrag_after = extfrag(host, current.task)?;
+        let Current { task, work, extfrag_before, .. } = current;
+        Ok((step, Some(ZoneReport { zone: task.zone, why, extfrag_before, extfrag_after, work })))
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.current.is_none() && self.waiting.is_empty()
+    }
+
+    /// Why nothing more may be done at all.
+    fn over(&self, now: Instant) -> Option<Why> {
+        let Budget { pages, cpu, stall, wall, fruitless_pages } = self.manner.budget;
+        let total = &self.total;
+        match () {
+            () if self.is_cancelled => Some(Why::Cancelled),
+            () if pages.is_some_and(|most| total.pages_moved >= most) => Some(Why::Budget(BudgetLimit::Pages)),
+            () if cpu.is_some_and(|most| total.cpu >= most) => Some(Why::Budget(BudgetLimit::Cpu)),
+            () if stall.is_some_and(|most| total.stalls.total >= most) => Some(Why::Budget(BudgetLimit::Stall)),
+            () if wall.is_some_and(|most| now.since(self.started) >= most) => Some(Why::Budget(BudgetLimit::Wall)),
+            () if fruitless_pages == Some(0) => Some(Why::NoProgress),
+            () => None,
+        }
+    }
+}
+
+fn extfrag(host: &mut dyn Host, task: Task) -> Result<u32, HostError> {
+    let mut zones = Vec::new();
+    host.zones(&mut zones)?;
+    // A zone that is gone (memory was taken away) has nothing free.
+    let zone = zones.iter().find(|zone| zone.id == task.zone);
+    Ok(zone.map_or(0, |zone| zone.blocks.extfrag(task.order)))
+}

@@ -1,0 +1,271 @@
+//! What designs ask of a host: how fragmented zones are, how busy the machine is, and a step of compaction.
+
+use super::NodeId;
+use crate::defrag::{FreeBlocks, MAX_ORDERS, Marks};
+use isotherm_units::Duration;
+
+/// A zone: its node, and its number there from the lowest addresses up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ZoneId {
+    /// The node.
+    pub node: NodeId,
+    /// 0 for the lowest that has memory.
+    pub zone: u8,
+}
+
+impl std::fmt::Display for ZoneId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "node {}, zone {}", self.node.0, self.zone)
+    }
+}
+
+/// A zone as it is just now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneState {
+    /// Which.
+    pub id: ZoneId,
+    /// Free blocks, all types together.
+    pub blocks: FreeBlocks,
+    /// Pages that are there: the weight of the zone's score.
+    pub present: u64,
+    /// Watermarks.
+    pub marks: Marks,
+    /// Free blocks of type Movable; `None` where they cannot be told apart.
+    pub movable: Option<FreeBlocks>,
+    /// [`predicted_yield`](crate::defrag::predicted_yield) from what each page block holds; `None` where that cannot be known.
+    pub exact_yield: Option<u64>,
+}
+
+/// How busy a node is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DefragSignals {
+    /// kswapd of the node is at work, or has been since it was last asked.
+    pub is_reclaiming: bool,
+    /// Huge pages that were asked for since some fixed time, obtained or not.
+    pub huge_wanted: u64,
+    /// Share of the last ten seconds in which some task waited for a CPU, in hundredths of a percent.
+    pub cpu_pressure_bp: u32,
+}
+
+/// How far compaction can be aimed on a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Granularity {
+    /// All nodes at once, for huge pages.
+    System,
+    /// A node, all its zones.
+    Node,
+    /// A zone, down to a level for an order.
+    Zone,
+}
+
+/// How much compaction may wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CompactMode {
+    /// For locks of pages, not for write-back.
+    #[default]
+    SyncLight,
+    /// For write-back as well.
+    Sync,
+}
+
+/// When a zone is compacted far enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Not before the scanners meet.
+    Never,
+    /// extfrag of `order` is `low` percent or less.
+    Order {
+        /// log2 of pages.
+        order: u32,
+        /// Percent.
+        low: u32,
+    },
+    /// extfrag of each order is at most its percentage; orders from 0 up.
+    Orders([u32; MAX_ORDERS]),
+    /// So many blocks of `order` are free.
+    Blocks {
+        /// log2 of pages.
+        order: u32,
+        /// How many.
+        count: u64,
+    },
+}
+
+impl Stop {
+    /// Whether it is. `in_flight`: pages that the compaction holds for pages to move into, to be counted as free.
+    pub fn is_reached(&self, blocks: &FreeBlocks, in_flight: u64) -> bool {
+        match *self {
+            Self::Never => false,
+            Self::Order { order, low } => blocks.extfrag_with(order, in_flight) <= low,
+            Self::Orders(low) => {
+                (0..).zip(low).all(|(order, low)| low >= 100 || blocks.extfrag_with(order, in_flight) <= low)
+            }
+            Self::Blocks { order, count } => blocks.suitable(order) >= count,
+        }
+    }
+}
+
+/// Some compaction of one zone: a bounded piece of work, so that whoever asks keeps its pace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompactStep {
+    /// Where.
+    pub zone: ZoneId,
+    /// From the ends of the zone. Otherwise from where the last step in this zone stopped.
+    pub is_first: bool,
+    /// What may be waited for.
+    pub mode: CompactMode,
+    /// When it is enough.
+    pub stop: Stop,
+    /// Pages in flight count as free when `stop` is tested. The kernel does not count them.
+    pub counts_in_flight: bool,
+    /// Ends when kswapd is at work.
+    pub stops_for_reclaim: bool,
+    /// Pages to look at for sources; it ends at the next boundary of a page block.
+    pub max_scanned: u64,
+    /// Pages to move; the last batch may exceed it.
+    pub max_moved: u64,
+}
+
+/// Why a zone's compaction is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompactEnd {
+    /// [`CompactStep::stop`] is reached.
+    Reached,
+    /// The scanners met: the zone was gone through.
+    ScannersMet,
+    /// Nothing is free that pages could be moved into.
+    NoTargets,
+    /// kswapd is at work.
+    Reclaiming,
+    /// Locks were not to be had.
+    Contended,
+    /// What is left to move is hot.
+    Hot,
+}
+
+/// Tasks that waited for pages on their way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stalls {
+    /// How many waits.
+    pub count: u64,
+    /// All together.
+    pub total: Duration,
+    /// The longest.
+    pub longest: Duration,
+    /// Waits by length: entry n counts those of 2^n up to 2^(n+1) microseconds, the first also shorter ones, the last also
+    /// longer ones.
+    pub histogram: [u64; 20],
+}
+
+impl Stalls {
+    /// Adds a wait.
+    pub fn add(&mut self, wait: Duration) {
+        self.count += 1;
+        self.total = Duration::from_ns(self.total.ns().saturating_add(wait.ns()));
+        self.longest = self.longest.max(wait);
+        let bucket = (wait.ns() / 1000).checked_ilog2().unwrap_or(0) as usize;
+        self.histogram[bucket.min(self.histogram.len() - 1)] += 1;
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.total = Duration::from_ns(self.total.ns().saturating_add(other.total.ns()));
+        self.longest = self.longest.max(other.longest);
+        for (sum, count) in self.histogram.iter_mut().zip(other.histogram) {
+            *sum += count;
+        }
+    }
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// `None`: there is more to do, it stopped at a limit of the step.
+    pub end: Option<CompactEnd>,
+    /// Pages moved.
+    pub pages_moved: u64,
+    /// Pages looked at for sources.
+    pub scanned_migrate: u64,
+    /// Pages looked at for targets.
+    pub scanned_free: u64,
+    /// Page blocks that became wholly free.
+    pub blocks_freed: u64,
+    /// Page blocks gone through that stay in use because of pages that never move.
+    pub blocks_spoiled_unmovable: u64,
+    /// Likewise, of movable pages that somebody holds just now.
+    pub blocks_spoiled_pinned: u64,
+    /// CPU time of whoever compacts.
+    pub cpu: Duration,
+    /// What it cost others.
+    pub stalls: Stalls,
+}
+
+impl Compacted {
+    /// Adds another step; `end` becomes the other's.
+    pub fn merge(&mut self, other: &Self) {
+        self.end = other.end;
+        self.pages_moved += other.pages_moved;
+        self.scanned_migrate += other.scanned_migrate;
+        self.scanned_free += other.scanned_free;
+        self.blocks_freed += other.blocks_freed;
+        self.blocks_spoiled_unmovable += other.blocks_spoiled_unmovable;
+        self.blocks_spoiled_pinned += other.blocks_spoiled_pinned;
+        self.cpu = Duration::from_ns(self.cpu.ns().saturating_add(other.cpu.ns()));
+        self.stalls.merge(&other.stalls);
+    }
+
+    /// Blocks that were tried: freed or found spoilt.
+    pub const fn blocks_tried(&self) -> u64 {
+        self.blocks_freed + self.blocks_spoiled_unmovable + self.blocks_spoiled_pinned
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::defrag::{blocks_of as blocks, stride};
+
+    #[test]
+    fn it_stops_at_the_mark_and_not_above() {
+        // 512 loose pages beside one huge page: 50 percent.
+        let half = blocks(&[512, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        let stops = |stop: Stop, in_flight| stop.is_reached(&half, in_flight);
+        assert!(stops(Stop::Order { order: 9, low: 50 }, 0) && !stops(Stop::Order { order: 9, low: 49 }, 0));
+        assert!(!stops(Stop::Order { order: 9, low: 50 }, 100), "pages in flight are fragmented, too");
+        assert!(stops(Stop::Blocks { order: 9, count: 1 }, 0) && !stops(Stop::Blocks { order: 9, count: 2 }, 0));
+        assert!(!stops(Stop::Never, 0));
+        let mut low = [100; MAX_ORDERS];
+        assert!(stops(Stop::Orders(low), 0), "100 is never exceeded");
+        low[9] = 50;
+        assert!(stops(Stop::Orders(low), 0));
+        low[1] = 49;
+        assert!(!stops(Stop::Orders(low), 0), "half of it lies in single pages");
+    }
+
+    /// compaction.md section 11, E19: what the score is while 224 pages are in flight.
+    #[test]
+    fn e19_pages_in_flight_count_as_free_or_not() {
+        let zone = stride(8);
+        assert_eq!(zone.pages(), 3072);
+        let without = blocks(&[2848]);
+        assert_eq!((without.extfrag(9), without.extfrag_with(9, 224)), (100, 100));
+        // The second look: five pieces of a block and one whole block, 128 pages in flight.
+        let second = blocks(&[2432, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!((second.pages(), second.extfrag(9), second.extfrag_with(9, 128)), (2944, 82, 83));
+    }
+
+    #[test]
+    fn stalls_are_counted_by_length() {
+        let mut stalls = Stalls::default();
+        for ns in [0, 999, 1000, 1999, 2000, 1_000_000, u64::MAX] {
+            stalls.add(Duration::from_ns(ns));
+        }
+        assert_eq!((stalls.count, stalls.longest), (7, Duration::MAX));
+        let found: Vec<(usize, u64)> =
+            stalls.histogram.iter().copied().enumerate().filter(|&(_, count)| count > 0).collect();
+        assert_eq!(found, [(0, 4), (1, 1), (9, 1), (19, 1)]);
+        let mut twice = stalls;
+        twice.merge(&stalls);
+        assert_eq!((twice.count, twice.total, twice.histogram[0]), (14, Duration::MAX, 8));
+    }
+}
