@@ -84,3 +84,49 @@ fn bad_input_is_refused_with_a_way_out() {
         assert!(message.contains(word), "{args:?}: {message}");
     }
 }
+
+/// Text of a real kernel (`crates/core/src/defrag/text/real`).
+fn kernel_text(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/src/defrag/text");
+    folder.join(name).to_str().expect("a UTF-8 path").to_owned()
+}
+
+#[test]
+fn fragmentation_of_a_kernels_free_memory() {
+    let (buddyinfo, zoneinfo) = (kernel_text("real/linux-6.12/buddyinfo"), kernel_text("real/linux-6.12/zoneinfo"));
+    let print = |args: &[&str]| {
+        let all: Vec<&str> = ["report", "fragmentation"].into_iter().chain(args.iter().copied()).collect();
+        let output = isotherm(&all);
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, text, _) = print(&[&buddyinfo, "--zoneinfo", &zoneinfo, "--format", "json"]);
+    assert_eq!(code, Some(0));
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let row = &json["zones"][1]["orders"][9];
+    // As the kernel's own debugfs files said: 1.000 and 0.997.
+    assert_eq!((&row["unusable_permille"], &row["fragmentation_index_permille"]), (&1000.into(), &997.into()));
+    assert_eq!((&row["extfrag_percent"], &row["available_blocks"]), (&100.into(), &0.into()));
+    assert_eq!(json["nodes"][0]["score"], 99);
+    let (_, csv, _) = print(&[&buddyinfo, "--format", "csv"]);
+    assert_eq!(csv.lines().count(), 1 + 3 * 11);
+    assert!(csv.contains("0,Normal,9,0,0,100,1000,997\n") && csv.contains("0,DMA,0,0,3712,0,0,-1000\n"), "{csv}");
+    let (_, table, notes) = print(&[&kernel_text("real/linux-6.1/pagetypeinfo")]);
+    assert!(table.contains("   1  DMA32 ") && table.contains("yield") && notes.contains("extfrag"), "{table}");
+
+    for (args, code, said) in [
+        (vec![buddyinfo.as_str(), "--order", "11"], 2, "--order is 11; allowed: 0 to 10"),
+        (
+            vec![kernel_text("real/linux-6.1/buddyinfo").as_str(), "--zoneinfo", &zoneinfo],
+            2,
+            "has no node 1, zone DMA32",
+        ),
+        (vec![zoneinfo.as_str()], 1, "line 1: expected counts of free blocks, by order"),
+        (vec![trace().to_str().unwrap()], 1, "stream did not contain valid UTF-8"),
+        (vec!["no-such-file"], 1, "cannot read `no-such-file`"),
+        (vec!["/dev/zero"], 1, "larger than 16 MiB"),
+        (vec!["/dev/null"], 1, "no zones in it"),
+    ] {
+        let (found, _, error) = print(&args);
+        assert!(found == Some(code) && error.contains(said), "{args:?}: {found:?} {error}");
+    }
+}

@@ -1,5 +1,5 @@
-//! `isotherm report`: what a page trace or a region record tells, as pictures and tables. One file for each view and one
-//! line in the table.
+//! `isotherm report`: what a page trace, a region record or the kernel's text tells, as pictures and tables. One file for each
+//! view and one line in the table.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,6 +13,7 @@ use crate::ui::Ui;
 
 mod access;
 mod at;
+mod fragmentation;
 mod heatmap;
 mod hot;
 mod idle;
@@ -22,7 +23,8 @@ mod mrc;
 mod output;
 mod wss;
 
-/// Show what a page trace or a region record tells: which memory was in use, when, how often.
+/// Show what a page trace or a region record tells: which memory was in use, when, how often; and how far free memory is
+/// scattered.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -40,6 +42,7 @@ Examples:
   isotherm report heatmap damon.data --from 10s --to 20s
   isotherm report access damon.data --at last --sort temperature
   isotherm report idle damon.data --at all --png idle.png
+  isotherm report fragmentation /proc/buddyinfo
 
 How to read the pictures: docs/pictures.md";
 
@@ -68,6 +71,7 @@ views! {
     Hot => hot,
     Idle => idle,
     Access => access,
+    Fragmentation => fragmentation,
     Info => info,
 }
 

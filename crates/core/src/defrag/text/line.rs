@@ -111,6 +111,9 @@ pub(super) fn unexpected(line: usize, expected: impl Into<String>, found: &str) 
 
 /// Counts by order, as many as in the rows before.
 pub(super) fn blocks(line: usize, counts: &[u64], orders: &mut Option<usize>) -> Result<FreeBlocks, TextError> {
+    if counts.is_empty() {
+        return Err(unexpected(line, "counts of free blocks, by order", ""));
+    }
     let expected = *orders.get_or_insert(counts.len());
     if counts.len() != expected {
         let found = format!("{} of them", counts.len());

@@ -168,7 +168,7 @@ fn errors_say_where_and_what() {
         ("hello\n", "line 1: expected `Node N, zone NAME`, found \"hello\""),
         ("Node 0, zone Nor/mal 1\n", "line 1: expected the name of a zone, found \"Nor/mal\""),
         ("Node 0, zone\n", "line 1: expected the name of a zone, found the end of the line"),
-        ("Node 0, zone Normal\n", "line 1: 0 orders; allowed: 1 to 20"),
+        ("Node 0, zone Normal\n", "line 1: expected counts of free blocks, by order, found the end of the line"),
         ("Node 0, zone Normal 1 -2\n", "line 1: expected a whole number below 2^64, found \"-2\""),
         ("Node 0, zone Normal 1 +2\n", "line 1: expected a whole number below 2^64, found \"+2\""),
         ("Node 0, zone Normal >1 2\n", "line 1: expected plain numbers, found \"Node 0, zone Normal >1 2\""),
