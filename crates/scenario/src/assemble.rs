@@ -59,6 +59,18 @@ pub(crate) fn machine(
     limits: Limits<'_>,
     watching: Watching,
 ) -> Result<Assembled, ScenarioError> {
+    let (builder, observers) = builder(variant, unit, context, limits, watching)?;
+    Ok(Assembled { machine: builder.build(), observers })
+}
+
+/// The same machine, before it is finished: for those who want more of it.
+pub(crate) fn builder(
+    variant: &Variant,
+    unit: &Unit,
+    context: &BuildContext,
+    limits: Limits<'_>,
+    watching: Watching,
+) -> Result<(MachineBuilder, Vec<Observer>), ScenarioError> {
     let scenario = &variant.scenario;
     let sim_error = |source: SimError| ScenarioError::Sim {
         workload: unit.name(scenario).to_owned(),
@@ -151,7 +163,7 @@ pub(crate) fn machine(
             }
         }
     }
-    Ok(Assembled { machine: builder.build(), observers })
+    Ok((builder, observers))
 }
 
 /// The limits that a `set` writes.
