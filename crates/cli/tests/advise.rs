@@ -46,10 +46,14 @@ fn advice_names_a_size_and_writes_a_report_and_a_scenario_that_runs() {
     ]);
     let stdout = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(stdout.contains("Recommendation: mglru with memory.max = "), "{stdout}");
+    assert!(stdout.contains("Recommendation: ") && stdout.contains(" with memory.max = "), "{stdout}");
+    assert!(stdout.contains("Predicted gain in memory: "), "{stdout}");
+    assert!(stdout.contains("What schemes did there"), "{stdout}");
+    assert!(stdout.contains("With the kernel's own parameters:"), "{stdout}");
     assert!(stdout.contains("What this does not know"), "{stdout}");
     let html = std::fs::read_to_string(&report).unwrap();
     assert!(html.contains("<svg") && html.contains("Memory over time"), "curves and a heatmap");
+    assert!(html.contains("Side by side") && html.contains("classic + reclaim"), "combinations too");
     assert!(!html.contains("http://") || html.contains("http://www.w3.org"), "nothing comes from the network");
     let output = isotherm(&["simulate", config.to_str().unwrap(), "--format", "json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));

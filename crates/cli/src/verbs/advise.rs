@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use isotherm_report::{Cell, Column, Table, Unit};
+use isotherm_report::Table;
 use isotherm_scenario::advise::{Advice, Question, advise};
-use isotherm_sim::machine::Ending;
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::{Amount, Bytes, Ratio};
 
@@ -15,12 +14,14 @@ use crate::format::{Format, FormatArg};
 use crate::ui::Ui;
 
 mod page;
+mod tables;
+mod words;
 
 /// Find out how much memory a program needs, and under which set-up, with evidence.
 ///
-/// Replays a recording under every page-replacement policy at several memory sizes on a simulated machine, shows what
-/// each costs, and recommends the smallest memory that keeps the program within `--slowdown` of its speed with unlimited
-/// memory. With `-- COMMAND` the program is recorded first.
+/// Replays a recording under every page-replacement policy, alone and with proactive sorting or reclaim beside it, at several
+/// memory sizes on a simulated machine, five times each, shows what each costs, and recommends the smallest memory that surely
+/// keeps the program within `--slowdown` of its speed with unlimited memory. With `-- COMMAND` the program is recorded first.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -40,6 +41,9 @@ pub(crate) struct Args {
     /// Processors of the simulated machine.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
     cpus: u32,
+    /// Print every set-up at every size too, not only at the recommended one.
+    #[arg(long)]
+    rows: bool,
     /// Write a report as one HTML file.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -61,6 +65,7 @@ Examples:
   isotherm advise traces/sqlite.parquet
   isotherm advise traces/sqlite.parquet --swap nvme --slowdown 10% --report sqlite.html
   isotherm advise traces/sqlite.parquet --memory 50%,75%,200MiB --format json
+  isotherm advise traces/sqlite.parquet --rows
   isotherm advise -- python3 -c \"print(sum(range(10**7)))\"";
 
 /// Runs the verb.
@@ -89,12 +94,12 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     bar.finish();
     let advice = advice.map_err(error)?;
     match args.format.format {
-        Format::Table => print_for_people(&advice, ui)?,
+        Format::Table => print_for_people(&advice, args.rows, ui)?,
         Format::Json => {
             let json = serde_json::to_string_pretty(&advice).map_err(CliError::failed)?;
             ui.print(format_args!("{json}\n"))?;
         }
-        Format::Csv => ui.print(table(&advice).to_csv())?,
+        Format::Csv => ui.print(tables::rows(&advice).to_csv())?,
     }
     if let Some(path) = &args.report {
         let page = page::html(&advice, &question)?;
@@ -122,102 +127,40 @@ fn write(path: &Path, text: &str) -> Result<(), CliError> {
     std::fs::write(path, text).map_err(|error| CliError::failed(format!("cannot write {}: {error}", path.display())))
 }
 
-fn print_for_people(advice: &Advice, ui: &Ui) -> Result<(), CliError> {
+fn print_for_people(advice: &Advice, with_rows: bool, ui: &Ui) -> Result<(), CliError> {
     let runtime = isotherm_units::Duration::from_ns(advice.unlimited_runtime_ns).approx();
     ui.print(format_args!(
-        "{}: peak memory {}, {} with unlimited memory, swap on {}\n\n",
+        "{}: peak memory {}, mean {}, {} with unlimited memory, swap on {}\n\n",
         advice.program,
         Bytes::new(advice.peak_bytes).approx(),
+        Bytes::new(advice.unlimited_mean_bytes).approx(),
         runtime,
-        swap_name(advice.swap),
+        words::swap_name(advice.swap),
     ))?;
-    ui.print(super::render(&table(advice), Format::Table, ui))?;
-    ui.print(format_args!("\n{}\n\nWhat this does not know:\n", verdict(advice)))?;
-    for unknown in &advice.unknowns {
-        ui.print(format_args!("  - {unknown}\n"))?;
+    let print = |table: &Table| ui.print(format_args!("{}\n", super::render(table, Format::Table, ui)));
+    if with_rows {
+        let narrow = ["set-up", "memory", "runtime", "slower by", "ci95", "major faults", "mean memory", "note"];
+        print(&tables::rows(advice).only(&narrow))?;
+    }
+    print(&tables::side_by_side(advice))?;
+    print(&tables::schemes(advice))?;
+    let paragraph = |text: &str| ui.print(format_args!("{}\n", words::folded(text, "", ui.columns())));
+    paragraph(&words::verdict(advice))?;
+    for sentence in words::gains(advice) {
+        paragraph(&sentence)?;
+    }
+    for (heading, lines) in [
+        ("To note:", words::notes(advice)),
+        ("With the kernel's own parameters:", words::kernel_defaults(advice)),
+        ("Set-ups with schemes:", words::set_ups(advice)),
+        ("What this does not know:", advice.unknowns.clone()),
+    ] {
+        if !lines.is_empty() {
+            ui.print(format_args!("\n{heading}\n"))?;
+        }
+        for line in lines {
+            ui.print(format_args!("{}\n", words::folded(&line, "  - ", ui.columns())))?;
+        }
     }
     Ok(())
-}
-
-/// The answer in a sentence or two.
-fn verdict(advice: &Advice) -> String {
-    let allowed = percent(advice.slowdown_allowed_ppm);
-    match &advice.recommendation {
-        Some(best) => format!(
-            "Recommendation: {} with memory.max = {} ({} of peak, {} less): {} slower than with unlimited memory \
-             (allowed: {allowed}).",
-            best.candidate,
-            Bytes::new(best.memory_bytes).approx(),
-            percent(best.memory_share_ppm),
-            Bytes::new(best.saved_bytes).approx(),
-            percent(best.runtime_ratio_ppm.saturating_sub(1_000_000)),
-        ),
-        None => format!(
-            "No recommendation: no size that was tried keeps the program within {allowed} of its speed with unlimited \
-             memory. Allow more with --slowdown, or try sizes above {} with --memory.",
-            Bytes::new(advice.rows.iter().map(|row| row.memory_bytes).max().unwrap_or(advice.peak_bytes)).approx(),
-        ),
-    }
-}
-
-fn percent(ppm: u64) -> String {
-    format!("{}.{} %", ppm / 10_000, ppm % 10_000 / 1_000)
-}
-
-fn swap_name(swap: DeviceKind) -> &'static str {
-    match swap {
-        DeviceKind::None => "nothing (no swap)",
-        DeviceKind::Zram => "zram",
-        DeviceKind::Nvme => "NVMe",
-        DeviceKind::Ssd => "a SATA SSD",
-        DeviceKind::Disk => "a disk",
-    }
-}
-
-/// Every replay.
-fn table(advice: &Advice) -> Table {
-    let mut table = Table::new(
-        "",
-        vec![
-            Column::text("set-up"),
-            Column::number("memory", Unit::Bytes),
-            Column::number("of peak", Unit::Ppm),
-            Column::number("runtime", Unit::Ns),
-            Column::number("slower by", Unit::Ppm),
-            Column::number("major faults", Unit::Count),
-            Column::number("faults to opt", Unit::Factor),
-            Column::number("pressure some", Unit::Ppm),
-            Column::number("reclaim cpu", Unit::Ns),
-            Column::text("note"),
-        ],
-    );
-    for row in &advice.rows {
-        let recommended = advice
-            .recommendation
-            .as_ref()
-            .is_some_and(|best| best.candidate == row.candidate && best.memory_bytes == row.memory_bytes);
-        let note = match row.ending {
-            Ending::Finished if recommended => "recommended",
-            Ending::Finished if !row.runs_on_linux => "yardstick",
-            Ending::Finished => "",
-            Ending::OutOfMemory => "killed: out of memory",
-            _ => "did not finish",
-        };
-        if recommended {
-            table.highlight = Some(table.rows.len());
-        }
-        table.push(vec![
-            Cell::from(row.candidate),
-            row.memory_bytes.into(),
-            row.memory_share_ppm.into(),
-            row.runtime_ns.into(),
-            row.runtime_ratio_ppm.map(|ratio| ratio.saturating_sub(1_000_000)).into(),
-            row.major_faults.into(),
-            row.faults_to_opt_ppm.map(|ppm| ppm as f64 / 1e6).into(),
-            row.pressure_some_ppm.into(),
-            row.reclaim_cpu_ns.into(),
-            Cell::from(note),
-        ]);
-    }
-    table
 }

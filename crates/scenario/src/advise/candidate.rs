@@ -1,8 +1,21 @@
-//! The set-ups that advice compares: one table. A new policy is tried by being registered; a new combination (a scheme
-//! on top of a policy) is one line here.
+//! The set-ups that advice compares: one table. A new policy is tried by being registered; a new combination (something that
+//! works beside a policy) is one line here, and a function below if it is new.
 
 use crate::Scenario;
+use crate::monitoring::MonitorSpec;
+use isotherm_core::presets::{LruSort, Preset, Reclaim};
 use isotherm_sim::reclaim::policy_by_name;
+use isotherm_units::{Bytes, Duration, Ratio};
+
+/// What combinations are fitted to.
+#[derive(Clone, Copy, Debug)]
+pub struct Recording {
+    /// How long the program runs with unlimited memory.
+    pub runtime: Duration,
+}
+
+/// Puts something beside the policy.
+type Part = fn(&mut Scenario, &Recording);
 
 /// A set-up to try.
 pub struct Candidate {
@@ -10,36 +23,173 @@ pub struct Candidate {
     pub name: &'static str,
     /// Policy it builds on.
     policy: &'static str,
-    /// Turns the plain scenario into this set-up.
-    pub apply: fn(Scenario) -> Scenario,
+    /// What works beside it.
+    parts: &'static [Part],
 }
+
+const fn set_up(name: &'static str, policy: &'static str, parts: &'static [Part]) -> Candidate {
+    Candidate { name, policy, parts }
+}
+
+/// All set-ups, in the order of results. A test checks that every registered policy is among them.
+pub const CANDIDATES: &[Candidate] = &[
+    set_up("classic", "classic", &[]),
+    set_up("classic + lru_sort", "classic", &[lru_sort]),
+    set_up("classic + reclaim", "classic", &[reclaim]),
+    set_up("mglru", "mglru", &[]),
+    set_up("mglru + lru_sort", "mglru", &[lru_sort]),
+    set_up("mglru + reclaim", "mglru", &[reclaim]),
+    set_up("lru", "lru", &[]),
+    set_up("fifo", "fifo", &[]),
+    set_up("clock", "clock", &[]),
+    set_up("opt", "opt", &[]),
+];
 
 impl Candidate {
     /// Whether Linux has it.
     pub fn runs_on_linux(&self) -> bool {
         policy_by_name(self.policy).is_ok_and(|entry| entry.runs_on_linux)
     }
+
+    /// How much works beside the policy: 0 for a policy alone.
+    pub fn nr_parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The plain scenario turned into this set-up.
+    pub fn apply(&self, scenario: Scenario, recording: &Recording) -> Scenario {
+        let mut scenario = Scenario { policy: self.policy.to_owned(), ..scenario };
+        self.parts.iter().for_each(|part| part(&mut scenario, recording));
+        scenario
+    }
 }
 
-macro_rules! plain {
-    ($name:literal) => {
-        Candidate { name: $name, policy: $name, apply: |scenario| Scenario { policy: $name.to_owned(), ..scenario } }
+/// The kernel's age for cold memory: two minutes.
+const AGE_MAX: Duration = Duration::from_secs(120);
+/// An aggregation of the presets: less than one cannot be seen.
+const AGGREGATION: Duration = Duration::from_ms(100);
+/// The kernel's window of quotas.
+const WINDOW_MAX: Duration = Duration::from_secs(1);
+
+/// When memory counts as cold: unused for a tenth of the program's life, in whole aggregations, as the kernel says at most. In a
+/// recording of seconds nothing is ever unused for the kernel's two minutes.
+fn cold_age(recording: &Recording) -> Duration {
+    let aggregations = recording.runtime.ns() / 10 / AGGREGATION.ns();
+    Duration::from_ns(aggregations.saturating_mul(AGGREGATION.ns())).clamp(AGGREGATION, AGE_MAX)
+}
+
+/// The window of quotas: the kernel's, but no longer than the cold age. A quota in time learns how fast its scheme is from one
+/// window to the next, which takes several of them.
+fn window(recording: &Recording) -> Duration {
+    cold_age(recording).min(WINDOW_MAX)
+}
+
+/// The kernel's share of a processor: a hundredth, in whole milliseconds, so that each of `schemes` has one.
+fn quota_time(recording: &Recording, schemes: u64) -> Duration {
+    Duration::from_ms((window(recording).ns() / 100 / 1_000_000).max(schemes))
+}
+
+/// Free memory below which a scheme works: any. The kernel's marks look at the whole machine, which tells nothing where the limit
+/// is that of a group on a machine with room to spare.
+const MARK: Ratio = Ratio::from_percent(100);
+
+/// Proactive sorting of LRU lists: two schemes, each with half the quota.
+fn lru_sort(scenario: &mut Scenario, recording: &Recording) {
+    let preset = LruSort {
+        cold_min_age: cold_age(recording),
+        quota_time: quota_time(recording, 2),
+        quota_reset_interval: window(recording),
+        wmarks_interval: AGGREGATION,
+        wmarks_high: MARK,
+        wmarks_mid: MARK,
+        ..LruSort::default()
     };
+    scenario.monitors.push(monitor("lru_sort", Preset::LruSort(preset)));
 }
 
-/// All set-ups, in the order of results. A test checks that every registered policy is among them.
-pub const CANDIDATES: &[Candidate] =
-    &[plain!("classic"), plain!("mglru"), plain!("lru"), plain!("fifo"), plain!("clock"), plain!("opt")];
+/// Proactive reclaim by age. Its quota in bytes is off: free memory is charged as well, and on a machine with room to spare the
+/// kernel's 128 MiB a second would be gone before the program's memory had its turn. The quota in time holds.
+fn reclaim(scenario: &mut Scenario, recording: &Recording) {
+    let preset = Reclaim {
+        min_age: cold_age(recording),
+        quota_time: quota_time(recording, 1),
+        quota_size: Bytes::ZERO,
+        quota_reset_interval: window(recording),
+        wmarks_interval: AGGREGATION,
+        wmarks_high: MARK,
+        wmarks_mid: MARK,
+        ..Reclaim::default()
+    };
+    scenario.monitors.push(monitor("reclaim", Preset::Reclaim(preset)));
+}
+
+fn monitor(name: &str, preset: Preset) -> MonitorSpec {
+    MonitorSpec::of_preset(name, preset).expect("fitted values are allowed: tested")
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use isotherm_sim::reclaim::POLICIES;
+    use std::collections::BTreeSet;
+
+    const LENGTHS: [Duration; 4] =
+        [Duration::ZERO, Duration::from_ms(2840), Duration::from_secs(3600), Duration::from_secs(u64::MAX >> 30)];
 
     #[test]
     fn every_policy_is_tried() {
         for entry in POLICIES {
-            assert!(CANDIDATES.iter().any(|candidate| candidate.policy == entry.name), "`{}` is not tried", entry.name);
+            let is_plain = |candidate: &&Candidate| candidate.policy == entry.name && candidate.parts.is_empty();
+            assert!(CANDIDATES.iter().any(|candidate| is_plain(&candidate)), "`{}` is not tried", entry.name);
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_say_what_is_in_them() {
+        let names: BTreeSet<&str> = CANDIDATES.iter().map(|candidate| candidate.name).collect();
+        assert_eq!(names.len(), CANDIDATES.len());
+        for candidate in CANDIDATES {
+            let mut words = candidate.name.split(" + ");
+            assert_eq!(words.next(), Some(candidate.policy));
+            assert_eq!(words.count(), candidate.parts.len(), "{}", candidate.name);
+        }
+    }
+
+    #[test]
+    fn every_preset_carries_its_monitor_fitted_to_recordings_of_any_length() {
+        for runtime in LENGTHS {
+            for candidate in CANDIDATES {
+                let scenario = candidate.apply(Scenario::named("x"), &Recording { runtime });
+                for preset in ["lru_sort", "reclaim"] {
+                    let monitor = scenario.monitors.iter().find(|monitor| monitor.name == preset);
+                    assert_eq!(monitor.is_some(), candidate.name.contains(preset), "{}", candidate.name);
+                    let Some(monitor) = monitor else { continue };
+                    assert_eq!(monitor.preset().map(Preset::name), Some(preset.replace('_', "-").as_str()));
+                    monitor.config.validate().expect("fitted values are allowed");
+                    assert!(!monitor.config.schemes.is_empty());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn cold_is_what_is_unused_for_a_tenth_of_the_recording() {
+        let table = [(0, 100), (2_840, 200), (3_000, 300), (60_000, 6_000), (1_200_000, 120_000), (9_000_000, 120_000)];
+        for (runtime_ms, age_ms) in table {
+            let recording = Recording { runtime: Duration::from_ms(runtime_ms) };
+            assert_eq!(cold_age(&recording), Duration::from_ms(age_ms), "{runtime_ms} ms");
+        }
+    }
+
+    #[test]
+    fn quotas_are_a_hundredth_of_a_processor_as_far_as_milliseconds_go() {
+        // Runtime, window, quota of one scheme, of two.
+        let table = [(500, 100, 1, 2), (2_840, 200, 2, 2), (5_000, 500, 5, 5), (60_000, 1_000, 10, 10)];
+        for (runtime_ms, window_ms, one_ms, two_ms) in table {
+            let recording = Recording { runtime: Duration::from_ms(runtime_ms) };
+            let fitted = (window(&recording), quota_time(&recording, 1), quota_time(&recording, 2));
+            let [window, one, two] = [window_ms, one_ms, two_ms].map(Duration::from_ms);
+            assert_eq!(fitted, (window, one, two), "{runtime_ms} ms");
         }
     }
 }

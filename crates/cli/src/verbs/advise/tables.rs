@@ -1,0 +1,119 @@
+//! The advice in tables.
+
+use isotherm_report::{Align, Cell, Column, Table, Unit};
+use isotherm_scenario::advise::{Advice, AdviceRow};
+use isotherm_units::Bytes;
+
+use super::words;
+
+/// Every set-up at every size.
+pub(super) fn rows(advice: &Advice) -> Table {
+    let mut table = Table::new(
+        "",
+        vec![
+            Column::text("set-up"),
+            Column::number("memory", Unit::Bytes),
+            Column::number("of peak", Unit::Ppm),
+            Column::number("n", Unit::Count),
+            Column::number("runtime", Unit::Ns),
+            Column::number("slower by", Unit::Ppm),
+            Column::number("ci95", Unit::Ppm),
+            Column::number("major faults", Unit::Count),
+            Column::number("faults to opt", Unit::Factor),
+            Column::number("mean memory", Unit::Bytes),
+            Column::number("pressure some", Unit::Ppm),
+            Column::number("reclaim cpu", Unit::Ns),
+            Column::number("monitor cpu", Unit::Ns),
+            Column::text("note"),
+            Column::text("schemes"),
+        ],
+    );
+    for row in &advice.rows {
+        if words::is_recommended(advice, row) {
+            table.highlight = Some(table.rows.len());
+        }
+        table.push(vec![
+            Cell::from(row.candidate),
+            row.memory_bytes.into(),
+            row.memory_share_ppm.into(),
+            row.n.into(),
+            row.runtime_ns.into(),
+            row.runtime_ratio_ppm.map(|ratio| ratio.saturating_sub(1_000_000)).into(),
+            half_width(row).into(),
+            row.major_faults.into(),
+            row.faults_to_opt_ppm.map(|ppm| ppm as f64 / 1e6).into(),
+            row.mean_bytes.into(),
+            row.pressure_some_ppm.into(),
+            row.reclaim_cpu_ns.into(),
+            if row.schemes.is_empty() { Cell::Missing } else { row.monitor_cpu_ns.into() },
+            Cell::from(words::note(advice, row)),
+            Cell::from(words::did(&row.schemes)),
+        ]);
+    }
+    table
+}
+
+/// Half the width of the interval of the ratio of runtimes.
+fn half_width(row: &AdviceRow) -> Option<u64> {
+    Some(row.runtime_ratio_ci95_high_ppm?.saturating_sub(row.runtime_ratio_ci95_low_ppm?) / 2)
+}
+
+/// All set-ups at the recommended size, and from which on each is fast enough. For people: narrow.
+pub(super) fn side_by_side(advice: &Advice) -> Table {
+    let size = advice.compared_bytes;
+    let share = u64::try_from(u128::from(size) * 1_000_000 / u128::from(advice.peak_bytes.max(1))).unwrap_or(u64::MAX);
+    let title = format!("At memory.max = {} ({} of peak)", Bytes::new(size).approx(), words::percent(share));
+    let columns = vec![
+        Column::text("set-up"),
+        Column { align: Align::Right, ..Column::text("slower by [%]") },
+        Column::number("major faults", Unit::Count),
+        Column::number("mean", Unit::Bytes),
+        Column::number("enough", Unit::Bytes),
+        Column::text("note"),
+    ];
+    let mut table = Table::new(title, columns);
+    for set_up in &advice.set_ups {
+        let is_it = |row: &&AdviceRow| row.candidate == set_up.candidate && row.memory_bytes == size;
+        let Some(row) = advice.rows.iter().find(is_it) else { continue };
+        if words::is_recommended(advice, row) {
+            table.highlight = Some(table.rows.len());
+        }
+        let slower = row.runtime_ratio_ppm.map(|ratio| {
+            let over = ratio as f64 / 1e4 - 100.0;
+            half_width(row).map_or_else(|| format!("{over:.1}"), |half| format!("{over:.1} ± {:.1}", half as f64 / 1e4))
+        });
+        table.push(vec![
+            Cell::from(row.candidate),
+            slower.into(),
+            row.major_faults.into(),
+            row.mean_bytes.into(),
+            set_up.enough_bytes.into(),
+            Cell::from(words::note(advice, row)),
+        ]);
+    }
+    table
+}
+
+/// What schemes did at that size.
+pub(super) fn schemes(advice: &Advice) -> Table {
+    let columns = vec![
+        Column::text("set-up"),
+        Column::text("scheme"),
+        Column::number("changed", Unit::Bytes),
+        Column::text("stopped most by"),
+        Column::number("monitor cpu", Unit::Ns),
+    ];
+    let mut table = Table::new("What schemes did there", columns);
+    for row in advice.rows.iter().filter(|row| row.memory_bytes == advice.compared_bytes) {
+        for (place, scheme) in row.schemes.iter().enumerate() {
+            table.push(vec![
+                Cell::from(if place == 0 { row.candidate } else { "" }),
+                Cell::from(scheme.action),
+                scheme.applied_bytes.into(),
+                Cell::from(scheme.stopped_by.map_or_else(String::new, |why| why.replace('_', " "))),
+                if place == 0 { row.monitor_cpu_ns.into() } else { Cell::Missing },
+            ]);
+        }
+    }
+    table
+}

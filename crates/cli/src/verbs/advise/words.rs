@@ -1,0 +1,211 @@
+//! The advice in words.
+
+use isotherm_scenario::advise::{Advice, AdviceRow, SchemeDid};
+use isotherm_sim::machine::Ending;
+use isotherm_sim::swap::device::DeviceKind;
+use isotherm_units::Bytes;
+
+/// The answer in a sentence or two.
+pub(super) fn verdict(advice: &Advice) -> String {
+    let allowed = percent(advice.slowdown_allowed_ppm);
+    match &advice.recommendation {
+        Some(best) => format!(
+            "Recommendation: {} with memory.max = {} ({} of peak, {} less): {} slower than with unlimited memory \
+             (allowed: {allowed}).",
+            best.candidate,
+            Bytes::new(best.memory_bytes).approx(),
+            percent(best.memory_share_ppm),
+            Bytes::new(best.gain.saved_bytes).approx(),
+            slower(best.runtime_ratio_ppm, (best.runtime_ratio_ci95_low_ppm, best.runtime_ratio_ci95_high_ppm)),
+        ),
+        None => format!(
+            "No recommendation: no size that was tried surely keeps the program within {allowed} of its speed with unlimited \
+             memory. Allow more with --slowdown, or try sizes above {} with --memory.",
+            Bytes::new(advice.rows.iter().map(|row| row.memory_bytes).max().unwrap_or(advice.peak_bytes)).approx(),
+        ),
+    }
+}
+
+/// What the recommendation is predicted to gain, with intervals.
+pub(super) fn gains(advice: &Advice) -> Vec<String> {
+    let Some(best) = &advice.recommendation else { return Vec::new() };
+    let gain = &best.gain;
+    let bytes = |bytes: u64| Bytes::new(bytes).approx();
+    let mut said = Vec::new();
+    let at_most = gain.saved_at_most_bytes.map_or_else(String::new, |most| format!(" (at most {})", bytes(most)));
+    let interval = match (gain.mean_saved_ci95_low_bytes, gain.mean_saved_ci95_high_bytes) {
+        (Some(low), Some(high)) => format!(" ({} to {})", bytes(low), bytes(high)),
+        _ => String::new(),
+    };
+    said.push(format!(
+        "Predicted gain in memory: {} off the peak{at_most}, {}{interval} on average over time.",
+        bytes(gain.saved_bytes),
+        bytes(gain.mean_saved_bytes),
+    ));
+    let enough = match gain.classic_enough_bytes {
+        Some(enough) if best.candidate != "classic" => {
+            format!(" Classic alone is fast enough from {} on.", bytes(enough))
+        }
+        None => " Classic alone is fast enough at no size that was tried.".to_owned(),
+        Some(_) => String::new(),
+    };
+    if let Some(ratio) = &gain.against_classic {
+        let relative = |ppm: u64| ppm as f64 / 1e4 - 100.0;
+        let interval = match (ratio.runtime_ratio_ci95_low_ppm, ratio.runtime_ratio_ci95_high_ppm) {
+            (Some(low), Some(high)) => format!(" (95 % interval: {:+.1} % to {:+.1} %)", relative(low), relative(high)),
+            _ => String::new(),
+        };
+        said.push(format!(
+            "Predicted runtime against classic alone at the same memory: {:+.1} %{interval}.{enough}",
+            relative(ratio.runtime_ratio_ppm),
+        ));
+    } else if !enough.is_empty() {
+        said.push(enough.trim_start().to_owned());
+    }
+    said
+}
+
+/// `4.1 % (3.9 % to 4.3 %)`.
+fn slower(ratio_ppm: u64, interval: (Option<u64>, Option<u64>)) -> String {
+    let over = |ppm: u64| signed_percent(ppm);
+    match interval {
+        (Some(low), Some(high)) => format!("{} ({} to {})", over(ratio_ppm), over(low), over(high)),
+        _ => over(ratio_ppm),
+    }
+}
+
+/// How much a ratio in millionths is above one; a little below one occurs where an interval is wide.
+fn signed_percent(ppm: u64) -> String {
+    if ppm >= 1_000_000 { percent(ppm - 1_000_000) } else { format!("-{}", percent(1_000_000 - ppm)) }
+}
+
+/// Notes, each with its set-up.
+pub(super) fn notes(advice: &Advice) -> Vec<String> {
+    advice.notes.iter().map(|note| format!("{}: {}.", note.candidate, note.message)).collect()
+}
+
+/// What combinations do with the kernel's own parameters.
+pub(super) fn kernel_defaults(advice: &Advice) -> Vec<String> {
+    let sentence = |defaults: &isotherm_scenario::advise::KernelDefaults| {
+        let ratio = defaults
+            .runtime_ratio_ppm
+            .map_or_else(|| "killed".to_owned(), |ratio| format!("{} slower", signed_percent(ratio)));
+        // What is true of several schemes is said once.
+        let mut words: Vec<&str> = Vec::new();
+        for sentence in defaults.words.iter().flatten() {
+            if !words.contains(&sentence.as_str()) {
+                words.push(sentence);
+            }
+        }
+        format!("{}, `preset = \"{}\"`: {ratio}. {}", defaults.candidate, defaults.preset, words.join(" "))
+    };
+    advice.kernel_defaults.iter().map(sentence).collect()
+}
+
+/// What works beside the policy in each combination: parameters that are not the kernel's.
+pub(super) fn set_ups(advice: &Advice) -> Vec<String> {
+    let mut groups: Vec<(&[String], Vec<&str>)> = Vec::new();
+    for set_up in advice.set_ups.iter().filter(|set_up| !set_up.presets.is_empty()) {
+        match groups.iter_mut().find(|(presets, _)| *presets == set_up.presets) {
+            Some((_, names)) => names.push(set_up.candidate),
+            None => groups.push((&set_up.presets, vec![set_up.candidate])),
+        }
+    }
+    groups.into_iter().map(|(presets, names)| format!("{}: `{}`", names.join(", "), presets.join("`, `"))).collect()
+}
+
+/// Why a row is special, in a word or two.
+pub(super) fn note(advice: &Advice, row: &AdviceRow) -> &'static str {
+    match row.ending {
+        Ending::Finished if is_recommended(advice, row) => "recommended",
+        Ending::Finished if !row.runs_on_linux => "yardstick",
+        Ending::Finished => "",
+        Ending::OutOfMemory => "killed: out of memory",
+        _ => "did not finish",
+    }
+}
+
+pub(super) fn is_recommended(advice: &Advice, row: &AdviceRow) -> bool {
+    let best = advice.recommendation.as_ref();
+    best.is_some_and(|best| best.candidate == row.candidate && best.memory_bytes == row.memory_bytes)
+}
+
+/// What schemes did, in short: `pageout 12 MiB`.
+pub(super) fn did(schemes: &[SchemeDid]) -> String {
+    let short = |scheme: &SchemeDid| match (scheme.applied_bytes, scheme.stopped_by) {
+        (0, Some(why)) => format!("{} nothing ({})", scheme.action, why.replace('_', " ")),
+        (0, None) => format!("{} nothing", scheme.action),
+        (bytes, _) => format!("{} {}", scheme.action, Bytes::new(bytes).approx()),
+    };
+    schemes.iter().map(short).collect::<Vec<_>>().join(", ")
+}
+
+pub(super) fn percent(ppm: u64) -> String {
+    format!("{}.{} %", ppm / 10_000, ppm % 10_000 / 1_000)
+}
+
+pub(super) fn swap_name(swap: DeviceKind) -> &'static str {
+    match swap {
+        DeviceKind::None => "nothing (no swap)",
+        DeviceKind::Zram => "zram",
+        DeviceKind::Nvme => "NVMe",
+        DeviceKind::Ssd => "a SATA SSD",
+        DeviceKind::Disk => "a disk",
+    }
+}
+
+/// What is not parted from the number before it.
+const UNITS: [&str; 7] = ["%", "KiB", "MiB", "GiB", "µs", "ms", "s"];
+
+/// Text in lines of at most `columns`, the first behind `bullet`, the others below its text. Longer words stand alone.
+pub(super) fn folded(text: &str, bullet: &str, columns: usize) -> String {
+    let indent = " ".repeat(bullet.chars().count());
+    let mut lines = Vec::new();
+    let mut line = bullet.to_owned();
+    let mut is_empty = true;
+    let is_unit = |word: &&str| UNITS.contains(&word.trim_end_matches(|c: char| c.is_ascii_punctuation() && c != '%'));
+    let mut words = text.split_whitespace().peekable();
+    while let Some(word) = words.next() {
+        let unit = words.next_if(is_unit);
+        let word = unit.map_or_else(|| word.to_owned(), |unit| format!("{word} {unit}"));
+        if !is_empty && line.chars().count() + 1 + word.chars().count() > columns {
+            lines.push(std::mem::replace(&mut line, indent.clone()));
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(&word);
+        is_empty = false;
+    }
+    lines.push(line);
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_folded_between_words_under_its_bullet() {
+        assert_eq!(folded("one two three", "  - ", 11), "  - one two\n    three");
+        assert_eq!(folded("incomprehensible words", "", 8), "incomprehensible\nwords");
+        assert_eq!(folded("", "", 8), "");
+        assert_eq!(folded("grows by 5 %, 3 MiB.", "", 10), "grows by\n5 %,\n3 MiB.");
+    }
+
+    #[test]
+    fn shares_below_one_are_told_with_a_sign() {
+        assert_eq!(slower(1_041_000, (Some(998_000), Some(1_050_900))), "4.1 % (-0.2 % to 5.0 %)");
+        assert_eq!(slower(1_000_000, (None, None)), "0.0 %");
+    }
+
+    #[test]
+    fn schemes_are_told_in_short() {
+        let scheme =
+            |action, applied_bytes, stopped_by| SchemeDid { action, tried_bytes: 0, applied_bytes, stopped_by };
+        let did =
+            did(&[scheme("lru-prio", 3 << 20, Some("too_few_accesses")), scheme("lru-deprio", 0, Some("too_young"))]);
+        assert_eq!(did, "lru-prio 3.00 MiB, lru-deprio nothing (too young)");
+    }
+}
