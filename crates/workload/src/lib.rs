@@ -6,6 +6,7 @@
 //!
 //! Usage of each kind: `docs/workloads.md`.
 
+mod abench;
 mod application;
 mod chance;
 mod error;
@@ -23,6 +24,7 @@ mod sort;
 mod spaces;
 mod spec;
 
+pub use abench::AbenchSpec;
 pub use application::{ApplicationSpec, AreaSpec, StepSpec};
 pub use error::WorkloadError;
 pub use hot_cold::HotColdSpec;

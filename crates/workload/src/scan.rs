@@ -81,7 +81,7 @@ impl Kind for ScanSpec {
 }
 
 /// Longest run: short enough that a machine's events between batches come in time (a tenth of a millisecond or so).
-const RUN_PAGES: u64 = 512;
+pub(crate) const RUN_PAGES: u64 = 512;
 const BATCH_RUNS: usize = 64;
 
 struct Sweep {

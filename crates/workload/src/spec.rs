@@ -7,6 +7,7 @@ use isotherm_units::PageRange;
 use isotherm_units::access::{Channel, Program};
 use serde::{Deserialize, Serialize};
 
+use crate::abench::AbenchSpec;
 use crate::application::ApplicationSpec;
 use crate::hot_cold::HotColdSpec;
 use crate::idle::IdleSpec;
@@ -91,6 +92,7 @@ kinds! {
     Masim(MasimSpec),
     Scan(ScanSpec),
     HotCold(HotColdSpec),
+    Abench(AbenchSpec),
     Phases(PhasesSpec),
     Idle(IdleSpec),
 }
