@@ -137,6 +137,8 @@ metrics! {
         |s| kernel(s, s.outcome.work.entries_examined);
     ptes_cleared, Count, "accessed bits that reclaim found set and cleared, the reverse map's included",
         |s| kernel(s, s.outcome.work.entries_cleared);
+    accessed_faults, Count, "faults that only set an accessed bit, on a processor that sets none",
+        |s| kernel(s, s.outcome.work.accessed_faults);
     tables_tested, Count, "2 MiB entries that ageing walks tested for use",
         |s| kernel(s, s.outcome.work.tables_tested);
     bloom_tests, Count, "tests of Bloom filters by ageing walks", |s| kernel(s, s.outcome.work.filter_tests);

@@ -200,9 +200,15 @@ impl<'a> Faulting<'a> {
     fn resolve(&mut self) -> Step {
         self.continue_window()?;
         if self.is_resolved() {
-            // Another thread was faster.
+            // Another thread was faster, or only the accessed bit is missing and the processor does not set it.
             let need = self.need;
-            self.memory.space_mut(self.space).table.mark_touched(self.dense, need);
+            let table = &mut self.memory.space_mut(self.space).table;
+            let was_young = table.is_young(self.dense);
+            table.mark_touched(self.dense, need);
+            if !self.memory.mmu.leaf_accessed && !was_young {
+                self.memory.reclaim.work.accessed_faults += 1;
+                self.pay_once(self.memory.costs.minor_fault_file_ns);
+            }
             return Ok(());
         }
         let entry = self.memory.space(self.space).table.entry(self.dense);

@@ -15,8 +15,8 @@ pub struct MmuConfig {
     /// Whether the processor sets accessed bits above the leaf and the kernel may clear them. False on guests of Xen with
     /// paravirtual page tables, on RISC-V, on arm64 without FEAT_HAFT. Default true.
     pub nonleaf_accessed: bool,
-    /// Whether the processor sets accessed bits at all. Without (arm64 before FEAT_HAFDBS), kernels walk no page tables to age
-    /// pages. Default true.
+    /// Whether the processor sets accessed bits at all. Without (arm64 before FEAT_HAFDBS), the next use of an entry whose bit was
+    /// cleared is a minor fault, and kernels walk no page tables to age pages. Default true.
     #[serde(skip_serializing_if = "is_true")]
     pub leaf_accessed: bool,
     /// Whether user and kernel have top-level tables of their own (the Meltdown mitigation): what a user's walk sets in the
@@ -76,6 +76,7 @@ impl MmuConfig {
             highest_set: self.highest_level().max(Level::PMD),
             preset: self.preset_accessed,
             translated: self.translation.is_some(),
+            by_fault: !self.leaf_accessed,
         }
     }
 }
@@ -89,6 +90,8 @@ pub(crate) struct TableKind {
     pub(crate) preset: bool,
     /// Accesses go through translation caches, so that bits are set by walks, word by word.
     pub(crate) translated: bool,
+    /// The processor sets no accessed bits: an entry without it faults, and the kernel sets it.
+    pub(crate) by_fault: bool,
 }
 
 impl Default for TableKind {

@@ -7,6 +7,8 @@ pub struct Work {
     pub entries_examined: u64,
     /// Accessed bits that walks, look-arounds and the reverse map found set and cleared.
     pub entries_cleared: u64,
+    /// Faults that only set an accessed bit, on a processor that does not.
+    pub accessed_faults: u64,
     /// Entries of 2 MiB tested for their accessed bit by walks.
     pub tables_tested: u64,
     /// Tests of a Bloom filter.
@@ -32,6 +34,7 @@ impl Work {
     pub(crate) const fn add(&mut self, other: &Self) {
         self.entries_examined += other.entries_examined;
         self.entries_cleared += other.entries_cleared;
+        self.accessed_faults += other.accessed_faults;
         self.tables_tested += other.tables_tested;
         self.filter_tests += other.filter_tests;
         self.filter_misses += other.filter_misses;

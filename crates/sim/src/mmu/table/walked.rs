@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 impl PageTable {
     /// Plays runs as [`play`](Self::play) does, through `translation`. `huge` holds the blocks under one entry.
     ///
-    /// Without translation caches and ground this is `play` itself.
+    /// Without translation caches and ground, on a processor that sets accessed bits, this is `play` itself.
     #[inline]
     pub(crate) fn play_in<T: Translation>(
         &mut self,
@@ -18,11 +18,12 @@ impl PageTable {
         cursor: &mut Cursor,
         pace: &mut Pace,
     ) -> Stop {
-        if T::OFF && self.extension.ground.is_none() {
+        if T::OFF && self.extension.ground.is_none() && !self.extension.kind.by_fault {
             return self.play(runs, cursor, pace);
         }
         loop {
             if T::OFF
+                && !self.extension.kind.by_fault
                 && !cursor.thought
                 && let Some(ground) = &mut self.extension.ground
             {
@@ -45,7 +46,7 @@ impl PageTable {
                 }
                 let page = run.page() + u64::from(cursor.page);
                 let left = u64::from(run.pages - cursor.page);
-                let done = if T::OFF {
+                let done = if T::OFF && !self.extension.kind.by_fault {
                     let affordable = match pace.page_ns {
                         0 => u64::MAX,
                         page_ns => (pace.until_ns - pace.now_ns).div_ceil(page_ns),
@@ -99,6 +100,9 @@ impl PageTable {
         let Some(chunk) = self.chunks.get_mut((slot as usize).wrapping_sub(1)) else { return Err(fault) };
         let within = (page & super::CHUNK_MASK) as usize;
         let (group, bit) = (&mut chunk.groups[within / 64], 1u64 << (within % 64));
+        if self.extension.kind.by_fault && group[ACCESSED] & bit == 0 {
+            return Err(fault);
+        }
         if write {
             let stores = &mut chunk.stores[within / 64];
             if stores[WRITABLE] & bit == 0 {
