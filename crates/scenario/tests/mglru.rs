@@ -92,6 +92,30 @@ fn events_write_the_files_of_the_policy() {
     assert!(kills(r#"{ at = "0ns", mglru = { min_ttl_ms = 100000 } }"#) > 0.0, "all is too young to be evicted");
 }
 
+/// The settings in the docs are a scenario once there is a workload.
+#[test]
+fn the_settings_in_the_docs_run() {
+    let docs = include_str!("../../../docs/mglru.md");
+    let text = docs.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("one example");
+    let load = "[[workloads]]\nname = \"w\"\n[workloads.load]\nkind = \"hot-cold\"\nfootprint = \"4MiB\"\noperations = 20000\n";
+    let result = play(&format!("name = \"docs\"\n{text}{load}")).unwrap();
+    assert_eq!(result.row("w", "mglru", "oom_kills").unwrap().mean, 0.0);
+}
+
+/// The first release ages otherwise, and in the order of the tree.
+#[test]
+fn the_first_release_is_a_switch() {
+    let result = play(&crowd(
+        "[[variants]]\nname = \"v7_2\"\n[[variants]]\nname = \"v6_1\"\npatch.machine.mglru = { baseline = \"v6_1\" }",
+    ))
+    .unwrap();
+    for variant in ["v7_2", "v6_1"] {
+        assert!(system(&result, variant, "ageings") > 0.0, "{variant}");
+    }
+    let both = |metric| ["v7_2", "v6_1"].map(|variant| system(&result, variant, metric));
+    assert_ne!(both("ageings")[0], both("ageings")[1]);
+}
+
 #[test]
 fn what_the_policy_is_set_to_survives_printing() {
     let text = crowd(
@@ -111,6 +135,7 @@ fn bad_settings_say_what_where_and_what_is_allowed() {
     let with = |rest: &str| crowd(rest).replace("machine = { cpus = 4, nodes = [{ memory = \"64MiB\" }] }\n", "");
     let table = [
         ("[machine.mglru]\nmin_til = \"1s\"", "unknown field `min_til`"),
+        ("[machine.mglru]\nbaseline = \"v6_6\"", "expected `v7_2` or `v6_1`"),
         ("[machine.mglru.features]\nwalk = false", "did you mean `walks`?"),
         ("[machine.mglru.features]\nwalks = 0", "expected a boolean"),
         (

@@ -30,7 +30,7 @@ fn the_daemon_keeps_what_is_used_all_the_time() {
         let mut runs = Vec::new();
         for page in 0..12_000u64 {
             runs.push(Run::write(1000 + page % 4000, 1).after_ns(2000));
-            runs.push(Run::read(page * 7 % 200, 1).after_ns(2000));
+            runs.push(Run::write(page * 7 % 200, 1).after_ns(2000));
             runs.push(Run::read(page * 11 % 200, 1).after_ns(2000));
         }
         let sweep = program("sweep", vec![script(vec![(runs, After::Continue)])]);
@@ -51,5 +51,80 @@ fn a_time_to_live_kills_instead_of_thrashing() {
         let outcome = play(&config(Bytes::from_mib(12), DeviceKind::Zram), policy, vec![sweep]);
         assert_eq!(outcome.programs[0].ending == Ending::OutOfMemory, killed);
         assert_eq!(count(&outcome, Counter::OomKill), u64::from(killed));
+    }
+}
+
+/// A large area swept beside a hot set.
+fn busy() -> Vec<Program> {
+    let mut runs = Vec::new();
+    for page in 0..12_000u64 {
+        runs.push(Run::write(1000 + page % 4000, 1).after_ns(2000));
+        runs.push(Run::write(page * 7 % 400, 1).after_ns(2000));
+    }
+    vec![program("busy", vec![script(vec![(runs, After::Continue)])])]
+}
+
+/// Patch 01: a processor that sets no accessed bits. Nothing is walked, so that making a generation clears nothing and brings
+/// no burst of faults; look-arounds and the reverse map clear some, each of which is at most one fault.
+#[test]
+fn without_accessed_bits_faults_are_few_and_spread() {
+    let mut machine = config(Bytes::from_mib(12), DeviceKind::Zram);
+    let with = play(&machine, MglruConfig::default(), busy());
+    assert!(with.work.spaces_walked > 0 && with.work.accessed_faults == 0);
+    machine.mmu.leaf_accessed = false;
+    let without = play(&machine, MglruConfig::default(), busy());
+    let work = without.work;
+    assert_eq!((work.spaces_walked, work.tables_tested, work.filter_tests), (0, 0, 0));
+    assert!(work.ageings > 0 && work.accessed_faults > 0, "{work:?}");
+    assert!(work.accessed_faults <= work.entries_cleared, "a fault for each cleared bit at most: {work:?}");
+    assert!(count(&without, Counter::PgFault) >= count(&without, Counter::PgMajFault) + work.accessed_faults);
+    // What is in use stays without walks too.
+    assert!(count(&without, Counter::PgMajFault) < 9_000, "{}", count(&without, Counter::PgMajFault));
+}
+
+/// Patch 03: both policies share one driver. Switched off before anything runs, `mglru` is `classic` to the last count.
+#[test]
+fn switched_off_it_is_the_two_lists() {
+    let machine = config(Bytes::from_mib(12), DeviceKind::Nvme);
+    let outcome = |policy: &str, text: &str| {
+        let policy = crate::reclaim::policy_by_name(policy).unwrap().build();
+        let mut builder = MachineBuilder::new(&machine, policy).unwrap();
+        if !text.is_empty() {
+            let action = Action::WriteMglru(crate::reclaim::mglru::ControlFile::Enabled, text.to_owned());
+            builder.plan(Plan { at: Instant::START, every: None, action });
+        }
+        let programs: Vec<_> =
+            busy().into_iter().map(|program| builder.add_program(program, CgroupId::ROOT).unwrap()).collect();
+        programs.into_iter().for_each(|id| builder.start_at(id, Instant::from_ns(1_000_000)));
+        builder.build().run(Instant::START + Duration::from_secs(1000)).unwrap()
+    };
+    let (classic, off, on) = (outcome("classic", ""), outcome("mglru", "n"), outcome("mglru", ""));
+    assert_eq!(classic.system(), off.system());
+    assert_eq!((classic.kernel, &classic.programs), (off.kernel, &off.programs));
+    assert_ne!(classic.system().counters, on.system().counters);
+}
+
+/// Patch 08: walks spare the reverse map work, and reclaim its CPU time, where memory is mapped and used.
+#[test]
+fn walks_spare_the_reverse_map() {
+    let play = |walks| {
+        let mut policy = MglruConfig::default();
+        (policy.features.walks, policy.features.look_around) = (walks, false);
+        let outcome = play(&config(Bytes::from_mib(12), DeviceKind::Zram), policy, busy());
+        (outcome.work.rmap_walks, outcome.kernel.kswapd_ns + outcome.kernel.direct_ns)
+    };
+    let (with, without) = (play(true), play(false));
+    assert!(with.0 < without.0, "reverse-map walks: {with:?} {without:?}");
+}
+
+/// All of it in the release that had it first.
+#[test]
+fn the_first_release_runs_whole_machines() {
+    for swap in [DeviceKind::Zram, DeviceKind::Nvme] {
+        let policy = MglruConfig { baseline: crate::reclaim::mglru::Baseline::V6_1, ..MglruConfig::default() };
+        let outcome = play(&config(Bytes::from_mib(12), swap), policy, busy());
+        assert_eq!(outcome.programs[0].ending, Ending::Finished, "{swap}");
+        assert!(outcome.work.ageings > 0 && count(&outcome, Counter::PgStealKswapd) > 0, "{swap}");
+        assert!(count(&outcome, Counter::PgMajFault) < 10_000, "{swap}: {}", count(&outcome, Counter::PgMajFault));
     }
 }

@@ -1,9 +1,11 @@
 //! Making generations: when, and which address spaces are walked for it (spec mglru 4.1 to 4.3, 4.5).
 
 use super::Mglru;
+use super::baseline::Baseline;
 use super::bloom::BloomFilter;
 use super::generations::list_of;
 use super::page::MIN_NR_GENS;
+use super::v6_1;
 use super::walk::Walker;
 use crate::cgroup::CgroupId;
 use crate::memory::{Memory, NodeId};
@@ -112,6 +114,9 @@ impl Mglru {
                 continue;
             }
             space.used &= !node_bit;
+            if self.config.baseline == Baseline::V6_1 && v6_1::is_small(space.nr_resident) {
+                continue;
+            }
             if std::mem::take(&mut is_first) {
                 filters[next].get_or_insert_with(BloomFilter::new).clear();
             }

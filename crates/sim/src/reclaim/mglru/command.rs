@@ -2,6 +2,7 @@
 
 use super::Mglru;
 use super::ageing::Effort;
+use super::baseline::Baseline;
 use super::evict::Queue;
 use super::page::MIN_NR_GENS;
 use crate::cgroup::CgroupId;
@@ -38,7 +39,7 @@ pub enum Action {
     Evict,
 }
 
-/// Why something that was written is refused. The kernel says `EINVAL` to all of them but the absence of the file.
+/// Why something that was written is refused. Each text begins with the kernel's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -56,6 +57,12 @@ pub enum Refusal {
     /// Above 201.
     #[error("EINVAL: swappiness is 0 to 200, or `max` for anonymous pages only")]
     Swappiness,
+    /// Above 200, or `max`, under 6.1.
+    #[error("EINVAL: swappiness is 0 to 200; `max` came after Linux 6.1")]
+    SwappinessV6_1,
+    /// Under 6.1: four generations already, and a walk that may pass over things would not tell which of the oldest are used.
+    #[error("ERANGE: there are four generations; evict one, or let the walk be forced")]
+    Range,
     /// No such group.
     #[error("EINVAL: there is no group of this number")]
     Group,
@@ -138,15 +145,24 @@ impl Mglru {
             return Err(Refusal::Off);
         }
         let mut scan = Scan::new(Reclaimer::Proactive, group, u64::MAX, memory.config.swappiness);
+        if self.config.baseline == Baseline::V6_1 && command.swappiness == Some(SWAPPINESS_ANON_ONLY) {
+            return Err(Refusal::SwappinessV6_1);
+        }
         let swappiness = command.swappiness.unwrap_or_else(|| Self::effective_swappiness(memory, lruvec, &scan));
         let max_seq = self.generations.get(lruvec).max_seq;
         match command.action {
             Action::Age if command.seq > max_seq => return Err(Refusal::Future),
             Action::Age => {
                 let effort = if command.amount == Some(0) { Effort::Heuristic } else { Effort::Forced };
-                self.age(memory, lruvec, swappiness, effort);
+                let has_work = match self.config.baseline {
+                    Baseline::V7_2 => true,
+                    Baseline::V6_1 => self.may_age_v6_1(lruvec, command.seq, effort, swappiness)?,
+                };
+                if has_work {
+                    self.age(memory, lruvec, swappiness, effort);
+                }
             }
-            Action::Evict if command.seq + MIN_NR_GENS > max_seq => return Err(Refusal::Young),
+            Action::Evict if command.seq.saturating_add(MIN_NR_GENS) > max_seq => return Err(Refusal::Young),
             Action::Evict => {
                 scan.priority = 0;
                 self.evict_up_to(memory, lruvec, command.seq, (swappiness, command.amount), &mut scan);
@@ -168,7 +184,7 @@ impl Mglru {
         self.has_walk_context = true;
         while self.generations.get(lruvec).min_evictable(swappiness) <= seq && scan.nr_reclaimed < limit {
             let wanted = (limit - scan.nr_reclaimed).min(BATCH);
-            if self.evict_batch(memory, lruvec, wanted, swappiness, Queue::Ignored, scan) == 0 {
+            if self.evict_batch(memory, lruvec, wanted, swappiness, Queue::Ignored, scan).scanned == 0 {
                 break;
             }
         }

@@ -1,5 +1,6 @@
 //! How the policy is set up: which of its parts are there, and what the administrator wrote before the machine ran.
 
+use super::baseline::Baseline;
 use isotherm_units::Duration;
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,8 @@ impl Default for Features {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MglruConfig {
+    /// Which Linux it is that of: `v7_2`, or `v6_1`, the first release with it. Default `v7_2`.
+    pub baseline: Baseline,
     /// What is part of it. Default: all.
     pub features: Features,
     /// `min_ttl_ms`, whole milliseconds up to 4294967295: if the oldest generation that may be evicted is younger than this

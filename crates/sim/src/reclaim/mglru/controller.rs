@@ -55,13 +55,38 @@ pub(super) fn is_no_worse(set_point: Reading, process: Reading) -> bool {
 }
 
 /// Gains of tier 0 and of the tier compared with it.
-const TIER_GAINS: (u64, u64) = (2, 3);
+pub(super) const TIER_GAINS: (u64, u64) = (2, 3);
+/// The same in 6.1, but for one case.
+pub(super) const TIER_GAINS_V6_1: (u64, u64) = (1, 2);
 
-/// The highest tier that is not spared. Tiers above refault half as often again as tier 0.
-pub(super) fn tier_limit(history: &History) -> usize {
-    let set_point = history.reading(0..1, TIER_GAINS.0);
-    let is_spared = |&tier: &usize| !is_no_worse(set_point, history.reading(tier..tier + 1, TIER_GAINS.1));
+/// The highest tier that is not spared. Tiers above refault half as often again as tier 0 with the [gains](TIER_GAINS) of 7.2.
+pub(super) fn tier_limit(history: &History, (of_lowest, of_tier): (u64, u64)) -> usize {
+    tier_limit_against(history.reading(0..1, of_lowest), history, of_tier)
+}
+
+fn tier_limit_against(set_point: Reading, history: &History, gain: u64) -> usize {
+    let is_spared = |&tier: &usize| !is_no_worse(set_point, history.reading(tier..tier + 1, gain));
     (1..NR_TIERS).find(is_spared).unwrap_or(NR_TIERS) - 1
+}
+
+/// The type that 6.1 evicts, and the highest tier that it does not spare. Where neither swappiness nor the oldest generations
+/// decide, the lowest tiers of both types are compared, and then tiers of the one with the lowest of the other.
+pub(super) fn choose_v6_1(history: &[History; 2], min_seq: [u64; 2], swappiness: u32) -> (PageType, usize) {
+    let own_limit = |page_type: PageType| (page_type, tier_limit(&history[page_type as usize], TIER_GAINS_V6_1));
+    match swappiness {
+        0 => own_limit(PageType::File),
+        _ if min_seq[PageType::Anon as usize] < min_seq[PageType::File as usize] => own_limit(PageType::Anon),
+        1 => own_limit(PageType::File),
+        200..=SWAPPINESS_ANON_ONLY => own_limit(PageType::Anon),
+        _ => {
+            let gains = [u64::from(swappiness), 200u64.saturating_sub(u64::from(swappiness))];
+            let lowest = |at: usize| history[at].reading(0..1, gains[at]);
+            let (anon, file) = (PageType::Anon as usize, PageType::File as usize);
+            let chosen = if is_no_worse(lowest(anon), lowest(file)) { PageType::File } else { PageType::Anon };
+            let other = 1 - chosen as usize;
+            (chosen, tier_limit_against(lowest(other), &history[chosen as usize], gains[chosen as usize]))
+        }
+    }
 }
 
 /// The type to evict: refault ratios are kept at `200 - swappiness` for file pages to `swappiness` for anonymous ones.
@@ -97,7 +122,7 @@ mod tests {
             ([0; 4], [0; 4], 3),
         ];
         for (refaulted, total, limit) in table {
-            assert_eq!(tier_limit(&history(refaulted, total)), limit, "{refaulted:?} of {total:?}");
+            assert_eq!(tier_limit(&history(refaulted, total), TIER_GAINS), limit, "{refaulted:?} of {total:?}");
         }
     }
 
@@ -142,8 +167,8 @@ mod tests {
     #[test]
     fn spared_pages_lower_the_ratio() {
         let mut history = history([100, 143, 0, 0], [1000, 1000, 0, 0]);
-        assert_eq!(tier_limit(&history), 0);
+        assert_eq!(tier_limit(&history, TIER_GAINS), 0);
         history.protected[1] = 100;
-        assert_eq!(tier_limit(&history), 3);
+        assert_eq!(tier_limit(&history, TIER_GAINS), 3);
     }
 }

@@ -2,7 +2,8 @@
 
 use super::Mglru;
 use super::ageing::{Effort, is_due};
-use super::controller::{tier_limit, type_to_evict};
+use super::baseline::Baseline;
+use super::controller::{TIER_GAINS, tier_limit, type_to_evict};
 use super::generations::{TYPES, is_evictable, list_of};
 use super::look_around::Verdict;
 use super::page::{MIN_LRU_BATCH, MIN_NR_GENS, NR_TIERS};
@@ -37,10 +38,19 @@ pub(super) enum Queue {
 }
 
 /// Pages taken off the oldest generation.
-struct Isolated {
-    scanned: u64,
-    pages: Vec<FrameId>,
-    page_type: PageType,
+pub(super) struct Isolated {
+    pub(super) scanned: u64,
+    pub(super) pages: Vec<FrameId>,
+    pub(super) page_type: PageType,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Evicted {
+    /// Pages looked at.
+    pub(super) scanned: u64,
+    /// Of this type were those that were taken off, if any were.
+    pub(super) page_type: Option<PageType>,
 }
 
 impl Mglru {
@@ -86,7 +96,7 @@ impl Mglru {
                 has_aged = true;
             }
             let wanted = left.min(MIN_LRU_BATCH);
-            let scanned = self.evict_batch(memory, lruvec, wanted, swappiness, Queue::Waits, scan);
+            let scanned = self.evict_batch(memory, lruvec, wanted, swappiness, Queue::Waits, scan).scanned;
             if scanned == 0 || scan.blocked || self.is_enough(memory, lruvec, scan) {
                 break;
             }
@@ -113,7 +123,7 @@ impl Mglru {
         is_kswapd && has_memory
     }
 
-    /// Takes up to `wanted` pages of the oldest generation and evicts those that were not used. How many were looked at.
+    /// Takes up to `wanted` pages of the oldest generation and evicts those that were not used.
     pub(super) fn evict_batch(
         &mut self,
         memory: &mut Memory,
@@ -122,15 +132,19 @@ impl Mglru {
         swappiness: u32,
         queue: Queue,
         scan: &mut Scan,
-    ) -> u64 {
-        self.generations.get_mut(lruvec).flush_min_seq(swappiness);
-        let isolated = self.isolate(memory, lruvec, wanted, swappiness, queue, scan);
+    ) -> Evicted {
+        let baseline = self.config.baseline;
+        self.generations.get_mut(lruvec).flush_min_seq(swappiness, baseline);
+        let isolated = match baseline {
+            Baseline::V7_2 => self.isolate(memory, lruvec, wanted, swappiness, queue, scan),
+            Baseline::V6_1 => self.isolate_v6_1(memory, lruvec, swappiness, queue, scan),
+        };
         if isolated.scanned > 0 {
-            self.generations.get_mut(lruvec).flush_min_seq(swappiness);
+            self.generations.get_mut(lruvec).flush_min_seq(swappiness, baseline);
         }
         let (page_type, scanned) = (isolated.page_type, isolated.scanned);
         if isolated.pages.is_empty() {
-            return scanned;
+            return Evicted { scanned, page_type: None };
         }
         let taken_before = std::mem::take(&mut scan.taken);
         let nr_isolated = isolated.pages.len() as u64;
@@ -144,7 +158,7 @@ impl Mglru {
             self.evict_pages(memory, lruvec, page_type, again, 0, scan);
         }
         scan.taken.add(&taken_before);
-        scanned
+        Evicted { scanned, page_type: Some(page_type) }
     }
 
     /// Evicts pages that are on no list, and puts back the others. On the first attempt (`nr_isolated` is not 0) those that
@@ -175,7 +189,10 @@ impl Mglru {
             if is_first && is_clean_and_idle(memory, frame) { again.push(frame) } else { staying.push(frame) }
         }
         for frame in staying {
-            self.put_back(memory, frame);
+            match self.config.baseline {
+                Baseline::V7_2 => self.put_back(memory, frame),
+                Baseline::V6_1 => self.put_back_v6_1(memory, frame),
+            }
         }
         scan.nr_reclaimed += reclaimed;
         let unmapped = scan.taken.unmapped - unmapped_before;
@@ -188,7 +205,11 @@ impl Mglru {
         if let Some(fate) = outcome::divert(memory, frame, scan) {
             return fate;
         }
-        match self.check_references(memory, frame, scan.root) {
+        let verdict = match self.config.baseline {
+            Baseline::V7_2 => self.check_references(memory, frame, scan.root),
+            Baseline::V6_1 => self.check_references_v6_1(memory, frame, scan.root),
+        };
+        match verdict {
             Verdict::Activate => Fate::Activate,
             Verdict::Keep => Fate::Keep,
             Verdict::Reclaim => outcome::evict(memory, self, frame, scan),
@@ -227,7 +248,11 @@ impl Mglru {
                 scan.blocked = true;
                 break;
             }
-            let found = self.scan_type(memory, lruvec, page_type, wanted);
+            let limit = match self.config.features.tiers {
+                true => tier_limit(&self.generations.get(lruvec).history[page_type as usize], TIER_GAINS),
+                false => NR_TIERS - 1,
+            };
+            let found = self.scan_type(memory, lruvec, page_type, wanted, limit);
             isolated = Isolated { scanned: isolated.scanned + found.scanned, ..found };
             if !isolated.pages.is_empty() {
                 break;
@@ -240,27 +265,39 @@ impl Mglru {
         isolated
     }
 
-    /// Looks at up to `wanted` pages of the oldest generation of a type.
-    fn scan_type(&mut self, memory: &mut Memory, lruvec: LruvecId, page_type: PageType, wanted: u64) -> Isolated {
+    /// Looks at up to `wanted` pages of the oldest generation of a type. Tiers above `limit` are spared.
+    pub(super) fn scan_type(
+        &mut self,
+        memory: &mut Memory,
+        lruvec: LruvecId,
+        page_type: PageType,
+        wanted: u64,
+        limit: usize,
+    ) -> Isolated {
         let mut isolated = Isolated { scanned: 0, pages: Vec::new(), page_type };
         let own = self.generations.get(lruvec);
         if own.nr_generations(page_type) <= MIN_NR_GENS {
             return isolated;
         }
-        let limit =
-            if self.config.features.tiers { tier_limit(&own.history[page_type as usize]) } else { NR_TIERS - 1 };
         let oldest = list_of(own.min_seq[page_type as usize]);
         isolated.pages.reserve(usize::try_from(wanted.min(MIN_LRU_BATCH)).expect("at most 64"));
         let mut sorted = 0;
         while let Some(frame) = self.generations.get(lruvec).lists[oldest][page_type as usize].tail() {
             isolated.scanned += 1;
-            if self.sort(memory, lruvec, frame, oldest, limit) {
+            let is_sorted = match self.config.baseline {
+                Baseline::V7_2 => self.sort(memory, lruvec, frame, oldest, limit),
+                Baseline::V6_1 => self.sort_v6_1(memory, lruvec, frame, oldest, limit),
+            };
+            if is_sorted {
                 sorted += 1;
             } else {
-                let state = self.generations.state(frame).settled();
+                let state = self.config.baseline.isolated(self.generations.state(frame));
                 self.generations.states[frame.index()] = state;
                 self.generations.take_off(memory, frame);
                 memory.frames.set(frame, Flag::Isolated);
+                if self.config.baseline == Baseline::V6_1 {
+                    memory.frames.clear(frame, Flag::Reclaim);
+                }
                 isolated.pages.push(frame);
             }
             if isolated.scanned == wanted || isolated.pages.len() as u64 >= MIN_LRU_BATCH {

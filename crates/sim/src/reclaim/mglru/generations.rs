@@ -5,8 +5,10 @@
 //! on until eviction meets it there.
 
 use super::ageing::Walk;
+use super::baseline::Baseline;
 use super::controller::History;
 use super::page::{MAX_NR_GENS, MIN_NR_GENS, NR_GENS, PageState};
+use super::v6_1;
 use crate::memory::{Chain, Flag, FrameId, Frames, ListEnd, Memory};
 use crate::reclaim::outcome::page_type;
 use crate::reclaim::scan_balance::{PageType, SWAPPINESS_ANON_ONLY};
@@ -110,7 +112,7 @@ impl Lruvec {
     }
 
     /// Empty generations at the old end are given up (spec mglru 4.6).
-    pub(super) fn flush_min_seq(&mut self, swappiness: u32) {
+    pub(super) fn flush_min_seq(&mut self, swappiness: u32, baseline: Baseline) {
         let mut candidates = self.min_seq;
         let mut advanced = false;
         for page_type in TYPES.into_iter().filter(|&page_type| is_evictable(page_type, swappiness)) {
@@ -123,7 +125,10 @@ impl Lruvec {
         if !advanced {
             return;
         }
-        self.advance_to(keep_close(candidates, self.max_seq, swappiness));
+        self.advance_to(match baseline {
+            Baseline::V7_2 => keep_close(candidates, self.max_seq, swappiness),
+            Baseline::V6_1 => v6_1::keep_step(candidates, self.min_seq, swappiness),
+        });
     }
 
     fn advance_to(&mut self, candidates: [u64; 2]) {
@@ -187,6 +192,7 @@ impl Entering {
 /// The lists of all lruvecs, and a byte for each frame.
 #[derive(Debug, Default)]
 pub(super) struct Generations {
+    pub(super) baseline: Baseline,
     pub(super) lruvecs: Vec<Lruvec>,
     /// By frame.
     pub(super) states: Vec<PageState>,
@@ -222,7 +228,12 @@ impl Generations {
 
     /// The generation that a page would enter.
     pub(super) fn entry(&self, memory: &Memory, frame: FrameId, rotated: bool) -> u64 {
-        self.get(memory.lruvec_of(frame)).entry(Entering::of(memory, frame, self.state(frame), rotated))
+        let own = self.get(memory.lruvec_of(frame));
+        let page = Entering::of(memory, frame, self.state(frame), rotated);
+        match self.baseline {
+            Baseline::V7_2 => own.entry(page),
+            Baseline::V6_1 => own.entry_v6_1(page),
+        }
     }
 
     /// Puts a page that is on no list where its flags say.
@@ -265,7 +276,7 @@ impl Generations {
             return generation;
         }
         let next = list_of(oldest + 1);
-        self.states[frame.index()] = state.without_refs().with_generation(next);
+        self.states[frame.index()] = state.moved_on(self.baseline).with_generation(next);
         own.nr[generation][page_type] -= 1;
         own.nr[next][page_type] += 1;
         next
@@ -295,7 +306,8 @@ impl Generations {
                 let before = self.state(frame);
                 let to = self.promote_by_one(lruvec, frame);
                 self.relink(memory, lruvec, frame, to, ListEnd::Tail);
-                if !before.is_lazily_promotable() {
+                // 6.1 counts nothing here.
+                if self.baseline == Baseline::V7_2 && !before.is_lazily_promotable() {
                     self.get_mut(lruvec).history[at].protected[before.tier()] += 1;
                 }
             }
@@ -428,9 +440,9 @@ mod tests {
         assert_eq!(keep_close([7, 9], 10, 60), [7, 8]);
         assert_eq!(keep_close([9, 7], 10, 201), [9, 7]);
         let mut own = lruvec(10, [7, 7]);
-        own.flush_min_seq(0);
+        own.flush_min_seq(0, Baseline::V7_2);
         assert_eq!(own.min_seq, [7, 9], "only file is considered");
-        own.flush_min_seq(60);
+        own.flush_min_seq(60, Baseline::V7_2);
         assert_eq!(own.min_seq, [9, 9], "all empty");
     }
 }

@@ -4,6 +4,7 @@
 //! than finding each through its own reverse map later, and a table with many young entries is remembered for the next walk.
 
 use super::Mglru;
+use super::baseline::Baseline;
 use super::bloom::table_id;
 use super::generations::list_of;
 use super::page::{MIN_LRU_BATCH, Sight};
@@ -60,7 +61,7 @@ impl Mglru {
     }
 
     /// Whether the page was used through one of its mappings; the accessed bit is cleared.
-    fn look_through(&mut self, memory: &mut Memory, frame: FrameId, mapper: Mapper, root: CgroupId) -> bool {
+    pub(super) fn look_through(&mut self, memory: &mut Memory, frame: FrameId, mapper: Mapper, root: CgroupId) -> bool {
         memory.reclaim.work.rmap_walks += 1;
         memory.ledger.spend(memory.costs.rmap_walk_ns);
         let space = memory.space(mapper.space);
@@ -108,8 +109,9 @@ impl Mglru {
             }
             cleared
         });
-        for &frame in &used[..nr_used] {
-            self.found_used(memory, lruvec, frame);
+        match self.config.baseline {
+            Baseline::V7_2 => used[..nr_used].iter().for_each(|&frame| self.found_used(memory, lruvec, frame)),
+            Baseline::V6_1 => self.found_used_v6_1(memory, lruvec, &used[..nr_used]),
         }
         let (total, young) = (window.len(), nr_used as u64 + 1);
         let work = &mut memory.reclaim.work;

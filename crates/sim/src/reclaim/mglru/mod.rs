@@ -6,6 +6,7 @@
 //! comparing refault ratios.
 
 mod ageing;
+mod baseline;
 mod bloom;
 mod command;
 mod config;
@@ -18,15 +19,21 @@ mod hints;
 mod look_around;
 mod node;
 mod page;
+#[cfg(test)]
+mod patch_tests;
 mod pending;
 mod readout;
 mod refault;
 mod switch;
 #[cfg(test)]
 mod tests;
+mod v6_1;
+#[cfg(test)]
+mod v6_1_tests;
 mod walk;
 
 pub use ageing::WalkStats;
+pub use baseline::Baseline;
 pub use command::{Action, Command, Refusal};
 pub use config::{Features, MglruConfig};
 pub use files::ControlFile;
@@ -63,6 +70,8 @@ pub struct Mglru {
     /// The reclaimer has the means of a walk: what a look-around finds is noted in bytes and counts.
     has_walk_context: bool,
     shadows: Option<ShadowLayout>,
+    /// What the daemon of 6.1 keeps from step to step.
+    daemon: v6_1::Daemon,
 }
 
 impl Default for Mglru {
@@ -95,7 +104,7 @@ impl Mglru {
         Self {
             config,
             switches: Switches::default(),
-            generations: Generations::default(),
+            generations: Generations { baseline: config.baseline, ..Generations::default() },
             pending: Pending::default(),
             classic: Classic::new(),
             spaces: SpaceLists::default(),
@@ -103,6 +112,20 @@ impl Mglru {
             lot: Lot(0x9e37_79b9_7f4a_7c15),
             has_walk_context: false,
             shadows: None,
+            daemon: v6_1::Daemon::default(),
+        }
+    }
+}
+
+impl Mglru {
+    /// A page that a fault brings in was used once by that; if it is of the working set it is young at once.
+    fn prepare(&mut self, memory: &mut Memory, frame: FrameId) {
+        let state = self.generations.state(frame);
+        if !memory.recent_fault {
+        } else if state.is_workingset() {
+            memory.frames.set(frame, Flag::Active);
+        } else if !state.is_referenced() {
+            self.generations.set_state(&memory.frames, frame, state.used_by_descriptor());
         }
     }
 }
@@ -126,15 +149,17 @@ impl ReclaimPolicy for Mglru {
             return self.generations.insert(memory, frame, false);
         }
         self.generations.set_state(&memory.frames, frame, PageState::new(page_type(memory, frame)));
-        if let Some(shadow) = shadow.filter(|_| arrival != Arrival::FileWrite) {
-            self.refaulted(memory, frame, shadow);
-        }
-        if memory.recent_fault {
-            let state = self.generations.state(frame);
-            if state.is_workingset() {
-                memory.frames.set(frame, Flag::Active);
-            } else if !state.is_referenced() {
-                self.generations.set_state(&memory.frames, frame, state.used_by_descriptor());
+        let shadow = shadow.filter(|_| arrival != Arrival::FileWrite);
+        match self.config.baseline {
+            Baseline::V7_2 => {
+                shadow.into_iter().for_each(|shadow| self.refaulted(memory, frame, shadow));
+                self.prepare(memory, frame);
+            }
+            Baseline::V6_1 => {
+                shadow.into_iter().for_each(|shadow| self.refaulted_v6_1(memory, frame, shadow));
+                if memory.recent_fault {
+                    memory.frames.set(frame, Flag::Active);
+                }
             }
         }
         self.put_off(memory, frame);
@@ -162,7 +187,7 @@ impl ReclaimPolicy for Mglru {
             return self.classic.mark_accessed(memory, frame);
         }
         if !memory.frames.has(frame, Flag::Unevictable) {
-            let state = self.generations.state(frame).used_by_descriptor();
+            let state = self.config.baseline.used_by_descriptor(self.generations.state(frame));
             self.generations.set_state(&memory.frames, frame, state);
         }
     }
@@ -204,7 +229,9 @@ impl ReclaimPolicy for Mglru {
     }
 
     fn shrink_node(&mut self, memory: &mut Memory, node: NodeId, scan: &mut Scan) -> bool {
-        let takes_turns = self.switches.has_core() && self.config.features.group_order && scan.is_global();
+        // 6.1 knows the order of the tree only.
+        let has_order = self.config.features.group_order && self.config.baseline == Baseline::V7_2;
+        let takes_turns = self.switches.has_core() && has_order && scan.is_global();
         if takes_turns {
             self.shrink_in_turn(memory, node, scan);
         }
@@ -216,7 +243,10 @@ impl ReclaimPolicy for Mglru {
             return self.classic.shrink_lruvec(memory, lruvec, scan);
         }
         self.has_walk_context = matches!(scan.reclaimer, Reclaimer::Kswapd | Reclaimer::Proactive);
-        let turn = self.shrink_generations(memory, lruvec, scan);
+        let turn = match self.config.baseline {
+            Baseline::V7_2 => self.shrink_generations(memory, lruvec, scan),
+            Baseline::V6_1 => self.shrink_v6_1(memory, lruvec, scan),
+        };
         self.has_walk_context = false;
         if turn == Turn::Rotate {
             self.rotate(memory, lruvec, Move::Young);
@@ -227,7 +257,10 @@ impl ReclaimPolicy for Mglru {
         if !self.switches.has_core() {
             return self.classic.age_node(memory, node, scan);
         }
-        self.guard_young(memory, node, scan);
+        match self.config.baseline {
+            Baseline::V7_2 => self.guard_young(memory, node, scan),
+            Baseline::V6_1 => self.age_node_v6_1(memory, node, scan),
+        }
     }
 
     fn reclaim_ended(&mut self, memory: &mut Memory, node: Option<NodeId>, scan: &Scan) {

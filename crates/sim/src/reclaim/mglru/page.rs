@@ -84,6 +84,12 @@ impl PageState {
     pub(super) const fn is_workingset(self) -> bool {
         self.0 & WORKINGSET != 0
     }
+    pub(super) const fn with_referenced(self) -> Self {
+        Self(self.0 | REFERENCED)
+    }
+    pub(super) const fn without_referenced(self) -> Self {
+        Self(self.0 & !REFERENCED)
+    }
     pub(super) const fn with_workingset(self) -> Self {
         Self(self.0 | WORKINGSET)
     }
@@ -105,7 +111,8 @@ impl PageState {
         if self.is_referenced() { self } else { Self(self.0 & !REFS_MASK) }
     }
 
-    const fn further_uses(self) -> u8 {
+    /// Uses beyond the first that the field holds: 0 to 3.
+    pub(super) const fn further_uses(self) -> u8 {
         (self.0 & REFS_MASK) >> REFS_SHIFT
     }
 

@@ -1,6 +1,7 @@
 //! What `lru_gen` and `lru_gen_full` read: the kernel's text, byte for byte (spec mglru 14.1).
 
 use super::Mglru;
+use super::baseline::Baseline;
 use super::generations::{Lruvec, TYPES, list_of};
 use super::page::{MAX_NR_GENS, NR_TIERS};
 use crate::memory::Memory;
@@ -59,7 +60,11 @@ impl Mglru {
     fn text(&self, memory: &Memory, detail: Detail) -> String {
         let mut out = String::new();
         for group in memory.cgroups.subtree(crate::cgroup::CgroupId::ROOT) {
-            line(&mut out, format_args!("memcg {} {}", group.index(), memory.cgroups.get(group).path));
+            let (id, path) = (group.index(), &memory.cgroups.get(group).path);
+            match self.config.baseline {
+                Baseline::V7_2 => line(&mut out, format_args!("memcg {id} {path}")),
+                Baseline::V6_1 => line(&mut out, format_args!("memcg {id:5} {path}")),
+            }
             for node in memory.nodes.ids() {
                 line(&mut out, format_args!(" node {:5}", node.index()));
                 self.lruvec_text(&mut out, memory, memory.lruvec(group, node), detail);

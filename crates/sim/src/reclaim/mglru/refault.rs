@@ -1,6 +1,7 @@
 //! Shadows: what an eviction leaves, and what the page's return tells (spec mglru 8).
 
 use super::Mglru;
+use super::baseline::Baseline;
 use super::page::{MAX_NR_GENS, NR_TIERS, tier_of_refs};
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
@@ -11,7 +12,7 @@ use crate::reclaim::refault::{Shadow, ShadowLayout};
 use crate::reclaim::scan_balance::PageType;
 
 /// Bits of a token that hold uses beyond the first.
-const REFS_BITS: u32 = 2;
+pub(super) const REFS_BITS: u32 = 2;
 
 /// The token of a page with `refs` uses that is evicted while `min_seq` is the oldest generation.
 pub(super) const fn token(min_seq: u64, refs: u64) -> u64 {
@@ -35,10 +36,15 @@ impl Mglru {
         let (page_type, lruvec) = (page_type(memory, frame) as usize, memory.lruvec_of(frame));
         let state = self.generations.state(frame);
         let own = self.generations.get_mut(lruvec);
-        own.history[page_type].evicted[state.tier()] += 1;
-        let token = token(own.min_seq[page_type], state.refs());
+        let (baseline, refs) = (self.config.baseline, self.config.baseline.refs(state));
+        own.history[page_type].evicted[baseline.tier(state)] += 1;
+        let token = token(own.min_seq[page_type], refs);
         let (CgroupId(cgroup), NodeId(node)) = (memory.cgroup_of(lruvec), memory.node_of(lruvec));
-        self.layout(memory).pack(Shadow { cgroup, node, workingset: state.is_workingset(), token })
+        let workingset = match baseline {
+            Baseline::V7_2 => state.is_workingset(),
+            Baseline::V6_1 => refs > 0,
+        };
+        self.layout(memory).pack(Shadow { cgroup, node, workingset, token })
     }
 
     /// A page with a shadow is back.
@@ -79,7 +85,7 @@ impl Mglru {
         self.generations.set_state(&memory.frames, frame, state);
     }
 
-    fn layout(&mut self, memory: &Memory) -> ShadowLayout {
+    pub(super) fn layout(&mut self, memory: &Memory) -> ShadowLayout {
         *self.shadows.get_or_insert_with(|| shadow_layout(memory))
     }
 }

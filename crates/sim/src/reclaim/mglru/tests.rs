@@ -18,44 +18,44 @@ use crate::swap::device::DeviceKind;
 use isotherm_units::access::{Advice, LayoutChange};
 use isotherm_units::{Duration, PageRange};
 
-const ROOT: LruvecId = LruvecId(0);
+pub(super) const ROOT: LruvecId = LruvecId(0);
 const SWAP: u64 = 4096;
 
-fn bed_with(config: MglruConfig, frames: u64, swap: DeviceKind) -> Testbed {
+pub(super) fn bed_with(config: MglruConfig, frames: u64, swap: DeviceKind) -> Testbed {
     Testbed::new(Box::new(Mglru::with_config(config)), frames, swap, SWAP)
 }
 
-fn bed(frames: u64, swap: DeviceKind) -> Testbed {
+pub(super) fn bed(frames: u64, swap: DeviceKind) -> Testbed {
     bed_with(MglruConfig::default(), frames, swap)
 }
 
 impl Testbed {
-    fn mglru<T>(&mut self, with: impl FnOnce(&mut Mglru, &mut Memory) -> T) -> T {
+    pub(super) fn mglru<T>(&mut self, with: impl FnOnce(&mut Mglru, &mut Memory) -> T) -> T {
         with(self.policy.as_mglru().expect("generations"), &mut self.memory)
     }
 
-    fn age(&mut self, effort: Effort) {
+    pub(super) fn age(&mut self, effort: Effort) {
         self.mglru(|mglru, memory| mglru.age(memory, ROOT, 60, effort));
     }
 
-    fn insert(&mut self) {
+    pub(super) fn insert(&mut self) {
         self.mglru(Mglru::insert_pending);
     }
 
     /// An empty lruvec whose generations have these numbers.
-    fn set_seqs(&mut self, max_seq: u64, min_seq: [u64; 2]) {
+    pub(super) fn set_seqs(&mut self, max_seq: u64, min_seq: [u64; 2]) {
         self.mglru(|mglru, _| {
             let own = mglru.generations.get_mut(ROOT);
             (own.max_seq, own.min_seq) = (max_seq, min_seq);
         });
     }
 
-    fn state(&mut self, frame: FrameId) -> PageState {
+    pub(super) fn state(&mut self, frame: FrameId) -> PageState {
         self.mglru(|mglru, _| mglru.generations.state(frame))
     }
 
     /// The generation of a page; `None` while it waits.
-    fn seq(&mut self, frame: FrameId) -> Option<u64> {
+    pub(super) fn seq(&mut self, frame: FrameId) -> Option<u64> {
         self.mglru(|mglru, memory| {
             let own = mglru.generations.get(memory.lruvec_of(frame));
             let at = mglru.generations.state(frame).generation()?;
@@ -63,12 +63,12 @@ impl Testbed {
         })
     }
 
-    fn seq_at(&mut self, space: SpaceId, page: u64) -> Option<u64> {
+    pub(super) fn seq_at(&mut self, space: SpaceId, page: u64) -> Option<u64> {
         let frame = self.frame(space, page).expect("resident");
         self.seq(frame)
     }
 
-    fn page_out(&mut self, space: SpaceId, pages: PageRange) {
+    pub(super) fn page_out(&mut self, space: SpaceId, pages: PageRange) {
         let change = LayoutChange::Advise(pages, Advice::PageOut);
         fault::change_layout(&mut self.memory, self.policy.as_mut(), space, change, &[]).expect("mapped");
         self.finish_io();
@@ -76,14 +76,14 @@ impl Testbed {
     }
 
     /// Evicts up to `wanted` pages of the root's oldest generation.
-    fn evict(&mut self, wanted: u64, swappiness: u32) -> Scan {
+    pub(super) fn evict(&mut self, wanted: u64, swappiness: u32) -> Scan {
         let mut scan = Scan::new(Reclaimer::Proactive, CgroupId::ROOT, wanted, swappiness);
         self.mglru(|mglru, memory| mglru.evict_batch(memory, ROOT, wanted, swappiness, Queue::Ignored, &mut scan));
         scan
     }
 
     /// Pages of `file` in the page cache that nobody has used.
-    fn read_ahead(&mut self, file: FileId, pages: std::ops::Range<u32>) -> Vec<FrameId> {
+    pub(super) fn read_ahead(&mut self, file: FileId, pages: std::ops::Range<u32>) -> Vec<FrameId> {
         let frames = pages.map(|page| self.cached(CgroupId::ROOT, file, page)).collect();
         self.insert();
         frames
@@ -506,28 +506,107 @@ fn hints_move_pages_as_new_ones_are_placed() {
     bed.check();
 }
 
-/// Toggled at random points under load, the switch loses no page.
+/// Toggled 1000 times at random points under load, the switch loses no page and doubles none, in either release: `check` walks
+/// all lists, compares them with their counts, and finds every frame in use on exactly one.
 #[test]
 fn the_kill_switch_loses_no_page() {
-    let mut bed = bed(128, DeviceKind::Nvme);
-    let group = bed.group(CgroupId::ROOT, "a");
-    let file = bed.file("data", 80);
-    let spaces = [bed.space(CgroupId::ROOT, 100), bed.space(group, 100)];
-    spaces.into_iter().for_each(|space| bed.map_file(space, 1000, file, 80, false));
-    let mut random = Lot(7);
-    let mut draw = move |below: u64| {
-        random.bin();
-        random.0 % below
-    };
-    for round in 0..1000 {
-        for _ in 0..draw(12) {
-            let (space, page) = (spaces[usize::try_from(draw(2)).unwrap()], draw(180));
-            let page = if page < 100 { page } else { 900 + page };
-            let touch = if draw(3) == 0 { bed.write(space, page) } else { bed.read(space, page) };
-            assert_ne!(touch, Touch::OutOfMemory, "round {round}");
+    for baseline in [Baseline::V7_2, Baseline::V6_1] {
+        let mut bed = bed_with(MglruConfig { baseline, ..MglruConfig::default() }, 128, DeviceKind::Nvme);
+        let group = bed.group(CgroupId::ROOT, "a");
+        let file = bed.file("data", 80);
+        let spaces = [bed.space(CgroupId::ROOT, 100), bed.space(group, 100)];
+        spaces.into_iter().for_each(|space| bed.map_file(space, 1000, file, 80, false));
+        let mut random = Lot(7);
+        let mut draw = move |below: u64| {
+            random.bin();
+            random.0 % below
+        };
+        let (mut toggles, mut was_on, mut evicted) = (0, true, 0);
+        while toggles < 1000 {
+            for _ in 0..draw(12) {
+                let (space, page) = (spaces[usize::try_from(draw(2)).unwrap()], draw(180));
+                let page = if page < 100 { page } else { 900 + page };
+                let touch = if draw(3) == 0 { bed.write(space, page) } else { bed.read(space, page) };
+                assert_ne!(touch, Touch::OutOfMemory, "toggle {toggles}");
+                if page >= 1000 && draw(2) == 0 {
+                    let frame = bed.frame(space, page).expect("just touched");
+                    bed.policy.mark_accessed(&mut bed.memory, frame);
+                }
+            }
+            let text = ["y", "n", "1", "3", "5", "0x6"][usize::try_from(draw(6)).unwrap()];
+            bed.mglru(|mglru, memory| mglru.write_enabled(memory, text).unwrap());
+            let is_on = bed.mglru(|mglru, _| mglru.switches().has_core());
+            toggles += u32::from(std::mem::replace(&mut was_on, is_on) != is_on);
+            bed.check();
+            evicted = bed.count(Counter::PgStealDirect);
         }
-        let text = ["y", "n", "1", "3", "5"][usize::try_from(draw(5)).unwrap()];
-        bed.mglru(|mglru, memory| mglru.write_enabled(memory, text).unwrap());
-        bed.check();
+        assert!(evicted > 1000, "under load: {evicted}");
     }
+}
+
+/// What is refused changes nothing: the switch, the lists, the time to live, and text that no command can be read from.
+#[test]
+fn what_is_refused_changes_nothing() {
+    let mut bed = bed(256, DeviceKind::Zram);
+    let space = bed.space(CgroupId::ROOT, 100);
+    (0..100).for_each(|page| assert_eq!(bed.write(space, page), Touch::Minor));
+    bed.insert();
+    let state = |bed: &mut Testbed| {
+        bed.mglru(|mglru, memory| {
+            (mglru.lru_gen_full(memory), mglru.switches().text(memory), mglru.min_ttl_ms_text(), memory.nodes.nr_used())
+        })
+    };
+    let before = state(&mut bed);
+    let table = [
+        (ControlFile::LruGen, "+", Refusal::Malformed),
+        (ControlFile::LruGen, "+ 0 0", Refusal::Malformed),
+        (ControlFile::LruGen, "+ 0 0 3 60 1 1", Refusal::Malformed),
+        (ControlFile::LruGen, "+ 0 0 three", Refusal::Malformed),
+        (ControlFile::LruGen, "+ 0 0 0x3", Refusal::Malformed),
+        (ControlFile::LruGen, "+ 0 0 99999999999999999999", Refusal::Malformed),
+        (ControlFile::LruGen, "? 0 0 3", Refusal::Malformed),
+        (ControlFile::LruGen, "+ 0 0 4", Refusal::Future),
+        (ControlFile::LruGen, "- 0 0 2", Refusal::Young),
+        (ControlFile::LruGen, "- 0 0 18446744073709551615", Refusal::Young),
+        (ControlFile::LruGen, "+ 1 0 3", Refusal::Group),
+        (ControlFile::LruGen, "+ 18446744073709551615 0 3", Refusal::Group),
+        (ControlFile::LruGen, "+ 0 1 3", Refusal::Node),
+        (ControlFile::LruGen, "+ 0 0 3 202", Refusal::Swappiness),
+        (ControlFile::LruGen, "- 0 0 1 -1", Refusal::Malformed),
+        (ControlFile::Enabled, "", Refusal::Invalid),
+        (ControlFile::Enabled, "on", Refusal::Invalid),
+        (ControlFile::MinTtlMs, "-1", Refusal::Number),
+        (ControlFile::MinTtlMs, "4294967296", Refusal::Number),
+    ];
+    for (file, text, refusal) in table {
+        assert_eq!(
+            bed.mglru(|mglru, memory| mglru.write(memory, file, text)),
+            Err(refusal),
+            "{} {text:?}",
+            file.name()
+        );
+        assert_eq!(state(&mut bed), before, "{} {text:?}", file.name());
+        let words = refusal.to_string();
+        assert!(words.starts_with("EINVAL: ") && words.len() > 20, "{words}");
+    }
+    bed.mglru(|mglru, memory| mglru.write_enabled(memory, "n").unwrap());
+    let off = bed.mglru(|mglru, memory| mglru.write_lru_gen(memory, "+ 0 0 3"));
+    assert_eq!(off, Err(Refusal::Off));
+    bed.check();
+}
+
+/// A time to live with no process to kill: the daemon asks, nothing comes of it, and pages stay where they are.
+#[test]
+fn a_time_to_live_without_a_victim_changes_nothing() {
+    let config = MglruConfig { min_ttl: Duration::from_ms(1000), ..MglruConfig::default() };
+    let mut bed = bed_with(config, 256, DeviceKind::Zram);
+    let file = bed.file("data", 100);
+    bed.read_ahead(file, 0..100);
+    let before = bed.mglru(|mglru, memory| mglru.lru_gen_full(memory));
+    let mut scan = Scan::new(Reclaimer::Kswapd, CgroupId::ROOT, 32, 60);
+    bed.policy.age_node(&mut bed.memory, NodeId::default(), &mut scan);
+    assert!(bed.memory.reclaim.kill_wanted);
+    assert_eq!(bed.mglru(|mglru, memory| mglru.lru_gen_full(memory)), before);
+    assert_eq!(scan.nr_reclaimed, 0);
+    bed.check();
 }

@@ -5,6 +5,7 @@
 //! corrected at the end.
 
 use super::ageing::{Effort, WalkStats};
+use super::baseline::Baseline;
 use super::bloom::{BloomFilter, table_id};
 
 use super::generations::{Generations, Lruvec, list_of};
@@ -57,11 +58,11 @@ struct Table {
 
 impl Sightings {
     /// Sightings that make pages members of generation `youngest`.
-    fn of(youngest: u64) -> Box<Self> {
+    fn of(youngest: u64, baseline: Baseline) -> Box<Self> {
         let mut after = [PageState::default(); 256];
         for index in 0..=u8::MAX {
             let state = PageState::from_index(index);
-            after[state.index()] = match state.seen_by_walk() {
+            after[state.index()] = match baseline.seen_by_walk(state) {
                 _ if state.generation().is_none() => state,
                 (noted, Sight::First) => noted,
                 (young, Sight::Again) => young.with_generation(list_of(youngest)),
@@ -129,7 +130,7 @@ impl Walker {
             seq,
             uses_upper_bits: config.features.upper_bits && switches.has_upper_bits() && memory.mmu.nonleaf_accessed,
             uses_filter: config.features.bloom_filter,
-            sightings: Sightings::of(seq),
+            sightings: Sightings::of(seq, config.baseline),
             stats: WalkStats::default(),
             work: Work::default(),
         }

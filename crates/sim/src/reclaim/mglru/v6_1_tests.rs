@@ -1,0 +1,454 @@
+//! The table of what Linux 6.1 does otherwise, row by row (spec mglru 18).
+
+use super::ageing::Effort;
+use super::controller::{History, choose_v6_1};
+use super::evict::Queue;
+use super::generations::{Entering, Lruvec};
+use super::page::Sight;
+use super::v6_1::{is_small, keep_step};
+use super::*;
+use crate::cgroup::Knob;
+use crate::counters::Counter;
+use crate::memory::CachePage;
+use crate::reclaim::scan_balance::PageType;
+use crate::reclaim::testbed::{Testbed, Touch};
+use crate::reclaim::{DEF_PRIORITY, Scan};
+use crate::swap::device::DeviceKind;
+use isotherm_units::Duration;
+
+const ROOT: LruvecId = LruvecId(0);
+const OLD: Baseline = Baseline::V6_1;
+
+fn bed_of(baseline: Baseline, frames: u64) -> Testbed {
+    let config = MglruConfig { baseline, ..MglruConfig::default() };
+    Testbed::new(Box::new(Mglru::with_config(config)), frames, DeviceKind::Nvme, 4096)
+}
+
+fn with<T>(bed: &mut Testbed, act: impl FnOnce(&mut Mglru, &mut Memory) -> T) -> T {
+    act(bed.policy.as_mglru().expect("generations"), &mut bed.memory)
+}
+
+fn lruvec(max_seq: u64, min_seq: [u64; 2]) -> Lruvec {
+    Lruvec { max_seq, min_seq, ..Lruvec::new(Instant::START) }
+}
+
+const FILE: Entering = Entering {
+    page_type: PageType::File,
+    active: false,
+    workingset: false,
+    referenced: false,
+    rotated: false,
+    fresh_anon: false,
+    being_written: false,
+};
+const ANON: Entering = Entering { page_type: PageType::Anon, ..FILE };
+
+#[test]
+fn s18_accesses_are_counted_in_another_order_to_the_same_tiers() {
+    let (mut new, mut old) = (PageState::new(PageType::File), PageState::new(PageType::File));
+    let counted: Vec<_> = (0..7)
+        .map(|_| {
+            let row = (OLD.tier(old), OLD.refs(old), old.is_workingset(), OLD.is_lazily_promotable(old));
+            assert_eq!(OLD.tier(old), Baseline::V7_2.tier(new));
+            (new, old) = (Baseline::V7_2.used_by_descriptor(new), OLD.used_by_descriptor(old));
+            row
+        })
+        .collect();
+    assert_eq!(
+        counted,
+        [
+            (0, 0, false, false),
+            (0, 0, false, false),
+            (1, 1, true, false),
+            (2, 2, true, false),
+            (2, 3, true, false),
+            (3, 4, true, true),
+            (3, 4, true, true)
+        ]
+    );
+    // Isolation: all is forgotten of a page that is not referenced, and the mark of others.
+    assert_eq!(OLD.isolated(old), old.without_referenced());
+    assert_eq!(OLD.isolated(old.without_referenced()), old.cold());
+}
+
+#[test]
+fn s18_insertion() {
+    let (four, three) = (lruvec(7, [4, 4]), lruvec(7, [5, 5]));
+    let table = [
+        ("in a fault, whatever the type", Entering { active: true, ..FILE }, 7, 7),
+        ("fresh anonymous outside of a fault", Entering { fresh_anon: true, ..ANON }, 6, 6),
+        ("being written", Entering { being_written: true, ..FILE }, 6, 6),
+        ("after write-back", Entering { rotated: true, ..ANON }, 4, 5),
+        ("else, referenced or not", Entering { referenced: true, workingset: true, ..FILE }, 5, 5),
+        ("else", FILE, 5, 5),
+    ];
+    for (what, page, of_four, of_three) in table {
+        assert_eq!((four.entry_v6_1(page), three.entry_v6_1(page)), (of_four, of_three), "{what}");
+    }
+    // Trap 3: what a fault brings in is among the youngest, where 7.2 has it second youngest.
+    for (baseline, list) in [(Baseline::V7_2, 2), (OLD, 3)] {
+        let mut bed = bed_of(baseline, 64);
+        let space = bed.space(CgroupId::ROOT, 8);
+        bed.write(space, 0);
+        let frame = bed.frame(space, 0).unwrap();
+        with(&mut bed, Mglru::insert_pending);
+        assert_eq!(with(&mut bed, |mglru, _| mglru.generations.state(frame).generation()), Some(list));
+        bed.check();
+    }
+}
+
+#[test]
+fn s18_promotion_at_the_first_sight() {
+    let used = PageState::new(PageType::File).with_generation(1).used_by_descriptor().with_workingset();
+    let (after, sight) = OLD.seen_by_walk(used);
+    assert_eq!((after.refs(), after.is_workingset(), sight), (0, false, Sight::Again));
+    assert_eq!(OLD.seen_by_walk(PageState::default()).1, Sight::Again);
+    assert_eq!(Baseline::V7_2.seen_by_walk(PageState::default()).1, Sight::First);
+    // A process of less than 64 pages is passed over.
+    assert!(is_small(63) && !is_small(64));
+    for (pages, walked) in [(63, 0), (64, 512)] {
+        let mut bed = bed_of(OLD, 256);
+        let space = bed.space(CgroupId::ROOT, 512);
+        (0..pages).for_each(|page| assert_eq!(bed.write(space, page), Touch::Minor));
+        with(&mut bed, |mglru, memory| mglru.age(memory, ROOT, 60, Effort::Forced));
+        assert_eq!(bed.memory.reclaim.work.entries_examined, walked, "{pages}");
+    }
+}
+
+/// A mapped page in use with one mapping is kept, one that is marked referenced is activated, one that is not used goes.
+#[test]
+fn s18_reference_check_is_that_of_the_two_lists() {
+    use super::look_around::Verdict;
+    let mut bed = bed_of(OLD, 256);
+    let space = bed.space(CgroupId::ROOT, 1);
+    bed.write(space, 0);
+    let frame = bed.frame(space, 0).unwrap();
+    let check =
+        |bed: &mut Testbed| with(bed, |mglru, memory| mglru.check_references_v6_1(memory, frame, CgroupId::ROOT));
+    assert_eq!(check(&mut bed), Verdict::Keep, "young from its fault, not referenced");
+    assert_eq!(check(&mut bed), Verdict::Reclaim, "the entry was cleared, and the mark goes");
+    bed.write(space, 0);
+    assert_eq!(check(&mut bed), Verdict::Keep);
+    bed.write(space, 0);
+    assert_eq!(check(&mut bed), Verdict::Activate, "referenced and used");
+}
+
+/// Few candidates are activated one by one, which counts; many have their generations rewritten where they lie.
+#[test]
+fn s18_look_around_activates_few_and_rewrites_many() {
+    for (young, activated) in [(10, 10), (40, 0)] {
+        let mut bed = bed_of(OLD, 512);
+        let space = bed.space(CgroupId::ROOT, 64);
+        (0..64).for_each(|page| assert_eq!(bed.write(space, page), Touch::Minor));
+        with(&mut bed, Mglru::insert_pending);
+        (0..3).for_each(|_| with(&mut bed, |mglru, memory| mglru.age(memory, ROOT, 60, Effort::Forced)));
+        let frames: Vec<FrameId> = (0..young).map(|page| bed.frame(space, page).unwrap()).collect();
+        with(&mut bed, |mglru, memory| mglru.found_used_v6_1(memory, ROOT, &frames));
+        assert_eq!(bed.count(Counter::PgActivate), activated);
+        let youngest = with(&mut bed, |mglru, _| generations::list_of(mglru.generations.get(ROOT).max_seq));
+        for frame in frames {
+            assert_eq!(with(&mut bed, |mglru, _| mglru.generations.state(frame).generation()), Some(youngest));
+        }
+        bed.check();
+    }
+}
+
+/// A page that is being written keeps its place; any other that was rejected gets young and forgets its uses.
+#[test]
+fn s18_rejected_after_reclaim() {
+    for (is_written, list) in [(true, 2), (false, 3)] {
+        let mut bed = bed_of(OLD, 64);
+        let file = bed.file("data", 8);
+        let frame = bed.cached(CgroupId::ROOT, file, 0);
+        with(&mut bed, Mglru::insert_pending);
+        with(&mut bed, |mglru, memory| {
+            mglru.generations.take_off(memory, frame);
+            memory.frames.set(frame, Flag::Isolated);
+            if is_written {
+                memory.frames.set(frame, Flag::Dirty);
+                memory.frames.set(frame, Flag::Reclaim);
+            }
+            mglru.put_back_v6_1(memory, frame);
+            assert_eq!(mglru.generations.state(frame).generation(), Some(list), "{is_written}");
+        });
+    }
+}
+
+/// Pages of a spared tier go to the old end of the next generation and count as activated; dirty ones move on, marked.
+#[test]
+fn s18_sort() {
+    let mut bed = bed_of(OLD, 64);
+    let file = bed.file("data", 8);
+    let frames: Vec<FrameId> = (0..4).map(|page| bed.cached(CgroupId::ROOT, file, page)).collect();
+    with(&mut bed, Mglru::insert_pending);
+    with(&mut bed, |mglru, memory| {
+        let own = mglru.generations.get_mut(ROOT);
+        own.min_seq = [1, 1]; // where the pages are
+        (0..2).for_each(|_| mglru.mark_accessed(memory, frames[0]));
+        (0..5).for_each(|_| mglru.mark_accessed(memory, frames[1]));
+        memory.dirty_file_page(frames[2]);
+        let sorted: Vec<bool> = frames.iter().map(|&frame| mglru.sort_v6_1(memory, ROOT, frame, 1, 0)).collect();
+        assert_eq!(sorted, [true, true, true, false]);
+        let history = mglru.generations.get(ROOT).history[1];
+        assert_eq!(history.protected, [0, 1, 0, 0], "tier 1; what is promoted for its many uses does not count");
+        let state = mglru.generations.state(frames[0]);
+        assert_eq!((state.generation(), OLD.refs(state)), (Some(2), 0));
+        assert!(memory.frames.has(frames[2], Flag::Reclaim));
+        let next: Vec<FrameId> = mglru.generations.get(ROOT).lists[2][1].from_tail(&memory.frames).collect();
+        assert_eq!(next, [frames[1], frames[0], frames[2]], "spared ones at the old end, the dirty one at the young");
+    });
+    assert_eq!(bed.count(Counter::WorkingsetActivateFile), 1);
+    bed.check();
+}
+
+/// Forced increments count nothing in 6.1, and tier 0 in 7.2 (trap 8).
+#[test]
+fn s18_forced_increments_count_nothing() {
+    for (baseline, protected) in [(Baseline::V7_2, 4), (OLD, 0)] {
+        let mut bed = bed_of(baseline, 64);
+        let file = bed.file("data", 8);
+        (0..4).for_each(|page| _ = bed.cached(CgroupId::ROOT, file, page));
+        with(&mut bed, |mglru, memory| {
+            mglru.insert_pending(memory);
+            let own = mglru.generations.get_mut(ROOT);
+            (own.min_seq, own.max_seq) = if baseline == OLD { ([1, 1], 4) } else { ([0, 0], 3) };
+            mglru.generations.force_min_seq(memory, ROOT, PageType::File, 60);
+            assert_eq!(mglru.generations.get(ROOT).history[1].avg_total[0] * 2, protected, "{baseline:?}");
+        });
+        bed.check();
+    }
+}
+
+/// A shadow is of use only while its generation would be the oldest; a refault in a fault, or of a page used often, is restored.
+#[test]
+fn s18_shadow() {
+    for (uses, min_seq_later, refaults, restored) in [(0, 4, 1, 0), (0, 5, 0, 0), (4, 4, 1, 1), (4, 5, 0, 0)] {
+        let mut bed = bed_of(OLD, 256);
+        let file = bed.file("data", 200);
+        let set = |bed: &mut Testbed, max_seq, min_seq| {
+            with(bed, |mglru, _| {
+                let own = mglru.generations.get_mut(ROOT);
+                (own.max_seq, own.min_seq) = (max_seq, min_seq);
+            });
+        };
+        set(&mut bed, 7, [4, 4]);
+        let frame = bed.cached(CgroupId::ROOT, file, 0);
+        let shadow = with(&mut bed, |mglru, memory| {
+            (0..uses).for_each(|_| mglru.mark_accessed(memory, frame));
+            mglru.shadow_of(memory, frame, CgroupId::ROOT).expect("always one")
+        });
+        set(&mut bed, 7, [min_seq_later, min_seq_later]);
+        with(&mut bed, |mglru, memory| {
+            mglru.generations.set_state(&memory.frames, frame, PageState::new(PageType::File));
+            mglru.refaulted_v6_1(memory, frame, shadow);
+            let state = mglru.generations.state(frame);
+            let expected = if restored == 1 { 4 } else { 0 };
+            assert_eq!((OLD.refs(state), state.is_workingset()), (expected, restored == 1));
+        });
+        let counted = [Counter::WorkingsetRefaultFile, Counter::WorkingsetRestoreFile, Counter::WorkingsetActivateFile];
+        assert_eq!(counted.map(|counter| bed.count(counter)), [refaults, restored, 0], "{uses} {min_seq_later}");
+    }
+}
+
+#[test]
+fn s18_type_and_tier() {
+    let history = |refaulted: [u64; 4], total: [u64; 4]| History { refaulted, evicted: total, ..History::default() };
+    let plain = history([0; 4], [100; 4]);
+    let even = [plain, plain];
+    // Swappiness 0, then the older oldest generation, then 1 and 200.
+    assert_eq!(choose_v6_1(&even, [3, 5], 0).0, PageType::File);
+    assert_eq!(choose_v6_1(&even, [3, 5], 60).0, PageType::Anon, "its oldest generation is older");
+    assert_eq!(choose_v6_1(&even, [3, 5], 1).0, PageType::Anon);
+    assert_eq!(choose_v6_1(&even, [5, 5], 1).0, PageType::File);
+    assert_eq!(choose_v6_1(&even, [5, 5], 200).0, PageType::Anon);
+    // Tier 0 against tier 0: what higher tiers of files refault does not count.
+    let busy = history([0, 900, 0, 0], [1000; 4]);
+    assert_eq!(choose_v6_1(&[plain, busy], [5, 5], 60).0, PageType::File);
+    // Tiers of the chosen type against tier 0 of the other, with gains 140 : 60. 900 * (100 + 64) * 60 > 1 * 1000 * 140.
+    assert_eq!(choose_v6_1(&[plain, busy], [5, 5], 60).1, 0);
+    // By itself with gains 1 : 2: 143 * 1064 > 101 * 1000 * 2 is false, 190 is the last that passes: 189 * 1064 < 202000.
+    let by_itself = |r1| choose_v6_1(&[plain, history([100, r1, 0, 0], [1000; 4])], [5, 5], 1);
+    assert_eq!([by_itself(189).1, by_itself(190).1], [3, 0]);
+}
+
+#[test]
+fn s18_min_seq_coupling() {
+    assert_eq!(keep_step([7, 5], [4, 4], 60), [5, 5], "the slower one decides");
+    assert_eq!(keep_step([4, 9], [4, 8], 60), [4, 8], "and file never goes back");
+    assert_eq!(keep_step([4, 9], [4, 8], 0), [4, 9], "without swap file goes alone");
+}
+
+#[test]
+fn s18_when_to_age() {
+    let due = |min_seq, nr: [u64; 4], swappiness| {
+        let mut own = lruvec(7, min_seq); // generations 4, 5, 6, 7 lie on lists 0, 1, 2, 3
+        (0..4).for_each(|at| own.nr[at] = [0, nr[at]]);
+        own.is_due_v6_1(swappiness)
+    };
+    assert!(due([6, 6], [0, 0, 0, 1], 60), "two generations");
+    assert!(!due([4, 4], [0, 0, 0, 100], 60), "four");
+    assert!(due([5, 5], [0, 30, 10, 60], 60), "three, and the youngest holds more than half");
+    assert!(due([5, 5], [0, 24, 30, 46], 60), "three, and the third youngest less than a quarter");
+    assert!(!due([5, 5], [0, 25, 25, 50], 60));
+    assert!(
+        !due([4, 5], [0, 24, 30, 46], 60) && due([4, 5], [0, 24, 30, 46], 0),
+        "anonymous pages decide if they may go"
+    );
+}
+
+/// The daemon ages at its steps, and once not after a run that freed enough; its evictions leave it to them. Others age where
+/// they evict, below the default priority.
+#[test]
+fn s18_who_ages() {
+    let mut bed = bed_of(OLD, 4096);
+    let space = bed.space(CgroupId::ROOT, 2000);
+    (0..2000).for_each(|page| assert_eq!(bed.write(space, page), Touch::Minor));
+    with(&mut bed, Mglru::insert_pending);
+    let node = NodeId::default();
+    let seqs = |bed: &mut Testbed, min| {
+        with(bed, |mglru, _| {
+            let own = mglru.generations.get_mut(ROOT);
+            own.min_seq = [min; 2];
+            own.max_seq
+        })
+    };
+    let scan = |reclaimer, priority| {
+        let mut scan = Scan::new(reclaimer, CgroupId::ROOT, 32, 60);
+        scan.priority = priority;
+        scan
+    };
+    assert_eq!(seqs(&mut bed, 2), 3, "two generations: ageing is due");
+    let amount = |bed: &mut Testbed, reclaimer, priority| {
+        with(bed, |mglru, memory| mglru.shrink_v6_1(memory, ROOT, &mut scan(reclaimer, priority)));
+    };
+    amount(&mut bed, Reclaimer::Kswapd, 3);
+    assert_eq!(bed.memory.reclaim.work.ageings, 0, "the daemon's eviction returns");
+    amount(&mut bed, Reclaimer::Direct, DEF_PRIORITY);
+    assert_eq!(bed.memory.reclaim.work.ageings, 0, "gentle");
+    with(&mut bed, |mglru, memory| mglru.age_node(memory, node, &mut scan(Reclaimer::Kswapd, DEF_PRIORITY)));
+    assert_eq!(bed.memory.reclaim.work.ageings, 1, "its step");
+    seqs(&mut bed, 3);
+    with(&mut bed, |mglru, memory| {
+        mglru.daemon = v6_1::Daemon::after_a_good_run();
+        mglru.age_node(memory, node, &mut scan(Reclaimer::Kswapd, DEF_PRIORITY));
+    });
+    assert_eq!(bed.memory.reclaim.work.ageings, 1, "skipped once");
+    amount(&mut bed, Reclaimer::Direct, DEF_PRIORITY - 1);
+    assert!(bed.memory.reclaim.work.ageings >= 2, "whoever needs memory ages");
+    bed.check();
+}
+
+/// All generations shifted by the priority, whatever is protected in part; nothing below `min`.
+#[test]
+fn s18_amount() {
+    for (protection, freed) in [(None, true), (Some(Knob::Min), false), (Some(Knob::Low), false)] {
+        let mut bed = bed_of(OLD, 4096);
+        bed.memory.cgroups.charge_batch = 1;
+        let parent = bed.group(CgroupId::ROOT, "a");
+        let group = bed.group(parent, "b");
+        if let Some(knob) = protection {
+            bed.set(group, knob, 3000);
+        }
+        let file = bed.file("data", 2000);
+        (0..2000).for_each(|page| _ = bed.cached(group, file, page));
+        with(&mut bed, Mglru::insert_pending);
+        let lruvec = bed.memory.lruvec(group, NodeId::default());
+        let mut scan = Scan::new(Reclaimer::Proactive, parent, 10_000, 0);
+        scan.priority = 3;
+        let effective = crate::reclaim::driver::effective_protection(&bed.memory, parent);
+        scan.effective = effective.get(group.index()).copied().unwrap_or_default();
+        with(&mut bed, |mglru, memory| mglru.shrink_v6_1(memory, lruvec, &mut scan));
+        // An eighth of 2000 is 250: four batches of 64 reach it. Each is of what is left, so that it shrinks as it goes.
+        assert_eq!(scan.nr_reclaimed, if freed { 256 } else { 0 }, "{protection:?}");
+    }
+}
+
+/// A direct reclaimer stops when it has enough, if it swapped; else at low priorities once its node has memory again, which
+/// counts as a batch.
+#[test]
+fn s18_abort() {
+    let freed = |swappiness, priority: u32| {
+        let mut bed = bed_of(OLD, 4096);
+        let file = bed.file("data", 1500);
+        (0..1500).for_each(|page| _ = bed.cached(CgroupId::ROOT, file, page));
+        let space = bed.space(CgroupId::ROOT, 1500);
+        (0..1500).for_each(|page| assert_eq!(bed.write(space, page), Touch::Minor));
+        with(&mut bed, Mglru::insert_pending);
+        (0..2).for_each(|_| with(&mut bed, |mglru, memory| mglru.age(memory, ROOT, 60, Effort::Forced)));
+        let mut scan = Scan::new(Reclaimer::Direct, CgroupId::ROOT, 32, swappiness);
+        scan.priority = priority;
+        with(&mut bed, |mglru, memory| mglru.shrink_v6_1(memory, ROOT, &mut scan));
+        (scan.nr_reclaimed, scan.nr_scanned)
+    };
+    let (_, scanned) = freed(0, 1);
+    assert_eq!(scanned, 64, "file only: after a batch, at a low priority, the node has memory");
+    assert_eq!(freed(0, 1).0, 128, "64 freed, 64 to its credit");
+    assert!(freed(0, 11).1 <= 64, "a gentle priority asks for little");
+}
+
+/// The order of the tree, and the oldest file generation guarded.
+#[test]
+fn s18_memcg_order_and_min_ttl() {
+    let mut bed = bed_of(OLD, 64);
+    let mut scan = Scan::new(Reclaimer::Direct, CgroupId::ROOT, 32, 60);
+    assert!(!with(&mut bed, |mglru, memory| mglru.shrink_node(memory, NodeId::default(), &mut scan)));
+    let mut bed = bed_of(Baseline::V7_2, 64);
+    assert!(with(&mut bed, |mglru, memory| mglru.shrink_node(memory, NodeId::default(), &mut scan)));
+    let wanted = |idle_ms| {
+        let config = MglruConfig { baseline: OLD, min_ttl: Duration::from_ms(1000), ..MglruConfig::default() };
+        let mut bed = Testbed::new(Box::new(Mglru::with_config(config)), 8192, DeviceKind::Zram, 64);
+        let space = bed.space(CgroupId::ROOT, 5000);
+        (0..5000).for_each(|page| assert_eq!(bed.write(space, page), Touch::Minor));
+        let until = bed.memory.now + Duration::from_ms(idle_ms);
+        bed.pass_time(until);
+        let mut scan = Scan::new(Reclaimer::Kswapd, CgroupId::ROOT, 32, 60);
+        with(&mut bed, |mglru, memory| mglru.age_node(memory, NodeId::default(), &mut scan));
+        std::mem::take(&mut bed.memory.reclaim.kill_wanted)
+    };
+    assert!(wanted(900) && !wanted(1100));
+}
+
+/// Spec 14.2: a `+` for an older generation does nothing, one that may pass over things is refused where there are four.
+#[test]
+fn s18_commands() {
+    let mut bed = bed_of(OLD, 64);
+    let write = |bed: &mut Testbed, text: &str| with(bed, |mglru, memory| mglru.write_lru_gen(memory, text));
+    let table = [
+        ("+ 0 0 2", Ok(())),
+        ("+ 0 0 3 60 0", Err(Refusal::Range)),
+        ("+ 0 0 4", Err(Refusal::Future)),
+        ("- 0 0 1 max", Err(Refusal::SwappinessV6_1)),
+        ("- 0 0 1 201", Err(Refusal::SwappinessV6_1)),
+    ];
+    for (text, expected) in table {
+        assert_eq!(write(&mut bed, text), expected, "{text}");
+        assert_eq!(with(&mut bed, |mglru, _| mglru.generations.get(ROOT).max_seq), 3, "{text}");
+    }
+    assert_eq!(write(&mut bed, "+ 0 0 3"), Ok(()));
+    assert_eq!(with(&mut bed, |mglru, _| mglru.generations.get(ROOT).max_seq), 4);
+    assert!(with(&mut bed, |mglru, memory| mglru.lru_gen(memory)).starts_with("memcg     0 /\n node     0\n"));
+}
+
+/// A batch looks at up to 4096 pages to take 64 (trap 5), where 7.2 looks at no more than it was asked for.
+#[test]
+fn s18_a_batch_looks_further() {
+    for (baseline, scanned, freed) in [(Baseline::V7_2, 64, 0), (OLD, 364, 64)] {
+        let mut bed = bed_of(baseline, 1024);
+        let file = bed.file("data", 500);
+        let frames: Vec<FrameId> = (0..500).map(|page| bed.cached(CgroupId::ROOT, file, page)).collect();
+        let result = with(&mut bed, |mglru, memory| {
+            mglru.insert_pending(memory);
+            let oldest = mglru.generations.state(frames[0]).generation().expect("on a list") as u64;
+            mglru.generations.get_mut(ROOT).min_seq = [oldest; 2];
+            // The first 300 are spared: they were used as often as can be told.
+            frames[..300].iter().for_each(|&frame| (0..6).for_each(|_| mglru.mark_accessed(memory, frame)));
+            let mut scan = Scan::new(Reclaimer::Proactive, CgroupId::ROOT, 64, 0);
+            scan.priority = 0;
+            let batch = mglru.evict_batch(memory, ROOT, 64, 0, Queue::Ignored, &mut scan);
+            (batch.scanned, scan.nr_reclaimed)
+        });
+        assert_eq!(result, (scanned, freed), "{baseline:?}");
+        assert!(matches!(bed.memory.files.get(file).page(0), CachePage::Frame(_)));
+        bed.check();
+    }
+}
