@@ -18,7 +18,7 @@ mod play;
 mod probe;
 mod walked;
 
-pub(crate) use ageing::Looked;
+pub(crate) use ageing::{Looked, YoungEntries};
 use extension::Extension;
 pub(crate) use extension::Stale;
 pub(crate) use play::{Cursor, Pace, Stop};

@@ -1,12 +1,15 @@
 //! The page table as a walk that ages pages sees it: tables of 512 entries, and their young entries 64 at a time.
 
-use super::{ACCESSED, CHUNK_MASK, CHUNK_PAGES, CHUNK_SHIFT, NO_CHUNK, PRESENT, PageTable, TABLE_PAGES};
+use super::{ACCESSED, CHUNK_MASK, CHUNK_PAGES, CHUNK_SHIFT, DensePage, NO_CHUNK, PRESENT, PageTable, TABLE_PAGES};
 use crate::memory::FrameId;
 use crate::mmu::entry::Entry;
 use isotherm_units::PageRange;
 
 /// Entries that one look serves: those of a word.
 pub(crate) const LOOK: usize = 64;
+
+/// Young entries among those of a word from which on nothing is won by waiting for others: they share cache lines.
+const MANY: u32 = 16;
 
 /// 64 entries whose accessed bits are looked at together.
 #[derive(Clone, Copy)]
@@ -34,6 +37,52 @@ impl Looked<'_> {
     }
 }
 
+/// Young entries of several tables, taken together.
+///
+/// What a walk does to a page depends on a byte of its frame, which the entry tells: two fetches from memory, one after the
+/// other. Taken one entry at a time they are waited for; all entries, then all bytes, they overlap.
+#[derive(Debug, Default)]
+pub(crate) struct YoungEntries {
+    entries: Vec<u32>,
+    pages: Vec<DensePage>,
+    len: usize,
+}
+
+impl YoungEntries {
+    /// Entries that are looked at together. Room is kept for a table more.
+    const ENOUGH: usize = 1024;
+
+    /// Without entries.
+    pub(crate) fn new() -> Self {
+        let room = Self::ENOUGH + TABLE_PAGES;
+        Self { entries: vec![0; room], pages: vec![DensePage(0); room], len: 0 }
+    }
+    /// How many there are.
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+    /// Whether they should be looked at before another table is met.
+    pub(crate) const fn is_enough(&self) -> bool {
+        self.len >= Self::ENOUGH
+    }
+    /// The frames shown by entries number `which`, with their places; the zero page has none.
+    #[inline]
+    pub(crate) fn frames(
+        &self,
+        which: std::ops::Range<usize>,
+    ) -> impl Iterator<Item = (DensePage, Option<FrameId>)> + '_ {
+        let shown = |entry: &u32| match Entry::unpack(*entry) {
+            Entry::Frame(frame) => Some(frame),
+            Entry::None | Entry::Zero | Entry::Swap(_) => None,
+        };
+        self.pages[which.clone()].iter().copied().zip(self.entries[which].iter().map(shown))
+    }
+    /// Forgets all.
+    pub(crate) const fn clear(&mut self) {
+        self.len = 0;
+    }
+}
+
 impl PageTable {
     /// The first block of 2 MiB (first page / 512) of `blocks` that has a table of entries.
     pub(crate) fn next_table(&self, blocks: PageRange) -> Option<u64> {
@@ -53,6 +102,70 @@ impl PageTable {
             block = end;
         }
         None
+    }
+
+    /// Takes the young entries of `pages`, which lie in one block that has a table, and clears their accessed bits. Where many
+    /// of 64 are young they are shown to `look_at_once` instead, which returns those whose accessed bits are to be cleared.
+    /// `young` is not [enough](YoungEntries::is_enough) before. How many were cleared at once.
+    #[inline]
+    pub(crate) fn take_young_entries(
+        &mut self,
+        pages: PageRange,
+        young: &mut YoungEntries,
+        mut look_at_once: impl FnMut(Looked<'_>, u64) -> u64,
+    ) -> u64 {
+        let slot = u32::from(self.directory[(pages.start >> CHUNK_SHIFT) as usize]) - 1;
+        let chunk = &mut self.chunks[slot as usize];
+        let (start, len) = ((pages.start & CHUNK_MASK) as usize, pages.len() as usize);
+        let end = start + len;
+        let Some(table) = chunk.tables[start / TABLE_PAGES].as_deref() else { return 0 };
+        let (first, last) = (start / LOOK, end.div_ceil(LOOK));
+        let (mut cleared_at_once, mut len) = (0, young.len);
+        for (index, group) in chunk.groups[first..last].iter_mut().enumerate() {
+            let mut bits = group[PRESENT] & group[ACCESSED];
+            if bits == 0 {
+                continue; // test before clear: a store would materialise untouched memory
+            }
+            let from = (first + index) * LOOK;
+            if from < start {
+                bits &= u64::MAX << (start % LOOK);
+            }
+            if from + LOOK > end {
+                bits &= !(u64::MAX << (end % LOOK));
+            }
+            if bits == u64::MAX || bits.count_ones() >= MANY {
+                let entries = table[from % TABLE_PAGES..][..LOOK].first_chunk().expect("64 entries");
+                let cleared = look_at_once(Looked(entries), bits);
+                debug_assert_eq!(cleared & !bits, 0, "only young entries are cleared");
+                group[ACCESSED] &= !cleared;
+                cleared_at_once += u64::from(cleared.count_ones());
+                continue;
+            }
+            group[ACCESSED] &= !bits;
+            let base = slot << CHUNK_SHIFT | from as u32;
+            while bits != 0 {
+                young.pages[len] = DensePage(base | bits.trailing_zeros());
+                bits &= bits - 1;
+                len += 1;
+            }
+        }
+        young.len = len;
+        cleared_at_once
+    }
+
+    /// Reads the entries of the young pages that were taken. The loop does nothing else, so that fetches overlap.
+    pub(crate) fn fetch_young_entries(&self, young: &mut YoungEntries) {
+        let (entries, pages) = (&mut young.entries[..young.len], &young.pages[..young.len]);
+        for (entry, page) in entries.iter_mut().zip(pages) {
+            let table = self.chunks[page.slot()].tables[page.within() / TABLE_PAGES].as_deref();
+            *entry = table.map_or(0, |table| table[page.within() % TABLE_PAGES]);
+        }
+    }
+
+    /// Sets the accessed bit again of an entry that was taken and is none of the walk's.
+    pub(crate) fn give_back_young(&mut self, dense: DensePage) {
+        let (group, bit) = self.group_mut(dense);
+        group[ACCESSED] |= bit;
     }
 
     /// Shows the young entries of `pages`, which lie in one block that has a table, to `look`: 64 entries, and which of them

@@ -13,7 +13,7 @@ use super::page::{PageState, Sight};
 use super::{MglruConfig, Switches};
 use crate::cgroup::CgroupId;
 use crate::memory::{FrameId, Memory, NodeId};
-use crate::mmu::{Level, Looked, SpaceId, Vma};
+use crate::mmu::{Level, Looked, SpaceId, Vma, YoungEntries};
 use crate::reclaim::{LruvecId, Work};
 use isotherm_units::PageRange;
 use isotherm_units::access::Backing;
@@ -36,6 +36,7 @@ pub(super) struct Walker {
     uses_upper_bits: bool,
     uses_filter: bool,
     sightings: Box<Sightings>,
+    batch: Batch,
     stats: WalkStats,
     work: Work,
 }
@@ -48,12 +49,24 @@ struct Sightings {
     met: [u64; 256],
 }
 
-/// A table of entries that is being walked.
+/// A table of entries that was entered.
+#[derive(Debug)]
 struct Table {
     block: u64,
     total: u64,
     young: u64,
     scanned: bool,
+    /// Its young entries are those of the batch up to this number.
+    end: usize,
+}
+
+/// Tables of one address space whose young entries are looked at together.
+#[derive(Debug, Default)]
+struct Batch {
+    young: YoungEntries,
+    tables: Vec<Table>,
+    /// Some of the entries may show pages of other lruvecs.
+    has_strangers: bool,
 }
 
 impl Sightings {
@@ -131,6 +144,7 @@ impl Walker {
             uses_upper_bits: config.features.upper_bits && switches.has_upper_bits() && memory.mmu.nonleaf_accessed,
             uses_filter: config.features.bloom_filter,
             sightings: Sightings::of(seq, config.baseline),
+            batch: Batch { young: YoungEntries::new(), ..Batch::default() },
             stats: WalkStats::default(),
             work: Work::default(),
         }
@@ -147,12 +161,12 @@ impl Walker {
     ) {
         self.work.spaces_walked += 1;
         let vmas: Vec<Vma> = memory.space(id).vmas.iter().filter(|vma| self.is_walked(memory, vma)).copied().collect();
-        let mut current: Option<Table> = None;
         for vma in vmas {
             let pages = vma.pages();
             let blocks = PageRange::new(pages.start >> 9, ((pages.end - 1) >> 9) + 1);
             let mut from = blocks.start;
             let mut nr_tables = 0;
+            let is_home = Self::is_home(memory, id, &vma);
             while let Some(block) = memory.space(id).table.next_table(PageRange::new(from, blocks.end)) {
                 from = block + 1;
                 nr_tables += 1;
@@ -161,20 +175,23 @@ impl Walker {
                     self.look_at_huge(memory, states, id, block);
                     continue;
                 }
-                if current.as_ref().is_none_or(|table| table.block != block) {
-                    self.leave_table(filters, id, current.take());
+                if self.batch.tables.last().is_none_or(|table| table.block != block) {
+                    if self.batch.young.is_enough() {
+                        self.look_at_batch(memory, states, filters, id);
+                    }
                     let scanned = self.enters(memory, filters, id, block, effort);
-                    current = Some(Table { block, total: 0, young: 0, scanned });
+                    let end = self.batch.young.len();
+                    self.batch.tables.push(Table { block, total: 0, young: 0, scanned, end });
                 }
-                let table = current.as_mut().expect("just entered");
+                let table = self.batch.tables.last_mut().expect("just entered");
                 if table.scanned {
-                    table.total += part.len();
-                    table.young += self.scan(memory, states, id, &vma, part);
+                    self.batch.has_strangers |= !is_home;
+                    self.scan(memory, states, id, is_home, part);
                 }
             }
             self.stats.leaf_total += blocks.len() - nr_tables;
         }
-        self.leave_table(filters, id, current);
+        self.look_at_batch(memory, states, filters, id);
     }
 
     /// Corrects the sizes of generations, and books the work.
@@ -227,8 +244,7 @@ impl Walker {
         may_hold
     }
 
-    fn leave_table(&mut self, filters: &mut [Option<BloomFilter>; 2], id: SpaceId, table: Option<Table>) {
-        let Some(table) = table.filter(|table| table.scanned) else { return };
+    fn leave_table(&mut self, filters: &mut [Option<BloomFilter>; 2], id: SpaceId, table: &Table) {
         self.stats.nonleaf_found += 1;
         if is_worthwhile(table.total, table.young) {
             self.stats.nonleaf_added += 1;
@@ -238,29 +254,28 @@ impl Walker {
         }
     }
 
-    /// Scans entries of one table; how many were young.
-    fn scan(&mut self, memory: &mut Memory, states: &mut [PageState], id: SpaceId, vma: &Vma, part: PageRange) -> u64 {
+    /// Whether all pages that the mapping shows are of this lruvec: nobody need ask.
+    fn is_home(memory: &Memory, id: SpaceId, vma: &Vma) -> bool {
+        let is_private = vma.mapping.backing == Backing::Anonymous && memory.space(id).family.is_empty();
+        memory.nodes.len() == 1 && (is_private || memory.cgroups.len() == 1)
+    }
+
+    /// Scans entries of the table entered last.
+    fn scan(&mut self, memory: &mut Memory, states: &mut [PageState], id: SpaceId, is_home: bool, part: PageRange) {
         let (cgroup, node) = (self.cgroup, self.node);
-        let space = &mut memory.spaces[id.index()];
-        let is_private = vma.mapping.backing == Backing::Anonymous && space.family.is_empty();
-        // All pages there are of this lruvec: nobody need ask.
-        let is_home = memory.nodes.len() == 1 && (is_private || memory.cgroups.len() == 1);
         let (frames, nodes) = (&memory.frames, &memory.nodes);
         let belongs = |frame: FrameId| is_home || (frames.cgroup(frame) == cgroup && nodes.of(frame) == node);
-        let sightings = &mut *self.sightings;
-        let mut young = 0u64;
-        space.table.age_entries(part, |entries: Looked<'_>, bits: u64| {
+        let (batch, sightings) = (&mut self.batch, &mut self.sightings);
+        let look = |entries: Looked<'_>, bits: u64| {
             if is_home
                 && bits == u64::MAX
                 && let Some(first) = entries.first_of_row()
                 && let Some(row) = states.get_mut(first.index()..first.index() + 64)
                 && sightings.meet_row(row)
             {
-                young += 64;
                 return bits;
             }
-            let mut cleared = 0u64;
-            let mut left = bits;
+            let (mut cleared, mut left) = (0u64, bits);
             while left != 0 {
                 let index = left.trailing_zeros() as usize;
                 left &= left - 1;
@@ -269,12 +284,56 @@ impl Walker {
                     cleared |= 1 << index;
                 }
             }
-            young += u64::from(cleared.count_ones());
             cleared
-        });
+        };
+        let cleared = memory.spaces[id.index()].table.take_young_entries(part, &mut batch.young, look);
+        let table = batch.tables.last_mut().expect("just entered");
+        table.total += part.len();
+        table.young += cleared;
+        table.end = batch.young.len();
         self.work.entries_examined += part.len();
-        self.work.entries_cleared += young;
-        young
+        self.work.entries_cleared += cleared;
+    }
+
+    /// Looks at the pages of all young entries taken, and leaves their tables.
+    fn look_at_batch(
+        &mut self,
+        memory: &mut Memory,
+        states: &mut [PageState],
+        filters: &mut [Option<BloomFilter>; 2],
+        id: SpaceId,
+    ) {
+        let (cgroup, node) = (self.cgroup, self.node);
+        let (frames, nodes) = (&memory.frames, &memory.nodes);
+        let table = &mut memory.spaces[id.index()].table;
+        let Batch { mut young, mut tables, has_strangers } = std::mem::take(&mut self.batch);
+        table.fetch_young_entries(&mut young);
+        // Bytes are fetched before they are changed one by one, likewise.
+        let bytes = young.frames(0..young.len()).filter_map(|(_, frame)| states.get(frame?.index()));
+        std::hint::black_box(bytes.fold(0, |all, state| all ^ state.bits()));
+        let mut from = 0;
+        for entered in tables.iter_mut().filter(|table| table.scanned) {
+            let mut met = 0;
+            for (page, frame) in young.frames(from..entered.end) {
+                let belongs =
+                    |frame: &FrameId| !has_strangers || (frames.cgroup(*frame) == cgroup && nodes.of(*frame) == node);
+                let state = frame.filter(belongs).and_then(|frame| states.get_mut(frame.index()));
+                if state.is_some_and(|state| self.sightings.meet(state)) {
+                    met += 1;
+                } else {
+                    table.give_back_young(page);
+                }
+            }
+            from = entered.end;
+            entered.young += met;
+            self.work.entries_cleared += met;
+        }
+        for table in tables.iter().filter(|table| table.scanned) {
+            self.leave_table(filters, id, table);
+        }
+        self.batch = Batch { young, tables, has_strangers: false };
+        self.batch.young.clear();
+        self.batch.tables.clear();
     }
 
     /// One entry maps 512 pages: one bit, and they share their fate.
