@@ -5,6 +5,7 @@
 //! threads, no floats in decisions.
 
 pub mod defrag;
+pub mod generations;
 pub mod host;
 pub mod monitor;
 pub mod presets;

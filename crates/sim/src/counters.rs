@@ -172,6 +172,10 @@ impl Counters {
         use Counter::{PgStealDirect, PgStealKhugepaged, PgStealKswapd, PgStealProactive};
         self.sum(&[PgStealKswapd, PgStealDirect, PgStealKhugepaged, PgStealProactive])
     }
+    /// Evicted pages that came back, of both types.
+    pub fn refaults(&self) -> u64 {
+        self.sum(&[Counter::WorkingsetRefaultAnon, Counter::WorkingsetRefaultFile])
+    }
     fn sum(&self, counters: &[Counter]) -> u64 {
         counters.iter().fold(0, |sum: u64, &counter| sum.saturating_add(self.get(counter)))
     }

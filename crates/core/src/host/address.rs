@@ -1,5 +1,7 @@
 //! Where: targets, ranges, levels, probes, nodes.
 
+use serde::Serialize;
+
 /// A monitored address space, by the number that the driver gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TargetId(pub u32);
@@ -74,5 +76,5 @@ pub struct Sight {
 }
 
 /// A memory node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct NodeId(pub u32);

@@ -7,10 +7,12 @@
 mod address;
 mod defrag;
 mod error;
+mod generations;
 mod monitor;
 mod schemes;
 mod tiering;
 
+pub use crate::generations::{Ageing, Eviction, Listing, Lruvec};
 pub use crate::promotion::{Flow, PageMarks, ScanGate, ScannedPage};
 pub use crate::schemes::{Action, Destination, FilterType, Metric, PageFilter, PageGate, PageTest};
 pub use address::{AddressRange, Level, NodeId, Probe, Seen, Sight, TargetId};
@@ -18,10 +20,13 @@ pub use defrag::{
     CompactEnd, CompactMode, CompactStep, Compacted, DefragSignals, Granularity, Stalls, Stop, ZoneId, ZoneState,
 };
 pub use error::HostError;
-use isotherm_units::Duration;
+pub use generations::{Answer, GenerationCapabilities};
 pub use monitor::{Attribute, Capabilities};
 pub use schemes::{Applied, Gauge, Order, SchemeCapabilities};
 pub use tiering::{Area, AreaKind, MoveOrder, NodeMemory, PageMove, Scanned, TierNode, TieringCapabilities};
+
+use generations::NO_GENERATIONS;
+use isotherm_units::Duration;
 
 /// The world.
 pub trait Host {
@@ -231,5 +236,30 @@ pub trait Host {
     /// [`HostError::NotHere`].
     fn node_memory(&mut self, _node: NodeId) -> Result<Option<NodeMemory>, HostError> {
         Err(HostError::NotHere("this host does not tell the free memory of a node"))
+    }
+
+    /// What this host can do with generations.
+    fn generation_capabilities(&mut self) -> GenerationCapabilities {
+        GenerationCapabilities { missing: Some(NO_GENERATIONS), ..GenerationCapabilities::default() }
+    }
+
+    /// Appends the generations of all groups on all nodes with memory, in the order of `lru_gen`.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`], [`HostError::Failed`]; nothing was appended.
+    fn read_generations(&mut self, _out: &mut Vec<Listing>) -> Result<(), HostError> {
+        Err(HostError::NotHere(NO_GENERATIONS))
+    }
+
+    /// Makes a generation of each group that is named. Appends an answer an order: done, or failed with the kernel's refusal
+    /// in words.
+    fn age_generations(&mut self, orders: &[Ageing], answers: &mut Vec<Answer>) {
+        answers.extend(orders.iter().map(|_| Answer::NotHere(NO_GENERATIONS)));
+    }
+
+    /// Evicts generations. Appends an answer an order: done, when nothing that was asked for is left or the limit was reached;
+    /// partly, when pages stayed; failed with the kernel's refusal in words.
+    fn evict_generations(&mut self, orders: &[Eviction], answers: &mut Vec<Answer>) {
+        answers.extend(orders.iter().map(|_| Answer::NotHere(NO_GENERATIONS)));
     }
 }

@@ -41,6 +41,12 @@ pub enum Gauge {
         /// A number that [`Host::memcg`](super::Host::memcg) gave.
         memcg: u64,
     },
+    /// Evicted pages of a memory cgroup, or of one below it, that came back so far: `workingset_refault_anon` and
+    /// `workingset_refault_file` of its `memory.stat`.
+    RefaultBytes {
+        /// A number that [`Host::memcg`](super::Host::memcg) gave.
+        memcg: u64,
+    },
 }
 
 /// What is to be done with a range, and what was learnt of it.

@@ -24,6 +24,10 @@ impl MemoryHost<'_> {
             Gauge::ActiveBytes => Some(self.listed(|sizes| sizes.active_anon + sizes.active_file)),
             Gauge::InactiveBytes => Some(self.listed(|sizes| sizes.inactive_anon + sizes.inactive_file)),
             Gauge::MemcgBytes { node, memcg } => self.of_group(node, memcg),
+            Gauge::RefaultBytes { memcg } => {
+                let group = self.memory.cgroups.ids().find(|group| group.index() as u64 == memcg);
+                group.map(|group| self.memory.cgroups.memory_stat(group).refaults())
+            }
         };
         Ok(pages.map(|pages| pages << PAGE_SHIFT))
     }

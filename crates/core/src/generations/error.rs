@@ -1,0 +1,21 @@
+//! What makes no sense in a configuration.
+
+use thiserror::Error;
+
+/// A value that a tool refuses, with what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{key}` is {got}; allowed: {allowed}")]
+pub struct GenerationsError {
+    /// Key in files.
+    pub key: &'static str,
+    /// Its value.
+    pub got: String,
+    /// What it may be.
+    pub allowed: String,
+}
+
+impl GenerationsError {
+    pub(crate) fn new(key: &'static str, got: impl ToString, allowed: impl Into<String>) -> Self {
+        Self { key, got: got.to_string(), allowed: allowed.into() }
+    }
+}

@@ -1,0 +1,329 @@
+//! Proactive reclaim: what is old goes before it is missed, within a budget, and not while it hurts.
+
+use super::command::{Eviction, Swappiness};
+use super::error::GenerationsError;
+use super::estimator::{Estimator, EstimatorConfig, GroupReading, Reading, TARGETS_ALL, check_targets};
+use super::rows::Row;
+use super::why::{GenerationReason, GenerationWhy};
+use crate::host::{Answer, Gauge, Host, HostError};
+use isotherm_units::{Bytes, Duration, Instant, PAGE_BYTES, Ratio};
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+
+/// The oldest of four generations is so many intervals old right after an ageing.
+const OLDEST_INTERVALS: u64 = 3;
+/// Evictions of so many passes are held against what comes back.
+const PASSES_BLAMED: usize = 8;
+
+/// How it reclaims.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct ReclaimerConfig {
+    /// Paths of groups; each stands for all below it, too. Default: `/`, all.
+    pub targets: Vec<String>,
+    /// Generations of this age and more are evicted. Their pages were not used for that long, less one interval at most.
+    pub threshold: Duration,
+    /// Time between two ageings and passes, from a third of the threshold up to all of it: no generation gets older than three
+    /// intervals. Left out: half of the threshold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Duration>,
+    /// How readily anonymous pages go rather than those of files. Default 60, as kernels are; without swap set 0.
+    pub swappiness: Swappiness,
+    /// Bytes a pass. Default 128 MiB.
+    pub budget: Bytes,
+    /// Passes are left out, and the budget halved, after an interval in which some task was stalled by memory for more than
+    /// this share of the time. Default 0.1 %.
+    pub pressure: Ratio,
+    /// Likewise after an interval in which more came back than this share of what the last eight passes evicted. Default 5 %.
+    pub refaults: Ratio,
+    /// Whether walks look everywhere, as for estimates.
+    pub force_scan: bool,
+}
+
+impl Default for ReclaimerConfig {
+    fn default() -> Self {
+        Self {
+            targets: vec![TARGETS_ALL.to_owned()],
+            threshold: Duration::from_secs(120),
+            interval: None,
+            swappiness: Swappiness::Of(60),
+            budget: Bytes::from_mib(128),
+            pressure: Ratio::from_ppm(1000),
+            refaults: Ratio::from_percent(5),
+            force_scan: true,
+        }
+    }
+}
+
+impl ReclaimerConfig {
+    /// The interval, said or not.
+    pub fn interval(&self) -> Duration {
+        self.interval.unwrap_or(Duration::from_ns(self.threshold.ns() / 2))
+    }
+
+    /// Checks every value.
+    ///
+    /// # Errors
+    /// The first that makes no sense.
+    pub fn validate(&self) -> Result<(), GenerationsError> {
+        check_targets(&self.targets)?;
+        let (interval, threshold) = (self.interval(), self.threshold);
+        let longest = interval.saturating_mul(OLDEST_INTERVALS);
+        if threshold < interval || threshold > longest {
+            let allowed = format!(
+                "from the interval of {interval} to three of it ({longest}): no generation gets older than that"
+            );
+            return Err(GenerationsError::new("threshold", threshold, allowed));
+        }
+        if self.budget.get() < PAGE_BYTES {
+            return Err(GenerationsError::new("budget", self.budget, "a page (4KiB) and more"));
+        }
+        for (key, share) in [("pressure", self.pressure), ("refaults", self.refaults)] {
+            if share > Ratio::ONE {
+                return Err(GenerationsError::new(key, share, "0% to 100%"));
+            }
+        }
+        self.estimator().validate()
+    }
+
+    /// The part that ages and reads. Both types are walked, whatever may be evicted: what is not walked grows old in use.
+    fn estimator(&self) -> EstimatorConfig {
+        EstimatorConfig {
+            targets: self.targets.clone(),
+            interval: self.interval(),
+            window: None,
+            force_scan: self.force_scan,
+            ..EstimatorConfig::default()
+        }
+    }
+}
+
+/// What one pass did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pass {
+    /// The generations before it evicted.
+    pub reading: Reading,
+    /// Bytes in generations of the threshold's age and more.
+    pub cold_bytes: u64,
+    /// What it could spend.
+    pub budget_bytes: u64,
+    /// What it freed.
+    pub evicted_bytes: u64,
+    /// What came back since the last pass, where the host can tell.
+    pub refaulted_bytes: Option<u64>,
+    /// Share of the time since the last pass in which some task was stalled by memory, in millionths, where the host can tell.
+    pub stalled_ppm: Option<u64>,
+    /// Why it left cold memory alone.
+    pub held_back: Option<GenerationReason>,
+}
+
+/// Ages, and evicts what is old.
+#[derive(Debug)]
+pub struct Reclaimer {
+    config: ReclaimerConfig,
+    estimator: Estimator,
+    budget: u64,
+    /// When gauges were read last, and what they said.
+    before: Option<(Instant, Readings)>,
+    /// Bytes evicted by the last passes.
+    evicted: VecDeque<u64>,
+    why: GenerationWhy,
+}
+
+/// Totals since the host began.
+#[derive(Clone, Copy, Debug, Default)]
+struct Readings {
+    stalled_us: Option<u64>,
+    refaulted_bytes: Option<u64>,
+}
+
+/// A group with cold memory.
+struct Cold<'a> {
+    group: &'a GroupReading,
+    min_gen_nr: u64,
+    pages: u64,
+}
+
+impl Reclaimer {
+    /// Not running yet.
+    ///
+    /// # Errors
+    /// A value of `config` that makes no sense.
+    pub fn new(config: ReclaimerConfig) -> Result<Self, GenerationsError> {
+        config.validate()?;
+        let estimator = Estimator::new(config.estimator())?;
+        let budget = config.budget.get();
+        Ok(Self { config, estimator, budget, before: None, evicted: VecDeque::new(), why: GenerationWhy::default() })
+    }
+
+    /// How it works.
+    pub const fn config(&self) -> &ReclaimerConfig {
+        &self.config
+    }
+
+    /// Begins, as [`Estimator::start`].
+    pub fn start(&mut self, now: Instant) {
+        self.estimator.start(now);
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called; `None` before the start.
+    pub const fn poll_timeout(&self) -> Option<Instant> {
+        self.estimator.poll_timeout()
+    }
+
+    /// Intervals that passed without a call.
+    pub const fn missed(&self) -> u64 {
+        self.estimator.missed()
+    }
+
+    /// What became of groups so far, ageing included.
+    pub fn why(&self) -> GenerationWhy {
+        let ageing = self.estimator.why();
+        let mut sum = self.why.with(ageing);
+        sum.passes.begun = ageing.passes.begun;
+        sum
+    }
+
+    /// Ages, and evicts what is old, if a pass is due at `now`. Otherwise as [`Estimator::handle_timeout`].
+    pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn Host) -> Option<Pass> {
+        let reading = self.estimator.handle_timeout(now, host)?;
+        let readings = self.read_gauges(host);
+        let before = self.before.replace((now, readings));
+        let since =
+            |pick: fn(&Readings) -> Option<u64>| Some(pick(&readings)?.saturating_sub(pick(&before.as_ref()?.1)?));
+        let elapsed_us = before.map_or(0, |(then, _)| now.since(then).ns() / 1000);
+        let refaulted_bytes = since(|readings| readings.refaulted_bytes);
+        let stalled_ppm = since(|readings| readings.stalled_us)
+            .map(|stalled| stalled.saturating_mul(1_000_000).checked_div(elapsed_us).unwrap_or(0));
+        let held_back = self.trouble(stalled_ppm, refaulted_bytes);
+        let full = self.config.budget.get();
+        self.budget = match held_back {
+            Some(_) => self.budget / 2,
+            None => self.budget.saturating_add(full / 4).min(full),
+        };
+        let mut cold = self.cold_groups(&reading);
+        let cold_bytes = bytes(cold.iter().map(|group| group.pages).fold(0, u64::saturating_add));
+        self.why.passes.pressure += u64::from(held_back == Some(GenerationReason::Pressure));
+        self.why.passes.refaults += u64::from(held_back == Some(GenerationReason::Refaults));
+        let budget_bytes = self.budget;
+        let evicted_bytes = match held_back {
+            Some(reason) => {
+                cold.iter().for_each(|group| self.why.count(reason, bytes(group.pages)));
+                0
+            }
+            None => self.evict(&mut cold, host),
+        };
+        if self.evicted.len() == PASSES_BLAMED {
+            self.evicted.pop_front();
+        }
+        self.evicted.push_back(evicted_bytes);
+        Some(Pass { cold_bytes, budget_bytes, evicted_bytes, refaulted_bytes, stalled_ppm, held_back, reading })
+    }
+
+    fn read_gauges(&mut self, host: &mut dyn Host) -> Readings {
+        let mut stalled = [None];
+        let pressure = host.gauges(&[Gauge::StallSomeUs], &mut stalled);
+        let refaults: Vec<Gauge> = (self.config.targets.iter())
+            .filter_map(|target| host.memcg(target))
+            .map(|memcg| Gauge::RefaultBytes { memcg })
+            .collect();
+        let mut values = vec![None; refaults.len()];
+        let came_back = host.gauges(&refaults, &mut values);
+        self.why.passes.unread += u64::from(pressure.is_err() || came_back.is_err());
+        let sum = values.iter().flatten().fold(0, |sum: u64, &value| sum.saturating_add(value));
+        Readings {
+            stalled_us: pressure.ok().and(stalled[0]),
+            refaulted_bytes: came_back.ok().filter(|()| !refaults.is_empty()).map(|()| sum),
+        }
+    }
+
+    /// Why nothing may be evicted now.
+    fn trouble(&self, stalled_ppm: Option<u64>, refaulted_bytes: Option<u64>) -> Option<GenerationReason> {
+        if stalled_ppm.is_some_and(|stalled| stalled > self.config.pressure.ppm()) {
+            return Some(GenerationReason::Pressure);
+        }
+        let blamed = self.evicted.iter().fold(0, |sum: u64, &more| sum.saturating_add(more));
+        let is_too_much = |came_back: u64| blamed > 0 && came_back > self.config.refaults.of(blamed);
+        refaulted_bytes.is_some_and(is_too_much).then_some(GenerationReason::Refaults)
+    }
+
+    /// Groups with something cold, most first.
+    fn cold_groups<'a>(&mut self, reading: &'a Reading) -> Vec<Cold<'a>> {
+        let threshold_ms = self.config.threshold.ns() / 1_000_000;
+        let mut cold = Vec::new();
+        for group in &reading.groups {
+            match youngest_cold(&group.listing.rows, threshold_ms) {
+                Some(min_gen_nr) => {
+                    let pages = self.evictable(&group.listing.rows, min_gen_nr);
+                    if pages == 0 {
+                        self.why.count(GenerationReason::NothingOld, 0);
+                    } else {
+                        cold.push(Cold { group, min_gen_nr, pages });
+                    }
+                }
+                None => self.why.count(GenerationReason::NothingOld, 0),
+            }
+        }
+        cold.sort_by_key(|group| (Reverse(group.pages), group.group.listing.lruvec));
+        cold
+    }
+
+    fn evictable(&self, rows: &[Row], min_gen_nr: u64) -> u64 {
+        let swappiness = self.config.swappiness;
+        let pages = |row: &Row| {
+            let anon = if swappiness.takes_anon() { row.anon_pages } else { 0 };
+            anon.saturating_add(if swappiness.takes_file() { row.file_pages } else { 0 })
+        };
+        rows.iter().filter(|row| row.seq <= min_gen_nr).map(pages).fold(0, u64::saturating_add)
+    }
+
+    /// Spends the budget, on those with the most cold memory first. Bytes freed.
+    fn evict(&mut self, cold: &mut [Cold<'_>], host: &mut dyn Host) -> u64 {
+        let mut left = self.budget / PAGE_BYTES;
+        let mut orders = Vec::with_capacity(cold.len());
+        for Cold { group, min_gen_nr, pages } in cold {
+            let allowed = left.min(*pages);
+            left -= allowed;
+            if allowed < *pages {
+                self.why.count(GenerationReason::BudgetUsed, bytes(*pages - allowed));
+            }
+            if allowed > 0 {
+                orders.push(Eviction {
+                    lruvec: group.listing.lruvec,
+                    min_gen_nr: *min_gen_nr,
+                    swappiness: self.config.swappiness,
+                    limit_pages: Some(allowed),
+                });
+            }
+        }
+        let mut answers = Vec::with_capacity(orders.len());
+        host.evict_generations(&orders, &mut answers);
+        let mut freed = 0u64;
+        for (order, answer) in orders.iter().zip(answers) {
+            let asked = bytes(order.limit_pages.unwrap_or_default());
+            match answer {
+                Answer::Done { bytes } | Answer::Partly { bytes } => {
+                    freed = freed.saturating_add(bytes);
+                    self.why.count(GenerationReason::Evicted, bytes);
+                    if bytes < asked {
+                        self.why.count(GenerationReason::StillThere, asked - bytes);
+                    }
+                }
+                Answer::NotHere(missing) => self.why.refused(&HostError::NotHere(missing)),
+                Answer::Failed(cause) => self.why.refused(&HostError::Failed(cause)),
+            }
+        }
+        freed
+    }
+}
+
+/// The youngest generation that is at least so old and may be evicted (spec mglru 14.3).
+fn youngest_cold(rows: &[Row], threshold_ms: u64) -> Option<u64> {
+    let max_seq = rows.last()?.seq;
+    rows.iter().filter(|row| row.age_ms >= threshold_ms && row.seq + 2 <= max_seq).map(|row| row.seq).max()
+}
+
+fn bytes(pages: u64) -> u64 {
+    pages.saturating_mul(PAGE_BYTES)
+}

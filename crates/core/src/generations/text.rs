@@ -1,0 +1,277 @@
+//! The text of `lru_gen` (spec mglru 14.1): read, and written as the kernel writes it.
+
+use super::rows::{Listing, Lruvec, Row};
+use crate::host::NodeId;
+use std::fmt::Write;
+use thiserror::Error;
+
+/// A text that is not what the kernel writes, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("lru_gen, line {line}: {problem}; got `{text}`")]
+pub struct TextError {
+    /// From 1.
+    pub line: usize,
+    /// What is wrong.
+    pub problem: TextProblem,
+    /// The beginning of the line.
+    pub text: String,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TextProblem {
+    /// Neither of the three kinds of line.
+    #[error("expected `memcg ID PATH`, ` node NUMBER` or ` SEQ AGE-MS ANON FILE`")]
+    Line,
+    /// A node before the first group.
+    #[error("a node without a memcg before it")]
+    NodeBeforeGroup,
+    /// A generation before the first node of a group.
+    #[error("a generation without a node before it")]
+    RowBeforeNode,
+    /// A number that is none, or above 2^64 - 1.
+    #[error("expected an unsigned number of at most 2^64 - 1")]
+    Number,
+    /// The number of a node above 2^32 - 1.
+    #[error("expected the number of a node")]
+    Node,
+    /// Numbers of generations ascend by one.
+    #[error("generations must ascend by one")]
+    Order,
+    /// The kernel keeps two generations at least.
+    #[error("a node with fewer than two generations: the text is cut off")]
+    TooFewRows,
+    /// Each line ends with a newline.
+    #[error("the last line has no end: the text is cut off")]
+    CutOff,
+}
+
+/// Characters of a line that an error shows.
+const SHOWN: usize = 60;
+
+/// Reads the text of `lru_gen`, group by group as it stands there. An empty text has no groups. Lines of groups without memory
+/// nodes give nothing.
+///
+/// # Errors
+/// The first line that the kernel would not have written.
+pub fn parse_lru_gen(text: &str) -> Result<Vec<Listing>, TextError> {
+    let error = |line: usize, text: &str, problem| {
+        let text = text.trim_end_matches('\n').chars().take(SHOWN).collect();
+        TextError { line, problem, text }
+    };
+    let mut found = Reading::default();
+    let mut last = (0, "");
+    for (line, text) in (1..).zip(text.split_inclusive('\n')) {
+        if !text.ends_with('\n') {
+            return Err(error(line, text, TextProblem::CutOff));
+        }
+        found.take(text.trim_end_matches('\n')).map_err(|problem| error(line, text, problem))?;
+        last = (line, text);
+    }
+    found.close().map_err(|problem| error(last.0, last.1, problem))?;
+    Ok(found.listings)
+}
+
+#[derive(Default)]
+struct Reading<'a> {
+    listings: Vec<Listing>,
+    group: Option<(u64, &'a str)>,
+    /// The last listing still gets rows.
+    is_open: bool,
+}
+
+impl<'a> Reading<'a> {
+    fn take(&mut self, line: &'a str) -> Result<(), TextProblem> {
+        if let Some(rest) = line.strip_prefix("memcg ") {
+            self.close()?;
+            // A path may hold blanks, and be missing: then there are no groups but the root.
+            let (id, path) = rest.split_once(' ').unwrap_or((rest, ""));
+            self.group = Some((number(id)?, if path.is_empty() { "/" } else { path }));
+            return Ok(());
+        }
+        if let Some(rest) = line.strip_prefix(" node ") {
+            self.close()?;
+            let (memcg, path) = self.group.ok_or(TextProblem::NodeBeforeGroup)?;
+            let node = u32::try_from(number(rest.trim_start())?).map_err(|_| TextProblem::Node)?;
+            let lruvec = Lruvec { memcg, node: NodeId(node) };
+            self.listings.push(Listing { lruvec, path: path.to_owned(), rows: Vec::new() });
+            self.is_open = true;
+            return Ok(());
+        }
+        let mut words = line.strip_prefix(' ').ok_or(TextProblem::Line)?.split_ascii_whitespace();
+        let mut words = || words.next();
+        let (Some(seq), Some(age), Some(anon), Some(file), None) = (words(), words(), words(), words(), words()) else {
+            return Err(TextProblem::Line);
+        };
+        let row = Row { seq: number(seq)?, age_ms: number(age)?, anon_pages: number(anon)?, file_pages: number(file)? };
+        let listing = self.listings.last_mut().filter(|_| self.is_open).ok_or(TextProblem::RowBeforeNode)?;
+        if listing.rows.last().is_some_and(|before| before.seq.checked_add(1) != Some(row.seq)) {
+            return Err(TextProblem::Order);
+        }
+        listing.rows.push(row);
+        Ok(())
+    }
+
+    /// The open listing gets no more rows.
+    fn close(&mut self) -> Result<(), TextProblem> {
+        let is_short = self.listings.last().is_some_and(|listing| listing.rows.len() < 2);
+        if std::mem::take(&mut self.is_open) && is_short {
+            return Err(TextProblem::TooFewRows);
+        }
+        Ok(())
+    }
+}
+
+fn number(word: &str) -> Result<u64, TextProblem> {
+    if word.is_empty() || !word.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(TextProblem::Number);
+    }
+    word.parse().map_err(|_| TextProblem::Number)
+}
+
+/// Writes the text as the kernel does: listings of a group must follow each other.
+pub fn write_lru_gen(listings: &[Listing]) -> String {
+    let mut out = String::new();
+    let mut group = None;
+    for Listing { lruvec, path, rows } in listings {
+        if group != Some(lruvec.memcg) {
+            group = Some(lruvec.memcg);
+            put(&mut out, format_args!("memcg {} {path}", lruvec.memcg));
+        }
+        put(&mut out, format_args!(" node {:5}", lruvec.node.0));
+        for Row { seq, age_ms, anon_pages, file_pages } in rows {
+            put(&mut out, format_args!(" {seq:10} {age_ms:10} {anon_pages:10}  {file_pages:10} "));
+        }
+    }
+    out
+}
+
+fn put(out: &mut String, line: std::fmt::Arguments<'_>) {
+    writeln!(out, "{line}").expect("strings take all");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TEXT: &str = "\
+memcg 0 /
+ node     0
+          0      13000          0           0 
+          1      13000          0           0 
+memcg 7 /app with blanks/db
+ node     0
+          4      12031       1024           9 
+          5       8020        800          12 
+          6       3011      16000          96 
+          7       1002      53000           0 
+ node     1
+          0          0          0           0 
+          1          0          0           0 
+";
+
+    /// E21: the row of the example, in its place.
+    #[test]
+    fn e21_row_is_read_and_written() {
+        let listings = parse_lru_gen(TEXT).expect("the kernel's");
+        assert_eq!(listings.len(), 3);
+        let lruvec = Lruvec { memcg: 7, node: NodeId(0) };
+        assert_eq!((listings[1].lruvec, listings[1].path.as_str()), (lruvec, "/app with blanks/db"));
+        assert_eq!(listings[1].rows[0], Row { seq: 4, age_ms: 12_031, anon_pages: 1024, file_pages: 9 });
+        assert_eq!(listings[2].lruvec.node, NodeId(1));
+        let written = write_lru_gen(&listings);
+        assert_eq!(written.lines().nth(6), Some("          4      12031       1024           9 "));
+        assert_eq!(written, TEXT);
+    }
+
+    /// Without memory cgroups there is one group, number 0, and no path.
+    #[test]
+    fn a_kernel_without_groups_is_read() {
+        let text = "memcg 0 \n node     0\n 2 100 5 6 \n 3 0 0 0 \n";
+        let listings = parse_lru_gen(text).expect("the kernel's");
+        assert_eq!((listings[0].path.as_str(), listings[0].rows.len()), ("/", 2));
+        assert_eq!(parse_lru_gen(""), Ok(Vec::new()));
+        assert_eq!(parse_lru_gen("memcg 3 /empty\n"), Ok(Vec::new()), "no memory node");
+    }
+
+    #[test]
+    fn garbage_is_refused_with_its_line() {
+        let head = "memcg 1 /a\n node     0\n";
+        let row = " 1 2 3 4\n 2 1 0 0\n";
+        let table = [
+            (" node     0\n".to_owned(), 1, TextProblem::NodeBeforeGroup),
+            (" 1 2 3 4\n".to_owned(), 1, TextProblem::RowBeforeNode),
+            (format!("memcg 1 /a\n{row}"), 2, TextProblem::RowBeforeNode),
+            (format!("{head}{row}memcg 2 /b\n{row}"), 6, TextProblem::RowBeforeNode),
+            ("memcg one /a\n".to_owned(), 1, TextProblem::Number),
+            ("memcg -1 /a\n".to_owned(), 1, TextProblem::Number),
+            ("memcg 99999999999999999999 /a\n".to_owned(), 1, TextProblem::Number),
+            ("memcg 1 /a\n node 4294967296\n".to_owned(), 2, TextProblem::Node),
+            ("memcg 1 /a\n node \n".to_owned(), 2, TextProblem::Number),
+            ("hello\n".to_owned(), 1, TextProblem::Line),
+            ("\n".to_owned(), 1, TextProblem::Line),
+            (format!("{head} 1 2 3\n"), 3, TextProblem::Line),
+            (format!("{head} 1 2 3 4 5\n"), 3, TextProblem::Line),
+            (format!("{head} 1 2 3 4x\n"), 3, TextProblem::Number),
+            (format!("{head} 1 2 3 4\n 3 1 0 0\n"), 4, TextProblem::Order),
+            (format!("{head} 18446744073709551615 2 3 4\n 0 1 0 0\n"), 4, TextProblem::Order),
+            (format!("{head} 1 2 3 4\n"), 3, TextProblem::TooFewRows),
+            (format!("{head}memcg 2 /b\n"), 3, TextProblem::TooFewRows),
+            (format!("{head} 1 2 3 4\n 2 1 0 0"), 4, TextProblem::CutOff),
+        ];
+        for (text, line, problem) in table {
+            let error = parse_lru_gen(&text).expect_err(&text);
+            assert_eq!((error.line, error.problem), (line, problem), "{text:?}");
+        }
+        let error = parse_lru_gen(&format!("{}\n", "x".repeat(1000))).expect_err("one long line").to_string();
+        assert!(error.starts_with("lru_gen, line 1: expected `memcg ID PATH`") && error.len() < 200, "{error}");
+    }
+
+    #[test]
+    fn every_truncation_is_an_error_or_whole_groups() {
+        let whole = parse_lru_gen(TEXT).expect("the kernel's");
+        for end in 0..TEXT.len() {
+            if let Ok(read) = parse_lru_gen(&TEXT[..end]) {
+                let last = read.len().saturating_sub(1);
+                assert_eq!(read[..last], whole[..last], "cut at {end}");
+                if let Some(cut) = read.last() {
+                    assert!(whole[last].rows.starts_with(&cut.rows) && cut.rows.len() >= 2, "cut at {end}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn many_groups_are_read() {
+        let groups = 20_000;
+        let text: String =
+            (0..groups).map(|id| format!("memcg {id} /g{id}\n node     0\n 1 2 3 4\n 2 1 0 0\n")).collect();
+        assert_eq!(parse_lru_gen(&text).map(|listings| listings.len()), Ok(groups));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic(text in "[memcgnode0-9 /\n]{0,200}") {
+            let _ = parse_lru_gen(&text);
+        }
+
+        #[test]
+        fn what_is_written_is_read_back(
+            groups in proptest::collection::vec(
+                (proptest::collection::vec((0u64..1 << 40, 0u64..1 << 40, 0u64..1 << 40), 2..5), 0u64..1 << 50), 0..5,
+            ),
+        ) {
+            let mut listings = Vec::new();
+            for (memcg, (rows, first)) in (0..).zip(groups) {
+                let rows = (first..).zip(rows).map(|(seq, (age_ms, anon_pages, file_pages))| {
+                    Row { seq, age_ms, anon_pages, file_pages }
+                });
+                let lruvec = Lruvec { memcg, node: NodeId(0) };
+                listings.push(Listing { lruvec, path: format!("/group {memcg}"), rows: rows.collect() });
+            }
+            prop_assert_eq!(parse_lru_gen(&write_lru_gen(&listings)), Ok(listings));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Why generations were not evicted: what became of each group in each pass.
+
+use crate::host::HostError;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+/// How often, and how much memory it was about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Times {
+    /// How often.
+    pub times: u64,
+    /// Bytes together; a group met twice counts twice.
+    pub bytes: u64,
+}
+
+/// What became of a group, or of all of them, in a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GenerationReason {
+    /// A generation was made of it.
+    Aged,
+    /// No generation but the two youngest is as old as the threshold: nothing is cold.
+    NothingOld,
+    /// Cold memory was found, but others had used up the budget.
+    BudgetUsed,
+    /// Cold memory was found, but memory pressure is above its limit.
+    Pressure,
+    /// Cold memory was found, but too much of what was evicted came back.
+    Refaults,
+    /// Evicted.
+    Evicted,
+    /// Asked for, but still there: in use after all, locked, being written, or without a place in swap.
+    StillThere,
+    /// No group of that name.
+    NoGroup,
+    /// The host has no such thing.
+    NotHere,
+    /// The host refused or failed.
+    Failed,
+}
+
+/// All reasons, with their names in results.
+pub const GENERATION_REASONS: [(GenerationReason, &str); 10] = [
+    (GenerationReason::Aged, "aged"),
+    (GenerationReason::NothingOld, "nothing_old"),
+    (GenerationReason::BudgetUsed, "budget_used"),
+    (GenerationReason::Pressure, "pressure"),
+    (GenerationReason::Refaults, "refaults"),
+    (GenerationReason::Evicted, "evicted"),
+    (GenerationReason::StillThere, "still_there"),
+    (GenerationReason::NoGroup, "no_group"),
+    (GenerationReason::NotHere, "not_here"),
+    (GenerationReason::Failed, "failed"),
+];
+
+/// Passes of a tool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Passes {
+    /// Times that it was due.
+    pub begun: u64,
+    /// Of these, it was backing off for memory pressure.
+    pub pressure: u64,
+    /// Of these, it was backing off for refaults.
+    pub refaults: u64,
+    /// Of these, a number that it steers by could not be read; it then goes on as if that were calm.
+    pub unread: u64,
+}
+
+/// Counts of all passes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GenerationWhy {
+    /// Passes.
+    pub passes: Passes,
+    by_reason: [Times; GENERATION_REASONS.len()],
+    /// What the host said the last time that it refused something.
+    pub last_refusal: Option<String>,
+}
+
+impl GenerationWhy {
+    /// What ended so.
+    pub fn of(&self, reason: GenerationReason) -> Times {
+        self.by_reason[reason as usize]
+    }
+
+    pub(super) fn count(&mut self, reason: GenerationReason, bytes: u64) {
+        let sum = &mut self.by_reason[reason as usize];
+        sum.times += 1;
+        sum.bytes = sum.bytes.saturating_add(bytes);
+    }
+
+    pub(super) fn refused(&mut self, error: &HostError) {
+        let reason = match error {
+            HostError::NotHere(_) => GenerationReason::NotHere,
+            HostError::Gone(_) | HostError::Failed(_) => GenerationReason::Failed,
+        };
+        self.count(reason, 0);
+        self.last_refusal = Some(error.to_string());
+    }
+
+    /// This and the counts of another, whose passes are the same.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        let mut sum = self.clone();
+        for (sum, more) in sum.by_reason.iter_mut().zip(other.by_reason) {
+            sum.times += more.times;
+            sum.bytes = sum.bytes.saturating_add(more.bytes);
+        }
+        if sum.last_refusal.is_none() {
+            sum.last_refusal.clone_from(&other.last_refusal);
+        }
+        sum
+    }
+}
+
+impl Serialize for GenerationWhy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("passes", &self.passes)?;
+        for (reason, name) in GENERATION_REASONS {
+            map.serialize_entry(name, &self.of(reason))?;
+        }
+        map.serialize_entry("last_refusal", &self.last_refusal)?;
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_stand_in_their_own_places() {
+        for (place, (reason, _)) in GENERATION_REASONS.into_iter().enumerate() {
+            assert_eq!(reason as usize, place);
+        }
+    }
+
+    #[test]
+    fn counts_add_up() {
+        let mut one = GenerationWhy::default();
+        one.count(GenerationReason::Evicted, 5);
+        one.refused(&HostError::NotHere("needs mglru"));
+        let mut other = GenerationWhy::default();
+        other.count(GenerationReason::Evicted, 7);
+        let sum = one.with(&other);
+        assert_eq!(sum.of(GenerationReason::Evicted), Times { times: 2, bytes: 12 });
+        assert_eq!((sum.of(GenerationReason::NotHere).times, sum.last_refusal.is_some()), (1, true));
+    }
+}
