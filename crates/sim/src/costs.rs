@@ -196,6 +196,12 @@ costs! {
     monitor_wakeup_ns = 1000 "ns", Estimate,
         "Waking the monitor's thread: timer, scheduling, loop",
         "3000 cycles at 3 GHz, see `probe_ns`; below `context_switch_ns`, since a kernel thread changes no address space";
+    lru_gen_read_ns = 2300 "ns", Derived,
+        "Printing and reading the generations of one group on one node: two headings and four rows of `lru_gen`",
+        "18 numbers at 106 ns each, as /proc/vmstat (199 numbers in 21.5 µs) and /proc/zoneinfo (231 in 24.5 µs) take on a server core in a virtual machine; 0.4 µs for reading them, an estimate";
+    lru_gen_write_ns = 1000 "ns", Estimate,
+        "Taking one command written to `lru_gen`: copying, parsing, finding the group; without what it does and the system call",
+        "A copy from user space, an allocation, a dozen words scanned, a look-up with a reference";
     scheme_try_ns = 300 "ns", Estimate,
         "Each try of a scheme's action on a region: two looks at the clock, finding process and mapping, the lock of the address space",
         "About 900 cycles at 3 GHz: a handful of locked operations and cache misses; what is done to pages comes on top";

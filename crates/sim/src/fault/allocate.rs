@@ -36,6 +36,9 @@ pub fn allocate(memory: &mut Memory, cgroup: CgroupId, node: NodeId) -> Result<F
     match memory.cgroups.charge(cgroup) {
         Ok(charge) => {
             memory.charged += charge.charged;
+            if let Some(witness) = &mut memory.witness {
+                witness.forget(frame, memory.frames.cgroup(frame));
+            }
             Ok(frame)
         }
         Err(OverLimit(over)) => {
@@ -69,6 +72,9 @@ pub(super) fn allocate_block(
     }
     memory.cgroups.charge_exactly(cgroup, pages as u64);
     memory.charged += pages as u64;
+    if let Some(witness) = &mut memory.witness {
+        frames.iter().for_each(|&frame| witness.forget(frame, memory.frames.cgroup(frame)));
+    }
     Some(frames)
 }
 

@@ -10,6 +10,9 @@ mod actions;
 mod advice;
 mod folios;
 mod gauges;
+mod generations;
+#[cfg(test)]
+mod generations_tests;
 mod physical;
 #[cfg(test)]
 mod random_actions;
@@ -25,8 +28,8 @@ use crate::mmu::{Level, SpaceId};
 use crate::pressure::Pressure;
 use crate::reclaim::ReclaimPolicy;
 use isotherm_core::host::{
-    AddressRange, Applied, Attribute, Capabilities, Gauge, Host, HostError, Level as HostLevel, NodeId, Order, Probe,
-    SchemeCapabilities, Seen, Sight, TargetId,
+    AddressRange, Ageing, Answer, Applied, Attribute, Capabilities, Eviction, Gauge, GenerationCapabilities, Host,
+    HostError, Level as HostLevel, Listing, NodeId, Order, Probe, SchemeCapabilities, Seen, Sight, TargetId,
 };
 use isotherm_units::PAGE_SHIFT;
 use serde::Serialize;
@@ -242,6 +245,22 @@ impl Host for MemoryHost<'_> {
 
     fn memcg(&self, path: &str) -> Option<u64> {
         self.memory.cgroups.find(path).map(|group| group.index() as u64)
+    }
+
+    fn generation_capabilities(&mut self) -> GenerationCapabilities {
+        self.can_do_with_generations()
+    }
+
+    fn read_generations(&mut self, out: &mut Vec<Listing>) -> Result<(), HostError> {
+        self.read_lru_gen(out)
+    }
+
+    fn age_generations(&mut self, orders: &[Ageing], answers: &mut Vec<Answer>) {
+        self.write_ageings(orders, answers);
+    }
+
+    fn evict_generations(&mut self, orders: &[Eviction], answers: &mut Vec<Answer>) {
+        self.write_evictions(orders, answers);
     }
 }
 

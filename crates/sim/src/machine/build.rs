@@ -90,6 +90,14 @@ pub enum SimError {
         /// Why.
         source: Refusal,
     },
+    /// A tool over generations is set up in a way that makes no sense.
+    #[error("generations `{name}`: {source}")]
+    Generations {
+        /// Its name.
+        name: String,
+        /// Cause.
+        source: Box<isotherm_core::generations::GenerationsError>,
+    },
     /// A workload's stream failed.
     #[error("workload `{program}`, thread {thread}: {source}")]
     Stream {
@@ -142,6 +150,7 @@ impl MachineBuilder {
             kswapds: Vec::new(),
             writer: TaskId(0),
             monitors: Vec::new(),
+            keepers: Vec::new(),
             failure: None,
             kernel: KernelTime::default(),
             reclaim_latencies_ns: Vec::new(),
@@ -435,6 +444,7 @@ impl Machine {
             incidents: self.incidents,
             series: self.series,
             monitors: self.monitors.into_iter().map(super::MonitorState::into_outcome).collect(),
+            generations: self.keepers.into_iter().map(super::generations::Keeper::into_outcome).collect(),
         }
     }
 

@@ -25,6 +25,7 @@ impl Machine {
             let verdict = match task {
                 KernelTask::Kswapd { node, attempt } => self.kswapd_step(id, *node, attempt, &mut now),
                 KernelTask::Monitor { index } => self.monitor_step(*index, &mut now),
+                KernelTask::Keeper { index } => self.keeper_step(*index, &mut now),
                 KernelTask::Writer { jobs, attempt } => {
                     let Some(job) = jobs.front_mut() else { return (now, Verdict::Park) };
                     let verdict = self.writer_step(job, attempt, &mut now);

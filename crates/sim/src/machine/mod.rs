@@ -7,6 +7,9 @@
 mod build;
 mod config;
 mod events;
+mod generations;
+#[cfg(test)]
+mod generations_tests;
 mod hardware;
 mod kdamond;
 #[cfg(test)]
@@ -32,6 +35,7 @@ mod tests;
 pub use build::{MachineBuilder, ProgramId, SimError};
 pub use config::{ConfigError, MachineConfig, NodeConfig, SwapConfig};
 pub use events::{Action, Plan};
+pub use generations::{GenerationsLook, GenerationsOutcome, GenerationsPass, GenerationsTool};
 pub use kdamond::{TickSink, Watched};
 pub use monitor::{DriverError, MonitorDriver, MonitorOutcome, MonitorTarget};
 pub use outcome::{
@@ -82,6 +86,8 @@ pub struct Machine {
     kswapds: Vec<TaskId>,
     writer: TaskId,
     monitors: Vec<MonitorState>,
+    /// Daemons over generations.
+    keepers: Vec<generations::Keeper>,
     /// Why the run cannot go on.
     failure: Option<SimError>,
     kernel: KernelTime,
@@ -173,6 +179,7 @@ impl Machine {
             self.events.push(Instant::START, Event::Series);
         }
         self.start_monitors(Instant::START);
+        self.start_keepers(Instant::START);
     }
 
     /// Nothing runs, and no plan will start anything.

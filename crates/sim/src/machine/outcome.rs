@@ -1,6 +1,6 @@
 //! What a run gave.
 
-use super::MonitorOutcome;
+use super::{GenerationsOutcome, MonitorOutcome};
 use crate::cgroup::MemoryEvents;
 use crate::counters::Counters;
 use crate::reclaim::{ListSizes, Work};
@@ -178,6 +178,9 @@ pub struct Outcome {
     /// Monitors in the order in which they were added.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub monitors: Vec<MonitorOutcome>,
+    /// Tools over generations in the order in which they were added.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub generations: Vec<GenerationsOutcome>,
 }
 
 impl Outcome {

@@ -10,7 +10,7 @@ use crate::memory::Warm;
 use crate::mmu::{Cursor, DensePage, Pace, Stop};
 use crate::reclaim::Touches;
 use crate::reclaim::driver::{Attempt, Step};
-use isotherm_units::access::After;
+use isotherm_units::access::{After, Run};
 use isotherm_units::{Duration, Instant};
 
 /// So often may one access be short of memory although each reclaim succeeded. Some accesses need two pages at once (the
@@ -77,8 +77,9 @@ impl Machine {
         if user.cursor != before {
             user.fault.moved_on();
             user.faulted = false;
-            if is_watched || touches == Touches::All {
-                self.report_touches(user, before);
+            self.memory.now = *now;
+            if is_watched || touches == Touches::All || self.memory.witness.is_some() {
+                self.report_touches(user, before, is_watched || touches == Touches::All);
             }
         }
         self.memory.now = *now;
@@ -255,11 +256,17 @@ impl Machine {
         Ok(Next::GoOn)
     }
 
-    /// Shows the policy what was touched between `before` and the cursor, in one call.
-    fn report_touches(&mut self, user: &UserTask, before: Cursor) {
+    /// Shows the policy, if it wants to see it, and the witness what was touched between `before` and the cursor, in one call.
+    fn report_touches(&mut self, user: &UserTask, before: Cursor, to_policy: bool) {
         let (runs, after) = (&user.batch.runs, user.cursor);
+        let mut report = |runs: &[Run]| {
+            self.memory.witness_uses(user.space, runs);
+            if to_policy {
+                self.policy.touched(&mut self.memory, user.space, runs);
+            }
+        };
         if before.page == 0 && after.page == 0 {
-            return self.policy.touched(&mut self.memory, user.space, &runs[before.run..after.run]);
+            return report(&runs[before.run..after.run]);
         }
         let ends = after.run + usize::from(after.page > 0);
         let mut touched = runs[before.run..ends].to_vec();
@@ -267,7 +274,7 @@ impl Machine {
             last.pages = after.page;
         }
         touched[0] = touched[0].rest_after(before.page);
-        self.policy.touched(&mut self.memory, user.space, &touched);
+        report(&touched);
     }
 
     fn note_resident(&mut self, user: &UserTask) {

@@ -104,6 +104,8 @@ pub(super) enum KernelTask {
     Kswapd { node: NodeId, attempt: Option<Attempt> },
     /// Runs a monitor.
     Monitor { index: usize },
+    /// Runs a daemon over generations.
+    Keeper { index: usize },
     /// Carries out what plans write to group files.
     Writer { jobs: std::collections::VecDeque<WriterJob>, attempt: Option<Attempt> },
 }

@@ -12,6 +12,7 @@ mod setup;
 mod store;
 mod warm;
 pub mod watermarks;
+mod witness;
 
 pub use chain::{Chain, ListEnd};
 pub use files::{CachePage, FileId, FileMapping, Files, SimFile};
@@ -22,3 +23,4 @@ pub use node::{Mark, Node, NodeId, Nodes, Zone};
 pub use setup::MemorySetup;
 pub use store::{Ledger, Mapper, Memory, MemoryConfig};
 pub(crate) use warm::Warm;
+pub use witness::{Used, Witness};

@@ -70,6 +70,7 @@ impl Memory {
             mmu: MmuConfig::default(),
             recent_fault: false,
             ground: Vec::new(),
+            witness: None,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The state that faults, system calls and reclaim work on.
 
-use super::{CachePage, Files, Flag, FrameId, Frames, Io, Nodes, PageOwner};
+use super::{CachePage, Files, Flag, FrameId, Frames, Io, Nodes, PageOwner, Witness};
 use crate::cgroup::{CgroupId, Cgroups};
 use crate::costs::Costs;
 use crate::counters::{Counter, Counters};
@@ -91,6 +91,8 @@ pub struct Memory {
     pub recent_fault: bool,
     /// Memory without frames, in the order in which it was mapped.
     pub ground: Vec<GroundFrames>,
+    /// Knows every use of every page, if somebody wants to know.
+    pub witness: Option<Witness>,
 }
 
 /// One page-table entry that shows a page.

@@ -1,0 +1,141 @@
+//! Tools over generations in whole machines: what they tell is held against what was really used.
+
+use super::kdamond_tests::HotSet;
+use super::tests::config;
+use super::*;
+use crate::swap::device::DeviceKind;
+use isotherm_core::generations::{EstimatorConfig, GenerationReason, ReclaimerConfig, Swappiness};
+use isotherm_units::access::{Mapping, Process, Thread, ThreadStart};
+use isotherm_units::{Bytes, PAGE_BYTES, PageRange};
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+const ALL: PageRange = PageRange { start: 70_001, end: 73_001 };
+/// New pages wait in batches of 31: the last 24 never get to a generation.
+const FILED: u64 = ALL.end - ALL.start - 24;
+const HOT: PageRange = PageRange { start: 71_001, end: 71_301 };
+
+/// 12 MiB on a machine of 64 MiB, of which a tenth is used, one page a microsecond.
+fn play(policy: &str, tools: &[(&str, GenerationsTool)], run: Duration) -> Outcome {
+    let nodes = vec![NodeConfig { memory: Bytes::from_mib(64), ..NodeConfig::default() }];
+    let config = MachineConfig { nodes, ..config(Bytes::from_mib(64), DeviceKind::Zram) };
+    let policy = crate::reclaim::policy_by_name(policy).unwrap().build();
+    let mut builder = MachineBuilder::new(&config, policy).unwrap();
+    builder.witness();
+    let group = builder.add_cgroup(CgroupId::ROOT, "app").unwrap();
+    let stream =
+        HotSet { all: ALL, hot: HOT, populate: true, think_ns: 1000, random: Xoshiro256PlusPlus::seed_from_u64(1) };
+    let program = Program {
+        name: "hot set".to_owned(),
+        files: Vec::new(),
+        processes: vec![Process { layout: vec![Mapping::anonymous(ALL)], ..Process::default() }],
+        threads: vec![Thread { process: 0, start: ThreadStart::WithProgram, stream: Box::new(stream) }],
+        timing: Timing::Recorded,
+        future: None,
+    };
+    let id = builder.add_program(program, group).unwrap();
+    builder.start_at(id, Instant::START);
+    for (name, tool) in tools {
+        builder.generations(name, tool.clone()).unwrap();
+    }
+    builder.build().run(Instant::START + run).unwrap()
+}
+
+fn estimator() -> GenerationsTool {
+    GenerationsTool::Estimate(EstimatorConfig {
+        targets: vec!["/app".to_owned()],
+        interval: Duration::from_ms(100),
+        ..EstimatorConfig::default()
+    })
+}
+
+fn reclaimer(change: impl FnOnce(&mut ReclaimerConfig)) -> GenerationsTool {
+    let mut config = ReclaimerConfig {
+        targets: vec!["/app".to_owned()],
+        threshold: Duration::from_ms(200),
+        swappiness: Swappiness::Of(200),
+        ..ReclaimerConfig::default()
+    };
+    change(&mut config);
+    GenerationsTool::Reclaim(config)
+}
+
+/// Spec 14.3 and E22 on a whole machine: right after an ageing the estimate is the truth, page for page, but for pages that
+/// belong to no generation yet.
+#[test]
+fn the_working_set_is_told_page_for_page() {
+    let outcome = play("mglru", &[("wss", estimator())], Duration::from_secs(1));
+    let told = &outcome.generations[0];
+    assert_eq!((told.looks.len(), told.missed, told.why.of(GenerationReason::Aged).times), (11, 0, 11));
+    // The first walk at 0 finds nothing; the second all pages, by the bits that their faults set: they were used.
+    let pages: Vec<u64> = told.looks.iter().skip(1).map(|look| look.estimate.pages).collect();
+    assert_eq!(pages, [FILED, 300, 300, 300, 300, 300, 300, 300, 300, 300]);
+    for look in &told.looks[1..] {
+        let used = look.used.expect("a witness");
+        let waiting = if look.estimate.pages == FILED { ALL.len() - FILED } else { 0 };
+        assert_eq!((used.present_pages, used.touched_pages), (look.estimate.pages + waiting, used.present_pages));
+        assert_eq!((look.estimate.low_pages, look.estimate.high_pages), (look.estimate.pages, look.estimate.pages));
+    }
+    assert_eq!((told.mean_estimate_pages(), told.mean_used_pages()), (Some(567), Some(570)));
+    assert!(told.cpu_ns > 11 * 3000 && told.cpu_ns < 20_000_000, "walks are paid for: {}", told.cpu_ns);
+}
+
+/// A watched program takes longer where there is no idle processor; the witness alone changes nothing.
+#[test]
+fn the_daemon_competes_for_processors() {
+    let operations = |tools: &[(&str, GenerationsTool)]| {
+        let outcome = play("mglru", tools, Duration::from_ms(500));
+        outcome.programs[0].time.compute_ns
+    };
+    let undisturbed = operations(&[]);
+    let often =
+        GenerationsTool::Estimate(EstimatorConfig { interval: Duration::from_ms(10), ..EstimatorConfig::default() });
+    let both: Vec<(&str, GenerationsTool)> = vec![("one", often.clone()), ("two", often)];
+    assert!(operations(&both) <= undisturbed);
+}
+
+/// Spec 14.3: what is not used goes to swap before anybody needs the memory; what is used stays.
+#[test]
+fn cold_memory_is_evicted_and_hot_memory_stays() {
+    let outcome = play("mglru", &[("reclaim", reclaimer(|_| {}))], Duration::from_secs(1));
+    let done = &outcome.generations[0];
+    let cold = (FILED - HOT.len()) * PAGE_BYTES;
+    assert_eq!(done.evicted_bytes, cold, "{:?}", done.words);
+    assert_eq!(outcome.cgroup("/app").unwrap().lists.anon(), HOT.len() + ALL.len() - FILED);
+    assert_eq!(outcome.kernel.kswapd_ns + outcome.kernel.direct_ns, 0, "nobody else had to");
+    let words = done.words.join("\n");
+    assert!(words.starts_with("Proactive reclaim evicted 10.5 MiB in 11 passes."), "{words}");
+    // Compressing a page takes 6 µs, and the daemon pays for it.
+    assert!(done.cpu_ns > 2700 * 6000, "{}", done.cpu_ns);
+}
+
+#[test]
+fn a_budget_spreads_it_over_passes() {
+    let budget = Bytes::new(500 * PAGE_BYTES);
+    let outcome = play("mglru", &[("reclaim", reclaimer(|config| config.budget = budget))], Duration::from_secs(2));
+    let done = &outcome.generations[0];
+    for look in &done.looks {
+        let pass = look.pass.as_ref().expect("it reclaims");
+        assert!(pass.evicted_bytes <= budget.get() + 64 * PAGE_BYTES, "{pass:?}");
+    }
+    assert!(done.why.of(GenerationReason::BudgetUsed).times >= 5);
+    assert_eq!(done.evicted_bytes, (FILED - HOT.len()) * PAGE_BYTES);
+}
+
+#[test]
+fn without_generations_it_says_so_and_changes_nothing() {
+    let plain = play("classic", &[], Duration::from_ms(500));
+    let outcome = play("classic", &[("reclaim", reclaimer(|_| {}))], Duration::from_ms(500));
+    let done = &outcome.generations[0];
+    assert_eq!((done.evicted_bytes, done.looks.len()), (0, 0));
+    assert!(done.words.join("\n").contains("needs mglru"), "{:?}", done.words);
+    assert_eq!(outcome.cgroup("/app").unwrap().lists, plain.cgroup("/app").unwrap().lists);
+}
+
+#[test]
+fn a_set_up_that_makes_no_sense_is_refused() {
+    let policy = crate::reclaim::policy_by_name("mglru").unwrap().build();
+    let mut builder = MachineBuilder::new(&MachineConfig::default(), policy).unwrap();
+    let error = builder.generations("g", reclaimer(|config| config.budget = Bytes::ZERO)).unwrap_err().to_string();
+    assert_eq!(error, "generations `g`: `budget` is 0B; allowed: a page (4KiB) and more");
+}

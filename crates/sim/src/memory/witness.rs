@@ -1,0 +1,75 @@
+//! Who knows every use of every page: the truth that estimates are held against. Nobody on the machine can see it, and it
+//! costs no simulated time.
+
+use super::{Flag, FrameId, Memory};
+use crate::cgroup::CgroupId;
+use crate::mmu::SpaceId;
+use isotherm_units::Instant;
+use isotherm_units::access::Run;
+use serde::Serialize;
+
+/// When the page in each frame was used last.
+#[derive(Debug)]
+pub struct Witness {
+    /// By frame: one plus nanoseconds since the start; 0: not since it was allocated.
+    last_use: Vec<u64>,
+    /// No frame from here on was ever used.
+    end: usize,
+    /// The same of pages that were used and whose frames belong to others by now, and the groups that they were charged to.
+    gone: Vec<(u64, CgroupId)>,
+}
+
+/// Pages that were used in a window. A page that several processes map counts once; uses through descriptors are not seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Used {
+    /// Of these, still there.
+    pub present_pages: u64,
+    /// All, also those that were freed since.
+    pub touched_pages: u64,
+}
+
+impl Witness {
+    /// Of a machine with so many frames, none used yet.
+    pub fn new(frames: usize) -> Self {
+        // Fresh zero pages: only those of used frames are ever touched.
+        Self { last_use: vec![0; frames], end: 0, gone: Vec::new() }
+    }
+
+    /// The frame holds another page from now on; the one before was charged to that group.
+    pub(crate) fn forget(&mut self, frame: FrameId, before: CgroupId) {
+        let index = frame.index();
+        if index < self.end && self.last_use[index] > 0 {
+            self.gone.push((std::mem::take(&mut self.last_use[index]), before));
+        }
+    }
+}
+
+impl Memory {
+    /// Notes what a process played up to now.
+    pub(crate) fn witness_uses(&mut self, space: SpaceId, runs: &[Run]) {
+        let Some(witness) = &mut self.witness else { return };
+        let owner = &self.spaces[space.index()];
+        let used = self.now.ns() + 1;
+        for run in runs {
+            for frame in (run.range().start..run.range().end).filter_map(|page| owner.table.frame_at(page)) {
+                witness.last_use[frame.index()] = used;
+                witness.end = witness.end.max(frame.index() + 1);
+            }
+        }
+    }
+
+    /// Pages charged to these groups that were used after `since`; `None` without a witness.
+    pub fn used_after(&self, since: Instant, groups: &[CgroupId]) -> Option<Used> {
+        let witness = self.witness.as_ref()?;
+        let counts = |last: u64, group: CgroupId| last > since.ns() + 1 && groups.contains(&group);
+        let gone = witness.gone.iter().filter(|&&(last, group)| counts(last, group));
+        let mut used = Used { present_pages: 0, touched_pages: gone.count() as u64 };
+        for (frame, &last) in (0..).map(FrameId::new).zip(&witness.last_use[..witness.end]) {
+            if last > 0 && counts(last, self.frames.cgroup(frame)) {
+                used.touched_pages += 1;
+                used.present_pages += u64::from(self.frames.has(frame, Flag::OnList));
+            }
+        }
+        Some(used)
+    }
+}
