@@ -1,6 +1,7 @@
 //! One run: a machine put together from a variant.
 
 use crate::event::{LimitValue, SetSpec};
+use crate::metrics::need_witness;
 use crate::monitoring::{Observer, WatchPlan, Watching};
 use crate::run::Unit;
 use crate::variant::Variant;
@@ -136,6 +137,11 @@ pub(crate) fn builder(
         numbers.insert(index, id);
     }
     let observers = plan.attach(&mut builder, &numbers)?;
+    if let Limits::Of(_) = limits {
+        let paths: Vec<&str> = groups.keys().map(String::as_str).collect();
+        crate::generations::attach(&mut builder, scenario, &paths, need_witness(&scenario.metrics))
+            .map_err(sim_error)?;
+    }
     for event in &scenario.events {
         let mut plan = |action| builder.plan(Plan { at: Instant::START + event.at, every: event.every, action });
         for (action, name) in [(Action::Start as fn(usize) -> Action, &event.start), (Action::Stop, &event.stop)] {

@@ -2,6 +2,7 @@
 
 use crate::averages::AverageSpec;
 use crate::event::{EventSpec, LimitValue};
+use crate::generations::GenerationsSpec;
 use crate::monitoring::MonitorSpec;
 use isotherm_sim::machine::MachineConfig;
 use isotherm_units::{Amount, Duration};
@@ -55,6 +56,9 @@ pub struct Scenario {
     /// Kernel threads that monitor memory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub monitors: Vec<MonitorSpec>,
+    /// Daemons over the generations of the Multi-Gen LRU.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub generations: Vec<GenerationsSpec>,
     /// What happens from outside while the workloads run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventSpec>,
@@ -88,6 +92,7 @@ impl Scenario {
             cgroups: Vec::new(),
             workloads: Vec::new(),
             monitors: Vec::new(),
+            generations: Vec::new(),
             events: Vec::new(),
             variants: Vec::new(),
             averages: Vec::new(),

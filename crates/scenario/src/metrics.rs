@@ -2,7 +2,7 @@
 
 use crate::monitoring::{HotDefinition, MonitorReport, Scores};
 use isotherm_sim::counters::Counter;
-use isotherm_sim::machine::{CgroupOutcome, Outcome, ProgramOutcome};
+use isotherm_sim::machine::{CgroupOutcome, GenerationsOutcome, Outcome, ProgramOutcome};
 use isotherm_units::PAGE_BYTES;
 
 /// Unit of a metric; part of its name where it is not a plain count.
@@ -154,6 +154,14 @@ metrics! {
     operations, Count, "requests the workload completed", |s| s.program.map(|program| program.operations);
     peak_bytes, Bytes, "highest memory charge", |s| Some(s.cgroup.peak_pages * PAGE_BYTES);
     oom_kills, Count, "processes killed for lack of memory", |s| counter(s, Counter::OomKill);
+    working_set_bytes, Bytes, "mean working set that the first tool over generations told of",
+        |s| kernel(s, s.outcome.generations.iter().find_map(|tool| tool.mean_estimate_pages())? * PAGE_BYTES);
+    working_set_used_bytes, Bytes, "what was really used in the same windows, and is still there",
+        |s| kernel(s, s.outcome.generations.iter().find_map(|tool| tool.mean_used_pages())? * PAGE_BYTES);
+    generations_evicted_bytes, Bytes, "memory that tools over generations evicted",
+        |s| kernel(s, of_generations(s, |tool| tool.evicted_bytes)?);
+    generations_cpu_ns, Nanoseconds, "CPU time of tools over generations, walks and evictions included",
+        |s| kernel(s, of_generations(s, |tool| tool.cpu_ns)?);
     // Rates.
     =>
     operations_per_second, Count, "requests completed in a second of the workload's runtime", |s| {
@@ -205,6 +213,17 @@ metrics! {
 
 fn scored(monitor: &MonitorReport, take: fn(&Scores) -> f64) -> Option<f64> {
     monitor.scores.as_ref().map(take)
+}
+
+/// The sum over tools over generations; `None` where there are none.
+fn of_generations(sample: &Sample<'_>, take: fn(&GenerationsOutcome) -> u64) -> Option<u64> {
+    let tools = &sample.outcome.generations;
+    (!tools.is_empty()).then(|| tools.iter().map(take).sum())
+}
+
+/// Whether every use of every page must be seen to give these metrics.
+pub(crate) fn need_witness(names: &[String]) -> bool {
+    names.is_empty() || names.iter().any(|name| name == "working_set_used_bytes")
 }
 
 /// Whether monitors must be judged to give these metrics; none asked for means all.

@@ -2,10 +2,12 @@
 
 use crate::assemble::knobs_of;
 use crate::event::LimitValue;
+use crate::generations::GenerationsSpec;
 use crate::metrics::{METRICS, metric_named};
 use crate::parse::{nearest, place};
 use crate::variant::{self, Variant};
 use crate::{Reference, Scenario, ScenarioError};
+use isotherm_core::generations::covers;
 use isotherm_sim::reclaim::policy_by_name;
 use isotherm_units::{Amount, Bytes, PAGE_BYTES};
 use std::collections::BTreeMap;
@@ -185,6 +187,7 @@ impl Checker<'_> {
         self.names(scenario, &within)?;
         self.limits(scenario, &within)?;
         self.monitors(scenario, &within)?;
+        self.generations(scenario, &within)?;
         self.events(scenario, &within)
     }
 
@@ -249,6 +252,50 @@ impl Checker<'_> {
                 let message =
                     format!("ranges overlap at {:#x}; allowed: ascending ones that do not overlap", pair[1].0);
                 return fail("ranges", message);
+            }
+        }
+        Ok(())
+    }
+
+    fn generations(&self, scenario: &Scenario, within: &dyn Fn(String) -> String) -> Result<(), ScenarioError> {
+        let mut groups: Vec<String> = vec!["/".to_owned()];
+        groups.extend(scenario.cgroups.iter().map(|group| group.path.clone()));
+        groups.extend((0..scenario.workloads.len()).map(|index| crate::assemble::group_path(scenario, index)));
+        for (index, spec) in scenario.generations.iter().enumerate() {
+            let name = &spec.name;
+            let fail = |needle: &str, message: String| {
+                Err(self.error(needle, within(format!("generations `{name}`: {message}"))))
+            };
+            if name.is_empty() {
+                return fail("generations", "its name is empty; give it one".to_owned());
+            }
+            if scenario.generations[..index].iter().any(|earlier| earlier.name == *name) {
+                return fail(name, "two tools have this name; give each its own".to_owned());
+            }
+            if let Err(error) = spec.validate() {
+                let message = within(format!("generations `{name}`: {error}"));
+                return Err(match self.key_after(name, error.key) {
+                    Some(offset) => ScenarioError::Meaning { place: place(self.text, self.name, offset), message },
+                    None => self.error(name, message),
+                });
+            }
+            for target in spec.targets() {
+                let shares = |other: &&GenerationsSpec| {
+                    other.targets().iter().any(|one| covers(one, target) || covers(target, one))
+                };
+                if let Some(other) = scenario.generations[..index].iter().find(shares) {
+                    let message = format!(
+                        "`{target}` has `{}` already: two tools on a group age it twice, and four generations reach back half \
+                         as far; give each its own groups (`reclaim` tells the working set, too)",
+                        other.name
+                    );
+                    return fail(name, message);
+                }
+                if !groups.iter().any(|group| covers(target, group)) {
+                    let hint = nearest(target, groups.iter().map(String::as_str));
+                    let hint = hint.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+                    return fail(target, format!("there is no group `{target}`; groups: {}{hint}", groups.join(", ")));
+                }
             }
         }
         Ok(())
