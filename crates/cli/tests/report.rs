@@ -130,3 +130,41 @@ fn fragmentation_of_a_kernels_free_memory() {
         assert!(found == Some(code) && error.contains(said), "{args:?}: {found:?} {error}");
     }
 }
+
+/// Generations of a recording that is replayed: the same looks as text and as JSON, with the truth beside.
+#[test]
+fn generations_are_shown_beside_the_truth() {
+    let json: serde_json::Value =
+        serde_json::from_str(&report("generations", &["--interval", "400ms", "--format", "json"])).unwrap();
+    let looks = json["tools"][0]["looks"].as_array().unwrap();
+    assert!(looks.len() >= 6, "{}", looks.len());
+    let told = &looks[3];
+    assert_eq!(told["estimate"]["told_window_ms"], 400);
+    let (estimated, used) =
+        (told["estimate"]["pages"].as_u64().unwrap(), told["used"]["present_pages"].as_u64().unwrap());
+    assert!(used > 100 && estimated.abs_diff(used) * 5 < used, "{estimated} of {used}");
+    let groups = told["groups"].as_array().unwrap();
+    assert_eq!((groups.len(), groups[1]["rows"].as_array().unwrap().len()), (2, 4), "the root, and the program's own");
+    let text = report("generations", &["--interval", "400ms"]);
+    assert!(text.contains("memory by generation, youngest first"), "{text}");
+}
+
+#[test]
+fn generations_refuse_what_makes_no_sense() {
+    let trace = trace();
+    let trace = trace.to_str().unwrap();
+    let table: [(&[&str], &str); 4] = [
+        (&["--interval", "1ms"], "--interval is 1ms; allowed: from the trace's epoch of 5ms on"),
+        (&["--interval", "100ms", "--window", "50ms"], "--window is 50ms; allowed: from one interval (100ms)"),
+        (&["--variant", "x"], "is no scenario: --variant is for scenarios"),
+        (&["--interval", "soon"], "soon"),
+    ];
+    for (args, expected) in table {
+        let output = isotherm(&[&["report", "generations", trace][..], args].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(expected), "{args:?}: {said}");
+    }
+    let output = isotherm(&["report", "generations", "policies", "--interval", "1s"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("policies is a scenario"), "{said}");
+}

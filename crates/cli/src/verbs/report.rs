@@ -14,6 +14,7 @@ use crate::ui::Ui;
 mod access;
 mod at;
 mod fragmentation;
+mod generations;
 mod heatmap;
 mod hot;
 mod idle;
@@ -39,6 +40,7 @@ Examples:
   isotherm report heatmap traces/sqlite.parquet --png heatmap.png --theme dark
   isotherm report wss traces/sqlite.parquet --window 100ms --html wss.html
   isotherm report mrc traces/sqlite.parquet --format csv
+  isotherm report generations traces/redis.parquet --interval 200ms
   isotherm report heatmap damon.data --from 10s --to 20s
   isotherm report access damon.data --at last --sort temperature
   isotherm report idle damon.data --at all --png idle.png
@@ -72,6 +74,7 @@ views! {
     Idle => idle,
     Access => access,
     Fragmentation => fragmentation,
+    Generations => generations,
     Info => info,
 }
 

@@ -85,7 +85,8 @@ impl<'a> Reading<'a> {
     fn take(&mut self, line: &'a str) -> Result<(), TextProblem> {
         if let Some(rest) = line.strip_prefix("memcg ") {
             self.close()?;
-            // A path may hold blanks, and be missing: then there are no groups but the root.
+            // Linux 6.1 pads the number. A path may hold blanks, and be missing: then there are no groups but the root.
+            let rest = rest.trim_start();
             let (id, path) = rest.split_once(' ').unwrap_or((rest, ""));
             self.group = Some((number(id)?, if path.is_empty() { "/" } else { path }));
             return Ok(());
@@ -193,6 +194,8 @@ memcg 7 /app with blanks/db
         let listings = parse_lru_gen(text).expect("the kernel's");
         assert_eq!((listings[0].path.as_str(), listings[0].rows.len()), ("/", 2));
         assert_eq!(parse_lru_gen(""), Ok(Vec::new()));
+        let padded = parse_lru_gen("memcg     7 /a b\n node     0\n 2 100 5 6 \n 3 0 0 0 \n").expect("Linux 6.1's");
+        assert_eq!((padded[0].lruvec.memcg, padded[0].path.as_str()), (7, "/a b"));
         assert_eq!(parse_lru_gen("memcg 3 /empty\n"), Ok(Vec::new()), "no memory node");
     }
 
