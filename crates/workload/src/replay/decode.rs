@@ -333,6 +333,7 @@ impl ThreadState {
         }
         self.row_starts = row_starts;
         self.row_starts.clear();
+        self.mark(Mark::EpochEnd);
         // The next rows are of a later epoch.
         self.pass(self.known);
         self.close();

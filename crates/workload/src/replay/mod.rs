@@ -40,6 +40,11 @@ pub struct TraceSpec {
     /// Default 100 %.
     #[serde(default = "default_time_scale")]
     pub time_scale: Ratio,
+    /// How often each epoch is played before the next: a program that works so many times as long on the same memory, as fast
+    /// as before. Where mappings change or the thread sleeps within an epoch, the parts between are repeated; idle times
+    /// become as many times as long. Not for traces without epochs. Default 1.
+    #[serde(default = "default_epoch_repeat")]
+    pub epoch_repeat: u32,
     /// What accesses are played as. Default `recorded`.
     #[serde(default, rename = "as")]
     pub play_as: PlayAs,
@@ -61,6 +66,9 @@ pub enum PlayAs {
 fn default_repeat() -> u64 {
     1
 }
+fn default_epoch_repeat() -> u32 {
+    1
+}
 fn default_time_scale() -> Ratio {
     Ratio::ONE
 }
@@ -72,6 +80,7 @@ impl TraceSpec {
             path: path.into(),
             repeat: default_repeat(),
             time_scale: default_time_scale(),
+            epoch_repeat: default_epoch_repeat(),
             play_as: PlayAs::default(),
         }
     }
@@ -81,7 +90,7 @@ impl Kind for TraceSpec {
     const NAME: &'static str = "trace";
     const SUMMARY: &'static str = "a page trace, recorded by `isotherm record` or imported";
     const EXAMPLE: &'static str = "kind = \"trace\"\npath = \"sqlite.parquet\"\nrepeat = 2\ntime_scale = \"50%\"\n\
-                                   as = \"recorded\"\n";
+                                   epoch_repeat = 20\n                                   as = \"recorded\"\n";
 
     fn build(&self, context: &BuildContext) -> Result<Program, WorkloadError> {
         if self.repeat == 0 {
@@ -90,10 +99,17 @@ impl Kind for TraceSpec {
         if self.time_scale == Ratio::ZERO || self.time_scale > Ratio::from_percent(10_000) {
             return Err(WorkloadError::field(Self::NAME, "time_scale", self.time_scale, "more than 0%, up to 10000%"));
         }
+        if self.epoch_repeat == 0 {
+            return Err(WorkloadError::field(Self::NAME, "epoch_repeat", 0, "1 or more"));
+        }
         let path = context.resolve(&self.path);
         let error = |source| WorkloadError::Trace { path: path.clone(), source };
         let reader = TraceReader::open(&path).map_err(error)?;
         let outline = self.outline(reader, context)?;
+        if self.epoch_repeat > 1 && outline.epoch_ns == 0 {
+            let problem = format!("`epoch_repeat` is {}, but {} has no epochs", self.epoch_repeat, path.display());
+            return Err(WorkloadError::contradiction(Self::NAME, problem, "use `repeat`"));
+        }
         let in_place = outline.keeps_memory_between_rounds();
         if self.repeat > 1 && !in_place {
             let rounds = (0..self.repeat).map(|_| self.program(&outline, 1, context)).collect::<Result<Vec<_>, _>>()?;
@@ -102,7 +118,7 @@ impl Kind for TraceSpec {
         let mut program = self.program(&outline, self.repeat, context)?;
         if context.want_future {
             let build = || self.program(&outline, self.repeat, context);
-            let key = (self.play_as, self.time_scale, self.repeat);
+            let key = (self.play_as, self.time_scale, self.epoch_repeat, self.repeat);
             program.future = Some(outline.future(key, || order::future_of(Self::NAME, build))?);
         }
         Ok(program)
@@ -139,7 +155,8 @@ impl TraceSpec {
 
     fn program(&self, outline: &Arc<Outline>, rounds: u64, context: &BuildContext) -> Result<Program, WorkloadError> {
         let name = context.name_or(Self::NAME);
-        let transform = Transform { play_as: self.play_as, time_scale: self.time_scale };
+        let transform =
+            Transform { play_as: self.play_as, time_scale: self.time_scale, epoch_repeat: self.epoch_repeat };
         let timeline = Arc::new(outline.timeline());
         let parts: Vec<Part> = match &outline.script {
             Some(script) => (0..outline.threads.len()).map(|thread| Part::whole(Arc::clone(script), thread)).collect(),

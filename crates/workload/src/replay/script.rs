@@ -37,6 +37,8 @@ pub(super) enum Mark {
     Need(usize),
     /// Touches nothing more that lies before so many changes.
     Pass(usize),
+    /// Its next accesses are of a later epoch.
+    EpochEnd,
 }
 
 /// All rows of a trace, decoded.
@@ -74,7 +76,7 @@ pub(super) struct Outline {
 }
 
 /// What a future depends on besides the trace.
-pub(super) type FutureKey = (PlayAs, Ratio, u64);
+pub(super) type FutureKey = (PlayAs, Ratio, u32, u64);
 
 impl Outline {
     /// Reads everything but the rows, and the rows too if they are few.

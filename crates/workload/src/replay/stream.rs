@@ -20,6 +20,8 @@ const BATCH_RUNS: usize = 1024;
 pub(super) struct Transform {
     pub(super) play_as: PlayAs,
     pub(super) time_scale: Ratio,
+    /// At least 1.
+    pub(super) epoch_repeat: u32,
 }
 
 /// How often a thread plays its rows.
@@ -147,6 +149,9 @@ pub(super) struct Replay {
     /// Next run and next mark at hand.
     run_at: usize,
     mark_at: usize,
+    /// What is played again: the runs from here to the next mark, so often.
+    lap_from: usize,
+    laps_left: u32,
     /// Scaled time not yet handed out, in millionths of nanoseconds.
     owed: u128,
 }
@@ -159,7 +164,8 @@ impl Replay {
         transform: Transform,
         rounds: Rounds,
     ) -> Self {
-        Self { thread, part, timeline, transform, rounds, run_at: 0, mark_at: 0, owed: 0 }
+        let laps_left = transform.epoch_repeat - 1;
+        Self { thread, part, timeline, transform, rounds, run_at: 0, mark_at: 0, lap_from: 0, laps_left, owed: 0 }
     }
 
     /// `ns` on the scaled clock, with what was owed; at most `limit`, the rest stays owed.
@@ -217,9 +223,14 @@ impl Replay {
                 self.timeline.start(self.thread, started);
                 Some(After::Start(started))
             }
-            Mark::Compute(ns) => Some(After::Compute(Duration::from_ns(self.scaled(ns, u64::MAX)))),
+            Mark::EpochEnd => None,
+            Mark::Compute(ns) => {
+                let ns = ns.saturating_mul(u64::from(self.transform.epoch_repeat));
+                Some(After::Compute(Duration::from_ns(self.scaled(ns, u64::MAX))))
+            }
             Mark::Sleep(ns) => {
-                let ns = u128::from(ns) * u128::from(self.transform.time_scale.ppm()) / 1_000_000;
+                let scale = u128::from(self.transform.time_scale.ppm()) * u128::from(self.transform.epoch_repeat);
+                let ns = u128::from(ns) * scale / 1_000_000;
                 Some(After::Sleep(Duration::from_ns(u64::try_from(ns).unwrap_or(u64::MAX))))
             }
         };
@@ -231,6 +242,11 @@ impl Replay {
 impl Stream for Replay {
     fn next_batch(&mut self, _now: Instant, batch: &mut Batch) -> Result<After, StreamError> {
         loop {
+            if self.transform.epoch_repeat == 1 {
+                // Nothing happens at the ends of epochs.
+                let marks = self.part.at_hand().marks.iter().skip(self.mark_at);
+                self.mark_at += marks.take_while(|(_, mark)| *mark == Mark::EpochEnd).count();
+            }
             let part = self.part.at_hand();
             let mark = part.marks.get(self.mark_at).copied();
             let end = mark.map_or(part.runs.len(), |(at, _)| at);
@@ -238,6 +254,12 @@ impl Stream for Replay {
                 self.hand_out(end.min(self.run_at + BATCH_RUNS), batch);
                 return Ok(After::Continue);
             }
+            if self.laps_left > 0 && self.lap_from < end {
+                self.laps_left -= 1;
+                self.run_at = self.lap_from;
+                continue;
+            }
+            (self.lap_from, self.laps_left) = (end, self.transform.epoch_repeat - 1);
             if let Some((_, mark)) = mark {
                 match self.perform(mark) {
                     Some(after) => return Ok(after),
@@ -250,7 +272,7 @@ impl Stream for Replay {
                 !is_last && self.part.restart()?
             };
             if goes_on {
-                (self.run_at, self.mark_at) = (0, 0);
+                (self.run_at, self.mark_at, self.lap_from) = (0, 0, 0);
                 continue;
             }
             // Time owed is less than a nanosecond unless runs could not hold it.

@@ -276,6 +276,35 @@ fn shared_memory_is_the_programs_own() {
 }
 
 #[test]
+fn epochs_are_repeated_one_by_one_between_changes_of_the_layout() {
+    // Epochs of 1000 ns: pages 1 and 2; page 3, a mapping goes and page 4 follows; sleep; page 5.
+    let items = [
+        event(0, 0, map(0, 20)),
+        read(0, 0, 1, 1),
+        read(0, 0, 2, 1),
+        read(0, 1000, 3, 1),
+        event(0, 1000, unmap(10, 20)),
+        read(0, 1000, 4, 1),
+        event(0, 2000, EventKind::Idle { ns: 700 }),
+        read(0, 2000, 5, 1),
+    ];
+    let stored = Stored::new(meta(1000, &[0]), &items);
+    let pages = |epoch_repeat: u32| {
+        let played = stored.play(&TraceSpec { epoch_repeat, ..spec() });
+        let pages: Vec<u64> = played.of_thread(0).iter().map(|run| run.page()).collect();
+        (pages, played.compute_ns[&0])
+    };
+    assert_eq!(pages(1), (vec![1, 2, 3, 4, 5], 3000));
+    assert_eq!(pages(3).0, [1, 2, 1, 2, 1, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5]);
+    // All CPU time is three times as long, wherever it lies.
+    assert_eq!(pages(3).1, 9000);
+
+    let requests = Stored::new(meta(0, &[0]), &[read(0, 0, 1, 1)]);
+    let error = TraceSpec { epoch_repeat: 2, ..spec() }.build(&requests.context(9)).err().unwrap().to_string();
+    assert!(error.contains("has no epochs") && error.contains("use `repeat`"), "{error}");
+}
+
+#[test]
 fn bad_specs_and_files_are_named() {
     let stored = Stored::new(meta(10, &[0]), &[read(0, 0, 1, 1)]);
     let message = |spec: TraceSpec| {
@@ -284,6 +313,7 @@ fn bad_specs_and_files_are_named() {
         format!("{error}: {cause}")
     };
     assert!(message(TraceSpec { repeat: 0, ..spec() }).contains("`repeat` is 0; allowed: 1 or more"));
+    assert!(message(TraceSpec { epoch_repeat: 0, ..spec() }).contains("`epoch_repeat` is 0; allowed: 1 or more"));
     assert!(message(TraceSpec { time_scale: Ratio::ZERO, ..spec() }).contains("`time_scale`"));
     assert!(message(TraceSpec::new("none.parquet")).contains("cannot replay"));
     std::fs::write(stored.folder.path().join("x"), "garbage").unwrap();
@@ -357,6 +387,7 @@ proptest! {
         let stored = Stored::new(meta, &items);
         // Also checks held against live.
         let played = stored.play(&spec());
+        let thrice = stored.play(&TraceSpec { epoch_repeat: 3, ..spec() });
         for thread in 0..4u32 {
             let rows = items.iter().filter_map(|item| match *item {
                 Item::Row { thread: t, time_ns, page, pages, write } if t == thread => Some((time_ns, page, pages, write)),
@@ -369,13 +400,17 @@ proptest! {
             prop_assert_eq!(pages_of(played.of_thread(thread as usize).into_iter()), expected);
             let time = rows.last().map_or(0, |&(time_ns, ..)| time_ns + 1000);
             prop_assert_eq!(played.compute_ns.get(&(thread as usize)).copied().unwrap_or(0), time);
+            prop_assert_eq!(thrice.of_thread(thread as usize).len(), 3 * played.of_thread(thread as usize).len());
+            prop_assert_eq!(thrice.compute_ns.get(&(thread as usize)).copied().unwrap_or(0), 3 * time);
         }
     }
 
     #[test]
-    fn the_future_lists_the_positions_of_every_page((meta, items) in random_trace(), rounds in 1u64..3) {
+    fn the_future_lists_the_positions_of_every_page(
+        (meta, items) in random_trace(), rounds in 1u64..3, epoch_repeat in 1u32..3,
+    ) {
         let stored = Stored::new(meta, &items);
-        let spec = TraceSpec { repeat: rounds, ..spec() };
+        let spec = TraceSpec { repeat: rounds, epoch_repeat, ..spec() };
         let context = stored.context(u64::MAX).with_future(true);
         let program = crate::WorkloadSpec::Trace(spec).build(&context).unwrap();
         let future: Future = program.future.clone().unwrap();
