@@ -22,8 +22,15 @@ use crate::{BuildContext, Storage, WorkloadError};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MasimSpec {
-    /// The configuration file; relative to the scenario's folder.
-    pub path: PathBuf,
+    /// The configuration file; relative to the scenario's folder. Give this or `config`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// The text of a configuration. Give this or `path`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<String>,
+    /// What ends a phase. Default `time`, as masim.
+    #[serde(default)]
+    pub phases_end: PhasesEnd,
     /// CPU time of one access, up to 1 ms, in addition to the latency of the memory. Default 20 ns: with 80 ns of DRAM
     /// that is the 10^7 accesses a second seen in masim's own logs. Raise it to play a slower masim.
     #[serde(default = "default_access_time")]
@@ -47,6 +54,17 @@ pub struct MasimSpec {
     pub huge: bool,
 }
 
+/// What ends a phase of a masim configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PhasesEnd {
+    /// The machine's clock: a slower machine does less.
+    #[default]
+    ByTime,
+    /// Work: as many accesses as fit in the phase's length at `access_time` each, so that a slower machine takes longer.
+    ByWork,
+}
+
 fn default_access_time() -> Duration {
     Duration::from_ns(20)
 }
@@ -61,7 +79,9 @@ impl MasimSpec {
     /// The file at `path`, all else by default.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
-            path: path.into(),
+            path: Some(path.into()),
+            config: None,
+            phases_end: PhasesEnd::ByTime,
             access_time: default_access_time(),
             accesses_per_pick: default_accesses_per_pick(),
             repeat: default_repeat(),
@@ -79,7 +99,7 @@ impl Kind for MasimSpec {
     const NAME: &'static str = "masim";
     const SUMMARY: &'static str = "configuration files of masim, DAMON's access generator, unchanged";
     const EXAMPLE: &'static str = "kind = \"masim\"\npath = \"zigzag.masim\"\naccess_time = \"20ns\"\n\
-                                   touch_first = true\n";
+                                   touch_first = true\nphases_end = \"by-work\"\n";
 
     fn build(&self, context: &BuildContext) -> Result<Program, WorkloadError> {
         let access_ns = think_ns(Self::NAME, "access_time", self.access_time)?;
@@ -92,8 +112,26 @@ impl Kind for MasimSpec {
         if self.repeat == 0 {
             return Err(WorkloadError::field(Self::NAME, "repeat", 0, "1 or more"));
         }
-        let path = context.resolve(&self.path);
-        let config = MasimConfig::parse(&path, &read(&path)?)?;
+        if self.phases_end == PhasesEnd::ByWork && self.access_time == Duration::ZERO {
+            let problem = "phases end by work, but an access takes no time";
+            return Err(WorkloadError::contradiction(Self::NAME, problem, "give `access_time` or end them `by-time`"));
+        }
+        let config = match (&self.path, &self.config) {
+            (Some(path), None) => {
+                let path = context.resolve(path);
+                MasimConfig::parse(&path, &read(&path)?)?
+            }
+            (None, Some(text)) => MasimConfig::parse(Path::new("config"), text.as_bytes())?,
+            (path, _) => {
+                let problem =
+                    if path.is_some() { "both `path` and `config` are given" } else { "no configuration is given" };
+                return Err(WorkloadError::contradiction(
+                    Self::NAME,
+                    problem,
+                    "give `path`, a file, or `config`, its text",
+                ));
+            }
+        };
         footprint_pages(Self::NAME, "path", config.footprint())?;
         let mut spaces = Spaces::new(context.name_or(Self::NAME));
         let starts = config.regions.iter().map(|region| {
@@ -106,13 +144,15 @@ impl Kind for MasimSpec {
             repeat: self.repeat,
             limits: self.limits,
             touch_first: self.touch_first,
+            phases_end: self.phases_end,
             seed: context.seed,
         };
         Ok(spaces.into_program(vec![Box::new(Masim::new(config, &starts, options))]))
     }
 
     fn depends_on_time(&self) -> Option<String> {
-        Some("masim's phases end by time; record a run or use another kind".to_owned())
+        let by_time = self.phases_end == PhasesEnd::ByTime;
+        by_time.then(|| "masim's phases end by time; give `phases_end = \"by-work\"` or record a run".to_owned())
     }
 }
 

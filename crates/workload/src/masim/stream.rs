@@ -3,6 +3,7 @@
 use isotherm_units::access::{After, Batch, Run, Stream, StreamError};
 use isotherm_units::{Instant, PAGE_BYTES, PAGE_SHIFT};
 
+use super::PhasesEnd;
 use super::config::{MasimConfig, Mode, Order, Pattern};
 use crate::chance::{Dice, Rng, below, dice};
 
@@ -14,6 +15,7 @@ pub(super) struct Options {
     pub(super) repeat: u64,
     pub(super) limits: bool,
     pub(super) touch_first: bool,
+    pub(super) phases_end: PhasesEnd,
     pub(super) seed: u64,
 }
 
@@ -26,9 +28,17 @@ pub(super) struct Masim {
     to_touch: Vec<(u64, u64)>,
     rounds_left: u64,
     phase: usize,
-    phase_end: Option<Instant>,
+    phase_end: Option<PhaseEnd>,
     picked: usize,
     picked_left: u64,
+}
+
+/// When the present phase is over.
+#[derive(Clone, Copy, Debug)]
+enum PhaseEnd {
+    At(Instant),
+    /// After so many more accesses.
+    After(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +108,12 @@ impl Masim {
 
     /// Goes to the phase of time `now`; `false` after the last.
     fn enter_phase(&mut self, now: Instant) -> bool {
-        if self.phase_end.is_some_and(|end| now >= end) {
+        let is_over = match self.phase_end {
+            Some(PhaseEnd::At(end)) => now >= end,
+            Some(PhaseEnd::After(accesses)) => accesses == 0,
+            None => false,
+        };
+        if is_over {
             self.phase_end = None;
             self.phase += 1;
             if self.phase == self.phases.len() {
@@ -111,7 +126,13 @@ impl Masim {
         }
         if self.phase_end.is_none() {
             let phase = &mut self.phases[self.phase];
-            self.phase_end = Some(now + phase.duration);
+            self.phase_end = Some(match self.options.phases_end {
+                PhasesEnd::ByTime => PhaseEnd::At(now + phase.duration),
+                PhasesEnd::ByWork => {
+                    let access_ns = u64::from(self.options.access_ns.max(1));
+                    PhaseEnd::After((phase.duration.ns() / access_ns).max(1))
+                }
+            });
             self.picked_left = 0;
             phase.patterns.iter_mut().for_each(|(_, cursor)| *cursor = 0);
         }
@@ -147,6 +168,10 @@ impl Stream for Masim {
         }
         let access_ns = self.options.access_ns;
         let mut left = (BATCH_NS / u64::from(access_ns.max(1))).clamp(1, BATCH_ACCESSES);
+        if let Some(PhaseEnd::After(accesses)) = &mut self.phase_end {
+            left = left.min(*accesses);
+            *accesses -= left;
+        }
         while left > 0 {
             self.pick();
             let wanted = left.min(self.picked_left);
@@ -296,6 +321,45 @@ mod tests {
         assert_eq!(switches, 3);
         let reads = played.runs.iter().filter(|run| !run.is_write()).count();
         assert!((500_000..=500_000 + 2 * 4096).contains(&reads), "{reads}");
+    }
+
+    #[test]
+    fn phases_by_work_are_the_same_accesses_on_any_clock() {
+        // 20 us each: 3 ms are 150 accesses, 1 ms 50.
+        let text = "a, 4096\nb, 4096\n\np\n3\na, 1, 0, 1, ro\n\nq\n1\nb, 1, 0, 1, wo";
+        let played = play(text, |spec| {
+            spec.repeat = 2;
+            spec.access_time = isotherm_units::Duration::from_us(20);
+            spec.phases_end = PhasesEnd::ByWork;
+        });
+        let writes: Vec<bool> = played.runs.iter().map(|run| run.is_write()).collect();
+        let expected = [vec![false; 150], vec![true; 50]].concat();
+        assert_eq!(writes, [expected.clone(), expected].concat());
+        let spec =
+            |text: &str| WorkloadSpec::Masim(MasimSpec { config: Some(text.into()), path: None, ..MasimSpec::new("") });
+        assert!(crate::WorkloadSpec::depends_on_time(&spec(text)).is_some());
+    }
+
+    #[test]
+    fn a_configuration_comes_from_a_file_or_from_the_scenario() {
+        let text = "a, 8192\n\np\n1\na, 0, 4096, 1";
+        let message = |change: fn(&mut MasimSpec)| {
+            let mut spec = MasimSpec { path: None, config: Some(text.to_owned()), ..MasimSpec::new("") };
+            change(&mut spec);
+            WorkloadSpec::Masim(spec).build(&crate::BuildContext::new(".")).err().map(|error| error.to_string())
+        };
+        assert_eq!(message(|_| {}), None);
+        let both = message(|spec| spec.path = Some("x".into())).unwrap();
+        assert!(both.contains("both `path` and `config` are given"), "{both}");
+        let neither = message(|spec| spec.config = None).unwrap();
+        assert!(neither.contains("no configuration is given"), "{neither}");
+        let line = message(|spec| spec.config = Some("a\n".to_owned())).unwrap();
+        assert!(line.contains("config:1"), "{line}");
+        let free = message(|spec| {
+            spec.access_time = isotherm_units::Duration::ZERO;
+            spec.phases_end = PhasesEnd::ByWork;
+        });
+        assert!(free.unwrap().contains("an access takes no time"));
     }
 
     #[test]
