@@ -13,6 +13,7 @@ pub struct Bundled {
 
 /// All bundled scenarios. A new one is a file in `scenarios/` and a line here.
 pub const BUNDLED: &[Bundled] = &[
+    Bundled { name: "plrus", text: include_str!("../../../scenarios/plrus.toml") },
     Bundled { name: "policies", text: include_str!("../../../scenarios/policies.toml") },
     Bundled { name: "ptp", text: include_str!("../../../scenarios/ptp.toml") },
 ];
