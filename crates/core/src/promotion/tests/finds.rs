@@ -218,3 +218,23 @@ fn bits_from_long_ago_are_no_hits() {
     let took = moved(&mut promotion, &mut world, now, 32);
     assert!(took <= Duration::from_secs(70), "{took}");
 }
+
+/// Pages that are touched once and never twice in a row make `rch` look again soon, and then slow down; none of them moves.
+#[test]
+fn what_is_touched_once_neither_moves_nor_keeps_the_daemon_fast() {
+    let mut world = World::new();
+    world.map(0, &[(0, GIB)]);
+    world.fill(0, 0, GIB / 4096, 1);
+    let mut promotion = of_mode(Mode::Rch, &mut world);
+    let mut nr = 0;
+    drive(&mut promotion, &mut world, Instant::START, ms(60_000), |_, world, _, step| {
+        if step.scan.is_some() {
+            nr += 1;
+            let start = nr % 64 * 16 * MIB;
+            world.space(0).hot = vec![AddressRange::new(start, start + 16 * MIB)];
+        }
+        true
+    });
+    assert_eq!(world.moves, 0);
+    assert!((12..=50).contains(&nr), "two scans in 3.6 s, not one each 0.4 s: {nr} in a minute");
+}

@@ -34,6 +34,23 @@ fn in_v0_the_scanner_moves_and_later_a_thread_of_its_own() {
     }
 }
 
+/// promotion.md section 1.3: 20 ms and 20 ms of waiting in the second posting, 20 ms later.
+#[test]
+fn the_moving_thread_pauses_before_its_first_page() {
+    for (mode, pause_ms) in [(Mode::V0, 0), (Mode::V1, 40), (Mode::V2, 20), (Mode::V3, 20), (Mode::Rch, 20)] {
+        let mut world = hot_world(1000);
+        let mut promotion = of_mode(mode, &mut world);
+        let (mut queued_at, mut moved_at) = (None, None);
+        drive(&mut promotion, &mut world, Instant::START, ms(20_000), |promotion, _, now, step| {
+            queued_at = queued_at.or((promotion.counters().queued > 0).then_some(now));
+            moved_at = moved_at.or(step.migration.map(|_| now));
+            true
+        });
+        let pause = moved_at.expect("moved").since(queued_at.expect("queued"));
+        assert_eq!(pause, Duration::from_ms(pause_ms), "{mode:?}");
+    }
+}
+
 #[test]
 fn early_calls_do_nothing() {
     let mut world = hot_world(5000);
