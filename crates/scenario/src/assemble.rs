@@ -7,7 +7,7 @@ use crate::run::Unit;
 use crate::variant::Variant;
 use crate::{Scenario, ScenarioError};
 use isotherm_sim::cgroup::{CgroupId, Knob, Limit};
-use isotherm_sim::machine::{Action, Machine, MachineBuilder, Plan, SimError};
+use isotherm_sim::machine::{Action, Ending, Machine, MachineBuilder, Outcome, Plan, SimError};
 use isotherm_sim::reclaim::policy_by_name;
 use isotherm_units::{Amount, Bytes, Instant};
 use isotherm_workload::BuildContext;
@@ -44,6 +44,41 @@ pub(crate) enum Limits<'a> {
 pub(crate) fn group_path(scenario: &Scenario, index: usize) -> String {
     let entry = &scenario.workloads[index];
     entry.cgroup.clone().unwrap_or_else(|| format!("/{}", entry.name.replace('/', "-")))
+}
+
+/// The groups that its programs run in: its own, or one for each copy below it.
+fn program_paths(scenario: &Scenario, index: usize) -> Vec<String> {
+    let path = group_path(scenario, index);
+    match scenario.workloads[index].copies {
+        1 => vec![path],
+        copies => (1..=copies).map(|copy| format!("{path}/{copy}")).collect(),
+    }
+}
+
+/// Makes of the programs of each workload one, so that they stand in the order of the unit's workloads.
+pub(crate) fn join_copies(scenario: &Scenario, unit: &Unit, outcome: &mut Outcome) {
+    let mut programs = std::mem::take(&mut outcome.programs).into_iter();
+    for &index in &unit.workloads {
+        let Some(mut joined) = programs.next() else { break };
+        if scenario.workloads[index].copies > 1 {
+            joined.name.clone_from(&scenario.workloads[index].name);
+            joined.cgroup = group_path(scenario, index);
+        }
+        for _ in 1..scenario.workloads[index].copies {
+            let Some(copy) = programs.next() else { break };
+            // The first that did not come to its end tells how the workload ended.
+            if joined.ending == Ending::Finished {
+                joined.ending = copy.ending;
+            }
+            joined.started_ns = joined.started_ns.min(copy.started_ns);
+            joined.ended_ns = joined.ended_ns.max(copy.ended_ns);
+            joined.operations += copy.operations;
+            joined.first_operation_ns = joined.first_operation_ns.into_iter().chain(copy.first_operation_ns).min();
+            joined.peak_resident_pages += copy.peak_resident_pages;
+            joined.time.add(&copy.time);
+        }
+        outcome.programs.push(joined);
+    }
 }
 
 /// A machine and who listens to its monitors.
@@ -83,7 +118,10 @@ pub(crate) fn builder(
         .map_err(sim_error)?;
     let mut groups = BTreeMap::from([("/".to_owned(), CgroupId::ROOT)]);
     let mut paths: Vec<String> = scenario.cgroups.iter().map(|group| group.path.clone()).collect();
-    paths.extend(unit.workloads.iter().map(|&index| group_path(scenario, index)));
+    for &index in &unit.workloads {
+        paths.push(group_path(scenario, index));
+        paths.extend(program_paths(scenario, index));
+    }
     for path in paths {
         if groups.contains_key(&path) {
             continue;
@@ -120,21 +158,33 @@ pub(crate) fn builder(
     let (mut programs, mut numbers) = (BTreeMap::new(), BTreeMap::new());
     for &index in &unit.workloads {
         let entry = &scenario.workloads[index];
-        let context = context.clone().named(&entry.name).with_future(needs_future);
-        let mut program = entry
-            .load
-            .build(&context)
-            .map_err(|source| ScenarioError::Workload { workload: entry.name.clone(), source })?;
-        plan.prepare(scenario, index, &mut program, &context)?;
-        let id = builder.add_program(program, groups[&group_path(scenario, index)]).map_err(sim_error)?;
-        if entry.autostart {
-            builder.start_at(id, Instant::START + entry.start);
+        let mut ids = Vec::new();
+        for (nth, path) in program_paths(scenario, index).into_iter().enumerate() {
+            let mut context = context.clone().named(&entry.name).with_future(needs_future);
+            if nth > 0 {
+                context = context
+                    .clone()
+                    .named(format!("{}/{}", entry.name, nth + 1))
+                    .with_seed(seed_of_copy(context.seed, nth));
+            }
+            let mut program = entry
+                .load
+                .build(&context)
+                .map_err(|source| ScenarioError::Workload { workload: entry.name.clone(), source })?;
+            if nth == 0 {
+                plan.prepare(scenario, index, &mut program, &context)?;
+            }
+            let id = builder.add_program(program, groups[&path]).map_err(sim_error)?;
+            if entry.autostart {
+                builder.start_at(id, Instant::START + entry.start);
+            }
+            if entry.premapped {
+                builder.premap(id);
+            }
+            ids.push(id);
         }
-        if entry.premapped {
-            builder.premap(id);
-        }
-        programs.insert(entry.name.clone(), id);
-        numbers.insert(index, id);
+        numbers.insert(index, ids[0]);
+        programs.insert(entry.name.clone(), ids);
     }
     let observers = plan.attach(&mut builder, &numbers)?;
     if let Limits::Of(_) = limits {
@@ -146,7 +196,7 @@ pub(crate) fn builder(
         let mut plan = |action| builder.plan(Plan { at: Instant::START + event.at, every: event.every, action });
         for (action, name) in [(Action::Start as fn(usize) -> Action, &event.start), (Action::Stop, &event.stop)] {
             // A workload of another unit is not on this machine.
-            if let Some(id) = name.as_ref().and_then(|name| programs.get(name)) {
+            for id in name.as_ref().and_then(|name| programs.get(name)).into_iter().flatten() {
                 plan(action(id.0));
             }
         }
@@ -170,6 +220,11 @@ pub(crate) fn builder(
         }
     }
     Ok((builder, observers))
+}
+
+/// A seed for copy `nth` of a workload, far from those of other repeats.
+fn seed_of_copy(seed: u64, nth: usize) -> u64 {
+    seed.wrapping_add((nth as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 /// The limits that a `set` writes.

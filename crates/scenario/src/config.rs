@@ -105,7 +105,7 @@ impl WorkloadEntry {
     /// `load`, started at once, in a group of its own.
     pub fn new(name: &str, load: WorkloadSpec) -> Self {
         let start = Duration::ZERO;
-        Self { name: name.to_owned(), cgroup: None, start, autostart: true, premapped: false, load }
+        Self { name: name.to_owned(), cgroup: None, start, autostart: true, premapped: false, copies: one_copy(), load }
     }
 }
 
@@ -152,6 +152,11 @@ pub struct WorkloadEntry {
     /// cheap that terabytes of it fit (`docs/translation.md`). Default false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub premapped: bool,
+    /// So many programs that do this, each with its own choices and files, in a group of its own below the workload's, which
+    /// are called `1` and so on. Results have them together: runtime is that of the longest, everything else a sum. Monitors
+    /// watch the first. Default 1: one program in the workload's group itself.
+    #[serde(default = "one_copy", skip_serializing_if = "is_one")]
+    pub copies: u32,
     /// What it does.
     pub load: WorkloadSpec,
 }
@@ -164,6 +169,12 @@ fn is_true(value: &bool) -> bool {
 }
 fn is_false(value: &bool) -> bool {
     !*value
+}
+fn one_copy() -> u32 {
+    1
+}
+fn is_one(value: &u32) -> bool {
+    *value == 1
 }
 fn is_zero(span: &Duration) -> bool {
     *span == Duration::ZERO

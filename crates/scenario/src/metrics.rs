@@ -164,9 +164,10 @@ metrics! {
         |s| kernel(s, of_generations(s, |tool| tool.cpu_ns)?);
     // Rates.
     =>
-    operations_per_second, Count, "requests completed in a second of the workload's runtime", |s| {
-        let program = s.program.filter(|program| program.operations > 0)?;
-        Some(program.operations as f64 * 1e9 / program.runtime().ns().max(1) as f64)
+    operations_per_second, Count, "requests completed in a second, from the first request to the end: loading is left out", |s| {
+        let program = s.program?;
+        let span_ns = program.ended_ns - program.first_operation_ns?;
+        Some(program.operations as f64 * 1e9 / span_ns.max(1) as f64)
     };
     // Of monitors; the last word tells `is_partial`.
     =>

@@ -155,12 +155,13 @@ impl<'a> Runs<'a> {
         };
         let assembled = assemble::machine(variant, unit, &context, limits, watching)?;
         let until = Instant::START + variant.scenario.until;
-        let outcome = assembled.machine.run(until).map_err(|source| ScenarioError::Sim {
+        let mut outcome = assembled.machine.run(until).map_err(|source| ScenarioError::Sim {
             workload: unit.name(&variant.scenario).to_owned(),
             variant: variant.name.clone(),
             source,
         })?;
         let monitors = assembled.observers.into_iter().map(|observer| observer.finish(&outcome)).collect();
+        assemble::join_copies(&variant.scenario, unit, &mut outcome);
         Ok(Played { outcome, monitors })
     }
 

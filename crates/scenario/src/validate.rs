@@ -331,6 +331,10 @@ impl Checker<'_> {
             if scenario.workloads[..index].iter().any(|earlier| earlier.name == *name) {
                 return Err(self.error(name, within(format!("two workloads are called `{name}`"))));
             }
+            if !(1..=1024).contains(&workload.copies) {
+                let message = format!("workload `{name}`: `copies` is {}; allowed: 1 to 1024", workload.copies);
+                return Err(self.error("copies", within(message)));
+            }
             let path = crate::assemble::group_path(scenario, index);
             let is_own = |other: usize| scenario.workloads[other].cgroup.is_none();
             let shares = |earlier: usize| is_own(earlier) && crate::assemble::group_path(scenario, earlier) == path;

@@ -100,6 +100,32 @@ fn side_by_side_workloads_feel_each_other_and_the_system_row_sums_up() {
 }
 
 #[test]
+fn copies_are_programs_in_groups_of_their_own_and_one_row() {
+    let text = |copies: u32| {
+        format!(
+            "name = \"tenants\"\nrun = \"together\"\npolicy = \"mglru\"\nmachine = {{ cpus = 2, nodes = [{{ memory = \"32MiB\" }}] }}\n\
+             cgroups = [{{ path = \"/all\" }}]\n\
+             events = [{{ at = \"1h\", start = \"late\" }}, {{ at = \"1ms\", set = {{ cgroup = \"/all\", low = \"1MiB\" }} }}]\n\
+             [[workloads]]\nname = \"tenant\"\ncgroup = \"/all\"\ncopies = {copies}\n\
+             load = {{ kind = \"hot-cold\", footprint = \"6MiB\", hot = \"50%\", hot_accesses = \"60%\", writes = \"100%\", operations = 3000 }}\n\
+             [[workloads]]\nname = \"late\"\nautostart = false\nload = {{ kind = \"idle\", duration = \"1s\" }}\n\
+             [[workloads]]\nname = \"sweep\"\nload = {{ kind = \"scan\", footprint = \"4MiB\", repeat = 3 }}\n"
+        )
+    };
+    let (one, eight) = (play(&text(1), 1), play(&text(8), 1));
+    assert_eq!(mean(&one, "tenant", "mglru", "operations"), 3000.0);
+    assert_eq!(mean(&eight, "tenant", "mglru", "operations"), 8.0 * 3000.0);
+    assert_eq!(mean(&eight, "sweep", "mglru", "operations"), 3.0, "the row behind is its own");
+    assert_eq!(mean(&one, "tenant", "mglru", "major_faults"), 0.0, "one fits");
+    let tenant = mean(&eight, "tenant", "mglru", "major_faults");
+    assert!(tenant > 0.0 && tenant <= mean(&eight, "system", "mglru", "major_faults"), "{tenant}");
+    let peak = mean(&eight, "tenant", "mglru", "peak_bytes");
+    assert!(peak > 20e6, "all copies are charged to the workload's group: {peak}");
+    let message = parse(&text(0), "s.toml").unwrap_err().to_string();
+    assert!(message.contains("`copies` is 0; allowed: 1 to 1024"), "{message}");
+}
+
+#[test]
 fn events_change_limits_start_and_stop() {
     let base = r#"
         name = "events"

@@ -168,7 +168,7 @@ impl Sort {
         self.buffer_pages.min(self.input_pages - self.sorted)
     }
 
-    /// Appends one piece of work, or moves on to the next stage. Returns pages of output written.
+    /// Appends one piece of work, or moves on to the next stage. Returns pages of input read.
     fn piece(&mut self, runs: &mut Vec<Run>) -> u64 {
         let in_file = |page: u64, pages: u32| Run::read(page, pages).through(Channel::FileDescriptor);
         let to_file = |page: u64, pages: u32| Run::write(page, pages).through(Channel::FileDescriptor);
@@ -180,13 +180,15 @@ impl Sort {
             Stage::Fill => {
                 runs.push(in_file(self.input + offset, short));
                 runs.push(Run::write(buffer, short).after_ns(self.page_ns * short));
+                self.position += pages;
+                return pages;
             }
             Stage::Order => runs.push(Run::write(buffer, short).after_ns(self.page_ns * short)),
             Stage::Spill => {
                 runs.push(Run::read(buffer, short).after_ns(self.page_ns * short));
                 runs.push(to_file(self.runs + offset, short));
             }
-            Stage::Merge => return self.merge_piece(runs),
+            Stage::Merge => self.merge_piece(runs),
             Stage::Done => {}
         }
         self.position += pages;
@@ -213,10 +215,10 @@ impl Sort {
     }
 
     /// Random keys: whose piece is empty first is any run that has some left. The buffer holds one piece of each run.
-    fn merge_piece(&mut self, runs: &mut Vec<Run>) -> u64 {
+    fn merge_piece(&mut self, runs: &mut Vec<Run>) {
         let Some(last) = self.merge.len().checked_sub(1) else {
             self.stage = Stage::Done;
-            return 0;
+            return;
         };
         let nth = usize::try_from(below(self.dice.next_u64(), last as u64 + 1).0).expect("an index");
         let rest = &mut self.merge[nth];
@@ -232,7 +234,6 @@ impl Sort {
         if rest.start == rest.end {
             self.merge.swap_remove(nth);
         }
-        pages
     }
 }
 

@@ -214,6 +214,7 @@ impl MachineBuilder {
             ended: None,
             ending: Ending::NotStarted,
             operations: 0,
+            first_operation: None,
             time: ThreadTime::default(),
             peak_resident: 0,
             program,
@@ -407,6 +408,7 @@ impl Machine {
             ended_ns: state.ended.unwrap_or(now).ns(),
             ending: state.ending,
             operations: state.operations,
+            first_operation_ns: state.first_operation.map(Instant::ns),
             time: state.time,
             peak_resident_pages: state.peak_resident,
         });

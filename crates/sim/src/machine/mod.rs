@@ -123,6 +123,8 @@ struct ProgramState {
     ended: Option<Instant>,
     ending: Ending,
     operations: u64,
+    /// When a thread began the first batch with operations: what came before was preparation.
+    first_operation: Option<Instant>,
     time: ThreadTime,
     peak_resident: u64,
 }

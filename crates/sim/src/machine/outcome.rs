@@ -42,6 +42,19 @@ pub struct ThreadTime {
     pub sleep_ns: u64,
 }
 
+impl ThreadTime {
+    /// Adds another's times.
+    pub fn add(&mut self, other: &Self) {
+        self.compute_ns += other.compute_ns;
+        self.fault_cpu_ns += other.fault_cpu_ns;
+        self.reclaim_cpu_ns += other.reclaim_cpu_ns;
+        self.io_wait_ns += other.io_wait_ns;
+        self.reclaim_wait_ns += other.reclaim_wait_ns;
+        self.queue_wait_ns += other.queue_wait_ns;
+        self.sleep_ns += other.sleep_ns;
+    }
+}
+
 /// One program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProgramOutcome {
@@ -57,6 +70,9 @@ pub struct ProgramOutcome {
     pub ending: Ending,
     /// Operations done.
     pub operations: u64,
+    /// When the first of them was begun; what came before (loading) was preparation. `None` without operations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_operation_ns: Option<u64>,
     /// Sums over its threads.
     pub time: ThreadTime,
     /// Highest number of resident pages of all its processes together, sampled at faults.

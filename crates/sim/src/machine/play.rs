@@ -241,6 +241,9 @@ impl Machine {
                     thread: user.thread,
                     source,
                 })?;
+                if user.batch.operations > 0 {
+                    self.programs[user.program].first_operation.get_or_insert(*now);
+                }
             }
             After::Change(change) => {
                 let files = &self.programs[user.program].files;
