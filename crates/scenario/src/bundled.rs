@@ -13,6 +13,11 @@ pub struct Bundled {
 
 /// All bundled scenarios. A new one is a file in `scenarios/` and a line here.
 pub const BUNDLED: &[Bundled] = &[
+    Bundled { name: "mglru", text: include_str!("../../../scenarios/mglru.toml") },
+    Bundled { name: "mglru-features", text: include_str!("../../../scenarios/mglru-features.toml") },
+    Bundled { name: "mglru-matrix", text: include_str!("../../../scenarios/mglru-matrix.toml") },
+    Bundled { name: "mglru-tenants", text: include_str!("../../../scenarios/mglru-tenants.toml") },
+    Bundled { name: "mglru-thrashing", text: include_str!("../../../scenarios/mglru-thrashing.toml") },
     Bundled { name: "plrus", text: include_str!("../../../scenarios/plrus.toml") },
     Bundled { name: "policies", text: include_str!("../../../scenarios/policies.toml") },
     Bundled { name: "ptp", text: include_str!("../../../scenarios/ptp.toml") },
