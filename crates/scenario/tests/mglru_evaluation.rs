@@ -82,9 +82,9 @@ fn each_scenario_runs() {
         let mut scenario = bundled(name);
         (scenario.repeats, scenario.until) = (1, Duration::from_ms(40));
         let mut families = BTreeSet::new();
-        scenario.workloads.retain(|workload| {
-            families.insert(workload.name.split('/').next().unwrap_or_default().to_owned())
-        });
+        scenario
+            .workloads
+            .retain(|workload| families.insert(workload.name.split('/').next().unwrap_or_default().to_owned()));
         for node in &mut scenario.machine.nodes {
             // Filled within the time there is.
             node.memory = isotherm_units::Bytes::from_mib(32);

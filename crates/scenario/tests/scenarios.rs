@@ -107,14 +107,14 @@ fn copies_are_programs_in_groups_of_their_own_and_one_row() {
              cgroups = [{{ path = \"/all\" }}]\n\
              events = [{{ at = \"1h\", start = \"late\" }}, {{ at = \"1ms\", set = {{ cgroup = \"/all\", low = \"1MiB\" }} }}]\n\
              [[workloads]]\nname = \"tenant\"\ncgroup = \"/all\"\ncopies = {copies}\n\
-             load = {{ kind = \"hot-cold\", footprint = \"6MiB\", hot = \"50%\", hot_accesses = \"60%\", writes = \"100%\", operations = 3000 }}\n\
+             load = {{ kind = \"hot-cold\", footprint = \"6MiB\", hot = \"50%\", hot_accesses = \"60%\", writes = \"100%\", operations = 20000 }}\n\
              [[workloads]]\nname = \"late\"\nautostart = false\nload = {{ kind = \"idle\", duration = \"1s\" }}\n\
              [[workloads]]\nname = \"sweep\"\nload = {{ kind = \"scan\", footprint = \"4MiB\", repeat = 3 }}\n"
         )
     };
     let (one, eight) = (play(&text(1), 1), play(&text(8), 1));
-    assert_eq!(mean(&one, "tenant", "mglru", "operations"), 3000.0);
-    assert_eq!(mean(&eight, "tenant", "mglru", "operations"), 8.0 * 3000.0);
+    assert_eq!(mean(&one, "tenant", "mglru", "operations"), 20000.0);
+    assert_eq!(mean(&eight, "tenant", "mglru", "operations"), 8.0 * 20000.0);
     assert_eq!(mean(&eight, "sweep", "mglru", "operations"), 3.0, "the row behind is its own");
     assert_eq!(mean(&one, "tenant", "mglru", "major_faults"), 0.0, "one fits");
     let tenant = mean(&eight, "tenant", "mglru", "major_faults");
@@ -165,7 +165,7 @@ fn names_with_slashes_and_references_reach_the_ratios() {
         matrix = { policies = ["classic", "mglru"], limits = ["90%"] }
         [[workloads]]
         name = "store/small/zipfian"
-        load = { kind = "key-value", footprint = "4MiB", item_size = "4KiB", operations = 20000 }
+        load = { kind = "key-value", footprint = "4MiB", item_size = "4KiB", operations = 20000, load = false }
         [[references]]
         workload = "store/small/zipfian"
         variant = "mglru@90%"
