@@ -115,7 +115,7 @@ fn bad_questions_are_refused_with_what_where_and_the_way_out() {
         (&["advise", good, "--slowdown", "-3%"], 2, "unexpected argument"),
         (&["advise", good, "--report", "/nonexistent/r.html", "--memory", "80%"], 1, "/nonexistent/r.html"),
         (&["advise"], 2, "required"),
-        (&["simulate", "polices"], 2, "bundled: policies"),
+        (&["simulate", "polices"], 2, ", policies, "),
         (&["simulate", "/nonexistent/s.toml"], 1, "/nonexistent/s.toml"),
         (&["simulate", &typo], 2, "typo.toml:2:1: unknown field `policies`"),
     ];
