@@ -81,6 +81,13 @@ fn combinations_do_something_and_every_figure_carries_its_interval() {
         assert_eq!(sort.schemes.iter().map(|scheme| scheme.action).collect::<Vec<_>>(), ["lru-prio", "lru-deprio"]);
         assert!(sort.schemes.iter().any(|scheme| scheme.applied_bytes > 0), "{:?}", sort.schemes);
     }
+    // Generations tell what is cold as well, without a monitor.
+    let (plain, proactive) =
+        (row(advice, "mglru", advice.peak_bytes), row(advice, "mglru + proactive", advice.peak_bytes));
+    let [evict] = &proactive.schemes[..] else { panic!("{:?}", proactive.schemes) };
+    assert_eq!(evict.action, "evict");
+    assert!(evict.applied_bytes > 12 << 20, "{evict:?}");
+    assert!(proactive.mean_bytes < plain.mean_bytes * 9 / 10 && proactive.monitor_cpu_ns > 0, "{proactive:?}");
     for row in &advice.rows {
         assert_eq!(row.n, REPEATS as u64, "{row:?}");
         let interval = (row.runtime_ratio_ci95_low_ppm, row.runtime_ratio_ppm, row.runtime_ratio_ci95_high_ppm);
@@ -115,7 +122,7 @@ fn the_written_set_up_is_the_one_that_was_played() {
     let scenario = isotherm_scenario::parse(&text, "config").unwrap_or_else(|error| panic!("{error}\n{text}"));
     assert_eq!(scenario, *config);
     let set_up = advice.set_ups.iter().find(|set_up| set_up.candidate == best.candidate).expect("of the table");
-    assert_eq!(scenario.monitors.len(), set_up.presets.len());
+    assert_eq!(scenario.monitors.len() + scenario.generations.len(), set_up.presets.len());
     assert_eq!(scenario.policy, best.candidate.split(" + ").next().unwrap());
 }
 

@@ -1,8 +1,9 @@
 //! The set-ups that advice compares: one table. A new policy is tried by being registered; a new combination (something that
 //! works beside a policy) is one line here, and a function below if it is new.
 
-use crate::Scenario;
 use crate::monitoring::MonitorSpec;
+use crate::{GenerationsSpec, Scenario};
+use isotherm_core::generations::ReclaimerConfig;
 use isotherm_core::presets::{LruSort, Preset, Reclaim};
 use isotherm_sim::reclaim::policy_by_name;
 use isotherm_units::{Bytes, Duration, Ratio};
@@ -39,6 +40,7 @@ pub const CANDIDATES: &[Candidate] = &[
     set_up("mglru", "mglru", &[]),
     set_up("mglru + lru_sort", "mglru", &[lru_sort]),
     set_up("mglru + reclaim", "mglru", &[reclaim]),
+    set_up("mglru + proactive", "mglru", &[proactive]),
     set_up("lru", "lru", &[]),
     set_up("fifo", "fifo", &[]),
     set_up("clock", "clock", &[]),
@@ -123,6 +125,12 @@ fn reclaim(scenario: &mut Scenario, recording: &Recording) {
     scenario.monitors.push(monitor("reclaim", Preset::Reclaim(preset)));
 }
 
+/// Proactive reclaim by generations: what is as old as memory that counts as cold goes.
+fn proactive(scenario: &mut Scenario, recording: &Recording) {
+    let config = ReclaimerConfig { threshold: cold_age(recording), ..ReclaimerConfig::default() };
+    scenario.generations.push(GenerationsSpec::reclaim("proactive", config));
+}
+
 fn monitor(name: &str, preset: Preset) -> MonitorSpec {
     MonitorSpec::of_preset(name, preset).expect("fitted values are allowed: tested")
 }
@@ -156,10 +164,19 @@ mod tests {
     }
 
     #[test]
-    fn every_preset_carries_its_monitor_fitted_to_recordings_of_any_length() {
+    fn every_part_is_there_fitted_to_recordings_of_any_length() {
         for runtime in LENGTHS {
             for candidate in CANDIDATES {
                 let scenario = candidate.apply(Scenario::named("x"), &Recording { runtime });
+                assert_eq!(
+                    !scenario.generations.is_empty(),
+                    candidate.name.contains("proactive"),
+                    "{}",
+                    candidate.name
+                );
+                for tool in &scenario.generations {
+                    tool.validate().expect("fitted values are allowed");
+                }
                 for preset in ["lru_sort", "reclaim"] {
                     let monitor = scenario.monitors.iter().find(|monitor| monitor.name == preset);
                     assert_eq!(monitor.is_some(), candidate.name.contains(preset), "{}", candidate.name);

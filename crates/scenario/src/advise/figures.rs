@@ -3,6 +3,7 @@
 use super::candidate::CANDIDATES;
 use super::replays::Replays;
 use crate::stats::Summary;
+use isotherm_core::generations::{GENERATION_REASONS, GenerationReason, GenerationWhy};
 use isotherm_core::schemes::{REASONS, Reason, SchemeReport};
 use isotherm_sim::counters::Counter;
 use isotherm_sim::machine::{Ending, Outcome};
@@ -20,6 +21,8 @@ pub(super) struct Run {
     /// Charge of the program's group, mean over time.
     pub(super) mean_bytes: u64,
     pub(super) schemes: Vec<SchemeReport>,
+    /// What tools over generations did.
+    generations: Vec<GenerationWhy>,
 }
 
 impl Run {
@@ -34,9 +37,11 @@ impl Run {
             ending: program.ending,
             pressure_some_ns: outcome.system().pressure.memory_some_ns,
             reclaim_cpu_ns: outcome.kernel.kswapd_ns + outcome.kernel.direct_ns,
-            monitor_cpu_ns: outcome.monitors.iter().map(|monitor| monitor.cpu_ns).sum(),
+            monitor_cpu_ns: outcome.monitors.iter().map(|monitor| monitor.cpu_ns).sum::<u64>()
+                + outcome.generations.iter().map(|tool| tool.cpu_ns).sum::<u64>(),
             mean_bytes: charges * PAGE_BYTES / looks.max(1),
             schemes: outcome.monitors.into_iter().flat_map(|monitor| monitor.schemes).collect(),
+            generations: outcome.generations.into_iter().map(|tool| tool.why).collect(),
         }
     }
 
@@ -148,9 +153,9 @@ pub struct AdviceRow {
     pub pressure_some_ppm: u64,
     /// CPU time of reclaim, kswapd and direct.
     pub reclaim_cpu_ns: u64,
-    /// CPU time of monitors with their schemes.
+    /// CPU time of monitors with their schemes, and of tools over generations.
     pub monitor_cpu_ns: u64,
-    /// What schemes did, in order.
+    /// What schemes did, in order, then tools over generations.
     pub schemes: Vec<SchemeDid>,
     /// How it ended; of repeats that differ, the first bad end.
     pub ending: Ending,
@@ -158,10 +163,10 @@ pub struct AdviceRow {
     pub unfinished: u64,
 }
 
-/// What a scheme did.
+/// What a scheme did, or a tool over generations.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SchemeDid {
-    /// Its action.
+    /// Its action; `evict` for a tool over generations.
     pub action: &'static str,
     /// Bytes it tried, mean over repeats.
     pub tried_bytes: u64,
@@ -208,7 +213,7 @@ fn row(replays: &Replays<'_>, tried: &Tried) -> AdviceRow {
         pressure_some_ppm: pressure.mean_int(),
         reclaim_cpu_ns: tried.figure(|run| run.reclaim_cpu_ns).mean_int(),
         monitor_cpu_ns: tried.figure(|run| run.monitor_cpu_ns).mean_int(),
-        schemes: schemes_of(&tried.runs),
+        schemes: schemes_of(&tried.runs).into_iter().chain(evictions_of(&tried.runs)).collect(),
         ending: unfinished().next().unwrap_or(Ending::Finished),
         unfinished: unfinished().count() as u64,
     }
@@ -228,6 +233,31 @@ fn schemes_of(runs: &[Run]) -> Vec<SchemeDid> {
         }
     };
     first.iter().enumerate().map(did).collect()
+}
+
+/// What each tool over generations did over all repeats.
+fn evictions_of(runs: &[Run]) -> Vec<SchemeDid> {
+    let nr_tools = runs.first().map_or(0, |run| run.generations.len());
+    let did = |place: usize| {
+        let sum = |reason| {
+            runs.iter().filter_map(|run| run.generations.get(place)).map(|why| why.of(reason).bytes).sum::<u64>()
+        };
+        let evicted = sum(GenerationReason::Evicted);
+        let kept = GENERATION_REASONS
+            .iter()
+            .filter(|(reason, _)| !matches!(reason, GenerationReason::Aged | GenerationReason::Evicted));
+        let most = kept
+            .map(|&(reason, name)| (sum(reason), name))
+            .reduce(|most, next| if next.0 > most.0 { next } else { most });
+        let mean = |bytes: u64| bytes / runs.len() as u64;
+        SchemeDid {
+            action: "evict",
+            tried_bytes: mean(evicted + sum(GenerationReason::StillThere)),
+            applied_bytes: mean(evicted),
+            stopped_by: most.filter(|(bytes, _)| *bytes > 0).map(|(_, name)| name),
+        }
+    };
+    (0..nr_tools).map(did).collect()
 }
 
 /// What kept the most bytes from being changed; of equal ones the first of the table.

@@ -95,7 +95,8 @@ pub struct SetUp {
     pub runs_on_linux: bool,
     /// The smallest size tried that is fast enough, together with all larger ones.
     pub enough_bytes: Option<u64>,
-    /// What works beside the policy, as a scenario's `preset`, with what differs from the kernel's parameters.
+    /// What works beside the policy, as a scenario's `preset` with what differs from the kernel's parameters, or as the fitted keys
+    /// of its `[[generations]]`.
     pub presets: Vec<String>,
 }
 

@@ -9,7 +9,7 @@ use crate::error::ScenarioError;
 use crate::monitoring::{MonitorSpec, Watching};
 use crate::run::{Progress, Unit, check_ended, peaks_of, without_limits};
 use crate::variant::{Variant, name_of};
-use crate::{RunMode, Scenario, WorkloadEntry};
+use crate::{GenerationsSpec, RunMode, Scenario, WorkloadEntry};
 use isotherm_core::schemes::explain;
 use isotherm_sim::machine::{MachineConfig, NodeConfig, Outcome};
 use isotherm_units::{Amount, Bytes, Duration, Instant, PAGE_BYTES, Ratio};
@@ -183,7 +183,14 @@ impl<'a> Replays<'a> {
             let keys: Vec<String> = keys.map(|(key, value)| format!("{key} = {value}")).collect();
             Some(format!("{{ {} }}", keys.join(", ")))
         };
-        scenario.monitors.iter().filter_map(written).collect()
+        let tool = |tool: &GenerationsSpec| {
+            let table = toml::Table::try_from(tool).expect("scenario types are TOML tables");
+            // Of its keys, those that are fitted.
+            let keys = ["mode", "threshold"].iter().filter_map(|key| Some(format!("{key} = {}", table.get(*key)?)));
+            format!("{{ {} }}", keys.collect::<Vec<_>>().join(", "))
+        };
+        let presets = scenario.monitors.iter().filter_map(written);
+        presets.chain(scenario.generations.iter().map(tool)).collect()
     }
 
     /// The set-up of this name with this limit, for a user to play.
