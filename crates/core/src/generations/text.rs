@@ -160,17 +160,17 @@ mod tests {
     const TEXT: &str = "\
 memcg 0 /
  node     0
-          0      13000          0           0 
-          1      13000          0           0 
+          0      13000          0           0\x20
+          1      13000          0           0\x20
 memcg 7 /app with blanks/db
  node     0
-          4      12031       1024           9 
-          5       8020        800          12 
-          6       3011      16000          96 
-          7       1002      53000           0 
+          4      12031       1024           9\x20
+          5       8020        800          12\x20
+          6       3011      16000          96\x20
+          7       1002      53000           0\x20
  node     1
-          0          0          0           0 
-          1          0          0           0 
+          0          0          0           0\x20
+          1          0          0           0\x20
 ";
 
     /// E21: the row of the example, in its place.
