@@ -163,6 +163,22 @@ mod tests {
         assert_eq!((marks.low, marks.min, marks.promo), (3096, 2048, 5192));
     }
 
+    /// compaction.md section 11, E11, E12 and E22: a machine of 24 GiB with three zones, as its /proc says.
+    #[test]
+    fn e11_e12_e22_three_zones() {
+        let sizes = [3840, 772_917, 4_980_736].map(zone);
+        let config = WatermarkConfig { huge_pages: true, ..WatermarkConfig::default() };
+        let marks = Watermarks::new(&config, &[sizes.to_vec()]);
+        assert_eq!(marks.min_free_kib, 67_584, "E22");
+        let found: Vec<[u64; 3]> = marks.zones.iter().map(|zone| [zone.min, zone.low, zone.high]).collect();
+        assert_eq!(found, [[11, 14, 17], [2268, 3040, 3812], [14_616, 19_596, 24_576]], "E11");
+        let reserves: Vec<u64> = marks.zones.iter().map(|zone| zone.lowmem_reserve).collect();
+        assert_eq!(reserves, [22_475, 19_456, 0], "E12, for requests that could use the highest zone");
+        assert_eq!(lowmem_reserve(772_917, 256), 3019, "E12, DMA for requests that could use DMA32");
+        let of_mib = |mib: u64| min_free_kib(mib << 10);
+        assert_eq!([16, 1 << 10, 4 << 10, 16 << 10, 32 << 10].map(of_mib), [512, 4096, 8192, 16_384, 23_170], "E11");
+    }
+
     #[test]
     fn min_free_is_bounded() {
         assert_eq!(min_free_kib(0), 128);
