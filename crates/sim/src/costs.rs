@@ -115,6 +115,9 @@ costs! {
     file_read_fault_ns = 900 "ns", Estimate,
         "CPU part of a file fault that must read, without page-cache insertion and I/O submission",
         "An anonymous fault with a page-cache lookup in place of zeroing";
+    drain_lists_ns = 3000 "ns", Estimate,
+        "Putting the pages on the CPUs' lists back among free blocks, where a block is free in pieces only",
+        "The middle of 1–5 µs a CPU: work for each CPU, and a batch of frees";
     page_cache_add_ns = 150 "ns", Estimate,
         "Allocating a page and adding it to the page cache or swap cache, each page of a readahead window",
         "Order of an allocation plus an XArray insertion";

@@ -1,7 +1,7 @@
 //! One frame for one page: charge and watermarks (spec classic-lru 7.2, 7.5).
 
 use crate::cgroup::{CgroupId, OverLimit};
-use crate::memory::{FrameId, Mark, Memory, NodeId};
+use crate::memory::{FrameId, Mark, Memory, NoBlock, NodeId};
 
 /// Why there is no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,47 +42,47 @@ pub fn allocate(memory: &mut Memory, cgroup: CgroupId, node: NodeId) -> Result<F
             Ok(frame)
         }
         Err(OverLimit(over)) => {
-            memory.nodes.give(frame);
+            memory.nodes.give(&mut memory.frames, frame);
             Err(Shortage::Limit(over))
         }
     }
 }
 
-/// `pages` frames of `node` for one huge page, charged in one go; `None` leaves everything as it was. Does not wake
-/// daemons: whoever asks has a smaller page to fall back on.
-pub(super) fn allocate_block(
-    memory: &mut Memory,
-    cgroup: CgroupId,
-    node: NodeId,
-    pages: usize,
-) -> Option<Vec<FrameId>> {
-    if memory.cgroups.over_limit(cgroup, pages as u64).is_some() {
+/// A block of 2^`order` frames of `node` for one huge page, charged in one go; `None` leaves everything as it was. Pages at
+/// hand are joined first if that may help; nothing is compacted. Does not wake daemons: whoever asks has a smaller page to fall
+/// back on.
+pub(super) fn allocate_block(memory: &mut Memory, cgroup: CgroupId, node: NodeId, order: u32) -> Option<Vec<FrameId>> {
+    let pages = 1_u32 << order;
+    if memory.cgroups.over_limit(cgroup, u64::from(pages)).is_some() {
         return None;
     }
-    let mut frames = Vec::with_capacity(pages);
-    while frames.len() < pages {
-        match memory.nodes.take(node, Mark::Low) {
-            Some(frame) => frames.push(frame),
-            None => {
-                // Last taken first: the free lists end up as they were.
-                frames.into_iter().rev().for_each(|frame| memory.nodes.give(frame));
-                return None;
-            }
+    let Memory { nodes, frames, ledger, costs, .. } = memory;
+    let first = match nodes.take_block(frames, node, order, Mark::Low) {
+        Ok(first) => first,
+        Err(NoBlock::Fragmented) if nodes.drain(frames, node) > 0 => {
+            ledger.spend(costs.drain_lists_ns);
+            nodes.take_block(frames, node, order, Mark::Low).ok()?
         }
-    }
-    memory.cgroups.charge_exactly(cgroup, pages as u64);
-    memory.charged += pages as u64;
+        Err(_) => return None,
+    };
+    memory.cgroups.charge_exactly(cgroup, u64::from(pages));
+    memory.charged += u64::from(pages);
+    let taken: Vec<FrameId> = (0..pages).map(|at| FrameId::new(first.index_u32() + at)).collect();
     if let Some(witness) = &mut memory.witness {
-        frames.iter().for_each(|&frame| witness.forget(frame, memory.frames.cgroup(frame)));
+        taken.iter().for_each(|&frame| witness.forget(frame, memory.frames.cgroup(frame)));
     }
-    Some(frames)
+    Some(taken)
 }
 
 fn take(memory: &mut Memory, preferred: NodeId, mark: Mark) -> Option<FrameId> {
-    if let Some(frame) = memory.nodes.take(preferred, mark) {
+    if let Some(frame) = memory.nodes.take(&mut memory.frames, preferred, mark) {
         return Some(frame);
     }
-    memory.nodes.ids().filter(|&node| node != preferred).find_map(|node| memory.nodes.take(node, mark))
+    memory
+        .nodes
+        .ids()
+        .filter(|&node| node != preferred)
+        .find_map(|node| memory.nodes.take(&mut memory.frames, node, mark))
 }
 
 #[cfg(test)]
@@ -118,8 +118,32 @@ mod tests {
         assert!(allocate(&mut rig.memory, rig.cgroup, NodeId(0)).is_ok());
         assert_eq!(allocate(&mut rig.memory, rig.cgroup, NodeId(0)), Err(Shortage::Limit(rig.cgroup)));
         assert_eq!((rig.memory.nodes.nr_used(), rig.memory.charged, rig.usage()), (1, 1, 1));
-        assert_eq!(allocate_block(&mut rig.memory, rig.cgroup, NodeId(0), 512), None);
-        assert_eq!(allocate_block(&mut rig.memory, CgroupId::ROOT, NodeId(0), 5000), None, "more than there is");
+        assert_eq!(allocate_block(&mut rig.memory, rig.cgroup, NodeId(0), 9), None);
+        assert_eq!(allocate_block(&mut rig.memory, CgroupId::ROOT, NodeId(0), 13), None, "larger than any block");
         assert_eq!(rig.memory.nodes.nr_used(), 1);
+    }
+
+    /// Every other page of the machine is given back: much is free, and no block.
+    #[test]
+    fn pages_at_hand_are_joined_for_a_block_but_nothing_is_moved() {
+        let mut rig = Rig::new(DeviceKind::None);
+        let node = NodeId(0);
+        let Memory { nodes, frames, .. } = &mut rig.memory;
+        let mut taken: Vec<FrameId> = std::iter::from_fn(|| nodes.take(frames, node, Mark::Nothing)).collect();
+        taken.sort_unstable();
+        let (even, odd): (Vec<FrameId>, Vec<FrameId>) = taken.iter().partition(|frame| frame.index() % 2 == 0);
+        even.into_iter().for_each(|frame| nodes.give(frames, frame));
+        assert_eq!(nodes.take_block(frames, node, 9, Mark::Low), Err(NoBlock::Fragmented));
+        assert_eq!(allocate_block(&mut rig.memory, rig.cgroup, node, 9), None);
+        let drain_ns = rig.memory.costs.drain_lists_ns;
+        assert_eq!((rig.memory.ledger.take(), drain_ns > 0), (drain_ns, true), "joined in vain");
+        assert_eq!(allocate_block(&mut rig.memory, rig.cgroup, node, 9), None);
+        assert_eq!(rig.memory.ledger.take(), 0, "nothing is at hand any more");
+        for frame in odd.into_iter().filter(|frame| frame.index() < 512) {
+            rig.memory.nodes.give(&mut rig.memory.frames, frame);
+        }
+        let block = allocate_block(&mut rig.memory, rig.cgroup, node, 9).expect("one block is whole again");
+        assert_eq!((block[0], block[511], block.len()), (FrameId::new(0), FrameId::new(511), 512));
+        assert_eq!(rig.usage(), 512);
     }
 }

@@ -1,7 +1,7 @@
 //! `MADV_COLLAPSE`: a huge page at once, in place of what is mapped.
 
 use super::allocate::allocate_block;
-use super::huge::{BLOCK_PAGES, map_block};
+use super::huge::{BLOCK_ORDER, BLOCK_PAGES, map_block};
 use super::release::{Recency, zap};
 use super::{FaultOutcome, FaultState, fault};
 use crate::memory::{Flag, FrameId, Memory};
@@ -45,8 +45,7 @@ fn collapse_block(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: Sp
         return false;
     }
     let (cgroup, node) = (memory.space(space).cgroup, memory.nodes.of(first));
-    let nr_pages = usize::try_from(BLOCK_PAGES).expect("small");
-    let Some(new) = allocate_block(memory, cgroup, node, nr_pages) else { return false };
+    let Some(new) = allocate_block(memory, cgroup, node, BLOCK_ORDER) else { return false };
     let nr_copied = frames.len() as u64;
     let filling = nr_copied * memory.costs.page_copy_ns + (BLOCK_PAGES - nr_copied) * memory.costs.page_zero_ns;
     memory.ledger.spend(filling + memory.costs.tlb_flush_ns);

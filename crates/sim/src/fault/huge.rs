@@ -17,6 +17,8 @@ use isotherm_units::access::{Backing, Mapping};
 
 /// Pages under one huge entry.
 pub(super) const BLOCK_PAGES: u64 = Level::PMD.span_pages();
+/// log2 of it.
+pub(super) const BLOCK_ORDER: u32 = BLOCK_PAGES.ilog2();
 
 impl Faulting<'_> {
     /// Handles the fault with a huge page if that is possible; whether it did.
@@ -32,8 +34,7 @@ impl Faulting<'_> {
             return false;
         }
         let cgroup = self.cgroup();
-        let pages = usize::try_from(BLOCK_PAGES).expect("small");
-        let Some(frames) = allocate_block(self.memory, cgroup, self.state.node, pages) else { return false };
+        let Some(frames) = allocate_block(self.memory, cgroup, self.state.node, BLOCK_ORDER) else { return false };
         self.pay_once(self.memory.costs.minor_fault_anon_ns + BLOCK_PAGES * self.memory.costs.page_zero_ns);
         map_block(self.memory, self.policy, self.space, block.start / BLOCK_PAGES, frames);
         true

@@ -157,8 +157,11 @@ impl Memory {
         ensure(self.nodes.nr_used() == owned.len() as u64, || {
             format!("{} frames in use, {} owned: a leak or a double use", self.nodes.nr_used(), owned.len())
         })?;
-        if let Some(frame) = self.nodes.given_back().find(|frame| owned.contains(frame)) {
+        if let Some(frame) = self.nodes.given_back(&self.frames).find(|frame| owned.contains(frame)) {
             return Err(format!("{frame:?} is free and owned by {:?}", self.frames.owner(frame)));
+        }
+        for (node, zone) in self.nodes.iter().flat_map(|(id, node)| node.zones.iter().map(move |zone| (id, zone))) {
+            zone.check(&self.frames).map_err(|what| format!("{node:?}: {what}"))?;
         }
         for &frame in &owned {
             let has = |flag| self.frames.has(frame, flag);

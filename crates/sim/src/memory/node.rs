@@ -1,7 +1,8 @@
-//! NUMA nodes, their zones, free frames and watermarks.
+//! NUMA nodes and their zones: who has a page.
 
-use super::FrameId;
-use super::watermarks::{Watermarks, ZoneWatermarks};
+use super::buddy::MigrateType;
+use super::watermarks::Watermarks;
+use super::{FrameId, Frames, Mark, Zone};
 use isotherm_units::Pages;
 
 /// Index of a NUMA node.
@@ -15,69 +16,13 @@ impl NodeId {
     }
 }
 
-/// How deep an allocation may go into the reserve of a zone.
+/// Why there is no block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
-    /// Fast path: free memory stays above the low watermark.
-    Low,
-    /// Slow path: above the min watermark.
-    Min,
-    /// Reclaimers and victims of the out-of-memory killer: everything.
-    Nothing,
-}
-
-/// A zone: frames `first..first + managed` and the count of free ones.
-#[derive(Debug)]
-pub struct Zone {
-    first: u32,
-    managed: u32,
-    /// Frames from here on were never used.
-    unused_from: u32,
-    /// Frames given back, last in first out.
-    freed: Vec<u32>,
-    /// Frames taken without identity: memory of compressed swap.
-    hidden: u64,
-    /// Watermarks in pages.
-    pub marks: ZoneWatermarks,
-}
-
-impl Zone {
-    fn new(first: u32, managed: u32, marks: ZoneWatermarks) -> Self {
-        Self { first, managed, unused_from: first, freed: Vec::new(), hidden: 0, marks }
-    }
-    /// Frames of the zone.
-    pub fn managed(&self) -> u64 {
-        u64::from(self.managed)
-    }
-    /// Free pages.
-    #[inline]
-    pub fn free(&self) -> u64 {
-        (u64::from(self.first + self.managed - self.unused_from) + self.freed.len() as u64).saturating_sub(self.hidden)
-    }
-    /// Pages that an allocation at `mark` leaves free.
-    #[inline]
-    fn keeps(&self, mark: Mark, is_highest: bool) -> u64 {
-        let reserve = if is_highest { 0 } else { self.marks.lowmem_reserve };
-        match mark {
-            Mark::Low => self.marks.low + reserve,
-            Mark::Min => self.marks.min + reserve,
-            Mark::Nothing => 0,
-        }
-    }
-    #[inline]
-    fn take(&mut self) -> Option<FrameId> {
-        if self.free() == 0 {
-            return None;
-        }
-        let index = self.freed.pop().or_else(|| {
-            let end = self.first + self.managed;
-            (self.unused_from < end).then(|| {
-                self.unused_from += 1;
-                self.unused_from - 1
-            })
-        })?;
-        Some(FrameId::new(index))
-    }
+pub enum NoBlock {
+    /// Too little is free.
+    Watermark,
+    /// Enough is free, but in smaller blocks.
+    Fragmented,
 }
 
 /// A node: zones from low to high.
@@ -126,19 +71,19 @@ pub struct Nodes {
 
 impl Nodes {
     /// Lays out nodes of `(zone sizes, latency in ns)`; `marks` gives the watermarks of each zone in the same order.
-    pub fn new(layout: &[(Vec<Pages>, u64)], marks: &Watermarks) -> Self {
+    pub fn new(frames: &mut Frames, layout: &[(Vec<Pages>, u64)], marks: &Watermarks) -> Self {
         let mut first = 0u32;
         let mut marks = marks.zones.iter().copied();
-        let node = |(sizes, latency_ns): &(Vec<Pages>, u64)| {
+        let mut node = |(sizes, latency_ns): &(Vec<Pages>, u64)| {
             let zones = sizes.iter().map(|size| {
                 let managed = u32::try_from(size.get()).expect("the machine's size was checked");
-                let zone = Zone::new(first, managed, marks.next().expect("one set of marks a zone"));
+                let zone = Zone::new(frames, first, managed, marks.next().expect("one set of marks a zone"));
                 first += managed;
                 zone
             });
             Node { zones: zones.collect(), latency_ns: *latency_ns }
         };
-        Self { nodes: layout.iter().map(node).collect(), nr_hidden: 0 }
+        Self { nodes: layout.iter().map(&mut node).collect(), nr_hidden: 0 }
     }
 
     /// How many nodes.
@@ -182,33 +127,76 @@ impl Nodes {
     /// Takes a free frame from `node`, if a zone has more than `mark` free. Higher zones first; a lower zone keeps its
     /// `lowmem_reserve` on top of the mark.
     #[inline]
-    pub fn take(&mut self, node: NodeId, mark: Mark) -> Option<FrameId> {
+    pub fn take(&mut self, frames: &mut Frames, node: NodeId, mark: Mark) -> Option<FrameId> {
         let zones = &mut self.nodes[node.index()].zones;
         let highest = zones.len() - 1;
-        zones
-            .iter_mut()
-            .enumerate()
-            .rev()
-            .find_map(|(index, zone)| if zone.free() > zone.keeps(mark, index == highest) { zone.take() } else { None })
+        zones.iter_mut().enumerate().rev().find_map(|(index, zone)| {
+            if zone.free() > zone.keeps(mark, index == highest) { zone.take(frames) } else { None }
+        })
+    }
+
+    /// Takes a free block of 2^`order` pages for movable memory, if a zone keeps more than `mark` free without it and has such
+    /// a block. Higher zones first.
+    ///
+    /// # Errors
+    /// What is in the way.
+    pub fn take_block(
+        &mut self,
+        frames: &mut Frames,
+        node: NodeId,
+        order: u32,
+        mark: Mark,
+    ) -> Result<FrameId, NoBlock> {
+        let zones = &mut self.nodes[node.index()].zones;
+        let highest = zones.len() - 1;
+        let mut why = NoBlock::Watermark;
+        for (index, zone) in zones.iter_mut().enumerate().rev() {
+            let left = zone.free().saturating_sub(1_u64.checked_shl(order).map_or(u64::MAX, |pages| pages - 1));
+            if left > zone.keeps(mark, index == highest) {
+                match zone.take_block(frames, order, MigrateType::Movable) {
+                    Some(block) => return Ok(block),
+                    None => why = NoBlock::Fragmented,
+                }
+            }
+        }
+        Err(why)
+    }
+
+    /// Gives a block back.
+    pub fn give_block(&mut self, frames: &mut Frames, frame: FrameId, order: u32) {
+        self.zone_of(frame).give_block(frames, frame, order);
+    }
+
+    /// Puts pages that are at hand on a node back among free blocks. How many there were.
+    pub fn drain(&mut self, frames: &mut Frames, node: NodeId) -> usize {
+        self.nodes[node.index()].zones.iter_mut().map(|zone| zone.drain(frames)).sum()
     }
 
     /// Gives a frame back.
     #[inline]
-    pub fn give(&mut self, frame: FrameId) {
+    pub fn give(&mut self, frames: &mut Frames, frame: FrameId) {
+        self.zone_of(frame).give(frames, frame);
+    }
+
+    #[inline]
+    fn zone_of(&mut self, frame: FrameId) -> &mut Zone {
         let node = self.of(frame);
         let zones = &mut self.nodes[node.index()].zones;
-        let zone = zones.iter_mut().rev().find(|zone| zone.first <= frame.index_u32());
-        zone.expect("a frame of the node").freed.push(frame.index_u32());
+        zones.iter_mut().rev().find(|zone| zone.first <= frame.index_u32()).expect("a frame of the node")
+    }
+
+    fn zones(&self) -> impl Iterator<Item = &Zone> {
+        self.nodes.iter().flat_map(|node| &node.zones)
     }
 
     /// Frames in use: neither free nor set aside for compressed swap.
     pub fn nr_used(&self) -> u64 {
-        let zones = self.nodes.iter().flat_map(|node| &node.zones);
-        zones.map(|zone| u64::from(zone.unused_from - zone.first) - zone.freed.len() as u64).sum()
+        self.zones().map(Zone::used).sum()
     }
+
     /// Frames that were used and given back.
-    pub fn given_back(&self) -> impl Iterator<Item = FrameId> + '_ {
-        self.nodes.iter().flat_map(|node| &node.zones).flat_map(|zone| zone.freed.iter().copied().map(FrameId::new))
+    pub fn given_back<'a>(&'a self, frames: &'a Frames) -> impl Iterator<Item = FrameId> + 'a {
+        self.zones().flat_map(move |zone| zone.given_back(frames))
     }
 
     /// Sets how many pages compressed swap occupies; they are taken from the zone with the most free pages of node 0

@@ -47,13 +47,14 @@ impl Memory {
         let nr_frames: u64 = setup.nodes.iter().flat_map(|(sizes, _)| sizes).map(|size| size.get()).sum();
         assert!(nr_frames < (1 << 31) - 1, "{nr_frames} frames; page-table entries hold fewer than 2^31 - 1");
         let nr_slots = if setup.swap.0 == DeviceModel::None { 0 } else { setup.swap.1.get() };
-        let nodes = Nodes::new(&setup.nodes, &marks);
+        let mut frames = Frames::new(usize::try_from(nr_frames).expect("fewer than 2^31"));
+        let nodes = Nodes::new(&mut frames, &setup.nodes, &marks);
         Ok(Self {
             config: setup.config,
             costs: setup.costs,
             now: Instant::START,
             ledger: Ledger::default(),
-            frames: Frames::new(usize::try_from(nr_frames).expect("fewer than 2^31")),
+            frames,
             kswapd_wanted: vec![false; nodes.len()],
             reclaim: ReclaimState::default(),
             nodes,

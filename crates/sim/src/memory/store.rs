@@ -224,7 +224,7 @@ impl Memory {
         self.leave_swap_cache(frame, shadow);
         let cgroup = self.frames.cgroup(frame);
         self.cgroups.uncharge(cgroup, 1);
-        self.nodes.give(frame);
+        self.nodes.give(&mut self.frames, frame);
     }
 
     /// Takes a page out of the swap cache; the slot keeps `shadow` for its other users, or becomes free.

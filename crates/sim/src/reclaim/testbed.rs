@@ -116,7 +116,7 @@ impl Testbed {
 
     /// A page of `file` in the page cache, mapped nowhere and paid by `cgroup`, as if read ahead.
     pub(super) fn cached(&mut self, cgroup: CgroupId, file: FileId, page: u32) -> FrameId {
-        let frame = self.memory.nodes.take(NODE, Mark::Nothing).expect("memory left");
+        let frame = self.memory.nodes.take(&mut self.memory.frames, NODE, Mark::Nothing).expect("memory left");
         self.memory.cgroups.charge_exactly(cgroup, 1);
         self.memory.frames.assign(frame, PageOwner::File { file, page }, cgroup);
         let shadow = match self.memory.files.get(file).page(u64::from(page)) {

@@ -34,7 +34,7 @@ fn c12_direct_vs_kswapd() {
         bed.memory.kswapd_wanted.fill(false);
         let frame = fault::allocate(&mut bed.memory, ROOT, NODE);
         if let Ok(frame) = frame {
-            bed.memory.nodes.give(frame);
+            bed.memory.nodes.give(&mut bed.memory.frames, frame);
             bed.memory.cgroups.uncharge(ROOT, 1);
         }
         (frame.map(|_| ()), bed.memory.kswapd_wanted[0])

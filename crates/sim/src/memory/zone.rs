@@ -1,0 +1,241 @@
+//! A zone: its free memory, lists of single pages at hand, and watermarks.
+
+use super::buddy::{Buddy, Fallback, MAX_ORDER, MigrateType, Search};
+use super::watermarks::ZoneWatermarks;
+use super::{FrameId, Frames};
+use std::collections::VecDeque;
+
+/// How deep an allocation may go into the reserve of a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Fast path: free memory stays above the low watermark.
+    Low,
+    /// Slow path: above the min watermark.
+    Min,
+    /// Reclaimers and victims of the out-of-memory killer: everything.
+    Nothing,
+}
+
+/// A zone: frames `first..first + managed`.
+#[derive(Debug)]
+pub struct Zone {
+    pub(super) first: u32,
+    managed: u32,
+    buddy: Buddy,
+    at_hand: AtHand,
+    /// Frames taken without identity: memory of compressed swap.
+    pub(super) hidden: u64,
+    /// Watermarks in pages.
+    pub marks: ZoneWatermarks,
+}
+
+impl Zone {
+    pub(super) fn new(frames: &mut Frames, first: u32, managed: u32, marks: ZoneWatermarks) -> Self {
+        let buddy = Buddy::new(frames, first, first + managed);
+        Self { first, managed, buddy, at_hand: AtHand::new(managed, marks.high), hidden: 0, marks }
+    }
+
+    /// Frames of the zone.
+    pub fn managed(&self) -> u64 {
+        u64::from(self.managed)
+    }
+
+    /// Free pages, those at hand included.
+    #[inline]
+    pub fn free(&self) -> u64 {
+        (self.buddy.free_pages() + self.at_hand.pages.len() as u64).saturating_sub(self.hidden)
+    }
+
+    /// Frames in use; what compressed swap occupies is not counted.
+    pub(super) fn used(&self) -> u64 {
+        self.managed() - self.buddy.free_pages() - self.at_hand.pages.len() as u64
+    }
+
+    /// Free blocks: what `/proc/buddyinfo` shows. Pages at hand are not in it, and cannot be joined with their neighbours.
+    pub fn buddy(&self) -> &Buddy {
+        &self.buddy
+    }
+
+    /// Pages that an allocation at `mark` leaves free.
+    #[inline]
+    pub(super) fn keeps(&self, mark: Mark, is_highest: bool) -> u64 {
+        let reserve = if is_highest { 0 } else { self.marks.lowmem_reserve };
+        match mark {
+            Mark::Low => self.marks.low + reserve,
+            Mark::Min => self.marks.min + reserve,
+            Mark::Nothing => 0,
+        }
+    }
+
+    /// Takes a page.
+    #[inline]
+    pub(super) fn take(&mut self, frames: &mut Frames) -> Option<FrameId> {
+        if self.free() == 0 {
+            return None;
+        }
+        if self.at_hand.pages.is_empty() {
+            self.refill(frames);
+        }
+        self.at_hand.pages.pop_back().map(FrameId::new)
+    }
+
+    /// Takes a block of `order`, if there is one. Pages at hand are not given up for it: who wants that calls
+    /// [`drain`](Self::drain) before.
+    pub(super) fn take_block(&mut self, frames: &mut Frames, order: u32, kind: MigrateType) -> Option<FrameId> {
+        if order > MAX_ORDER || self.free() < 1 << order {
+            return None;
+        }
+        self.buddy.allocate(frames, order, kind, Fallback::Any, &mut Search::default())
+    }
+
+    /// Gives a page back.
+    #[inline]
+    pub(super) fn give(&mut self, frames: &mut Frames, frame: FrameId) {
+        self.at_hand.pages.push_back(frame.index_u32());
+        if self.at_hand.pages.len() > self.at_hand.high {
+            self.flush(frames, self.at_hand.batch);
+        }
+    }
+
+    /// Gives a block back that [`take_block`](Self::take_block) gave.
+    pub(super) fn give_block(&mut self, frames: &mut Frames, frame: FrameId, order: u32) {
+        self.buddy.free(frames, frame, order);
+    }
+
+    /// Puts all pages at hand back among free blocks, where they can be joined. How many there were.
+    pub(super) fn drain(&mut self, frames: &mut Frames) -> usize {
+        let count = self.at_hand.pages.len();
+        self.flush(frames, count);
+        count
+    }
+
+    /// A batch of pages; the one taken first lies on top.
+    #[cold]
+    fn refill(&mut self, frames: &mut Frames) {
+        let Self { buddy, at_hand: AtHand { pages, batch, .. }, .. } = self;
+        let batch = u32::try_from(*batch).expect("at most 63");
+        let taken = buddy.take_pages(frames, batch, |run| run.for_each(|page| pages.push_front(page)));
+        let mut search = Search::default();
+        for _ in taken..batch {
+            let page = buddy.allocate(frames, 0, MigrateType::Movable, Fallback::Any, &mut search);
+            let Some(page) = page else { break };
+            pages.push_front(page.index_u32());
+        }
+    }
+
+    /// The pages given back longest ago go first.
+    #[cold]
+    fn flush(&mut self, frames: &mut Frames, count: usize) {
+        for page in self.at_hand.pages.drain(..count) {
+            self.buddy.free(frames, FrameId::new(page), 0);
+        }
+    }
+
+    /// Whether what must hold of free memory does.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub(super) fn check(&self, frames: &Frames) -> Result<(), String> {
+        self.buddy.check(frames)?;
+        let mut pages: Vec<u32> = self.at_hand.pages.iter().copied().collect();
+        pages.sort_unstable();
+        let twice = pages.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
+        let freed = pages.iter().copied().find(|&page| self.buddy.is_free(FrameId::new(page)));
+        match twice.or(freed) {
+            Some(page) => Err(format!("frame {page:#x} is free twice")),
+            None => Ok(()),
+        }
+    }
+
+    /// Frames that are free after they were used.
+    pub(super) fn given_back<'a>(&'a self, frames: &'a Frames) -> impl Iterator<Item = FrameId> + 'a {
+        self.buddy.used_before(frames).chain(self.at_hand.pages.iter().copied().map(FrameId::new))
+    }
+}
+
+/// Single movable pages kept out of the buddy allocator, so that most allocations do not touch it: the kernel's lists per CPU
+/// (compaction.md section 2.6), those of all CPUs in one, the page given back last on top.
+#[derive(Debug)]
+struct AtHand {
+    /// Taken from and given to the back.
+    pages: VecDeque<u32>,
+    /// With more, a batch goes back.
+    high: usize,
+    /// Pages moved at once.
+    batch: usize,
+}
+
+impl AtHand {
+    /// The kernel's limit for each CPU lies between its share of the low mark and of an eighth of the zone, and grows with use.
+    /// Here it is twice the high mark: a run of kswapd frees as much as that mark, and what it freed is taken again at once.
+    fn new(managed: u32, high_mark: u64) -> Self {
+        let batch = batch(u64::from(managed));
+        let high = (2 * high_mark).max(4 * batch);
+        let count = |pages: u64| usize::try_from(pages).expect("fewer than 2^32 pages");
+        Self { pages: VecDeque::new(), high: count(high), batch: count(batch) }
+    }
+}
+
+/// Pages moved at once between a CPU's list and the buddy allocator. Source: `zone_batchsize`.
+const fn batch(managed: u64) -> u64 {
+    let pages = managed >> 12;
+    let pages = if pages > 64 { 64 } else { pages };
+    if pages <= 1 {
+        return 1;
+    }
+    let half_more = pages + pages / 2;
+    (1 << half_more.ilog2()) - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// compaction.md section 11, E13: batches; with two CPUs the kernel's limits for each are 9798 and 311296, and the one list
+    /// here is longer than two of the former and shorter than two of the latter.
+    #[test]
+    fn e13_batches_and_limits() {
+        assert_eq!((batch(3840), batch(772_917), batch(4_980_736)), (1, 63, 63));
+        let normal = AtHand::new(4_980_736, 24_576);
+        assert!((2 * 9798..2 * 311_296).contains(&normal.high), "{}", normal.high);
+        assert_eq!(AtHand::new(4_980_736, 0).high, 252);
+    }
+
+    #[test]
+    fn pages_at_hand_are_free_but_in_no_block() {
+        let mut frames = Frames::new(1 << 20);
+        let mut zone = Zone::new(&mut frames, 0, 1 << 20, ZoneWatermarks { high: 150, ..ZoneWatermarks::default() });
+        let taken: Vec<u32> = (0..400).map(|_| zone.take(&mut frames).expect("free").index_u32()).collect();
+        assert_eq!(taken, (0..400).collect::<Vec<_>>(), "in the order of addresses");
+        assert_eq!((zone.used(), zone.free()), (400, (1 << 20) - 400));
+        assert_eq!(zone.buddy().free_pages(), (1 << 20) - 7 * 63, "seven batches");
+        for page in taken.into_iter().rev() {
+            zone.give(&mut frames, FrameId::new(page));
+        }
+        assert_eq!((zone.used(), zone.free()), (0, 1 << 20));
+        assert!(zone.buddy().blocks().counts()[10] < 1024, "some cannot be joined");
+        assert_eq!(zone.take(&mut frames), Some(FrameId::new(0)), "what was given back last");
+        zone.give(&mut frames, FrameId::new(0));
+        zone.drain(&mut frames);
+        assert_eq!(zone.buddy().blocks().counts()[10], 1024);
+        zone.check(&frames).unwrap();
+        zone.give(&mut frames, FrameId::new(0));
+        assert_eq!(zone.check(&frames), Err("frame 0x0 is free twice".to_owned()), "a fault that is found");
+    }
+
+    #[test]
+    fn blocks_are_taken_whole() {
+        let mut frames = Frames::new(2048);
+        let mut zone = Zone::new(&mut frames, 0, 2048, ZoneWatermarks::default());
+        let single = zone.take(&mut frames).unwrap();
+        let blocks: Vec<_> = std::iter::from_fn(|| zone.take_block(&mut frames, 9, MigrateType::Movable)).collect();
+        assert_eq!((blocks.len(), zone.used()), (3, 1 + 3 * 512));
+        zone.give(&mut frames, single);
+        assert_eq!(zone.take_block(&mut frames, 9, MigrateType::Movable), None, "one page is at hand");
+        zone.drain(&mut frames);
+        assert!(zone.take_block(&mut frames, 9, MigrateType::Movable).is_some());
+        blocks.into_iter().for_each(|block| zone.give_block(&mut frames, block, 9));
+        zone.hidden = 1025;
+        assert_eq!(zone.take_block(&mut frames, 9, MigrateType::Movable), None, "compressed swap has the rest");
+    }
+}
