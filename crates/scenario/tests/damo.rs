@@ -31,7 +31,7 @@ const CONFIGURATIONS: [(&str, &str); 5] = [
         "--ops paddr --regions 0-268435456 --damos_action pageout --damos_access_rate 0% 0% --damos_age 1s max \
          --damos_quotas 20ms 4M 500ms 0 3 7 --damos_apply_interval 200ms \
          --damos_wmarks free_mem_rate 1s 99% 98% 5% \
-         --damos_filter reject addr 0 8388608 --damos_filter allow memcg /store --damos_filter reject none anon",
+         --damos_filter reject addr 0 134217728 --damos_filter allow memcg /store --damos_filter reject none anon",
     ),
     ("stat", "--ops paddr --regions 0-268435456 --monitoring_intervals 10ms 200ms 2s --damos_action stat"),
     (
