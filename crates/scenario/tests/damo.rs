@@ -36,7 +36,7 @@ const CONFIGURATIONS: [(&str, &str); 5] = [
     ("stat", "--ops paddr --regions 0-268435456 --monitoring_intervals 10ms 200ms 2s --damos_action stat"),
     (
         "cold",
-        "--ops vaddr --target_pid 1 --damos_action cold --damos_sz_region 4K max --damos_access_rate 0% 5% --damos_age 300ms max",
+        "--ops fvaddr --target_pid 1 --damos_action cold --damos_sz_region 4K max --damos_access_rate 0% 5% --damos_age 300ms max",
     ),
     (
         "promote",
