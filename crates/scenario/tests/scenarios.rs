@@ -277,6 +277,14 @@ fn bad_scenarios_say_what_where_and_what_is_allowed() {
             format!("{head}variants = [{{ name = \"v\", patch = {{ averages = [{{ name = \"a\" }}] }} }}]\n{load}"),
             "variant `v`: a patch cannot change `averages`",
         ),
+        (
+            format!("{head}variants = [{{ name = \"v\", patch = {{ metrics = [\"runtime_ns\"] }} }}]\n{load}"),
+            "variant `v`: a patch cannot change `metrics`; it is the scenario's as a whole",
+        ),
+        (
+            format!("{head}variants = [{{ name = \"v\", patch = {{ run = \"together\" }} }}]\n{load}"),
+            "variant `v`: a patch cannot change `run`",
+        ),
     ];
     for (text, expected) in table {
         let message = parse(&text, "s.toml").expect_err(&text).to_string();
