@@ -3,9 +3,10 @@
 
 use crate::monitoring::MonitorSpec;
 use crate::{GenerationsSpec, Scenario};
-use isotherm_core::generations::ReclaimerConfig;
+use isotherm_core::generations::{ReclaimerConfig, Swappiness};
 use isotherm_core::presets::{LruSort, Preset, Reclaim};
 use isotherm_sim::reclaim::policy_by_name;
+use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::{Bytes, Duration, Ratio};
 
 /// What combinations are fitted to.
@@ -125,9 +126,12 @@ fn reclaim(scenario: &mut Scenario, recording: &Recording) {
     scenario.monitors.push(monitor("reclaim", Preset::Reclaim(preset)));
 }
 
-/// Proactive reclaim by generations: what is as old as memory that counts as cold goes.
+/// Proactive reclaim by generations: what is as old as memory that counts as cold goes; without swap, files alone.
 fn proactive(scenario: &mut Scenario, recording: &Recording) {
-    let config = ReclaimerConfig { threshold: cold_age(recording), ..ReclaimerConfig::default() };
+    let mut config = ReclaimerConfig { threshold: cold_age(recording), ..ReclaimerConfig::default() };
+    if scenario.machine.swap.device == DeviceKind::None {
+        config.swappiness = Swappiness::Of(0);
+    }
     scenario.generations.push(GenerationsSpec::reclaim("proactive", config));
 }
 
@@ -186,6 +190,22 @@ mod tests {
                     assert!(!monitor.config.schemes.is_empty());
                 }
             }
+        }
+    }
+
+    /// What `--config` writes for a combination is what it is.
+    #[test]
+    fn every_set_up_is_written_and_read_back() {
+        for candidate in CANDIDATES {
+            let mut scenario = Scenario::named("x");
+            scenario.machine.swap.device = DeviceKind::None;
+            let load = isotherm_workload::WorkloadSpec::Trace(isotherm_workload::TraceSpec::new("x.parquet"));
+            scenario.workloads = vec![crate::WorkloadEntry::new("x", load)];
+            let scenario = candidate.apply(scenario, &Recording { runtime: LENGTHS[1] });
+            let text = crate::print(&scenario);
+            let read = crate::parse(&text, candidate.name).unwrap_or_else(|error| panic!("{error}\n{text}"));
+            assert_eq!(read, scenario, "{}", candidate.name);
+            assert_eq!(text.contains("swappiness = 0"), candidate.name.contains("proactive"), "{text}");
         }
     }
 

@@ -92,20 +92,18 @@ pub(super) fn smallest_reliable<T>(tried: &[T], fast_enough: impl Fn(&T) -> bool
 /// Plays all set-ups at the size that will be recommended, and gives out that size; without one, the largest that was tried.
 pub(super) fn compare(replays: &Replays<'_>, tried: &mut Vec<Tried>) -> Result<Bytes, ScenarioError> {
     let largest = tried.iter().map(|one| one.size).max().unwrap_or_default();
-    let mut size = largest;
-    // A set-up that is played at one more size may become the one to recommend there: at that size, or a little below.
-    for _ in 0..CANDIDATES.len() {
-        let best = best(replays, tried);
-        size = best.map_or(largest, |best| tried[best].size);
+    // A set-up that is played at one more size may become the one to recommend there: at that size, or a little below. Only sizes
+    // that were tried come up, so that it ends.
+    loop {
+        let size = best(replays, tried).map_or(largest, |best| tried[best].size);
         let is_missing = |index: &usize| !tried.iter().any(|one| one.index == *index && one.size == size);
         let missing: Vec<(usize, Bytes)> =
             (0..CANDIDATES.len()).filter(is_missing).map(|index| (index, size)).collect();
         if missing.is_empty() {
-            break;
+            return Ok(size);
         }
         tried.extend(replays.try_all(&missing)?);
     }
-    Ok(size)
 }
 
 /// The one to recommend, by its place in `tried`: the smallest memory among set-ups that Linux has. Sizes that the search does
@@ -210,7 +208,8 @@ const FAULTS_MIN: u64 = 100;
 /// interval above the mean of the smaller. The intervals are told, because the smaller's may be wide: limits 1 % apart can differ
 /// as much.
 fn not_monotonic(name: &'static str, rows: &[AdviceRow]) -> Option<Note> {
-    let own: Vec<&AdviceRow> = rows.iter().filter(|row| row.candidate == name).collect();
+    // What was killed had no time for more faults.
+    let own: Vec<&AdviceRow> = rows.iter().filter(|row| row.candidate == name && row.unfinished == 0).collect();
     let mut worst: Option<(u64, &AdviceRow, &AdviceRow)> = None;
     for (place, small) in own.iter().enumerate() {
         for large in &own[place + 1..] {
@@ -299,6 +298,8 @@ mod tests {
              3.00 MiB"
         );
         assert_eq!(not_monotonic("mglru", &rows[..2]), None, "it falls");
+        let killed = AdviceRow { unfinished: 5, ..row("mglru", 1 << 20, 10) };
+        assert_eq!(not_monotonic("mglru", &[killed, rows[1].clone()]), None, "killed early");
         let unsure = AdviceRow { major_faults_ci95_low: Some(800), ..rows[2].clone() };
         assert_eq!(not_monotonic("mglru", &[rows[1].clone(), unsure]), None, "within the interval");
         let few = [row("mglru", 1, 50), row("mglru", 2, 149)];

@@ -141,7 +141,8 @@ pub struct AdviceRow {
     pub major_faults_ci95_low: Option<u64>,
     /// Upper end.
     pub major_faults_ci95_high: Option<u64>,
-    /// Major faults divided by those of `opt` at the same size, in millionths; absent where `opt` has none or did not run.
+    /// Major faults divided by those of `opt` at the same size, in millionths; absent where `opt` has none,
+    /// and where either was killed.
     pub faults_to_opt_ppm: Option<u64>,
     /// Memory charge, mean over time: below the limit where the program needs less, or something reclaims before it must.
     pub mean_bytes: u64,
@@ -285,9 +286,12 @@ fn stopped_by(reports: &[&SchemeReport]) -> Option<&'static str> {
 }
 
 fn relate_to_opt(rows: &mut [AdviceRow]) {
-    let opt: Vec<(u64, u64)> =
-        rows.iter().filter(|row| row.candidate == "opt").map(|row| (row.memory_bytes, row.major_faults)).collect();
-    for row in rows {
+    let opt: Vec<(u64, u64)> = rows
+        .iter()
+        .filter(|row| row.candidate == "opt" && row.unfinished == 0)
+        .map(|row| (row.memory_bytes, row.major_faults))
+        .collect();
+    for row in rows.iter_mut().filter(|row| row.unfinished == 0) {
         let floor = opt.iter().find(|(bytes, _)| *bytes == row.memory_bytes).map(|(_, faults)| *faults);
         row.faults_to_opt_ppm = floor.and_then(|floor| ppm(row.major_faults, floor));
     }

@@ -186,7 +186,9 @@ impl<'a> Replays<'a> {
         let tool = |tool: &GenerationsSpec| {
             let table = toml::Table::try_from(tool).expect("scenario types are TOML tables");
             // Of its keys, those that are fitted.
-            let keys = ["mode", "threshold"].iter().filter_map(|key| Some(format!("{key} = {}", table.get(*key)?)));
+            let keys = ["mode", "threshold", "swappiness"]
+                .iter()
+                .filter_map(|key| Some(format!("{key} = {}", table.get(*key)?)));
             format!("{{ {} }}", keys.collect::<Vec<_>>().join(", "))
         };
         let presets = scenario.monitors.iter().filter_map(written);

@@ -103,9 +103,10 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
     let run = Run { kernel: &kernel, machine: &machine, guest: &guest, job: &job, script: Some(&script) };
     let bar = ui.progress("booting", u64::from(args.boots));
     let mut seen = Vec::new();
-    for _ in 0..args.boots {
+    for boot in 1..=args.boots {
         let result = run.go().map_err(error)?;
-        seen.extend(result.observations().last().cloned());
+        let last = result.observations().last().cloned();
+        seen.push(last.ok_or_else(|| CliError::failed(format!("boot {boot} of {} reported no counters", args.boots)))?);
         bar.inc(1);
     }
     bar.finish_and_clear();
