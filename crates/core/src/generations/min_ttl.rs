@@ -94,7 +94,7 @@ impl MinTtl {
             };
             let pages = group.listing.rows.iter().map(evictable).fold(0, u64::saturating_add);
             let counts = !group.is_below_min && pages >> DEF_PRIORITY != 0;
-            group.listing.rows.first().filter(|_| counts).map(|row| row.age_ms)
+            group.listing.rows.iter().find(|row| evictable(row) > 0).filter(|_| counts).map(|row| row.age_ms)
         };
         let oldest_ms = groups.iter().filter_map(oldest_of).max();
         // Strictly older than the time to live.
@@ -175,6 +175,10 @@ mod tests {
             let facts = |listing| GroupFacts { listing, is_below_min };
             ttl(1000).forecast(&[facts(&old_small), facts(&old_anon), facts(&young)], swappiness)
         };
+        let mixed = listing(&[(9000, 8000, 0), (700, 0, 8000)]);
+        let facts = [GroupFacts { listing: &mixed, is_below_min: false }];
+        let files = ttl(1000).forecast(&facts, Swappiness::Of(0));
+        assert_eq!((files.kills, files.oldest_ms), (true, Some(700)), "what cannot be evicted is not old");
         assert_eq!(all(Swappiness::Of(60), false).oldest_ms, Some(9000), "8000 anonymous pages");
         let files = all(Swappiness::Of(0), false);
         assert_eq!((files.kills, files.oldest_ms), (true, Some(500)), "4095 pages and fewer are too small to count");

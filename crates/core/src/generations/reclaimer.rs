@@ -321,7 +321,8 @@ impl Reclaimer {
 /// The youngest generation that is at least so old and may be evicted (spec mglru 14.3).
 fn youngest_cold(rows: &[Row], threshold_ms: u64) -> Option<u64> {
     let max_seq = rows.last()?.seq;
-    rows.iter().filter(|row| row.age_ms >= threshold_ms && row.seq + 2 <= max_seq).map(|row| row.seq).max()
+    let is_allowed = |row: &&Row| row.seq.checked_add(2).is_some_and(|seq| seq <= max_seq);
+    rows.iter().filter(|row| row.age_ms >= threshold_ms).filter(is_allowed).map(|row| row.seq).max()
 }
 
 fn bytes(pages: u64) -> u64 {
