@@ -48,7 +48,8 @@ install: build ## Into PREFIX (default /usr/local)
 	install -m644 traces/*.parquet $(DESTDIR)$(PREFIX)/share/isotherm/traces
 
 uninstall: ## Removes what `make install` put into PREFIX
-	rm -f $(DESTDIR)$(PREFIX)/bin/isotherm $(DESTDIR)$(PREFIX)/lib/isotherm/libisotherm_tracer.so
+	rm -f $(DESTDIR)$(PREFIX)/bin/isotherm $(DESTDIR)$(PREFIX)/lib/isotherm/libisotherm_tracer.so \
+		$(DESTDIR)$(PREFIX)/lib/isotherm/isotherm-guest
 	rm -rf $(DESTDIR)$(PREFIX)/share/isotherm
 
 clean: ## Removes everything that was built
