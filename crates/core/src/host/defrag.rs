@@ -1,7 +1,7 @@
 //! What designs ask of a host: how fragmented zones are, how busy the machine is, and a step of compaction.
 
 use super::NodeId;
-use crate::defrag::{FreeBlocks, MAX_ORDERS, Marks};
+use crate::defrag::{BlockUse, FreeBlocks, MAX_ORDERS, Marks};
 use isotherm_units::Duration;
 
 /// A zone: its node, and its number there from the lowest addresses up.
@@ -124,6 +124,64 @@ pub struct CompactStep {
     pub max_scanned: u64,
     /// Pages to move; the last batch may exceed it.
     pub max_moved: u64,
+}
+
+/// A look at all page blocks of a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlocksLook {
+    /// Which.
+    pub zone: ZoneId,
+    /// Movable pages of each block whose accessed bits are read and cleared, all if there are fewer. They lie evenly spaced
+    /// among the block's movable pages. 0: none.
+    pub samples: u32,
+    /// Number of the first of them among these pages; more than there are begin anew. Looks with the same number see the same
+    /// pages, as long as none is moved or freed.
+    pub turn: u32,
+}
+
+/// A page block in such a look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageBlock {
+    /// Its number in the zone, from the lowest addresses up.
+    pub number: u32,
+    /// What it holds. Pages that somebody holds just now count as fixed.
+    pub usage: BlockUse,
+    /// Pages whose accessed bits were read.
+    pub sampled: u32,
+    /// How many of them were used since their bits were cleared last.
+    pub accessed: u32,
+}
+
+/// A page of a page block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageSight {
+    /// Not in use.
+    Free,
+    /// In use, and cannot be moved now.
+    Fixed,
+    /// In use, and can be moved.
+    Movable {
+        /// Used since its accessed bit was cleared last.
+        accessed: bool,
+    },
+}
+
+/// Pages of one block that are to move together, into named blocks: they are unmapped, one flush of cached translations
+/// follows, and then one after the other is copied and mapped again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MoveBatch<'a> {
+    /// Where.
+    pub zone: ZoneId,
+    /// The block that they lie in.
+    pub block: u32,
+    /// Their numbers in the block. Those that are free or fixed by now are passed over.
+    pub pages: &'a [u32],
+    /// Blocks with free pages to move into, those to be filled first in front. Blocks that are wholly free are passed over.
+    pub targets: &'a [u32],
+    /// Pages that were used since their accessed bits were cleared last stay.
+    pub spares_accessed: bool,
+    /// What may be waited for.
+    pub mode: CompactMode,
 }
 
 /// Why a zone's compaction is over.

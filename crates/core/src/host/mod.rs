@@ -17,7 +17,8 @@ pub use crate::promotion::{Flow, PageMarks, ScanGate, ScannedPage};
 pub use crate::schemes::{Action, Destination, FilterType, Metric, PageFilter, PageGate, PageTest};
 pub use address::{AddressRange, Level, NodeId, Probe, Seen, Sight, TargetId};
 pub use defrag::{
-    CompactEnd, CompactMode, CompactStep, Compacted, DefragSignals, Granularity, Stalls, Stop, ZoneId, ZoneState,
+    BlocksLook, CompactEnd, CompactMode, CompactStep, Compacted, DefragSignals, Granularity, MoveBatch, PageBlock,
+    PageSight, Stalls, Stop, ZoneId, ZoneState,
 };
 pub use error::HostError;
 pub use generations::{Answer, GenerationCapabilities};
@@ -94,6 +95,39 @@ pub trait Host {
     /// [`HostError::NotHere`], [`HostError::Failed`]: nothing was done.
     fn compact(&mut self, _step: &CompactStep) -> Result<Compacted, HostError> {
         Err(HostError::NotHere("this host does not compact"))
+    }
+
+    /// Appends all page blocks of a zone, from the lowest up, with what they hold and how many of their pages are in use. Like
+    /// a monitor's, the look leaves marks so that reclaim does not take pages for unused whose bits were cleared.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`] where it is not told what blocks hold.
+    fn page_blocks(&mut self, _look: &BlocksLook, _out: &mut Vec<PageBlock>) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host does not tell what page blocks hold"))
+    }
+
+    /// Appends the pages of a block, from the lowest up; with `clears`, the accessed bits of movable ones are cleared.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`]. [`HostError::Failed`]: there is no such block.
+    fn block_pages(
+        &mut self,
+        _zone: ZoneId,
+        _block: u32,
+        _clears: bool,
+        _out: &mut Vec<PageSight>,
+    ) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host does not tell what page blocks hold"))
+    }
+
+    /// Moves some pages out of a block, in one batch. [`Compacted::end`] is [`CompactEnd::NoTargets`] if there was no room for
+    /// some of them, and `None` otherwise; [`Compacted::pages_moved`] and [`Compacted::blocks_freed`] tell how it went. Pages
+    /// that could not be moved stay where they are.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`]. [`HostError::Failed`]: there is no such block, or it is among the targets; nothing was moved.
+    fn move_pages(&mut self, _batch: &MoveBatch<'_>) -> Result<Compacted, HostError> {
+        Err(HostError::NotHere("this host does not move single pages"))
     }
 
     /// For each address whether the page there has `attribute`; `None` where there is no page. Physical memory only.
