@@ -7,7 +7,7 @@ use crate::result::ScenarioResult;
 use crate::rows::{Played, PlayedRuns};
 use crate::variant::{Variant, ready};
 use crate::{RunMode, Scenario, ScenarioError};
-use isotherm_sim::machine::{Ending, Incident, NodeConfig, Outcome};
+use isotherm_sim::machine::{Ending, Incident, NodeConfig, Outcome, TieringConfig};
 use isotherm_units::{Bytes, Duration, Instant, PAGE_BYTES, Pages};
 use isotherm_workload::BuildContext;
 use rayon::prelude::*;
@@ -179,7 +179,8 @@ pub(crate) fn without_limits(scenario: &Scenario) -> Variant {
     let mut scenario = Scenario { matrix: None, variants: Vec::new(), limit: None, ..scenario.clone() };
     scenario.policy = "fifo".to_owned(); // charges page by page, so that the peak is exact
     let latency = scenario.machine.nodes.first().map_or_else(|| NodeConfig::default().latency, |node| node.latency);
-    scenario.machine.nodes = vec![NodeConfig { memory: ROOMY, latency }];
+    scenario.machine.nodes = vec![NodeConfig { memory: ROOMY, latency, ..NodeConfig::default() }];
+    (scenario.machine.distances, scenario.machine.tiering) = (Vec::new(), TieringConfig::default());
     scenario.machine.min_free = None;
     Variant { name: "without limits".to_owned(), scenario }
 }

@@ -11,7 +11,7 @@ use std::time::Instant as Clock;
 
 use isotherm_sim::memory::buddy::{BLOCK_ORDER, Buddy, Fallback, MigrateType, Search};
 use isotherm_sim::memory::watermarks::{WatermarkConfig, Watermarks, ZoneSize};
-use isotherm_sim::memory::{FrameId, Frames, Mark, NodeId, Nodes};
+use isotherm_sim::memory::{FrameId, Frames, Mark, NodeId, NodeSetup, Nodes};
 use isotherm_units::Pages;
 
 fn main() {
@@ -77,7 +77,7 @@ impl AtHand {
         let mut frames = Frames::new(pages as usize);
         let managed = Pages::new(u64::from(pages));
         let marks = Watermarks::new(&WatermarkConfig::default(), &[vec![ZoneSize { managed, movable: false }]]);
-        Self { nodes: Nodes::new(&mut frames, &[(vec![managed], 100)], &marks), frames }
+        Self { nodes: Nodes::new(&mut frames, &[NodeSetup::new(vec![managed], 100)], &marks), frames }
     }
 }
 

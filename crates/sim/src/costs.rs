@@ -88,6 +88,21 @@ costs! {
     dram_latency_ns = 100 "ns", Published,
         "A cache line from local DRAM",
         "Idle local DRAM is just under 100 ns on current servers (nextplatform.com 2022); 100–106 ns a line under load fits the published kmmscand runs";
+    cxl_near_latency_ns = 175 "ns", Derived,
+        "A cache line from near memory behind CXL",
+        "abench without promotion on CXL memory, 8 to 64 GiB: 173 to 179 ns a line (kmmscand v1 posting, Mar 2025, base with NUMAB1), if a touch is all 64 lines of a page";
+    cxl_latency_ns = 250 "ns", Published,
+        "A cache line from memory behind CXL",
+        "Breakdown of a CXL.mem load on a documentation site: about 250 ns in all (weak source); real devices have 140 to 410 ns (arXiv 2409.14317)";
+    cxl_far_latency_ns = 400 "ns", Published,
+        "A cache line from far memory behind CXL",
+        "Slow end of the 140 to 410 ns of four real devices in seven configurations (arXiv 2409.14317)";
+    dram_bandwidth_mb_per_s = 200000 "MB/s", Estimate,
+        "Bandwidth of the DRAM of one socket",
+        "About eight channels of DDR4-3200, 25.6 GB/s each; a scenario should set what it knows";
+    cxl_bandwidth_mb_per_s = 25000 "MB/s", Estimate,
+        "Bandwidth of a memory device behind CXL",
+        "Eight lanes of PCIe 5.0 are 31.5 GB/s each way; about a fifth goes to headers";
     minor_fault_anon_ns = 830 "ns", Derived,
         "First write to an anonymous page, without zeroing it",
         "Median 1013 ns for the whole fault (Linux 6.6, 3.2 GHz desktop core, rdtsc: ddumbying.vercel.app/experiments/pagefault-latency) less `page_zero_ns`; we measured 1.8 µs in a virtual machine";

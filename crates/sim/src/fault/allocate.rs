@@ -89,13 +89,14 @@ fn take(memory: &mut Memory, preferred: NodeId, mark: Mark) -> Option<FrameId> {
 mod tests {
     use super::*;
     use crate::fault::testing::Rig;
+    use crate::memory::NodeSetup;
     use crate::swap::device::DeviceKind;
     use isotherm_units::Pages;
 
     #[test]
     fn other_nodes_help_before_the_daemons_are_asked_for() {
         let mut rig = Rig::with(DeviceKind::None, 0, |setup| {
-            setup.nodes = vec![(vec![Pages::new(1024)], 100), (vec![Pages::new(1024)], 200)];
+            setup.nodes = [100, 200].map(|latency_ns| NodeSetup::new(vec![Pages::new(1024)], latency_ns)).to_vec();
         });
         let [near, far] = [NodeId(1), NodeId(0)];
         let low = rig.memory.nodes.get(near).zones[0].marks.low;

@@ -22,7 +22,7 @@ pub fn try_new_space(memory: &mut Memory, name: &str, process: (usize, usize), c
         process,
         cgroup,
         vmas: VmaList::default(),
-        table: PageTable::of_kind(memory.mmu.table_kind()),
+        table: PageTable::of_kind(memory.mmu.table_kind()).with_classes(memory.nodes.classes().cloned()),
         family: Vec::new(),
         nr_resident: 0,
         nr_swapped: 0,

@@ -6,7 +6,9 @@ use crate::cgroup::{CgroupId, Knob, Limit};
 use crate::costs::Costs;
 use crate::counters::Counter;
 use crate::memory::watermarks::WatermarkConfig;
-use crate::memory::{Flag, FrameId, List, ListEnd, Memory, MemoryConfig, MemorySetup, NodeId, PageOwner};
+use crate::memory::{
+    Flag, FrameId, List, ListEnd, Memory, MemoryConfig, MemorySetup, NodeId, NodeSetup, PageOwner, TieringSetup,
+};
 use crate::mmu::{DensePage, Entry, Need, SpaceId};
 use crate::reclaim::outcome::{Fate, divert, evict};
 use crate::reclaim::{Arrival, Hint, ListSizes, LruvecId, ReclaimPolicy, Reclaimer, Scan};
@@ -137,7 +139,8 @@ impl Rig {
     pub(super) fn with(swap: DeviceKind, slots: u64, change: impl FnOnce(&mut MemorySetup)) -> Self {
         let costs = Costs::default();
         let mut setup = MemorySetup {
-            nodes: vec![(vec![Pages::new(MACHINE_PAGES)], 100)],
+            nodes: vec![NodeSetup::new(vec![Pages::new(MACHINE_PAGES)], 100)],
+            tiering: TieringSetup::default(),
             watermarks: WatermarkConfig::default(),
             config: MemoryConfig { swappiness: 60, page_cluster: 3, readahead_pages: 32, hz: 250 },
             costs,

@@ -5,7 +5,7 @@ use crate::cgroup::{CgroupId, Knob, Limit};
 use crate::costs::Costs;
 use crate::fault::{self, FaultOutcome, FaultState, Shortage};
 use crate::memory::watermarks::WatermarkConfig;
-use crate::memory::{Flag, FrameId, Memory, MemoryConfig, MemorySetup};
+use crate::memory::{Flag, FrameId, Memory, MemoryConfig, MemorySetup, NodeSetup, TieringSetup};
 use crate::mmu::translation::Caches;
 use crate::mmu::{Entry, GroundFrames, MmuConfig, Need, SpaceId};
 use crate::pressure::Pressure;
@@ -44,7 +44,8 @@ impl Stage {
         let costs = Costs::default();
         let slots = if swap == DeviceKind::None { 0 } else { 1000 };
         let setup = MemorySetup {
-            nodes: nodes.iter().map(|&frames| (vec![Pages::new(frames)], 100)).collect(),
+            nodes: nodes.iter().map(|&frames| NodeSetup::new(vec![Pages::new(frames)], 100)).collect(),
+            tiering: TieringSetup::default(),
             watermarks: WatermarkConfig::default(),
             config: MemoryConfig { swappiness: 60, page_cluster: 3, readahead_pages: 32, hz: 250 },
             costs,

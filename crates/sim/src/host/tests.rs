@@ -5,7 +5,7 @@ use crate::cgroup::CgroupId;
 use crate::costs::Costs;
 use crate::fault::{self, FaultOutcome, FaultState};
 use crate::memory::watermarks::WatermarkConfig;
-use crate::memory::{MemoryConfig, MemorySetup};
+use crate::memory::{MemoryConfig, MemorySetup, NodeSetup, TieringSetup};
 use crate::mmu::translation::Off;
 use crate::mmu::{Cursor, MmuConfig, Need, Pace, Stop, TranslationConfig};
 use crate::reclaim::{ReclaimPolicy, policy_by_name};
@@ -30,7 +30,8 @@ impl Rig {
     fn new(mmu: MmuConfig) -> Self {
         let costs = Costs::default();
         let setup = MemorySetup {
-            nodes: vec![(vec![Pages::new(8192)], 100)],
+            nodes: vec![NodeSetup::new(vec![Pages::new(8192)], 100)],
+            tiering: TieringSetup::default(),
             watermarks: WatermarkConfig::default(),
             config: MemoryConfig { swappiness: 60, page_cluster: 3, readahead_pages: 32, hz: 250 },
             costs,
@@ -70,7 +71,7 @@ impl Rig {
         let run = if need == Need::Write { Run::write(page, 1) } else { Run::read(page, 1) };
         let mut state = FaultState::default();
         loop {
-            let mut pace = Pace { now_ns: 0, until_ns: 9, page_ns: 1 };
+            let mut pace = Pace { until_ns: 9, page_ns: 1, ..Pace::default() };
             let owner = self.memory.space_mut(space);
             let (table, huge) = (&mut owner.table, &owner.huge_blocks);
             let stop = match self.caches.first_mut() {

@@ -134,6 +134,7 @@ impl MachineBuilder {
         let nr_cpus = config.cpus as usize;
         let caches = super::mmu::caches_of(&memory.mmu, nr_cpus);
         let mut machine = Machine {
+            access: super::AccessCosts::new(config, &memory.nodes),
             config: config.clone(),
             memory,
             policy,
@@ -290,7 +291,6 @@ impl Machine {
         }
         self.programs[program].started = Some(now);
         let cgroup = self.programs[program].cgroup;
-        let page_ns = self.page_ns(program);
         let nr_threads = self.programs[program].program.threads.len();
         for index in 0..nr_threads {
             let thread = &mut self.programs[program].program.threads[index];
@@ -301,7 +301,6 @@ impl Machine {
                 process,
                 thread: index,
                 space: crate::mmu::SpaceId(0), // known when it starts
-                page_ns,
                 stream,
                 batch: Batch::default(),
                 cursor: Cursor::default(),

@@ -1,5 +1,6 @@
 //! What machine to simulate: hardware and tunables, as written in a scenario's `[machine]` table.
 
+use super::nodes::{self, NodeConfig, TieringConfig};
 use crate::mmu::MmuConfig;
 use crate::reclaim::{MglruConfig, PolicySettings};
 use crate::swap::device::{Compressor, DeviceKind};
@@ -15,6 +16,12 @@ pub struct MachineConfig {
     pub cpus: u32,
     /// NUMA nodes. Default: one of 16 GiB.
     pub nodes: Vec<NodeConfig>,
+    /// Distance from each node (a row) to each, as in `nodeN/distance`: 10 to itself. Default: 20 to all others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub distances: Vec<Vec<u8>>,
+    /// How pages go between fast and slow nodes.
+    #[serde(skip_serializing_if = "TieringConfig::is_default")]
+    pub tiering: TieringConfig,
     /// Where anonymous pages go.
     pub swap: SwapConfig,
     /// The disk under files.
@@ -44,16 +51,6 @@ pub struct MachineConfig {
     pub time_slice: Duration,
 }
 
-/// One NUMA node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct NodeConfig {
-    /// Its memory, 4 MiB to 4 TiB.
-    pub memory: Bytes,
-    /// Time of an access that misses the CPU caches. Default 80 ns.
-    pub latency: Duration,
-}
-
 /// The swap device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -76,6 +73,8 @@ impl Default for MachineConfig {
         Self {
             cpus: 2,
             nodes: vec![NodeConfig::default()],
+            distances: Vec::new(),
+            tiering: TieringConfig::default(),
             swap: SwapConfig::default(),
             storage: DeviceKind::Nvme,
             swappiness: 60,
@@ -89,12 +88,6 @@ impl Default for MachineConfig {
             hz: 250,
             time_slice: Duration::from_ms(3),
         }
-    }
-}
-
-impl Default for NodeConfig {
-    fn default() -> Self {
-        Self { memory: Bytes::from_gib(16), latency: Duration::from_ns(80) }
     }
 }
 
@@ -117,8 +110,8 @@ pub struct ConfigError {
 }
 
 /// Least memory of a node: the kernel's own minimum reserve must fit several times.
-const NODE_MIN: Bytes = Bytes::from_mib(4);
-const NODE_MAX: Bytes = Bytes::from_gib(4096);
+pub(super) const NODE_MIN: Bytes = Bytes::from_mib(4);
+pub(super) const NODE_MAX: Bytes = Bytes::from_gib(4096);
 
 impl MachineConfig {
     /// All memory of the machine.
@@ -153,13 +146,7 @@ impl MachineConfig {
             if ok { Ok(()) } else { Err(ConfigError { field: field.to_owned(), got: got.to_string(), allowed }) }
         };
         check((1..=256).contains(&self.cpus), "cpus", &self.cpus, "1 to 256")?;
-        check((1..=16).contains(&self.nodes.len()), "nodes", &format!("{} nodes", self.nodes.len()), "1 to 16 nodes")?;
-        for (index, node) in self.nodes.iter().enumerate() {
-            let size_ok = (NODE_MIN..=NODE_MAX).contains(&node.memory);
-            check(size_ok, &format!("nodes[{index}].memory"), &node.memory, "4MiB to 4TiB")?;
-            let latency_ok = (1..=100_000).contains(&node.latency.ns());
-            check(latency_ok, &format!("nodes[{index}].latency"), &node.latency, "1ns to 100us")?;
-        }
+        nodes::check(&self.nodes, &self.distances, self.tiering)?;
         check(self.memory() <= NODE_MAX, "nodes", &self.memory(), "at most 4TiB in all")?;
         check(self.swap_size().get() <= 4 << 40, "swap.size", &self.swap_size(), "at most 4TiB")?;
         let ratio = self.swap.compression_ratio.unwrap_or(Ratio::ONE);

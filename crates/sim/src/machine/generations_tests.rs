@@ -5,7 +5,7 @@ use super::tests::config;
 use super::*;
 use crate::swap::device::DeviceKind;
 use isotherm_core::generations::{EstimatorConfig, GenerationReason, ReclaimerConfig, Swappiness};
-use isotherm_units::access::{Mapping, Process, Thread, ThreadStart};
+use isotherm_units::access::{Mapping, Process, Thread, ThreadStart, Timing};
 use isotherm_units::{Bytes, PAGE_BYTES, PageRange};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;

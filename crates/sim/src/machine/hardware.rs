@@ -18,7 +18,8 @@ impl MachineConfig {
             kind => DeviceModel::preset(kind, &costs),
         };
         MemorySetup {
-            nodes: self.nodes.iter().map(|node| (vec![node.memory.pages_floor()], node.latency.ns())).collect(),
+            nodes: super::nodes::node_setups(&self.nodes, self.tiering),
+            tiering: super::nodes::tiering_setup(&self.distances, self.tiering),
             watermarks: WatermarkConfig {
                 scale_factor: u64::from(self.watermark_scale_factor),
                 min_free_kib: self.min_free.map(|min| min.get() >> 10),

@@ -6,7 +6,7 @@ use crate::mmu::{MmuConfig, TranslationConfig};
 use crate::swap::device::DeviceKind;
 use isotherm_core::host::AddressRange;
 use isotherm_core::monitor::{Event, FlushPolicy, MonitorConfig, Operations, Snapshot};
-use isotherm_units::access::{After, Batch, Mapping, Process, Run, Stream, StreamError, Thread, ThreadStart};
+use isotherm_units::access::{After, Batch, Mapping, Process, Run, Stream, StreamError, Thread, ThreadStart, Timing};
 use isotherm_units::{Bytes, Duration, PageRange};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

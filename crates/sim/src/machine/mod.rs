@@ -4,6 +4,7 @@
 //! else, but at least [`STEP`], so that two busy CPUs do not alternate page by page. State that other CPUs see is
 //! therefore up to one step old; nothing waits longer than that.
 
+mod access;
 mod build;
 mod config;
 mod events;
@@ -22,6 +23,7 @@ mod mmu;
 mod monitor;
 #[cfg(test)]
 mod monitor_tests;
+mod nodes;
 mod oom;
 mod outcome;
 mod play;
@@ -33,11 +35,12 @@ mod task;
 mod tests;
 
 pub use build::{MachineBuilder, ProgramId, SimError};
-pub use config::{ConfigError, MachineConfig, NodeConfig, SwapConfig};
+pub use config::{ConfigError, MachineConfig, SwapConfig};
 pub use events::{Action, Plan};
 pub use generations::{GenerationsLook, GenerationsOutcome, GenerationsPass, GenerationsTool};
 pub use kdamond::{TickSink, Watched};
 pub use monitor::{DriverError, MonitorDriver, MonitorOutcome, MonitorTarget};
+pub use nodes::{MemoryKind, NodeConfig, TieringConfig};
 pub use outcome::{
     CgroupOutcome, Ending, Incident, KernelTime, Outcome, PressureTotals, ProgramOutcome, SeriesRow, ThreadTime,
 };
@@ -51,8 +54,9 @@ use crate::mmu::translation::Caches;
 use crate::pressure::Pressure;
 use crate::reclaim::ReclaimPolicy;
 use crate::reclaim::driver::MAX_RECLAIM_RETRIES;
+use access::AccessCosts;
 use events::{CpuId, Event, Events};
-use isotherm_units::access::{Program, Timing};
+use isotherm_units::access::Program;
 use isotherm_units::{Duration, Instant};
 use monitor::MonitorState;
 use std::collections::VecDeque;
@@ -71,6 +75,7 @@ pub struct Machine {
     config: MachineConfig,
     memory: Memory,
     policy: Box<dyn ReclaimPolicy>,
+    access: AccessCosts,
     pressure: Pressure,
     /// What pressure accounting was told last: CPUs may be a step apart, its time never goes back.
     pressure_now: Instant,
@@ -260,13 +265,6 @@ impl Machine {
     fn check(&self) {
         if let Err(what) = self.memory.check().and_then(|()| self.policy.check(&self.memory)) {
             panic!("simulated memory is inconsistent at {}: {what}", self.now);
-        }
-    }
-
-    fn page_ns(&self, program: usize) -> u64 {
-        match self.programs[program].program.timing {
-            Timing::Recorded => 0,
-            Timing::Modelled => self.config.nodes[0].latency.ns(),
         }
     }
 

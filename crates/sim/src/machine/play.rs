@@ -7,7 +7,7 @@ use super::{Incident, Machine, SimError};
 use crate::cgroup::CgroupId;
 use crate::fault::{self, FaultOutcome, Shortage};
 use crate::memory::Warm;
-use crate::mmu::{Cursor, DensePage, Pace, Stop};
+use crate::mmu::{Cursor, DensePage, Stop};
 use crate::reclaim::Touches;
 use crate::reclaim::driver::{Attempt, Step};
 use isotherm_units::access::{After, Run};
@@ -65,13 +65,14 @@ impl Machine {
     }
 
     fn play(&mut self, id: TaskId, user: &mut UserTask, now: &mut Instant, horizon: Instant) -> Result<Next, SimError> {
-        let mut pace = Pace { now_ns: now.ns(), until_ns: horizon.ns(), page_ns: user.page_ns };
+        let mut pace = self.pace(user.program, *now, horizon);
         let before = user.cursor;
         let touches = self.policy.wanted_touches();
         // The run that faulted goes alone where the policy wants to see it.
         let is_watched = user.faulted && touches == Touches::AfterFault;
         let end = if is_watched { user.cursor.run + 1 } else { user.batch.runs.len() };
         let stop = self.touch(id, user, end, &mut pace);
+        self.access.count(&pace.hits);
         user.time.compute_ns += pace.now_ns - now.ns();
         *now = Instant::from_ns(pace.now_ns);
         if user.cursor != before {

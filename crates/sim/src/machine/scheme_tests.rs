@@ -12,7 +12,7 @@ use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_core::schemes::{
     AccessPattern, Age, Bounds, Filter, FilterType, Frequency, Quotas, Reason, Scheme, SchemeReport, Watermarks,
 };
-use isotherm_units::access::{Mapping, Process, Thread, ThreadStart};
+use isotherm_units::access::{Mapping, Process, Thread, ThreadStart, Timing};
 use isotherm_units::{Bytes, PageRange, Pages};
 use proptest::prelude::*;
 use rand_core::SeedableRng;

@@ -76,8 +76,6 @@ pub(super) struct UserTask {
     pub(super) process: usize,
     pub(super) thread: usize,
     pub(super) space: SpaceId,
-    /// Cost of touching a page, in ns.
-    pub(super) page_ns: u64,
     pub(super) stream: Box<dyn Stream>,
     pub(super) batch: Batch,
     pub(super) cursor: Cursor,

@@ -8,7 +8,7 @@ use crate::reclaim::{POLICIES, policy_by_name};
 use crate::swap::device::DeviceKind;
 use isotherm_units::access::{
     After, Backing, Batch, FileKind, FileSpec, LayoutChange, Mapping, Process, Run, Sharing, Stream, StreamError,
-    Thread, ThreadStart,
+    Thread, ThreadStart, Timing,
 };
 use isotherm_units::{Bytes, PageRange, Pages};
 

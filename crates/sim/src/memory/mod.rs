@@ -6,11 +6,13 @@ mod check;
 mod files;
 mod frames;
 mod io;
+mod latency;
 mod list;
 mod marks;
 mod node;
 mod setup;
 mod store;
+mod tiers;
 mod warm;
 pub mod watermarks;
 mod witness;
@@ -20,10 +22,15 @@ pub use chain::{Chain, ListEnd};
 pub use files::{CachePage, FileId, FileMapping, Files, SimFile};
 pub use frames::{Flag, Flags, FrameId, Frames, PageOwner};
 pub use io::{Completion, Io, Written};
+pub use latency::{CLASSES_MAX, LatencyClasses};
 pub use list::List;
 pub use node::{NoBlock, Node, NodeId, Nodes};
 pub use setup::MemorySetup;
 pub use store::{Ledger, Mapper, Memory, MemoryConfig};
+pub use tiers::{
+    DRAM_ADISTANCE, DemotionTargets, LOCAL_DISTANCE, NodeSetup, Performance, REMOTE_DISTANCE, TieringSetup, Tiers,
+    UNKNOWN_ADISTANCE, adistance, tier_of,
+};
 pub(crate) use warm::Warm;
 pub use witness::{Used, Witness};
 pub use zone::{Mark, Zone};

@@ -2,8 +2,8 @@
 
 use super::buddy::MigrateType;
 use super::watermarks::Watermarks;
-use super::{FrameId, Frames, Mark, Zone};
-use isotherm_units::Pages;
+use super::{FrameId, Frames, LatencyClasses, Mark, NodeSetup, Zone};
+use std::sync::Arc;
 
 /// Index of a NUMA node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +32,8 @@ pub struct Node {
     pub zones: Vec<Zone>,
     /// Latency of a memory access in ns.
     pub latency_ns: u64,
+    /// Bytes a second in 10^6; `None`: more than anybody asks for.
+    pub bandwidth_mb_per_s: Option<u64>,
 }
 
 impl Node {
@@ -67,23 +69,34 @@ pub struct Nodes {
     nodes: Vec<Node>,
     /// Pages that compressed swap occupies.
     nr_hidden: u64,
+    /// Where nodes differ in latency.
+    classes: Option<Arc<LatencyClasses>>,
 }
 
 impl Nodes {
-    /// Lays out nodes of `(zone sizes, latency in ns)`; `marks` gives the watermarks of each zone in the same order.
-    pub fn new(frames: &mut Frames, layout: &[(Vec<Pages>, u64)], marks: &Watermarks) -> Self {
+    /// Lays out nodes; `marks` gives the watermarks of each zone in the same order.
+    pub fn new(frames: &mut Frames, layout: &[NodeSetup], marks: &Watermarks) -> Self {
         let mut first = 0u32;
         let mut marks = marks.zones.iter().copied();
-        let mut node = |(sizes, latency_ns): &(Vec<Pages>, u64)| {
-            let zones = sizes.iter().map(|size| {
+        let mut node = |setup: &NodeSetup| {
+            let zones = setup.zones.iter().map(|size| {
                 let managed = u32::try_from(size.get()).expect("the machine's size was checked");
                 let zone = Zone::new(frames, first, managed, marks.next().expect("one set of marks a zone"));
                 first += managed;
                 zone
             });
-            Node { zones: zones.collect(), latency_ns: *latency_ns }
+            let NodeSetup { latency_ns, bandwidth_mb_per_s, .. } = *setup;
+            Node { zones: zones.collect(), latency_ns, bandwidth_mb_per_s }
         };
-        Self { nodes: layout.iter().map(&mut node).collect(), nr_hidden: 0 }
+        let nodes: Vec<Node> = layout.iter().map(&mut node).collect();
+        let firsts: Vec<(u32, u64)> = nodes.iter().map(|node| (node.zones[0].first, node.latency_ns)).collect();
+        let classes = LatencyClasses::new(&firsts, |node| layout[node].loaded);
+        Self { nodes, nr_hidden: 0, classes: classes.map(Arc::new) }
+    }
+
+    /// Kinds of memory that differ in latency; `None` where all cost the same.
+    pub fn classes(&self) -> Option<&Arc<LatencyClasses>> {
+        self.classes.as_ref()
     }
 
     /// How many nodes.

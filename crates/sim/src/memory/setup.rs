@@ -1,7 +1,7 @@
 //! Putting the memory of a machine together.
 
 use super::watermarks::{WatermarkConfig, Watermarks, ZoneSize};
-use super::{Files, Frames, Io, Ledger, Memory, MemoryConfig, Nodes};
+use super::{Files, Frames, Io, Ledger, Memory, MemoryConfig, NodeSetup, Nodes, TieringSetup, Tiers};
 use crate::cgroup::Cgroups;
 use crate::costs::Costs;
 use crate::counters::Counters;
@@ -16,8 +16,10 @@ use isotherm_units::{Instant, Pages};
 /// What memory is made of.
 #[derive(Clone, Debug)]
 pub struct MemorySetup {
-    /// Nodes: sizes of their zones from low to high, and the latency of an access in ns. At most 2^31 - 2 frames in all.
-    pub nodes: Vec<(Vec<Pages>, u64)>,
+    /// Nodes. At most 2^31 - 2 frames in all.
+    pub nodes: Vec<NodeSetup>,
+    /// How they stand to each other.
+    pub tiering: TieringSetup,
     /// How much stays free.
     pub watermarks: WatermarkConfig,
     /// Tunables.
@@ -42,9 +44,9 @@ impl Memory {
     /// With more than 2^31 - 2 frames.
     pub fn assemble(setup: &MemorySetup) -> Result<Self, DeviceError> {
         let zone = |&managed: &Pages| ZoneSize { managed, movable: false };
-        let zones: Vec<Vec<ZoneSize>> = setup.nodes.iter().map(|(sizes, _)| sizes.iter().map(zone).collect()).collect();
+        let zones: Vec<Vec<ZoneSize>> = setup.nodes.iter().map(|node| node.zones.iter().map(zone).collect()).collect();
         let marks = Watermarks::new(&setup.watermarks, &zones);
-        let nr_frames: u64 = setup.nodes.iter().flat_map(|(sizes, _)| sizes).map(|size| size.get()).sum();
+        let nr_frames: u64 = setup.nodes.iter().flat_map(|node| &node.zones).map(|size| size.get()).sum();
         assert!(nr_frames < (1 << 31) - 1, "{nr_frames} frames; page-table entries hold fewer than 2^31 - 1");
         let nr_slots = if setup.swap.0 == DeviceModel::None { 0 } else { setup.swap.1.get() };
         let mut frames = Frames::new(usize::try_from(nr_frames).expect("fewer than 2^31"));
@@ -58,6 +60,7 @@ impl Memory {
             kswapd_wanted: vec![false; nodes.len()],
             reclaim: ReclaimState::default(),
             nodes,
+            tiers: Tiers::new(&setup.nodes, &setup.tiering),
             spaces: Vec::new(),
             files: Files::default(),
             slots: Slots::new(nr_slots),

@@ -1,6 +1,6 @@
 //! The state that faults, system calls and reclaim work on.
 
-use super::{CachePage, Files, Flag, FrameId, Frames, Io, Nodes, PageOwner, Witness};
+use super::{CachePage, Files, Flag, FrameId, Frames, Io, Nodes, PageOwner, Tiers, Witness};
 use crate::cgroup::{CgroupId, Cgroups};
 use crate::costs::Costs;
 use crate::counters::{Counter, Counters};
@@ -61,6 +61,8 @@ pub struct Memory {
     pub frames: Frames,
     /// Free memory.
     pub nodes: Nodes,
+    /// Which nodes are fast.
+    pub tiers: Tiers,
     /// Address spaces, dead ones included.
     pub spaces: Vec<AddressSpace>,
     /// Files.

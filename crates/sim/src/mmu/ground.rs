@@ -452,7 +452,7 @@ mod tests {
         let mut nr_fast = 0;
         for (index, &page) in pages.iter().enumerate() {
             assert_eq!(careful.leaf_level(page).is_some(), careful.touch(page, 1) == 1);
-            let mut pace = Pace { now_ns: 0, until_ns: u64::MAX, page_ns: 1 };
+            let mut pace = Pace { until_ns: u64::MAX, page_ns: 1, ..Pace::default() };
             let played = fast.touch_singles(&[Run::write(page, 1)], &mut pace);
             assert_eq!(pace.now_ns, played as u64);
             nr_fast += played;

@@ -17,7 +17,7 @@ pub use config::MmuConfig;
 pub use entry::Entry;
 pub use levels::Level;
 pub use space::{AddressSpace, GroundFrames, OpenFile, SpaceId};
-pub(crate) use table::{Cursor, Found, Looked, Pace, Stale, Stop, YoungEntries};
+pub(crate) use table::{Cursor, Found, Hits, Looked, Pace, Stale, Stop, YoungEntries};
 pub use table::{DensePage, Need, PageTable};
 pub use translation::TranslationConfig;
 pub use vma::{Vma, VmaList};

@@ -16,6 +16,7 @@ mod ageing;
 mod extension;
 mod play;
 mod probe;
+mod tiers;
 mod walked;
 
 pub(crate) use ageing::{Looked, YoungEntries};
@@ -23,6 +24,7 @@ use extension::Extension;
 pub(crate) use extension::Stale;
 pub(crate) use play::{Cursor, Pace, Stop};
 pub(crate) use probe::Found;
+pub(crate) use tiers::{Hits, PLANES_MAX};
 
 /// Pages of one chunk: 1 GiB of address space.
 pub(crate) const CHUNK_PAGES: u64 = 1 << CHUNK_SHIFT;
@@ -84,6 +86,8 @@ struct Chunk {
     /// Entries of 512 pages each, made when the first of them is written.
     tables: Vec<Option<Box<[u32; TABLE_PAGES]>>>,
     upper: UpperBits,
+    /// In which class of latency its pages lie, where there is more than one: see [`tiers`].
+    planes: Box<[u64]>,
 }
 
 impl Chunk {
@@ -158,6 +162,7 @@ impl PageTable {
                     return Err(high << CHUNK_SHIFT);
                 }
                 let len = CHUNK_PAGES as usize;
+                let planes = self.fresh_planes(len);
                 // Fresh zero pages, through a vector: an array would be written on the stack first.
                 let fresh = || Box::<Groups>::try_from(vec![[0; 2]; len / 64]).expect("as long as that");
                 self.chunks.push(Chunk {
@@ -166,6 +171,7 @@ impl PageTable {
                     stores: fresh(),
                     tables: vec![None; len / TABLE_PAGES],
                     upper: UpperBits::new(CHUNK_PAGES, self.extension.kind),
+                    planes,
                 });
                 self.directory[index] = u16::try_from(self.chunks.len()).expect("at most CHUNKS_MAX");
                 self.preset_upper();
@@ -285,6 +291,7 @@ impl PageTable {
             assign(&mut stores[DIRTY], bit, dirty);
         }
         self.nr_present += u64::from(!was_present);
+        self.note_class(dense, entry);
         let chunk = &mut self.chunks[dense.slot()];
         chunk.write(dense.within(), entry);
         if young {
@@ -532,7 +539,7 @@ mod tests {
     }
 
     pub(super) fn pace(until_ns: u64, page_ns: u64) -> Pace {
-        Pace { now_ns: 0, until_ns, page_ns }
+        Pace { until_ns, page_ns, ..Pace::default() }
     }
 
     #[test]

@@ -7,7 +7,10 @@ use crate::costs::Costs;
 use crate::counters::Counter;
 use crate::fault::{self, FaultOutcome, FaultState, Shortage};
 use crate::memory::watermarks::WatermarkConfig;
-use crate::memory::{CachePage, FileId, Flag, FrameId, Mark, Memory, MemoryConfig, MemorySetup, NodeId, PageOwner};
+use crate::memory::{
+    CachePage, FileId, Flag, FrameId, Mark, Memory, MemoryConfig, MemorySetup, NodeId, NodeSetup, PageOwner,
+    TieringSetup,
+};
 use crate::mmu::{Need, SpaceId};
 use crate::swap::device::{DeviceKind, DeviceModel};
 use isotherm_units::access::{Backing, FileKind, Mapping, Run, Sharing};
@@ -45,7 +48,8 @@ impl Testbed {
     ) -> Self {
         let costs = Costs::default();
         let memory = Memory::assemble(&MemorySetup {
-            nodes: vec![(vec![Pages::new(frames)], 80)],
+            nodes: vec![NodeSetup::new(vec![Pages::new(frames)], 80)],
+            tiering: TieringSetup::default(),
             watermarks,
             config: MemoryConfig { swappiness: 60, page_cluster: 0, readahead_pages: 0, hz: 250 },
             costs,

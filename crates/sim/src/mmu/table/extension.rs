@@ -3,8 +3,10 @@
 use super::super::config::TableKind;
 use super::super::ground::Ground;
 use super::{CHUNK_PAGES, DensePage, Level, PageTable};
+use crate::memory::LatencyClasses;
 use isotherm_units::PageRange;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// So many pages are invalidated one by one, as Linux does it; beyond, the whole space is flushed.
 const STALE_MAX: usize = 33;
@@ -13,6 +15,10 @@ const STALE_MAX: usize = 33;
 pub(super) struct Extension {
     pub(super) kind: TableKind,
     pub(super) ground: Option<Box<Ground>>,
+    /// Kinds of memory that differ in latency, where there are several.
+    pub(super) classes: Option<Arc<LatencyClasses>>,
+    /// Of them, slower than the fastest.
+    pub(super) nr_planes: usize,
     /// Pages whose cached translations are void, and have not been dropped yet. Only where there are caches.
     stale: Vec<u64>,
     /// 2 MiB blocks of which somebody remembers what kind of entry maps them.

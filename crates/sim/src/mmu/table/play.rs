@@ -1,6 +1,6 @@
 //! The hit path: a batch of accesses against the words of the table.
 
-use super::{ACCESSED, CHUNK_MASK, CHUNK_SHIFT, DIRTY, Need, PRESENT, PageTable, WRITABLE};
+use super::{ACCESSED, CHUNK_MASK, CHUNK_SHIFT, DIRTY, Hits, Need, PLANES_MAX, PRESENT, PageTable, WRITABLE};
 use crate::mmu::Level;
 use isotherm_units::access::Run;
 
@@ -34,14 +34,65 @@ pub(crate) struct Cursor {
 }
 
 /// The clock of a playing thread.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
     /// Current time in ns.
     pub(crate) now_ns: u64,
     /// Stop when `now_ns` reaches this.
     pub(crate) until_ns: u64,
-    /// Cost of each page touched.
+    /// Cost of each page touched, in the fastest memory.
     pub(crate) page_ns: u64,
+    /// What a page in each slower class of memory costs more. Wraps: under load the fastest memory may cost more than others.
+    pub(crate) slower_ns: [u64; PLANES_MAX],
+    /// Pages touched in each class. Counted only where there are classes.
+    pub(crate) hits: Hits,
+}
+
+impl Pace {
+    /// Books `pages` of class `class`.
+    #[inline]
+    pub(super) fn pay(&mut self, pages: u64, class: usize) {
+        let slower_ns = if class == 0 { 0 } else { self.slower_ns[class - 1] };
+        self.now_ns += pages * self.page_ns.wrapping_add(slower_ns);
+        self.hits[class] += pages;
+    }
+
+    /// The earliest pages of `hits` that begin before the time is up when the first begins at `now_ns`, and what they cost.
+    #[inline]
+    fn afford<const PLANES: usize>(&self, now_ns: u64, hits: u64, planes: [u64; PLANES]) -> (u64, u64) {
+        let whole = self.cost(hits, planes);
+        if now_ns.saturating_add(whole) <= self.until_ns {
+            return (hits, whole);
+        }
+        let (mut left, mut taken, mut ns) = (hits, 0, 0);
+        while left != 0 && now_ns + ns < self.until_ns {
+            let bit = left & left.wrapping_neg();
+            ns += self.cost(bit, planes);
+            taken |= bit;
+            left ^= bit;
+        }
+        (taken, ns)
+    }
+
+    #[inline(always)]
+    fn cost<const PLANES: usize>(&self, hits: u64, planes: [u64; PLANES]) -> u64 {
+        let mut ns = u64::from(hits.count_ones()) * self.page_ns;
+        for (plane, slower_ns) in planes.into_iter().zip(self.slower_ns) {
+            ns = ns.wrapping_add(u64::from((hits & plane).count_ones()).wrapping_mul(slower_ns));
+        }
+        ns
+    }
+
+    #[inline(always)]
+    fn count<const PLANES: usize>(&mut self, hits: u64, planes: [u64; PLANES]) {
+        let mut fast = u64::from(hits.count_ones());
+        for (plane, nr) in planes.into_iter().zip(&mut self.hits[1..]) {
+            let slow = u64::from((hits & plane).count_ones());
+            *nr += slow;
+            fast -= slow;
+        }
+        self.hits[0] += fast;
+    }
 }
 
 impl PageTable {
@@ -49,10 +100,19 @@ impl PageTable {
     ///
     /// Sets accessed bits (and dirty bits for stores) of resident pages and advances `cursor` and `pace.now_ns`.
     pub(crate) fn play(&mut self, runs: &[Run], cursor: &mut Cursor, pace: &mut Pace) -> Stop {
+        match self.extension.nr_planes {
+            0 => self.play_tiers::<0>(runs, cursor, pace),
+            1 => self.play_tiers::<1>(runs, cursor, pace),
+            2 => self.play_tiers::<2>(runs, cursor, pace),
+            _ => self.play_tiers::<PLANES_MAX>(runs, cursor, pace),
+        }
+    }
+
+    fn play_tiers<const PLANES: usize>(&mut self, runs: &[Run], cursor: &mut Cursor, pace: &mut Pace) -> Stop {
         let mut now_ns = pace.now_ns;
         let stop = loop {
             if !cursor.thought && cursor.page == 0 {
-                cursor.run += self.touch_singles(&runs[cursor.run..], &mut now_ns, pace);
+                cursor.run += self.touch_singles::<PLANES>(&runs[cursor.run..], &mut now_ns, pace);
             }
             let Some(&run) = runs.get(cursor.run) else { break Stop::Done };
             if now_ns >= pace.until_ns {
@@ -67,11 +127,16 @@ impl PageTable {
             }
             if run.is_single_page() {
                 match self.touch_one(run.page(), run.is_write()) {
-                    Ok(()) => now_ns += pace.page_ns,
+                    Ok(()) if PLANES == 0 => now_ns += pace.page_ns,
+                    Ok(()) => {
+                        pace.now_ns = now_ns;
+                        pace.pay(1, self.class_at(run.page()));
+                        now_ns = pace.now_ns;
+                    }
                     Err(stop) => break stop,
                 }
             } else {
-                match self.touch_rest(run, cursor, &mut now_ns, pace) {
+                match self.touch_rest::<PLANES>(run, cursor, &mut now_ns, pace) {
                     Ok(()) => {}
                     Err(stop) => break stop,
                 }
@@ -90,9 +155,10 @@ impl PageTable {
     /// Few instructions matter here more than few cycles each: the more accesses fit the processor's window, the more of
     /// their cache misses overlap.
     #[inline(always)]
-    fn touch_singles(&mut self, runs: &[Run], now_ns: &mut u64, pace: &Pace) -> usize {
+    fn touch_singles<const PLANES: usize>(&mut self, runs: &[Run], now_ns: &mut u64, pace: &mut Pace) -> usize {
         let mut now = *now_ns;
         let mut nr_done = 0;
+        let mut slower = [0; PLANES];
         for run in runs {
             let begin = now + u64::from(run.think_ns);
             if !run.is_single_page() || begin >= pace.until_ns {
@@ -119,9 +185,20 @@ impl PageTable {
                 chunk.upper.settle(within);
             }
             now = begin + pace.page_ns;
+            if PLANES > 0 {
+                for (plane, word) in chunk.planes_at::<PLANES>(within).into_iter().enumerate() {
+                    let is_slower = word >> (within % 64) & 1;
+                    slower[plane] += is_slower;
+                    now = now.wrapping_add(is_slower.wrapping_mul(pace.slower_ns[plane]));
+                }
+            }
             nr_done += 1;
         }
         *now_ns = now;
+        if PLANES > 0 {
+            pace.hits[0] += nr_done as u64 - slower.iter().sum::<u64>();
+            pace.hits[1..].iter_mut().zip(slower).for_each(|(hits, nr)| *hits += nr);
+        }
         nr_done
     }
 
@@ -152,7 +229,13 @@ impl PageTable {
     }
 
     /// Touches what is left of a run of several pages, 64 at a time by mask.
-    fn touch_rest(&mut self, run: Run, cursor: &mut Cursor, now_ns: &mut u64, pace: &Pace) -> Result<(), Stop> {
+    fn touch_rest<const PLANES: usize>(
+        &mut self,
+        run: Run,
+        cursor: &mut Cursor,
+        now_ns: &mut u64,
+        pace: &mut Pace,
+    ) -> Result<(), Stop> {
         if run.channel() == isotherm_units::access::Channel::FileDescriptor {
             return Err(Stop::Descriptor);
         }
@@ -165,18 +248,29 @@ impl PageTable {
             let fault = Stop::Fault { page, need };
             let dense = self.dense(page).ok_or(fault)?;
             let affordable = match pace.page_ns {
+                _ if PLANES > 0 => u64::MAX, // found page by page
                 0 => u64::MAX,
                 page_ns => (pace.until_ns - *now_ns).div_ceil(page_ns),
             };
             let wanted = u64::from(run.pages - cursor.page).min(64 - (page % 64)).min(affordable) as u32;
             let within = dense.within();
             let chunk = &mut self.chunks[dense.slot()];
+            let planes = chunk.planes_at::<PLANES>(within);
             let (group, stores) = (&mut chunk.groups[within / 64], &mut chunk.stores[within / 64]);
             let mask = (u64::MAX >> (64 - wanted)) << (within % 64);
             let permitted = if need == Need::Write { stores[WRITABLE] } else { group[PRESENT] };
-            let missing = mask & !permitted;
+            let mut missing = mask & !permitted;
             // Pages before the first missing one are hits.
-            let hits = if missing == 0 { mask } else { mask & ((1 << missing.trailing_zeros()) - 1) };
+            let mut hits = if missing == 0 { mask } else { mask & ((1 << missing.trailing_zeros()) - 1) };
+            if PLANES > 0 {
+                let (afforded, ns) = pace.afford(*now_ns, hits, planes);
+                *now_ns += ns;
+                if afforded != hits || *now_ns >= pace.until_ns {
+                    missing = 0; // not reached
+                }
+                hits = afforded;
+                pace.count(hits, planes);
+            }
             group[ACCESSED] |= hits;
             if need == Need::Write {
                 stores[DIRTY] |= hits;
@@ -189,7 +283,9 @@ impl PageTable {
             }
             let nr_hits = hits.count_ones();
             cursor.page += nr_hits;
-            *now_ns += u64::from(nr_hits) * pace.page_ns;
+            if PLANES == 0 {
+                *now_ns += u64::from(nr_hits) * pace.page_ns;
+            }
             if missing != 0 {
                 return Err(Stop::Fault { page: page + u64::from(nr_hits), need });
             }

@@ -58,7 +58,9 @@ impl PageTable {
                 match done {
                     Ok(pages) => {
                         cursor.page += pages;
-                        pace.now_ns += u64::from(pages) * pace.page_ns;
+                        // Ground is in the fastest memory, and has no bits.
+                        let class = if self.extension.classes.is_some() { self.class_at(page) } else { 0 };
+                        pace.pay(u64::from(pages), class);
                     }
                     Err(stop) => return stop,
                 }

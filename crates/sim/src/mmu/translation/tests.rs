@@ -52,7 +52,7 @@ impl Rig {
 }
 
 fn play<T: Translation>(table: &mut PageTable, translation: &mut T, page: u64) -> Stop {
-    let mut pace = Pace { now_ns: 0, until_ns: 9, page_ns: 1 };
+    let mut pace = Pace { until_ns: 9, page_ns: 1, ..Pace::default() };
     table.play_in(translation, &BTreeSet::new(), &[Run::read(page, 1)], &mut Cursor::default(), &mut pace)
 }
 
