@@ -105,6 +105,16 @@ counters! {
     WorkingsetNodeReclaim = "workingset_nodereclaim",
     /// Events: processes killed for want of memory.
     OomKill = "oom_kill",
+    /// Pages moved to other frames, by whomever.
+    PgMigrateSuccess = "pgmigrate_success",
+    /// Pages that could not be moved after all tries.
+    PgMigrateFail = "pgmigrate_fail",
+    /// Events: huge pages moved as such.
+    ThpMigrationSuccess = "thp_migration_success",
+    /// Events: huge pages that could not be moved.
+    ThpMigrationFail = "thp_migration_fail",
+    /// Events: huge pages split because they could not be moved as such.
+    ThpMigrationSplit = "thp_migration_split",
 }
 
 impl Counter {
@@ -242,7 +252,7 @@ mod tests {
     #[test]
     fn counters_are_listed_in_one_order() {
         let names: Vec<_> = Counters::default().iter().map(|(counter, _)| counter.name()).collect();
-        assert_eq!((names[0], names[names.len() - 1]), ("pgfault", "oom_kill"));
+        assert_eq!((names[0], names[names.len() - 1]), ("pgfault", "thp_migration_split"));
         assert_eq!(names.len(), Counter::ALL.len());
     }
 

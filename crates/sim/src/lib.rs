@@ -10,6 +10,7 @@ pub mod fault;
 pub mod host;
 pub mod machine;
 pub mod memory;
+pub mod migrate;
 pub mod mmu;
 pub mod pressure;
 pub mod readahead;

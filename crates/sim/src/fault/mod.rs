@@ -24,7 +24,7 @@ mod writeback;
 #[cfg(test)]
 mod random;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub(crate) use advise::advise;
 pub use allocate::{Shortage, allocate};
@@ -58,6 +58,11 @@ pub enum FaultOutcome {
         until: Instant,
         /// Whether the wait counts as a memory stall: the page was in the working set (spec pressure 1).
         memstall: bool,
+    },
+    /// The page is on its way to another frame; call again at `until`.
+    Migrating {
+        /// When it arrives.
+        until: Instant,
     },
     /// No memory: reclaim, then call again.
     Short(Shortage),
@@ -138,6 +143,9 @@ pub fn fault(
     need: Need,
     state: &mut FaultState,
 ) -> FaultOutcome {
+    if let Some(until) = memory.arrival_of(space, page) {
+        return wait_for_arrival(memory, space, until);
+    }
     let mut faulting = match Faulting::begin(memory, policy, space, page, need, state) {
         Ok(faulting) => faulting,
         Err(outcome) => return outcome,
@@ -153,6 +161,17 @@ pub fn fault(
         }
         Err(outcome) => outcome,
     }
+}
+
+/// The access met the entry of a page that is being moved: it sleeps until the page is unlocked, and is tried again. Source:
+/// `migration_entry_wait`.
+#[cold]
+fn wait_for_arrival(memory: &mut Memory, space: SpaceId, until: Instant) -> FaultOutcome {
+    let cgroup = memory.space(space).cgroup;
+    memory.count(Counter::PgFault, cgroup, 1);
+    memory.ledger.spend(memory.costs.migrate_fault_ns);
+    memory.migration.stalls.add(until.since(memory.now));
+    FaultOutcome::Migrating { until }
 }
 
 /// One call of a fault: everything it works on.

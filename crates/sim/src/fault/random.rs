@@ -3,6 +3,8 @@
 
 use super::testing::Rig;
 use super::writeback::flush_old;
+use crate::memory::{FrameId, Mark, NodeId};
+use crate::migrate::MigrateMode;
 use crate::mmu::{Entry, SpaceId};
 use crate::swap::device::DeviceKind;
 use isotherm_units::access::{Advice, Backing, Channel, FileKind, LayoutChange, Mapping, Run, Sharing};
@@ -12,15 +14,54 @@ use proptest::prelude::*;
 /// One step; numbers are taken modulo what there is.
 #[derive(Clone, Debug)]
 enum Step {
-    Touch { process: usize, page: u64, write: bool },
-    Call { process: usize, page: u64, pages: u32, write: bool },
-    Reclaim { pages: u64 },
-    Fork { process: usize },
-    Exit { process: usize },
-    Unmap { process: usize, start: u64, pages: u64 },
-    Map { process: usize, start: u64, pages: u64, kind: usize },
-    Advise { process: usize, start: u64, pages: u64, advice: Advice },
-    Pass { milliseconds: u64 },
+    Touch {
+        process: usize,
+        page: u64,
+        write: bool,
+    },
+    Call {
+        process: usize,
+        page: u64,
+        pages: u32,
+        write: bool,
+    },
+    Reclaim {
+        pages: u64,
+    },
+    Fork {
+        process: usize,
+    },
+    Exit {
+        process: usize,
+    },
+    Unmap {
+        process: usize,
+        start: u64,
+        pages: u64,
+    },
+    Map {
+        process: usize,
+        start: u64,
+        pages: u64,
+        kind: usize,
+    },
+    Advise {
+        process: usize,
+        start: u64,
+        pages: u64,
+        advice: Advice,
+    },
+    /// Moves pages of a process to other frames, after somebody pinned one of them.
+    Migrate {
+        process: usize,
+        start: u64,
+        pages: u64,
+        pinned: Option<u64>,
+        mode: MigrateMode,
+    },
+    Pass {
+        milliseconds: u64,
+    },
     Flush,
 }
 
@@ -39,6 +80,7 @@ fn step() -> impl Strategy<Value = Step> {
         Advice::Cold,
         Advice::PageOut,
     ]);
+    let mode = prop::sample::select(vec![MigrateMode::Async, MigrateMode::SyncLight, MigrateMode::Sync]);
     // Most touches go to few pages, so that they meet what others left there.
     let page = prop_oneof![3 => 0u64..40, 1 => 0..PAGES];
     prop_oneof![
@@ -53,8 +95,10 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(process, start, pages)| Step::Unmap { process, start, pages }),
         3 => (process.clone(), page.clone(), 1u64..1100, 0usize..7)
             .prop_map(|(process, start, pages, kind)| Step::Map { process, start, pages, kind }),
-        3 => (process, page, 1u64..600, advice)
+        3 => (process.clone(), page.clone(), 1u64..600, advice)
             .prop_map(|(process, start, pages, advice)| Step::Advise { process, start, pages, advice }),
+        4 => (process, page, 1u64..100, prop::option::of(0u64..100), mode)
+            .prop_map(|(process, start, pages, pinned, mode)| Step::Migrate { process, start, pages, pinned, mode }),
         3 => (0u64..40).prop_map(|milliseconds| Step::Pass { milliseconds }),
         1 => Just(Step::Flush),
     ]
@@ -164,6 +208,10 @@ impl World {
                 let space = self.pick(process);
                 self.rig.change(space, LayoutChange::Advise(PageRange::at(start, pages), advice));
             }
+            Step::Migrate { process, start, pages, pinned, mode } => {
+                let space = self.pick(process);
+                self.migrate(space, PageRange::at(start, pages), pinned, mode);
+            }
             Step::Pass { milliseconds } => {
                 let until = self.rig.memory.now + Duration::from_ms(milliseconds);
                 self.rig.pass_time(until);
@@ -175,6 +223,50 @@ impl World {
                 self.rig.check();
             }
         }
+    }
+
+    /// Each resident page of the range goes to another frame or says why not; nothing is lost on the way.
+    fn migrate(&mut self, space: SpaceId, pages: PageRange, pinned: Option<u64>, mode: MigrateMode) {
+        let rig = &mut self.rig;
+        let frame_at = |rig: &Rig, page| rig.memory.space(space).table.frame_at(page);
+        let mut from: Vec<FrameId> = (pages.start..pages.end).filter_map(|page| frame_at(rig, page)).collect();
+        from.sort_unstable();
+        from.dedup();
+        let pinned = pinned.and_then(|at| from.get(usize::try_from(at).unwrap()).copied());
+        if let Some(frame) = pinned {
+            rig.memory.frames.pin(frame);
+        }
+        let is_huge = |frame| rig.memory.huge_page_of(frame) == Some(frame);
+        let orders: Vec<u32> = from.iter().map(|&frame| if is_huge(frame) { 9 } else { 0 }).collect();
+        let node = NodeId::default();
+        let mut moves = Vec::new();
+        let mut taken = Vec::new();
+        for (&frame, &order) in from.iter().zip(&orders) {
+            let target = match order {
+                0 => rig.memory.take_target(node, Mark::Nothing),
+                _ => rig.memory.take_huge_target(node, Mark::Nothing).ok(),
+            };
+            if let Some(target) = target {
+                moves.push((frame, target));
+                taken.push(order);
+            }
+        }
+        let before = (rig.usage(), rig.memory.nodes.nr_used());
+        let moved = rig.memory.migrate_batch(&mut rig.policy, &moves, mode);
+        let failed: Vec<usize> = moved.failed.iter().map(|&(at, _)| at).collect();
+        for &at in &failed {
+            rig.memory.give_target(moves[at].1, taken[at]);
+        }
+        if let Some(frame) = pinned {
+            assert!(!moves.iter().enumerate().any(|(at, &(from, _))| from == frame && !failed.contains(&at)), "pinned");
+            rig.memory.frames.unpin(frame);
+        }
+        let moved_pages: u64 = (0..moves.len()).filter(|at| !failed.contains(at)).map(|at| 1 << taken[at]).sum();
+        assert_eq!(moved.pages, moved_pages);
+        let targets: u64 = taken.iter().map(|&order| 1 << order).sum();
+        assert_eq!((rig.usage(), rig.memory.nodes.nr_used()), (before.0, before.1 - targets), "as many as before");
+        rig.memory.ledger.take();
+        rig.check();
     }
 
     /// All processes end: only files keep pages and slots.

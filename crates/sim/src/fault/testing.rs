@@ -18,15 +18,15 @@ use isotherm_units::{Instant, PageRange, Pages};
 
 /// First in, first out, one list a lruvec. Notes what it is told.
 #[derive(Default)]
-pub(super) struct TestFifo {
+pub(crate) struct TestFifo {
     lists: Vec<List>,
-    pub(super) arrivals: Vec<(Arrival, Option<u64>)>,
-    pub(super) marked: Vec<PageOwner>,
-    pub(super) hints: Vec<Hint>,
-    pub(super) nr_rotated: u64,
-    pub(super) exact: bool,
+    pub(crate) arrivals: Vec<(Arrival, Option<u64>)>,
+    pub(crate) marked: Vec<PageOwner>,
+    pub(crate) hints: Vec<Hint>,
+    pub(crate) nr_rotated: u64,
+    pub(crate) exact: bool,
     /// Gives swapped-in pages the working-set flag.
-    pub(super) workingset: bool,
+    pub(crate) workingset: bool,
     evictions: u64,
 }
 
@@ -113,30 +113,30 @@ impl ReclaimPolicy for TestFifo {
 
 /// What a machine did for one access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Trouble {
-    pub(super) waits: u32,
-    pub(super) memstalls: u32,
-    pub(super) shortages: u32,
-    pub(super) bad: bool,
+pub(crate) struct Trouble {
+    pub(crate) waits: u32,
+    pub(crate) memstalls: u32,
+    pub(crate) shortages: u32,
+    pub(crate) bad: bool,
 }
 
 /// A machine of one node.
-pub(super) struct Rig {
-    pub(super) memory: Memory,
-    pub(super) policy: TestFifo,
-    pub(super) cgroup: CgroupId,
-    pub(super) state: FaultState,
+pub(crate) struct Rig {
+    pub(crate) memory: Memory,
+    pub(crate) policy: TestFifo,
+    pub(crate) cgroup: CgroupId,
+    pub(crate) state: FaultState,
 }
 
-pub(super) const MACHINE_PAGES: u64 = 4096;
+pub(crate) const MACHINE_PAGES: u64 = 4096;
 
 impl Rig {
     /// 16 MiB of memory, files on NVMe, 1000 slots of swap on `swap`.
-    pub(super) fn new(swap: DeviceKind) -> Self {
+    pub(crate) fn new(swap: DeviceKind) -> Self {
         Self::with(swap, 1000, |_| {})
     }
 
-    pub(super) fn with(swap: DeviceKind, slots: u64, change: impl FnOnce(&mut MemorySetup)) -> Self {
+    pub(crate) fn with(swap: DeviceKind, slots: u64, change: impl FnOnce(&mut MemorySetup)) -> Self {
         let costs = Costs::default();
         let mut setup = MemorySetup {
             nodes: vec![NodeSetup::new(vec![Pages::new(MACHINE_PAGES)], 100)],
@@ -160,30 +160,30 @@ impl Rig {
         Self { memory, policy, cgroup, state: FaultState::default() }
     }
 
-    pub(super) fn limit(&mut self, pages: u64) {
+    pub(crate) fn limit(&mut self, pages: u64) {
         self.memory.cgroups.set(self.cgroup, Knob::Max, Limit::At(Pages::new(pages)));
         self.memory.cgroups.charge_batch = 1;
         self.memory.cgroups.drain_stock(CgroupId::ROOT);
     }
 
-    pub(super) fn space(&mut self) -> SpaceId {
+    pub(crate) fn space(&mut self) -> SpaceId {
         let index = self.memory.spaces.len();
         new_space(&mut self.memory, "process", (0, index), self.cgroup)
     }
 
     /// A process with `pages` of anonymous memory from page 0.
-    pub(super) fn anonymous(&mut self, pages: u64) -> SpaceId {
+    pub(crate) fn anonymous(&mut self, pages: u64) -> SpaceId {
         let space = self.space();
         self.map(space, Mapping::anonymous(PageRange::new(0, pages)));
         space
     }
 
-    pub(super) fn map(&mut self, space: SpaceId, mapping: Mapping) {
+    pub(crate) fn map(&mut self, space: SpaceId, mapping: Mapping) {
         map(&mut self.memory, &mut self.policy, space, mapping).unwrap();
     }
 
     /// Maps `pages` of a file called `name`, which is that long, from virtual page `at` on.
-    pub(super) fn map_file(
+    pub(crate) fn map_file(
         &mut self,
         space: SpaceId,
         name: &str,
@@ -197,32 +197,32 @@ impl Rig {
         self.map(space, Mapping { backing, ..Mapping::anonymous(PageRange::at(at, pages)) });
     }
 
-    pub(super) fn change(&mut self, space: SpaceId, change: LayoutChange) {
+    pub(crate) fn change(&mut self, space: SpaceId, change: LayoutChange) {
         super::change_layout(&mut self.memory, &mut self.policy, space, change, &[]).unwrap();
         self.check();
     }
 
-    pub(super) fn exit(&mut self, space: SpaceId) {
+    pub(crate) fn exit(&mut self, space: SpaceId) {
         super::exit(&mut self.memory, &mut self.policy, space);
         self.check();
     }
 
-    pub(super) fn fork(&mut self, parent: SpaceId) -> SpaceId {
+    pub(crate) fn fork(&mut self, parent: SpaceId) -> SpaceId {
         let child = self.space();
         super::fork(&mut self.memory, parent, child).unwrap();
         self.check();
         child
     }
 
-    pub(super) fn read(&mut self, space: SpaceId, page: u64) -> Trouble {
+    pub(crate) fn read(&mut self, space: SpaceId, page: u64) -> Trouble {
         self.touch(space, page, Need::Read)
     }
-    pub(super) fn write(&mut self, space: SpaceId, page: u64) -> Trouble {
+    pub(crate) fn write(&mut self, space: SpaceId, page: u64) -> Trouble {
         self.touch(space, page, Need::Write)
     }
 
     /// One access: a hit, or a fault with all it takes.
-    pub(super) fn touch(&mut self, space: SpaceId, page: u64, need: Need) -> Trouble {
+    pub(crate) fn touch(&mut self, space: SpaceId, page: u64, need: Need) -> Trouble {
         let mut trouble = Trouble::default();
         loop {
             let table = &mut self.memory.space_mut(space).table;
@@ -243,7 +243,7 @@ impl Rig {
     }
 
     /// One call of `read()` or `write()`.
-    pub(super) fn call(&mut self, space: SpaceId, run: Run) -> Trouble {
+    pub(crate) fn call(&mut self, space: SpaceId, run: Run) -> Trouble {
         let (mut trouble, mut done) = (Trouble::default(), 0);
         loop {
             let rest = run.rest_after(done);
@@ -260,6 +260,7 @@ impl Rig {
     fn help(&mut self, outcome: FaultOutcome, trouble: &mut Trouble) -> bool {
         match outcome {
             FaultOutcome::Done => return false,
+            FaultOutcome::Migrating { until } => self.pass_time(until),
             FaultOutcome::Wait { until, memstall } => {
                 trouble.waits += 1;
                 trouble.memstalls += u32::from(memstall);
@@ -284,7 +285,7 @@ impl Rig {
         true
     }
 
-    pub(super) fn pass_time(&mut self, until: Instant) {
+    pub(crate) fn pass_time(&mut self, until: Instant) {
         let now = self.memory.now.max(until);
         self.memory.now = now;
         complete_io(&mut self.memory, &mut self.policy, now);
@@ -292,13 +293,13 @@ impl Rig {
     }
 
     /// Waits until no transfer is in flight.
-    pub(super) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         while let Some(at) = self.memory.io.next_completion() {
             self.pass_time(at);
         }
     }
 
-    pub(super) fn reclaim(&mut self, pages: u64) -> u64 {
+    pub(crate) fn reclaim(&mut self, pages: u64) -> u64 {
         let mut scan = Scan::new(Reclaimer::Limit, self.cgroup, pages, 60);
         let lruvec = self.memory.lruvec(self.cgroup, NodeId::default());
         self.policy.shrink_lruvec(&mut self.memory, lruvec, &mut scan);
@@ -307,7 +308,7 @@ impl Rig {
     }
 
     /// Evicts one page that is mapped at `page`, write and all.
-    pub(super) fn evict(&mut self, space: SpaceId, page: u64) {
+    pub(crate) fn evict(&mut self, space: SpaceId, page: u64) {
         let frame = self.frame(space, page).expect("resident");
         self.evict_frame(frame);
         self.settle();
@@ -316,7 +317,7 @@ impl Rig {
         }
     }
 
-    pub(super) fn evict_frame(&mut self, frame: FrameId) {
+    pub(crate) fn evict_frame(&mut self, frame: FrameId) {
         let mut scan = Scan::new(Reclaimer::Limit, self.cgroup, 1, 60);
         self.policy.removed(&mut self.memory, frame);
         if evict(&mut self.memory, &mut self.policy, frame, &mut scan) != Fate::Freed {
@@ -325,44 +326,44 @@ impl Rig {
         self.check();
     }
 
-    pub(super) fn dense(&self, space: SpaceId, page: u64) -> DensePage {
+    pub(crate) fn dense(&self, space: SpaceId, page: u64) -> DensePage {
         self.memory.space(space).table.dense(page).unwrap()
     }
-    pub(super) fn entry(&self, space: SpaceId, page: u64) -> Entry {
+    pub(crate) fn entry(&self, space: SpaceId, page: u64) -> Entry {
         self.memory.space(space).table.entry(self.dense(space, page))
     }
-    pub(super) fn frame(&self, space: SpaceId, page: u64) -> Option<FrameId> {
+    pub(crate) fn frame(&self, space: SpaceId, page: u64) -> Option<FrameId> {
         match self.entry(space, page) {
             Entry::Frame(frame) => Some(frame),
             _ => None,
         }
     }
-    pub(super) fn is_writable(&self, space: SpaceId, page: u64) -> bool {
+    pub(crate) fn is_writable(&self, space: SpaceId, page: u64) -> bool {
         self.memory.space(space).table.is_writable(self.dense(space, page))
     }
-    pub(super) fn has(&self, space: SpaceId, page: u64, flag: Flag) -> bool {
+    pub(crate) fn has(&self, space: SpaceId, page: u64, flag: Flag) -> bool {
         self.memory.frames.has(self.frame(space, page).unwrap(), flag)
     }
-    pub(super) fn count(&self, counter: Counter) -> u64 {
+    pub(crate) fn count(&self, counter: Counter) -> u64 {
         let own = self.memory.cgroups.get(self.cgroup).counters.get(counter);
         assert_eq!(own, self.memory.counters.get(counter), "all happens in one group");
         own
     }
     /// Counts of `counters` since the last call with the same `before`.
-    pub(super) fn counts<const N: usize>(&self, counters: [Counter; N]) -> [u64; N] {
+    pub(crate) fn counts<const N: usize>(&self, counters: [Counter; N]) -> [u64; N] {
         counters.map(|counter| self.count(counter))
     }
-    pub(super) fn usage(&self) -> u64 {
+    pub(crate) fn usage(&self) -> u64 {
         let group = self.memory.cgroups.get(self.cgroup);
         group.usage - group.stock
     }
 
-    pub(super) fn check(&self) {
+    pub(crate) fn check(&self) {
         self.memory.check().and_then(|()| self.policy.check(&self.memory)).unwrap();
     }
 
     /// Nothing is used: no frame, no slot, no charge but the stock.
-    pub(super) fn assert_empty(&mut self) {
+    pub(crate) fn assert_empty(&mut self) {
         self.settle();
         self.check();
         let usage = self.usage();

@@ -145,7 +145,7 @@ impl Stage {
             }
             match fault::fault(&mut self.memory, self.policy.as_mut(), space, page, need, &mut state) {
                 FaultOutcome::Done => {}
-                FaultOutcome::Wait { until, .. } => self.pass_time(until),
+                FaultOutcome::Wait { until, .. } | FaultOutcome::Migrating { until } => self.pass_time(until),
                 FaultOutcome::Short(shortage) => {
                     let attempt = match shortage {
                         Shortage::Limit(cgroup) => Attempt::limit(cgroup, 1),

@@ -218,6 +218,7 @@ impl MachineBuilder {
             first_operation: None,
             time: ThreadTime::default(),
             peak_resident: 0,
+            migration_stalls_ns: Vec::new(),
             program,
         });
         Ok(ProgramId(id))
@@ -410,6 +411,11 @@ impl Machine {
             first_operation_ns: state.first_operation.map(Instant::ns),
             time: state.time,
             peak_resident_pages: state.peak_resident,
+            migration_stalls_ns: {
+                let mut stalls = state.migration_stalls_ns.clone();
+                stalls.sort_unstable();
+                stalls
+            },
         });
         let cgroups = ids.into_iter().zip(pressures).map(|(id, pressure)| {
             let group = self.memory.cgroups.get(id);

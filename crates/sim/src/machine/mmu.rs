@@ -6,6 +6,7 @@ use crate::memory::Memory;
 use crate::mmu::translation::{Caches, Off};
 use crate::mmu::{GroundFrames, MmuConfig, Pace, SpaceId, Stale, Stop};
 use crate::reclaim::ReclaimPolicy;
+use isotherm_units::Instant;
 use isotherm_units::access::{Backing, Mapping};
 
 /// Pages below 2^57 bytes.
@@ -36,6 +37,27 @@ impl Machine {
     /// Plays the user's batch up to the run numbered `end` on the table of its space, through the caches of its processor if
     /// there are any.
     pub(super) fn touch(&mut self, id: TaskId, user: &mut UserTask, end: usize, pace: &mut Pace) -> Stop {
+        if !self.memory.migration.is_empty() {
+            return self.touch_veiled(id, user, end, pace);
+        }
+        self.touch_freely(id, user, end, pace)
+    }
+
+    /// Some pages of the machine are on their way to other frames: accesses to those must not go through, and no step goes
+    /// beyond the next departure or arrival.
+    #[cold]
+    fn touch_veiled(&mut self, id: TaskId, user: &mut UserTask, end: usize, pace: &mut Pace) -> Stop {
+        let Some((pages, next)) = self.memory.migration.veiled(user.space, Instant::from_ns(pace.now_ns)) else {
+            return self.touch_freely(id, user, end, pace);
+        };
+        pace.until_ns = pace.until_ns.min(next.ns());
+        let veil = self.memory.space_mut(user.space).table.veil(&pages);
+        let stop = self.touch_freely(id, user, end, pace);
+        self.memory.space_mut(user.space).table.unveil(veil);
+        stop
+    }
+
+    fn touch_freely(&mut self, id: TaskId, user: &mut UserTask, end: usize, pace: &mut Pace) -> Stop {
         let space = self.memory.space_mut(user.space);
         let (table, huge) = (&mut space.table, &space.huge_blocks);
         let (runs, cursor) = (&user.batch.runs[..end], &mut user.cursor);

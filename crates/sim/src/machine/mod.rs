@@ -132,6 +132,8 @@ struct ProgramState {
     first_operation: Option<Instant>,
     time: ThreadTime,
     peak_resident: u64,
+    /// Each wait for a page on its way.
+    migration_stalls_ns: Vec<u64>,
 }
 
 impl Machine {

@@ -36,6 +36,9 @@ pub struct ThreadTime {
     pub io_wait_ns: u64,
     /// Waiting inside reclaim: throttled, or penalty of `memory.high`.
     pub reclaim_wait_ns: u64,
+    /// Waiting for pages on their way to other frames.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub migration_wait_ns: u64,
     /// Waiting for a processor.
     pub queue_wait_ns: u64,
     /// Sleeping of its own will.
@@ -50,9 +53,15 @@ impl ThreadTime {
         self.reclaim_cpu_ns += other.reclaim_cpu_ns;
         self.io_wait_ns += other.io_wait_ns;
         self.reclaim_wait_ns += other.reclaim_wait_ns;
+        self.migration_wait_ns += other.migration_wait_ns;
         self.queue_wait_ns += other.queue_wait_ns;
         self.sleep_ns += other.sleep_ns;
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+const fn is_zero(ns: &u64) -> bool {
+    *ns == 0
 }
 
 /// One program.
@@ -77,6 +86,9 @@ pub struct ProgramOutcome {
     pub time: ThreadTime,
     /// Highest number of resident pages of all its processes together, sampled at faults.
     pub peak_resident_pages: u64,
+    /// Each wait for a page on its way to another frame in ns, sorted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub migration_stalls_ns: Vec<u64>,
 }
 
 impl ProgramOutcome {

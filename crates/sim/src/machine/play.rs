@@ -75,6 +75,7 @@ impl Machine {
         self.access.count(&pace.hits);
         user.time.compute_ns += pace.now_ns - now.ns();
         *now = Instant::from_ns(pace.now_ns);
+        self.memory.migration.note_played(*now);
         if user.cursor != before {
             user.fault.moved_on();
             user.faulted = false;
@@ -146,6 +147,7 @@ impl Machine {
                 self.set_stall(id, memstall, now);
                 Next::Leave(Verdict::Block(until, Blocked::Io))
             }
+            FaultOutcome::Migrating { until } => Next::Leave(Verdict::Block(until, Blocked::Migration)),
             FaultOutcome::Short(shortage) => {
                 user.nr_shortages += 1;
                 if user.nr_shortages > SHORTAGES_MAX && !user.fault.shortage_is_optional() {

@@ -125,6 +125,10 @@ impl Machine {
                         Blocked::Sleep => user.time.sleep_ns += waited_ns,
                         Blocked::Io => user.time.io_wait_ns += waited_ns,
                         Blocked::Reclaim => user.time.reclaim_wait_ns += waited_ns,
+                        Blocked::Migration => {
+                            user.time.migration_wait_ns += waited_ns;
+                            self.programs[user.program].migration_stalls_ns.push(waited_ns);
+                        }
                     }
                 }
             }
@@ -165,7 +169,8 @@ impl Machine {
         let activity = match task.state {
             RunState::Running(_) => Activity::OnCpu,
             RunState::Queued(_) => Activity::Runnable,
-            RunState::Blocked(_, Blocked::Io) => Activity::IoWait,
+            // Who waits for a page on its way sleeps as for a device.
+            RunState::Blocked(_, Blocked::Io | Blocked::Migration) => Activity::IoWait,
             RunState::Blocked(..) | RunState::Parked | RunState::Dead => Activity::Asleep,
         };
         let state = TaskState { activity, memstall };

@@ -42,6 +42,8 @@ pub(super) enum Blocked {
     Io,
     /// Throttled in reclaim.
     Reclaim,
+    /// Waits for a page on its way to another frame.
+    Migration,
 }
 
 /// A reclaim attempt a task makes for itself.

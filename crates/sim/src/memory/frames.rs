@@ -204,6 +204,15 @@ impl Frames {
         }
     }
 
+    /// What `from` holds is in `to` from now on: owner, flags, group, slot, marks. `from` holds nothing afterwards.
+    pub(crate) fn relocate(&mut self, from: FrameId, to: FrameId) {
+        self.identity[to.index()] = std::mem::take(&mut self.identity[from.index()]);
+        if self.has(to, Flag::SwapCache) {
+            self.slot[to.index()] = self.slot[from.index()];
+        }
+        self.marks.relocate(from, to);
+    }
+
     fn set_owner(&mut self, frame: FrameId, owner: u16, place: u32) {
         let identity = &mut self.identity[frame.index()];
         (identity[PLACE_LOW], identity[PLACE_HIGH]) = halves(place);

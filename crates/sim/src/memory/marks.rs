@@ -10,6 +10,8 @@ use super::{FrameId, Frames};
 pub(super) struct Marks {
     young: Vec<u64>,
     idle: Vec<u64>,
+    /// Held by somebody who knows where they are: a device, mostly.
+    pinned: Vec<u64>,
 }
 
 impl Marks {
@@ -20,6 +22,19 @@ impl Marks {
             take(&mut self.young, frame);
             take(&mut self.idle, frame);
         }
+        take(&mut self.pinned, frame);
+    }
+
+    /// The page in `from` is in `to` from now on. A pinned one stays where it is.
+    pub(super) fn relocate(&mut self, from: FrameId, to: FrameId) {
+        for bits in [&mut self.young, &mut self.idle] {
+            let was = take(bits, from);
+            take(bits, to);
+            if was {
+                bits[to.index() / 64] |= 1 << (to.index() % 64);
+            }
+        }
+        take(&mut self.pinned, to);
     }
 }
 
@@ -52,6 +67,27 @@ impl Frames {
     /// Whether nobody met a use of the page since it was marked.
     pub fn is_idle(&self, frame: FrameId) -> bool {
         self.marks.idle.get(frame.index() / 64).is_some_and(|word| word >> (frame.index() % 64) & 1 != 0)
+    }
+    /// Somebody holds the page where it is, as a device does that reads or writes it.
+    pub fn pin(&mut self, frame: FrameId) {
+        let len = self.len();
+        set(&mut self.marks.pinned, frame, len);
+    }
+    /// Nobody holds it any more; whether somebody did.
+    pub fn unpin(&mut self, frame: FrameId) -> bool {
+        take(&mut self.marks.pinned, frame)
+    }
+    /// Whether the page must stay where it is.
+    #[inline]
+    pub fn is_pinned(&self, frame: FrameId) -> bool {
+        self.marks.pinned.get(frame.index() / 64).is_some_and(|word| word >> (frame.index() % 64) & 1 != 0)
+    }
+    /// The page is freed: who held it has let go.
+    #[inline]
+    pub(super) fn forget_pin(&mut self, frame: FrameId) {
+        if !self.marks.pinned.is_empty() {
+            take(&mut self.marks.pinned, frame);
+        }
     }
     /// Somebody met a use of the page.
     #[inline]

@@ -75,6 +75,7 @@ impl Memory {
             recent_fault: false,
             ground: Vec::new(),
             witness: None,
+            migration: crate::migrate::Flights::default(),
         })
     }
 }

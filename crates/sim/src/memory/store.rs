@@ -5,6 +5,7 @@ use crate::cgroup::{CgroupId, Cgroups};
 use crate::costs::Costs;
 use crate::counters::{Counter, Counters};
 use crate::fault::Flusher;
+use crate::migrate::Flights;
 use crate::mmu::{AddressSpace, DensePage, Entry, GroundFrames, MmuConfig, SpaceId};
 use crate::readahead::swap::ClusterReadahead;
 use crate::reclaim::LruvecId;
@@ -95,6 +96,8 @@ pub struct Memory {
     pub ground: Vec<GroundFrames>,
     /// Knows every use of every page, if somebody wants to know.
     pub witness: Option<Witness>,
+    /// Pages on their way to other frames.
+    pub migration: Flights,
 }
 
 /// One page-table entry that shows a page.
@@ -224,6 +227,7 @@ impl Memory {
             }
         }
         self.leave_swap_cache(frame, shadow);
+        self.frames.forget_pin(frame);
         let cgroup = self.frames.cgroup(frame);
         self.cgroups.uncharge(cgroup, 1);
         self.nodes.give(&mut self.frames, frame);

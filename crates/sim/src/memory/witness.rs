@@ -44,6 +44,18 @@ impl Witness {
     }
 }
 
+impl Witness {
+    /// The page in `from` is in `to`, which held another one before.
+    pub(crate) fn relocate(&mut self, from: FrameId, to: FrameId, before: CgroupId) {
+        self.forget(to, before);
+        let used = std::mem::take(&mut self.last_use[from.index()]);
+        if used > 0 {
+            self.last_use[to.index()] = used;
+            self.end = self.end.max(to.index() + 1);
+        }
+    }
+}
+
 impl Memory {
     /// Notes what a process played up to now.
     pub(crate) fn witness_uses(&mut self, space: SpaceId, runs: &[Run]) {

@@ -17,6 +17,7 @@ mod extension;
 mod play;
 mod probe;
 mod tiers;
+mod veil;
 mod walked;
 
 pub(crate) use ageing::{Looked, YoungEntries};

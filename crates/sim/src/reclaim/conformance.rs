@@ -4,7 +4,8 @@ use super::driver::{Attempt, Step};
 use super::testbed::{Testbed, Touch};
 use super::{Hint, POLICIES, PolicyEntry};
 use crate::cgroup::{CgroupId, Knob};
-use crate::memory::{Flag, FrameId};
+use crate::memory::{Flag, FrameId, Mark, NodeId};
+use crate::migrate::{MigrateMode, Move};
 use crate::mmu::SpaceId;
 use crate::swap::device::DeviceKind;
 use isotherm_units::access::Mapping;
@@ -32,6 +33,8 @@ enum Event {
     Pass(u64),
     Kswapd,
     Lock(usize, u64),
+    /// Moves pages to other frames.
+    Migrate(usize, u64, u64),
     /// A child of the process takes its place, or the child that did ends.
     Fork(usize),
 }
@@ -52,7 +55,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (who.clone(), 1u64..40).prop_map(|(who, pages)| Event::Reclaim(who, pages)),
         2 => (1u64..200_000).prop_map(Event::Pass),
         1 => Just(Event::Kswapd),
-        1 => (who.clone(), page).prop_map(|(who, page)| Event::Lock(who, page)),
+        1 => (who.clone(), page.clone()).prop_map(|(who, page)| Event::Lock(who, page)),
+        2 => (who.clone(), page, 1u64..20).prop_map(|(who, page, len)| Event::Migrate(who, page, len)),
         1 => who.prop_map(Event::Fork),
     ]
 }
@@ -137,6 +141,7 @@ impl Scene {
                 self.bed.run(Attempt::kswapd(node));
             }
             Event::Fork(who) => self.fork_or_end(who),
+            Event::Migrate(who, page, len) => self.migrate(who, page, len),
             Event::Lock(who, page) => {
                 let (space, page) = self.at(who, page);
                 let has = |frame, flag| self.bed.memory.frames.has(frame, flag);
@@ -150,6 +155,25 @@ impl Scene {
             }
         }
         self.check();
+    }
+
+    /// Pages go to other frames, those of a yardstick stay.
+    fn migrate(&mut self, who: usize, page: u64, len: u64) {
+        let (space, first) = self.at(who, page);
+        let frames = (first..first + len).filter_map(|page| self.bed.frame(space, page));
+        let mut from: Vec<FrameId> =
+            frames.filter(|frame| !self.locked.iter().any(|(.., other)| other == frame)).collect();
+        from.sort_unstable();
+        from.dedup();
+        let Testbed { memory, policy } = &mut self.bed;
+        let target = |from| Some((from, memory.take_target(NodeId::default(), Mark::Nothing)?));
+        let moves: Vec<Move> = from.into_iter().map_while(target).collect();
+        let moved = memory.migrate_batch(policy.as_mut(), &moves, MigrateMode::SyncLight);
+        assert_eq!(moved.pages + moved.failed.len() as u64, moves.len() as u64);
+        assert!(!policy.is_exact() || moved.pages == 0, "yardsticks know frames");
+        for (at, _) in moved.failed {
+            memory.give_target(moves[at].1, 0);
+        }
     }
 
     fn fork_or_end(&mut self, who: usize) {

@@ -254,6 +254,11 @@ pub trait ReclaimPolicy: Send {
     /// `frame` is about to be freed by exit, unmap or truncation: forget it. Not called for pages the policy itself freed.
     fn removed(&mut self, memory: &mut Memory, frame: FrameId);
 
+    /// A page that was [taken off](Self::removed) its list in frame `from` is in frame `to` now, perhaps of another node, with
+    /// its flags, and comes back: to the head of its list, as the kernel puts back what it isolated.
+    fn put_back(&mut self, memory: &mut Memory, _from: FrameId, to: FrameId) {
+        self.added(memory, to, Arrival::Anonymous, None);
+    }
     /// The page was used through a file descriptor.
     fn mark_accessed(&mut self, memory: &mut Memory, frame: FrameId);
 

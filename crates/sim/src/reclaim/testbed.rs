@@ -163,7 +163,7 @@ impl Testbed {
             }
             match fault::fault(&mut self.memory, self.policy.as_mut(), space, page, need, &mut state) {
                 FaultOutcome::Done => {}
-                FaultOutcome::Wait { until, .. } => self.pass_time(until),
+                FaultOutcome::Wait { until, .. } | FaultOutcome::Migrating { until } => self.pass_time(until),
                 FaultOutcome::Short(shortage) => {
                     shortages += 1;
                     if shortages == 500 {

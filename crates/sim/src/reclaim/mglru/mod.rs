@@ -181,6 +181,19 @@ impl ReclaimPolicy for Mglru {
         memory.frames.set(frame, Flag::Isolated);
     }
 
+    /// As the kernel does it: of its generation is kept whether it was one of the two youngest, of its uses everything.
+    fn put_back(&mut self, memory: &mut Memory, from: FrameId, to: FrameId) {
+        let state = self.generations.state(from);
+        self.generations.set_state(&memory.frames, to, state);
+        if !self.switches.has_core() {
+            return self.classic.put_back(memory, from, to);
+        }
+        if memory.frames.has(to, Flag::Unevictable) {
+            return self.classic.adopt(memory, to, ListEnd::Head);
+        }
+        self.generations.insert(memory, to, false);
+    }
+
     /// Spec mglru 2.1: counts, and never moves.
     fn mark_accessed(&mut self, memory: &mut Memory, frame: FrameId) {
         if !self.switches.has_core() {

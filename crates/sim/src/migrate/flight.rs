@@ -1,0 +1,95 @@
+//! Pages in flight: out of reach from their unmapping to their arrival.
+//!
+//! Kernel paths see a page where it will be. Only accesses must not go through, and the hit path must not pay for that: before
+//! a thread plays on a table of which pages are in flight, their present and writable bits are cleared, and set again after
+//! (`PageTable::veil`); it plays no further than to the next departure or arrival.
+
+use super::Flush;
+use crate::mmu::SpaceId;
+use isotherm_core::host::Stalls;
+use isotherm_units::{Instant, PageRange};
+use std::collections::BTreeMap;
+
+/// A page that one space maps, on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flight {
+    /// First virtual page.
+    pub page: u64,
+    /// Base pages.
+    pub pages: u32,
+    /// When it is unmapped.
+    pub from: Instant,
+    /// When it is mapped again.
+    pub until: Instant,
+}
+
+impl Flight {
+    fn range(&self) -> PageRange {
+        PageRange::at(self.page, u64::from(self.pages))
+    }
+    fn is_out_of_reach(&self, now: Instant) -> bool {
+        self.from <= now && now < self.until
+    }
+}
+
+/// All pages in flight, and what they cost those who wanted them.
+#[derive(Debug, Default)]
+pub struct Flights {
+    by_space: BTreeMap<SpaceId, Vec<Flight>>,
+    /// How far threads have played: what was played is not undone by a batch that begins before.
+    played: Instant,
+    /// When translations are flushed.
+    pub flush: Flush,
+    /// Waits for pages in flight so far, all threads together.
+    pub stalls: Stalls,
+}
+
+impl Flights {
+    /// Whether no page is in flight.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.by_space.is_empty()
+    }
+
+    /// A thread has played up to `now`.
+    #[inline]
+    pub(crate) fn note_played(&mut self, now: Instant) {
+        self.played = self.played.max(now);
+    }
+
+    /// When a batch begins for those who play, if it begins at `now` for who migrates: CPUs may be a step apart. Flights that
+    /// are over long ago are forgotten.
+    pub(super) fn begin(&mut self, now: Instant) -> Instant {
+        self.by_space.retain(|_, flights| {
+            flights.retain(|flight| flight.until > now);
+            !flights.is_empty()
+        });
+        now.max(self.played)
+    }
+
+    pub(super) fn add(&mut self, space: SpaceId, flight: Flight) {
+        self.by_space.entry(space).or_default().push(flight);
+    }
+
+    /// When a page that is out of reach arrives.
+    pub(super) fn arrival(&self, space: SpaceId, page: u64, now: Instant) -> Option<Instant> {
+        let flights = self.by_space.get(&space)?.iter();
+        let hits = flights.filter(|flight| flight.range().contains(page) && flight.is_out_of_reach(now));
+        hits.map(|flight| flight.until).max()
+    }
+
+    /// What of a space is out of reach at `now`, and when that changes next; `None` if nothing of it is in flight. Forgets what
+    /// has arrived.
+    pub(crate) fn veiled(&mut self, space: SpaceId, now: Instant) -> Option<(Vec<PageRange>, Instant)> {
+        let flights = self.by_space.get_mut(&space)?;
+        flights.retain(|flight| flight.until > now);
+        if flights.is_empty() {
+            self.by_space.remove(&space);
+            return None;
+        }
+        let edges = flights.iter().map(|flight| if flight.from > now { flight.from } else { flight.until });
+        let next = edges.min().unwrap_or(Instant::NEVER);
+        let veiled = flights.iter().filter(|flight| flight.is_out_of_reach(now)).map(Flight::range).collect();
+        Some((veiled, next))
+    }
+}

@@ -1,0 +1,332 @@
+//! Page migration: a page, or a huge page, moves from its frame to another one, and nobody notices but by waiting
+//! (compaction.md section 5, `docs/compaction.md`). Compaction and memory tiers move pages through this and nothing else.
+//!
+//! A batch is unmapped page by page, the translations are flushed, and the pages are copied and mapped again one after the other.
+//! The state moves at once when a batch begins; its time passes afterwards, and so long its pages are [in flight](Flights): a
+//! thread that touches one waits until that page has arrived.
+//!
+//! Behaviour follows `mm/migrate.c` of Linux 7.2. Left out: locks of pages held by others, so that only pinned pages are tried
+//! again in vain; `write()` to a page in flight, which does not wait.
+
+mod flight;
+mod relocate;
+#[cfg(test)]
+mod tests;
+
+pub use flight::{Flight, Flights};
+
+use crate::counters::Counter;
+use crate::memory::{Flag, FrameId, Mapper, Memory, PageOwner};
+use crate::mmu::{DensePage, Level};
+use crate::reclaim::ReclaimPolicy;
+use isotherm_units::{Duration, Instant};
+use serde::{Deserialize, Serialize};
+
+/// Pages that are unmapped under one flush at most (`NR_MAX_BATCHED_MIGRATION`).
+pub const BATCH_PAGES: u64 = 512;
+/// How often a batch is tried (`NR_MAX_MIGRATE_ASYNC_RETRY`).
+const ASYNC_PASSES: u64 = 3;
+/// How often what is left is tried then, page by page (`NR_MAX_MIGRATE_SYNC_RETRY`).
+const SYNC_PASSES: u64 = 7;
+/// Base pages of a huge page.
+pub(crate) const HUGE_PAGES: u32 = 1 << HUGE_ORDER;
+const HUGE_ORDER: u32 = Level::PMD.span_shift();
+
+/// How much migration may wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MigrateMode {
+    /// For nothing (`MIGRATE_ASYNC`).
+    Async,
+    /// For locks of pages, not for devices (`MIGRATE_SYNC_LIGHT`).
+    #[default]
+    SyncLight,
+    /// For write-back as well (`MIGRATE_SYNC`).
+    Sync,
+}
+
+/// When translations are flushed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Flush {
+    /// Once for all pages of a batch, as since Linux 6.3.
+    #[default]
+    PerBatch,
+    /// After each page, as before.
+    PerPage,
+}
+
+/// Why a page stays where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Refusal {
+    /// Somebody holds it: tried as often as the kernel does, in vain.
+    Pinned,
+    /// It is being written; [`Migrated::retry_at`] tells when it is worth another try in [`MigrateMode::Sync`].
+    Writeback,
+    /// It is being read.
+    Reading,
+    /// It is on no list: free, taken by reclaim, or not a page of programs and files.
+    Isolated,
+    /// It is not the first page of the huge page that it is part of.
+    PartOfHuge,
+    /// Its target is in use.
+    TargetTaken,
+    /// The policy is a yardstick, which knows pages by their frames.
+    Yardstick,
+}
+
+impl Refusal {
+    /// All.
+    pub const ALL: [Self; 7] = [
+        Self::Pinned,
+        Self::Writeback,
+        Self::Reading,
+        Self::Isolated,
+        Self::PartOfHuge,
+        Self::TargetTaken,
+        Self::Yardstick,
+    ];
+}
+
+/// A page and where it is to go: frames of the same number of base pages. The target was taken from its node and belongs to
+/// nobody; for a huge page it is the first of as many frames in a row.
+pub type Move = (FrameId, FrameId);
+
+/// What became of pages that were to move.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Migrated {
+    /// Base pages moved. Their old frames are free.
+    pub pages: u64,
+    /// Of these, in huge pages.
+    pub huge_pages: u64,
+    /// Indices of moves that did not take place, ascending, and why. Their targets are still the caller's.
+    pub failed: Vec<(usize, Refusal)>,
+    /// When the last page has arrived: the batch's CPU time is over.
+    pub until: Instant,
+    /// When the first write-back that was in the way ends.
+    pub retry_at: Option<Instant>,
+}
+
+/// A page that is ready to go.
+struct Going {
+    index: usize,
+    from: FrameId,
+    to: FrameId,
+    /// Base pages.
+    pages: u32,
+    mappers: Vec<Mapper>,
+    is_pinned: bool,
+}
+
+impl Memory {
+    /// Moves pages. CPU time is charged to [`Memory::ledger`]; accesses to pages in flight wait.
+    ///
+    /// Each page keeps its contents and all that is known of it: its owner and everybody who maps it, its group's charge, its
+    /// flags, accessed and dirty bits, its slot in swap. It goes to the head of the list it was on, as the kernel puts it back;
+    /// with generations it stays among the young or the old ones. Order of `moves` is the order of work.
+    ///
+    /// Counts `pgmigrate_success` and `pgmigrate_fail` in base pages, `thp_migration_success` and `thp_migration_fail` in
+    /// huge ones.
+    pub fn migrate_batch(&mut self, policy: &mut dyn ReclaimPolicy, moves: &[Move], mode: MigrateMode) -> Migrated {
+        let mut migrated = Migrated { until: self.now, ..Migrated::default() };
+        policy.insert_waiting(self);
+        let mut going = Vec::new();
+        for (index, &(from, to)) in moves.iter().enumerate() {
+            match self.ready(policy, from, to) {
+                Ok((pages, mappers)) => {
+                    self.ledger.spend(self.costs.migrate_isolate_ns);
+                    let is_pinned = self.frames.is_pinned(from);
+                    going.push(Going { index, from, to, pages, mappers, is_pinned });
+                }
+                Err(refusal) => self.refuse(&mut migrated, index, from, refusal, mode),
+            }
+        }
+        for batch in batches(&going) {
+            self.move_batch(policy, batch, mode, &mut migrated);
+        }
+        migrated.failed.sort_unstable();
+        migrated.until = self.now + Duration::from_ns(self.ledger.peek());
+        migrated
+    }
+
+    /// Whether a page can be moved at all: its base pages, and who maps it.
+    fn ready(&self, policy: &dyn ReclaimPolicy, from: FrameId, to: FrameId) -> Result<(u32, Vec<Mapper>), Refusal> {
+        let flags = self.frames.flags(from);
+        match () {
+            () if policy.is_exact() => return Err(Refusal::Yardstick),
+            () if !flags.has(Flag::OnList) => return Err(Refusal::Isolated),
+            () if flags.has(Flag::Reading) => return Err(Refusal::Reading),
+            () if flags.has(Flag::Writeback) => return Err(Refusal::Writeback),
+            () if from == to || self.frames.has(to, Flag::OnList) => return Err(Refusal::TargetTaken),
+            () => {}
+        }
+        match self.huge_page_of(from) {
+            Some(first) if first == from => {
+                let PageOwner::Anonymous { space, page } = self.frames.owner(from) else { unreachable!("anonymous") };
+                Ok((HUGE_PAGES, vec![Mapper { space, page, executable: false }]))
+            }
+            Some(_) => Err(Refusal::PartOfHuge),
+            None => match self.sole_mapper(from) {
+                Some((space, page)) => Ok((1, vec![Mapper { space, page, executable: false }])),
+                None => Ok((1, self.mappers(from))),
+            },
+        }
+    }
+
+    /// The first frame of the huge page that a frame is part of, if one entry maps it with its neighbours.
+    pub fn huge_page_of(&self, frame: FrameId) -> Option<FrameId> {
+        let PageOwner::Anonymous { space, page } = self.frames.owner(frame) else { return None };
+        let owner = self.spaces.get(space.index())?;
+        if owner.huge_blocks.is_empty() || owner.table.entry(page) != crate::mmu::Entry::Frame(frame) {
+            return None;
+        }
+        let at = owner.table.page_of(page);
+        if !owner.huge_blocks.contains(&(at >> HUGE_ORDER)) {
+            return None;
+        }
+        let within = u32::try_from(at % u64::from(HUGE_PAGES)).expect("below 512");
+        Some(FrameId::new(frame.index_u32() - within))
+    }
+
+    fn refuse(&mut self, migrated: &mut Migrated, index: usize, from: FrameId, refusal: Refusal, mode: MigrateMode) {
+        // Not isolated at all: the kernel does not count it.
+        let is_tried = matches!(refusal, Refusal::Pinned | Refusal::Writeback | Refusal::Reading);
+        if is_tried {
+            self.ledger.spend(self.costs.migrate_isolate_ns + self.costs.migrate_lock_ns);
+            self.count_result(from, Counter::PgMigrateFail, 1);
+        }
+        if refusal == Refusal::Writeback && mode == MigrateMode::Sync {
+            let due = self.io.due(from);
+            migrated.retry_at = migrated.retry_at.into_iter().chain(due).min();
+        }
+        migrated.failed.push((index, refusal));
+    }
+
+    fn count_result(&mut self, frame: FrameId, counter: Counter, n: u64) {
+        let cgroup = self.frames.cgroup(frame);
+        self.count(counter, cgroup, n);
+    }
+
+    /// One batch: all of it at first, then what is left page by page.
+    fn move_batch(
+        &mut self,
+        policy: &mut dyn ReclaimPolicy,
+        batch: &[Going],
+        mode: MigrateMode,
+        migrated: &mut Migrated,
+    ) {
+        let flush = self.migration.flush;
+        match flush {
+            Flush::PerBatch => self.move_together(policy, batch, ASYNC_PASSES),
+            Flush::PerPage => {
+                batch.iter().for_each(|one| self.move_together(policy, std::slice::from_ref(one), ASYNC_PASSES))
+            }
+        }
+        for one in batch.iter().filter(|one| one.is_pinned) {
+            if mode != MigrateMode::Async {
+                self.move_together(policy, std::slice::from_ref(one), SYNC_PASSES);
+            }
+            self.count_result(one.from, Counter::PgMigrateFail, u64::from(one.pages));
+            if one.pages > 1 {
+                self.count_result(one.from, Counter::ThpMigrationFail, 1);
+            }
+            migrated.failed.push((one.index, Refusal::Pinned));
+        }
+        for one in batch.iter().filter(|one| !one.is_pinned) {
+            let pages = u64::from(one.pages);
+            migrated.pages += pages;
+            self.count_result(one.to, Counter::PgMigrateSuccess, pages);
+            if one.pages > 1 {
+                migrated.huge_pages += pages;
+                self.count_result(one.to, Counter::ThpMigrationSuccess, 1);
+            }
+        }
+    }
+
+    /// Unmaps, flushes, moves. Pinned pages are tried `passes` times and mapped again where they were.
+    fn move_together(&mut self, policy: &mut dyn ReclaimPolicy, batch: &[Going], passes: u64) {
+        let costs = self.costs;
+        let began = self.migration.begin(self.now + Duration::from_ns(self.ledger.peek()));
+        let mut spent_ns = 0;
+        let mut unmapped_at = Vec::with_capacity(batch.len());
+        for one in batch {
+            unmapped_at.push(began + Duration::from_ns(spent_ns));
+            spent_ns += costs.migrate_lock_ns + one.mappers.len() as u64 * costs.migrate_unmap_ns;
+        }
+        if batch.iter().any(|one| !one.mappers.is_empty()) {
+            spent_ns += costs.migrate_flush_ns;
+        }
+        for (one, from) in batch.iter().zip(unmapped_at) {
+            spent_ns += if one.is_pinned {
+                passes * costs.migrate_lock_ns
+            } else {
+                match one.pages {
+                    1 => costs.migrate_copy_ns,
+                    pages => u64::from(pages) * costs.page_copy_ns,
+                }
+            };
+            spent_ns += one.mappers.len() as u64 * costs.migrate_remap_ns;
+            if !one.is_pinned {
+                self.relocate(policy, one.from, one.to, one.pages, &one.mappers);
+            }
+            for mapper in &one.mappers {
+                let page = self.space(mapper.space).table.page_of(mapper.page);
+                let until = began + Duration::from_ns(spent_ns);
+                self.migration.add(mapper.space, Flight { page, pages: one.pages, from, until });
+            }
+        }
+        self.ledger.spend(spent_ns);
+    }
+
+    /// A frame for a page to move into, from a zone of `node` that keeps more than `mark` free: nobody is charged.
+    pub fn take_target(&mut self, node: crate::memory::NodeId, mark: crate::memory::Mark) -> Option<FrameId> {
+        let Self { nodes, frames, .. } = self;
+        nodes.take(frames, node, mark)
+    }
+
+    /// 2^9 frames in a row for a huge page to move into.
+    ///
+    /// # Errors
+    /// What is in the way.
+    pub fn take_huge_target(
+        &mut self,
+        node: crate::memory::NodeId,
+        mark: crate::memory::Mark,
+    ) -> Result<FrameId, crate::memory::NoBlock> {
+        let Self { nodes, frames, .. } = self;
+        nodes.take_block(frames, node, HUGE_ORDER, mark)
+    }
+
+    /// Gives back a target that was not used: of 2^`order` base pages.
+    pub fn give_target(&mut self, target: FrameId, order: u32) {
+        let Self { nodes, frames, .. } = self;
+        nodes.give_block(frames, target, order);
+    }
+
+    /// The page at `page`, for a thread that runs at [`Memory::now`]: `Some` with the time of its arrival if it is in flight.
+    #[inline]
+    pub(crate) fn arrival_of(&self, space: crate::mmu::SpaceId, page: u64) -> Option<Instant> {
+        if self.migration.is_empty() { None } else { self.migration.arrival(space, page, self.now) }
+    }
+}
+
+/// Cuts a list where a batch is full.
+fn batches(mut going: &[Going]) -> Vec<&[Going]> {
+    let mut batches = Vec::new();
+    while !going.is_empty() {
+        let mut pages = 0;
+        let is_over = |one: &Going| {
+            pages += u64::from(one.pages);
+            pages > BATCH_PAGES
+        };
+        let len = going.iter().position(is_over).unwrap_or(going.len());
+        let (batch, rest) = going.split_at(len);
+        batches.push(batch);
+        going = rest;
+    }
+    batches
+}
+
+/// Whether an entry shows this frame.
+fn shows(memory: &Memory, space: crate::mmu::SpaceId, page: DensePage, frame: FrameId) -> bool {
+    memory.space(space).table.frame_of(page) == Some(frame)
+}

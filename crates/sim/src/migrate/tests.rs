@@ -1,0 +1,275 @@
+//! What a moved page keeps, what moving costs, and who waits for it.
+
+use super::*;
+use crate::fault::testing::{MACHINE_PAGES, Rig};
+use crate::fault::{FaultOutcome, FaultState, fault};
+use crate::memory::{Mark, NodeId, NodeSetup};
+use crate::mmu::{Need, SpaceId};
+use crate::swap::device::DeviceKind;
+use isotherm_units::access::{FileKind, Mapping, Sharing};
+use isotherm_units::{PageRange, Pages};
+
+const NODE: NodeId = NodeId(0);
+
+fn target(rig: &mut Rig) -> FrameId {
+    rig.memory.take_target(NODE, Mark::Nothing).expect("a free frame")
+}
+
+/// Moves the page at `page` anywhere else.
+fn migrate(rig: &mut Rig, space: SpaceId, page: u64) -> (FrameId, Migrated) {
+    let (from, to) = (rig.frame(space, page).expect("resident"), target(rig));
+    let moved = rig.memory.migrate_batch(&mut rig.policy, &[(from, to)], MigrateMode::SyncLight);
+    if moved.pages == 0 {
+        rig.memory.give_target(to, 0);
+    }
+    rig.check();
+    (to, moved)
+}
+
+/// CPU time of a batch of pages that one entry maps each.
+fn batch_ns(rig: &Rig, pages: u64) -> u64 {
+    let costs = &rig.memory.costs;
+    let page = costs.migrate_isolate_ns
+        + costs.migrate_lock_ns
+        + costs.migrate_unmap_ns
+        + costs.migrate_copy_ns
+        + costs.migrate_remap_ns;
+    pages * page + costs.migrate_flush_ns
+}
+
+#[test]
+fn a_page_keeps_everything_but_its_frame() {
+    let mut rig = Rig::new(DeviceKind::Nvme);
+    let space = rig.anonymous(8);
+    rig.write(space, 3);
+    rig.read(space, 3);
+    let frame = rig.frame(space, 3).unwrap();
+    rig.memory.frames.set(frame, Flag::Workingset);
+    rig.memory.frames.leave_young(frame);
+    rig.memory.ledger.take();
+    let usage = rig.usage();
+    let (to, moved) = migrate(&mut rig, space, 3);
+    assert_eq!((rig.frame(space, 3), moved.pages, rig.usage()), (Some(to), 1, usage));
+    assert!(rig.has(space, 3, Flag::Workingset) && rig.memory.frames.is_left_young(to));
+    let (dense, table) = (rig.dense(space, 3), &rig.memory.space(space).table);
+    assert!(table.is_young(dense) && table.is_dirty(dense) && table.is_writable(dense));
+    assert_eq!(rig.memory.ledger.take(), batch_ns(&rig, 1));
+    assert_eq!((rig.count(Counter::PgMigrateSuccess), rig.count(Counter::PgMigrateFail)), (1, 0));
+    // The old frame is free; a page in the swap cache takes its slot along.
+    rig.evict(space, 3);
+    rig.read(space, 3);
+    let slot = rig.memory.frames.slot(rig.frame(space, 3).unwrap());
+    assert!(slot.is_some());
+    let (to, _) = migrate(&mut rig, space, 3);
+    assert_eq!((rig.memory.frames.slot(to), rig.memory.slots.cached(slot.unwrap())), (slot, Some(to)));
+    rig.exit(space);
+    rig.assert_empty();
+}
+
+#[test]
+fn everybody_who_shows_a_page_shows_it_afterwards() {
+    let mut rig = Rig::new(DeviceKind::None);
+    let parent = rig.anonymous(8);
+    rig.write(parent, 3);
+    let child = rig.fork(parent);
+    let (to, _) = migrate(&mut rig, child, 3);
+    assert_eq!([parent, child].map(|space| rig.frame(space, 3)), [Some(to); 2]);
+    let file = rig.space();
+    for kind in [FileKind::Regular, FileKind::SharedMemory] {
+        let at = if kind == FileKind::Regular { 100 } else { 200 };
+        for space in [parent, file] {
+            rig.map_file(space, "data", at, 16, Sharing::Shared, kind);
+            rig.write(space, at + 5);
+        }
+        rig.memory.ledger.take();
+        let (to, _) = migrate(&mut rig, file, at + 5);
+        assert_eq!([parent, file].map(|space| rig.frame(space, at + 5)), [Some(to); 2]);
+        let costs = &rig.memory.costs;
+        let second = costs.migrate_unmap_ns + costs.migrate_remap_ns;
+        let spent = batch_ns(&rig, 1) + second;
+        assert_eq!(rig.memory.ledger.take(), spent, "two entries");
+    }
+}
+
+#[test]
+fn pages_go_to_another_node_and_its_lists() {
+    let mut rig = Rig::with(DeviceKind::None, 0, |setup| {
+        setup.nodes = [100, 300].map(|ns| NodeSetup::new(vec![Pages::new(2048)], ns)).to_vec();
+    });
+    let space = rig.anonymous(600);
+    (0..600).for_each(|page| {
+        rig.write(space, page);
+    });
+    let far = NodeId(1);
+    let frames = (0..600).map(|page| rig.frame(space, page).unwrap());
+    let mut moves: Vec<Move> = frames.map(|frame| (frame, frame)).collect();
+    for (_, to) in &mut moves {
+        *to = rig.memory.take_target(far, Mark::Low).unwrap();
+    }
+    rig.memory.ledger.take();
+    let moved = rig.memory.migrate_batch(&mut rig.policy, &moves, MigrateMode::Async);
+    rig.check();
+    assert_eq!((moved.pages, moved.failed.len(), rig.memory.nodes.get(NODE).free()), (600, 0, 2048));
+    assert!((0..600).all(|page| rig.memory.nodes.of(rig.frame(space, page).unwrap()) == far));
+    assert_eq!(rig.memory.ledger.take(), batch_ns(&rig, 512) + batch_ns(&rig, 88), "two batches");
+}
+
+#[test]
+fn a_huge_page_moves_as_one() {
+    let mut rig = Rig::new(DeviceKind::None);
+    let space = rig.space();
+    rig.map(space, Mapping { huge: true, ..Mapping::anonymous(PageRange::new(0, 1024)) });
+    rig.write(space, 7);
+    let from = rig.frame(space, 0).unwrap();
+    assert_eq!(rig.memory.huge_page_of(rig.frame(space, 9).unwrap()), Some(from));
+    let to = rig.memory.take_huge_target(NODE, Mark::Nothing).unwrap();
+    rig.memory.ledger.take();
+    let inner = FrameId::new(from.index_u32() + 9);
+    let moved = rig.memory.migrate_batch(&mut rig.policy, &[(inner, to)], MigrateMode::Sync);
+    assert_eq!(moved.failed, [(0, Refusal::PartOfHuge)]);
+    let moved = rig.memory.migrate_batch(&mut rig.policy, &[(from, to)], MigrateMode::Sync);
+    rig.check();
+    assert_eq!(
+        (moved.pages, moved.huge_pages, rig.frame(space, 511)),
+        (512, 512, Some(FrameId::new(to.index_u32() + 511)))
+    );
+    let costs = &rig.memory.costs;
+    let spent = batch_ns(&rig, 1) - costs.migrate_copy_ns + 512 * costs.page_copy_ns;
+    assert_eq!(rig.memory.ledger.take(), spent, "one entry");
+    assert_eq!(rig.counts([Counter::PgMigrateSuccess, Counter::ThpMigrationSuccess]), [512, 1]);
+    assert!(rig.memory.space(space).huge_blocks.contains(&0));
+    let until = moved.until;
+    rig.memory.now = Instant::from_ns(until.ns() - 1);
+    assert_eq!(rig.memory.arrival_of(space, 300), Some(until), "all of it is out of reach");
+    rig.exit(space);
+    rig.assert_empty();
+}
+
+#[test]
+fn what_cannot_move_says_why() {
+    let mut rig = Rig::new(DeviceKind::Nvme);
+    let space = rig.anonymous(64);
+    rig.map_file(space, "data", 100, 64, Sharing::Shared, FileKind::Regular);
+    (0..4).for_each(|page| {
+        rig.write(space, page);
+    });
+    let frame = rig.frame(space, 0).unwrap();
+    // Pinned: three passes together and seven alone, twice unmapped, and back where it was.
+    rig.memory.frames.pin(frame);
+    rig.memory.ledger.take();
+    let (_, moved) = migrate(&mut rig, space, 0);
+    assert_eq!((moved.pages, moved.failed.as_slice()), (0, &[(0, Refusal::Pinned)][..]));
+    let costs = rig.memory.costs;
+    let once = costs.migrate_lock_ns + costs.migrate_unmap_ns + costs.migrate_flush_ns + costs.migrate_remap_ns;
+    assert_eq!(rig.memory.ledger.take(), costs.migrate_isolate_ns + 2 * once + 10 * costs.migrate_lock_ns);
+    assert_eq!((rig.frame(space, 0), rig.count(Counter::PgMigrateFail)), (Some(frame), 1));
+    rig.memory.frames.unpin(frame);
+    assert_eq!(migrate(&mut rig, space, 0).1.pages, 1);
+    // Being written, being read.
+    let written = rig.frame(space, 1).unwrap();
+    rig.evict_frame(written);
+    let due = rig.memory.io.due(written);
+    let to = target(&mut rig);
+    for (mode, retry_at) in [(MigrateMode::SyncLight, None), (MigrateMode::Sync, due)] {
+        let moved = rig.memory.migrate_batch(&mut rig.policy, &[(written, to)], mode);
+        assert_eq!((moved.failed, moved.retry_at), (vec![(0, Refusal::Writeback)], retry_at), "{mode:?}");
+    }
+    let mut state = FaultState::default();
+    let outcome = fault(&mut rig.memory, &mut rig.policy, space, 103, Need::Read, &mut state);
+    assert!(matches!(outcome, FaultOutcome::Wait { .. }));
+    let crate::memory::CachePage::Frame(read) = rig.memory.files.get(crate::memory::FileId::from_index(0)).page(3)
+    else {
+        panic!("being read")
+    };
+    let other = rig.frame(space, 2).unwrap();
+    let cases =
+        [(read, to, Refusal::Reading), (other, other, Refusal::TargetTaken), (other, read, Refusal::TargetTaken)];
+    for (from, to, refusal) in cases {
+        let moved = rig.memory.migrate_batch(&mut rig.policy, &[(from, to)], MigrateMode::Sync);
+        assert_eq!(moved.failed, [(0, refusal)], "{refusal:?}");
+    }
+    let unused = FrameId::new(u32::try_from(MACHINE_PAGES).unwrap() - 1);
+    let moved = rig.memory.migrate_batch(&mut rig.policy, &[(unused, to)], MigrateMode::Sync);
+    assert_eq!(moved.failed, [(0, Refusal::Isolated)]);
+    rig.memory.give_target(to, 0);
+    rig.settle();
+    rig.check();
+}
+
+/// The pages of a batch are out of reach from their own unmapping to their own arrival.
+#[test]
+fn a_page_in_flight_is_waited_for() {
+    let mut rig = Rig::new(DeviceKind::None);
+    let space = rig.anonymous(8);
+    (0..3).for_each(|page| {
+        rig.write(space, page);
+    });
+    rig.memory.ledger.take();
+    let moves: Vec<Move> = (0..3).map(|page| (rig.frame(space, page).unwrap(), target(&mut rig))).collect();
+    let now = rig.memory.now;
+    rig.memory.migrate_batch(&mut rig.policy, &moves, MigrateMode::SyncLight);
+    let costs = rig.memory.costs;
+    let isolated = now + Duration::from_ns(3 * costs.migrate_isolate_ns);
+    let [unmap, place] =
+        [costs.migrate_lock_ns + costs.migrate_unmap_ns, costs.migrate_copy_ns + costs.migrate_remap_ns];
+    let arrival = |page: u64| isolated + Duration::from_ns(3 * unmap + costs.migrate_flush_ns + (page + 1) * place);
+    rig.memory.now = isolated + Duration::from_ns(unmap);
+    assert_eq!([0, 1, 2].map(|page| rig.memory.arrival_of(space, page)), [Some(arrival(0)), Some(arrival(1)), None]);
+    let mut state = FaultState::default();
+    rig.memory.ledger.take();
+    let outcome = fault(&mut rig.memory, &mut rig.policy, space, 1, Need::Write, &mut state);
+    assert_eq!(outcome, FaultOutcome::Migrating { until: arrival(1) });
+    assert_eq!(rig.memory.ledger.take(), costs.migrate_fault_ns);
+    let stalls = rig.memory.migration.stalls;
+    assert_eq!((stalls.count, stalls.longest), (1, arrival(1).since(rig.memory.now)));
+    rig.memory.now = arrival(1);
+    assert_eq!([0, 1, 2].map(|page| rig.memory.arrival_of(space, page)), [None, None, Some(arrival(2))]);
+    let (veiled, next) = rig.memory.migration.veiled(space, arrival(1)).expect("one is on its way");
+    assert_eq!((veiled, next), (vec![PageRange::at(2, 1)], arrival(2)));
+    assert_eq!(rig.memory.migration.veiled(space, arrival(2)), None);
+    assert!(rig.memory.migration.is_empty());
+}
+
+/// compaction.md section 11, E26: with the later preset a batch of 32 pages takes 154 µs and one of 96 442 µs.
+#[test]
+fn e26_a_batch_flushes_once_and_a_page_alone_each_time() {
+    for (flush, pages, us) in [(Flush::PerBatch, 32, 154), (Flush::PerBatch, 96, 442), (Flush::PerPage, 128, 1856)] {
+        let mut rig = Rig::new(DeviceKind::None);
+        rig.memory.migration.flush = flush;
+        let space = rig.anonymous(pages);
+        (0..pages).for_each(|page| {
+            rig.write(space, page);
+        });
+        let moves: Vec<Move> = (0..pages).map(|page| (rig.frame(space, page).unwrap(), target(&mut rig))).collect();
+        rig.memory.ledger.take();
+        let now = rig.memory.now;
+        let moved = rig.memory.migrate_batch(&mut rig.policy, &moves, MigrateMode::SyncLight);
+        let spent = rig.memory.ledger.take();
+        assert_eq!((spent / 1000, moved.until.since(now).ns()), (us, spent), "{flush:?} {pages}");
+    }
+}
+
+/// What the veil takes away it gives back, and the hit path cannot pass it.
+#[test]
+fn the_veil_stops_accesses_and_changes_nothing() {
+    use crate::mmu::{Cursor, Pace, Stop};
+    use isotherm_units::access::Run;
+    let mut rig = Rig::new(DeviceKind::None);
+    let space = rig.anonymous(200);
+    (0..200).for_each(|page| {
+        rig.write(space, page);
+    });
+    let table = &mut rig.memory.space_mut(space).table;
+    let veil = table.veil(&[PageRange::at(70, 2), PageRange::at(190, 30)]);
+    let runs = [Run::write(0, 70), Run::read(71, 1)];
+    let mut pace = Pace { until_ns: u64::MAX, page_ns: 1, ..Pace::default() };
+    let mut cursor = Cursor::default();
+    let stop = table.play(&runs, &mut cursor, &mut pace);
+    assert_eq!((stop, pace.now_ns, cursor.run), (Stop::Fault { page: 71, need: Need::Read }, 70, 1));
+    let mut cursor = Cursor::default();
+    let stop = table.play(&[Run::write(180, 20)], &mut cursor, &mut pace);
+    assert_eq!((stop, cursor.page), (Stop::Fault { page: 190, need: Need::Write }, 10));
+    table.unveil(veil);
+    assert_eq!(table.play(&[Run::write(0, 200)], &mut Cursor::default(), &mut pace), Stop::Done);
+    rig.check();
+}
