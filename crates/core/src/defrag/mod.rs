@@ -1,8 +1,8 @@
 //! Defragmentation: how far free memory is scattered, and when, where and how far to compact it.
 //!
 //! Indices come from counts of free blocks alone ([`FreeBlocks`]), so that the kernel's own files ([`text`]) and the simulated
-//! machine are read by the same code. Four designs decide ([`DESIGNS`]): three from the history of Linux's proactive
-//! compaction, one of our own. They are state machines without I/O; a [`Host`](crate::host::Host) compacts for them, step by
+//! machine are read by the same code. Designs decide ([`DESIGNS`]): three from the history of Linux's proactive
+//! compaction, two of our own. They are state machines without I/O; a [`Host`](crate::host::Host) compacts for them, step by
 //! step.
 //!
 //! Behaviour follows Linux 7.2 where nothing else is said. Sections named in comments are those of the project's specification
@@ -17,6 +17,7 @@ mod error;
 mod explicit;
 #[cfg(test)]
 mod fake;
+mod keep;
 mod merged;
 mod proactiveness;
 mod rfc;
@@ -30,7 +31,7 @@ mod yields;
 #[cfg(test)]
 pub(crate) use blocks::tests::{blocks as blocks_of, stride};
 pub use blocks::{BlocksError, FreeBlocks, HUGE_ORDER, MAX_FREE_PAGES, MAX_ORDERS, node_score, weighted_score};
-pub use controller::{Controller, ControllerConfig, percent_marks};
+pub use controller::{Controller, ControllerConfig};
 pub use decision::{Decision, Hold, Verdict};
 pub use deferral::Deferral;
 pub use designs::{Activity, DESIGNS, Defragmenter, Design, DesignEntry};

@@ -422,23 +422,48 @@ mod controller {
 
     #[test]
     fn fruitless_attempts_are_repeated_ever_more_rarely() {
-        // Yield is promised, but kswapd comes between each time: nothing is gained.
+        // Yield is promised, but each attempt fails.
         let mut machine = Machine { tells_blocks: true, ..fragmented(100) };
         let mut design = controller(10);
         let mut tried = Vec::new();
         let mut now = Instant::START;
         while now < at_ms(120_000) {
-            machine.signals.is_reclaiming = false;
+            machine.refusal = None;
             let decision = design.handle_timeout(now, &mut machine).unwrap().decision.unwrap();
             if matches!(decision.verdict, Verdict::Start(_)) {
                 tried.push(now.ns() / 1_000_000_000);
-                machine.signals.is_reclaiming = true;
-                design.handle_timeout(now, &mut machine).unwrap();
+                machine.refusal = Some(HostError::Failed("EIO".to_owned()));
+                design.handle_timeout(now, &mut machine).unwrap_err();
             }
             now = design.poll_timeout().unwrap();
         }
         // Pauses of 0.5, 1, 2, 4, 8, 16, 32, 32 s, looked at once a second.
         assert_eq!(tried, [0, 1, 2, 4, 8, 16, 32, 64, 96]);
+    }
+
+    /// kswapd between is no failure of ours, and a goal that others reached first is none at all.
+    #[test]
+    fn runs_that_kswapd_ends_or_others_make_needless_are_no_failures() {
+        let mut machine = Machine { tells_blocks: true, ..fragmented(100) };
+        let mut design = controller(10);
+        for second in 0..20 {
+            machine.signals.is_reclaiming = false;
+            let decision = design.handle_timeout(at_ms(second * 1000), &mut machine).unwrap().decision.unwrap();
+            assert!(matches!(decision.verdict, Verdict::Start(_)), "{decision:?}");
+            machine.signals.is_reclaiming = true;
+            let activity = design.handle_timeout(at_ms(second * 1000), &mut machine).unwrap();
+            assert_eq!(activity.report.unwrap().why, Why::ReclaimRunning);
+        }
+        machine.signals.is_reclaiming = false;
+        design.handle_timeout(at_ms(20_000), &mut machine).unwrap();
+        // Others free what was wanted; later they take it again.
+        let before = machine.zones[0].clone();
+        machine.zones[0] = Zone::of(100, 0, 0);
+        let activity = design.handle_timeout(at_ms(20_000), &mut machine).unwrap();
+        assert_eq!(activity.report.unwrap().why, Why::ReachedLow);
+        machine.zones[0] = before;
+        let decision = design.handle_timeout(at_ms(21_000), &mut machine).unwrap().decision.unwrap();
+        assert!(matches!(decision.verdict, Verdict::Start(_)), "{decision:?}");
     }
 
     #[test]
