@@ -58,6 +58,8 @@ pub enum Hold {
     NoYield,
     /// The host tells nothing that a yield could be predicted from.
     YieldUnknown,
+    /// The host does not tell what page blocks hold; of `heat` alone.
+    HeatUnknown,
 }
 
 impl Decision {

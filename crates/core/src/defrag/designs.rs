@@ -1,6 +1,8 @@
-//! Designs that decide by themselves when to compact, as one table.
+//! Designs of proactive compaction, as one table.
 
+use super::caller::{Explicit, ExplicitConfig};
 use super::controller::{Controller, ControllerConfig};
+use super::heat::{Heat, HeatConfig};
 use super::merged::{Merged, MergedConfig};
 use super::rfc::{Rfc, RfcConfig};
 use super::run::ZoneReport;
@@ -45,8 +47,7 @@ pub struct DesignEntry {
 
 macro_rules! designs {
     ($($type:ident, $config:ident, $name:literal, $summary:literal;)*) => {
-        /// A design with its settings. `explicit` is not among them: it does nothing unless it is asked
-        /// ([`CompactExtfrag`](super::CompactExtfrag)).
+        /// A design with its settings.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(tag = "design")]
         pub enum Design {
@@ -85,6 +86,8 @@ macro_rules! designs {
 
 designs! {
     Rfc, RfcConfig, "rfc", "proactive compaction as first proposed: a low and a high mark for each order";
+    Explicit, ExplicitConfig, "explicit", "the seed's last word: somebody calls compact_extfrag(node, zone, order, high, low), here every so often";
     Merged, MergedConfig, "merged", "proactive compaction as the kernel has it: one number, scores of zones and of the node";
     Controller, ControllerConfig, "controller", "ours: as many huge pages as are asked for, only where a yield is predicted";
+    Heat, HeatConfig, "heat", "ours, with pages in use left alone: cheap blocks first, waits of others limited";
 }

@@ -9,6 +9,7 @@
 //! `compaction.md`. Design and departures in one place: `docs/fragmentation.md`.
 
 mod blocks;
+mod caller;
 mod controller;
 mod decision;
 mod deferral;
@@ -17,6 +18,7 @@ mod error;
 mod explicit;
 #[cfg(test)]
 mod fake;
+mod heat;
 mod keep;
 mod merged;
 mod proactiveness;
@@ -31,12 +33,14 @@ mod yields;
 #[cfg(test)]
 pub(crate) use blocks::tests::{blocks as blocks_of, stride};
 pub use blocks::{BlocksError, FreeBlocks, HUGE_ORDER, MAX_FREE_PAGES, MAX_ORDERS, node_score, weighted_score};
+pub use caller::{Explicit, ExplicitConfig};
 pub use controller::{Controller, ControllerConfig};
 pub use decision::{Decision, Hold, Verdict};
 pub use deferral::Deferral;
 pub use designs::{Activity, DESIGNS, Defragmenter, Design, DesignEntry};
 pub use error::DefragError;
 pub use explicit::{CompactExtfrag, Request, StartError};
+pub use heat::{Heat, HeatConfig, Prices};
 pub use merged::{Merged, MergedConfig};
 pub use proactiveness::{Leeway, Proactiveness, ScoreMarks};
 pub use rfc::{OrderMarks, Rfc, RfcConfig};

@@ -206,6 +206,29 @@ mod explicit {
     }
 }
 
+mod caller {
+    use super::*;
+
+    #[test]
+    fn it_asks_again_and_again() {
+        let mut machine = Machine { zones: vec![Zone::of(40, 0, 0), Zone::of(400, 128, 0)], ..Machine::default() };
+        let mut caller = Explicit::new(ExplicitConfig::default(), NodeId(0), Instant::START).unwrap();
+        let (decisions, reports) = play(&mut caller, &mut machine, at_ms(12_000));
+        assert_eq!((starts(&decisions), decisions.len()), (vec![0], 3), "every 5 s, and once above the mark");
+        let whys: Vec<(u8, Why)> = reports.iter().map(|report| (report.zone.zone, report.why)).collect();
+        assert_eq!(whys, [(0, Why::AlreadyBelowHigh), (1, Why::ReachedLow)]);
+        assert_eq!(extfrag(&machine, 1), 25);
+        let mut of_none =
+            Explicit::new(ExplicitConfig { zone: Some(7), ..ExplicitConfig::default() }, NodeId(0), Instant::START)
+                .unwrap();
+        let (decisions, _) = play(&mut of_none, &mut machine, at_ms(100));
+        assert_eq!((decisions.len(), starts(&decisions)), (1, vec![]));
+        let wrong = ExplicitConfig { low: 40, ..ExplicitConfig::default() };
+        let said = Explicit::new(wrong, NodeId(0), Instant::START).unwrap_err().to_string();
+        assert_eq!(said, "`low` is 40; allowed: 0 to `high` (30)");
+    }
+}
+
 mod merged {
     use super::*;
 

@@ -18,13 +18,13 @@ pub struct BlockUse {
 const BLOCK_PAGES: u64 = 1 << HUGE_ORDER;
 
 impl BlockUse {
-    fn free(self) -> u64 {
+    pub(super) fn free(self) -> u64 {
         BLOCK_PAGES.saturating_sub(u64::from(self.movable) + u64::from(self.fixed))
     }
-    const fn is_free(self) -> bool {
+    pub(super) const fn is_free(self) -> bool {
         self.movable == 0 && self.fixed == 0
     }
-    const fn is_clean(self) -> bool {
+    pub(super) const fn is_clean(self) -> bool {
         self.fixed == 0 && self.movable > 0
     }
 }

@@ -252,6 +252,8 @@ pub struct Compacted {
     pub blocks_spoiled_unmovable: u64,
     /// Likewise, of movable pages that somebody holds just now.
     pub blocks_spoiled_pinned: u64,
+    /// Of the pages moved, those out of blocks that were then given up.
+    pub pages_in_vain: u64,
     /// CPU time of whoever compacts.
     pub cpu: Duration,
     /// What it cost others.
@@ -268,6 +270,7 @@ impl Compacted {
         self.blocks_freed += other.blocks_freed;
         self.blocks_spoiled_unmovable += other.blocks_spoiled_unmovable;
         self.blocks_spoiled_pinned += other.blocks_spoiled_pinned;
+        self.pages_in_vain += other.pages_in_vain;
         self.cpu = Duration::from_ns(self.cpu.ns().saturating_add(other.cpu.ns()));
         self.stalls.merge(&other.stalls);
     }

@@ -1,0 +1,106 @@
+//! A caller of `compact_extfrag`, so that the seed's final proposal can stand beside the designs that decide by themselves: it
+//! asks for the same level again and again. Any better policy is the caller's business.
+
+use super::designs::{Activity, Defragmenter};
+use super::explicit::{CompactExtfrag, Request};
+use super::rfc::after;
+use super::run::Budget;
+use super::{Decision, DefragError, HUGE_ORDER, Hold, Verdict};
+use crate::host::{Host, HostError, NodeId};
+use isotherm_units::{Duration, Instant};
+use serde::{Deserialize, Serialize};
+
+/// Settings. The defaults are the marks of the seed's test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct ExplicitConfig {
+    /// The zone, by its number from the lowest; all zones of the node unless it is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<u8>,
+    /// log2 of the pages of a block.
+    pub order: u32,
+    /// A zone is compacted if its extfrag is above, percent.
+    pub high: u32,
+    /// And until it is there or below.
+    pub low: u32,
+    /// How often it is asked for.
+    pub every: Duration,
+    /// What it may cost each time.
+    pub budget: Budget,
+    /// Judged as the kernel would; see [`Request::kernel_quirks`].
+    pub kernel_quirks: bool,
+}
+
+impl Default for ExplicitConfig {
+    fn default() -> Self {
+        let (every, budget) = (Duration::from_secs(5), Budget::default());
+        Self { zone: None, order: HUGE_ORDER, high: 30, low: 25, every, budget, kernel_quirks: false }
+    }
+}
+
+/// It at work on a node.
+#[derive(Debug)]
+pub struct Explicit {
+    request: Request,
+    every: Duration,
+    next: Instant,
+    /// What is asked for, and how many of its reports were told.
+    work: Option<(CompactExtfrag, usize)>,
+}
+
+impl Explicit {
+    /// On a node from `now` on. Whether the zone is there is known when it is asked for first.
+    ///
+    /// # Errors
+    /// The first setting that makes no sense.
+    pub fn new(config: ExplicitConfig, node: NodeId, now: Instant) -> Result<Self, DefragError> {
+        let ExplicitConfig { zone, order, high, low, every, budget, kernel_quirks } = config;
+        let request = Request { node: node.0, zone, order, high, low, budget, kernel_quirks };
+        request.validate()?;
+        if every < Duration::from_ms(1) {
+            return Err(DefragError::out_of_range("every", every, "1ms and more"));
+        }
+        Ok(Self { request, every, next: now, work: None })
+    }
+
+    fn look(&mut self, now: Instant, host: &mut dyn Host) -> Result<Activity, HostError> {
+        self.next = after(now, self.every);
+        let Request { node, zone, order, high, .. } = self.request;
+        let mut zones = Vec::new();
+        host.zones(&mut zones)?;
+        zones.retain(|state| state.id.node.0 == node && zone.is_none_or(|wanted| state.id.zone == wanted));
+        let mut decision = Decision::of_zones(now, NodeId(node), order, &zones);
+        let above = zones.iter().filter(|zone| zone.blocks.extfrag(order) > high).map(|zone| zone.id);
+        let above: Vec<_> = above.collect();
+        decision.verdict = Verdict::Hold(Hold::Enough);
+        if !above.is_empty() {
+            let work = CompactExtfrag::new(self.request.clone(), now, host);
+            self.work = Some((work.map_err(|refused| HostError::Failed(refused.to_string()))?, 0));
+            self.next = now;
+            decision.verdict = Verdict::Start(above);
+        }
+        Ok(Activity { decision: Some(decision), ..Activity::default() })
+    }
+}
+
+impl Defragmenter for Explicit {
+    fn poll_timeout(&self) -> Option<Instant> {
+        Some(self.next)
+    }
+
+    fn handle_timeout(&mut self, now: Instant, host: &mut dyn Host) -> Result<Activity, HostError> {
+        if now < self.next {
+            return Ok(Activity::default());
+        }
+        let Some((mut work, told)) = self.work.take() else { return self.look(now, host) };
+        self.next = after(now, self.every);
+        let spent = work.handle_timeout(now, host)?;
+        let report = work.reports().get(told).copied();
+        let told = told + usize::from(report.is_some());
+        if work.poll_timeout().is_some() || told < work.reports().len() {
+            self.work = Some((work, told));
+            self.next = now;
+        }
+        Ok(Activity { spent, report, ..Activity::default() })
+    }
+}

@@ -1,0 +1,216 @@
+//! A host whose pages are used at rates of their own: for tests. Moves what it is told to, and refuses what must not be done.
+
+use super::super::keep::PAGES_PER_BLOCK;
+use crate::defrag::{BlockUse, FreeBlocks, HUGE_ORDER, Marks, predicted_yield};
+use crate::host::{
+    AddressRange, Attribute, BlocksLook, Capabilities, CompactEnd, Compacted, DefragSignals, Granularity, Host,
+    HostError, Level, MoveBatch, NodeId, PageBlock, PageSight, Probe, Sight, TargetId, ZoneId, ZoneState,
+};
+use isotherm_units::Duration;
+
+pub(super) const BLOCK: usize = 1 << HUGE_ORDER;
+
+/// A page of the fake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Page {
+    Free,
+    /// Never to be moved: its name stays where it is.
+    Fixed(u32),
+    /// Named, used once in each so many ns; 0: never.
+    Movable {
+        name: u32,
+        period_ns: u64,
+        cleared_at: u64,
+    },
+}
+
+/// One zone of one node. The test sets `now_ns` before each call.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Machine {
+    pub(super) blocks: Vec<Vec<Page>>,
+    /// Blocks that are not targets.
+    pub(super) closed: Vec<u32>,
+    pub(super) now_ns: u64,
+    pub(super) signals: DefragSignals,
+    /// Each batch: its block, how many pages were moved, and how often they are used together, thousandths a second.
+    pub(super) batches: Vec<(u32, u32, u64)>,
+    pub(super) min_mark: u64,
+    /// Pages of blocks that were to be emptied, as they were watched.
+    pub(super) watched: u64,
+}
+
+fn small(count: usize) -> u32 {
+    u32::try_from(count).expect("a test's machine is small")
+}
+
+impl Machine {
+    fn usage(&self, number: usize) -> BlockUse {
+        let count = |is: fn(&Page) -> bool| small(self.blocks[number].iter().filter(|page| is(page)).count());
+        BlockUse {
+            movable: count(|page| matches!(page, Page::Movable { .. })),
+            fixed: count(|page| matches!(page, Page::Fixed(_))),
+            is_target: !self.closed.contains(&small(number)),
+        }
+    }
+
+    pub(super) fn free_blocks(&self) -> u64 {
+        (0..self.blocks.len()).filter(|&number| self.usage(number).is_free()).count() as u64
+    }
+
+    /// Names of pages with their places.
+    pub(super) fn names(&self, fixed: bool) -> Vec<(u32, usize)> {
+        let pages = self.blocks.iter().flatten().enumerate();
+        let mut names: Vec<(u32, usize)> = pages
+            .filter_map(|(place, page)| match *page {
+                Page::Fixed(name) if fixed => Some((name, place)),
+                Page::Movable { name, .. } if !fixed => Some((name, place)),
+                _ => None,
+            })
+            .collect();
+        names.sort_unstable();
+        names
+    }
+
+    fn accessed(&self, page: Page) -> bool {
+        match page {
+            Page::Movable { period_ns, cleared_at, .. } if period_ns > 0 => {
+                // Uses fall on multiples of the period.
+                self.now_ns / period_ns > cleared_at / period_ns
+            }
+            _ => false,
+        }
+    }
+
+    fn wipe(&mut self, number: usize, at: usize) {
+        let now_ns = self.now_ns;
+        if let Page::Movable { cleared_at, .. } = &mut self.blocks[number][at] {
+            *cleared_at = now_ns;
+        }
+    }
+
+    fn room(&self, targets: &[u32], source: u32) -> Option<(usize, usize)> {
+        targets.iter().map(|&number| number as usize).find_map(|number| {
+            assert_ne!(number, source as usize, "the source is no target");
+            let usage = self.usage(number);
+            assert!(usage.is_target, "pages may not be moved into {number}");
+            let place = self.blocks[number].iter().position(|&page| page == Page::Free);
+            place.filter(|_| !usage.is_free()).map(|place| (number, place))
+        })
+    }
+}
+
+impl Host for Machine {
+    fn compaction_granularity(&self) -> Option<Granularity> {
+        Some(Granularity::Zone)
+    }
+
+    fn zones(&mut self, out: &mut Vec<ZoneState>) -> Result<(), HostError> {
+        let pages = self.blocks.iter().flatten().filter(|&&page| page == Page::Free).count() as u64;
+        let mut counts = [0; 11];
+        counts[0] = pages - self.free_blocks() * BLOCK as u64;
+        counts[HUGE_ORDER as usize] = self.free_blocks();
+        let usages: Vec<BlockUse> = (0..self.blocks.len()).map(|number| self.usage(number)).collect();
+        out.push(ZoneState {
+            id: ZoneId::default(),
+            blocks: FreeBlocks::new(&counts).expect("small"),
+            present: (self.blocks.len() * BLOCK) as u64,
+            marks: Marks { min: self.min_mark, ..Marks::default() },
+            movable: None,
+            exact_yield: Some(predicted_yield(&usages, self.min_mark)),
+        });
+        Ok(())
+    }
+
+    fn defrag_signals(&mut self, _: NodeId) -> Result<DefragSignals, HostError> {
+        Ok(self.signals)
+    }
+
+    fn page_blocks(&mut self, look: &BlocksLook, out: &mut Vec<PageBlock>) -> Result<(), HostError> {
+        for number in 0..self.blocks.len() {
+            let movable: Vec<usize> =
+                (0..BLOCK).filter(|&at| matches!(self.blocks[number][at], Page::Movable { .. })).collect();
+            let sampled = (look.samples as usize).min(movable.len());
+            let mut accessed = 0;
+            for nth in 0..sampled {
+                let at = movable[(look.turn as usize + nth * movable.len() / sampled) % movable.len()];
+                accessed += u32::from(self.accessed(self.blocks[number][at]));
+                self.wipe(number, at);
+            }
+            let usage = self.usage(number);
+            out.push(PageBlock { number: small(number), usage, sampled: small(sampled), accessed });
+        }
+        Ok(())
+    }
+
+    fn block_pages(&mut self, _: ZoneId, block: u32, clears: bool, out: &mut Vec<PageSight>) -> Result<(), HostError> {
+        self.watched += if clears { u64::from(self.usage(block as usize).movable) } else { 0 };
+        for at in 0..BLOCK {
+            let page = self.blocks[block as usize][at];
+            out.push(match page {
+                Page::Free => PageSight::Free,
+                Page::Fixed(_) => PageSight::Fixed,
+                Page::Movable { .. } => PageSight::Movable { accessed: self.accessed(page) },
+            });
+            if clears {
+                self.wipe(block as usize, at);
+            }
+        }
+        Ok(())
+    }
+
+    fn move_pages(&mut self, batch: &MoveBatch<'_>) -> Result<Compacted, HostError> {
+        let mut done = Compacted::default();
+        let (mut moved, mut rate) = (0, 0);
+        for &at in batch.pages {
+            let page = self.blocks[batch.block as usize][at as usize];
+            let Page::Movable { period_ns, .. } = page else {
+                panic!("page {at} of block {} is {page:?}: nobody may ask to move it", batch.block)
+            };
+            if batch.spares_accessed && self.accessed(page) {
+                continue;
+            }
+            let Some((number, place)) = self.room(batch.targets, batch.block) else {
+                done.end = Some(CompactEnd::NoTargets);
+                break;
+            };
+            self.blocks[number][place] =
+                std::mem::replace(&mut self.blocks[batch.block as usize][at as usize], Page::Free);
+            moved += 1;
+            rate += 1_000_000_000_000_u64.checked_div(period_ns).unwrap_or(0);
+        }
+        done.pages_moved = u64::from(moved);
+        done.blocks_freed = u64::from(moved > 0 && self.usage(batch.block as usize).is_free());
+        done.cpu = Duration::from_ns(10_000 + 4500 * u64::from(moved));
+        self.batches.push((batch.block, moved, rate));
+        assert!(self.batches.len() as u64 <= PAGES_PER_BLOCK * 64, "it does not end");
+        Ok(done)
+    }
+
+    fn capabilities(&self, _: TargetId) -> Capabilities {
+        Capabilities { shifts: vec![12], highest_level: Level(0), flush: false, scan_children: false }
+    }
+    fn mappings(&mut self, target: TargetId, _: &mut Vec<AddressRange>) -> Result<(), HostError> {
+        Err(HostError::Gone(target))
+    }
+    fn clear(&mut self, target: TargetId, _: &[Probe], _: &mut [Sight]) -> Result<(), HostError> {
+        Err(HostError::Gone(target))
+    }
+    fn test(&mut self, target: TargetId, _: &[Probe], _: &mut [Sight]) -> Result<(), HostError> {
+        Err(HostError::Gone(target))
+    }
+    fn scan_children(&mut self, target: TargetId, _: Probe, _: &mut Vec<u64>) -> Result<(), HostError> {
+        Err(HostError::Gone(target))
+    }
+    fn flush(&mut self, target: TargetId) -> Result<(), HostError> {
+        Err(HostError::Gone(target))
+    }
+    fn has_attribute(
+        &mut self,
+        target: TargetId,
+        _: Attribute,
+        _: &[u64],
+        _: &mut [Option<bool>],
+    ) -> Result<(), HostError> {
+        Err(HostError::Gone(target))
+    }
+}
