@@ -157,6 +157,11 @@ impl Flattening {
                 let advice = advice_of(*advice);
                 self.in_parts(process, range.start, range.end, |page, pages| Action::Advise { page, pages, advice });
             }
+            After::Change(LayoutChange::Pin(_)) | After::Kernel(_) => {
+                return Err(
+                    "it holds pages or takes memory of the kernel, which a program on a real one cannot".to_owned()
+                );
+            }
             After::Start(thread) => self.start_thread(self.process_of[*thread]),
             After::Finish => {
                 self.threads_left[process] -= 1;

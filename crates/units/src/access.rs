@@ -125,6 +125,8 @@ pub enum After {
     Compute(Duration),
     /// Sleeps (not runnable), then continues.
     Sleep(Duration),
+    /// Asks the page allocator for memory outside its address space, as a driver or a file system does, then continues.
+    Kernel(KernelCall),
     /// Starts the thread with this index in [`Program::threads`], then continues. The first thread of a process that
     /// is not alive brings the process to life.
     Start(usize),
@@ -199,6 +201,67 @@ pub enum LayoutChange {
     Unmap(PageRange),
     /// `madvise`.
     Advise(PageRange, Advice),
+    /// Somebody who does not tell holds the pages of the range that are there now, as a device does that reads or writes them:
+    /// they stay in their frames until they are freed.
+    Pin(PageRange),
+}
+
+/// What [`After::Kernel`] asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelCall {
+    /// Takes blocks, one after the other.
+    Take(BlockRequest),
+    /// Gives back blocks that the program took under `tag`: `count` of them, or all if there are fewer, the oldest first. Blocks
+    /// that are never given back stay in use, also when the program has ended.
+    Give {
+        /// As in [`BlockRequest::tag`].
+        tag: u32,
+        /// How many.
+        count: u64,
+    },
+}
+
+/// Blocks that a program wants. Each is asked for by itself: what one attempt costs passes before the next, and is told with the
+/// results of the program. The thread goes on when it has `count`, or has failed `failures` times, successes between not
+/// counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRequest {
+    /// A name for these blocks within the program.
+    pub tag: u32,
+    /// log2 of the pages of a block, 0 to 10.
+    pub order: u32,
+    /// What they are for.
+    pub kind: BlockKind,
+    /// How hard is tried.
+    pub effort: BlockEffort,
+    /// How many.
+    pub count: u64,
+    /// How many may fail; at least 1.
+    pub failures: u64,
+}
+
+/// What a block is for: the migrate type that it is asked for as. The pages themselves are never moved, whatever they are for,
+/// because nobody's page table shows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockKind {
+    /// Kernel memory proper: page tables, buffers of drivers.
+    Unmovable,
+    /// Caches of the kernel that it gives back when asked: inodes, dentries. Here given back by the program alone.
+    Reclaimable,
+    /// Memory that a driver takes as if it were a program's: huge pages.
+    Movable,
+}
+
+/// How hard the page allocator tries to find a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockEffort {
+    /// What is at hand: neither compaction nor reclaim, and nobody is woken (`GFP_TRANSHUGE_LIGHT`).
+    Light,
+    /// The same, and where that fails once more with compaction and reclaim (`GFP_TRANSHUGE | __GFP_RETRY_MAYFAIL`): the loop of
+    /// the seed's driver.
+    LightThenFallback,
+    /// As any kernel memory: kswapd is woken, direct reclaim and compaction where that is not enough (`GFP_KERNEL`).
+    Normal,
 }
 
 /// `madvise` values that a machine understands.

@@ -119,7 +119,7 @@ impl AddressSpace {
                 self.layout.unmap(range);
                 range
             }
-            LayoutChange::Advise(..) => return,
+            LayoutChange::Advise(..) | LayoutChange::Pin(_) => return,
         };
         if !self.copied.is_empty() && !gone.is_empty() {
             let mut tail = self.copied.split_off(&gone.start);

@@ -87,7 +87,7 @@ pub fn for_each_step(
         match after {
             After::Compute(span) | After::Sleep(span) => clock = clock.saturating_add(span.ns()),
             After::Start(other) => turns.push(Reverse((clock, other))),
-            After::Continue | After::Change(_) | After::Finish => {}
+            After::Continue | After::Change(_) | After::Kernel(_) | After::Finish => {}
         }
         if after != After::Finish {
             turns.push(Reverse((clock, index)));
@@ -165,7 +165,7 @@ impl Spaces {
                 }
                 self.get(child);
             }
-            After::Continue | After::Compute(_) | After::Sleep(_) | After::Finish => {}
+            After::Continue | After::Compute(_) | After::Sleep(_) | After::Kernel(_) | After::Finish => {}
         }
     }
 }
@@ -318,7 +318,7 @@ pub(crate) mod testing {
                             match change {
                                 LayoutChange::Map(mapping) => layout.map(*mapping),
                                 LayoutChange::Unmap(range) => layout.unmap(*range),
-                                LayoutChange::Advise(..) => {}
+                                LayoutChange::Advise(..) | LayoutChange::Pin(_) => {}
                             }
                         }
                         After::Start(other) => begin(&mut layouts, thread_processes[*other]),

@@ -3,7 +3,7 @@
 use super::release::{Recency, zap};
 use super::{advise, huge};
 use crate::memory::{FileId, FileMapping, Memory, Warm};
-use crate::mmu::{PageTable, SpaceId, Vma};
+use crate::mmu::{Entry, PageTable, SpaceId, Vma};
 use crate::reclaim::ReclaimPolicy;
 use isotherm_units::PageRange;
 use isotherm_units::access::{Advice, Backing, LayoutChange, Mapping};
@@ -38,6 +38,10 @@ pub fn change_layout(
         }
         LayoutChange::Advise(range, advice) => {
             advise::advise(memory, policy, space, range, advice);
+            Ok(())
+        }
+        LayoutChange::Pin(range) => {
+            pin(memory, space, range);
             Ok(())
         }
     }
@@ -104,6 +108,15 @@ pub(super) fn zap_range(
     }
 }
 
+/// Pages of `range` that are there stay in their frames until they are freed.
+fn pin(memory: &mut Memory, space: SpaceId, range: PageRange) {
+    for dense in memory.space(space).table.collect_populated(range) {
+        if let Entry::Frame(frame) = memory.space(space).table.entry(dense) {
+            memory.frames.pin(frame);
+        }
+    }
+}
+
 /// The last thread of a process has ended: all its memory goes, and its page table with it.
 pub fn exit(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId) {
     unmap(memory, policy, space, PageRange::new(0, u64::MAX));
@@ -138,6 +151,20 @@ mod tests {
         assert!(rig.read(space, 7).bad);
         rig.change(space, LayoutChange::Map(Mapping::anonymous(PageRange::new(0, 64))));
         rig.assert_empty();
+    }
+
+    #[test]
+    fn pages_that_are_there_are_pinned_until_they_are_freed() {
+        let mut rig = Rig::new(DeviceKind::Nvme);
+        let space = rig.anonymous(16);
+        rig.write(space, 3);
+        rig.change(space, LayoutChange::Pin(PageRange::new(0, 8)));
+        rig.write(space, 4);
+        let frames: Vec<_> = [3, 4].map(|page| rig.frame(space, page).expect("written")).to_vec();
+        let pinned = |rig: &Rig| frames.iter().map(|&frame| rig.memory.frames.is_pinned(frame)).collect::<Vec<_>>();
+        assert_eq!(pinned(&rig), [true, false], "not what comes later");
+        rig.change(space, LayoutChange::Unmap(PageRange::new(0, 16)));
+        assert_eq!(pinned(&rig), [false, false]);
     }
 
     #[test]

@@ -98,6 +98,12 @@ pub enum SimError {
         /// Cause.
         source: Box<isotherm_core::generations::GenerationsError>,
     },
+    /// A program asks for memory outside its address space.
+    #[error("`{program}` asks for memory of the kernel, which this machine has none of")]
+    NoKernelMemory {
+        /// Program.
+        program: String,
+    },
     /// A workload's stream failed.
     #[error("workload `{program}`, thread {thread}: {source}")]
     Stream {

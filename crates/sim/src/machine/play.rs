@@ -256,6 +256,9 @@ impl Machine {
             }
             After::Compute(span) => user.compute_left_ns += span.ns(),
             After::Sleep(span) => return Ok(Next::Leave(Verdict::Block(*now + span, Blocked::Sleep))),
+            After::Kernel(_) => {
+                return Err(SimError::NoKernelMemory { program: self.programs[user.program].program.name.clone() });
+            }
             After::Start(thread) => self.start_thread(user.program, thread, *now)?,
             After::Finish => return Ok(Next::Leave(Verdict::End)),
         }

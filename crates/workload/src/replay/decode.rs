@@ -239,7 +239,7 @@ impl ProcessState {
                 self.removed.drain(..surplus);
                 self.layout.unmap(range);
             }
-            LayoutChange::Unmap(_) | LayoutChange::Advise(..) => return false,
+            LayoutChange::Unmap(_) | LayoutChange::Advise(..) | LayoutChange::Pin(_) => return false,
         }
         self.changes.push(change);
         self.nr_changes += 1;

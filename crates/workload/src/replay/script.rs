@@ -273,7 +273,7 @@ fn processes(meta: &TraceMeta, changes: &[Option<LayoutChange>]) -> Vec<Process>
         match change {
             Some(LayoutChange::Map(mapping)) => layout.map(*mapping),
             Some(LayoutChange::Unmap(range)) => layout.unmap(*range),
-            Some(LayoutChange::Advise(..)) | None => {}
+            Some(LayoutChange::Advise(..) | LayoutChange::Pin(_)) | None => {}
         }
     }
     let process = |(process, layout): (&isotherm_trace::ProcessMeta, Layout)| Process {

@@ -121,7 +121,7 @@ impl Changes {
                     self.keep(mapping.pages);
                     return Some(change);
                 }
-                change @ LayoutChange::Advise(..) => return Some(change),
+                change @ (LayoutChange::Advise(..) | LayoutChange::Pin(_)) => return Some(change),
             }
         }
         None
