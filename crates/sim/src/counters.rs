@@ -105,6 +105,20 @@ counters! {
     WorkingsetNodeReclaim = "workingset_nodereclaim",
     /// Events: processes killed for want of memory.
     OomKill = "oom_kill",
+    /// Pages moved from a slow node to one of the top tier. Counted by that node as well.
+    PgPromoteSuccess = "pgpromote_success",
+    /// Pages below the hot threshold of NUMA balancing, before its rate limit. Counted by the target node as well.
+    PgPromoteCandidate = "pgpromote_candidate",
+    /// Pages that went without threshold and limit, as the target node had room to spare.
+    PgPromoteCandidateNrl = "pgpromote_candidate_nrl",
+    /// Pages moved to a lower tier by the node's daemon. Counted by the node that they left as well, like all of these.
+    PgDemoteKswapd = "pgdemote_kswapd",
+    /// Pages moved to a lower tier by tasks that could not allocate or hit a limit.
+    PgDemoteDirect = "pgdemote_direct",
+    /// Pages moved to a lower tier by the huge-page daemon.
+    PgDemoteKhugepaged = "pgdemote_khugepaged",
+    /// Pages moved to a lower tier on request.
+    PgDemoteProactive = "pgdemote_proactive",
     /// Pages moved to other frames, by whomever.
     PgMigrateSuccess = "pgmigrate_success",
     /// Pages that could not be moved after all tries.

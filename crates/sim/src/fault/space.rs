@@ -26,6 +26,7 @@ pub fn try_new_space(memory: &mut Memory, name: &str, process: (usize, usize), c
         family: Vec::new(),
         nr_resident: 0,
         nr_swapped: 0,
+        is_bound: false,
         alive: true,
         open_files: BTreeMap::new(),
         swap_readahead: BTreeMap::new(),

@@ -388,8 +388,8 @@ fn what_is_not_here_says_what_it_needs() {
         other => panic!("{action}: {other:?}"),
     };
     for (number, action, needs) in [
-        (PHYSICAL, Action::MigrateHot, "memory tiers"),
-        (target, Action::MigrateCold, "memory tiers"),
+        (PHYSICAL, Action::MigrateHot, "more than one node"),
+        (target, Action::MigrateCold, "more than one node"),
         (PHYSICAL, Action::Cold, "for processes"),
         (PHYSICAL, Action::Collapse, "for processes"),
         (target, Action::LruPrio, "physical memory"),

@@ -23,7 +23,14 @@ impl MemoryHost<'_> {
         use FilterType as Type;
         let is_physical = target == HostTarget::Physical;
         let of_target: &[Action] = match target {
-            HostTarget::Physical => &[Action::Stat, Action::Pageout, Action::LruPrio, Action::LruDeprio],
+            HostTarget::Physical => &[
+                Action::Stat,
+                Action::Pageout,
+                Action::LruPrio,
+                Action::LruDeprio,
+                Action::MigrateHot,
+                Action::MigrateCold,
+            ],
             HostTarget::Space(_) => &[
                 Action::Stat,
                 Action::Willneed,
@@ -32,11 +39,15 @@ impl MemoryHost<'_> {
                 Action::Hugepage,
                 Action::Nohugepage,
                 Action::Collapse,
+                Action::MigrateHot,
+                Action::MigrateCold,
             ],
         };
         let actions: Vec<Action> =
             of_target.iter().copied().filter(|&action| self.refusal(target, action).is_none()).collect();
-        let filtered_actions = if is_physical { actions.clone() } else { vec![Action::Stat] };
+        let is_filtered =
+            |action: &&Action| is_physical || matches!(action, Action::Stat | Action::MigrateHot | Action::MigrateCold);
+        let filtered_actions = actions.iter().filter(is_filtered).copied().collect();
         let mut filters = vec![Type::Anon, Type::Memcg, Type::Young, Type::HugepageSize, Type::Unmapped];
         let mut metrics = vec![
             Metric::SomeMemPsiUs,
@@ -61,7 +72,13 @@ impl MemoryHost<'_> {
         let is_physical = target == HostTarget::Physical;
         match action {
             Action::Stat | Action::Pageout => None,
-            Action::MigrateHot | Action::MigrateCold => Some("migration needs a machine with memory tiers"),
+            Action::MigrateHot | Action::MigrateCold if self.memory.nodes.len() == 1 => {
+                Some("migration needs a machine with more than one node")
+            }
+            Action::MigrateHot | Action::MigrateCold => unless(
+                !self.policy.is_exact(),
+                "page-exact yardsticks know pages by their frames, which a move would change",
+            ),
             Action::LruPrio | Action::LruDeprio if !is_physical => {
                 Some("lists are sorted by page frames; give physical memory")
             }
@@ -86,7 +103,7 @@ impl MemoryHost<'_> {
         // Charges are counted against whoever returns to user mode next, which this thread does not.
         let charged = self.memory.charged;
         let bytes = match target {
-            HostTarget::Physical => Ok(self.apply_to_frames(order)),
+            HostTarget::Physical => self.apply_to_frames(order),
             HostTarget::Space(space) => self.apply_to_space(space, order),
         };
         self.memory.charged = charged;
@@ -95,7 +112,7 @@ impl MemoryHost<'_> {
     }
 
     /// Walks the page frames of the range. Returns the bytes treated.
-    fn apply_to_frames(&mut self, order: &mut Order<'_>) -> u64 {
+    fn apply_to_frames(&mut self, order: &mut Order<'_>) -> Result<u64, HostError> {
         let mut young = YoungBlocks::default();
         let mut picked = Vec::new();
         for frame in self.frames_in(order.range) {
@@ -112,13 +129,14 @@ impl MemoryHost<'_> {
         let hint = match order.action {
             Action::LruPrio => Hint::Prioritise,
             Action::LruDeprio => Hint::Deprioritise,
-            Action::Pageout => return self.page_out(&picked) * PAGE_BYTES,
-            _ => return 0, // `stat`
+            Action::Pageout => return Ok(self.page_out(&picked) * PAGE_BYTES),
+            Action::MigrateHot | Action::MigrateCold => return self.migrate_frames(&picked, order.target_nid),
+            _ => return Ok(0), // `stat`
         };
         for &frame in &picked {
             self.policy.hint(self.memory, frame, hint);
         }
-        picked.len() as u64 * PAGE_BYTES
+        Ok(picked.len() as u64 * PAGE_BYTES)
     }
 
     /// Asks the gate about the folio in `frame`, of which `bytes` are at stake.

@@ -25,6 +25,9 @@ impl MemoryHost<'_> {
             self.count_folios(space, range, order);
             return Ok(0);
         }
+        if matches!(order.action, Action::MigrateHot | Action::MigrateCold) {
+            return self.migrate_range(space, range, order);
+        }
         let is_mapped = self.look_up(space, range);
         let is_done = self.advise(space, range, order.action);
         Ok(if is_mapped && is_done { order.range.len() } else { 0 })

@@ -20,6 +20,9 @@ mod random_actions;
 mod stage;
 #[cfg(test)]
 mod tests;
+mod tiering;
+#[cfg(test)]
+mod tiering_tests;
 mod virtual_space;
 
 use crate::memory::{Flag, FrameId, Memory};
@@ -28,10 +31,11 @@ use crate::mmu::{Level, SpaceId};
 use crate::pressure::Pressure;
 use crate::reclaim::ReclaimPolicy;
 use isotherm_core::host::{
-    AddressRange, Ageing, Answer, Applied, Attribute, Capabilities, Eviction, Gauge, GenerationCapabilities, Host,
-    HostError, Level as HostLevel, Listing, NodeId, Order, Probe, SchemeCapabilities, Seen, Sight, TargetId,
+    AddressRange, Ageing, Answer, Applied, Area, Attribute, Capabilities, Eviction, Gauge, GenerationCapabilities,
+    Host, HostError, Level as HostLevel, Listing, MoveOrder, NodeId, NodeMemory, Order, PageMove, Probe, ScanGate,
+    Scanned, SchemeCapabilities, Seen, Sight, TargetId, TieringCapabilities,
 };
-use isotherm_units::PAGE_SHIFT;
+use isotherm_units::{Duration, PAGE_SHIFT};
 use serde::Serialize;
 
 /// What a [`TargetId`] stands for: its index in the list of the host.
@@ -96,6 +100,14 @@ impl<'a> MemoryHost<'a> {
         match target.ok_or_else(|| HostError::Failed(format!("target {} was never given", id.0)))? {
             HostTarget::Space(space) if !self.memory.space(space).alive => Err(HostError::Gone(id)),
             target => Ok(target),
+        }
+    }
+
+    /// The living process that a target stands for.
+    fn space_of(&self, id: TargetId, not_here: &'static str) -> Result<SpaceId, HostError> {
+        match self.target(id)? {
+            HostTarget::Space(space) => Ok(space),
+            HostTarget::Physical => Err(HostError::NotHere(not_here)),
         }
     }
 
@@ -245,6 +257,51 @@ impl Host for MemoryHost<'_> {
 
     fn memcg(&self, path: &str) -> Option<u64> {
         self.memory.cgroups.find(path).map(|group| group.index() as u64)
+    }
+
+    fn tiering_capabilities(&self) -> TieringCapabilities {
+        self.offers_for_tiers()
+    }
+
+    fn spaces(&mut self, out: &mut Vec<TargetId>) -> Result<(), HostError> {
+        self.living_spaces(out);
+        Ok(())
+    }
+
+    fn areas(&mut self, target: TargetId, out: &mut Vec<Area>) -> Result<(), HostError> {
+        let space = self.space_of(target, "physical memory has no areas; promotion is for processes")?;
+        self.areas_of(space, out);
+        Ok(())
+    }
+
+    fn scan_accessed(
+        &mut self,
+        target: TargetId,
+        range: AddressRange,
+        gate: &mut ScanGate,
+    ) -> Result<Scanned, HostError> {
+        let space = self.space_of(target, "physical memory has no page table to scan; promotion is for processes")?;
+        Ok(self.scan_space(space, range, gate))
+    }
+
+    fn page_nodes(&mut self, target: TargetId, addresses: &[u64], out: &mut [Option<NodeId>]) -> Result<(), HostError> {
+        let space = self.space_of(target, "nodes of page frames are told in bytes by range; ask for a process")?;
+        self.nodes_of(space, addresses, out);
+        Ok(())
+    }
+
+    fn migrate(
+        &mut self,
+        target: TargetId,
+        order: &MoveOrder<'_>,
+        results: &mut [PageMove],
+    ) -> Result<Duration, HostError> {
+        let space = self.space_of(target, "pages are moved by their addresses in a process")?;
+        self.migrate_pages(space, order, results)
+    }
+
+    fn node_memory(&mut self, node: NodeId) -> Result<Option<NodeMemory>, HostError> {
+        Ok(self.memory_of(node))
     }
 
     fn generation_capabilities(&mut self) -> GenerationCapabilities {

@@ -14,7 +14,8 @@ use crate::reclaim::{ReclaimPolicy, Touches, policy_by_name};
 use crate::swap::device::{DeviceKind, DeviceModel};
 use crate::tick::TickRate;
 use isotherm_core::host::{
-    Action, AddressRange, Applied, Gauge, Host, HostError, NodeId, Order, PageGate, SchemeCapabilities, TargetId,
+    Action, AddressRange, Applied, Destination, Gauge, Host, HostError, NodeId, Order, PageGate, SchemeCapabilities,
+    TargetId,
 };
 use isotherm_units::access::{Backing, FileKind, Mapping, Run, Sharing};
 use isotherm_units::{Instant, PageRange, Pages};
@@ -32,6 +33,9 @@ pub(super) struct Stage {
     caches: Vec<Caches>,
     targets: Vec<HostTarget>,
     counts: ProbeCounts,
+    /// Of migrations.
+    pub(super) target_nid: Option<NodeId>,
+    pub(super) destinations: Vec<Destination>,
 }
 
 impl Stage {
@@ -39,12 +43,18 @@ impl Stage {
         Self::with_nodes(policy, swap, &[FRAMES])
     }
 
-    /// Nodes of so many frames, 1000 slots on `swap`, files on NVMe, a group `/app`.
+    /// Nodes of so many frames, slow ones but for the first, 1000 slots on `swap`, files on NVMe, a group `/app`.
     pub(super) fn with_nodes(policy: &str, swap: DeviceKind, nodes: &[u64]) -> Self {
         let costs = Costs::default();
         let slots = if swap == DeviceKind::None { 0 } else { 1000 };
         let setup = MemorySetup {
-            nodes: nodes.iter().map(|&frames| NodeSetup::new(vec![Pages::new(frames)], 100)).collect(),
+            nodes: (0..)
+                .zip(nodes)
+                .map(|(node, &frames)| match node {
+                    0 => NodeSetup::new(vec![Pages::new(frames)], 100),
+                    _ => NodeSetup::slow(vec![Pages::new(frames)], 250),
+                })
+                .collect(),
             tiering: TieringSetup::default(),
             watermarks: WatermarkConfig::default(),
             config: MemoryConfig { swappiness: 60, page_cluster: 3, readahead_pages: 32, hz: 250 },
@@ -65,7 +75,8 @@ impl Stage {
         }
         let pressure = Pressure::new(Instant::START, 1, TickRate::default());
         let targets = vec![HostTarget::Physical];
-        Self { memory, policy, app, pressure, caches: Vec::new(), targets, counts: ProbeCounts::default() }
+        let (caches, counts) = (Vec::new(), ProbeCounts::default());
+        Self { memory, policy, app, pressure, caches, targets, counts, target_nid: None, destinations: Vec::new() }
     }
 
     /// A process of `/app` with base pages from 0 on, and its number as a target.
@@ -234,9 +245,13 @@ impl Stage {
         last_folio: &mut Option<u64>,
     ) -> Result<Applied, HostError> {
         let range = AddressRange::new(pages.start << 12, pages.end << 12);
-        let mut order = Order { action, range, gate, target_nid: None, destinations: &[], last_folio };
+        let mut order =
+            Order { action, range, gate, target_nid: self.target_nid, destinations: &self.destinations, last_folio };
         let (before, charged) = (self.memory.ledger.peek(), self.memory.charged);
-        let result = self.host().apply(TargetId(target), &mut order);
+        let policy = self.policy.as_mut();
+        let (pressure, caches, counts) = (&self.pressure, &mut self.caches, &mut self.counts);
+        let mut host = MemoryHost::new(&mut self.memory, policy, pressure, caches, &self.targets, counts);
+        let result = host.apply(TargetId(target), &mut order);
         if let Ok(applied) = result {
             assert_eq!(applied.spent.ns(), self.memory.ledger.peek() - before, "the thread pays");
         }

@@ -58,6 +58,7 @@ impl Memory {
             ledger: Ledger::default(),
             frames,
             kswapd_wanted: vec![false; nodes.len()],
+            node_counters: vec![Counters::default(); nodes.len()],
             reclaim: ReclaimState::default(),
             nodes,
             tiers: Tiers::new(&setup.nodes, &setup.tiering),

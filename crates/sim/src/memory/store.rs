@@ -74,6 +74,8 @@ pub struct Memory {
     pub cgroups: Cgroups,
     /// System-wide counters.
     pub counters: Counters,
+    /// By node: what was promoted to it and demoted from it, as in `nodeN/vmstat`. Other counters are not kept by node.
+    pub node_counters: Vec<Counters>,
     /// `nonresident_age` of each lruvec (spec classic-lru 5), grown by evictions and activations.
     pub nonresident_age: Vec<u64>,
     /// What reclaim remembers from attempt to attempt.
@@ -149,6 +151,12 @@ impl Memory {
     pub fn count(&mut self, counter: Counter, cgroup: CgroupId, n: u64) {
         self.counters.add(counter, n);
         self.cgroups.get_mut(cgroup).counters.add(counter, n);
+    }
+
+    /// The same for an event that nodes count as well: of promotion and demotion.
+    pub fn count_on(&mut self, counter: Counter, node: super::NodeId, cgroup: CgroupId, n: u64) {
+        self.count(counter, cgroup, n);
+        self.node_counters[node.index()].add(counter, n);
     }
 
     /// Ages the nonresident clock of `lruvec`'s group and all its ancestors on the same node.

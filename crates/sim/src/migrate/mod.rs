@@ -9,11 +9,13 @@
 //! again in vain; `write()` to a page in flight, which does not wait.
 
 mod flight;
+mod nodes;
 mod relocate;
 #[cfg(test)]
 mod tests;
 
 pub use flight::{Flight, Flights};
+pub use nodes::NodeMove;
 
 use crate::counters::Counter;
 use crate::memory::{Flag, FrameId, Mapper, Memory, PageOwner};

@@ -39,6 +39,8 @@ pub struct AddressSpace {
     pub nr_resident: u64,
     /// Pages swapped out.
     pub nr_swapped: u64,
+    /// Its memory policy keeps pages where they are: nobody but the program itself moves them.
+    pub is_bound: bool,
     /// False once its last thread has ended.
     pub alive: bool,
     /// Files it has open: all mappings and descriptors of a file in one space are one open file.

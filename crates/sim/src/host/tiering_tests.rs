@@ -1,0 +1,238 @@
+//! What the simulated machine answers to promotion: facts of nodes and areas, scans, moves, and the daemon itself over it.
+
+use super::stage::{PHYSICAL, Stage};
+use crate::counters::Counter;
+use crate::memory::{Flag, NodeId};
+use crate::mmu::SpaceId;
+use crate::swap::device::DeviceKind;
+use isotherm_core::host::{
+    Action, AddressRange, Area, AreaKind, Destination, Host, HostError, MoveOrder, NodeId as HostNode, NodeMemory,
+    PageMove, TargetId,
+};
+use isotherm_core::promotion::{Mode, Promotion, PromotionConfig};
+use isotherm_units::access::{FileKind, Mapping};
+use isotherm_units::{Duration, Instant, PageRange};
+
+const PAGE: u64 = 4096;
+const FAST: HostNode = HostNode(0);
+const SLOW: HostNode = HostNode(1);
+
+fn stage() -> Stage {
+    Stage::with_nodes("classic", DeviceKind::Zram, &[4096, 8192])
+}
+
+fn order(pages: &[u64], to: HostNode) -> MoveOrder<'_> {
+    MoveOrder { pages, to, together: 512, keeps_high_watermark: false, only_active: false, leaves_shared: false }
+}
+
+fn move_all(stage: &mut Stage, target: u32, pages: PageRange, to: HostNode) -> Vec<PageMove> {
+    let addresses: Vec<u64> = (pages.start..pages.end).map(|page| page * PAGE).collect();
+    let mut results = vec![PageMove::NotPresent; addresses.len()];
+    let before = stage.memory.ledger.peek();
+    let spent = stage.host().migrate(TargetId(target), &order(&addresses, to), &mut results).unwrap();
+    assert_eq!(spent.ns(), stage.memory.ledger.peek() - before, "whoever runs the core pays");
+    stage.check();
+    results
+}
+
+fn nodes(stage: &mut Stage, target: u32, pages: PageRange) -> Vec<Option<u32>> {
+    let addresses: Vec<u64> = (pages.start..pages.end).map(|page| page * PAGE).collect();
+    let mut out = vec![None; addresses.len()];
+    stage.host().page_nodes(TargetId(target), &addresses, &mut out).unwrap();
+    out.into_iter().map(|node| node.map(|node| node.0)).collect()
+}
+
+fn on(stage: &mut Stage, target: u32, pages: PageRange, node: HostNode) -> usize {
+    nodes(stage, target, pages).iter().filter(|&&at| at == Some(node.0)).count()
+}
+
+#[test]
+fn nodes_areas_and_watermarks_are_told() {
+    let mut stage = stage();
+    let (space, target) = stage.process(64);
+    stage.map_file(space, "data", FileKind::Regular, PageRange::new(100, 116));
+    stage.write(space, 3);
+    let has = stage.host().tiering_capabilities();
+    let tiers: Vec<_> = has.nodes.iter().map(|node| (node.node, node.is_top_tier, node.has_memory)).collect();
+    assert_eq!(tiers, [(FAST, true, true), (SLOW, false, true)]);
+    assert!(has.spaces && has.scan_accessed && has.page_nodes && has.node_memory && has.migrate && has.tells_active);
+    let mut areas = Vec::new();
+    stage.host().areas(TargetId(target), &mut areas).unwrap();
+    let area = |start, end, kind| Area { range: AddressRange::new(start * PAGE, end * PAGE), kind };
+    let plain = AreaKind::default();
+    assert_eq!(areas, [area(0, 64, plain), area(100, 116, plain)]);
+    stage.memory.space_mut(space).is_bound = true;
+    areas.clear();
+    stage.host().areas(TargetId(target), &mut areas).unwrap();
+    assert!(areas.iter().all(|area| area.kind.is_bound));
+    assert_eq!(nodes(&mut stage, target, PageRange::new(2, 5)), [None, Some(0), None]);
+    let marks = stage.memory.nodes.get(NodeId::default()).zones[0].marks;
+    let expected = NodeMemory { present: 4096, free: 4095, high: marks.high, promo: marks.promo };
+    assert_eq!(stage.host().node_memory(FAST), Ok(Some(expected)));
+    assert_eq!(stage.host().node_memory(HostNode(9)), Ok(None));
+    let mut living = Vec::new();
+    stage.host().spaces(&mut living).unwrap();
+    assert_eq!(living, [TargetId(target)], "physical memory is no space");
+    stage.exit(space);
+    assert_eq!(stage.host().areas(TargetId(target), &mut areas), Err(HostError::Gone(TargetId(target))));
+    assert!(matches!(stage.host().areas(TargetId(PHYSICAL), &mut areas), Err(HostError::NotHere(_))));
+}
+
+#[test]
+fn moves_are_answered_page_by_page_and_a_wrong_node_moves_nothing() {
+    let mut stage = stage();
+    let (space, target) = stage.process(64);
+    stage.write_all(space, PageRange::new(0, 8));
+    assert_eq!(move_all(&mut stage, target, PageRange::new(0, 4), SLOW), [PageMove::Moved(1); 4]);
+    let moved = PageMove::Moved(1);
+    let results = move_all(&mut stage, target, PageRange::new(2, 10), FAST);
+    let same = PageMove::SameNode;
+    assert_eq!(results, [moved, moved, same, same, same, same, PageMove::NotPresent, PageMove::NotPresent]);
+    assert_eq!(nodes(&mut stage, target, PageRange::new(0, 4)), [Some(1), Some(1), Some(0), Some(0)]);
+    let promoted = |stage: &Stage| stage.memory.counters.get(Counter::PgPromoteSuccess);
+    assert_eq!(promoted(&stage), 2);
+    let mut results = [PageMove::Full];
+    let wrong = stage.host().migrate(TargetId(target), &order(&[0], HostNode(7)), &mut results);
+    assert_eq!(wrong, Err(HostError::Failed("node 7 is not on this machine".to_owned())));
+    assert_eq!((results, promoted(&stage)), ([PageMove::Full], 2));
+    let mut exact = Stage::with_nodes("lru", DeviceKind::Zram, &[4096, 4096]);
+    let (space, target) = exact.process(8);
+    exact.write(space, 0);
+    assert!(!exact.host().tiering_capabilities().migrate);
+    assert!(matches!(
+        exact.host().migrate(TargetId(target), &order(&[0], SLOW), &mut results),
+        Err(HostError::NotHere(_))
+    ));
+}
+
+/// Runs the daemon over the stage for `span`; `hot` is touched before each step.
+fn run(stage: &mut Stage, promotion: &mut Promotion, span: Duration, space: SpaceId, hot: PageRange) {
+    let until = stage.memory.now + span;
+    while let Some((at, thread)) = promotion.next_timeout() {
+        if at > until {
+            break;
+        }
+        stage.pass_time(at);
+        (hot.start..hot.end).for_each(|page| stage.read(space, page));
+        promotion.handle_timeout(thread, at, &mut stage.host());
+        stage.check();
+    }
+    stage.pass_time(until);
+}
+
+fn daemon(stage: &mut Stage, mode: Mode, target: u32) -> Promotion {
+    let mut promotion = Promotion::new(PromotionConfig::of_mode(mode), 1, &stage.host()).unwrap();
+    promotion.enter(TargetId(target), None, Instant::START).unwrap();
+    promotion
+}
+
+/// 1024 pages on the slow node, of which 300 in the middle are used.
+fn slow_process(stage: &mut Stage) -> (SpaceId, u32) {
+    let (space, target) = stage.process(1024);
+    stage.write_all(space, PageRange::new(0, 1024));
+    let moved = move_all(stage, target, PageRange::new(0, 1024), SLOW);
+    assert!(moved.iter().all(|&result| result == PageMove::Moved(1)));
+    (space, target)
+}
+
+#[test]
+fn the_daemon_finds_what_is_used_and_brings_it_home() {
+    for mode in [Mode::V3, Mode::Rch] {
+        let mut stage = stage();
+        let (space, target) = slow_process(&mut stage);
+        // As long after it was made: a page that no scan has seen and whose bit is set counts as found twice.
+        for page in 0..1024 {
+            let table = &mut stage.memory.space_mut(space).table;
+            let dense = table.dense(page).unwrap();
+            table.test_and_clear_young(dense);
+        }
+        let hot = PageRange::new(400, 700);
+        let mut promotion = daemon(&mut stage, mode, target);
+        run(&mut stage, &mut promotion, Duration::from_secs(20), space, hot);
+        assert_eq!(on(&mut stage, target, hot, FAST), 300, "{mode:?}");
+        let all = on(&mut stage, target, PageRange::new(0, 1024), FAST);
+        assert!(all < 400, "{mode:?}: the rest was not used: {all}");
+        assert_eq!(stage.memory.counters.get(Counter::PgPromoteSuccess), all as u64);
+    }
+}
+
+/// promotion.md section 1.6: at first sight every page counts as accessed, and the walk ends at the first empty entry.
+#[test]
+fn v0_takes_every_page_at_first_sight_up_to_the_first_hole() {
+    let mut stage = stage();
+    let (space, target) = slow_process(&mut stage);
+    stage.unmap(space, PageRange::new(600, 601));
+    stage.map(space, Mapping::anonymous(PageRange::new(600, 601)));
+    let mut promotion = daemon(&mut stage, Mode::V0, target);
+    // One mapping became three; the hole is in the second, and alone there.
+    run(&mut stage, &mut promotion, Duration::from_secs(1), space, PageRange::new(0, 0));
+    assert_eq!(on(&mut stage, target, PageRange::new(0, 1024), FAST), 1023);
+    let (sparse, target) = slow_process(&mut stage);
+    let frame = stage.frame(sparse, 512).unwrap();
+    stage.memory.frames.clear(frame, Flag::Referenced);
+    let mut order = PageRange::new(512, 513);
+    // MADV_DONTNEED leaves an empty entry inside the mapping.
+    crate::fault::advise(
+        &mut stage.memory,
+        stage.policy.as_mut(),
+        sparse,
+        std::mem::take(&mut order),
+        isotherm_units::access::Advice::DontNeed,
+    );
+    let mut promotion = daemon(&mut stage, Mode::V0, target);
+    run(&mut stage, &mut promotion, Duration::from_secs(1), sparse, PageRange::new(0, 0));
+    assert_eq!(on(&mut stage, target, PageRange::new(0, 512), FAST), 512);
+    assert_eq!(on(&mut stage, target, PageRange::new(513, 1024), SLOW), 511, "behind the hole nothing is seen");
+}
+
+#[test]
+fn a_huge_page_is_one_folio_or_is_split() {
+    for (split, nr_huge) in [(false, 1), (true, 0)] {
+        let mut stage = stage();
+        let (space, target) = stage.process(1);
+        stage.map(space, Mapping { huge: true, ..Mapping::anonymous(PageRange::new(512, 1024)) });
+        stage.write(space, 700);
+        assert_eq!(move_all(&mut stage, target, PageRange::new(600, 601), SLOW), [PageMove::Moved(512)]);
+        let config = PromotionConfig { split_thp_on_scan: Some(split), ..PromotionConfig::of_mode(Mode::V0) };
+        let mut promotion = Promotion::new(config, 1, &stage.host()).unwrap();
+        promotion.enter(TargetId(target), None, Instant::START).unwrap();
+        run(&mut stage, &mut promotion, Duration::from_secs(1), space, PageRange::new(0, 0));
+        assert_eq!(on(&mut stage, target, PageRange::new(512, 1024), FAST), 512, "split: {split}");
+        assert_eq!(stage.memory.space(space).huge_blocks.len(), nr_huge, "split: {split}");
+    }
+}
+
+#[test]
+fn schemes_migrate_frames_and_pages_of_processes() {
+    let mut stage = stage();
+    let (space, target) = stage.process(1024);
+    stage.write_all(space, PageRange::new(0, 64));
+    for (of, offers) in [(PHYSICAL, true), (target, true)] {
+        let offered = stage.offers(of);
+        assert_eq!(offered.actions.contains(&Action::MigrateHot), offers);
+        assert!(offered.filtered_actions.contains(&Action::MigrateCold));
+    }
+    // Physical memory: by page frame.
+    let first = stage.number(space, 10);
+    stage.target_nid = Some(SLOW);
+    assert_eq!(stage.apply(PHYSICAL, Action::MigrateCold, PageRange::at(first, 4)), Ok(4 * PAGE));
+    assert_eq!(
+        nodes(&mut stage, target, PageRange::new(9, 15)),
+        [Some(0), Some(1), Some(1), Some(1), Some(1), Some(0)]
+    );
+    // What is there already is left.
+    assert_eq!(stage.apply(target, Action::MigrateCold, PageRange::new(0, 64)), Ok(60 * PAGE));
+    stage.target_nid = Some(FAST);
+    assert_eq!(stage.apply(target, Action::MigrateHot, PageRange::new(0, 16)), Ok(16 * PAGE));
+    assert_eq!(stage.memory.counters.get(Counter::PgPromoteSuccess), 16);
+    // By turns: three pages to the fast node, one to the slow one.
+    stage.destinations = vec![Destination { nid: 0, weight: 3 }, Destination { nid: 1, weight: 1 }];
+    assert_eq!(stage.apply(target, Action::MigrateHot, PageRange::new(0, 64)), Ok((36 + 4) * PAGE));
+    assert_eq!(nodes(&mut stage, target, PageRange::new(20, 24)), [Some(0), Some(0), Some(0), Some(1)]);
+    stage.destinations.clear();
+    stage.target_nid = Some(HostNode(5));
+    assert!(matches!(stage.apply(PHYSICAL, Action::MigrateHot, PageRange::at(first, 4)), Err(HostError::Failed(_))));
+    let mut single = Stage::new("classic", DeviceKind::None);
+    assert!(matches!(single.apply(PHYSICAL, Action::MigrateHot, PageRange::at(0, 1)), Err(HostError::NotHere(_))));
+    assert!(!single.offers(PHYSICAL).actions.contains(&Action::MigrateHot));
+}
