@@ -122,11 +122,15 @@ const CGROUP: usize = 2;
 const PLACE_LOW: usize = 3;
 const PLACE_HIGH: usize = 4;
 
+/// The neighbours in a list, side by side because taking a frame out reads both.
+type Links = [u32; 2];
+const PREVIOUS: usize = 0;
+const NEXT: usize = 1;
+
 /// All frames of the machine.
 #[derive(Debug)]
 pub struct Frames {
-    previous: Vec<u32>,
-    next: Vec<u32>,
+    links: Vec<Links>,
     identity: Vec<Identity>,
     slot: Vec<u32>,
     pub(super) marks: Marks,
@@ -135,13 +139,7 @@ pub struct Frames {
 impl Frames {
     /// `len` free frames. The memory is untouched until frames are used.
     pub fn new(len: usize) -> Self {
-        Self {
-            previous: vec![0; len],
-            next: vec![0; len],
-            identity: vec![[0; 5]; len],
-            slot: vec![0; len],
-            marks: Marks::default(),
-        }
+        Self { links: vec![[0; 2]; len], identity: vec![[0; 5]; len], slot: vec![0; len], marks: Marks::default() }
     }
 
     /// How many there are.
@@ -271,22 +269,22 @@ impl Frames {
     /// Reads both links; see [`Memory::warm_up`](super::Memory::warm_up).
     #[inline]
     pub(super) fn read_links(&self, frame: FrameId) -> u64 {
-        let of = |links: &[u32]| links.get(frame.index()).map_or(0, |&link| u64::from(link));
-        of(&self.previous) ^ of(&self.next)
+        self.links.get(frame.index()).map_or(0, |links| u64::from(links[PREVIOUS] ^ links[NEXT]))
     }
 
     #[inline]
     pub(super) fn link(&self, frame: FrameId) -> (Option<FrameId>, Option<FrameId>) {
         let decode = |raw: u32| (raw != NONE).then_some(FrameId(raw));
-        (decode(self.previous[frame.index()]), decode(self.next[frame.index()]))
+        let [previous, next] = self.links[frame.index()];
+        (decode(previous), decode(next))
     }
     #[inline]
     pub(super) fn set_previous(&mut self, frame: FrameId, to: Option<FrameId>) {
-        self.previous[frame.index()] = to.map_or(NONE, |to| to.0);
+        self.links[frame.index()][PREVIOUS] = to.map_or(NONE, |to| to.0);
     }
     #[inline]
     pub(super) fn set_next(&mut self, frame: FrameId, to: Option<FrameId>) {
-        self.next[frame.index()] = to.map_or(NONE, |to| to.0);
+        self.links[frame.index()][NEXT] = to.map_or(NONE, |to| to.0);
     }
 }
 
