@@ -100,12 +100,14 @@ pub(super) fn zap_range(
 ) {
     let recency = Recency::of(vma);
     let populated = memory.space(space).table.collect_populated(range);
+    memory.nodes.expect(populated.len() as u64);
     for together in populated.chunks(64) {
         memory.warm_up(together.iter().map(|&dense| Warm::Page(space, dense)));
         for &dense in together {
             zap(memory, policy, space, dense, recency);
         }
     }
+    memory.nodes.settle(&mut memory.frames);
 }
 
 /// Pages of `range` that are there stay in their frames until they are freed.

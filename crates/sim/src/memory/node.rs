@@ -195,6 +195,20 @@ impl Nodes {
         self.zone_of(frame).give(frames, frame);
     }
 
+    /// Up to `pages` frames are about to be given back by [`give`](Self::give); [`settle`](Self::settle) has to follow.
+    pub fn expect(&mut self, pages: u64) {
+        self.zones_mut().for_each(|zone| zone.expect(pages));
+    }
+
+    /// All frames of [`expect`](Self::expect) were given back: those that were collected become free blocks.
+    pub fn settle(&mut self, frames: &mut Frames) {
+        self.zones_mut().for_each(|zone| zone.settle(frames));
+    }
+
+    fn zones_mut(&mut self) -> impl Iterator<Item = &mut Zone> {
+        self.nodes.iter_mut().flat_map(|node| &mut node.zones)
+    }
+
     #[inline]
     fn zone_of(&mut self, frame: FrameId) -> &mut Zone {
         let node = self.of(frame);

@@ -1,6 +1,6 @@
 //! A zone: its free memory, lists of single pages at hand, and watermarks.
 
-use super::buddy::{Buddy, Fallback, MAX_ORDER, MigrateType, Search};
+use super::buddy::{Bits, Buddy, Fallback, MAX_ORDER, MigrateType, Search};
 use super::watermarks::ZoneWatermarks;
 use super::{FrameId, Frames};
 use std::collections::VecDeque;
@@ -23,6 +23,8 @@ pub struct Zone {
     managed: u32,
     buddy: Buddy,
     at_hand: AtHand,
+    /// Pages that leave the list at hand while much memory is given back, until all of them are known.
+    settling: Option<Settling>,
     /// Frames taken without identity: memory of compressed swap.
     pub(super) hidden: u64,
     /// Watermarks in pages.
@@ -32,7 +34,7 @@ pub struct Zone {
 impl Zone {
     pub(super) fn new(frames: &mut Frames, first: u32, managed: u32, marks: ZoneWatermarks) -> Self {
         let buddy = Buddy::new(frames, first, first + managed);
-        Self { first, managed, buddy, at_hand: AtHand::new(managed, marks.high), hidden: 0, marks }
+        Self { first, managed, buddy, at_hand: AtHand::new(managed, marks.high), settling: None, hidden: 0, marks }
     }
 
     /// Frames of the zone.
@@ -43,12 +45,18 @@ impl Zone {
     /// Free pages, those at hand included.
     #[inline]
     pub fn free(&self) -> u64 {
-        (self.buddy.free_pages() + self.at_hand.pages.len() as u64).saturating_sub(self.hidden)
+        self.all_free().saturating_sub(self.hidden)
+    }
+
+    #[inline]
+    fn all_free(&self) -> u64 {
+        let settling = self.settling.as_ref().map_or(0, |settling| settling.count);
+        self.buddy.free_pages() + self.at_hand.pages.len() as u64 + settling
     }
 
     /// Frames in use; what compressed swap occupies is not counted.
     pub(super) fn used(&self) -> u64 {
-        self.managed() - self.buddy.free_pages() - self.at_hand.pages.len() as u64
+        self.managed() - self.all_free()
     }
 
     /// Free blocks: what `/proc/buddyinfo` shows. Pages at hand are not in it, and cannot be joined with their neighbours.
@@ -97,6 +105,24 @@ impl Zone {
         }
     }
 
+    /// Up to `pages` single pages are about to be given back. If these are many for the zone, those that do not stay at hand are
+    /// collected until [`settle`](Self::settle), where neighbours go back together: in the order in which a process that ends
+    /// leaves them, each would wait for main memory.
+    pub(super) fn expect(&mut self, pages: u64) {
+        // A bit is looked at for every frame of the zone: a word for each page that is expected.
+        if self.settling.is_none() && pages >= self.managed() / 64 {
+            self.settling = Some(Settling { pages: Bits::new(self.managed), count: 0 });
+        }
+    }
+
+    /// Puts what was collected since [`expect`](Self::expect) among free blocks.
+    pub(super) fn settle(&mut self, frames: &mut Frames) {
+        let Some(settling) = self.settling.take() else { return };
+        for run in settling.pages.runs() {
+            self.buddy.free_run(frames, self.first + run.start..self.first + run.end);
+        }
+    }
+
     /// Gives a block back that [`take_block`](Self::take_block) gave.
     pub(super) fn give_block(&mut self, frames: &mut Frames, frame: FrameId, order: u32) {
         self.buddy.free(frames, frame, order);
@@ -106,12 +132,14 @@ impl Zone {
     pub(super) fn drain(&mut self, frames: &mut Frames) -> usize {
         let count = self.at_hand.pages.len();
         self.flush(frames, count);
+        self.settle(frames);
         count
     }
 
     /// A batch of pages; the one taken first lies on top.
     #[cold]
     fn refill(&mut self, frames: &mut Frames) {
+        self.settle(frames);
         let Self { buddy, at_hand: AtHand { pages, batch, .. }, .. } = self;
         let batch = u32::try_from(*batch).expect("at most 63");
         let taken = buddy.take_pages(frames, batch, |run| run.for_each(|page| pages.push_front(page)));
@@ -126,8 +154,14 @@ impl Zone {
     /// The pages given back longest ago go first.
     #[cold]
     fn flush(&mut self, frames: &mut Frames, count: usize) {
-        for page in self.at_hand.pages.drain(..count) {
-            self.buddy.free(frames, FrameId::new(page), 0);
+        let Self { first, buddy, at_hand, settling, .. } = self;
+        let pages = at_hand.pages.drain(..count);
+        match settling {
+            Some(settling) => {
+                pages.for_each(|page| settling.pages.set(page - *first));
+                settling.count += count as u64;
+            }
+            None => pages.for_each(|page| buddy.free(frames, FrameId::new(page), 0)),
         }
     }
 
@@ -137,6 +171,9 @@ impl Zone {
     /// The first thing that is wrong.
     pub(super) fn check(&self, frames: &Frames) -> Result<(), String> {
         self.buddy.check(frames)?;
+        if let Some(settling) = self.settling.as_ref().filter(|settling| settling.count > 0) {
+            return Err(format!("{} free pages are not among free blocks", settling.count));
+        }
         let mut pages: Vec<u32> = self.at_hand.pages.iter().copied().collect();
         pages.sort_unstable();
         let twice = pages.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
@@ -151,6 +188,13 @@ impl Zone {
     pub(super) fn given_back<'a>(&'a self, frames: &'a Frames) -> impl Iterator<Item = FrameId> + 'a {
         self.buddy.used_before(frames).chain(self.at_hand.pages.iter().copied().map(FrameId::new))
     }
+}
+
+/// Pages on their way to free blocks, counted from the zone's first frame.
+#[derive(Debug)]
+struct Settling {
+    pages: Bits,
+    count: u64,
 }
 
 /// Single movable pages kept out of the buddy allocator, so that most allocations do not touch it: the kernel's lists per CPU
@@ -190,6 +234,7 @@ const fn batch(managed: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     /// compaction.md section 11, E13: batches; with two CPUs the kernel's limits for each are 9798 and 311296, and the one list
     /// here is longer than two of the former and shorter than two of the latter.
@@ -237,5 +282,51 @@ mod tests {
         blocks.into_iter().for_each(|block| zone.give_block(&mut frames, block, 9));
         zone.hidden = 1025;
         assert_eq!(zone.take_block(&mut frames, 9, MigrateType::Movable), None, "compressed swap has the rest");
+    }
+
+    /// A zone that begins and ends within a largest block, some of it of another type; returns it and what was taken, mixed up.
+    fn used_zone(seed: u64) -> (Frames, Zone, Vec<FrameId>) {
+        let mut frames = Frames::new(8000);
+        let mut zone = Zone::new(&mut frames, 700, 7000, ZoneWatermarks { high: 20, ..ZoneWatermarks::default() });
+        let fixed = zone.take_block(&mut frames, 10, MigrateType::Unmovable).expect("free");
+        let mut taken: Vec<FrameId> = std::iter::from_fn(|| zone.take(&mut frames)).collect();
+        taken.extend((0..1024).map(|at| FrameId::new(fixed.index_u32() + at)));
+        taken.sort_by_key(|frame| (u64::from(frame.index_u32()) + 1).wrapping_mul(seed | 1).rotate_right(17));
+        (frames, zone, taken)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// Pages that settle together leave the same pages at hand, and the same free blocks, as one after the other.
+        #[test]
+        fn many_pages_settle_as_single_ones_do(seed: u64, share in 1usize..=16) {
+            let after = |expected: u64| {
+                let (mut frames, mut zone, taken) = used_zone(seed);
+                let given = taken.len() * share / 16;
+                zone.expect(expected);
+                taken[..given].iter().for_each(|&page| zone.give(&mut frames, page));
+                assert_eq!((zone.free(), zone.used()), (given as u64, 7000 - given as u64));
+                assert_eq!(zone.check(&frames).is_err(), expected > 0 && given > zone.at_hand.high, "while they settle");
+                zone.settle(&mut frames);
+                zone.check(&frames).unwrap();
+                assert_eq!(zone.free(), given as u64);
+                let mut blocks: Vec<_> = zone.buddy().free_blocks(&frames).collect();
+                blocks.sort_unstable_by_key(|&(start, order, kind)| (start, order, kind as u8));
+                (zone.at_hand.pages, blocks)
+            };
+            prop_assert_eq!(after(7000), after(0));
+        }
+
+        #[test]
+        fn pages_that_settle_can_be_taken(seed: u64) {
+            let (mut frames, mut zone, mut taken) = used_zone(seed);
+            zone.expect(7000);
+            taken.iter().for_each(|&page| zone.give(&mut frames, page));
+            let mut again: Vec<FrameId> = std::iter::from_fn(|| zone.take(&mut frames)).collect();
+            taken.sort_unstable();
+            again.sort_unstable();
+            prop_assert_eq!(taken, again);
+        }
     }
 }

@@ -1,11 +1,13 @@
 //! A bit per block.
 
+use std::ops::Range;
+
 /// Bits from 0 up. Memory is untouched until bits are set.
 #[derive(Debug)]
-pub(super) struct Bits(Vec<u64>);
+pub(in crate::memory) struct Bits(Vec<u64>);
 
 impl Bits {
-    pub(super) fn new(len: u32) -> Self {
+    pub(in crate::memory) fn new(len: u32) -> Self {
         Self(vec![0; len.div_ceil(64) as usize])
     }
 
@@ -16,7 +18,7 @@ impl Bits {
     }
 
     #[inline]
-    pub(super) fn set(&mut self, at: u32) {
+    pub(in crate::memory) fn set(&mut self, at: u32) {
         self.0[(at / 64) as usize] |= 1 << (at % 64);
     }
 
@@ -27,5 +29,47 @@ impl Bits {
 
     pub(super) fn count(&self) -> u64 {
         self.0.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Runs of set bits, from the lowest.
+    pub(in crate::memory) fn runs(&self) -> impl Iterator<Item = Range<u32>> + '_ {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let start = self.next(at, 0)?;
+            at = self.next(start, u64::MAX).unwrap_or_else(|| self.len());
+            Some(start..at)
+        })
+    }
+
+    /// The first bit from `at` on that differs from those of `other`, which are all alike.
+    #[inline]
+    fn next(&self, at: u32, other: u64) -> Option<u32> {
+        let mut index = (at / 64) as usize;
+        let mut word = (self.0.get(index)? ^ other) & (u64::MAX << (at % 64));
+        while word == 0 {
+            index += 1;
+            word = self.0.get(index)? ^ other;
+        }
+        Some(u32::try_from(index * 64).expect("as many bits as frames") + word.trailing_zeros())
+    }
+
+    fn len(&self) -> u32 {
+        u32::try_from(self.0.len() * 64).expect("as many bits as frames")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_join_words_and_end_with_the_last_bit() {
+        let table: [(&[Range<u32>], u32); 5] =
+            [(&[], 64), (&[0..1, 2..3], 64), (&[5..200], 256), (&[63..64, 65..128, 190..192], 192), (&[0..128], 128)];
+        for (runs, len) in table {
+            let mut bits = Bits::new(len);
+            runs.iter().cloned().flatten().for_each(|at| bits.set(at));
+            assert_eq!(bits.runs().collect::<Vec<_>>(), runs, "{len} bits");
+        }
     }
 }

@@ -18,7 +18,7 @@ pub use fallback::{Fallback, Search};
 pub use types::{Effort, MigrateType};
 
 use super::{Chain, FrameId, Frames, ListEnd};
-use bits::Bits;
+pub(in crate::memory) use bits::Bits;
 use isotherm_core::defrag::FreeBlocks;
 use types::NR_TYPES;
 
@@ -210,6 +210,17 @@ impl Buddy {
             self.free_part(frames, start + BLOCK_PAGES, BLOCK_ORDER);
         } else {
             self.free_part(frames, start, order);
+        }
+    }
+
+    /// Gives single pages back in one go: blocks as large as their places allow, and the same free blocks after it as by one page
+    /// after the other, in another order on their lists.
+    pub(in crate::memory) fn free_run(&mut self, frames: &mut Frames, pages: std::ops::Range<u32>) {
+        let mut start = pages.start;
+        while start < pages.end {
+            let order = start.trailing_zeros().min((pages.end - start).ilog2()).min(MAX_ORDER);
+            self.free(frames, FrameId::new(start), order);
+            start += 1 << order;
         }
     }
 
