@@ -78,7 +78,7 @@ impl ReclaimPolicy for TestFifo {
             let fate = divert(memory, frame, scan).unwrap_or_else(|| evict(memory, self, frame, scan));
             match fate {
                 Fate::Freed => scan.nr_reclaimed += 1,
-                Fate::Keep | Fate::Activate => self.push(memory, frame, ListEnd::Head),
+                Fate::Keep | Fate::Activate | Fate::Demote => self.push(memory, frame, ListEnd::Head),
             }
         }
     }

@@ -172,7 +172,7 @@ impl Stage {
         false
     }
 
-    fn run(&mut self, mut attempt: Attempt) -> Step {
+    pub(super) fn run(&mut self, mut attempt: Attempt) -> Step {
         for _ in 0..10_000 {
             match attempt.step(&mut self.memory, self.policy.as_mut()) {
                 Step::Again => {}

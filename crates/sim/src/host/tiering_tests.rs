@@ -2,8 +2,9 @@
 
 use super::stage::{PHYSICAL, Stage};
 use crate::counters::Counter;
-use crate::memory::{Flag, NodeId};
+use crate::memory::{Flag, Mark, NodeId};
 use crate::mmu::SpaceId;
+use crate::reclaim::driver::{Attempt, Step};
 use crate::swap::device::DeviceKind;
 use isotherm_core::host::{
     Action, AddressRange, Area, AreaKind, Destination, Host, HostError, MoveOrder, NodeId as HostNode, NodeMemory,
@@ -235,4 +236,125 @@ fn schemes_migrate_frames_and_pages_of_processes() {
     let mut single = Stage::new("classic", DeviceKind::None);
     assert!(matches!(single.apply(PHYSICAL, Action::MigrateHot, PageRange::at(0, 1)), Err(HostError::NotHere(_))));
     assert!(!single.offers(PHYSICAL).actions.contains(&Action::MigrateHot));
+}
+
+/// `pages` pages of a process on the fast node, unused since; demotion is on.
+fn demoting(policy: &str, swap: DeviceKind, slow: u64, pages: u64) -> (Stage, SpaceId, u32) {
+    let mut stage = Stage::with_nodes(policy, swap, &[4096, slow]);
+    stage.memory.tiers.demotion = true;
+    let (space, target) = stage.process(1 << 14);
+    stage.write_all(space, PageRange::new(0, pages));
+    forget_uses(&mut stage, space, pages);
+    (stage, space, target)
+}
+
+fn forget_uses(stage: &mut Stage, space: SpaceId, pages: u64) {
+    for page in 0..pages {
+        let table = &mut stage.memory.space_mut(space).table;
+        let dense = table.dense(page).unwrap();
+        table.test_and_clear_young(dense);
+    }
+}
+
+fn count(stage: &Stage, counter: Counter) -> u64 {
+    stage.memory.counters.get(counter)
+}
+
+/// promotion.md section 5.2: what would be reclaimed goes down a tier, swap or none, and counts as reclaimed.
+#[test]
+fn reclaim_of_the_fast_node_demotes() {
+    for policy in ["classic", "mglru"] {
+        let (mut stage, space, target) = demoting(policy, DeviceKind::None, 8192, 3000);
+        let fast = NodeId(0);
+        let free = stage.memory.nodes.get(fast).free();
+        assert!(matches!(stage.run(Attempt::direct(fast)), Step::Done { reclaimed: 32.. }), "{policy}");
+        let demoted = count(&stage, Counter::PgDemoteDirect);
+        assert!((32..=512).contains(&demoted), "{policy}: {demoted}");
+        assert_eq!(on(&mut stage, target, PageRange::new(0, 3000), SLOW) as u64, demoted, "{policy}");
+        assert_eq!(stage.memory.nodes.get(fast).free() - free, demoted, "{policy}");
+        let [fast_node, slow_node] = [0, 1].map(|node: usize| stage.memory.node_counters[node]);
+        assert_eq!((fast_node.get(Counter::PgDemoteDirect), slow_node.get(Counter::PgDemoteDirect)), (demoted, 0));
+        assert_eq!((count(&stage, Counter::PgStealDirect), count(&stage, Counter::PgStealAnon)), (demoted, demoted));
+        assert_eq!(count(&stage, Counter::PgMigrateSuccess), demoted);
+        assert_eq!(stage.memory.space(space).nr_resident, 3000, "nothing is gone");
+        stage.reclaim(32);
+        assert!(count(&stage, Counter::PgDemoteProactive) >= 32, "{policy}");
+        stage.check();
+        // Off, nothing goes: there is no swap.
+        stage.memory.tiers.demotion = false;
+        let before = count(&stage, Counter::PgMigrateSuccess);
+        let attempt = Attempt::once(stage.app, 32);
+        assert_eq!(stage.run(attempt), Step::Done { reclaimed: 0 }, "{policy}");
+        assert_eq!(count(&stage, Counter::PgMigrateSuccess), before);
+    }
+}
+
+/// promotion.md section 5.3: in tiering mode kswapd keeps a step more free than otherwise.
+#[test]
+fn kswapd_stops_at_the_high_or_at_the_promo_watermark() {
+    for promo_watermark in [false, true] {
+        let (mut stage, space, _) = demoting("classic", DeviceKind::None, 8192, 4000);
+        let fast = NodeId(0);
+        stage.memory.nodes.set_promo_watermark(promo_watermark);
+        let marks = stage.memory.nodes.get(fast).zones[0].marks;
+        let step = marks.promo - marks.high;
+        assert!(step > 0 && marks.high - marks.low == step && marks.low - marks.min == step, "{marks:?}");
+        while stage.memory.nodes.get(fast).free() > marks.low {
+            let next = stage.memory.space(space).nr_resident;
+            stage.write(space, next);
+        }
+        let resident = stage.memory.space(space).nr_resident;
+        forget_uses(&mut stage, space, resident);
+        assert!(matches!(stage.run(Attempt::kswapd(fast)), Step::Done { reclaimed: 1.. }));
+        let free = stage.memory.nodes.get(fast).free();
+        let stop = if promo_watermark { marks.promo } else { marks.high };
+        assert!(free > stop && free <= stop + 600, "{free} against {stop}");
+        assert!(count(&stage, Counter::PgDemoteKswapd) > 0);
+        stage.check();
+    }
+}
+
+/// promotion.md section 5.2: folios that cannot go are reclaimed in a second pass, but not by proactive reclaim.
+#[test]
+fn with_no_room_below_pages_are_swapped_unless_reclaim_was_asked_for() {
+    let (mut stage, space, target) = demoting("classic", DeviceKind::Zram, 1024, 3000);
+    let (slow, min) = (NodeId(1), stage.memory.nodes.get(NodeId(1)).min_marks());
+    while stage.memory.nodes.get(slow).free() > min {
+        stage.memory.take_target(slow, Mark::Min).expect("above the min watermark");
+    }
+    // Not checked from here on: the frames taken are nobody's.
+    let mut attempt = Attempt::proactive(stage.app, 32, 60);
+    while attempt.step(&mut stage.memory, stage.policy.as_mut()) == Step::Again {}
+    assert_eq!((count(&stage, Counter::PgDemoteProactive), count(&stage, Counter::PswpOut)), (0, 0));
+    let mut attempt = Attempt::direct(NodeId(0));
+    while attempt.step(&mut stage.memory, stage.policy.as_mut()) == Step::Again {}
+    assert_eq!(count(&stage, Counter::PgDemoteDirect), 0);
+    assert!(count(&stage, Counter::PgStealDirect) >= 32 && count(&stage, Counter::PgMigrateFail) == 0);
+    assert!(stage.memory.kswapd_wanted[1], "the slow node's daemon is woken");
+    assert_eq!(on(&mut stage, target, PageRange::new(0, 3000), SLOW), 0);
+    assert!(stage.memory.space(space).nr_swapped >= 32);
+}
+
+#[test]
+fn huge_and_pinned_pages_on_their_way_down() {
+    let mut stage = Stage::with_nodes("classic", DeviceKind::None, &[4096, 8192]);
+    stage.memory.tiers.demotion = true;
+    let (space, target) = stage.process(1);
+    stage.map(space, Mapping { huge: true, ..Mapping::anonymous(PageRange::new(512, 1024)) });
+    stage.write(space, 700);
+    let pinned = stage.frame(space, 600).unwrap();
+    stage.memory.frames.pin(pinned);
+    for page in 512..1024 {
+        let table = &mut stage.memory.space_mut(space).table;
+        let dense = table.dense(page).unwrap();
+        table.test_and_clear_young(dense);
+    }
+    for _ in 0..40 {
+        stage.reclaim(64);
+    }
+    stage.check();
+    assert_eq!(on(&mut stage, target, PageRange::new(512, 1024), SLOW), 511, "all but the pinned page");
+    assert!(stage.memory.space(space).huge_blocks.is_empty(), "split on the way");
+    assert_eq!(nodes(&mut stage, target, PageRange::new(600, 601)), [Some(0)]);
+    assert!(count(&stage, Counter::PgMigrateFail) > 0);
 }

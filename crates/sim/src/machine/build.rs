@@ -132,6 +132,11 @@ impl MachineBuilder {
     /// The configuration's first bad value.
     pub fn new(config: &MachineConfig, policy: Box<dyn ReclaimPolicy>) -> Result<Self, SimError> {
         config.validate()?;
+        if config.tiering.demotion && policy.is_exact() {
+            let allowed = "false under a page-exact yardstick, which evicts and never moves pages";
+            let (field, got) = ("tiering.demotion".to_owned(), "true".to_owned());
+            return Err(super::ConfigError { field, got, allowed }.into());
+        }
         let mut memory = Memory::assemble(&config.memory_setup())?;
         memory.mmu = super::mmu::mmu_under(policy.as_ref(), config);
         if policy.is_exact() {

@@ -34,6 +34,8 @@ pub struct Node {
     pub latency_ns: u64,
     /// Bytes a second in 10^6; `None`: more than anybody asks for.
     pub bandwidth_mb_per_s: Option<u64>,
+    /// Its daemon keeps free memory above the promo watermark, not only above the high one.
+    pub promo_watermark: bool,
 }
 
 impl Node {
@@ -45,9 +47,13 @@ impl Node {
     pub fn managed(&self) -> u64 {
         self.zones.iter().map(Zone::managed).sum()
     }
-    /// Whether some zone has more free pages than its high watermark: kswapd may sleep.
+    /// Where reclaim of a zone stops.
+    pub fn stop_mark(&self, zone: &Zone) -> u64 {
+        if self.promo_watermark { zone.marks.promo } else { zone.marks.high }
+    }
+    /// Whether some zone has more free pages than where reclaim stops: kswapd may sleep.
     pub fn is_balanced(&self) -> bool {
-        self.zones.iter().any(|zone| zone.free() > zone.marks.high)
+        self.zones.iter().any(|zone| zone.free() > self.stop_mark(zone))
     }
     /// Whether `pages` more could be taken and some zone would keep more than its high watermark free.
     pub fn has_room_above_high(&self, pages: u64) -> bool {
@@ -90,7 +96,7 @@ impl Nodes {
                 zone
             });
             let NodeSetup { latency_ns, bandwidth_mb_per_s, .. } = *setup;
-            Node { zones: zones.collect(), latency_ns, bandwidth_mb_per_s }
+            Node { zones: zones.collect(), latency_ns, bandwidth_mb_per_s, promo_watermark: false }
         };
         let nodes: Vec<Node> = layout.iter().map(&mut node).collect();
         let firsts: Vec<(u32, u64)> = nodes.iter().map(|node| (node.zones[0].first, node.latency_ns)).collect();
@@ -131,6 +137,11 @@ impl Nodes {
         }
         let after = self.nodes.partition_point(|node| node.zones[0].first <= frame.index_u32());
         NodeId(u8::try_from(after - 1).expect("few nodes"))
+    }
+
+    /// Says whether daemons keep free memory above the promo watermark (the tiering mode of NUMA balancing).
+    pub fn set_promo_watermark(&mut self, wanted: bool) {
+        self.nodes.iter_mut().for_each(|node| node.promo_watermark = wanted);
     }
 
     /// Whether [`take`](Self::take) would find a frame.

@@ -78,8 +78,6 @@ pub struct TieringSetup {
 pub struct Tiers {
     /// Reclaim moves pages to a lower tier rather than freeing them (`/sys/kernel/mm/numa/demotion_enabled`).
     pub demotion: bool,
-    /// kswapd stops at the promo watermark instead of the high one.
-    pub promo_watermark: bool,
     nodes: Vec<Standing>,
     /// Nodes with processors, ascending.
     cpu_nodes: Vec<NodeId>,
@@ -93,6 +91,8 @@ struct Standing {
     /// Itself first, then the others as they help out.
     fallback: Vec<NodeId>,
     demotion: DemotionTargets,
+    /// Demotions so far that had a choice.
+    turn: usize,
 }
 
 /// Where a node demotes to.
@@ -139,11 +139,11 @@ impl Tiers {
                     preferred: candidates.iter().take_while(is_as_near).copied().collect(),
                     allowed: nearest_of(node, ids().filter(below).collect()),
                 },
+                turn: 0,
             }
         };
         Self {
             demotion: setup.demotion,
-            promo_watermark: setup.promo_watermark,
             nodes: ids().map(standing).collect(),
             cpu_nodes: ids().filter(|&node| nodes[node.index()].has_cpus).collect(),
         }
@@ -172,6 +172,14 @@ impl Tiers {
     /// Whether reclaim of the node may demote.
     pub fn can_demote(&self, node: NodeId) -> bool {
         self.demotion && !self.nodes[node.index()].demotion.allowed.is_empty()
+    }
+    /// The node that a batch of pages of `node` goes to: the preferred ones take turns. (The kernel draws one by chance.)
+    pub fn next_demotion_node(&mut self, node: NodeId) -> Option<NodeId> {
+        let standing = &mut self.nodes[node.index()];
+        let preferred = &standing.demotion.preferred;
+        let chosen = preferred.get(standing.turn.checked_rem(preferred.len())?).copied();
+        standing.turn += 1;
+        chosen
     }
     /// The node of processor number `cpu` of `nr_cpus`: processors are dealt to their nodes in rows of equal length.
     pub fn node_of_cpu(&self, cpu: usize, nr_cpus: usize) -> NodeId {

@@ -108,6 +108,15 @@ pub struct Migrated {
     pub retry_at: Option<Instant>,
 }
 
+/// Who has the pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// Their lists.
+    List,
+    /// Who asks took them off.
+    Caller,
+}
+
 /// A page that is ready to go.
 struct Going {
     index: usize,
@@ -129,13 +138,29 @@ impl Memory {
     /// Counts `pgmigrate_success` and `pgmigrate_fail` in base pages, `thp_migration_success` and `thp_migration_fail` in
     /// huge ones.
     pub fn migrate_batch(&mut self, policy: &mut dyn ReclaimPolicy, moves: &[Move], mode: MigrateMode) -> Migrated {
+        self.migrate(policy, moves, mode, Source::List)
+    }
+
+    /// The same for pages that the caller took off their lists, as reclaim does. Those that move are on lists again, the others are
+    /// as they were.
+    pub fn migrate_isolated(&mut self, policy: &mut dyn ReclaimPolicy, moves: &[Move], mode: MigrateMode) -> Migrated {
+        self.migrate(policy, moves, mode, Source::Caller)
+    }
+
+    fn migrate(
+        &mut self,
+        policy: &mut dyn ReclaimPolicy,
+        moves: &[Move],
+        mode: MigrateMode,
+        source: Source,
+    ) -> Migrated {
         let mut migrated = Migrated { until: self.now, ..Migrated::default() };
         policy.insert_waiting(self);
         let mut going = Vec::new();
         for (index, &(from, to)) in moves.iter().enumerate() {
-            match self.ready(policy, from, to) {
+            match self.ready(policy, from, to, source) {
                 Ok((pages, mappers)) => {
-                    self.ledger.spend(self.costs.migrate_isolate_ns);
+                    self.ledger.spend(if source == Source::List { self.costs.migrate_isolate_ns } else { 0 });
                     let is_pinned = self.frames.is_pinned(from);
                     going.push(Going { index, from, to, pages, mappers, is_pinned });
                 }
@@ -151,11 +176,17 @@ impl Memory {
     }
 
     /// Whether a page can be moved at all: its base pages, and who maps it.
-    fn ready(&self, policy: &dyn ReclaimPolicy, from: FrameId, to: FrameId) -> Result<(u32, Vec<Mapper>), Refusal> {
+    fn ready(
+        &self,
+        policy: &dyn ReclaimPolicy,
+        from: FrameId,
+        to: FrameId,
+        source: Source,
+    ) -> Result<(u32, Vec<Mapper>), Refusal> {
         let flags = self.frames.flags(from);
         match () {
             () if policy.is_exact() => return Err(Refusal::Yardstick),
-            () if !flags.has(Flag::OnList) => return Err(Refusal::Isolated),
+            () if flags.has(Flag::OnList) != (source == Source::List) => return Err(Refusal::Isolated),
             () if flags.has(Flag::Reading) => return Err(Refusal::Reading),
             () if flags.has(Flag::Writeback) => return Err(Refusal::Writeback),
             () if from == to || self.frames.has(to, Flag::OnList) => return Err(Refusal::TargetTaken),

@@ -38,7 +38,9 @@ impl Memory {
         to: FrameId,
         mappers: impl Iterator<Item = Mapper>,
     ) {
-        policy.removed(self, from);
+        if self.frames.has(from, Flag::OnList) {
+            policy.removed(self, from);
+        }
         if let Some(witness) = &mut self.witness {
             witness.relocate(from, to, self.frames.cgroup(to));
         }

@@ -7,6 +7,7 @@ pub mod classic;
 mod clock;
 #[cfg(test)]
 mod conformance;
+mod demotion;
 pub mod driver;
 mod fifo;
 mod lru;

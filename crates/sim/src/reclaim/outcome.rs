@@ -20,6 +20,8 @@ pub enum Fate {
     Keep,
     /// Stays; hot. The policy calls [`activate`].
     Activate,
+    /// To be moved to a slower node with others.
+    Demote,
 }
 
 /// The type of list that a page belongs on.

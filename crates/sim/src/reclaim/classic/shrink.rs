@@ -6,6 +6,7 @@ use super::{Balance, Classic};
 use crate::cgroup::protection::proportional_protection;
 use crate::counters::Counter;
 use crate::memory::{Flag, FrameId, ListEnd, Memory, NodeId};
+use crate::reclaim::demotion::{demote, demote_or_evict};
 use crate::reclaim::outcome::{self, Batch, Fate, page_type};
 use crate::reclaim::scan_balance::{
     Lru, PageType, SWAP_CLUSTER_MAX, ScanInputs, ScanLoop, cache_trim_mode, file_is_tiny, scan_size,
@@ -65,7 +66,8 @@ impl Classic {
             }
             left.end_round(scan.nr_reclaimed - before, scan.nr_to_reclaim);
         }
-        if memory.slots.total() > 0 && self.lists.inactive_is_low(lruvec, PageType::Anon) {
+        let can_age_anon = memory.slots.total() > 0 || memory.tiers.can_demote(memory.node_of(lruvec));
+        if can_age_anon && self.lists.inactive_is_low(lruvec, PageType::Anon) {
             self.shrink_active(memory, lruvec, PageType::Anon, SWAP_CLUSTER_MAX, scan);
         }
     }
@@ -76,7 +78,8 @@ impl Classic {
         let inputs = ScanInputs {
             swappiness: scan.swappiness,
             priority: scan.priority,
-            can_reclaim_anon: scan.may_swap && memory.swap_available(cgroup) > 0,
+            can_reclaim_anon: scan.may_swap
+                && (memory.swap_available(cgroup) > 0 || memory.tiers.can_demote(memory.node_of(lruvec))),
             cgroup_reclaim: !scan.is_global(),
             file_is_tiny: self.balance.file_is_tiny,
             cache_trim: self.balance.cache_trim,
@@ -101,7 +104,8 @@ impl Classic {
         nr: u64,
         scan: &mut Scan,
     ) {
-        if page_type == PageType::Anon && memory.io.swap_queue_is_full() {
+        let can_demote = memory.tiers.can_demote(memory.node_of(lruvec));
+        if page_type == PageType::Anon && !can_demote && memory.io.swap_queue_is_full() {
             scan.blocked = true;
             return;
         }
@@ -115,6 +119,7 @@ impl Classic {
         let taken_before = std::mem::take(&mut scan.taken);
         let mut staying = Vec::with_capacity(pages.len());
         let mut reclaimed = 0;
+        let mut leaving = Vec::new();
         for frame in pages {
             match self.decide(memory, frame, scan) {
                 Fate::Freed => reclaimed += 1,
@@ -123,7 +128,16 @@ impl Classic {
                     outcome::activate(memory, frame);
                     staying.push(frame);
                 }
+                Fate::Demote => leaving.push(frame),
             }
+        }
+        let demoted = demote(memory, self, leaving, scan);
+        reclaimed += demoted.pages + demoted.freed;
+        for (frame, fate) in demoted.staying {
+            if fate == Fate::Activate {
+                outcome::activate(memory, frame);
+            }
+            staying.push(frame);
         }
         self.put_back(memory, staying);
         let Taken { pages, dirty_unqueued, written, unmapped, .. } = scan.taken;
@@ -145,7 +159,7 @@ impl Classic {
         match reference::check(memory, frame, scan.root) {
             Verdict::Activate => Fate::Activate,
             Verdict::Keep => Fate::Keep,
-            Verdict::Reclaim => outcome::evict(memory, self, frame, scan),
+            Verdict::Reclaim => demote_or_evict(memory, self, frame, scan),
         }
     }
 

@@ -94,9 +94,11 @@ fn free_one_by_one(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, lruvecs:
     }
 }
 
-/// Pages that reclaim could free in principle: file pages, and anonymous ones while swap has room.
+/// Pages that reclaim could free in principle: file pages, and anonymous ones while swap has room or a slower node
+/// takes them.
 pub(super) fn reclaimable(memory: &Memory, root: CgroupId) -> u64 {
-    let swap = memory.swap_available(root);
+    let may_demote = memory.nodes.ids().any(|node| memory.tiers.can_demote(node));
+    let swap = if may_demote { u64::MAX } else { memory.swap_available(root) };
     let usage = memory.cgroups.get(root).usage;
     let file: u64 = memory.files.iter().map(|(_, file)| file.nr_cached).sum();
     file.min(usage) + usage.saturating_sub(file).min(swap)

@@ -10,6 +10,7 @@ use super::page::{MIN_LRU_BATCH, MIN_NR_GENS, NR_TIERS};
 use crate::cgroup::protection::{Standing, proportional_protection};
 use crate::counters::Counter;
 use crate::memory::{Flag, FrameId, ListEnd, Memory};
+use crate::reclaim::demotion::{demote, demote_or_evict};
 use crate::reclaim::outcome::{self, Batch, Fate};
 use crate::reclaim::scan_balance::PageType;
 use crate::reclaim::{LruvecId, Reclaimer, Scan, Taken};
@@ -57,7 +58,8 @@ impl Mglru {
     /// What swappiness comes to: without swap to write to, anonymous pages stay.
     pub(super) fn effective_swappiness(memory: &Memory, lruvec: LruvecId, scan: &Scan) -> u32 {
         let cgroup = memory.cgroup_of(lruvec);
-        if !scan.may_swap || memory.swap_available(cgroup) < MIN_SWAP { 0 } else { scan.swappiness }
+        let can_go = memory.tiers.can_demote(memory.node_of(lruvec)) || memory.swap_available(cgroup) >= MIN_SWAP;
+        if scan.may_swap && can_go { scan.swappiness } else { 0 }
     }
 
     /// Whether so many pages are there that this priority scans one.
@@ -114,11 +116,12 @@ impl Mglru {
         if (self.config.features.backoff || is_kswapd) && scan.nr_reclaimed >= scan.nr_to_reclaim.max(2) {
             return true;
         }
-        let zones = &memory.nodes.get(memory.node_of(lruvec)).zones;
+        let node = memory.nodes.get(memory.node_of(lruvec));
+        let zones = &node.zones;
         let highest = zones.len() - 1;
         let has_memory = zones.iter().enumerate().all(|(index, zone)| {
             let reserve = if index == highest { 0 } else { zone.marks.lowmem_reserve };
-            zone.free() > zone.marks.high + ABOVE_HIGH + reserve
+            zone.free() > node.stop_mark(zone) + ABOVE_HIGH + reserve
         });
         is_kswapd && has_memory
     }
@@ -175,7 +178,7 @@ impl Mglru {
         scan.nr_scanned += pages.len() as u64;
         let unmapped_before = scan.taken.unmapped;
         let mut reclaimed = 0;
-        let (mut again, mut staying) = (Vec::new(), Vec::new());
+        let (mut again, mut staying, mut leaving) = (Vec::new(), Vec::new(), Vec::new());
         for frame in pages {
             match self.decide(memory, frame, scan) {
                 Fate::Freed => {
@@ -184,9 +187,21 @@ impl Mglru {
                 }
                 Fate::Keep => {}
                 Fate::Activate => outcome::activate(memory, frame),
+                Fate::Demote => {
+                    leaving.push(frame);
+                    continue;
+                }
             }
             let is_first = nr_isolated > 0;
             if is_first && is_clean_and_idle(memory, frame) { again.push(frame) } else { staying.push(frame) }
+        }
+        let demoted = demote(memory, self, leaving, scan);
+        reclaimed += demoted.pages + demoted.freed;
+        for (frame, fate) in demoted.staying {
+            if fate == Fate::Activate {
+                outcome::activate(memory, frame);
+            }
+            staying.push(frame);
         }
         for frame in staying {
             match self.config.baseline {
@@ -212,7 +227,7 @@ impl Mglru {
         match verdict {
             Verdict::Activate => Fate::Activate,
             Verdict::Keep => Fate::Keep,
-            Verdict::Reclaim => outcome::evict(memory, self, frame, scan),
+            Verdict::Reclaim => demote_or_evict(memory, self, frame, scan),
         }
     }
 
@@ -244,7 +259,8 @@ impl Mglru {
         let mut page_type = type_to_evict(&self.generations.get(lruvec).history, swappiness);
         let mut isolated = Isolated { scanned: 0, pages: Vec::new(), page_type };
         for _ in TYPES.into_iter().filter(|&page_type| is_evictable(page_type, swappiness)) {
-            if page_type == PageType::Anon && queue == Queue::Waits && memory.io.swap_queue_is_full() {
+            let may_block = queue == Queue::Waits && !memory.tiers.can_demote(memory.node_of(lruvec));
+            if page_type == PageType::Anon && may_block && memory.io.swap_queue_is_full() {
                 scan.blocked = true;
                 break;
             }

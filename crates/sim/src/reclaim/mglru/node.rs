@@ -149,7 +149,7 @@ impl Mglru {
         if scan.priority != DEF_PRIORITY || scan.nr_to_reclaim < LARGE_TARGET {
             return;
         }
-        let swaps = scan.may_swap && memory.swap_available(scan.root) > 0;
+        let swaps = scan.may_swap && (memory.swap_available(scan.root) > 0 || memory.tiers.can_demote(node));
         let inactive = |group: CgroupId| {
             let sizes = self.generations.get(memory.lruvec(group, node)).sizes();
             sizes.inactive_file + if swaps { sizes.inactive_anon } else { 0 }

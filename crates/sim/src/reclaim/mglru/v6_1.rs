@@ -257,7 +257,8 @@ impl Mglru {
         let (mut page_type, mut limit) = choose_v6_1(&own.history, own.min_seq, swappiness);
         let mut isolated = Isolated { scanned: 0, pages: Vec::new(), page_type };
         for _ in TYPES.into_iter().filter(|&page_type| is_evictable(page_type, swappiness)) {
-            if page_type == PageType::Anon && queue == Queue::Waits && memory.io.swap_queue_is_full() {
+            let may_block = queue == Queue::Waits && !memory.tiers.can_demote(memory.node_of(lruvec));
+            if page_type == PageType::Anon && may_block && memory.io.swap_queue_is_full() {
                 scan.blocked = true;
                 break;
             }
