@@ -9,14 +9,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::abench::AbenchSpec;
 use crate::application::ApplicationSpec;
+use crate::fragmenter::FragmenterSpec;
 use crate::hot_cold::HotColdSpec;
+use crate::huge_pages::HugePagesSpec;
 use crate::idle::IdleSpec;
+use crate::kernel_memory::KernelMemorySpec;
 use crate::key_value::KeyValueSpec;
 use crate::masim::MasimSpec;
 use crate::phases::PhasesSpec;
 use crate::replay::{TraceSpec, TraceStore};
 use crate::scan::ScanSpec;
 use crate::sort::SortSpec;
+use crate::thpscale::ThpscaleSpec;
 use crate::{WorkloadError, order};
 
 /// One kind of workload: its configuration type, which builds programs.
@@ -95,6 +99,10 @@ kinds! {
     Abench(AbenchSpec),
     Phases(PhasesSpec),
     Idle(IdleSpec),
+    Fragmenter(FragmenterSpec),
+    HugePages(HugePagesSpec),
+    KernelMemory(KernelMemorySpec),
+    Thpscale(ThpscaleSpec),
 }
 
 /// The row of [`KINDS`] called `name`.
