@@ -191,6 +191,7 @@ pub(crate) fn builder(
         let paths: Vec<&str> = groups.keys().map(String::as_str).collect();
         crate::generations::attach(&mut builder, scenario, &paths, need_witness(&scenario.metrics))
             .map_err(sim_error)?;
+        crate::defrag::attach(&mut builder, scenario).map_err(sim_error)?;
     }
     for event in &scenario.events {
         let mut plan = |action| builder.plan(Plan { at: Instant::START + event.at, every: event.every, action });

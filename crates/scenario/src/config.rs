@@ -1,7 +1,9 @@
 //! The types of a scenario file.
 
 use crate::averages::AverageSpec;
+use crate::defrag::DefragSpec;
 use crate::event::{EventSpec, LimitValue};
+use crate::expectations::ExpectationSpec;
 use crate::generations::GenerationsSpec;
 use crate::monitoring::MonitorSpec;
 use isotherm_sim::machine::MachineConfig;
@@ -59,6 +61,9 @@ pub struct Scenario {
     /// Daemons over the generations of the Multi-Gen LRU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub generations: Vec<GenerationsSpec>,
+    /// Daemons that compact memory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub defrag: Vec<DefragSpec>,
     /// What happens from outside while the workloads run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventSpec>,
@@ -71,6 +76,9 @@ pub struct Scenario {
     /// Published numbers to print beside ours.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<Reference>,
+    /// What it is expected to show, to be printed as met or missed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expectations: Vec<ExpectationSpec>,
 }
 
 impl Scenario {
@@ -93,10 +101,12 @@ impl Scenario {
             workloads: Vec::new(),
             monitors: Vec::new(),
             generations: Vec::new(),
+            defrag: Vec::new(),
             events: Vec::new(),
             variants: Vec::new(),
             averages: Vec::new(),
             references: Vec::new(),
+            expectations: Vec::new(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Results of a scenario, in the shape of its JSON.
 
 use crate::config::Reference;
+use crate::expectations::ExpectationRow;
 use crate::monitoring::ExplainedRun;
 use crate::stats::Summary;
 use serde::Serialize;
@@ -18,6 +19,9 @@ pub struct ScenarioResult {
     /// first seed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub schemes: Vec<ExplainedRun>,
+    /// What was expected, and whether it is met.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub expectations: Vec<ExpectationRow>,
 }
 
 /// A metric of a workload under a variant, over all repeats.

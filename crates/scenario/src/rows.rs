@@ -7,7 +7,7 @@ use crate::result::{RatioRow, Row, ScenarioResult};
 use crate::run::Unit;
 use crate::stats::Summary;
 use crate::variant::Variant;
-use crate::{Reference, RunMode, Scenario};
+use crate::{Reference, RunMode, Scenario, expectations};
 use isotherm_sim::machine::Outcome;
 use std::collections::BTreeMap;
 
@@ -79,7 +79,10 @@ impl PlayedRuns<'_> {
             }
         }
         let Rows { rows, ratios, .. } = rows;
-        ScenarioResult { scenario: self.scenario.name.clone(), rows, ratios, schemes: self.explained() }
+        let (scenario, schemes) = (self.scenario.name.clone(), self.explained());
+        let result = ScenarioResult { scenario, rows, ratios, schemes, expectations: Vec::new() };
+        let expectations = expectations::judge(&self.scenario.expectations, &result);
+        ScenarioResult { expectations, ..result }
     }
 
     /// How schemes fared with the first seed of each unit and variant.

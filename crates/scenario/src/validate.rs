@@ -1,7 +1,9 @@
 //! What a well-formed scenario must also satisfy.
 
 use crate::assemble::knobs_of;
+use crate::defrag::{self, DefragSpec};
 use crate::event::LimitValue;
+use crate::expectations::ExpectationSpec;
 use crate::generations::GenerationsSpec;
 use crate::metrics::{METRICS, metric_named};
 use crate::parse::{nearest, place};
@@ -23,6 +25,7 @@ pub(crate) fn validate(scenario: &Scenario, text: &str, name: &str, folder: &Pat
     checker.averages(scenario)?;
     let mut variants = variant::expand(scenario, name)?;
     checker.references(scenario, &variants)?;
+    checker.expectations(scenario, &variants)?;
     let has_several = variants.len() > 1;
     for variant in &mut variants {
         checker.files(variant, has_several, folder)?;
@@ -188,7 +191,71 @@ impl Checker<'_> {
         self.limits(scenario, &within)?;
         self.monitors(scenario, &within)?;
         self.generations(scenario, &within)?;
+        self.defrag(scenario, &within)?;
         self.events(scenario, &within)
+    }
+
+    fn defrag(&self, scenario: &Scenario, within: &dyn Fn(String) -> String) -> Result<(), ScenarioError> {
+        for (index, DefragSpec { name, node, .. }) in scenario.defrag.iter().enumerate() {
+            let fail =
+                |needle: &str, message: &str| Err(self.error(needle, within(format!("defrag `{name}`: {message}"))));
+            if name.is_empty() {
+                return fail("defrag", "its name is empty; give it one");
+            }
+            if scenario.defrag[..index].iter().any(|earlier| earlier.name == *name) {
+                return fail(name, "two daemons have this name; give each its own");
+            }
+            if let Some(other) = scenario.defrag[..index].iter().find(|other| other.node == *node) {
+                let other = &other.name;
+                return fail(name, &format!("node {node} has `{other}` already; two would undo each other's work"));
+            }
+        }
+        if let Some((spec, message)) = defrag::refusal(scenario) {
+            let key = message.split('`').nth(3).unwrap_or_default().rsplit('.').next().unwrap_or_default();
+            return Err(match self.key_after(&spec.name, key) {
+                Some(offset) => {
+                    ScenarioError::Meaning { place: place(self.text, self.name, offset), message: within(message) }
+                }
+                None => self.error(&spec.name, within(message)),
+            });
+        }
+        Ok(())
+    }
+
+    /// An expectation of a row that there can never be, or of nothing, would always be missed or met.
+    fn expectations(&self, scenario: &Scenario, variants: &[Variant]) -> Result<(), ScenarioError> {
+        let is_variant = |name: &String| variants.iter().any(|variant| variant.name == *name);
+        let is_workload = |name: &String| {
+            let entries = scenario.workloads.iter().map(|entry| &entry.name);
+            name == "system"
+                || entries.chain(scenario.averages.iter().map(|average| &average.name)).any(|one| one == name)
+        };
+        for expected in &scenario.expectations {
+            let ExpectationSpec { workload, variant, metric, against, at_least, at_most, .. } = expected;
+            let fail = |needle: &str, message: String| {
+                let message = format!("expectation of `{metric}` of `{workload}` under `{variant}`: {message}");
+                Err(self.error(needle, message))
+            };
+            if !is_workload(workload) {
+                return fail(workload, format!("`{workload}` is no workload"));
+            }
+            if let Some(name) = std::iter::once(variant).chain(against).find(|name| !is_variant(name)) {
+                return fail(name, format!("`{name}` is no variant"));
+            }
+            if metric_named(metric).is_none() {
+                let hint = nearest(metric, METRICS.iter().map(|known| known.name));
+                let hint = hint.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+                return fail(metric, format!("`{metric}` is no metric{hint}"));
+            }
+            match (at_least, at_most) {
+                (None, None) => return fail(metric, "give `at_least`, `at_most` or both".to_owned()),
+                (Some(least), Some(most)) if least > most => {
+                    return fail(metric, format!("`at_least` ({least}) is above `at_most` ({most})"));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     fn monitors(&self, scenario: &Scenario, within: &dyn Fn(String) -> String) -> Result<(), ScenarioError> {

@@ -14,7 +14,8 @@ pub(crate) struct Variant {
 }
 
 /// Keys that say something of all variants together: in a patch they would be accepted and do nothing.
-const OF_THE_WHOLE: &[&str] = &["name", "title", "run", "metrics", "matrix", "variants", "averages", "references"];
+const OF_THE_WHOLE: &[&str] =
+    &["name", "title", "run", "metrics", "matrix", "variants", "averages", "references", "expectations"];
 
 /// All variants, the matrix first. Without any, the scenario itself is one, called `POLICY` or `POLICY@LIMIT`.
 ///

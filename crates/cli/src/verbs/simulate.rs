@@ -144,7 +144,8 @@ fn print(result: &ScenarioResult, format: Format, ui: &Ui) -> Result<(), CliErro
                 let table = wide_table(result, workload);
                 ui.print(format_args!("{}\n", super::render(&table, Format::Table, ui)))?;
             }
-            if let Some(table) = beside_references(result) {
+            let more = [values_beside_references(result), beside_references(result), expectations(result)];
+            for table in more.into_iter().flatten() {
                 ui.print(format_args!("{}\n", super::render(&table, Format::Table, ui)))?;
             }
             Ok(())
@@ -207,6 +208,48 @@ fn beside_references(result: &ScenarioResult) -> Option<Table> {
         ]);
     }
     result.ratios.iter().any(|row| row.reference.is_some()).then_some(table)
+}
+
+/// Values beside published ones; nothing without any.
+fn values_beside_references(result: &ScenarioResult) -> Option<Table> {
+    let columns = ["workload", "variant", "metric"].map(Column::text).into_iter();
+    let numbers = ["ours", "from", "to", "published"].map(|name| Column::number(name, Unit::Count));
+    let mut table = Table::new("beside published values (95 % intervals)", columns.chain(numbers).collect());
+    for row in result.rows.iter().filter(|row| row.reference.is_some()) {
+        table.push(vec![
+            Cell::from(row.workload.as_str()),
+            Cell::from(row.variant.as_str()),
+            Cell::from(row.metric.as_str()),
+            row.mean.into(),
+            row.ci95_low.into(),
+            row.ci95_high.into(),
+            row.reference.into(),
+        ]);
+    }
+    result.rows.iter().any(|row| row.reference.is_some()).then_some(table)
+}
+
+/// What was expected, and whether it is met; nothing without any.
+fn expectations(result: &ScenarioResult) -> Option<Table> {
+    let columns = ["workload", "variant", "metric"].map(Column::text).into_iter();
+    let numbers = ["measured", "at least", "at most"].map(|name| Column::number(name, Unit::Count));
+    let columns = columns.chain(numbers).chain(["", "expected by"].map(Column::text));
+    let mut table = Table::new("expectations", columns.collect());
+    for row in &result.expectations {
+        let expected = &row.expected;
+        let against = expected.against.as_ref().map(|against| format!(" : {against}")).unwrap_or_default();
+        table.push(vec![
+            Cell::from(expected.workload.as_str()),
+            Cell::from(format!("{}{against}", expected.variant)),
+            Cell::from(expected.metric.as_str()),
+            row.measured.into(),
+            expected.at_least.into(),
+            expected.at_most.into(),
+            Cell::from(if row.met { "met" } else { "missed" }),
+            Cell::from(expected.source.as_str()),
+        ]);
+    }
+    (!result.expectations.is_empty()).then_some(table)
 }
 
 fn unit_of(unit: MetricUnit) -> Unit {

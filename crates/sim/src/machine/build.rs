@@ -98,6 +98,14 @@ pub enum SimError {
         /// Cause.
         source: Box<isotherm_core::generations::GenerationsError>,
     },
+    /// A design of proactive compaction is set up in a way that makes no sense here.
+    #[error("defrag `{name}`: {source}")]
+    Defrag {
+        /// Its name.
+        name: String,
+        /// Cause.
+        source: Box<isotherm_core::defrag::DefragError>,
+    },
     /// A program asks for memory outside its address space.
     #[error("`{program}` asks for memory of the kernel, which this machine has none of")]
     NoKernelMemory {
@@ -163,6 +171,7 @@ impl MachineBuilder {
             writer: TaskId(0),
             monitors: Vec::new(),
             keepers: Vec::new(),
+            compactors: Vec::new(),
             failure: None,
             kernel: KernelTime::default(),
             reclaim_latencies_ns: Vec::new(),
@@ -463,6 +472,7 @@ impl Machine {
             series: self.series,
             monitors: self.monitors.into_iter().map(super::MonitorState::into_outcome).collect(),
             generations: self.keepers.into_iter().map(super::generations::Keeper::into_outcome).collect(),
+            defrag: self.compactors.into_iter().map(super::defrag::Compactor::into_outcome).collect(),
         }
     }
 

@@ -26,6 +26,7 @@ impl Machine {
                 KernelTask::Kswapd { node, attempt } => self.kswapd_step(id, *node, attempt, &mut now),
                 KernelTask::Monitor { index } => self.monitor_step(*index, &mut now),
                 KernelTask::Keeper { index } => self.keeper_step(*index, &mut now),
+                KernelTask::Defrag { index, is_fresh } => self.defrag_step(*index, &mut now, is_fresh),
                 KernelTask::Writer { jobs, attempt } => {
                     let Some(job) = jobs.front_mut() else { return (now, Verdict::Park) };
                     let verdict = self.writer_step(job, attempt, &mut now);

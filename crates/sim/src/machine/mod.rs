@@ -7,6 +7,9 @@
 mod access;
 mod build;
 mod config;
+mod defrag;
+#[cfg(test)]
+mod defrag_tests;
 mod events;
 mod generations;
 #[cfg(test)]
@@ -36,6 +39,7 @@ mod tests;
 
 pub use build::{MachineBuilder, ProgramId, SimError};
 pub use config::{ConfigError, MachineConfig, SwapConfig};
+pub use defrag::{DefragOutcome, DefragRun};
 pub use events::{Action, Plan};
 pub use generations::{GenerationsLook, GenerationsOutcome, GenerationsPass, GenerationsTool};
 pub use kdamond::{TickSink, Watched};
@@ -93,6 +97,8 @@ pub struct Machine {
     monitors: Vec<MonitorState>,
     /// Daemons over generations.
     keepers: Vec<generations::Keeper>,
+    /// Daemons that compact.
+    compactors: Vec<defrag::Compactor>,
     /// Why the run cannot go on.
     failure: Option<SimError>,
     kernel: KernelTime,
@@ -189,6 +195,7 @@ impl Machine {
         }
         self.start_monitors(Instant::START);
         self.start_keepers(Instant::START);
+        self.start_compactors(Instant::START);
     }
 
     /// Nothing runs, and no plan will start anything.

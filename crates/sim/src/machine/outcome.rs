@@ -1,6 +1,6 @@
 //! What a run gave.
 
-use super::{GenerationsOutcome, MonitorOutcome};
+use super::{DefragOutcome, GenerationsOutcome, MonitorOutcome};
 use crate::cgroup::MemoryEvents;
 use crate::counters::Counters;
 use crate::reclaim::{ListSizes, Work};
@@ -209,6 +209,9 @@ pub struct Outcome {
     /// Tools over generations in the order in which they were added.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub generations: Vec<GenerationsOutcome>,
+    /// Daemons that compact, in the order in which they were added.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub defrag: Vec<DefragOutcome>,
 }
 
 impl Outcome {

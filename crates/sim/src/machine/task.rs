@@ -106,6 +106,8 @@ pub(super) enum KernelTask {
     Monitor { index: usize },
     /// Runs a daemon over generations.
     Keeper { index: usize },
+    /// Runs a design of proactive compaction; it has slept since the last call.
+    Defrag { index: usize, is_fresh: bool },
     /// Carries out what plans write to group files.
     Writer { jobs: std::collections::VecDeque<WriterJob>, attempt: Option<Attempt> },
 }

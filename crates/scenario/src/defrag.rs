@@ -1,0 +1,125 @@
+//! Proactive compaction in a scenario file, and how it gets on its machines.
+
+use crate::Scenario;
+use isotherm_core::defrag::Design;
+use isotherm_sim::machine::{MachineBuilder, SimError};
+use isotherm_sim::reclaim::policy_by_name;
+use serde::{Deserialize, Serialize};
+
+/// A `[[defrag]]` table: a daemon that compacts a node as a design says (`docs/compaction.md`). `design` and the keys that go with
+/// it; unknown keys are refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DefragSpec {
+    /// Name of the daemon in results.
+    pub name: String,
+    /// Number of its node. Default 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub node: u32,
+    /// How it decides.
+    #[serde(flatten)]
+    pub design: Design,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+const fn is_zero(node: &u32) -> bool {
+    *node == 0
+}
+
+impl DefragSpec {
+    /// On node 0.
+    pub fn new(name: &str, design: Design) -> Self {
+        Self { name: name.to_owned(), node: 0, design }
+    }
+}
+
+/// Puts the daemons on a machine.
+pub(crate) fn attach(builder: &mut MachineBuilder, scenario: &Scenario) -> Result<(), SimError> {
+    scenario.defrag.iter().try_for_each(|spec| builder.defrag(&spec.name, &spec.design, spec.node))
+}
+
+/// Whether the scenario's machine, which is valid, can have them: the first that it cannot have, and why.
+pub(crate) fn refusal(scenario: &Scenario) -> Option<(&DefragSpec, String)> {
+    if scenario.defrag.is_empty() {
+        return None;
+    }
+    let policy = policy_by_name("fifo").expect("registered").build();
+    let mut builder = MachineBuilder::new(&scenario.machine, policy).ok()?;
+    scenario.defrag.iter().find_map(|spec| {
+        let refused = builder.defrag(&spec.name, &spec.design, spec.node).err()?;
+        Some((spec, refused.to_string()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_core::defrag::DESIGNS;
+
+    #[test]
+    fn tables_are_read_and_written() {
+        let text = "name = \"kcompactd\"\ndesign = \"merged\"\nproactiveness = 60\n";
+        let spec: DefragSpec = toml::from_str(text).expect("as in the docs");
+        assert_eq!((spec.node, spec.design.name()), (0, "merged"));
+        for entry in DESIGNS {
+            let spec = DefragSpec { node: 3, ..DefragSpec::new(entry.name, (entry.make)()) };
+            let written = toml::to_string(&spec).expect("plain");
+            assert_eq!(toml::from_str::<DefragSpec>(&written).expect("as written"), spec);
+        }
+        for wrong in [
+            "name = \"x\"",
+            "name = \"x\"\ndesign = \"guess\"",
+            "name = \"x\"\ndesign = \"merged\"\nhigh = 3",
+            "name = \"x\"\ndesign = \"merged\"\nproactiveness = 101",
+        ] {
+            assert!(toml::from_str::<DefragSpec>(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    /// Bad input is refused when the file is read: what, where, what is allowed.
+    #[test]
+    fn what_makes_no_sense_is_refused_with_its_place() {
+        let refused = |defrag: &str| {
+            let text = format!(
+                "name = \"x\"\n[machine]\nnodes = [{{ memory = \"64MiB\" }}]\n[[workloads]]\nname = \"w\"\n\
+                 load = {{ kind = \"idle\" }}\n[[defrag]]\nname = \"d\"\n{defrag}"
+            );
+            crate::parse(&text, "t").map(|_| ()).map_err(|error| error.to_string())
+        };
+        let table = [
+            (
+                "design = \"explicit\"\norder = 11",
+                "t:10:1: defrag `d`: `order` is 11; allowed: 1 to 10, the largest here",
+            ),
+            (
+                "design = \"explicit\"\norder = 0",
+                "t:10:1: defrag `d`: `order` is 0; allowed: 1 to the largest of the zone",
+            ),
+            (
+                "design = \"explicit\"\nhigh = 20\nlow = 21",
+                "t:11:1: defrag `d`: `low` is 21; allowed: 0 to `high` (20)",
+            ),
+            (
+                "design = \"explicit\"\nzone = 1",
+                "t:10:1: defrag `d`: `zone` is 1; allowed: 0, the only one of the node",
+            ),
+            ("design = \"merged\"\nnode = 1", "t:10:1: defrag `d`: `node` is 1; allowed: 0, the only one"),
+            (
+                "design = \"heat\"\nkeep = 33",
+                "t:10:1: defrag `d`: `keep` is 33; allowed: up to 32, all memory of the node",
+            ),
+            ("design = \"heat\"\nepoch = \"0s\"", "t:10:1: defrag `d`: `epoch` is 0ns; allowed: 1ms to 1m"),
+            (
+                "design = \"rfc\"\norders = { \"0\" = { low = 1, high = 2 } }",
+                "t:10:1: defrag `d`: `orders` is \"0\"; allowed",
+            ),
+            ("design = \"heat\"\n[[defrag]]\nname = \"d\"\ndesign = \"rfc\"", "two daemons have this name"),
+            ("design = \"heat\"\n[[defrag]]\nname = \"e\"\ndesign = \"rfc\"", "node 0 has `d` already"),
+            ("design = \"heat\"\nkep = 3", "unknown field `kep`"),
+        ];
+        for (defrag, expected) in table {
+            let said = refused(defrag).expect_err(defrag);
+            assert!(said.contains(expected), "{defrag}\n{said}");
+        }
+        assert_eq!(refused("design = \"heat\"\nkeep = 32\nbudget = { pages = 0 }"), Ok(()), "it will say so");
+    }
+}

@@ -1,0 +1,112 @@
+//! What a scenario is expected to show, beside what it shows: printed as met or missed, and used for nothing else.
+
+use crate::result::ScenarioResult;
+use serde::{Deserialize, Serialize};
+
+/// An `[[expectations]]` table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExpectationSpec {
+    /// Workload of the row.
+    pub workload: String,
+    /// Variant of the row.
+    pub variant: String,
+    /// Metric of the row.
+    pub metric: String,
+    /// For the ratio to this variant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<String>,
+    /// The least that the mean should be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<f64>,
+    /// The most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<f64>,
+    /// Whose expectation it is.
+    pub source: String,
+}
+
+/// How it turned out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ExpectationRow {
+    /// What was expected.
+    #[serde(flatten)]
+    pub expected: ExpectationSpec,
+    /// The mean; `None` if there is no such row.
+    pub measured: Option<f64>,
+    /// Whether it is in range. Without a row it is not.
+    pub met: bool,
+}
+
+/// All expectations beside the rows of a result.
+pub(crate) fn judge(expectations: &[ExpectationSpec], result: &ScenarioResult) -> Vec<ExpectationRow> {
+    let row = |expected: &ExpectationSpec| {
+        let measured = measured(expected, result);
+        let is_in_range = |value: f64| {
+            expected.at_least.is_none_or(|least| value >= least) && expected.at_most.is_none_or(|most| value <= most)
+        };
+        ExpectationRow { expected: expected.clone(), measured, met: measured.is_some_and(is_in_range) }
+    };
+    expectations.iter().map(row).collect()
+}
+
+/// The mean of the row, or of its ratio; where results have no ratio to that variant, the ratio of the two means.
+fn measured(expected: &ExpectationSpec, result: &ScenarioResult) -> Option<f64> {
+    let ExpectationSpec { workload, variant, metric, against, .. } = expected;
+    let mean = |variant: &str| result.row(workload, variant, metric).map(|row| row.mean);
+    let Some(against) = against else { return mean(variant) };
+    let paired = result
+        .ratios
+        .iter()
+        .find(|row| (&row.workload, &row.variant, &row.metric, &row.against) == (workload, variant, metric, against));
+    if let Some(row) = paired {
+        return Some(row.mean);
+    }
+    let (value, base) = (mean(variant)?, mean(against)?);
+    // Nothing against nothing is no change.
+    Some(if value == base { 1.0 } else { value / base })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Row;
+    use crate::stats::Summary;
+
+    #[test]
+    fn they_are_met_at_the_bound_and_not_without_a_row() {
+        let summary = Summary::of(&[2.0, 4.0]).unwrap();
+        let nothing = Summary::of(&[0.0]).unwrap();
+        let row = |variant, metric, summary| Row::new(("w", variant, metric), summary, None);
+        let rows = vec![
+            row("v", "m", summary),
+            row("base", "m", Summary::of(&[6.0]).unwrap()),
+            row("v", "zero", nothing),
+            row("base", "zero", nothing),
+        ];
+        let result =
+            ScenarioResult { scenario: "s".into(), rows, ratios: vec![], schemes: vec![], expectations: vec![] };
+        let expect = |metric: &str, at_least, at_most, against: Option<&str>| ExpectationSpec {
+            workload: "w".into(),
+            variant: "v".into(),
+            metric: metric.into(),
+            against: against.map(str::to_owned),
+            at_least,
+            at_most,
+            source: "by hand".into(),
+        };
+        let table = [
+            (expect("m", Some(3.0), None, None), true),
+            (expect("m", Some(3.1), None, None), false),
+            (expect("m", None, Some(3.0), None), true),
+            (expect("m", Some(1.0), Some(2.9), None), false),
+            (expect("x", Some(0.0), None, None), false),
+            (expect("m", Some(0.0), None, Some("none")), false),
+            (expect("m", Some(0.5), Some(0.5), Some("base")), true),
+            (expect("zero", None, Some(1.0), Some("base")), true),
+        ];
+        let specs: Vec<ExpectationSpec> = table.iter().map(|(spec, _)| spec.clone()).collect();
+        let met: Vec<bool> = judge(&specs, &result).iter().map(|row| row.met).collect();
+        assert_eq!(met, table.map(|(_, met)| met));
+    }
+}
