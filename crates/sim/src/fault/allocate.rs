@@ -10,27 +10,54 @@ pub enum Shortage {
     Limit(CgroupId),
     /// All nodes are at their min watermark; the preferred one is given.
     Node(NodeId),
+    /// This node is at its min watermark, and no other will do.
+    Bound(NodeId),
 }
 
-/// A frame for a page that `cgroup` pays for, from `node` if it has one, else from the other nodes in their order.
+/// From where memory is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemoryPolicy {
+    /// From the node of the processor, then from the others in the order in which they help out.
+    #[default]
+    Local,
+    /// From one node, wherever the thread runs, then from the others in its order (`MPOL_PREFERRED`).
+    Preferred,
+    /// From one node alone (`MPOL_BIND`).
+    Bound,
+}
+
+/// A frame for a page that `cgroup` pays for, from `node` if it has one, else from the other nodes in the order in which they
+/// help out; from no other where `policy` is [bound](MemoryPolicy::Bound).
 ///
 /// Free memory stays above the low watermark of every node at first; if that fails, the daemons are asked for
 /// ([`Memory::kswapd_wanted`]) and the min watermark is the limit. Pages charged are added to [`Memory::charged`].
 ///
 /// # Errors
 /// What is short; nothing is charged then.
-pub fn allocate(memory: &mut Memory, cgroup: CgroupId, node: NodeId) -> Result<FrameId, Shortage> {
+pub fn allocate(
+    memory: &mut Memory,
+    cgroup: CgroupId,
+    node: NodeId,
+    policy: MemoryPolicy,
+) -> Result<FrameId, Shortage> {
     // The common shortage, found without taking a frame that is given back at once.
     if let Some(over) = memory.cgroups.would_exceed(cgroup)
         && memory.nodes.has(node, Mark::Low)
     {
         return Err(Shortage::Limit(over));
     }
-    let frame = match take(memory, node, Mark::Low) {
+    let frame = match take(memory, node, policy, Mark::Low) {
         Some(frame) => frame,
         None => {
-            memory.kswapd_wanted.fill(true);
-            take(memory, node, Mark::Min).ok_or(Shortage::Node(node))?
+            match policy {
+                MemoryPolicy::Bound => memory.kswapd_wanted[node.index()] = true,
+                MemoryPolicy::Local | MemoryPolicy::Preferred => memory.kswapd_wanted.fill(true),
+            }
+            let shortage = match policy {
+                MemoryPolicy::Bound => Shortage::Bound(node),
+                MemoryPolicy::Local | MemoryPolicy::Preferred => Shortage::Node(node),
+            };
+            take(memory, node, policy, Mark::Min).ok_or(shortage)?
         }
     };
     match memory.cgroups.charge(cgroup) {
@@ -74,15 +101,15 @@ pub(super) fn allocate_block(memory: &mut Memory, cgroup: CgroupId, node: NodeId
     Some(taken)
 }
 
-fn take(memory: &mut Memory, preferred: NodeId, mark: Mark) -> Option<FrameId> {
-    if let Some(frame) = memory.nodes.take(&mut memory.frames, preferred, mark) {
+fn take(memory: &mut Memory, preferred: NodeId, policy: MemoryPolicy, mark: Mark) -> Option<FrameId> {
+    let Memory { nodes, frames, tiers, .. } = memory;
+    if let Some(frame) = nodes.take(frames, preferred, mark) {
         return Some(frame);
     }
-    memory
-        .nodes
-        .ids()
-        .filter(|&node| node != preferred)
-        .find_map(|node| memory.nodes.take(&mut memory.frames, node, mark))
+    if policy == MemoryPolicy::Bound {
+        return None;
+    }
+    tiers.fallback(preferred)[1..].iter().find_map(|&node| nodes.take(frames, node, mark))
 }
 
 #[cfg(test)]
@@ -102,11 +129,15 @@ mod tests {
         let low = rig.memory.nodes.get(near).zones[0].marks.low;
         let min = rig.memory.nodes.get(near).zones[0].marks.min;
         assert!(min > 0 && low > min);
-        let mut take = |nr: u64| (0..nr).map(|_| allocate(&mut rig.memory, rig.cgroup, near)).collect::<Vec<_>>();
+        let mut take = |nr: u64| {
+            (0..nr).map(|_| allocate(&mut rig.memory, rig.cgroup, near, MemoryPolicy::Local)).collect::<Vec<_>>()
+        };
         take(2 * (1024 - low));
         let free = |rig: &Rig| [near, far].map(|node| rig.memory.nodes.get(node).free());
         assert_eq!((free(&rig), rig.memory.kswapd_wanted.clone()), ([low, low], vec![false; 2]));
-        let mut take = |nr: u64| (0..nr).map(|_| allocate(&mut rig.memory, rig.cgroup, near)).collect::<Vec<_>>();
+        let mut take = |nr: u64| {
+            (0..nr).map(|_| allocate(&mut rig.memory, rig.cgroup, near, MemoryPolicy::Local)).collect::<Vec<_>>()
+        };
         let taken = take(2 * (low - min) + 1);
         assert_eq!((free(&rig), rig.memory.kswapd_wanted.clone()), ([min, min], vec![true; 2]));
         assert_eq!(taken.last(), Some(&Err(Shortage::Node(near))));
@@ -116,8 +147,11 @@ mod tests {
     fn a_charge_that_fails_gives_the_frame_back() {
         let mut rig = Rig::new(DeviceKind::None);
         rig.limit(1);
-        assert!(allocate(&mut rig.memory, rig.cgroup, NodeId(0)).is_ok());
-        assert_eq!(allocate(&mut rig.memory, rig.cgroup, NodeId(0)), Err(Shortage::Limit(rig.cgroup)));
+        assert!(allocate(&mut rig.memory, rig.cgroup, NodeId(0), MemoryPolicy::Local).is_ok());
+        assert_eq!(
+            allocate(&mut rig.memory, rig.cgroup, NodeId(0), MemoryPolicy::Local),
+            Err(Shortage::Limit(rig.cgroup))
+        );
         assert_eq!((rig.memory.nodes.nr_used(), rig.memory.charged, rig.usage()), (1, 1, 1));
         assert_eq!(allocate_block(&mut rig.memory, rig.cgroup, NodeId(0), 9), None);
         assert_eq!(allocate_block(&mut rig.memory, CgroupId::ROOT, NodeId(0), 13), None, "larger than any block");

@@ -27,7 +27,7 @@ mod random;
 pub(crate) mod testing;
 
 pub(crate) use advise::advise;
-pub use allocate::{Shortage, allocate};
+pub use allocate::{MemoryPolicy, Shortage, allocate};
 pub(crate) use collapse::collapse;
 pub use complete::complete_io;
 pub use descriptor::descriptor;
@@ -76,8 +76,9 @@ pub enum FaultOutcome {
 /// What a thread remembers between the calls of one fault or system call.
 #[derive(Clone, Debug, Default)]
 pub struct FaultState {
-    /// Where the thread runs: memory of this node is preferred.
+    /// Memory of this node is preferred: where the thread runs, unless its program's policy names another.
     pub node: NodeId,
+    policy: MemoryPolicy,
     current: Option<Current>,
     /// Pages still to be read ahead.
     window: Option<Window>,
@@ -108,9 +109,19 @@ struct Current {
 }
 
 impl FaultState {
-    /// A thread on `node`.
+    /// A thread that prefers memory of `node` wherever it runs.
     pub fn on(node: NodeId) -> Self {
-        Self { node, ..Self::default() }
+        Self { node, policy: MemoryPolicy::Preferred, ..Self::default() }
+    }
+    /// A thread that takes memory of `node` alone.
+    pub fn bound_to(node: NodeId) -> Self {
+        Self { node, policy: MemoryPolicy::Bound, ..Self::default() }
+    }
+    /// The thread runs on a processor of `node` from now on.
+    pub fn runs_on(&mut self, node: NodeId) {
+        if self.policy == MemoryPolicy::Local {
+            self.node = node;
+        }
     }
 
     /// The thread went on without calling [`fault`] again, because the access it waited for succeeded meanwhile (another
@@ -287,7 +298,7 @@ impl<'a> Faulting<'a> {
 
     fn allocate_for(&mut self, cgroup: CgroupId) -> Step<FrameId> {
         self.state.optional = false;
-        allocate(self.memory, cgroup, self.state.node).map_err(FaultOutcome::Short)
+        allocate(self.memory, cgroup, self.state.node, self.state.policy).map_err(FaultOutcome::Short)
     }
 
     /// The wait for a page in flight.

@@ -107,7 +107,7 @@ pub(super) fn add_swap_page(
 ) -> Step<FrameId> {
     let Planned { slot, owner, neighbour } = planned;
     let cgroup = memory.slots.cgroup(slot);
-    let frame = allocate(memory, cgroup, state.node).map_err(FaultOutcome::Short)?;
+    let frame = allocate(memory, cgroup, state.node, state.policy).map_err(FaultOutcome::Short)?;
     memory.frames.assign(frame, owner, cgroup);
     memory.frames.set(frame, Flag::SwapBacked);
     if memory.slots.is_shared(slot) {
@@ -174,7 +174,7 @@ pub(super) fn add_file_page(
     cgroup: CgroupId,
     arrival: Arrival,
 ) -> Step<FrameId> {
-    let frame = allocate(memory, cgroup, state.node).map_err(FaultOutcome::Short)?;
+    let frame = allocate(memory, cgroup, state.node, state.policy).map_err(FaultOutcome::Short)?;
     let shadow = match memory.files.get(file).page(page) {
         CachePage::Shadow(shadow) if arrival != Arrival::FileWrite => Some(shadow),
         CachePage::Absent | CachePage::Shadow(_) => None,

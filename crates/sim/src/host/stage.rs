@@ -161,6 +161,7 @@ impl Stage {
                     let attempt = match shortage {
                         Shortage::Limit(cgroup) => Attempt::limit(cgroup, 1),
                         Shortage::Node(node) => Attempt::direct(node),
+                        Shortage::Bound(node) => Attempt::direct_on(node),
                     };
                     if self.run(attempt) == Step::Failed && !state.shortage_is_optional() {
                         return false;

@@ -30,6 +30,14 @@ pub enum SimError {
     /// The policy refuses the workload.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// A program is bound to a node that is not there.
+    #[error("node {node} is not on this machine; allowed: 0 to {}", nodes - 1)]
+    NoSuchNode {
+        /// What was given.
+        node: usize,
+        /// How many nodes there are.
+        nodes: usize,
+    },
     /// Too many groups.
     #[error("too many control groups; at most 65534 fit one run")]
     TooManyGroups,
@@ -227,6 +235,7 @@ impl MachineBuilder {
         machine.programs.push(ProgramState {
             cgroup,
             files,
+            bound: None,
             premapped: false,
             spaces: vec![None; program.processes.len()],
             tasks: Vec::new(),
@@ -242,6 +251,17 @@ impl MachineBuilder {
             program,
         });
         Ok(ProgramId(id))
+    }
+
+    /// Binds a program's memory to a node (`MPOL_BIND`): it comes from nowhere else, and only reclaim moves it, down a tier.
+    ///
+    /// # Errors
+    /// A node that the machine has not.
+    pub fn bind_memory(&mut self, program: ProgramId, node: usize) -> Result<(), SimError> {
+        let ids: Vec<_> = self.machine.memory.nodes.ids().collect();
+        let Some(&found) = ids.get(node) else { return Err(SimError::NoSuchNode { node, nodes: ids.len() }) };
+        self.machine.programs[program.0].bound = Some(found);
+        Ok(())
     }
 
     /// Plans an action.
@@ -335,6 +355,10 @@ impl Machine {
                 high: None,
                 time: ThreadTime::default(),
             };
+            let user = match self.programs[program].bound {
+                Some(node) => UserTask { fault: FaultState::bound_to(node), ..user },
+                None => user,
+            };
             let id = self.add_task(Work::User(Box::new(user)), cgroup, Some(process));
             self.programs[program].tasks.push(id);
         }
@@ -379,6 +403,7 @@ impl Machine {
         let spec = self.programs[program].program.processes[process].clone();
         let cgroup = self.programs[program].cgroup;
         let space = fault::new_space(&mut self.memory, &spec.name, (program, process), cgroup);
+        self.memory.space_mut(space).is_bound = self.programs[program].bound.is_some();
         let parent = spec.forked_from.and_then(|parent| self.programs[program].spaces[parent]);
         if let Some(parent) = parent {
             fault::fork(&mut self.memory, parent, space).map_err(|page| self.layout_error(program, page))?;

@@ -26,6 +26,8 @@ mod mmu;
 mod monitor;
 #[cfg(test)]
 mod monitor_tests;
+#[cfg(test)]
+mod node_tests;
 mod nodes;
 mod oom;
 mod outcome;
@@ -52,7 +54,7 @@ pub use outcome::{
 use crate::cgroup::proactive::ProactiveReclaim;
 use crate::cgroup::{CgroupId, Knob};
 use crate::fault;
-use crate::memory::{FileId, Memory};
+use crate::memory::{FileId, Memory, NodeId};
 use crate::mmu::SpaceId;
 use crate::mmu::translation::Caches;
 use crate::pressure::Pressure;
@@ -122,6 +124,8 @@ struct ProgramState {
     program: Program,
     cgroup: CgroupId,
     files: Vec<FileId>,
+    /// The only node that its memory may come from, if it is bound to one.
+    bound: Option<NodeId>,
     /// What its mappings at the start are made of.
     premapped: bool,
     /// By process.

@@ -154,13 +154,14 @@ impl Machine {
                     user.nr_shortages = 0;
                     let group = match shortage {
                         Shortage::Limit(cgroup) => cgroup,
-                        Shortage::Node(_) => CgroupId::ROOT,
+                        Shortage::Node(_) | Shortage::Bound(_) => CgroupId::ROOT,
                     };
                     return self.out_of_memory(id, user, group, now);
                 }
                 let (attempt, cause) = match shortage {
                     Shortage::Limit(cgroup) => (Attempt::limit(cgroup, 1), Cause::Limit(cgroup)),
                     Shortage::Node(node) => (Attempt::direct(node), Cause::Node(node)),
+                    Shortage::Bound(node) => (Attempt::direct_on(node), Cause::Node(node)),
                 };
                 user.reclaim = Some(OwnReclaim { attempt, began: now, cause });
                 self.set_stall(id, true, now);

@@ -100,6 +100,9 @@ impl Machine {
             _ => now,
         };
         self.cpus[cpu.0] = super::Cpu { running: Some(id), since: now };
+        if let Some(Work::User(user)) = &mut self.tasks[id.0].work {
+            user.fault.runs_on(self.memory.tiers.node_of_cpu(cpu.0, self.cpus.len()));
+        }
         if let Some(Work::User(user)) = &self.tasks[id.0].work
             && let Some(space) = self.memory.spaces.get_mut(user.space.index())
         {

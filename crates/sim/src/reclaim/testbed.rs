@@ -172,7 +172,7 @@ impl Testbed {
                     }
                     let attempt = match shortage {
                         Shortage::Limit(cgroup) => Attempt::limit(cgroup, 1),
-                        Shortage::Node(node) => Attempt::direct(node),
+                        Shortage::Node(node) | Shortage::Bound(node) => Attempt::direct(node),
                     };
                     if self.run(attempt) == Step::Failed && !state.shortage_is_optional() {
                         return Touch::OutOfMemory;

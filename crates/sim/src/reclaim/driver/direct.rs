@@ -5,7 +5,7 @@ use super::walk::{self, Extent};
 use super::{MAX_RECLAIM_RETRIES, Step};
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
-use crate::memory::{Memory, NodeId};
+use crate::memory::{Memory, Node, NodeId};
 use crate::reclaim::{DEF_PRIORITY, ReclaimPolicy, SWAP_CLUSTER_MAX, Scan};
 use isotherm_units::Duration;
 
@@ -35,6 +35,8 @@ pub(super) enum Persistence {
 pub(super) struct Direct {
     /// Tried first.
     preferred: Option<NodeId>,
+    /// No other node will do.
+    on_one_node: bool,
     persistence: Persistence,
     extent: Extent,
     /// The current run has begun.
@@ -45,17 +47,33 @@ pub(super) struct Direct {
     throttled: bool,
 }
 
-/// All nodes, the preferred one first.
-fn nodes_from(preferred: Option<NodeId>, memory: &Memory) -> impl Iterator<Item = NodeId> + use<> {
-    preferred.into_iter().chain(memory.nodes.ids().filter(move |&node| Some(node) != preferred))
-}
-
 /// How often a task that waits for kswapd looks whether the node has recovered. (In Linux kswapd wakes it.)
 const KSWAPD_POLL: Duration = Duration::from_ms(1);
 
 impl Direct {
     pub(super) fn new(preferred: Option<NodeId>, persistence: Persistence) -> Self {
-        Self { preferred, persistence, extent: Extent::Partial, running: false, fruitless: 0, throttled: false }
+        Self {
+            preferred,
+            on_one_node: false,
+            persistence,
+            extent: Extent::Partial,
+            running: false,
+            fruitless: 0,
+            throttled: false,
+        }
+    }
+
+    pub(super) fn on_one_node(self) -> Self {
+        Self { on_one_node: true, ..self }
+    }
+
+    /// The nodes to reclaim from: all of them, the preferred one first and the others as they help it out.
+    fn nodes(&self, memory: &Memory) -> Vec<NodeId> {
+        match self.preferred {
+            Some(node) if self.on_one_node => vec![node],
+            Some(node) => memory.tiers.fallback(node).to_vec(),
+            None => memory.nodes.ids().collect(),
+        }
     }
 
     pub(super) fn step(
@@ -78,12 +96,12 @@ impl Direct {
             if memory.nodes.len() == 1 {
                 walk::shrink_exactly(memory, policy, &[NodeId::default()], scan);
             } else {
-                let nodes: Vec<NodeId> = nodes_from(self.preferred, memory).collect();
+                let nodes = self.nodes(memory);
                 walk::shrink_exactly(memory, policy, &nodes, scan);
             }
             scan.priority = 0; // there is nothing gentler or harsher
         } else {
-            for node in nodes_from(self.preferred, memory) {
+            for node in self.nodes(memory) {
                 walk::shrink_node(memory, policy, node, scan, self.extent);
                 self.lift_hopelessness(memory, node);
             }
@@ -205,8 +223,9 @@ impl Direct {
                 }
             }
             Persistence::Allocation => {
-                let free: u64 = memory.nodes.iter().map(|(_, node)| node.free()).sum();
-                let min: u64 = memory.nodes.iter().map(|(_, node)| node.min_marks()).sum();
+                let nodes = self.nodes(memory);
+                let sum = |of: fn(&Node) -> u64| nodes.iter().map(|&node| of(memory.nodes.get(node))).sum::<u64>();
+                let (free, min) = (sum(Node::free), sum(Node::min_marks));
                 if free + walk::reclaimable(memory, CgroupId::ROOT) <= min {
                     self.fruitless = MAX_RECLAIM_RETRIES;
                 }

@@ -110,6 +110,12 @@ impl Attempt {
         Self::of(scan, Driver::Direct(Direct::new(Some(node), Persistence::Allocation)))
     }
 
+    /// The same for a task whose memory may come from `node` alone: no other node is reclaimed from.
+    pub fn direct_on(node: NodeId) -> Self {
+        let scan = Scan::new(Reclaimer::Direct, CgroupId::ROOT, SWAP_CLUSTER_MAX, 0);
+        Self::of(scan, Driver::Direct(Direct::new(Some(node), Persistence::Allocation).on_one_node()))
+    }
+
     /// For a task that must charge `pages` to `cgroup`, which is at its `memory.max`: at least 32 pages from the group.
     /// Counts the event `max`, drains what is charged ahead, tries 16 times; then [`Step::Failed`].
     pub fn limit(cgroup: CgroupId, pages: u64) -> Self {

@@ -32,7 +32,7 @@ fn c12_direct_vs_kswapd() {
     };
     let allocate = |bed: &mut Testbed| {
         bed.memory.kswapd_wanted.fill(false);
-        let frame = fault::allocate(&mut bed.memory, ROOT, NODE);
+        let frame = fault::allocate(&mut bed.memory, ROOT, NODE, fault::MemoryPolicy::Local);
         if let Ok(frame) = frame {
             bed.memory.nodes.give(&mut bed.memory.frames, frame);
             bed.memory.cgroups.uncharge(ROOT, 1);
