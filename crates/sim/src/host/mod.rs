@@ -17,6 +17,8 @@ mod physical;
 #[cfg(test)]
 mod random_actions;
 #[cfg(test)]
+mod random_tiers;
+#[cfg(test)]
 mod stage;
 #[cfg(test)]
 mod tests;

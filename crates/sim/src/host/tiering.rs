@@ -164,10 +164,16 @@ impl MemoryHost<'_> {
             only_active: order.only_active,
             leaves_shared: order.leaves_shared,
         };
-        let table = &self.memory.space(space).table;
-        let at = |address: &u64| table.frame_at(address >> PAGE_SHIFT);
-        let folios: Vec<Option<FrameId>> = order.pages.iter().map(at).collect();
-        self.move_folios(&folios, &how, results)
+        let mut spent = Duration::ZERO;
+        let together = how.together.max(1);
+        // Batch by batch: a part of a huge page that has moved is where the rest of it went.
+        for (addresses, results) in order.pages.chunks(together).zip(results.chunks_mut(together)) {
+            let table = &self.memory.space(space).table;
+            let at = |address: &u64| table.frame_at(address >> PAGE_SHIFT);
+            let folios: Vec<Option<FrameId>> = addresses.iter().map(at).collect();
+            spent += self.move_folios(&folios, &how, results)?;
+        }
+        Ok(spent)
     }
 
     /// Moves folios to a node. The CPU time that it took.

@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Census {
     /// Entries that map each frame.
     mapped: BTreeMap<FrameId, u64>,
+    /// One of them, by frame.
+    shown: BTreeMap<FrameId, (SpaceId, DensePage)>,
     /// Frames in the page cache.
     page_cache: BTreeSet<FrameId>,
     /// Frames in the swap cache.
@@ -37,6 +39,7 @@ impl Memory {
         self.check_files(&mut census)?;
         self.check_slots(&mut census)?;
         self.check_frames(&census)?;
+        self.check_nodes(&census)?;
         self.check_charges(&census)
     }
 
@@ -54,6 +57,7 @@ impl Memory {
                     Entry::Frame(frame) => {
                         nr_resident += 1;
                         *census.mapped.entry(frame).or_default() += 1;
+                        census.shown.insert(frame, (id, dense));
                         self.check_mapping(id, dense, frame, vma.mapping.backing)?;
                     }
                     Entry::Swap(slot) => {
@@ -183,6 +187,29 @@ impl Memory {
                     format!("{frame:?}: dirty is {}, the flusher says otherwise", has(Flag::Dirty))
                 })?;
             }
+        }
+        Ok(())
+    }
+
+    /// Each frame in use is counted by its node alone, entries know how fast their memory is, and what nodes count adds up.
+    fn check_nodes(&self, census: &Census) -> Check {
+        let mut used = vec![0u64; self.nodes.len()];
+        census.owned().into_iter().for_each(|frame| used[self.nodes.of(frame).index()] += 1);
+        for (id, node) in self.nodes.iter() {
+            let is = node.zones.iter().map(super::Zone::used).sum::<u64>();
+            ensure(is == used[id.index()], || format!("{id:?}: {is} frames in use, {} owned", used[id.index()]))?;
+        }
+        for (frame, (space, page)) in &census.shown {
+            let (known, is) = (self.space(*space).table.class_of(*page), self.nodes.class_of(*frame));
+            ensure(known == is, || format!("{space:?} {page:?}: {frame:?} is of class {is}, its entry says {known}"))?;
+        }
+        use crate::counters::Counter::{
+            PgDemoteDirect, PgDemoteKhugepaged, PgDemoteKswapd, PgDemoteProactive, PgPromoteSuccess,
+        };
+        for counter in [PgPromoteSuccess, PgDemoteKswapd, PgDemoteDirect, PgDemoteKhugepaged, PgDemoteProactive] {
+            let sum: u64 = self.node_counters.iter().map(|node| node.get(counter)).sum();
+            let is = self.counters.get(counter);
+            ensure(sum == is, || format!("{counter} is {is}, that of the nodes together {sum}"))?;
         }
         Ok(())
     }

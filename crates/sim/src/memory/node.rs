@@ -109,6 +109,11 @@ impl Nodes {
         self.classes.as_ref()
     }
 
+    /// The class of latency that a frame is in; 0 where all nodes cost the same.
+    pub fn class_of(&self, frame: FrameId) -> usize {
+        self.classes.as_ref().map_or(0, |classes| usize::from(classes.of(frame)))
+    }
+
     /// How many nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()

@@ -47,6 +47,11 @@ impl PageTable {
         }
     }
 
+    /// The class of the memory that the entry of `dense` shows.
+    pub(crate) fn class_of(&self, dense: DensePage) -> usize {
+        self.class_at(self.page_of(dense))
+    }
+
     /// The class of the memory at `page`; 0 where nothing was mapped yet.
     pub(super) fn class_at(&self, page: u64) -> usize {
         let Some(dense) = self.dense(page) else { return 0 };
