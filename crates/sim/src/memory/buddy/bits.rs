@@ -64,8 +64,8 @@ mod tests {
 
     #[test]
     fn runs_join_words_and_end_with_the_last_bit() {
-        let table: [(&[Range<u32>], u32); 5] =
-            [(&[], 64), (&[0..1, 2..3], 64), (&[5..200], 256), (&[63..64, 65..128, 190..192], 192), (&[0..128], 128)];
+        let table: [(&[Range<u32>], u32); 4] =
+            [(&[], 64), (&[0..1, 2..3], 64), (&[5..200, 210..256], 256), (&[63..64, 65..128, 190..192], 192)];
         for (runs, len) in table {
             let mut bits = Bits::new(len);
             runs.iter().cloned().flatten().for_each(|at| bits.set(at));
