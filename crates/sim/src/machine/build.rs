@@ -187,6 +187,7 @@ impl MachineBuilder {
             series: Vec::new(),
             series_every: None,
             strict: false,
+            wants_residency: false,
         };
         machine.register_group(CgroupId::ROOT);
         machine.kswapds = machine
@@ -277,6 +278,11 @@ impl MachineBuilder {
     /// Takes a row of the time series after each such span.
     pub fn record_series(&mut self, every: Duration) {
         self.machine.series_every = Some(every);
+    }
+
+    /// Lists in the outcome which pages are resident when the run ends.
+    pub fn record_residency(&mut self) {
+        self.machine.wants_residency = true;
     }
 
     /// Checks all invariants after each event: slow, for tests.
@@ -485,6 +491,7 @@ impl Machine {
             }
         });
         let (programs, cgroups) = (programs.collect(), cgroups.collect());
+        let residency = self.wants_residency.then(|| self.residency());
         self.reclaim_latencies_ns.sort_unstable();
         Outcome {
             ended_ns: now.ns(),
@@ -495,6 +502,7 @@ impl Machine {
             reclaim_latencies_ns: self.reclaim_latencies_ns,
             incidents: self.incidents,
             series: self.series,
+            residency,
             monitors: self.monitors.into_iter().map(super::MonitorState::into_outcome).collect(),
             generations: self.keepers.into_iter().map(super::generations::Keeper::into_outcome).collect(),
             defrag: self.compactors.into_iter().map(super::defrag::Compactor::into_outcome).collect(),

@@ -152,8 +152,8 @@ impl MachineConfig {
         let ratio = self.swap.compression_ratio.unwrap_or(Ratio::ONE);
         let ratio_ok = (Ratio::ONE..=Ratio::from_percent(10_000)).contains(&ratio);
         check(ratio_ok, "swap.compression_ratio", &ratio, "100% to 10000%")?;
-        let disk = matches!(self.storage, DeviceKind::Nvme | DeviceKind::Ssd | DeviceKind::Disk);
-        check(disk, "storage", &self.storage, "nvme, ssd, disk")?;
+        let disk = matches!(self.storage, DeviceKind::Ram | DeviceKind::Nvme | DeviceKind::Ssd | DeviceKind::Disk);
+        check(disk, "storage", &self.storage, "ram, nvme, ssd, disk")?;
         check(self.swappiness <= 200, "swappiness", &self.swappiness, "0 to 200")?;
         check(self.page_cluster <= 5, "page_cluster", &self.page_cluster, "0 to 5")?;
         check(self.readahead <= Bytes::from_mib(16), "readahead", &self.readahead, "0 to 16MiB")?;

@@ -32,6 +32,7 @@ mod nodes;
 mod oom;
 mod outcome;
 mod play;
+mod residency;
 mod schedule;
 #[cfg(test)]
 mod scheme_tests;
@@ -50,6 +51,7 @@ pub use nodes::{MemoryKind, NodeConfig, TieringConfig};
 pub use outcome::{
     CgroupOutcome, Ending, Incident, KernelTime, Outcome, PressureTotals, ProgramOutcome, SeriesRow, ThreadTime,
 };
+pub use residency::{Residency, ResidentFile, ResidentProcess};
 
 use crate::cgroup::proactive::ProactiveReclaim;
 use crate::cgroup::{CgroupId, Knob};
@@ -109,6 +111,7 @@ pub struct Machine {
     series: Vec<SeriesRow>,
     series_every: Option<Duration>,
     strict: bool,
+    wants_residency: bool,
 }
 
 /// One processor.

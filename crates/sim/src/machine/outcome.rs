@@ -1,6 +1,6 @@
 //! What a run gave.
 
-use super::{DefragOutcome, GenerationsOutcome, MonitorOutcome};
+use super::{DefragOutcome, GenerationsOutcome, MonitorOutcome, Residency};
 use crate::cgroup::MemoryEvents;
 use crate::counters::Counters;
 use crate::reclaim::{ListSizes, Work};
@@ -203,6 +203,9 @@ pub struct Outcome {
     pub incidents: Vec<Incident>,
     /// Time series, if asked for.
     pub series: Vec<SeriesRow>,
+    /// Pages resident at the end, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub residency: Option<Residency>,
     /// Monitors in the order in which they were added.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub monitors: Vec<MonitorOutcome>,
