@@ -111,7 +111,7 @@ fn bad_questions_are_refused_with_what_where_and_the_way_out() {
         (&["advise", good, "--memory", "4KiB"], 2, "allowed: 128KiB to"),
         (&["advise", good, "--memory", "900TiB"], 2, "allowed"),
         (&["advise", good, "--memory", "lots"], 2, "expected a number with a unit"),
-        (&["advise", good, "--swap", "tape"], 2, "allowed: none, zram, nvme, ssd, disk"),
+        (&["advise", good, "--swap", "tape"], 2, "allowed: none, ram, zram, nvme, ssd, disk"),
         (&["advise", good, "--slowdown", "-3%"], 2, "unexpected argument"),
         (&["advise", good, "--report", "/nonexistent/r.html", "--memory", "80%"], 1, "/nonexistent/r.html"),
         (&["advise"], 2, "required"),

@@ -32,7 +32,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "40%,50%,60%,70%,80%,90%,100%")]
     memory: Vec<Amount>,
     /// Where anonymous pages go when memory is short.
-    /// zram, nvme, ssd, disk or none.
+    /// ram, zram, nvme, ssd, disk or none.
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceKind::Zram)]
     swap: DeviceKind,
     /// How much slower than with unlimited memory is still fine.

@@ -175,6 +175,7 @@ fn unknowns(question: &Question) -> Vec<String> {
              the limit."
                 .to_owned()
         }
+        DeviceKind::Ram => "A RAM disk takes as much memory as it holds, outside the limit.".to_owned(),
         DeviceKind::Nvme | DeviceKind::Ssd | DeviceKind::Disk => {
             "The swap device is a model of its kind with nothing else using it; yours may be slower.".to_owned()
         }

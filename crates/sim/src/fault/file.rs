@@ -21,6 +21,10 @@ impl Faulting<'_> {
             return Ok(());
         }
         let frame = self.file_page(file, page)?;
+        // A fault that had to read is begun anew, and finds its neighbours in the cache too (`VM_FAULT_RETRY`).
+        if self.need == Need::Read && self.current().major && self.fault_around(file, page) {
+            return Ok(());
+        }
         self.pay_once(self.memory.costs.minor_fault_file_ns);
         match (self.need, sharing) {
             (Need::Read, _) => self.map_here(frame, false),
@@ -60,8 +64,12 @@ impl Faulting<'_> {
             nr_mapped += 1;
             if virtual_page == self.page {
                 done = true;
+                // One that is begun anew finds what it read itself: that is no hit (Linux 7.2, `FAULT_FLAG_TRIED` in
+                // `filemap_map_pages`).
                 let workingset = self.memory.frames.has(frame, Flag::Workingset);
-                self.memory.open_file(self.space, file).readahead.fault_around(workingset);
+                if !self.current().tried {
+                    self.memory.open_file(self.space, file).readahead.fault_around(workingset);
+                }
             }
         }
         if done {
@@ -179,7 +187,7 @@ mod tests {
     use super::*;
     use crate::counters::Counter::{PgFault, PgMajFault};
     use crate::reclaim::Hint;
-    use crate::swap::device::DeviceKind;
+    use crate::swap::device::{DeviceKind, DeviceModel};
     use isotherm_units::access::LayoutChange;
 
     const NONE: Trouble = Trouble { waits: 0, memstalls: 0, shortages: 0, bad: false };
@@ -351,5 +359,42 @@ mod tests {
         let trouble = rig.read(space, 100);
         assert!(!trouble.bad && rig.frame(space, 100).is_some(), "{trouble:?}");
         assert_eq!(rig.count(PgMajFault), 1);
+    }
+
+    #[test]
+    fn a_ram_disk_has_read_when_the_read_was_submitted() {
+        for (device, in_flight) in [(DeviceKind::Nvme, 32), (DeviceKind::Ram, 0)] {
+            let mut rig = Rig::with(DeviceKind::Zram, 60, |setup| {
+                setup.storage = DeviceModel::preset(device, &setup.costs);
+            });
+            let space = rig.space();
+            rig.map_file(space, "data", 0, 1000, Sharing::Shared, FileKind::Regular);
+            let mut state = FaultState::default();
+            let outcome = fault(&mut rig.memory, &mut rig.policy, space, 100, Need::Read, &mut state);
+            assert_eq!(outcome == FaultOutcome::Done, device == DeviceKind::Ram, "{device}");
+            assert_eq!(rig.memory.io.nr_in_flight(), in_flight, "{device}");
+            assert_eq!(rig.count(PgMajFault), 1);
+        }
+    }
+
+    /// Linux 7.2, `filemap_map_pages`: the retry of a fault that had to read takes nothing off `mmap_miss`, so that 101 misses in a
+    /// row turn read-around off, however fast the device.
+    #[test]
+    fn a_fault_that_is_begun_anew_is_no_hit() {
+        for device in [DeviceKind::Nvme, DeviceKind::Ram] {
+            let mut rig = Rig::with(DeviceKind::None, 0, |setup| {
+                setup.storage = DeviceModel::preset(device, &setup.costs);
+                setup.config.readahead_pages = 2;
+            });
+            let space = rig.space();
+            rig.map_file(space, "data", 0, 1000, Sharing::Shared, FileKind::Regular);
+            for miss in 0..100 {
+                rig.read(space, 1 + miss * 4);
+            }
+            // Pages 0 and 1, 4 and 5, …: the neighbours were mapped too.
+            assert_eq!(rig.memory.space(space).nr_resident, 200, "{device}");
+            rig.read(space, 401);
+            assert!(cached(&rig, 401).is_some() && cached(&rig, 400).is_none(), "{device}");
+        }
     }
 }

@@ -23,6 +23,8 @@ use std::str::FromStr;
 pub enum DeviceKind {
     /// No device: nothing can be swapped.
     None,
+    /// A RAM disk: files in memory beside the page cache.
+    Ram,
     /// Compressed memory.
     Zram,
     /// NVMe solid-state drive.
@@ -35,12 +37,13 @@ pub enum DeviceKind {
 
 impl DeviceKind {
     /// All kinds, slowest last.
-    pub const ALL: [Self; 5] = [Self::None, Self::Zram, Self::Nvme, Self::Ssd, Self::Disk];
+    pub const ALL: [Self; 6] = [Self::None, Self::Ram, Self::Zram, Self::Nvme, Self::Ssd, Self::Disk];
 
     /// The name in scenarios and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
+            Self::Ram => "ram",
             Self::Zram => "zram",
             Self::Nvme => "nvme",
             Self::Ssd => "ssd",
@@ -67,7 +70,8 @@ pub struct UnknownName {
 impl FromStr for DeviceKind {
     type Err = UnknownName;
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        let unknown = || UnknownName { what: "device", name: name.to_owned(), allowed: "none, zram, nvme, ssd, disk" };
+        let unknown =
+            || UnknownName { what: "device", name: name.to_owned(), allowed: "none, ram, zram, nvme, ssd, disk" };
         Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(unknown)
     }
 }
@@ -194,6 +198,12 @@ impl ZramModel {
         }
     }
 
+    /// A RAM disk: pages are copied as they are.
+    pub fn uncompressed(costs: &Costs) -> Self {
+        let copy = Duration::from_ns(costs.page_copy_ns);
+        Self { compress: copy, decompress: copy, stored_bytes: PAGE_BYTES }
+    }
+
     /// Pages of memory that `stored` compressed pages occupy.
     #[inline]
     pub fn memory(&self, stored: Pages) -> Pages {
@@ -209,6 +219,7 @@ impl DeviceModel {
         let channels = |n: u64| u32::try_from(n).expect("a small number in the table");
         match kind {
             DeviceKind::None => Self::None,
+            DeviceKind::Ram => Self::Zram(ZramModel::uncompressed(costs)),
             DeviceKind::Zram => Self::Zram(ZramModel::new(Compressor::default(), None, costs)),
             DeviceKind::Nvme => Self::Block(BlockModel::idle(
                 (costs.nvme_read_latency_ns, costs.nvme_read_mb_per_s),
@@ -542,7 +553,7 @@ mod tests {
             assert_eq!(compressor.name().parse(), Ok(compressor));
         }
         let error = "nvm".parse::<DeviceKind>().unwrap_err().to_string();
-        assert_eq!(error, "unknown device `nvm`; allowed: none, zram, nvme, ssd, disk");
+        assert_eq!(error, "unknown device `nvm`; allowed: none, ram, zram, nvme, ssd, disk");
     }
 
     proptest! {

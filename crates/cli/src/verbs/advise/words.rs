@@ -147,6 +147,7 @@ pub(super) fn percent(ppm: u64) -> String {
 pub(super) fn swap_name(swap: DeviceKind) -> &'static str {
     match swap {
         DeviceKind::None => "nothing (no swap)",
+        DeviceKind::Ram => "a RAM disk",
         DeviceKind::Zram => "zram",
         DeviceKind::Nvme => "NVMe",
         DeviceKind::Ssd => "a SATA SSD",
