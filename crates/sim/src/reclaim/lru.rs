@@ -1,8 +1,11 @@
 //! `lru`: the page that was used least recently goes (`docs/yardsticks.md`). Sees every access.
 
 use super::order_log::{OrderLog, Ordered, evict_oldest};
+use super::outcome::page_type;
+use super::scan_balance::PageType;
 use super::{Arrival, Hint, ListSizes, LruvecId, ReclaimPolicy, Scan, Touches};
 use crate::cgroup::CgroupId;
+use crate::counters::Counter;
 use crate::memory::{Flag, FrameId, Memory, NodeId};
 use crate::mmu::SpaceId;
 use isotherm_units::access::Run;
@@ -36,7 +39,15 @@ impl ReclaimPolicy for Lru {
     fn add_lruvec(&mut self, lruvec: LruvecId) {
         self.log.add_lruvec(lruvec);
     }
-    fn added(&mut self, memory: &mut Memory, frame: FrameId, _arrival: Arrival, _shadow: Option<u64>) {
+    fn added(&mut self, memory: &mut Memory, frame: FrameId, _arrival: Arrival, shadow: Option<u64>) {
+        if shadow.is_some() {
+            let cgroup = memory.frames.cgroup(frame);
+            let refault = match page_type(memory, frame) {
+                PageType::Anon => Counter::WorkingsetRefaultAnon,
+                PageType::File => Counter::WorkingsetRefaultFile,
+            };
+            memory.count(refault, cgroup, 1);
+        }
         self.log.insert(memory, frame);
     }
     fn removed(&mut self, memory: &mut Memory, frame: FrameId) {
@@ -59,8 +70,9 @@ impl ReclaimPolicy for Lru {
     fn age_node(&mut self, _memory: &mut Memory, _node: NodeId, _scan: &mut Scan) {}
     fn reclaim_ended(&mut self, _memory: &mut Memory, _node: Option<NodeId>, _scan: &Scan) {}
     fn writeback_ended(&mut self, _memory: &mut Memory, _frame: FrameId) {}
+    /// Tells no more than that the page was here: its return is counted.
     fn shadow_of(&mut self, _memory: &mut Memory, _frame: FrameId, _root: CgroupId) -> Option<u64> {
-        None
+        Some(0)
     }
     fn sizes(&self, lruvec: LruvecId) -> ListSizes {
         self.log.sizes(lruvec)
