@@ -18,19 +18,41 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Plays the script.
 pub(crate) fn play(play: &Play, reporter: &mut Reporter) -> Result<(), String> {
-    let bytes = std::fs::read(SCRIPT_PATH).map_err(|error| format!("{SCRIPT_PATH}: {error}"))?;
-    let script = Script::decode(&bytes).map_err(|error| error.to_string())?;
-    drop(bytes);
+    perform(play, &script_at(SCRIPT_PATH)?, &[], None, &mut |report| reporter.say(&report))
+}
+
+/// The script in a file.
+pub(crate) fn script_at(path: &str) -> Result<Script, String> {
+    let bytes = std::fs::read(path).map_err(|error| format!("{path}: {error}"))?;
+    Script::decode(&bytes).map_err(|error| error.to_string())
+}
+
+/// Plays a script in the group, its processes in groups below it where `subgroups` names some. `topped_up`: the limit is for
+/// pages of the script, and what the kernel and the player take for themselves comes on top.
+pub(crate) fn perform(
+    play: &Play,
+    script: &Script,
+    subgroups: &[u16],
+    topped_up: Option<u64>,
+    say: &mut dyn FnMut(Report),
+) -> Result<(), String> {
     let files = script.files.iter().enumerate().map(open).collect::<Result<Vec<_>, _>>()?;
     write("/sys/fs/cgroup/cgroup.subtree_control", "+memory")?;
     std::fs::create_dir_all(GROUP_PATH).map_err(|error| format!("{GROUP_PATH}: {error}"))?;
     if let Some(limit) = play.limit_bytes {
         write(&format!("{GROUP_PATH}/memory.max"), &limit.to_string())?;
     }
+    if !subgroups.is_empty() {
+        write(&format!("{GROUP_PATH}/cgroup.subtree_control"), "+memory")?;
+    }
+    for group in subgroups.iter().collect::<BTreeSet<_>>() {
+        let path = format!("{GROUP_PATH}/{group}");
+        std::fs::create_dir_all(&path).map_err(|error| format!("{path}: {error}"))?;
+    }
     let control: &'static Control = sys::shared().map_err(|error| format!("shared memory: {error}"))?;
-    let stage = Stage { script: &script, control, files: &files, read_stat_every: play.read_stat_every };
+    let stage = Stage { script, control, files: &files, read_stat_every: play.read_stat_every, topped_up };
     let end = Instant::now() + Duration::from_secs(play.seconds_max);
-    Conductor { stage, vmstat: observe::numbers("/proc/vmstat"), ended: BTreeSet::new() }.run(end, reporter)
+    Conductor { stage, subgroups, vmstat: observe::numbers("/proc/vmstat"), ended: BTreeSet::new() }.run(end, say)
 }
 
 fn open((index, file): (usize, &ScriptFile)) -> Result<OwnedFd, String> {
@@ -45,13 +67,14 @@ fn open((index, file): (usize, &ScriptFile)) -> Result<OwnedFd, String> {
 
 struct Conductor<'a> {
     stage: Stage<'a>,
+    subgroups: &'a [u16],
     vmstat: std::collections::BTreeMap<String, u64>,
     /// Processes whose end was awaited.
     ended: BTreeSet<u16>,
 }
 
 impl Conductor<'_> {
-    fn run(&mut self, end: Instant, reporter: &mut Reporter) -> Result<(), String> {
+    fn run(&mut self, end: Instant, say: &mut dyn FnMut(Report)) -> Result<(), String> {
         let Stage { script, control, .. } = self.stage;
         control.pass(CONDUCTOR, 0);
         loop {
@@ -61,7 +84,7 @@ impl Conductor<'_> {
                 if !control.wait(CONDUCTOR, LOOK) {
                     sys::reap();
                     if control.turn() == owner && !self.is_alive(owner) {
-                        reporter.say(&Report::Killed { process: owner, operation: control.operation() as u64 });
+                        say(Report::Killed { process: owner, operation: control.operation() as u64 });
                         return Err(format!("process {owner} was killed at operation {}", control.operation()));
                     }
                     if Instant::now() > end {
@@ -87,7 +110,7 @@ impl Conductor<'_> {
                 Action::Mark { number } => {
                     let Stage { files, .. } = self.stage;
                     let observed = observe::observe(number, script, control, files, &self.vmstat)?;
-                    reporter.say(&Report::Observed(observed));
+                    say(Report::Observed(observed));
                 }
                 _ => return Err(format!("operation {at} belongs to a process")),
             }
@@ -111,7 +134,9 @@ impl Conductor<'_> {
         match sys::fork().map_err(|error| format!("fork: {error}"))? {
             Forked::Parent(pid) => {
                 // It waits for its turn, so that all it touches is charged to the group.
-                write(&format!("{GROUP_PATH}/cgroup.procs"), &pid.to_string())?;
+                let group =
+                    self.subgroups.get(usize::from(process)).map(|group| format!("/{group}")).unwrap_or_default();
+                write(&format!("{GROUP_PATH}{group}/cgroup.procs"), &pid.to_string())?;
                 self.stage.control.started(process, pid);
                 Ok(())
             }

@@ -7,6 +7,10 @@ use std::collections::BTreeMap;
 pub const JOB_PATH: &str = "/job.json";
 /// Where the script of a replay lies in the guest.
 pub const SCRIPT_PATH: &str = "/script";
+/// Where the blocks of the RAM disk's empty file system lie in the guest: each its offset, then its 4096 bytes.
+pub const DISK_PATH: &str = "/disk";
+/// Where the module of the RAM disk lies, if it is not built in: it takes its size when it is loaded.
+pub const DISK_MODULE_PATH: &str = "/disk.ko";
 /// Where kernel modules lie in the guest, in the order of loading: `/modules/00-name.ko`.
 pub const MODULES_PATH: &str = "/modules";
 /// Byte written to the exit port when the job was done. QEMU's exit code is twice this and one more.
@@ -48,6 +52,8 @@ pub enum Task {
     Boot,
     /// Play the script at [`SCRIPT_PATH`].
     Play(Play),
+    /// Play many scripts, one after the other, each as if the machine were new.
+    Series(Series),
 }
 
 /// A replay.
@@ -61,6 +67,33 @@ pub struct Play {
     pub read_stat_every: u64,
     /// The replay is given up after this many seconds of the guest's time.
     pub seconds_max: u64,
+}
+
+/// Replays one after the other. Between two of them the page cache is emptied, and files, swap and the group are made anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Series {
+    /// Size of the RAM disk for files; [`DISK_PATH`] holds the blocks of its empty file system. `None`: no files.
+    pub disk_bytes: Option<u64>,
+    /// The replays, in order.
+    pub runs: Vec<SeriesRun>,
+}
+
+/// One replay of a series.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeriesRun {
+    /// Which script: it lies at [`SCRIPT_PATH`] with `-` and this number.
+    pub script: u32,
+    /// Files to write before it.
+    pub settings: Vec<Setting>,
+    /// Swap on a compressed RAM disk of this many bytes.
+    pub zram_bytes: Option<u64>,
+    /// How it is played.
+    pub play: Play,
+    /// By process of the script the group that it is in, below the one that has the limit. Empty: all are in that one. Started
+    /// copies of a process are where that one is.
+    pub subgroups: Vec<u16>,
 }
 
 /// What the guest says. Counters are as the kernel names them.
@@ -78,6 +111,20 @@ pub enum Report {
     },
     /// What the kernel counted up to an operation [`Mark`](crate::script::Action::Mark).
     Observed(Observation),
+    /// A replay of a series came to its mark.
+    Ran {
+        /// Index in the series.
+        run: u32,
+        /// The state at the mark.
+        observation: Observation,
+    },
+    /// A replay of a series could not be done; the others are.
+    RunFailed {
+        /// Index in the series.
+        run: u32,
+        /// Why.
+        message: String,
+    },
     /// A process of the script was killed.
     Killed {
         /// Index in the script.
@@ -117,8 +164,12 @@ pub struct Observation {
     pub lru_gen: String,
     /// Resident pages of processes, of those the script touches.
     pub resident: Vec<ResidentProcess>,
+    /// Those of them that are anonymous, the zero page included.
+    pub anonymous: Vec<ResidentProcess>,
     /// Resident pages of files.
     pub cached: Vec<CachedFile>,
+    /// Of each eighth resident page of processes how many belong to a folio of several pages.
+    pub nr_in_large_folios: u64,
 }
 
 /// Resident pages of one process.

@@ -1,8 +1,8 @@
 //! Setting up the guest, and switching it off.
 
-use isotherm_guest::job::{MODULES_PATH, Report, Setting};
+use isotherm_guest::job::{DISK_MODULE_PATH, DISK_PATH, MODULES_PATH, Report, Setting};
 use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use crate::sys;
@@ -52,7 +52,7 @@ pub(crate) fn load_modules() -> Result<(), String> {
     let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();
     for path in paths {
-        let load = || sys::load_module(&File::open(&path)?);
+        let load = || sys::load_module(&File::open(&path)?, "");
         load().map_err(|error| format!("cannot load {}: {error}", path.display()))?;
     }
     Ok(())
@@ -74,9 +74,18 @@ pub(crate) fn write(path: &str, value: &str) -> Result<(), String> {
     std::fs::write(path, value).map_err(|error| format!("cannot write `{value}` to {path}: {error}"))
 }
 
+const SWAP_DEVICE: &str = "/dev/zram0";
+
+/// Gives the compressed RAM disk back, if it is in use.
+pub(crate) fn swap_off_zram() -> Result<(), String> {
+    // Not swapped on: nothing to do.
+    let _ = sys::swap_off(SWAP_DEVICE);
+    if Path::new(SWAP_DEVICE).exists() { write("/sys/block/zram0/reset", "1") } else { Ok(()) }
+}
+
 /// Makes a compressed RAM disk and swaps on it.
 pub(crate) fn swap_on_zram(bytes: u64) -> Result<(), String> {
-    const DEVICE: &str = "/dev/zram0";
+    const DEVICE: &str = SWAP_DEVICE;
     if !Path::new(DEVICE).exists() {
         return Err("this kernel has no zram, or its module is not among those given".to_owned());
     }
@@ -105,9 +114,38 @@ const FILES_OPTIONS: &str = "data=journal";
 
 /// Mounts the file system with the script's files.
 pub(crate) fn mount_files(device: &str) -> Result<(), String> {
+    mount_at_files(device, FILES_OPTIONS)
+}
+
+fn mount_at_files(device: &str, options: &str) -> Result<(), String> {
     std::fs::create_dir_all(FILES_PATH).map_err(|error| format!("{FILES_PATH}: {error}"))?;
-    sys::mount(device, FILES_PATH, "ext4", FILES_OPTIONS)
+    sys::mount(device, FILES_PATH, "ext4", options)
         .map_err(|error| format!("cannot mount {device} at {FILES_PATH}: {error}"))
+}
+
+/// Makes a RAM disk, copies the empty file system to it and mounts that.
+pub(crate) fn mount_disk(bytes: u64) -> Result<(), String> {
+    const DEVICE: &str = "/dev/ram0";
+    let load = || sys::load_module(&File::open(DISK_MODULE_PATH)?, &format!("rd_nr=1 rd_size={}", bytes / 1024));
+    // Without the file it is built in, or missing: then there is no device.
+    if Path::new(DISK_MODULE_PATH).exists() {
+        load().map_err(|error| format!("cannot load {DISK_MODULE_PATH}: {error}"))?;
+    }
+    let copy = || -> std::io::Result<()> {
+        let mut blocks = File::open(DISK_PATH)?;
+        let mut device = OpenOptions::new().write(true).open(DEVICE)?;
+        let (mut at, mut block) = ([0; 8], vec![0; sys::PAGE_LEN]);
+        while blocks.read(&mut at)? == at.len() {
+            blocks.read_exact(&mut block)?;
+            device.seek(SeekFrom::Start(u64::from_le_bytes(at)))?;
+            device.write_all(&block)?;
+        }
+        device.sync_all()
+    };
+    copy().map_err(|error| format!("{DEVICE}: {error}"))?;
+    std::fs::remove_file(DISK_PATH).map_err(|error| format!("{DISK_PATH}: {error}"))?;
+    // No thread that fills in tables behind the experiment's back.
+    mount_at_files(DEVICE, "noinit_itable")
 }
 
 /// Ends the guest. The byte becomes QEMU's exit code; without the exit port the host sees no code at all and takes it as failed.

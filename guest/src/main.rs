@@ -8,6 +8,7 @@ mod conductor;
 mod machine;
 mod observe;
 mod player;
+mod series;
 mod shared;
 mod sys;
 
@@ -70,5 +71,6 @@ fn work(reporter: &mut Reporter) -> Result<(), String> {
     match &job.task {
         Task::Boot => Ok(()),
         Task::Play(play) => conductor::play(play, reporter),
+        Task::Series(series) => series::play(series, reporter),
     }
 }

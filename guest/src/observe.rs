@@ -38,7 +38,9 @@ pub(crate) fn observe(
         let before = vmstat_before.get(name).copied().unwrap_or(0);
         (name.clone(), i64::try_from(i128::from(*after) - i128::from(before)).unwrap_or(0))
     };
+    let (resident, anonymous) = resident(script, control)?;
     Ok(Observation {
+        nr_in_large_folios: nr_in_large_folios(&resident, control),
         mark: number,
         operation: control.operation() as u64,
         memory_stat: numbers(&format!("{GROUP_PATH}/memory.stat")),
@@ -48,7 +50,8 @@ pub(crate) fn observe(
         memory_peak_bytes: group_text("memory.peak").trim().parse().unwrap_or(0),
         vmstat: now.iter().map(change).collect(),
         lru_gen: generations(),
-        resident: resident(script, control)?,
+        resident,
+        anonymous,
         cached: cached(script, files)?,
     })
 }
@@ -71,16 +74,19 @@ fn generations() -> String {
 }
 
 const PRESENT: u64 = 1 << 63;
+/// Page of a file or of shared memory.
+const OF_FILE: u64 = 1 << 61;
 
-/// Pages of processes that are mapped to memory, of those the script watches.
-fn resident(script: &Script, control: &Control) -> Result<Vec<ResidentProcess>, String> {
-    let mut found: BTreeMap<u16, Vec<(u64, u64)>> = BTreeMap::new();
+/// Pages of processes that are mapped to memory, of those the script watches: all, and the anonymous ones.
+fn resident(script: &Script, control: &Control) -> Result<(Vec<ResidentProcess>, Vec<ResidentProcess>), String> {
+    type Found = BTreeMap<u16, Vec<(u64, u64)>>;
+    let (mut found, mut anonymous) = (Found::new(), Found::new());
     let mut words = vec![0u8; 8 * 4096];
     for &(process, first, pages) in &script.watched {
         let Some(pid) = control.pid(process) else { continue };
         // A process that has ended has no pages.
         let Ok(map) = File::open(format!("/proc/{pid}/pagemap")) else { continue };
-        let ranges = found.entry(process).or_default();
+        let (ranges, anonymous) = (found.entry(process).or_default(), anonymous.entry(process).or_default());
         let mut page = first;
         while page < first + pages {
             let want = usize::try_from((first + pages - page).min(4096)).unwrap_or(4096);
@@ -90,14 +96,42 @@ fn resident(script: &Script, control: &Control) -> Result<Vec<ResidentProcess>, 
                 break;
             }
             for word in words[..read].chunks_exact(8) {
-                if u64::from_le_bytes(word.try_into().expect("eight bytes")) & PRESENT != 0 {
+                let entry = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+                if entry & PRESENT != 0 {
                     push(ranges, page);
+                    if entry & OF_FILE == 0 {
+                        push(anonymous, page);
+                    }
                 }
                 page += 1;
             }
         }
     }
-    Ok(found.into_iter().map(|(process, ranges)| ResidentProcess { process, ranges }).collect())
+    let listed =
+        |found: Found| found.into_iter().map(|(process, ranges)| ResidentProcess { process, ranges }).collect();
+    Ok((listed(found), listed(anonymous)))
+}
+
+/// How many of each eighth resident page belong to a folio of several pages. Large folios span neighbours: this tells of all from
+/// eight pages up, and of some smaller ones.
+fn nr_in_large_folios(resident: &[ResidentProcess], control: &Control) -> u64 {
+    const FRAME: u64 = (1 << 55) - 1;
+    /// `COMPOUND_HEAD` and `COMPOUND_TAIL` of `/proc/kpageflags`.
+    const COMPOUND: u64 = 1 << 15 | 1 << 16;
+    let Ok(flags) = File::open("/proc/kpageflags") else { return 0 };
+    let word = |file: &File, index: u64| {
+        let mut word = [0; 8];
+        file.read_exact_at(&mut word, index * 8).map_or(0, |()| u64::from_le_bytes(word))
+    };
+    let mut found = 0;
+    for process in resident {
+        let Some(pid) = control.pid(process.process) else { continue };
+        let Ok(map) = File::open(format!("/proc/{pid}/pagemap")) else { continue };
+        let pages = process.ranges.iter().flat_map(|&(first, pages)| first..first + pages);
+        let sampled = pages.step_by(8).map(|page| word(&map, page));
+        found += sampled.filter(|entry| word(&flags, entry & FRAME) & COMPOUND != 0).count() as u64;
+    }
+    found
 }
 
 fn cached(script: &Script, files: &[OwnedFd]) -> Result<Vec<CachedFile>, String> {

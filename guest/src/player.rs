@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+use crate::machine::GROUP_PATH;
 use crate::shared::Control;
 use crate::sys::{self, Backing, Forked};
 
@@ -27,15 +28,24 @@ pub(crate) struct Stage<'a> {
     pub(crate) files: &'a [OwnedFd],
     /// Operations between two reads of the group's statistics; 0 never.
     pub(crate) read_stat_every: u64,
+    /// The limit in bytes, if it is for pages of the script alone.
+    pub(crate) topped_up: Option<u64>,
 }
 
 /// Lives as `process` of the script. Does not return.
 pub(crate) fn live(stage: &Stage<'_>, mut process: u16) -> ! {
     let mut statistics = File::open("/sys/fs/cgroup/play/memory.stat").ok();
     let mut buffer = vec![0; 16 * 1024];
+    let mut is_new = true;
     loop {
         if !stage.control.wait(process, Duration::from_secs(1)) {
             continue;
+        }
+        if std::mem::take(&mut is_new) && stage.topped_up.is_some() {
+            let own = own_anonymous_bytes();
+            stage.control.add_own(own);
+            refresh(&mut statistics, &mut buffer);
+            top_up(stage, &buffer);
         }
         let mut at = stage.control.operation();
         while let Some(operation) = stage.script.operations.get(at).filter(|operation| operation.process == process) {
@@ -50,6 +60,7 @@ pub(crate) fn live(stage: &Stage<'_>, mut process: u16) -> ! {
                 Action::Start { process: child } => match sys::fork() {
                     Ok(Forked::Parent(pid)) => stage.control.started(child, pid),
                     Ok(Forked::Child) => {
+                        is_new = true;
                         process = child;
                         break;
                     }
@@ -63,6 +74,7 @@ pub(crate) fn live(stage: &Stage<'_>, mut process: u16) -> ! {
             }
             if stage.read_stat_every > 0 && (at as u64).is_multiple_of(stage.read_stat_every) {
                 refresh(&mut statistics, &mut buffer);
+                top_up(stage, &buffer);
             }
         }
         if stage.control.turn() == process && stage.control.operation() <= at {
@@ -80,6 +92,24 @@ fn give_up(stage: &Stage<'_>, operation: &Operation, message: &str) -> ! {
     sys::exit_now(1)
 }
 
+/// Anonymous memory of this process that is the player's own: below and above where scripts are. Pages that it shares with the
+/// process it was copied from are charged to that one.
+fn own_anonymous_bytes() -> u64 {
+    let Ok(text) = std::fs::read_to_string("/proc/self/smaps") else { return 0 };
+    let mut is_own = false;
+    let mut bytes = 0;
+    for line in text.lines() {
+        let start = line.split_once('-').and_then(|(start, _)| u64::from_str_radix(start, 16).ok());
+        if let Some(start) = start {
+            is_own = !(FIRST_PAGE..END_PAGE).contains(&(start / sys::PAGE));
+        } else if is_own && let Some(kib) = line.strip_prefix("Private_Dirty:") {
+            let kib = kib.trim().trim_end_matches(" kB").parse().unwrap_or(0);
+            bytes += kib * 1024;
+        }
+    }
+    bytes
+}
+
 /// Reading the statistics makes the kernel add up what its processors counted.
 fn refresh(statistics: &mut Option<File>, buffer: &mut [u8]) {
     if let Some(file) = statistics {
@@ -87,6 +117,24 @@ fn refresh(statistics: &mut Option<File>, buffer: &mut [u8]) {
     } else if let Ok(mut file) = File::open("/proc/self/stat") {
         let _ = file.read(buffer);
     }
+}
+
+/// Raises the limit by what the kernel takes for the group (page tables, stacks, its own objects), from its statistics in `buffer`,
+/// and by what the player itself had before the script began.
+fn top_up(stage: &Stage<'_>, buffer: &[u8]) {
+    let Some(limit) = stage.topped_up else { return };
+    let text = String::from_utf8_lossy(buffer);
+    let Some(kernel) = number_of_line(&text, "kernel") else { return };
+    let extra = (kernel + stage.control.own_bytes()).next_multiple_of(sys::PAGE);
+    if stage.control.set_extra(extra) {
+        // Where it is refused the limit stays as it was.
+        let _ = std::fs::write(format!("{GROUP_PATH}/memory.max"), (limit + extra).to_string());
+    }
+}
+
+/// The number behind `name` in lines of `name number`.
+fn number_of_line(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
 fn act(stage: &Stage<'_>, operation: &Operation, at: usize) -> Result<(), String> {

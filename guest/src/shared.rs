@@ -17,6 +17,9 @@ pub(crate) struct Control {
     pids: [AtomicI32; PROCESSES_MAX],
     /// 1 if somebody could not go on; what happened stands on the console.
     failed: AtomicU32,
+    /// Bytes of the players' own memory, and what was last added to the limit.
+    own: AtomicU64,
+    extra: AtomicU64,
 }
 
 impl Control {
@@ -59,6 +62,18 @@ impl Control {
     pub(crate) fn fail(&self) {
         self.failed.store(1, Ordering::Release);
         self.pass(CONDUCTOR, self.operation());
+    }
+    /// Adds to the players' own memory.
+    pub(crate) fn add_own(&self, bytes: u64) {
+        self.own.fetch_add(bytes, Ordering::AcqRel);
+    }
+    /// The players' own memory.
+    pub(crate) fn own_bytes(&self) -> u64 {
+        self.own.load(Ordering::Acquire)
+    }
+    /// Notes what is added to the limit; whether that is new.
+    pub(crate) fn set_extra(&self, bytes: u64) -> bool {
+        self.extra.swap(bytes, Ordering::AcqRel) != bytes
     }
     /// Whether somebody could not go on.
     pub(crate) fn has_failed(&self) -> bool {

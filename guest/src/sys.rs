@@ -30,10 +30,11 @@ pub(crate) fn mount(source: &str, target: &str, kind: &str, options: &str) -> io
     check(unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), 0, options.as_ptr().cast()) })
 }
 
-/// `finit_module`.
-pub(crate) fn load_module(file: &impl AsRawFd) -> io::Result<()> {
-    // SAFETY: an open file, an empty string of parameters, no flags.
-    let result = unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) };
+/// `finit_module` with `parameters`, each `name=value`, blanks between.
+pub(crate) fn load_module(file: &impl AsRawFd, parameters: &str) -> io::Result<()> {
+    let parameters = text(parameters)?;
+    // SAFETY: an open file, a string that ends with a zero byte and lives through the call, no flags.
+    let result = unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), parameters.as_ptr(), 0) };
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -42,6 +43,19 @@ pub(crate) fn swap_on(device: &str) -> io::Result<()> {
     let device = text(device)?;
     // SAFETY: a string that ends with a zero byte and lives through the call.
     check(unsafe { libc::swapon(device.as_ptr(), 0) })
+}
+
+/// `swapoff`.
+pub(crate) fn swap_off(device: &str) -> io::Result<()> {
+    let device = text(device)?;
+    // SAFETY: a string that ends with a zero byte and lives through the call.
+    check(unsafe { libc::swapoff(device.as_ptr()) })
+}
+
+/// Writes everything that is dirty to its device, and waits.
+pub(crate) fn sync() {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::sync() };
 }
 
 /// Switches the machine off.
@@ -127,7 +141,8 @@ pub(crate) fn touch(page: u64, pages: u64, write: bool, value: u8) {
         // of this program lies there.
         unsafe {
             if write {
-                byte.write_volatile(value);
+                // Never a page of zeroes, which swap would only note.
+                byte.write_volatile(value | 1);
             } else {
                 let _ = byte.read_volatile();
             }

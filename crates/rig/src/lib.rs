@@ -11,6 +11,7 @@ mod initramfs;
 mod modules;
 pub mod packages;
 mod run;
+mod series;
 mod vm;
 
 pub use error::RigError;
@@ -19,4 +20,5 @@ pub use isotherm_guest::job::{self, Job, Observation, Report, Task};
 pub use isotherm_guest::script::{self, Script};
 pub use packages::{KERNELS, Kernel, KernelEntry};
 pub use run::{Run, RunResult, guest_program};
+pub use series::{SeriesOutcome, SeriesPlay};
 pub use vm::Machine;

@@ -10,11 +10,11 @@ use crate::job::{JOB_PATH, Job, MODULES_PATH, Observation, PASSED, Report, SCRIP
 use crate::modules::Modules;
 use crate::packages::need;
 use crate::script::Script;
-use crate::vm::{self, Machine};
+use crate::vm::{self, Ended, Machine};
 use crate::{Kernel, RigError};
 
 /// Modules that jobs may need; a kernel that has one built in has no module of it.
-const MODULES: &[&str] = &["zram", "virtio_pci", "virtio_blk", "crc32c_generic", "ext4"];
+pub(crate) const MODULES: &[&str] = &["zram", "virtio_pci", "virtio_blk", "crc32c_generic", "ext4"];
 /// Block device of the file system with the script's files.
 const FILES_DEVICE: &str = "/dev/vda";
 
@@ -54,20 +54,9 @@ impl RunResult {
             _ => None,
         })
     }
-}
 
-impl Run<'_> {
-    /// Boots, waits, reads.
-    ///
-    /// # Errors
-    /// A program is missing, a file cannot be written, or the guest panics, hangs, is out of memory, or says that it failed.
-    pub fn go(&self) -> Result<RunResult, RigError> {
-        vm::check()?;
-        let folder = tempfile::tempdir().map_err(RigError::io(std::env::temp_dir()))?;
-        let (job, drives) = self.with_files(folder.path())?;
-        let initramfs = folder.path().join("initramfs");
-        fs::write(&initramfs, self.initramfs(&job)?).map_err(RigError::io(&initramfs))?;
-        let ended = vm::boot(self.machine, self.kernel, &initramfs, &drives, folder.path())?;
+    /// What an emulator left, if the guest came to its end.
+    pub(crate) fn of(ended: Ended) -> Result<Self, RigError> {
         let reports = reports_of(&ended.reports);
         let failed = |what: String| Err(RigError::Guest { what, tail: vm::tail(&ended.console) });
         let kernel = reports.iter().find_map(|report| match report {
@@ -81,10 +70,26 @@ impl Run<'_> {
             Some(Report::Failed { message }) => failed(format!("failed: {message}")),
             // Both must say so: a panic ends the emulator with 0, which no guest can.
             Some(Report::Done) if ended.code == Some(i32::from(PASSED) << 1 | 1) => {
-                Ok(RunResult { kernel, reports, console: ended.console, took: ended.took })
+                Ok(Self { kernel, reports, console: ended.console, took: ended.took })
             }
             _ => failed(format!("ended without a word (the emulator ended with {})", code_text(ended.code))),
         }
+    }
+}
+
+impl Run<'_> {
+    /// Boots, waits, reads.
+    ///
+    /// # Errors
+    /// A program is missing, a file cannot be written, or the guest panics, hangs, is out of memory, or says that it failed.
+    pub fn go(&self) -> Result<RunResult, RigError> {
+        vm::check()?;
+        let folder = tempfile::tempdir().map_err(RigError::io(std::env::temp_dir()))?;
+        let (job, drives) = self.with_files(folder.path())?;
+        let initramfs = folder.path().join("initramfs");
+        fs::write(&initramfs, self.initramfs(&job)?).map_err(RigError::io(&initramfs))?;
+        let ended = vm::boot(self.machine, self.kernel, &initramfs, &drives, folder.path(), &mut |_| {})?;
+        RunResult::of(ended)
     }
 
     fn initramfs(&self, job: &Job) -> Result<Vec<u8>, RigError> {
@@ -145,7 +150,7 @@ impl Run<'_> {
     }
 }
 
-fn inside(path: &str) -> &str {
+pub(crate) fn inside(path: &str) -> &str {
     path.trim_start_matches('/')
 }
 

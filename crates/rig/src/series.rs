@@ -1,0 +1,193 @@
+//! Many replays in one boot.
+//!
+//! Files lie on a RAM disk, which is synchronous: a read is over when it was submitted, so that nothing depends on how fast an
+//! emulated disk is. Its file system keeps pages of files single (see [`FEATURES`]).
+
+use isotherm_guest::script::ScriptFile;
+use std::fs;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::initramfs::Initramfs;
+use crate::job::{
+    DISK_MODULE_PATH, DISK_PATH, JOB_PATH, Job, MODULES_PATH, Observation, Report, SCRIPT_PATH, Series, SeriesRun,
+    Setting, Task,
+};
+use crate::modules::Modules;
+use crate::packages::need;
+use crate::run::{MODULES, RunResult, inside};
+use crate::script::Script;
+use crate::vm::{self, Machine};
+use crate::{Kernel, RigError};
+
+/// No journal: its commits would come by the clock. A file system that *can* hold encrypted files has no large folios (Linux 6.16
+/// to 7.2, `ext4_should_enable_large_folio`), which neither older kernels nor the simulated machine have.
+const FEATURES: &str = "^has_journal,encrypt";
+const BLOCK: usize = 4096;
+
+/// What to play.
+#[derive(Clone, Copy, Debug)]
+pub struct SeriesPlay<'a> {
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// The machine; its time limit is for the whole series.
+    pub machine: &'a Machine,
+    /// The guest's program, statically linked.
+    pub guest: &'a Path,
+    /// Files to write once, before the first replay.
+    pub settings: &'a [Setting],
+    /// Scripts that runs name by index.
+    pub scripts: &'a [&'a Script],
+    /// The replays, in order.
+    pub runs: &'a [SeriesRun],
+}
+
+/// What came of a series.
+#[derive(Clone, Debug)]
+pub struct SeriesOutcome {
+    /// `uname -r` of the guest.
+    pub kernel: String,
+    /// By run the state at its mark, or why there is none.
+    pub runs: Vec<Result<Observation, String>>,
+    /// Wall-clock time from start to exit.
+    pub took: Duration,
+}
+
+impl SeriesPlay<'_> {
+    /// Boots, waits, reads. `progress` is told now and then how many runs are over.
+    ///
+    /// # Errors
+    /// As for a single run; besides, scripts that the guest has no room for. A run that fails is no error of the series.
+    pub fn go(&self, progress: &dyn Fn(u64)) -> Result<SeriesOutcome, RigError> {
+        vm::check()?;
+        let folder = tempfile::tempdir().map_err(RigError::io(std::env::temp_dir()))?;
+        let initramfs = folder.path().join("initramfs");
+        fs::write(&initramfs, self.initramfs(folder.path())?).map_err(RigError::io(&initramfs))?;
+        let mut look = |reports: &Path| {
+            let text = fs::read_to_string(reports).unwrap_or_default();
+            let is_over =
+                |line: &&str| line.starts_with("{\"event\":\"ran") || line.starts_with("{\"event\":\"run-failed");
+            progress(text.lines().filter(is_over).count() as u64);
+        };
+        let ended = vm::boot(self.machine, self.kernel, &initramfs, &[], folder.path(), &mut look)?;
+        let result = RunResult::of(ended)?;
+        let mut runs = vec![Err("the guest said nothing of it".to_owned()); self.runs.len()];
+        for report in result.reports {
+            let (run, outcome) = match report {
+                Report::Ran { run, observation } => (run, Ok(observation)),
+                Report::RunFailed { run, message } => (run, Err(message)),
+                _ => continue,
+            };
+            if let Some(place) = runs.get_mut(run as usize) {
+                *place = outcome;
+            }
+        }
+        Ok(SeriesOutcome { kernel: result.kernel, runs, took: result.took })
+    }
+
+    fn initramfs(&self, folder: &Path) -> Result<Vec<u8>, RigError> {
+        let guest = fs::read(self.guest).map_err(RigError::io(self.guest))?;
+        let mut files = Initramfs::new(&guest);
+        files.folder(inside(MODULES_PATH));
+        for (index, (name, bytes)) in Modules::of(&self.kernel.modules, MODULES)?.loaded.iter().enumerate() {
+            files.file(&format!("{}/{index:02}-{name}.ko", inside(MODULES_PATH)), bytes);
+        }
+        let disk_bytes = disk_bytes(self.scripts.iter().map(|script| script.files.as_slice()));
+        if let Some(bytes) = disk_bytes {
+            if let Some((_, module)) = Modules::of(&self.kernel.modules, &["brd"])?.loaded.last() {
+                files.file(inside(DISK_MODULE_PATH), module);
+            }
+            files.file(inside(DISK_PATH), &empty_file_system(&folder.join("disk"), bytes)?);
+        }
+        let mut script_bytes = 0;
+        for (index, script) in self.scripts.iter().enumerate() {
+            let bytes = script.encode();
+            script_bytes += bytes.len() as u64;
+            files.file(&format!("{}-{index}", inside(SCRIPT_PATH)), &bytes);
+        }
+        // The archive is unpacked into the guest's memory, beside itself, and one script at a time is then read.
+        let room = self.machine.memory_bytes / 8;
+        if script_bytes > room {
+            let reason = format!("the scripts have {script_bytes} bytes; a guest of this size has room for {room}");
+            return Err(RigError::Unplayable { reason });
+        }
+        let series = Series { disk_bytes, runs: self.runs.to_vec() };
+        let job =
+            Job { settings: self.settings.to_vec(), zram_bytes: None, files_device: None, task: Task::Series(series) };
+        files.file(inside(JOB_PATH), &serde_json::to_vec(&job).expect("a job is plain data"));
+        files.finish().map_err(RigError::io("initramfs"))
+    }
+}
+
+/// Room for the files of the script that has most, as what is written into holes, and for tables. `None` if there are no files.
+fn disk_bytes<'a>(scripts: impl Iterator<Item = &'a [ScriptFile]>) -> Option<u64> {
+    let on_disk = |files: &[ScriptFile]| -> u64 {
+        let pages = files.iter().filter(|file| !file.shared_memory).map(|file| file.pages);
+        pages.fold(0, u64::saturating_add).saturating_mul(BLOCK as u64)
+    };
+    let most = scripts.map(on_disk).max().filter(|&bytes| bytes > 0)?;
+    Some(((most / 4).saturating_mul(5).saturating_add(16 << 20)).next_multiple_of(1 << 20))
+}
+
+/// The blocks of an empty file system that are not zero: offset, then content.
+fn empty_file_system(image: &Path, bytes: u64) -> Result<Vec<u8>, RigError> {
+    need("mke2fs", "e2fsprogs")?;
+    let made = Command::new("mke2fs")
+        .args(["-q", "-F", "-t", "ext4", "-b", &BLOCK.to_string(), "-m", "0", "-N", "256"])
+        .args(["-O", FEATURES, "-E", "lazy_itable_init=1,nodiscard"])
+        .arg(image)
+        .arg(format!("{}k", bytes / 1024))
+        .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(RigError::io("mke2fs"))?;
+    if !made.status.success() {
+        let reason = String::from_utf8_lossy(&made.stderr).trim().to_owned();
+        return Err(RigError::Damaged { path: image.to_owned(), reason });
+    }
+    blocks_of(image).map_err(RigError::io(image))
+}
+
+fn blocks_of(image: &Path) -> std::io::Result<Vec<u8>> {
+    let mut file = fs::File::open(image)?;
+    let length = file.seek(SeekFrom::End(0))?;
+    file.rewind()?;
+    let (mut found, mut block) = (Vec::new(), vec![0; BLOCK]);
+    for at in (0..length).step_by(BLOCK) {
+        file.read_exact(&mut block)?;
+        if block.iter().any(|&byte| byte != 0) {
+            found.extend_from_slice(&at.to_le_bytes());
+            found.extend_from_slice(&block);
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_that_are_not_zero_are_kept_with_their_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        let mut bytes = vec![0; 4 * BLOCK];
+        bytes[2 * BLOCK + 5] = 7;
+        fs::write(&image, bytes).unwrap();
+        let blocks = blocks_of(&image).unwrap();
+        assert_eq!(blocks.len(), 8 + BLOCK);
+        assert_eq!((&blocks[..8], blocks[8 + 5]), (8192u64.to_le_bytes().as_slice(), 7));
+    }
+
+    #[test]
+    fn the_disk_has_room_for_the_largest_script() {
+        let file = |pages, shared_memory| ScriptFile { pages, shared_memory };
+        assert_eq!(disk_bytes([].into_iter()), None);
+        assert_eq!(disk_bytes([[file(9, true)].as_slice()].into_iter()), None);
+        let scripts = [vec![file(1024, false), file(1024, false)], vec![file(512, false)]];
+        // 8 MiB of files, a quarter more, 16 MiB.
+        assert_eq!(disk_bytes(scripts.iter().map(Vec::as_slice)), Some(26 << 20));
+    }
+}

@@ -1,0 +1,85 @@
+//! Many replays in one boot, each as if the machine were new.
+
+use isotherm_guest::job::{Report, SCRIPT_PATH, Series, SeriesRun};
+use isotherm_guest::script::Script;
+use std::fs::File;
+use std::time::Duration;
+
+use crate::machine::{FILES_PATH, GROUP_PATH, mount_disk, swap_off_zram, swap_on_zram, write, write_settings};
+use crate::{Reporter, conductor, sys};
+
+/// How often a group with processes that are about to end is tried to be removed, a hundredth of a second apart.
+const REMOVALS: u32 = 500;
+
+/// Plays them. What fails is said, and the next one is played.
+pub(crate) fn play(series: &Series, reporter: &mut Reporter) -> Result<(), String> {
+    if let Some(bytes) = series.disk_bytes {
+        mount_disk(bytes)?;
+    }
+    for (index, run) in (0u32..).zip(&series.runs) {
+        if let Err(message) = play_one(index, run, reporter) {
+            reporter.say(&Report::RunFailed { run: index, message });
+        }
+        // What cannot be cleared away would be part of the next run.
+        clear(run).map_err(|error| format!("after run {index}: {error}"))?;
+    }
+    Ok(())
+}
+
+fn play_one(index: u32, run: &SeriesRun, reporter: &mut Reporter) -> Result<(), String> {
+    let script = conductor::script_at(&format!("{SCRIPT_PATH}-{}", run.script))?;
+    write_settings(&run.settings)?;
+    if let Some(bytes) = run.zram_bytes {
+        swap_on_zram(bytes)?;
+    }
+    make_files(&script)?;
+    sys::sync();
+    write("/proc/sys/vm/drop_caches", "3")?;
+    let mut killed = None;
+    let outcome =
+        conductor::perform(&run.play, &script, &run.subgroups, run.play.limit_bytes, &mut |report| match report {
+            Report::Observed(observation) => reporter.say(&Report::Ran { run: index, observation }),
+            Report::Killed { process, operation } => killed = Some((process, operation)),
+            _ => {}
+        });
+    match killed {
+        Some((process, operation)) => Err(format!("process {process} was killed at operation {operation}")),
+        None => outcome,
+    }
+}
+
+/// Empty files as long as the script's.
+fn make_files(script: &Script) -> Result<(), String> {
+    for (index, file) in script.files.iter().enumerate().filter(|(_, file)| !file.shared_memory) {
+        let path = format!("{FILES_PATH}/{index}");
+        let made = File::create(&path).and_then(|made| made.set_len(file.pages.saturating_mul(sys::PAGE)));
+        made.map_err(|error| format!("{path}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Ends what is left of a run and frees what it took.
+fn clear(run: &SeriesRun) -> Result<(), String> {
+    let mut groups: Vec<String> = run.subgroups.iter().map(|group| format!("{GROUP_PATH}/{group}")).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    groups.push(GROUP_PATH.to_owned());
+    for group in groups.iter().filter(|group| std::path::Path::new(group).exists()) {
+        write(&format!("{group}/cgroup.kill"), "1")?;
+        let mut removed = std::fs::remove_dir(group);
+        for _ in 0..REMOVALS {
+            if removed.is_ok() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+            sys::reap();
+            removed = std::fs::remove_dir(group);
+        }
+        removed.map_err(|error| format!("{group}: {error}"))?;
+    }
+    for file in std::fs::read_dir(FILES_PATH).into_iter().flatten().flatten() {
+        // The file system has a folder of its own, which stays.
+        let _ = std::fs::remove_file(file.path());
+    }
+    swap_off_zram()
+}
