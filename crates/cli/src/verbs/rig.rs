@@ -68,7 +68,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
 }
 
 /// What the machine lacks is not a failure of ours; an unknown kernel is the user's.
-fn error(error: RigError) -> CliError {
+pub(super) fn error(error: RigError) -> CliError {
     match error {
         RigError::Missing { .. } => CliError::host_cannot(error),
         RigError::NoKernel { .. } | RigError::Unplayable { .. } => CliError::usage(error),
@@ -85,12 +85,12 @@ fn cache() -> Result<PathBuf, CliError> {
     Ok(folder.join("kernels"))
 }
 
-fn kernel(name: &str, ui: &Ui) -> Result<Kernel, CliError> {
+pub(super) fn kernel(name: &str, ui: &Ui) -> Result<Kernel, CliError> {
     let entry = KernelEntry::named(name).map_err(error)?;
     entry.get(&cache()?, &|what| ui.say(what)).map_err(error)
 }
 
-fn guest() -> Result<PathBuf, CliError> {
+pub(super) fn guest() -> Result<PathBuf, CliError> {
     let configured = std::env::var_os("ISOTHERM_GUEST").map(PathBuf::from);
     let executable = std::env::current_exe().ok();
     guest_program(configured.as_deref(), executable.as_deref()).map_err(error)

@@ -13,13 +13,17 @@ use crate::error::CliError;
 use crate::format::{Format, FormatArg};
 use crate::ui::Ui;
 
+mod fidelity;
+
 /// Play a scenario on the simulated machine: every variant, every workload, every seed.
 ///
 /// SCENARIO is a TOML file or the name of a bundled scenario. Results are the same for the same scenario and seed on any
 /// machine and with any number of threads.
 #[derive(clap::Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    comparison: Option<What>,
     /// Scenario file, or the name of a bundled one (`--list`).
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]
     scenario: Option<String>,
@@ -39,15 +43,24 @@ pub(crate) struct Args {
     format: FormatArg,
 }
 
+#[derive(clap::Subcommand)]
+enum What {
+    Fidelity(fidelity::Args),
+}
+
 const AFTER_HELP: &str = "\
 Examples:
   isotherm simulate policies
   isotherm simulate policies --format json --threads 1
   isotherm simulate my-service.toml --repeats 5
+  isotherm simulate fidelity --kernel 6.12
   isotherm simulate --list";
 
 /// Runs the verb.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    if let Some(What::Fidelity(args)) = &args.comparison {
+        return fidelity::run(args, ui);
+    }
     let Some(name) = args.scenario.filter(|_| !args.list) else { return list(args.format.format, ui) };
     let (mut scenario, base_dir) = find(&name)?;
     scenario.seed = args.seed.unwrap_or(scenario.seed);
@@ -128,6 +141,7 @@ fn list(format: Format, ui: &Ui) -> Result<ExitCode, CliError> {
         let scenario = isotherm_scenario::parse(bundled.text, bundled.name).map_err(error)?;
         table.push(vec![Cell::from(bundled.name), Cell::from(scenario.title)]);
     }
+    table.push(vec![Cell::from("fidelity"), Cell::from("the simulated machine beside real kernels")]);
     ui.print(super::render(&table, format, ui))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,255 @@
+//! `isotherm simulate fidelity`: the simulated machine beside real kernels.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use isotherm_fidelity::{Bar, Comparison, FidelityError, KernelData, Refresh, Selection, Workloads};
+use isotherm_report::{Cell, Column, Table, Unit};
+use isotherm_units::Ratio;
+
+use super::data_folder;
+use crate::error::CliError;
+use crate::format::{Format, FormatArg};
+use crate::ui::Ui;
+use crate::verbs::{render, rig};
+
+/// Compare the simulated machine with real kernels: the same accesses in both, counter by counter.
+///
+/// What the kernels counted is stored; the simulated machine plays anew. Errors are counted from the nearer end of what the boots
+/// of a kernel gave. Exact LRU of the same size stands beside as what a prediction without a model is worth.
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(in crate::verbs) struct Args {
+    /// Only these kernels.
+    #[arg(long, value_name = "KERNEL", value_delimiter = ',')]
+    kernel: Vec<String>,
+    /// Only these workloads.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    workload: Vec<String>,
+    /// Only these policies.
+    #[arg(long, value_name = "POLICY", value_delimiter = ',')]
+    policy: Vec<String>,
+    /// Only these limits: shares of the workload's peak memory.
+    #[arg(long, value_name = "SHARE", value_delimiter = ',')]
+    limit: Vec<Ratio>,
+    /// Play the selection in real kernels first, and store what they count.
+    #[arg(long)]
+    refresh: bool,
+    /// How often each kernel is booted.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100), requires = "refresh")]
+    boots: u32,
+    /// Seconds after which a boot is given up.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=86_400), requires = "refresh")]
+    seconds: u64,
+    /// Folder of the stored runs [default: those that come with isotherm; with --refresh scenarios/fidelity beside the recordings].
+    #[arg(long, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+    #[command(flatten)]
+    format: FormatArg,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  isotherm simulate fidelity
+  isotherm simulate fidelity --workload zipf,uniform --policy mglru --format json
+  isotherm simulate fidelity --refresh --kernel 6.12 --workload zipf --limit 75% --data runs
+
+--refresh needs what `isotherm rig` needs; its whole takes more than half an hour.";
+
+/// Runs the verb.
+pub(in crate::verbs) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    let workloads = Workloads::bundled();
+    let selection = Selection {
+        kernels: args.kernel.clone(),
+        workloads: args.workload.clone(),
+        policies: args.policy.clone(),
+        limits: args.limit.iter().map(|share| u32::try_from(share.ppm() / 10_000).unwrap_or(u32::MAX)).collect(),
+    };
+    selection.check(&workloads).map_err(error)?;
+    let bar = ui.spinner("making the workloads");
+    let workloads = workloads.build(&selection, &data_folder()?);
+    bar.finish_and_clear();
+    let workloads = workloads.map_err(error)?;
+    let folder = match (&args.data, args.refresh) {
+        (Some(folder), _) => Some(folder.clone()),
+        (None, true) => Some(data_folder()?.join("scenarios/fidelity")),
+        (None, false) => None,
+    };
+    if let (Some(folder), true) = (&folder, args.refresh) {
+        refresh(args, &selection, &workloads, folder, ui)?;
+    }
+    let data = match &folder {
+        Some(folder) => KernelData::load_all(folder),
+        None => KernelData::bundled(),
+    };
+    let bar = ui.progress("simulating", isotherm_fidelity::compare::nr_simulated(&workloads, &selection));
+    let compared = isotherm_fidelity::compare::compare(&workloads, &selection, &data.map_err(error)?, &|| bar.inc(1));
+    bar.finish_and_clear();
+    print(&compared.map_err(error)?, args.format.format, ui)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn refresh(
+    args: &Args,
+    selection: &Selection,
+    workloads: &[isotherm_fidelity::Workload],
+    folder: &Path,
+    ui: &Ui,
+) -> Result<(), CliError> {
+    let guest = rig::guest()?;
+    let command = command(args);
+    for name in selection.kernels() {
+        let kernel = rig::kernel(name, ui)?;
+        let refresh = Refresh {
+            kernel: (name, &kernel),
+            guest: &guest,
+            selection,
+            workloads,
+            boots: args.boots,
+            time_limit: Duration::from_secs(args.seconds),
+            command: &command,
+        };
+        let bar = ui.progress(&format!("Linux {}", kernel.release), refresh.nr_runs() as u64 * u64::from(args.boots));
+        let newer = refresh.go(&|done| bar.set_position(done));
+        bar.finish_and_clear();
+        let newer = newer.map_err(error)?;
+        let stored = match KernelData::load(folder, name).map_err(error)? {
+            Some(mut stored) => {
+                stored.take(newer);
+                stored
+            }
+            None => newer,
+        };
+        let path = stored.store(folder).map_err(error)?;
+        ui.say(format_args!("{}: {} runs of Linux {}", path.display(), stored.runs.len(), kernel.release));
+    }
+    Ok(())
+}
+
+/// The command that makes these data.
+fn command(args: &Args) -> String {
+    let mut command = "isotherm simulate fidelity --refresh".to_owned();
+    let limits: Vec<String> = args.limit.iter().map(ToString::to_string).collect();
+    for (flag, values) in
+        [("--kernel", &args.kernel), ("--workload", &args.workload), ("--policy", &args.policy), ("--limit", &limits)]
+    {
+        if !values.is_empty() {
+            command = format!("{command} {flag} {}", values.join(","));
+        }
+    }
+    format!("{command} --boots {}", args.boots)
+}
+
+fn error(error: FidelityError) -> CliError {
+    match error {
+        FidelityError::Rig(error) => rig::error(error),
+        FidelityError::Unknown { .. } | FidelityError::Nothing { .. } => CliError::usage(error),
+        _ => CliError::failed(error),
+    }
+}
+
+fn print(compared: &Comparison, format: Format, ui: &Ui) -> Result<(), CliError> {
+    match format {
+        Format::Json => {
+            let json = serde_json::to_string_pretty(compared).map_err(CliError::failed)?;
+            ui.print(format_args!("{json}\n"))
+        }
+        Format::Csv => ui.print(rows(compared).to_csv()),
+        Format::Table => {
+            for table in [rows(compared), residency(compared), summary(&compared.bars)] {
+                ui.print(format_args!("{}\n", render(&table, Format::Table, ui)))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn ppm(share: f64) -> f64 {
+    share * 1e6
+}
+
+const CELL: [&str; 5] = ["workload", "set", "kernel", "policy", "limit"];
+
+fn columns<'a>(numbers: impl IntoIterator<Item = (&'a str, Unit)>, more: Option<&str>) -> Vec<Column> {
+    let texts = CELL.into_iter().chain(more).map(Column::text);
+    texts.chain(numbers.into_iter().map(|(name, unit)| Column::number(name, unit))).collect()
+}
+
+fn rows(compared: &Comparison) -> Table {
+    let numbers = [
+        ("simulated", Unit::Count),
+        ("real least", Unit::Count),
+        ("real most", Unit::Count),
+        ("ratio", Unit::Factor),
+        ("error", Unit::Ppm),
+        ("exact LRU", Unit::Count),
+        ("its error", Unit::Ppm),
+    ];
+    let versions: Vec<String> = compared.kernels.iter().map(|(name, release)| format!("{name} = {release}")).collect();
+    let mut table = Table::new(format!("counters ({})", versions.join(", ")), columns(numbers, Some("metric")));
+    for row in &compared.rows {
+        table.push(vec![
+            Cell::from(row.workload.as_str()),
+            Cell::from(row.set.name()),
+            Cell::from(row.kernel.as_str()),
+            Cell::from(row.policy.as_str()),
+            Cell::from(format!("{} %", row.limit_percent)),
+            Cell::from(row.metric),
+            Cell::from(row.simulated),
+            Cell::from(row.real_low),
+            Cell::from(row.real_high),
+            Cell::from(row.ratio),
+            Cell::from(row.error.map(ppm)),
+            Cell::from(row.naive),
+            Cell::from(row.naive_error.map(ppm)),
+        ]);
+    }
+    table
+}
+
+fn residency(compared: &Comparison) -> Table {
+    let numbers = [("overlap", Unit::Factor), ("exact LRU", Unit::Factor), ("two boots", Unit::Factor)];
+    let mut table = Table::new("overlap of resident pages at the end (Jaccard index)", columns(numbers, None));
+    for row in &compared.residency {
+        table.push(vec![
+            Cell::from(row.workload.as_str()),
+            Cell::from(row.set.name()),
+            Cell::from(row.kernel.as_str()),
+            Cell::from(row.policy.as_str()),
+            Cell::from(format!("{} %", row.limit_percent)),
+            Cell::from(row.overlap),
+            Cell::from(row.naive_overlap),
+            Cell::from(row.boots_overlap),
+        ]);
+    }
+    table
+}
+
+fn summary(bars: &[Bar]) -> Table {
+    let mut table = Table::new(
+        "bars",
+        vec![
+            Column::text("what"),
+            Column::number("rows", Unit::Count),
+            Column::number("measured", Unit::Ppm),
+            Column::text("bar"),
+            Column::text("met"),
+        ],
+    );
+    for bar in bars {
+        let sign = if bar.at_least { "at least" } else { "at most" };
+        table.push(vec![
+            Cell::from(bar.what.as_str()),
+            Cell::from(bar.rows as u64),
+            Cell::from(bar.measured.filter(|share| share.is_finite()).map(ppm)),
+            Cell::from(format!("{sign} {} %", (bar.bar * 1000.0).round() / 10.0)),
+            Cell::from(match bar.is_met {
+                Some(true) => "met",
+                Some(false) => "missed",
+                None => "no rows",
+            }),
+        ]);
+    }
+    table
+}

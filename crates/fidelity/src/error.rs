@@ -1,0 +1,109 @@
+//! What can go wrong, each with the way out.
+
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// An error of the comparison.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum FidelityError {
+    /// The list of workloads cannot be understood.
+    #[error("{place}: {source}")]
+    Workloads {
+        /// Its file.
+        place: String,
+        /// Why.
+        source: toml::de::Error,
+    },
+    /// A filter names what is not there.
+    #[error("no {what} is called `{name}`; there are {known}")]
+    Unknown {
+        /// What was named.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// A workload cannot be built.
+    #[error("workload `{workload}`: {source}")]
+    Workload {
+        /// Its name.
+        workload: String,
+        /// Why.
+        source: isotherm_workload::WorkloadError,
+    },
+    /// The simulated machine could not play it.
+    #[error("workload `{workload}`, {policy}: {source}")]
+    Simulation {
+        /// Its name.
+        workload: String,
+        /// The policy.
+        policy: String,
+        /// Why.
+        source: isotherm_sim::machine::SimError,
+    },
+    /// The simulated machine did not come to the end of the script.
+    #[error("workload `{workload}`, {policy}: {what}")]
+    Unfinished {
+        /// Its name.
+        workload: String,
+        /// The policy.
+        policy: String,
+        /// What happened in its place.
+        what: String,
+    },
+    /// The rig.
+    #[error(transparent)]
+    Rig(#[from] isotherm_rig::RigError),
+    /// Some runs failed in the guest; nothing was stored.
+    #[error("{} of {of} runs failed in kernel {kernel}, so that nothing was stored:\n  {}", failures.len(), failures.join("\n  "))]
+    Runs {
+        /// The kernel.
+        kernel: String,
+        /// Runs in all.
+        of: usize,
+        /// Which, and why.
+        failures: Vec<String>,
+    },
+    /// Stored runs cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Stored runs are damaged.
+    #[error("{place}: {source}")]
+    Stored {
+        /// The file.
+        place: String,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// Stored runs are of another script than the one that is played now.
+    #[error(
+        "the stored runs of workload `{workload}` in kernel {kernel} are of another script or limit than the present one; make them \
+         anew: isotherm simulate fidelity --refresh --kernel {kernel} --workload {workload}"
+    )]
+    Stale {
+        /// The workload.
+        workload: String,
+        /// The kernel.
+        kernel: String,
+    },
+    /// There is nothing to compare with.
+    #[error("no stored runs of this selection in {place}; make them: isotherm simulate fidelity --refresh")]
+    Nothing {
+        /// Where was looked.
+        place: String,
+    },
+}
+
+impl FidelityError {
+    pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { path, source }
+    }
+}

@@ -1,0 +1,19 @@
+//! The simulated machine beside real kernels: the same page scripts in both, and how far apart the counters are.
+//!
+//! A matrix of workloads, policies, limits and kernels ([`matrix`]) is played by real kernels ([`refresh`]), whose counters are
+//! kept as data ([`stored`]), and by the simulated machine ([`simulate`], [`replay`]). The comparison ([`compare`]) needs the data
+//! only and runs everywhere. What is faithful and what is not: `docs/fidelity.md`.
+
+pub mod compare;
+mod error;
+pub mod matrix;
+pub mod refresh;
+mod replay;
+pub mod simulate;
+pub mod stored;
+
+pub use compare::{Bar, Comparison, Row};
+pub use error::FidelityError;
+pub use matrix::{Cell, KERNELS, LIMITS_PERCENT, METRICS, POLICIES, Selection, Set, Workload, Workloads};
+pub use refresh::Refresh;
+pub use stored::{KernelData, StoredRun};

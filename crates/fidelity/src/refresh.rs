@@ -1,0 +1,187 @@
+//! Making the real runs: all cells of the matrix in one boot, and so many boots.
+
+use std::path::Path;
+use std::time::Duration;
+
+use isotherm_rig::job::{Play, SeriesRun, Setting};
+use isotherm_rig::{Kernel, Machine, Observation, Script, SeriesPlay};
+use isotherm_units::PageRange;
+
+use crate::FidelityError;
+use crate::matrix::{Cell, METRICS, Selection, Workload};
+use crate::simulate::{MEMORY, Place, Resident, machine, overlap, runs_of, universe};
+use crate::stored::{KernelData, StoredRun};
+
+/// Operations between two reads of the group's statistics in the guest.
+const READ_STAT_EVERY: u64 = 256;
+/// A single replay is given up after this many seconds of the guest's time.
+const SECONDS_A_RUN: u64 = 300;
+
+/// How to make the real runs of one kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Refresh<'a> {
+    /// The kernel, and its name in the rig.
+    pub kernel: (&'a str, &'a Kernel),
+    /// The guest's program.
+    pub guest: &'a Path,
+    /// Which cells.
+    pub selection: &'a Selection,
+    /// Their workloads.
+    pub workloads: &'a [Workload],
+    /// How often the kernel is booted.
+    pub boots: u32,
+    /// A boot is given up after this time.
+    pub time_limit: Duration,
+    /// Stands in the data.
+    pub command: &'a str,
+}
+
+impl Refresh<'_> {
+    /// Runs in one boot.
+    pub fn nr_runs(&self) -> usize {
+        self.workloads.iter().map(|workload| self.selection.cells_of(&workload.name).count()).sum()
+    }
+
+    fn cells(&self) -> Vec<(u32, &Workload, Cell)> {
+        let mut cells = Vec::new();
+        for (index, workload) in (0u32..).zip(self.workloads) {
+            cells.extend(self.selection.cells_of(&workload.name).map(|cell| (index, workload, cell)));
+        }
+        cells
+    }
+
+    /// Boots and plays. `progress` is told how many runs are over, of all boots. What comes out is by boot the kernel's version and
+    /// what was observed of each cell, in order.
+    ///
+    /// # Errors
+    /// The rig fails, or any run does: there are no data with holes.
+    pub fn observe(&self, progress: &dyn Fn(u64)) -> Result<Vec<(String, Vec<Observation>)>, FidelityError> {
+        let scripts: Vec<&Script> = self.workloads.iter().map(|workload| &workload.script).collect();
+        let cells = self.cells();
+        let runs: Vec<SeriesRun> =
+            cells.iter().map(|(index, workload, cell)| series_run(*index, workload, cell)).collect();
+        let (name, kernel) = self.kernel;
+        let machine = Machine { memory_bytes: MEMORY.get(), time_limit: self.time_limit, ..Machine::default() };
+        let settings = settings();
+        let series = SeriesPlay {
+            kernel,
+            machine: &machine,
+            guest: self.guest,
+            settings: &settings,
+            scripts: &scripts,
+            runs: &runs,
+        };
+        let mut boots = Vec::new();
+        let mut failures = Vec::new();
+        for boot in 0..self.boots {
+            let before = u64::from(boot) * runs.len() as u64;
+            let outcome = series.go(&|done| progress(before + done))?;
+            progress(before + runs.len() as u64);
+            let mut seen = Vec::new();
+            for (observed, (_, _, cell)) in outcome.runs.into_iter().zip(&cells) {
+                match observed {
+                    Ok(observation) => seen.push(observation),
+                    Err(message) => failures.push(format!(
+                        "boot {}, {} {} {} %: {message}",
+                        boot + 1,
+                        cell.workload,
+                        cell.policy,
+                        cell.limit_percent
+                    )),
+                }
+            }
+            boots.push((outcome.kernel, seen));
+        }
+        if !failures.is_empty() {
+            let of = runs.len() * self.boots as usize;
+            return Err(FidelityError::Runs { kernel: name.to_owned(), of, failures });
+        }
+        Ok(boots)
+    }
+
+    /// Boots, plays, and makes of it what is stored.
+    ///
+    /// # Errors
+    /// As [`observe`](Self::observe).
+    pub fn go(&self, progress: &dyn Fn(u64)) -> Result<KernelData, FidelityError> {
+        let (cells, boots) = (self.cells(), self.observe(progress)?);
+        let release = boots.first().map(|(release, _)| release.clone()).unwrap_or_default();
+        let stored = cells.iter().enumerate().map(|(index, (_, workload, cell))| {
+            let seen: Vec<&Observation> = boots.iter().map(|(_, seen)| &seen[index]).collect();
+            stored_run(workload, cell, &seen)
+        });
+        let mut data = KernelData {
+            kernel: self.kernel.0.to_owned(),
+            release,
+            command: self.command.to_owned(),
+            memory_bytes: MEMORY.get(),
+            runs: stored.collect(),
+        };
+        data.runs.sort_by(|one, other| one.cell.cmp(&other.cell));
+        Ok(data)
+    }
+}
+
+fn knob(path: &str, value: impl Into<String>, optional: bool) -> Setting {
+    Setting { path: path.to_owned(), value: value.into(), optional }
+}
+
+/// What is set once.
+fn settings() -> Vec<Setting> {
+    vec![
+        knob("/sys/kernel/mm/transparent_hugepage/enabled", "never", false),
+        knob("/proc/sys/vm/swappiness", machine(MEMORY).swappiness.to_string(), false),
+        // Both act behind the experiment's back.
+        knob("/sys/module/damon_stat/parameters/enabled", "N", true),
+        knob("/proc/sys/kernel/numa_balancing", "0", true),
+    ]
+}
+
+fn series_run(script: u32, workload: &Workload, cell: &Cell) -> SeriesRun {
+    let readahead = machine(MEMORY).readahead.get() / 1024;
+    let is_mglru = cell.policy == "mglru";
+    SeriesRun {
+        script,
+        settings: vec![
+            knob("/sys/kernel/mm/lru_gen/enabled", if is_mglru { "y" } else { "n" }, !is_mglru),
+            knob("/sys/block/ram0/queue/read_ahead_kb", readahead.to_string(), true),
+        ],
+        zram_bytes: Some(MEMORY.get()),
+        play: Play {
+            limit_bytes: Some(workload.limit(cell.limit_percent).bytes().get()),
+            read_stat_every: READ_STAT_EVERY,
+            seconds_max: SECONDS_A_RUN,
+        },
+        subgroups: workload.subgroups.clone(),
+    }
+}
+
+fn stored_run(workload: &Workload, cell: &Cell, boots: &[&Observation]) -> StoredRun {
+    let counters = METRICS.iter().map(|metric| {
+        let of = |seen: &&Observation| {
+            let own = seen.memory_stat.get(metric.counter).copied();
+            own.or_else(|| seen.vmstat.get(metric.counter).and_then(|&value| u64::try_from(value).ok())).unwrap_or(0)
+        };
+        (metric.name.to_owned(), boots.iter().map(of).collect())
+    });
+    let universe = universe(&workload.script);
+    let mut residencies = boots.iter().map(|seen| runs_of(&resident(seen), &universe));
+    let residency = residencies.next().unwrap_or_default();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 10 000")]
+    let overlap_of_boots = residencies.map(|other| (overlap(&residency, &other) * 10_000.0).round() as u32).collect();
+    StoredRun {
+        cell: cell.clone(),
+        digest: workload.digest.clone(),
+        limit_pages: workload.limit(cell.limit_percent).get(),
+        counters: counters.collect(),
+        residency,
+        overlap_of_boots,
+    }
+}
+
+fn resident(seen: &Observation) -> Resident {
+    let ranges = |pages: &[(u64, u64)]| pages.iter().map(|&(first, pages)| PageRange::at(first, pages)).collect();
+    let files = seen.cached.iter().map(|file| (Place::File(file.file), ranges(&file.ranges)));
+    let processes = seen.anonymous.iter().map(|process| (Place::Process(process.process), ranges(&process.ranges)));
+    files.chain(processes).collect()
+}

@@ -1,0 +1,214 @@
+//! A page script as a program of the simulated machine: the same operations in the same order.
+//!
+//! Each process is a thread; whose turn it is stands in the script, so that no clock decides. Who has to wait looks again after
+//! [`PATIENCE`]. The turn is passed on when all of one's own operations are done, faults and reclaim included.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use isotherm_rig::script::{Action, Advice, CONDUCTOR, Script};
+use isotherm_units::access::{
+    self, After, Backing, Batch, Channel, FileKind, FileSpec, LayoutChange, Mapping, Process, Program, Run, Sharing,
+    Stream, StreamError, Thread, ThreadStart, Timing,
+};
+use isotherm_units::{Duration, Instant, PageRange};
+
+/// How long who is not at turn waits before looking again.
+const PATIENCE: Duration = Duration::from_us(20);
+/// At the script's mark everything stands still for this long: the run is ended before.
+pub(crate) const REST: Duration = Duration::from_secs(100_000);
+/// Operations of a batch: turns are looked at no more often.
+const BATCH: usize = 4096;
+
+/// The script's programs: one for each group, with its number. All must be started at once on one machine.
+pub(crate) fn programs_of(script: &Arc<Script>, subgroups: &[u16]) -> Vec<(u16, Program)> {
+    let processes = processes_of(script);
+    let group_of = |process: u16| subgroups.get(usize::from(root_of(process, &processes))).copied().unwrap_or(0);
+    let mut members: BTreeMap<u16, Vec<u16>> = BTreeMap::new();
+    for &process in processes.keys() {
+        members.entry(group_of(process)).or_default().push(process);
+    }
+    let at = Arc::new(AtomicUsize::new(0));
+    members.into_iter().map(|(group, members)| (group, program_of(script, &at, &members, &processes))).collect()
+}
+
+/// Processes, each with the one that started it.
+fn processes_of(script: &Script) -> BTreeMap<u16, Option<u16>> {
+    let starts = script.operations.iter().filter_map(|operation| match operation.action {
+        Action::Start { process } => Some((process, (operation.process != CONDUCTOR).then_some(operation.process))),
+        _ => None,
+    });
+    starts.collect()
+}
+
+fn root_of(process: u16, processes: &BTreeMap<u16, Option<u16>>) -> u16 {
+    std::iter::successors(Some(process), |process| processes.get(process).copied().flatten()).last().unwrap_or(process)
+}
+
+fn program_of(
+    script: &Arc<Script>,
+    at: &Arc<AtomicUsize>,
+    members: &[u16],
+    processes: &BTreeMap<u16, Option<u16>>,
+) -> Program {
+    let index_of = |process: u16| members.binary_search(&process).ok();
+    let files = script.files.iter().enumerate().map(|(index, file)| FileSpec {
+        name: index.to_string(),
+        pages: file.pages,
+        kind: if file.shared_memory { FileKind::SharedMemory } else { FileKind::Regular },
+    });
+    let threads = members.iter().enumerate().map(|(index, &process)| Thread {
+        process: index,
+        start: if processes[&process].is_some() { ThreadStart::ByThread } else { ThreadStart::WithProgram },
+        stream: Box::new(Turns {
+            script: Arc::clone(script),
+            at: Arc::clone(at),
+            process,
+            members: members.to_vec(),
+            next: None,
+            mapped: Vec::new(),
+        }),
+    });
+    let processes = members.iter().map(|process| Process {
+        name: process.to_string(),
+        forked_from: processes[process].and_then(index_of),
+        layout: Vec::new(),
+    });
+    Program {
+        name: "script".to_owned(),
+        files: files.collect(),
+        processes: processes.collect(),
+        threads: threads.collect(),
+        timing: Timing::Modelled,
+        future: None,
+    }
+}
+
+/// One process of the script.
+struct Turns {
+    script: Arc<Script>,
+    /// Next operation, of whomever.
+    at: Arc<AtomicUsize>,
+    process: u16,
+    /// Processes of this program by index of their threads.
+    members: Vec<u16>,
+    /// Where the script goes on when what was handed out is done.
+    next: Option<usize>,
+    /// Mapped files: virtual pages, file, its page behind the first.
+    mapped: Vec<(PageRange, u32, u64)>,
+}
+
+impl Stream for Turns {
+    fn next_batch(&mut self, _now: Instant, batch: &mut Batch) -> Result<After, StreamError> {
+        if let Some(next) = self.next.take() {
+            self.at.store(next, Ordering::Relaxed);
+        }
+        let mut at = self.at.load(Ordering::Relaxed);
+        let script = Arc::clone(&self.script);
+        loop {
+            let Some(operation) = script.operations.get(at) else { return Ok(After::Sleep(REST)) };
+            if operation.process == CONDUCTOR && batch.runs.is_empty() {
+                match operation.action {
+                    // All processes that nobody starts are there from the beginning, and wait.
+                    Action::Start { .. } => {
+                        at += 1;
+                        self.at.store(at, Ordering::Relaxed);
+                        continue;
+                    }
+                    Action::Mark { .. } => return Ok(After::Sleep(REST)),
+                    _ => return Err("the script has an operation that the simulated machine cannot do".into()),
+                }
+            }
+            if operation.process != self.process {
+                if batch.runs.is_empty() {
+                    return Ok(After::Sleep(PATIENCE));
+                }
+                self.next = Some(at);
+                return Ok(After::Continue);
+            }
+            let run = match operation.action {
+                Action::Touch { page, pages, write } => {
+                    Some(if write { Run::write(page, pages) } else { Run::read(page, pages) })
+                }
+                Action::Transfer { file, page, pages, write } => Some(self.transfer(file, page, pages, write)?),
+                _ => None,
+            };
+            if let Some(run) = run {
+                batch.runs.push(run);
+                at += 1;
+                if batch.runs.len() == BATCH {
+                    self.next = Some(at);
+                    return Ok(After::Continue);
+                }
+                continue;
+            }
+            if operation.action == Action::Finish {
+                if !batch.runs.is_empty() {
+                    self.next = Some(at);
+                    return Ok(After::Continue);
+                }
+                // Nobody asks again: its memory is freed before anybody else runs.
+                self.at.store(at + 1, Ordering::Relaxed);
+                return Ok(After::Finish);
+            }
+            self.next = Some(at + 1);
+            return self.change(operation.action);
+        }
+    }
+}
+
+impl Turns {
+    fn change(&mut self, action: Action) -> Result<After, StreamError> {
+        let range = |page, pages: u32| PageRange::at(page, u64::from(pages));
+        let change = match action {
+            Action::MapAnonymous { page, pages } => LayoutChange::Map(Mapping::anonymous(range(page, pages))),
+            Action::MapFile { page, pages, file, file_page, shared, executable } => {
+                self.mapped.push((range(page, pages), file, file_page));
+                let sharing = if shared { Sharing::Shared } else { Sharing::Private };
+                let backing = Backing::File { file: file as usize, first_page: file_page, sharing };
+                LayoutChange::Map(Mapping { pages: range(page, pages), backing, executable, huge: false })
+            }
+            Action::Unmap { page, pages } => {
+                let gone = range(page, pages);
+                self.mapped.retain(|(pages, ..)| pages.intersection(gone).is_empty());
+                LayoutChange::Unmap(gone)
+            }
+            Action::Advise { page, pages, advice } => LayoutChange::Advise(range(page, pages), advice_of(advice)),
+            Action::Start { process } => {
+                let thread =
+                    self.members.binary_search(&process).map_err(|_| "a process is started from another group")?;
+                return Ok(After::Start(thread));
+            }
+            _ => return Err("the script has an operation that the simulated machine cannot do".into()),
+        };
+        Ok(After::Change(change))
+    }
+
+    /// A run through the descriptor, named by a mapping of the file.
+    fn transfer(&self, file: u32, page: u64, pages: u32, write: bool) -> Result<Run, StreamError> {
+        let last = page + u64::from(pages);
+        let holds = |(range, mapped, first): &&(PageRange, u32, u64)| {
+            *mapped == file && *first <= page && last <= first + range.len()
+        };
+        let Some((range, _, first)) = self.mapped.iter().rev().find(holds) else {
+            return Err(format!("pages of file {file} are read or written that are not mapped").into());
+        };
+        let page = range.start + (page - first);
+        let run = if write { Run::write(page, pages) } else { Run::read(page, pages) };
+        Ok(run.through(Channel::FileDescriptor))
+    }
+}
+
+fn advice_of(advice: Advice) -> access::Advice {
+    match advice {
+        Advice::Normal => access::Advice::Normal,
+        Advice::Random => access::Advice::Random,
+        Advice::Sequential => access::Advice::Sequential,
+        Advice::DontNeed => access::Advice::DontNeed,
+        Advice::Free => access::Advice::Free,
+        Advice::WillNeed => access::Advice::WillNeed,
+        Advice::Cold => access::Advice::Cold,
+        Advice::PageOut => access::Advice::PageOut,
+    }
+}
