@@ -50,7 +50,8 @@ pub(crate) fn perform(
         std::fs::create_dir_all(&path).map_err(|error| format!("{path}: {error}"))?;
     }
     let control: &'static Control = sys::shared().map_err(|error| format!("shared memory: {error}"))?;
-    let stage = Stage { script, control, files: &files, read_stat_every: play.read_stat_every, topped_up };
+    let read_stat_every = if play.read_stat_every == 0 { u64::MAX } else { play.read_stat_every };
+    let stage = Stage { script, control, files: &files, read_stat_every, topped_up };
     let end = Instant::now() + Duration::from_secs(play.seconds_max);
     Conductor { stage, subgroups, vmstat: observe::numbers("/proc/vmstat"), ended: BTreeSet::new() }.run(end, say)
 }

@@ -62,7 +62,7 @@ pub enum Task {
 pub struct Play {
     /// `memory.max` of the group that plays, from the start.
     pub limit_bytes: Option<u64>,
-    /// Read the group's `memory.stat` after so many operations of the script, so that the counters which the kernel balances
+    /// Read the group's `memory.stat` after so many touched pages and other operations, so that the counters which the kernel balances
     /// its lists with are fresh; 0 never.
     pub read_stat_every: u64,
     /// The replay is given up after this many seconds of the guest's time.

@@ -26,7 +26,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) control: &'static Control,
     /// By index of the script's files.
     pub(crate) files: &'a [OwnedFd],
-    /// Operations between two reads of the group's statistics; 0 never.
+    /// Pages touched, and other operations, between two reads of the group's statistics; the most there can be for never.
     pub(crate) read_stat_every: u64,
     /// The limit in bytes, if it is for pages of the script alone.
     pub(crate) topped_up: Option<u64>,
@@ -36,7 +36,7 @@ pub(crate) struct Stage<'a> {
 pub(crate) fn live(stage: &Stage<'_>, mut process: u16) -> ! {
     let mut statistics = File::open("/sys/fs/cgroup/play/memory.stat").ok();
     let mut buffer = vec![0; 16 * 1024];
-    let mut is_new = true;
+    let (mut is_new, mut counted) = (true, 0u64);
     loop {
         if !stage.control.wait(process, Duration::from_secs(1)) {
             continue;
@@ -66,13 +66,30 @@ pub(crate) fn live(stage: &Stage<'_>, mut process: u16) -> ! {
                     }
                     Err(error) => give_up(stage, operation, &error.to_string()),
                 },
+                Action::Touch { page, pages, write } => {
+                    // A long touch is many: the statistics do not wait for its end.
+                    let mut rest = page..page + u64::from(pages);
+                    while !rest.is_empty() {
+                        let some = (rest.end - rest.start).min((stage.read_stat_every - counted).max(1));
+                        sys::touch(rest.start, some, write, at.to_le_bytes()[0]);
+                        rest.start += some;
+                        counted += some;
+                        if counted >= stage.read_stat_every && !rest.is_empty() {
+                            counted = 0;
+                            refresh(&mut statistics, &mut buffer);
+                            top_up(stage, &buffer);
+                        }
+                    }
+                }
                 _ => {
-                    if let Err(message) = act(stage, operation, at) {
+                    counted += 1;
+                    if let Err(message) = act(stage, operation) {
                         give_up(stage, operation, &message);
                     }
                 }
             }
-            if stage.read_stat_every > 0 && (at as u64).is_multiple_of(stage.read_stat_every) {
+            if counted >= stage.read_stat_every {
+                counted = 0;
                 refresh(&mut statistics, &mut buffer);
                 top_up(stage, &buffer);
             }
@@ -137,13 +154,9 @@ fn number_of_line(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-fn act(stage: &Stage<'_>, operation: &Operation, at: usize) -> Result<(), String> {
+fn act(stage: &Stage<'_>, operation: &Operation) -> Result<(), String> {
     let words = |error: std::io::Error| error.to_string();
     match operation.action {
-        Action::Touch { page, pages, write } => {
-            sys::touch(page, u64::from(pages), write, at.to_le_bytes()[0]);
-            Ok(())
-        }
         Action::Transfer { file, page, pages, write } => transfer(&stage.files[file as usize], page, pages, write),
         Action::MapAnonymous { page, pages } => {
             inside(page, pages)?;
@@ -164,7 +177,7 @@ fn act(stage: &Stage<'_>, operation: &Operation, at: usize) -> Result<(), String
             let _ = sys::advise(page, u64::from(pages), number_of(advice));
             Ok(())
         }
-        Action::Start { .. } | Action::Finish | Action::Limit { .. } | Action::Mark { .. } => {
+        Action::Touch { .. } | Action::Start { .. } | Action::Finish | Action::Limit { .. } | Action::Mark { .. } => {
             Err("only the conductor does that".to_owned())
         }
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use isotherm_rig::job::{Play, SeriesRun, Setting};
-use isotherm_rig::{Kernel, Machine, Observation, Script, SeriesPlay};
+use isotherm_rig::{Clock, Kernel, Machine, Observation, Script, SeriesPlay};
 use isotherm_units::PageRange;
 
 use crate::FidelityError;
@@ -61,7 +61,12 @@ impl Refresh<'_> {
         let runs: Vec<SeriesRun> =
             cells.iter().map(|(index, workload, cell)| series_run(*index, workload, cell)).collect();
         let (name, kernel) = self.kernel;
-        let machine = Machine { memory_bytes: MEMORY.get(), time_limit: self.time_limit, ..Machine::default() };
+        let machine = Machine {
+            memory_bytes: MEMORY.get(),
+            time_limit: self.time_limit,
+            clock: Clock::Instructions,
+            ..Machine::default()
+        };
         let settings = settings();
         let series = SeriesPlay {
             kernel,

@@ -21,7 +21,7 @@ const ROOMY: Bytes = Bytes::from_gib(64);
 /// The group with the limit.
 pub const GROUP: &str = "/play";
 /// Scripts are at their mark long before.
-const UNTIL: Duration = Duration::from_secs(20_000);
+const UNTIL: Duration = Duration::from_secs(1_000);
 
 /// What a run gave.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,6 +114,9 @@ fn machine_of(
         let program = builder.add_program(program, group)?;
         builder.start_at(program, Instant::START);
     }
+    let others =
+        builder.add_program(replay::others(Duration::from_ns(1_000_000_000 / u64::from(config.hz))), CgroupId::ROOT)?;
+    builder.start_at(others, Instant::START);
     builder.record_residency();
     Ok(builder.build())
 }

@@ -21,4 +21,4 @@ pub use isotherm_guest::script::{self, Script};
 pub use packages::{KERNELS, Kernel, KernelEntry};
 pub use run::{Run, RunResult, guest_program};
 pub use series::{SeriesOutcome, SeriesPlay};
-pub use vm::Machine;
+pub use vm::{Clock, Machine};

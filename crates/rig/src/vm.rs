@@ -23,11 +23,24 @@ pub struct Machine {
     pub cpus: u32,
     /// How long it may run.
     pub time_limit: Duration,
+    /// What the guest's clock is made of.
+    pub clock: Clock,
+}
+
+/// What a guest's clock is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clock {
+    /// The host's: what the emulator cannot do in time, the guest sees as slowness.
+    #[default]
+    Host,
+    /// Executed instructions, 1 ns each; where all processors wait the clock goes on to the next event at once. What happens when
+    /// does not depend on how fast or busy the host is; processors take turns.
+    Instructions,
 }
 
 impl Default for Machine {
     fn default() -> Self {
-        Self { memory_bytes: 1 << 30, cpus: 1, time_limit: Duration::from_secs(120) }
+        Self { memory_bytes: 1 << 30, cpus: 1, time_limit: Duration::from_secs(120), clock: Clock::Host }
     }
 }
 
@@ -94,15 +107,23 @@ fn command(
         Command::new(QEMU)
     };
     let text = |path: &Path| path.display().to_string();
+    let (threads, idle) = match machine.clock {
+        // Waking a halted processor is slow where each has a thread of the host.
+        Clock::Host => ("multi", " idle=poll"),
+        Clock::Instructions => {
+            command.args(["-icount", "shift=0,sleep=off"]);
+            ("single", "")
+        }
+    };
     command
-        .args(["-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-machine", "q35"])
+        .args(["-accel", &format!("tcg,thread={threads}"), "-cpu", "max,la57=off", "-machine", "q35"])
         .args(["-m", &format!("{}M", machine.memory_bytes >> 20), "-smp", &machine.cpus.to_string()])
         .args(["-display", "none", "-nodefaults", "-no-reboot"])
         .args(["-serial", &format!("file:{}", text(console)), "-serial", &format!("file:{}", text(reports))])
         .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"])
         .args(["-kernel", &text(&kernel.image), "-initrd", &text(initramfs)])
         // On a busy host the emulated timer can be too late for the kernel's look whether it ticks at all, which is a panic.
-        .args(["-append", "console=ttyS0 quiet panic=-1 idle=poll norandmaps no_timer_check"]);
+        .args(["-append", &format!("console=ttyS0 quiet panic=-1{idle} norandmaps no_timer_check")]);
     for drive in drives {
         command.args(["-drive", &format!("file={},if=virtio,format=raw,cache=unsafe", text(drive))]);
     }
