@@ -20,6 +20,9 @@ pub(crate) const FIRST_PAGE: u64 = 1 << 27;
 /// End of what a script may use: the last 512 GiB of user space are the kernel's to choose from.
 pub(crate) const END_PAGE: u64 = (1 << 35) - (1 << 27);
 
+/// More than the page tables of a script's process take.
+const FORK_BYTES: u64 = 8 << 20;
+
 /// What all processes of a replay know.
 pub(crate) struct Stage<'a> {
     pub(crate) script: &'a Script,
@@ -57,8 +60,12 @@ pub(crate) fn live(stage: &Stage<'_>, mut process: u16) -> ! {
                     stage.control.pass(CONDUCTOR, at);
                     sys::exit_now(0);
                 }
-                Action::Start { process: child } => match sys::fork() {
-                    Ok(Forked::Parent(pid)) => stage.control.started(child, pid),
+                Action::Start { process: child } => match make_room_and_fork(stage) {
+                    Ok(Forked::Parent(pid)) => {
+                        refresh(&mut statistics, &mut buffer);
+                        top_up(stage, &buffer);
+                        stage.control.started(child, pid);
+                    }
                     Ok(Forked::Child) => {
                         is_new = true;
                         process = child;
@@ -147,6 +154,17 @@ fn top_up(stage: &Stage<'_>, buffer: &[u8]) {
         // Where it is refused the limit stays as it was.
         let _ = std::fs::write(format!("{GROUP_PATH}/memory.max"), (limit + extra).to_string());
     }
+}
+
+/// A copy of a process takes page tables for all of its memory at once: that is no reason to reclaim pages of the script. The limit
+/// is right again when the statistics were read.
+fn make_room_and_fork(stage: &Stage<'_>) -> std::io::Result<Forked> {
+    if let Some(limit) = stage.topped_up {
+        let extra = stage.control.extra_bytes() + FORK_BYTES;
+        stage.control.set_extra(extra);
+        let _ = std::fs::write(format!("{GROUP_PATH}/memory.max"), (limit + extra).to_string());
+    }
+    sys::fork()
 }
 
 /// The number behind `name` in lines of `name number`.

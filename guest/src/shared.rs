@@ -71,6 +71,10 @@ impl Control {
     pub(crate) fn own_bytes(&self) -> u64 {
         self.own.load(Ordering::Acquire)
     }
+    /// What was last added to the limit.
+    pub(crate) fn extra_bytes(&self) -> u64 {
+        self.extra.load(Ordering::Acquire)
+    }
     /// Notes what is added to the limit; whether that is new.
     pub(crate) fn set_extra(&self, bytes: u64) -> bool {
         self.extra.swap(bytes, Ordering::AcqRel) != bytes
