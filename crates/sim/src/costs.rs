@@ -151,6 +151,15 @@ costs! {
     file_read_fault_ns = 900 "ns", Estimate,
         "CPU part of a file fault that must read, without page-cache insertion and I/O submission",
         "An anonymous fault with a page-cache lookup in place of zeroing";
+    block_take_ns = 2000 "ns", Estimate,
+        "Taking a huge page that is free: watermark, list, and the records of its 512 base pages",
+        "32 KiB of page records, 512 lines at about 4 ns each, written in a row; the zone's lock beside it";
+    zone_walk_ns = 500 "ns", Estimate,
+        "Looking at one zone for a block, in vain",
+        "Within the 0.3–1 µs of the specification (compaction.md section 2.7)";
+    compact_scan_page_ns = 10 "ns", Estimate,
+        "Each page frame that a scanner of compaction looks at",
+        "One line of page records a frame, in a row: as an entry of a page-table walk (`pte_scan_ns`)";
     drain_lists_ns = 3000 "ns", Estimate,
         "Putting the pages on the CPUs' lists back among free blocks, where a block is free in pieces only",
         "The middle of 1–5 µs a CPU: work for each CPU, and a batch of frees";

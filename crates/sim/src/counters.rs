@@ -129,6 +129,30 @@ counters! {
     ThpMigrationFail = "thp_migration_fail",
     /// Events: huge pages split because they could not be moved as such.
     ThpMigrationSplit = "thp_migration_split",
+    /// Events: direct compactions that were neither passed over nor deferred in all zones.
+    CompactStall = "compact_stall",
+    /// Events: of these, those that got their page.
+    CompactSuccess = "compact_success",
+    /// Events: of these, those that did not.
+    CompactFail = "compact_fail",
+    /// Pages looked at for sources, by whomever.
+    CompactMigrateScanned = "compact_migrate_scanned",
+    /// Pages looked at for targets, by whomever.
+    CompactFreeScanned = "compact_free_scanned",
+    /// Pages isolated, sources and targets.
+    CompactIsolated = "compact_isolated",
+    /// Events: runs of kcompactd on demand; those of its own accord do not count.
+    CompactDaemonWake = "compact_daemon_wake",
+    /// Pages looked at for sources by kcompactd, and by other passes that no thread waits for.
+    CompactDaemonMigrateScanned = "compact_daemon_migrate_scanned",
+    /// Likewise, for targets.
+    CompactDaemonFreeScanned = "compact_daemon_free_scanned",
+    /// Events: faults that got a huge page.
+    ThpFaultAlloc = "thp_fault_alloc",
+    /// Events: faults that wanted one and got a base page.
+    ThpFaultFallback = "thp_fault_fallback",
+    /// Events: of these, those whose group had no room for one.
+    ThpFaultFallbackCharge = "thp_fault_fallback_charge",
 }
 
 impl Counter {
@@ -266,7 +290,7 @@ mod tests {
     #[test]
     fn counters_are_listed_in_one_order() {
         let names: Vec<_> = Counters::default().iter().map(|(counter, _)| counter.name()).collect();
-        assert_eq!((names[0], names[names.len() - 1]), ("pgfault", "thp_migration_split"));
+        assert_eq!((names[0], names[names.len() - 1]), ("pgfault", "thp_fault_fallback_charge"));
         assert_eq!(names.len(), Counter::ALL.len());
     }
 

@@ -4,6 +4,7 @@
 //! [`machine`] moves the clock and plays programs.
 
 pub mod cgroup;
+pub mod compaction;
 pub mod costs;
 pub mod counters;
 pub mod fault;

@@ -92,6 +92,16 @@ pub(super) fn allocate_block(memory: &mut Memory, cgroup: CgroupId, node: NodeId
         }
         Err(_) => return None,
     };
+    charge_block(memory, cgroup, first, order)
+}
+
+/// Charges 2^`order` frames from `first` on to a group; without room there they are given back.
+pub(super) fn charge_block(memory: &mut Memory, cgroup: CgroupId, first: FrameId, order: u32) -> Option<Vec<FrameId>> {
+    let pages = 1_u32 << order;
+    if memory.cgroups.over_limit(cgroup, u64::from(pages)).is_some() {
+        memory.give_target(first, order);
+        return None;
+    }
     memory.cgroups.charge_exactly(cgroup, u64::from(pages));
     memory.charged += u64::from(pages);
     let taken: Vec<FrameId> = (0..pages).map(|at| FrameId::new(first.index_u32() + at)).collect();

@@ -9,7 +9,7 @@ use isotherm_units::access::{FileKind, Sharing};
 impl Faulting<'_> {
     /// First touch of an anonymous page.
     pub(super) fn anonymous(&mut self) -> Step {
-        if self.huge() {
+        if self.huge()? {
             return Ok(());
         }
         match self.need {
@@ -31,7 +31,7 @@ impl Faulting<'_> {
     pub(super) fn write_protected(&mut self, entry: Entry) -> Step {
         debug_assert_eq!(self.need, Need::Write, "a load needs no permission");
         let Entry::Frame(frame) = entry else {
-            if self.huge() {
+            if self.huge()? {
                 return Ok(());
             }
             let frame = self.new_page()?;

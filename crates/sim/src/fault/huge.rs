@@ -7,8 +7,11 @@
 //! [`Level::PMD`]. The 512 frames are not one page to the policy: they stand on its lists one by one, and whoever takes one
 //! of them away splits the entry first ([`Memory::split_huge`]).
 
-use super::Faulting;
-use super::allocate::allocate_block;
+use super::allocate::{allocate_block, charge_block};
+use super::{FaultOutcome, FaultState, Faulting, Step};
+use crate::compaction::{AllocateStep, Defrag, HugeAllocation, HugeEffort, Persistence};
+use crate::counters::Counter;
+use crate::memory::buddy::MigrateType;
 use crate::memory::{FrameId, Memory, PageOwner};
 use crate::mmu::{DensePage, Entry, Level, Need, SpaceId, Vma};
 use crate::reclaim::{Arrival, ReclaimPolicy};
@@ -20,24 +23,133 @@ pub(super) const BLOCK_PAGES: u64 = Level::PMD.span_pages();
 /// log2 of it.
 pub(super) const BLOCK_ORDER: u32 = BLOCK_PAGES.ilog2();
 
+/// A huge page for a fault.
+#[derive(Debug)]
+pub(super) enum Making {
+    /// Under way.
+    Allocating(Box<HugeAllocation>),
+    /// Over: the first frame, charged to nobody.
+    Over(Option<FrameId>),
+}
+
+impl FaultState {
+    /// Whether a huge page is being made for the access.
+    pub fn is_allocating(&self) -> bool {
+        matches!(self.huge, Some(Making::Allocating(_)))
+    }
+
+    /// The next step towards a huge page after [`FaultOutcome::Huge`]: [`AllocateStep::Again`] and [`AllocateStep::Wait`] ask for
+    /// more. What it got is used when the fault is called again.
+    pub fn step_huge(&mut self, memory: &mut Memory, policy: &mut dyn ReclaimPolicy) -> AllocateStep {
+        let Some(Making::Allocating(allocation)) = &mut self.huge else { return AllocateStep::Failed };
+        let step = allocation.step(memory, policy);
+        match step {
+            AllocateStep::Again | AllocateStep::Wait(_) => {}
+            AllocateStep::Got(first) => {
+                memory.keep_for_kernel(first, BLOCK_ORDER, MigrateType::Movable);
+                self.huge = Some(Making::Over(Some(first)));
+            }
+            AllocateStep::Failed => self.huge = Some(Making::Over(None)),
+        }
+        step
+    }
+
+    /// The thread will not come back: what it got for its fault is given back.
+    pub fn abandon(&mut self, memory: &mut Memory) {
+        match self.huge.take() {
+            Some(Making::Allocating(mut allocation)) => allocation.cancel(memory),
+            Some(Making::Over(Some(first))) => {
+                memory.give_from_kernel(first);
+            }
+            Some(Making::Over(None)) | None => {}
+        }
+    }
+}
+
 impl Faulting<'_> {
     /// Handles the fault with a huge page if that is possible; whether it did.
-    pub(super) fn huge(&mut self) -> bool {
+    pub(super) fn huge(&mut self) -> Step<bool> {
+        if self.state.is_allocating() {
+            return Err(FaultOutcome::Huge);
+        }
+        let made = self.state.huge.take();
+        let Some(block) = self.huge_block() else {
+            // Another thread was faster.
+            self.state.huge = made;
+            self.state.abandon(self.memory);
+            return Ok(false);
+        };
+        let cgroup = self.cgroup();
+        let frames = match made {
+            Some(Making::Over(None)) => None,
+            Some(Making::Over(Some(first))) => {
+                self.memory.take_from_kernel(first);
+                self.charge_block(first)
+            }
+            _ if self.memory.compaction.defrag == Defrag::Never => {
+                allocate_block(self.memory, cgroup, self.state.node, BLOCK_ORDER)
+            }
+            _ => {
+                if self.memory.cgroups.over_limit(cgroup, BLOCK_PAGES).is_some() {
+                    self.memory.count(Counter::ThpFaultFallbackCharge, cgroup, 1);
+                    None
+                } else {
+                    let first = self.begin_huge()?;
+                    first.and_then(|first| self.charge_block(first))
+                }
+            }
+        };
+        let Some(frames) = frames else {
+            self.memory.count(Counter::ThpFaultFallback, cgroup, 1);
+            return Ok(false);
+        };
+        self.memory.count(Counter::ThpFaultAlloc, cgroup, 1);
+        self.pay_once(self.memory.costs.minor_fault_anon_ns + BLOCK_PAGES * self.memory.costs.page_zero_ns);
+        map_block(self.memory, self.policy, self.space, block.start / BLOCK_PAGES, frames);
+        Ok(true)
+    }
+
+    /// The block around the page, if a huge page can stand there.
+    fn huge_block(&self) -> Option<PageRange> {
         if !self.vma.mapping.huge || self.need == Need::Read || self.policy.is_exact() {
-            return false;
+            return None;
         }
         let block = block_of(self.page);
         let space = self.memory.space(self.space);
         let fits = self.vma.pages().intersection(block) == block;
         let untouched = |dense| space.table.entry(dense) == Entry::Zero;
-        if !fits || !space.table.populated_in(block).all(untouched) {
-            return false;
+        (fits && space.table.populated_in(block).all(untouched)).then_some(block)
+    }
+
+    /// The first step of an allocation, which is all where a block is free or nothing more may be done.
+    fn begin_huge(&mut self) -> Step<Option<FrameId>> {
+        let effort = match self.memory.compaction.defrag {
+            Defrag::Madvise | Defrag::Always => HugeEffort::Direct(Persistence::Normal),
+            Defrag::Never | Defrag::Defer => HugeEffort::Light,
+        };
+        let nodes = [self.state.node];
+        let mut allocation = HugeAllocation::new(self.memory, BLOCK_ORDER, MigrateType::Movable, effort, &nodes);
+        if self.memory.compaction.defrag == Defrag::Defer {
+            allocation = allocation.waking_daemons();
         }
+        match allocation.step(self.memory, self.policy) {
+            AllocateStep::Got(first) => Ok(Some(first)),
+            AllocateStep::Failed => Ok(None),
+            AllocateStep::Again | AllocateStep::Wait(_) => {
+                self.state.huge = Some(Making::Allocating(Box::new(allocation)));
+                Err(FaultOutcome::Huge)
+            }
+        }
+    }
+
+    /// Charges a block to the process's group; without room it is given back.
+    fn charge_block(&mut self, first: FrameId) -> Option<Vec<FrameId>> {
         let cgroup = self.cgroup();
-        let Some(frames) = allocate_block(self.memory, cgroup, self.state.node, BLOCK_ORDER) else { return false };
-        self.pay_once(self.memory.costs.minor_fault_anon_ns + BLOCK_PAGES * self.memory.costs.page_zero_ns);
-        map_block(self.memory, self.policy, self.space, block.start / BLOCK_PAGES, frames);
-        true
+        let frames = charge_block(self.memory, cgroup, first, BLOCK_ORDER);
+        if frames.is_none() {
+            self.memory.count(Counter::ThpFaultFallbackCharge, cgroup, 1);
+        }
+        frames
     }
 }
 

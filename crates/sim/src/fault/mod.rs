@@ -64,6 +64,8 @@ pub enum FaultOutcome {
         /// When it arrives.
         until: Instant,
     },
+    /// A huge page is to be made: step it ([`FaultState::step_huge`]) until it is over, then call again.
+    Huge,
     /// No memory: reclaim, then call again.
     Short(Shortage),
     /// Nothing is mapped there, or it lies behind the end of its file: the process dies.
@@ -74,7 +76,7 @@ pub enum FaultOutcome {
 }
 
 /// What a thread remembers between the calls of one fault or system call.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct FaultState {
     /// Memory of this node is preferred: where the thread runs, unless its program's policy names another.
     pub node: NodeId,
@@ -85,6 +87,8 @@ pub struct FaultState {
     /// The last shortage concerned a page that is only read ahead.
     optional: bool,
     call: Option<Call>,
+    /// A huge page that is being made, or was.
+    huge: Option<huge::Making>,
 }
 
 /// The access being handled.
@@ -181,7 +185,7 @@ fn wait_for_arrival(memory: &mut Memory, space: SpaceId, until: Instant) -> Faul
     let cgroup = memory.space(space).cgroup;
     memory.count(Counter::PgFault, cgroup, 1);
     memory.ledger.spend(memory.costs.migrate_fault_ns);
-    memory.migration.stalls.add(until.since(memory.now));
+    memory.migration.note_stall(until.since(memory.now));
     FaultOutcome::Migrating { until }
 }
 

@@ -3,6 +3,7 @@
 
 use super::{FaultOutcome, FaultState, complete_io, descriptor, fault, map, new_space};
 use crate::cgroup::{CgroupId, Knob, Limit};
+use crate::compaction::AllocateStep;
 use crate::costs::Costs;
 use crate::counters::Counter;
 use crate::memory::watermarks::WatermarkConfig;
@@ -261,6 +262,14 @@ impl Rig {
         match outcome {
             FaultOutcome::Done => return false,
             FaultOutcome::Migrating { until } => self.pass_time(until),
+            FaultOutcome::Huge => {
+                if let AllocateStep::Wait(until) = self.state.step_huge(&mut self.memory, &mut self.policy) {
+                    self.pass_time(until);
+                }
+                while self.state.is_allocating() {
+                    self.state.step_huge(&mut self.memory, &mut self.policy);
+                }
+            }
             FaultOutcome::Wait { until, memstall } => {
                 trouble.waits += 1;
                 trouble.memstalls += u32::from(memstall);

@@ -8,6 +8,7 @@
 mod action_tests;
 mod actions;
 mod advice;
+mod defrag;
 mod folios;
 mod gauges;
 mod generations;
@@ -33,9 +34,10 @@ use crate::mmu::{Level, SpaceId};
 use crate::pressure::Pressure;
 use crate::reclaim::ReclaimPolicy;
 use isotherm_core::host::{
-    AddressRange, Ageing, Answer, Applied, Area, Attribute, Capabilities, Eviction, Gauge, GenerationCapabilities,
-    Host, HostError, Level as HostLevel, Listing, MoveOrder, NodeId, NodeMemory, Order, PageMove, Probe, ScanGate,
-    Scanned, SchemeCapabilities, Seen, Sight, TargetId, TieringCapabilities,
+    AddressRange, Ageing, Answer, Applied, Area, Attribute, BlocksLook, Capabilities, CompactStep, Compacted,
+    DefragSignals, Eviction, Gauge, GenerationCapabilities, Granularity, Host, HostError, Level as HostLevel, Listing,
+    MoveBatch, MoveOrder, NodeId, NodeMemory, Order, PageBlock, PageMove, PageSight, Probe, ScanGate, Scanned,
+    SchemeCapabilities, Seen, Sight, TargetId, TieringCapabilities, ZoneId, ZoneState,
 };
 use isotherm_units::{Duration, PAGE_SHIFT};
 use serde::Serialize;
@@ -206,6 +208,41 @@ impl Host for MemoryHost<'_> {
         self.memory.ledger.spend(costs.tlb_flush_ns + others * costs.tlb_flush_cpu_ns);
         self.counts.flushes += 1;
         Ok(())
+    }
+
+    fn compaction_granularity(&self) -> Option<Granularity> {
+        Some(Granularity::Zone)
+    }
+
+    fn zones(&mut self, out: &mut Vec<ZoneState>) -> Result<(), HostError> {
+        self.tell_zones(out);
+        Ok(())
+    }
+
+    fn defrag_signals(&mut self, node: NodeId) -> Result<DefragSignals, HostError> {
+        self.signals(node)
+    }
+
+    fn compact(&mut self, step: &CompactStep) -> Result<Compacted, HostError> {
+        self.compact_some(step)
+    }
+
+    fn page_blocks(&mut self, look: &BlocksLook, out: &mut Vec<PageBlock>) -> Result<(), HostError> {
+        self.look_at_blocks(look, out)
+    }
+
+    fn block_pages(
+        &mut self,
+        zone: ZoneId,
+        block: u32,
+        clears: bool,
+        out: &mut Vec<PageSight>,
+    ) -> Result<(), HostError> {
+        self.look_at_pages(zone, block, clears, out)
+    }
+
+    fn move_pages(&mut self, batch: &MoveBatch<'_>) -> Result<Compacted, HostError> {
+        self.move_some(batch)
     }
 
     fn has_attribute(

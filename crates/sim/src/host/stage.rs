@@ -157,6 +157,9 @@ impl Stage {
             match fault::fault(&mut self.memory, self.policy.as_mut(), space, page, need, &mut state) {
                 FaultOutcome::Done => {}
                 FaultOutcome::Wait { until, .. } | FaultOutcome::Migrating { until } => self.pass_time(until),
+                FaultOutcome::Huge => {
+                    state.step_huge(&mut self.memory, self.policy.as_mut());
+                }
                 FaultOutcome::Short(shortage) => {
                     let attempt = match shortage {
                         Shortage::Limit(cgroup) => Attempt::limit(cgroup, 1),

@@ -7,6 +7,7 @@ use super::{
     Action, ConfigError, Cpu, CpuId, Ending, KernelTime, Machine, MachineConfig, Plan, ProgramState, ThreadTime,
 };
 use crate::cgroup::{CgroupId, Knob, Limit};
+use crate::compaction::Kcompactd;
 use crate::fault::{self, FaultState};
 use crate::memory::Memory;
 use crate::mmu::Cursor;
@@ -114,11 +115,13 @@ pub enum SimError {
         /// Cause.
         source: Box<isotherm_core::defrag::DefragError>,
     },
-    /// A program asks for memory outside its address space.
-    #[error("`{program}` asks for memory of the kernel, which this machine has none of")]
-    NoKernelMemory {
+    /// A program asks for a block larger than the page allocator has.
+    #[error("`{program}` asks for a block of order {order}; allowed: 0 to 10")]
+    BlockTooLarge {
         /// Program.
         program: String,
+        /// log2 of the pages.
+        order: u32,
     },
     /// A workload's stream failed.
     #[error("workload `{program}`, thread {thread}: {source}")]
@@ -155,6 +158,8 @@ impl MachineBuilder {
         }
         let mut memory = Memory::assemble(&config.memory_setup())?;
         memory.mmu = super::mmu::mmu_under(policy.as_ref(), config);
+        memory.compaction = config.compaction;
+        memory.migration.flush = config.compaction.flush;
         if policy.is_exact() {
             memory.cgroups.charge_batch = 1;
         }
@@ -176,6 +181,7 @@ impl MachineBuilder {
             programs: Vec::new(),
             plans: Vec::new(),
             kswapds: Vec::new(),
+            kcompactds: Vec::new(),
             writer: TaskId(0),
             monitors: Vec::new(),
             keepers: Vec::new(),
@@ -199,6 +205,12 @@ impl MachineBuilder {
             .into_iter()
             .map(|task| machine.add_task(Work::Kernel(Box::new(task)), CgroupId::ROOT, None))
             .collect();
+        let nodes: Vec<_> = machine.memory.nodes.ids().collect();
+        for node in nodes {
+            let task = Box::new(KernelTask::Kcompactd { daemon: Kcompactd::new(node) });
+            let id = machine.add_task(Work::Kernel(task), CgroupId::ROOT, None);
+            machine.kcompactds.push(id);
+        }
         let writer = KernelTask::Writer { jobs: VecDeque::new(), attempt: None };
         machine.writer = machine.add_task(Work::Kernel(Box::new(writer)), CgroupId::ROOT, None);
         Ok(Self { machine })
@@ -249,6 +261,8 @@ impl MachineBuilder {
             time: ThreadTime::default(),
             peak_resident: 0,
             migration_stalls_ns: Vec::new(),
+            blocks: Vec::new(),
+            kernel_blocks: std::collections::BTreeMap::new(),
             program,
         });
         Ok(ProgramId(id))
@@ -357,6 +371,7 @@ impl Machine {
                 nr_shortages: 0,
                 faulted: false,
                 looked_ahead: 0,
+                taking: None,
                 compute_left_ns: 0,
                 high: None,
                 time: ThreadTime::default(),
@@ -462,6 +477,7 @@ impl Machine {
             first_operation_ns: state.first_operation.map(Instant::ns),
             time: state.time,
             peak_resident_pages: state.peak_resident,
+            blocks: state.blocks.clone(),
             migration_stalls_ns: {
                 let mut stalls = state.migration_stalls_ns.clone();
                 stalls.sort_unstable();

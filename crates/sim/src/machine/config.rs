@@ -1,6 +1,7 @@
 //! What machine to simulate: hardware and tunables, as written in a scenario's `[machine]` table.
 
 use super::nodes::{self, NodeConfig, TieringConfig};
+use crate::compaction::CompactionConfig;
 use crate::mmu::MmuConfig;
 use crate::reclaim::{MglruConfig, PolicySettings};
 use crate::swap::device::{Compressor, DeviceKind};
@@ -45,6 +46,9 @@ pub struct MachineConfig {
     /// The Multi-Gen LRU, where that is the policy: which of its parts are there, `min_ttl`.
     #[serde(skip_serializing_if = "MglruConfig::is_default")]
     pub mglru: MglruConfig,
+    /// Huge pages that have to be made.
+    #[serde(skip_serializing_if = "CompactionConfig::is_default")]
+    pub compaction: CompactionConfig,
     /// Ticks a second of the simulated kernel: 100, 250, 300 or 1000. Default 250.
     pub hz: u32,
     /// Longest time a thread runs while others wait for its CPU. Default 3 ms.
@@ -85,6 +89,7 @@ impl Default for MachineConfig {
             transparent_hugepages: false,
             mmu: MmuConfig::default(),
             mglru: MglruConfig::default(),
+            compaction: CompactionConfig::default(),
             hz: 250,
             time_slice: Duration::from_ms(3),
         }

@@ -24,6 +24,7 @@ impl Machine {
             self.memory.now = now;
             let verdict = match task {
                 KernelTask::Kswapd { node, attempt } => self.kswapd_step(id, *node, attempt, &mut now),
+                KernelTask::Kcompactd { daemon } => self.kcompactd_step(id, daemon, &mut now),
                 KernelTask::Monitor { index } => self.monitor_step(*index, &mut now),
                 KernelTask::Keeper { index } => self.keeper_step(*index, &mut now),
                 KernelTask::Defrag { index, is_fresh } => self.defrag_step(*index, &mut now, is_fresh),
@@ -54,6 +55,7 @@ impl Machine {
         now: &mut Instant,
     ) -> Option<Verdict> {
         let run = attempt.get_or_insert_with(|| Attempt::kswapd(node));
+        self.memory.note_kswapd(node, true);
         self.set_stall(id, true, *now);
         let step = run.step(&mut self.memory, self.policy.as_mut());
         let ns = self.memory.ledger.take();
@@ -71,7 +73,11 @@ impl Machine {
                 let balanced = self.memory.nodes.get(node).is_balanced();
                 let hopeless = self.memory.is_hopeless(node);
                 // Balanced or hopeless: sleep until an allocation falls below the low watermark (again).
-                if balanced || hopeless { Some(Verdict::Park) } else { None }
+                if !balanced && !hopeless {
+                    return None;
+                }
+                self.kswapd_sleeps(node, *now);
+                Some(Verdict::Park)
             }
         }
     }
@@ -83,6 +89,9 @@ impl Machine {
                 let node = self.memory.nodes.ids().nth(index).expect("one daemon a node");
                 if !self.memory.nodes.get(node).is_balanced() && !self.memory.is_hopeless(node) {
                     self.wake(self.kswapds[index], now);
+                } else {
+                    // Enough is free, if in pieces.
+                    self.serve_kcompactd(node, now);
                 }
             }
         }

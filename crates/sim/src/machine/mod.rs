@@ -5,6 +5,9 @@
 //! therefore up to one step old; nothing waits longer than that.
 
 mod access;
+mod blocks;
+#[cfg(test)]
+mod blocks_tests;
 mod build;
 mod config;
 mod defrag;
@@ -55,8 +58,9 @@ pub use residency::{Residency, ResidentFile, ResidentProcess};
 
 use crate::cgroup::proactive::ProactiveReclaim;
 use crate::cgroup::{CgroupId, Knob};
+use crate::compaction::BlockTaken;
 use crate::fault;
-use crate::memory::{FileId, Memory, NodeId};
+use crate::memory::{FileId, FrameId, Memory, NodeId};
 use crate::mmu::SpaceId;
 use crate::mmu::translation::Caches;
 use crate::pressure::Pressure;
@@ -67,7 +71,7 @@ use events::{CpuId, Event, Events};
 use isotherm_units::access::Program;
 use isotherm_units::{Duration, Instant};
 use monitor::MonitorState;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use task::{Task, TaskId, WriterJob};
 
 /// Shortest stretch a task runs before other CPUs' state is looked at again.
@@ -97,6 +101,7 @@ pub struct Machine {
     programs: Vec<ProgramState>,
     plans: Vec<Plan>,
     kswapds: Vec<TaskId>,
+    kcompactds: Vec<TaskId>,
     writer: TaskId,
     monitors: Vec<MonitorState>,
     /// Daemons over generations.
@@ -147,6 +152,10 @@ struct ProgramState {
     peak_resident: u64,
     /// Each wait for a page on its way.
     migration_stalls_ns: Vec<u64>,
+    /// Allocations of several pages in a row.
+    blocks: Vec<BlockTaken>,
+    /// Memory of the kernel that it took, by tag, the oldest first.
+    kernel_blocks: BTreeMap<u32, VecDeque<FrameId>>,
 }
 
 impl Machine {

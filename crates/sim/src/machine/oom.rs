@@ -98,7 +98,8 @@ impl Machine {
     }
 
     /// Books the time of a thread that ended; the last one of a process frees its memory.
-    pub(super) fn thread_ended(&mut self, user: UserTask, now: Instant) {
+    pub(super) fn thread_ended(&mut self, mut user: UserTask, now: Instant) {
+        self.abandon_blocks(&mut user);
         let program = &mut self.programs[user.program];
         add_time(&mut program.time, &user.time);
         program.alive_threads[user.process] -= 1;
@@ -125,6 +126,7 @@ pub(super) fn add_time(sum: &mut super::ThreadTime, part: &super::ThreadTime) {
     sum.reclaim_cpu_ns += part.reclaim_cpu_ns;
     sum.io_wait_ns += part.io_wait_ns;
     sum.reclaim_wait_ns += part.reclaim_wait_ns;
+    sum.migration_wait_ns += part.migration_wait_ns;
     sum.queue_wait_ns += part.queue_wait_ns;
     sum.sleep_ns += part.sleep_ns;
 }

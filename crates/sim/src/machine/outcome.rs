@@ -2,6 +2,7 @@
 
 use super::{DefragOutcome, GenerationsOutcome, MonitorOutcome, Residency};
 use crate::cgroup::MemoryEvents;
+use crate::compaction::BlockTaken;
 use crate::counters::Counters;
 use crate::reclaim::{ListSizes, Work};
 use isotherm_units::{Duration, Instant};
@@ -86,6 +87,10 @@ pub struct ProgramOutcome {
     pub time: ThreadTime,
     /// Highest number of resident pages of all its processes together, sampled at faults.
     pub peak_resident_pages: u64,
+    /// Allocations of several pages in a row that it made, in their order: huge pages of its faults where those may be made
+    /// (`[machine.compaction] defrag`), and memory of the kernel.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blocks: Vec<BlockTaken>,
     /// Each wait for a page on its way to another frame in ns, sorted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub migration_stalls_ns: Vec<u64>,
@@ -141,6 +146,12 @@ pub struct KernelTime {
     pub direct_ns: u64,
     /// Reclaim asked for by plans (`memory.reclaim`, lowered limits).
     pub proactive_ns: u64,
+    /// Allocations of several pages in a row in tasks' time, with the compaction and reclaim that they led to.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub direct_compaction_ns: u64,
+    /// kcompactd of all nodes, on demand.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub kcompactd_ns: u64,
 }
 
 /// Something worth telling that happened once.

@@ -1,5 +1,6 @@
 //! A thread of a program on a CPU: plays its accesses, enters the kernel at faults, reclaims when it must.
 
+use super::blocks::BlockStep;
 use super::oom::VICTIM_WAIT;
 use super::schedule::Verdict;
 use super::task::{Blocked, Cause, OwnReclaim, TaskId, UserTask};
@@ -27,6 +28,15 @@ enum Next {
     Leave(Verdict),
 }
 
+impl From<BlockStep> for Next {
+    fn from(step: BlockStep) -> Self {
+        match step {
+            BlockStep::GoOn => Self::GoOn,
+            BlockStep::Wait(until) => Self::Leave(Verdict::Block(until, Blocked::Reclaim)),
+        }
+    }
+}
+
 impl Machine {
     /// Runs a user thread from `start` until `horizon` or until it blocks or ends. Returns when it stopped, and why.
     pub(super) fn run_user(
@@ -49,6 +59,10 @@ impl Machine {
             }
             let next = if user.reclaim.is_some() {
                 self.reclaim_step(id, user, &mut now)
+            } else if user.fault.is_allocating() {
+                self.huge_step(id, user, &mut now).into()
+            } else if user.taking.is_some() {
+                self.taking_step(id, user, &mut now).into()
             } else if user.compute_left_ns > 0 {
                 let ns = user.compute_left_ns.min(horizon.since(now).ns());
                 user.compute_left_ns -= ns;
@@ -132,6 +146,7 @@ impl Machine {
         let ns = self.memory.ledger.take();
         user.time.fault_cpu_ns += ns;
         *now += Duration::from_ns(ns);
+        self.note_blocks(user);
     }
 
     fn after_fault(&mut self, id: TaskId, user: &mut UserTask, outcome: FaultOutcome, now: Instant) -> Next {
@@ -147,6 +162,7 @@ impl Machine {
                 self.set_stall(id, memstall, now);
                 Next::Leave(Verdict::Block(until, Blocked::Io))
             }
+            FaultOutcome::Huge => Next::GoOn,
             FaultOutcome::Migrating { until } => Next::Leave(Verdict::Block(until, Blocked::Migration)),
             FaultOutcome::Short(shortage) => {
                 user.nr_shortages += 1;
@@ -257,9 +273,7 @@ impl Machine {
             }
             After::Compute(span) => user.compute_left_ns += span.ns(),
             After::Sleep(span) => return Ok(Next::Leave(Verdict::Block(*now + span, Blocked::Sleep))),
-            After::Kernel(_) => {
-                return Err(SimError::NoKernelMemory { program: self.programs[user.program].program.name.clone() });
-            }
+            After::Kernel(call) => self.kernel_call(user, call, now)?,
             After::Start(thread) => self.start_thread(user.program, thread, *now)?,
             After::Finish => return Ok(Next::Leave(Verdict::End)),
         }

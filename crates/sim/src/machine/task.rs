@@ -6,6 +6,7 @@ use super::schedule::Stall;
 use crate::cgroup::CgroupId;
 use crate::cgroup::high::HighThrottle;
 use crate::cgroup::proactive::{ProactiveReclaim, ProactiveStep};
+use crate::compaction::Kcompactd;
 use crate::fault::FaultState;
 use crate::memory::NodeId;
 use crate::mmu::{Cursor, SpaceId};
@@ -90,6 +91,8 @@ pub(super) struct UserTask {
     pub(super) looked_ahead: usize,
     /// Shortages since the last access that went through.
     pub(super) nr_shortages: u32,
+    /// Memory of the kernel that it takes.
+    pub(super) taking: Option<Box<super::blocks::Taking>>,
     /// Computing still to be done before the stream goes on.
     pub(super) compute_left_ns: u64,
     /// What it owes for being over `memory.high`.
@@ -108,6 +111,8 @@ pub(super) enum KernelTask {
     Keeper { index: usize },
     /// Runs a design of proactive compaction; it has slept since the last call.
     Defrag { index: usize, is_fresh: bool },
+    /// Compacts a node on demand.
+    Kcompactd { daemon: Kcompactd },
     /// Carries out what plans write to group files.
     Writer { jobs: std::collections::VecDeque<WriterJob>, attempt: Option<Attempt> },
 }

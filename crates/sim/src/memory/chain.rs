@@ -65,6 +65,17 @@ impl Chain {
         }
     }
 
+    /// Turns the chain so that `last` is its tail; what was older comes to the head.
+    pub fn turn_to_tail(&mut self, frames: &mut Frames, last: FrameId) {
+        let (Some(head), Some(tail)) = (self.head, self.tail) else { return };
+        let Some(after) = frames.link(last).1 else { return };
+        frames.set_next(tail, Some(head));
+        frames.set_previous(head, Some(tail));
+        frames.set_next(last, None);
+        frames.set_previous(after, None);
+        (self.head, self.tail) = (Some(after), Some(last));
+    }
+
     /// Takes a frame out that is on this chain.
     #[inline]
     pub fn remove(&mut self, frames: &mut Frames, frame: FrameId) {

@@ -158,9 +158,17 @@ impl Memory {
 
     fn check_frames(&self, census: &Census) -> Check {
         let owned = census.owned();
-        ensure(self.nodes.nr_used() == owned.len() as u64, || {
-            format!("{} frames in use, {} owned: a leak or a double use", self.nodes.nr_used(), owned.len())
+        let (used, kernel) = (self.nodes.nr_used(), self.kernel.pages());
+        ensure(used == owned.len() as u64 + kernel, || {
+            format!("{used} frames in use, {} owned, {kernel} of the kernel: a leak or a double use", owned.len())
         })?;
+        for (first, order, kind) in self.kernel.blocks() {
+            let frames = (0..1 << order).map(|at| FrameId::new(first.index_u32() + at));
+            for frame in frames {
+                let what = || format!("{frame:?} is the kernel's ({kind:?}), and somebody else's");
+                ensure(!owned.contains(&frame), what)?;
+            }
+        }
         if let Some(frame) = self.nodes.given_back(&self.frames).find(|frame| owned.contains(frame)) {
             return Err(format!("{frame:?} is free and owned by {:?}", self.frames.owner(frame)));
         }
@@ -195,6 +203,7 @@ impl Memory {
     fn check_nodes(&self, census: &Census) -> Check {
         let mut used = vec![0u64; self.nodes.len()];
         census.owned().into_iter().for_each(|frame| used[self.nodes.of(frame).index()] += 1);
+        self.kernel.blocks().for_each(|(first, order, _)| used[self.nodes.of(first).index()] += 1 << order);
         for (id, node) in self.nodes.iter() {
             let is = node.zones.iter().map(super::Zone::used).sum::<u64>();
             ensure(is == used[id.index()], || format!("{id:?}: {is} frames in use, {} owned", used[id.index()]))?;

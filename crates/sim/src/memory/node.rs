@@ -195,6 +195,11 @@ impl Nodes {
         Err(why)
     }
 
+    /// A zone of a node, by its number from the lowest addresses.
+    pub(crate) fn zone_mut(&mut self, node: NodeId, zone: usize) -> &mut Zone {
+        &mut self.nodes[node.index()].zones[zone]
+    }
+
     /// Gives a block back.
     pub fn give_block(&mut self, frames: &mut Frames, frame: FrameId, order: u32) {
         self.zone_of(frame).give_block(frames, frame, order);
@@ -223,6 +228,11 @@ impl Nodes {
 
     fn zones_mut(&mut self) -> impl Iterator<Item = &mut Zone> {
         self.nodes.iter_mut().flat_map(|node| &mut node.zones)
+    }
+
+    /// The zone of a frame.
+    pub(crate) fn zone_of_mut(&mut self, frame: FrameId) -> &mut Zone {
+        self.zone_of(frame)
     }
 
     #[inline]

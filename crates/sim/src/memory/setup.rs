@@ -78,6 +78,10 @@ impl Memory {
             ground: Vec::new(),
             witness: None,
             migration: crate::migrate::Flights::default(),
+            compaction: crate::compaction::CompactionConfig::default(),
+            kcompactd_wanted: vec![0; setup.nodes.len()],
+            kernel: super::KernelPages::default(),
+            blocks_taken: Vec::new(),
         })
     }
 }

@@ -1,7 +1,8 @@
 //! The state that faults, system calls and reclaim work on.
 
-use super::{CachePage, Files, Flag, FrameId, Frames, Io, Nodes, PageOwner, Tiers, Witness};
+use super::{CachePage, Files, Flag, FrameId, Frames, Io, KernelPages, Nodes, PageOwner, Tiers, Witness};
 use crate::cgroup::{CgroupId, Cgroups};
+use crate::compaction::{BlockTaken, CompactionConfig};
 use crate::costs::Costs;
 use crate::counters::{Counter, Counters};
 use crate::fault::Flusher;
@@ -100,6 +101,14 @@ pub struct Memory {
     pub witness: Option<Witness>,
     /// Pages on their way to other frames.
     pub migration: Flights,
+    /// How this machine compacts.
+    pub compaction: CompactionConfig,
+    /// By node: log2 of the pages that somebody wants in a row and left to the daemons; 0: nobody.
+    pub kcompactd_wanted: Vec<u32>,
+    /// Blocks that the kernel took for itself.
+    pub kernel: KernelPages,
+    /// Allocations of several pages in a row since the machine last looked.
+    pub blocks_taken: Vec<BlockTaken>,
 }
 
 /// One page-table entry that shows a page.

@@ -3,6 +3,7 @@
 use super::buddy::{Bits, Buddy, Fallback, MAX_ORDER, MigrateType, Search};
 use super::watermarks::ZoneWatermarks;
 use super::{FrameId, Frames};
+use crate::compaction::ZoneCompaction;
 use std::collections::VecDeque;
 
 /// How deep an allocation may go into the reserve of a zone.
@@ -27,14 +28,29 @@ pub struct Zone {
     settling: Option<Settling>,
     /// Frames taken without identity: memory of compressed swap.
     pub(super) hidden: u64,
+    /// Free pages that compaction holds for others to move into: neither free nor in use.
+    set_aside: u64,
     /// Watermarks in pages.
     pub marks: ZoneWatermarks,
+    /// What compaction remembers of the zone.
+    pub compaction: ZoneCompaction,
 }
 
 impl Zone {
     pub(super) fn new(frames: &mut Frames, first: u32, managed: u32, marks: ZoneWatermarks) -> Self {
         let buddy = Buddy::new(frames, first, first + managed);
-        Self { first, managed, buddy, at_hand: AtHand::new(managed, marks.high), settling: None, hidden: 0, marks }
+        let compaction = ZoneCompaction::new(first, first + managed);
+        Self {
+            first,
+            managed,
+            buddy,
+            at_hand: AtHand::new(managed, marks.high),
+            settling: None,
+            hidden: 0,
+            set_aside: 0,
+            marks,
+            compaction,
+        }
     }
 
     /// Frames of the zone.
@@ -56,7 +72,56 @@ impl Zone {
 
     /// Frames in use; what compressed swap occupies is not counted.
     pub(super) fn used(&self) -> u64 {
-        self.managed() - self.all_free()
+        self.managed() - self.all_free() - self.set_aside
+    }
+
+    /// Free pages in blocks: what watermarks of compaction are held against (`NR_FREE_PAGES`).
+    pub fn free_in_blocks(&self) -> u64 {
+        self.buddy.free_pages().saturating_sub(self.hidden)
+    }
+
+    /// Frames of the zone.
+    pub fn range(&self) -> std::ops::Range<u32> {
+        self.buddy.range()
+    }
+
+    /// Forgets which page blocks compaction need not look at, if that was asked for.
+    pub(crate) fn flush_hints(&mut self, frames: &Frames) {
+        let Self { buddy, compaction, .. } = self;
+        compaction.flush_hints(buddy, frames);
+    }
+
+    pub(crate) fn buddy_mut(&mut self) -> &mut Buddy {
+        &mut self.buddy
+    }
+
+    /// Takes the free block that begins at a frame, for pages to move into, if that leaves more than the min mark. Its order.
+    /// Source: `__isolate_free_page`.
+    pub(crate) fn set_aside(&mut self, frames: &mut Frames, block: FrameId) -> Option<u32> {
+        let order = self.buddy.order_at(block)?;
+        if self.free_in_blocks() <= self.marks.min + (1 << order) {
+            return None;
+        }
+        self.set_aside += 1 << order;
+        Some(self.buddy.take_at(frames, block))
+    }
+
+    /// Pages that were set aside are in use from now on.
+    pub(crate) fn use_aside(&mut self, pages: u64) {
+        self.set_aside -= pages;
+    }
+
+    /// Gives back what was set aside and not used.
+    pub(crate) fn give_aside(&mut self, frames: &mut Frames, block: FrameId, order: u32) {
+        self.set_aside -= 1 << order;
+        self.buddy.free(frames, block, order);
+    }
+
+    /// No pages are kept at hand from now on: all of them are in blocks, as the worked examples of the specification have it.
+    #[cfg(test)]
+    pub(crate) fn keep_none_at_hand(&mut self, frames: &mut Frames) {
+        self.drain(frames);
+        (self.at_hand.high, self.at_hand.batch) = (0, 1);
     }
 
     /// Free blocks: what `/proc/buddyinfo` shows. Pages at hand are not in it, and cannot be joined with their neighbours.
@@ -89,7 +154,7 @@ impl Zone {
 
     /// Takes a block of `order`, if there is one. Pages at hand are not given up for it: who wants that calls
     /// [`drain`](Self::drain) before.
-    pub(super) fn take_block(&mut self, frames: &mut Frames, order: u32, kind: MigrateType) -> Option<FrameId> {
+    pub(crate) fn take_block(&mut self, frames: &mut Frames, order: u32, kind: MigrateType) -> Option<FrameId> {
         if order > MAX_ORDER || self.free() < 1 << order {
             return None;
         }
@@ -129,7 +194,7 @@ impl Zone {
     }
 
     /// Puts all pages at hand back among free blocks, where they can be joined. How many there were.
-    pub(super) fn drain(&mut self, frames: &mut Frames) -> usize {
+    pub(crate) fn drain(&mut self, frames: &mut Frames) -> usize {
         let count = self.at_hand.pages.len();
         self.flush(frames, count);
         self.settle(frames);
@@ -169,7 +234,7 @@ impl Zone {
     ///
     /// # Errors
     /// The first thing that is wrong.
-    pub(super) fn check(&self, frames: &Frames) -> Result<(), String> {
+    pub(crate) fn check(&self, frames: &Frames) -> Result<(), String> {
         self.buddy.check(frames)?;
         if let Some(settling) = self.settling.as_ref().filter(|settling| settling.count > 0) {
             return Err(format!("{} free pages are not among free blocks", settling.count));

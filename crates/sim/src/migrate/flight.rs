@@ -7,7 +7,7 @@
 use super::Flush;
 use crate::mmu::SpaceId;
 use isotherm_core::host::Stalls;
-use isotherm_units::{Instant, PageRange};
+use isotherm_units::{Duration, Instant, PageRange};
 use std::collections::BTreeMap;
 
 /// A page that one space maps, on its way.
@@ -42,6 +42,8 @@ pub struct Flights {
     pub flush: Flush,
     /// Waits for pages in flight so far, all threads together.
     pub stalls: Stalls,
+    /// Those that nobody was told of who compacts.
+    unreported: Stalls,
 }
 
 impl Flights {
@@ -49,6 +51,17 @@ impl Flights {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.by_space.is_empty()
+    }
+
+    /// A thread waits so long.
+    pub(crate) fn note_stall(&mut self, wait: Duration) {
+        self.stalls.add(wait);
+        self.unreported.add(wait);
+    }
+
+    /// Waits since the last call: those of pages moved before it, for the waits for what is being moved are still to come.
+    pub(crate) fn take_unreported(&mut self) -> Stalls {
+        std::mem::take(&mut self.unreported)
     }
 
     /// A thread has played up to `now`.
@@ -65,6 +78,12 @@ impl Flights {
             !flights.is_empty()
         });
         now.max(self.played)
+    }
+
+    /// Base pages on their way at `now`, counted once for each space that maps them.
+    pub(crate) fn pages_in_flight(&self, now: Instant) -> u64 {
+        let flights = self.by_space.values().flatten().filter(|flight| flight.until > now);
+        flights.map(|flight| u64::from(flight.pages)).sum()
     }
 
     pub(super) fn add(&mut self, space: SpaceId, flight: Flight) {

@@ -132,6 +132,11 @@ impl Pressure {
         Duration::from_ns(self.groups[group.index()].totals.ns()[resource.state(severity) as usize])
     }
 
+    /// The averages of the last sample: what kernel code reads that takes none. Up to 2 s old.
+    pub fn sampled_average(&self, group: CgroupId, resource: Resource, severity: Severity) -> Average {
+        self.groups[group.index()].averages.get(resource.state(severity) as usize)
+    }
+
     /// The averages as of `now`, taking a sample if one is due. CPU `full` of the whole system is always zero.
     pub fn average(&mut self, now: Instant, group: CgroupId, resource: Resource, severity: Severity) -> Average {
         let state = resource.state(severity);

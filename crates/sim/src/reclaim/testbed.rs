@@ -164,6 +164,9 @@ impl Testbed {
             match fault::fault(&mut self.memory, self.policy.as_mut(), space, page, need, &mut state) {
                 FaultOutcome::Done => {}
                 FaultOutcome::Wait { until, .. } | FaultOutcome::Migrating { until } => self.pass_time(until),
+                FaultOutcome::Huge => {
+                    state.step_huge(&mut self.memory, self.policy.as_mut());
+                }
                 FaultOutcome::Short(shortage) => {
                     shortages += 1;
                     if shortages == 500 {

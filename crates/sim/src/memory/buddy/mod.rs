@@ -10,6 +10,7 @@
 mod bits;
 mod check;
 mod fallback;
+mod scan;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -56,6 +57,8 @@ pub struct Buddy {
     fixed: Bits,
     nr_fixed: u64,
     effort: Effort,
+    /// Who waits for a block.
+    capture: Option<scan::Capture>,
 }
 
 impl Buddy {
@@ -79,6 +82,7 @@ impl Buddy {
             fixed: Bits::new(span),
             nr_fixed: 0,
             effort: Effort::default(),
+            capture: None,
         };
         if fresh.0 == fresh.1 {
             buddy.add_range(frames, first, end);
@@ -228,6 +232,9 @@ impl Buddy {
     fn free_part(&mut self, frames: &mut Frames, mut start: u32, mut order: u32) {
         let migrate_type = self.type_of(FrameId::new(start));
         while order < MAX_ORDER {
+            if self.is_captured(start, order, migrate_type) {
+                return;
+            }
             let buddy = start ^ (1 << order);
             if !self.is_head(buddy, order) {
                 break;

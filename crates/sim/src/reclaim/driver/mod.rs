@@ -52,6 +52,10 @@ pub struct ReclaimState {
     kswapd_failures: Vec<u32>,
     /// By node: nothing but pages under write-back came in the last walk of kswapd.
     all_writeback: Vec<bool>,
+    /// By node: the daemon is at work.
+    pub(crate) kswapd_running: Vec<bool>,
+    /// By node: it has been since somebody last asked.
+    pub(crate) kswapd_ran: Vec<bool>,
     /// The daemon found nothing but pages that were used too recently to be evicted: a process is to be killed.
     pub(crate) kill_wanted: bool,
     /// What the policy did to find pages.

@@ -1,0 +1,124 @@
+//! Direct compaction: a thread that wants a block makes one itself, zone after zone (compaction.md sections 4.2, 4.6, 4.7).
+
+use super::{CompactResult, Request, RunStep, ZoneRun};
+use crate::memory::buddy::MigrateType;
+use crate::memory::{FrameId, Memory, NodeId};
+use crate::migrate::MigrateMode;
+use crate::reclaim::ReclaimPolicy;
+use isotherm_units::Instant;
+
+/// How hard it is tried; later ones are harder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    /// Waits for nothing.
+    Async,
+    /// Waits for locks.
+    SyncLight,
+    /// All of every zone, whatever was learnt before. Not for costly orders.
+    Full,
+}
+
+/// A thread's own compaction.
+#[derive(Debug)]
+pub struct DirectCompaction {
+    order: u32,
+    wanted: MigrateType,
+    priority: Priority,
+    /// Not visited yet, the next one last.
+    zones: Vec<(NodeId, usize)>,
+    run: Option<ZoneRun>,
+    best: CompactResult,
+}
+
+/// What a step of it leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirectStep {
+    /// Call again after its CPU time.
+    Again,
+    /// Sleeps.
+    Wait(Instant),
+    /// Over: the best result of all zones, and the block if one was made and kept for the thread.
+    Done(CompactResult, Option<FrameId>),
+}
+
+impl DirectCompaction {
+    /// For a block of 2^`order` pages of a type, in zones in the order in which the allocator visits them.
+    pub fn new(order: u32, wanted: MigrateType, priority: Priority, mut zones: Vec<(NodeId, usize)>) -> Self {
+        zones.reverse();
+        Self { order, wanted, priority, zones, run: None, best: CompactResult::Skipped }
+    }
+
+    /// Does the next batch.
+    pub fn step(&mut self, memory: &mut Memory, policy: &mut dyn ReclaimPolicy) -> DirectStep {
+        let mut run = match self.run.take() {
+            Some(run) => run,
+            None => match self.next_zone(memory) {
+                Some(run) => run,
+                None => return DirectStep::Done(self.best, None),
+            },
+        };
+        let (node, zone) = (run.node, run.zone);
+        memory.nodes.zone_mut(node, zone).buddy_mut().capture(self.order, self.wanted);
+        let step = run.step(memory, policy);
+        let zone = memory.nodes.zone_mut(node, zone);
+        let got = zone.buddy_mut().captured();
+        let result = match step {
+            RunStep::Again if got.is_none() => {
+                self.run = Some(run);
+                return DirectStep::Again;
+            }
+            RunStep::Throttled(until) => {
+                self.run = Some(run);
+                return DirectStep::Wait(until);
+            }
+            RunStep::Again => {
+                run.end(memory);
+                CompactResult::Success
+            }
+            RunStep::Done(_) if got.is_some() => CompactResult::Success,
+            RunStep::Done(result) => result,
+        };
+        self.best = self.best.max(result);
+        let deferral = &mut memory.nodes.zone_mut(run.node, run.zone).compaction.deferral;
+        match result {
+            CompactResult::Success => {
+                deferral.reset(self.order, false);
+                return DirectStep::Done(self.best, got);
+            }
+            CompactResult::Complete | CompactResult::PartialSkipped if self.priority != Priority::Async => {
+                deferral.defer(self.order);
+            }
+            _ => {}
+        }
+        if self.zones.is_empty() { DirectStep::Done(self.best, None) } else { DirectStep::Again }
+    }
+
+    /// Gives up what is under way.
+    pub fn cancel(&mut self, memory: &mut Memory) {
+        if let Some(mut run) = self.run.take() {
+            run.end(memory);
+        }
+    }
+
+    fn next_zone(&mut self, memory: &mut Memory) -> Option<ZoneRun> {
+        while let Some((node, zone)) = self.zones.pop() {
+            let deferral = &mut memory.nodes.zone_mut(node, zone).compaction.deferral;
+            if self.priority != Priority::Full && deferral.is_deferred(self.order) {
+                self.best = self.best.max(CompactResult::Deferred);
+                continue;
+            }
+            return Some(ZoneRun::new(node, zone, Request::direct(self.order, self.wanted, self.priority)));
+        }
+        None
+    }
+}
+
+impl Priority {
+    /// The mode of its passes.
+    pub const fn mode(self) -> MigrateMode {
+        match self {
+            Self::Async => MigrateMode::Async,
+            Self::SyncLight | Self::Full => MigrateMode::SyncLight,
+        }
+    }
+}
