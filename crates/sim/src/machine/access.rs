@@ -1,10 +1,10 @@
 //! What accesses cost in each class of memory, with and without load.
 
-use super::MachineConfig;
-use crate::memory::{CLASSES_MAX, Nodes};
+use super::{MachineConfig, NodeOutcome};
+use crate::memory::{CLASSES_MAX, Node, NodeId, Nodes};
 use crate::mmu::{Hits, Pace};
-use isotherm_units::Instant;
 use isotherm_units::access::Timing;
+use isotherm_units::{Instant, PAGE_BYTES};
 
 /// Bytes that one access moves: a cache line.
 const LINE_BYTES: u64 = 64;
@@ -97,6 +97,37 @@ fn loaded_ns(idle_ns: u64, used: u64, most: u64) -> u64 {
 }
 
 impl super::Machine {
+    /// What became of each node; nothing on a machine with one.
+    pub(super) fn node_outcomes(&self) -> Vec<NodeOutcome> {
+        let memory = &self.memory;
+        if memory.nodes.len() == 1 {
+            return Vec::new();
+        }
+        let outcome = |(id, node): (NodeId, &Node)| {
+            let [moved_in_pages, moved_out_pages] = memory.node_moves[id.index()];
+            let accesses = memory.nodes.classes().and_then(|classes| {
+                let class = classes.of_node(id);
+                let is_alone = memory.nodes.ids().filter(|&other| classes.of_node(other) == class).count() == 1;
+                is_alone.then(|| self.access.hits[usize::from(class)])
+            });
+            let moved_bytes = (moved_in_pages + moved_out_pages) * PAGE_BYTES;
+            let counters = memory.node_counters[id.index()].iter().filter(|(_, n)| *n > 0);
+            NodeOutcome {
+                node: id.index(),
+                tier: memory.tiers.tier(id),
+                is_top_tier: memory.tiers.is_top(id),
+                managed_pages: node.managed(),
+                free_pages: node.free(),
+                accesses,
+                moved_in_pages,
+                moved_out_pages,
+                traffic_bytes: accesses.map(|accesses| accesses * LINE_BYTES + moved_bytes),
+                counters: counters.map(|(counter, n)| (counter.name(), n)).collect(),
+            }
+        };
+        memory.nodes.iter().map(outcome).collect()
+    }
+
     /// The clock of a thread of `program`.
     pub(super) fn pace(&mut self, program: usize, now: Instant, until: Instant) -> Pace {
         self.access.pace(self.programs[program].program.timing, now.ns(), until.ns())

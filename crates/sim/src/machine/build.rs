@@ -507,6 +507,7 @@ impl Machine {
             }
         });
         let (programs, cgroups) = (programs.collect(), cgroups.collect());
+        let nodes = self.node_outcomes();
         let residency = self.wants_residency.then(|| self.residency());
         self.reclaim_latencies_ns.sort_unstable();
         Outcome {
@@ -514,6 +515,7 @@ impl Machine {
             programs,
             cgroups,
             kernel: self.kernel,
+            nodes,
             work: self.memory.reclaim.work,
             reclaim_latencies_ns: self.reclaim_latencies_ns,
             incidents: self.incidents,

@@ -52,7 +52,8 @@ pub use kdamond::{TickSink, Watched};
 pub use monitor::{DriverError, MonitorDriver, MonitorOutcome, MonitorTarget};
 pub use nodes::{MemoryKind, NodeConfig, TieringConfig};
 pub use outcome::{
-    CgroupOutcome, Ending, Incident, KernelTime, Outcome, PressureTotals, ProgramOutcome, SeriesRow, ThreadTime,
+    CgroupOutcome, Ending, Incident, KernelTime, NodeOutcome, Outcome, PressureTotals, ProgramOutcome, SeriesRow,
+    ThreadTime,
 };
 pub use residency::{Residency, ResidentFile, ResidentProcess};
 

@@ -91,6 +91,18 @@ fn with_demotion_a_bound_program_spills_to_the_slow_node() {
     assert_eq!((outcome.programs[0].ending, count(Counter::PswpOut)), (Ending::Finished, 0));
     assert!(count(Counter::PgDemoteKswapd) + count(Counter::PgDemoteDirect) >= 3000 - 2048);
     assert!(compute_ns(&outcome) > 9000 * 200);
+    let [fast, slow] = &outcome.nodes[..] else { panic!("two nodes") };
+    let demoted: u64 = fast.counters.values().sum();
+    assert_eq!((fast.moved_out_pages, slow.moved_in_pages, slow.counters.len()), (demoted, demoted, 0));
+    assert_eq!((fast.tier, slow.tier, fast.is_top_tier, slow.is_top_tier), (4, 90, true, false));
+    let [fast_accesses, slow_accesses] = [fast, slow].map(|node| node.accesses.unwrap());
+    assert_eq!(
+        compute_ns(&outcome),
+        fast_accesses * 200 + slow_accesses * 350,
+        "each access is counted where it is paid"
+    );
+    assert_eq!(slow.traffic_bytes, Some(slow_accesses * 64 + demoted * 4096));
+    assert_eq!((fast.free_pages, slow.free_pages), (2048, 2048), "the program has ended");
 }
 
 #[test]

@@ -180,6 +180,33 @@ pub enum Incident {
     },
 }
 
+/// One node, on machines with several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NodeOutcome {
+    /// Its number.
+    pub node: usize,
+    /// Its tier; lower is faster.
+    pub tier: u64,
+    /// Whether pages are promoted to it.
+    pub is_top_tier: bool,
+    /// Its pages.
+    pub managed_pages: u64,
+    /// Of them, free at the end.
+    pub free_pages: u64,
+    /// Accesses to its memory, a cache line each; `None` where another node has the same latency.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accesses: Option<u64>,
+    /// Pages that came from other nodes, and that went to others, whoever moved them.
+    pub moved_in_pages: u64,
+    /// See above.
+    pub moved_out_pages: u64,
+    /// Bytes that accesses and moves carried to and from its memory; `None` as above.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traffic_bytes: Option<u64>,
+    /// `pgpromote_success` and `pgdemote_*` of this node, all pages; those of zero are left out.
+    pub counters: std::collections::BTreeMap<&'static str, u64>,
+}
+
 /// One row of the time series.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SeriesRow {
@@ -206,6 +233,9 @@ pub struct Outcome {
     pub cgroups: Vec<CgroupOutcome>,
     /// Kernel's CPU time.
     pub kernel: KernelTime,
+    /// Nodes, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeOutcome>,
     /// What the policy did to find pages.
     pub work: Work,
     /// Durations of direct and limit reclaim in ns, sorted.

@@ -212,6 +212,8 @@ impl Memory {
             let (known, is) = (self.space(*space).table.class_of(*page), self.nodes.class_of(*frame));
             ensure(known == is, || format!("{space:?} {page:?}: {frame:?} is of class {is}, its entry says {known}"))?;
         }
+        let [came, went] = [0, 1].map(|way: usize| self.node_moves.iter().map(|moves| moves[way]).sum::<u64>());
+        ensure(came == went, || format!("{came} pages came from other nodes, {went} went to others"))?;
         use crate::counters::Counter::{
             PgDemoteDirect, PgDemoteKhugepaged, PgDemoteKswapd, PgDemoteProactive, PgPromoteSuccess,
         };

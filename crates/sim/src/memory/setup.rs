@@ -59,6 +59,7 @@ impl Memory {
             ledger: Ledger::default(),
             frames,
             kswapd_wanted: vec![false; nodes.len()],
+            node_moves: vec![[0; 2]; nodes.len()],
             node_counters: vec![Counters::default(); nodes.len()],
             reclaim: ReclaimState::default(),
             nodes,

@@ -77,6 +77,8 @@ pub struct Memory {
     pub counters: Counters,
     /// By node: what was promoted to it and demoted from it, as in `nodeN/vmstat`. Other counters are not kept by node.
     pub node_counters: Vec<Counters>,
+    /// By node: pages that came from other nodes, and that went to others.
+    pub node_moves: Vec<[u64; 2]>,
     /// `nonresident_age` of each lruvec (spec classic-lru 5), grown by evictions and activations.
     pub nonresident_age: Vec<u64>,
     /// What reclaim remembers from attempt to attempt.

@@ -14,6 +14,11 @@ impl Memory {
         pages: u32,
         mappers: &[Mapper],
     ) {
+        let nodes = [from, to].map(|frame| self.nodes.of(frame));
+        if nodes[0] != nodes[1] {
+            self.node_moves[nodes[1].index()][0] += u64::from(pages);
+            self.node_moves[nodes[0].index()][1] += u64::from(pages);
+        }
         let part = |first: FrameId, at: u32| FrameId::new(first.index_u32() + at);
         for at in 0..pages {
             let moved = |mapper: &Mapper| Mapper {
