@@ -9,6 +9,8 @@ mod action_tests;
 mod actions;
 mod advice;
 mod defrag;
+#[cfg(test)]
+mod defrag_tests;
 mod folios;
 mod gauges;
 mod generations;

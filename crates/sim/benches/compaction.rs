@@ -1,0 +1,108 @@
+//! What it costs to compact a whole zone of which one page in four is in use, of 1 and of 100 GiB.
+//!
+//! Prints one JSON object a line: `name, unit, bar, value, pass`. In each 2 MiB 384 pages are free and 128 are a process's; a
+//! pass moves them until its scanners meet. Without `--bench` it runs small and only checks that it works.
+
+#![expect(clippy::print_stdout, reason = "a benchmark's output")]
+
+use std::time::Instant as Clock;
+
+use isotherm_core::host::Stop;
+use isotherm_sim::cgroup::CgroupId;
+use isotherm_sim::compaction::{CompactResult, Request, RunStep, Until, ZoneRun};
+use isotherm_sim::costs::Costs;
+use isotherm_sim::fault::{self, FaultOutcome, FaultState};
+use isotherm_sim::memory::watermarks::WatermarkConfig;
+use isotherm_sim::memory::{Mark, Memory, MemoryConfig, MemorySetup, NodeId, NodeSetup, TieringSetup};
+use isotherm_sim::migrate::MigrateMode;
+use isotherm_sim::mmu::{Need, SpaceId};
+use isotherm_sim::reclaim::{ReclaimPolicy, policy_by_name};
+use isotherm_sim::swap::device::{DeviceKind, DeviceModel};
+use isotherm_units::access::Mapping;
+use isotherm_units::{Duration, PageRange, Pages};
+
+/// Pages of 2 MiB, and those of them that are in use.
+const BLOCK: u64 = 512;
+const USED: u64 = 128;
+
+fn main() {
+    let measuring = std::env::args().any(|argument| argument == "--bench");
+    let mut first = None;
+    for gib in [1_u64, 100] {
+        let pages = if measuring { gib << 18 } else { (gib * BLOCK * 4).min(1 << 14) };
+        let (seconds, moved) = measure(pages);
+        let ns = seconds * 1e9 / pages as f64;
+        report(&format!("compact a zone, {gib} GiB"), "ns/page of the zone", ns);
+        report(&format!("compact a zone, {gib} GiB, a page moved"), "ns", seconds * 1e9 / moved as f64);
+        report(&format!("compact a zone, {gib} GiB, in all"), "s", seconds);
+        let growth = ns / *first.get_or_insert(ns);
+        if gib == 100 {
+            report("compact a zone, growth to 100 GiB", "times", growth);
+        }
+    }
+}
+
+fn report(name: &str, unit: &str, value: f64) {
+    println!(r#"{{"name": "{name}", "unit": "{unit}", "bar": null, "value": {value:.3}, "pass": true}}"#);
+}
+
+/// Seconds of one pass over a zone of `pages`, and the pages that it moved.
+fn measure(pages: u64) -> (f64, u64) {
+    let costs = Costs::default();
+    let mut memory = Memory::assemble(&MemorySetup {
+        nodes: vec![NodeSetup::new(vec![Pages::new(pages)], 80)],
+        tiering: TieringSetup::default(),
+        watermarks: WatermarkConfig::default(),
+        config: MemoryConfig { swappiness: 60, page_cluster: 0, readahead_pages: 0, hz: 250 },
+        costs,
+        swap: (DeviceModel::preset(DeviceKind::None, &costs), Pages::new(0)),
+        storage: DeviceModel::preset(DeviceKind::Nvme, &costs),
+    })
+    .expect("preset devices");
+    let mut policy = policy_by_name("classic").expect("one of the list").build();
+    memory.nonresident_age.push(0);
+    policy.add_lruvec(memory.lruvec(CgroupId::ROOT, node()));
+    let space = fault::new_space(&mut memory, "bench", (0, 0), CgroupId::ROOT);
+    let mapping = Mapping::anonymous(PageRange::new(0, pages));
+    fault::map(&mut memory, policy.as_mut(), space, mapping).expect("it fits");
+    fragment(&mut memory, policy.as_mut(), space, pages / BLOCK);
+    let stop = Until::Level { stop: Stop::Never, counts_in_flight: false, stops_for_reclaim: false };
+    let mut pass = ZoneRun::new(node(), 0, Request::whole(MigrateMode::SyncLight, stop));
+    let clock = Clock::now();
+    loop {
+        let step = pass.step(&mut memory, policy.as_mut());
+        memory.now += Duration::from_ns(memory.ledger.take());
+        if let RunStep::Done(result) = step {
+            assert_eq!(result, CompactResult::Complete);
+            break;
+        }
+    }
+    let seconds = clock.elapsed().as_secs_f64();
+    let moved = pass.work().moved;
+    assert!(moved > 0 && pass.work().blocks_freed > 0, "it did something");
+    (seconds, moved)
+}
+
+/// Leaves the last quarter of each block to the process.
+fn fragment(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId, blocks: u64) {
+    let mut state = FaultState::on(node());
+    let mut fillers = Vec::new();
+    let keep = memory.nodes.get(node()).high_marks() + BLOCK;
+    for block in 0..blocks {
+        if memory.nodes.get(node()).free() < keep + BLOCK {
+            break;
+        }
+        fillers.extend((0..BLOCK - USED).map(|_| memory.take_target(node(), Mark::Low).expect("free")));
+        for page in block * USED..(block + 1) * USED {
+            let outcome = fault::fault(memory, policy, space, page, Need::Write, &mut state);
+            assert_eq!(outcome, FaultOutcome::Done);
+        }
+    }
+    fillers.into_iter().for_each(|frame| memory.give_target(frame, 0));
+    memory.nodes.drain(&mut memory.frames, node());
+    memory.ledger.take();
+}
+
+fn node() -> NodeId {
+    NodeId::default()
+}
