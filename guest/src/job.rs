@@ -3,6 +3,11 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+use crate::fragmenting::{Fragmented, Fragments};
+use crate::monitoring::{Watched, Watches};
+use crate::sorting::{Sorted, Sorts};
+use crate::tiering::{Tiered, Tierings};
+
 /// Where the job lies in the guest.
 pub const JOB_PATH: &str = "/job.json";
 /// Where the script of a replay lies in the guest.
@@ -54,6 +59,14 @@ pub enum Task {
     Play(Play),
     /// Play many scripts, one after the other, each as if the machine were new.
     Series(Series),
+    /// Play patterns and have the kernel's monitor watch.
+    Watch(Watches),
+    /// Play patterns under sudden pressure, with and without sorted lists.
+    Sort(Sorts),
+    /// Fragment memory and ask for huge pages.
+    Fragment(Fragments),
+    /// Play patterns in memory that begins on a slow node.
+    Tier(Tierings),
 }
 
 /// A replay.
@@ -125,6 +138,14 @@ pub enum Report {
         /// Why.
         message: String,
     },
+    /// What the kernel's monitor saw.
+    Watched(Watched),
+    /// What pressure did.
+    Sorted(Sorted),
+    /// What compaction did.
+    Fragmented(Fragmented),
+    /// What promotion did.
+    Tiered(Tiered),
     /// A process of the script was killed.
     Killed {
         /// Index in the script.

@@ -4,5 +4,10 @@
 //! guest, whose first process is this package's program, does the job and writes [`Report`](job::Report)s, one JSON object a
 //! line, to its second serial port. How the rig is used: `docs/rig.md`.
 
+pub mod fragmenting;
 pub mod job;
+pub mod monitoring;
+pub mod patterns;
 pub mod script;
+pub mod sorting;
+pub mod tiering;

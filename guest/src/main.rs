@@ -5,12 +5,16 @@
 #![expect(clippy::print_stderr, reason = "the console is all a guest has")]
 
 mod conductor;
+mod damon;
+mod fragment;
+mod lru_sort;
 mod machine;
 mod observe;
 mod player;
 mod series;
 mod shared;
 mod sys;
+mod tiers;
 
 use isotherm_guest::job::{FAILED, JOB_PATH, Job, PASSED, Report, Task};
 use std::fs::File;
@@ -72,5 +76,9 @@ fn work(reporter: &mut Reporter) -> Result<(), String> {
         Task::Boot => Ok(()),
         Task::Play(play) => conductor::play(play, reporter),
         Task::Series(series) => series::play(series, reporter),
+        Task::Sort(sorts) => sorts.runs.iter().try_for_each(|run| lru_sort::sort(run, reporter)),
+        Task::Fragment(fragments) => fragments.runs.iter().try_for_each(|run| fragment::fragment(run, reporter)),
+        Task::Tier(tierings) => tierings.runs.iter().try_for_each(|run| tiers::tier(run, reporter)),
+        Task::Watch(watches) => watches.runs.iter().try_for_each(|run| damon::watch(run, reporter)),
     }
 }

@@ -199,6 +199,62 @@ pub(crate) fn reap() {
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
 }
 
+/// Whether a child has ended; takes it in.
+pub(crate) fn has_ended(child: i32) -> bool {
+    // SAFETY: no status is asked for.
+    unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG) != 0 }
+}
+
+/// Kills a child.
+pub(crate) fn kill(child: i32) -> io::Result<()> {
+    // SAFETY: no memory is involved.
+    check(unsafe { libc::kill(child, libc::SIGKILL) })
+}
+
+/// Binds memory that this process will touch to one node, or to none.
+pub(crate) fn bind_memory(node: Option<u32>) -> io::Result<()> {
+    const MPOL_DEFAULT: libc::c_int = 0;
+    const MPOL_BIND: libc::c_int = 2;
+    let (mode, mask) = match node {
+        Some(node) if node < 63 => (MPOL_BIND, 1u64 << node),
+        Some(_) => return Err(io::ErrorKind::InvalidInput.into()),
+        None => (MPOL_DEFAULT, 0),
+    };
+    let (place, bits) = if mask == 0 { (std::ptr::null(), 0) } else { (&raw const mask, 64) };
+    // SAFETY: a mask of 64 bits that lives through the call, or none.
+    let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, place, bits) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The node of each page of this process, negative for those that are not there.
+pub(crate) fn nodes_of(page: u64, pages: u64) -> io::Result<Vec<i32>> {
+    let (address, length) = place(page, pages)?;
+    let addresses: Vec<*mut libc::c_void> =
+        (0..length / PAGE_LEN).map(|index| address.wrapping_byte_add(index * PAGE_LEN)).collect();
+    let mut nodes = vec![-1i32; addresses.len()];
+    // SAFETY: two lists of that length that live through the call; without a list of nodes it only asks.
+    let result = unsafe {
+        let no_nodes = std::ptr::null::<i32>();
+        libc::syscall(libc::SYS_move_pages, 0, addresses.len(), addresses.as_ptr(), no_nodes, nodes.as_mut_ptr(), 0)
+    };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(nodes) }
+}
+
+/// Maps some pages where the kernel likes, has them filled, and unmaps them: where that is more than a few dozen, the kernel drops
+/// all translations of the process.
+pub(crate) fn forget_translations(pages: u64) -> io::Result<()> {
+    let (_, length) = place(0, pages)?;
+    let (protection, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE);
+    // SAFETY: a new mapping at a place of the kernel's choice, given back below.
+    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
+    if mapped == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the mapping made above, of which no reference was made.
+    check(unsafe { libc::munmap(mapped, length) })
+}
+
 /// A new `T` in memory that stays shared over [`fork`]. Never given back.
 pub(crate) fn shared<T: SharedMemory>() -> io::Result<&'static T> {
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
@@ -219,6 +275,14 @@ pub(crate) unsafe trait SharedMemory: Sync {}
 
 // SAFETY: atomics only.
 unsafe impl SharedMemory for crate::shared::Control {}
+// SAFETY: atomics only.
+unsafe impl SharedMemory for crate::damon::PassLog {}
+// SAFETY: atomics only.
+unsafe impl SharedMemory for crate::lru_sort::Gate {}
+// SAFETY: atomics and arrays of them.
+unsafe impl SharedMemory for crate::fragment::Board {}
+// SAFETY: atomics and arrays of them.
+unsafe impl SharedMemory for crate::tiers::Ledger {}
 
 /// Waits until `word` is no longer `value`, or the time is over, or for no reason at all.
 pub(crate) fn wait_while(word: &AtomicU32, value: u32, longest: Duration) {

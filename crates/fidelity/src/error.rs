@@ -53,6 +53,9 @@ pub enum FidelityError {
         /// What happened in its place.
         what: String,
     },
+    /// The simulated machine does not take what it is to play beside a real kernel.
+    #[error("the simulated machine: {0}")]
+    Simulated(#[from] isotherm_sim::machine::SimError),
     /// The rig.
     #[error(transparent)]
     Rig(#[from] isotherm_rig::RigError),

@@ -2,8 +2,9 @@
 //!
 //! A matrix of workloads, policies, limits and kernels ([`matrix`]) is played by real kernels ([`refresh`]), whose counters are
 //! kept as data ([`stored`]), and by the simulated machine ([`simulate`], [`replay`]). The comparison ([`compare`]) needs the data
-//! only and runs everywhere. What is faithful and what is not: `docs/fidelity.md`.
+//! only and runs everywhere. Mechanisms other than page replacement stand in [`beside`]. What is faithful and what is not: `docs/fidelity.md`.
 
+pub mod beside;
 pub mod compare;
 mod error;
 pub mod matrix;

@@ -25,6 +25,8 @@ pub struct Machine {
     pub time_limit: Duration,
     /// What the guest's clock is made of.
     pub clock: Clock,
+    /// A second node of so many bytes, without processors, which the firmware says is slow. It lies behind the first in memory.
+    pub slow_bytes: Option<u64>,
 }
 
 /// What a guest's clock is made of.
@@ -40,7 +42,13 @@ pub enum Clock {
 
 impl Default for Machine {
     fn default() -> Self {
-        Self { memory_bytes: 1 << 30, cpus: 1, time_limit: Duration::from_secs(120), clock: Clock::Host }
+        Self {
+            memory_bytes: 1 << 30,
+            cpus: 1,
+            time_limit: Duration::from_secs(120),
+            clock: Clock::Host,
+            slow_bytes: None,
+        }
     }
 }
 
@@ -116,8 +124,9 @@ fn command(
         }
     };
     command
-        .args(["-accel", &format!("tcg,thread={threads}"), "-cpu", "max,la57=off", "-machine", "q35"])
-        .args(["-m", &format!("{}M", machine.memory_bytes >> 20), "-smp", &machine.cpus.to_string()])
+        .args(["-accel", &format!("tcg,thread={threads}"), "-cpu", "max,la57=off"])
+        .args(memory(machine))
+        .args(["-smp", &machine.cpus.to_string()])
         .args(["-display", "none", "-nodefaults", "-no-reboot"])
         .args(["-serial", &format!("file:{}", text(console)), "-serial", &format!("file:{}", text(reports))])
         .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"])
@@ -129,6 +138,33 @@ fn command(
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
+}
+
+/// Kind of machine, memory and nodes. The slow node's figures are those of a CXL expander; nothing is slowed down by them, but the
+/// kernel puts the node into a lower tier.
+fn memory(machine: &Machine) -> Vec<String> {
+    let own = machine.memory_bytes >> 20;
+    let Some(slow) = machine.slow_bytes.map(|bytes| bytes >> 20) else {
+        return ["-machine", "q35", "-m", &format!("{own}M")].map(str::to_owned).to_vec();
+    };
+    let latency = "hmat-lb,initiator=0,hierarchy=memory,data-type=access-latency";
+    let bandwidth = "hmat-lb,initiator=0,hierarchy=memory,data-type=access-bandwidth";
+    let numa = [
+        format!("node,nodeid=0,cpus=0-{},memdev=m0", machine.cpus - 1),
+        "node,nodeid=1,memdev=m1,initiator=0".to_owned(),
+        "dist,src=0,dst=1,val=20".to_owned(),
+        format!("{latency},target=0,latency=100"),
+        format!("{latency},target=1,latency=250"),
+        format!("{bandwidth},target=0,bandwidth=200G"),
+        format!("{bandwidth},target=1,bandwidth=25G"),
+    ];
+    let mut arguments: Vec<String> =
+        ["-machine", "q35,hmat=on", "-m", &format!("{}M", own + slow)].map(str::to_owned).to_vec();
+    for (id, size) in [("m0", own), ("m1", slow)] {
+        arguments.extend(["-object".to_owned(), format!("memory-backend-ram,id={id},size={size}M")]);
+    }
+    arguments.extend(numa.into_iter().flat_map(|numa| ["-numa".to_owned(), numa]));
+    arguments
 }
 
 /// A started emulator that does not outlive this value.

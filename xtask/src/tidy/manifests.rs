@@ -15,7 +15,7 @@ const DOWNWARD: &[(&str, &[&str])] = &[
     ("crates/scenario", &["units", "core", "trace", "workload", "sim"]),
     ("crates/cli", &["units", "core", "trace", "workload", "sim", "scenario", "report", "linux", "rig", "fidelity"]),
     ("crates/rig", &["units", "trace", "workload", "guest"]),
-    ("crates/fidelity", &["units", "workload", "sim", "rig"]),
+    ("crates/fidelity", &["units", "core", "workload", "sim", "rig", "guest"]),
     ("guest", &[]),
     ("tracer", &[]),
     ("xtask", &[]),

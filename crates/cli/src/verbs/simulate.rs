@@ -13,7 +13,10 @@ use crate::error::CliError;
 use crate::format::{Format, FormatArg};
 use crate::ui::Ui;
 
+mod beside;
 mod fidelity;
+mod fidelity_monitor;
+mod fidelity_real;
 
 /// Play a scenario on the simulated machine: every variant, every workload, every seed.
 ///
@@ -46,6 +49,10 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     Fidelity(fidelity::Args),
+    /// The monitor beside the DAMON of real kernels, over access patterns.
+    FidelityMonitor(beside::Args),
+    /// Hint-fault promotion from a slow node in real kernels.
+    FidelityPromotion(beside::Args),
 }
 
 const AFTER_HELP: &str = "\
@@ -54,12 +61,16 @@ Examples:
   isotherm simulate policies --format json --threads 1
   isotherm simulate my-service.toml --repeats 5
   isotherm simulate fidelity --kernel 6.12
+  isotherm simulate fidelity-monitor
   isotherm simulate --list";
 
 /// Runs the verb.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
-    if let Some(What::Fidelity(args)) = &args.comparison {
-        return fidelity::run(args, ui);
+    match &args.comparison {
+        Some(What::Fidelity(args)) => return fidelity::run(args, ui),
+        Some(What::FidelityMonitor(args)) => return fidelity_monitor::run(args, ui).map(|()| ExitCode::SUCCESS),
+        Some(What::FidelityPromotion(args)) => return fidelity_real::promotion(args, ui).map(|()| ExitCode::SUCCESS),
+        None => {}
     }
     let Some(name) = args.scenario.filter(|_| !args.list) else { return list(args.format.format, ui) };
     let (mut scenario, base_dir) = find(&name)?;
@@ -142,6 +153,9 @@ fn list(format: Format, ui: &Ui) -> Result<ExitCode, CliError> {
         table.push(vec![Cell::from(bundled.name), Cell::from(scenario.title)]);
     }
     table.push(vec![Cell::from("fidelity"), Cell::from("the simulated machine beside real kernels")]);
+    for (name, title) in beside::TABLES {
+        table.push(vec![Cell::from(*name), Cell::from(*title)]);
+    }
     ui.print(super::render(&table, format, ui))?;
     Ok(ExitCode::SUCCESS)
 }

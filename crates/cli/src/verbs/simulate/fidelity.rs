@@ -141,7 +141,7 @@ fn command(args: &Args) -> String {
     format!("{command} --boots {}", args.boots)
 }
 
-fn error(error: FidelityError) -> CliError {
+pub(super) fn error(error: FidelityError) -> CliError {
     match error {
         FidelityError::Rig(error) => rig::error(error),
         FidelityError::Unknown { .. } | FidelityError::Nothing { .. } => CliError::usage(error),

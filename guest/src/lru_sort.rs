@@ -1,0 +1,164 @@
+//! Playing a pattern under a limit that drops and rises.
+
+use isotherm_guest::job::Report;
+use isotherm_guest::monitoring::ARENA_PAGE;
+use isotherm_guest::sorting::{Sort, Sorted};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::machine::{write, write_settings};
+use crate::sys::{self, Backing, Forked};
+use crate::{Reporter, observe};
+
+const GROUP: &str = "/sys/fs/cgroup/sort";
+const PARAMETERS: &str = "/sys/module/damon_lru_sort/parameters";
+/// How often the group's statistics are read, which brings up to date the counters that the kernel balances its lists with.
+const LOOK: Duration = Duration::from_millis(20);
+/// See `damon.rs`.
+const FLUSH_PAGES: u64 = 64;
+
+/// Where the player stands: these steps, one after the other.
+pub(crate) struct Gate {
+    step: AtomicU32,
+}
+
+/// It is not in the group yet.
+const NEW: u32 = 0;
+/// It is, and touches all of its memory.
+const LOADING: u32 = 1;
+/// It has.
+const LOADED: u32 = 2;
+/// It makes its passes.
+const WORKING: u32 = 3;
+/// It has made them.
+const DONE: u32 = 4;
+/// It may end.
+const LEAVING: u32 = 5;
+
+/// Does one run.
+pub(crate) fn sort(sort: &Sort, reporter: &mut Reporter) -> Result<(), String> {
+    if let Some(flaw) = sort.pattern.flaw() {
+        return Err(format!("the pattern cannot be played: {flaw}"));
+    }
+    if !sort.lru_sort.is_empty() && !Path::new(PARAMETERS).exists() {
+        return Err("this kernel has no LRU_SORT (CONFIG_DAMON_LRU_SORT)".to_owned());
+    }
+    let gate: &'static Gate = sys::shared().map_err(|error| format!("shared memory: {error}"))?;
+    gate.step.store(NEW, Ordering::Release);
+    write("/sys/fs/cgroup/cgroup.subtree_control", "+memory")?;
+    std::fs::create_dir_all(GROUP).map_err(|error| format!("{GROUP}: {error}"))?;
+    let pid = match sys::fork().map_err(|error| format!("fork: {error}"))? {
+        Forked::Child => play(sort, gate),
+        Forked::Parent(pid) => pid,
+    };
+    write(&format!("{GROUP}/cgroup.procs"), &pid.to_string())?;
+    step(gate, NEW, LOADING);
+    await_step(gate, LOADED, pid)?;
+    let before = statistics();
+    write_settings(&sort.lru_sort)?;
+    step(gate, LOADED, WORKING);
+    let begin = Instant::now();
+    let pressure = sort.pressure;
+    let mut limit = 0;
+    while gate.step.load(Ordering::Acquire) == WORKING && !sys::has_ended(pid) {
+        let now_us = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let is_low = now_us % pressure.period_us < pressure.low_us;
+        let wanted = if is_low { pressure.low_bytes } else { pressure.high_bytes };
+        if limit != wanted {
+            write(&format!("{GROUP}/memory.max"), &wanted.to_string())?;
+            limit = wanted;
+        }
+        let _ = statistics();
+        std::thread::sleep(LOOK);
+    }
+    let took_us = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
+    let done = gate.step.load(Ordering::Acquire) == DONE;
+    let now = statistics();
+    let change = |(name, after): (&String, &u64)| {
+        let before = before.get(name).copied().unwrap_or(0);
+        (name.clone(), i64::try_from(i128::from(*after) - i128::from(before)).unwrap_or(0))
+    };
+    let memory_stat = now.iter().map(change).collect();
+    let lru_sort = if sort.lru_sort.is_empty() { BTreeMap::new() } else { counters() };
+    if !sort.lru_sort.is_empty() {
+        write(&format!("{PARAMETERS}/enabled"), "N")?;
+    }
+    if !done {
+        return Err("the player was killed; the group's limit may be too low for it".to_owned());
+    }
+    step(gate, DONE, LEAVING);
+    while !sys::has_ended(pid) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    reporter.say(&Report::Sorted(Sorted { took_us, memory_stat, lru_sort }));
+    std::fs::remove_dir(GROUP).map_err(|error| format!("{GROUP}: {error}"))
+}
+
+/// Goes from one step to the next, if that is where it stands, and wakes who waits.
+fn step(gate: &Gate, from: u32, to: u32) {
+    let _ = gate.step.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
+    sys::wake_all(&gate.step);
+}
+
+fn await_step(gate: &Gate, wanted: u32, pid: i32) -> Result<(), String> {
+    loop {
+        let now = gate.step.load(Ordering::Acquire);
+        if now == wanted {
+            return Ok(());
+        }
+        sys::wait_while(&gate.step, now, Duration::from_millis(100));
+        if pid != 0 && sys::has_ended(pid) {
+            return Err("the player ended before its first pass".to_owned());
+        }
+    }
+}
+
+fn statistics() -> BTreeMap<String, u64> {
+    observe::numbers(&format!("{GROUP}/memory.stat"))
+}
+
+/// All files of LRU_SORT that hold a number.
+fn counters() -> BTreeMap<String, u64> {
+    let Ok(entries) = std::fs::read_dir(PARAMETERS) else { return BTreeMap::new() };
+    let number = |entry: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(entry.path()).ok()?;
+        Some((entry.file_name().into_string().ok()?, text.trim().parse().ok()?))
+    };
+    entries.flatten().filter_map(number).collect()
+}
+
+/// Lives as the player. Does not return.
+fn play(sort: &Sort, gate: &Gate) -> ! {
+    // In the group before the first touch.
+    if await_step(gate, LOADING, 0).is_err() {
+        sys::exit_now(1);
+    }
+    let pages = u64::from(sort.pattern.pages);
+    let work = || -> std::io::Result<()> {
+        sys::map(ARENA_PAGE, pages, Backing::Anonymous)?;
+        sys::touch(ARENA_PAGE, pages, true, 1);
+        step(gate, LOADING, LOADED);
+        if await_step(gate, WORKING, 0).is_err() {
+            sys::exit_now(1);
+        }
+        let begin = Instant::now();
+        for pass in 0..sort.passes {
+            let at = begin + Duration::from_micros(sort.pass_us * pass);
+            std::thread::sleep(at.saturating_duration_since(Instant::now()));
+            sort.pattern.pass(pass, |first, pages| {
+                sys::touch(ARENA_PAGE + u64::from(first), u64::from(pages), true, 2);
+            });
+            sys::forget_translations(FLUSH_PAGES)?;
+        }
+        Ok(())
+    };
+    if work().is_err() {
+        sys::exit_now(1);
+    }
+    step(gate, WORKING, DONE);
+    // Its memory stays until the counters were read.
+    let _ = await_step(gate, LEAVING, 0);
+    sys::exit_now(0)
+}

@@ -1,0 +1,56 @@
+//! Patterns under a limit that drops and rises, with or without the kernel's LRU_SORT: what the guest is to do, and what it reports.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use crate::job::Setting;
+use crate::patterns::Pattern;
+
+/// Runs, one after the other, each in a new process and group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sorts {
+    /// In order; each is answered by a report of its own.
+    pub runs: Vec<Sort>,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sort {
+    /// What is played.
+    pub pattern: Pattern,
+    /// Time from the start of one pass to that of the next; passes that come late follow at once.
+    pub pass_us: u64,
+    /// Passes.
+    pub passes: u64,
+    /// The group's limit, from the first pass on.
+    pub pressure: Pressure,
+    /// Files of LRU_SORT to write before the first pass, `enabled` last; none: it stays off.
+    pub lru_sort: Vec<Setting>,
+}
+
+/// A limit that goes down and up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pressure {
+    /// Limit at the beginning of each period.
+    pub low_bytes: u64,
+    /// Limit for the rest of it.
+    pub high_bytes: u64,
+    /// How long it stays low.
+    pub low_us: u64,
+    /// Length of a period.
+    pub period_us: u64,
+}
+
+/// What came of one run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sorted {
+    /// From the first pass to the end of the last.
+    pub took_us: u64,
+    /// The group's `memory.stat` at the end, less what it was before the first pass.
+    pub memory_stat: BTreeMap<String, i64>,
+    /// Numbers among the files of LRU_SORT at the end; empty if it was off.
+    pub lru_sort: BTreeMap<String, u64>,
+}

@@ -1,0 +1,48 @@
+//! Hot memory on a slow node: what the guest is to do, and what it reports.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use crate::patterns::Pattern;
+
+/// Runs, one after the other, each in a new process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tierings {
+    /// In order; each is answered by a report of its own.
+    pub runs: Vec<Tiering>,
+}
+
+/// One run: memory is filled on the slow node, then a pattern is played.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tiering {
+    /// What is played.
+    pub pattern: Pattern,
+    /// Time from the start of one pass to that of the next; passes that come late follow at once.
+    pub pass_us: u64,
+    /// Passes.
+    pub passes: u64,
+    /// `kernel.numa_balancing` while it is played.
+    pub numa_balancing: u32,
+    /// `kernel.numa_balancing_promote_rate_limit_MBps`.
+    pub promote_rate_mbps: u32,
+    /// The node whose memory it begins in.
+    pub slow_node: u32,
+    /// A state is taken after each so many passes.
+    pub look_every: u64,
+}
+
+/// What came of one run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tiered {
+    /// From the first pass to the end of the last.
+    pub took_us: u64,
+    /// The nodes that hot memory is demoted to, and tiers, in the kernel's words.
+    pub tiers: Vec<String>,
+    /// `pgpromote_*`, `pgdemote_*`, `numa_*` and `pgmigrate_*` of `/proc/vmstat` at the end, less what they were before the first
+    /// pass.
+    pub vmstat: BTreeMap<String, i64>,
+    /// After so many passes, pages of the arena on each node.
+    pub nodes: Vec<(u64, Vec<u64>)>,
+}
