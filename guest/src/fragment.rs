@@ -34,7 +34,8 @@ pub(crate) fn fragment(fragment: &Fragment, reporter: &mut Reporter) -> Result<(
     write("/proc/sys/vm/drop_caches", "3")?;
     // Clean slate: what earlier runs left scattered.
     write("/proc/sys/vm/compact_memory", "1")?;
-    let free_bytes = memory_kib("MemFree:")? * 1024;
+    // What is free in the lowest zone is kept from programs.
+    let free_bytes = (memory_kib("MemFree:")? * 1024).saturating_sub(low_bytes());
     let sections = free_bytes.saturating_sub(fragment.spare_bytes) / (SECTION * PAGE);
     if sections == 0 {
         return Err(format!("{free_bytes} bytes are free, of which {} are to be left", fragment.spare_bytes));
@@ -135,6 +136,14 @@ fn memory_kib(line: &str) -> Result<u64, String> {
     let text = std::fs::read_to_string("/proc/meminfo").map_err(|error| format!("/proc/meminfo: {error}"))?;
     let found = text.lines().find_map(|found| found.strip_prefix(line)?.trim().strip_suffix(" kB")?.parse().ok());
     found.ok_or_else(|| format!("/proc/meminfo has no line `{line}`"))
+}
+
+/// Free memory of the zone `DMA`.
+fn low_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/buddyinfo").unwrap_or_default();
+    let counts = text.lines().find_map(|line| line.split_once(" DMA ")).map(|(_, counts)| counts.split_whitespace());
+    let counts = counts.into_iter().flatten().filter_map(|count| count.parse::<u64>().ok());
+    counts.enumerate().map(|(order, count)| (count << order) * PAGE).sum()
 }
 
 fn moment() -> Moment {
