@@ -20,6 +20,8 @@ pub(crate) const FIRST_PAGE: u64 = 1 << 27;
 /// End of what a script may use: the last 512 GiB of user space are the kernel's to choose from.
 pub(crate) const END_PAGE: u64 = (1 << 35) - (1 << 27);
 
+/// What the kernel takes must fall by so much before the limit follows.
+const LOWERED_BYTES: u64 = 256 << 10;
 /// More than the page tables of a script's process take.
 const FORK_BYTES: u64 = 8 << 20;
 
@@ -150,7 +152,10 @@ fn top_up(stage: &Stage<'_>, buffer: &[u8]) {
     let text = String::from_utf8_lossy(buffer);
     let Some(kernel) = number_of_line(&text, "kernel") else { return };
     let extra = (kernel + stage.control.own_bytes()).next_multiple_of(sys::PAGE);
-    if stage.control.set_extra(extra) {
+    let before = stage.control.extra_bytes();
+    // To lower the limit of a full group has 32 pages reclaimed at least: that is not worth a few pages less.
+    if extra > before || before - extra >= LOWERED_BYTES {
+        stage.control.set_extra(extra);
         // Where it is refused the limit stays as it was.
         let _ = std::fs::write(format!("{GROUP_PATH}/memory.max"), (limit + extra).to_string());
     }

@@ -75,9 +75,9 @@ impl Control {
     pub(crate) fn extra_bytes(&self) -> u64 {
         self.extra.load(Ordering::Acquire)
     }
-    /// Notes what is added to the limit; whether that is new.
-    pub(crate) fn set_extra(&self, bytes: u64) -> bool {
-        self.extra.swap(bytes, Ordering::AcqRel) != bytes
+    /// Notes what is added to the limit.
+    pub(crate) fn set_extra(&self, bytes: u64) {
+        self.extra.store(bytes, Ordering::Release);
     }
     /// Whether somebody could not go on.
     pub(crate) fn has_failed(&self) -> bool {
