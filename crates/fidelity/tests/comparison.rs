@@ -1,0 +1,66 @@
+//! The stored runs of real kernels against the simulated machine as it is now.
+
+use std::path::Path;
+
+use isotherm_fidelity::compare::compare;
+use isotherm_fidelity::{Comparison, FidelityError, KernelData, Selection, Workloads};
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+fn compared(selection: &Selection) -> Result<Comparison, FidelityError> {
+    let workloads = Workloads::bundled().build(selection, root())?;
+    compare(&workloads, selection, &KernelData::bundled()?, &|| ())
+}
+
+fn named(name: &str) -> Vec<String> {
+    vec![name.to_owned()]
+}
+
+/// A workload of the fitting set that plays in no time. What is asked here is what was reached when the runs were stored, with
+/// room for one more point: less would be a step back.
+#[test]
+fn skewed_anonymous_memory_faults_as_in_the_kernel() {
+    let selection = Selection { workloads: named("zipf"), kernels: named("newest"), ..Selection::default() };
+    let compared = compared(&selection).unwrap();
+    assert_eq!(compared.rows.len(), 2 * 3 * 8, "policies, limits, counters");
+    for row in compared.rows.iter().filter(|row| row.metric == "major_faults" || row.metric == "pages_stolen") {
+        assert!(row.error.unwrap() <= 0.035, "{row:?}");
+    }
+    for row in &compared.residency {
+        assert!(row.overlap >= 0.85, "{row:?}");
+    }
+    let ordering = compared.bars.iter().find(|bar| bar.what.starts_with("classic and mglru ordered")).unwrap();
+    assert_ne!(ordering.is_met, Some(false), "{ordering:?}");
+}
+
+/// Every stored run is of the script that is played now: otherwise `Stale` says what to do.
+#[test]
+fn stored_runs_are_of_the_present_scripts() {
+    let selection = Selection::default();
+    let workloads = Workloads::bundled().build(&selection, root()).unwrap();
+    for data in KernelData::bundled().unwrap() {
+        for workload in &workloads {
+            for cell in selection.cells_of(&workload.name) {
+                let Some(run) = data.run(&cell) else { panic!("kernel {} has no run of {cell:?}", data.kernel) };
+                assert_eq!(run.digest, workload.digest, "{cell:?}");
+                assert_eq!(run.limit_pages, workload.limit(cell.limit_percent).get(), "{cell:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_to_compare_with_is_said() {
+    let selection = Selection { workloads: named("zipf"), limits: vec![75], ..Selection::default() };
+    let workloads = Workloads::bundled().build(&selection, root()).unwrap();
+    let error = compare(&workloads, &selection, &[], &|| ()).unwrap_err().to_string();
+    assert!(error.starts_with("no stored runs of this selection"), "{error}");
+    let mut data = KernelData::bundled().unwrap();
+    for run in &mut data[0].runs {
+        run.digest = "0".to_owned();
+    }
+    let error = compare(&workloads, &selection, &data, &|| ()).unwrap_err().to_string();
+    assert!(error.contains("--refresh --kernel newest --workload zipf"), "{error}");
+}
