@@ -285,7 +285,8 @@ impl HugeAllocation {
         if policy.is_exact() {
             return AllocateStep::Failed;
         }
-        self.stage = Stage::Reclaim(Box::new(Attempt::direct(node)));
+        memory.count(Counter::AllocStall, CgroupId::ROOT, 1);
+        self.stage = Stage::Reclaim(Box::new(Attempt::direct_once(node)));
         AllocateStep::Again
     }
 

@@ -120,6 +120,13 @@ impl Attempt {
         Self::of(scan, Driver::Direct(Direct::new(Some(node), Persistence::Allocation).on_one_node()))
     }
 
+    /// One run over all priorities for a task that wants several pages in a row near `node` and has other means than reclaim:
+    /// it decides itself whether to try again. Never fails; may end with 0.
+    pub fn direct_once(node: NodeId) -> Self {
+        let scan = Scan::new(Reclaimer::Direct, CgroupId::ROOT, SWAP_CLUSTER_MAX, 0);
+        Self::of(scan, Driver::Direct(Direct::new(Some(node), Persistence::Once)))
+    }
+
     /// For a task that must charge `pages` to `cgroup`, which is at its `memory.max`: at least 32 pages from the group.
     /// Counts the event `max`, drains what is charged ahead, tries 16 times; then [`Step::Failed`].
     pub fn limit(cgroup: CgroupId, pages: u64) -> Self {
