@@ -342,6 +342,27 @@ pub enum Timing {
     Recorded,
     /// Each page touched costs the latency of the memory it lies in, on top of [`Run::think_ns`]: a generator.
     Modelled,
+    /// The same, but of a touched page so many cache lines are used, one after the other, and each costs that latency.
+    Lines(u32),
+}
+
+impl Timing {
+    /// Cache lines used of a touched page, as far as is known; else 1.
+    pub fn lines(self) -> u64 {
+        match self {
+            Self::Recorded | Self::Modelled => 1,
+            Self::Lines(lines) => u64::from(lines),
+        }
+    }
+
+    /// What a touch of a page costs where an access takes `latency_ns`.
+    pub fn page_ns(self, latency_ns: u64) -> u64 {
+        match self {
+            Self::Recorded => 0,
+            Self::Modelled => latency_ns,
+            Self::Lines(lines) => latency_ns.saturating_mul(u64::from(lines)),
+        }
+    }
 }
 
 /// Everything a machine needs to play a workload once.

@@ -6,21 +6,19 @@
 //! a reconstruction too: it makes 173 to 179 ns a line of the published times on slow memory at all four sizes
 //! (promotion.md section 6.2).
 
-use isotherm_units::access::{After, Batch, Program, Run, Stream, StreamError, ThreadStart};
+use isotherm_units::access::{After, Batch, Program, Run, Stream, StreamError, ThreadStart, Timing};
 use isotherm_units::{Bytes, Duration, Instant, Ratio};
 use serde::{Deserialize, Serialize};
 
 use crate::chance::{Dice, Rng, below, dice, threshold};
-use crate::hot_cold::check_threads;
+use crate::hot_cold::{LINES_MAX, check_threads};
 use crate::scan::RUN_PAGES;
 use crate::spaces::{Spaces, check_huge, check_share, footprint_pages, think_ns};
 use crate::spec::Kind;
 use crate::{BuildContext, Storage, WorkloadError};
 
-/// Cache lines of a page.
-const LINES_MAX: u32 = 64;
-/// Touched pages of a batch: with all lines, a batch of 1024 runs.
-const BATCH_PAGES: u64 = 16;
+/// Touched pages of a batch.
+const BATCH_PAGES: u64 = 256;
 /// Runs of a batch while memory is filled.
 const FILL_RUNS: usize = 64;
 
@@ -30,13 +28,13 @@ const FILL_RUNS: usize = 64;
 pub struct AbenchSpec {
     /// Bytes of the area, `-s`. Default 8 GiB.
     pub footprint: Bytes,
-    /// Threads that touch it side by side. Default 64.
+    /// Threads that touch it side by side, made by one that does nothing else. Default 64.
     pub threads: usize,
     /// Iterations of each thread, `-i`; each is an operation, and touches the pages of the area divided by the threads, drawn from
     /// all of it. Default 512.
     pub iterations: u64,
-    /// Accesses to each touched page, one after the other; each costs the latency of the page's memory. 1 to 64. Default 64: all
-    /// cache lines.
+    /// Cache lines used of each touched page, one after the other, also while memory is filled; each costs the latency of the page's
+    /// memory. A touch is one access to the page table. 1 to 64. Default 64: all.
     pub lines: u32,
     /// Sleep of a thread between two iterations, `-d`. Default 1 us.
     pub delay: Duration,
@@ -44,7 +42,7 @@ pub struct AbenchSpec {
     pub writes: Ratio,
     /// CPU time of an access, in addition to the latency of its memory. Default 0.
     pub compute: Duration,
-    /// Whether the first thread writes every page once before the others begin. Default yes.
+    /// Whether each thread writes its share of the area once before it begins. Default yes.
     pub fill: bool,
     /// Whether memory uses 2 MiB pages. Default no.
     pub huge: bool,
@@ -83,32 +81,33 @@ impl Kind for AbenchSpec {
         if !(1..=LINES_MAX).contains(&self.lines) {
             return Err(WorkloadError::field(Self::NAME, "lines", self.lines, "1 to 64"));
         }
-        let access_ns = think_ns(Self::NAME, "compute", self.compute)?;
+        let page_ns = u64::from(think_ns(Self::NAME, "compute", self.compute)?) * u64::from(self.lines);
+        let page_ns = u32::try_from(page_ns).map_err(|_| {
+            WorkloadError::field(Self::NAME, "compute", self.compute, "0 to 4.29s for all lines of a page together")
+        })?;
         let touches = touches_of_an_iteration(pages, self.threads);
         let mut spaces = Spaces::new(context.name_or(Self::NAME));
         let start = spaces.map("data", pages, Storage::Anonymous, None, self.huge);
         let streams = (0..self.threads).map(|index| -> Box<dyn Stream> {
-            let is_first = index == 0 && self.fill;
+            let share = |index: usize| pages * index as u64 / self.threads as u64;
+            let to_fill = if self.fill { share(index)..share(index + 1) } else { 0..0 };
             Box::new(Abench {
                 start,
                 pages,
-                lines: self.lines,
-                access_ns,
+                page_ns,
                 write_below: threshold(self.writes),
                 touches,
                 touches_left: touches,
                 iterations_left: self.iterations,
                 delay: self.delay,
-                filled: if is_first { 0 } else { pages },
-                to_start: if is_first { 1..self.threads } else { 0..0 },
+                to_fill,
                 dice: dice(context.seed, index),
             })
         });
-        let mut program = spaces.into_program(streams.collect());
-        if self.fill {
-            program.threads[1..].iter_mut().for_each(|thread| thread.start = ThreadStart::ByThread);
-        }
-        Ok(program)
+        let main: Box<dyn Stream> = Box::new(Main { to_start: 1..self.threads + 1 });
+        let mut program = spaces.into_program(std::iter::once(main).chain(streams).collect());
+        program.threads[1..].iter_mut().for_each(|thread| thread.start = ThreadStart::ByThread);
+        Ok(Program { timing: Timing::Lines(self.lines), ..program })
     }
 
     fn depends_on_time(&self) -> Option<String> {
@@ -121,42 +120,47 @@ fn touches_of_an_iteration(pages: u64, threads: usize) -> u64 {
     (pages / threads as u64).max(1)
 }
 
+/// The thread that makes the others.
+struct Main {
+    to_start: std::ops::Range<usize>,
+}
+
+impl Stream for Main {
+    fn next_batch(&mut self, _now: Instant, _batch: &mut Batch) -> Result<After, StreamError> {
+        Ok(self.to_start.next().map_or(After::Finish, After::Start))
+    }
+}
+
 struct Abench {
     start: u64,
     pages: u64,
-    lines: u32,
-    access_ns: u32,
+    page_ns: u32,
     write_below: u64,
     touches: u64,
     touches_left: u64,
     iterations_left: u64,
     delay: Duration,
-    /// Pages that are written already.
-    filled: u64,
-    /// Threads that wait for that.
-    to_start: std::ops::Range<usize>,
+    /// Pages that are still to be written.
+    to_fill: std::ops::Range<u64>,
     dice: Dice,
 }
 
 impl Abench {
     fn fill(&mut self, batch: &mut Batch) {
-        while batch.runs.len() < FILL_RUNS && self.filled < self.pages {
-            let pages = RUN_PAGES.min(self.pages - self.filled);
-            let run = Run::write(self.start + self.filled, u32::try_from(pages).expect("at most RUN_PAGES"));
+        while batch.runs.len() < FILL_RUNS && !self.to_fill.is_empty() {
+            let pages = RUN_PAGES.min(self.to_fill.end - self.to_fill.start);
+            let run = Run::write(self.start + self.to_fill.start, u32::try_from(pages).expect("at most RUN_PAGES"));
             batch.runs.push(run);
-            self.filled += pages;
+            self.to_fill.start += pages;
         }
     }
 }
 
 impl Stream for Abench {
     fn next_batch(&mut self, _now: Instant, batch: &mut Batch) -> Result<After, StreamError> {
-        if self.filled < self.pages {
+        if !self.to_fill.is_empty() {
             self.fill(batch);
             return Ok(After::Continue);
-        }
-        if let Some(next) = self.to_start.next() {
-            return Ok(After::Start(next));
         }
         if self.iterations_left == 0 {
             return Ok(After::Finish);
@@ -166,7 +170,7 @@ impl Stream for Abench {
             let (page, fraction) = below(self.dice.next_u64(), self.pages);
             let page = self.start + page;
             let run = if fraction < self.write_below { Run::write(page, 1) } else { Run::read(page, 1) };
-            batch.runs.extend(std::iter::repeat_n(run.after_ns(self.access_ns), self.lines as usize));
+            batch.runs.push(run.after_ns(self.page_ns));
         }
         self.touches_left -= touches;
         if self.touches_left > 0 {
@@ -201,36 +205,36 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_filled_once_and_then_touched_at_random_line_by_line() {
+    fn memory_is_filled_once_and_then_touched_at_random() {
         let played = drain_spec(&WorkloadSpec::Abench(small()));
         assert_eq!(played.operations, 800, "an operation is a thread's iteration");
-        let (filled, touched) = played.runs.split_at(1);
-        let start = filled[0].page();
-        assert_eq!(filled, [Run::write(start, 100)], "the first thread fills before the others begin");
-        assert_eq!(touched.len(), 4 * 200 * 25 * 3);
-        let mut counts = vec![0u64; 100];
+        let start = played.runs.iter().map(|run| run.page()).min().unwrap();
         for thread in 0..4 {
-            let runs = played.of_thread(thread);
-            let runs = &runs[usize::from(thread == 0)..];
-            for lines in runs.chunks(3) {
-                assert!(lines.iter().all(|run| *run == Run::read(lines[0].page(), 1)), "{lines:?}");
-                counts[usize::try_from(lines[0].page() - start).unwrap()] += 1;
-            }
+            let share = start + 25 * thread as u64;
+            assert_eq!(played.of_thread(thread + 1)[0], Run::write(share, 25), "each fills its share before it begins");
         }
+        let touched: Vec<&Run> = played.runs.iter().filter(|run| run.pages == 1).collect();
+        assert_eq!((touched.len(), played.runs.len()), (4 * 200 * 25, 4 + 4 * 200 * 25));
+        let mut counts = vec![0u64; 100];
+        for run in touched {
+            assert_eq!(*run, Run::read(run.page(), 1));
+            counts[usize::try_from(run.page() - start).unwrap()] += 1;
+        }
+        let program = small().build(&BuildContext::new(".")).unwrap();
+        assert_eq!(program.timing, Timing::Lines(3), "each touch costs the latency of three lines");
         check::near(&counts, &[0.01; 100]);
         let sleeps = played.afters.iter().filter(|after| **after == After::Sleep(Duration::from_us(1))).count();
         assert_eq!(sleeps, 4 * 199, "between iterations");
-        let starts = played.afters.iter().filter(|after| matches!(after, After::Start(_))).count();
-        assert_eq!(starts, 3);
     }
 
     #[test]
     fn filling_and_delays_can_be_left_out() {
         let spec = AbenchSpec { fill: false, delay: Duration::ZERO, writes: Ratio::ONE, ..small() };
         let played = drain_spec(&WorkloadSpec::Abench(spec));
-        assert_eq!(played.runs.len(), 4 * 200 * 25 * 3);
+        assert_eq!(played.runs.len(), 4 * 200 * 25);
         assert!(played.runs.iter().all(|run| run.is_write() && run.pages == 1));
-        assert!(played.afters.iter().all(|after| *after == After::Finish), "{:?}", played.afters);
+        let is_plain = |after: &After| matches!(after, After::Finish | After::Start(_));
+        assert!(played.afters.iter().all(is_plain), "{:?}", played.afters);
     }
 
     #[test]

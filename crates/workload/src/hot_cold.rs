@@ -35,7 +35,10 @@ pub struct HotColdSpec {
     /// How long it runs. Give this or `operations`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<Duration>,
-    /// CPU time per access, up to 4.29 s, in addition to the latency of the memory. Default 100 ns.
+    /// Cache lines used of each touched page, one after the other; each costs the latency of the page's memory. 1 to 64. Default 1.
+    #[serde(skip_serializing_if = "is_one")]
+    pub lines: u32,
+    /// CPU time per touched page, up to 4.29 s, in addition to the latency of the memory. Default 100 ns.
     pub compute: Duration,
     /// Accesses a second of all threads together, faults apart, in place of `compute` and latency: to the nearest nanosecond an
     /// access, 1 to 10^9.
@@ -63,6 +66,7 @@ impl Default for HotColdSpec {
             writes: Ratio::from_percent(50),
             operations: None,
             duration: None,
+            lines: 1,
             compute: Duration::from_ns(100),
             accesses_per_second: None,
             threads: 1,
@@ -121,6 +125,14 @@ impl Kind for HotColdSpec {
     }
 }
 
+/// Cache lines of a page.
+pub(crate) const LINES_MAX: u32 = 64;
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+fn is_one(lines: &u32) -> bool {
+    *lines == 1
+}
+
 /// 1 GiB in pages.
 const GIB_PAGES: u64 = 1 << 18;
 
@@ -155,9 +167,20 @@ impl HotColdSpec {
     /// How the time of an access is known, and its think time.
     fn timing(&self) -> Result<(Timing, u32), WorkloadError> {
         const SECOND_NS: u64 = 1_000_000_000;
+        if !(1..=LINES_MAX).contains(&self.lines) {
+            return Err(WorkloadError::field(Self::NAME, "lines", self.lines, "1 to 64"));
+        }
         let Some(rate) = self.accesses_per_second else {
-            return Ok((Timing::Modelled, think_ns(Self::NAME, "compute", self.compute)?));
+            let timing = if self.lines == 1 { Timing::Modelled } else { Timing::Lines(self.lines) };
+            return Ok((timing, think_ns(Self::NAME, "compute", self.compute)?));
         };
+        if self.lines != 1 {
+            return Err(WorkloadError::contradiction(
+                Self::NAME,
+                "both `lines` and `accesses_per_second` are given",
+                "keep the one that shall set the pace",
+            ));
+        }
         if self.compute != Self::default().compute {
             return Err(WorkloadError::contradiction(
                 Self::NAME,

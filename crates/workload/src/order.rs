@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use isotherm_units::access::{After, Batch, Channel, Future, Owner, Program, StreamError, ThreadStart, Timing};
+use isotherm_units::access::{After, Batch, Channel, Future, Owner, Program, StreamError, ThreadStart};
 use isotherm_units::{Instant, PageRange};
 
 use crate::WorkloadError;
@@ -62,10 +62,7 @@ pub fn for_each_step(
     mut program: Program,
     mut each: impl FnMut(Step<'_>) -> Result<(), StreamError>,
 ) -> Result<(), StreamError> {
-    let page_ns = match program.timing {
-        Timing::Modelled => PAGE_NS,
-        Timing::Recorded => 0,
-    };
+    let page_ns = program.timing.page_ns(PAGE_NS);
     let with_program =
         program.threads.iter().enumerate().filter(|(_, thread)| thread.start == ThreadStart::WithProgram);
     let mut turns: BinaryHeap<Reverse<(u64, usize)>> = with_program.map(|(index, _)| Reverse((0, index))).collect();

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::abench::AbenchSpec;
 use crate::application::ApplicationSpec;
+use crate::far_chunk::FarChunkSpec;
 use crate::fragmenter::FragmenterSpec;
 use crate::hot_cold::HotColdSpec;
 use crate::huge_pages::HugePagesSpec;
@@ -96,6 +97,7 @@ kinds! {
     Masim(MasimSpec),
     Scan(ScanSpec),
     HotCold(HotColdSpec),
+    FarChunk(FarChunkSpec),
     Abench(AbenchSpec),
     Phases(PhasesSpec),
     Idle(IdleSpec),

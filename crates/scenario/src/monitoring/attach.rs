@@ -11,7 +11,7 @@ use isotherm_core::host::AddressRange;
 use isotherm_core::monitor::{Monitor, Operations, Tick, context_seed};
 use isotherm_sim::machine::{MachineBuilder, MonitorOutcome, MonitorTarget, Outcome, ProgramId, TickSink, Watched};
 use isotherm_trace::region;
-use isotherm_units::access::{Program, Timing};
+use isotherm_units::access::Program;
 use isotherm_units::{Duration, PAGE_SHIFT, PageRange};
 use isotherm_workload::BuildContext;
 use std::collections::BTreeMap;
@@ -99,7 +99,7 @@ impl<'a> WatchPlan<'a> {
                 let touched = SharedTouched::new(Noting {
                     period_ns: period.ns(),
                     sample_ns: spec.config.attributes.sample_interval.ns(),
-                    page_ns: if program.timing == Timing::Modelled { self.page_ns } else { 0 },
+                    page_ns: program.timing.page_ns(self.page_ns),
                     mapped_pages: mapped.iter().map(|pages| pages.len()).sum(),
                 });
                 for thread in program.threads.iter_mut().filter(|thread| thread.process == target.process) {

@@ -59,19 +59,21 @@ impl AccessCosts {
     pub(super) fn pace(&mut self, timing: Timing, now_ns: u64, until_ns: u64) -> Pace {
         self.end_window(now_ns);
         let held_ns = if timing == Timing::Recorded { self.idle_ns[0] } else { 0 };
-        let mut pace = Pace { now_ns, until_ns, page_ns: self.now_ns[0] - held_ns, ..Pace::default() };
+        let lines = timing.lines();
+        let page_ns = (self.now_ns[0] - held_ns) * lines;
+        let mut pace = Pace { now_ns, until_ns, page_ns, ..Pace::default() };
         for (slower_ns, ns) in pace.slower_ns.iter_mut().zip(&self.now_ns[1..self.nr_classes]) {
-            *slower_ns = ns.wrapping_sub(self.now_ns[0]);
+            *slower_ns = ns.wrapping_sub(self.now_ns[0]).wrapping_mul(lines);
         }
         pace
     }
 
-    /// Adds what a thread touched.
-    pub(super) fn count(&mut self, hits: &Hits) {
+    /// Adds the pages that a thread touched.
+    pub(super) fn count(&mut self, timing: Timing, hits: &Hits) {
         for (class, nr) in hits.iter().enumerate() {
             self.hits[class] += nr;
             if let Some(load) = &mut self.load {
-                load.used_bytes[class] += nr * LINE_BYTES;
+                load.used_bytes[class] += nr * timing.lines() * LINE_BYTES;
             }
         }
     }
@@ -171,11 +173,11 @@ mod tests {
         let mut costs = costs(true);
         let slower = |costs: &mut AccessCosts, at| costs.pace(Timing::Modelled, at, at).slower_ns[0];
         assert_eq!(slower(&mut costs, 0), 150);
-        costs.count(&[0, 12_500_000 / 64, 0, 0]); // half of what it moves in a millisecond
+        costs.count(Timing::Modelled, &[0, 12_500_000 / 64, 0, 0]); // half of what it moves in a millisecond
         assert_eq!(slower(&mut costs, WINDOW_NS - 1), 150, "the window has not ended");
         assert_eq!(slower(&mut costs, WINDOW_NS), 399, "195 312 lines of 64 bytes: a hair below one half");
         assert_eq!(slower(&mut costs, 2 * WINDOW_NS), 150);
-        costs.count(&[0, 1 << 30, 0, 0]);
+        costs.count(Timing::Modelled, &[0, 1 << 30, 0, 0]);
         assert_eq!(slower(&mut costs, 9 * WINDOW_NS), 150, "long ago");
     }
 }

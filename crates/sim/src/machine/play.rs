@@ -47,13 +47,15 @@ impl Machine {
         horizon: Instant,
     ) -> Result<(Instant, Verdict), SimError> {
         let mut now = start;
+        let horizon = self.until_tick(start, horizon);
+        self.balance(id, user, &mut now);
         loop {
             if self.tasks[id.0].dying {
                 return Ok((now, Verdict::End));
             }
             // Completions of what was just submitted must not wait for the end of a long slice.
             let horizon =
-                self.memory.io.next_completion().map_or(horizon, |io| horizon.min(io.max(start + super::STEP)));
+                self.memory.io.next_completion().map_or(horizon, |io| horizon.min(io.max(start + self.config.step)));
             if now >= horizon {
                 return Ok((now, Verdict::Preempted));
             }
@@ -86,7 +88,7 @@ impl Machine {
         let is_watched = user.faulted && touches == Touches::AfterFault;
         let end = if is_watched { user.cursor.run + 1 } else { user.batch.runs.len() };
         let stop = self.touch(id, user, end, &mut pace);
-        self.access.count(&pace.hits);
+        self.access.count(self.programs[user.program].program.timing, &pace.hits);
         user.time.compute_ns += pace.now_ns - now.ns();
         *now = Instant::from_ns(pace.now_ns);
         self.memory.migration.note_played(*now);
@@ -103,6 +105,10 @@ impl Machine {
             Stop::Done if user.cursor.run < user.batch.runs.len() => return Ok(Next::GoOn),
             Stop::TimeUp => return Ok(Next::GoOn), // the loop sees that the time is up
             Stop::Done => return self.batch_done(id, user, now),
+            Stop::Fault { page, .. } if self.hint_fault(id, user, page, *now) => {
+                self.book_fault_cpu(user, now);
+                return Ok(self.let_kswapd_wake());
+            }
             Stop::Fault { page, need } => {
                 user.faulted = true;
                 self.look_ahead(user);
