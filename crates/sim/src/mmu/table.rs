@@ -14,6 +14,7 @@ use isotherm_units::PageRange;
 
 mod ageing;
 mod extension;
+mod hints;
 mod play;
 mod probe;
 mod tiers;
@@ -53,6 +54,10 @@ impl DensePage {
         self.0
     }
     #[inline]
+    const fn at(slot: usize, within: usize) -> Self {
+        Self((slot as u32) << CHUNK_SHIFT | within as u32)
+    }
+    #[inline]
     const fn slot(self) -> usize {
         (self.0 >> CHUNK_SHIFT) as usize
     }
@@ -89,6 +94,8 @@ struct Chunk {
     upper: UpperBits,
     /// In which class of latency its pages lie, where there is more than one: see [`tiers`].
     planes: Box<[u64]>,
+    /// Pages that were made inaccessible for hint faults, see [`hints`]; made with the first.
+    marks: Option<Box<Groups>>,
 }
 
 impl Chunk {
@@ -173,6 +180,7 @@ impl PageTable {
                     tables: vec![None; len / TABLE_PAGES],
                     upper: UpperBits::new(CHUNK_PAGES, self.extension.kind),
                     planes,
+                    marks: None,
                 });
                 self.directory[index] = u16::try_from(self.chunks.len()).expect("at most CHUNKS_MAX");
                 self.preset_upper();
@@ -246,8 +254,9 @@ impl PageTable {
     #[inline]
     pub fn set_absent(&mut self, dense: DensePage, entry: Entry) {
         debug_assert!(matches!(entry, Entry::None | Entry::Swap(_)), "{entry:?} is present");
+        let was_marked = self.unmark(dense);
         let (group, bit) = self.group_mut(dense);
-        let was_present = group[PRESENT] & bit != 0;
+        let was_present = group[PRESENT] & bit != 0 || was_marked;
         if was_present {
             group.iter_mut().for_each(|word| *word &= !bit);
             self.stores_mut(dense).0.iter_mut().for_each(|word| *word &= !bit);
@@ -260,12 +269,13 @@ impl PageTable {
     /// Empties the entry; returns what it held, and whether it was young and dirty.
     #[inline]
     pub fn take(&mut self, dense: DensePage) -> (Entry, bool, bool) {
+        let was_marked = self.unmark(dense);
         let within = dense.within();
         let chunk = &mut self.chunks[dense.slot()];
         let (group, bit) = (&mut chunk.groups[within / 64], 1 << (within % 64));
         let stores = &mut chunk.stores[within / 64];
         let (young, dirty) = (group[ACCESSED] & bit != 0, stores[DIRTY] & bit != 0);
-        let was_present = group[PRESENT] & bit != 0;
+        let was_present = group[PRESENT] & bit != 0 || was_marked;
         if was_present {
             group.iter_mut().chain(stores).for_each(|word| *word &= !bit);
         }
@@ -282,8 +292,9 @@ impl PageTable {
     #[inline]
     pub fn set_present(&mut self, dense: DensePage, entry: Entry, writable: bool, young: bool, dirty: bool) {
         debug_assert!(matches!(entry, Entry::Frame(_) | Entry::Zero), "{entry:?} is absent");
+        let was_marked = self.unmark(dense);
         let (group, bit) = self.group_mut(dense);
-        let was_present = group[PRESENT] & bit != 0;
+        let was_present = group[PRESENT] & bit != 0 || was_marked;
         group[PRESENT] |= bit;
         assign(&mut group[ACCESSED], bit, young);
         let (stores, _) = self.stores_mut(dense);
@@ -303,12 +314,14 @@ impl PageTable {
     /// Whether the page is mapped (a frame or the zero page).
     #[inline]
     pub fn is_present(&self, dense: DensePage) -> bool {
-        self.is_set(dense, PRESENT)
+        let within = dense.within();
+        self.chunks[dense.slot()].present(within / 64) >> (within % 64) & 1 != 0
     }
     /// Whether stores need no fault.
     #[inline]
     pub fn is_writable(&self, dense: DensePage) -> bool {
-        self.is_set_for_stores(dense, WRITABLE)
+        let within = dense.within();
+        self.chunks[dense.slot()].writable(within / 64) >> (within % 64) & 1 != 0
     }
     /// The leaf's accessed bit.
     pub fn is_young(&self, dense: DensePage) -> bool {
@@ -364,16 +377,18 @@ impl PageTable {
         let was = stores[DIRTY] & bit != 0;
         stores[DIRTY] &= !bit;
         stores[WRITABLE] &= !bit;
+        self.protect_marked(dense);
         was
     }
     /// Takes write permission away and keeps the dirty bit (fork).
     pub fn protect(&mut self, dense: DensePage) {
         let (stores, bit) = self.stores_mut(dense);
         stores[WRITABLE] &= !bit;
+        self.protect_marked(dense);
     }
     /// Gives write permission.
     pub fn allow_write(&mut self, dense: DensePage) {
-        debug_assert!(self.is_present(dense), "only mapped pages are writable");
+        debug_assert!(self.is_present(dense) && !self.is_marked(dense), "only accessible pages are writable");
         let (stores, bit) = self.stores_mut(dense);
         stores[WRITABLE] |= bit;
     }
@@ -411,7 +426,19 @@ impl PageTable {
     /// Present pages of `range` in ascending order, with their dense numbers. Reads words, not pages: holes are skipped
     /// 64 at a time.
     pub fn present_in(&self, range: PageRange) -> impl Iterator<Item = DensePage> + '_ {
-        self.words_in(range, PRESENT)
+        self.pieces_of(range).flat_map(move |(slot, start, end)| {
+            let chunk = &self.chunks[slot];
+            (start / 64..end.div_ceil(64)).flat_map(move |index| {
+                let mut word = chunk.present(index);
+                if index == start / 64 {
+                    word &= u64::MAX << (start % 64);
+                }
+                if index == end / 64 {
+                    word &= !(u64::MAX << (end % 64));
+                }
+                Bits(word).map(move |bit| DensePage::at(slot, index * 64 + bit))
+            })
+        })
     }
 
     /// Pages of `range` with a non-empty entry (present or swapped), ascending. Costs a look at each entry of the page-table
@@ -451,22 +478,6 @@ impl PageTable {
         })
     }
 
-    fn words_in(&self, range: PageRange, which: usize) -> impl Iterator<Item = DensePage> + '_ {
-        self.pieces_of(range).flat_map(move |(slot, start, end)| {
-            let groups = &self.chunks[slot].groups;
-            (start / 64..end.div_ceil(64)).flat_map(move |index| {
-                let mut word = groups[index][which];
-                if index == start / 64 {
-                    word &= u64::MAX << (start % 64);
-                }
-                if index == end / 64 {
-                    word &= !(u64::MAX << (end % 64));
-                }
-                Bits(word).map(move |bit| DensePage((slot as u32) << CHUNK_SHIFT | (index * 64 + bit) as u32))
-            })
-        })
-    }
-
     /// `range` cut into `(chunk slot, start, end)` of reserved chunks.
     fn pieces_of(&self, range: PageRange) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
         let highs =
@@ -478,6 +489,19 @@ impl PageTable {
             let base = high << CHUNK_SHIFT;
             (slot != NO_CHUNK).then(|| (slot as usize - 1, (piece.start - base) as usize, (piece.end - base) as usize))
         })
+    }
+
+    /// Takes the mark of a page off. Whether it had one.
+    #[inline]
+    fn unmark(&mut self, dense: DensePage) -> bool {
+        let within = dense.within();
+        self.chunks[dense.slot()].unmark(within / 64, 1 << (within % 64)) != 0
+    }
+
+    #[inline]
+    fn protect_marked(&mut self, dense: DensePage) {
+        let within = dense.within();
+        self.chunks[dense.slot()].protect_marked(within / 64, 1 << (within % 64));
     }
 
     #[inline]

@@ -1,5 +1,6 @@
 //! The page table as a walk that ages pages sees it: tables of 512 entries, and their young entries 64 at a time.
 
+use super::hints::marked;
 use super::{ACCESSED, CHUNK_MASK, CHUNK_PAGES, CHUNK_SHIFT, DensePage, NO_CHUNK, PRESENT, PageTable, TABLE_PAGES};
 use crate::memory::FrameId;
 use crate::mmu::entry::Entry;
@@ -118,11 +119,12 @@ impl PageTable {
         let chunk = &mut self.chunks[slot as usize];
         let (start, len) = ((pages.start & CHUNK_MASK) as usize, pages.len() as usize);
         let end = start + len;
-        let Some(table) = chunk.tables[start / TABLE_PAGES].as_deref() else { return 0 };
         let (first, last) = (start / LOOK, end.div_ceil(LOOK));
+        let marks = chunk.marks.as_deref();
+        let Some(table) = chunk.tables[start / TABLE_PAGES].as_deref() else { return 0 };
         let (mut cleared_at_once, mut len) = (0, young.len);
         for (index, group) in chunk.groups[first..last].iter_mut().enumerate() {
-            let mut bits = group[PRESENT] & group[ACCESSED];
+            let mut bits = (group[PRESENT] | marked(marks, first + index)) & group[ACCESSED];
             if bits == 0 {
                 continue; // test before clear: a store would materialise untouched memory
             }
@@ -177,10 +179,11 @@ impl PageTable {
         let (start, len) = ((pages.start & CHUNK_MASK) as usize, pages.len() as usize);
         let end = start + len;
         let Some(table) = chunk.tables[start / TABLE_PAGES].as_deref() else { return };
+        let marks = chunk.marks.as_deref();
         let (first, last) = (start / LOOK, end.div_ceil(LOOK));
         for (index, group) in chunk.groups[first..last].iter_mut().enumerate() {
             let at = (first + index) * LOOK;
-            let mut young = group[PRESENT] & group[ACCESSED];
+            let mut young = (group[PRESENT] | marked(marks, first + index)) & group[ACCESSED];
             if at < start {
                 young &= u64::MAX << (start % LOOK);
             }

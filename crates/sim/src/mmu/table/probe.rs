@@ -1,6 +1,7 @@
 //! The page table as one who looks at accessed bits sees it: entries by level and address, tables of 512 entries.
 
 use super::super::ground::Children;
+use super::hints::marked;
 use super::{ACCESSED, CHUNK_PAGES, CHUNK_SHIFT, Chunk, DensePage, Level, NO_CHUNK, PRESENT, PageTable, TABLE_PAGES};
 use std::collections::BTreeSet;
 
@@ -114,8 +115,10 @@ impl PageTable {
 impl Chunk {
     /// Takes the accessed bits of the present pages among the 512 from chunk page `first`.
     fn take_leaves(&mut self, first: usize, out: &mut Children) {
-        for (out, group) in out.iter_mut().zip(&mut self.groups[first / 64..first / 64 + 8]) {
-            let young = group[ACCESSED] & group[PRESENT];
+        let marks = self.marks.as_deref();
+        let words = first / 64..;
+        for ((out, group), word) in out.iter_mut().zip(&mut self.groups[first / 64..first / 64 + 8]).zip(words) {
+            let young = group[ACCESSED] & (group[PRESENT] | marked(marks, word));
             if young != 0 {
                 *out |= young;
                 group[ACCESSED] &= !young;
