@@ -214,6 +214,12 @@ costs! {
     pte_scan_ns = 12 "ns", Published,
         "One entry of a page-table walk that tests and clears accessed bits",
         "10–15 ns an entry on hot tables; PAGEMAP_SCAN by presence takes 17 ns a page in a virtual machine";
+    hint_fault_ns = 1200 "ns", Estimate,
+        "A fault on an entry that was made inaccessible: entry and exit, locks, deciding; without a move",
+        "Order of a minor fault that allocates nothing; spec default of the cost model, not fitted to published overheads";
+    hint_mark_ns = 60 "ns", Estimate,
+        "Making one entry inaccessible: looking at its page, exchanging the entry; on top of `pte_scan_ns`",
+        "A cache line of the page from DRAM overlapped with its neighbours, and a locked exchange";
     probe_ns = 50 "ns", Estimate,
         "Each look at an accessed bit, whatever its level: choosing the address, the lock of the address space",
         "150 cycles at 3 GHz; with `probe_pte_ns` within the 600–1600 cycles that the published totals of the region monitor give for each look (docs/translation.md)";

@@ -103,6 +103,16 @@ counters! {
     WorkingsetRestoreFile = "workingset_restore_file",
     /// Nodes of shadows pruned.
     WorkingsetNodeReclaim = "workingset_nodereclaim",
+    /// Entries made inaccessible so that their next use tells who uses them.
+    NumaPteUpdates = "numa_pte_updates",
+    /// Events: of these, entries of huge pages.
+    NumaHugePteUpdates = "numa_huge_pte_updates",
+    /// Events: faults on such entries.
+    NumaHintFaults = "numa_hint_faults",
+    /// Events: of these, of threads on the node of the page.
+    NumaHintFaultsLocal = "numa_hint_faults_local",
+    /// Pages that moved to the thread which faulted on them.
+    NumaPagesMigrated = "numa_pages_migrated",
     /// Events: processes killed for want of memory.
     OomKill = "oom_kill",
     /// Pages moved from a slow node to one of the top tier. Counted by that node as well.

@@ -18,3 +18,4 @@ pub mod readahead;
 pub mod reclaim;
 pub mod swap;
 pub mod tick;
+pub mod tiering;

@@ -99,6 +99,12 @@ pub enum SimError {
         /// Why.
         source: Refusal,
     },
+    /// What is to run over the tiers of memory makes no sense.
+    #[error("[tiering] {0}")]
+    Tiering(#[source] ConfigError),
+    /// The scan daemon lacks something on this machine.
+    #[error("[tiering] {0}")]
+    Promotion(#[source] Box<isotherm_core::promotion::PromotionError>),
     /// A tool over generations is set up in a way that makes no sense.
     #[error("generations `{name}`: {source}")]
     Generations {
@@ -154,12 +160,15 @@ impl MachineBuilder {
         if config.tiering.demotion && policy.is_exact() {
             let allowed = "false under a page-exact yardstick, which evicts and never moves pages";
             let (field, got) = ("tiering.demotion".to_owned(), "true".to_owned());
-            return Err(super::ConfigError { field, got, allowed }.into());
+            return Err(super::ConfigError::new(&field, got, allowed).into());
         }
         let mut memory = Memory::assemble(&config.memory_setup())?;
         memory.mmu = super::mmu::mmu_under(policy.as_ref(), config);
         memory.compaction = config.compaction;
         memory.migration.flush = config.compaction.flush;
+        if config.step > super::config::STEP {
+            memory.migration.resolution = config.step;
+        }
         if policy.is_exact() {
             memory.cgroups.charge_batch = 1;
         }
@@ -184,6 +193,7 @@ impl MachineBuilder {
             kcompactds: Vec::new(),
             writer: TaskId(0),
             monitors: Vec::new(),
+            tiering: super::tiering::Tiering::default(),
             keepers: Vec::new(),
             compactors: Vec::new(),
             failure: None,
@@ -250,6 +260,7 @@ impl MachineBuilder {
             files,
             bound: None,
             premapped: false,
+            home: None,
             spaces: vec![None; program.processes.len()],
             tasks: Vec::new(),
             alive_threads: vec![0; program.processes.len()],
@@ -366,7 +377,7 @@ impl Machine {
                 batch: Batch::default(),
                 cursor: Cursor::default(),
                 after: After::Continue,
-                fault: FaultState::default(),
+                fault: self.programs[program].home.map_or_else(FaultState::default, FaultState::on),
                 reclaim: None,
                 nr_shortages: 0,
                 faulted: false,
@@ -413,6 +424,9 @@ impl Machine {
         if let Some(Work::User(user)) = &mut self.tasks[id.0].work {
             user.space = space;
         }
+        if let Some(balancer) = &mut self.tiering.balancer {
+            balancer.enter(id.0, space, now);
+        }
         self.tasks[id.0].wait_number = 1;
         self.programs[program].alive_threads[process] += 1;
         self.wake(id, now);
@@ -439,6 +453,7 @@ impl Machine {
         }
         self.memory.ledger.take(); // exec and fork are not part of the program's own time
         self.programs[program].spaces[process] = Some(space);
+        self.tell_tiering_of(space, parent, now);
         self.start_monitors(now);
         Ok(space)
     }
@@ -506,6 +521,7 @@ impl Machine {
                 lists,
             }
         });
+        let tiering = self.tiering_outcome();
         let (programs, cgroups) = (programs.collect(), cgroups.collect());
         let nodes = self.node_outcomes();
         let residency = self.wants_residency.then(|| self.residency());
@@ -521,6 +537,7 @@ impl Machine {
             incidents: self.incidents,
             series: self.series,
             residency,
+            tiering,
             monitors: self.monitors.into_iter().map(super::MonitorState::into_outcome).collect(),
             generations: self.keepers.into_iter().map(super::generations::Keeper::into_outcome).collect(),
             defrag: self.compactors.into_iter().map(super::defrag::Compactor::into_outcome).collect(),

@@ -8,6 +8,7 @@ use crate::swap::device::{Compressor, DeviceKind};
 use crate::tick::TickRate;
 use isotherm_units::{Bytes, Duration, Ratio};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// A machine. Every key may be left out; unknown keys are refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +54,11 @@ pub struct MachineConfig {
     pub hz: u32,
     /// Longest time a thread runs while others wait for its CPU. Default 3 ms.
     pub time_slice: Duration,
+    /// Shortest stretch that a thread runs before it sees what other processors did meanwhile. Longer plays faster where many
+    /// processors are busy, and is coarser: above the default, pages that are on their way to another frame for less than a step
+    /// are not waited for. Default 50 us.
+    #[serde(skip_serializing_if = "is_default_step")]
+    pub step: Duration,
 }
 
 /// The swap device.
@@ -92,6 +98,7 @@ impl Default for MachineConfig {
             compaction: CompactionConfig::default(),
             hz: 250,
             time_slice: Duration::from_ms(3),
+            step: STEP,
         }
     }
 }
@@ -107,11 +114,25 @@ impl Default for SwapConfig {
 #[error("`{field}` is {got}; allowed: {allowed}")]
 pub struct ConfigError {
     /// Path of the key inside `[machine]`.
-    pub field: String,
+    pub field: Box<str>,
     /// What was given.
-    pub got: String,
+    pub got: Box<str>,
     /// What may be given.
-    pub allowed: &'static str,
+    pub allowed: Cow<'static, str>,
+}
+
+impl ConfigError {
+    pub(crate) fn new(field: &str, got: impl std::fmt::Display, allowed: impl Into<Cow<'static, str>>) -> Self {
+        Self { field: field.into(), got: got.to_string().into(), allowed: allowed.into() }
+    }
+}
+
+/// Default of [`MachineConfig::step`].
+pub(super) const STEP: Duration = Duration::from_us(50);
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+fn is_default_step(step: &Duration) -> bool {
+    *step == STEP
 }
 
 /// Least memory of a node: the kernel's own minimum reserve must fit several times.
@@ -148,7 +169,7 @@ impl MachineConfig {
     /// The first value out of range, with its place and what is allowed.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let check = |ok: bool, field: &str, got: &dyn std::fmt::Display, allowed: &'static str| {
-            if ok { Ok(()) } else { Err(ConfigError { field: field.to_owned(), got: got.to_string(), allowed }) }
+            if ok { Ok(()) } else { Err(ConfigError::new(field, got, allowed)) }
         };
         check((1..=256).contains(&self.cpus), "cpus", &self.cpus, "1 to 256")?;
         nodes::check(&self.nodes, &self.distances, self.tiering)?;
@@ -174,7 +195,9 @@ impl MachineConfig {
         }
         check([100, 250, 300, 1000].contains(&self.hz), "hz", &self.hz, "100, 250, 300 or 1000")?;
         let slice_ok = (100_000..=1_000_000_000).contains(&self.time_slice.ns());
-        check(slice_ok, "time_slice", &self.time_slice, "100us to 1s")
+        check(slice_ok, "time_slice", &self.time_slice, "100us to 1s")?;
+        let step_ok = (1000..=10_000_000).contains(&self.step.ns());
+        check(step_ok, "step", &self.step, "1us to 10ms")
     }
 }
 

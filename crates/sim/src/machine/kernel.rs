@@ -26,6 +26,7 @@ impl Machine {
                 KernelTask::Kswapd { node, attempt } => self.kswapd_step(id, *node, attempt, &mut now),
                 KernelTask::Kcompactd { daemon } => self.kcompactd_step(id, daemon, &mut now),
                 KernelTask::Monitor { index } => self.monitor_step(*index, &mut now),
+                KernelTask::Promotion { thread } => self.promotion_step(*thread, &mut now),
                 KernelTask::Keeper { index } => self.keeper_step(*index, &mut now),
                 KernelTask::Defrag { index, is_fresh } => self.defrag_step(*index, &mut now, is_fresh),
                 KernelTask::Writer { jobs, attempt } => {

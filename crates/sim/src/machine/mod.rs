@@ -1,10 +1,11 @@
 //! The machine: owns all state, moves the clock, gives CPUs to tasks. Mechanisms live elsewhere; this stays thin.
 //!
 //! Time advances from event to event. A task on a CPU plays its accesses up to the *horizon*: the next event of anybody
-//! else, but at least [`STEP`], so that two busy CPUs do not alternate page by page. State that other CPUs see is
+//! else, but at least a [step](MachineConfig::step), so that two busy CPUs do not alternate page by page. State that other CPUs see is
 //! therefore up to one step old; nothing waits longer than that.
 
 mod access;
+mod balancing;
 mod blocks;
 #[cfg(test)]
 mod blocks_tests;
@@ -42,6 +43,9 @@ mod scheme_tests;
 mod task;
 #[cfg(test)]
 mod tests;
+mod tiering;
+#[cfg(test)]
+mod tiering_tests;
 
 pub use build::{MachineBuilder, ProgramId, SimError};
 pub use config::{ConfigError, MachineConfig, SwapConfig};
@@ -56,6 +60,7 @@ pub use outcome::{
     ThreadTime,
 };
 pub use residency::{Residency, ResidentFile, ResidentProcess};
+pub use tiering::TieringOutcome;
 
 use crate::cgroup::proactive::ProactiveReclaim;
 use crate::cgroup::{CgroupId, Knob};
@@ -75,8 +80,6 @@ use monitor::MonitorState;
 use std::collections::{BTreeMap, VecDeque};
 use task::{Task, TaskId, WriterJob};
 
-/// Shortest stretch a task runs before other CPUs' state is looked at again.
-const STEP: Duration = Duration::from_us(50);
 /// How often the flusher looks for old dirty pages (`dirty_writeback_centisecs`).
 const FLUSHER_PERIOD: Duration = Duration::from_secs(5);
 
@@ -105,6 +108,7 @@ pub struct Machine {
     kcompactds: Vec<TaskId>,
     writer: TaskId,
     monitors: Vec<MonitorState>,
+    tiering: tiering::Tiering,
     /// Daemons over generations.
     keepers: Vec<generations::Keeper>,
     /// Daemons that compact.
@@ -137,6 +141,8 @@ struct ProgramState {
     bound: Option<NodeId>,
     /// What its mappings at the start are made of.
     premapped: bool,
+    /// The node whose memory it takes first, wherever it runs.
+    home: Option<NodeId>,
     /// By process.
     spaces: Vec<Option<SpaceId>>,
     /// Tasks of its threads, made when the program starts.
@@ -284,6 +290,7 @@ impl Machine {
             major_faults: self.memory.counters.get(crate::counters::Counter::PgMajFault),
             usage_pages: cgroups.ids().map(|id| cgroups.get(id).usage).collect(),
             memory_some_ns,
+            touches: self.tiering.policy.and_then(|policy| self.touches(policy.memory)),
         }
     }
 

@@ -178,7 +178,7 @@ pub(super) fn tiering_setup(distances: &[Vec<u8>], tiering: TieringConfig) -> Ti
 /// Checks nodes, distances and tiering.
 pub(super) fn check(nodes: &[NodeConfig], distances: &[Vec<u8>], tiering: TieringConfig) -> Result<(), ConfigError> {
     let check = |ok: bool, field: String, got: String, allowed: &'static str| {
-        if ok { Ok(()) } else { Err(ConfigError { field, got, allowed }) }
+        if ok { Ok(()) } else { Err(ConfigError::new(&field, got, allowed)) }
     };
     check((1..=16).contains(&nodes.len()), "nodes".to_owned(), format!("{} nodes", nodes.len()), "1 to 16 nodes")?;
     for (index, node) in nodes.iter().enumerate() {
@@ -226,7 +226,7 @@ pub(super) fn check(nodes: &[NodeConfig], distances: &[Vec<u8>], tiering: Tierin
 }
 
 fn check_distances(nr_nodes: usize, distances: &[Vec<u8>]) -> Result<(), ConfigError> {
-    let error = |field: String, got: String, allowed| Err(ConfigError { field, got, allowed });
+    let error = |field: String, got: String, allowed| Err(ConfigError::new(&field, got, allowed));
     if distances.is_empty() {
         return Ok(());
     }

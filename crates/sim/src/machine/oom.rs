@@ -100,6 +100,9 @@ impl Machine {
     /// Books the time of a thread that ended; the last one of a process frees its memory.
     pub(super) fn thread_ended(&mut self, mut user: UserTask, now: Instant) {
         self.abandon_blocks(&mut user);
+        if let Some(balancer) = &mut self.tiering.balancer {
+            balancer.thread_ended(self.programs[user.program].tasks[user.thread].0);
+        }
         let program = &mut self.programs[user.program];
         add_time(&mut program.time, &user.time);
         program.alive_threads[user.process] -= 1;
@@ -107,6 +110,7 @@ impl Machine {
             && let Some(space) = program.spaces[user.process]
         {
             self.memory.now = now;
+            self.tell_tiering_end_of(space);
             fault::exit(&mut self.memory, self.policy.as_mut(), space);
             self.memory.ledger.take(); // exit runs after the program's end
         }

@@ -1,6 +1,6 @@
 //! What a run gave.
 
-use super::{DefragOutcome, GenerationsOutcome, MonitorOutcome, Residency};
+use super::{DefragOutcome, GenerationsOutcome, MonitorOutcome, Residency, TieringOutcome};
 use crate::cgroup::MemoryEvents;
 use crate::compaction::BlockTaken;
 use crate::counters::Counters;
@@ -220,6 +220,9 @@ pub struct SeriesRow {
     pub usage_pages: Vec<u64>,
     /// Memory stall (some) of the system so far.
     pub memory_some_ns: u64,
+    /// Touches of the top tier and of all so far, under a policy over tiers; see [`TieringOutcome::touches`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub touches: Option<(u64, u64)>,
 }
 
 /// Everything a run gave. Equal for equal input, to the last digit.
@@ -250,6 +253,9 @@ pub struct Outcome {
     /// Monitors in the order in which they were added.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub monitors: Vec<MonitorOutcome>,
+    /// The policy over tiers of memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tiering: Option<TieringOutcome>,
     /// Tools over generations in the order in which they were added.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub generations: Vec<GenerationsOutcome>,

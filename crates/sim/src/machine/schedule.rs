@@ -2,7 +2,7 @@
 
 use super::events::{CpuId, Event};
 use super::task::{Blocked, RunState, TaskId, Work};
-use super::{Machine, STEP, SimError};
+use super::{Machine, SimError};
 use crate::pressure::{Activity, TaskState};
 use isotherm_units::Instant;
 
@@ -28,8 +28,9 @@ impl Machine {
     pub(super) fn run_slice(&mut self, cpu: CpuId, at: Instant) -> Result<(), SimError> {
         let Some(id) = self.cpus[cpu.0].running else { return Ok(()) };
         let slice_end = self.cpus[cpu.0].since + self.config.time_slice;
-        let others = self.events.next_time().unwrap_or(Instant::NEVER).max(at + STEP);
-        let horizon = if self.queue.is_empty() { others } else { others.min(slice_end.max(at + STEP)) };
+        let step = self.config.step;
+        let others = self.events.next_time().unwrap_or(Instant::NEVER).max(at + step);
+        let horizon = if self.queue.is_empty() { others } else { others.min(slice_end.max(at + step)) };
         let mut work = self.tasks[id.0].work.take().expect("a running task has its work");
         let result = match &mut work {
             Work::User(user) => self.run_user(id, user, at, horizon),

@@ -113,6 +113,8 @@ pub(super) enum KernelTask {
     Defrag { index: usize, is_fresh: bool },
     /// Compacts a node on demand.
     Kcompactd { daemon: Kcompactd },
+    /// Runs a thread of the scan daemon.
+    Promotion { thread: isotherm_core::promotion::Thread },
     /// Carries out what plans write to group files.
     Writer { jobs: std::collections::VecDeque<WriterJob>, attempt: Option<Attempt> },
 }

@@ -15,6 +15,10 @@ pub struct Witness {
     last_use: Vec<u64>,
     /// No frame from here on was ever used.
     end: usize,
+    /// By frame: one plus when its page was promoted to it, while nobody has judged that.
+    promoted_at: Vec<u64>,
+    /// Pages that were promoted and not used before they left their frame.
+    in_vain: u64,
     /// The same of pages that were used and whose frames belong to others by now, and the groups that they were charged to.
     gone: Vec<(u64, CgroupId)>,
 }
@@ -32,12 +36,33 @@ impl Witness {
     /// Of a machine with so many frames, none used yet.
     pub fn new(frames: usize) -> Self {
         // Fresh zero pages: only those of used frames are ever touched.
-        Self { last_use: vec![0; frames], end: 0, gone: Vec::new() }
+        Self { last_use: vec![0; frames], end: 0, promoted_at: Vec::new(), in_vain: 0, gone: Vec::new() }
+    }
+
+    /// A page was promoted to this frame.
+    pub(crate) fn promoted(&mut self, frame: FrameId, now: Instant) {
+        if self.promoted_at.is_empty() {
+            self.promoted_at = vec![0; self.last_use.len()];
+        }
+        self.promoted_at[frame.index()] = now.ns() + 1;
+    }
+
+    /// Pages that were promoted and not used since, or not before they went elsewhere.
+    pub fn promoted_in_vain(&self) -> u64 {
+        let still = self.promoted_at.iter().zip(&self.last_use).filter(|&(&at, &used)| at > 0 && used <= at).count();
+        self.in_vain + still as u64
+    }
+
+    /// The page leaves the frame: whether its promotion was in vain is known by now.
+    fn judge(&mut self, frame: FrameId) {
+        let Some(at) = self.promoted_at.get_mut(frame.index()).map(std::mem::take).filter(|at| *at > 0) else { return };
+        self.in_vain += u64::from(self.last_use[frame.index()] <= at);
     }
 
     /// The frame holds another page from now on; the one before was charged to that group.
     pub(crate) fn forget(&mut self, frame: FrameId, before: CgroupId) {
         let index = frame.index();
+        self.judge(frame);
         if index < self.end && self.last_use[index] > 0 {
             self.gone.push((std::mem::take(&mut self.last_use[index]), before));
         }
@@ -48,6 +73,7 @@ impl Witness {
     /// The page in `from` is in `to`, which held another one before.
     pub(crate) fn relocate(&mut self, from: FrameId, to: FrameId, before: CgroupId) {
         self.forget(to, before);
+        self.judge(from);
         let used = std::mem::take(&mut self.last_use[from.index()]);
         if used > 0 {
             self.last_use[to.index()] = used;

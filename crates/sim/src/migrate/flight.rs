@@ -40,6 +40,8 @@ pub struct Flights {
     played: Instant,
     /// When translations are flushed.
     pub flush: Flush,
+    /// Flights of no more than this are not waited for: a machine that is coarser than that cannot tell.
+    pub resolution: Duration,
     /// Waits for pages in flight so far, all threads together.
     pub stalls: Stalls,
     /// Those that nobody was told of who compacts.
@@ -87,6 +89,9 @@ impl Flights {
     }
 
     pub(super) fn add(&mut self, space: SpaceId, flight: Flight) {
+        if flight.until.since(flight.from) <= self.resolution {
+            return;
+        }
         self.by_space.entry(space).or_default().push(flight);
     }
 

@@ -98,6 +98,11 @@ impl Memory {
             {
                 let cgroup = self.frames.cgroup(target);
                 self.count_on(Counter::PgPromoteSuccess, to, cgroup, u64::from(pages));
+                let now = self.now;
+                if let Some(witness) = &mut self.witness {
+                    let part = |at: u32| FrameId::new(target.index_u32() + at);
+                    (0..pages).for_each(|at| witness.promoted(part(at), now));
+                }
             }
         }
     }

@@ -35,6 +35,12 @@ impl TaskClock {
         Self { stamp: Duration::ZERO, period_ms: scan_delay_ms }
     }
 
+    /// That of a thread that was made by another of its space. It is past its first crossing from the start, so that its period
+    /// stays the scan delay until a sequence has ended, however large the process is (`init_numa_balancing`).
+    pub fn of_clone(scan_delay_ms: u64, tick: Duration) -> Self {
+        Self { stamp: tick.saturating_mul(2), period_ms: scan_delay_ms }
+    }
+
     /// At a tick of the thread, which has run for `runtime` in all. `true`: it is to scan before it goes on, if
     /// [`begin`](Self::begin) lets it. The first time its period becomes `start_ms`.
     pub fn tick(&mut self, runtime: Duration, start_ms: u64, now: Instant, space: &SpaceClock) -> bool {
@@ -101,6 +107,16 @@ mod tests {
         let mut due: Vec<&mut TaskClock> = due.collect();
         let scanned = due.iter_mut().filter_map(|clock| clock.begin(&mut space, at(1004), TICK).then_some(())).count();
         assert_eq!((due.len(), scanned), (3, 1));
+    }
+
+    #[test]
+    fn a_cloned_thread_keeps_the_scan_delay_as_its_period() {
+        let mut space = SpaceClock::new(at(0), Duration::from_secs(1));
+        let mut clock = TaskClock::of_clone(1000, TICK);
+        assert!(!clock.tick(Duration::from_ms(1008), 100, at(5000), &space));
+        assert!(clock.tick(Duration::from_ms(1009), 100, at(5000), &space));
+        assert!(clock.begin(&mut space, at(5000), TICK));
+        assert_eq!((clock.period_ms, space.next_scan), (1000, at(6000)), "not the 100 ms of a large process");
     }
 
     #[test]
