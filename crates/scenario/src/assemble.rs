@@ -1,7 +1,7 @@
 //! One run: a machine put together from a variant.
 
 use crate::event::{LimitValue, SetSpec};
-use crate::metrics::need_witness;
+use crate::metrics::{need_witness, needs_promotions_judged};
 use crate::monitoring::{Observer, WatchPlan, Watching};
 use crate::run::Unit;
 use crate::variant::Variant;
@@ -9,9 +9,12 @@ use crate::{Scenario, ScenarioError};
 use isotherm_sim::cgroup::{CgroupId, Knob, Limit};
 use isotherm_sim::machine::{Action, Ending, Machine, MachineBuilder, Outcome, Plan, SimError};
 use isotherm_sim::reclaim::policy_by_name;
-use isotherm_units::{Amount, Bytes, Instant};
+use isotherm_units::{Amount, Bytes, Duration, Instant};
 use isotherm_workload::BuildContext;
 use std::collections::BTreeMap;
+
+/// How often touches of the tiers are taken down: how soon their shares settle is known to that.
+const TOUCHES_EVERY: Duration = Duration::from_ms(250);
 
 /// Peak memory by group path, from a run without limits.
 pub(crate) type Peaks = BTreeMap<String, Bytes>;
@@ -114,8 +117,14 @@ pub(crate) fn builder(
         source,
     };
     let entry = policy_by_name(&scenario.policy).expect("checked when the variant was made");
-    let mut builder = MachineBuilder::new(&scenario.machine, entry.build_with(&scenario.machine.policy_settings()))
-        .map_err(sim_error)?;
+    let described = match scenario.tiering.as_ref().map(|tiering| tiering.check(&scenario.machine)) {
+        None => scenario.machine.clone(),
+        Some(policy) => {
+            policy.map_err(|source| sim_error(SimError::Tiering(source)))?.applied_to(scenario.machine.clone())
+        }
+    };
+    let mut builder =
+        MachineBuilder::new(&described, entry.build_with(&scenario.machine.policy_settings())).map_err(sim_error)?;
     let mut groups = BTreeMap::from([("/".to_owned(), CgroupId::ROOT)]);
     let mut paths: Vec<String> = scenario.cgroups.iter().map(|group| group.path.clone()).collect();
     for &index in &unit.workloads {
@@ -181,12 +190,22 @@ pub(crate) fn builder(
             if entry.premapped {
                 builder.premap(id);
             }
+            if let Some(node) = entry.node {
+                builder.take_memory_of(id, node).map_err(sim_error)?;
+            }
             ids.push(id);
         }
         numbers.insert(index, ids[0]);
         programs.insert(entry.name.clone(), ids);
     }
     let observers = plan.attach(&mut builder, &numbers)?;
+    if let Some(tiering) = &scenario.tiering {
+        builder.tiering(tiering, context.seed).map_err(sim_error)?;
+        builder.record_series(TOUCHES_EVERY);
+        if needs_promotions_judged(&scenario.metrics) {
+            builder.witness();
+        }
+    }
     if let Limits::Of(_) = limits {
         let paths: Vec<&str> = groups.keys().map(String::as_str).collect();
         crate::generations::attach(&mut builder, scenario, &paths, need_witness(&scenario.metrics))

@@ -20,6 +20,10 @@ pub const BUNDLED: &[Bundled] = &[
     Bundled { name: "mglru-thrashing", text: include_str!("../../../scenarios/mglru-thrashing.toml") },
     Bundled { name: "plrus", text: include_str!("../../../scenarios/plrus.toml") },
     Bundled { name: "policies", text: include_str!("../../../scenarios/policies.toml") },
+    Bundled { name: "promotion", text: include_str!("../../../scenarios/promotion.toml") },
+    Bundled { name: "promotion-far", text: include_str!("../../../scenarios/promotion-far.toml") },
+    Bundled { name: "promotion-policies", text: include_str!("../../../scenarios/promotion-policies.toml") },
+    Bundled { name: "promotion-throttles", text: include_str!("../../../scenarios/promotion-throttles.toml") },
     Bundled { name: "ptp", text: include_str!("../../../scenarios/ptp.toml") },
 ];
 

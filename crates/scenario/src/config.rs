@@ -7,6 +7,7 @@ use crate::expectations::ExpectationSpec;
 use crate::generations::GenerationsSpec;
 use crate::monitoring::MonitorSpec;
 use isotherm_sim::machine::MachineConfig;
+use isotherm_sim::tiering::TieringSpec;
 use isotherm_units::{Amount, Duration};
 use isotherm_workload::WorkloadSpec;
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,9 @@ pub struct Scenario {
     /// The machine.
     #[serde(default)]
     pub machine: MachineConfig,
+    /// Who decides what is on fast memory, on a machine with tiers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tiering: Option<TieringSpec>,
     /// Variants `POLICY@LIMIT` from lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matrix: Option<Matrix>,
@@ -96,6 +100,7 @@ impl Scenario {
             metrics: Vec::new(),
             against: None,
             machine: MachineConfig::default(),
+            tiering: None,
             matrix: None,
             cgroups: Vec::new(),
             workloads: Vec::new(),
@@ -115,7 +120,16 @@ impl WorkloadEntry {
     /// `load`, started at once, in a group of its own.
     pub fn new(name: &str, load: WorkloadSpec) -> Self {
         let start = Duration::ZERO;
-        Self { name: name.to_owned(), cgroup: None, start, autostart: true, premapped: false, copies: one_copy(), load }
+        Self {
+            name: name.to_owned(),
+            cgroup: None,
+            start,
+            autostart: true,
+            premapped: false,
+            copies: one_copy(),
+            node: None,
+            load,
+        }
     }
 }
 
@@ -167,6 +181,9 @@ pub struct WorkloadEntry {
     /// watch the first. Default 1: one program in the workload's group itself.
     #[serde(default = "one_copy", skip_serializing_if = "is_one")]
     pub copies: u32,
+    /// It takes memory of this node first, and of the others in its order. Default: of the node it runs on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<usize>,
     /// What it does.
     pub load: WorkloadSpec,
 }
@@ -229,6 +246,9 @@ pub struct Matrix {
 pub struct VariantSpec {
     /// Name in results.
     pub name: String,
+    /// Workloads that it plays, where each has the machine for itself. Default: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub only: Vec<String>,
     /// Keys to change: tables are merged key by key, everything else (lists too) is replaced. A table where a list of named
     /// tables stands changes entries of the list: its keys are their names, `*` is all of them.
     #[serde(default)]

@@ -162,8 +162,43 @@ metrics! {
         |s| kernel(s, of_generations(s, |tool| tool.evicted_bytes)?);
     generations_cpu_ns, Nanoseconds, "CPU time of tools over generations, walks and evictions included",
         |s| kernel(s, of_generations(s, |tool| tool.cpu_ns)?);
+    overhead_cpu_ns, Nanoseconds, "CPU time of finding and moving pages between tiers, of daemons and threads together",
+        |s| kernel(s, s.outcome.tiering.as_ref()?.overhead_ns());
+    tiering_daemon_ns, Nanoseconds, "of it, of daemons", |s| {
+        let tiering = s.outcome.tiering.as_ref()?;
+        kernel(s, tiering.daemon_scan_ns + tiering.daemon_move_ns)
+    };
+    tiering_threads_ns, Nanoseconds, "of it, in the threads' own time", |s| {
+        let tiering = s.outcome.tiering.as_ref()?;
+        kernel(s, tiering.thread_scan_ns + tiering.thread_fault_ns)
+    };
+    tiering_scan_ns, Nanoseconds, "of it, of scans", |s| {
+        let tiering = s.outcome.tiering.as_ref()?;
+        kernel(s, tiering.daemon_scan_ns + tiering.thread_scan_ns)
+    };
+    promoted_pages, Pages, "pages moved to the top tier", |s| kernel(s, s.outcome.tiering.as_ref()?.promoted_pages);
+    demoted_pages, Pages, "pages that reclaim moved to a slower tier",
+        |s| kernel(s, s.outcome.tiering.as_ref()?.demoted_pages);
+    hint_faults, Count, "faults on pages that NUMA balancing had made inaccessible",
+        |s| s.outcome.tiering.as_ref().and(counter(s, Counter::NumaHintFaults));
+    fast_settled_ns, Nanoseconds, "when the share of touches on the top tier first reached 90 % of its last value",
+        |s| kernel(s, fast_settled_ns(s.outcome)?);
     // Rates.
     =>
+    fast_hit_ratio, Count, "share of touched pages that were on the top tier", |s| {
+        let (fast, all) = s.outcome.tiering.as_ref().filter(|_| s.owns_kernel)?.touches?;
+        (all > 0).then(|| fast as f64 / all as f64)
+    };
+    promoted_in_vain_ratio, Count, "share of promoted pages not used again before they left the top tier or the run ended", |s| {
+        let tiering = s.outcome.tiering.as_ref().filter(|_| s.owns_kernel)?;
+        let in_vain = tiering.promoted_in_vain_pages?;
+        (tiering.promoted_pages > 0).then(|| in_vain as f64 / tiering.promoted_pages as f64)
+    };
+    moved_bytes_per_second, Bytes, "bytes moved between tiers in a second of the run", |s| {
+        let tiering = s.outcome.tiering.as_ref().filter(|_| s.owns_kernel)?;
+        let bytes = (tiering.promoted_pages + tiering.demoted_pages) * PAGE_BYTES;
+        Some(bytes as f64 * 1e9 / s.outcome.ended_ns.max(1) as f64)
+    };
     operations_per_second, Count, "requests completed in a second, from the first request to the end: loading is left out", |s| {
         let program = s.program?;
         let span_ns = program.ended_ns - program.first_operation_ns?;
@@ -220,6 +255,29 @@ fn scored(monitor: &MonitorReport, take: fn(&Scores) -> f64) -> Option<f64> {
 fn of_generations(sample: &Sample<'_>, take: fn(&GenerationsOutcome) -> u64) -> Option<u64> {
     let tools = &sample.outcome.generations;
     (!tools.is_empty()).then(|| tools.iter().map(take).sum())
+}
+
+/// Shares of touches are taken over so many rows of the time series.
+const SHARE_ROWS: usize = 4;
+
+/// When the share of touches on the top tier, taken over a second, first reached 90 % of what it was in the last second with
+/// touches; `None` without tiers, or where nothing was touched on the top tier in the end.
+fn fast_settled_ns(outcome: &Outcome) -> Option<u64> {
+    let rows: Vec<(u64, u64, u64)> =
+        outcome.series.iter().filter_map(|row| row.touches.map(|(fast, all)| (row.at_ns, fast, all))).collect();
+    let share = |rows: &[(u64, u64, u64)]| {
+        let (first, last) = (rows.first()?, rows.last()?);
+        let all = last.2 - first.2;
+        (all > 0).then(|| (last.0, (last.1 - first.1) as f64 / all as f64))
+    };
+    let shares: Vec<(u64, f64)> = rows.windows(SHARE_ROWS + 1).filter_map(share).collect();
+    let wanted = 0.9 * shares.last().map(|(_, share)| *share).filter(|share| *share > 0.0)?;
+    shares.into_iter().find(|(_, share)| *share >= wanted).map(|(at, _)| at)
+}
+
+/// Whether a witness must tell which promotions were in vain.
+pub(crate) fn needs_promotions_judged(names: &[String]) -> bool {
+    names.is_empty() || names.iter().any(|name| name == "promoted_in_vain_ratio")
 }
 
 /// Whether every use of every page must be seen to give these metrics.

@@ -89,7 +89,7 @@ impl PlayedRuns<'_> {
     fn explained(&self) -> Vec<ExplainedRun> {
         let mut runs = Vec::new();
         for (unit_index, unit) in self.units.iter().enumerate() {
-            for (variant_index, Variant { name, scenario }) in self.variants.iter().enumerate() {
+            for (variant_index, Variant { name, scenario, .. }) in self.variants.iter().enumerate() {
                 let Some(played) = self.played.get(&(variant_index, unit_index, scenario.seed)) else { continue };
                 let monitors = ExplainedMonitor::all(&scenario.monitors, &played.monitors);
                 if !monitors.is_empty() {

@@ -113,6 +113,7 @@ impl<'a> Runs<'a> {
         let units = 0..self.units.len();
         let jobs: Vec<(usize, usize, u64)> = (0..self.variants.len())
             .flat_map(|variant| units.clone().map(move |unit| (variant, unit)))
+            .filter(|&(variant, unit)| self.variants[variant].plays(self.units[unit].name(self.scenario)))
             .flat_map(|(variant, unit)| self.seeds(variant).map(move |seed| (variant, unit, seed)))
             .collect();
         let cases: Vec<(usize, u64)> =
@@ -182,7 +183,9 @@ pub(crate) fn without_limits(scenario: &Scenario) -> Variant {
     scenario.machine.nodes = vec![NodeConfig { memory: ROOMY, latency, ..NodeConfig::default() }];
     (scenario.machine.distances, scenario.machine.tiering) = (Vec::new(), TieringConfig::default());
     scenario.machine.min_free = None;
-    Variant { name: "without limits".to_owned(), scenario }
+    scenario.tiering = None;
+    scenario.workloads.iter_mut().for_each(|workload| workload.node = None);
+    Variant { name: "without limits".to_owned(), scenario, only: Vec::new() }
 }
 
 /// Whether every program came to its end, as its peak memory needs.

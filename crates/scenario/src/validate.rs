@@ -8,7 +8,7 @@ use crate::generations::GenerationsSpec;
 use crate::metrics::{METRICS, metric_named};
 use crate::parse::{nearest, place};
 use crate::variant::{self, Variant};
-use crate::{Reference, Scenario, ScenarioError};
+use crate::{Reference, RunMode, Scenario, ScenarioError};
 use isotherm_core::generations::covers;
 use isotherm_sim::reclaim::policy_by_name;
 use isotherm_units::{Amount, Bytes, PAGE_BYTES};
@@ -187,6 +187,7 @@ impl Checker<'_> {
             let key = error.field.rsplit('.').next().unwrap_or(&error.field).to_owned();
             self.error(&key, within(format!("[machine] {error}")))
         })?;
+        self.tiering(variant, &within)?;
         self.names(scenario, &within)?;
         self.limits(scenario, &within)?;
         self.monitors(scenario, &within)?;
@@ -253,6 +254,39 @@ impl Checker<'_> {
                     return fail(metric, format!("`at_least` ({least}) is above `at_most` ({most})"));
                 }
                 _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The policy over tiers, nodes of workloads, and which workloads a variant plays.
+    fn tiering(&self, variant: &Variant, within: &dyn Fn(String) -> String) -> Result<(), ScenarioError> {
+        let scenario = &variant.scenario;
+        if let Some(Err(error)) = scenario.tiering.as_ref().map(|tiering| tiering.check(&scenario.machine)) {
+            let key = error.field.rsplit('.').next().unwrap_or(&error.field).to_owned();
+            return Err(self.error(&key, within(format!("[tiering] {error}"))));
+        }
+        let nodes = scenario.machine.nodes.len();
+        for workload in &scenario.workloads {
+            if let Some(node) = workload.node.filter(|node| *node >= nodes) {
+                let name = &workload.name;
+                let message = format!(
+                    "workload `{name}`: `node` is {node}; allowed: 0 to {}, the nodes of the machine",
+                    nodes - 1
+                );
+                return Err(self.error("node", within(message)));
+            }
+        }
+        if !variant.only.is_empty() && scenario.run == RunMode::Together {
+            let message = "`only` needs `run = \"each\"`: together, workloads are one machine".to_owned();
+            return Err(self.error("only", within(message)));
+        }
+        for name in &variant.only {
+            if !scenario.workloads.iter().any(|workload| workload.name == *name) {
+                let known: Vec<&str> = scenario.workloads.iter().map(|workload| workload.name.as_str()).collect();
+                let hint = nearest(name, known.iter().copied());
+                let hint = hint.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+                return Err(self.error(name, within(format!("`only` names `{name}`, which is no workload{hint}"))));
             }
         }
         Ok(())

@@ -11,6 +11,15 @@ use std::path::Path;
 pub(crate) struct Variant {
     pub(crate) name: String,
     pub(crate) scenario: Scenario,
+    /// Workloads that it plays; empty: all.
+    pub(crate) only: Vec<String>,
+}
+
+impl Variant {
+    /// Whether it plays this workload.
+    pub(crate) fn plays(&self, workload: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == workload)
+    }
 }
 
 /// Keys that say something of all variants together: in a patch they would be accepted and do nothing.
@@ -31,7 +40,7 @@ pub(crate) fn expand(scenario: &Scenario, place: &str) -> Result<Vec<Variant>, S
         for policy in policies {
             for &limit in &matrix.limits {
                 let scenario = Scenario { policy: policy.clone(), limit: Some(limit), ..base.clone() };
-                variants.push(Variant { name: name_of(&policy, Some(limit)), scenario });
+                variants.push(Variant { name: name_of(&policy, Some(limit)), scenario, only: Vec::new() });
             }
         }
     }
@@ -47,10 +56,11 @@ pub(crate) fn expand(scenario: &Scenario, place: &str) -> Result<Vec<Variant>, S
         };
         merge(&mut table, &spec.patch).map_err(wrong)?;
         let patched: Scenario = table.try_into().map_err(|error: toml::de::Error| wrong(error.message().to_owned()))?;
-        variants.push(Variant { name: spec.name.clone(), scenario: patched });
+        variants.push(Variant { name: spec.name.clone(), scenario: patched, only: spec.only.clone() });
     }
     if variants.is_empty() {
-        variants.push(Variant { name: name_of(&base.policy, base.limit), scenario: base });
+        let name = name_of(&base.policy, base.limit);
+        variants.push(Variant { name, scenario: base, only: Vec::new() });
     }
     for variant in &variants {
         check_policy(&variant.scenario.policy, place)?;

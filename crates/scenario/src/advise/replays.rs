@@ -138,7 +138,8 @@ impl<'a> Replays<'a> {
     }
 
     fn run(&self, scenario: &Scenario, repeat: usize) -> Result<Run, ScenarioError> {
-        let variant = Variant { name: name_of(&scenario.policy, scenario.limit), scenario: scenario.clone() };
+        let name = name_of(&scenario.policy, scenario.limit);
+        let variant = Variant { name, scenario: scenario.clone(), only: Vec::new() };
         let context = self.context.clone().with_seed(scenario.seed.wrapping_add(repeat as u64));
         let look = look_every(self.recording.runtime);
         play(&variant, &context, Limits::Of(&self.peaks), Some(look)).map(Run::of)

@@ -63,7 +63,8 @@ impl Watch {
         let unit = Unit { workloads: vec![0], mode: scenario.run };
         let targets = vec![format!("{name}/{process}")];
         let monitor = MonitorSpec { targets, ..MonitorSpec::new("kdamond.0", config) };
-        let replay = Replay { variant: Variant { name, scenario }, unit, context: BuildContext::new(".") };
+        let replay =
+            Replay { variant: Variant { name, scenario, only: Vec::new() }, unit, context: BuildContext::new(".") };
         let watch = Self { replay, begins_empty: true, period: Duration::from_ms(500) };
         watch.with_monitor(monitor)
     }
