@@ -3,7 +3,7 @@
 #![expect(clippy::print_stdout, reason = "says what is skipped, and what is fetched")]
 
 use isotherm_fidelity::FidelityError;
-use isotherm_fidelity::beside::{Rig, Stored, monitor, promotion};
+use isotherm_fidelity::beside::{Rig, Stored, compaction, monitor, promotion};
 use isotherm_rig::{KernelEntry, RigError, guest_program};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -92,4 +92,21 @@ fn data_of_promotion_are_whole() {
     // A quarter of 32768 pages is hot: tiering promotes all of it, balancing by locality nothing.
     assert!(of("hot-set, mode 2", "pgpromote_success").iter().all(|real| (7800.0..8800.0).contains(&real.low)));
     assert!(of("hot-set, mode 1", "pgpromote_success").iter().all(|real| real.high < 100.0));
+}
+
+#[test]
+fn data_of_compaction_are_whole() {
+    let stored = compaction::stored().unwrap();
+    let rows = compaction::rows(&stored).unwrap();
+    kernels_of(&stored, |boot| &boot.release, 1);
+    // Four cases, two kernels, nineteen figures.
+    assert_eq!(rows.len(), 152);
+    let of = |case: &str, metric: &str| rows.iter().find(|row| row.case == case && row.metric == metric).unwrap().real;
+    for holes in ["contiguous", "strided"] {
+        let (off, on) = (format!("{holes} 0"), format!("{holes} 20"));
+        assert!(of(&off, "extfrag_before").low > 85.0 && of(&on, "extfrag_before").low > 85.0);
+        assert!(of(&off, "extfrag_after").low > 85.0, "left alone, nothing changes");
+        assert!(of(&on, "extfrag_after").high < 70.0, "proactive compaction makes room");
+        assert!(of(&on, "huge_got").low > of(&off, "huge_got").high);
+    }
 }

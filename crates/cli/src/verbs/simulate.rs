@@ -51,6 +51,8 @@ enum What {
     Fidelity(fidelity::Args),
     /// The monitor beside the DAMON of real kernels, over access patterns.
     FidelityMonitor(beside::Args),
+    /// Compaction and huge pages in real kernels, with proactive compaction and without.
+    FidelityCompaction(beside::Args),
     /// Hint-fault promotion from a slow node in real kernels.
     FidelityPromotion(beside::Args),
 }
@@ -69,6 +71,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     match &args.comparison {
         Some(What::Fidelity(args)) => return fidelity::run(args, ui),
         Some(What::FidelityMonitor(args)) => return fidelity_monitor::run(args, ui).map(|()| ExitCode::SUCCESS),
+        Some(What::FidelityCompaction(args)) => return fidelity_real::compaction(args, ui).map(|()| ExitCode::SUCCESS),
         Some(What::FidelityPromotion(args)) => return fidelity_real::promotion(args, ui).map(|()| ExitCode::SUCCESS),
         None => {}
     }

@@ -1,6 +1,7 @@
 //! What real kernels do, mechanism by mechanism, and beside it the simulated machine as far as that goes. Real runs are stored as
 //! data, so that it is there without an emulator; each part can make its data anew. How to read it: `docs/fidelity-monitor.md`.
 
+pub mod compaction;
 mod judge;
 pub mod monitor;
 mod monitor_table;

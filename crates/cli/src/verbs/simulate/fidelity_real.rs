@@ -1,12 +1,17 @@
-//! `isotherm simulate fidelity-promotion`: a line for each figure of each case.
+//! `isotherm simulate fidelity-compaction` and `fidelity-promotion`: a line for each figure of each case.
 
-use isotherm_fidelity::beside::{Row, promotion};
+use isotherm_fidelity::beside::{Row, compaction, promotion};
 use isotherm_report::{Cell, Column, Table, Unit};
 
 use super::beside::{Args, with_data};
 use crate::error::CliError;
 use crate::format::Format;
 use crate::ui::Ui;
+
+pub(super) fn compaction(args: &Args, ui: &Ui) -> Result<(), CliError> {
+    let data = with_data(args, compaction::stored, &compaction::real_all, "fidelity-compaction", ui)?;
+    print(&data.command, &compaction::rows(&data).map_err(CliError::failed)?, args, ui)
+}
 
 pub(super) fn promotion(args: &Args, ui: &Ui) -> Result<(), CliError> {
     let data = with_data(args, promotion::stored, &promotion::real_all, "fidelity-promotion", ui)?;
