@@ -93,7 +93,9 @@ fn uses(pattern: &Pattern, passes_ns: &[u64], end_ns: u64, intervals: Intervals)
     // The interval that a page was last counted in, from 1.
     let mut counted = vec![0u32; pattern.pages as usize];
     for number in 1..=intervals.samples {
-        let begin = end_ns.saturating_sub(u64::from(intervals.samples - number + 1) * intervals.sample_ns);
+        // Before the clock began nothing was sampled.
+        let before_end = u64::from(intervals.samples - number + 1) * intervals.sample_ns;
+        let Some(begin) = end_ns.checked_sub(before_end) else { continue };
         let first = passes_ns.partition_point(|&at| at < begin);
         let last = passes_ns.partition_point(|&at| at < begin + intervals.sample_ns);
         for pass in first..last.max(first) {
