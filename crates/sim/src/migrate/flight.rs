@@ -72,14 +72,14 @@ impl Flights {
         self.played = self.played.max(now);
     }
 
-    /// When a batch begins for those who play, if it begins at `now` for who migrates: CPUs may be a step apart. Flights that
-    /// are over long ago are forgotten.
-    pub(super) fn begin(&mut self, now: Instant) -> Instant {
+    /// When a batch begins for those who play, if it begins at `at` for who migrates: CPUs may be a step apart, and who moves
+    /// several batches in one stretch is ahead of the others, who are at `now`. Flights that are over for them are forgotten.
+    pub(super) fn begin(&mut self, now: Instant, at: Instant) -> Instant {
         self.by_space.retain(|_, flights| {
             flights.retain(|flight| flight.until > now);
             !flights.is_empty()
         });
-        now.max(self.played)
+        at.max(self.played)
     }
 
     /// Base pages on their way at `now`, counted once for each space that maps them.
@@ -115,5 +115,26 @@ impl Flights {
         let next = edges.min().unwrap_or(Instant::NEVER);
         let veiled = flights.iter().filter(|flight| flight.is_out_of_reach(now)).map(Flight::range).collect();
         Some((veiled, next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever moves several batches in one stretch begins the second when the first is over for it, not for the others.
+    #[test]
+    fn an_earlier_batch_of_the_same_stretch_is_not_forgotten() {
+        let at = Instant::from_ns;
+        let (space, mut flights) = (SpaceId(1), Flights::default());
+        let flight = |page, from, until| Flight { page, pages: 1, from: at(from), until: at(until) };
+        assert_eq!(flights.begin(at(1000), at(1000)), at(1000));
+        flights.add(space, flight(7, 1000, 1400));
+        assert_eq!(flights.begin(at(1000), at(1400)), at(1400));
+        flights.add(space, flight(8, 1400, 1800));
+        assert_eq!(flights.arrival(space, 7, at(1200)), Some(at(1400)));
+        flights.begin(at(1500), at(1500));
+        assert_eq!(flights.arrival(space, 7, at(1200)), None, "over for all");
+        assert_eq!(flights.arrival(space, 8, at(1600)), Some(at(1800)));
     }
 }

@@ -278,7 +278,8 @@ impl Memory {
     /// Unmaps, flushes, moves. Pinned pages are tried `passes` times and mapped again where they were.
     fn move_together(&mut self, policy: &mut dyn ReclaimPolicy, batch: &[Going], passes: u64) {
         let costs = self.costs;
-        let began = self.migration.begin(self.now + Duration::from_ns(self.ledger.peek()));
+        let at = self.now + Duration::from_ns(self.ledger.peek());
+        let began = self.migration.begin(self.now, at);
         let mut spent_ns = 0;
         let mut unmapped_at = Vec::with_capacity(batch.len());
         for one in batch {
