@@ -71,7 +71,7 @@ impl Default for HeatConfig {
             epoch: Duration::from_ms(100),
             warm_up: 4,
             samples: 16,
-            settle: Duration::from_ms(10),
+            settle: Duration::from_us(500),
             prices: Prices::default(),
         }
     }

@@ -71,7 +71,7 @@ fn it_frees_what_is_wanted_from_the_emptiest_blocks() {
 fn pages_in_use_go_last_and_alone() {
     let mut machine = machine(&[(128, 0, 0), (128, 0, 0), (300, 0, 0), (300, 0, 0)]);
     for (name, (block, at)) in (9000..).zip([(0, 3), (0, 77), (1, 3), (1, 77)]) {
-        machine.blocks[block][at] = Page::Movable { name, period_ns: 1_000_000, cleared_at: 0 };
+        machine.blocks[block][at] = Page::Movable { name, period_ns: 100_000, cleared_at: 0 };
     }
     let report = once(&keeping(1), &mut machine);
     assert_eq!((report.why, report.work.blocks_freed), (Why::ReachedLow, 2), "{:?}", machine.batches);
@@ -82,7 +82,7 @@ fn pages_in_use_go_last_and_alone() {
 #[test]
 fn hot_blocks_stay() {
     // Two blocks in use throughout have fewer pages, and are left where they are.
-    let hot = (64, 1_000_000, 0);
+    let hot = (64, 100_000, 0);
     let blocks = [hot, hot, (128, 0, 0), (128, 0, 0), (128, 0, 0), (128, 0, 0)];
     let mut machine = machine(&blocks);
     let report = once(&keeping(1), &mut machine);

@@ -321,7 +321,10 @@ impl Work {
             self.bar(number, config, now);
             return Ok(None);
         }
-        let rate = self.blocks.get(number as usize).map_or(0, |known| known.warmth.rate(config.epoch));
+        // Heat counts a page once in an epoch; what was used in this short time tells of blocks where all pages are.
+        let seen_rate = used.len() as u64 * (1_000_000_000_000 / config.settle.ns().max(1));
+        let warmth = self.blocks.get(number as usize).map_or(0, |known| known.warmth.rate(config.epoch));
+        let rate = warmth.max(seen_rate);
         let pages = u32::try_from(pages).unwrap_or(BLOCK_PAGES);
         Ok(Some(Source { number, quiet: quiet.into(), spared: None, rate, pages, moved: 0 }))
     }
