@@ -13,6 +13,8 @@ pub struct Bundled {
 
 /// All bundled scenarios. A new one is a file in `scenarios/` and a line here.
 pub const BUNDLED: &[Bundled] = &[
+    Bundled { name: "compaction", text: include_str!("../../../scenarios/compaction.toml") },
+    Bundled { name: "compaction-hard", text: include_str!("../../../scenarios/compaction-hard.toml") },
     Bundled { name: "mglru", text: include_str!("../../../scenarios/mglru.toml") },
     Bundled { name: "mglru-features", text: include_str!("../../../scenarios/mglru-features.toml") },
     Bundled { name: "mglru-matrix", text: include_str!("../../../scenarios/mglru-matrix.toml") },

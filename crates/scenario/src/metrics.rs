@@ -1,8 +1,11 @@
 //! What can be measured: one table, read by results, command line and docs.
 
 use crate::monitoring::{HotDefinition, MonitorReport, Scores};
+use crate::stats::Summary;
+use isotherm_core::defrag::COSTLY_ORDER;
+use isotherm_sim::compaction::{BlockTaken, HugePath};
 use isotherm_sim::counters::Counter;
-use isotherm_sim::machine::{CgroupOutcome, GenerationsOutcome, Outcome, ProgramOutcome};
+use isotherm_sim::machine::{CgroupOutcome, DefragOutcome, Ending, GenerationsOutcome, Outcome, ProgramOutcome};
 use isotherm_units::PAGE_BYTES;
 
 /// Unit of a metric; part of its name where it is not a plain count.
@@ -183,6 +186,50 @@ metrics! {
         |s| s.outcome.tiering.as_ref().and(counter(s, Counter::NumaHintFaults));
     fast_settled_ns, Nanoseconds, "when the share of touches on the top tier first reached 90 % of its last value",
         |s| kernel(s, fast_settled_ns(s.outcome)?);
+    hugepages, Count, "blocks of memory that a driver got, mostly huge pages", |s| Some(got(s, is_any)?.len() as u64);
+    hugepages_failed, Count, "attempts of a driver that failed", |s| Some(blocks(s)?.filter(|block| !block.got).count() as u64);
+    latency_min_ns, Nanoseconds, "time an attempt of a driver that got a block took: the shortest", |s| rank(s, is_any, 0);
+    latency_max_ns, Nanoseconds, "time an attempt of a driver that got a block took: the longest", |s| rank(s, is_any, 1000);
+    latency_p5_ns, Nanoseconds, "time an attempt of a driver that got a block took: percentile, nearest rank", |s| rank(s, is_any, 50);
+    latency_p10_ns, Nanoseconds, "time an attempt of a driver that got a block took: percentile, nearest rank", |s| rank(s, is_any, 100);
+    latency_p25_ns, Nanoseconds, "time an attempt of a driver that got a block took: percentile, nearest rank", |s| rank(s, is_any, 250);
+    latency_p30_ns, Nanoseconds, "time an attempt of a driver that got a block took: percentile, nearest rank", |s| rank(s, is_any, 300);
+    latency_p40_ns, Nanoseconds, "time an attempt of a driver that got a block took: percentile, nearest rank", |s| rank(s, is_any, 400);
+    latency_p50_ns, Nanoseconds, "time an attempt of a driver that got a block took: percentile, nearest rank", |s| rank(s, is_any, 500);
+    latency_p60_ns, Nanoseconds, "time an attempt of a driver that got a block took: percentile, nearest rank", |s| rank(s, is_any, 600);
+    latency_p75_ns, Nanoseconds, "time an attempt of a driver that got a block took: percentile, nearest rank", |s| rank(s, is_any, 750);
+    latency_p80_ns, Nanoseconds, "time an attempt of a driver that got a block took: percentile, nearest rank", |s| rank(s, is_any, 800);
+    latency_p90_ns, Nanoseconds, "time an attempt of a driver that got a block took: percentile, nearest rank", |s| rank(s, is_any, 900);
+    latency_p95_ns, Nanoseconds, "time an attempt of a driver that got a block took: percentile, nearest rank", |s| rank(s, is_any, 950);
+    latency_p99_ns, Nanoseconds, "time an attempt of a driver that got a block took: percentile, nearest rank", |s| rank(s, is_any, 990);
+    latency_p999_ns, Nanoseconds, "time an attempt of a driver that got a block took: percentile, nearest rank", |s| rank(s, is_any, 999);
+    latency_total_ns, Nanoseconds, "all attempts of a driver together, those that failed too",
+        |s| Some(blocks(s)?.map(|block| block.latency_ns).sum());
+    light_count, Count, "blocks that a driver got that were there", |s| Some(got(s, is_light)?.len() as u64);
+    light_min_ns, Nanoseconds, "likewise, where one was there: the shortest", |s| rank(s, is_light, 0);
+    light_max_ns, Nanoseconds, "likewise, where one was there: the longest", |s| rank(s, is_light, 1000);
+    fallback_count, Count, "blocks that a driver got after compaction or reclaim", |s| Some(got(s, is_fallback)?.len() as u64);
+    fallback_min_ns, Nanoseconds, "likewise, where one had to be made: the shortest", |s| rank(s, is_fallback, 0);
+    fallback_max_ns, Nanoseconds, "likewise, where one had to be made: the longest", |s| rank(s, is_fallback, 1000);
+    stalls, Count, "waits of threads for pages on their way to other frames", |s| Some(waits(s)?.len() as u64);
+    stall_total_ns, Nanoseconds, "these waits together", |s| Some(waits(s)?.iter().sum());
+    stall_p50_ns, Nanoseconds, "median of these waits; 0 without any", |s| Some(rank_of(&waits(s)?, 500).unwrap_or(0));
+    stall_p99_ns, Nanoseconds, "99th percentile of them", |s| Some(rank_of(&waits(s)?, 990).unwrap_or(0));
+    stall_p999_ns, Nanoseconds, "99.9th percentile of them", |s| Some(rank_of(&waits(s)?, 999).unwrap_or(0));
+    stall_max_ns, Nanoseconds, "the longest of them", |s| Some(rank_of(&waits(s)?, 1000).unwrap_or(0));
+    lost_ns, Nanoseconds, "what huge pages cost tasks: attempts of drivers to get them, and waits for pages on their way",
+        |s| lost(s);
+    pages_migrated, Pages, "pages that were moved, by whomever",
+        |s| compacts(s).then(|| counter(s, Counter::PgMigrateSuccess))?;
+    defrag_cpu_ns, Nanoseconds, "CPU time of daemons that compact", |s| kernel(s, of_defrag(s, |daemon| daemon.cpu_ns)?);
+    defrag_starts, Count, "how often they began", |s| kernel(s, of_defrag(s, |daemon| daemon.starts)?);
+    defrag_pages_moved, Pages, "pages that they moved", |s| kernel(s, of_defrag(s, |daemon| daemon.pages_moved)?);
+    defrag_pages_in_vain, Pages, "of these, out of page blocks that stayed in use",
+        |s| kernel(s, of_defrag(s, |daemon| daemon.pages_in_vain)?);
+    defrag_pages_scanned, Pages, "pages that they looked at as sources",
+        |s| kernel(s, of_defrag(s, |daemon| daemon.pages_scanned)?);
+    defrag_blocks_freed, Count, "page blocks that they made free",
+        |s| kernel(s, of_defrag(s, |daemon| daemon.blocks_freed)?);
     // Rates.
     =>
     fast_hit_ratio, Count, "share of touched pages that were on the top tier", |s| {
@@ -203,6 +250,20 @@ metrics! {
         let program = s.program?;
         let span_ns = program.ended_ns - program.first_operation_ns?;
         Some(program.operations as f64 * 1e9 / span_ns.max(1) as f64)
+    };
+    light_ratio, Count, "share of the blocks that a driver got that were there", |s| {
+        let all = got(s, is_any)?.len();
+        (all > 0).then(|| got(s, is_light).map_or(0, |light| light.len()) as f64 / all as f64)
+    };
+    latency_mean_ns, Nanoseconds, "time an attempt of a driver that got a block took: the mean", |s| Some(summary_of(s, is_any)?.mean);
+    latency_stddev_ns, Nanoseconds, "its sample standard deviation", |s| Some(summary_of(s, is_any)?.stddev);
+    light_mean_ns, Nanoseconds, "likewise, where one was there", |s| Some(summary_of(s, is_light)?.mean);
+    light_stddev_ns, Nanoseconds, "its sample standard deviation", |s| Some(summary_of(s, is_light)?.stddev);
+    fallback_mean_ns, Nanoseconds, "likewise, where one had to be made", |s| Some(summary_of(s, is_fallback)?.mean);
+    fallback_stddev_ns, Nanoseconds, "its sample standard deviation", |s| Some(summary_of(s, is_fallback)?.stddev);
+    defrag_cpu_ratio, Count, "CPU time of daemons that compact, as a share of one CPU", |s| {
+        let ns = kernel(s, of_defrag(s, |daemon| daemon.cpu_ns)?)?;
+        (s.outcome.ended_ns > 0).then(|| ns as f64 / s.outcome.ended_ns as f64)
     };
     // Of monitors; the last word tells `is_partial`.
     =>
@@ -249,6 +310,85 @@ metrics! {
 
 fn scored(monitor: &MonitorReport, take: fn(&Scores) -> f64) -> Option<f64> {
     monitor.scores.as_ref().map(take)
+}
+
+/// Attempts of the workload to get huge pages, or other blocks too large for the kernel to promise; `None` without any.
+fn blocks<'a>(sample: &Sample<'a>) -> Option<impl Iterator<Item = &'a BlockTaken> + use<'a>> {
+    sample.program.map(large).filter(|blocks| blocks.clone().next().is_some())
+}
+
+fn large(program: &ProgramOutcome) -> impl Iterator<Item = &BlockTaken> + Clone {
+    program.blocks.iter().filter(|block| block.order > COSTLY_ORDER)
+}
+
+fn is_any(_: &BlockTaken) -> bool {
+    true
+}
+fn is_light(block: &BlockTaken) -> bool {
+    block.path == HugePath::Light
+}
+fn is_fallback(block: &BlockTaken) -> bool {
+    block.path == HugePath::Fallback
+}
+
+/// Times of those that it got, ascending.
+fn got(sample: &Sample<'_>, of: fn(&BlockTaken) -> bool) -> Option<Vec<u64>> {
+    let mut times: Vec<u64> =
+        blocks(sample)?.filter(|block| block.got && of(block)).map(|block| block.latency_ns).collect();
+    times.sort_unstable();
+    Some(times)
+}
+
+fn rank(sample: &Sample<'_>, of: fn(&BlockTaken) -> bool, permille: usize) -> Option<u64> {
+    rank_of(&got(sample, of)?, permille)
+}
+
+/// Nearest rank of values that ascend; 0 stands for the first.
+fn rank_of(sorted: &[u64], permille: usize) -> Option<u64> {
+    let last = sorted.len().checked_sub(1)?;
+    Some(sorted[((sorted.len() * permille).div_ceil(1000).max(1) - 1).min(last)])
+}
+
+fn summary_of(sample: &Sample<'_>, of: fn(&BlockTaken) -> bool) -> Option<Summary> {
+    Summary::of(&got(sample, of)?.into_iter().map(|ns| ns as f64).collect::<Vec<_>>())
+}
+
+/// Whether huge pages are what the run is about.
+fn compacts(sample: &Sample<'_>) -> bool {
+    let outcome = sample.outcome;
+    !outcome.defrag.is_empty() || outcome.programs.iter().any(|program| large(program).next().is_some())
+}
+
+/// Waits for pages on their way, ascending: those of the workload, or of all. `None` for workloads that never began.
+fn waits(sample: &Sample<'_>) -> Option<Vec<u64>> {
+    if !compacts(sample) {
+        return None;
+    }
+    let mut all: Vec<u64> = match sample.program {
+        Some(program) if program.ending == Ending::NotStarted => return None,
+        Some(program) => program.migration_stalls_ns.clone(),
+        None => sample.outcome.programs.iter().flat_map(|program| program.migration_stalls_ns.clone()).collect(),
+    };
+    all.sort_unstable();
+    Some(all)
+}
+
+/// Of the system alone: who waits and who asks are different workloads.
+fn lost(sample: &Sample<'_>) -> Option<u64> {
+    if !compacts(sample) || sample.program.is_some() {
+        return None;
+    }
+    let of_program = |program: &ProgramOutcome| {
+        let asked: u64 = large(program).map(|block| block.latency_ns).sum();
+        asked + program.migration_stalls_ns.iter().sum::<u64>()
+    };
+    Some(sample.outcome.programs.iter().map(of_program).sum())
+}
+
+/// The sum over daemons that compact; `None` where there are none.
+fn of_defrag(sample: &Sample<'_>, take: fn(&DefragOutcome) -> u64) -> Option<u64> {
+    let daemons = &sample.outcome.defrag;
+    (!daemons.is_empty()).then(|| daemons.iter().map(take).sum())
 }
 
 /// The sum over tools over generations; `None` where there are none.

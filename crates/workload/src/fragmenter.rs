@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use isotherm_units::access::{
-    After, Batch, LayoutChange, Program, Run, Stream, StreamError, Thread, ThreadStart, Timing,
+    Advice, After, Batch, LayoutChange, Program, Run, Stream, StreamError, Thread, ThreadStart, Timing,
 };
 use isotherm_units::{Bytes, Duration, Instant, PageRange, Ratio};
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ pub enum Pattern {
     /// The first ones: one large hole.
     #[default]
     Contiguous,
-    /// Evenly spread: as many holes as there can be.
+    /// Evenly spread: as many holes as there can be. Their contents are dropped, and the mapping stays.
     Strided,
 }
 
@@ -231,7 +231,11 @@ impl Stream for Preparation {
                         self.next = Next::Free(section, hole.end);
                         let at = self.start + section * SECTION_PAGES;
                         let hole = PageRange::new(at + hole.start, at + hole.end);
-                        return Ok(After::Change(LayoutChange::Unmap(hole)));
+                        return Ok(After::Change(match self.kept.pattern {
+                            Pattern::Contiguous => LayoutChange::Unmap(hole),
+                            // Unmapped they would leave more mappings than Linux allows a process (65530).
+                            Pattern::Strided => LayoutChange::Advise(hole, Advice::DontNeed),
+                        }));
                     }
                     None => self.next = Next::Free(section + 1, 0),
                 },
@@ -327,7 +331,9 @@ mod tests {
         assert_eq!(played.runs.iter().map(|run| u64::from(run.pages)).sum::<u64>(), 1024, "all is written");
         let first = played.runs[0].page();
         let holes = played.afters.iter().filter_map(|after| match after {
-            After::Change(LayoutChange::Unmap(range)) => Some(PageRange::new(range.start - first, range.end - first)),
+            After::Change(LayoutChange::Unmap(range) | LayoutChange::Advise(range, Advice::DontNeed)) => {
+                Some(PageRange::new(range.start - first, range.end - first))
+            }
             _ => None,
         });
         holes.collect()

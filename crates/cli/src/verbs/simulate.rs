@@ -61,6 +61,7 @@ const AFTER_HELP: &str = "\
 Examples:
   isotherm simulate policies
   isotherm simulate policies --format json --threads 1
+  isotherm simulate compaction --repeats 1
   isotherm simulate my-service.toml --repeats 5
   isotherm simulate fidelity --kernel 6.12
   isotherm simulate fidelity-monitor
