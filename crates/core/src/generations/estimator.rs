@@ -151,6 +151,8 @@ pub struct Estimator {
     missed: u64,
     /// What is known of each group on each node.
     known: BTreeMap<Lruvec, Known>,
+    /// The last look failed: generations may have been made since.
+    is_stale: bool,
     why: GenerationWhy,
 }
 
@@ -167,7 +169,14 @@ impl Estimator {
     /// A value of `config` that makes no sense.
     pub fn new(config: EstimatorConfig) -> Result<Self, GenerationsError> {
         config.validate()?;
-        Ok(Self { config, due: None, missed: 0, known: BTreeMap::new(), why: GenerationWhy::default() })
+        Ok(Self {
+            config,
+            due: None,
+            missed: 0,
+            known: BTreeMap::new(),
+            is_stale: false,
+            why: GenerationWhy::default(),
+        })
     }
 
     /// How it works.
@@ -204,8 +213,8 @@ impl Estimator {
         self.missed += intervals;
         self.due = Some(due + self.config.interval.saturating_mul(intervals + 1));
         self.why.passes.begun += 1;
-        // Groups that are not known yet must be read before they can be aged.
-        let listings = if self.known.is_empty() { self.read(host)? } else { Vec::new() };
+        // What is not known, or not any more, must be read before it can be aged.
+        let listings = if self.known.is_empty() || self.is_stale { self.read(host)? } else { Vec::new() };
         self.meet(listings);
         self.age(host);
         let listings = self.read(host)?;
@@ -222,11 +231,16 @@ impl Estimator {
             Ok(()) => {
                 let targets = &self.config.targets;
                 listings.retain(|listing| targets.iter().any(|target| covers(target, &listing.path)));
+                self.is_stale = false;
                 Some(listings)
             }
             Err(error) => {
                 self.why.refused(&error);
-                self.known.clear();
+                self.is_stale = true;
+                if matches!(error, HostError::NotHere(_)) {
+                    // Switched off: what was seen before tells nothing of what will be.
+                    self.known.clear();
+                }
                 None
             }
         }
@@ -235,8 +249,14 @@ impl Estimator {
     fn meet(&mut self, listings: Vec<Listing>) {
         for listing in listings {
             let Some(youngest) = listing.rows.last() else { continue };
-            self.known.insert(listing.lruvec, Known { max_gen_nr: youngest.seq, history: History::new(LOOKS) });
+            let history = self.history_of(listing.lruvec);
+            self.known.insert(listing.lruvec, Known { max_gen_nr: youngest.seq, history });
         }
+    }
+
+    /// What is known of a group. The history itself finds out when another group has the number of one that is gone.
+    fn history_of(&mut self, lruvec: Lruvec) -> History {
+        self.known.remove(&lruvec).map_or_else(|| History::new(LOOKS), |known| known.history)
     }
 
     fn age(&mut self, host: &mut dyn Host) {
@@ -249,32 +269,29 @@ impl Estimator {
         }
         let mut answers = Vec::with_capacity(orders.len());
         host.age_generations(&orders, &mut answers);
-        for (order, answer) in orders.iter().zip(answers) {
+        for answer in answers {
             match answer {
                 Answer::Done { .. } | Answer::Partly { .. } => self.why.count(GenerationReason::Aged, 0),
                 Answer::NotHere(missing) => self.why.refused(&HostError::NotHere(missing)),
-                // The group is gone, or another one has its number: it is met anew.
-                Answer::Failed(cause) => {
-                    self.why.refused(&HostError::Failed(cause));
-                    self.known.remove(&order.lruvec);
-                }
+                // Whether the group is gone, or another one has its number, the next look tells.
+                Answer::Failed(cause) => self.why.refused(&HostError::Failed(cause)),
             }
         }
     }
 
     fn look(&mut self, now: Instant, listings: Vec<Listing>) -> Reading {
         let window_ms = self.config.window().ns() / 1_000_000;
-        let mut known = std::mem::take(&mut self.known);
+        let mut known = BTreeMap::new();
         let mut groups = Vec::with_capacity(listings.len());
         for listing in listings {
             let Some(Row { seq, .. }) = listing.rows.last().copied() else { continue };
-            let before = known.remove(&listing.lruvec);
-            let mut history = before.map_or_else(|| History::new(LOOKS), |known| known.history);
+            let mut history = self.history_of(listing.lruvec);
             history.push(now, &listing.rows);
             let cold = history.cold_bounds(window_ms).unwrap_or_default();
-            self.known.insert(listing.lruvec, Known { max_gen_nr: seq, history });
+            known.insert(listing.lruvec, Known { max_gen_nr: seq, history });
             groups.push(GroupReading { estimate: estimate(&listing.rows, window_ms), cold, listing });
         }
+        self.known = known;
         Reading { at_ns: now.ns(), groups }
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct FakeGroup {
     pub(crate) max_seq: u64,
     /// Of pages asked for, so many are not to be had.
     pub(crate) stuck: u64,
+    /// What came back of it alone; the host's `refault_bytes` come on top for the first group.
+    pub(crate) refault_bytes: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -31,6 +33,8 @@ pub(crate) struct FakeHost {
     pub(crate) ageings: Vec<Ageing>,
     /// Nothing of generations is there.
     pub(crate) is_classic: bool,
+    /// Reading them fails.
+    pub(crate) is_failing: bool,
     /// No gauges are.
     pub(crate) is_blind: bool,
 }
@@ -39,7 +43,15 @@ impl FakeHost {
     /// A group whose pages were all there from the beginning.
     pub(crate) fn add(&mut self, path: &'static str, hot: u64, idle: u64) {
         let births = [self.now; 4];
-        self.groups.push(FakeGroup { path, hot, idle: [0, 0, idle, 0], births, max_seq: 3, stuck: 0 });
+        self.groups.push(FakeGroup {
+            path,
+            hot,
+            idle: [0, 0, idle, 0],
+            births,
+            max_seq: 3,
+            stuck: 0,
+            refault_bytes: 0,
+        });
     }
 
     fn listing(&self, memcg: usize) -> Listing {
@@ -88,7 +100,11 @@ impl Host for FakeHost {
         for (gauge, value) in gauges.iter().zip(values) {
             *value = match gauge {
                 Gauge::StallSomeUs => Some(self.stall_us),
-                Gauge::RefaultBytes { .. } => Some(self.refault_bytes),
+                Gauge::RefaultBytes { memcg } => {
+                    let group = usize::try_from(*memcg).ok().and_then(|index| self.groups.get(index));
+                    let common = if *memcg == 0 { self.refault_bytes } else { 0 };
+                    group.map(|group| group.refault_bytes + common)
+                }
                 _ => None,
             };
         }
@@ -112,6 +128,9 @@ impl Host for FakeHost {
     fn read_generations(&mut self, out: &mut Vec<Listing>) -> Result<(), HostError> {
         if self.is_classic {
             return Err(HostError::NotHere("needs mglru"));
+        }
+        if self.is_failing {
+            return Err(HostError::Failed("EINTR".to_owned()));
         }
         out.extend((0..self.groups.len()).map(|memcg| self.listing(memcg)));
         Ok(())

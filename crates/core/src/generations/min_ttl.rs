@@ -48,6 +48,17 @@ pub struct Forecast {
     pub largest_safe_ms: u64,
 }
 
+/// An unsigned number as C writes it: `0x` hexadecimal, `0` octal, else decimal. Without a sign.
+pub fn parse_unsigned(text: &str) -> Option<u64> {
+    let is_plain = |digits: &str| !digits.is_empty() && !digits.starts_with('+');
+    let (digits, radix) = match text.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (&text[2..], 16),
+        [b'0', _, ..] => (&text[1..], 8),
+        _ => (text, 10),
+    };
+    is_plain(digits).then(|| u64::from_str_radix(digits, radix).ok())?
+}
+
 impl MinTtl {
     /// Off.
     pub const OFF: Self = Self { ms: 0 };
@@ -60,17 +71,15 @@ impl MinTtl {
         if ms > MAX_MS { Err(MinTtlError { got: ms.to_string() }) } else { Ok(Self { ms }) }
     }
 
-    /// As it is read from the kernel's file, or typed: an unsigned decimal number.
+    /// As the kernel takes it: an unsigned number, decimal, or as C writes octal and hexadecimal ones.
     ///
     /// # Errors
     /// Anything else.
     pub fn parse(text: &str) -> Result<Self, MinTtlError> {
         let word = text.trim();
         let refuse = || MinTtlError { got: word.chars().take(40).collect() };
-        if word.is_empty() || !word.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(refuse());
-        }
-        word.parse().map_err(|_| refuse()).and_then(Self::from_ms)
+        let ms = parse_unsigned(word).filter(|&ms| ms <= MAX_MS);
+        ms.map(|ms| Self { ms }).ok_or_else(refuse)
     }
 
     /// Milliseconds.
@@ -100,37 +109,6 @@ impl MinTtl {
         // Strictly older than the time to live.
         let largest_safe_ms = oldest_ms.map_or(0, |oldest| oldest.saturating_sub(1)).min(MAX_MS);
         Forecast { kills: self.ms > largest_safe_ms, oldest_ms, largest_safe_ms }
-    }
-}
-
-/// Watches what would have been safe, and says what to set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TtlWatch {
-    wanted: MinTtl,
-    /// Of looks while memory was reclaimed.
-    lowest_safe_ms: Option<u64>,
-}
-
-impl TtlWatch {
-    /// Towards `wanted`. The kernel's guide: 1000 ms removes most intolerable stalls on a personal computer, 3000 ms more of
-    /// them, and kills earlier.
-    pub const fn new(wanted: MinTtl) -> Self {
-        Self { wanted, lowest_safe_ms: None }
-    }
-
-    /// Takes in what would be now. Only looks while the daemon is at work count: it alone acts on the value.
-    pub fn note(&mut self, forecast: Forecast, is_reclaiming: bool) {
-        if is_reclaiming {
-            let lowest = self.lowest_safe_ms.map_or(forecast.largest_safe_ms, |low| low.min(forecast.largest_safe_ms));
-            self.lowest_safe_ms = Some(lowest);
-        }
-    }
-
-    /// What to set: the wanted value where all looks left it twice the room, half of the least room where they did not; without
-    /// any look, off: nothing is known yet of how the machine lives.
-    pub fn suggestion(&self) -> MinTtl {
-        let ms = self.lowest_safe_ms.map_or(0, |lowest| self.wanted.ms.min(lowest / 2));
-        MinTtl { ms }
     }
 }
 
@@ -188,22 +166,11 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_suggested_with_room_to_spare() {
-        let safe = |largest_safe_ms| Forecast { largest_safe_ms, ..Forecast::default() };
-        let mut watch = TtlWatch::new(ttl(1000));
-        assert_eq!(watch.suggestion(), MinTtl::OFF);
-        watch.note(safe(100), false);
-        watch.note(safe(5000), true);
-        assert_eq!(watch.suggestion(), ttl(1000));
-        watch.note(safe(900), true);
-        watch.note(safe(9000), true);
-        assert_eq!(watch.suggestion(), ttl(450));
-    }
-
-    #[test]
     fn values_are_checked_as_the_kernel_does() {
         assert_eq!(MinTtl::parse("1000\n").map(MinTtl::text), Ok("1000\n".to_owned()));
-        for text in ["", "-1", "+1", "1s", "0x10", "4294967296", "99999999999999999999999"] {
+        assert_eq!(MinTtl::parse(" 0x10\n").map(MinTtl::ms), Ok(16));
+        assert_eq!(MinTtl::parse("010").map(MinTtl::ms), Ok(8));
+        for text in ["", "-1", "+1", "0x", "0x+1", "08", "1s", "é", "4294967296", "99999999999999999999999"] {
             let error = MinTtl::parse(text).expect_err(text).to_string();
             assert!(
                 error.starts_with("min_ttl_ms is `") && error.contains("allowed: 0 (off) to 4294967295"),

@@ -31,7 +31,7 @@ pub use estimate::{Estimate, estimate};
 pub use estimator::{Estimator, EstimatorConfig, GroupReading, Reading, TARGETS_ALL, covers};
 pub use explain::{explain_estimator, explain_reclaimer};
 pub use history::{ColdBounds, History};
-pub use min_ttl::{Forecast, GroupFacts, MinTtl, MinTtlError, TtlWatch};
+pub use min_ttl::{Forecast, GroupFacts, MinTtl, MinTtlError, parse_unsigned};
 pub use reclaimer::{Pass, Reclaimer, ReclaimerConfig};
 pub use rows::{Listing, Lruvec, Row, cold_pages, pages_of, working_set_pages};
 pub use text::{TextError, TextProblem, parse_lru_gen, write_lru_gen};

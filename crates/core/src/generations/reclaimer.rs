@@ -9,7 +9,7 @@ use crate::host::{Answer, Gauge, Host, HostError};
 use isotherm_units::{Bytes, Duration, Instant, PAGE_BYTES, Ratio};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// The oldest of four generations is so many intervals old right after an ageing.
 const OLDEST_INTERVALS: u64 = 3;
@@ -132,10 +132,21 @@ pub struct Reclaimer {
 }
 
 /// Totals since the host began.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Readings {
     stalled_us: Option<u64>,
-    refaulted_bytes: Option<u64>,
+    /// By the host's number of the group; those that could be read.
+    refaulted_bytes: BTreeMap<u64, u64>,
+}
+
+impl Readings {
+    /// What came back since `before`, of groups that were read then, too: what others had before they were met is nobody's fault.
+    fn refaulted_since(&self, before: &Self) -> Option<u64> {
+        let of_both = |(memcg, now): (&u64, &u64)| Some(now.saturating_sub(*before.refaulted_bytes.get(memcg)?));
+        let mut since = self.refaulted_bytes.iter().filter_map(of_both).peekable();
+        since.peek()?;
+        Some(since.fold(0, u64::saturating_add))
+    }
 }
 
 /// A group with cold memory.
@@ -189,13 +200,16 @@ impl Reclaimer {
     pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn Host) -> Option<Pass> {
         let reading = self.estimator.handle_timeout(now, host)?;
         let readings = self.read_gauges(host);
-        let before = self.before.replace((now, readings));
-        let since =
-            |pick: fn(&Readings) -> Option<u64>| Some(pick(&readings)?.saturating_sub(pick(&before.as_ref()?.1)?));
-        let elapsed_us = before.map_or(0, |(then, _)| now.since(then).ns() / 1000);
-        let refaulted_bytes = since(|readings| readings.refaulted_bytes);
-        let stalled_ppm = since(|readings| readings.stalled_us)
-            .map(|stalled| stalled.saturating_mul(1_000_000).checked_div(elapsed_us).unwrap_or(0));
+        let (refaulted_bytes, stalled_ppm) = match &self.before {
+            Some((then, before)) => {
+                let stalled_us = readings.stalled_us.zip(before.stalled_us).map(|(now, then)| now.saturating_sub(then));
+                let elapsed_us = now.since(*then).ns() / 1000;
+                let ppm = |us: u64| us.saturating_mul(1_000_000).checked_div(elapsed_us).unwrap_or(0);
+                (readings.refaulted_since(before), stalled_us.map(ppm))
+            }
+            None => (None, None),
+        };
+        self.before = Some((now, readings));
         let held_back = self.trouble(stalled_ppm, refaulted_bytes);
         let full = self.config.budget.get();
         self.budget = match held_back {
@@ -224,17 +238,15 @@ impl Reclaimer {
     fn read_gauges(&mut self, host: &mut dyn Host) -> Readings {
         let mut stalled = [None];
         let pressure = host.gauges(&[Gauge::StallSomeUs], &mut stalled);
-        let refaults: Vec<Gauge> = (self.config.targets.iter())
-            .filter_map(|target| host.memcg(target))
-            .map(|memcg| Gauge::RefaultBytes { memcg })
-            .collect();
+        let memcgs: Vec<u64> = self.config.targets.iter().filter_map(|target| host.memcg(target)).collect();
+        let refaults: Vec<Gauge> = memcgs.iter().map(|&memcg| Gauge::RefaultBytes { memcg }).collect();
         let mut values = vec![None; refaults.len()];
         let came_back = host.gauges(&refaults, &mut values);
         self.why.passes.unread += u64::from(pressure.is_err() || came_back.is_err());
-        let sum = values.iter().flatten().fold(0, |sum: u64, &value| sum.saturating_add(value));
+        let read = memcgs.into_iter().zip(values).filter_map(|(memcg, value)| Some((memcg, value?)));
         Readings {
             stalled_us: pressure.ok().and(stalled[0]),
-            refaulted_bytes: came_back.ok().filter(|()| !refaults.is_empty()).map(|()| sum),
+            refaulted_bytes: if came_back.is_ok() { read.collect() } else { BTreeMap::new() },
         }
     }
 

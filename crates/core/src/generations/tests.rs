@@ -144,6 +144,47 @@ fn pressure_and_refaults_make_it_wait() {
     }
 }
 
+/// What a group had before it was met came of no eviction here.
+#[test]
+fn refaults_of_a_group_that_appears_are_not_blamed() {
+    let mut host = FakeHost::default();
+    host.add("/a", 10, 1000);
+    let targets = ["/a".to_owned(), "/b".to_owned()];
+    let mut reclaimer = reclaimer(|config| config.targets = targets.to_vec());
+    let mut pass = |host: &mut FakeHost, second| {
+        host.now = seconds(second);
+        let pass = reclaimer.handle_timeout(host.now, host).expect("due");
+        (pass.refaulted_bytes, pass.held_back)
+    };
+    (0..3).for_each(|second| assert_eq!(pass(&mut host, second).1, None));
+    host.add("/b", 10, 0);
+    host.groups[1].refault_bytes = 1 << 40;
+    assert_eq!(pass(&mut host, 3), (Some(0), None), "a terabyte of its own past");
+    host.groups[1].refault_bytes += 5000 * PAGE_BYTES;
+    assert_eq!(pass(&mut host, 4), (Some(5000 * PAGE_BYTES), Some(GenerationReason::Refaults)));
+}
+
+/// A look that failed once costs that look; generations switched off cost what was known.
+#[test]
+fn history_outlives_a_failed_look() {
+    let after = |trouble: fn(&mut FakeHost, bool)| {
+        let mut host = FakeHost::default();
+        host.add("/a", 50, 1000);
+        let mut estimator = estimator(8, &["/"]);
+        let mut cold = ColdBounds::default();
+        for second in 0..12 {
+            host.now = seconds(second);
+            trouble(&mut host, second == 9);
+            let reading = estimator.handle_timeout(host.now, &mut host);
+            assert_eq!(reading.is_none(), second == 9);
+            cold = reading.map_or(cold, |reading| reading.groups[0].cold);
+        }
+        cold.at_least_pages
+    };
+    assert_eq!(after(|host, now| host.is_failing = now), 750, "all but what five ageings may have added");
+    assert_eq!(after(|host, now| host.is_classic = now), 0, "known for two seconds");
+}
+
 #[test]
 fn what_cannot_be_read_is_taken_as_calm_and_told() {
     let mut host = FakeHost { is_blind: true, ..FakeHost::default() };
