@@ -113,6 +113,16 @@ fn combinations_do_something_and_every_figure_carries_its_interval() {
     }
 }
 
+/// 28 MiB in one mapping from a multiple of 2 MiB on: 14 ranges, all of each.
+#[test]
+fn what_could_be_huge_is_told() {
+    let huge = &advice().huge_pages;
+    let dense = huge.dense().expect("all of it is");
+    assert_eq!((dense.ranges, dense.held_bytes, dense.overhead_bytes), (14, 28 << 20, 0));
+    assert_eq!((dense.held_share_ppm, dense.accesses_share_ppm), (1_000_000, 1_000_000));
+    assert_eq!(huge.not_told, None);
+}
+
 #[test]
 fn the_written_set_up_is_the_one_that_was_played() {
     let advice = advice();
@@ -142,11 +152,14 @@ fn json_has_the_documented_shape() {
         ("recommendation", keys(&advice["recommendation"])),
         ("gain", keys(&advice["recommendation"]["gain"])),
         ("defaults", keys(&advice["kernel_defaults"][0])),
+        ("huge pages", keys(&advice["huge_pages"])),
+        ("ranges", keys(&advice["huge_pages"]["ranges"])),
+        ("step", keys(&advice["huge_pages"]["ranges"]["steps"][0])),
     ];
     let expected = [
         (
             "answer",
-            "compared_bytes kernel_defaults notes peak_bytes program recommendation rows set_ups slowdown_allowed_ppm swap \
+            "compared_bytes huge_pages kernel_defaults notes peak_bytes program recommendation rows set_ups slowdown_allowed_ppm swap \
              unknowns unlimited_major_faults unlimited_mean_bytes unlimited_runtime_ns",
         ),
         (
@@ -168,6 +181,9 @@ fn json_has_the_documented_shape() {
              saved_at_most_bytes saved_bytes",
         ),
         ("defaults", "candidate preset runtime_ratio_ppm words"),
+        ("huge pages", "dense_share_ppm not_told ranges"),
+        ("ranges", "anonymous_bytes steps touched_bytes"),
+        ("step", "accesses_share_ppm held_bytes held_share_ppm least_share_ppm overhead_bytes ranges"),
     ];
     for ((name, found), (_, expected)) in shape.iter().zip(expected) {
         assert_eq!(found, expected, "{name}");

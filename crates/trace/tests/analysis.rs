@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use isotherm_trace::analysis::{HeatmapOptions, footprint, heatmap, hot, info, mrc, wss};
+use isotherm_trace::analysis::{HeatmapOptions, footprint, heatmap, hot, huge_ranges, info, mrc, wss};
 use isotherm_trace::{EventKind, MapKind, MapRange, ProcessMeta, Row, ThreadMeta, TraceMeta, TraceReader, TraceWriter};
 use proptest::prelude::*;
 
@@ -323,4 +323,59 @@ fn an_empty_trace_has_empty_results() {
     assert_eq!(heatmap(&mut reader, &HeatmapOptions::default()).unwrap().cells.len(), 0);
     assert_eq!(wss(&mut reader, 10).unwrap().windows.len(), 1);
     assert!(hot(&mut reader, 5).unwrap().ranges.is_empty());
+}
+
+/// Ranges of 512 pages, by hand. Range 0: 384 pages of a mapping that covers it. Range 1: two mappings of a kind side by side, 100
+/// pages, then 300 others after those were unmapped. Range 2: half heap, half a file. Range 3: all of it, mapped as a whole.
+#[test]
+fn ranges_of_2_mib_are_told_by_how_much_of_them_is_touched() {
+    let event = |time_ns, kind| Step::Event(0, time_ns, kind);
+    let steps = [
+        event(0, map(0, 700, MapKind::Anonymous)),
+        event(0, map(700, 1024, MapKind::Anonymous)),
+        event(0, map(1024, 1280, MapKind::Heap)),
+        event(0, map(1280, 1536, MapKind::File)),
+        event(0, map(1536, 2048, MapKind::Heap)),
+        row(0, 1, 0, 384, true),
+        row(0, 2, 0, 384, false),
+        row(0, 3, 600, 100, true),
+        event(3, EventKind::Unmap { start: 600, end: 700 }),
+        event(3, map(600, 700, MapKind::Anonymous)),
+        row(0, 4, 700, 300, true),
+        row(0, 5, 1024, 512, true),
+        row(0, 6, 1536, 512, true),
+        event(6, EventKind::Unmap { start: 0, end: 2048 }),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let found = huge_ranges(&mut write(&folder.path().join("t"), &steps)).unwrap().expect("mappings are known");
+    let pages = |bytes: u64| bytes / 4096;
+    assert_eq!(pages(found.touched_bytes), 384 + 400 + 512 + 512);
+    assert_eq!(
+        pages(found.anonymous_bytes),
+        384 + 300 + 256 + 512,
+        "of range 1 the most at one time, of range 2 the heap"
+    );
+    let steps: Vec<[u64; 4]> = (found.steps.iter())
+        .map(|step| [step.least_share_ppm / 10_000, step.ranges, pages(step.held_bytes), pages(step.overhead_bytes)])
+        .collect();
+    let expected = [
+        [0, 3, 1196, 340],
+        [25, 3, 1196, 340],
+        [50, 3, 1196, 340],
+        [75, 2, 896, 128],
+        [90, 1, 512, 0],
+        [100, 1, 512, 0],
+    ];
+    assert_eq!(steps, expected);
+    let dense = &found.steps[3];
+    assert_eq!(dense.held_share_ppm, 896 * 1_000_000 / 1808);
+    assert_eq!(dense.accesses_share_ppm, (2 * 384 + 512) * 1_000_000 / (2 * 384 + 400 + 1024));
+}
+
+#[test]
+fn what_could_be_huge_needs_mappings() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut reader = write(&folder.path().join("t"), &[row(0, 1, 0, 512, true)]);
+    let why = huge_ranges(&mut reader).unwrap().expect_err("no mappings");
+    assert!(why.message().contains("nothing of mappings"), "{why:?}");
 }

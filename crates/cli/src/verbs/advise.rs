@@ -144,11 +144,13 @@ fn print_for_people(advice: &Advice, with_rows: bool, ui: &Ui) -> Result<(), Cli
     }
     print(&tables::side_by_side(advice))?;
     print(&tables::schemes(advice))?;
+    print(&tables::huge_pages(advice))?;
     let paragraph = |text: &str| ui.print(format_args!("{}\n", words::folded(text, "", ui.columns())));
     paragraph(&words::verdict(advice))?;
     for sentence in words::gains(advice) {
         paragraph(&sentence)?;
     }
+    paragraph(&words::huge_pages(advice))?;
     for (heading, lines) in [
         ("To note:", words::notes(advice)),
         ("With the kernel's own parameters:", words::kernel_defaults(advice)),

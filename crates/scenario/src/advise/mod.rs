@@ -8,11 +8,13 @@
 mod candidate;
 mod choice;
 mod figures;
+mod huge;
 mod replays;
 
 pub use candidate::{CANDIDATES, Candidate, Recording};
 pub use choice::{AgainstClassic, Gain, Note, NoteKind, Recommendation};
 pub use figures::{AdviceRow, SchemeDid};
+pub use huge::{DENSE, HugePages};
 pub use replays::REPEATS;
 
 use crate::Scenario;
@@ -41,13 +43,6 @@ pub struct Question {
     pub cpus: u32,
     /// Threads to replay with; `None` = one per processor.
     pub threads: Option<usize>,
-}
-
-impl Question {
-    /// The default memory sizes: 40 % to 100 % of peak.
-    pub fn default_memory() -> Vec<Amount> {
-        [40, 50, 60, 70, 80, 90, 100].map(|percent| Amount::Share(Ratio::from_percent(percent))).to_vec()
-    }
 }
 
 /// The answer.
@@ -79,6 +74,8 @@ pub struct Advice {
     pub notes: Vec<Note>,
     /// Combinations with the kernel's own parameters in place of fitted ones, at `compared_bytes`.
     pub kernel_defaults: Vec<KernelDefaults>,
+    /// What of its memory could be huge pages.
+    pub huge_pages: HugePages,
     /// What these figures do not include.
     pub unknowns: Vec<String>,
     /// The recommended set-up as a scenario.
@@ -134,6 +131,7 @@ fn answer(question: &Question, progress: &dyn Progress) -> Result<Advice, Scenar
     let recommendation = choice::recommend(&replays, &tried, &rows);
     let notes = choice::notes(&replays, &rows, recommendation.as_ref(), compared);
     let set_ups = CANDIDATES.iter().map(|candidate| choice::set_up(&replays, candidate, &rows)).collect();
+    let huge_pages = HugePages::of(question)?;
     let config = recommendation.as_ref().map(|best| replays.config(best.candidate, best.memory_bytes));
     Ok(Advice {
         program: question.name.clone(),
@@ -149,6 +147,7 @@ fn answer(question: &Question, progress: &dyn Progress) -> Result<Advice, Scenar
         recommendation,
         notes,
         kernel_defaults: replays.kernel_defaults(compared)?,
+        huge_pages,
         unknowns: unknowns(question),
         config,
     })

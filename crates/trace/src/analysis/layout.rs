@@ -121,6 +121,20 @@ impl Layout {
         (group, end)
     }
 
+    /// Whether mappings of one group, neighbours as one, hold all of `start..end`.
+    pub(crate) fn is_one_mapping(&self, process: usize, start: u64, end: u64) -> bool {
+        let first = self.ranges.range((process, 0)..=(process, start)).next_back();
+        let others = self.ranges.range((process, start + 1)..(process, end));
+        let (mut at, mut held_by) = (start, None);
+        for (&(_, from), &(until, group)) in first.into_iter().chain(others) {
+            if from > at || until <= at || *held_by.get_or_insert(group) != group {
+                return false;
+            }
+            at = until;
+        }
+        at >= end
+    }
+
     /// Splits a run where the mapping changes: calls `each` with group, first page and page after the last.
     pub(crate) fn split(&mut self, process: usize, start: u64, end: u64, mut each: impl FnMut(u32, u64, u64)) {
         let mut at = start;

@@ -8,6 +8,7 @@
 mod footprint;
 mod heatmap;
 mod hot;
+mod huge;
 mod info;
 mod layout;
 mod mrc;
@@ -19,6 +20,7 @@ mod wss;
 pub use footprint::{Footprint, footprint};
 pub use heatmap::{Band, Heatmap, HeatmapOptions, HeatmapRow, heatmap};
 pub use hot::{Hot, HotMapping, HotRange, hot};
+pub use huge::{HugeRanges, HugeStep, NotTold, huge_ranges};
 pub use info::{Info, MappingInfo, ThreadInfo, info};
 pub use mrc::{MissRatioCurve, MrcPoint, mrc};
 pub use wss::{WorkingSet, WssPercentile, WssWindow, wss};

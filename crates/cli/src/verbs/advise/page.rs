@@ -51,6 +51,12 @@ pub(super) fn html(advice: &Advice, question: &Question) -> Result<String, CliEr
     page.section("Memory held, by memory size");
     page.paragraph("The charge of the program, mean over time: what lies below the limit is free for others.");
     page.chart(&charge_chart(advice), size);
+    page.section("Huge pages");
+    page.paragraph(&words::huge_pages(advice));
+    let huge_pages = tables::huge_pages(advice);
+    if !huge_pages.rows.is_empty() {
+        page.table(&huge_pages);
+    }
     page.section("Every size");
     page.table(&tables::rows(advice));
     let heatmap = crate::verbs::report::trace_heatmap(&question.trace)?;

@@ -79,6 +79,28 @@ fn signed_percent(ppm: u64) -> String {
     if ppm >= 1_000_000 { percent(ppm - 1_000_000) } else { format!("-{}", percent(1_000_000 - ppm)) }
 }
 
+/// What of its memory could be huge pages, in a sentence.
+pub(super) fn huge_pages(advice: &Advice) -> String {
+    let huge = &advice.huge_pages;
+    if let Some(why) = huge.not_told {
+        return format!("Huge pages: not told, because {}.", why.message());
+    }
+    let share = percent(huge.dense_share_ppm);
+    match huge.dense() {
+        Some(dense) => format!(
+            "Huge pages: {} of the memory it touches, and {} of its accesses, lie in {} aligned ranges of 2 MiB of anonymous \
+             memory of which it uses {share} and more; as huge pages they would hold {} beside what is in use.",
+            percent(dense.held_share_ppm),
+            percent(dense.accesses_share_ppm),
+            dense.ranges,
+            Bytes::new(dense.overhead_bytes).approx(),
+        ),
+        None => format!(
+            "Huge pages: not worth it; no aligned range of 2 MiB of its anonymous memory is in use by {share} and more."
+        ),
+    }
+}
+
 /// Notes, each with its set-up.
 pub(super) fn notes(advice: &Advice) -> Vec<String> {
     advice.notes.iter().map(|note| format!("{}: {}.", note.candidate, note.message)).collect()

@@ -1,0 +1,69 @@
+//! The huge-page dimension of advice: what of a recording's memory could be huge pages, and what that would hold beside it.
+
+use super::Question;
+use crate::error::ScenarioError;
+use isotherm_trace::TraceReader;
+use isotherm_trace::analysis::{HugeRanges, HugeStep, NotTold, huge_ranges};
+use isotherm_units::Ratio;
+use serde::Serialize;
+
+/// A 2 MiB range is dense that is touched by this share and more: huge, it holds no more beside than in use.
+pub const DENSE: Ratio = Ratio::from_percent(50);
+
+/// What could be huge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HugePages {
+    /// The share from which on a range is dense, in millionths.
+    pub dense_share_ppm: u64,
+    /// What the recording tells.
+    pub ranges: Option<HugeRanges>,
+    /// Why it does not.
+    pub not_told: Option<NotTold>,
+}
+
+impl HugePages {
+    /// Of the recording.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn of(question: &Question) -> Result<Self, ScenarioError> {
+        let told = TraceReader::open(&question.trace).and_then(|mut reader| huge_ranges(&mut reader));
+        let told = told.map_err(|error| ScenarioError::Meaning {
+            place: question.trace.display().to_string(),
+            message: error.to_string(),
+        })?;
+        let (ranges, not_told) = match told {
+            Ok(ranges) => (Some(ranges), None),
+            Err(why) => (None, Some(why)),
+        };
+        Ok(Self { dense_share_ppm: DENSE.ppm(), ranges, not_told })
+    }
+
+    /// The dense ranges, if there are any.
+    pub fn dense(&self) -> Option<&HugeStep> {
+        let steps = &self.ranges.as_ref()?.steps;
+        steps.iter().find(|step| step.least_share_ppm == self.dense_share_ppm && step.ranges > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(least_share_ppm: u64, ranges: u64) -> HugeStep {
+        HugeStep { least_share_ppm, ranges, held_bytes: 0, held_share_ppm: 0, accesses_share_ppm: 0, overhead_bytes: 0 }
+    }
+
+    #[test]
+    fn dense_is_what_is_used_by_half() {
+        let of = |ranges| {
+            let steps = vec![step(0, 9), step(500_000, ranges), step(1_000_000, 0)];
+            let ranges = Some(HugeRanges { touched_bytes: 0, anonymous_bytes: 0, steps });
+            HugePages { dense_share_ppm: DENSE.ppm(), ranges, not_told: None }
+        };
+        assert_eq!(of(7).dense().map(|dense| dense.ranges), Some(7));
+        assert_eq!(of(0).dense(), None, "none is");
+        let untold = HugePages { ranges: None, not_told: Some(NotTold::NoMappings), ..of(7) };
+        assert_eq!(untold.dense(), None);
+    }
+}
