@@ -129,6 +129,9 @@ pub enum Need {
 pub struct PageTable {
     /// Chunk slot + 1 by `page >> CHUNK_SHIFT`; grows to the highest chunk in use.
     directory: Vec<u16>,
+    /// Entries of the directory with a chunk, in order. Processes map near both ends of their space, so that most are empty;
+    /// looks at upper levels go by these.
+    used: Vec<u32>,
     chunks: Vec<Chunk>,
     nr_present: u64,
     extension: Extension,
@@ -143,7 +146,13 @@ impl Default for PageTable {
 impl PageTable {
     /// An empty table.
     pub fn new() -> Self {
-        Self { directory: Vec::new(), chunks: Vec::new(), nr_present: 0, extension: Extension::default() }
+        Self {
+            directory: Vec::new(),
+            used: Vec::new(),
+            chunks: Vec::new(),
+            nr_present: 0,
+            extension: Extension::default(),
+        }
     }
 
     /// Makes room for `pages`, so that they have dense numbers.
@@ -183,6 +192,8 @@ impl PageTable {
                     marks: None,
                 });
                 self.directory[index] = u16::try_from(self.chunks.len()).expect("at most CHUNKS_MAX");
+                let entry = u32::try_from(index).expect("below DIRECTORY_LEN");
+                self.used.insert(self.used.partition_point(|&other| other < entry), entry);
                 self.preset_upper();
             }
         }

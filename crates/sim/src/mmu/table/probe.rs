@@ -2,7 +2,7 @@
 
 use super::super::ground::Children;
 use super::hints::marked;
-use super::{ACCESSED, CHUNK_PAGES, CHUNK_SHIFT, Chunk, DensePage, Level, NO_CHUNK, PRESENT, PageTable, TABLE_PAGES};
+use super::{ACCESSED, CHUNK_PAGES, CHUNK_SHIFT, Chunk, DensePage, Level, PRESENT, PageTable, TABLE_PAGES};
 use std::collections::BTreeSet;
 
 /// What a walk towards a page came to.
@@ -16,13 +16,18 @@ pub(crate) enum Found {
     Leaf(Level, Option<DensePage>),
 }
 
-/// The chunks below an entry, and the index in the table that the entry points to where each begins.
-fn chunks_below(directory: &[u16], level: Level, page: u64) -> impl Iterator<Item = usize> + '_ {
+/// The chunks below an entry, in address order. `used` are the entries of the directory that have one.
+fn chunks_below<'a>(
+    directory: &'a [u16],
+    used: &'a [u32],
+    level: Level,
+    page: u64,
+) -> impl Iterator<Item = usize> + 'a {
     let first = (page >> level.span_shift() << level.span_shift()) >> CHUNK_SHIFT;
     let end = first + (level.span_pages() >> CHUNK_SHIFT).max(1);
-    let clip = |high: u64| usize::try_from(high).unwrap_or(usize::MAX).min(directory.len());
-    let slots = directory[clip(first)..clip(end)].iter();
-    slots.filter(|&&slot| slot != NO_CHUNK).map(|&slot| usize::from(slot) - 1)
+    let below = |high: u64| used.partition_point(|&entry| u64::from(entry) < high);
+    let used = &used[below(first)..below(end)];
+    used.iter().map(|&entry| usize::from(directory[entry as usize]) - 1)
 }
 
 impl PageTable {
@@ -50,7 +55,7 @@ impl PageTable {
         if self.ground().is_some_and(|ground| ground.has_entry(level, page)) {
             return true;
         }
-        let mut chunks = chunks_below(&self.directory, level, page);
+        let mut chunks = chunks_below(&self.directory, &self.used, level, page);
         match level {
             Level::PMD => {
                 chunks.next().is_some_and(|slot| self.chunks[slot].tables[within(page) / TABLE_PAGES].is_some())
@@ -68,7 +73,8 @@ impl PageTable {
             Level::LEAF => self.dense(page).is_some_and(|dense| self.is_young(dense)),
             _ => {
                 let in_chunk = chunk_page(level, page);
-                chunks_below(&self.directory, level, page).any(|slot| self.chunks[slot].upper.test(level, in_chunk))
+                chunks_below(&self.directory, &self.used, level, page)
+                    .any(|slot| self.chunks[slot].upper.test(level, in_chunk))
             }
         }
     }
@@ -80,7 +86,7 @@ impl PageTable {
             return was | self.dense(page).is_some_and(|dense| self.test_and_clear_young(dense));
         }
         let in_chunk = chunk_page(level, page);
-        for slot in chunks_below(&self.directory, level, page) {
+        for slot in chunks_below(&self.directory, &self.used, level, page) {
             was |= self.chunks[slot].upper.test_and_clear(level, in_chunk, CHUNK_PAGES);
         }
         was
@@ -94,7 +100,7 @@ impl PageTable {
             ground.take_children(parent, page, &mut out);
         }
         let first = page >> parent.span_shift() << parent.span_shift();
-        for slot in chunks_below(&self.directory, parent, page) {
+        for slot in chunks_below(&self.directory, &self.used, parent, page) {
             let chunk = &mut self.chunks[slot];
             match parent {
                 Level::PMD => chunk.take_leaves(within(first), &mut out),
