@@ -15,6 +15,9 @@ use crate::{Reporter, observe};
 
 /// How long a turn is waited for before it is looked whether its owner is alive.
 const LOOK: Duration = Duration::from_millis(100);
+/// What a mark waits before it looks. A reading of `memory.stat` leaves out what happened since the last one while that is little
+/// (some 64 changes a processor); a worker of the kernel adds it every 2 s (`flush_memcg_stats_dwork`).
+const STATISTICS_ARE_FRESH: Duration = Duration::from_millis(2500);
 
 /// Plays the script.
 pub(crate) fn play(play: &Play, reporter: &mut Reporter) -> Result<(), String> {
@@ -110,6 +113,7 @@ impl Conductor<'_> {
                 }
                 Action::Mark { number } => {
                     let Stage { files, .. } = self.stage;
+                    std::thread::sleep(STATISTICS_ARE_FRESH);
                     let observed = observe::observe(number, script, control, files, &self.vmstat)?;
                     say(Report::Observed(observed));
                 }
