@@ -18,8 +18,8 @@ fn named(name: &str) -> Vec<String> {
     vec![name.to_owned()]
 }
 
-/// A workload of the fitting set that plays in no time. What is asked here is what was reached when the runs were stored, with
-/// room for one more point: less would be a step back.
+/// A workload of the fitting set that plays in no time. What is asked here is what was reached when the runs were stored, rounded
+/// up: less would be a step back. It is no bar of the comparison.
 #[test]
 fn skewed_anonymous_memory_faults_as_in_the_kernel() {
     let selection = Selection { workloads: named("zipf"), kernels: named("newest"), ..Selection::default() };
