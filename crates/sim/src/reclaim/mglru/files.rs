@@ -1,10 +1,10 @@
 //! The files through which an administrator steers the policy, by name.
 
 use super::command::{Command, Refusal};
-use super::switch::Switches;
+use super::config::MIN_TTL_MAX_MS;
+use super::switch::{Switches, parse_unsigned};
 use super::{Mglru, MglruConfig};
 use crate::memory::Memory;
-use isotherm_core::generations::MinTtl;
 use isotherm_units::Duration;
 
 /// A file of `/sys/kernel/mm/lru_gen`, or of debugfs, that can be written.
@@ -43,7 +43,8 @@ impl ControlFile {
 
 /// `min_ttl_ms`, as written.
 fn min_ttl(text: &str) -> Result<Duration, Refusal> {
-    MinTtl::parse(text).map(|ttl| Duration::from_ms(ttl.ms())).map_err(|_| Refusal::Number)
+    let ms = parse_unsigned(text.trim()).filter(|&ms| ms <= MIN_TTL_MAX_MS);
+    ms.map(Duration::from_ms).ok_or(Refusal::Number)
 }
 
 impl Mglru {

@@ -223,32 +223,6 @@ fn e20_kill_switch_lists() {
     bed.check();
 }
 
-/// A walk for one group leaves the accessed bit of a huge page that another pays for.
-#[test]
-fn huge_pages_of_others_stay_young() {
-    let mut bed = bed(4096, DeviceKind::Zram);
-    let (payer, walked) = (bed.group(CgroupId::ROOT, "a"), bed.group(CgroupId::ROOT, "b"));
-    let space = bed.space(payer, 512);
-    (0..512).for_each(|page| assert_eq!(bed.write(space, page), Touch::Minor));
-    let Testbed { memory, policy } = &mut bed;
-    assert!(crate::fault::collapse(memory, policy.as_mut(), space, PageRange::new(0, 512)));
-    bed.insert();
-    assert_eq!(bed.write(space, 0), Touch::Hit);
-    // The process moved to another group; its memory did not.
-    bed.memory.space_mut(space).cgroup = walked;
-    let age = |bed: &mut Testbed, group: CgroupId| {
-        let lruvec = bed.memory.lruvec(group, NodeId::default());
-        let seq = bed.mglru(|mglru, _| mglru.generations.get(lruvec).max_seq);
-        let order = format!("+ {} 0 {seq}", group.index());
-        assert_eq!(bed.mglru(|mglru, memory| mglru.write_lru_gen(memory, &order)), Ok(()), "{order}");
-        let table = &bed.memory.space(space).table;
-        (0..512).filter(|&page| table.dense(page).is_some_and(|dense| table.is_young(dense))).count()
-    };
-    assert_ne!(age(&mut bed, walked), 0, "none of its pages");
-    bed.memory.space_mut(space).cgroup = payer;
-    assert_eq!(age(&mut bed, payer), 0, "its pages");
-}
-
 /// E21: commands and their refusals.
 #[test]
 fn e21_commands() {

@@ -342,12 +342,6 @@ impl Walker {
         self.work.tables_tested += 1;
         let pages = PageRange::at(block << 9, 512);
         let table = &mut memory.spaces[id.index()].table;
-        let is_home =
-            |&frame: &FrameId| memory.frames.cgroup(frame) == self.cgroup && memory.nodes.of(frame) == self.node;
-        // The pages of a huge one were charged and placed together. Another group's or node's walk will ask for the bit.
-        if !table.frame_at(pages.start).as_ref().is_some_and(is_home) {
-            return;
-        }
         let mut is_young = false;
         table.age_entries(pages, |_, bits| {
             is_young = true;
@@ -358,8 +352,10 @@ impl Walker {
         }
         let mut met = false;
         for page in pages.start..pages.end {
-            let frame = table.frame_at(page).filter(is_home);
-            if let Some(state) = frame.and_then(|frame| states.get_mut(frame.index())) {
+            let frame = table.frame_at(page);
+            let home =
+                |&frame: &FrameId| memory.frames.cgroup(frame) == self.cgroup && memory.nodes.of(frame) == self.node;
+            if let Some(state) = frame.filter(home).and_then(|frame| states.get_mut(frame.index())) {
                 met |= self.sightings.meet(state);
             }
         }
