@@ -9,9 +9,7 @@
 use std::sync::OnceLock;
 use std::time::Instant as Clock;
 
-use isotherm_core::host::{
-    AddressRange, Attribute, Capabilities, Host, HostError, Level, Probe, Seen, Sight, TargetId,
-};
+use isotherm_core::host::{AddressRange, Capabilities, Host, HostError, Level, Probe, Seen, Sight, TargetId};
 use isotherm_core::monitor::{Attributes, Monitor, MonitorConfig, Operations};
 use isotherm_units::Instant;
 
@@ -37,18 +35,6 @@ impl Host for Stripes {
             *sight = Sight { seen: if is_hot { Seen::Accessed } else { Seen::Idle }, level: probe.level };
         }
         Ok(())
-    }
-
-    fn scan_children(&mut self, _: TargetId, _: Probe, _: &mut Vec<u64>) -> Result<(), HostError> {
-        Err(HostError::NotHere("page tables"))
-    }
-
-    fn flush(&mut self, _: TargetId) -> Result<(), HostError> {
-        Err(HostError::NotHere("translations"))
-    }
-
-    fn has_attribute(&mut self, _: TargetId, _: Attribute, _: &[u64], _: &mut [Option<bool>]) -> Result<(), HostError> {
-        Err(HostError::NotHere("physical pages"))
     }
 }
 

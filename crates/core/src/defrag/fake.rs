@@ -4,8 +4,8 @@
 use super::suitability::Marks;
 use super::yields::{BlockUse, predicted_yield};
 use super::{FreeBlocks, HUGE_ORDER};
-use crate::host::{AddressRange, Attribute, Capabilities, Host, HostError, Level, NodeId, Probe, Sight, TargetId};
 use crate::host::{CompactEnd, CompactStep, Compacted, DefragSignals, Granularity, ZoneId, ZoneState};
+use crate::host::{Host, HostError, NodeId};
 use isotherm_units::Duration;
 
 const BLOCK: u32 = 1 << HUGE_ORDER;
@@ -129,33 +129,5 @@ impl Host for Machine {
             Some(refusal) => Err(refusal.clone()),
             None => Ok(self.zones[usize::from(step.zone.zone)].compact(step, self.signals.is_reclaiming)),
         }
-    }
-
-    fn capabilities(&self, _: TargetId) -> Capabilities {
-        Capabilities { shifts: vec![12], highest_level: Level(0), flush: false, scan_children: false }
-    }
-    fn mappings(&mut self, target: TargetId, _: &mut Vec<AddressRange>) -> Result<(), HostError> {
-        Err(HostError::Gone(target))
-    }
-    fn clear(&mut self, target: TargetId, _: &[Probe], _: &mut [Sight]) -> Result<(), HostError> {
-        Err(HostError::Gone(target))
-    }
-    fn test(&mut self, target: TargetId, _: &[Probe], _: &mut [Sight]) -> Result<(), HostError> {
-        Err(HostError::Gone(target))
-    }
-    fn scan_children(&mut self, target: TargetId, _: Probe, _: &mut Vec<u64>) -> Result<(), HostError> {
-        Err(HostError::Gone(target))
-    }
-    fn flush(&mut self, target: TargetId) -> Result<(), HostError> {
-        Err(HostError::Gone(target))
-    }
-    fn has_attribute(
-        &mut self,
-        target: TargetId,
-        _: Attribute,
-        _: &[u64],
-        _: &mut [Option<bool>],
-    ) -> Result<(), HostError> {
-        Err(HostError::Gone(target))
     }
 }

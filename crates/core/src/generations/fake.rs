@@ -2,10 +2,7 @@
 
 use super::rows::{Listing, Lruvec, Row, pages_of};
 use super::{Ageing, Eviction};
-use crate::host::{
-    AddressRange, Answer, Attribute, Capabilities, Gauge, GenerationCapabilities, Host, HostError, NodeId, Probe,
-    Sight, TargetId,
-};
+use crate::host::{Answer, Gauge, GenerationCapabilities, Host, HostError, NodeId};
 use isotherm_units::{Instant, PAGE_BYTES};
 
 /// A group: pages that are used all the time, and pages that never are.
@@ -71,28 +68,6 @@ impl FakeHost {
 }
 
 impl Host for FakeHost {
-    fn capabilities(&self, _: TargetId) -> Capabilities {
-        unreachable!("not asked by tools over generations")
-    }
-    fn mappings(&mut self, _: TargetId, _: &mut Vec<AddressRange>) -> Result<(), HostError> {
-        unreachable!("not asked by tools over generations")
-    }
-    fn clear(&mut self, _: TargetId, _: &[Probe], _: &mut [Sight]) -> Result<(), HostError> {
-        unreachable!("not asked by tools over generations")
-    }
-    fn test(&mut self, _: TargetId, _: &[Probe], _: &mut [Sight]) -> Result<(), HostError> {
-        unreachable!("not asked by tools over generations")
-    }
-    fn scan_children(&mut self, _: TargetId, _: Probe, _: &mut Vec<u64>) -> Result<(), HostError> {
-        unreachable!("not asked by tools over generations")
-    }
-    fn flush(&mut self, _: TargetId) -> Result<(), HostError> {
-        unreachable!("not asked by tools over generations")
-    }
-    fn has_attribute(&mut self, _: TargetId, _: Attribute, _: &[u64], _: &mut [Option<bool>]) -> Result<(), HostError> {
-        unreachable!("not asked by tools over generations")
-    }
-
     fn gauges(&mut self, gauges: &[Gauge], values: &mut [Option<u64>]) -> Result<(), HostError> {
         if self.is_blind {
             return Err(HostError::NotHere("no gauges"));

@@ -29,43 +29,59 @@ pub use tiering::{Area, AreaKind, MoveOrder, NodeMemory, PageMove, Scanned, Tier
 use generations::NO_GENERATIONS;
 use isotherm_units::Duration;
 
-/// The world.
+/// Bytes of a base page, as a power of two.
+const PAGE_SHIFT: u8 = 12;
+const NO_LOOKS: &str = "this host does not look at accessed bits";
+
+/// The world. A host answers what it has; the rest is "not here".
 pub trait Host {
-    /// What this host can do for `target`.
-    fn capabilities(&self, target: TargetId) -> Capabilities;
+    /// What this host can do for monitors of `target`. By default it has base pages and looks at none.
+    fn capabilities(&self, _target: TargetId) -> Capabilities {
+        Capabilities { shifts: vec![PAGE_SHIFT], highest_level: Level(0), flush: false, scan_children: false }
+    }
 
     /// Appends the mapped ranges of a virtual target, ascending and disjoint; adjacent ones may stay apart.
     ///
     /// # Errors
     /// [`HostError::Gone`] once the process has ended; [`HostError::NotHere`] for physical memory.
-    fn mappings(&mut self, target: TargetId, out: &mut Vec<AddressRange>) -> Result<(), HostError>;
+    fn mappings(&mut self, _target: TargetId, _out: &mut Vec<AddressRange>) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host does not tell what processes map"))
+    }
 
     /// Clears the accessed bit of each probed entry. `sights[i]` says what it was before, as far as the host read it.
     /// `sights` has the length of `probes`.
     ///
     /// # Errors
-    /// [`HostError::Gone`]; then nothing was cleared.
-    fn clear(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError>;
+    /// [`HostError::Gone`], [`HostError::NotHere`]; then nothing was cleared.
+    fn clear(&mut self, _target: TargetId, _probes: &[Probe], _sights: &mut [Sight]) -> Result<(), HostError> {
+        Err(HostError::NotHere(NO_LOOKS))
+    }
 
     /// Reads the accessed bit of each probed entry and leaves it as it is, so that two probes of one entry see the same.
     /// `sights` has the length of `probes`.
     ///
     /// # Errors
-    /// [`HostError::Gone`]; then no sight is valid.
-    fn test(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError>;
+    /// [`HostError::Gone`], [`HostError::NotHere`]; then no sight is valid.
+    fn test(&mut self, _target: TargetId, _probes: &[Probe], _sights: &mut [Sight]) -> Result<(), HostError> {
+        Err(HostError::NotHere(NO_LOOKS))
+    }
 
     /// Reads and clears the accessed bits of all entries one level below the entry at `parent`, in one pass over its
     /// table: appends one bit a child, in address order, 64 a word. A child that is not mapped reads as clear.
     ///
     /// # Errors
     /// [`HostError::Gone`], [`HostError::NotHere`].
-    fn scan_children(&mut self, target: TargetId, parent: Probe, out: &mut Vec<u64>) -> Result<(), HostError>;
+    fn scan_children(&mut self, _target: TargetId, _parent: Probe, _out: &mut Vec<u64>) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host does not look at whole tables"))
+    }
 
     /// Drops the cached translations of `target`, so that the next access to any page walks the table from the top.
     ///
     /// # Errors
     /// [`HostError::Gone`], [`HostError::NotHere`].
-    fn flush(&mut self, target: TargetId) -> Result<(), HostError>;
+    fn flush(&mut self, _target: TargetId) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host does not drop translations"))
+    }
 
     /// How far [`compact`](Self::compact) can be aimed; `None` where there is no compaction.
     fn compaction_granularity(&self) -> Option<Granularity> {
@@ -137,11 +153,13 @@ pub trait Host {
     /// [`HostError::NotHere`] for virtual targets.
     fn has_attribute(
         &mut self,
-        target: TargetId,
-        attribute: Attribute,
-        addresses: &[u64],
-        out: &mut [Option<bool>],
-    ) -> Result<(), HostError>;
+        _target: TargetId,
+        _attribute: Attribute,
+        _addresses: &[u64],
+        _out: &mut [Option<bool>],
+    ) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host does not tell attributes of pages"))
+    }
 
     /// What this host can do for schemes on `target`.
     fn scheme_capabilities(&self, _target: TargetId) -> SchemeCapabilities {

@@ -2,8 +2,8 @@
 
 use super::{Bit, Flow, PageMarks, Promotion, ScanGate, ScannedPage, Step, Thread};
 use crate::host::{
-    AddressRange, Area, AreaKind, Attribute, Capabilities, Host, HostError, Level, MoveOrder, NodeId, NodeMemory,
-    PageMove, Probe, Scanned, Seen, Sight, TargetId, TierNode, TieringCapabilities,
+    AddressRange, Area, AreaKind, Capabilities, Host, HostError, Level, MoveOrder, NodeId, NodeMemory, PageMove, Probe,
+    Scanned, Seen, Sight, TargetId, TierNode, TieringCapabilities,
 };
 use isotherm_units::{Duration, Instant};
 use std::collections::BTreeMap;
@@ -264,18 +264,6 @@ impl Host for World {
 
     fn test(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
         self.peek("test", target, probes, sights)
-    }
-
-    fn scan_children(&mut self, _: TargetId, _: Probe, _: &mut Vec<u64>) -> Result<(), HostError> {
-        Err(HostError::NotHere("promotion does not ask for it"))
-    }
-
-    fn flush(&mut self, _: TargetId) -> Result<(), HostError> {
-        Err(HostError::NotHere("promotion does not ask for it"))
-    }
-
-    fn has_attribute(&mut self, _: TargetId, _: Attribute, _: &[u64], _: &mut [Option<bool>]) -> Result<(), HostError> {
-        Err(HostError::NotHere("promotion does not ask for it"))
     }
 
     fn tiering_capabilities(&self) -> TieringCapabilities {

@@ -2,8 +2,8 @@
 
 use super::{Action, FILTER_TYPES, METRICS};
 use crate::host::{
-    AddressRange, Applied, Attribute, Capabilities, Gauge, Host, HostError, Level, NodeId, Order, PageTest, Probe,
-    SchemeCapabilities, Sight, TargetId,
+    AddressRange, Applied, Capabilities, Gauge, Host, HostError, Level, NodeId, Order, PageTest, SchemeCapabilities,
+    TargetId,
 };
 use isotherm_units::Duration;
 
@@ -55,30 +55,6 @@ impl Machine {
 impl Host for Machine {
     fn capabilities(&self, _: TargetId) -> Capabilities {
         Capabilities { shifts: vec![12, 21, 30, 39], highest_level: Level(3), flush: true, scan_children: true }
-    }
-
-    fn mappings(&mut self, _: TargetId, _: &mut Vec<AddressRange>) -> Result<(), HostError> {
-        Ok(())
-    }
-
-    fn clear(&mut self, _: TargetId, _: &[Probe], _: &mut [Sight]) -> Result<(), HostError> {
-        Ok(())
-    }
-
-    fn test(&mut self, _: TargetId, _: &[Probe], _: &mut [Sight]) -> Result<(), HostError> {
-        Ok(())
-    }
-
-    fn scan_children(&mut self, _: TargetId, _: Probe, _: &mut Vec<u64>) -> Result<(), HostError> {
-        Ok(())
-    }
-
-    fn flush(&mut self, _: TargetId) -> Result<(), HostError> {
-        Ok(())
-    }
-
-    fn has_attribute(&mut self, _: TargetId, _: Attribute, _: &[u64], _: &mut [Option<bool>]) -> Result<(), HostError> {
-        Ok(())
     }
 
     fn scheme_capabilities(&self, _: TargetId) -> SchemeCapabilities {

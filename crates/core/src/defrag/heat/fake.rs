@@ -3,8 +3,8 @@
 use super::super::keep::PAGES_PER_BLOCK;
 use crate::defrag::{BlockUse, FreeBlocks, HUGE_ORDER, Marks, predicted_yield};
 use crate::host::{
-    AddressRange, Attribute, BlocksLook, Capabilities, CompactEnd, Compacted, DefragSignals, Granularity, Host,
-    HostError, Level, MoveBatch, NodeId, PageBlock, PageSight, Probe, Sight, TargetId, ZoneId, ZoneState,
+    BlocksLook, CompactEnd, Compacted, DefragSignals, Granularity, Host, HostError, MoveBatch, NodeId, PageBlock,
+    PageSight, ZoneId, ZoneState,
 };
 use isotherm_units::Duration;
 
@@ -184,33 +184,5 @@ impl Host for Machine {
         self.batches.push((batch.block, moved, rate));
         assert!(self.batches.len() as u64 <= PAGES_PER_BLOCK * 64, "it does not end");
         Ok(done)
-    }
-
-    fn capabilities(&self, _: TargetId) -> Capabilities {
-        Capabilities { shifts: vec![12], highest_level: Level(0), flush: false, scan_children: false }
-    }
-    fn mappings(&mut self, target: TargetId, _: &mut Vec<AddressRange>) -> Result<(), HostError> {
-        Err(HostError::Gone(target))
-    }
-    fn clear(&mut self, target: TargetId, _: &[Probe], _: &mut [Sight]) -> Result<(), HostError> {
-        Err(HostError::Gone(target))
-    }
-    fn test(&mut self, target: TargetId, _: &[Probe], _: &mut [Sight]) -> Result<(), HostError> {
-        Err(HostError::Gone(target))
-    }
-    fn scan_children(&mut self, target: TargetId, _: Probe, _: &mut Vec<u64>) -> Result<(), HostError> {
-        Err(HostError::Gone(target))
-    }
-    fn flush(&mut self, target: TargetId) -> Result<(), HostError> {
-        Err(HostError::Gone(target))
-    }
-    fn has_attribute(
-        &mut self,
-        target: TargetId,
-        _: Attribute,
-        _: &[u64],
-        _: &mut [Option<bool>],
-    ) -> Result<(), HostError> {
-        Err(HostError::Gone(target))
     }
 }

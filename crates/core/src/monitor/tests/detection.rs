@@ -4,7 +4,7 @@
 //! full experiment is a scenario on the simulated machine; here the shape must hold (T10), with two seeds and half a minute.
 
 use super::*;
-use crate::host::{Attribute, Capabilities, HostError, Level, Probe, Seen, Sight};
+use crate::host::{Capabilities, HostError, Level, Probe, Seen, Sight};
 
 const PAGE: u64 = 4096;
 const SHIFTS: [u8; 4] = [12, 21, 30, 39];
@@ -59,14 +59,6 @@ impl Host for EvenlyHot {
             out.push((0..64).filter(|bit| self.is_set(start + bit * span, span, 3.0)).map(|bit| 1 << bit).sum());
         }
         Ok(())
-    }
-
-    fn flush(&mut self, _: TargetId) -> Result<(), HostError> {
-        Err(HostError::NotHere("nothing to flush"))
-    }
-
-    fn has_attribute(&mut self, _: TargetId, _: Attribute, _: &[u64], _: &mut [Option<bool>]) -> Result<(), HostError> {
-        Err(HostError::NotHere("no physical pages"))
     }
 }
 
