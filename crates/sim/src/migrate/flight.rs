@@ -33,9 +33,11 @@ impl Flight {
 }
 
 /// All pages in flight, and what they cost those who wanted them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Flights {
     by_space: BTreeMap<SpaceId, Vec<Flight>>,
+    /// No flight ends before: until then none is to be looked for that is over.
+    first_arrival: Instant,
     /// How far threads have played: what was played is not undone by a batch that begins before.
     played: Instant,
     /// When translations are flushed.
@@ -46,6 +48,20 @@ pub struct Flights {
     pub stalls: Stalls,
     /// Those that nobody was told of who compacts.
     unreported: Stalls,
+}
+
+impl Default for Flights {
+    fn default() -> Self {
+        Self {
+            by_space: BTreeMap::new(),
+            first_arrival: Instant::NEVER,
+            played: Instant::START,
+            flush: Flush::default(),
+            resolution: Duration::default(),
+            stalls: Stalls::default(),
+            unreported: Stalls::default(),
+        }
+    }
 }
 
 impl Flights {
@@ -75,10 +91,15 @@ impl Flights {
     /// When a batch begins for those who play, if it begins at `at` for who migrates: CPUs may be a step apart, and who moves
     /// several batches in one stretch is ahead of the others, who are at `now`. Flights that are over for them are forgotten.
     pub(super) fn begin(&mut self, now: Instant, at: Instant) -> Instant {
-        self.by_space.retain(|_, flights| {
-            flights.retain(|flight| flight.until > now);
-            !flights.is_empty()
-        });
+        // Who moves page by page begins as many batches as there are pages, all in one stretch.
+        if self.first_arrival <= now {
+            self.by_space.retain(|_, flights| {
+                flights.retain(|flight| flight.until > now);
+                !flights.is_empty()
+            });
+            let left = self.by_space.values().flatten().map(|flight| flight.until);
+            self.first_arrival = left.min().unwrap_or(Instant::NEVER);
+        }
         at.max(self.played)
     }
 
@@ -92,6 +113,7 @@ impl Flights {
         if flight.until.since(flight.from) <= self.resolution {
             return;
         }
+        self.first_arrival = self.first_arrival.min(flight.until);
         self.by_space.entry(space).or_default().push(flight);
     }
 
