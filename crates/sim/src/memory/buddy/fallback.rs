@@ -3,7 +3,7 @@
 
 use super::types::MigrateType;
 use super::{BLOCK_ORDER, BLOCK_PAGES, Buddy, MAX_ORDER};
-use crate::memory::{FrameId, Frames, ListEnd};
+use crate::memory::{Flag, FrameId, Frames, ListEnd};
 
 /// How far an allocation may go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl Buddy {
         if block < self.first || block + BLOCK_PAGES > self.end {
             return false;
         }
-        let (mut free, mut fixed) = (0, 0);
+        let (mut free, mut movable) = (0, 0);
         let mut at = block;
         while at < block + BLOCK_PAGES {
             match self.free_order(at) {
@@ -116,16 +116,16 @@ impl Buddy {
                     at += 1 << order;
                 }
                 None => {
-                    fixed += u32::from(self.fixed.get(at - self.base));
+                    // On a list of reclaim: neither pages at hand nor those that a driver has.
+                    movable += u32::from(frames.has(FrameId::new(at), Flag::OnList));
                     at += 1;
                 }
             }
         }
-        let movable = BLOCK_PAGES - free - fixed;
         let alike = match (wanted, owner) {
             (MigrateType::Movable, _) => movable,
             // Whether what cannot move is of this type or another one is not known; it is taken for alike.
-            (_, MigrateType::Movable) => fixed,
+            (_, MigrateType::Movable) => BLOCK_PAGES - free - movable,
             _ => 0,
         };
         if free + alike < BLOCK_PAGES / 2 {
