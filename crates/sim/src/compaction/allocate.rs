@@ -408,8 +408,10 @@ impl HugeAllocation {
                 Above::Min => zone.marks.min,
                 Above::High => zone.marks.high,
             };
-            let left = zone.free().saturating_sub((1 << self.order) - 1);
-            if left > mark + reserve
+            // Single pages come from those at hand; watermarks of blocks do not count these.
+            let free = if self.order == 0 { zone.free() } else { zone.free_in_blocks() };
+            let blocks = zone.buddy().blocks();
+            if (Level { free, blocks: &blocks, reserve }).watermark_ok(self.order, mark)
                 && let Some(block) = zone.take_block(frames, self.order, self.wanted)
             {
                 ledger.spend(costs.block_take_ns);

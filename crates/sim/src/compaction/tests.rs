@@ -275,6 +275,31 @@ fn an_allocation_goes_from_what_is_free_to_what_it_makes() {
     }
 }
 
+/// compaction.md section 11, E14, in a zone whose lists at hand are filled: only pages in blocks meet the watermark.
+#[test]
+fn e14_pages_at_hand_do_not_meet_the_watermark_of_a_block() {
+    let mut rig = Rig::with(DeviceKind::None, 0, |setup| {
+        setup.nodes = vec![NodeSetup::new(vec![Pages::new(8192)], 100)];
+        setup.watermarks = WatermarkConfig { min_free_kib: Some(2048), ..WatermarkConfig::default() };
+    });
+    let min = rig.memory.nodes.get(NODE).zones[0].marks.min;
+    let keep = 8192 - min - 512;
+    let space = rig.anonymous(8192);
+    for page in 0..keep + 64 {
+        let need = crate::mmu::Need::Write;
+        crate::fault::fault(&mut rig.memory, &mut rig.policy, space, page, need, &mut rig.state);
+    }
+    let back = LayoutChange::Advise(PageRange::at(keep, 64), Advice::DontNeed);
+    crate::fault::change_layout(&mut rig.memory, &mut rig.policy, space, back, &[]).unwrap();
+    let node = rig.memory.nodes.get(NODE);
+    assert_eq!(node.free(), min + 512, "with all of them the mark is met: one more than it and the block");
+    assert!(node.zones[0].free_in_blocks() < min + 512);
+    assert_eq!(allocate(&mut rig, HugeEffort::Light).0, None);
+    let Memory { nodes, frames, .. } = &mut rig.memory;
+    nodes.drain(frames, NODE);
+    assert!(allocate(&mut rig, HugeEffort::Light).0.is_some(), "the same pages, in blocks");
+}
+
 /// Failures of a zone are not repeated at once, and forgotten when a page was got.
 #[test]
 fn failures_are_deferred() {

@@ -1,7 +1,7 @@
 //! One frame for one page: charge and watermarks (spec classic-lru 7.2, 7.5).
 
 use crate::cgroup::{CgroupId, OverLimit};
-use crate::memory::{FrameId, Mark, Memory, NoBlock, NodeId};
+use crate::memory::{FrameId, Mark, Memory, NodeId};
 
 /// Why there is no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,8 @@ pub(super) fn allocate_block(memory: &mut Memory, cgroup: CgroupId, node: NodeId
     let Memory { nodes, frames, ledger, costs, .. } = memory;
     let first = match nodes.take_block(frames, node, order, Mark::Low) {
         Ok(first) => first,
-        Err(NoBlock::Fragmented) if nodes.drain(frames, node) > 0 => {
+        // What is at hand counts for no watermark of blocks, and cannot be joined.
+        Err(_) if nodes.drain(frames, node) > 0 => {
             ledger.spend(costs.drain_lists_ns);
             nodes.take_block(frames, node, order, Mark::Low).ok()?
         }
@@ -178,7 +179,7 @@ mod tests {
         taken.sort_unstable();
         let (even, odd): (Vec<FrameId>, Vec<FrameId>) = taken.iter().partition(|frame| frame.index() % 2 == 0);
         even.into_iter().for_each(|frame| nodes.give(frames, frame));
-        assert_eq!(nodes.take_block(frames, node, 9, Mark::Low), Err(NoBlock::Fragmented));
+        assert_eq!(nodes.take_block(frames, node, 9, Mark::Low), Err(crate::memory::NoBlock::Fragmented));
         assert_eq!(allocate_block(&mut rig.memory, rig.cgroup, node, 9), None);
         let drain_ns = rig.memory.costs.drain_lists_ns;
         assert_eq!((rig.memory.ledger.take(), drain_ns > 0), (drain_ns, true), "joined in vain");

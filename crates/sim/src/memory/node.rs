@@ -184,7 +184,8 @@ impl Nodes {
         let highest = zones.len() - 1;
         let mut why = NoBlock::Watermark;
         for (index, zone) in zones.iter_mut().enumerate().rev() {
-            let left = zone.free().saturating_sub(1_u64.checked_shl(order).map_or(u64::MAX, |pages| pages - 1));
+            let left =
+                zone.free_in_blocks().saturating_sub(1_u64.checked_shl(order).map_or(u64::MAX, |pages| pages - 1));
             if left > zone.keeps(mark, index == highest) {
                 match zone.take_block(frames, order, MigrateType::Movable) {
                     Some(block) => return Ok(block),
