@@ -63,7 +63,14 @@ impl DirectCompaction {
         let zone = memory.nodes.zone_mut(node, zone);
         let got = zone.buddy_mut().captured();
         let result = match step {
-            RunStep::Again if got.is_none() => {
+            RunStep::Done(_) if got.is_some() => CompactResult::Success,
+            RunStep::Done(result) => result,
+            // Before waiting: what was kept is on no list, and would be lost.
+            RunStep::Again | RunStep::Throttled(_) if got.is_some() => {
+                run.end(memory);
+                CompactResult::Success
+            }
+            RunStep::Again => {
                 self.run = Some(run);
                 return DirectStep::Again;
             }
@@ -71,12 +78,6 @@ impl DirectCompaction {
                 self.run = Some(run);
                 return DirectStep::Wait(until);
             }
-            RunStep::Again => {
-                run.end(memory);
-                CompactResult::Success
-            }
-            RunStep::Done(_) if got.is_some() => CompactResult::Success,
-            RunStep::Done(result) => result,
         };
         self.best = self.best.max(result);
         let deferral = &mut memory.nodes.zone_mut(run.node, run.zone).compaction.deferral;

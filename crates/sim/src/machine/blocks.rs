@@ -140,7 +140,7 @@ impl Machine {
                 taking.is_fallback = false;
             }
             AllocateStep::Failed if effort == BlockEffort::LightThenFallback && !taking.is_fallback => {
-                // The attempt that follows is one by itself; this one is part of it.
+                // Each call is timed by itself (compaction.md section 9.1), and a try of what is free is none that failed.
                 self.memory.blocks_taken.pop();
                 taking.is_fallback = true;
             }
