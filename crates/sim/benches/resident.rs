@@ -1,4 +1,4 @@
-//! What an access to resident memory costs, and how much memory the machine's own tables take.
+//! What an access to resident memory costs, with one kind of memory and with two, and how much memory the machine's own tables take.
 //!
 //! Prints one JSON object a line: `name, unit, bar, value, pass`. A machine plays one thread that first writes all of its
 //! memory and then touches it at random or in order; only time spent in the machine counts, not the making of accesses.
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant as Clock;
 
 use isotherm_sim::cgroup::CgroupId;
-use isotherm_sim::machine::{Ending, MachineBuilder, MachineConfig, NodeConfig};
+use isotherm_sim::machine::{Ending, MachineBuilder, MachineConfig, MemoryKind, NodeConfig};
 use isotherm_sim::reclaim::policy_by_name;
 use isotherm_units::access::{
     After, Batch, Mapping, Process, Program, Run, Stream, StreamError, Thread, ThreadStart, Timing,
@@ -68,6 +68,11 @@ fn main() {
             }
         }
     }
+    for (size_name, size_mib, bar) in SIZES {
+        let ns = play_on_two_kinds(mib(size_mib), Pattern::Uniform, accesses).best_ns;
+        let name = format!("resident access, uniform, half of it in slow memory, {size_name}");
+        report(&name, "ns/access", Some(bar), ns, measuring);
+    }
     for (size_name, size_mib, _) in SIZES {
         let pages = accesses.max(mib(size_mib));
         let ns = play(mib(size_mib), mib(size_mib), Pattern::Sequential, pages).best_ns;
@@ -101,8 +106,19 @@ const ROUNDS: u32 = 40;
 /// Maps `mapped` pages, writes `touched` of them once, then makes `accesses` accesses in each round.
 fn play(mapped: u64, touched: u64, pattern: Pattern, accesses: u64) -> Measured {
     let memory = Bytes::new(touched * 4096 + touched * 4096 / 8 + (64 << 20));
-    let config =
-        MachineConfig { nodes: vec![NodeConfig { memory, ..NodeConfig::default() }], ..MachineConfig::default() };
+    play_on(vec![NodeConfig { memory, ..NodeConfig::default() }], mapped, touched, pattern, accesses)
+}
+
+/// The same on a machine whose slow memory holds the half that the fast one has no room for.
+fn play_on_two_kinds(pages: u64, pattern: Pattern, accesses: u64) -> Measured {
+    let half = Bytes::new(pages * 4096 / 2);
+    let rest = Bytes::new(pages * 4096 * 3 / 4 + (64 << 20));
+    let nodes = vec![NodeConfig::of_kind(MemoryKind::Dram, half), NodeConfig::of_kind(MemoryKind::Cxl, rest)];
+    play_on(nodes, pages, pages, pattern, accesses)
+}
+
+fn play_on(nodes: Vec<NodeConfig>, mapped: u64, touched: u64, pattern: Pattern, accesses: u64) -> Measured {
+    let config = MachineConfig { nodes, ..MachineConfig::default() };
     let policy = policy_by_name("classic").expect("in the table");
     let mut builder = MachineBuilder::new(&config, policy.build()).expect("a valid machine");
     let base = 1 << 20;

@@ -1,4 +1,4 @@
-//! What tiers cost the simulator: hits on a machine with two kinds of memory, scans of accessed bits, moves, and how both grow.
+//! What tiers cost the simulator: scans of accessed bits, moves, and how both grow.
 //!
 //! Prints one JSON object a line: `name, unit, bar, value, pass`. Times are those of the program that simulates, not simulated
 //! ones. Without `--bench` it runs small and only checks that it works.
