@@ -179,6 +179,8 @@ metrics! {
         let tiering = s.outcome.tiering.as_ref()?;
         kernel(s, tiering.daemon_scan_ns + tiering.thread_scan_ns)
     };
+    tiering_interrupts_ns, Nanoseconds, "CPU time that threads lost to flushes for pages that others moved or marked",
+        |s| kernel(s, s.outcome.tiering.as_ref()?.interrupted_ns);
     promoted_pages, Pages, "pages moved to the top tier", |s| kernel(s, s.outcome.tiering.as_ref()?.promoted_pages);
     demoted_pages, Pages, "pages that reclaim moved to a slower tier",
         |s| kernel(s, s.outcome.tiering.as_ref()?.demoted_pages);

@@ -142,6 +142,18 @@ costs! {
     migrate_remap_ns = 1500 "ns", Estimate,
         "Freezing the references of a page that was moved and entering one mapping again",
         "Preset of the specification (compaction.md section 5); not a figure of any kernel";
+    tier_unmap_ns = 500 "ns", Estimate,
+        "Taking a target on another node for a page, and replacing one of its mappings, without the flush",
+        "Isolating, unmapping, allocating and mapping again are 1.5 µs a page together in the cost model of the specification (promotion.md section 5.4, a default that was not measured); `migrate_isolate_ns` and `migrate_lock_ns` are parts of it, the rest is halved";
+    tier_remap_ns = 500 "ns", Estimate,
+        "Entering one mapping of a page again that has moved to another node",
+        "See `tier_unmap_ns`";
+    copy_core_mb_per_s = 8000 "MB/s", Estimate,
+        "What one processor copies from page to page; less where either memory gives less",
+        "Default of the specification (promotion.md section 5.4): 0.5 µs a page";
+    tlb_answer_ns = 500 "ns", Estimate,
+        "What a flush of a few translations takes from each other processor that runs their owner",
+        "An interrupt's entry and exit (250 ns; `syscall_ns` is less), the request in two cache lines of who asks (100 ns each), the flush (50 ns). Published: 200 ns and more a receiver (unseel.com/cs/tlb-shootdown), 1000 cycles and more until it answers (a review of Amit, EuroSys 2020: ryotta-205.tistory.com)";
     migrate_fault_ns = 1500 "ns", Estimate,
         "Fault of an access to a page on its way, up to falling asleep",
         "Preset of the specification (compaction.md section 5)";
@@ -206,7 +218,7 @@ costs! {
         "Taking an unmapped page out of its cache, storing the shadow, giving the frame back",
         "See `rmap_walk_ns`";
     tlb_flush_ns = 1000 "ns", Published,
-        "Flushing the TLBs after a batch of unmaps (up to 32 pages of one reclaim batch)",
+        "Flushing translations after a batch of pages was unmapped or made inaccessible",
         "A remote flush takes microseconds (Amit, USENIX ATC 2017); about 1 µs for the first interrupt (unseel.com/cs/tlb-shootdown)";
     tlb_flush_cpu_ns = 50 "ns", Estimate,
         "Each further CPU that a flush must reach",

@@ -32,6 +32,8 @@ pub fn try_new_space(memory: &mut Memory, name: &str, process: (usize, usize), c
         swap_readahead: BTreeMap::new(),
         huge_blocks: BTreeSet::new(),
         used: 0,
+        running_cpus: 0,
+        shootdowns: 0,
     });
     Some(SpaceId(id))
 }

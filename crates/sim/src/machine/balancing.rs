@@ -1,7 +1,6 @@
 //! NUMA balancing on the machine: the kernel's tick of each thread, scans in the thread's own time, and hint faults.
 
 use super::Machine;
-use super::events::CpuId;
 use super::task::{TaskId, UserTask};
 use crate::host::{HostTarget, MemoryHost, ProbeCounts};
 use crate::memory::NodeId;
@@ -11,6 +10,22 @@ use isotherm_core::host::{Host, MoveOrder, NodeId as HostNode, PageMove, TargetI
 use isotherm_units::{Duration, Instant, PAGE_SHIFT};
 
 impl Machine {
+    /// A thread of a program comes to its next stretch, and takes what flushes of its translations it was asked for meanwhile. As others
+    /// may be up to a step ahead, they come all at once. Those that met it in a hint fault made that longer: they count there too, by
+    /// the share of its last stretch.
+    pub(super) fn answer_flushes(&mut self, user: &mut UserTask, now: &mut Instant) {
+        let asked = self.memory.space(user.space).shootdowns - user.flushes_seen;
+        if asked == 0 {
+            return;
+        }
+        let ns = asked * self.memory.costs.tlb_answer_ns;
+        user.time.interrupted_ns += ns;
+        *now += Duration::from_ns(ns);
+        let [in_faults, all] = user.last_stretch_ns.map(u128::from);
+        let longer = u128::from(ns) * in_faults / all.max(1);
+        self.tiering.interrupted(ns, u64::try_from(longer).expect("a part of it"));
+    }
+
     /// A thread runs no further than to its next tick, where it may have to scan.
     pub(super) fn until_tick(&self, start: Instant, horizon: Instant) -> Instant {
         let Some(balancer) = &self.tiering.balancer else { return horizon };
@@ -82,19 +97,12 @@ impl Machine {
     }
 
     fn who(&self, id: TaskId, user: &UserTask) -> Where {
-        let runs_there = |cpu: CpuId| {
-            let other = self.cpus[cpu.0].running.filter(|other| *other != id);
-            other.is_some_and(|other| {
-                self.tasks[other.0].process == Some(user.process) && self.programs[user.program].tasks.contains(&other)
-            })
-        };
         let cpu = self.tasks[id.0].last_cpu;
         Where {
             task: id.0,
             space: user.space,
             node: self.memory.tiers.node_of_cpu(cpu.0, self.cpus.len()),
             threads: self.programs[user.program].alive_threads[user.process] as u64,
-            other_cpus: self.cpu_ids().filter(|&cpu| runs_there(cpu)).count() as u64,
         }
     }
 }

@@ -386,6 +386,8 @@ impl Machine {
                 compute_left_ns: 0,
                 high: None,
                 time: ThreadTime::default(),
+                flushes_seen: 0,
+                last_stretch_ns: [0; 2],
             };
             let user = match self.programs[program].bound {
                 Some(node) => UserTask { fault: FaultState::bound_to(node), ..user },
@@ -552,7 +554,7 @@ impl Machine {
                 self.programs[index].ended = Some(now);
                 for id in self.programs[index].tasks.clone() {
                     if let Some(Work::User(user)) = self.tasks[id.0].work.take() {
-                        super::oom::add_time(&mut self.programs[index].time, &user.time);
+                        self.programs[index].time.add(&user.time);
                     }
                 }
             }

@@ -128,6 +128,8 @@ pub struct Machine {
 #[derive(Clone, Copy, Debug, Default)]
 struct Cpu {
     running: Option<TaskId>,
+    /// Of the running task, if it is a thread of a program.
+    space: Option<SpaceId>,
     /// When the running task got it.
     since: Instant,
 }

@@ -104,7 +104,7 @@ impl Machine {
             balancer.thread_ended(self.programs[user.program].tasks[user.thread].0);
         }
         let program = &mut self.programs[user.program];
-        add_time(&mut program.time, &user.time);
+        program.time.add(&user.time);
         program.alive_threads[user.process] -= 1;
         if program.alive_threads[user.process] == 0
             && let Some(space) = program.spaces[user.process]
@@ -122,15 +122,4 @@ impl Machine {
             }
         }
     }
-}
-
-pub(super) fn add_time(sum: &mut super::ThreadTime, part: &super::ThreadTime) {
-    sum.compute_ns += part.compute_ns;
-    sum.fault_cpu_ns += part.fault_cpu_ns;
-    sum.reclaim_cpu_ns += part.reclaim_cpu_ns;
-    sum.io_wait_ns += part.io_wait_ns;
-    sum.reclaim_wait_ns += part.reclaim_wait_ns;
-    sum.migration_wait_ns += part.migration_wait_ns;
-    sum.queue_wait_ns += part.queue_wait_ns;
-    sum.sleep_ns += part.sleep_ns;
 }

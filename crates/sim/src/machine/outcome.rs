@@ -33,6 +33,9 @@ pub struct ThreadTime {
     pub fault_cpu_ns: u64,
     /// Direct and limit reclaim on its own CPU time.
     pub reclaim_cpu_ns: u64,
+    /// Answering flushes of translations that others asked for as they moved or marked pages.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub interrupted_ns: u64,
     /// Waiting for a device.
     pub io_wait_ns: u64,
     /// Waiting inside reclaim: throttled, or penalty of `memory.high`.
@@ -52,6 +55,7 @@ impl ThreadTime {
         self.compute_ns += other.compute_ns;
         self.fault_cpu_ns += other.fault_cpu_ns;
         self.reclaim_cpu_ns += other.reclaim_cpu_ns;
+        self.interrupted_ns += other.interrupted_ns;
         self.io_wait_ns += other.io_wait_ns;
         self.reclaim_wait_ns += other.reclaim_wait_ns;
         self.migration_wait_ns += other.migration_wait_ns;

@@ -46,6 +46,27 @@ impl Machine {
         start: Instant,
         horizon: Instant,
     ) -> Result<(Instant, Verdict), SimError> {
+        self.memory.running = Some(user.space);
+        let mut now = start;
+        self.answer_flushes(user, &mut now);
+        let in_faults_ns = self.tiering.hint_fault_ns();
+        let stretch = self.run_stretch(id, user, now, horizon);
+        // What it asked for itself interrupts others only.
+        user.flushes_seen = self.memory.space(user.space).shootdowns;
+        if let Ok((end, _)) = stretch {
+            user.last_stretch_ns = [self.tiering.hint_fault_ns() - in_faults_ns, end.since(start).ns()];
+        }
+        self.memory.running = None;
+        stretch
+    }
+
+    fn run_stretch(
+        &mut self,
+        id: TaskId,
+        user: &mut UserTask,
+        start: Instant,
+        horizon: Instant,
+    ) -> Result<(Instant, Verdict), SimError> {
         let mut now = start;
         let horizon = self.until_tick(start, horizon);
         self.balance(id, user, &mut now);

@@ -83,6 +83,9 @@ impl Machine {
     /// Gives the CPU to the next in the queue.
     fn release(&mut self, cpu: CpuId, now: Instant) {
         self.cpus[cpu.0].running = None;
+        if let Some(space) = self.cpus[cpu.0].space.take() {
+            self.memory.space_mut(space).running_cpus -= 1;
+        }
         if let Some(next) = self.queue.pop_front() {
             self.dispatch(next, cpu, now);
         }
@@ -100,15 +103,17 @@ impl Machine {
             }
             _ => now,
         };
-        self.cpus[cpu.0] = super::Cpu { running: Some(id), since: now };
+        let mut of_program = None;
         if let Some(Work::User(user)) = &mut self.tasks[id.0].work {
             user.fault.runs_on(self.memory.tiers.node_of_cpu(cpu.0, self.cpus.len()));
+            if let Some(space) = self.memory.spaces.get_mut(user.space.index()) {
+                space.used = u64::MAX;
+                space.running_cpus += 1;
+                user.flushes_seen = space.shootdowns;
+                of_program = Some(user.space);
+            }
         }
-        if let Some(Work::User(user)) = &self.tasks[id.0].work
-            && let Some(space) = self.memory.spaces.get_mut(user.space.index())
-        {
-            space.used = u64::MAX;
-        }
+        self.cpus[cpu.0] = super::Cpu { running: Some(id), space: of_program, since: now };
         let task = &mut self.tasks[id.0];
         task.state = RunState::Running(cpu);
         task.last_cpu = cpu;

@@ -98,6 +98,10 @@ pub(super) struct UserTask {
     /// What it owes for being over `memory.high`.
     pub(super) high: Option<HighDebt>,
     pub(super) time: ThreadTime,
+    /// Flushes of its space that it has answered, or that came while it was on no processor.
+    pub(super) flushes_seen: u64,
+    /// Of its last stretch on a processor: time in hint faults, and all, in ns.
+    pub(super) last_stretch_ns: [u64; 2],
 }
 
 /// Work of the kernel in a thread of its own.

@@ -26,6 +26,23 @@ pub(super) struct Tiering {
     pub(super) policy: Option<&'static crate::tiering::TieringPolicy>,
     daemon: Option<Daemon>,
     pub(super) balancer: Option<Balancer>,
+    /// Of threads that answered flushes.
+    interrupted_ns: u64,
+}
+
+impl Tiering {
+    /// Time of hint faults so far.
+    pub(super) fn hint_fault_ns(&self) -> u64 {
+        self.balancer.as_ref().map_or(0, |balancer| balancer.fault_ns)
+    }
+
+    /// A thread answered flushes for so long, of which a part made hint faults longer.
+    pub(super) fn interrupted(&mut self, ns: u64, in_faults_ns: u64) {
+        self.interrupted_ns += ns;
+        if let Some(balancer) = &mut self.balancer {
+            balancer.fault_ns += in_faults_ns;
+        }
+    }
 }
 
 struct Daemon {
@@ -49,8 +66,10 @@ pub struct TieringOutcome {
     pub daemon_move_ns: u64,
     /// CPU time of scans in threads' own time.
     pub thread_scan_ns: u64,
-    /// CPU time of hint faults in threads' own time, moves included.
+    /// CPU time of hint faults in threads' own time, moves included, and what interrupted them.
     pub thread_fault_ns: u64,
+    /// CPU time that threads lost to flushes which others asked for: their share within hint faults is in the above too.
+    pub interrupted_ns: u64,
     /// Pages promoted.
     pub promoted_pages: u64,
     /// Of them, not used again before they left the fast tier or the run ended. `None` without a witness.
@@ -67,7 +86,7 @@ pub struct TieringOutcome {
 }
 
 impl TieringOutcome {
-    /// All of the above CPU times.
+    /// CPU time of finding and moving pages, by who does it. What that takes from others as it interrupts them is not in it.
     pub fn overhead_ns(&self) -> u64 {
         self.daemon_scan_ns + self.daemon_move_ns + self.thread_scan_ns + self.thread_fault_ns
     }
@@ -208,6 +227,7 @@ impl Machine {
                 .sum(),
             promoted_in_vain_pages: self.memory.witness.as_ref().map(|witness| witness.promoted_in_vain()),
             touches: self.touches(policy.memory),
+            interrupted_ns: self.tiering.interrupted_ns,
             ..TieringOutcome::default()
         };
         if let Some(daemon) = &self.tiering.daemon {

@@ -12,6 +12,7 @@ mod list;
 mod marks;
 mod node;
 mod setup;
+mod shootdown;
 mod store;
 mod tiers;
 mod warm;

@@ -57,6 +57,7 @@ impl Memory {
             costs: setup.costs,
             now: Instant::START,
             ledger: Ledger::default(),
+            running: None,
             frames,
             kswapd_wanted: vec![false; nodes.len()],
             node_moves: vec![[0; 2]; nodes.len()],

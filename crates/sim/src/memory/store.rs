@@ -59,6 +59,8 @@ pub struct Memory {
     pub now: Instant,
     /// CPU time of the code that runs now.
     pub ledger: Ledger,
+    /// The space of the thread whose processor runs the code that runs now; `None`: a thread of the kernel.
+    pub running: Option<crate::mmu::SpaceId>,
     /// Frames.
     pub frames: Frames,
     /// Free memory.

@@ -179,6 +179,14 @@ mod tests {
         assert_eq!([16, 1 << 10, 4 << 10, 16 << 10, 32 << 10].map(of_mib), [512, 4096, 8192, 16_384, 23_170], "E11");
     }
 
+    /// promotion.md section 7, example 21: one zone of 64 GiB.
+    #[test]
+    fn oracle_21_marks_up_to_promo() {
+        let config = WatermarkConfig { min_free_kib: Some(67_584), ..WatermarkConfig::default() };
+        let marks = Watermarks::new(&config, &[vec![zone(64 * GIB_PAGES)]]).zones[0];
+        assert_eq!([marks.min, marks.low, marks.high, marks.promo], [16_896, 33_673, 50_450, 67_227], "example 21");
+    }
+
     #[test]
     fn min_free_is_bounded() {
         assert_eq!(min_free_kib(0), 128);

@@ -10,6 +10,7 @@
 
 mod flight;
 mod nodes;
+mod prices;
 mod relocate;
 #[cfg(test)]
 mod tests;
@@ -277,28 +278,21 @@ impl Memory {
 
     /// Unmaps, flushes, moves. Pinned pages are tried `passes` times and mapped again where they were.
     fn move_together(&mut self, policy: &mut dyn ReclaimPolicy, batch: &[Going], passes: u64) {
-        let costs = self.costs;
+        let prices = self.prices_of(batch);
         let at = self.now + Duration::from_ns(self.ledger.peek());
         let began = self.migration.begin(self.now, at);
         let mut spent_ns = 0;
         let mut unmapped_at = Vec::with_capacity(batch.len());
         for one in batch {
             unmapped_at.push(began + Duration::from_ns(spent_ns));
-            spent_ns += costs.migrate_lock_ns + one.mappers.len() as u64 * costs.migrate_unmap_ns;
+            spent_ns += prices.lock_ns + one.mappers.len() as u64 * prices.unmap_ns;
         }
         if batch.iter().any(|one| !one.mappers.is_empty()) {
-            spent_ns += costs.migrate_flush_ns;
+            spent_ns += self.flush_for(batch, &prices);
         }
         for (one, from) in batch.iter().zip(unmapped_at) {
-            spent_ns += if one.is_pinned {
-                passes * costs.migrate_lock_ns
-            } else {
-                match one.pages {
-                    1 => costs.migrate_copy_ns,
-                    pages => u64::from(pages) * costs.page_copy_ns,
-                }
-            };
-            spent_ns += one.mappers.len() as u64 * costs.migrate_remap_ns;
+            spent_ns += if one.is_pinned { passes * prices.lock_ns } else { prices.copy_ns(one.pages) };
+            spent_ns += one.mappers.len() as u64 * prices.remap_ns;
             if !one.is_pinned {
                 self.relocate(policy, one.from, one.to, one.pages, &one.mappers);
             }

@@ -111,7 +111,66 @@ fn pages_go_to_another_node_and_its_lists() {
     rig.check();
     assert_eq!((moved.pages, moved.failed.len(), rig.memory.nodes.get(NODE).free()), (600, 0, 2048));
     assert!((0..600).all(|page| rig.memory.nodes.of(rig.frame(space, page).unwrap()) == far));
-    assert_eq!(rig.memory.ledger.take(), batch_ns(&rig, 512) + batch_ns(&rig, 88), "two batches");
+    // 1.5 µs and half a one for the copy each; nobody runs the space, so that a flush is 1 µs.
+    assert_eq!(rig.memory.ledger.take(), 600 * (1500 + 512) + 2 * 1000, "two batches");
+}
+
+/// So many pages on a slow node, and a fast one; with these bandwidths, on a machine where 60 processors run their owner.
+fn rig_of_two(mb_per_s: [Option<u64>; 2], pages: u64) -> (Rig, SpaceId) {
+    let mut rig = Rig::with(DeviceKind::None, 0, |setup| {
+        let zones = || vec![Pages::new(2048)];
+        let [slow, fast] = mb_per_s;
+        setup.nodes = vec![
+            NodeSetup { bandwidth_mb_per_s: slow, ..NodeSetup::slow(zones(), 250) },
+            NodeSetup { bandwidth_mb_per_s: fast, ..NodeSetup::new(zones(), 100) },
+        ];
+    });
+    let space = rig.anonymous(pages);
+    (0..pages).for_each(|page| {
+        rig.write(space, page);
+    });
+    rig.memory.space_mut(space).running_cpus = 60;
+    (rig, space)
+}
+
+/// CPU time of moving the first `pages` to the other node, so many under one flush.
+fn moved_ns((rig, space): &mut (Rig, SpaceId), pages: u64, together: usize) -> u64 {
+    let folios: Vec<Option<FrameId>> = (0..pages).map(|page| rig.frame(*space, page)).collect();
+    let mut results = vec![isotherm_core::host::PageMove::NotPresent; folios.len()];
+    rig.memory.ledger.take();
+    let how = NodeMove { together, ..NodeMove::freely(NodeId(1)) };
+    rig.memory.move_to_node(&mut rig.policy, &folios, &how, &mut results);
+    assert!(results.iter().all(|result| matches!(result, isotherm_core::host::PageMove::Moved(1))), "{results:?}");
+    rig.check();
+    rig.memory.ledger.take()
+}
+
+/// promotion.md section 7, example 25: 1.5 µs a page, a flush of 4 µs (60 processors) and 8 GB/s.
+#[test]
+fn oracle_25_a_flush_for_a_page_or_for_a_batch() {
+    let table = [(1, 512, 6_012), (512, 512, 1_034_144), (512, 1, 3_078_144), (1000, 512, 2_020_000)];
+    for (pages, together, ns) in table {
+        let mut world = rig_of_two([Some(25_000), Some(200_000)], pages);
+        assert_eq!(moved_ns(&mut world, pages, together), ns, "example 25: {pages} pages, {together} together");
+        let flushes = world.0.memory.space(world.1).shootdowns;
+        assert_eq!(flushes, pages.div_ceil(together as u64), "each interrupts who runs the space");
+    }
+}
+
+/// promotion.md section 5.4: the slowest of both memories and the processor gives the pace of the copy, and the flush is the dearer
+/// the more processors are to be asked, the own one left out.
+#[test]
+fn a_move_is_as_fast_as_the_slower_memory_and_the_flush_grows_with_processors() {
+    let fixed = 1500 + 4000;
+    for (mb_per_s, copy_ns) in [([None, None], 512), ([Some(4000), None], 1024), ([Some(25_000), Some(1000)], 4096)] {
+        assert_eq!(moved_ns(&mut rig_of_two(mb_per_s, 1), 1, 1), fixed + copy_ns, "{mb_per_s:?}");
+    }
+    for (running_cpus, own, flush_ns) in [(0, false, 1000), (1, true, 1000), (16, false, 1800), (16, true, 1750)] {
+        let mut world = rig_of_two([None, Some(200_000)], 1);
+        world.0.memory.space_mut(world.1).running_cpus = running_cpus;
+        world.0.memory.running = own.then_some(world.1);
+        assert_eq!(moved_ns(&mut world, 1, 1), 1500 + 512 + flush_ns, "{running_cpus} processors");
+    }
 }
 
 #[test]

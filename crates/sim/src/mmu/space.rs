@@ -51,6 +51,10 @@ pub struct AddressSpace {
     pub huge_blocks: BTreeSet<u64>,
     /// A bit per node (modulo 64): a thread of it was switched to since a walk that ages pages of the node passed here.
     pub used: u64,
+    /// Processors that run a thread of it now: a flush of its translations interrupts them.
+    pub running_cpus: u32,
+    /// Flushes of its translations that interrupted whoever ran it.
+    pub shootdowns: u64,
 }
 
 /// Physical addresses of memory that has no frames: page `pages.start + i` lies in page frame number `first_frame + i`, behind

@@ -73,8 +73,6 @@ pub(crate) struct Where {
     pub(crate) node: NodeId,
     /// Threads of its space that have not ended.
     pub(crate) threads: u64,
-    /// Processors on which its space runs, its own left out.
-    pub(crate) other_cpus: u64,
 }
 
 /// A hint fault, to be ended by [`Balancer::end`].
@@ -446,8 +444,8 @@ impl Marks {
             }
             true
         });
+        let flush = if marked > 0 { memory.shoot_down([who.space]) } else { 0 };
         let costs = &memory.costs;
-        let flush = if marked > 0 { costs.tlb_flush_ns + who.other_cpus * costs.tlb_flush_cpu_ns } else { 0 };
         memory.ledger.spend(seen * costs.pte_scan_ns + marked * costs.hint_mark_ns + flush);
         let cgroup = memory.space(who.space).cgroup;
         memory.count(Counter::NumaPteUpdates, cgroup, marked);

@@ -1,0 +1,23 @@
+//! Flushing translations on other processors: what it costs who asks, and whom it interrupts (promotion.md section 5.4).
+//!
+//! The interrupt goes to all processors that run the space at that time; those that ran it before and are idle, or run a thread of
+//! the kernel since, flush when they come back to it. Who asks waits for the answers. Each of those asked takes an interrupt, in the
+//! time of what it runs: the machine charges it for what came in between at its next stretch. So many threads that flush at once hold
+//! each other up, and one that flushes alone does not wait for anybody.
+
+use super::Memory;
+use crate::mmu::SpaceId;
+
+impl Memory {
+    /// Flushes translations of these spaces, each given once. Returns what that costs who asks, in ns; it is not spent yet.
+    pub(crate) fn shoot_down(&mut self, spaces: impl IntoIterator<Item = SpaceId>) -> u64 {
+        let mut others = 0;
+        for id in spaces {
+            let is_own = self.running == Some(id);
+            let space = self.space_mut(id);
+            space.shootdowns += 1;
+            others += u64::from(space.running_cpus) - u64::from(is_own);
+        }
+        self.costs.tlb_flush_ns + others * self.costs.tlb_flush_cpu_ns
+    }
+}
