@@ -49,6 +49,8 @@ counters! {
     regions_probed => "regions_probed";
     /// Of them, with an access on a slow node.
     probes_hit => "probes_hit";
+    /// Regions passed over, as nothing had used the table entry above them.
+    regions_quiet => "regions_quiet";
     /// Pages moved.
     migrated_pages => "pages_migrated";
     /// Entries that were on their node already.

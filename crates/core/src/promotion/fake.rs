@@ -6,11 +6,12 @@ use crate::host::{
     Scanned, Seen, Sight, TargetId, TierNode, TieringCapabilities,
 };
 use isotherm_units::{Duration, Instant};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const PAGE: u64 = 4096;
 /// Pages under one table of leaves.
 const TABLE: u64 = 512;
+const GIB_SHIFT: u32 = 30;
 
 /// A folio, kept at its first page.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +34,8 @@ pub(super) struct Space {
     pub(super) background: Option<u32>,
     /// A writer holds its mappings.
     pub(super) is_locked: bool,
+    /// Entries of 1 GiB that were used since they were cleared.
+    used_gib: BTreeSet<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +52,8 @@ pub(super) struct World {
     pub(super) spaces: BTreeMap<TargetId, Space>,
     pub(super) nodes: Vec<Node>,
     pub(super) lacks: fn(&mut TieringCapabilities),
+    /// The highest level whose bits mean something: 2 for entries of 1 GiB.
+    pub(super) highest_level: Level,
     /// Calls that fail, by name.
     pub(super) failing: Option<&'static str>,
     /// The space that exits when it is called so the next time.
@@ -69,6 +74,7 @@ impl World {
             spaces: BTreeMap::new(),
             nodes: vec![node(true), node(false)],
             lacks: |_| {},
+            highest_level: Level::LEAF,
             failing: None,
             dies_in: None,
             moves: 0,
@@ -108,6 +114,7 @@ impl World {
     pub(super) fn run(&mut self) {
         for space in self.spaces.values_mut() {
             for hot in space.hot.clone() {
+                space.used_gib.extend(hot.start >> GIB_SHIFT..hot.end.div_ceil(1 << GIB_SHIFT));
                 for folio in space.folios.range_mut(hot.start / PAGE..hot.end / PAGE) {
                     folio.1.accessed = true;
                 }
@@ -162,6 +169,14 @@ impl World {
         let space = self.called(call, target)?;
         let is_background = space.background.is_some();
         for (probe, sight) in probes.iter().zip(sights) {
+            if probe.level > Level::LEAF {
+                assert_eq!(probe.level, Level(2), "no other is kept");
+                let entry = probe.address >> GIB_SHIFT;
+                let is_used =
+                    if call == "test" { space.used_gib.contains(&entry) } else { space.used_gib.remove(&entry) };
+                *sight = Sight { seen: if is_used { Seen::Accessed } else { Seen::Idle }, level: probe.level };
+                continue;
+            }
             let page = probe.address / PAGE;
             let folio = space.folios.range_mut(..=page).next_back();
             let folio = folio.filter(|(first, folio)| *first + u64::from(folio.pages) > page);
@@ -250,7 +265,12 @@ fn see(page: u64, folio: &mut Folio, gate: &mut ScanGate) {
 
 impl Host for World {
     fn capabilities(&self, _: TargetId) -> Capabilities {
-        Capabilities { shifts: vec![12, 21, 30, 39], highest_level: Level(3), flush: false, scan_children: false }
+        Capabilities {
+            shifts: vec![12, 21, 30, 39],
+            highest_level: self.highest_level,
+            flush: false,
+            scan_children: false,
+        }
     }
 
     fn mappings(&mut self, target: TargetId, out: &mut Vec<AddressRange>) -> Result<(), HostError> {

@@ -14,8 +14,12 @@ pub enum PageRule {
     /// time before that. A page that was never scanned counts as accessed.
     FirstAccess,
     /// Two scans in a row found its bit set; for the first of them, never having been scanned will do.
-    #[default]
     SecondAccess,
+    /// It was accessed in two intervals between scans in a row. What its first scan finds is from before any interval, from the fill
+    /// mostly, and counts for nothing. So it is with a page whose young mark reclaim took after it was last found accessed, as that
+    /// looks the same.
+    #[default]
+    TwoIntervals,
 }
 
 /// Marks of a folio that outlive a scan. The host keeps them; all are clear on a new folio.
@@ -112,14 +116,12 @@ pub struct NodeTally {
 #[derive(Clone, Debug, Default)]
 pub struct ScanGate {
     pub(super) rule: PageRule,
-    /// Takes bits away and finds nothing: a first look at pages of which nothing is known.
-    pub(super) only_arms: bool,
     pub(super) skips_unmovable: bool,
     pub(super) stops_at_hole: bool,
     pub(super) splits_huge: bool,
     pub(super) nodes: Vec<NodeTally>,
     pub(super) runs: Vec<Run>,
-    /// Pages on slow nodes that are useful by the rule; none while it only arms.
+    /// Pages on slow nodes that are useful by the rule.
     pub(super) useful: u64,
     /// Pages on slow nodes whose bit was set.
     pub(super) touched: u64,
@@ -155,7 +157,7 @@ impl ScanGate {
             self.top_tier += pages;
         } else {
             self.touched += if page.accessed { pages } else { 0 };
-            if accessed && !self.only_arms {
+            if accessed {
                 self.useful += pages;
                 self.found(page);
             }
@@ -176,6 +178,7 @@ impl ScanGate {
 
     fn judge(&self, page: &ScannedPage, marks: &mut PageMarks) -> bool {
         let was_idle = marks.idle;
+        let is_first_sight = !marks.idle && !marks.young;
         let is_taken = page.accessed && !page.is_locked;
         marks.young |= is_taken;
         match self.rule {
@@ -186,6 +189,10 @@ impl ScanGate {
             PageRule::SecondAccess => {
                 marks.idle = !is_taken;
                 !was_idle && !marks.idle && (marks.young || marks.referenced)
+            }
+            PageRule::TwoIntervals => {
+                marks.idle = !is_taken || is_first_sight;
+                !was_idle && !marks.idle
             }
         }
     }
@@ -208,8 +215,7 @@ impl ScanGate {
     }
 
     /// Starts a range anew: counts to zero, but for the tallies of nodes, which last as long as the scan.
-    pub(super) fn restart(&mut self, only_arms: bool) {
-        self.only_arms = only_arms;
+    pub(super) fn restart(&mut self) {
         self.runs.clear();
         (self.useful, self.touched) = (0, 0);
         (self.present, self.idle, self.top_tier) = (0, 0, 0);
@@ -288,13 +294,20 @@ mod tests {
         assert_eq!((gate.nodes[1].scanned, gate.nodes[1].accessed, gate.idle), (525, 515, 10));
     }
 
+    /// What the first look finds proves nothing, whenever the page came to be there.
     #[test]
-    fn a_first_look_finds_nothing_but_sees_what_was_used() {
-        let mut gate = gate(PageRule::SecondAccess);
-        gate.restart(true);
+    fn two_intervals_begin_after_the_first_look() {
+        let two = PageRule::TwoIntervals;
+        let found = looks(two, &[true, true, true, true, false, true, true], |_, _| {});
+        assert_eq!(found, [false, false, true, true, false, false, true], "filled before the first look");
+        let found = looks(two, &[false, true, true], |_, _| {});
+        assert_eq!(found, [false, false, true]);
+        let taken = looks(two, &[true, true, true, true, true], |at, marks| marks.young &= at != 2);
+        assert_eq!(taken, [false, false, false, false, true], "reclaim asked before the third look");
+        let mut gate = gate(two);
         for (page, accessed) in [(1, true), (2, false)] {
             gate.see(&ScannedPage::new(page << 12, SLOW, accessed), &mut PageMarks::default());
         }
-        assert_eq!((gate.touched, gate.useful, gate.runs.len()), (1, 0, 0));
+        assert_eq!((gate.touched, gate.useful, gate.runs.len()), (1, 0, 0), "but it sees what was used");
     }
 }

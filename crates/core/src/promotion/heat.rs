@@ -21,10 +21,10 @@ pub(super) struct Region {
     pub(super) bytes: u64,
     /// Moving mean of the share of slow pages that were touched, 65,535 for all.
     pub(super) heat: u32,
-    /// When it was looked at last; `None` before the first look.
+    /// When it was looked at or probed last; `None` before the first time.
     pub(super) looked_at: Option<Instant>,
-    /// All its pages were scanned once.
-    pub(super) is_armed: bool,
+    /// At its last turn nothing had used the table entry above it: when something does, it is probed at once.
+    pub(super) is_quiet: bool,
     /// Pages whose bits were taken away, so that a set one means an access since then.
     pub(super) sample: Option<Sample>,
 }
@@ -39,7 +39,7 @@ pub(super) struct Sample {
 
 impl Region {
     const fn new(start: u64) -> Self {
-        Self { start, bytes: 0, heat: 0, looked_at: None, is_armed: false, sample: None }
+        Self { start, bytes: 0, heat: 0, looked_at: None, is_quiet: false, sample: None }
     }
 
     /// How much it asks for a look: heat times milliseconds since the last.
@@ -65,10 +65,10 @@ impl Region {
     }
 
     /// Takes over what is known of an older region that overlaps it.
-    fn inherit(&mut self, old: &Self, is_first: bool) {
+    fn inherit(&mut self, old: &Self) {
         self.heat = self.heat.max(old.heat);
         self.looked_at = self.looked_at.max(old.looked_at);
-        self.is_armed = old.is_armed && (is_first || self.is_armed);
+        self.is_quiet |= old.is_quiet;
     }
 }
 
@@ -117,6 +117,9 @@ pub(super) struct HeatMap {
     regions: Vec<Region>,
     /// Where exploring goes on.
     pub(super) cursor: u64,
+    /// The table entry above the region at the cursor: its first byte, and whether something had used it when its bit was taken. So
+    /// long as the cursor is below it: the bit tells that only once.
+    pub(super) entry: Option<(u64, bool)>,
 }
 
 impl HeatMap {
@@ -163,9 +166,7 @@ impl HeatMap {
                 first_old += 1;
             }
             let overlapping = self.regions[first_old..].iter().take_while(|old| old.start < end);
-            for (nth, old) in overlapping.enumerate() {
-                region.inherit(old, nth == 0);
-            }
+            overlapping.for_each(|old| region.inherit(old));
             // A draw of other bytes would not be repeated.
             let same = self.regions.get(first_old).filter(|old| (old.start, old.bytes) == (region.start, region.bytes));
             region.sample = same.filter(|_| self.size == size).and_then(|old| old.sample);
@@ -279,13 +280,13 @@ mod tests {
     #[test]
     fn what_is_known_survives_other_areas_and_other_sizes() {
         let mut map = map(&[(0, 8), (64, 66)]);
-        (map.regions[1].heat, map.regions[1].is_armed, map.regions[0].is_armed) = (900, true, true);
+        (map.regions[1].heat, map.regions[1].is_quiet) = (900, true);
         map.regions[1].looked_at = Some(Instant::from_ns(5));
         map.update(&ranges(&[(2, 6)]));
-        assert_eq!((map.regions[0].heat, map.regions[0].is_armed, map.regions[1].is_armed), (900, true, false));
+        assert_eq!((map.regions[0].heat, map.regions[0].is_quiet, map.regions[1].is_quiet), (900, true, false));
         map.update(&ranges(&[(0, 16 * 1024)]));
         let first = map.regions[0];
-        assert_eq!((map.size, first.heat, first.is_armed), (4 * MIB, 900, true), "the part that is known was armed");
+        assert_eq!((map.size, first.heat, first.is_quiet), (4 * MIB, 900, true));
         assert_eq!(first.looked_at, Some(Instant::from_ns(5)));
         map.update(&ranges(&[(0, 8)]));
         let heats: Vec<u32> = map.regions.iter().map(|region| region.heat).collect();

@@ -1,7 +1,7 @@
 //! The postings' scan: whole areas in turn from where the last scan ended, until the budget is met (promotion.md section 1.5).
 
 use super::eligible::obstacle;
-use super::look::{LOOK_BYTES, Look};
+use super::look::{Look, look_end};
 use super::mode::Limits;
 use crate::host::{AddressRange, Area, HostError};
 
@@ -37,8 +37,8 @@ impl Linear {
             let is_eligible = obstacle(kind).is_none();
             if is_eligible {
                 let start = self.at.max(range.start);
-                let end = range.end.min(start.saturating_add(LOOK_BYTES));
-                let found = look.scan(AddressRange::new(start, end), false)?;
+                let end = look_end(start, range.end);
+                let found = look.scan(AddressRange::new(start, end))?;
                 self.useful += found.useful;
                 if end < range.end && !found.was_stopped {
                     self.at = end;

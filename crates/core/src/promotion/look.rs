@@ -7,7 +7,14 @@ use crate::host::{AddressRange, Host, HostError, TargetId};
 use isotherm_units::Duration;
 
 /// Bytes that one look takes at most: 16,384 entries, a fraction of a millisecond. Between looks the scanned process can exit.
-pub(super) const LOOK_BYTES: u64 = 64 << 20;
+const LOOK_BYTES: u64 = 64 << 20;
+/// Looks end between huge pages, which would be judged twice otherwise.
+const HUGE_BYTES: u64 = 2 << 20;
+
+/// Where a look that begins at `start` ends, at `end` at most.
+pub(super) fn look_end(start: u64, end: u64) -> u64 {
+    end.min(start.saturating_add(LOOK_BYTES) & !(HUGE_BYTES - 1))
+}
 
 /// What a scan of a space needs of the daemon.
 pub(super) struct Look<'a> {
@@ -37,14 +44,14 @@ impl Look<'_> {
     ///
     /// # Errors
     /// The space is gone.
-    pub(super) fn scan(&mut self, range: AddressRange, only_arms: bool) -> Result<Found, HostError> {
-        self.gate.restart(only_arms);
+    pub(super) fn scan(&mut self, range: AddressRange) -> Result<Found, HostError> {
+        self.gate.restart();
         let scanned = match self.host.scan_accessed(self.target, range, self.gate) {
             Ok(scanned) => scanned,
             Err(gone @ HostError::Gone(_)) => return Err(gone),
             Err(HostError::NotHere(_) | HostError::Failed(_)) => {
                 self.counters.scan_failed += 1;
-                self.gate.restart(only_arms);
+                self.gate.restart();
                 return Ok(Found::default());
             }
         };

@@ -116,7 +116,6 @@ impl Promotion {
         };
         Ok(Self {
             rules: RotateRules {
-                rule: limits.rule,
                 cover_ms: config.cover_ms(),
                 nr_probes: config.nr_probes(),
                 probe_above: config.probe_above_bytes(),

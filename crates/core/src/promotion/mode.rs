@@ -136,7 +136,7 @@ const V3: Limits = Limits {
 /// Ours: section 3.2, with V0's bounds and threshold, and what the later postings were right about.
 const RCH: Limits = Limits {
     migrate_pause_ms: Some(20),
-    rule: PageRule::SecondAccess,
+    rule: PageRule::TwoIntervals,
     skips_unmovable: true,
     stops_at_hole: false,
     splits_huge: false,

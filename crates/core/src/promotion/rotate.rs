@@ -1,25 +1,29 @@
 //! Our scan: hot regions first, then on from where exploring stood, by looks or by probes (promotion.md section 3.2).
 //!
 //! Departures from that section: a probe counts as a hit only where the accessed page is on a slow node, as what has moved already
-//! needs no look; a region with few pages is looked at rather than probed, for probes would miss them; the first look at a region
-//! only takes bits away, as what was touched at some time since the process began is not yet hot; the first probe of a region is
+//! needs no look; a region with few pages is looked at rather than probed, for probes would miss them; the first probe of a region is
 //! charged for the pages that it looks at alone, so that the first lap is over at once; and heat counts pages that were touched,
-//! whether they are useful already or must be found a second time first.
+//! whether they are useful already or must be found again first.
+//!
+//! Large spaces are mostly not used at all, and tables tell so: the processor sets an accessed bit in each entry that it walks through,
+//! so one look at an entry that spans 1 GiB stands for all regions below it. Where nothing has used it since the last lap they are
+//! passed over, for the price of a page each; a lap over an idle space is then over within each scan. Where something has, a region
+//! has its turn if it was passed over before, and else once in the time of a lap.
 
-use super::gate::PageRule;
 use super::heat::{Budget, HeatMap, Region, Sample};
-use super::look::{LOOK_BYTES, Look};
-use crate::host::{AddressRange, HostError, Level, NodeId, Probe, Seen, Sight};
+use super::look::{Look, look_end};
+use crate::host::{AddressRange, Capabilities, HostError, Level, NodeId, Probe, Seen, Sight};
 use crate::monitor::Random;
-use isotherm_units::{Instant, PAGE_BYTES};
+use isotherm_units::{Duration, Instant, PAGE_BYTES};
 
 /// Draws of addresses until enough of them met a page.
 const ROUNDS: u32 = 4;
+/// One bit for more than this tells too little.
+const UPPER_SPAN_MAX: u64 = 1 << 30;
 
 /// What a rotating scan goes by.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RotateRules {
-    pub(super) rule: PageRule,
     pub(super) cover_ms: u64,
     pub(super) nr_probes: u32,
     pub(super) probe_above: u64,
@@ -34,6 +38,8 @@ pub(super) struct Rotate {
     areas: Vec<AddressRange>,
     budget: Budget,
     probes: bool,
+    /// Entries of tables that stand for the regions below them, if the host's mean something: their level, and bytes that one spans.
+    upper: Option<(Level, u64)>,
     /// Hot regions that wait for their look.
     hot: std::vec::IntoIter<usize>,
     /// Regions that had their look in this scan.
@@ -54,7 +60,6 @@ pub(super) struct Rotate {
 struct Walk {
     region: usize,
     at: u64,
-    only_arms: bool,
     touched: u64,
     present: u64,
 }
@@ -62,6 +67,7 @@ struct Walk {
 impl Rotate {
     pub(super) fn new(
         areas: Vec<AddressRange>,
+        capabilities: &Capabilities,
         map: &mut HeatMap,
         (scan_size, period_ms): (u64, u64),
         rules: &RotateRules,
@@ -72,6 +78,7 @@ impl Rotate {
         Self {
             budget: Budget::new(scan_size, eligible, period_ms, rules.cover_ms),
             probes: eligible > rules.probe_above,
+            upper: upper_entries(capabilities, map.size()),
             hot: map.by_urgency(now).into_iter(),
             is_seen: vec![false; map.regions().len()],
             exploited: 0,
@@ -101,11 +108,11 @@ impl Rotate {
             return Ok(false);
         }
         if let Some(index) = self.next_hot(map) {
-            self.begin(index, map, rules);
+            self.begin(index, map);
             self.go_on(map, look, now)?;
             return Ok(false);
         }
-        let Some(index) = self.next_in_turn(map) else { return Ok(true) };
+        let Some(index) = self.next_in_turn(map, look, rules, now)? else { return Ok(true) };
         let Region { bytes, sample, .. } = map.regions()[index];
         let is_first_probe = self.probes && sample.is_none();
         if self.probes && !self.is_sparse_or_hit(index, map, look, rules, random, now)? {
@@ -114,7 +121,7 @@ impl Rotate {
             return Ok(false);
         }
         self.explored += bytes;
-        self.begin(index, map, rules);
+        self.begin(index, map);
         self.go_on(map, look, now)?;
         Ok(false)
     }
@@ -122,33 +129,85 @@ impl Rotate {
     /// The next hot region, while the budget for them lasts.
     fn next_hot(&mut self, map: &HeatMap) -> Option<usize> {
         let index = self.hot.next()?;
-        let used = self.exploited + map.regions()[index].bytes;
-        if used > self.budget.exploit {
+        if !self.take_exploit(map.regions()[index].bytes) {
             self.hot = Vec::new().into_iter();
             return None;
         }
-        self.exploited = used;
         Some(index)
     }
 
-    /// The next region at the cursor that had no look yet, while its budget and the lap last.
-    fn next_in_turn(&mut self, map: &mut HeatMap) -> Option<usize> {
-        while self.explored < self.budget.explore && self.passed < map.regions().len() {
-            let index = map.at_cursor()?;
-            map.cursor = map.regions()[index].start.saturating_add(map.size());
-            self.passed += 1;
-            if !self.is_seen[index] {
-                return Some(index);
-            }
+    /// Charges a look at a region to the budget of hot ones, if it fits. The first of a scan always does: regions of very large spaces
+    /// are larger than that budget, and would never be looked at.
+    fn take_exploit(&mut self, bytes: u64) -> bool {
+        let used = self.exploited + bytes;
+        let fits = self.exploited == 0 || used <= self.budget.exploit;
+        if fits {
+            self.exploited = used;
         }
-        None
+        fits
     }
 
-    fn begin(&mut self, region: usize, map: &HeatMap, rules: &RotateRules) {
-        let Region { start, is_armed, .. } = map.regions()[region];
+    /// The next region at the cursor that had no look yet, while its budget and the lap last.
+    ///
+    /// # Errors
+    /// The space is gone.
+    fn next_in_turn(
+        &mut self,
+        map: &mut HeatMap,
+        look: &mut Look<'_>,
+        rules: &RotateRules,
+        now: Instant,
+    ) -> Result<Option<usize>, HostError> {
+        while self.explored < self.budget.explore && self.passed < map.regions().len() {
+            let Some(index) = map.at_cursor() else { break };
+            // Taken before the cursor moves on: a scan that ends here takes no bit in vain.
+            let is_used = !self.probes || self.is_entry_used(index, map, look)?;
+            map.cursor = map.regions()[index].start.saturating_add(map.size());
+            self.passed += 1;
+            if index + 1 == map.regions().len() {
+                map.entry = None; // the next lap asks again, also where one entry is all there is
+            }
+            if self.is_seen[index] {
+                continue;
+            }
+            let region = map.region(index);
+            let was_quiet = std::mem::replace(&mut region.is_quiet, !is_used);
+            let lap = Duration::from_ms(rules.cover_ms);
+            let is_due = was_quiet || region.looked_at.is_none_or(|last| now.since(last) >= lap);
+            if self.probes && self.upper.is_some() && region.sample.is_some() && !(is_used && is_due) {
+                look.counters.regions_quiet += u64::from(!is_used);
+                self.explored += PAGE_BYTES;
+                continue;
+            }
+            return Ok(Some(index));
+        }
+        Ok(None)
+    }
+
+    /// Whether something has used the table entry above a region since it was asked last. Takes its accessed bit away.
+    fn is_entry_used(&self, index: usize, map: &mut HeatMap, look: &mut Look<'_>) -> Result<bool, HostError> {
+        let Some((level, span)) = self.upper else { return Ok(true) };
+        let address = map.regions()[index].start;
+        let entry = address & !(span - 1);
+        if let Some((_, is_used)) = map.entry.filter(|(start, _)| *start == entry) {
+            return Ok(is_used);
+        }
+        let mut sights = [Sight::default()];
+        let is_used = match look.host.clear(look.target, &[Probe { address, level }], &mut sights) {
+            Ok(()) => matches!(sights[0].seen, Seen::Accessed | Seen::Unknown),
+            Err(gone @ HostError::Gone(_)) => return Err(gone),
+            Err(HostError::NotHere(_) | HostError::Failed(_)) => {
+                look.counters.scan_failed += 1;
+                true
+            }
+        };
+        map.entry = Some((entry, is_used));
+        Ok(is_used)
+    }
+
+    fn begin(&mut self, region: usize, map: &HeatMap) {
         self.is_seen[region] = true;
-        let only_arms = !is_armed && rules.rule == PageRule::SecondAccess;
-        self.walk = Some(Walk { region, at: start, only_arms, touched: 0, present: 0 });
+        self.walk = Some(Walk { region, at: map.regions()[region].start, touched: 0, present: 0 });
     }
 
     /// One part of the look at a region, and what follows from it when it is the last.
@@ -156,7 +215,7 @@ impl Rotate {
         let Some(mut walk) = self.walk.take() else { return Ok(()) };
         let end = map.regions()[walk.region].start.saturating_add(map.size());
         if let Some(range) = self.part(walk.at, end) {
-            let found = look.scan(range, walk.only_arms)?;
+            let found = look.scan(range)?;
             self.useful += found.useful;
             self.touched += found.touched;
             walk.touched += found.touched;
@@ -168,9 +227,7 @@ impl Rotate {
             }
         }
         look.counters.vma_scans += 1;
-        let region = map.region(walk.region);
-        region.looked(walk.touched, walk.present, now);
-        region.is_armed = true;
+        map.region(walk.region).looked(walk.touched, walk.present, now);
         Ok(())
     }
 
@@ -178,7 +235,7 @@ impl Rotate {
     fn part(&self, from: u64, end: u64) -> Option<AddressRange> {
         let area = self.areas[self.areas.partition_point(|area| area.end <= from)..].first()?;
         let start = area.start.max(from);
-        let end = end.min(area.end).min(start.saturating_add(LOOK_BYTES));
+        let end = look_end(start, end.min(area.end));
         (start < end).then_some(AddressRange::new(start, end))
     }
 
@@ -198,9 +255,7 @@ impl Rotate {
         let parts = self.parts(range);
         if self.is_hit(region.sample, &parts, look, rules)? {
             look.counters.probes_hit += 1;
-            let used = self.exploited + region.bytes;
-            if used <= self.budget.exploit {
-                self.exploited = used;
+            if self.take_exploit(region.bytes) {
                 return Ok(true);
             }
             // Its bits stay, for the look that comes next.
@@ -247,6 +302,13 @@ impl Rotate {
         let overlapping = self.areas[first..].iter().take_while(|area| area.start < region.end);
         overlapping.map(|area| AddressRange::new(area.start.max(region.start), area.end.min(region.end))).collect()
     }
+}
+
+/// The highest entries that span no more than 1 GiB, and a region at least, of those whose accessed bits mean something.
+fn upper_entries(capabilities: &Capabilities, region_bytes: u64) -> Option<(Level, u64)> {
+    let levels = (1..=capabilities.highest_level.0).rev().map(Level);
+    let spans = levels.filter_map(|level| Some((level, u64::try_from(capabilities.span(level)?).ok()?)));
+    spans.into_iter().find(|&(_, span)| (region_bytes.max(1)..=UPPER_SPAN_MAX).contains(&span))
 }
 
 /// Takes the bits of pages away that are drawn at random, until enough draws have met one. Returns how many did.

@@ -1,13 +1,14 @@
 //! The scanning thread: rounds over the scan list, and the scans of spaces that are due (promotion.md sections 1.4 and 1.5).
 
 use super::eligible::obstacle;
+use super::gate::PageRule;
 use super::linear::Linear;
 use super::look::Look;
 use super::queue::SlotKey;
 use super::rotate::Rotate;
 use super::throttle::Case;
 use super::{Promotion, Step};
-use crate::host::{Area, Host, HostError, NodeId, TargetId};
+use crate::host::{Area, Capabilities, Host, HostError, NodeId, TargetId};
 use isotherm_units::{Bytes, Duration, Instant};
 
 /// Where the thread stands.
@@ -121,7 +122,8 @@ impl Promotion {
             let mut areas = Vec::new();
             match host.areas(target, &mut areas) {
                 Ok(()) => {
-                    self.begin(key, areas, now);
+                    let capabilities = host.capabilities(target);
+                    self.begin(key, areas, &capabilities, now);
                     return true;
                 }
                 Err(HostError::Gone(_)) => drop(self.exit(target)),
@@ -131,7 +133,7 @@ impl Promotion {
         false
     }
 
-    fn begin(&mut self, key: SlotKey, areas: Vec<Area>, now: Instant) {
+    fn begin(&mut self, key: SlotKey, areas: Vec<Area>, capabilities: &Capabilities, now: Instant) {
         if self.limits.drops_stale {
             self.counters.dropped_stale += self.list.clear(key);
         }
@@ -140,7 +142,7 @@ impl Promotion {
         let job = if self.limits.by_region {
             let eligible = areas.iter().filter(|area| obstacle(area.kind).is_none()).map(|area| area.range).collect();
             let paces = (slot.throttle.size, slot.throttle.period_ms);
-            Job::Rotate(Rotate::new(eligible, &mut slot.map, paces, &self.rules, now))
+            Job::Rotate(Rotate::new(eligible, capabilities, &mut slot.map, paces, &self.rules, now))
         } else {
             Job::Linear(Linear::new(areas, slot.address, slot.throttle.size))
         };
@@ -187,14 +189,20 @@ impl Promotion {
         Step { spent, scan, migration: None }
     }
 
-    /// Where a page must be found twice, what was touched once makes an idle space be scanned fast: so the second look comes soon.
-    /// It stays fast only if that one finds useful pages.
+    /// Where a page must be found more than once, what was touched makes a space be scanned fast, so that the next look comes soon. It
+    /// stays fast only if as many looks as a page needs find useful ones.
     fn end_scan(&mut self, key: SlotKey, address: u64, [useful, touched]: [u64; 2], now: Instant) -> ScanReport {
         self.counters.mm_scans += 1;
         let slot = self.slots.get_mut(&key).expect("a scan ends with its space");
         let stretch = slot.stretch(&self.limits);
-        let is_idle = slot.throttle.useful == 0;
-        let found = if is_idle { useful.max(touched) } else { useful };
+        let looks = match self.limits.rule {
+            PageRule::FirstAccess => 0,
+            PageRule::SecondAccess => 1,
+            PageRule::TwoIntervals => 2,
+        };
+        let is_promising = useful < self.limits.ignore_below && touched >= self.limits.ignore_below;
+        slot.promising = if is_promising && slot.promising < looks { slot.promising + 1 } else { 0 };
+        let found = if slot.promising > 0 { touched } else { useful };
         let case = slot.throttle.adapt(found, &self.limits, self.config.throttling, stretch);
         let scan_period = Duration::from_ms(slot.throttle.period_ms);
         slot.next_scan = Some(now + scan_period);

@@ -18,6 +18,8 @@ pub(super) struct Slot {
     pub(super) next_scan: Option<Instant>,
     /// Useful pages of all scans.
     pub(super) useful: u64,
+    /// Scans in a row that found no useful pages, but touched ones that could become useful.
+    pub(super) promising: u32,
     /// By what the last scan saw; `None` where it saw nothing of the top tier.
     pub(super) node: Option<NodeId>,
     /// Of the process: 0 is not scanned, 1 to 10.
@@ -62,6 +64,7 @@ impl Slot {
             address: 0,
             next_scan: (delay > Duration::ZERO).then(|| now + delay),
             useful: 0,
+            promising: 0,
             node: None,
             scale,
             feedback: Feedback::default(),

@@ -106,6 +106,72 @@ fn in_a_tebibyte_too() {
     assert!(done.since(begin) < Duration::from_secs(6), "{}", done.since(begin));
 }
 
+/// Where upper entries tell what was used, an idle space costs next to nothing and a chunk that becomes hot is found by the next scan.
+#[test]
+fn upper_entries_tell_at_once_what_of_a_large_space_is_used() {
+    // Space, what becomes hot of it, regions. In the last two a region is larger than what an idle space may look at in a scan.
+    let table =
+        [(32 * GIB, 8 * MIB, 4096), (1 << 40, 256 * MIB, 4096), (3 << 39, 64 * MIB, 3072), (8 << 40, 64 * MIB, 8192)];
+    for (size, bytes, regions) in table {
+        let hot = AddressRange::new(size - bytes, size);
+        let mut rch = Search::new(Mode::Rch, size, hot);
+        rch.world.highest_level = crate::host::Level(2);
+        let mut slow = 0;
+        rch.until(|_, scan| {
+            slow += u64::from(is_slow(scan));
+            slow == 30
+        });
+        let (begin, shown, before) = (rch.now, rch.world.shown, rch.promotion.counters().clone());
+        slow = 0;
+        rch.until(|_, _| {
+            slow += 1;
+            slow == 12
+        });
+        let idle = rch.promotion.counters();
+        assert_eq!((rch.world.shown, idle.regions_probed), (shown, before.regions_probed), "{size:#x}: idle");
+        assert_eq!(idle.regions_quiet - before.regions_quiet, regions * 12, "{size:#x}: twelve laps in twelve scans");
+        assert!(rch.now.since(begin) <= Duration::from_secs(61), "{size:#x}");
+        rch.world.space(0).hot = vec![hot];
+        let begin = rch.now;
+        let scans = rch.until(|promotion, _| promotion.counters().probes_hit > before.probes_hit);
+        assert_eq!(scans, 1, "{size:#x}");
+        let pages = bytes / 4096;
+        let end = rch.now + Duration::from_secs(30);
+        let from = rch.now;
+        let mut done = begin;
+        drive(&mut rch.promotion, &mut rch.world, from, end, |_, world, now, _| {
+            done = now;
+            world.moves < pages
+        });
+        assert_eq!(rch.world.moves, pages, "{size:#x}: all of it has moved");
+        assert!(done.since(begin) <= Duration::from_secs(12), "{size:#x}: {}", done.since(begin));
+        rch.world.check();
+    }
+}
+
+/// A chunk below an entry that is in use all the time is found when its region is due: once in the time of a lap.
+#[test]
+fn a_region_below_a_busy_entry_waits_no_longer_than_a_lap() {
+    let (busy, hot) = (AddressRange::new(0, 4 * MIB), AddressRange::new(512 * MIB, 520 * MIB));
+    let mut rch = Search::new(Mode::Rch, 64 * GIB, AddressRange::new(0, 520 * MIB));
+    rch.world.highest_level = crate::host::Level(2);
+    for page in 0..1024 {
+        rch.world.space(0).folios.get_mut(&page).expect("filled").node = 0;
+    }
+    (rch.world.nodes[0].used, rch.world.nodes[1].used) = (1024, 520 * 256 - 1024);
+    rch.world.space(0).hot = vec![busy];
+    let mut nr = 0;
+    rch.until(|_, _| {
+        nr += 1;
+        nr == 40
+    });
+    rch.world.space(0).hot.push(hot);
+    let (begin, hits) = (rch.now, rch.promotion.counters().probes_hit);
+    rch.until(|promotion, _| promotion.counters().probes_hit > hits);
+    assert!(rch.now.since(begin) <= Duration::from_secs(66), "{}", rch.now.since(begin));
+    assert!(rch.now.since(begin) >= Duration::from_secs(6), "not by each scan: {}", rch.now.since(begin));
+}
+
 #[test]
 fn what_is_hot_on_the_fast_node_needs_no_looks() {
     let hot = AddressRange::new(0, 256 * MIB);
