@@ -4,30 +4,19 @@
 
 use isotherm_fidelity::compare::compare;
 use isotherm_fidelity::{KernelData, Refresh, Selection, Workload, Workloads};
-use isotherm_rig::{Kernel, KernelEntry, RigError, guest_program};
-use std::path::{Path, PathBuf};
+use isotherm_rig::AtHand;
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
 /// Two guests at once starve each other on two processors.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// What is needed, or why it is not there.
-fn rig() -> Option<(Kernel, PathBuf)> {
-    let find = || -> Result<(Kernel, PathBuf), RigError> {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it lies in the target folder");
-        let guest = guest_program(Some(&target.join("guest/isotherm-guest")), None)?;
-        let kernel = KernelEntry::named("6.12")?.get(&target.join("kernels"), &|what| println!("rig: {what}"))?;
-        Ok((kernel, guest))
-    };
-    match find() {
-        Ok(found) => Some(found),
-        Err(reason) => {
-            assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none_or(|all| all != "1"), "required: {reason}");
-            println!("fidelity: skipped: {reason}");
-            None
-        }
-    }
+/// What is needed; `None`: it is not there, which was said.
+fn rig() -> Option<AtHand> {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it lies in the target folder");
+    let is_required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some_and(|all| all == "1");
+    AtHand::find(target, "6.12", is_required, &|what| println!("{what}")).unwrap()
 }
 
 fn slice() -> (Selection, Vec<Workload>) {
@@ -43,7 +32,7 @@ fn slice() -> (Selection, Vec<Workload>) {
 
 #[test]
 fn a_slice_is_made_anew_stored_and_compared() {
-    let Some((kernel, guest)) = rig() else { return };
+    let Some(AtHand { kernel: (_, kernel), guest }) = rig() else { return };
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let (selection, workloads) = slice();
     let refresh = Refresh {
@@ -70,7 +59,7 @@ fn a_slice_is_made_anew_stored_and_compared() {
 
 #[test]
 fn a_boot_that_takes_too_long_leaves_nothing() {
-    let Some((kernel, guest)) = rig() else { return };
+    let Some(AtHand { kernel: (_, kernel), guest }) = rig() else { return };
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let (selection, workloads) = slice();
     let refresh = Refresh {

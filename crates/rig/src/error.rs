@@ -68,8 +68,9 @@ impl RigError {
         move |source| Self::Io { path, source }
     }
 
-    /// Whether this machine lacks something, rather than that something failed: tests are skipped then.
+    /// Whether this machine lacks something, a network for kernels included, rather than that something failed: tests are skipped
+    /// then.
     pub fn is_lack(&self) -> bool {
-        matches!(self, Self::Missing { .. })
+        matches!(self, Self::Missing { .. } | Self::Fetch { .. })
     }
 }

@@ -5,6 +5,7 @@
 //! software emulation ([`vm`]), so that it needs no privileges and no particular processor. What the emulation does to time
 //! makes times worthless: counts are what is compared. How to use it, what it can be trusted with: `docs/rig.md`.
 
+mod at_hand;
 mod error;
 mod flatten;
 mod initramfs;
@@ -14,6 +15,7 @@ mod run;
 mod series;
 mod vm;
 
+pub use at_hand::AtHand;
 pub use error::RigError;
 pub use flatten::script_of;
 pub use isotherm_guest::job::{self, Job, Observation, Report, Task};

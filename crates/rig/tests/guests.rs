@@ -4,56 +4,39 @@
 
 use isotherm_rig::job::{Play, Setting};
 use isotherm_rig::script::{Action, Advice, CONDUCTOR, Operation, ScriptFile};
-use isotherm_rig::{
-    Job, Kernel, KernelEntry, Machine, Observation, RigError, Run, RunResult, Script, Task, guest_program,
-};
-use std::path::{Path, PathBuf};
+use isotherm_rig::{AtHand, Job, Machine, Observation, RigError, Run, RunResult, Script, Task};
+use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 /// Two guests at once starve each other on two processors.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-struct Rig {
-    kernel: Kernel,
-    guest: PathBuf,
-}
-
-/// What is needed, or why it is not there.
-fn rig() -> Option<&'static Rig> {
-    static RIG: OnceLock<Option<Rig>> = OnceLock::new();
-    RIG.get_or_init(|| match find() {
-        Ok(rig) => Some(rig),
-        Err(reason) => {
-            assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none_or(|all| all != "1"), "required: {reason}");
-            println!("rig: skipped: {reason}");
-            None
-        }
+/// What is needed; `None`: it is not there, which was said.
+fn rig() -> Option<&'static AtHand> {
+    static RIG: OnceLock<Option<AtHand>> = OnceLock::new();
+    RIG.get_or_init(|| {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it lies in the target folder");
+        let is_required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some_and(|all| all == "1");
+        AtHand::find(target, "6.12", is_required, &|what| println!("{what}")).unwrap()
     })
     .as_ref()
-}
-
-fn find() -> Result<Rig, RigError> {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it lies in the target folder");
-    let guest = guest_program(Some(&target.join("guest/isotherm-guest")), None)?;
-    let kernel = KernelEntry::named("6.12")?.get(&target.join("kernels"), &|what| println!("rig: {what}"))?;
-    Ok(Rig { kernel, guest })
 }
 
 fn boot() -> Job {
     Job { settings: Vec::new(), zram_bytes: None, files_device: None, task: Task::Boot }
 }
 
-fn run(rig: &Rig, machine: &Machine, job: &Job, script: Option<&Script>) -> Result<RunResult, RigError> {
+fn run(rig: &AtHand, machine: &Machine, job: &Job, script: Option<&Script>) -> Result<RunResult, RigError> {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    Run { kernel: &rig.kernel, machine, guest: &rig.guest, job, script }.go()
+    Run { kernel: &rig.kernel.1, machine, guest: &rig.guest, job, script }.go()
 }
 
 #[test]
 fn a_guest_boots_and_says_what_it_is() {
     let Some(rig) = rig() else { return };
     let result = run(rig, &Machine::default(), &boot(), None).unwrap();
-    assert_eq!(result.kernel, rig.kernel.release);
+    assert_eq!(result.kernel, rig.kernel.1.release);
 }
 
 #[test]

@@ -4,24 +4,14 @@
 
 use isotherm_rig::job::{Play, SeriesRun, Setting};
 use isotherm_rig::script::{Action, CONDUCTOR, Operation, ScriptFile};
-use isotherm_rig::{Clock, Kernel, KernelEntry, Machine, RigError, Script, SeriesPlay, guest_program};
-use std::path::{Path, PathBuf};
+use isotherm_rig::{AtHand, Clock, Machine, Script, SeriesPlay};
+use std::path::Path;
 
-fn rig() -> Option<(Kernel, PathBuf)> {
-    let find = || -> Result<(Kernel, PathBuf), RigError> {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it lies in the target folder");
-        let guest = guest_program(Some(&target.join("guest/isotherm-guest")), None)?;
-        let kernel = KernelEntry::named("6.12")?.get(&target.join("kernels"), &|what| println!("rig: {what}"))?;
-        Ok((kernel, guest))
-    };
-    match find() {
-        Ok(found) => Some(found),
-        Err(reason) => {
-            assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none_or(|all| all != "1"), "required: {reason}");
-            println!("rig: skipped: {reason}");
-            None
-        }
-    }
+/// What is needed; `None`: it is not there, which was said.
+fn rig() -> Option<AtHand> {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it lies in the target folder");
+    let is_required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some_and(|all| all == "1");
+    AtHand::find(target, "6.12", is_required, &|what| println!("{what}")).unwrap()
 }
 
 /// 2048 anonymous pages written and 1024 pages of a file read.
@@ -47,7 +37,7 @@ fn script() -> Script {
 /// A run without swap that does not fit is killed by the kernel; those before and after it are as if it had not been.
 #[test]
 fn a_run_that_is_killed_does_not_spoil_the_next() {
-    let Some((kernel, guest)) = rig() else { return };
+    let Some(AtHand { kernel: (_, kernel), guest }) = rig() else { return };
     let run = |limit_bytes, zram_bytes, subgroups: &[u16]| SeriesRun {
         script: 0,
         settings: Vec::new(),
