@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::FidelityError;
 use crate::matrix::{Cell, METRICS, NAIVE, Selection, Set, Workload};
+use crate::rank::nearest;
 use crate::simulate::{self, Simulated, overlap};
 use crate::stored::KernelData;
 use isotherm_units::Pages;
@@ -112,6 +113,7 @@ pub fn compare(
 ) -> Result<Comparison, FidelityError> {
     let kernels: Vec<&str> = selection.kernels().collect();
     let data: Vec<&KernelData> = data.iter().filter(|data| kernels.contains(&data.kernel.as_str())).collect();
+    check(workloads, selection, &data)?;
     let mut jobs: Vec<(usize, String, u64)> = Vec::new();
     for (index, workload) in workloads.iter().enumerate() {
         for cell in selection.cells_of(&workload.name) {
@@ -141,15 +143,32 @@ pub fn compare(
             for cell in selection.cells_of(&workload.name) {
                 let limit = workload.limit(cell.limit_percent).get();
                 let of = |policy: &str| &played[&(index, policy.to_owned(), limit)];
-                comparison.add(data, workload, &cell, of(&cell.policy), of(NAIVE))?;
+                comparison.add(data, workload, &cell, of(&cell.policy), of(NAIVE));
             }
         }
     }
-    if comparison.rows.is_empty() {
-        return Err(FidelityError::Nothing { place: "the data".to_owned() });
-    }
     comparison.bars = bars(&comparison.rows, &comparison.residency);
     Ok(comparison)
+}
+
+/// Whether there is something to compare with, before anything is simulated.
+fn check(workloads: &[Workload], selection: &Selection, data: &[&KernelData]) -> Result<(), FidelityError> {
+    let mut nr_found = 0;
+    for data in data {
+        for workload in workloads {
+            for cell in selection.cells_of(&workload.name) {
+                let Some(run) = data.run(&cell) else { continue };
+                if run.digest != workload.digest || run.limit_pages != workload.limit(cell.limit_percent).get() {
+                    return Err(FidelityError::Stale { workload: workload.name.clone(), kernel: data.kernel.clone() });
+                }
+                nr_found += 1;
+            }
+        }
+    }
+    if nr_found == 0 {
+        return Err(FidelityError::Nothing { place: "the data".to_owned() });
+    }
+    Ok(())
 }
 
 /// How many runs [`compare`] plays at most.
@@ -163,18 +182,8 @@ pub fn nr_simulated(workloads: &[Workload], selection: &Selection) -> u64 {
 }
 
 impl Comparison {
-    fn add(
-        &mut self,
-        data: &KernelData,
-        workload: &Workload,
-        cell: &Cell,
-        simulated: &Simulated,
-        naive: &Simulated,
-    ) -> Result<(), FidelityError> {
-        let Some(run) = data.run(cell) else { return Ok(()) };
-        if run.digest != workload.digest || run.limit_pages != workload.limit(cell.limit_percent).get() {
-            return Err(FidelityError::Stale { workload: workload.name.clone(), kernel: data.kernel.clone() });
-        }
+    fn add(&mut self, data: &KernelData, workload: &Workload, cell: &Cell, simulated: &Simulated, naive: &Simulated) {
+        let Some(run) = data.run(cell) else { return };
         for metric in METRICS {
             let counted = run.counters.get(metric.name).map_or(&[][..], Vec::as_slice);
             let (Some(&low), Some(&high)) = (counted.iter().min(), counted.iter().max()) else { continue };
@@ -209,7 +218,6 @@ impl Comparison {
             naive_overlap: overlap(&naive.residency, &run.residency),
             boots_overlap: run.overlap_of_boots.iter().min().map(|&least| f64::from(least) / 10_000.0),
         });
-        Ok(())
     }
 }
 
@@ -221,12 +229,6 @@ fn error(value: u64, low: u64, high: u64) -> Option<f64> {
         (_, 0) => None,
         (distance, end) => Some(distance as f64 / end as f64),
     }
-}
-
-/// The value below or at which the share `permille` of sorted values lies: nearest rank.
-fn percentile(sorted: &[f64], permille: usize) -> Option<f64> {
-    let rank = (sorted.len() * permille).div_ceil(1000).max(1);
-    sorted.get(rank - 1).copied()
 }
 
 /// Median and 90th percentile that each policy must reach on the fitting set.
@@ -262,10 +264,10 @@ fn bars(rows: &[Row], residency: &[Residency]) -> Vec<Bar> {
             };
             let (errors, naive) = (of(|row| row.error, true), of(|row| row.naive_error, false));
             for (name, permille, limit) in [("median", 500, median), ("90th percentile", 900, p90)] {
-                let exact = percentile(&naive, permille)
+                let exact = nearest(&naive, permille)
                     .map_or_else(String::new, |share| format!(" (exact LRU: {:.1} %)", share * 100.0));
                 let what = format!("{}, {policy}: {name} of errors{exact}", set.name());
-                bars.push(bar(what, errors.len(), percentile(&errors, permille), limit * factor, false));
+                bars.push(bar(what, errors.len(), nearest(&errors, permille), limit * factor, false));
             }
         }
     }
@@ -284,7 +286,7 @@ fn bars(rows: &[Row], residency: &[Residency]) -> Vec<Bar> {
     bars.push(bar(what, nr_ordered, share, ORDER_BAR, true));
     let mut overlaps: Vec<f64> = residency.iter().map(|residency| residency.overlap).collect();
     overlaps.sort_by(f64::total_cmp);
-    let median = percentile(&overlaps, 500);
+    let median = nearest(&overlaps, 500);
     bars.push(bar("median overlap of resident pages".to_owned(), overlaps.len(), median, OVERLAP_BAR, true));
     bars
 }
@@ -340,16 +342,6 @@ mod tests {
         for ((value, low, high), expected) in table {
             assert_eq!(error(value, low, high), expected, "{value} in {low}..={high}");
         }
-    }
-
-    #[test]
-    fn percentiles_are_of_the_nearest_rank() {
-        assert_eq!(percentile(&[], 500), None);
-        let ten: Vec<f64> = (1..=10).map(f64::from).collect();
-        assert_eq!(
-            (percentile(&ten, 500), percentile(&ten, 900), percentile(&ten[..1], 900)),
-            (Some(5.0), Some(9.0), Some(1.0))
-        );
     }
 
     fn row(policy: &str, simulated: u64, real: (u64, u64), naive: u64) -> Row {

@@ -96,6 +96,14 @@ pub enum FidelityError {
         /// The kernel.
         kernel: String,
     },
+    /// Data of no boot at all.
+    #[error("{place} has no boots to compare with; make some: isotherm simulate {table} --refresh --data {place}")]
+    NoBoots {
+        /// The file.
+        place: String,
+        /// The table that it is for.
+        table: String,
+    },
     /// There is nothing to compare with.
     #[error("no stored runs of this selection in {place}; make them: isotherm simulate fidelity --refresh")]
     Nothing {

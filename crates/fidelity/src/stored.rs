@@ -100,13 +100,7 @@ impl KernelData {
     pub fn store(&self, folder: &Path) -> Result<PathBuf, FidelityError> {
         fs::create_dir_all(folder).map_err(FidelityError::io(folder))?;
         let path = file_of(folder, &self.kernel);
-        // Another name first: a file that is there is whole.
-        let part = folder.join(format!("{}.json.part", self.kernel));
-        let written = fs::write(&part, self.to_text()).and_then(|()| fs::rename(&part, &path));
-        if let Err(error) = written {
-            let _ = fs::remove_file(&part);
-            return Err(FidelityError::io(path)(error));
-        }
+        write_whole(&path, &self.to_text())?;
         Ok(path)
     }
 
@@ -123,6 +117,22 @@ impl KernelData {
     pub fn run(&self, cell: &Cell) -> Option<&StoredRun> {
         self.runs.iter().find(|run| run.cell == *cell)
     }
+}
+
+/// Writes a file whole or not at all.
+///
+/// # Errors
+/// It cannot be written; what was there before is still there.
+pub fn write_whole(path: &Path, text: &str) -> Result<(), FidelityError> {
+    // Another name first: a file that is there is whole.
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, path));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&part);
+        FidelityError::io(path)(error)
+    })
 }
 
 fn file_of(folder: &Path, kernel: &str) -> PathBuf {
@@ -162,6 +172,19 @@ mod tests {
         first.store(folder.path()).unwrap();
         assert_eq!(KernelData::load(folder.path(), "6.12").unwrap(), Some(first));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no partial file is left");
+    }
+
+    #[test]
+    fn what_cannot_be_written_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let taken = folder.path().join("taken.json");
+        fs::create_dir(&taken).unwrap();
+        let error = write_whole(&taken, "text").unwrap_err().to_string();
+        assert!(error.contains("taken.json: "), "{error}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no partial file is left");
+        let path = folder.path().join("new.json");
+        write_whole(&path, "text").unwrap();
+        assert_eq!(fs::read_to_string(path).unwrap(), "text");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use isotherm_fidelity::{Bar, Comparison, FidelityError, KernelData, Refresh, Selection, Workloads};
+use isotherm_fidelity::{Bar, Comparison, FidelityError, KernelData, LIMITS_PERCENT, Refresh, Selection, Workloads};
 use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_units::Ratio;
 
@@ -64,7 +64,7 @@ pub(in crate::verbs) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> 
         kernels: args.kernel.clone(),
         workloads: args.workload.clone(),
         policies: args.policy.clone(),
-        limits: args.limit.iter().map(|share| u32::try_from(share.ppm() / 10_000).unwrap_or(u32::MAX)).collect(),
+        limits: args.limit.iter().map(percent).collect::<Result<_, _>>().map_err(error)?,
     };
     selection.check(&workloads).map_err(error)?;
     let bar = ui.spinner("making the workloads");
@@ -88,6 +88,16 @@ pub(in crate::verbs) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> 
     bar.finish_and_clear();
     print(&compared.map_err(error)?, args.format.format, ui)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A share as the matrix has it; one that is no whole percent is none of its limits.
+fn percent(share: &Ratio) -> Result<u32, FidelityError> {
+    let whole = share.ppm().is_multiple_of(10_000).then(|| u32::try_from(share.ppm() / 10_000).ok()).flatten();
+    whole.ok_or_else(|| FidelityError::Unknown {
+        what: "limit in percent",
+        name: share.to_string(),
+        known: LIMITS_PERCENT.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+    })
 }
 
 fn refresh(
@@ -144,7 +154,9 @@ fn command(args: &Args) -> String {
 pub(super) fn error(error: FidelityError) -> CliError {
     match error {
         FidelityError::Rig(error) => rig::error(error),
-        FidelityError::Unknown { .. } | FidelityError::Nothing { .. } => CliError::usage(error),
+        FidelityError::Unknown { .. } | FidelityError::Nothing { .. } | FidelityError::NoBoots { .. } => {
+            CliError::usage(error)
+        }
         _ => CliError::failed(error),
     }
 }
