@@ -46,7 +46,6 @@ pub(crate) fn watch(watch: &Watch, reporter: &mut Reporter) -> Result<(), String
     }
     let mappings = mappings_of(pid)?;
     let damon = Damon::on(watch, pid)?;
-    let began_ns = since(base);
     let end = Duration::from_secs(watch.seconds);
     let begin = Instant::now();
     let mut snapshots = Vec::new();
@@ -56,13 +55,16 @@ pub(crate) fn watch(watch: &Watch, reporter: &mut Reporter) -> Result<(), String
         damon.state("clear_schemes_tried_regions")?;
     }
     damon.state("off")?;
+    if sys::has_ended(pid) {
+        return Err("the player ended while it was watched".to_owned());
+    }
     log.stop.store(1, Ordering::Release);
     while !sys::has_ended(pid) {
         std::thread::sleep(Duration::from_millis(1));
     }
     let passes = usize::try_from(log.passes.load(Ordering::Acquire)).unwrap_or(PASSES_MAX).min(PASSES_MAX);
     let passes_ns = log.starts_ns[..passes].iter().map(|start| start.load(Ordering::Relaxed)).collect();
-    reporter.say(&Report::Watched(Watched { mappings, passes_ns, began_ns, snapshots }));
+    reporter.say(&Report::Watched(Watched { mappings, passes_ns, snapshots }));
     Ok(())
 }
 

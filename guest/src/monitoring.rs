@@ -66,8 +66,6 @@ pub struct Watched {
     pub mappings: Vec<(u64, u64)>,
     /// When each pass began.
     pub passes_ns: Vec<u64>,
-    /// When monitoring began.
-    pub began_ns: u64,
     /// In order.
     pub snapshots: Vec<Snapshot>,
 }
