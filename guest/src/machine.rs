@@ -135,7 +135,9 @@ pub(crate) fn mount_disk(bytes: u64) -> Result<(), String> {
         let mut blocks = File::open(DISK_PATH)?;
         let mut device = OpenOptions::new().write(true).open(DEVICE)?;
         let (mut at, mut block) = ([0; 8], vec![0; sys::PAGE_LEN]);
-        while blocks.read(&mut at)? == at.len() {
+        // Whole blocks only: one that is cut short is an error, not the end.
+        for _ in 0..blocks.metadata()?.len().div_ceil((at.len() + block.len()) as u64) {
+            blocks.read_exact(&mut at)?;
             blocks.read_exact(&mut block)?;
             device.seek(SeekFrom::Start(u64::from_le_bytes(at)))?;
             device.write_all(&block)?;

@@ -77,9 +77,23 @@ fn clear(run: &SeriesRun) -> Result<(), String> {
         }
         removed.map_err(|error| format!("{group}: {error}"))?;
     }
-    for file in std::fs::read_dir(FILES_PATH).into_iter().flatten().flatten() {
-        // The file system has a folder of its own, which stays.
-        let _ = std::fs::remove_file(file.path());
-    }
+    remove_files().map_err(|error| format!("{FILES_PATH}: {error}"))?;
     swap_off_zram()
+}
+
+/// Removes the files of a run. A file that stays would be part of the next one.
+fn remove_files() -> std::io::Result<()> {
+    let files = match std::fs::read_dir(FILES_PATH) {
+        // A series without files has no disk for them.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        files => files?,
+    };
+    for file in files {
+        let file = file?;
+        // The file system has a folder of its own, which stays.
+        if !file.file_type()?.is_dir() {
+            std::fs::remove_file(file.path())?;
+        }
+    }
+    Ok(())
 }
