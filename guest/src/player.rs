@@ -5,9 +5,11 @@
 //! that is refused.
 
 use isotherm_guest::script::{Action, Advice, CONDUCTOR, Operation, Script};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
-use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
@@ -20,6 +22,8 @@ pub(crate) const FIRST_PAGE: u64 = 1 << 27;
 /// End of what a script may use: the last 512 GiB of user space are the kernel's to choose from.
 pub(crate) const END_PAGE: u64 = (1 << 35) - (1 << 27);
 
+/// What the kernel counted of the group.
+pub(crate) const STATISTICS_PATH: &str = "/sys/fs/cgroup/play/memory.stat";
 /// What the kernel takes must fall by so much before the limit follows.
 const LOWERED_BYTES: u64 = 256 << 10;
 /// More than the page tables of a script's process take.
@@ -39,17 +43,18 @@ pub(crate) struct Stage<'a> {
 
 /// Lives as `process` of the script. Does not return.
 pub(crate) fn live(stage: &Stage<'_>, mut process: u16) -> ! {
-    let mut statistics = File::open("/sys/fs/cgroup/play/memory.stat").ok();
+    let mut statistics = File::open(STATISTICS_PATH).ok();
     let mut buffer = vec![0; 16 * 1024];
-    let (mut is_new, mut counted) = (true, 0u64);
+    let (mut is_new, mut counted, mut own) = (true, 0u64, 0);
+    let mut opened = Opened::new();
     loop {
         if !stage.control.wait(process, Duration::from_secs(1)) {
             continue;
         }
         if std::mem::take(&mut is_new) && stage.topped_up.is_some() {
-            let own = own_anonymous_bytes();
-            stage.control.add_own(own);
             refresh(&mut statistics, &mut buffer);
+            own = own_anonymous_bytes();
+            stage.control.add_own(own);
             top_up(stage, &buffer);
         }
         let mut at = stage.control.operation();
@@ -58,7 +63,8 @@ pub(crate) fn live(stage: &Stage<'_>, mut process: u16) -> ! {
             at += 1;
             match operation.action {
                 Action::Finish => {
-                    // The conductor goes on when the memory is really free.
+                    // The conductor goes on when the memory is really free, and lowers the limit by what this process had.
+                    stage.control.take_own(own);
                     stage.control.pass(CONDUCTOR, at);
                     sys::exit_now(0);
                 }
@@ -71,6 +77,7 @@ pub(crate) fn live(stage: &Stage<'_>, mut process: u16) -> ! {
                     Ok(Forked::Child) => {
                         is_new = true;
                         process = child;
+                        opened.clear();
                         break;
                     }
                     Err(error) => give_up(stage, operation, &error.to_string()),
@@ -92,7 +99,7 @@ pub(crate) fn live(stage: &Stage<'_>, mut process: u16) -> ! {
                 }
                 _ => {
                     counted += 1;
-                    if let Err(message) = act(stage, operation) {
+                    if let Err(message) = act(stage, &mut opened, operation) {
                         give_up(stage, operation, &message);
                     }
                 }
@@ -121,10 +128,11 @@ fn give_up(stage: &Stage<'_>, operation: &Operation, message: &str) -> ! {
 /// Anonymous memory of this process that is the player's own: below and above where scripts are. Pages that it shares with the
 /// process it was copied from are charged to that one.
 fn own_anonymous_bytes() -> u64 {
-    let Ok(text) = std::fs::read_to_string("/proc/self/smaps") else { return 0 };
-    let mut is_own = false;
-    let mut bytes = 0;
-    for line in text.lines() {
+    let Ok(file) = File::open("/proc/self/smaps") else { return 0 };
+    // Line by line: the text of a process with many mappings is memory of the player too.
+    let mut file = BufReader::with_capacity(sys::PAGE_LEN, file);
+    let (mut line, mut is_own, mut bytes) = (String::new(), false, 0);
+    while file.read_line(&mut line).is_ok_and(|read| read > 0) {
         let start = line.split_once('-').and_then(|(start, _)| u64::from_str_radix(start, 16).ok());
         if let Some(start) = start {
             is_own = !(FIRST_PAGE..END_PAGE).contains(&(start / sys::PAGE));
@@ -132,6 +140,7 @@ fn own_anonymous_bytes() -> u64 {
             let kib = kib.trim().trim_end_matches(" kB").parse().unwrap_or(0);
             bytes += kib * 1024;
         }
+        line.clear();
     }
     bytes
 }
@@ -146,19 +155,28 @@ fn refresh(statistics: &mut Option<File>, buffer: &mut [u8]) {
 }
 
 /// Raises the limit by what the kernel takes for the group (page tables, stacks, its own objects), from its statistics in `buffer`,
-/// and by what the player itself had before the script began.
-fn top_up(stage: &Stage<'_>, buffer: &[u8]) {
+/// and by what the players themselves had before they began; lowers it when that was given back.
+pub(crate) fn top_up(stage: &Stage<'_>, buffer: &[u8]) {
     let Some(limit) = stage.topped_up else { return };
     let text = String::from_utf8_lossy(buffer);
     let Some(kernel) = number_of_line(&text, "kernel") else { return };
     let extra = (kernel + stage.control.own_bytes()).next_multiple_of(sys::PAGE);
     let before = stage.control.extra_bytes();
-    // To lower the limit of a full group has 32 pages reclaimed at least: that is not worth a few pages less.
-    if extra > before || before - extra >= LOWERED_BYTES {
+    if extra > before || extra < before && is_worth_lowering(before - extra, limit + extra) {
         stage.control.set_extra(extra);
         // Where it is refused the limit stays as it was.
         let _ = std::fs::write(format!("{GROUP_PATH}/memory.max"), (limit + extra).to_string());
     }
+}
+
+/// To lower the limit of a full group has 32 pages reclaimed at least: that is not worth a few pages less. Where there is room for it,
+/// as after the end of a process, nothing is reclaimed.
+fn is_worth_lowering(bytes: u64, limit: u64) -> bool {
+    let has_room = || {
+        let current = std::fs::read_to_string(format!("{GROUP_PATH}/memory.current")).ok();
+        current.and_then(|text| text.trim().parse::<u64>().ok()).is_some_and(|current| current <= limit)
+    };
+    bytes >= LOWERED_BYTES || has_room()
 }
 
 /// A copy of a process takes page tables for all of its memory at once: that is no reason to reclaim pages of the script. The limit
@@ -177,17 +195,33 @@ fn number_of_line(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-fn act(stage: &Stage<'_>, operation: &Operation) -> Result<(), String> {
+/// Files of the script as this process has them open. A program opens its files itself, and what readahead learns belongs to the
+/// open file: by the conductor's descriptors all processes would share it.
+type Opened = BTreeMap<u32, File>;
+
+fn open<'a>(stage: &Stage<'_>, opened: &'a mut Opened, file: u32) -> std::io::Result<&'a File> {
+    Ok(match opened.entry(file) {
+        Entry::Occupied(entry) => entry.into_mut(),
+        Entry::Vacant(entry) => {
+            let path = format!("/proc/self/fd/{}", stage.files[file as usize].as_raw_fd());
+            entry.insert(File::options().read(true).write(true).open(path)?)
+        }
+    })
+}
+
+fn act(stage: &Stage<'_>, opened: &mut Opened, operation: &Operation) -> Result<(), String> {
     let words = |error: std::io::Error| error.to_string();
     match operation.action {
-        Action::Transfer { file, page, pages, write } => transfer(&stage.files[file as usize], page, pages, write),
+        Action::Transfer { file, page, pages, write } => {
+            transfer(open(stage, opened, file).map_err(words)?, page, pages, write)
+        }
         Action::MapAnonymous { page, pages } => {
             inside(page, pages)?;
             sys::map(page, u64::from(pages), Backing::Anonymous).map_err(words)
         }
         Action::MapFile { page, pages, file, file_page, shared, executable } => {
             inside(page, pages)?;
-            let (file, offset) = (&stage.files[file as usize], file_page.saturating_mul(sys::PAGE));
+            let (file, offset) = (open(stage, opened, file).map_err(words)?, file_page.saturating_mul(sys::PAGE));
             sys::map(page, u64::from(pages), Backing::File { file, offset, shared, executable }).map_err(words)
         }
         Action::Unmap { page, pages } => {
@@ -213,8 +247,7 @@ fn inside(page: u64, pages: u32) -> Result<(), String> {
     Err(format!("pages {page:#x}+{pages:#x} are not between {FIRST_PAGE:#x} and {END_PAGE:#x}"))
 }
 
-fn transfer(file: &OwnedFd, page: u64, pages: u32, write: bool) -> Result<(), String> {
-    let file = File::from(file.try_clone().map_err(|error| error.to_string())?);
+fn transfer(file: &File, page: u64, pages: u32, write: bool) -> Result<(), String> {
     let mut buffer = [0u8; sys::PAGE_LEN];
     for page in page..page + u64::from(pages) {
         let offset = page.saturating_mul(sys::PAGE);

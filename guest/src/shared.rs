@@ -67,6 +67,10 @@ impl Control {
     pub(crate) fn add_own(&self, bytes: u64) {
         self.own.fetch_add(bytes, Ordering::AcqRel);
     }
+    /// Takes from the players' own memory what one of them had.
+    pub(crate) fn take_own(&self, bytes: u64) {
+        self.own.fetch_sub(bytes, Ordering::AcqRel);
+    }
     /// The players' own memory.
     pub(crate) fn own_bytes(&self) -> u64 {
         self.own.load(Ordering::Acquire)

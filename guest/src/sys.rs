@@ -5,6 +5,7 @@
 )]
 
 use std::ffi::CString;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
@@ -87,7 +88,7 @@ pub(crate) fn memory_file(bytes: u64) -> io::Result<OwnedFd> {
 #[derive(Clone, Copy)]
 pub(crate) enum Backing<'a> {
     Anonymous,
-    File { file: &'a OwnedFd, offset: u64, shared: bool, executable: bool },
+    File { file: &'a File, offset: u64, shared: bool, executable: bool },
 }
 
 /// Maps pages at a fixed place, in place of what is there. Below the first terabyte (the program itself) and above the script's
