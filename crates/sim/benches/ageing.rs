@@ -11,7 +11,7 @@ use isotherm_sim::cgroup::CgroupId;
 use isotherm_sim::costs::Costs;
 use isotherm_sim::fault::{self, FaultOutcome, FaultState};
 use isotherm_sim::memory::watermarks::WatermarkConfig;
-use isotherm_sim::memory::{Memory, MemoryConfig, MemorySetup, NodeId, NodeSetup, TieringSetup};
+use isotherm_sim::memory::{KernelRelease, Memory, MemoryConfig, MemorySetup, NodeId, NodeSetup, TieringSetup};
 use isotherm_sim::mmu::{Need, SpaceId};
 use isotherm_sim::reclaim::mglru::{Action, Command};
 use isotherm_sim::reclaim::{Mglru, ReclaimPolicy};
@@ -98,7 +98,13 @@ fn filled(pages: u64, frames: Frames) -> (Memory, Mglru, SpaceId) {
         nodes: vec![NodeSetup::new(vec![Pages::new(pages + 64)], 80)],
         tiering: TieringSetup::default(),
         watermarks: WatermarkConfig { scale_factor: 0, min_free_kib: Some(0), ..WatermarkConfig::default() },
-        config: MemoryConfig { swappiness: 60, page_cluster: 0, readahead_pages: 0, hz: 250 },
+        config: MemoryConfig {
+            swappiness: 60,
+            page_cluster: 0,
+            readahead_pages: 0,
+            hz: 250,
+            release: KernelRelease::V7_2,
+        },
         costs,
         swap: (DeviceModel::preset(DeviceKind::Zram, &costs), Pages::new(pages)),
         storage: DeviceModel::preset(DeviceKind::Nvme, &costs),

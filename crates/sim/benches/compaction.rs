@@ -13,7 +13,7 @@ use isotherm_sim::compaction::{CompactResult, Request, RunStep, Until, ZoneRun};
 use isotherm_sim::costs::Costs;
 use isotherm_sim::fault::{self, FaultOutcome, FaultState};
 use isotherm_sim::memory::watermarks::WatermarkConfig;
-use isotherm_sim::memory::{Mark, Memory, MemoryConfig, MemorySetup, NodeId, NodeSetup, TieringSetup};
+use isotherm_sim::memory::{KernelRelease, Mark, Memory, MemoryConfig, MemorySetup, NodeId, NodeSetup, TieringSetup};
 use isotherm_sim::migrate::MigrateMode;
 use isotherm_sim::mmu::{Need, SpaceId};
 use isotherm_sim::reclaim::{ReclaimPolicy, policy_by_name};
@@ -53,7 +53,13 @@ fn measure(pages: u64) -> (f64, u64) {
         nodes: vec![NodeSetup::new(vec![Pages::new(pages)], 80)],
         tiering: TieringSetup::default(),
         watermarks: WatermarkConfig::default(),
-        config: MemoryConfig { swappiness: 60, page_cluster: 0, readahead_pages: 0, hz: 250 },
+        config: MemoryConfig {
+            swappiness: 60,
+            page_cluster: 0,
+            readahead_pages: 0,
+            hz: 250,
+            release: KernelRelease::V7_2,
+        },
         costs,
         swap: (DeviceModel::preset(DeviceKind::None, &costs), Pages::new(0)),
         storage: DeviceModel::preset(DeviceKind::Nvme, &costs),

@@ -14,7 +14,7 @@ use isotherm_sim::costs::Costs;
 use isotherm_sim::fault::{self, FaultOutcome, FaultState};
 use isotherm_sim::host::{HostTarget, MemoryHost, ProbeCounts};
 use isotherm_sim::memory::watermarks::WatermarkConfig;
-use isotherm_sim::memory::{Memory, MemoryConfig, MemorySetup, NodeId, NodeSetup, TieringSetup};
+use isotherm_sim::memory::{KernelRelease, Memory, MemoryConfig, MemorySetup, NodeId, NodeSetup, TieringSetup};
 use isotherm_sim::mmu::{Need, SpaceId};
 use isotherm_sim::pressure::Pressure;
 use isotherm_sim::reclaim::{ReclaimPolicy, policy_by_name};
@@ -88,7 +88,13 @@ impl World {
             nodes: vec![NodeSetup::new(zone(touched), 100), NodeSetup::slow(zone(touched), 250)],
             tiering: TieringSetup::default(),
             watermarks: WatermarkConfig::default(),
-            config: MemoryConfig { swappiness: 60, page_cluster: 0, readahead_pages: 0, hz: 250 },
+            config: MemoryConfig {
+                swappiness: 60,
+                page_cluster: 0,
+                readahead_pages: 0,
+                hz: 250,
+                release: KernelRelease::V7_2,
+            },
             costs,
             swap: (DeviceModel::preset(DeviceKind::None, &costs), Pages::new(0)),
             storage: DeviceModel::preset(DeviceKind::Nvme, &costs),

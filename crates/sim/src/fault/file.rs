@@ -2,9 +2,11 @@
 
 use super::window::{FileWindow, add_file_page, begin_file_window};
 use super::{Faulting, Step};
-use crate::memory::{CachePage, FileId, Flag, FrameId, Memory};
+use crate::memory::{CachePage, FileId, Flag, FrameId, KernelRelease, Memory};
 use crate::mmu::{Entry, Need, OpenFile, SpaceId};
-use crate::readahead::file::{Advice as Order, FileReadahead, MappingKind, ReadaheadLimits, Window as ReadWindow};
+use crate::readahead::file::{
+    Advice as Order, FaultAround, FileReadahead, MappingKind, ReadaheadLimits, Window as ReadWindow,
+};
 use crate::reclaim::Arrival;
 use isotherm_units::PageRange;
 use isotherm_units::access::{Advice, Backing, FileKind, Sharing};
@@ -45,7 +47,7 @@ impl Faulting<'_> {
         let range = block.intersection(self.vma.pages());
         let writable = self.memory.is_shared_memory(&self.vma) && self.sharing() == Sharing::Shared;
         let mut nr_mapped = 0;
-        let mut done = false;
+        let mut around = FaultAround { tried: self.current().tried, ..FaultAround::default() };
         for virtual_page in range.start..range.end {
             // Wraps for pages before the faulting one, and comes back.
             let file_page = page.wrapping_add(virtual_page).wrapping_sub(self.page);
@@ -54,6 +56,8 @@ impl Faulting<'_> {
             if frames.has(frame, Flag::Reading) || frames.has(frame, Flag::Readahead) {
                 continue;
             }
+            let workingset = frames.has(frame, Flag::Workingset);
+            around.ready += u32::from(!workingset);
             let space = self.memory.space_mut(self.space);
             let Some(dense) = space.table.dense(virtual_page) else { continue };
             if space.table.entry(dense) != Entry::None {
@@ -63,20 +67,18 @@ impl Faulting<'_> {
             space.nr_resident += 1;
             nr_mapped += 1;
             if virtual_page == self.page {
-                done = true;
-                // One that is begun anew finds what it read itself: that is no hit (Linux 7.2, `FAULT_FLAG_TRIED` in
-                // `filemap_map_pages`).
-                let workingset = self.memory.frames.has(frame, Flag::Workingset);
-                if !self.current().tried {
-                    self.memory.open_file(self.space, file).readahead.fault_around(workingset);
-                }
+                (around.found, around.workingset) = (true, workingset);
             }
         }
-        if done {
+        if around.ready > 0 || around.found {
+            let (kind, release) = (mapping_kind(&self.vma), self.memory.config.release);
+            self.memory.open_file(self.space, file).readahead.fault_around(&around, &kind, release);
+        }
+        if around.found {
             self.pay_once(self.memory.costs.minor_fault_file_ns);
         }
         self.memory.ledger.spend(nr_mapped * self.memory.costs.fault_around_page_ns);
-        done
+        around.found
     }
 
     /// The page of a regular file in the page cache, up to date; read if it is absent.
@@ -113,12 +115,11 @@ impl Faulting<'_> {
 
     /// The first look found the page in the cache: readahead learns from it and may go on.
     fn cached_in_file(&mut self, file: FileId, page: u64, frame: FrameId) -> Step {
-        let kind = mapping_kind(&self.vma);
-        let reading = self.memory.frames.has(frame, Flag::Reading);
-        let random = kind.advice == Order::Random && !kind.executable;
-        let marked = !random && self.memory.frames.take(frame, Flag::Readahead);
+        let (kind, release) = (mapping_kind(&self.vma), self.memory.config.release);
+        // A page under read says nothing about misses, but in 6.12.
+        let reading = self.memory.frames.has(frame, Flag::Reading) && release == KernelRelease::V7_2;
+        let marked = !kind.is_random(release) && self.memory.frames.take(frame, Flag::Readahead);
         let window = self.memory.plan(self.space, file, |readahead, limits, is_cached| match reading {
-            // A page under read says nothing about misses.
             true if marked => readahead.marked_page(page, limits.window_max, limits, is_cached),
             true => None,
             false => readahead.mmap_cached(page, marked, &kind, limits, is_cached),
@@ -155,6 +156,7 @@ impl Memory {
             window_max: self.config.readahead_pages,
             device_optimum: DEVICE_OPTIMUM_PAGES,
             file_pages: backing.len(),
+            release: self.config.release,
         };
         let readahead = &mut self.spaces[space.index()].open_files.entry(file).or_default().readahead;
         let is_cached = |page| matches!(backing.page(page), CachePage::Frame(_));

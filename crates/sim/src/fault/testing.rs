@@ -8,7 +8,8 @@ use crate::costs::Costs;
 use crate::counters::Counter;
 use crate::memory::watermarks::WatermarkConfig;
 use crate::memory::{
-    Flag, FrameId, List, ListEnd, Memory, MemoryConfig, MemorySetup, NodeId, NodeSetup, PageOwner, TieringSetup,
+    Flag, FrameId, KernelRelease, List, ListEnd, Memory, MemoryConfig, MemorySetup, NodeId, NodeSetup, PageOwner,
+    TieringSetup,
 };
 use crate::mmu::{DensePage, Entry, Need, SpaceId};
 use crate::reclaim::outcome::{Fate, divert, evict};
@@ -143,7 +144,13 @@ impl Rig {
             nodes: vec![NodeSetup::new(vec![Pages::new(MACHINE_PAGES)], 100)],
             tiering: TieringSetup::default(),
             watermarks: WatermarkConfig::default(),
-            config: MemoryConfig { swappiness: 60, page_cluster: 3, readahead_pages: 32, hz: 250 },
+            config: MemoryConfig {
+                swappiness: 60,
+                page_cluster: 3,
+                readahead_pages: 32,
+                hz: 250,
+                release: KernelRelease::V7_2,
+            },
             costs,
             swap: (DeviceModel::preset(swap, &costs), Pages::new(slots)),
             storage: DeviceModel::preset(DeviceKind::Nvme, &costs),

@@ -5,7 +5,7 @@ use crate::cgroup::{CgroupId, Knob, Limit};
 use crate::costs::Costs;
 use crate::fault::{self, FaultOutcome, FaultState, Shortage};
 use crate::memory::watermarks::WatermarkConfig;
-use crate::memory::{Flag, FrameId, Memory, MemoryConfig, MemorySetup, NodeSetup, TieringSetup};
+use crate::memory::{Flag, FrameId, KernelRelease, Memory, MemoryConfig, MemorySetup, NodeSetup, TieringSetup};
 use crate::mmu::translation::Caches;
 use crate::mmu::{Entry, GroundFrames, MmuConfig, Need, SpaceId};
 use crate::pressure::Pressure;
@@ -57,7 +57,13 @@ impl Stage {
                 .collect(),
             tiering: TieringSetup::default(),
             watermarks: WatermarkConfig::default(),
-            config: MemoryConfig { swappiness: 60, page_cluster: 3, readahead_pages: 32, hz: 250 },
+            config: MemoryConfig {
+                swappiness: 60,
+                page_cluster: 3,
+                readahead_pages: 32,
+                hz: 250,
+                release: KernelRelease::V7_2,
+            },
             costs,
             swap: (DeviceModel::preset(swap, &costs), Pages::new(slots)),
             storage: DeviceModel::preset(DeviceKind::Nvme, &costs),

@@ -5,7 +5,7 @@ use crate::cgroup::CgroupId;
 use crate::costs::Costs;
 use crate::fault::{self, FaultOutcome, FaultState};
 use crate::memory::watermarks::WatermarkConfig;
-use crate::memory::{MemoryConfig, MemorySetup, NodeSetup, TieringSetup};
+use crate::memory::{KernelRelease, MemoryConfig, MemorySetup, NodeSetup, TieringSetup};
 use crate::mmu::translation::Off;
 use crate::mmu::{Cursor, MmuConfig, Need, Pace, Stop, TranslationConfig};
 use crate::reclaim::{ReclaimPolicy, policy_by_name};
@@ -33,7 +33,13 @@ impl Rig {
             nodes: vec![NodeSetup::new(vec![Pages::new(8192)], 100)],
             tiering: TieringSetup::default(),
             watermarks: WatermarkConfig::default(),
-            config: MemoryConfig { swappiness: 60, page_cluster: 3, readahead_pages: 32, hz: 250 },
+            config: MemoryConfig {
+                swappiness: 60,
+                page_cluster: 3,
+                readahead_pages: 32,
+                hz: 250,
+                release: KernelRelease::V7_2,
+            },
             costs,
             swap: (DeviceModel::preset(DeviceKind::None, &costs), Pages::new(0)),
             storage: DeviceModel::preset(DeviceKind::Nvme, &costs),

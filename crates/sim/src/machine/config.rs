@@ -2,6 +2,7 @@
 
 use super::nodes::{self, NodeConfig, TieringConfig};
 use crate::compaction::CompactionConfig;
+use crate::memory::KernelRelease;
 use crate::mmu::MmuConfig;
 use crate::reclaim::{MglruConfig, PolicySettings};
 use crate::swap::device::{Compressor, DeviceKind};
@@ -14,6 +15,9 @@ use std::borrow::Cow;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MachineConfig {
+    /// Which Linux it is that of, outside the Multi-Gen LRU: `v7_2`, the default, or `v6_12`.
+    #[serde(skip_serializing_if = "KernelRelease::is_default")]
+    pub kernel: KernelRelease,
     /// Processors, 1..=256. Default 2.
     pub cpus: u32,
     /// NUMA nodes. Default: one of 16 GiB.
@@ -81,6 +85,7 @@ pub struct SwapConfig {
 impl Default for MachineConfig {
     fn default() -> Self {
         Self {
+            kernel: KernelRelease::default(),
             cpus: 2,
             nodes: vec![NodeConfig::default()],
             distances: Vec::new(),

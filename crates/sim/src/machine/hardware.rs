@@ -31,6 +31,7 @@ impl MachineConfig {
                 page_cluster: self.page_cluster,
                 readahead_pages: self.readahead.pages_floor().get(),
                 hz: u64::from(self.hz),
+                release: self.kernel,
             },
             costs,
             swap: (swap, self.swap_size().pages_floor()),

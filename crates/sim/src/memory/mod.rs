@@ -11,6 +11,7 @@ mod latency;
 mod list;
 mod marks;
 mod node;
+mod release;
 mod setup;
 mod shootdown;
 mod store;
@@ -28,6 +29,7 @@ pub use kernel_pages::KernelPages;
 pub use latency::{CLASSES_MAX, LatencyClasses};
 pub use list::List;
 pub use node::{NoBlock, Node, NodeId, Nodes};
+pub use release::KernelRelease;
 pub use setup::MemorySetup;
 pub use store::{Ledger, Mapper, Memory, MemoryConfig};
 pub use tiers::{

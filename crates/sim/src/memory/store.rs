@@ -1,5 +1,6 @@
 //! The state that faults, system calls and reclaim work on.
 
+use super::release::KernelRelease;
 use super::{CachePage, Files, Flag, FrameId, Frames, Io, KernelPages, Nodes, PageOwner, Tiers, Witness};
 use crate::cgroup::{CgroupId, Cgroups};
 use crate::compaction::{BlockTaken, CompactionConfig};
@@ -25,6 +26,8 @@ pub struct MemoryConfig {
     pub readahead_pages: u64,
     /// Ticks per second of the simulated kernel.
     pub hz: u64,
+    /// Which Linux it is.
+    pub release: KernelRelease,
 }
 
 /// CPU time spent by kernel code on behalf of whoever runs now. The caller takes it and advances that clock.

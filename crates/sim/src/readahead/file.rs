@@ -11,13 +11,14 @@
 //! A fault takes [`FileReadahead::mmap_miss`], [`FileReadahead::mmap_cached`] or [`FileReadahead::fault_around`]. Pages of a
 //! window that are cached already are skipped ([`Window::missing`]). All numbers are pages. Pages are single: no large folios.
 
+use crate::memory::KernelRelease;
 use isotherm_units::PageRange;
 
 /// `mmap_miss` stops growing here.
 const MMAP_MISS_MAX: u32 = 1000;
 /// More misses than this, and faults read one page each.
 const MMAP_LOTS_OF_MISSES: u32 = 100;
-/// Windows of the asynchronous step end on multiples of this.
+/// Windows of the asynchronous step end on multiples of this, but for 6.12.
 const ALIGN_PAGES: u64 = 4;
 
 /// What the device and the file allow.
@@ -29,6 +30,8 @@ pub struct ReadaheadLimits {
     pub device_optimum: u64,
     /// Pages of the file, the partial last one included.
     pub file_pages: u64,
+    /// Whose rules hold.
+    pub release: KernelRelease,
 }
 
 impl ReadaheadLimits {
@@ -65,6 +68,18 @@ pub struct MappingKind {
     pub pages: PageRange,
 }
 
+impl MappingKind {
+    /// Whether nothing is read ahead in it: 7.2 reads code ahead whatever was said.
+    pub fn is_random(&self, release: KernelRelease) -> bool {
+        self.advice == Advice::Random && (release == KernelRelease::V6_12 || !self.executable)
+    }
+
+    /// Whether faults in it count as misses and hits: 7.2 leaves out streams and code.
+    pub fn is_counted(&self, release: KernelRelease) -> bool {
+        release == KernelRelease::V6_12 || self.advice != Advice::Sequential && !self.executable
+    }
+}
+
 /// Pages to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
@@ -90,6 +105,19 @@ impl Window {
         }
         runs
     }
+}
+
+/// What fault-around found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultAround {
+    /// The page that the fault was for: it is mapped now.
+    pub found: bool,
+    /// That page is of the working set.
+    pub workingset: bool,
+    /// The fault is begun anew, after a read.
+    pub tried: bool,
+    /// Pages of the block that are ready and not of the working set.
+    pub ready: u32,
 }
 
 /// Readahead state of one open file.
@@ -157,7 +185,10 @@ impl FileReadahead {
             (page + distance, next_size(distance + nr_pages, max))
         };
         let end = start + size;
-        let aligned = end - end % ALIGN_PAGES;
+        let aligned = match limits.release {
+            KernelRelease::V7_2 => end - end % ALIGN_PAGES,
+            KernelRelease::V6_12 => end,
+        };
         let size = if aligned > start { aligned - start } else { size };
         let window = self.set(start, size, size, limits);
         (!window.range.is_empty()).then_some(window)
@@ -178,13 +209,13 @@ impl FileReadahead {
     ) -> Window {
         let one = Window::unmarked(PageRange::at(page, 1), limits);
         let max = limits.window_max;
-        if max == 0 || (mapping.advice == Advice::Random && !mapping.executable) {
+        if max == 0 || mapping.is_random(limits.release) {
             return one;
         }
         if mapping.advice == Advice::Sequential {
             return self.read_miss(page, max, Advice::Normal, limits, is_cached);
         }
-        if mapping.executable {
+        if mapping.executable && limits.release == KernelRelease::V7_2 {
             let size = PageRange::at(page, max).intersection(mapping.pages).len().max(1);
             return self.set(page, size, 0, limits);
         }
@@ -205,26 +236,39 @@ impl FileReadahead {
         limits: &ReadaheadLimits,
         is_cached: impl Fn(u64) -> bool,
     ) -> Option<Window> {
-        if mapping.advice == Advice::Random && !mapping.executable {
+        if mapping.is_random(limits.release) {
             return None;
         }
-        if mapping.advice != Advice::Sequential && !mapping.executable {
+        if mapping.is_counted(limits.release) {
             self.mmap_miss = self.mmap_miss.saturating_sub(1);
         }
         if marked { self.marked_page(page, limits.window_max, limits, is_cached) } else { None }
     }
 
-    /// Fault-around mapped the faulting page, and the fault is over. `workingset`: that page carries the working-set flag.
-    pub fn fault_around(&mut self, workingset: bool) {
-        if !workingset {
-            self.mmap_miss = self.mmap_miss.saturating_sub(1);
-        }
+    /// Fault-around found what a fault of mapping `mapping` needs, or `around` of its neighbours (Linux 7.2 and 6.12,
+    /// `filemap_map_pages`). Pages of the working set were evicted not long ago: they tell of no hit.
+    ///
+    /// 7.2 counts one hit, for the page that the fault was for, if the fault is not begun anew; 6.12 all pages of the block that are
+    /// ready, mapped already or not, each time.
+    pub fn fault_around(&mut self, around: &FaultAround, mapping: &MappingKind, release: KernelRelease) {
+        let hits = match release {
+            KernelRelease::V7_2 => {
+                u32::from(around.found && !around.tried && !around.workingset && mapping.is_counted(release))
+            }
+            KernelRelease::V6_12 => around.ready,
+        };
+        self.mmap_miss = self.mmap_miss.saturating_sub(hits);
     }
 
     fn set(&mut self, start: u64, size: u64, async_size: u64, limits: &ReadaheadLimits) -> Window {
         (self.start, self.size, self.async_size) = (start, size, async_size);
         let end = start + size;
-        let mark = (async_size > 0 && end < limits.file_pages).then(|| end - async_size);
+        let mark = match limits.release {
+            // At the end of the file there is nothing more to read.
+            KernelRelease::V7_2 => (end < limits.file_pages).then(|| end - async_size),
+            KernelRelease::V6_12 => end.min(limits.file_pages).checked_sub(async_size).filter(|&mark| mark >= start),
+        };
+        let mark = mark.filter(|_| async_size > 0);
         Window { mark, ..Window::unmarked(PageRange::new(start, end), limits) }
     }
 }
@@ -258,7 +302,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
 
-    const LIMITS: ReadaheadLimits = ReadaheadLimits { window_max: 32, device_optimum: 0, file_pages: 1000 };
+    const LIMITS: ReadaheadLimits =
+        ReadaheadLimits { window_max: 32, device_optimum: 0, file_pages: 1000, release: KernelRelease::V7_2 };
     const MAPPING: MappingKind =
         MappingKind { advice: Advice::Normal, executable: false, pages: PageRange { start: 0, end: 1000 } };
 
@@ -393,12 +438,77 @@ mod tests {
         // 101 misses; one hit makes the next miss the 101st again, two make it the 100th.
         assert_eq!(state.mmap_cached(500, false, &MAPPING, &LIMITS, nothing), None);
         assert_eq!(state.mmap_miss(500, &MAPPING, &LIMITS, nothing).range.len(), 1);
-        state.fault_around(false);
-        state.fault_around(true); // the working set does not count
-        state.fault_around(false);
+        let around = |around: FaultAround, state: &mut FileReadahead| {
+            state.fault_around(&around, &MAPPING, KernelRelease::V7_2);
+        };
+        let hit = FaultAround { found: true, ready: 16, ..FaultAround::default() };
+        around(hit, &mut state);
+        around(FaultAround { workingset: true, ..hit }, &mut state);
+        around(FaultAround { tried: true, ..hit }, &mut state);
+        around(FaultAround { found: false, ..hit }, &mut state);
+        around(hit, &mut state);
         assert_eq!(state.mmap_miss(500, &MAPPING, &LIMITS, nothing).range.len(), 32);
         (0..5000).for_each(|_| _ = state.mmap_miss(500, &MAPPING, &LIMITS, nothing));
         assert_eq!(state.mmap_miss, 1000);
+    }
+
+    /// Linux 6.12 takes all pages of the block that are ready off the misses, whatever the fault found and how often it is begun: after
+    /// each miss its neighbours make up for it, and readahead never ends (9b0fcac3cfe7 and 0b9c0aeba938 came later).
+    #[test]
+    fn in_6_12_neighbours_make_up_for_misses() {
+        let old = ReadaheadLimits { release: KernelRelease::V6_12, ..LIMITS };
+        let mut state = FileReadahead::default();
+        let retried = FaultAround { found: true, tried: true, ready: 16, ..FaultAround::default() };
+        for _ in 0..5000 {
+            assert_eq!(state.mmap_miss(500, &MAPPING, &old, nothing).range.len(), 32);
+            state.fault_around(&retried, &MAPPING, KernelRelease::V6_12);
+        }
+        // Without neighbours it ends as in 7.2; pages of the working set are no hits.
+        (0..100).for_each(|_| _ = state.mmap_miss(500, &MAPPING, &old, nothing));
+        state.fault_around(&FaultAround { workingset: true, ready: 0, ..retried }, &MAPPING, KernelRelease::V6_12);
+        assert_eq!(state.mmap_miss(500, &MAPPING, &old, nothing).range.len(), 1);
+    }
+
+    /// Code and streams in 7.2: faults in them count neither as misses nor as hits. In 6.12 all faults do, code is read around, and
+    /// `MADV_RANDOM` holds for code too.
+    #[test]
+    fn code_is_like_other_mappings_in_6_12() {
+        let kind = |advice, executable| MappingKind { advice, executable, ..MAPPING };
+        let around = FaultAround { found: true, ready: 3, ..FaultAround::default() };
+        let old = ReadaheadLimits { release: KernelRelease::V6_12, ..LIMITS };
+        for (mapping, left, left_in_6_12) in [
+            (kind(Advice::Normal, false), 9, 7),
+            (kind(Advice::Normal, true), 10, 7),
+            (kind(Advice::Sequential, false), 10, 7),
+        ] {
+            for (release, left) in [(KernelRelease::V7_2, left), (KernelRelease::V6_12, left_in_6_12)] {
+                let mut state = FileReadahead { mmap_miss: 10, ..FileReadahead::default() };
+                state.fault_around(&around, &mapping, release);
+                assert_eq!(state.mmap_miss, left, "{mapping:?} {release:?}");
+            }
+        }
+        let miss =
+            |advice, executable| FileReadahead::default().mmap_miss(500, &kind(advice, executable), &old, nothing);
+        assert_eq!(miss(Advice::Normal, true), window(484, 32, Some(508)));
+        assert_eq!(miss(Advice::Random, true), window(500, 1, None));
+    }
+
+    /// Windows of 6.12: not aligned, and the mark is counted from the end of the file where a window ends there.
+    #[test]
+    fn windows_of_6_12() {
+        let old = ReadaheadLimits { release: KernelRelease::V6_12, file_pages: 110, ..LIMITS };
+        let mut state = FileReadahead::default();
+        assert_eq!(state.mmap_miss(100, &MAPPING, &old, nothing), window(84, 26, Some(102)));
+        assert_eq!(FileReadahead::default().mmap_miss(100, &MAPPING, &LIMITS, nothing).mark, Some(108));
+        let near_end = ReadaheadLimits { file_pages: 110, ..LIMITS };
+        assert_eq!(FileReadahead::default().mmap_miss(100, &MAPPING, &near_end, nothing).mark, None);
+        let large = ReadaheadLimits { file_pages: 1000, ..old };
+        let read_on = |limits: &ReadaheadLimits| {
+            let mut state = FileReadahead { start: 1, size: 4, async_size: 4, ..FileReadahead::default() };
+            state.marked_page(1, 1, limits, nothing)
+        };
+        assert_eq!(read_on(&large), Some(window(5, 8, Some(5))));
+        assert_eq!(read_on(&LIMITS), Some(window(5, 7, Some(5))), "ends at 12");
     }
 
     #[test]
@@ -437,7 +547,7 @@ mod tests {
         fn every_read_gets_its_pages_and_none_beyond_the_file(
             reads in prop::collection::vec((0u64..200, 1u64..50), 1..30), window_max in 0u64..40, device_optimum in 0u64..80,
         ) {
-            let limits = ReadaheadLimits { window_max, device_optimum, file_pages: 250 };
+            let limits = ReadaheadLimits { window_max, device_optimum, file_pages: 250, release: KernelRelease::V7_2 };
             let (mut state, mut cache) = (FileReadahead::default(), Cache::default());
             let mut wanted = BTreeSet::new();
             for (first, nr) in reads {

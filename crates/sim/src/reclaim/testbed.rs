@@ -8,8 +8,8 @@ use crate::counters::Counter;
 use crate::fault::{self, FaultOutcome, FaultState, Shortage};
 use crate::memory::watermarks::WatermarkConfig;
 use crate::memory::{
-    CachePage, FileId, Flag, FrameId, Mark, Memory, MemoryConfig, MemorySetup, NodeId, NodeSetup, PageOwner,
-    TieringSetup,
+    CachePage, FileId, Flag, FrameId, KernelRelease, Mark, Memory, MemoryConfig, MemorySetup, NodeId, NodeSetup,
+    PageOwner, TieringSetup,
 };
 use crate::mmu::{Need, SpaceId};
 use crate::swap::device::{DeviceKind, DeviceModel};
@@ -51,7 +51,13 @@ impl Testbed {
             nodes: vec![NodeSetup::new(vec![Pages::new(frames)], 80)],
             tiering: TieringSetup::default(),
             watermarks,
-            config: MemoryConfig { swappiness: 60, page_cluster: 0, readahead_pages: 0, hz: 250 },
+            config: MemoryConfig {
+                swappiness: 60,
+                page_cluster: 0,
+                readahead_pages: 0,
+                hz: 250,
+                release: KernelRelease::V7_2,
+            },
             costs,
             swap: (DeviceModel::preset(swap, &costs), Pages::new(slots)),
             storage: DeviceModel::preset(DeviceKind::Nvme, &costs),

@@ -145,7 +145,7 @@ impl Mglru {
             return Err(Refusal::Off);
         }
         let mut scan = Scan::new(Reclaimer::Proactive, group, u64::MAX, memory.config.swappiness);
-        if self.config.baseline == Baseline::V6_1 && command.swappiness == Some(SWAPPINESS_ANON_ONLY) {
+        if self.config.baseline != Baseline::V7_2 && command.swappiness == Some(SWAPPINESS_ANON_ONLY) {
             return Err(Refusal::SwappinessV6_1);
         }
         let swappiness = command.swappiness.unwrap_or_else(|| Self::effective_swappiness(memory, lruvec, &scan));
@@ -156,7 +156,7 @@ impl Mglru {
                 let effort = if command.amount == Some(0) { Effort::Heuristic } else { Effort::Forced };
                 let has_work = match self.config.baseline {
                     Baseline::V7_2 => true,
-                    Baseline::V6_1 => self.may_age_v6_1(lruvec, command.seq, effort, swappiness)?,
+                    Baseline::V6_1 | Baseline::V6_12 => self.may_age_v6_1(lruvec, command.seq, effort, swappiness)?,
                 };
                 if has_work {
                     self.age(memory, lruvec, swappiness, effort);

@@ -80,7 +80,15 @@ impl Mglru {
     }
 
     /// Evicts from one lruvec as far as this priority asks for.
-    pub(super) fn shrink_generations(&mut self, memory: &mut Memory, lruvec: LruvecId, scan: &mut Scan) -> Turn {
+    pub(super) fn shrink(&mut self, memory: &mut Memory, lruvec: LruvecId, scan: &mut Scan) -> Turn {
+        match self.config.baseline {
+            Baseline::V7_2 => self.shrink_generations(memory, lruvec, scan),
+            Baseline::V6_12 => self.shrink_v6_12(memory, lruvec, scan),
+            Baseline::V6_1 => self.shrink_v6_1(memory, lruvec, scan),
+        }
+    }
+
+    fn shrink_generations(&mut self, memory: &mut Memory, lruvec: LruvecId, scan: &mut Scan) -> Turn {
         let swappiness = Self::effective_swappiness(memory, lruvec, scan);
         let mut left = self.nr_to_scan(memory, lruvec, swappiness, scan);
         let mut turn = Turn::Stay;
@@ -137,15 +145,20 @@ impl Mglru {
         scan: &mut Scan,
     ) -> Evicted {
         let baseline = self.config.baseline;
-        self.generations.get_mut(lruvec).flush_min_seq(swappiness, baseline);
-        let isolated = match baseline {
-            Baseline::V7_2 => self.isolate(memory, lruvec, wanted, swappiness, queue, scan),
-            Baseline::V6_1 => self.isolate_v6_1(memory, lruvec, swappiness, queue, scan),
-        };
-        if isolated.scanned > 0 {
+        // 6.12 finds out only afterwards.
+        if baseline != Baseline::V6_12 {
             self.generations.get_mut(lruvec).flush_min_seq(swappiness, baseline);
         }
-        let (page_type, scanned) = (isolated.page_type, isolated.scanned);
+        let isolated = match baseline {
+            Baseline::V7_2 => self.isolate(memory, lruvec, wanted, swappiness, queue, scan),
+            Baseline::V6_1 | Baseline::V6_12 => self.isolate_v6_1(memory, lruvec, swappiness, queue, scan),
+        };
+        let (page_type, mut scanned) = (isolated.page_type, isolated.scanned);
+        if baseline == Baseline::V6_12 {
+            scanned = self.generations.get_mut(lruvec).scanned_v6_12(scanned, swappiness);
+        } else if scanned > 0 {
+            self.generations.get_mut(lruvec).flush_min_seq(swappiness, baseline);
+        }
         if isolated.pages.is_empty() {
             return Evicted { scanned, page_type: None };
         }
@@ -206,7 +219,7 @@ impl Mglru {
         for frame in staying {
             match self.config.baseline {
                 Baseline::V7_2 => self.put_back(memory, frame),
-                Baseline::V6_1 => self.put_back_v6_1(memory, frame),
+                Baseline::V6_1 | Baseline::V6_12 => self.put_back_v6_1(memory, frame),
             }
         }
         scan.nr_reclaimed += reclaimed;
@@ -222,7 +235,7 @@ impl Mglru {
         }
         let verdict = match self.config.baseline {
             Baseline::V7_2 => self.check_references(memory, frame, scan.root),
-            Baseline::V6_1 => self.check_references_v6_1(memory, frame, scan.root),
+            Baseline::V6_1 | Baseline::V6_12 => self.check_references_v6_1(memory, frame, scan.root),
         };
         match verdict {
             Verdict::Activate => Fate::Activate,
@@ -302,7 +315,7 @@ impl Mglru {
             isolated.scanned += 1;
             let is_sorted = match self.config.baseline {
                 Baseline::V7_2 => self.sort(memory, lruvec, frame, oldest, limit),
-                Baseline::V6_1 => self.sort_v6_1(memory, lruvec, frame, oldest, limit),
+                Baseline::V6_1 | Baseline::V6_12 => self.sort_v6_1(memory, lruvec, frame, oldest, limit),
             };
             if is_sorted {
                 sorted += 1;
@@ -311,7 +324,7 @@ impl Mglru {
                 self.generations.states[frame.index()] = state;
                 self.generations.take_off(memory, frame);
                 memory.frames.set(frame, Flag::Isolated);
-                if self.config.baseline == Baseline::V6_1 {
+                if self.config.baseline != Baseline::V7_2 {
                     memory.frames.clear(frame, Flag::Reclaim);
                 }
                 isolated.pages.push(frame);

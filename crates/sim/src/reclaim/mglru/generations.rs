@@ -111,8 +111,8 @@ impl Lruvec {
         (self.max_seq + 1 - distance).max(self.min_seq[page.page_type as usize])
     }
 
-    /// Empty generations at the old end are given up (spec mglru 4.6).
-    pub(super) fn flush_min_seq(&mut self, swappiness: u32, baseline: Baseline) {
+    /// Empty generations at the old end are given up (spec mglru 4.6): whether there were any.
+    pub(super) fn flush_min_seq(&mut self, swappiness: u32, baseline: Baseline) -> bool {
         let mut candidates = self.min_seq;
         let mut advanced = false;
         for page_type in TYPES.into_iter().filter(|&page_type| is_evictable(page_type, swappiness)) {
@@ -123,15 +123,16 @@ impl Lruvec {
             }
         }
         if !advanced {
-            return;
+            return false;
         }
         self.advance_to(match baseline {
             Baseline::V7_2 => keep_close(candidates, self.max_seq, swappiness),
-            Baseline::V6_1 => v6_1::keep_step(candidates, self.min_seq, swappiness),
-        });
+            Baseline::V6_1 | Baseline::V6_12 => v6_1::keep_step(candidates, self.min_seq, swappiness),
+        })
     }
 
-    fn advance_to(&mut self, candidates: [u64; 2]) {
+    fn advance_to(&mut self, candidates: [u64; 2]) -> bool {
+        let before = self.min_seq;
         for page_type in TYPES {
             let at = page_type as usize;
             if candidates[at] > self.min_seq[at] {
@@ -139,6 +140,7 @@ impl Lruvec {
                 self.min_seq[at] = candidates[at];
             }
         }
+        self.min_seq != before
     }
 }
 
@@ -232,7 +234,7 @@ impl Generations {
         let page = Entering::of(memory, frame, self.state(frame), rotated);
         match self.baseline {
             Baseline::V7_2 => own.entry(page),
-            Baseline::V6_1 => own.entry_v6_1(page),
+            Baseline::V6_1 | Baseline::V6_12 => own.entry_v6_1(page),
         }
     }
 
@@ -306,7 +308,7 @@ impl Generations {
                 let before = self.state(frame);
                 let to = self.promote_by_one(lruvec, frame);
                 self.relink(memory, lruvec, frame, to, ListEnd::Tail);
-                // 6.1 counts nothing here.
+                // 6.1 and 6.12 count nothing here.
                 if self.baseline == Baseline::V7_2 && !before.is_lazily_promotable() {
                     self.get_mut(lruvec).history[at].protected[before.tier()] += 1;
                 }

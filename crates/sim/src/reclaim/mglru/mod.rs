@@ -28,6 +28,9 @@ mod switch;
 #[cfg(test)]
 mod tests;
 mod v6_1;
+mod v6_12;
+#[cfg(test)]
+mod v6_12_tests;
 #[cfg(test)]
 mod v6_1_tests;
 mod walk;
@@ -155,7 +158,7 @@ impl ReclaimPolicy for Mglru {
                 shadow.into_iter().for_each(|shadow| self.refaulted(memory, frame, shadow));
                 self.prepare(memory, frame);
             }
-            Baseline::V6_1 => {
+            Baseline::V6_1 | Baseline::V6_12 => {
                 shadow.into_iter().for_each(|shadow| self.refaulted_v6_1(memory, frame, shadow));
                 if memory.recent_fault {
                     memory.frames.set(frame, Flag::Active);
@@ -243,7 +246,7 @@ impl ReclaimPolicy for Mglru {
 
     fn shrink_node(&mut self, memory: &mut Memory, node: NodeId, scan: &mut Scan) -> bool {
         // 6.1 knows the order of the tree only.
-        let has_order = self.config.features.group_order && self.config.baseline == Baseline::V7_2;
+        let has_order = self.config.features.group_order && self.config.baseline != Baseline::V6_1;
         let takes_turns = self.switches.has_core() && has_order && scan.is_global();
         if takes_turns {
             self.shrink_in_turn(memory, node, scan);
@@ -256,10 +259,7 @@ impl ReclaimPolicy for Mglru {
             return self.classic.shrink_lruvec(memory, lruvec, scan);
         }
         self.has_walk_context = matches!(scan.reclaimer, Reclaimer::Kswapd | Reclaimer::Proactive);
-        let turn = match self.config.baseline {
-            Baseline::V7_2 => self.shrink_generations(memory, lruvec, scan),
-            Baseline::V6_1 => self.shrink_v6_1(memory, lruvec, scan),
-        };
+        let turn = self.shrink(memory, lruvec, scan);
         self.has_walk_context = false;
         if turn == Turn::Rotate {
             self.rotate(memory, lruvec, Move::Young);
@@ -271,7 +271,7 @@ impl ReclaimPolicy for Mglru {
             return self.classic.age_node(memory, node, scan);
         }
         match self.config.baseline {
-            Baseline::V7_2 => self.guard_young(memory, node, scan),
+            Baseline::V7_2 | Baseline::V6_12 => self.guard_young(memory, node, scan),
             Baseline::V6_1 => self.age_node_v6_1(memory, node, scan),
         }
     }

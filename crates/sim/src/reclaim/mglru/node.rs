@@ -134,7 +134,7 @@ impl Mglru {
             Standing::BelowLow => count_low_events(memory, group),
             Standing::Unprotected => {}
         }
-        let turn = self.shrink_generations(memory, lruvec, scan);
+        let turn = self.shrink(memory, lruvec, scan);
         if turn == Turn::Rotate && !place.is_offline {
             return Some(Move::Young);
         }

@@ -1,4 +1,5 @@
-//! What Linux 6.1 does otherwise, one function a row of the table (spec mglru 18). Uses of pages: `baseline.rs`.
+//! What Linux 6.1 does otherwise, one function a row of the table (spec mglru 18). Uses of pages: `baseline.rs`. Most of it holds
+//! for 6.12 too; what does not is told where it differs, and in `v6_12.rs`.
 
 use super::Mglru;
 use super::ageing::Effort;
@@ -86,7 +87,7 @@ impl Lruvec {
     }
 
     /// The type by whose oldest generation it is seen whether to age: anonymous pages where they may be swapped.
-    const fn checked_v6_1(swappiness: u32) -> PageType {
+    pub(super) const fn checked_v6_1(swappiness: u32) -> PageType {
         if swappiness == 0 { PageType::File } else { PageType::Anon }
     }
 
@@ -128,12 +129,14 @@ impl Mglru {
         if state.is_referenced() || nr_used > 1 || is_code { Verdict::Activate } else { Verdict::Keep }
     }
 
-    /// Look-around: a few candidates are activated one by one, many have their generations rewritten, as with a walk's means.
+    /// Look-around: a few candidates are activated one by one, many have their generations rewritten, as with a walk's means. 6.12
+    /// activates all one by one.
     pub(super) fn found_used_v6_1(&mut self, memory: &mut Memory, lruvec: LruvecId, used: &[FrameId]) {
         let youngest = list_of(self.generations.get(lruvec).max_seq);
         let is_older = |frame: &&FrameId| self.generations.state(**frame).generation() != Some(youngest);
         let candidates: Vec<FrameId> = used.iter().filter(is_older).copied().collect();
-        let singly = !self.has_walk_context && candidates.len() < MANY_CANDIDATES;
+        let are_few = candidates.len() < MANY_CANDIDATES || self.config.baseline == Baseline::V6_12;
+        let singly = !self.has_walk_context && are_few;
         for frame in candidates {
             let state = self.generations.state(frame);
             if singly {
@@ -159,10 +162,13 @@ impl Mglru {
         if flags.has(Flag::Unevictable) {
             return self.classic.adopt(memory, frame, ListEnd::Head);
         }
+        let state = self.generations.state(frame);
         if !(flags.has(Flag::Reclaim) && flags.has_any([Flag::Dirty, Flag::Writeback])) {
-            let state = self.generations.state(frame).cold();
-            self.generations.set_state(&memory.frames, frame, state);
+            self.generations.set_state(&memory.frames, frame, state.cold());
             memory.frames.set(frame, Flag::Active);
+        } else if self.config.baseline == Baseline::V6_12 && state.is_workingset() {
+            // Its first use was forgotten when it was taken off.
+            self.generations.set_state(&memory.frames, frame, state.with_referenced());
         }
         self.generations.insert(memory, frame, false);
     }
@@ -178,7 +184,8 @@ impl Mglru {
     ) -> bool {
         let state = self.generations.state(frame);
         let (flags, page_type) = (memory.frames.flags(frame), state.page_type());
-        if page_type == PageType::File && !flags.has(Flag::FileOwned) && flags.has(Flag::Dirty) {
+        let is_first = self.config.baseline == Baseline::V6_1;
+        if is_first && page_type == PageType::File && !flags.has(Flag::FileOwned) && flags.has(Flag::Dirty) {
             // Freed lazily, written since: anonymous again.
             self.generations.take_off(memory, frame);
             memory.frames.set(frame, Flag::SwapBacked);
@@ -195,10 +202,14 @@ impl Mglru {
         if tier > limit || is_promoted {
             let to = self.generations.promote_by_one(lruvec, frame);
             self.generations.relink(memory, lruvec, frame, to, ListEnd::Tail);
-            if is_promoted {
+            if is_first && is_promoted {
                 return true;
             }
             self.generations.get_mut(lruvec).history[page_type as usize].protected[tier] += 1;
+            // 6.12 counts it when it is back.
+            if !is_first {
+                return true;
+            }
             let counter = match page_type {
                 PageType::Anon => Counter::WorkingsetActivateAnon,
                 PageType::File => Counter::WorkingsetActivateFile,
@@ -215,7 +226,8 @@ impl Mglru {
         is_busy
     }
 
-    /// Shadow: of use only while the generation it was evicted from would still be the oldest.
+    /// Shadow: of use only while the generation it was evicted from would still be the oldest. 6.12 counts the refault before it asks
+    /// that, and an activation after.
     pub(super) fn refaulted_v6_1(&mut self, memory: &mut Memory, frame: FrameId, shadow: u64) {
         let layout = self.layout(memory);
         let shadow = layout.unpack(shadow);
@@ -225,17 +237,26 @@ impl Mglru {
         let own = self.generations.get_mut(lruvec);
         let oldest = own.min_seq[page_type as usize] & ((1 << (layout.token_bits() - REFS_BITS)) - 1);
         let is_own = (CgroupId(shadow.cgroup), NodeId(shadow.node)) == (cgroup, node);
-        if !is_own || shadow.token >> REFS_BITS != oldest {
+        let is_recent = shadow.token >> REFS_BITS == oldest;
+        let (refault, activate, restore) = match page_type {
+            PageType::Anon => {
+                (Counter::WorkingsetRefaultAnon, Counter::WorkingsetActivateAnon, Counter::WorkingsetRestoreAnon)
+            }
+            PageType::File => {
+                (Counter::WorkingsetRefaultFile, Counter::WorkingsetActivateFile, Counter::WorkingsetRestoreFile)
+            }
+        };
+        let counts_activation = self.config.baseline == Baseline::V6_12;
+        if is_own && (is_recent || counts_activation) {
+            memory.count(refault, cgroup, 1);
+        }
+        if !is_own || !is_recent {
             return;
         }
+        memory.count(activate, cgroup, u64::from(counts_activation));
         let further = shadow.token & ((1 << REFS_BITS) - 1);
         let refs = further + u64::from(shadow.workingset);
         own.history[page_type as usize].refaulted[Baseline::tier_beyond_the_first(refs)] += 1;
-        let (refault, restore) = match page_type {
-            PageType::Anon => (Counter::WorkingsetRefaultAnon, Counter::WorkingsetRestoreAnon),
-            PageType::File => (Counter::WorkingsetRefaultFile, Counter::WorkingsetRestoreFile),
-        };
-        memory.count(refault, cgroup, 1);
         if memory.recent_fault || refs >= NR_TIERS as u64 - 1 {
             let state = self.generations.state(frame).with_workingset().with_further_uses(u64::MAX);
             self.generations.set_state(&memory.frames, frame, state);
@@ -418,7 +439,7 @@ impl PageState {
     pub(super) const fn moved_on(self, baseline: Baseline) -> Self {
         match baseline {
             Baseline::V7_2 => self.without_refs(),
-            Baseline::V6_1 => self.cold(),
+            Baseline::V6_1 | Baseline::V6_12 => self.cold(),
         }
     }
 }
