@@ -48,7 +48,8 @@ impl Faulting<'_> {
                     return Err(FaultOutcome::Wait { until, memstall: false });
                 }
                 self.memory.frames.adopt(frame, owner);
-                self.memory.files.get_mut(file).set_page(page, CachePage::Frame(frame));
+                let lruvec = self.memory.lruvec_of(frame);
+                self.memory.files.set_page(file, page, CachePage::Frame(frame), lruvec);
                 self.memory.drop_swap_entry(slot);
                 self.memory.release_slot(frame);
                 Ok(frame)

@@ -185,7 +185,8 @@ pub(super) fn add_file_page(
     if arrival == Arrival::Anonymous {
         memory.frames.set(frame, Flag::SwapBacked);
     }
-    memory.files.get_mut(file).set_page(page, CachePage::Frame(frame));
+    let lruvec = memory.lruvec_of(frame);
+    memory.files.set_page(file, page, CachePage::Frame(frame), lruvec);
     memory.ledger.spend(memory.costs.page_cache_add_ns);
     policy.added(memory, frame, arrival, shadow);
     Ok(frame)

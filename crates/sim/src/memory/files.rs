@@ -1,7 +1,10 @@
 //! Files, their cached pages and their mappings.
 
 use super::FrameId;
+use super::shadow_nodes::{CacheNode, ShadowNodes};
 use crate::mmu::SpaceId;
+use crate::reclaim::LruvecId;
+use crate::reclaim::refault::SHADOWS_PER_NODE;
 use crate::swap::SlotId;
 use isotherm_units::PageRange;
 use isotherm_units::access::FileKind;
@@ -73,6 +76,8 @@ pub struct SimFile {
     pub nr_shadows: u64,
     /// One word a page: 0 = absent; top bit = frame; two top bits = slot; else shadow + 1. Untouched memory until used.
     pages: Vec<u64>,
+    /// Nodes of the page cache, 64 pages each. Shared memory has none here: its shadows are not pruned.
+    nodes: Vec<CacheNode>,
 }
 
 impl SimFile {
@@ -102,21 +107,33 @@ impl SimFile {
     }
 
     /// Replaces what is known of page `page`, which lies in the file.
-    pub fn set_page(&mut self, page: u64, to: CachePage) {
-        match self.page(page) {
-            CachePage::Frame(_) => self.nr_cached -= 1,
-            CachePage::Shadow(_) => self.nr_shadows -= 1,
+    fn set_page(&mut self, page: u64, to: CachePage) {
+        let before = self.page(page);
+        let mut none = CacheNode::default();
+        let at = usize::try_from(page / SHADOWS_PER_NODE).expect("in the file");
+        let node = self.nodes.get_mut(at).unwrap_or(&mut none);
+        match before {
+            CachePage::Frame(_) => {
+                self.nr_cached -= 1;
+                node.nr_cached = node.nr_cached.saturating_sub(1);
+            }
+            CachePage::Shadow(_) => {
+                self.nr_shadows -= 1;
+                node.nr_shadows = node.nr_shadows.saturating_sub(1);
+            }
             CachePage::Absent | CachePage::Swap(_) => {}
         }
         let word = match to {
             CachePage::Absent => 0,
             CachePage::Frame(frame) => {
                 self.nr_cached += 1;
+                node.nr_cached += 1;
                 u64::from(frame.index_u32()) | FRAME_BIT
             }
             CachePage::Swap(slot) => u64::from(slot.index_u32()) | SWAP_BITS,
             CachePage::Shadow(shadow) => {
                 self.nr_shadows += 1;
+                node.nr_shadows += 1;
                 debug_assert!(shadow < FRAME_BIT - 1, "shadows leave the top bit free");
                 shadow + 1
             }
@@ -159,42 +176,84 @@ impl SimFile {
         let pages = usize::try_from(pages).expect("page counts fit the address space");
         if pages > self.pages.len() {
             self.pages.resize(pages, 0);
+            if self.kind == FileKind::Regular {
+                let slots = usize::try_from(SHADOWS_PER_NODE).expect("64");
+                self.nodes.resize_with(pages.div_ceil(slots), CacheNode::default);
+            }
         }
     }
 }
 
 /// All files of the machine.
 #[derive(Debug, Default)]
-pub struct Files(Vec<SimFile>);
+pub struct Files {
+    files: Vec<SimFile>,
+    shadow_nodes: ShadowNodes,
+}
 
 impl Files {
     /// The file called `name`, made if there is none; grows to `pages`. `None` when 65 535 files exist.
     pub fn open(&mut self, name: &str, kind: FileKind, pages: u64) -> Option<FileId> {
-        let index = match self.0.iter().position(|file| file.name == name && file.kind == kind) {
+        let index = match self.files.iter().position(|file| file.name == name && file.kind == kind) {
             Some(index) => index,
             None => {
-                let words = vec![0; usize::try_from(pages).ok()?];
-                let name = name.to_owned();
-                self.0.push(SimFile { name, kind, mappings: Vec::new(), nr_cached: 0, nr_shadows: 0, pages: words });
-                self.0.len() - 1
+                usize::try_from(pages).ok()?;
+                self.files.push(SimFile {
+                    name: name.to_owned(),
+                    kind,
+                    mappings: Vec::new(),
+                    nr_cached: 0,
+                    nr_shadows: 0,
+                    pages: Vec::new(),
+                    nodes: Vec::new(),
+                });
+                self.files.len() - 1
             }
         };
-        self.0[index].grow(pages);
+        self.files[index].grow(pages);
         u16::try_from(index).ok().map(FileId)
     }
 
     /// A file.
     #[inline]
     pub fn get(&self, file: FileId) -> &SimFile {
-        &self.0[file.index()]
+        &self.files[file.index()]
     }
     /// A file.
     #[inline]
     pub fn get_mut(&mut self, file: FileId) -> &mut SimFile {
-        &mut self.0[file.index()]
+        &mut self.files[file.index()]
     }
+    /// Replaces what is known of page `page`, which lies in the file. `lruvec`: that of the page that comes or goes.
+    pub fn set_page(&mut self, file: FileId, page: u64, to: CachePage, lruvec: LruvecId) {
+        let own = &mut self.files[file.index()];
+        own.set_page(page, to);
+        let at = usize::try_from(page / SHADOWS_PER_NODE).expect("in the file");
+        if let Some(node) = own.nodes.get_mut(at) {
+            self.shadow_nodes.update(node, (file, at), lruvec);
+        }
+    }
+
+    /// Prunes nodes of shadows that `lruvec` has too many of, as reclaim does after each look at its lists. `pages`: on them, as far
+    /// as the kernel counts them; `priority`: of the reclaim, 0..=12. How many went.
+    pub(crate) fn prune_shadows(&mut self, lruvec: LruvecId, pages: u64, priority: u32) -> u64 {
+        let nodes = self.shadow_nodes.prune(lruvec, pages, priority);
+        for &(file, node) in &nodes {
+            let first = node as u64 * SHADOWS_PER_NODE;
+            for page in first..(first + SHADOWS_PER_NODE).min(self.get(file).len()) {
+                if matches!(self.get(file).page(page), CachePage::Shadow(_)) {
+                    self.set_page(file, page, CachePage::Absent, lruvec);
+                }
+            }
+        }
+        nodes.len() as u64
+    }
+
     /// All files with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (FileId, &SimFile)> {
-        self.0.iter().enumerate().map(|(index, file)| (FileId(u16::try_from(index).expect("checked in open")), file))
+        self.files
+            .iter()
+            .enumerate()
+            .map(|(index, file)| (FileId(u16::try_from(index).expect("checked in open")), file))
     }
 }

@@ -13,6 +13,7 @@ mod marks;
 mod node;
 mod release;
 mod setup;
+mod shadow_nodes;
 mod shootdown;
 mod store;
 mod tiers;

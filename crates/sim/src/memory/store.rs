@@ -247,7 +247,8 @@ impl Memory {
             // Shared memory in the swap cache already left the page cache: there the slot stands for it.
             if !flags.has(Flag::SwapCache) {
                 let to = shadow.map_or(CachePage::Absent, CachePage::Shadow);
-                self.files.get_mut(file).set_page(u64::from(page), to);
+                let lruvec = self.lruvec_of(frame);
+                self.files.set_page(file, u64::from(page), to, lruvec);
             }
         }
         self.leave_swap_cache(frame, shadow);

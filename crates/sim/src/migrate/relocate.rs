@@ -59,7 +59,8 @@ impl Memory {
             Some(slot) => self.slots.set_cached(slot, to),
             None => {
                 if let PageOwner::File { file, page } = self.frames.owner(to) {
-                    self.files.get_mut(file).set_page(u64::from(page), CachePage::Frame(to));
+                    let lruvec = self.lruvec_of(to);
+                    self.files.set_page(file, u64::from(page), CachePage::Frame(to), lruvec);
                 }
             }
         }

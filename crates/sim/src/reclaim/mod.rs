@@ -226,6 +226,10 @@ impl ListSizes {
     pub const fn file(&self) -> u64 {
         self.inactive_file + self.active_file
     }
+    /// All pages.
+    pub const fn all(&self) -> u64 {
+        self.anon() + self.file() + self.unevictable
+    }
 }
 
 /// Which page-table accesses a policy is told of. The kernel's policies learn of none and look at accessed bits instead.
@@ -322,6 +326,11 @@ pub trait ReclaimPolicy: Send {
 
     /// Sizes of the lists.
     fn sizes(&self, lruvec: LruvecId) -> ListSizes;
+
+    /// Pages on the lists, as caches of the kernel are told that are to shrink with them.
+    fn pages_for_shrinkers(&self, lruvec: LruvecId) -> u64 {
+        self.sizes(lruvec).all()
+    }
 
     /// Checks list lengths, flags and owners; the text says what is wrong. For tests and `strict` runs.
     ///

@@ -210,7 +210,8 @@ fn add_to_swap(memory: &mut Memory, frame: FrameId) -> bool {
     memory.frames.set(frame, Flag::Dirty);
     if let PageOwner::File { file, page } = memory.frames.owner(frame) {
         // Shared memory: the slot takes the page's place in the file and counts the file as its user.
-        memory.files.get_mut(file).set_page(u64::from(page), CachePage::Swap(slot));
+        let lruvec = memory.lruvec_of(frame);
+        memory.files.set_page(file, u64::from(page), CachePage::Swap(slot), lruvec);
         memory.slots.add_user(slot);
     }
     memory.ledger.spend(memory.costs.swap_out_page_ns);

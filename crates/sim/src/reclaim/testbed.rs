@@ -133,7 +133,8 @@ impl Testbed {
             CachePage::Shadow(shadow) => Some(shadow),
             _ => None,
         };
-        self.memory.files.get_mut(file).set_page(u64::from(page), CachePage::Frame(frame));
+        let lruvec = self.memory.lruvec_of(frame);
+        self.memory.files.set_page(file, u64::from(page), CachePage::Frame(frame), lruvec);
         self.policy.added(&mut self.memory, frame, Arrival::FileRead, shadow);
         frame
     }

@@ -13,7 +13,7 @@ mod tests;
 mod walk;
 
 pub use walk::Walks;
-pub(super) use walk::{count_low_events, effective_protection};
+pub(super) use walk::{count_low_events, effective_protection, prune_shadows};
 
 use super::{ReclaimPolicy, Reclaimer, SWAP_CLUSTER_MAX, Scan, Work};
 use crate::cgroup::CgroupId;

@@ -2,6 +2,7 @@
 
 use crate::cgroup::CgroupId;
 use crate::cgroup::protection::{Effective, ProtectionNode, Standing, update_effective};
+use crate::counters::Counter;
 use crate::memory::{Memory, NodeId};
 use crate::reclaim::{LruvecId, ReclaimPolicy, Scan, Taken};
 use std::collections::BTreeMap;
@@ -55,6 +56,7 @@ pub(super) fn shrink_node(
         if scan.blocked {
             break;
         }
+        prune_shadows(memory, policy, lruvec, scan);
         if extent == Extent::Partial && scan.nr_reclaimed >= scan.nr_to_reclaim {
             memory.reclaim.walks.0.insert(key, group);
             return;
@@ -63,6 +65,17 @@ pub(super) fn shrink_node(
     if extent == Extent::Partial && !scan.blocked {
         memory.reclaim.walks.0.remove(&key);
     }
+}
+
+/// Prunes nodes of the page cache that hold nothing but shadows, where a group has too many (`shrink_slab`).
+pub(in crate::reclaim) fn prune_shadows(
+    memory: &mut Memory,
+    policy: &dyn ReclaimPolicy,
+    lruvec: LruvecId,
+    scan: &Scan,
+) {
+    let pruned = memory.files.prune_shadows(lruvec, policy.pages_for_shrinkers(lruvec), scan.priority);
+    memory.count(Counter::WorkingsetNodeReclaim, memory.cgroup_of(lruvec), pruned);
 }
 
 /// Frees pages one by one, each the best choice of all groups below `scan.root` on `nodes`, until the goal is met.

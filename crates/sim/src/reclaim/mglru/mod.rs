@@ -306,6 +306,15 @@ impl ReclaimPolicy for Mglru {
         sizes
     }
 
+    /// 7.2 asks for sizes that only the two lists keep (`lruvec_lru_size` in `count_shadow_nodes`, since 7.1): where pages are in
+    /// generations it sees none, and prunes nearly all nodes of shadows.
+    fn pages_for_shrinkers(&self, lruvec: LruvecId) -> u64 {
+        match self.config.baseline {
+            Baseline::V7_2 => self.classic.pages_for_shrinkers(lruvec),
+            Baseline::V6_1 | Baseline::V6_12 => self.sizes(lruvec).all(),
+        }
+    }
+
     fn check(&self, memory: &Memory) -> Result<(), String> {
         self.classic.check(memory)?;
         self.generations.check(memory)?;

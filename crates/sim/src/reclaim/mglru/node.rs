@@ -7,7 +7,7 @@ use super::groups::{Draw, GroupQueue, Move, NR_BINS};
 use crate::cgroup::CgroupId;
 use crate::cgroup::protection::{Effective, Standing};
 use crate::memory::{Memory, NodeId};
-use crate::reclaim::driver::{count_low_events, effective_protection};
+use crate::reclaim::driver::{count_low_events, effective_protection, prune_shadows};
 use crate::reclaim::{DEF_PRIORITY, LruvecId, Reclaimer, Scan, Taken};
 use isotherm_units::{Duration, Instant};
 
@@ -135,6 +135,9 @@ impl Mglru {
             Standing::Unprotected => {}
         }
         let turn = self.shrink(memory, lruvec, scan);
+        if !scan.blocked {
+            prune_shadows(memory, self, lruvec, scan);
+        }
         if turn == Turn::Rotate && !place.is_offline {
             return Some(Move::Young);
         }

@@ -168,3 +168,36 @@ fn groups_take_turns() {
     });
     assert_eq!(in_turn, [false, true, true]);
 }
+
+/// `count_shadow_nodes`: 7.2 sees no page of generations, and keeps hardly any node of shadows; the others keep one for eight pages.
+#[test]
+fn shadows_of_generations_are_pruned_in_7_2() {
+    let pruned = ALL.map(|baseline| {
+        let mut bed = bed_of(baseline, 4096);
+        let file = bed.file("data", 64 * 200);
+        let space = bed.space(CgroupId::ROOT, 2000);
+        (0..2000).for_each(|page| assert_eq!(bed.write(space, page), Touch::Minor));
+        // 200 nodes, each with one page, which is evicted.
+        for node in 0..200 {
+            let frame = bed.cached(CgroupId::ROOT, file, node * 64);
+            with(&mut bed, |mglru, memory| {
+                mglru.insert_pending(memory);
+                let shadow = mglru.shadow_of(memory, frame, CgroupId::ROOT);
+                mglru.removed(memory, frame);
+                memory.frames.clear(frame, Flag::Isolated);
+                memory.free_page(frame, shadow);
+            });
+        }
+        let sees = with(&mut bed, |mglru, _| mglru.pages_for_shrinkers(ROOT));
+        let gone = [12, 12, 1].map(|priority| bed.memory.files.prune_shadows(ROOT, sees, priority));
+        assert_eq!(
+            bed.memory.files.get(crate::memory::FileId::from_index(0)).nr_shadows,
+            200 - gone.iter().sum::<u64>()
+        );
+        bed.check();
+        gone
+    });
+    // 200 nodes are 28 pages, which keep three: 98 of 197 are due, less than a batch of 128. Put off twice, half of it with what is due
+    // is one.
+    assert_eq!(pruned, [[0, 0, 0], [0, 0, 0], [0, 0, 128]]);
+}
