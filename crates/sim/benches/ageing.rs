@@ -104,6 +104,7 @@ fn filled(pages: u64, frames: Frames) -> (Memory, Mglru, SpaceId) {
             readahead_pages: 0,
             hz: 250,
             release: KernelRelease::V7_2,
+            lazy_statistics: false,
         },
         costs,
         swap: (DeviceModel::preset(DeviceKind::Zram, &costs), Pages::new(pages)),

@@ -59,6 +59,7 @@ fn measure(pages: u64) -> (f64, u64) {
             readahead_pages: 0,
             hz: 250,
             release: KernelRelease::V7_2,
+            lazy_statistics: false,
         },
         costs,
         swap: (DeviceModel::preset(DeviceKind::None, &costs), Pages::new(0)),

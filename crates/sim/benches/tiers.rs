@@ -94,6 +94,7 @@ impl World {
                 readahead_pages: 0,
                 hz: 250,
                 release: KernelRelease::V7_2,
+                lazy_statistics: false,
             },
             costs,
             swap: (DeviceModel::preset(DeviceKind::None, &costs), Pages::new(0)),

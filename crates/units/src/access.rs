@@ -219,6 +219,9 @@ pub enum KernelCall {
         /// How many.
         count: u64,
     },
+    /// Reads what the kernel counted of its group (`memory.stat`), for which the kernel adds up what its processors counted. That
+    /// costs no time here.
+    ReadStatistics,
 }
 
 /// Blocks that a program wants. Each is asked for by itself: what one attempt costs passes before the next, and is told with the

@@ -63,6 +63,7 @@ impl Stage {
                 readahead_pages: 32,
                 hz: 250,
                 release: KernelRelease::V7_2,
+                lazy_statistics: false,
             },
             costs,
             swap: (DeviceModel::preset(swap, &costs), Pages::new(slots)),

@@ -39,6 +39,7 @@ impl Rig {
                 readahead_pages: 32,
                 hz: 250,
                 release: KernelRelease::V7_2,
+                lazy_statistics: false,
             },
             costs,
             swap: (DeviceModel::preset(DeviceKind::None, &costs), Pages::new(0)),

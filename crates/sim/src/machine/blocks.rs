@@ -82,7 +82,7 @@ impl Machine {
         }
     }
 
-    /// A program asks for memory of the kernel, or gives some back.
+    /// A program asks for memory of the kernel, gives some back, or reads what the kernel counted.
     ///
     /// # Errors
     /// A block larger than there are.
@@ -110,6 +110,10 @@ impl Machine {
                 let ns = self.memory.ledger.take();
                 user.time.fault_cpu_ns += ns;
                 *now += Duration::from_ns(ns);
+            }
+            KernelCall::ReadStatistics => {
+                self.memory.now = *now;
+                self.policy.flush_statistics(&self.memory);
             }
         }
         Ok(())

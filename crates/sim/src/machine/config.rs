@@ -18,6 +18,10 @@ pub struct MachineConfig {
     /// Which Linux it is that of, outside the Multi-Gen LRU: `v7_2`, the default, or `v6_12`.
     #[serde(skip_serializing_if = "KernelRelease::is_default")]
     pub kernel: KernelRelease,
+    /// Whether counters of groups, by which the two lists are balanced, are added up every 2 s only and when a program reads them, as
+    /// Linux does since 6.8. Default: at once.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub lazy_statistics: bool,
     /// Processors, 1..=256. Default 2.
     pub cpus: u32,
     /// NUMA nodes. Default: one of 16 GiB.
@@ -86,6 +90,7 @@ impl Default for MachineConfig {
     fn default() -> Self {
         Self {
             kernel: KernelRelease::default(),
+            lazy_statistics: false,
             cpus: 2,
             nodes: vec![NodeConfig::default()],
             distances: Vec::new(),

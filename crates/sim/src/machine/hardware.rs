@@ -32,6 +32,7 @@ impl MachineConfig {
                 readahead_pages: self.readahead.pages_floor().get(),
                 hz: u64::from(self.hz),
                 release: self.kernel,
+                lazy_statistics: self.lazy_statistics,
             },
             costs,
             swap: (swap, self.swap_size().pages_floor()),

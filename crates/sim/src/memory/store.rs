@@ -28,6 +28,8 @@ pub struct MemoryConfig {
     pub hz: u64,
     /// Which Linux it is.
     pub release: KernelRelease,
+    /// Whether counters of groups are added up now and then only, as in the kernel, rather than at once.
+    pub lazy_statistics: bool,
 }
 
 /// CPU time spent by kernel code on behalf of whoever runs now. The caller takes it and advances that clock.

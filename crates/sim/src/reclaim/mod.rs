@@ -327,6 +327,9 @@ pub trait ReclaimPolicy: Send {
     /// Sizes of the lists.
     fn sizes(&self, lruvec: LruvecId) -> ListSizes;
 
+    /// The kernel adds up what its processors counted of groups. Nothing to do where counters are up to date always.
+    fn flush_statistics(&mut self, _memory: &Memory) {}
+
     /// Pages on the lists, as caches of the kernel are told that are to shrink with them.
     fn pages_for_shrinkers(&self, lruvec: LruvecId) -> u64 {
         self.sizes(lruvec).all()

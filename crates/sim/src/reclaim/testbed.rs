@@ -57,6 +57,7 @@ impl Testbed {
                 readahead_pages: 0,
                 hz: 250,
                 release: KernelRelease::V7_2,
+                lazy_statistics: false,
             },
             costs,
             swap: (DeviceModel::preset(swap, &costs), Pages::new(slots)),

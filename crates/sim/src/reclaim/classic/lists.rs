@@ -3,7 +3,7 @@
 use crate::memory::{Flag, FrameId, List, ListEnd, Memory};
 use crate::reclaim::LruvecId;
 use crate::reclaim::outcome::page_type;
-use crate::reclaim::scan_balance::{Lru, PageType, inactive_is_low};
+use crate::reclaim::scan_balance::{Lru, PageType};
 
 const UNEVICTABLE: usize = 4;
 const NR_LISTS: usize = 5;
@@ -78,15 +78,6 @@ impl Lists {
     /// Pages on the four lists of the lruvec's group and all below it.
     pub(super) fn subtree_pages(&self, lruvec: LruvecId) -> u64 {
         Lru::ALL.into_iter().map(|lru| self.subtree_len(lruvec, lru)).sum()
-    }
-
-    /// Whether the subtree has too few cold pages of a type (spec classic-lru 4).
-    pub(super) fn inactive_is_low(&self, lruvec: LruvecId, page_type: PageType) -> bool {
-        let (inactive, active) = match page_type {
-            PageType::Anon => (Lru::InactiveAnon, Lru::ActiveAnon),
-            PageType::File => (Lru::InactiveFile, Lru::ActiveFile),
-        };
-        inactive_is_low(self.subtree_len(lruvec, inactive), self.subtree_len(lruvec, active))
     }
 
     fn for_lineage(&mut self, memory: &Memory, lruvec: LruvecId, mut each: impl FnMut(&mut Lruvec)) {

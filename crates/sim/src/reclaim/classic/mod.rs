@@ -10,6 +10,7 @@
 mod lists;
 mod reference;
 mod shrink;
+mod statistics;
 #[cfg(test)]
 mod tests;
 mod workingset;
@@ -22,6 +23,7 @@ use crate::cgroup::CgroupId;
 use crate::counters::Counter;
 use crate::memory::{Flag, FrameId, ListEnd, Memory, NodeId};
 use lists::Lists;
+use statistics::{Counted, Statistics};
 pub(super) use workingset::shadow_layout;
 
 /// What `LRU_PRIO` of a scheme does to a page.
@@ -44,6 +46,8 @@ pub struct Classic {
     /// What the subtree reclaimed from looks like; decided at the start of a walk over its groups.
     balance: Balance,
     shadows: Option<ShadowLayout>,
+    /// Counters as they were last added up, where that is done now and then only.
+    statistics: Statistics,
 }
 
 /// What an lruvec remembers, descendants included.
@@ -225,6 +229,9 @@ impl ReclaimPolicy for Classic {
     }
 
     fn begin_walk(&mut self, memory: &mut Memory, node: NodeId, scan: &mut Scan) {
+        if self.statistics.are_due(memory) {
+            self.flush_statistics(memory);
+        }
         self.balance = self.balance_of(memory, node, scan);
         scan.cache_trim_used = self.balance.cache_trim;
     }
@@ -233,10 +240,18 @@ impl ReclaimPolicy for Classic {
         self.shrink(memory, lruvec, scan);
     }
 
+    fn flush_statistics(&mut self, memory: &Memory) {
+        let counted = self.history.iter().enumerate().map(|(index, history)| {
+            let lruvec = LruvecId(u32::try_from(index).expect("made from an lruvec"));
+            Counted { sizes: Lru::ALL.map(|lru| self.lists.subtree_len(lruvec, lru)), activations: history.activations }
+        });
+        self.statistics.flush(memory, counted.collect());
+    }
+
     /// Cold anonymous pages are kept in store even while only file pages are reclaimed.
     fn age_node(&mut self, memory: &mut Memory, node: NodeId, scan: &mut Scan) {
         let root = memory.lruvec(CgroupId::ROOT, node);
-        if memory.slots.total() == 0 || !self.lists.inactive_is_low(root, PageType::Anon) {
+        if memory.slots.total() == 0 || !self.inactive_is_low(memory, root, PageType::Anon) {
             return;
         }
         for cgroup in memory.cgroups.ids() {
@@ -247,8 +262,10 @@ impl ReclaimPolicy for Classic {
 
     fn reclaim_ended(&mut self, memory: &mut Memory, node: Option<NodeId>, scan: &Scan) {
         for node in memory.nodes.ids().filter(|&id| node.is_none_or(|node| node == id)) {
-            let history = &mut self.history[memory.lruvec(scan.root, node).index()];
-            history.activations_seen = history.activations;
+            let lruvec = memory.lruvec(scan.root, node);
+            let counted = self.statistics.activations(memory, lruvec);
+            let history = &mut self.history[lruvec.index()];
+            history.activations_seen = counted.unwrap_or(history.activations);
         }
     }
 

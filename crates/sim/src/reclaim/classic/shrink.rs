@@ -18,21 +18,23 @@ impl Classic {
     pub(super) fn balance_of(&self, memory: &Memory, node: NodeId, scan: &Scan) -> Balance {
         let target = memory.lruvec(scan.root, node);
         let history = &self.history[target.index()];
+        let activations = self.statistics.activations(memory, target).unwrap_or(history.activations);
         let may_deactivate = [PageType::Anon, PageType::File].map(|page_type| {
             let at = page_type as usize;
             scan.force_deactivate
-                || history.activations[at] != history.activations_seen[at]
-                || self.lists.inactive_is_low(target, page_type)
+                || activations[at] != history.activations_seen[at]
+                || self.inactive_is_low(memory, target, page_type)
         });
+        // Of the whole machine sizes are known.
         let len = |lru| self.lists.subtree_len(target, lru);
-        let inactive_file = len(Lru::InactiveFile);
+        let inactive_file = self.counted_len(memory, target, Lru::InactiveFile);
         let owner = memory.nodes.get(node);
         Balance {
             may_deactivate,
             cache_trim: cache_trim_mode(inactive_file, scan.priority, may_deactivate[1], scan.cache_trim_disabled),
             file_is_tiny: scan.is_global()
                 && file_is_tiny(
-                    inactive_file + len(Lru::ActiveFile),
+                    len(Lru::InactiveFile) + len(Lru::ActiveFile),
                     owner.free(),
                     owner.high_marks(),
                     may_deactivate[0],
@@ -67,7 +69,7 @@ impl Classic {
             left.end_round(scan.nr_reclaimed - before, scan.nr_to_reclaim);
         }
         let can_age_anon = memory.slots.total() > 0 || memory.tiers.can_demote(memory.node_of(lruvec));
-        if can_age_anon && self.lists.inactive_is_low(lruvec, PageType::Anon) {
+        if can_age_anon && self.inactive_is_low(memory, lruvec, PageType::Anon) {
             self.shrink_active(memory, lruvec, PageType::Anon, SWAP_CLUSTER_MAX, scan);
         }
     }

@@ -70,7 +70,7 @@ impl Classic {
         let evictor = memory.lruvec(cgroup, crate::memory::NodeId(shadow.node));
         let layout = self.shadows.unwrap_or_else(|| shadow_layout(memory));
         let distance = layout.distance(shadow.token, memory.nonresident_age[evictor.index()]);
-        let len = |lru| self.lists.subtree_len(evictor, lru);
+        let len = |lru| self.counted_len(memory, evictor, lru);
         let sizes = WorkingsetSizes {
             active_file: len(Lru::ActiveFile),
             inactive_file: len(Lru::InactiveFile),

@@ -306,6 +306,10 @@ impl ReclaimPolicy for Mglru {
         sizes
     }
 
+    fn flush_statistics(&mut self, memory: &Memory) {
+        self.classic.flush_statistics(memory);
+    }
+
     /// 7.2 asks for sizes that only the two lists keep (`lruvec_lru_size` in `count_shadow_nodes`, since 7.1): where pages are in
     /// generations it sees none, and prunes nearly all nodes of shadows.
     fn pages_for_shrinkers(&self, lruvec: LruvecId) -> u64 {

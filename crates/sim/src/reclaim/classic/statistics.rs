@@ -1,0 +1,109 @@
+//! Counters of groups, added up now and then.
+//!
+//! Each processor counts for itself. Reclaim reads sums that a worker makes every 2 s (Linux since 6.8, `flush_memcg_stats_dwork`,
+//! `mem_cgroup_flush_stats_ratelimited` in `prepare_scan_control`), or that were made because somebody read `memory.stat`. By them it
+//! is decided whether active pages are deactivated, and whether a refault is recent. How much is scanned of each list is decided by
+//! true sizes.
+
+use super::Classic;
+use crate::memory::Memory;
+use crate::reclaim::LruvecId;
+use crate::reclaim::scan_balance::{Lru, PageType, inactive_is_low};
+use isotherm_units::{Duration, Instant};
+
+/// How often the worker runs (`FLUSH_TIME`).
+const FLUSH_EVERY: Duration = Duration::from_secs(2);
+
+/// What was counted of one lruvec and all below it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counted {
+    /// Lengths of the four lists.
+    pub(super) sizes: [u64; 4],
+    /// Refaults that were activated, by type.
+    pub(super) activations: [u64; 2],
+}
+
+/// The sums that reclaim reads.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Statistics {
+    by_lruvec: Vec<Counted>,
+    flushed_at: Option<Instant>,
+}
+
+impl Statistics {
+    /// Whether the worker would have run since.
+    pub(super) fn are_due(&self, memory: &Memory) -> bool {
+        memory.config.lazy_statistics && self.flushed_at.is_none_or(|at| memory.now.since(at) >= FLUSH_EVERY)
+    }
+
+    pub(super) fn flush(&mut self, memory: &Memory, by_lruvec: Vec<Counted>) {
+        *self = Self { by_lruvec, flushed_at: Some(memory.now) };
+    }
+
+    /// What is known of an lruvec; `None` where counters are up to date always.
+    fn of(&self, memory: &Memory, lruvec: LruvecId) -> Option<Counted> {
+        // A group that was made later counts nothing yet.
+        memory.config.lazy_statistics.then(|| self.by_lruvec.get(lruvec.index()).copied().unwrap_or_default())
+    }
+
+    pub(super) fn activations(&self, memory: &Memory, lruvec: LruvecId) -> Option<[u64; 2]> {
+        Some(self.of(memory, lruvec)?.activations)
+    }
+}
+
+impl Classic {
+    /// Pages on `lru` of the lruvec's group and all below it, as far as they were added up.
+    pub(super) fn counted_len(&self, memory: &Memory, lruvec: LruvecId, lru: Lru) -> u64 {
+        let counted = self.statistics.of(memory, lruvec);
+        counted.map_or_else(|| self.lists.subtree_len(lruvec, lru), |counted| counted.sizes[lru as usize])
+    }
+
+    /// Whether the subtree has too few cold pages of a type (spec classic-lru 4), by what was added up.
+    pub(super) fn inactive_is_low(&self, memory: &Memory, lruvec: LruvecId, page_type: PageType) -> bool {
+        let (inactive, active) = match page_type {
+            PageType::Anon => (Lru::InactiveAnon, Lru::ActiveAnon),
+            PageType::File => (Lru::InactiveFile, Lru::ActiveFile),
+        };
+        inactive_is_low(self.counted_len(memory, lruvec, inactive), self.counted_len(memory, lruvec, active))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cgroup::CgroupId;
+    use crate::memory::NodeId;
+    use crate::reclaim::testbed::Testbed;
+    use crate::reclaim::{Reclaimer, Scan};
+    use crate::swap::device::DeviceKind;
+
+    /// With 5000 cold file pages reclaim trims the cache (C10), once it knows of them.
+    #[test]
+    fn reclaim_knows_what_was_added_up() {
+        let trims = |lazy: bool, pass: &dyn Fn(&mut Testbed)| {
+            let mut bed = Testbed::new(Box::new(Classic::new()), 8192, DeviceKind::Nvme, 4096);
+            bed.memory.config.lazy_statistics = lazy;
+            let group = bed.group(CgroupId::ROOT, "a");
+            let walk = |bed: &mut Testbed| {
+                let mut scan = Scan::new(Reclaimer::Limit, group, 32, 60);
+                bed.policy.begin_walk(&mut bed.memory, NodeId::default(), &mut scan);
+                scan.cache_trim_used
+            };
+            assert!(!walk(&mut bed), "nothing is there");
+            let file = bed.file("data", 5000);
+            (0..5000).for_each(|page| _ = bed.cached(group, file, page));
+            pass(&mut bed);
+            walk(&mut bed)
+        };
+        let after = |ms| {
+            move |bed: &mut Testbed| {
+                let until = bed.memory.now + Duration::from_ms(ms);
+                bed.pass_time(until);
+            }
+        };
+        assert!(trims(false, &|_| ()), "up to date always");
+        assert!(!trims(true, &|_| ()), "of the time before the pages came");
+        assert!(trims(true, &|bed| bed.policy.flush_statistics(&bed.memory)), "somebody read them");
+        assert!(!trims(true, &after(1999)) && trims(true, &after(2000)), "the worker ran");
+    }
+}
