@@ -133,9 +133,7 @@ impl Conductor<'_> {
             std::thread::sleep(Duration::from_millis(1));
             sys::reap();
         }
-        if self.stage.topped_up.is_some() {
-            player::top_up(&self.stage, &std::fs::read(player::STATISTICS_PATH).unwrap_or_default());
-        }
+        self.stage.control.note_end();
     }
 
     fn start(&self, process: u16) -> Result<(), String> {

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use crate::machine::GROUP_PATH;
@@ -23,9 +24,11 @@ pub(crate) const FIRST_PAGE: u64 = 1 << 27;
 pub(crate) const END_PAGE: u64 = (1 << 35) - (1 << 27);
 
 /// What the kernel counted of the group.
-pub(crate) const STATISTICS_PATH: &str = "/sys/fs/cgroup/play/memory.stat";
+const STATISTICS_PATH: &str = "/sys/fs/cgroup/play/memory.stat";
 /// What the kernel takes must fall by so much before the limit follows.
 const LOWERED_BYTES: u64 = 256 << 10;
+/// As many changes have a reading add them up, on one processor: they are noted by 64, and more than 64 of those noted count.
+const FAULTS_TO_BE_READ: u32 = 3 * 64;
 /// More than the page tables of a script's process take.
 const FORK_BYTES: u64 = 8 << 20;
 
@@ -47,14 +50,19 @@ pub(crate) fn live(stage: &Stage<'_>, mut process: u16) -> ! {
     let mut buffer = vec![0; 16 * 1024];
     let (mut is_new, mut counted, mut own) = (true, 0u64, 0);
     let mut opened = Opened::new();
+    let mut ended = 0;
     loop {
         if !stage.control.wait(process, Duration::from_secs(1)) {
             continue;
         }
-        if std::mem::take(&mut is_new) && stage.topped_up.is_some() {
-            refresh(&mut statistics, &mut buffer);
-            own = own_anonymous_bytes();
-            stage.control.add_own(own);
+        let is_first = std::mem::take(&mut is_new);
+        if (is_first || ended != stage.control.nr_ended()) && stage.topped_up.is_some() {
+            ended = stage.control.nr_ended();
+            refresh_surely(&mut statistics, &mut buffer);
+            if is_first {
+                own = own_anonymous_bytes();
+                stage.control.add_own(own);
+            }
             top_up(stage, &buffer);
         }
         let mut at = stage.control.operation();
@@ -63,14 +71,17 @@ pub(crate) fn live(stage: &Stage<'_>, mut process: u16) -> ! {
             at += 1;
             match operation.action {
                 Action::Finish => {
-                    // The conductor goes on when the memory is really free, and lowers the limit by what this process had.
+                    // The conductor goes on when the memory is really free; who comes next lowers the limit by what this one had.
                     stage.control.take_own(own);
                     stage.control.pass(CONDUCTOR, at);
                     sys::exit_now(0);
                 }
                 Action::Start { process: child } => match make_room_and_fork(stage) {
                     Ok(Forked::Parent(pid)) => {
-                        refresh(&mut statistics, &mut buffer);
+                        match stage.topped_up {
+                            Some(_) => refresh_surely(&mut statistics, &mut buffer),
+                            None => refresh(&mut statistics, &mut buffer),
+                        }
                         top_up(stage, &buffer);
                         stage.control.started(child, pid);
                     }
@@ -154,9 +165,24 @@ fn refresh(statistics: &mut Option<File>, buffer: &mut [u8]) {
     }
 }
 
+/// A page of the program itself that nobody writes: its page tables are there, and the zero page stands for it.
+#[repr(align(4096))]
+struct SparePage([AtomicU8; sys::PAGE_LEN]);
+static SPARE_PAGE: SparePage = SparePage([const { AtomicU8::new(0) }; sys::PAGE_LEN]);
+
+/// A reading adds nothing up while there are few changes. Faults are changes; those on a page that is only read take no memory.
+fn refresh_surely(statistics: &mut Option<File>, buffer: &mut [u8]) {
+    let page = SPARE_PAGE.0.as_ptr() as u64 / sys::PAGE;
+    for _ in 0..FAULTS_TO_BE_READ {
+        let _ = sys::advise(page, 1, libc::MADV_DONTNEED);
+        std::hint::black_box(SPARE_PAGE.0[0].load(Ordering::Relaxed));
+    }
+    refresh(statistics, buffer);
+}
+
 /// Raises the limit by what the kernel takes for the group (page tables, stacks, its own objects), from its statistics in `buffer`,
 /// and by what the players themselves had before they began; lowers it when that was given back.
-pub(crate) fn top_up(stage: &Stage<'_>, buffer: &[u8]) {
+fn top_up(stage: &Stage<'_>, buffer: &[u8]) {
     let Some(limit) = stage.topped_up else { return };
     let text = String::from_utf8_lossy(buffer);
     let Some(kernel) = number_of_line(&text, "kernel") else { return };

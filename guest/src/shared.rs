@@ -20,6 +20,8 @@ pub(crate) struct Control {
     /// Bytes of the players' own memory, and what was last added to the limit.
     own: AtomicU64,
     extra: AtomicU64,
+    /// Processes whose memory is free again.
+    ended: AtomicU32,
 }
 
 impl Control {
@@ -74,6 +76,14 @@ impl Control {
     /// The players' own memory.
     pub(crate) fn own_bytes(&self) -> u64 {
         self.own.load(Ordering::Acquire)
+    }
+    /// Notes that the memory of a process is free again.
+    pub(crate) fn note_end(&self) {
+        self.ended.fetch_add(1, Ordering::AcqRel);
+    }
+    /// Processes whose memory is free again.
+    pub(crate) fn nr_ended(&self) -> u32 {
+        self.ended.load(Ordering::Acquire)
     }
     /// What was last added to the limit.
     pub(crate) fn extra_bytes(&self) -> u64 {
