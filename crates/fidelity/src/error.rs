@@ -69,6 +69,14 @@ pub enum FidelityError {
         /// Which, and why.
         failures: Vec<String>,
     },
+    /// A kernel has no such counter: it cannot be compared.
+    #[error("kernel {kernel} counts no `{counter}`, neither of groups nor of the machine; nothing was stored")]
+    NoCounter {
+        /// The kernel.
+        kernel: String,
+        /// Its name in the kernel.
+        counter: &'static str,
+    },
     /// Stored runs cannot be read or written.
     #[error("{}: {source}", path.display())]
     Io {
@@ -88,7 +96,8 @@ pub enum FidelityError {
     /// Stored runs are of another script than the one that is played now.
     #[error(
         "the stored runs of workload `{workload}` in kernel {kernel} are of another script or limit than the present one; make them \
-         anew: isotherm simulate fidelity --refresh --kernel {kernel} --workload {workload}"
+         anew: isotherm simulate fidelity --refresh --kernel {kernel} --workload {workload}. The data that come with isotherm are part \
+         of the program: build it anew afterwards, or name their folder with --data"
     )]
     Stale {
         /// The workload.

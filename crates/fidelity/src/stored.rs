@@ -85,12 +85,17 @@ impl KernelData {
         serde_json::from_str(text).map_err(|source| FidelityError::Stored { place: place.to_owned(), source })
     }
 
-    /// Takes the runs of `newer`, and keeps those that it has none of.
+    /// Takes the runs of `newer`, and keeps those that it has none of, unless they are of another release of the kernel or of a
+    /// guest of another size: what is stored together is of one kernel.
     pub fn take(&mut self, newer: Self) {
+        if (&self.release, self.memory_bytes) != (&newer.release, newer.memory_bytes) {
+            *self = newer;
+            return;
+        }
         self.runs.retain(|run| newer.runs.iter().all(|taken| taken.cell != run.cell));
         self.runs.extend(newer.runs);
         self.runs.sort_by(|one, other| one.cell.cmp(&other.cell));
-        (self.release, self.command, self.memory_bytes) = (newer.release, newer.command, newer.memory_bytes);
+        self.command = newer.command;
     }
 
     /// Writes it into `folder`, whole or not at all.
@@ -166,9 +171,8 @@ mod tests {
         let mut first = data(vec![run("a", 1), run("c", 2)]);
         first.store(folder.path()).unwrap();
         assert_eq!(KernelData::load_all(folder.path()).unwrap(), [first.clone()]);
-        first.take(KernelData { release: "6.12.2".to_owned(), ..data(vec![run("b", 3), run("a", 4)]) });
+        first.take(data(vec![run("b", 3), run("a", 4)]));
         assert_eq!(first.runs, [run("a", 4), run("b", 3), run("c", 2)]);
-        assert_eq!(first.release, "6.12.2");
         first.store(folder.path()).unwrap();
         assert_eq!(KernelData::load(folder.path(), "6.12").unwrap(), Some(first));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no partial file is left");
@@ -185,6 +189,14 @@ mod tests {
         let path = folder.path().join("new.json");
         write_whole(&path, "text").unwrap();
         assert_eq!(fs::read_to_string(path).unwrap(), "text");
+    }
+
+    #[test]
+    fn runs_of_two_releases_are_never_mixed() {
+        let mut stored = data(vec![run("a", 1), run("c", 2)]);
+        let newer = KernelData { release: "6.12.2".to_owned(), ..data(vec![run("a", 4)]) };
+        stored.take(newer.clone());
+        assert_eq!(stored, newer);
     }
 
     #[test]

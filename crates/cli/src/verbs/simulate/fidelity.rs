@@ -55,7 +55,8 @@ Examples:
   isotherm simulate fidelity --workload zipf,uniform --policy mglru --format json
   isotherm simulate fidelity --refresh --kernel 6.12 --workload zipf --limit 75% --data runs
 
---refresh needs what `isotherm rig` needs; its whole takes more than half an hour.";
+--refresh needs what `isotherm rig` needs; its whole takes more than half an hour. The stored runs that come with isotherm are part of
+the program: after a --refresh build it anew, or name the folder with --data. Runs of another release of the kernel replace its file.";
 
 /// Runs the verb.
 pub(in crate::verbs) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
