@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::FidelityError;
 use crate::matrix::{Cell, METRICS, NAIVE, Selection, Set, Workload};
 use crate::rank::nearest;
-use crate::simulate::{self, Simulated, overlap};
+use crate::simulate::{self, Like, Simulated, overlap};
 use crate::stored::KernelData;
 use isotherm_units::Pages;
 
@@ -101,7 +101,7 @@ pub struct Comparison {
     pub bars: Vec<Bar>,
 }
 
-/// Plays what is selected in the simulated machine and compares. `progress` is told when a simulated run is over.
+/// Plays what is selected in the simulated machine, for each kernel by its own rules, and compares. `progress` is told when a simulated run is over.
 ///
 /// # Errors
 /// Stored runs of other scripts, none at all, or a run that fails.
@@ -114,24 +114,24 @@ pub fn compare(
     let kernels: Vec<&str> = selection.kernels().collect();
     let data: Vec<&KernelData> = data.iter().filter(|data| kernels.contains(&data.kernel.as_str())).collect();
     check(workloads, selection, &data)?;
-    let mut jobs: Vec<(usize, String, u64)> = Vec::new();
+    let mut jobs: Vec<(Like, usize, String, u64)> = Vec::new();
     for (index, workload) in workloads.iter().enumerate() {
         for cell in selection.cells_of(&workload.name) {
             let limit = workload.limit(cell.limit_percent).get();
-            for policy in [cell.policy, NAIVE.to_owned()] {
-                jobs.push((index, policy, limit));
+            for like in data.iter().map(|data| Like::kernel(&data.kernel)) {
+                jobs.extend([cell.policy.as_str(), NAIVE].map(|policy| (like, index, policy.to_owned(), limit)));
             }
         }
     }
     jobs.sort_unstable();
     jobs.dedup();
     let played = jobs.into_par_iter().map(|job| {
-        let simulated = simulate::run(&workloads[job.0], &job.1, Pages::new(job.2))?;
+        let simulated = simulate::run(job.0, &workloads[job.1], &job.2, Pages::new(job.3))?;
         progress();
         Ok((job, simulated))
     });
     let played: Vec<Result<_, FidelityError>> = played.collect();
-    let played: BTreeMap<(usize, String, u64), Simulated> = played.into_iter().collect::<Result<_, _>>()?;
+    let played: BTreeMap<(Like, usize, String, u64), Simulated> = played.into_iter().collect::<Result<_, _>>()?;
     let mut comparison = Comparison {
         kernels: data.iter().map(|data| (data.kernel.clone(), data.release.clone())).collect(),
         rows: Vec::new(),
@@ -142,7 +142,8 @@ pub fn compare(
         for (index, workload) in workloads.iter().enumerate() {
             for cell in selection.cells_of(&workload.name) {
                 let limit = workload.limit(cell.limit_percent).get();
-                let of = |policy: &str| &played[&(index, policy.to_owned(), limit)];
+                let like = Like::kernel(&data.kernel);
+                let of = |policy: &str| &played[&(like, index, policy.to_owned(), limit)];
                 comparison.add(data, workload, &cell, of(&cell.policy), of(NAIVE));
             }
         }
@@ -178,7 +179,8 @@ pub fn nr_simulated(workloads: &[Workload], selection: &Selection) -> u64 {
             selection.cells_of(&workload.name).map(|cell| cell.limit_percent).collect();
         selection.cells_of(&workload.name).count() + limits.len()
     };
-    workloads.iter().map(of).sum::<usize>() as u64
+    let likes: std::collections::BTreeSet<Like> = selection.kernels().map(Like::kernel).collect();
+    (likes.len() * workloads.iter().map(of).sum::<usize>()) as u64
 }
 
 impl Comparison {

@@ -9,11 +9,10 @@ use isotherm_units::PageRange;
 
 use crate::FidelityError;
 use crate::matrix::{Cell, METRICS, Selection, Workload};
+use crate::replay::READ_STATISTICS_EVERY;
 use crate::simulate::{MEMORY, Place, Resident, machine, overlap, runs_of, universe};
 use crate::stored::{KernelData, StoredRun};
 
-/// Operations between two reads of the group's statistics in the guest.
-const READ_STAT_EVERY: u64 = 256;
 /// A single replay is given up after this many seconds of the guest's time.
 const SECONDS_A_RUN: u64 = 300;
 
@@ -113,14 +112,15 @@ impl Refresh<'_> {
         let release = boots.first().map(|(release, _)| release.clone()).unwrap_or_default();
         let stored = cells.iter().enumerate().map(|(index, (_, workload, cell))| {
             let seen: Vec<&Observation> = boots.iter().map(|(_, seen)| &seen[index]).collect();
-            stored_run(workload, cell, &seen)
+            stored_run(self.kernel.0, workload, cell, &seen)
         });
+        let runs = stored.collect::<Result<Vec<_>, _>>()?;
         let mut data = KernelData {
             kernel: self.kernel.0.to_owned(),
             release,
             command: self.command.to_owned(),
             memory_bytes: MEMORY.get(),
-            runs: stored.collect(),
+            runs,
         };
         data.runs.sort_by(|one, other| one.cell.cmp(&other.cell));
         Ok(data)
@@ -154,34 +154,43 @@ fn series_run(script: u32, workload: &Workload, cell: &Cell) -> SeriesRun {
         zram_bytes: Some(MEMORY.get()),
         play: Play {
             limit_bytes: Some(workload.limit(cell.limit_percent).bytes().get()),
-            read_stat_every: READ_STAT_EVERY,
+            read_stat_every: u64::from(READ_STATISTICS_EVERY),
             seconds_max: SECONDS_A_RUN,
         },
         subgroups: workload.subgroups.clone(),
     }
 }
 
-fn stored_run(workload: &Workload, cell: &Cell, boots: &[&Observation]) -> StoredRun {
+fn stored_run(
+    kernel: &str,
+    workload: &Workload,
+    cell: &Cell,
+    boots: &[&Observation],
+) -> Result<StoredRun, FidelityError> {
     let counters = METRICS.iter().map(|metric| {
-        let of = |seen: &&Observation| {
-            let own = seen.memory_stat.get(metric.counter).copied();
-            own.or_else(|| seen.vmstat.get(metric.counter).and_then(|&value| u64::try_from(value).ok())).unwrap_or(0)
-        };
-        (metric.name.to_owned(), boots.iter().map(of).collect())
+        let missing = || FidelityError::NoCounter { kernel: kernel.to_owned(), counter: metric.counter };
+        let of = |seen: &&Observation| counted(seen, metric.counter).ok_or_else(missing);
+        Ok((metric.name.to_owned(), boots.iter().map(of).collect::<Result<Vec<_>, _>>()?))
     });
     let universe = universe(&workload.script);
     let mut residencies = boots.iter().map(|seen| runs_of(&resident(seen), &universe));
     let residency = residencies.next().unwrap_or_default();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 10 000")]
     let overlap_of_boots = residencies.map(|other| (overlap(&residency, &other) * 10_000.0).round() as u32).collect();
-    StoredRun {
+    Ok(StoredRun {
         cell: cell.clone(),
         digest: workload.digest.clone(),
         limit_pages: workload.limit(cell.limit_percent).get(),
-        counters: counters.collect(),
+        counters: counters.collect::<Result<_, FidelityError>>()?,
         residency,
         overlap_of_boots,
-    }
+    })
+}
+
+/// Of the group, or of the machine where the group has no such counter. A counter that is nowhere is not 0.
+fn counted(seen: &Observation, counter: &str) -> Option<u64> {
+    let own = seen.memory_stat.get(counter).copied();
+    own.or_else(|| seen.vmstat.get(counter).and_then(|&value| u64::try_from(value).ok()))
 }
 
 fn resident(seen: &Observation) -> Resident {
@@ -189,4 +198,19 @@ fn resident(seen: &Observation) -> Resident {
     let files = seen.cached.iter().map(|file| (Place::File(file.file), ranges(&file.ranges)));
     let processes = seen.anonymous.iter().map(|process| (Place::Process(process.process), ranges(&process.ranges)));
     files.chain(processes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_that_is_nowhere_is_not_zero() {
+        let mut seen = Observation::default();
+        assert_eq!(counted(&seen, "pgscan"), None);
+        seen.vmstat.insert("pgscan".to_owned(), 7);
+        assert_eq!(counted(&seen, "pgscan"), Some(7));
+        seen.memory_stat.insert("pgscan".to_owned(), 0);
+        assert_eq!(counted(&seen, "pgscan"), Some(0));
+    }
 }

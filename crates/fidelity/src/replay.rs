@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use isotherm_rig::script::{Action, Advice, CONDUCTOR, Script};
 use isotherm_units::access::{
-    self, After, Backing, Batch, Channel, FileKind, FileSpec, LayoutChange, Mapping, Process, Program, Run, Sharing,
-    Stream, StreamError, Thread, ThreadStart, Timing,
+    self, After, Backing, Batch, Channel, FileKind, FileSpec, KernelCall, LayoutChange, Mapping, Process, Program, Run,
+    Sharing, Stream, StreamError, Thread, ThreadStart, Timing,
 };
 use isotherm_units::{Duration, Instant, PageRange};
 
@@ -18,19 +18,29 @@ use isotherm_units::{Duration, Instant, PageRange};
 const PATIENCE: Duration = Duration::from_us(20);
 /// At the script's mark everything stands still for this long: the run is ended before.
 pub(crate) const REST: Duration = Duration::from_secs(100_000);
+/// The guest's statistics are read after so many touched pages and other operations of a process.
+pub(crate) const READ_STATISTICS_EVERY: u32 = 256;
 /// Operations of a batch: turns are looked at no more often.
 const BATCH: usize = 4096;
 
 /// The script's programs: one for each group, with its number. All must be started at once on one machine.
-pub(crate) fn programs_of(script: &Arc<Script>, subgroups: &[u16]) -> Vec<(u16, Program)> {
+/// `at` begins at 0 and tells how far the script has come.
+pub(crate) fn programs_of(script: &Arc<Script>, at: &Arc<AtomicUsize>, subgroups: &[u16]) -> Vec<(u16, Program)> {
     let processes = processes_of(script);
     let group_of = |process: u16| subgroups.get(usize::from(root_of(process, &processes))).copied().unwrap_or(0);
     let mut members: BTreeMap<u16, Vec<u16>> = BTreeMap::new();
     for &process in processes.keys() {
         members.entry(group_of(process)).or_default().push(process);
     }
-    let at = Arc::new(AtomicUsize::new(0));
-    members.into_iter().map(|(group, members)| (group, program_of(script, &at, &members, &processes))).collect()
+    members.into_iter().map(|(group, members)| (group, program_of(script, at, &members, &processes))).collect()
+}
+
+/// Whether a script has come to its first mark, or to its end if it has none; otherwise how far it has come, and where that is.
+pub(crate) fn at_mark(script: &Script, at: &AtomicUsize) -> Result<(), (usize, usize)> {
+    let mut operations = script.operations.iter();
+    let mark = operations.position(|operation| matches!(operation.action, Action::Mark { .. }));
+    let (at, mark) = (at.load(Ordering::Relaxed), mark.unwrap_or(script.operations.len()));
+    if at >= mark { Ok(()) } else { Err((at, mark)) }
 }
 
 /// What else the guest's only processor does: kernel threads (read-copy-update, statistics, write-back) and the player's conductor
@@ -92,6 +102,9 @@ fn program_of(
             process,
             members: members.to_vec(),
             next: None,
+            touched: 0,
+            counted: 0,
+            reads_statistics: true,
             mapped: Vec::new(),
         }),
     });
@@ -120,6 +133,12 @@ struct Turns {
     members: Vec<u16>,
     /// Where the script goes on when what was handed out is done.
     next: Option<usize>,
+    /// Pages of the operation there that are touched already.
+    touched: u32,
+    /// Pages touched, and other operations, since the statistics were last read: as the guest's player counts them.
+    counted: u32,
+    /// They are to be read before anything else: a process begins with that, and one that has started another goes on with it.
+    reads_statistics: bool,
     /// Mapped files: virtual pages, file, its page behind the first.
     mapped: Vec<(PageRange, u32, u64)>,
 }
@@ -145,6 +164,13 @@ impl Stream for Turns {
                     _ => return Err("the script has an operation that the simulated machine cannot do".into()),
                 }
             }
+            let is_due = self.counted >= READ_STATISTICS_EVERY;
+            if (is_due || self.reads_statistics) && (operation.process == self.process || !batch.runs.is_empty()) {
+                self.reads_statistics = false;
+                self.counted = if is_due { 0 } else { self.counted };
+                self.next = Some(at);
+                return Ok(After::Kernel(KernelCall::ReadStatistics));
+            }
             if operation.process != self.process {
                 if batch.runs.is_empty() {
                     return Ok(After::Sleep(PATIENCE));
@@ -154,14 +180,22 @@ impl Stream for Turns {
             }
             let run = match operation.action {
                 Action::Touch { page, pages, write } => {
-                    Some(if write { Run::write(page, pages) } else { Run::read(page, pages) })
+                    // A long touch is many: the statistics do not wait for its end.
+                    let some = (pages - self.touched).min(READ_STATISTICS_EVERY - self.counted);
+                    let first = page + u64::from(self.touched);
+                    self.counted += some;
+                    self.touched = if self.touched + some == pages { 0 } else { self.touched + some };
+                    Some(if write { Run::write(first, some) } else { Run::read(first, some) })
                 }
-                Action::Transfer { file, page, pages, write } => Some(self.transfer(file, page, pages, write)?),
+                Action::Transfer { file, page, pages, write } => {
+                    self.counted += 1;
+                    Some(self.transfer(file, page, pages, write)?)
+                }
                 _ => None,
             };
             if let Some(run) = run {
                 batch.runs.push(run);
-                at += 1;
+                at += usize::from(self.touched == 0);
                 if batch.runs.len() == BATCH {
                     self.next = Some(at);
                     return Ok(After::Continue);
@@ -178,6 +212,10 @@ impl Stream for Turns {
                 return Ok(After::Finish);
             }
             self.next = Some(at + 1);
+            match operation.action {
+                Action::Start { .. } => self.reads_statistics = true,
+                _ => self.counted += 1,
+            }
             return self.change(operation.action);
         }
     }
@@ -235,5 +273,59 @@ fn advice_of(advice: Advice) -> access::Advice {
         Advice::WillNeed => access::Advice::WillNeed,
         Advice::Cold => access::Advice::Cold,
         Advice::PageOut => access::Advice::PageOut,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_rig::script::Operation;
+
+    /// What the only process does: pages of each batch, and what follows.
+    fn played(operations: Vec<Action>) -> Vec<(Vec<(u64, u32)>, After)> {
+        let start = Operation { process: CONDUCTOR, action: Action::Start { process: 0 } };
+        let own = operations.into_iter().map(|action| Operation { process: 0, action });
+        let mark = Operation { process: CONDUCTOR, action: Action::Mark { number: 1 } };
+        let operations = std::iter::once(start).chain(own).chain([mark]).collect();
+        let script = Arc::new(Script { operations, ..Script::default() });
+        let at = Arc::new(AtomicUsize::new(0));
+        let mut programs = programs_of(&script, &at, &[]);
+        let stream = &mut programs[0].1.threads[0].stream;
+        let mut played = Vec::new();
+        loop {
+            let mut batch = Batch::default();
+            let after = stream.next_batch(Instant::START, &mut batch).unwrap();
+            let is_over = after == After::Sleep(REST);
+            assert_eq!(at_mark(&script, &at).is_ok(), is_over, "the last word is said at the mark");
+            played.push((batch.runs.iter().map(|run| (run.page(), run.pages)).collect(), after));
+            if is_over {
+                return played;
+            }
+        }
+    }
+
+    /// As the guest does: before the first touch, then after each 256 touched pages and other operations.
+    #[test]
+    fn statistics_are_read_where_the_guest_reads_them() {
+        let read = || After::Kernel(KernelCall::ReadStatistics);
+        let touch = |page, pages| Action::Touch { page, pages, write: true };
+        let map = Action::MapAnonymous { page: 0, pages: 1000 };
+        let played = played(vec![map, touch(0, 100), touch(100, 500), touch(7, 1)]);
+        assert!(matches!(played[1], (ref runs, After::Change(_)) if runs.is_empty()));
+        assert_eq!((&played[0], played.len()), (&(vec![], read()), 6));
+        assert_eq!(played[2], (vec![(0, 100), (100, 155)], read()), "with the mapping 256");
+        assert_eq!(played[3], (vec![(255, 256)], read()));
+        assert_eq!(played[4].0, [(511, 89), (7, 1)]);
+    }
+
+    #[test]
+    fn a_script_that_stands_still_is_not_at_its_mark() {
+        let of = |action| Operation { process: 0, action };
+        let touch = of(Action::Touch { page: 1, pages: 1, write: true });
+        let mut script = Script { operations: vec![touch, touch], ..Script::default() };
+        assert_eq!(at_mark(&script, &AtomicUsize::new(1)), Err((1, 2)), "without a mark the end counts");
+        script.operations.insert(1, of(Action::Mark { number: 1 }));
+        assert_eq!(at_mark(&script, &AtomicUsize::new(1)), Ok(()));
+        assert_eq!(at_mark(&script, &AtomicUsize::new(0)), Err((0, 1)));
     }
 }

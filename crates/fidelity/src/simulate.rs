@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use isotherm_rig::script::Script;
 use isotherm_sim::cgroup::{CgroupId, Knob, Limit};
 use isotherm_sim::counters::Counter;
 use isotherm_sim::machine::{Incident, Machine, MachineBuilder, MachineConfig, NodeConfig, Outcome, Residency};
+use isotherm_sim::memory::KernelRelease;
+use isotherm_sim::reclaim::mglru::Baseline;
 use isotherm_sim::reclaim::policy_by_name;
 use isotherm_sim::swap::device::{Compressor, DeviceKind};
 use isotherm_units::{Bytes, Duration, Instant, PageRange, Pages};
@@ -32,9 +35,37 @@ pub struct Simulated {
     pub residency: Vec<u64>,
 }
 
+/// Which kernel the simulated machine is to be like, of those of the rig that are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Like {
+    /// 7.2.
+    #[default]
+    Newest,
+    /// 6.12.
+    V6_12,
+}
+
+impl Like {
+    /// The rules nearest to a kernel, by its name in the rig.
+    pub fn kernel(name: &str) -> Self {
+        if name == "6.12" { Self::V6_12 } else { Self::Newest }
+    }
+}
+
+/// The machine that the rig's guest is, simulated, with a kernel like one of the rig's.
+pub fn machine_like(like: Like, memory: Bytes) -> MachineConfig {
+    let mut machine = machine(memory);
+    if like == Like::V6_12 {
+        machine.kernel = KernelRelease::V6_12;
+        machine.mglru.baseline = Baseline::V6_12;
+    }
+    machine
+}
+
 /// The machine that the rig's guest is, simulated.
 pub fn machine(memory: Bytes) -> MachineConfig {
-    let mut machine = MachineConfig { cpus: 1, storage: DeviceKind::Ram, ..MachineConfig::default() };
+    let mut machine =
+        MachineConfig { cpus: 1, storage: DeviceKind::Ram, lazy_statistics: true, ..MachineConfig::default() };
     machine.nodes = vec![NodeConfig { memory, ..NodeConfig::default() }];
     machine.swap.size = Some(MEMORY);
     machine.swap.compressor = Compressor::Lz4;
@@ -45,8 +76,8 @@ pub fn machine(memory: Bytes) -> MachineConfig {
 ///
 /// # Errors
 /// The machine cannot play it to its mark.
-pub fn run(workload: &Workload, policy: &str, limit: Pages) -> Result<Simulated, FidelityError> {
-    let outcome = outcome(workload, policy, limit)?;
+pub fn run(like: Like, workload: &Workload, policy: &str, limit: Pages) -> Result<Simulated, FidelityError> {
+    let outcome = outcome(like, workload, policy, limit)?;
     let group = outcome.cgroup(GROUP).expect("made by `play`");
     let counter = |name: &str| match name {
         "pgscan" => group.counters.pgscan(),
@@ -63,27 +94,35 @@ pub fn run(workload: &Workload, policy: &str, limit: Pages) -> Result<Simulated,
 ///
 /// # Errors
 /// The machine cannot play it to its mark.
-pub fn outcome(workload: &Workload, policy: &str, limit: Pages) -> Result<Outcome, FidelityError> {
-    play(workload, policy, Some(limit), MEMORY)
+pub fn outcome(like: Like, workload: &Workload, policy: &str, limit: Pages) -> Result<Outcome, FidelityError> {
+    play(&machine_like(like, MEMORY), workload, policy, Some(limit))
 }
 
 /// Most pages charged at a time without a limit.
 pub(crate) fn peak(workload: &Workload) -> Result<Pages, FidelityError> {
     // Charges page by page, so that the peak is exact.
-    let outcome = play(workload, "fifo", None, ROOMY)?;
+    let outcome = play(&machine(ROOMY), workload, "fifo", None)?;
     Ok(Pages::new(outcome.cgroup(GROUP).expect("made by `play`").peak_pages))
 }
 
-fn play(workload: &Workload, policy: &str, limit: Option<Pages>, memory: Bytes) -> Result<Outcome, FidelityError> {
+fn play(
+    config: &MachineConfig,
+    workload: &Workload,
+    policy: &str,
+    limit: Option<Pages>,
+) -> Result<Outcome, FidelityError> {
     let fail =
         |source| FidelityError::Simulation { workload: workload.name.clone(), policy: policy.to_owned(), source };
-    let machine = machine_of(workload, policy, limit, memory).map_err(fail)?;
+    let (machine, at) = machine_of(config, workload, policy, limit).map_err(fail)?;
     let outcome = machine.run(Instant::START + UNTIL).map_err(fail)?;
     let unfinished = |what: String| {
         Err(FidelityError::Unfinished { workload: workload.name.clone(), policy: policy.to_owned(), what })
     };
     match outcome.incidents.first() {
-        None => Ok(outcome),
+        None => match replay::at_mark(&workload.script, &at) {
+            Ok(()) => Ok(outcome),
+            Err((at, mark)) => unfinished(format!("came to operation {at} of {mark} within {UNTIL}")),
+        },
         Some(Incident::OutOfMemory { resident_pages, .. }) => {
             unfinished(format!("killed for want of memory with {resident_pages} pages resident"))
         }
@@ -94,19 +133,19 @@ fn play(workload: &Workload, policy: &str, limit: Option<Pages>, memory: Bytes) 
 }
 
 fn machine_of(
+    config: &MachineConfig,
     workload: &Workload,
     policy: &str,
     limit: Option<Pages>,
-    memory: Bytes,
-) -> Result<Machine, isotherm_sim::machine::SimError> {
-    let config = machine(memory);
+) -> Result<(Machine, Arc<AtomicUsize>), isotherm_sim::machine::SimError> {
     let policy = policy_by_name(policy)?.build_with(&config.policy_settings());
-    let mut builder = MachineBuilder::new(&config, policy)?;
+    let mut builder = MachineBuilder::new(config, policy)?;
     let group = builder.add_cgroup(CgroupId::ROOT, GROUP.trim_start_matches('/'))?;
     if let Some(limit) = limit {
         builder.set(group, Knob::Max, Limit::At(limit));
     }
-    for (number, program) in replay::programs_of(&Arc::new(workload.script.clone()), &workload.subgroups) {
+    let at = Arc::new(AtomicUsize::new(0));
+    for (number, program) in replay::programs_of(&Arc::new(workload.script.clone()), &at, &workload.subgroups) {
         let group = match workload.subgroups.is_empty() {
             true => group,
             false => builder.add_cgroup(group, &number.to_string())?,
@@ -118,7 +157,7 @@ fn machine_of(
         builder.add_program(replay::others(Duration::from_ns(1_000_000_000 / u64::from(config.hz))), CgroupId::ROOT)?;
     builder.start_at(others, Instant::START);
     builder.record_residency();
-    Ok(builder.build())
+    Ok((builder.build(), at))
 }
 
 /// A page that can be resident: of a file, or anonymous.
@@ -142,12 +181,27 @@ pub(crate) type Resident = BTreeMap<Place, Vec<PageRange>>;
 fn resident(outcome: &Outcome) -> Resident {
     let empty = Residency::default();
     let residency = outcome.residency.as_ref().unwrap_or(&empty);
+    let files = residency.files.iter().map(|file| (Place::File(file.name.parse().unwrap_or(u32::MAX)), &file.pages));
+    let processes = residency.processes.iter();
+    let processes = processes.map(|of| (Place::Process(of.name.parse().unwrap_or(u16::MAX)), &of.pages));
+    union(files.chain(processes))
+}
+
+/// Programs in groups of their own each know all files of the script: what one has of a file is added to what others have.
+fn union<'a>(parts: impl Iterator<Item = (Place, &'a Vec<PageRange>)>) -> Resident {
     let mut resident = Resident::new();
-    for file in &residency.files {
-        resident.insert(Place::File(file.name.parse().unwrap_or(u32::MAX)), file.pages.clone());
+    for (place, pages) in parts {
+        resident.entry(place).or_default().extend(pages);
     }
-    for process in &residency.processes {
-        resident.insert(Place::Process(process.name.parse().unwrap_or(u16::MAX)), process.pages.clone());
+    for ranges in resident.values_mut() {
+        ranges.sort_unstable_by_key(|range| range.start);
+        ranges.dedup_by(|next, range| {
+            let meet = next.start <= range.end;
+            if meet {
+                range.end = range.end.max(next.end);
+            }
+            meet
+        });
     }
     resident
 }
@@ -220,6 +274,17 @@ mod tests {
         // Absent 2, present 2, absent 4, present 2 + 1, absent 2, present 1, absent 1.
         assert_eq!(runs_of(&resident, &universe), [2, 2, 4, 3, 2, 1, 1]);
         assert_eq!(runs_of(&Resident::new(), &universe), [15]);
+    }
+
+    /// Two programs know file 0; each has pages of it.
+    #[test]
+    fn what_programs_have_of_a_file_is_joined() {
+        let (one, other, none) = (vec![PageRange::new(4, 6)], vec![PageRange::new(0, 2), PageRange::new(5, 9)], vec![]);
+        let parts =
+            [(Place::File(0), &one), (Place::File(1), &none), (Place::File(0), &other), (Place::File(0), &none)];
+        let joined = union(parts.into_iter());
+        assert_eq!(joined[&Place::File(0)], [PageRange::new(0, 2), PageRange::new(4, 9)]);
+        assert_eq!(joined[&Place::File(1)], []);
     }
 
     #[test]
