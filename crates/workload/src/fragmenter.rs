@@ -6,7 +6,7 @@ use std::sync::Arc;
 use isotherm_units::access::{
     Advice, After, Batch, LayoutChange, Program, Run, Stream, StreamError, Thread, ThreadStart, Timing,
 };
-use isotherm_units::{Bytes, Duration, Instant, PageRange, Ratio};
+use isotherm_units::{Bytes, Duration, Instant, PageRange, Pages, Ratio};
 use serde::{Deserialize, Serialize};
 
 use crate::chance::{Dice, Permutation, Ranked, Rng, Weight, below, dice, fill_words, threshold};
@@ -18,6 +18,8 @@ use crate::{Access, BuildContext, Storage, WorkloadError};
 
 /// Pages of 2 MiB.
 const SECTION_PAGES: u64 = 512;
+/// Most that is taken before: 64 MiB.
+const LEAD_PAGES_MAX: u64 = 32 * SECTION_PAGES;
 /// Most threads that use what is left.
 const THREADS_MAX: usize = 256;
 
@@ -39,6 +41,9 @@ pub enum Pattern {
 pub struct FragmenterSpec {
     /// Bytes filled, whole 2 MiB. Default 1 GiB.
     pub footprint: Bytes,
+    /// Memory taken before and kept, of a length drawn at random from a page to this: with 2 MiB and more, what is 2 MiB of its
+    /// address space begins anywhere in a block of physical memory. Default 0.
+    pub lead: Bytes,
     /// Which pages of each 2 MiB are given back. Default `contiguous`.
     pub pattern: Pattern,
     /// Share of each 2 MiB that is given back. Default 75 %.
@@ -63,6 +68,7 @@ impl Default for FragmenterSpec {
     fn default() -> Self {
         Self {
             footprint: Bytes::from_gib(1),
+            lead: Bytes::ZERO,
             pattern: Pattern::Contiguous,
             freed: Ratio::from_percent(75),
             pinned: Ratio::ZERO,
@@ -79,8 +85,8 @@ impl Default for FragmenterSpec {
 impl Kind for FragmenterSpec {
     const NAME: &'static str = "fragmenter";
     const SUMMARY: &'static str = "memory filled and mostly given back in pieces, to scatter what is free";
-    const EXAMPLE: &'static str = "kind = \"fragmenter\"\nfootprint = \"2GiB\"\npattern = \"strided\"\nfreed = \"75%\"\n\
-                                   pinned = \"1%\"\nthreads = 2\ntheta = 0.99\ncompute = \"2us\"\nwrites = \"10%\"\n\
+    const EXAMPLE: &'static str = "kind = \"fragmenter\"\nfootprint = \"2GiB\"\nlead = \"2MiB\"\npattern = \"strided\"\n\
+                                   freed = \"75%\"\npinned = \"1%\"\nthreads = 2\ntheta = 0.99\ncompute = \"2us\"\nwrites = \"10%\"\n\
                                    duration = \"20s\"\n";
 
     fn build(&self, context: &BuildContext) -> Result<Program, WorkloadError> {
@@ -88,6 +94,11 @@ impl Kind for FragmenterSpec {
         let pages = footprint_pages(kind, "footprint", self.footprint)?;
         if !pages.is_multiple_of(SECTION_PAGES) {
             return Err(WorkloadError::field(kind, "footprint", self.footprint, "multiples of 2MiB"));
+        }
+        let lead = self.lead.pages_floor().get();
+        if lead > LEAD_PAGES_MAX || self.lead != self.lead.pages_floor().bytes() {
+            let most = Pages::new(LEAD_PAGES_MAX).bytes();
+            return Err(WorkloadError::field(kind, "lead", self.lead, format!("multiples of 4KiB up to {most}")));
         }
         check_share(kind, "freed", self.freed)?;
         check_share(kind, "pinned", self.pinned)?;
@@ -106,6 +117,11 @@ impl Kind for FragmenterSpec {
         let fill_ns = think_ns(kind, "fill_compute", self.fill_compute)?;
         let compute_ns = think_ns(kind, "compute", self.compute)?;
         let mut spaces = Spaces::new(context.name_or(kind));
+        let mut preparation_dice = dice(context.seed, 0);
+        let lead = (lead > 0).then(|| {
+            let start = spaces.map("lead", lead, Storage::Anonymous, None, false);
+            (start, 1 + below(preparation_dice.next_u64(), lead).0)
+        });
         let start = spaces.map("data", pages, Storage::Anonymous, None, false);
         let sections = pages / SECTION_PAGES;
         let preparation = Preparation {
@@ -114,7 +130,8 @@ impl Kind for FragmenterSpec {
             kept,
             fill_ns,
             pinned_below: threshold(self.pinned),
-            dice: dice(context.seed, 0),
+            dice: preparation_dice,
+            lead,
             filled: 0,
             next: Next::Fill,
             threads: self.threads,
@@ -211,6 +228,8 @@ struct Preparation {
     fill_ns: u32,
     pinned_below: u64,
     dice: Dice,
+    /// First page and how many, until they are taken.
+    lead: Option<(u64, u64)>,
     /// Pages.
     filled: u64,
     next: Next,
@@ -266,6 +285,14 @@ impl Stream for Preparation {
 impl Preparation {
     fn fill(&mut self, batch: &mut Batch) {
         let pages = self.sections * SECTION_PAGES;
+        if let Some((start, count)) = self.lead.take() {
+            let mut taken = 0;
+            while taken < count {
+                let some = u32::try_from((count - taken).min(SECTION_PAGES)).expect("at most 512");
+                batch.runs.push(run(Access::Write, start + taken, some));
+                taken += u64::from(some);
+            }
+        }
         while self.filled < pages && batch.runs.len() < 64 {
             let some = u32::try_from((pages - self.filled).min(run_pages(self.fill_ns))).expect("at most 512");
             batch.runs.push(run(Access::Write, self.start + self.filled, some).after_ns(self.fill_ns * some));
@@ -369,6 +396,28 @@ mod tests {
         }
     }
 
+    /// compaction.md section 9.1: what is aligned in the address space is not aligned in physical memory.
+    #[test]
+    fn a_lead_of_a_length_that_the_seed_draws_is_taken_before() {
+        let spec = FragmenterSpec { lead: Bytes::from_mib(2), ..spec(Pattern::Contiguous) };
+        let lead = |seed| {
+            let context = BuildContext::new(".").with_seed(seed);
+            let mut program = WorkloadSpec::Fragmenter(spec.clone()).build(&context).unwrap();
+            let layout = &program.processes[0].layout;
+            let (lead, data) = (layout[0].pages, layout[1].pages);
+            let mut batch = Batch::default();
+            program.threads[0].stream.next_batch(Instant::START, &mut batch).unwrap();
+            let is_lead = |run: &&Run| run.page() < lead.end;
+            let before: Vec<&Run> = batch.runs.iter().take_while(is_lead).collect();
+            assert!(before.iter().all(|run| run.is_write() && run.page() >= lead.start));
+            assert_eq!(batch.runs[before.len()].page(), data.start, "then the sections");
+            before.iter().map(|run| u64::from(run.pages)).sum::<u64>()
+        };
+        let lengths: Vec<u64> = (0..8).map(lead).collect();
+        assert!(lengths.iter().all(|length| (1..=512).contains(length)) && lengths[0] != lengths[1], "{lengths:?}");
+        assert_eq!(lead(5), lengths[5], "the same seed, the same length");
+    }
+
     #[test]
     fn some_of_what_stays_is_held() {
         let pins = |pinned: u64| {
@@ -399,6 +448,11 @@ mod tests {
             said(FragmenterSpec { footprint: Bytes::from_mib(3), ..base() }),
             "fragmenter: `footprint` is 3MiB; allowed: multiples of 2MiB"
         );
+        assert_eq!(
+            said(FragmenterSpec { lead: Bytes::new(5000), ..base() }),
+            "fragmenter: `lead` is 5000B; allowed: multiples of 4KiB up to 64MiB"
+        );
+        assert!(said(FragmenterSpec { lead: Bytes::from_mib(65), ..base() }).contains("up to 64MiB"));
         assert!(said(FragmenterSpec { freed: Ratio::from_percent(101), ..base() }).contains("0% to 100%"));
         assert!(said(FragmenterSpec { theta: -1.0, ..base() }).contains("0 to 10"));
         assert!(said(FragmenterSpec { threads: 257, ..base() }).contains("0 to 256"));

@@ -7,6 +7,7 @@ use isotherm_units::access::{
 use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
+use crate::chance::{Rng, below, dice};
 use crate::spaces::Spaces;
 use crate::spec::Kind;
 use crate::{BuildContext, WorkloadError};
@@ -30,6 +31,8 @@ pub struct HugePagesSpec {
     pub order: u32,
     /// How hard it tries. Default `fallback`.
     pub effort: Effort,
+    /// It begins after a time drawn at random up to this, so that it meets daemons at any point of their round. Default 0.
+    pub delay: Duration,
     /// How many it takes; without a number as many as there are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
@@ -51,6 +54,7 @@ impl Default for HugePagesSpec {
         Self {
             order: 9,
             effort: Effort::Fallback,
+            delay: Duration::ZERO,
             count: None,
             failures: 1,
             burst: None,
@@ -64,7 +68,8 @@ impl Default for HugePagesSpec {
 impl Kind for HugePagesSpec {
     const NAME: &'static str = "huge-pages";
     const SUMMARY: &'static str = "a driver that takes huge pages until there are no more, each timed";
-    const EXAMPLE: &'static str = "kind = \"huge-pages\"\norder = 9\neffort = \"fallback\"\nfailures = 100\n";
+    const EXAMPLE: &'static str = "kind = \"huge-pages\"\norder = 9\neffort = \"fallback\"\ndelay = \"5s\"\n\
+                                   failures = 100\n";
 
     fn build(&self, context: &BuildContext) -> Result<Program, WorkloadError> {
         let kind = Self::NAME;
@@ -92,7 +97,8 @@ impl Kind for HugePagesSpec {
             failures: self.failures,
         };
         let spaces = Spaces::new(context.name_or(kind));
-        let stream = Driver { spec: self.clone(), request, left: request.count, pauses: false, is_kept: false };
+        let delay = Duration::from_ns(below(dice(context.seed, 0).next_u64(), self.delay.ns()).0);
+        let stream = Driver { spec: self.clone(), request, left: request.count, delay, pauses: false, is_kept: false };
         Ok(spaces.into_program(vec![Box::new(stream)]))
     }
 
@@ -105,6 +111,8 @@ struct Driver {
     spec: HugePagesSpec,
     request: BlockRequest,
     left: u64,
+    /// Before the first.
+    delay: Duration,
     /// A burst is over.
     pauses: bool,
     is_kept: bool,
@@ -112,6 +120,10 @@ struct Driver {
 
 impl Stream for Driver {
     fn next_batch(&mut self, _now: Instant, _batch: &mut Batch) -> Result<After, StreamError> {
+        let delay = std::mem::take(&mut self.delay);
+        if delay > Duration::ZERO {
+            return Ok(After::Sleep(delay));
+        }
         if std::mem::take(&mut self.pauses) && self.left > 0 {
             return Ok(After::Sleep(self.spec.pause));
         }
@@ -166,6 +178,23 @@ mod tests {
         let sleeps = afters(spec.clone()).iter().filter(|after| matches!(after, After::Sleep(_))).count();
         assert_eq!(sleeps, 3, "two pauses, and the time it keeps them");
         assert!(afters(spec).contains(&After::Kernel(KernelCall::Give { tag: 0, count: u64::MAX })));
+    }
+
+    #[test]
+    fn it_begins_at_a_time_that_the_seed_draws() {
+        let spec = HugePagesSpec { delay: Duration::from_secs(5), ..HugePagesSpec::default() };
+        let delay = |seed| {
+            let context = BuildContext::new(".").with_seed(seed);
+            let mut program = WorkloadSpec::HugePages(spec.clone()).build(&context).unwrap();
+            match program.threads[0].stream.next_batch(Instant::START, &mut Batch::default()).unwrap() {
+                After::Sleep(delay) => delay,
+                other => panic!("{other:?}"),
+            }
+        };
+        let delays: Vec<Duration> = (0..8).map(delay).collect();
+        assert!(delays.iter().all(|&delay| delay < spec.delay) && delays[0] != delays[1]);
+        assert_eq!(delay(3), delays[3], "the same seed, the same time");
+        assert!(matches!(afters(spec)[..], [After::Sleep(_), After::Kernel(_), After::Finish]), "once");
     }
 
     #[test]
