@@ -85,6 +85,12 @@ fn one_page(
     let mut reading =
         Faulting { memory: &mut *memory, policy: &mut *policy, state: &mut *state, space, page, dense, vma, need };
     let shared = reading.memory.files.get(file).kind == FileKind::SharedMemory;
+    if write {
+        // `read()` looks at pages without their lock.
+        if let CachePage::Frame(frame) = reading.memory.files.get(file).page(file_page) {
+            reading.wait_for_lock(frame)?;
+        }
+    }
     let frame = match (shared, write) {
         (true, false) => reading.read_shared(file, file_page)?,
         (true, true) => Some(reading.shared_page(file, file_page)?),

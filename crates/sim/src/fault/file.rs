@@ -56,6 +56,10 @@ impl Faulting<'_> {
             if frames.has(frame, Flag::Reading) || frames.has(frame, Flag::Readahead) {
                 continue;
             }
+            // Locked: on its way to another frame.
+            if self.memory.arrival_at(frame).is_some() {
+                continue;
+            }
             let workingset = frames.has(frame, Flag::Workingset);
             around.ready += u32::from(!workingset);
             let space = self.memory.space_mut(self.space);
@@ -88,6 +92,7 @@ impl Faulting<'_> {
             if first_look {
                 self.cached_in_file(file, page, frame)?;
             }
+            self.wait_for_lock(frame)?;
             return self.when_read(frame);
         }
         self.count_major();

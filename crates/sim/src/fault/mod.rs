@@ -40,6 +40,7 @@ pub use writeback::{Flusher, flush_old};
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
 use crate::memory::{FileId, Flag, FrameId, Memory, NodeId};
+use crate::migrate::Mover;
 use crate::mmu::{DensePage, Entry, Need, SpaceId, Vma};
 use crate::reclaim::ReclaimPolicy;
 use descriptor::Call;
@@ -158,8 +159,8 @@ pub fn fault(
     need: Need,
     state: &mut FaultState,
 ) -> FaultOutcome {
-    if let Some(until) = memory.arrival_of(space, page) {
-        return wait_for_arrival(memory, space, until);
+    if let Some((until, mover)) = memory.arrival_of(space, page) {
+        return wait_for_arrival(memory, space, until, mover);
     }
     let mut faulting = match Faulting::begin(memory, policy, space, page, need, state) {
         Ok(faulting) => faulting,
@@ -181,12 +182,22 @@ pub fn fault(
 /// The access met the entry of a page that is being moved: it sleeps until the page is unlocked, and is tried again. Source:
 /// `migration_entry_wait`.
 #[cold]
-fn wait_for_arrival(memory: &mut Memory, space: SpaceId, until: Instant) -> FaultOutcome {
+fn wait_for_arrival(memory: &mut Memory, space: SpaceId, until: Instant, mover: Mover) -> FaultOutcome {
     let cgroup = memory.space(space).cgroup;
     memory.count(Counter::PgFault, cgroup, 1);
     memory.ledger.spend(memory.costs.migrate_fault_ns);
-    memory.migration.note_stall(until.since(memory.now));
+    memory.migration.note_stall(until.since(memory.now), mover);
     FaultOutcome::Migrating { until }
+}
+
+impl Faulting<'_> {
+    /// A page of a file that is written to, or mapped, is locked before; one on its way to another frame is locked by who moves
+    /// it. Source: `__filemap_get_folio` with `FGP_LOCK`, `filemap_fault`.
+    fn wait_for_lock(&mut self, frame: FrameId) -> Step {
+        let Some((until, mover)) = self.memory.arrival_at(frame) else { return Ok(()) };
+        self.memory.migration.note_stall(until.since(self.memory.now), mover);
+        Err(FaultOutcome::Migrating { until })
+    }
 }
 
 /// One call of a fault: everything it works on.

@@ -11,6 +11,7 @@ use crate::cgroup::CgroupId;
 use crate::host::{MemoryHost, ProbeCounts};
 use crate::memory::Node;
 use crate::memory::buddy::{BLOCK_ORDER, MAX_ORDER};
+use crate::migrate::Mover;
 use isotherm_core::defrag::{
     Activity, Budget, DefragError, Defragmenter, Design, Hold, Verdict as Decided, Why, ZoneReport,
 };
@@ -312,6 +313,7 @@ impl Machine {
         }
         let compactor = &mut self.compactors[index];
         let mut counts = ProbeCounts::default();
+        self.memory.migration.mover = Mover::Daemon(u32::try_from(index).expect("a few daemons"));
         let mut host =
             MemoryHost::new(&mut self.memory, self.policy.as_mut(), &self.pressure, &mut [], &[], &mut counts);
         match compactor.running.handle_timeout(*now, &mut host) {
@@ -321,6 +323,7 @@ impl Machine {
                 compactor.refused = Some(refusal.to_string());
             }
         }
+        self.memory.migration.mover = Mover::Anybody;
         let ns = self.memory.ledger.take();
         self.compactors[index].outcome.cpu_ns += ns;
         *now += Duration::from_ns(ns);

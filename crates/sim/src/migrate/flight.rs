@@ -5,10 +5,21 @@
 //! (`PageTable::veil`); it plays no further than to the next departure or arrival.
 
 use super::Flush;
+use crate::memory::FrameId;
 use crate::mmu::SpaceId;
 use isotherm_core::host::Stalls;
 use isotherm_units::{Duration, Instant, PageRange};
 use std::collections::BTreeMap;
+
+/// Who moves pages: waits for them are told to nobody else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mover {
+    /// Whoever does not ask what it cost others: threads for themselves, kcompactd, tiers.
+    #[default]
+    Anybody,
+    /// A daemon that compacts, by its number.
+    Daemon(u32),
+}
 
 /// A page that one space maps, on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +32,16 @@ pub struct Flight {
     pub from: Instant,
     /// When it is mapped again.
     pub until: Instant,
+    /// Who moves it.
+    pub mover: Mover,
+}
+
+/// A page of a file, locked until it has arrived.
+#[derive(Clone, Copy, Debug)]
+struct Locked {
+    from: Instant,
+    until: Instant,
+    mover: Mover,
 }
 
 impl Flight {
@@ -38,6 +59,11 @@ pub struct Flights {
     by_space: BTreeMap<SpaceId, Vec<Flight>>,
     /// No flight ends before: until then none is to be looked for that is over.
     first_arrival: Instant,
+    /// Pages of files, by the frames that they have meanwhile, with departure and arrival: who writes through a descriptor finds
+    /// them without a mapping.
+    of_files: BTreeMap<FrameId, Locked>,
+    /// All pages: when they arrive, and how many base pages.
+    isolated: Vec<(Instant, u32)>,
     /// How far threads have played: what was played is not undone by a batch that begins before.
     played: Instant,
     /// When translations are flushed.
@@ -46,8 +72,10 @@ pub struct Flights {
     pub resolution: Duration,
     /// Waits for pages in flight so far, all threads together.
     pub stalls: Stalls,
-    /// Those that nobody was told of who compacts.
-    unreported: Stalls,
+    /// Who moves pages now.
+    pub(crate) mover: Mover,
+    /// Those that a daemon has caused and was not told of.
+    unreported: BTreeMap<Mover, Stalls>,
 }
 
 impl Default for Flights {
@@ -55,11 +83,14 @@ impl Default for Flights {
         Self {
             by_space: BTreeMap::new(),
             first_arrival: Instant::NEVER,
+            of_files: BTreeMap::new(),
+            isolated: Vec::new(),
             played: Instant::START,
             flush: Flush::default(),
             resolution: Duration::default(),
             stalls: Stalls::default(),
-            unreported: Stalls::default(),
+            mover: Mover::default(),
+            unreported: BTreeMap::new(),
         }
     }
 }
@@ -71,15 +102,18 @@ impl Flights {
         self.by_space.is_empty()
     }
 
-    /// A thread waits so long.
-    pub(crate) fn note_stall(&mut self, wait: Duration) {
+    /// A thread waits so long for a page that somebody moves.
+    pub(crate) fn note_stall(&mut self, wait: Duration, mover: Mover) {
         self.stalls.add(wait);
-        self.unreported.add(wait);
+        if mover != Mover::Anybody {
+            self.unreported.entry(mover).or_default().add(wait);
+        }
     }
 
-    /// Waits since the last call: those of pages moved before it, for the waits for what is being moved are still to come.
+    /// Waits for pages that the present mover has moved, since its last call: those of pages moved before it, for the waits for what
+    /// is being moved are still to come.
     pub(crate) fn take_unreported(&mut self) -> Stalls {
-        std::mem::take(&mut self.unreported)
+        self.unreported.remove(&self.mover).unwrap_or_default()
     }
 
     /// A thread has played up to `now`.
@@ -97,16 +131,27 @@ impl Flights {
                 flights.retain(|flight| flight.until > now);
                 !flights.is_empty()
             });
-            let left = self.by_space.values().flatten().map(|flight| flight.until);
-            self.first_arrival = left.min().unwrap_or(Instant::NEVER);
+            self.of_files.retain(|_, locked| locked.until > now);
+            self.isolated.retain(|&(until, _)| until > now);
+            let mapped = self.by_space.values().flatten().map(|flight| flight.until);
+            let all = mapped.chain(self.isolated.iter().map(|&(until, _)| until));
+            self.first_arrival = all.min().unwrap_or(Instant::NEVER);
         }
         at.max(self.played)
     }
 
-    /// Base pages on their way at `now`, counted once for each space that maps them.
+    /// Base pages on their way at `now`, mapped or not, each once (`NR_ISOLATED_ANON` and `NR_ISOLATED_FILE`).
     pub(crate) fn pages_in_flight(&self, now: Instant) -> u64 {
-        let flights = self.by_space.values().flatten().filter(|flight| flight.until > now);
-        flights.map(|flight| u64::from(flight.pages)).sum()
+        let isolated = self.isolated.iter().filter(|&&(until, _)| until > now);
+        isolated.map(|&(_, pages)| u64::from(pages)).sum()
+    }
+
+    /// So many base pages leave at `from` and arrive at `until`, mapped or not.
+    pub(super) fn add_isolated(&mut self, from: Instant, until: Instant, pages: u32) {
+        if until.since(from) > self.resolution {
+            self.first_arrival = self.first_arrival.min(until);
+            self.isolated.push((until, pages));
+        }
     }
 
     pub(super) fn add(&mut self, space: SpaceId, flight: Flight) {
@@ -117,11 +162,28 @@ impl Flights {
         self.by_space.entry(space).or_default().push(flight);
     }
 
-    /// When a page that is out of reach arrives.
-    pub(super) fn arrival(&self, space: SpaceId, page: u64, now: Instant) -> Option<Instant> {
+    /// A page of a file, by the frame that it has from now on, is locked between these.
+    pub(super) fn add_of_file(&mut self, frame: FrameId, from: Instant, until: Instant) {
+        if until.since(from) > self.resolution {
+            self.of_files.insert(frame, Locked { from, until, mover: self.mover });
+        }
+    }
+
+    /// When the page of a file that has a frame is unlocked, and who moves it, if it is on its way at `now`.
+    #[inline]
+    pub(super) fn arrival_at(&self, frame: FrameId, now: Instant) -> Option<(Instant, Mover)> {
+        if self.of_files.is_empty() {
+            return None;
+        }
+        let locked = self.of_files.get(&frame).filter(|locked| locked.from <= now && now < locked.until)?;
+        Some((locked.until, locked.mover))
+    }
+
+    /// When a page that is out of reach arrives, and who moves it.
+    pub(super) fn arrival(&self, space: SpaceId, page: u64, now: Instant) -> Option<(Instant, Mover)> {
         let flights = self.by_space.get(&space)?.iter();
         let hits = flights.filter(|flight| flight.range().contains(page) && flight.is_out_of_reach(now));
-        hits.map(|flight| flight.until).max()
+        hits.map(|flight| (flight.until, flight.mover)).max()
     }
 
     /// What of a space is out of reach at `now`, and when that changes next; `None` if nothing of it is in flight. Forgets what
@@ -149,14 +211,34 @@ mod tests {
     fn an_earlier_batch_of_the_same_stretch_is_not_forgotten() {
         let at = Instant::from_ns;
         let (space, mut flights) = (SpaceId(1), Flights::default());
-        let flight = |page, from, until| Flight { page, pages: 1, from: at(from), until: at(until) };
+        let mover = Mover::Anybody;
+        let flight = |page, from, until| Flight { page, pages: 1, from: at(from), until: at(until), mover };
         assert_eq!(flights.begin(at(1000), at(1000)), at(1000));
         flights.add(space, flight(7, 1000, 1400));
         assert_eq!(flights.begin(at(1000), at(1400)), at(1400));
         flights.add(space, flight(8, 1400, 1800));
-        assert_eq!(flights.arrival(space, 7, at(1200)), Some(at(1400)));
+        assert_eq!(flights.arrival(space, 7, at(1200)), Some((at(1400), mover)));
         flights.begin(at(1500), at(1500));
         assert_eq!(flights.arrival(space, 7, at(1200)), None, "over for all");
-        assert_eq!(flights.arrival(space, 8, at(1600)), Some(at(1800)));
+        assert_eq!(flights.arrival(space, 8, at(1600)), Some((at(1800), mover)));
+    }
+
+    /// Whoever compacts beside others is told of the waits that it caused itself, and of each once.
+    #[test]
+    fn waits_are_told_to_who_caused_them() {
+        let mut flights = Flights::default();
+        let [us, them] = [1, 2].map(Mover::Daemon);
+        for (wait, mover) in [(10, us), (20, Mover::Anybody), (40, them), (80, us)] {
+            flights.note_stall(Duration::from_us(wait), mover);
+        }
+        let mut told = |mover| {
+            flights.mover = mover;
+            let stalls = flights.take_unreported();
+            (stalls.count, stalls.total)
+        };
+        assert_eq!(told(us), (2, Duration::from_us(90)));
+        assert_eq!(told(us), (0, Duration::ZERO), "once");
+        assert_eq!((told(them), told(Mover::Anybody)), ((1, Duration::from_us(40)), (0, Duration::ZERO)));
+        assert_eq!((flights.stalls.count, flights.stalls.total), (4, Duration::from_us(150)), "of all");
     }
 }

@@ -6,7 +6,7 @@
 //! thread that touches one waits until that page has arrived.
 //!
 //! Behaviour follows `mm/migrate.c` of Linux 7.2. Left out: locks of pages held by others, so that only pinned pages are tried
-//! again in vain; `write()` to a page in flight, which does not wait.
+//! again in vain.
 
 mod flight;
 mod nodes;
@@ -15,7 +15,7 @@ mod relocate;
 #[cfg(test)]
 mod tests;
 
-pub use flight::{Flight, Flights};
+pub use flight::{Flight, Flights, Mover};
 pub use nodes::NodeMove;
 
 use crate::counters::Counter;
@@ -296,10 +296,16 @@ impl Memory {
             if !one.is_pinned {
                 self.relocate(policy, one.from, one.to, one.pages, &one.mappers);
             }
+            let until = began + Duration::from_ns(spent_ns);
+            self.migration.add_isolated(from, until, one.pages);
+            let frame = if one.is_pinned { one.from } else { one.to };
+            if matches!(self.frames.owner(frame), PageOwner::File { .. }) {
+                self.migration.add_of_file(frame, from, until);
+            }
             for mapper in &one.mappers {
                 let page = self.space(mapper.space).table.page_of(mapper.page);
-                let until = began + Duration::from_ns(spent_ns);
-                self.migration.add(mapper.space, Flight { page, pages: one.pages, from, until });
+                let mover = self.migration.mover;
+                self.migration.add(mapper.space, Flight { page, pages: one.pages, from, until, mover });
             }
         }
         self.ledger.spend(spent_ns);
@@ -332,8 +338,14 @@ impl Memory {
 
     /// The page at `page`, for a thread that runs at [`Memory::now`]: `Some` with the time of its arrival if it is in flight.
     #[inline]
-    pub(crate) fn arrival_of(&self, space: crate::mmu::SpaceId, page: u64) -> Option<Instant> {
+    pub(crate) fn arrival_of(&self, space: crate::mmu::SpaceId, page: u64) -> Option<(Instant, Mover)> {
         if self.migration.is_empty() { None } else { self.migration.arrival(space, page, self.now) }
+    }
+
+    /// The same of a page of a file that has a frame, for who comes to it through the page cache and has to lock it.
+    #[inline]
+    pub(crate) fn arrival_at(&self, frame: FrameId) -> Option<(Instant, Mover)> {
+        self.migration.arrival_at(frame, self.now)
     }
 }
 

@@ -199,7 +199,7 @@ fn a_huge_page_moves_as_one() {
     assert!(rig.memory.space(space).huge_blocks.contains(&0));
     let until = moved.until;
     rig.memory.now = Instant::from_ns(until.ns() - 1);
-    assert_eq!(rig.memory.arrival_of(space, 300), Some(until), "all of it is out of reach");
+    assert_eq!(rig.memory.arrival_of(space, 300), Some((until, Mover::Anybody)), "all of it is out of reach");
     rig.exit(space);
     rig.assert_empty();
 }
@@ -273,7 +273,8 @@ fn a_page_in_flight_is_waited_for() {
         [costs.migrate_lock_ns + costs.migrate_unmap_ns, costs.migrate_copy_ns + costs.migrate_remap_ns];
     let arrival = |page: u64| isolated + Duration::from_ns(3 * unmap + costs.migrate_flush_ns + (page + 1) * place);
     rig.memory.now = isolated + Duration::from_ns(unmap);
-    assert_eq!([0, 1, 2].map(|page| rig.memory.arrival_of(space, page)), [Some(arrival(0)), Some(arrival(1)), None]);
+    let arrivals = |rig: &Rig| [0, 1, 2].map(|page| rig.memory.arrival_of(space, page).map(|(until, _mover)| until));
+    assert_eq!(arrivals(&rig), [Some(arrival(0)), Some(arrival(1)), None]);
     let mut state = FaultState::default();
     rig.memory.ledger.take();
     let outcome = fault(&mut rig.memory, &mut rig.policy, space, 1, Need::Write, &mut state);
@@ -282,11 +283,63 @@ fn a_page_in_flight_is_waited_for() {
     let stalls = rig.memory.migration.stalls;
     assert_eq!((stalls.count, stalls.longest), (1, arrival(1).since(rig.memory.now)));
     rig.memory.now = arrival(1);
-    assert_eq!([0, 1, 2].map(|page| rig.memory.arrival_of(space, page)), [None, None, Some(arrival(2))]);
+    assert_eq!(arrivals(&rig), [None, None, Some(arrival(2))]);
     let (veiled, next) = rig.memory.migration.veiled(space, arrival(1)).expect("one is on its way");
     assert_eq!((veiled, next), (vec![PageRange::at(2, 1)], arrival(2)));
     assert_eq!(rig.memory.migration.veiled(space, arrival(2)), None);
     assert!(rig.memory.migration.is_empty());
+}
+
+/// A page of the page cache that nobody maps has no entry that could be met. Who writes to it through a descriptor, or maps it,
+/// waits for its lock; who reads it does not.
+#[test]
+fn a_write_through_a_descriptor_waits_for_a_page_in_flight() {
+    use crate::fault::descriptor;
+    use crate::memory::{CachePage, FileId};
+    use isotherm_units::access::{Channel, Run};
+    let by_call = |run: Run| run.through(Channel::FileDescriptor);
+    for kind in [FileKind::Regular, FileKind::SharedMemory] {
+        let mut rig = Rig::new(DeviceKind::None);
+        let space = rig.space();
+        rig.map_file(space, "f", 100, 16, Sharing::Shared, kind);
+        let file = FileId::from_index(0);
+        rig.call(space, by_call(Run::write(100, 16)));
+        let frame_of = |rig: &Rig, page: u64| match rig.memory.files.get(file).page(page) {
+            CachePage::Frame(frame) => frame,
+            other => panic!("{other:?}"),
+        };
+        let now = rig.memory.now;
+        rig.memory.ledger.take();
+        let moves: Vec<Move> = (0..2).map(|page| (frame_of(&rig, page), target(&mut rig))).collect();
+        let moved = rig.memory.migrate_batch(&mut rig.policy, &moves, MigrateMode::SyncLight);
+        assert_eq!((moved.pages, rig.memory.migration.pages_in_flight(now)), (2, 2), "{kind:?}: mapped or not");
+        assert!(rig.memory.migration.is_empty(), "{kind:?}: no entry is in the way");
+        let costs = rig.memory.costs;
+        let arrival =
+            now + Duration::from_ns(2 * (costs.migrate_isolate_ns + costs.migrate_lock_ns) + costs.migrate_copy_ns);
+        rig.memory.now = now + Duration::from_ns(2 * costs.migrate_isolate_ns + costs.migrate_lock_ns);
+        let attempt = |rig: &mut Rig, run: Run| {
+            let (mut state, mut done) = (FaultState::default(), 0);
+            let outcome = descriptor(&mut rig.memory, &mut rig.policy, space, run, &mut done, &mut state);
+            (outcome, done)
+        };
+        let waits = (FaultOutcome::Migrating { until: arrival }, 0);
+        assert_eq!(attempt(&mut rig, by_call(Run::read(100, 1))), (FaultOutcome::Done, 1), "{kind:?}");
+        assert_eq!(attempt(&mut rig, by_call(Run::write(100, 1))), waits, "{kind:?}");
+        assert_eq!(attempt(&mut rig, by_call(Run::write(102, 3))), (FaultOutcome::Done, 3), "{kind:?}: what stays");
+        let stalls = rig.memory.migration.stalls;
+        assert_eq!((stalls.count, stalls.longest), (1, arrival.since(rig.memory.now)), "{kind:?}");
+        if kind == FileKind::Regular {
+            let mut state = FaultState::default();
+            let outcome = fault(&mut rig.memory, &mut rig.policy, space, 100, Need::Read, &mut state);
+            assert_eq!(outcome, waits.0, "to map it, it is locked as well");
+        }
+        rig.memory.now = arrival;
+        assert_eq!(attempt(&mut rig, by_call(Run::write(100, 1))), (FaultOutcome::Done, 1), "{kind:?}");
+        rig.pass_time(moved.until);
+        assert_eq!(rig.memory.migration.pages_in_flight(moved.until), 0);
+        rig.check();
+    }
 }
 
 /// compaction.md section 11, E26: with the later preset a batch of 32 pages takes 154 µs and one of 96 442 µs.
