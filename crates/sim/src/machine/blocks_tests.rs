@@ -133,6 +133,30 @@ fn a_fault_compacts_if_it_may() {
     );
 }
 
+/// compaction.md section 2.5: memory of the kernel that takes parts of movable page blocks boosts the watermarks; kswapd wakes
+/// for that, and kcompactd after it.
+#[test]
+fn claims_wake_kswapd_and_kcompactd() {
+    // A driver takes so many whole page blocks before.
+    let of = |whole: u64| {
+        let mut steps = fragmenter(56 * MIB);
+        steps.push((Vec::new(), After::Sleep(Duration::from_secs(1))));
+        let user = program("user", vec![script(steps)]);
+        let driver = vec![
+            (Vec::new(), After::Sleep(Duration::from_ms(200))),
+            (Vec::new(), take(BlockKind::Movable, 9, BlockEffort::Light, whole, 1)),
+            (Vec::new(), take(BlockKind::Unmovable, 0, BlockEffort::Normal, 200, 1)),
+            (Vec::new(), After::Sleep(Duration::from_ms(100))),
+        ];
+        let programs = vec![user, program("driver", vec![script(driver)])];
+        let outcome = play(machine(CompactionConfig::default(), "classic"), programs);
+        [Counter::PageOutRun, Counter::CompactDaemonWake].map(|counter| count(&outcome, counter))
+    };
+    let [runs, wakes] = of(1000);
+    assert!(runs > 0 && wakes > 0, "{runs} {wakes}");
+    assert_eq!(of(0), [0, 0], "whole page blocks are claimed without a boost");
+}
+
 /// Memory of the kernel is nobody's page: it stays where it is, and comes back when it is given back.
 #[test]
 fn memory_of_the_kernel_is_taken_and_given_back() {

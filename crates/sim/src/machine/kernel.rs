@@ -83,12 +83,14 @@ impl Machine {
         }
     }
 
-    /// Wakes the daemons of nodes whose free memory fell below the low watermark.
+    /// Wakes the daemons of nodes whose free memory fell below the low watermark, or whose watermarks were boosted.
     pub(super) fn wake_kswapds(&mut self, now: Instant) {
         for index in 0..self.kswapds.len() {
-            if std::mem::take(&mut self.memory.kswapd_wanted[index]) {
+            let is_boosted = self.memory.nodes.take_boosted_anew(index);
+            if std::mem::take(&mut self.memory.kswapd_wanted[index]) || is_boosted {
                 let node = self.memory.nodes.ids().nth(index).expect("one daemon a node");
-                if !self.memory.nodes.get(node).is_balanced() && !self.memory.is_hopeless(node) {
+                let on = self.memory.nodes.get(node);
+                if (!on.is_balanced() || on.boost() > 0) && !self.memory.is_hopeless(node) {
                     self.wake(self.kswapds[index], now);
                 } else {
                     // Enough is free, if in pieces.

@@ -63,6 +63,10 @@ impl Node {
     pub fn kswapd_target(&self) -> u64 {
         self.zones.iter().map(|zone| zone.marks.high.max(32)).sum()
     }
+    /// Pages by which the marks of its zones are boosted.
+    pub fn boost(&self) -> u64 {
+        self.zones.iter().map(Zone::boost).sum()
+    }
     /// Sum of the min watermarks.
     pub fn min_marks(&self) -> u64 {
         self.zones.iter().map(|zone| zone.marks.min).sum()
@@ -199,6 +203,11 @@ impl Nodes {
     /// A zone of a node, by its number from the lowest addresses.
     pub(crate) fn zone_mut(&mut self, node: NodeId, zone: usize) -> &mut Zone {
         &mut self.nodes[node.index()].zones[zone]
+    }
+
+    /// Whether marks of a zone of node number `node` were raised since the last call.
+    pub(crate) fn take_boosted_anew(&mut self, node: usize) -> bool {
+        self.nodes[node].zones.iter_mut().filter_map(|zone| zone.take_boosted_anew().then_some(())).count() > 0
     }
 
     /// Gives a block back.

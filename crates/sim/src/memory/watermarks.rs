@@ -1,7 +1,7 @@
 //! Zone watermarks: how much memory stays free (spec classic-lru 7.3).
 //!
-//! All in pages. An allocation succeeds while free memory is *above* mark + reserve. Not modelled: the boost that
-//! fragmentation adds to the marks for a while.
+//! All in pages. An allocation succeeds while free memory is *above* mark + reserve. Where page blocks had to be taken apart for
+//! memory of another type, [marks are boosted](ZoneWatermarks::boosted) until kswapd has freed as much.
 
 use isotherm_units::Pages;
 
@@ -53,6 +53,28 @@ pub struct ZoneWatermarks {
     pub promo: u64,
     /// Kept on top of a mark from allocations that a higher zone could serve.
     pub lowmem_reserve: u64,
+}
+
+/// `watermark_boost_factor`: the boost goes up to this share of the high mark, in 1/10 000.
+const BOOST_FACTOR: u64 = 15_000;
+
+impl ZoneWatermarks {
+    /// With all marks raised by so many pages. What is kept from requests that a higher zone could serve stays.
+    pub const fn boosted(self, pages: u64) -> Self {
+        let Self { min, low, high, promo, lowmem_reserve } = self;
+        Self { min: min + pages, low: low + pages, high: high + pages, promo: promo + pages, lowmem_reserve }
+    }
+
+    /// The boost after `attempts` more to claim part of a page block, for a zone of `managed` pages with these marks, not boosted:
+    /// a page block each, up to half more than the high mark; none where four page blocks are more than the zone. Source:
+    /// `boost_watermark`.
+    pub fn boost_after(&self, boost: u64, attempts: u64, managed: u64) -> u64 {
+        if 4 * BLOCK_PAGES > managed {
+            return boost;
+        }
+        let most = mul_div(self.high, BOOST_FACTOR, 10_000).max(BLOCK_PAGES);
+        boost.saturating_add(attempts.saturating_mul(BLOCK_PAGES)).min(most)
+    }
 }
 
 /// The watermarks of a machine, one entry a zone in the order given.
@@ -185,6 +207,20 @@ mod tests {
         let config = WatermarkConfig { min_free_kib: Some(67_584), ..WatermarkConfig::default() };
         let marks = Watermarks::new(&config, &[vec![zone(64 * GIB_PAGES)]]).zones[0];
         assert_eq!([marks.min, marks.low, marks.high, marks.promo], [16_896, 33_673, 50_450, 67_227], "example 21");
+    }
+
+    /// compaction.md section 11, E25.
+    #[test]
+    fn e25_the_boost_grows_by_page_blocks_up_to_a_cap() {
+        let normal = ZoneWatermarks { min: 14_616, low: 19_596, high: 24_576, ..ZoneWatermarks::default() };
+        let after = |attempts| normal.boost_after(0, attempts, 4_980_736);
+        assert_eq!([0, 1, 2, 71, 72, 73].map(after), [0, 512, 1024, 36_352, 36_864, 36_864]);
+        let one_by_one = (0..72).fold(0, |boost, _| normal.boost_after(boost, 1, 4_980_736));
+        assert_eq!(one_by_one, 36_864, "after 72 events");
+        assert_eq!(normal.boost_after(0, 9, 2000), 0, "never in a zone of fewer than four page blocks");
+        assert_eq!(ZoneWatermarks::default().boost_after(0, 9, 1 << 20), 512, "but always a page block");
+        let boosted = normal.boosted(1024);
+        assert_eq!((boosted.min, boosted.low, boosted.high), (15_640, 20_620, 25_600));
     }
 
     #[test]

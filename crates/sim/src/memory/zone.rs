@@ -30,8 +30,13 @@ pub struct Zone {
     pub(super) hidden: u64,
     /// Free pages that compaction holds for others to move into: neither free nor in use.
     set_aside: u64,
-    /// Watermarks in pages.
+    /// Watermarks in pages, boost included.
     pub marks: ZoneWatermarks,
+    /// The same without it.
+    unboosted: ZoneWatermarks,
+    boost: u64,
+    /// It was raised since somebody last asked.
+    is_boosted_anew: bool,
     /// What compaction remembers of the zone.
     pub compaction: ZoneCompaction,
 }
@@ -49,6 +54,9 @@ impl Zone {
             hidden: 0,
             set_aside: 0,
             marks,
+            unboosted: marks,
+            boost: 0,
+            is_boosted_anew: false,
             compaction,
         }
     }
@@ -80,6 +88,33 @@ impl Zone {
         self.buddy.free_pages().saturating_sub(self.hidden)
     }
 
+    /// Pages by which claims of parts of page blocks have raised the marks, until kswapd has freed as many.
+    pub const fn boost(&self) -> u64 {
+        self.boost
+    }
+
+    /// Whether it was raised since the last call: kswapd is to be woken (`ZONE_BOOSTED_WATERMARK`).
+    pub(crate) const fn take_boosted_anew(&mut self) -> bool {
+        std::mem::replace(&mut self.is_boosted_anew, false)
+    }
+
+    /// kswapd has seen to so much of the boost.
+    pub(crate) const fn lower_boost(&mut self, pages: u64) {
+        self.boost = self.boost.saturating_sub(pages);
+        self.marks = self.unboosted.boosted(self.boost);
+    }
+
+    /// Claims of parts of page blocks, successful or not, raise the marks: there were `before` of them when the allocation began.
+    fn boost_for_claims_since(&mut self, before: u64) {
+        let attempts = self.buddy.effort().boosts - before;
+        if attempts > 0 {
+            let boost = self.unboosted.boost_after(self.boost, attempts, self.managed());
+            self.is_boosted_anew |= boost > 0;
+            self.boost = boost;
+            self.marks = self.unboosted.boosted(boost);
+        }
+    }
+
     /// Frames of the zone.
     pub fn range(&self) -> std::ops::Range<u32> {
         self.buddy.range()
@@ -99,7 +134,8 @@ impl Zone {
     /// Source: `__isolate_free_page`.
     pub(crate) fn set_aside(&mut self, frames: &mut Frames, block: FrameId) -> Option<u32> {
         let order = self.buddy.order_at(block)?;
-        if self.free_in_blocks() <= self.marks.min + (1 << order) {
+        // The raw mark: a boost is there to have pages moved.
+        if self.free_in_blocks() <= self.unboosted.min + (1 << order) {
             return None;
         }
         self.set_aside += 1 << order;
@@ -122,6 +158,13 @@ impl Zone {
     pub(crate) fn keep_none_at_hand(&mut self, frames: &mut Frames) {
         self.drain(frames);
         (self.at_hand.high, self.at_hand.batch) = (0, 1);
+    }
+
+    /// As after so many claims of parts of page blocks.
+    #[cfg(test)]
+    pub(crate) fn boost_by_claims(&mut self, attempts: u64) {
+        self.boost = self.unboosted.boost_after(self.boost, attempts, self.managed());
+        self.marks = self.unboosted.boosted(self.boost);
     }
 
     /// Free blocks: what `/proc/buddyinfo` shows. Pages at hand are not in it, and cannot be joined with their neighbours.
@@ -158,7 +201,10 @@ impl Zone {
         if order > MAX_ORDER || self.free() < 1 << order {
             return None;
         }
-        self.buddy.allocate(frames, order, kind, Fallback::Any, &mut Search::default())
+        let before = self.buddy.effort().boosts;
+        let block = self.buddy.allocate(frames, order, kind, Fallback::Any, &mut Search::default());
+        self.boost_for_claims_since(before);
+        block
     }
 
     /// Gives a page back.
@@ -205,6 +251,7 @@ impl Zone {
     #[cold]
     fn refill(&mut self, frames: &mut Frames) {
         self.settle(frames);
+        let before = self.buddy.effort().boosts;
         let Self { buddy, at_hand: AtHand { pages, batch, .. }, .. } = self;
         let batch = u32::try_from(*batch).expect("at most 63");
         let taken = buddy.take_pages(frames, batch, |run| run.for_each(|page| pages.push_front(page)));
@@ -214,6 +261,7 @@ impl Zone {
             let Some(page) = page else { break };
             pages.push_front(page.index_u32());
         }
+        self.boost_for_claims_since(before);
     }
 
     /// The pages given back longest ago go first.
@@ -347,6 +395,32 @@ mod tests {
         blocks.into_iter().for_each(|block| zone.give_block(&mut frames, block, 9));
         zone.hidden = 1025;
         assert_eq!(zone.take_block(&mut frames, 9, MigrateType::Movable), None, "compressed swap has the rest");
+    }
+
+    /// compaction.md section 2.5: parts of page blocks that are claimed, or tried, raise the marks; whole ones do not.
+    #[test]
+    fn claims_of_parts_of_page_blocks_boost_the_marks() {
+        let mut frames = Frames::new(8 * 512);
+        let marks = ZoneWatermarks { min: 10, low: 20, high: 30, ..ZoneWatermarks::default() };
+        let mut zone = Zone::new(&mut frames, 0, 8 * 512, marks);
+        let mut taken: Vec<FrameId> = std::iter::from_fn(|| zone.take(&mut frames)).collect();
+        taken.sort_unstable();
+        zone.keep_none_at_hand(&mut frames);
+        // The first page block has a free half, the second a free page.
+        taken.drain(..256).for_each(|frame| zone.give_block(&mut frames, frame, 0));
+        let single = taken.remove(256);
+        zone.give_block(&mut frames, single, 0);
+        assert_eq!((zone.boost(), zone.take_boosted_anew()), (0, false));
+        assert!(zone.take_block(&mut frames, 0, MigrateType::Unmovable).is_some());
+        assert_eq!(zone.buddy().page_blocks(MigrateType::Unmovable), 1, "claimed: half of it was free");
+        assert_eq!((zone.boost(), zone.marks.min, zone.marks.low, zone.marks.high), (512, 522, 532, 542));
+        assert!(zone.take_boosted_anew() && !zone.take_boosted_anew(), "told once");
+        let free = zone.free_in_blocks();
+        assert!(zone.set_aside(&mut frames, single).is_some(), "pages may move down to the raw mark: {free} free");
+        zone.give_aside(&mut frames, single, 0);
+        zone.lower_boost(512);
+        assert_eq!((zone.boost(), zone.marks), (0, marks));
+        zone.check(&frames).unwrap();
     }
 
     /// A zone that begins and ends within a largest block, some of it of another type; returns it and what was taken, mixed up.

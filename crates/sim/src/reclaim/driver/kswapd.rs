@@ -1,10 +1,11 @@
-//! One balancing run of a node's daemon (spec classic-lru 7.4). Not modelled: the boost of watermarks by fragmentation.
+//! One balancing run of a node's daemon (spec classic-lru 7.4), and what it does about boosted watermarks (compaction.md 2.5).
 
 use super::walk::{self, Extent};
 use super::{Step, WRITEBACK_THROTTLE};
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
-use crate::memory::{Memory, NodeId};
+use crate::memory::buddy::BLOCK_ORDER;
+use crate::memory::{Memory, NodeId, Zone};
 use crate::reclaim::{DEF_PRIORITY, ReclaimPolicy, Scan};
 
 /// State of a run.
@@ -14,11 +15,18 @@ pub(super) struct Kswapd {
     running: bool,
     /// Cache-trim mode was used in some walk that freed nothing.
     cache_trim_failed: bool,
+    /// By how much each zone was boosted when the run began.
+    boosts: Vec<u64>,
+    /// Of these together, what is not reclaimed yet.
+    boost_left: u64,
 }
+
+/// A run for a boost tries no harder than this: what it frees costs no writing.
+const BOOST_PRIORITY: u32 = DEF_PRIORITY - 2;
 
 impl Kswapd {
     pub(super) fn new(node: NodeId) -> Self {
-        Self { node, running: false, cache_trim_failed: false }
+        Self { node, running: false, cache_trim_failed: false, boosts: Vec::new(), boost_left: 0 }
     }
 
     pub(super) fn step(&mut self, scan: &mut Scan, memory: &mut Memory, policy: &mut dyn ReclaimPolicy) -> Step {
@@ -28,8 +36,18 @@ impl Kswapd {
             *scan = Scan::new(scan.reclaimer, scan.root, 0, memory.config.swappiness);
             memory.count(Counter::PageOutRun, CgroupId::ROOT, 1);
             memory.ledger.spend(memory.costs.kswapd_wakeup_ns);
+            self.boosts = memory.nodes.get(node).zones.iter().map(Zone::boost).collect();
+            self.boost_left = self.boosts.iter().sum();
         }
-        if memory.nodes.get(node).is_balanced() {
+        let is_balanced = memory.nodes.get(node).is_balanced();
+        if !is_balanced && self.boost_left > 0 {
+            // Memory is short: that comes first, and what it frees will do for the boost.
+            self.boost_left = 0;
+            scan.priority = DEF_PRIORITY;
+        }
+        let is_for_boost = self.boost_left > 0;
+        scan.may_swap = !is_for_boost;
+        if is_balanced && !is_for_boost {
             *memory.reclaim.all_writeback(node) = false;
             return self.over(scan, memory, policy);
         }
@@ -54,8 +72,14 @@ impl Kswapd {
         if scan.blocked && reclaimed == 0 {
             return Step::Again; // the attempt waits for the device before the next step
         }
+        self.boost_left = self.boost_left.saturating_sub(reclaimed);
+        if self.boost_left > 0 && reclaimed == 0 {
+            // Nothing that could go without being written: it is not pressed.
+            return self.over(scan, memory, policy);
+        }
         let scanned_little = scan.nr_scanned < scan.nr_to_reclaim && !is_exact && !scan.blocked;
-        if scanned_little || reclaimed == 0 {
+        let is_at_limit = is_for_boost && scan.priority == BOOST_PRIORITY;
+        if scanned_little && !is_at_limit || reclaimed == 0 {
             scan.priority -= 1;
         }
         if scan.priority == 0 {
@@ -84,6 +108,15 @@ impl Kswapd {
     fn over(&mut self, scan: &mut Scan, memory: &mut Memory, policy: &mut dyn ReclaimPolicy) -> Step {
         policy.reclaim_ended(memory, Some(self.node), scan);
         self.running = false;
+        self.boost_left = 0;
+        if self.boosts.iter().any(|&boost| boost > 0) {
+            for (zone, boost) in self.boosts.drain(..).enumerate() {
+                memory.nodes.zone_mut(self.node, zone).lower_boost(boost);
+            }
+            // There is likely room now: page blocks are to be joined.
+            let wanted = &mut memory.kcompactd_wanted[self.node.index()];
+            *wanted = (*wanted).max(BLOCK_ORDER);
+        }
         Step::Done { reclaimed: scan.nr_reclaimed }
     }
 }

@@ -65,6 +65,35 @@ fn c12_direct_vs_kswapd() {
     assert_eq!((bed.count(Counter::AllocStall), bed.count(Counter::PgStealDirect)), (1, reclaimed));
 }
 
+/// compaction.md section 2.5: kswapd frees what needs no writing, lowers the boost and asks kcompactd for page blocks.
+#[test]
+fn a_boost_is_reclaimed_without_swapping_and_handed_to_kcompactd() {
+    for has_cache in [true, false] {
+        let marks = WatermarkConfig::default();
+        let mut bed = Testbed::with_watermarks(Box::new(Classic::new()), 1 << 15, DeviceKind::Zram, 64, marks);
+        let space = bed.space(ROOT, 3000);
+        for page in 0..3000 {
+            bed.write(space, page);
+        }
+        if has_cache {
+            let file = bed.file("data", 20_000);
+            for page in 0..20_000 {
+                bed.cached(ROOT, file, page);
+            }
+        }
+        let plain = bed.memory.nodes.get(NODE).zones[0].marks;
+        bed.memory.nodes.zone_mut(NODE, 0).boost_by_claims(2);
+        assert_eq!(bed.memory.nodes.get(NODE).boost(), (plain.high * 3 / 2).clamp(512, 1024));
+        assert!(bed.memory.nodes.get(NODE).is_balanced(), "enough is free");
+        let Step::Done { reclaimed } = bed.run(Attempt::kswapd(NODE)) else { panic!("it ends") };
+        assert_eq!(reclaimed > 0, has_cache, "{reclaimed}");
+        assert_eq!(bed.count(Counter::PswpOut), 0, "nothing is written for it");
+        let zone = &bed.memory.nodes.get(NODE).zones[0];
+        assert_eq!((zone.boost(), zone.marks), (0, plain));
+        assert_eq!(bed.memory.kcompactd_wanted[NODE.index()], 9);
+    }
+}
+
 #[test]
 fn tasks_wait_for_kswapd_below_half_of_the_reserve() {
     let marks = WatermarkConfig::default();
