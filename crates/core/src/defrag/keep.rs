@@ -85,13 +85,13 @@ impl Keeper {
 
     /// Why it holds still. The cheapest reasons last: what is told first is what would have to change first.
     fn hold(&self, now: Instant, decision: &Decision, is_known: bool) -> Option<Hold> {
-        let DefragSignals { is_reclaiming, cpu_pressure_bp, .. } = decision.signals;
+        let DefragSignals { is_reclaiming, has_reclaimed, cpu_pressure_bp, .. } = decision.signals;
         match () {
             () if decision.free_blocks >= decision.demand => Some(Hold::Enough),
             () if now < self.backing_off_until => Some(Hold::BackingOff),
             () if !is_known => Some(Hold::YieldUnknown),
             () if decision.predicted_yield == 0 => Some(Hold::NoYield),
-            () if is_reclaiming => Some(Hold::Reclaiming),
+            () if is_reclaiming || has_reclaimed => Some(Hold::Reclaiming),
             () if u64::from(cpu_pressure_bp) * 100 >= self.aim.max_cpu_pressure.ppm() => Some(Hold::Busy),
             () => None,
         }

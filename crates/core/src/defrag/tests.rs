@@ -289,6 +289,8 @@ mod merged {
         assert!(decisions.iter().all(|decision| decision.verdict == Verdict::Hold(Hold::Reclaiming)));
         let mut design = merged(20);
         machine.signals.is_reclaiming = false;
+        // Section 4.9: it asks whether kswapd is at work, not whether it was a moment ago.
+        machine.signals.has_reclaimed = true;
         design.handle_timeout(at_ms(500), &mut machine).unwrap();
         machine.signals.is_reclaiming = true;
         let report = design.handle_timeout(at_ms(500), &mut machine).unwrap().report.unwrap();
@@ -500,6 +502,9 @@ mod controller {
         assert!(matches!(verdict(&machine), Verdict::Start(_)));
         machine.signals.cpu_pressure_bp = 2000;
         assert_eq!(verdict(&machine), Verdict::Hold(Hold::Busy), "20 percent");
+        machine.signals.cpu_pressure_bp = 0;
+        machine.signals.has_reclaimed = true;
+        assert_eq!(verdict(&machine), Verdict::Hold(Hold::Reclaiming), "ours gives it time");
         machine.signals.is_reclaiming = true;
         assert_eq!(verdict(&machine), Verdict::Hold(Hold::Reclaiming));
         machine.hides_types = true;

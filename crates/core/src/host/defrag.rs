@@ -39,8 +39,10 @@ pub struct ZoneState {
 /// How busy a node is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DefragSignals {
-    /// kswapd of the node is at work, or has been since it was last asked.
+    /// kswapd of the node is at work.
     pub is_reclaiming: bool,
+    /// It is not, but has been since somebody last asked: what a host sees that is told of pages looked at.
+    pub has_reclaimed: bool,
     /// Huge pages that were asked for since some fixed time, obtained or not.
     pub huge_wanted: u64,
     /// Share of the last ten seconds in which some task waited for a CPU, in hundredths of a percent.

@@ -74,7 +74,8 @@ impl MemoryHost<'_> {
         let counters = &self.memory.counters;
         let average = self.pressure.sampled_average(CgroupId::ROOT, Resource::Cpu, Severity::Some);
         Ok(DefragSignals {
-            is_reclaiming: is_running || has_run,
+            is_reclaiming: is_running,
+            has_reclaimed: has_run && !is_running,
             huge_wanted: counters.get(Counter::ThpFaultAlloc)
                 + counters.get(Counter::ThpFaultFallback)
                 + self.memory.kernel.huge_wanted(),

@@ -203,7 +203,8 @@ impl Work {
     }
 
     fn choose(&mut self, config: &HeatConfig, now: Instant, host: &mut dyn Host) -> Result<Stepped, HostError> {
-        if host.defrag_signals(self.task.zone.node)?.is_reclaiming {
+        let signals = host.defrag_signals(self.task.zone.node)?;
+        if signals.is_reclaiming || signals.has_reclaimed {
             return self.end(Why::ReclaimRunning, now, host);
         }
         let Some(zone) = self.zone(host)? else { return self.end(Why::Cancelled, now, host) };
