@@ -3,23 +3,18 @@
 //! Prints one JSON object a line: `name, unit, bar, value, pass`. In each 2 MiB 384 pages are free and 128 are a process's; a
 //! pass moves them until its scanners meet. Without `--bench` it runs small and only checks that it works.
 
-#![expect(clippy::print_stdout, reason = "a benchmark's output")]
+mod setup;
 
 use std::time::Instant as Clock;
 
 use isotherm_core::host::Stop;
-use isotherm_sim::cgroup::CgroupId;
 use isotherm_sim::compaction::{CompactResult, Request, RunStep, Until, ZoneRun};
-use isotherm_sim::costs::Costs;
 use isotherm_sim::fault::{self, FaultOutcome, FaultState};
-use isotherm_sim::memory::watermarks::WatermarkConfig;
-use isotherm_sim::memory::{KernelRelease, Mark, Memory, MemoryConfig, MemorySetup, NodeId, NodeSetup, TieringSetup};
+use isotherm_sim::memory::{Mark, Memory, NodeId, NodeSetup};
 use isotherm_sim::migrate::MigrateMode;
 use isotherm_sim::mmu::{Need, SpaceId};
-use isotherm_sim::reclaim::{ReclaimPolicy, policy_by_name};
-use isotherm_sim::swap::device::{DeviceKind, DeviceModel};
-use isotherm_units::access::Mapping;
-use isotherm_units::{Duration, PageRange, Pages};
+use isotherm_sim::reclaim::ReclaimPolicy;
+use isotherm_units::{Duration, Pages};
 
 /// Pages of 2 MiB, and those of them that are in use.
 const BLOCK: u64 = 512;
@@ -32,46 +27,20 @@ fn main() {
         let pages = if measuring { gib << 18 } else { (gib * BLOCK * 4).min(1 << 14) };
         let (seconds, moved) = measure(pages);
         let ns = seconds * 1e9 / pages as f64;
-        report(&format!("compact a zone, {gib} GiB"), "ns/page of the zone", ns);
-        report(&format!("compact a zone, {gib} GiB, a page moved"), "ns", seconds * 1e9 / moved as f64);
-        report(&format!("compact a zone, {gib} GiB, in all"), "s", seconds);
+        setup::report(&format!("compact a zone, {gib} GiB"), "ns/page of the zone", None, ns);
+        setup::report(&format!("compact a zone, {gib} GiB, a page moved"), "ns", None, seconds * 1e9 / moved as f64);
+        setup::report(&format!("compact a zone, {gib} GiB, in all"), "s", None, seconds);
         let growth = ns / *first.get_or_insert(ns);
         if gib == 100 {
-            report("compact a zone, growth to 100 GiB", "times", growth);
+            setup::report("compact a zone, growth to 100 GiB", "times", None, growth);
         }
     }
 }
 
-fn report(name: &str, unit: &str, value: f64) {
-    println!(r#"{{"name": "{name}", "unit": "{unit}", "bar": null, "value": {value:.3}, "pass": true}}"#);
-}
-
 /// Seconds of one pass over a zone of `pages`, and the pages that it moved.
 fn measure(pages: u64) -> (f64, u64) {
-    let costs = Costs::default();
-    let mut memory = Memory::assemble(&MemorySetup {
-        nodes: vec![NodeSetup::new(vec![Pages::new(pages)], 80)],
-        tiering: TieringSetup::default(),
-        watermarks: WatermarkConfig::default(),
-        config: MemoryConfig {
-            swappiness: 60,
-            page_cluster: 0,
-            readahead_pages: 0,
-            hz: 250,
-            release: KernelRelease::V7_2,
-            lazy_statistics: false,
-        },
-        costs,
-        swap: (DeviceModel::preset(DeviceKind::None, &costs), Pages::new(0)),
-        storage: DeviceModel::preset(DeviceKind::Nvme, &costs),
-    })
-    .expect("preset devices");
-    let mut policy = policy_by_name("classic").expect("one of the list").build();
-    memory.nonresident_age.push(0);
-    policy.add_lruvec(memory.lruvec(CgroupId::ROOT, node()));
-    let space = fault::new_space(&mut memory, "bench", (0, 0), CgroupId::ROOT);
-    let mapping = Mapping::anonymous(PageRange::new(0, pages));
-    fault::map(&mut memory, policy.as_mut(), space, mapping).expect("it fits");
+    let zone = NodeSetup::new(vec![Pages::new(pages)], 80);
+    let (mut memory, mut policy, space) = setup::memory_of(vec![zone], pages);
     fragment(&mut memory, policy.as_mut(), space, pages / BLOCK);
     let stop = Until::Level { stop: Stop::Never, counts_in_flight: false, stops_for_reclaim: false };
     let mut pass = ZoneRun::new(node(), 0, Request::whole(MigrateMode::SyncLight, stop));

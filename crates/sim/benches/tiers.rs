@@ -3,25 +3,20 @@
 //! Prints one JSON object a line: `name, unit, bar, value, pass`. Times are those of the program that simulates, not simulated
 //! ones. Without `--bench` it runs small and only checks that it works.
 
-#![expect(clippy::print_stdout, reason = "a benchmark's output")]
+mod setup;
 
 use std::time::Instant as Clock;
 
 use isotherm_core::host::{Host, MoveOrder, NodeId as HostNode, PageMove, TargetId};
 use isotherm_core::promotion::{Mode, Promotion, PromotionConfig, Thread};
-use isotherm_sim::cgroup::CgroupId;
-use isotherm_sim::costs::Costs;
 use isotherm_sim::fault::{self, FaultOutcome, FaultState};
 use isotherm_sim::host::{HostTarget, MemoryHost, ProbeCounts};
-use isotherm_sim::memory::watermarks::WatermarkConfig;
-use isotherm_sim::memory::{KernelRelease, Memory, MemoryConfig, MemorySetup, NodeId, NodeSetup, TieringSetup};
+use isotherm_sim::memory::{Memory, NodeSetup};
 use isotherm_sim::mmu::{Need, SpaceId};
 use isotherm_sim::pressure::Pressure;
-use isotherm_sim::reclaim::{ReclaimPolicy, policy_by_name};
-use isotherm_sim::swap::device::{DeviceKind, DeviceModel};
+use isotherm_sim::reclaim::ReclaimPolicy;
 use isotherm_sim::tick::TickRate;
-use isotherm_units::access::Mapping;
-use isotherm_units::{Instant, PageRange, Pages};
+use isotherm_units::{Instant, Pages};
 
 const GIB: u64 = 1 << 18;
 
@@ -62,9 +57,7 @@ fn per_gib(ms: f64, pages: u64) -> f64 {
 }
 
 fn report(name: &str, unit: &str, bar: Option<f64>, value: f64) {
-    let pass = bar.is_none_or(|bar| value <= bar);
-    let bar = bar.map_or("null".to_owned(), |bar| bar.to_string());
-    println!(r#"{{"name": "tiers, {name}", "unit": "{unit}", "bar": {bar}, "value": {value:.3}, "pass": {pass}}}"#);
+    setup::report(&format!("tiers, {name}"), unit, bar, value);
 }
 
 /// A process whose pages are on the slow node.
@@ -82,33 +75,9 @@ struct World {
 impl World {
     /// `touched` pages in a space of `mapped` pages: one row of 512 in `spread`.
     fn new(touched: u64, mapped: u64, spread: u64) -> Self {
-        let costs = Costs::default();
         let zone = |pages: u64| vec![Pages::new(pages + pages / 8 + 4096)];
-        let mut memory = Memory::assemble(&MemorySetup {
-            nodes: vec![NodeSetup::new(zone(touched), 100), NodeSetup::slow(zone(touched), 250)],
-            tiering: TieringSetup::default(),
-            watermarks: WatermarkConfig::default(),
-            config: MemoryConfig {
-                swappiness: 60,
-                page_cluster: 0,
-                readahead_pages: 0,
-                hz: 250,
-                release: KernelRelease::V7_2,
-                lazy_statistics: false,
-            },
-            costs,
-            swap: (DeviceModel::preset(DeviceKind::None, &costs), Pages::new(0)),
-            storage: DeviceModel::preset(DeviceKind::Nvme, &costs),
-        })
-        .expect("preset devices");
-        let mut policy = policy_by_name("classic").expect("in the table").build();
-        for node in memory.nodes.ids().collect::<Vec<NodeId>>() {
-            memory.nonresident_age.push(0);
-            policy.add_lruvec(memory.lruvec(CgroupId::ROOT, node));
-        }
-        let space = fault::new_space(&mut memory, "bench", (0, 0), CgroupId::ROOT);
-        let whole = PageRange::new(0, mapped);
-        fault::map(&mut memory, policy.as_mut(), space, Mapping::anonymous(whole)).expect("fits");
+        let nodes = vec![NodeSetup::new(zone(touched), 100), NodeSetup::slow(zone(touched), 250)];
+        let (mut memory, mut policy, space) = setup::memory_of(nodes, mapped);
         let slow = memory.nodes.ids().last().expect("two nodes");
         let mut state = FaultState::bound_to(slow);
         let pages: Vec<u64> = (0..touched).map(|page| page / 512 * 512 * spread + page % 512).collect();

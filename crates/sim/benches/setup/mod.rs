@@ -1,0 +1,52 @@
+//! What benches of whole memories share: a machine's memory under `classic` with one process, and a line of results.
+
+#![expect(clippy::print_stdout, reason = "a benchmark's output")]
+
+use isotherm_sim::cgroup::CgroupId;
+use isotherm_sim::costs::Costs;
+use isotherm_sim::fault;
+use isotherm_sim::memory::watermarks::WatermarkConfig;
+use isotherm_sim::memory::{KernelRelease, Memory, MemoryConfig, MemorySetup, NodeSetup, TieringSetup};
+use isotherm_sim::mmu::SpaceId;
+use isotherm_sim::reclaim::{ReclaimPolicy, policy_by_name};
+use isotherm_sim::swap::device::{DeviceKind, DeviceModel};
+use isotherm_units::access::Mapping;
+use isotherm_units::{PageRange, Pages};
+
+/// Memory of these nodes without swap, and a process with one anonymous mapping of `pages` from page 0 on.
+pub(crate) fn memory_of(nodes: Vec<NodeSetup>, pages: u64) -> (Memory, Box<dyn ReclaimPolicy>, SpaceId) {
+    let costs = Costs::default();
+    let mut memory = Memory::assemble(&MemorySetup {
+        nodes,
+        tiering: TieringSetup::default(),
+        watermarks: WatermarkConfig::default(),
+        config: MemoryConfig {
+            swappiness: 60,
+            page_cluster: 0,
+            readahead_pages: 0,
+            hz: 250,
+            release: KernelRelease::V7_2,
+            lazy_statistics: false,
+        },
+        costs,
+        swap: (DeviceModel::preset(DeviceKind::None, &costs), Pages::new(0)),
+        storage: DeviceModel::preset(DeviceKind::Nvme, &costs),
+    })
+    .expect("preset devices");
+    let mut policy = policy_by_name("classic").expect("in the table").build();
+    for node in memory.nodes.ids() {
+        memory.nonresident_age.push(0);
+        policy.add_lruvec(memory.lruvec(CgroupId::ROOT, node));
+    }
+    let space = fault::new_space(&mut memory, "bench", (0, 0), CgroupId::ROOT);
+    let whole = PageRange::new(0, pages);
+    fault::map(&mut memory, policy.as_mut(), space, Mapping::anonymous(whole)).expect("it fits");
+    (memory, policy, space)
+}
+
+/// Prints a line: `name, unit, bar, value, pass`. A value passes up to its bar, and without one.
+pub(crate) fn report(name: &str, unit: &str, bar: Option<f64>, value: f64) {
+    let pass = bar.is_none_or(|bar| value <= bar);
+    let bar = bar.map_or("null".to_owned(), |bar| bar.to_string());
+    println!(r#"{{"name": "{name}", "unit": "{unit}", "bar": {bar}, "value": {value:.3}, "pass": {pass}}}"#);
+}
