@@ -189,6 +189,8 @@ metrics! {
     fast_settled_ns, Nanoseconds, "when the share of touches on the top tier first reached 90 % of its last value",
         |s| kernel(s, fast_settled_ns(s.outcome)?);
     hugepages, Count, "blocks of memory that a driver got, mostly huge pages", |s| Some(got(s, is_any)?.len() as u64);
+    hugepages_before_failure, Count, "blocks that a driver got before the first attempt that failed",
+        |s| Some(blocks(s)?.take_while(|block| block.got).count() as u64);
     hugepages_failed, Count, "attempts of a driver that failed", |s| Some(blocks(s)?.filter(|block| !block.got).count() as u64);
     latency_min_ns, Nanoseconds, "time an attempt of a driver that got a block took: the shortest", |s| rank(s, is_any, 0);
     latency_max_ns, Nanoseconds, "time an attempt of a driver that got a block took: the longest", |s| rank(s, is_any, 1000);

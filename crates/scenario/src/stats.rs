@@ -63,6 +63,32 @@ fn t_95(degrees: usize) -> f64 {
 mod tests {
     use super::*;
 
+    /// compaction.md section 11, E21: the seed's tables. Light and Fallback together give Any, to the last digit, if deviations
+    /// are those of samples (n - 1).
+    #[test]
+    fn e21_light_and_fallback_together_give_any() {
+        // Values with this mean and deviation: half of them below, half above, an odd one in between.
+        let sample = |n: u32, mean: f64, stddev: f64| {
+            let half = n / 2;
+            let apart = stddev * (f64::from(n - 1) / f64::from(2 * half)).sqrt();
+            let mut values = vec![mean; (n % 2) as usize];
+            values.extend((0..half).flat_map(|_| [mean - apart, mean + apart]));
+            let found = Summary::of(&values).unwrap();
+            assert!((found.mean - mean).abs() < 1e-6 && (found.stddev - stddev).abs() < 1e-6, "{found:?}");
+            values
+        };
+        let table = [
+            ([(788, 1.83, 7.58), (9120, 5969.26, 22_476.06)], (9908, 5494.660, 21_624.040)),
+            ([(11_167, 4.48, 1.41), (1030, 4286.13, 15_209.63)], (12_197, 366.052, 4575.534)),
+        ];
+        for (parts, (n, mean, stddev)) in table {
+            let all: Vec<f64> = parts.into_iter().flat_map(|(n, mean, stddev)| sample(n, mean, stddev)).collect();
+            let any = Summary::of(&all).unwrap();
+            assert_eq!(any.n, n);
+            assert!((any.mean - mean).abs() < 0.001 && (any.stddev - stddev).abs() < 0.001, "{any:?}");
+        }
+    }
+
     #[test]
     fn summary_by_hand() {
         // 2, 4, 6: mean 4, deviations -2 0 2, variance 8/2 = 4, t(2) = 4.303, half = 4.303 * 2 / sqrt 3.
