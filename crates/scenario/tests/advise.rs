@@ -121,6 +121,10 @@ fn what_could_be_huge_is_told() {
     assert_eq!((dense.ranges, dense.held_bytes, dense.overhead_bytes), (14, 28 << 20, 0));
     assert_eq!((dense.held_share_ppm, dense.accesses_share_ppm), (1_000_000, 1_000_000));
     assert_eq!(huge.not_told, None);
+    // And at what latency they would come.
+    let fragmented = huge.fragmented.as_ref().expect("they could be huge");
+    assert_eq!((fragmented.wanted, fragmented.vanilla().got + fragmented.vanilla().failed), (14, 3 * 14));
+    assert!(fragmented.with_best().failed <= fragmented.vanilla().failed, "{fragmented:?}");
 }
 
 #[test]
@@ -155,6 +159,8 @@ fn json_has_the_documented_shape() {
         ("huge pages", keys(&advice["huge_pages"])),
         ("ranges", keys(&advice["huge_pages"]["ranges"])),
         ("step", keys(&advice["huge_pages"]["ranges"]["steps"][0])),
+        ("fragmented", keys(&advice["huge_pages"]["fragmented"])),
+        ("latency", keys(&advice["huge_pages"]["fragmented"]["rows"][0])),
     ];
     let expected = [
         (
@@ -181,9 +187,15 @@ fn json_has_the_documented_shape() {
              saved_at_most_bytes saved_bytes",
         ),
         ("defaults", "candidate preset runtime_ratio_ppm words"),
-        ("huge pages", "dense_share_ppm not_told ranges"),
+        ("huge pages", "dense_share_ppm fragmented not_told ranges"),
         ("ranges", "anonymous_bytes steps touched_bytes"),
         ("step", "accesses_share_ppm held_bytes held_share_ppm least_share_ppm overhead_bytes ranges"),
+        ("fragmented", "assumptions best machine_bytes n rows wanted"),
+        (
+            "latency",
+            "daemon_cpu_ns design failed fallback_p50_ns fallback_p95_ns got light_p50_ns light_share_ppm max_ns mean_ns \
+             runs_on_linux",
+        ),
     ];
     for ((name, found), (_, expected)) in shape.iter().zip(expected) {
         assert_eq!(found, expected, "{name}");

@@ -145,13 +145,22 @@ fn print_for_people(advice: &Advice, with_rows: bool, ui: &Ui) -> Result<(), Cli
     print(&tables::side_by_side(advice))?;
     print(&tables::schemes(advice))?;
     print(&tables::huge_pages(advice))?;
+    let latencies = tables::latencies(advice);
+    if !latencies.rows.is_empty() {
+        print(&latencies)?;
+    }
     let paragraph = |text: &str| ui.print(format_args!("{}\n", words::folded(text, "", ui.columns())));
     paragraph(&words::verdict(advice))?;
     for sentence in words::gains(advice) {
         paragraph(&sentence)?;
     }
     paragraph(&words::huge_pages(advice))?;
+    let latencies = words::latencies(advice);
+    if !latencies.is_empty() {
+        paragraph(&latencies)?;
+    }
     for (heading, lines) in [
+        ("What latencies of huge pages assume:", words::latency_assumptions(advice)),
         ("To note:", words::notes(advice)),
         ("With the kernel's own parameters:", words::kernel_defaults(advice)),
         ("Set-ups with schemes:", words::set_ups(advice)),

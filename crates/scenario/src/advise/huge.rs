@@ -1,10 +1,11 @@
 //! The huge-page dimension of advice: what of a recording's memory could be huge pages, and what that would hold beside it.
 
-use super::Question;
+use super::{Fragmented, Question};
 use crate::error::ScenarioError;
+use crate::run::Progress;
 use isotherm_trace::TraceReader;
 use isotherm_trace::analysis::{HugeRanges, HugeStep, NotTold, huge_ranges};
-use isotherm_units::Ratio;
+use isotherm_units::{Bytes, Ratio};
 use serde::Serialize;
 
 /// A 2 MiB range is dense that is touched by this share and more: huge, it holds no more beside than in use.
@@ -19,14 +20,16 @@ pub struct HugePages {
     pub ranges: Option<HugeRanges>,
     /// Why it does not.
     pub not_told: Option<NotTold>,
+    /// At what latency the dense ones would come on fragmented memory.
+    pub fragmented: Option<Fragmented>,
 }
 
 impl HugePages {
-    /// Of the recording.
+    /// Of the recording of a program that takes `peak`.
     ///
     /// # Errors
     /// It cannot be read.
-    pub(super) fn of(question: &Question) -> Result<Self, ScenarioError> {
+    pub(super) fn of(question: &Question, peak: Bytes, progress: &dyn Progress) -> Result<Self, ScenarioError> {
         let told = TraceReader::open(&question.trace).and_then(|mut reader| huge_ranges(&mut reader));
         let told = told.map_err(|error| ScenarioError::Meaning {
             place: question.trace.display().to_string(),
@@ -36,7 +39,9 @@ impl HugePages {
             Ok(ranges) => (Some(ranges), None),
             Err(why) => (None, Some(why)),
         };
-        Ok(Self { dense_share_ppm: DENSE.ppm(), ranges, not_told })
+        let told = Self { dense_share_ppm: DENSE.ppm(), ranges, not_told, fragmented: None };
+        let fragmented = Fragmented::of(&told, peak, progress)?;
+        Ok(Self { fragmented, ..told })
     }
 
     /// The dense ranges, if there are any.
@@ -59,7 +64,7 @@ mod tests {
         let of = |ranges| {
             let steps = vec![step(0, 9), step(500_000, ranges), step(1_000_000, 0)];
             let ranges = Some(HugeRanges { touched_bytes: 0, anonymous_bytes: 0, steps });
-            HugePages { dense_share_ppm: DENSE.ppm(), ranges, not_told: None }
+            HugePages { dense_share_ppm: DENSE.ppm(), ranges, not_told: None, fragmented: None }
         };
         assert_eq!(of(7).dense().map(|dense| dense.ranges), Some(7));
         assert_eq!(of(0).dense(), None, "none is");

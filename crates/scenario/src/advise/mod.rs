@@ -8,12 +8,14 @@
 mod candidate;
 mod choice;
 mod figures;
+mod fragmented;
 mod huge;
 mod replays;
 
 pub use candidate::{CANDIDATES, Candidate, Recording};
 pub use choice::{AgainstClassic, Gain, Note, NoteKind, Recommendation};
 pub use figures::{AdviceRow, SchemeDid};
+pub use fragmented::{Fragmented, LatencyRow};
 pub use huge::{DENSE, HugePages};
 pub use replays::REPEATS;
 
@@ -131,7 +133,7 @@ fn answer(question: &Question, progress: &dyn Progress) -> Result<Advice, Scenar
     let recommendation = choice::recommend(&replays, &tried, &rows);
     let notes = choice::notes(&replays, &rows, recommendation.as_ref(), compared);
     let set_ups = CANDIDATES.iter().map(|candidate| choice::set_up(&replays, candidate, &rows)).collect();
-    let huge_pages = HugePages::of(question)?;
+    let huge_pages = HugePages::of(question, replays.peak, progress)?;
     let config = recommendation.as_ref().map(|best| replays.config(best.candidate, best.memory_bytes));
     Ok(Advice {
         program: question.name.clone(),

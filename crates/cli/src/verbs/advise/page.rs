@@ -57,6 +57,12 @@ pub(super) fn html(advice: &Advice, question: &Question) -> Result<String, CliEr
     if !huge_pages.rows.is_empty() {
         page.table(&huge_pages);
     }
+    let latencies = tables::latencies(advice);
+    if !latencies.rows.is_empty() {
+        page.paragraph(&words::latencies(advice));
+        page.table(&latencies);
+        page.notes("What these latencies assume", &words::latency_assumptions(advice));
+    }
     page.section("Every size");
     page.table(&tables::rows(advice));
     let heatmap = crate::verbs::report::trace_heatmap(&question.trace)?;

@@ -149,3 +149,41 @@ pub(super) fn huge_pages(advice: &Advice) -> Table {
     }
     table
 }
+
+/// How long the program would wait for them on fragmented memory. Empty where nothing could be huge.
+pub(super) fn latencies(advice: &Advice) -> Table {
+    let columns = vec![
+        Column::text("proactive compaction"),
+        Column::text("in Linux"),
+        Column::number("huge pages", Unit::Count),
+        Column::number("not had", Unit::Count),
+        Column::number("there at once", Unit::Ppm),
+        Column::number("at once p50", Unit::Ns),
+        Column::number("made p50", Unit::Ns),
+        Column::number("made p95", Unit::Ns),
+        Column::number("longest", Unit::Ns),
+        Column::number("mean", Unit::Ns),
+        Column::number("daemon cpu", Unit::Ns),
+    ];
+    let mut table = Table::new("Huge pages on fragmented memory", columns);
+    let Some(fragmented) = &advice.huge_pages.fragmented else { return table };
+    for row in &fragmented.rows {
+        if row.design == fragmented.best {
+            table.highlight = Some(table.rows.len());
+        }
+        table.push(vec![
+            Cell::from(row.design),
+            Cell::from(if row.runs_on_linux { "yes" } else { "no" }),
+            row.got.into(),
+            row.failed.into(),
+            row.light_share_ppm.into(),
+            row.light_p50_ns.into(),
+            row.fallback_p50_ns.into(),
+            row.fallback_p95_ns.into(),
+            row.max_ns.into(),
+            row.mean_ns.into(),
+            row.daemon_cpu_ns.into(),
+        ]);
+    }
+    table
+}

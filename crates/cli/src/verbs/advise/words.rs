@@ -1,9 +1,9 @@
 //! The advice in words.
 
-use isotherm_scenario::advise::{Advice, AdviceRow, SchemeDid};
+use isotherm_scenario::advise::{Advice, AdviceRow, LatencyRow, SchemeDid};
 use isotherm_sim::machine::Ending;
 use isotherm_sim::swap::device::DeviceKind;
-use isotherm_units::Bytes;
+use isotherm_units::{Bytes, Duration};
 
 /// The answer in a sentence or two.
 pub(super) fn verdict(advice: &Advice) -> String {
@@ -99,6 +99,47 @@ pub(super) fn huge_pages(advice: &Advice) -> String {
             "Huge pages: not worth it; no aligned range of 2 MiB of its anonymous memory is in use by {share} and more."
         ),
     }
+}
+
+/// How long the program would wait for them, in sentences. Empty where nothing could be huge.
+pub(super) fn latencies(advice: &Advice) -> String {
+    let Some(fragmented) = &advice.huge_pages.fragmented else { return String::new() };
+    let time = |ns: u64| Duration::from_ns(ns).approx();
+    let of = |row: &LatencyRow| {
+        let mut said = vec![format!("{} are there at once", percent(row.light_share_ppm))];
+        if let Some(p50) = row.light_p50_ns {
+            said.push(format!(" (median {})", time(p50)));
+        }
+        if let (Some(p50), Some(p95)) = (row.fallback_p50_ns, row.fallback_p95_ns) {
+            let (p50, p95) = (time(p50), time(p95));
+            said.push(format!(", the others are made while it waits (median {p50}, 95th percentile {p95})"));
+        }
+        if row.failed > 0 {
+            said.push(format!(", {} of {} are not had", row.failed, row.got + row.failed));
+        }
+        said.concat()
+    };
+    let (vanilla, best) = (fragmented.vanilla(), fragmented.with_best());
+    let said = format!(
+        "On fragmented memory ({}, {} huge pages, {} machines): without proactive compaction {}; with `{}`, the best of {} \
+         designs, {}.",
+        Bytes::new(fragmented.machine_bytes).approx(),
+        fragmented.wanted,
+        fragmented.n,
+        of(vanilla),
+        best.design,
+        fragmented.rows.len() - 1,
+        of(best),
+    );
+    match fragmented.rows[1..].iter().find(|row| row.runs_on_linux && row.design != best.design) {
+        Some(linux) => format!("{said} Linux has `{}`: {}.", linux.design, of(linux)),
+        None => said,
+    }
+}
+
+/// What these latencies assume.
+pub(super) fn latency_assumptions(advice: &Advice) -> Vec<String> {
+    advice.huge_pages.fragmented.as_ref().map_or_else(Vec::new, |fragmented| fragmented.assumptions.clone())
 }
 
 /// Notes, each with its set-up.
