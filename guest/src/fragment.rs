@@ -153,7 +153,6 @@ fn moment() -> Moment {
     Moment {
         buddyinfo: text("/proc/buddyinfo"),
         unusable_index: text("/sys/kernel/debug/extfrag/unusable_index"),
-        extfrag_index: text("/sys/kernel/debug/extfrag/extfrag_index"),
         vmstat,
     }
 }

@@ -69,8 +69,6 @@ pub struct Moment {
     pub buddyinfo: String,
     /// debugfs `extfrag/unusable_index`; empty if the kernel has none.
     pub unusable_index: String,
-    /// debugfs `extfrag/extfrag_index`; empty if the kernel has none.
-    pub extfrag_index: String,
     /// `compact_*`, `thp_*`, `pgmigrate_*` and what else tells of huge pages from `/proc/vmstat`, as it stands.
     pub vmstat: BTreeMap<String, u64>,
 }

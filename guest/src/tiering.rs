@@ -36,8 +36,6 @@ pub struct Tiering {
 /// What came of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tiered {
-    /// From the first pass to the end of the last.
-    pub took_us: u64,
     /// The nodes that hot memory is demoted to, and tiers, in the kernel's words.
     pub tiers: Vec<String>,
     /// `pgpromote_*`, `pgdemote_*`, `numa_*` and `pgmigrate_*` of `/proc/vmstat` at the end, less what they were before the first

@@ -22,7 +22,6 @@ const KEPT: [&str; 4] = ["pgpromote_", "pgdemote_", "numa_", "pgmigrate_"];
 pub(crate) struct Ledger {
     /// 0 not begun, 1 everything touched, 2 let go, 3 done.
     step: AtomicU32,
-    took_us: AtomicU64,
     looks: AtomicU64,
     /// Passes done, then pages on each node.
     rows: [[AtomicU64; 1 + NODES as usize]; LOOKS_MAX],
@@ -73,8 +72,7 @@ pub(crate) fn tier(tiering: &Tiering, reporter: &mut Reporter) -> Result<(), Str
         (numbers.next().unwrap_or(0), numbers.collect())
     };
     let nodes = ledger.rows[..looks].iter().map(row).collect();
-    let took_us = ledger.took_us.load(Ordering::Acquire);
-    reporter.say(&Report::Tiered(Tiered { took_us, tiers: tiers(), vmstat, nodes }));
+    reporter.say(&Report::Tiered(Tiered { tiers: tiers(), vmstat, nodes }));
     Ok(())
 }
 
@@ -132,7 +130,6 @@ fn play(tiering: &Tiering, ledger: &Ledger) -> ! {
                 look(pass + 1, pages, ledger)?;
             }
         }
-        ledger.took_us.store(u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX), Ordering::Release);
         Ok(())
     };
     let code = i32::from(work().is_err());

@@ -51,9 +51,9 @@ enum What {
     Fidelity(fidelity::Args),
     /// The monitor beside the DAMON of real kernels, over access patterns.
     FidelityMonitor(beside::Args),
-    /// Compaction and huge pages in real kernels, with proactive compaction and without.
+    /// Compaction and huge pages beside real kernels, with proactive compaction and without.
     FidelityCompaction(beside::Args),
-    /// Hint-fault promotion from a slow node in real kernels.
+    /// Hint-fault promotion from a slow node beside real kernels.
     FidelityPromotion(beside::Args),
 }
 

@@ -7,10 +7,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{Range, Rig, Row, Stored, quiet};
+use super::compaction_simulated::{Simulation, simulated};
+use super::{Boot, Range, Rig, Row, Stored, by_release, quiet, reports};
 use crate::FidelityError;
+use crate::rank::nearest;
 use isotherm_rig::job::Setting;
 use isotherm_rig::{Clock, Job, Machine, Report, Task};
+use isotherm_units::{Duration, PAGE_SHIFT};
 
 /// A case: which holes, and how proactive the kernel is.
 pub type Case = (Holes, u32);
@@ -23,23 +26,21 @@ pub const CASES: [Case; 4] =
 const WAIT_MS: u64 = 10_000;
 /// Memory of the guest.
 const MEMORY_BYTES: u64 = 768 << 20;
+/// `vm.min_free_kbytes`, which huge pages would raise to a twentieth of memory.
+pub(super) const MIN_FREE_KIB: u64 = 8192;
+/// By kernel the pages that the guest's page allocator manages in the zone DMA32: `MemTotal` of a guest of this size, less the 3840
+/// pages of the zone DMA.
+const MANAGED_PAGES: [(&str, u64); 2] = [("newest", 182_071 - 3840), ("6.12", 183_133 - 3840)];
+/// Pages of a section.
+const SECTION_PAGES: u64 = 512;
 /// Left free when the rest is filled: above the watermarks, so that filling it reclaims nothing, and so little that the share of free
 /// memory in large blocks stays below what proactive compaction begins at.
 const SPARE_BYTES: u64 = 20 << 20;
 /// Huge pages asked for, of those that what was freed would make.
-const HUGE_PERCENT: u32 = 60;
+pub(super) const HUGE_PERCENT: u32 = 60;
 
-/// What one boot of one kernel gave.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RealBoot {
-    /// Name of the kernel here.
-    pub name: String,
-    /// `uname -r`.
-    pub release: String,
-    /// In the order of [`CASES`].
-    pub runs: Vec<RealRun>,
-}
+/// What one boot of one kernel gave, in the order of [`CASES`].
+pub type RealBoot = Boot<RealRun>;
 
 /// One case in one boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -136,17 +137,16 @@ pub fn real(rig: &Rig<'_>, cases: &[Case], wait_ms: u64) -> Result<RealBoot, Fid
         knob("/sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan", "1"),
         knob("/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs", "1000000000"),
         knob("/proc/sys/vm/compaction_proactiveness", "0"),
-        // Huge pages raise it to a twentieth of memory.
-        knob("/proc/sys/vm/min_free_kbytes", "8192"),
+        knob("/proc/sys/vm/min_free_kbytes", &MIN_FREE_KIB.to_string()),
     ]);
     let job = Job { settings, zram_bytes: None, files_device: None, task };
     let time_limit = std::time::Duration::from_secs(900);
     let machine = Machine { memory_bytes: MEMORY_BYTES, clock: Clock::Instructions, time_limit, ..Machine::default() };
     let result = rig.run(&machine, &job)?;
-    let fragmented = result.reports.iter().filter_map(|report| match report {
+    let fragmented = reports(&result, cases.len(), |report| match report {
         Report::Fragmented(fragmented) => Some(fragmented),
         _ => None,
-    });
+    })?;
     let runs = cases.iter().zip(fragmented).map(|(&(holes, proactiveness), fragmented)| RealRun {
         holes,
         proactiveness,
@@ -160,7 +160,7 @@ pub fn real(rig: &Rig<'_>, cases: &[Case], wait_ms: u64) -> Result<RealBoot, Fid
         huge_ns: percentiles(fragmented),
     });
     let runs = runs.collect();
-    Ok(RealBoot { name: rig.kernel.0.to_owned(), release: result.kernel, runs })
+    Ok(Boot { name: rig.kernel.0.to_owned(), release: result.kernel.clone(), runs })
 }
 
 /// [`real`] as its data were made.
@@ -182,12 +182,7 @@ fn change(before: &Moment, after: &Moment) -> BTreeMap<String, u64> {
 fn percentiles(fragmented: &Fragmented) -> [u64; 4] {
     let mut sorted = fragmented.huge_ns.clone();
     sorted.sort_unstable();
-    // Nearest rank.
-    let at = |percent: usize| {
-        let rank = (sorted.len() * percent).div_ceil(100).max(1);
-        sorted.get(rank - 1).copied().unwrap_or(0)
-    };
-    [at(0), at(50), at(95), at(100)]
+    [0, 500, 950, 1000].map(|permille| nearest(&sorted, permille).unwrap_or(0))
 }
 
 /// The data that come with this program.
@@ -198,69 +193,108 @@ pub fn stored() -> Result<Stored<RealBoot>, FidelityError> {
     Stored::parse(include_str!("../../data/compaction.json"), Path::new("compaction.json"))
 }
 
-type Figure = (&'static str, fn(&RealRun) -> Result<f64, FidelityError>);
-
-/// A counter of either time; none is 0.
-fn counted(counts: &BTreeMap<String, u64>, name: &str) -> f64 {
-    counts.get(name).copied().unwrap_or(0) as f64
+/// What is compared, of either world.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Measured {
+    pub(super) sections: u64,
+    /// Free blocks of the largest zone when holes were made, when it had been left alone, and when huge pages had been asked for.
+    pub(super) looks: [FreeBlocks; 3],
+    /// What was counted while memory was left alone; none is 0.
+    pub(super) alone: BTreeMap<String, u64>,
+    /// The same while huge pages were asked for.
+    pub(super) asking: BTreeMap<String, u64>,
+    pub(super) asked: u64,
+    /// Median and 95th percentile of what asking for one took; only the guest's own clock tells.
+    pub(super) huge_ns: Option<[u64; 2]>,
 }
 
-fn extfrag(look: &Look) -> Result<f64, FidelityError> {
-    Ok(f64::from(look.blocks()?.1.extfrag(HUGE_ORDER)))
+impl RealRun {
+    fn measured(&self) -> Result<Measured, FidelityError> {
+        let blocks = |look: &Look| Ok::<_, FidelityError>(look.blocks()?.1);
+        Ok(Measured {
+            sections: self.sections,
+            looks: [blocks(&self.before)?, blocks(&self.after)?, blocks(&self.end)?],
+            alone: self.alone.clone(),
+            asking: self.asking.clone(),
+            asked: self.asked,
+            huge_ns: Some([self.huge_ns[1], self.huge_ns[2]]),
+        })
+    }
+
+    /// Pages of the largest zone that are in use before anything is filled: sections are as many as leave the spare memory.
+    fn kernel_pages(&self, managed_pages: u64) -> u64 {
+        managed_pages.saturating_sub(self.sections * SECTION_PAGES + (SPARE_BYTES >> PAGE_SHIFT))
+    }
 }
 
-fn free_blocks(look: &Look) -> Result<f64, FidelityError> {
-    Ok(look.blocks()?.1.suitable(HUGE_ORDER) as f64)
+type Figure = (&'static str, fn(&Measured) -> Option<f64>);
+
+fn counted(counts: &BTreeMap<String, u64>, name: &str) -> Option<f64> {
+    Some(counts.get(name).copied().unwrap_or(0) as f64)
+}
+
+fn extfrag(look: &FreeBlocks) -> Option<f64> {
+    Some(f64::from(look.extfrag(HUGE_ORDER)))
+}
+
+fn free_blocks(look: &FreeBlocks) -> Option<f64> {
+    Some(look.suitable(HUGE_ORDER) as f64)
 }
 
 /// What is compared. Percentages, counts of pages, of blocks of 2 MiB, and the guest's own nanoseconds.
-const FIGURES: [Figure; 19] = [
-    ("sections", |run| Ok(run.sections as f64)),
-    ("extfrag_before", |run| extfrag(&run.before)),
-    ("extfrag_after", |run| extfrag(&run.after)),
-    ("extfrag_end", |run| extfrag(&run.end)),
-    ("free_blocks_before", |run| free_blocks(&run.before)),
-    ("free_blocks_after", |run| free_blocks(&run.after)),
-    ("alone_migrate_scanned", |run| Ok(counted(&run.alone, "compact_migrate_scanned"))),
-    ("alone_free_scanned", |run| Ok(counted(&run.alone, "compact_free_scanned"))),
-    ("alone_pages_moved", |run| Ok(counted(&run.alone, "pgmigrate_success"))),
-    ("huge_asked", |run| Ok(run.asked as f64)),
-    ("huge_got", |run| Ok(counted(&run.asking, "thp_fault_alloc"))),
-    ("asking_stalls", |run| Ok(counted(&run.asking, "compact_stall"))),
-    ("asking_success", |run| Ok(counted(&run.asking, "compact_success"))),
-    ("asking_fail", |run| Ok(counted(&run.asking, "compact_fail"))),
-    ("asking_migrate_scanned", |run| Ok(counted(&run.asking, "compact_migrate_scanned"))),
-    ("asking_free_scanned", |run| Ok(counted(&run.asking, "compact_free_scanned"))),
-    ("asking_pages_moved", |run| Ok(counted(&run.asking, "pgmigrate_success"))),
-    ("huge_p50_ns", |run| Ok(run.huge_ns[1] as f64)),
-    ("huge_p95_ns", |run| Ok(run.huge_ns[2] as f64)),
+const FIGURES: [Figure; 20] = [
+    ("sections", |run| Some(run.sections as f64)),
+    ("extfrag_before", |run| extfrag(&run.looks[0])),
+    ("extfrag_after", |run| extfrag(&run.looks[1])),
+    ("extfrag_end", |run| extfrag(&run.looks[2])),
+    ("free_blocks_before", |run| free_blocks(&run.looks[0])),
+    ("free_blocks_after", |run| free_blocks(&run.looks[1])),
+    ("blocks_freed", |run| Some(run.looks[1].suitable(HUGE_ORDER) as f64 - run.looks[0].suitable(HUGE_ORDER) as f64)),
+    ("alone_migrate_scanned", |run| counted(&run.alone, "compact_migrate_scanned")),
+    ("alone_free_scanned", |run| counted(&run.alone, "compact_free_scanned")),
+    ("alone_pages_moved", |run| counted(&run.alone, "pgmigrate_success")),
+    ("huge_asked", |run| Some(run.asked as f64)),
+    ("huge_got", |run| counted(&run.asking, "thp_fault_alloc")),
+    ("asking_stalls", |run| counted(&run.asking, "compact_stall")),
+    ("asking_success", |run| counted(&run.asking, "compact_success")),
+    ("asking_fail", |run| counted(&run.asking, "compact_fail")),
+    ("asking_migrate_scanned", |run| counted(&run.asking, "compact_migrate_scanned")),
+    ("asking_free_scanned", |run| counted(&run.asking, "compact_free_scanned")),
+    ("asking_pages_moved", |run| counted(&run.asking, "pgmigrate_success")),
+    ("huge_p50_ns", |run| Some(run.huge_ns?[0] as f64)),
+    ("huge_p95_ns", |run| Some(run.huge_ns?[1] as f64)),
 ];
 
-/// What real kernels did, case by case.
+/// Simulates each real run of `cases`, with as many sections and as much memory of the kernel, and lays the two side by side. `done`
+/// is called after each simulated run.
 ///
 /// # Errors
-/// Data with a damaged text in it.
-pub fn rows(stored: &Stored<RealBoot>) -> Result<Vec<Row>, FidelityError> {
-    let mut kernels: BTreeMap<&str, Vec<&RealBoot>> = BTreeMap::new();
-    for boot in &stored.boots {
-        kernels.entry(&boot.release).or_default().push(boot);
-    }
+/// Data with a damaged text in it; the simulated machine refuses what it is to play.
+pub fn compare(stored: &Stored<RealBoot>, cases: &[Case], done: &mut dyn FnMut()) -> Result<Vec<Row>, FidelityError> {
     let mut rows = Vec::new();
-    for (holes, proactiveness) in CASES {
-        for (&kernel, boots) in kernels.iter().rev() {
+    for &(holes, proactiveness) in cases {
+        for (kernel, boots) in by_release(&stored.boots) {
+            let (mut real, mut ours) = (Vec::new(), Vec::new());
+            let is_it = |(name, _): &&(&str, u64)| boots.iter().any(|boot| boot.name == *name);
+            let (_, managed_pages) = *MANAGED_PAGES.iter().find(is_it).unwrap_or(&MANAGED_PAGES[0]);
             let runs = boots.iter().flat_map(|boot| &boot.runs);
-            let runs: Vec<_> = runs.filter(|run| run.holes == holes && run.proactiveness == proactiveness).collect();
-            if runs.is_empty() {
-                continue;
+            for run in runs.filter(|run| run.holes == holes && run.proactiveness == proactiveness) {
+                real.push(run.measured()?);
+                ours.push(simulated(&Simulation {
+                    holes,
+                    proactiveness,
+                    sections: run.sections,
+                    managed_pages,
+                    kernel_pages: run.kernel_pages(managed_pages),
+                    wait: Duration::from_ms(WAIT_MS),
+                })?);
+                done();
             }
             for (metric, figure) in FIGURES {
-                let figures = runs.iter().map(|run| figure(run)).collect::<Result<Vec<_>, _>>()?;
-                rows.push(Row {
-                    case: format!("{} {proactiveness}", holes.name()),
-                    kernel: kernel.to_owned(),
-                    metric,
-                    real: Range::of(&figures),
-                });
+                let of = |runs: &[Measured]| Range::of_some(&runs.iter().filter_map(figure).collect::<Vec<_>>());
+                let Some(real) = of(&real) else { continue };
+                let case = format!("{} {proactiveness}", holes.name());
+                rows.push(Row { case, kernel: kernel.to_owned(), metric, simulated: of(&ours), real });
             }
         }
     }

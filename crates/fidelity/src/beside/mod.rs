@@ -2,16 +2,19 @@
 //! data, so that it is there without an emulator; each part can make its data anew. How to read it: `docs/fidelity-monitor.md`.
 
 pub mod compaction;
+mod compaction_simulated;
 mod judge;
 pub mod monitor;
 mod monitor_table;
 mod player;
 pub mod promotion;
+mod promotion_simulated;
 
 use crate::FidelityError;
 use isotherm_rig::job::{Job, Setting};
-use isotherm_rig::{Kernel, Machine, Run, RunResult};
+use isotherm_rig::{Kernel, Machine, Report, RigError, Run, RunResult};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Data of real runs, and how they were made.
@@ -35,8 +38,41 @@ impl<B: for<'a> Deserialize<'a>> Stored<B> {
     }
 }
 
-/// The kernels that data are of, by their names among [`KERNELS`](isotherm_rig::KERNELS).
-pub const REAL_KERNELS: [&str; 2] = ["newest", "6.12"];
+/// What one boot of one kernel gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Boot<R> {
+    /// Name of the kernel here.
+    pub name: String,
+    /// `uname -r`.
+    pub release: String,
+    /// In the order of the part's cases.
+    pub runs: Vec<R>,
+}
+
+/// Data of one boot, whatever was done in it.
+pub trait OfKernel {
+    /// Name of the kernel here.
+    fn kernel(&self) -> &str;
+}
+
+impl<R> OfKernel for Boot<R> {
+    fn kernel(&self) -> &str {
+        &self.name
+    }
+}
+
+impl<B: OfKernel> Stored<B> {
+    /// Takes the boots of `newer`, and keeps those of kernels that it has none of.
+    #[must_use]
+    pub fn with(mut self, newer: Self) -> Self {
+        self.boots.retain(|boot| newer.boots.iter().all(|other| other.kernel() != boot.kernel()));
+        self.boots.extend(newer.boots);
+        let place = |boot: &B| crate::KERNELS.iter().position(|kernel| *kernel == boot.kernel());
+        self.boots.sort_by_key(place);
+        Self { command: newer.command, ..self }
+    }
+}
 
 /// What real runs need.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +87,32 @@ impl Rig<'_> {
     fn run(&self, machine: &Machine, job: &Job) -> Result<RunResult, FidelityError> {
         Ok(Run { kernel: self.kernel.1, machine, guest: self.guest, job, script: None }.go()?)
     }
+}
+
+/// What the guest reported of its runs, which were `wanted`.
+///
+/// # Errors
+/// One is missing: what follows it would be taken for that of another run.
+fn reports<T>(
+    result: &RunResult,
+    wanted: usize,
+    pick: impl Fn(&Report) -> Option<&T>,
+) -> Result<Vec<&T>, FidelityError> {
+    let found: Vec<&T> = result.reports.iter().filter_map(pick).collect();
+    if found.len() == wanted {
+        return Ok(found);
+    }
+    let reason = format!("the guest told of {} runs of {wanted}; a line of its reports is torn", found.len());
+    Err(RigError::Damaged { path: "reports".into(), reason }.into())
+}
+
+/// Boots by release, the newest first.
+fn by_release<R>(boots: &[Boot<R>]) -> impl Iterator<Item = (&str, Vec<&Boot<R>>)> {
+    let mut kernels: BTreeMap<&str, Vec<&Boot<R>>> = BTreeMap::new();
+    for boot in boots {
+        kernels.entry(&boot.release).or_default().push(boot);
+    }
+    kernels.into_iter().rev()
 }
 
 /// Knobs that all parts set: no huge pages, nothing that acts behind an experiment's back.
@@ -75,6 +137,11 @@ pub struct Range {
 }
 
 impl Range {
+    /// Of all figures, if there are any.
+    fn of_some(figures: &[f64]) -> Option<Self> {
+        (!figures.is_empty()).then(|| Self::of(figures))
+    }
+
     /// Of at least one figure.
     fn of(figures: &[f64]) -> Self {
         Self {
@@ -85,7 +152,7 @@ impl Range {
     }
 }
 
-/// One figure of a case in a real kernel.
+/// One figure of a case in both worlds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// What was done.
@@ -94,6 +161,8 @@ pub struct Row {
     pub kernel: String,
     /// What was counted.
     pub metric: &'static str,
+    /// Over what was simulated; `None` where the simulated machine has no such figure.
+    pub simulated: Option<Range>,
     /// Over boots.
     pub real: Range,
 }

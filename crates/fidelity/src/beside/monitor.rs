@@ -3,7 +3,7 @@
 
 use isotherm_core::host::AddressRange;
 use isotherm_core::monitor::{Attributes, Monitor, MonitorConfig, Operations, Tick};
-use isotherm_guest::monitoring::{ARENA_PAGE, Addresses, Region, Snapshot, Watch, Watched, Watches};
+use isotherm_guest::monitoring::{ARENA_PAGE, Addresses, Region, Snapshot, Watch, Watches};
 use isotherm_guest::patterns::{Motion, Part, Pattern};
 use isotherm_sim::cgroup::CgroupId;
 use isotherm_sim::machine::{MachineBuilder, MachineConfig, MonitorTarget, NodeConfig, TickSink, Watched as Target};
@@ -16,7 +16,7 @@ pub use super::judge::{Detection, Scores};
 use super::judge::{Intervals, judge};
 pub use super::monitor_table::{BAR, Row, SEEDS, compare, stored};
 use super::player::{PassTimes, Player};
-use super::{Rig, quiet};
+use super::{OfKernel, Rig, quiet, reports};
 use crate::FidelityError;
 use isotherm_rig::{Clock, Job, Machine, Report, Task};
 
@@ -25,8 +25,6 @@ use isotherm_rig::{Clock, Job, Machine, Report, Task};
 pub struct NamedPattern {
     /// In tables and data.
     pub name: &'static str,
-    /// One line for people.
-    pub summary: &'static str,
     parts: &'static [(u32, u32, Motion)],
 }
 
@@ -36,45 +34,23 @@ const EACH: Motion = Motion::Every { passes: 1 };
 
 /// What is played.
 pub const PATTERNS: &[NamedPattern] = &[
-    NamedPattern { name: "hot-set", summary: "a quarter in use, the rest not", parts: &[(4096, 4096, EACH)] },
-    NamedPattern {
-        name: "hot-sets",
-        summary: "three hot sets of 2 MiB, 8 MiB and 512 KiB",
-        parts: &[(1024, 512, EACH), (6000, 2048, EACH), (12_000, 128, EACH)],
-    },
-    NamedPattern {
-        name: "moving",
-        summary: "8 MiB in use, which move on by 8 MiB after 8 s",
-        parts: &[(0, PAGES, Motion::Hop { window: 2048, passes: 800, step: 2048 })],
-    },
-    NamedPattern {
-        name: "scan",
-        summary: "a slow scan: all of it in 2.56 s",
-        parts: &[(0, PAGES, Motion::Sweep { per_pass: 64 })],
-    },
-    NamedPattern {
-        name: "scan-fast",
-        summary: "a fast scan: all of it in 80 ms",
-        parts: &[(0, PAGES, Motion::Sweep { per_pass: 2048 })],
-    },
-    NamedPattern {
-        name: "zipf",
-        summary: "popularity falls as one over the rank, ranks in order",
-        parts: &[(0, PAGES, Motion::Draws { draws: 4096, scattered: false })],
-    },
-    NamedPattern {
-        name: "zipf-scattered",
-        summary: "the same, ranks strewn over the pages",
-        parts: &[(0, PAGES, Motion::Draws { draws: 4096, scattered: true })],
-    },
-    NamedPattern {
-        name: "sparse",
-        summary: "each 16th page of a quarter",
-        parts: &[(4096, 4096, Motion::Strided { step: 16 })],
-    },
+    // A quarter in use, the rest not.
+    NamedPattern { name: "hot-set", parts: &[(4096, 4096, EACH)] },
+    // Three hot sets of 2 MiB, 8 MiB and 512 KiB.
+    NamedPattern { name: "hot-sets", parts: &[(1024, 512, EACH), (6000, 2048, EACH), (12_000, 128, EACH)] },
+    // 8 MiB in use, which move on by 8 MiB after 8 s.
+    NamedPattern { name: "moving", parts: &[(0, PAGES, Motion::Hop { window: 2048, passes: 800, step: 2048 })] },
+    // All of it in 2.56 s, and in 80 ms.
+    NamedPattern { name: "scan", parts: &[(0, PAGES, Motion::Sweep { per_pass: 64 })] },
+    NamedPattern { name: "scan-fast", parts: &[(0, PAGES, Motion::Sweep { per_pass: 2048 })] },
+    // Popularity falls as one over the rank; ranks in order, and strewn over the pages.
+    NamedPattern { name: "zipf", parts: &[(0, PAGES, Motion::Draws { draws: 4096, scattered: false })] },
+    NamedPattern { name: "zipf-scattered", parts: &[(0, PAGES, Motion::Draws { draws: 4096, scattered: true })] },
+    // Each 16th page of a quarter.
+    NamedPattern { name: "sparse", parts: &[(4096, 4096, Motion::Strided { step: 16 })] },
+    // Eighths used each 10 ms, 80 ms, 200 ms and 500 ms.
     NamedPattern {
         name: "warm",
-        summary: "eighths used each 10 ms, 80 ms, 200 ms and 500 ms",
         parts: &[
             (1024, 2048, EACH),
             (4096, 2048, Motion::Every { passes: 8 }),
@@ -127,6 +103,12 @@ pub struct RealBoot {
     pub runs: Vec<RealRun>,
 }
 
+impl OfKernel for RealBoot {
+    fn kernel(&self) -> &str {
+        &self.name
+    }
+}
+
 /// One pattern in one boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -160,11 +142,10 @@ pub fn real(rig: &Rig<'_>, patterns: &[NamedPattern], seconds: u64) -> Result<Re
     let time_limit = std::time::Duration::from_secs(900);
     let machine = Machine { clock: Clock::Instructions, time_limit, ..Machine::default() };
     let result = rig.run(&machine, &job)?;
-    let watched = result.reports.iter().filter_map(|report| match report {
+    let watched = reports(&result, cases.clone().count(), |report| match report {
         Report::Watched(watched) => Some(watched),
         _ => None,
-    });
-    let watched: Vec<&Watched> = watched.collect();
+    })?;
     let mappings = watched.first().map(|watched| watched.mappings.clone()).unwrap_or_default();
     let runs = cases.zip(watched).map(|((pattern, addresses), watched)| RealRun {
         pattern: pattern.name.to_owned(),
@@ -172,7 +153,7 @@ pub fn real(rig: &Rig<'_>, patterns: &[NamedPattern], seconds: u64) -> Result<Re
         scores: judge(&pattern.pattern(), &watched.passes_ns, &watched.snapshots, INTERVALS),
     });
     let runs = runs.collect();
-    Ok(RealBoot { name: rig.kernel.0.to_owned(), release: result.kernel, mappings, runs })
+    Ok(RealBoot { name: rig.kernel.0.to_owned(), release: result.kernel.clone(), mappings, runs })
 }
 
 /// The same by our monitor in the simulated machine, in a process with these mappings.
@@ -196,6 +177,7 @@ pub fn simulated(
         others: others.map(|&(first, pages)| PageRange::at(first, pages)).collect(),
         pass: PASS,
         passes: None,
+        compute: Duration::ZERO,
         begin: LOADED,
         times: times.clone(),
     };

@@ -19,6 +19,8 @@ pub(super) struct Player {
     pub(super) pass: Duration,
     /// `None`: until the machine stops.
     pub(super) passes: Option<u64>,
+    /// CPU time of a pass besides its accesses, at most 4 s.
+    pub(super) compute: Duration,
     /// When the first pass begins, at the earliest.
     pub(super) begin: Instant,
     pub(super) times: PassTimes,
@@ -70,6 +72,9 @@ impl Stream for Playing {
         player.times.lock().unwrap_or_else(PoisonError::into_inner).push(now.ns());
         batch.runs.extend(player.others.iter().map(|pages| Run::write(pages.start, 1)));
         player.pattern.pass(pass, |first, pages| batch.runs.push(Run::write(ARENA_PAGE + u64::from(first), pages)));
+        if let Some(first) = batch.runs.first_mut() {
+            *first = first.after_ns(u32::try_from(player.compute.ns())?);
+        }
         self.next = Some(pass + 1);
         Ok(After::Continue)
     }
@@ -90,6 +95,7 @@ mod tests {
             others: vec![PageRange::at(5, 4)],
             pass: Duration::from_ns(10),
             passes: Some(3),
+            compute: Duration::from_ns(2),
             begin: Instant::from_ns(100),
             times: times.clone(),
         };
@@ -99,7 +105,7 @@ mod tests {
             let after = stream.next_batch(Instant::from_ns(now), &mut batch).unwrap();
             (batch.runs, after)
         };
-        let pass = vec![Run::write(5, 1), Run::write(ARENA_PAGE + 2, 3)];
+        let pass = vec![Run::write(5, 1).after_ns(2), Run::write(ARENA_PAGE + 2, 3)];
         assert_eq!(step(0), (vec![Run::write(ARENA_PAGE, 8)], After::Continue));
         assert_eq!(step(40), (Vec::new(), After::Sleep(Duration::from_ns(60))));
         assert_eq!(step(100), (pass.clone(), After::Continue));

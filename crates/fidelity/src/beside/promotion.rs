@@ -7,30 +7,29 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{Range, Rig, Row, Stored, quiet};
+use super::promotion_simulated::simulated;
+use super::{Boot, Range, Rig, Row, Stored, by_release, quiet, reports};
 use crate::FidelityError;
 use isotherm_rig::job::Setting;
 use isotherm_rig::{Clock, Job, Machine, Report, Task};
 
 /// Pages of the arena: 128 MiB.
-const PAGES: u32 = 1 << 15;
-const PASS: Duration = Duration::from_ms(20);
+pub(super) const PAGES: u32 = 1 << 15;
+pub(super) const PASS: Duration = Duration::from_ms(20);
 /// 60 s.
-const PASSES: u64 = 3000;
+pub const PASSES: u64 = 3000;
 /// A state each 2 s.
-const LOOK_EVERY: u64 = 100;
+pub(super) const LOOK_EVERY: u64 = 100;
 /// Memory of the fast and of the slow node.
-const MEMORY_BYTES: (u64, u64) = (1 << 30, 512 << 20);
+pub(super) const MEMORY_BYTES: (u64, u64) = (1 << 30, 512 << 20);
 /// Far above what there is to promote.
-const RATE_MBPS: u32 = 65_536;
+pub(super) const RATE_MBPS: u32 = 65_536;
 
 /// A workload with a name, and the mode of NUMA balancing it is played in.
 #[derive(Clone, Copy, Debug)]
 pub struct TierCase {
     /// In tables and data.
     pub name: &'static str,
-    /// One line for people.
-    pub summary: &'static str,
     /// `kernel.numa_balancing`: 0 off, 1 locality, 2 tiering.
     pub mode: u32,
     parts: &'static [(u32, u32, Motion)],
@@ -39,24 +38,23 @@ pub struct TierCase {
 const ABENCH: &[(u32, u32, Motion)] = &[(0, PAGES, Motion::Uniform { draws: 2048 })];
 const HOT: &[(u32, u32, Motion)] = &[(8192, 8192, Motion::Every { passes: 1 })];
 
-/// What is played. `abench` is the published benchmark made small: whole pages at random, a sixteenth of them in each pass.
+/// What is played. `abench` is the published benchmark made small: whole pages at random, a sixteenth of them in each pass. Of
+/// `hot-set` a quarter is used in each pass, the rest never.
 pub const TIER_CASES: &[TierCase] = &[
-    TierCase { name: "abench", summary: "random pages of all memory", mode: 2, parts: ABENCH },
-    TierCase { name: "hot-set", summary: "a quarter in each pass, the rest never", mode: 2, parts: HOT },
-    TierCase { name: "hot-set", summary: "the same without tiering", mode: 1, parts: HOT },
+    TierCase { name: "abench", mode: 2, parts: ABENCH },
+    TierCase { name: "hot-set", mode: 2, parts: HOT },
+    TierCase { name: "hot-set", mode: 1, parts: HOT },
 ];
 
-/// What one boot of one kernel gave.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RealBoot {
-    /// Name of the kernel here.
-    pub name: String,
-    /// `uname -r`.
-    pub release: String,
-    /// In the order of [`TIER_CASES`].
-    pub runs: Vec<RealRun>,
+impl TierCase {
+    pub(super) fn pattern(&self) -> Pattern {
+        let parts = self.parts.iter().map(|&(first, pages, motion)| Part { first, pages, motion });
+        Pattern { pages: PAGES, parts: parts.collect() }
+    }
 }
+
+/// What one boot of one kernel gave, in the order of [`TIER_CASES`].
+pub type RealBoot = Boot<RealRun>;
 
 /// One workload in one boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,17 +77,14 @@ pub struct RealRun {
 /// # Errors
 /// The guest does not come to its end.
 pub fn real(rig: &Rig<'_>, cases: &[TierCase], passes: u64) -> Result<RealBoot, FidelityError> {
-    let runs = cases.iter().map(|case| {
-        let parts = case.parts.iter().map(|&(first, pages, motion)| Part { first, pages, motion });
-        Tiering {
-            pattern: Pattern { pages: PAGES, parts: parts.collect() },
-            pass_us: PASS.ns() / 1000,
-            passes,
-            numa_balancing: case.mode,
-            promote_rate_mbps: RATE_MBPS,
-            slow_node: 1,
-            look_every: LOOK_EVERY,
-        }
+    let runs = cases.iter().map(|case| Tiering {
+        pattern: case.pattern(),
+        pass_us: PASS.ns() / 1000,
+        passes,
+        numa_balancing: case.mode,
+        promote_rate_mbps: RATE_MBPS,
+        slow_node: 1,
+        look_every: LOOK_EVERY,
     });
     let task = Task::Tier(Tierings { runs: runs.collect() });
     let mut settings = quiet();
@@ -107,11 +102,11 @@ pub fn real(rig: &Rig<'_>, cases: &[TierCase], passes: u64) -> Result<RealBoot, 
         ..Machine::default()
     };
     let result = rig.run(&machine, &job)?;
-    let tiered = result.reports.iter().filter_map(|report| match report {
+    let tiered = reports(&result, cases.len(), |report| match report {
         Report::Tiered(tiered) => Some(tiered),
         _ => None,
-    });
-    let runs = cases.iter().zip(tiered).map(|(case, Tiered { tiers, vmstat, nodes, .. })| RealRun {
+    })?;
+    let runs = cases.iter().zip(tiered).map(|(case, Tiered { tiers, vmstat, nodes })| RealRun {
         workload: case.name.to_owned(),
         mode: case.mode,
         tiers: tiers.clone(),
@@ -119,7 +114,7 @@ pub fn real(rig: &Rig<'_>, cases: &[TierCase], passes: u64) -> Result<RealBoot, 
         nodes: nodes.clone(),
     });
     let runs = runs.collect();
-    Ok(RealBoot { name: rig.kernel.0.to_owned(), release: result.kernel, runs })
+    Ok(Boot { name: rig.kernel.0.to_owned(), release: result.kernel.clone(), runs })
 }
 
 /// [`real`] as its data were made.
@@ -138,58 +133,78 @@ pub fn stored() -> Result<Stored<RealBoot>, FidelityError> {
     Stored::parse(include_str!("../../data/promotion.json"), Path::new("promotion.json"))
 }
 
+/// What is compared, of either world.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Measured {
+    pub(super) vmstat: BTreeMap<String, i64>,
+    /// After so many passes, pages of the arena on the fast and on the slow node.
+    pub(super) nodes: Looks,
+}
+
+/// See [`RealRun::nodes`].
+pub(super) type Looks = Vec<(u64, Vec<u64>)>;
+
 /// Counters that are compared, by the kernel's names.
-const COUNTERS: [&str; 6] = [
+const COUNTERS: [&str; 7] = [
     "pgpromote_success",
     "pgpromote_candidate",
     "numa_hint_faults",
     "numa_pte_updates",
     "pgmigrate_success",
     "pgdemote_kswapd",
+    "pgdemote_direct",
 ];
 
-/// What real kernels did, case by case. Besides counters `fast_pages_end`: pages of the arena on the fast node at the end, and
-/// `passes_to_90_percent`: passes until nine tenths of these were there (as far as states were taken).
-pub fn rows(stored: &Stored<RealBoot>) -> Vec<Row> {
-    let mut kernels: BTreeMap<&str, Vec<&RealBoot>> = BTreeMap::new();
-    for boot in &stored.boots {
-        kernels.entry(&boot.release).or_default().push(boot);
-    }
+/// Simulates those of `cases` that there are real runs of, `passes` long, and lays the two side by side. Nothing is left to chance in
+/// the simulated machine, so that one run tells. Besides counters `fast_pages_end`: pages of the arena on the fast node at the end,
+/// and `passes_to_90_percent`: passes until nine tenths of these were there (as far as states were taken), of those runs where any
+/// came. `done` is called after each simulated run.
+///
+/// # Errors
+/// The simulated machine refuses what it is to play.
+pub fn compare(
+    stored: &Stored<RealBoot>,
+    cases: &[TierCase],
+    passes: u64,
+    done: &mut dyn FnMut(),
+) -> Result<Vec<Row>, FidelityError> {
     let mut rows = Vec::new();
-    for case in TIER_CASES {
-        for (&kernel, boots) in kernels.iter().rev() {
-            let runs = boots.iter().flat_map(|boot| &boot.runs);
-            let runs: Vec<_> = runs.filter(|run| run.workload == case.name && run.mode == case.mode).collect();
-            if runs.is_empty() {
-                continue;
-            }
-            let mut push = |metric: &'static str, figures: Vec<f64>| {
-                rows.push(Row {
-                    case: format!("{}, mode {}", case.name, case.mode),
-                    kernel: kernel.to_owned(),
-                    metric,
-                    real: Range::of(&figures),
-                });
+    for case in cases {
+        let is_it = |run: &&RealRun| run.workload == case.name && run.mode == case.mode;
+        if !stored.boots.iter().flat_map(|boot| &boot.runs).any(|run| is_it(&run)) {
+            continue;
+        }
+        let ours = [simulated(case, passes)?];
+        done();
+        for (kernel, boots) in by_release(&stored.boots) {
+            let runs = boots.iter().flat_map(|boot| &boot.runs).filter(is_it);
+            let real: Vec<Measured> =
+                runs.map(|run| Measured { vmstat: run.vmstat.clone(), nodes: run.nodes.clone() }).collect();
+            let mut push = |metric: &'static str, figure: &dyn Fn(&Measured) -> Option<f64>| {
+                let of = |runs: &[Measured]| Range::of_some(&runs.iter().filter_map(figure).collect::<Vec<_>>());
+                let Some(real) = of(&real) else { return };
+                let case = format!("{}, mode {}", case.name, case.mode);
+                rows.push(Row { case, kernel: kernel.to_owned(), metric, simulated: of(&ours), real });
             };
             for name in COUNTERS {
-                let of = |run: &&RealRun| run.vmstat.get(name).copied().unwrap_or(0) as f64;
-                push(name, runs.iter().map(of).collect());
+                push(name, &|run| Some(run.vmstat.get(name).copied().unwrap_or(0) as f64));
             }
-            push("fast_pages_end", runs.iter().map(|run| fast_pages(run.nodes.last()) as f64).collect());
-            push("passes_to_90_percent", runs.iter().map(|run| passes_to_nine_tenths(&run.nodes) as f64).collect());
+            push("fast_pages_end", &|run| Some(fast_pages(run.nodes.last()) as f64));
+            push("passes_to_90_percent", &|run| Some(passes_to_nine_tenths(&run.nodes)? as f64));
         }
     }
-    rows
+    Ok(rows)
 }
 
 fn fast_pages(look: Option<&(u64, Vec<u64>)>) -> u64 {
     look.and_then(|(_, nodes)| nodes.first()).copied().unwrap_or(0)
 }
 
-fn passes_to_nine_tenths(looks: &[(u64, Vec<u64>)]) -> u64 {
+/// `None`: nothing came to the fast node.
+fn passes_to_nine_tenths(looks: &[(u64, Vec<u64>)]) -> Option<u64> {
     let most = fast_pages(looks.last());
     let found = looks.iter().find(|look| fast_pages(Some(look)) * 10 >= most * 9);
-    found.map_or(0, |(passes, _)| *passes)
+    found.filter(|_| most > 0).map(|(passes, _)| *passes)
 }
 
 #[cfg(test)]
@@ -199,7 +214,8 @@ mod tests {
     #[test]
     fn nine_tenths_by_hand() {
         let looks = [(0, vec![0, 100]), (10, vec![50, 50]), (20, vec![73, 27]), (30, vec![80, 20])];
-        assert_eq!((fast_pages(looks.last()), passes_to_nine_tenths(&looks)), (80, 20));
-        assert_eq!((fast_pages(None), passes_to_nine_tenths(&[])), (0, 0));
+        assert_eq!((fast_pages(looks.last()), passes_to_nine_tenths(&looks)), (80, Some(20)));
+        assert_eq!((fast_pages(None), passes_to_nine_tenths(&[])), (0, None));
+        assert_eq!(passes_to_nine_tenths(&[(0, vec![0, 100]), (10, vec![0, 100])]), None, "nothing came");
     }
 }

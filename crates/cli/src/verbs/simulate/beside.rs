@@ -1,9 +1,9 @@
 //! Tables that lay what real kernels did beside the simulated machine: their options, and where their data come from.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use isotherm_fidelity::FidelityError;
-use isotherm_fidelity::beside::{REAL_KERNELS, Rig, Stored};
+use isotherm_fidelity::beside::{OfKernel, Rig, Stored};
+use isotherm_fidelity::{FidelityError, Selection, Workloads, write_whole};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -20,22 +20,28 @@ pub(super) struct Args {
     /// Run the real kernels anew instead of taking stored data.
     #[arg(long)]
     refresh: bool,
+    /// With --refresh, only these kernels; what a file of data has of others is kept.
+    #[arg(long, value_name = "KERNEL", value_delimiter = ',', requires = "refresh")]
+    kernel: Vec<String>,
     /// A file of real data to compare with; with --refresh, where new data are written.
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
     /// With --refresh, boots of each kernel.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100), requires = "refresh")]
     boots: u32,
     #[command(flatten)]
     pub(super) format: FormatArg,
 }
 
 /// Names and titles, for lists.
-pub(super) const TABLES: &[(&str, &str)] =
-    &[("fidelity-monitor", "The monitor beside DAMON in real kernels, over access patterns")];
+pub(super) const TABLES: &[(&str, &str)] = &[
+    ("fidelity-monitor", "The monitor beside DAMON in real kernels, over access patterns"),
+    ("fidelity-compaction", "Compaction and huge pages beside real kernels, with proactive compaction and without"),
+    ("fidelity-promotion", "Hint-fault promotion from a slow node beside real kernels"),
+];
 
 /// The data a table compares with: stored ones, those of a file, or new ones.
-pub(super) fn with_data<B: Serialize + DeserializeOwned>(
+pub(super) fn with_data<B: OfKernel + Serialize + DeserializeOwned>(
     args: &Args,
     stored: fn() -> Result<Stored<B>, FidelityError>,
     real: &dyn Fn(&Rig<'_>) -> Result<B, FidelityError>,
@@ -44,29 +50,48 @@ pub(super) fn with_data<B: Serialize + DeserializeOwned>(
 ) -> Result<Stored<B>, CliError> {
     if !args.refresh {
         let Some(path) = &args.data else { return stored().map_err(CliError::failed) };
-        let text =
-            std::fs::read_to_string(path).map_err(|error| CliError::usage(format!("{}: {error}", path.display())))?;
-        return Stored::parse(&text, path).map_err(CliError::usage);
+        let data = read(path)?;
+        if data.boots.is_empty() {
+            let (place, table) = (path.display().to_string(), table.to_owned());
+            return Err(super::fidelity::error(FidelityError::NoBoots { place, table }));
+        }
+        return Ok(data);
     }
+    let selection = Selection { kernels: args.kernel.clone(), ..Selection::default() };
+    selection.check(&Workloads::bundled()).map_err(super::fidelity::error)?;
+    // A file that cannot be read is told before anything is booted.
+    let older = match &args.data {
+        Some(path) if !args.kernel.is_empty() && path.exists() => Some(read(path)?),
+        _ => None,
+    };
     let boots = args.boots;
     let guest = rig::guest()?;
-    let kernels = REAL_KERNELS.map(|name| rig::kernel(name, ui).map(|kernel| (name, kernel)));
-    let bar = ui.progress("booting", u64::from(boots) * REAL_KERNELS.len() as u64);
+    let kernels: Vec<_> =
+        selection.kernels().map(|name| rig::kernel(name, ui).map(|kernel| (name, kernel))).collect::<Result<_, _>>()?;
+    let bar = ui.progress("booting", u64::from(boots) * kernels.len() as u64);
     let mut data =
         Stored { command: format!("isotherm simulate {table} --refresh --boots {boots}"), boots: Vec::new() };
-    for kernel in kernels {
-        let (name, kernel) = kernel?;
+    for (name, kernel) in kernels {
         for _ in 0..boots {
             data.boots.push(real(&Rig { kernel: (name, &kernel), guest: &guest }).map_err(super::fidelity::error)?);
             bar.inc(1);
         }
     }
     bar.finish_and_clear();
+    if let Some(older) = older {
+        data = older.with(data);
+    }
     if let Some(path) = &args.data {
         let mut text = serde_json::to_string(&data).map_err(CliError::failed)?;
         // A line a boot, so that changes can be read.
         text = text.replace("{\"name\":", "\n{\"name\":") + "\n";
-        std::fs::write(path, text).map_err(|error| CliError::failed(format!("{}: {error}", path.display())))?;
+        write_whole(path, &text).map_err(CliError::failed)?;
     }
     Ok(data)
+}
+
+fn read<B: DeserializeOwned>(path: &Path) -> Result<Stored<B>, CliError> {
+    let text =
+        std::fs::read_to_string(path).map_err(|error| CliError::usage(format!("{}: {error}", path.display())))?;
+    Stored::parse(&text, path).map_err(CliError::usage)
 }

@@ -16,7 +16,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
     let bar = ui.progress("simulating", runs as u64);
     let rows = compare(&data, PATTERNS, SEEDS, &mut || bar.inc(1));
     bar.finish_and_clear();
-    let rows = rows.map_err(CliError::failed)?;
+    let rows = rows.map_err(super::fidelity::error)?;
     match format {
         Format::Json => {
             let json = serde_json::json!({ "command": data.command, "bar": BAR, "rows": rows });
