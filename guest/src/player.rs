@@ -273,12 +273,17 @@ fn inside(page: u64, pages: u32) -> Result<(), String> {
     Err(format!("pages {page:#x}+{pages:#x} are not between {FIRST_PAGE:#x} and {END_PAGE:#x}"))
 }
 
+/// One call, as the program made it: readahead goes by how much is asked for.
 fn transfer(file: &File, page: u64, pages: u32, write: bool) -> Result<(), String> {
-    let mut buffer = [0u8; sys::PAGE_LEN];
-    for page in page..page + u64::from(pages) {
-        let offset = page.saturating_mul(sys::PAGE);
-        let done = if write { file.write_at(&buffer, offset) } else { file.read_at(&mut buffer, offset) };
-        done.map_err(|error| error.to_string())?;
+    let (mut page, mut left) = (page, pages as usize);
+    while left > 0 {
+        let some = left.min(sys::TRANSFER_PAGES_MAX);
+        let done = sys::transfer(file, page, some, write).map_err(|error| error.to_string())?;
+        if write && done < some * sys::PAGE_LEN {
+            return Err(format!("{done} bytes of {some} pages were written: the file system is full"));
+        }
+        left -= some;
+        page += some as u64;
     }
     Ok(())
 }

@@ -112,6 +112,28 @@ pub(crate) fn map(page: u64, pages: u64, backing: Backing<'_>) -> io::Result<()>
     if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Pages that one call of [`transfer`] takes at most.
+pub(crate) const TRANSFER_PAGES_MAX: usize = 256;
+
+/// Reads or writes whole pages of a file in one call; what is read is dropped, what is written is zeroes. Returns the bytes.
+pub(crate) fn transfer(file: &File, page: u64, pages: usize, write: bool) -> io::Result<usize> {
+    let mut buffer = [0u8; PAGE_LEN];
+    let one = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: PAGE_LEN };
+    // The same page of memory for all of them: the player's own memory stays small.
+    let parts = [one; TRANSFER_PAGES_MAX];
+    let count = libc::c_int::try_from(pages.min(TRANSFER_PAGES_MAX)).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let offset = i64::try_from(page.saturating_mul(PAGE)).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: an open file; `count` parts, each of which is the whole of `buffer`, which lives through the call.
+    let done = unsafe {
+        if write {
+            libc::pwritev(file.as_raw_fd(), parts.as_ptr(), count, offset)
+        } else {
+            libc::preadv(file.as_raw_fd(), parts.as_ptr(), count, offset)
+        }
+    };
+    usize::try_from(done).map_err(|_| io::Error::last_os_error())
+}
+
 /// Unmaps pages; the same holds as for [`map`].
 pub(crate) fn unmap(page: u64, pages: u64) -> io::Result<()> {
     let (address, length) = place(page, pages)?;
