@@ -64,6 +64,7 @@ impl Refresh<'_> {
             memory_bytes: MEMORY.get(),
             time_limit: self.time_limit,
             clock: Clock::Instructions,
+            isolated_tables: true,
             ..Machine::default()
         };
         let settings = settings();

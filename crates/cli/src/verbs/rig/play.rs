@@ -98,6 +98,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
     let machine = Machine {
         memory_bytes: args.memory.get(),
         time_limit: std::time::Duration::from_secs(args.seconds + 60),
+        isolated_tables: true,
         ..Machine::default()
     };
     let run = Run { kernel: &kernel, machine: &machine, guest: &guest, job: &job, script: Some(&script) };
