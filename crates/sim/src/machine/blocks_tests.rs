@@ -157,6 +157,39 @@ fn claims_wake_kswapd_and_kcompactd() {
     assert_eq!(of(0), [0, 0], "whole page blocks are claimed without a boost");
 }
 
+/// Issue of bad input: a budget of nothing does nothing and says so, and so does a proactiveness that never starts.
+#[test]
+fn daemons_that_can_do_nothing_say_so() {
+    use isotherm_core::defrag::{Budget, Design, ExplicitConfig, MergedConfig, Proactiveness};
+    let of = |design: &Design| {
+        let mut steps = fragmenter(56 * MIB);
+        steps.push((Vec::new(), After::Sleep(Duration::from_secs(12))));
+        let mut builder = machine(CompactionConfig::default(), "classic");
+        builder.defrag("daemon", design, 0).unwrap();
+        let outcome = play(builder, vec![program("user", vec![script(steps)])]);
+        let daemon = outcome.defrag[0].clone();
+        (daemon.pages_moved, daemon.starts, daemon.words.join("; "))
+    };
+    let explicit = |budget| Design::Explicit(ExplicitConfig { budget, ..ExplicitConfig::default() });
+    let (moved, starts, words) = of(&explicit(Budget::default()));
+    assert!(moved > 0 && starts > 0 && !words.contains("is 0"), "{words}");
+    for (budget, named) in [
+        (Budget { pages: Some(0), ..Budget::default() }, "its budget of pages is 0"),
+        (Budget { cpu: Some(Duration::ZERO), ..Budget::default() }, "its budget of CPU time is 0"),
+        (Budget { wall: Some(Duration::ZERO), ..Budget::default() }, "its budget of time is 0"),
+        (Budget { fruitless_pages: Some(0), ..Budget::default() }, "its budget of pages looked at in vain is 0"),
+    ] {
+        let (moved, _, words) = of(&explicit(budget));
+        assert!(moved == 0 && words.contains(named) && words.contains("nothing is done"), "{words}");
+    }
+    for (proactiveness, expected) in [(0, true), (1, true), (10, true), (11, false)] {
+        let proactiveness = Proactiveness::try_from(proactiveness).unwrap();
+        let (moved, _, words) = of(&Design::Merged(MergedConfig { proactiveness, ..MergedConfig::default() }));
+        assert_eq!(words.contains("never starts it"), expected, "{words}");
+        assert!(!expected || moved == 0, "{words}");
+    }
+}
+
 /// Memory of the kernel is nobody's page: it stays where it is, and comes back when it is given back.
 #[test]
 fn memory_of_the_kernel_is_taken_and_given_back() {

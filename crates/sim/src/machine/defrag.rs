@@ -220,6 +220,12 @@ impl Compactor {
         if let Some(limit) = self.empty_budget() {
             words.push(format!("its budget of {limit} is 0: nothing is done"));
         }
+        if let Design::Merged(config) = &self.design
+            && config.proactiveness.marks(config.leeway).high >= 100
+        {
+            let proactiveness = u32::from(config.proactiveness);
+            words.push(format!("its proactiveness of {proactiveness} never starts it: no score is above 100 percent"));
+        }
         if let Design::Rfc(config) = &self.design {
             words.extend(config.idle_orders().into_iter().map(|(order, larger)| {
                 format!("the mark of order {order} never decides: that of order {larger} is as low, and comes first")
