@@ -57,6 +57,8 @@ pub(crate) fn sort(sort: &Sort, reporter: &mut Reporter) -> Result<(), String> {
     step(gate, NEW, LOADING);
     await_step(gate, LOADED, pid)?;
     let before = statistics();
+    // The module goes on counting where it was switched off.
+    let sorted_before = counters();
     write_settings(&sort.lru_sort)?;
     step(gate, LOADED, WORKING);
     let begin = Instant::now();
@@ -81,7 +83,11 @@ pub(crate) fn sort(sort: &Sort, reporter: &mut Reporter) -> Result<(), String> {
         (name.clone(), i64::try_from(i128::from(*after) - i128::from(before)).unwrap_or(0))
     };
     let memory_stat = now.iter().map(change).collect();
-    let lru_sort = if sort.lru_sort.is_empty() { BTreeMap::new() } else { counters() };
+    let grown = |(name, after): (String, u64)| {
+        let before = sorted_before.get(&name).copied().unwrap_or(0);
+        (name, after.saturating_sub(before))
+    };
+    let lru_sort = if sort.lru_sort.is_empty() { BTreeMap::new() } else { counters().into_iter().map(grown).collect() };
     if !sort.lru_sort.is_empty() {
         write(&format!("{PARAMETERS}/enabled"), "N")?;
     }

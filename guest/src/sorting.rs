@@ -51,6 +51,6 @@ pub struct Sorted {
     pub took_us: u64,
     /// The group's `memory.stat` at the end, less what it was before the first pass.
     pub memory_stat: BTreeMap<String, i64>,
-    /// Numbers among the files of LRU_SORT at the end; empty if it was off.
+    /// By how much numbers among the files of LRU_SORT grew; empty if it was off.
     pub lru_sort: BTreeMap<String, u64>,
 }

@@ -3,7 +3,7 @@
 #![expect(clippy::print_stdout, reason = "says what is skipped, and what is fetched")]
 
 use isotherm_fidelity::FidelityError;
-use isotherm_fidelity::beside::{Rig, Stored, compaction, monitor, promotion};
+use isotherm_fidelity::beside::{Rig, Stored, compaction, monitor, promotion, sorting};
 use isotherm_guest::fragmenting::Holes;
 use isotherm_rig::AtHand;
 use std::collections::BTreeMap;
@@ -80,6 +80,17 @@ fn a_slice_of_monitoring_in_a_kernel() {
 }
 
 #[test]
+fn a_slice_of_sorting_in_a_kernel() {
+    let Some(boot) = in_a_kernel(|rig| sorting::real(rig, &sorting::SORT_WORKLOADS[..1], 60)) else { return };
+    let [plain, sorted] = &boot.runs[..] else { panic!("without and with: {boot:?}") };
+    assert!(!plain.is_sorted && sorted.is_sorted);
+    // The limit drops at once, and a quarter has to go.
+    assert!(plain.counts.scanned >= 8192 && sorted.counts.scanned >= 8192, "{boot:?}");
+    assert_eq!(plain.counts.hot_bytes, 0);
+    assert!(sorted.counts.hot_bytes > 0, "{boot:?}");
+}
+
+#[test]
 fn a_slice_of_compaction_in_a_kernel() {
     let Some(boot) = in_a_kernel(|rig| compaction::real(rig, &compaction::CASES[1..2], 2_000)) else { return };
     let [run] = &boot.runs[..] else { panic!("one case: {boot:?}") };
@@ -98,6 +109,33 @@ fn a_slice_of_promotion_in_a_kernel() {
     // The first state and one after each hundred passes; the arena begins on the slow node.
     assert_eq!(run.nodes.iter().map(|(passes, _)| *passes).collect::<Vec<_>>(), [0, 100, 200]);
     assert_eq!(run.nodes[0].1, [0, 32_768]);
+}
+
+#[test]
+fn data_of_sorting_are_whole_and_the_table_computes() {
+    let stored = sorting::stored().unwrap();
+    assert!(stored.command.starts_with("isotherm simulate fidelity-sorting --refresh "), "{}", stored.command);
+    let of = |release: &str| stored.boots.iter().filter(|boot| boot.release.starts_with(release)).count();
+    assert_eq!((of("7.2."), of("6.12.") > 0), (5, true));
+    for boot in &stored.boots {
+        let played: Vec<_> = boot.runs.iter().map(|run| (run.workload.as_str(), run.is_sorted)).collect();
+        let wanted =
+            sorting::SORT_WORKLOADS.iter().flat_map(|workload| [false, true].map(|sorted| (workload.name, sorted)));
+        assert_eq!(played, wanted.collect::<Vec<_>>());
+        let hot = |is_sorted| -> u64 {
+            boot.runs.iter().filter(|run| run.is_sorted == is_sorted).map(|run| run.counts.hot_bytes).sum()
+        };
+        assert!(hot(false) == 0 && hot(true) > 0, "LRU_SORT works where it is on: {boot:?}");
+    }
+    let mut done = 0;
+    let rows = sorting::compare(&stored, 1..=1, &mut || done += 1).unwrap();
+    // Four workloads; two kernels; eleven figures, and no ratio is of nothing.
+    assert_eq!((done, rows.len()), (4, 88));
+    for row in rows.iter().filter(|row| row.metric == "major_faults_ratio") {
+        let simulated = row.simulated.unwrap();
+        assert!(row.real.low > 0.0 && row.real.low <= row.real.mean && row.real.mean <= row.real.high, "{row:?}");
+        assert!(simulated.mean > 0.0, "{row:?}");
+    }
 }
 
 #[test]

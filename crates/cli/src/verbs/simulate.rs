@@ -17,6 +17,7 @@ mod beside;
 mod fidelity;
 mod fidelity_monitor;
 mod fidelity_real;
+mod fidelity_sorting;
 
 /// Play a scenario on the simulated machine: every variant, every workload, every seed.
 ///
@@ -51,6 +52,8 @@ enum What {
     Fidelity(fidelity::Args),
     /// The monitor beside the DAMON of real kernels, over access patterns.
     FidelityMonitor(beside::Args),
+    /// LRU_SORT beside that of real kernels: faults under sudden pressure, with it and without.
+    FidelitySorting(beside::Args),
     /// Compaction and huge pages beside real kernels, with proactive compaction and without.
     FidelityCompaction(beside::Args),
     /// Hint-fault promotion from a slow node beside real kernels.
@@ -65,6 +68,7 @@ Examples:
   isotherm simulate my-service.toml --repeats 5
   isotherm simulate fidelity --kernel 6.12
   isotherm simulate fidelity-monitor
+  isotherm simulate fidelity-sorting --format json
   isotherm simulate --list";
 
 /// Runs the verb.
@@ -72,6 +76,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     match &args.comparison {
         Some(What::Fidelity(args)) => return fidelity::run(args, ui),
         Some(What::FidelityMonitor(args)) => return fidelity_monitor::run(args, ui).map(|()| ExitCode::SUCCESS),
+        Some(What::FidelitySorting(args)) => return fidelity_sorting::run(args, ui).map(|()| ExitCode::SUCCESS),
         Some(What::FidelityCompaction(args)) => return fidelity_real::compaction(args, ui).map(|()| ExitCode::SUCCESS),
         Some(What::FidelityPromotion(args)) => return fidelity_real::promotion(args, ui).map(|()| ExitCode::SUCCESS),
         None => {}

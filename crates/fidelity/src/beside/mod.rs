@@ -9,6 +9,8 @@ mod monitor_table;
 mod player;
 pub mod promotion;
 mod promotion_simulated;
+pub mod sorting;
+mod sorting_table;
 
 use crate::FidelityError;
 use isotherm_rig::job::{Job, Setting};

@@ -36,6 +36,7 @@ pub(super) struct Args {
 /// Names and titles, for lists.
 pub(super) const TABLES: &[(&str, &str)] = &[
     ("fidelity-monitor", "The monitor beside DAMON in real kernels, over access patterns"),
+    ("fidelity-sorting", "LRU_SORT beside that of real kernels: faults under sudden pressure, with it and without"),
     ("fidelity-compaction", "Compaction and huge pages beside real kernels, with proactive compaction and without"),
     ("fidelity-promotion", "Hint-fault promotion from a slow node beside real kernels"),
 ];

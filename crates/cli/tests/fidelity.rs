@@ -1,0 +1,57 @@
+//! The comparisons with real kernels from outside: what they list, and what they refuse before anything is simulated or booted.
+
+use std::process::{Command, Stdio};
+
+/// Exit code, results and talk.
+fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm"));
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    command.arg("simulate").args(arguments).env("ISOTHERM_DATA", data).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn all_comparisons_are_listed() {
+    let (code, listed, _) = run(&["--list", "--format", "csv"]);
+    assert_eq!(code, Some(0));
+    let names: Vec<&str> = listed.lines().filter_map(|line| line.split(',').next()).collect();
+    for name in ["fidelity", "fidelity-monitor", "fidelity-sorting", "fidelity-compaction", "fidelity-promotion"] {
+        assert!(names.contains(&name), "{name} in {names:?}");
+        let (code, help, _) = run(&[name, "--help"]);
+        assert!(code == Some(0) && help.contains("--refresh"), "{name}");
+    }
+}
+
+#[test]
+fn bad_input_is_a_usage_error_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let missing = folder.path().join("missing.json").to_str().unwrap().to_owned();
+    let torn = file("torn.json", "{\"command\":\"x\",\"boots\":[{");
+    let empty = file("empty.json", "{\"command\":\"x\",\"boots\":[]}");
+    let no_runs = folder.path().to_str().unwrap();
+    let table: &[(&[&str], &str)] = &[
+        (&["fidelity", "--kernel", "5.4"], "no kernel of the comparison is called `5.4`; there are newest, 6.12"),
+        (&["fidelity", "--limit", "75.9%"], "no limit in percent is called `75.9%`; there are 90, 75, 50"),
+        (&["fidelity", "--limit", "74%"], "no limit in percent is called `74`; there are 90, 75, 50"),
+        (&["fidelity", "--workload", "zipf", "--limit", "75%", "--data", no_runs], "no stored runs of this selection"),
+        (&["fidelity-sorting", "--data", &missing], "missing.json: "),
+        (&["fidelity-compaction", "--data", &torn], "torn.json: EOF"),
+        (&["fidelity-promotion", "--data", &empty], "empty.json has no boots to compare with; make some"),
+        (&["fidelity-monitor", "--data", &empty], "empty.json has no boots to compare with; make some"),
+        (&["fidelity-monitor", "--boots", "2"], "--refresh"),
+        (&["fidelity-sorting", "--refresh", "--kernel", "5.4"], "no kernel of the comparison is called `5.4`"),
+        (&["fidelity-sorting", "--refresh", "--kernel", "6.12", "--data", &torn], "torn.json: EOF"),
+    ];
+    for (arguments, expected) in table {
+        let (code, results, talk) = run(arguments);
+        assert!(talk.contains(expected), "{arguments:?}: {talk}");
+        assert_eq!((code, results.as_str()), (Some(2), ""), "{arguments:?}");
+    }
+}
