@@ -179,6 +179,10 @@ metrics! {
         let tiering = s.outcome.tiering.as_ref()?;
         kernel(s, tiering.daemon_scan_ns + tiering.thread_scan_ns)
     };
+    tiering_move_ns, Nanoseconds, "of it, of the daemon's moves, and of hint faults with theirs", |s| {
+        let tiering = s.outcome.tiering.as_ref()?;
+        kernel(s, tiering.daemon_move_ns + tiering.thread_fault_ns)
+    };
     tiering_interrupts_ns, Nanoseconds, "CPU time that threads lost to flushes for pages that others moved or marked",
         |s| kernel(s, s.outcome.tiering.as_ref()?.interrupted_ns);
     promoted_pages, Pages, "pages moved to the top tier", |s| kernel(s, s.outcome.tiering.as_ref()?.promoted_pages);
@@ -406,17 +410,23 @@ const SHARE_ROWS: usize = 4;
 
 /// When the share of touches on the top tier, taken over a second, first reached 90 % of what it was in the last second with
 /// touches; `None` without tiers, or where nothing was touched on the top tier in the end.
-fn fast_settled_ns(outcome: &Outcome) -> Option<u64> {
+pub(crate) fn fast_settled_ns(outcome: &Outcome) -> Option<u64> {
+    let shares = fast_shares(outcome);
+    let last = shares.last().map(|(_, share)| *share).filter(|share| *share > 0)?;
+    shares.into_iter().find(|(_, share)| *share * 10 >= last * 9).map(|(at, _)| at)
+}
+
+/// Share of touches on the top tier over each second of the run, in millionths, with the time at its end in ns.
+pub(crate) fn fast_shares(outcome: &Outcome) -> Vec<(u64, u64)> {
     let rows: Vec<(u64, u64, u64)> =
         outcome.series.iter().filter_map(|row| row.touches.map(|(fast, all)| (row.at_ns, fast, all))).collect();
     let share = |rows: &[(u64, u64, u64)]| {
         let (first, last) = (rows.first()?, rows.last()?);
         let all = last.2 - first.2;
-        (all > 0).then(|| (last.0, (last.1 - first.1) as f64 / all as f64))
+        let share = (u128::from(last.1 - first.1) * 1_000_000).checked_div(u128::from(all))?;
+        Some((last.0, u64::try_from(share).expect("at most all of them")))
     };
-    let shares: Vec<(u64, f64)> = rows.windows(SHARE_ROWS + 1).filter_map(share).collect();
-    let wanted = 0.9 * shares.last().map(|(_, share)| *share).filter(|share| *share > 0.0)?;
-    shares.into_iter().find(|(_, share)| *share >= wanted).map(|(at, _)| at)
+    rows.windows(SHARE_ROWS + 1).filter_map(share).collect()
 }
 
 /// Whether a witness must tell which promotions were in vain.

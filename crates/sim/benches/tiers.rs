@@ -150,6 +150,7 @@ impl World {
                     keeps_high_watermark: to == 0,
                     only_active: false,
                     leaves_shared: true,
+                    only_promotes: false,
                 };
                 host.migrate(TargetId(0), &order, &mut results).expect("a process that lives");
                 assert!(results.iter().all(|result| matches!(result, PageMove::Moved(1))), "{results:?}");

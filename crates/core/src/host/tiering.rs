@@ -89,6 +89,9 @@ pub struct MoveOrder<'a> {
     pub only_active: bool,
     /// Folios that are mapped by several spaces stay.
     pub leaves_shared: bool,
+    /// Pages of other nodes of the top tier stay: the scan daemon promotes and does nothing else. Hint faults move pages between
+    /// nodes of one tier too.
+    pub only_promotes: bool,
 }
 
 /// What became of one page of a [`MoveOrder`].

@@ -1,7 +1,7 @@
 //! Regions of a space and their heat, for the rotating cursor (promotion.md section 3.2).
 
 use crate::host::AddressRange;
-use isotherm_units::Instant;
+use isotherm_units::{Instant, PAGE_BYTES};
 
 const REGION_MIN: u64 = 2 << 20;
 const REGION_MAX: u64 = 1 << 30;
@@ -21,6 +21,8 @@ pub(super) struct Region {
     pub(super) bytes: u64,
     /// Moving mean of the share of slow pages that were touched, 65,535 for all.
     pub(super) heat: u32,
+    /// Pages that its last look met; 0 before the first.
+    pub(super) pages: u64,
     /// When it was looked at or probed last; `None` before the first time.
     pub(super) looked_at: Option<Instant>,
     /// At its last turn nothing had used the table entry above it: when something does, it is probed at once.
@@ -39,13 +41,19 @@ pub(super) struct Sample {
 
 impl Region {
     const fn new(start: u64) -> Self {
-        Self { start, bytes: 0, heat: 0, looked_at: None, is_quiet: false, sample: None }
+        Self { start, bytes: 0, heat: 0, pages: 0, looked_at: None, is_quiet: false, sample: None }
     }
 
-    /// How much it asks for a look: heat times milliseconds since the last.
-    pub(super) fn urgency(&self, now: Instant) -> u64 {
+    /// How much it asks for a look: heat times milliseconds since the last, times what it holds. Heat is a share, and a region of a few
+    /// pages is as hot as a full one if all of them were touched.
+    pub(super) fn urgency(&self, now: Instant) -> u128 {
         let waited_ms = self.looked_at.map_or(0, |last| now.since(last).ns() / 1_000_000);
-        u64::from(self.heat).saturating_mul(waited_ms)
+        u128::from(self.heat) * u128::from(waited_ms) * u128::from(self.cost())
+    }
+
+    /// Bytes that a look at it will pass: those of its pages as far as they are known, as empty tables cost nothing.
+    pub(super) fn cost(&self) -> u64 {
+        if self.pages > 0 { self.bytes.min(self.pages.saturating_mul(PAGE_BYTES)) } else { self.bytes }
     }
 
     /// After a look at `present` pages of which `touched` were touched on slow nodes. Heat that is too small to fall by a quarter is none: it
@@ -67,6 +75,7 @@ impl Region {
     /// Takes over what is known of an older region that overlaps it.
     fn inherit(&mut self, old: &Self) {
         self.heat = self.heat.max(old.heat);
+        self.pages = self.pages.max(old.pages);
         self.looked_at = self.looked_at.max(old.looked_at);
         self.is_quiet |= old.is_quiet;
     }

@@ -8,6 +8,9 @@ use isotherm_units::{Duration, Instant, PAGE_BYTES};
 /// Folios of one call to the host, and base pages of them but for the first.
 const BATCH: u32 = 512;
 
+/// So often in a row is a full node tried again before what is queued is given up: 1 s of pauses.
+const REFUSALS_MAX: u32 = 50;
+
 /// Where the thread stands.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mover {
@@ -15,6 +18,8 @@ pub(super) struct Mover {
     pub(super) ready_at: Instant,
     /// What may move; filled from the first call on.
     bucket: Option<Bucket>,
+    /// Batches in a row of which nothing moved as the node had no room.
+    refusals: u32,
 }
 
 /// A batch that was moved, or should have been.
@@ -59,6 +64,9 @@ impl Promotion {
             }
             pages_most = pages_most.min(available / PAGE_BYTES);
         }
+        if self.limits.drops_stale {
+            pages_most = pages_most.min(self.most_room(host));
+        }
         let most = BATCH.min(u32::try_from(pages_most).unwrap_or(BATCH)).max(1);
         let Some(batch) = self.list.take(most, pages_most) else { return Step::default() };
         let slot = self.slots.get(&batch.key).expect("a list goes with its space");
@@ -72,12 +80,13 @@ impl Promotion {
             keeps_high_watermark: self.limits.keeps_high_watermark,
             only_active: self.limits.only_active,
             leaves_shared: self.limits.skips_unmovable,
+            only_promotes: true,
         };
         let mut results = vec![PageMove::NotPresent; batch.pages.len()];
         let mut report = MigrationReport { target, node, asked, moved: 0 };
         match host.migrate(target, &order, &mut results) {
             Ok(spent) => {
-                report.moved = self.account(batch.key, &results);
+                report.moved = self.account(batch.key, &results, now);
                 Step { spent, scan: None, migration: Some(report) }
             }
             Err(HostError::Gone(_)) => {
@@ -105,8 +114,24 @@ impl Promotion {
         super::target_node::with_room(wished, &others, pages, |node| host.node_memory(node).ok().flatten())
     }
 
+    /// Pages that some node of the top tier can take above its high watermark, 1 at least: the try that fails there wakes its reclaim.
+    fn most_room(&self, host: &mut dyn Host) -> u64 {
+        if !self.host_has.node_memory {
+            return u64::from(BATCH);
+        }
+        let good = self.host_has.nodes.iter().filter(|node| node.is_top_tier && node.has_memory);
+        let room = |node: NodeId| {
+            // What a host does not tell does not limit.
+            host.node_memory(node)
+                .ok()
+                .flatten()
+                .map_or(u64::from(BATCH), |memory| memory.free.saturating_sub(memory.high).saturating_sub(1))
+        };
+        good.map(|node| node.node).map(room).max().unwrap_or(0).max(1)
+    }
+
     /// Counts what became of a batch. Returns the folios that moved.
-    fn account(&mut self, key: super::SlotKey, results: &[PageMove]) -> u64 {
+    fn account(&mut self, key: super::SlotKey, results: &[PageMove], now: Instant) -> u64 {
         let before = (self.counters.migrated, self.counters.migrated_pages);
         results.iter().for_each(|&outcome| self.counters.moved(outcome));
         let moved = self.counters.migrated - before.0;
@@ -121,8 +146,15 @@ impl Promotion {
         self.learn(key, moved, u64::try_from(failed).expect("of the batch"));
         let is_refused = results.iter().any(|outcome| matches!(outcome, PageMove::Full | PageMove::BelowWatermark));
         if is_refused && self.limits.drops_stale {
-            // The rest would fare alike, and the next scan finds what is still hot.
-            self.counters.dropped_stale += self.list.clear(key);
+            self.mover.refusals = if moved > 0 { 0 } else { self.mover.refusals + 1 };
+            if self.mover.refusals >= REFUSALS_MAX {
+                // Nothing makes room there. The next scan finds what is still hot.
+                self.counters.dropped_stale += self.list.clear(key);
+                self.mover.refusals = 0;
+            }
+            self.mover.ready_at = now + Duration::from_ms(self.limits.migrate_pause_ms.unwrap_or(0));
+        } else if moved > 0 {
+            self.mover.refusals = 0;
         }
         moved
     }

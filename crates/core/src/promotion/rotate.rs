@@ -129,7 +129,7 @@ impl Rotate {
     /// The next hot region, while the budget for them lasts.
     fn next_hot(&mut self, map: &HeatMap) -> Option<usize> {
         let index = self.hot.next()?;
-        if !self.take_exploit(map.regions()[index].bytes) {
+        if !self.take_exploit(map.regions()[index].cost()) {
             self.hot = Vec::new().into_iter();
             return None;
         }
@@ -227,7 +227,9 @@ impl Rotate {
             }
         }
         look.counters.vma_scans += 1;
-        map.region(walk.region).looked(walk.touched, walk.present, now);
+        let region = map.region(walk.region);
+        region.looked(walk.touched, walk.present, now);
+        region.pages = walk.present;
         Ok(())
     }
 
@@ -255,7 +257,7 @@ impl Rotate {
         let parts = self.parts(range);
         if self.is_hit(region.sample, &parts, look, rules)? {
             look.counters.probes_hit += 1;
-            if self.take_exploit(region.bytes) {
+            if self.take_exploit(region.cost()) {
                 return Ok(true);
             }
             // Its bits stay, for the look that comes next.

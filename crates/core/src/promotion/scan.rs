@@ -11,6 +11,9 @@ use super::{Promotion, Step};
 use crate::host::{Area, Capabilities, Host, HostError, NodeId, TargetId};
 use isotherm_units::{Bytes, Duration, Instant};
 
+/// A page that is used so often is hot: the threshold of NUMA balancing (`hot_threshold_ms`).
+const HOT_WITHIN: Duration = Duration::from_secs(1);
+
 /// Where the thread stands.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scanner {
@@ -189,8 +192,9 @@ impl Promotion {
         Step { spent, scan, migration: None }
     }
 
-    /// Where a page must be found more than once, what was touched makes a space be scanned fast, so that the next look comes soon. It
-    /// stays fast only if as many looks as a page needs find useful ones.
+    /// Where a page must be found more than once, what was touched makes a space be scanned fast, so that the next look comes soon. If as
+    /// many looks as a page needs find none useful, as many follow a second apart: what is used once a second is hot too, and is not
+    /// met by each of two looks that are closer. Then it slows down.
     fn end_scan(&mut self, key: SlotKey, address: u64, [useful, touched]: [u64; 2], now: Instant) -> ScanReport {
         self.counters.mm_scans += 1;
         let slot = self.slots.get_mut(&key).expect("a scan ends with its space");
@@ -200,11 +204,14 @@ impl Promotion {
             PageRule::SecondAccess => 1,
             PageRule::TwoIntervals => 2,
         };
-        let is_promising = useful < self.limits.ignore_below && touched >= self.limits.ignore_below;
-        slot.promising = if is_promising && slot.promising < looks { slot.promising + 1 } else { 0 };
-        let found = if slot.promising > 0 { touched } else { useful };
+        let least = self.limits.ignore_below;
+        // Once begun it goes on: between two looks that are close a page may rest.
+        let is_promising = useful < least && (touched >= least || slot.promising > 0);
+        slot.promising = if is_promising && slot.promising < 2 * looks { slot.promising + 1 } else { 0 };
+        let found = if slot.promising > 0 { touched.max(least) } else { useful };
         let case = slot.throttle.adapt(found, &self.limits, self.config.throttling, stretch);
-        let scan_period = Duration::from_ms(slot.throttle.period_ms);
+        let period = Duration::from_ms(slot.throttle.period_ms);
+        let scan_period = if slot.promising > looks { period.max(HOT_WITHIN) } else { period };
         slot.next_scan = Some(now + scan_period);
         slot.address = address;
         slot.useful += useful;

@@ -133,6 +133,7 @@ impl World {
                     keeps_high_watermark: gate,
                     only_active: false,
                     leaves_shared: careful,
+                    only_promotes: careful,
                 };
                 self.carry_out(space, target, &order);
             }

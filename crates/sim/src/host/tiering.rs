@@ -163,6 +163,8 @@ impl MemoryHost<'_> {
             keeps_high_watermark: order.keeps_high_watermark,
             only_active: order.only_active,
             leaves_shared: order.leaves_shared,
+            only_promotes: order.only_promotes,
+            leaves_dirty_and_code: true,
         };
         let mut spent = Duration::ZERO;
         let together = how.together.max(1);

@@ -23,7 +23,15 @@ fn stage() -> Stage {
 }
 
 fn order(pages: &[u64], to: HostNode) -> MoveOrder<'_> {
-    MoveOrder { pages, to, together: 512, keeps_high_watermark: false, only_active: false, leaves_shared: false }
+    MoveOrder {
+        pages,
+        to,
+        together: 512,
+        keeps_high_watermark: false,
+        only_active: false,
+        leaves_shared: false,
+        only_promotes: false,
+    }
 }
 
 fn move_all(stage: &mut Stage, target: u32, pages: PageRange, to: HostNode) -> Vec<PageMove> {

@@ -17,12 +17,16 @@ const LOAD_MAX_PPM: u64 = 950_000;
 #[derive(Clone, Debug)]
 pub(super) struct AccessCosts {
     nr_classes: usize,
+    /// What a recording holds of it: the latency of DRAM.
+    held_ns: u64,
     /// Without load.
     idle_ns: [u64; CLASSES_MAX],
     /// Now.
     now_ns: [u64; CLASSES_MAX],
     /// Accesses of all programs so far.
     pub(super) hits: Hits,
+    /// Cache lines of which these are.
+    lines: Hits,
     load: Option<Load>,
 }
 
@@ -39,8 +43,17 @@ struct Load {
 impl AccessCosts {
     pub(super) fn new(config: &MachineConfig, nodes: &Nodes) -> Self {
         let mut idle_ns = [config.nodes[0].latency.ns(); CLASSES_MAX];
+        let held_ns = crate::costs::Costs::default().dram_latency_ns;
         let Some(classes) = nodes.classes() else {
-            return Self { nr_classes: 1, idle_ns, now_ns: idle_ns, hits: Hits::default(), load: None };
+            return Self {
+                nr_classes: 1,
+                held_ns,
+                idle_ns,
+                now_ns: idle_ns,
+                hits: Hits::default(),
+                lines: Hits::default(),
+                load: None,
+            };
         };
         idle_ns[..classes.len()].copy_from_slice(classes.latencies_ns());
         let load = config.tiering.loaded_latency.then(|| {
@@ -51,14 +64,22 @@ impl AccessCosts {
             }
             load
         });
-        Self { nr_classes: classes.len(), idle_ns, now_ns: idle_ns, hits: Hits::default(), load }
+        Self {
+            nr_classes: classes.len(),
+            held_ns,
+            idle_ns,
+            now_ns: idle_ns,
+            hits: Hits::default(),
+            lines: Hits::default(),
+            load,
+        }
     }
 
-    /// The clock of a thread that plays from `now_ns` to `until_ns`. A recording holds the latency of the fastest memory
-    /// already: it pays what its pages cost beyond that.
+    /// The clock of a thread that plays from `now_ns` to `until_ns`. A recording holds the latency of DRAM already, or that of the
+    /// fastest memory where that is faster: it pays what its pages cost beyond that.
     pub(super) fn pace(&mut self, timing: Timing, now_ns: u64, until_ns: u64) -> Pace {
         self.end_window(now_ns);
-        let held_ns = if timing == Timing::Recorded { self.idle_ns[0] } else { 0 };
+        let held_ns = if timing == Timing::Recorded { self.idle_ns[0].min(self.held_ns) } else { 0 };
         let lines = timing.lines();
         let page_ns = (self.now_ns[0] - held_ns) * lines;
         let mut pace = Pace { now_ns, until_ns, page_ns, ..Pace::default() };
@@ -71,9 +92,11 @@ impl AccessCosts {
     /// Adds the pages that a thread touched.
     pub(super) fn count(&mut self, timing: Timing, hits: &Hits) {
         for (class, nr) in hits.iter().enumerate() {
+            let lines = nr * timing.lines();
             self.hits[class] += nr;
+            self.lines[class] += lines;
             if let Some(load) = &mut self.load {
-                load.used_bytes[class] += nr * timing.lines() * LINE_BYTES;
+                load.used_bytes[class] += lines * LINE_BYTES;
             }
         }
     }
@@ -110,7 +133,7 @@ impl super::Machine {
             let accesses = memory.nodes.classes().and_then(|classes| {
                 let class = classes.of_node(id);
                 let is_alone = memory.nodes.ids().filter(|&other| classes.of_node(other) == class).count() == 1;
-                is_alone.then(|| self.access.hits[usize::from(class)])
+                is_alone.then(|| [&self.access.hits, &self.access.lines].map(|of| of[usize::from(class)]))
             });
             let moved_bytes = (moved_in_pages + moved_out_pages) * PAGE_BYTES;
             let counters = memory.node_counters[id.index()].iter().filter(|(_, n)| *n > 0);
@@ -120,10 +143,10 @@ impl super::Machine {
                 is_top_tier: memory.tiers.is_top(id),
                 managed_pages: node.managed(),
                 free_pages: node.free(),
-                accesses,
+                accesses: accesses.map(|[accesses, _]| accesses),
                 moved_in_pages,
                 moved_out_pages,
-                traffic_bytes: accesses.map(|accesses| accesses * LINE_BYTES + moved_bytes),
+                traffic_bytes: accesses.map(|[_, lines]| lines * LINE_BYTES + moved_bytes),
                 counters: counters.map(|(counter, n)| (counter.name(), n)).collect(),
             }
         };

@@ -80,6 +80,7 @@ impl Machine {
             keeps_high_watermark: true,
             only_active: false,
             leaves_shared: false,
+            only_promotes: false,
         };
         let (mut results, mut counts) = ([PageMove::NotPresent], ProbeCounts::default());
         let targets = [HostTarget::Space(space)];

@@ -51,6 +51,16 @@ fn an_access_costs_the_latency_of_its_node() {
     }
 }
 
+/// Also where no memory is as fast as DRAM: a recording holds the latency of DRAM and no more.
+#[test]
+fn a_recording_on_slow_memory_alone_pays_for_it() {
+    let config = machine(&[MemoryKind::Dram, MemoryKind::Cxl], DeviceKind::None);
+    for (policy, latency_ns) in [("all-fast", 0), ("all-slow", 150)] {
+        let config = crate::tiering::tiering_policy(policy).unwrap().applied_to(config.clone());
+        assert_eq!(compute_ns(&play(&config, Timing::Recorded, 500, None)), 1500 * (100 + latency_ns), "{policy}");
+    }
+}
+
 /// Nodes of equal latency are one: to the nanosecond what one node costs.
 #[test]
 fn equal_nodes_cost_what_one_costs() {
@@ -103,6 +113,11 @@ fn with_demotion_a_bound_program_spills_to_the_slow_node() {
     );
     assert_eq!(slow.traffic_bytes, Some(slow_accesses * 64 + demoted * 4096));
     assert_eq!((fast.free_pages, slow.free_pages), (2048, 2048), "the program has ended");
+    // Of a touched page 4 lines are used.
+    let outcome = play(&config, Timing::Lines(4), 3000, Some(0));
+    let slow = &outcome.nodes[1];
+    let moved = slow.moved_in_pages + slow.moved_out_pages;
+    assert_eq!(slow.traffic_bytes, slow.accesses.map(|touches| touches * 4 * 64 + moved * 4096));
 }
 
 #[test]

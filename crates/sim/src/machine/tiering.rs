@@ -49,9 +49,12 @@ struct Daemon {
     promotion: Promotion,
     /// Of the scanning and of the moving thread.
     tasks: [TaskId; 2],
+    /// Of scans and of moves, whichever thread makes them.
     cpu_ns: [u64; 2],
     /// It slept, and pays for waking up.
     has_slept: [bool; 2],
+    /// Until when it sleeps.
+    sleeps_until: [Instant; 2],
     counts: ProbeCounts,
 }
 
@@ -62,7 +65,7 @@ pub struct TieringOutcome {
     pub policy: String,
     /// CPU time of the daemon's scans; of the region monitor and its schemes, where that is the policy.
     pub daemon_scan_ns: u64,
-    /// CPU time of the daemon's moves, where the mode has a thread for them; else in the above.
+    /// CPU time of the daemon's moves, whichever of its threads makes them; of schemes, in the above.
     pub daemon_move_ns: u64,
     /// CPU time of scans in threads' own time.
     pub thread_scan_ns: u64,
@@ -143,7 +146,14 @@ impl Machine {
             self.add_task(work, CgroupId::ROOT, None)
         };
         let tasks = [task(Thread::Scan), task(Thread::Migrate)];
-        self.tiering.daemon = Some(Daemon { promotion, tasks, cpu_ns: [0; 2], has_slept: [true; 2], counts });
+        self.tiering.daemon = Some(Daemon {
+            promotion,
+            tasks,
+            cpu_ns: [0; 2],
+            has_slept: [true; 2],
+            sleeps_until: [Instant::NEVER; 2],
+            counts,
+        });
         Ok(())
     }
 
@@ -165,12 +175,15 @@ impl Machine {
         }
     }
 
-    /// Wakes the daemon's threads that had nothing to do and are wanted now.
+    /// Wakes the daemon's threads that had nothing to do and are wanted now, and those that are wanted sooner than they meant to sleep.
     fn wake_daemon(&mut self, now: Instant) {
         let Some(daemon) = &self.tiering.daemon else { return };
-        let wanted = [Thread::Scan, Thread::Migrate].map(|thread| daemon.promotion.poll_timeout(thread).is_some());
-        for (task, _) in daemon.tasks.into_iter().zip(wanted).filter(|(_, wanted)| *wanted) {
-            if self.tasks[task.0].state == RunState::Parked {
+        let due = [Thread::Scan, Thread::Migrate].map(|thread| daemon.promotion.poll_timeout(thread));
+        let sleepers = daemon.tasks.into_iter().zip(daemon.sleeps_until);
+        let wanted = due.into_iter().zip(sleepers).filter_map(|(due, sleeper)| Some((due?, sleeper)));
+        for (due, (task, until)) in wanted.collect::<Vec<_>>() {
+            let is_late = matches!(self.tasks[task.0].state, RunState::Blocked(_, Blocked::Sleep)) && due < until;
+            if is_late || self.tasks[task.0].state == RunState::Parked {
                 self.wake(task, now);
             }
         }
@@ -186,6 +199,7 @@ impl Machine {
         };
         if due > *now {
             daemon.has_slept[index] = true;
+            daemon.sleeps_until[index] = due;
             return Some(Verdict::Block(due, Blocked::Sleep));
         }
         if std::mem::take(&mut daemon.has_slept[index]) {
@@ -206,9 +220,9 @@ impl Machine {
             &targets,
             &mut daemon.counts,
         );
-        daemon.promotion.handle_timeout(thread, *now, &mut host);
+        let step = daemon.promotion.handle_timeout(thread, *now, &mut host);
         let ns = self.memory.ledger.take();
-        daemon.cpu_ns[index] += ns;
+        daemon.cpu_ns[usize::from(step.migration.is_some())] += ns;
         *now += Duration::from_ns(ns);
         self.wake_daemon(*now);
         None

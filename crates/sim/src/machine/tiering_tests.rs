@@ -153,6 +153,37 @@ fn a_rate_of_zero_promotes_nothing() {
     );
 }
 
+/// promotion.md section 1.2: a new space is scanned when it is due, also while the daemon sleeps until another one is.
+#[test]
+fn a_new_program_is_scanned_when_it_is_due() {
+    let all = vec![Run::write(START, PAGE_COUNT)];
+    let sleeper = |until| Program {
+        threads: vec![Thread {
+            process: 0,
+            start: ThreadStart::WithProgram,
+            stream: script(vec![(all.clone(), After::Sleep(Duration::from_secs(until)))]),
+        }],
+        ..hot_program(0, 0, 0)
+    };
+    // In `v1` a space is first scanned after a second; the old one by then each few seconds.
+    let begin = Duration::from_ms(10_050);
+    let builder = built(&of("v1"), &machine(), vec![(sleeper(60), Duration::ZERO), (sleeper(30), begin)]);
+    let outcome = builder.build().run(Instant::START + begin + Duration::from_ms(1300)).unwrap();
+    assert_eq!(outcome.tiering.map(|tiering| tiering.promoted_pages), Some(2 * PAGES));
+}
+
+/// promotion.md section 6.1: the seed tells scans from moves, though one thread makes both.
+#[test]
+fn moves_are_told_from_scans_whoever_makes_them() {
+    for (policy, together) in [("v0", 1), ("rch", 512)] {
+        let tiering = alone(policy, 5).1;
+        let flushes = tiering.promoted_pages.div_ceil(together) * 1000;
+        let least = tiering.promoted_pages * (1500 + 512) + flushes;
+        assert!((least..2 * least).contains(&tiering.daemon_move_ns), "{policy}: {tiering:?} against {least} ns");
+        assert!(tiering.daemon_scan_ns > 0 && tiering.daemon_scan_ns < least, "{policy}: {tiering:?}");
+    }
+}
+
 /// Spaces end in the middle of scans and with pages queued; their pages do not come back, and others are served.
 #[test]
 fn programs_that_end_are_forgotten_wherever_the_daemon_is() {
@@ -164,10 +195,10 @@ fn programs_that_end_are_forgotten_wherever_the_daemon_is() {
         let programs = (0..6).map(|nth| short(200 + 100 * nth, 300 * nth)).collect();
         let mut builder = built(&of(policy), &machine(), programs);
         for nth in 0..5usize {
-            let at = Instant::START + Duration::from_ms(2003 + 411 * nth as u64);
+            let at = Instant::START + Duration::from_ms(4003 + 411 * nth as u64);
             builder.plan(Plan { at, every: None, action: Action::Stop(nth) });
         }
-        let outcome = builder.build().run(Instant::START + Duration::from_secs(8)).unwrap();
+        let outcome = builder.build().run(Instant::START + Duration::from_secs(9)).unwrap();
         assert!(outcome.programs.iter().all(|program| program.ending == Ending::Stopped), "{policy}");
         let tiering = outcome.tiering.unwrap();
         assert!(tiering.promoted_pages > 0, "{policy}: {tiering:?}");

@@ -20,12 +20,25 @@ pub struct NodeMove {
     pub only_active: bool,
     /// Folios that several spaces map stay, and those locked in memory.
     pub leaves_shared: bool,
+    /// What is on another node of the top tier stays.
+    pub only_promotes: bool,
+    /// Dirty pages of files stay, and code of files that several spaces map (`migrate_misplaced_folio_prepare`): what the scan
+    /// daemon and hint faults ask, and schemes do not.
+    pub leaves_dirty_and_code: bool,
 }
 
 impl NodeMove {
     /// All that can go, as many under one flush as the kernel allows.
     pub const fn freely(to: NodeId) -> Self {
-        Self { to, together: 512, keeps_high_watermark: false, only_active: false, leaves_shared: false }
+        Self {
+            to,
+            together: 512,
+            keeps_high_watermark: false,
+            only_active: false,
+            leaves_shared: false,
+            only_promotes: false,
+            leaves_dirty_and_code: false,
+        }
     }
 }
 
@@ -118,11 +131,15 @@ impl Memory {
         let flags = self.frames.flags(folio);
         match () {
             () if from == how.to => return Err(PageMove::SameNode),
-            () if self.tiers.is_top(from) && self.tiers.is_top(how.to) => return Err(PageMove::TopTier),
+            () if how.only_promotes && self.tiers.is_top(from) && self.tiers.is_top(how.to) => {
+                return Err(PageMove::TopTier);
+            }
             () if !flags.has(Flag::OnList) => return Err(PageMove::NotPresent),
             () if how.leaves_shared && flags.has(Flag::Unevictable) => return Err(PageMove::Pinned),
-            () if self.is_mapped_by_several(folio, how.leaves_shared) => return Err(PageMove::Shared),
-            () if self.frames.is_file_lru(folio) && flags.has(Flag::Dirty) => return Err(PageMove::Dirty),
+            () if self.is_mapped_by_several(folio, how) => return Err(PageMove::Shared),
+            () if how.leaves_dirty_and_code && self.frames.is_file_lru(folio) && flags.has(Flag::Dirty) => {
+                return Err(PageMove::Dirty);
+            }
             () if flags.has(Flag::Writeback) || flags.has(Flag::Reading) => return Err(PageMove::Busy),
             () if how.only_active && policy.tells_active() && !policy.is_active(self, folio) => {
                 return Err(PageMove::NotActive);
@@ -143,11 +160,11 @@ impl Memory {
         target.map(|target| (target, pages)).ok_or(PageMove::Full)
     }
 
-    /// Whether several spaces map a folio, so that moving it is not for one of them to decide: always for code of files, for
-    /// others where `any`.
-    fn is_mapped_by_several(&self, folio: FrameId, any: bool) -> bool {
+    /// Whether several spaces map a folio, so that moving it is not for one of them to decide.
+    fn is_mapped_by_several(&self, folio: FrameId, how: &NodeMove) -> bool {
+        let any = how.leaves_shared;
         let is_file = self.frames.has(folio, Flag::FileOwned);
-        if !(is_file || any && self.frames.has(folio, Flag::Shared)) {
+        if !(is_file && (any || how.leaves_dirty_and_code) || any && self.frames.has(folio, Flag::Shared)) {
             return false;
         }
         let mappers = self.mappers(folio);
@@ -238,7 +255,25 @@ mod tests {
         assert_eq!(promote(&mut rig, parent, &[105], careful), [PageMove::Shared]);
         let frame = rig.frame(parent, 105).unwrap();
         rig.memory.dirty_file_page(frame);
-        assert_eq!(promote(&mut rig, parent, &[105], NodeMove::freely(FAST)), [PageMove::Dirty]);
+        let misplaced = NodeMove { leaves_dirty_and_code: true, ..NodeMove::freely(FAST) };
+        assert_eq!(promote(&mut rig, parent, &[105], misplaced), [PageMove::Dirty]);
+        assert_eq!(promote(&mut rig, parent, &[105], NodeMove::freely(FAST)), [PageMove::Moved(1)], "schemes ask less");
+    }
+
+    /// The scan daemon promotes; hint faults and schemes move pages between nodes of one tier as well.
+    #[test]
+    fn only_the_scan_daemon_leaves_what_is_on_another_fast_node() {
+        let mut rig = Rig::with(DeviceKind::None, 0, |setup| {
+            let fast = || NodeSetup::new(vec![Pages::new(2048)], 100);
+            setup.nodes = vec![fast(), NodeSetup::slow(vec![Pages::new(2048)], 250), fast()];
+        });
+        let space = rig.anonymous(8);
+        rig.write(space, 1);
+        let other = NodeId(2);
+        let daemon = NodeMove { only_promotes: true, ..NodeMove::freely(other) };
+        assert_eq!(promote(&mut rig, space, &[1], daemon), [PageMove::TopTier]);
+        assert_eq!(promote(&mut rig, space, &[1], NodeMove::freely(other)), [PageMove::Moved(1)]);
+        assert_eq!((promoted(&rig, other), rig.memory.nodes.of(rig.frame(space, 1).unwrap())), (0, other));
     }
 
     /// promotion.md section 5.3: free memory above the high watermark after the move, or kswapd is woken and the move fails.

@@ -165,11 +165,20 @@ impl TieringSpec {
 }
 
 impl TieringPolicy {
+    /// Whether released kernels have it. The scan daemon was posted and never merged; bounds are no policies.
+    pub fn runs_on_linux(&self) -> bool {
+        self.memory == MemoryView::AsItIs && !matches!(self.mover, Mover::Scan(_))
+    }
+
     /// The machine as it is under this policy.
     pub fn applied_to(&self, mut machine: MachineConfig) -> MachineConfig {
-        if matches!(self.mover, Mover::HintFaults(mode) if mode.is_tiering()) {
-            machine.tiering.promo_watermark = true;
-        }
+        // In the kernel the mark belongs to the tiering mode of NUMA balancing; ours wants the same room, the postings did without.
+        let wants_room = match self.mover {
+            Mover::HintFaults(mode) => mode.is_tiering(),
+            Mover::Scan(mode) => mode == Mode::Rch,
+            Mover::Nobody | Mover::Regions(_) => false,
+        };
+        machine.tiering.promo_watermark |= wants_room;
         let model = match self.memory {
             MemoryView::AsItIs => None,
             MemoryView::AllFast => machine.nodes.iter().min_by_key(|node| node.latency).cloned(),
@@ -268,6 +277,6 @@ mod tests {
             [[100, 250], [100, 100], [250, 250]]
         );
         let raises = |name: &str| tiering_policy(name).unwrap().applied_to(machine()).tiering.promo_watermark;
-        assert_eq!([raises("numa-mode-2"), raises("numa-mode-1"), raises("rch")], [true, false, false]);
+        assert_eq!(["numa-mode-2", "numa-mode-1", "rch", "v3"].map(raises), [true, false, true, false]);
     }
 }

@@ -108,6 +108,35 @@ fn a_node_at_its_watermark_takes_no_more_but_in_v0() {
     }
 }
 
+/// `rch` takes what fits and tries again while the node's reclaim makes room; where nothing does, it gives up.
+#[test]
+fn on_a_full_node_rch_keeps_pace_with_reclaim() {
+    let mut world = hot_world(3000);
+    (world.nodes[0].present, world.nodes[0].high) = (200, 100);
+    let mut promotion = of_mode(Mode::Rch, &mut world);
+    let mut woken = 0;
+    drive(&mut promotion, &mut world, Instant::START, ms(20_000), |_, world, _, _| {
+        // Reclaim frees 60 pages each time it is woken.
+        world.nodes[0].present += 60 * (world.wakes - woken);
+        woken = world.wakes;
+        world.check();
+        true
+    });
+    let counters = promotion.counters().clone();
+    assert_eq!((world.moves, promotion.queued()), (3000, 0));
+    let refused = counters.failed_below_watermark;
+    assert!((30..=60).contains(&refused), "a try for each 60 pages: {refused}");
+
+    let mut world = hot_world(3000);
+    (world.nodes[0].present, world.nodes[0].high) = (200, 100);
+    let mut promotion = of_mode(Mode::Rch, &mut world);
+    drive(&mut promotion, &mut world, Instant::START, ms(20_000), |_, _, _, _| true);
+    let counters = promotion.counters();
+    assert_eq!(world.moves, 99, "above the high watermark");
+    assert!(counters.dropped_stale > 0 && counters.failed_below_watermark < 1000, "{counters:?}");
+    assert_eq!(promotion.counters.outstanding(), promotion.queued());
+}
+
 /// The seed's hack against pages that can never move does not help where there are more than 100; counting failures does.
 #[test]
 fn pages_that_never_move_slow_the_scans_of_their_space_down() {
