@@ -127,3 +127,78 @@ fn bad_questions_are_refused_with_what_where_and_the_way_out() {
         assert!(!stderr.contains("panicked"), "{stderr}");
     }
 }
+
+/// 20 sweeps over 3000 pages, of which the last 500 are used each time and the others every second time.
+fn trace_of_12_mib(folder: &Path) -> PathBuf {
+    let mut requests = String::new();
+    for sweep in 0..20u32 {
+        for page in 0..3000u32 {
+            if page >= 2500 || sweep % 2 == 0 {
+                writeln!(requests, "{page}").unwrap();
+            }
+        }
+    }
+    let (source, trace) = (folder.join("sweeps.txt"), folder.join("sweeps.parquet"));
+    std::fs::write(&source, requests).unwrap();
+    let output = isotherm(&["import", source.to_str().unwrap(), "-o", trace.to_str().unwrap(), "--from", "text"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    trace
+}
+
+#[test]
+fn advice_on_two_tiers_compares_all_policies_and_writes_what_it_recommends() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = trace_of_12_mib(folder.path());
+    let (report, config) = (folder.path().join("r.html"), folder.path().join("c.toml"));
+    let ask = |format: &str, threads: &str| {
+        let tiers = ["advise", trace.to_str().unwrap(), "--fast", "50%", "--slow", "cxl", "--threads", threads];
+        let files = ["--report", report.to_str().unwrap(), "--config", config.to_str().unwrap(), "--format", format];
+        let output = isotherm(&[&tiers[..], &files[..]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        output.stdout
+    };
+    let json = ask("json", "1");
+    assert_eq!(json, ask("json", "2"), "the answer does not depend on threads");
+    let advice: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let row = |policy: &str| {
+        let rows = advice["rows"].as_array().unwrap();
+        rows.iter().find(|row| row["policy"] == policy).unwrap_or_else(|| panic!("no {policy}")).clone()
+    };
+    assert_eq!(advice["rows"].as_array().unwrap().len(), 11);
+    let ratio = |policy: &str| row(policy)["runtime_ratio_ppm"].as_u64().unwrap();
+    assert_eq!((ratio("all-fast"), row("all-fast")["fast_hit_ppm"].as_u64()), (1_000_000, Some(1_000_000)));
+    assert!(ratio("all-slow") > ratio("none") && ratio("none") > 1_000_000, "half of it is slow");
+    let linux: Vec<&str> = ["none", "numa-mode-1", "numa-mode-2", "damon-migrate"].to_vec();
+    let best = advice["recommendation"]["policy"].as_str().unwrap();
+    assert!(linux.contains(&best) && row(best)["runs_on_linux"] == true, "{best}");
+    assert_eq!(row("rch")["runs_on_linux"], false);
+    let table = text(&ask("table", "2"));
+    assert!(table.contains("Recommendation: ") && table.contains("What this does not know:"), "{table}");
+    assert!(text(&ask("csv", "2")).starts_with("policy,n,"));
+    let html = std::fs::read_to_string(&report).unwrap();
+    assert!(html.contains("<svg") && html.contains("On the fast tier, over time") && html.contains("damon-migrate"));
+    let output = isotherm(&["simulate", config.to_str().unwrap(), "--format", "json", "--repeats", "1"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn what_two_tiers_cannot_be_is_refused_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let (small, large) = (trace(folder.path()), trace_of_12_mib(folder.path()));
+    let table: [(&Path, &[&str], &str); 8] = [
+        (&large, &["--fast", "0%", "--slow", "cxl"], "a fast tier of 0% is 0B here; allowed: 4MiB to "),
+        (&large, &["--fast", "101%", "--slow", "cxl"], "a fast tier of 101% is "),
+        (&small, &["--fast", "50%", "--slow", "cxl"], "a node holds 4MiB at least, which would be all of it"),
+        (&large, &["--fast", "50%", "--slow", "dram"], "no slower than the fast tier, which is dram with 100ns"),
+        (&large, &["--fast", "50%", "--slow", "optane"], "unknown kind of memory `optane`; allowed: dram, cxl-near"),
+        (&large, &["--fast", "50%"], "--slow <KIND>"),
+        (&large, &["--slow", "cxl"], "--fast <SIZE>"),
+        (&large, &["--fast", "50%", "--slow", "cxl", "--memory", "50%"], "cannot be used with"),
+    ];
+    for (trace, arguments, words) in table {
+        let output = isotherm(&[&["advise", trace.to_str().unwrap()], arguments].concat());
+        let stderr = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && stderr.contains(words), "{arguments:?}: {stderr}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use isotherm_report::Table;
-use isotherm_scenario::advise::{Advice, Question, advise};
+use isotherm_scenario::advise::{Advice, Question, TierAdvice, TierQuestion, advise, advise_on_tiers};
+use isotherm_sim::machine::MemoryKind;
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::{Amount, Bytes, Ratio};
 
@@ -15,6 +16,7 @@ use crate::ui::Ui;
 
 mod page;
 mod tables;
+mod tiers;
 mod words;
 
 /// Find out how much memory a program needs, and under which set-up, with evidence.
@@ -22,6 +24,9 @@ mod words;
 /// Replays a recording under every page-replacement policy, alone and with proactive sorting or reclaim beside it, at several
 /// memory sizes on a simulated machine, five times each, shows what each costs, and recommends the smallest memory that surely
 /// keeps the program within `--slowdown` of its speed with unlimited memory. With `-- COMMAND` the program is recorded first.
+///
+/// With `--fast` and `--slow` it asks something else: on a machine whose fast memory holds only a part of the program's peak, which
+/// policy keeps the right pages there? Every policy over tiers is played, and compared with all memory fast.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -38,6 +43,13 @@ pub(crate) struct Args {
     /// How much slower than with unlimited memory is still fine.
     #[arg(long, value_name = "RATIO", default_value = "5%")]
     slowdown: Ratio,
+    /// Size of the fast tier, on a machine with two: a share of peak memory, or a size.
+    #[arg(long, value_name = "SIZE", requires = "slow", conflicts_with_all = ["memory", "slowdown", "rows"])]
+    fast: Option<Amount>,
+    /// What the slow tier is.
+    /// cxl-near, cxl or cxl-far.
+    #[arg(long, value_name = "KIND", requires = "fast", value_parser = tiers::kind_of)]
+    slow: Option<MemoryKind>,
     /// Processors of the simulated machine.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
     cpus: u32,
@@ -66,6 +78,7 @@ Examples:
   isotherm advise traces/sqlite.parquet --swap nvme --slowdown 10% --report sqlite.html
   isotherm advise traces/sqlite.parquet --memory 50%,75%,200MiB --format json
   isotherm advise traces/sqlite.parquet --rows
+  isotherm advise traces/sqlite.parquet --fast 50% --slow cxl
   isotherm advise -- python3 -c \"print(sum(range(10**7)))\"";
 
 /// Runs the verb.
@@ -80,9 +93,15 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         Some(path) => path.file_stem().map_or_else(|| "program".to_owned(), |stem| stem.to_string_lossy().into_owned()),
         None => program_name(&args.command[0]),
     };
+    let trace = std::path::absolute(&trace).unwrap_or(trace);
+    if let (Some(fast), Some(slow)) = (args.fast, args.slow) {
+        let (swap, cpus, threads) = (args.swap, args.cpus, args.threads.map(usize::from));
+        let question = TierQuestion { name, trace, fast, slow, swap, cpus, threads };
+        return on_tiers(&question, &args, ui);
+    }
     let question = Question {
         name,
-        trace: std::path::absolute(&trace).unwrap_or(trace),
+        trace,
         memory: args.memory,
         swap: args.swap,
         slowdown: args.slowdown,
@@ -116,6 +135,51 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Answers the question about two tiers.
+fn on_tiers(question: &TierQuestion, args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    let bar = BarProgress::new(ui, "replaying");
+    let advice = advise_on_tiers(question, &bar);
+    bar.finish();
+    let advice = advice.map_err(error)?;
+    match args.format.format {
+        Format::Table => print_tiers(&advice, ui)?,
+        Format::Json => {
+            let json = serde_json::to_string_pretty(&advice).map_err(CliError::failed)?;
+            ui.print(format_args!("{json}\n"))?;
+        }
+        Format::Csv => ui.print(tiers::all_columns(&advice).to_csv())?,
+    }
+    if let Some(path) = &args.report {
+        write(path, &tiers::html(&advice, question)?)?;
+        ui.say(format_args!("report: {}", path.display()));
+    }
+    if let Some(path) = &args.config {
+        match &advice.config {
+            Some(scenario) => {
+                write(path, &isotherm_scenario::print(scenario))?;
+                ui.say(format_args!("config: {0} (try: isotherm simulate {0})", path.display()));
+            }
+            None => ui.warn("no configuration is written, because the program finished under no policy that Linux has"),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_tiers(advice: &TierAdvice, ui: &Ui) -> Result<(), CliError> {
+    let paragraph = |text: &str| ui.print(format_args!("{}\n", words::folded(text, "", ui.columns())));
+    paragraph(&tiers::heading(advice))?;
+    ui.print(format_args!("\n{}\n", super::render(&tiers::table(advice), Format::Table, ui)))?;
+    paragraph(&tiers::verdict(advice))?;
+    for sentence in tiers::further(advice) {
+        paragraph(&sentence)?;
+    }
+    ui.print(format_args!("\nWhat this does not know:\n"))?;
+    for line in &advice.unknowns {
+        ui.print(format_args!("{}\n", words::folded(line, "  - ", ui.columns())))?;
+    }
+    Ok(())
 }
 
 fn program_name(command: &str) -> String {

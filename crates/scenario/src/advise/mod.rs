@@ -11,6 +11,7 @@ mod figures;
 mod fragmented;
 mod huge;
 mod replays;
+mod tiers;
 
 pub use candidate::{CANDIDATES, Candidate, Recording};
 pub use choice::{AgainstClassic, Gain, Note, NoteKind, Recommendation};
@@ -18,6 +19,7 @@ pub use figures::{AdviceRow, SchemeDid};
 pub use fragmented::{Fragmented, LatencyRow};
 pub use huge::{DENSE, HugePages};
 pub use replays::REPEATS;
+pub use tiers::{TierAdvice, TierQuestion, TierRatio, TierRecommendation, TierRow, advise_on_tiers};
 
 use crate::Scenario;
 use crate::error::ScenarioError;

@@ -243,7 +243,7 @@ fn sizes(question: &Question, peak: Bytes) -> Result<Vec<Bytes>, ScenarioError> 
 }
 
 /// The limit of a repeat.
-fn beside(size: Bytes, repeat: usize) -> Bytes {
+pub(super) fn beside(size: Bytes, repeat: usize) -> Bytes {
     let permil = u64::try_from(1000 + BESIDE_PERMIL[repeat]).expect("far from 0");
     let bytes = u128::from(size.get()) * u128::from(permil) / 1000;
     Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX)).pages_floor().bytes().max(MEMORY_MIN)
@@ -257,7 +257,7 @@ fn meaning(error: impl ToString) -> ScenarioError {
     ScenarioError::Meaning { place: "advise".to_owned(), message: error.to_string() }
 }
 
-fn play(
+pub(super) fn play(
     variant: &Variant,
     context: &BuildContext,
     limits: Limits<'_>,
@@ -281,7 +281,7 @@ fn play(
 }
 
 /// The recording on a machine of the asked-for kind.
-fn scenario_of(question: &Question) -> Scenario {
+pub(super) fn scenario_of(question: &Question) -> Scenario {
     let mut machine = MachineConfig { cpus: question.cpus, ..MachineConfig::default() };
     machine.swap.device = question.swap;
     // Requests say nothing of reads and writes; memory that is only read takes no page.
