@@ -36,6 +36,8 @@ pub struct ExpectationRow {
     pub measured: Option<f64>,
     /// Whether it is in range. Without a row it is not.
     pub met: bool,
+    /// Both sides of its ratio are 0: no change, which says nothing of either.
+    pub of_nothing: bool,
 }
 
 /// All expectations beside the rows of a result.
@@ -45,9 +47,17 @@ pub(crate) fn judge(expectations: &[ExpectationSpec], result: &ScenarioResult) -
         let is_in_range = |value: f64| {
             expected.at_least.is_none_or(|least| value >= least) && expected.at_most.is_none_or(|most| value <= most)
         };
-        ExpectationRow { expected: expected.clone(), measured, met: measured.is_some_and(is_in_range) }
+        let met = measured.is_some_and(is_in_range);
+        ExpectationRow { expected: expected.clone(), measured, met, of_nothing: is_of_nothing(expected, result) }
     };
     expectations.iter().map(row).collect()
+}
+
+/// Whether a ratio is one of nothing to nothing.
+fn is_of_nothing(expected: &ExpectationSpec, result: &ScenarioResult) -> bool {
+    let ExpectationSpec { workload, variant, metric, against, .. } = expected;
+    let is_zero = |variant: &String| result.row(workload, variant, metric).is_some_and(|row| row.mean == 0.0);
+    against.as_ref().is_some_and(|against| is_zero(variant) && is_zero(against))
 }
 
 /// The mean of the row, or of its ratio; where results have no ratio to that variant, the ratio of the two means.
@@ -106,7 +116,11 @@ mod tests {
             (expect("zero", None, Some(1.0), Some("base")), true),
         ];
         let specs: Vec<ExpectationSpec> = table.iter().map(|(spec, _)| spec.clone()).collect();
-        let met: Vec<bool> = judge(&specs, &result).iter().map(|row| row.met).collect();
+        let judged = judge(&specs, &result);
+        let met: Vec<bool> = judged.iter().map(|row| row.met).collect();
         assert_eq!(met, table.map(|(_, met)| met));
+        let of_nothing: Vec<&str> =
+            judged.iter().filter(|row| row.of_nothing).map(|row| row.expected.metric.as_str()).collect();
+        assert_eq!(of_nothing, ["zero"], "no change, and nothing to change");
     }
 }

@@ -282,7 +282,11 @@ fn expectations(result: &ScenarioResult) -> Option<Table> {
             row.measured.into(),
             expected.at_least.into(),
             expected.at_most.into(),
-            Cell::from(if row.met { "met" } else { "missed" }),
+            Cell::from(match (row.met, row.of_nothing) {
+                (true, true) => "met, 0 on both sides",
+                (true, false) => "met",
+                (false, _) => "missed",
+            }),
             Cell::from(expected.source.as_str()),
         ]);
     }
