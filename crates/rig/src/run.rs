@@ -59,12 +59,18 @@ impl RunResult {
     pub(crate) fn of(ended: Ended) -> Result<Self, RigError> {
         let reports = reports_of(&ended.reports);
         let failed = |what: String| Err(RigError::Guest { what, tail: vm::tail(&ended.console) });
+        let ended_with = format!("(the emulator ended with {})", code_text(ended.code));
+        // What follows a panic on the console can be longer than the tail.
+        let panic = ended.console.lines().find_map(|line| line.split_once("Kernel panic - not syncing: "));
         let kernel = reports.iter().find_map(|report| match report {
             Report::Booted { kernel, .. } => Some(kernel.clone()),
             _ => None,
         });
         let Some(kernel) = kernel else {
-            return failed(format!("did not reach user space (the emulator ended with {})", code_text(ended.code)));
+            return failed(match panic {
+                Some((_, why)) => format!("panicked before user space: {why} {ended_with}"),
+                None => format!("did not reach user space {ended_with}"),
+            });
         };
         match reports.last() {
             Some(Report::Failed { message }) => failed(format!("failed: {message}")),
@@ -72,7 +78,10 @@ impl RunResult {
             Some(Report::Done) if ended.code == Some(i32::from(PASSED) << 1 | 1) => {
                 Ok(Self { kernel, reports, console: ended.console, took: ended.took })
             }
-            _ => failed(format!("ended without a word (the emulator ended with {})", code_text(ended.code))),
+            _ => failed(match panic {
+                Some((_, why)) => format!("panicked: {why} {ended_with}"),
+                None => format!("ended without a word {ended_with}"),
+            }),
         }
     }
 }

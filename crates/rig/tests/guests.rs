@@ -47,6 +47,17 @@ fn a_guest_that_does_not_end_is_stopped() {
     assert!(error.starts_with("the guest did not end within 0 s and was stopped"), "{error}");
 }
 
+#[test]
+fn a_kernel_that_panics_ends_the_run_with_the_tail_of_its_console() {
+    let Some(rig) = rig() else { return };
+    let mut job = boot();
+    // It crashes as asked, before it has said anything of its task.
+    job.settings.push(Setting { path: "/proc/sysrq-trigger".to_owned(), value: "c".to_owned(), optional: false });
+    let error = run(rig, &Machine::default(), &job, None).unwrap_err().to_string();
+    assert!(error.contains("panicked: sysrq triggered crash"), "{error}");
+    assert!(error.contains("Kernel Offset: "), "the tail of the console: {error}");
+}
+
 fn play(limit_bytes: Option<u64>) -> Job {
     let knob = |path: &str, value: &str, optional| Setting { path: path.to_owned(), value: value.to_owned(), optional };
     Job {
