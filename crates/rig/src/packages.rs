@@ -67,6 +67,14 @@ impl KernelEntry {
         for (program, package) in [("apt-get", "apt"), ("apt-cache", "apt"), ("dpkg-deb", "dpkg"), ("tar", "tar")] {
             need(program, package)?;
         }
+        // One at a time, whatever process or thread it is: a second waits, and finds the kernel there.
+        fs::create_dir_all(cache).map_err(RigError::io(cache))?;
+        let path = cache.join("lock");
+        let lock = fs::File::create(&path).and_then(|file| file.lock().map(|()| file));
+        let _lock = lock.map_err(RigError::io(&path))?;
+        if let Some(kernel) = self.cached(cache) {
+            return Ok(kernel);
+        }
         let apt = Apt::new(self, cache)?;
         say(&format!("reading the package list of {}", self.suite));
         apt.run("apt-get", &["update"])?;
