@@ -135,7 +135,7 @@ fn bad_settings_say_what_where_and_what_is_allowed() {
     let with = |rest: &str| crowd(rest).replace("machine = { cpus = 4, nodes = [{ memory = \"64MiB\" }] }\n", "");
     let table = [
         ("[machine.mglru]\nmin_til = \"1s\"", "unknown field `min_til`"),
-        ("[machine.mglru]\nbaseline = \"v6_6\"", "expected `v7_2` or `v6_1`"),
+        ("[machine.mglru]\nbaseline = \"v6_6\"", "expected one of `v7_2`, `v6_12`, `v6_1`"),
         ("[machine.mglru.features]\nwalk = false", "did you mean `walks`?"),
         ("[machine.mglru.features]\nwalks = 0", "expected a boolean"),
         (
