@@ -188,6 +188,13 @@ impl Stage {
             match attempt.step(&mut self.memory, self.policy.as_mut()) {
                 Step::Again => {}
                 Step::Wait(span) => {
+                    // A node's daemon that was woken does its work meanwhile: nobody else here is it.
+                    let nodes = self.memory.nodes.ids();
+                    let woken: Vec<_> =
+                        nodes.filter(|node| std::mem::take(&mut self.memory.kswapd_wanted[node.index()])).collect();
+                    for node in woken {
+                        self.run(Attempt::kswapd(node));
+                    }
                     let until = self.memory.now + span;
                     self.pass_time(self.memory.io.next_completion().map_or(until, |at| at.min(until)));
                 }
