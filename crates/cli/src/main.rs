@@ -4,6 +4,7 @@
 mod documented;
 mod error;
 mod format;
+mod kernel;
 mod ui;
 mod verbs;
 

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use isotherm_sim::memory::KernelRelease;
+use isotherm_units::Pages;
 use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::FidelityError;
 use crate::matrix::{Cell, METRICS, NAIVE, Selection, Set, Workload};
 use crate::rank::nearest;
-use crate::simulate::{self, Like, Simulated, overlap};
+use crate::simulate::{self, Simulated, overlap, release_of};
 use crate::stored::KernelData;
-use isotherm_units::Pages;
 
 /// Counts below this are shown but not judged: a single event more or less would be above the bar.
 pub const COUNT_MIN: u64 = 100;
@@ -114,12 +115,12 @@ pub fn compare(
     let kernels: Vec<&str> = selection.kernels().collect();
     let data: Vec<&KernelData> = data.iter().filter(|data| kernels.contains(&data.kernel.as_str())).collect();
     check(workloads, selection, &data)?;
-    let mut jobs: Vec<(Like, usize, String, u64)> = Vec::new();
+    let mut jobs: Vec<(KernelRelease, usize, String, u64)> = Vec::new();
     for (index, workload) in workloads.iter().enumerate() {
         for cell in selection.cells_of(&workload.name) {
             let limit = workload.limit(cell.limit_percent).get();
-            for like in data.iter().map(|data| Like::kernel(&data.kernel)) {
-                jobs.extend([cell.policy.as_str(), NAIVE].map(|policy| (like, index, policy.to_owned(), limit)));
+            for release in data.iter().map(|data| release_of(&data.kernel)) {
+                jobs.extend([cell.policy.as_str(), NAIVE].map(|policy| (release, index, policy.to_owned(), limit)));
             }
         }
     }
@@ -131,7 +132,8 @@ pub fn compare(
         Ok((job, simulated))
     });
     let played: Vec<Result<_, FidelityError>> = played.collect();
-    let played: BTreeMap<(Like, usize, String, u64), Simulated> = played.into_iter().collect::<Result<_, _>>()?;
+    let played: BTreeMap<(KernelRelease, usize, String, u64), Simulated> =
+        played.into_iter().collect::<Result<_, _>>()?;
     let mut comparison = Comparison {
         kernels: data.iter().map(|data| (data.kernel.clone(), data.release.clone())).collect(),
         rows: Vec::new(),
@@ -142,8 +144,8 @@ pub fn compare(
         for (index, workload) in workloads.iter().enumerate() {
             for cell in selection.cells_of(&workload.name) {
                 let limit = workload.limit(cell.limit_percent).get();
-                let like = Like::kernel(&data.kernel);
-                let of = |policy: &str| &played[&(like, index, policy.to_owned(), limit)];
+                let release = release_of(&data.kernel);
+                let of = |policy: &str| &played[&(release, index, policy.to_owned(), limit)];
                 comparison.add(data, workload, &cell, of(&cell.policy), of(NAIVE));
             }
         }
@@ -179,8 +181,8 @@ pub fn nr_simulated(workloads: &[Workload], selection: &Selection) -> u64 {
             selection.cells_of(&workload.name).map(|cell| cell.limit_percent).collect();
         selection.cells_of(&workload.name).count() + limits.len()
     };
-    let likes: std::collections::BTreeSet<Like> = selection.kernels().map(Like::kernel).collect();
-    (likes.len() * workloads.iter().map(of).sum::<usize>()) as u64
+    let releases: std::collections::BTreeSet<KernelRelease> = selection.kernels().map(release_of).collect();
+    (releases.len() * workloads.iter().map(of).sum::<usize>()) as u64
 }
 
 impl Comparison {

@@ -9,7 +9,6 @@ use isotherm_sim::cgroup::{CgroupId, Knob, Limit};
 use isotherm_sim::counters::Counter;
 use isotherm_sim::machine::{Incident, Machine, MachineBuilder, MachineConfig, NodeConfig, Outcome, Residency};
 use isotherm_sim::memory::KernelRelease;
-use isotherm_sim::reclaim::mglru::Baseline;
 use isotherm_sim::reclaim::policy_by_name;
 use isotherm_sim::swap::device::{Compressor, DeviceKind};
 use isotherm_units::{Bytes, Duration, Instant, PageRange, Pages};
@@ -35,37 +34,20 @@ pub struct Simulated {
     pub residency: Vec<u64>,
 }
 
-/// Which kernel the simulated machine is to be like, of those of the rig that are compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Like {
-    /// 7.2.
-    #[default]
-    Newest,
-    /// 6.12.
-    V6_12,
+/// The release whose rules are nearest to a kernel of the rig, by its name there: its own, or the newest with rules.
+pub fn release_of(kernel: &str) -> KernelRelease {
+    kernel.parse().unwrap_or_default()
 }
 
-impl Like {
-    /// The rules nearest to a kernel, by its name in the rig.
-    pub fn kernel(name: &str) -> Self {
-        if name == "6.12" { Self::V6_12 } else { Self::Newest }
-    }
-}
-
-/// The machine that the rig's guest is, simulated, with a kernel like one of the rig's.
-pub fn machine_like(like: Like, memory: Bytes) -> MachineConfig {
-    let mut machine = machine(memory);
-    if like == Like::V6_12 {
-        machine.kernel = KernelRelease::V6_12;
-        machine.mglru.baseline = Baseline::V6_12;
-    }
-    machine
+/// The machine that the rig's guest is, simulated, with the rules of a release.
+pub fn machine_of_release(kernel: KernelRelease, memory: Bytes) -> MachineConfig {
+    MachineConfig { kernel, ..machine(memory) }
 }
 
 /// The machine that the rig's guest is, simulated.
 pub fn machine(memory: Bytes) -> MachineConfig {
     let mut machine =
-        MachineConfig { cpus: 1, storage: DeviceKind::Ram, lazy_statistics: true, ..MachineConfig::default() };
+        MachineConfig { cpus: 1, storage: DeviceKind::Ram.into(), lazy_statistics: true, ..MachineConfig::default() };
     machine.nodes = vec![NodeConfig { memory, ..NodeConfig::default() }];
     machine.swap.size = Some(MEMORY);
     machine.swap.compressor = Compressor::Lz4;
@@ -76,8 +58,13 @@ pub fn machine(memory: Bytes) -> MachineConfig {
 ///
 /// # Errors
 /// The machine cannot play it to its mark.
-pub fn run(like: Like, workload: &Workload, policy: &str, limit: Pages) -> Result<Simulated, FidelityError> {
-    let outcome = outcome(like, workload, policy, limit)?;
+pub fn run(
+    release: KernelRelease,
+    workload: &Workload,
+    policy: &str,
+    limit: Pages,
+) -> Result<Simulated, FidelityError> {
+    let outcome = outcome(release, workload, policy, limit)?;
     let group = outcome.cgroup(GROUP).expect("made by `play`");
     let counter = |name: &str| match name {
         "pgscan" => group.counters.pgscan(),
@@ -94,8 +81,13 @@ pub fn run(like: Like, workload: &Workload, policy: &str, limit: Pages) -> Resul
 ///
 /// # Errors
 /// The machine cannot play it to its mark.
-pub fn outcome(like: Like, workload: &Workload, policy: &str, limit: Pages) -> Result<Outcome, FidelityError> {
-    play(&machine_like(like, MEMORY), workload, policy, Some(limit))
+pub fn outcome(
+    release: KernelRelease,
+    workload: &Workload,
+    policy: &str,
+    limit: Pages,
+) -> Result<Outcome, FidelityError> {
+    play(&machine_of_release(release, MEMORY), workload, policy, Some(limit))
 }
 
 /// Most pages charged at a time without a limit.

@@ -10,6 +10,7 @@ mod layout;
 mod program;
 mod protocol;
 mod record;
+mod release;
 mod signals;
 mod spool;
 mod sys;
@@ -18,3 +19,4 @@ pub use error::RecordError;
 pub use record::{
     DEFAULT_EPOCH, DEFAULT_NS_PER_INSTRUCTION, RecordOptions, Recording, Report, Tool, record, tracer_path,
 };
+pub use release::kernel_version;

@@ -16,7 +16,7 @@ fn bundled() -> Scenario {
 #[test]
 fn it_is_set_up_as_the_series_was() {
     let scenario = bundled();
-    assert_eq!((scenario.repeats, scenario.machine.swap.device), (25, DeviceKind::Zram));
+    assert_eq!((scenario.repeats, scenario.machine.swap.device), (25, DeviceKind::Zram.into()));
     assert!(scenario.workloads.len() >= 10);
     assert!(scenario.workloads.iter().all(|workload| workload.cgroup.as_deref() == Some("/run")));
     let pressure: Vec<_> = scenario

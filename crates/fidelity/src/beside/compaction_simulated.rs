@@ -98,7 +98,7 @@ impl Simulation {
         let mut machine = MachineConfig {
             cpus: 1,
             nodes: vec![NodeConfig { memory, ..NodeConfig::default() }],
-            swap: SwapConfig { device: DeviceKind::None, ..SwapConfig::default() },
+            swap: SwapConfig { device: DeviceKind::None.into(), ..SwapConfig::default() },
             min_free: Some(Bytes::from_kib(MIN_FREE_KIB)),
             transparent_hugepages: true,
             ..MachineConfig::default()

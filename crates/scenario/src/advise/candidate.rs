@@ -198,7 +198,7 @@ mod tests {
     fn every_set_up_is_written_and_read_back() {
         for candidate in CANDIDATES {
             let mut scenario = Scenario::named("x");
-            scenario.machine.swap.device = DeviceKind::None;
+            scenario.machine.swap.device = DeviceKind::None.into();
             let load = isotherm_workload::WorkloadSpec::Trace(isotherm_workload::TraceSpec::new("x.parquet"));
             scenario.workloads = vec![crate::WorkloadEntry::new("x", load)];
             let scenario = candidate.apply(scenario, &Recording { runtime: LENGTHS[1] });

@@ -223,7 +223,7 @@ fn scenario(machine: Bytes, footprint: Bytes, wanted: u64, design: Option<&Desig
     let driver = HugePagesSpec { delay: WITHIN, count: Some(wanted), failures: wanted, ..HugePagesSpec::default() };
     let mut config = MachineConfig { cpus: 4, transparent_hugepages: true, ..MachineConfig::default() };
     config.nodes = vec![NodeConfig { memory: machine, ..NodeConfig::default() }];
-    config.swap.device = DeviceKind::None;
+    config.swap.device = DeviceKind::None.into();
     let others = WorkloadEntry { start: OTHERS, ..WorkloadEntry::new("others", WorkloadSpec::HugePages(others)) };
     let driver = WorkloadEntry { start: ALONE, ..WorkloadEntry::new("program", WorkloadSpec::HugePages(driver)) };
     Scenario {

@@ -283,7 +283,7 @@ pub(super) fn play(
 /// The recording on a machine of the asked-for kind.
 pub(super) fn scenario_of(question: &Question) -> Scenario {
     let mut machine = MachineConfig { cpus: question.cpus, ..MachineConfig::default() };
-    machine.swap.device = question.swap;
+    machine.swap.device = question.swap.into();
     // Requests say nothing of reads and writes; memory that is only read takes no page.
     let play_as = if lists_requests(question) { PlayAs::Write } else { PlayAs::Recorded };
     let load = WorkloadSpec::Trace(TraceSpec { play_as, ..TraceSpec::new(&question.trace) });

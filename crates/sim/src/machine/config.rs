@@ -5,6 +5,7 @@ use crate::compaction::CompactionConfig;
 use crate::memory::KernelRelease;
 use crate::mmu::MmuConfig;
 use crate::reclaim::{MglruConfig, PolicySettings};
+use crate::swap::DeviceConfig;
 use crate::swap::device::{Compressor, DeviceKind};
 use crate::tick::TickRate;
 use isotherm_units::{Bytes, Duration, Ratio};
@@ -15,7 +16,7 @@ use std::borrow::Cow;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MachineConfig {
-    /// Which Linux it is that of, outside the Multi-Gen LRU: `v7_2`, the default, or `v6_12`.
+    /// The release of Linux whose rules hold: `6.12` or `7.2`. Default 7.2.
     #[serde(skip_serializing_if = "KernelRelease::is_default")]
     pub kernel: KernelRelease,
     /// Whether counters of groups, by which the two lists are balanced, are added up every 2 s only and when a program reads them, as
@@ -34,8 +35,8 @@ pub struct MachineConfig {
     pub tiering: TieringConfig,
     /// Where anonymous pages go.
     pub swap: SwapConfig,
-    /// The disk under files.
-    pub storage: DeviceKind,
+    /// The disk under files: `ram`, `nvme`, `ssd`, `disk`, or numbers. Default `nvme`.
+    pub storage: DeviceConfig,
     /// How readily anonymous pages are swapped rather than file pages dropped, 0..=200. Default 60.
     pub swappiness: u32,
     /// Swap readahead reads 2^this pages, 0..=5; 0 turns it off. Default 3.
@@ -73,8 +74,8 @@ pub struct MachineConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SwapConfig {
-    /// Its kind. Default `zram`.
-    pub device: DeviceKind,
+    /// Its kind, or numbers. Default `zram`.
+    pub device: DeviceConfig,
     /// Its size. Default: as large as memory (on zram: uncompressed bytes).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<Bytes>,
@@ -96,7 +97,7 @@ impl Default for MachineConfig {
             distances: Vec::new(),
             tiering: TieringConfig::default(),
             swap: SwapConfig::default(),
-            storage: DeviceKind::Nvme,
+            storage: DeviceKind::Nvme.into(),
             swappiness: 60,
             page_cluster: 3,
             readahead: Bytes::from_kib(128),
@@ -115,7 +116,7 @@ impl Default for MachineConfig {
 
 impl Default for SwapConfig {
     fn default() -> Self {
-        Self { device: DeviceKind::Zram, size: None, compressor: Compressor::LzoRle, compression_ratio: None }
+        Self { device: DeviceKind::Zram.into(), size: None, compressor: Compressor::LzoRle, compression_ratio: None }
     }
 }
 
@@ -158,14 +159,16 @@ impl MachineConfig {
     /// Size of the swap device.
     pub fn swap_size(&self) -> Bytes {
         match self.swap.device {
-            DeviceKind::None => Bytes::ZERO,
+            DeviceConfig::Kind(DeviceKind::None) => Bytes::ZERO,
             _ => self.swap.size.unwrap_or_else(|| self.memory()),
         }
     }
 
-    /// What policies are told when they are made for this machine.
-    pub const fn policy_settings(&self) -> PolicySettings {
-        PolicySettings { mglru: self.mglru }
+    /// What policies are told when they are made for this machine. The Multi-Gen LRU follows the machine's release unless
+    /// `[machine.mglru] baseline` names another.
+    pub fn policy_settings(&self) -> PolicySettings {
+        let baseline = self.mglru.baseline.unwrap_or_else(|| self.kernel.into());
+        PolicySettings { mglru: MglruConfig { baseline: Some(baseline), ..self.mglru } }
     }
 
     /// The kernel's tick; `hz` must be valid.
@@ -188,8 +191,9 @@ impl MachineConfig {
         let ratio = self.swap.compression_ratio.unwrap_or(Ratio::ONE);
         let ratio_ok = (Ratio::ONE..=Ratio::from_percent(10_000)).contains(&ratio);
         check(ratio_ok, "swap.compression_ratio", &ratio, "100% to 10000%")?;
-        let disk = matches!(self.storage, DeviceKind::Ram | DeviceKind::Nvme | DeviceKind::Ssd | DeviceKind::Disk);
-        check(disk, "storage", &self.storage, "ram, nvme, ssd, disk")?;
+        let is_disk = !matches!(self.storage.kind(), Some(DeviceKind::None | DeviceKind::Zram));
+        let disks = "ram, nvme, ssd, disk, or numbers as in `latency=4ms,bandwidth=30MiB/s,queue=1`";
+        check(is_disk, "storage", &self.storage, disks)?;
         check(self.swappiness <= 200, "swappiness", &self.swappiness, "0 to 200")?;
         check(self.page_cluster <= 5, "page_cluster", &self.page_cluster, "0 to 5")?;
         check(self.readahead <= Bytes::from_mib(16), "readahead", &self.readahead, "0 to 16MiB")?;
@@ -216,11 +220,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn devices_are_kinds_or_numbers() {
+        let text = "storage = \"latency=4ms,bandwidth=30MiB/s,queue=1\"\n[swap]\ndevice = \"nvme\"";
+        let config: MachineConfig = toml::from_str(text).unwrap();
+        assert_eq!(config.validate(), Ok(()));
+        assert_eq!(config.swap.device, DeviceKind::Nvme);
+        let printed = toml::to_string(&config).unwrap();
+        assert!(printed.contains("storage = \"latency=4ms,bandwidth=30MiB/s,queue=1\""), "{printed}");
+        assert!(printed.contains("device = \"nvme\""), "{printed}");
+        assert_eq!(toml::from_str::<MachineConfig>(&printed).unwrap(), config);
+        let error = toml::from_str::<MachineConfig>("storage = \"nvm\"").unwrap_err().to_string();
+        assert!(error.contains("`nvm` is no device; did you mean `nvme`?"), "{error}");
+    }
+
+    #[test]
     fn the_default_machine_is_valid_and_errors_name_the_key() {
         assert_eq!(MachineConfig::default().validate(), Ok(()));
         let mut config = MachineConfig::default();
         config.nodes[0].memory = Bytes::from_kib(64);
         assert_eq!(config.validate().unwrap_err().to_string(), "`nodes[0].memory` is 64KiB; allowed: 4MiB to 4TiB");
+        let config = MachineConfig { storage: DeviceKind::Zram.into(), ..MachineConfig::default() };
+        assert!(
+            config
+                .validate()
+                .unwrap_err()
+                .to_string()
+                .starts_with("`storage` is zram; allowed: ram, nvme, ssd, disk, or")
+        );
         let config = MachineConfig { cpus: 0, ..MachineConfig::default() };
         assert_eq!(config.validate().unwrap_err().to_string(), "`cpus` is 0; allowed: 1 to 256");
     }

@@ -4,6 +4,7 @@ use super::MachineConfig;
 use crate::costs::Costs;
 use crate::memory::watermarks::WatermarkConfig;
 use crate::memory::{MemoryConfig, MemorySetup};
+use crate::swap::DeviceConfig;
 use crate::swap::device::{DeviceKind, DeviceModel, ZramModel};
 
 impl MachineConfig {
@@ -11,11 +12,11 @@ impl MachineConfig {
     pub(super) fn memory_setup(&self) -> MemorySetup {
         let costs = Costs::default();
         let swap = match self.swap.device {
-            DeviceKind::Zram => {
+            DeviceConfig::Kind(DeviceKind::Zram) => {
                 let ratio_permille = self.swap.compression_ratio.map(|ratio| ratio.ppm() / 1000);
                 DeviceModel::Zram(ZramModel::new(self.swap.compressor, ratio_permille, &costs))
             }
-            kind => DeviceModel::preset(kind, &costs),
+            device => device.model(&costs),
         };
         MemorySetup {
             nodes: super::nodes::node_setups(&self.nodes, self.tiering),
@@ -36,7 +37,7 @@ impl MachineConfig {
             },
             costs,
             swap: (swap, self.swap_size().pages_floor()),
-            storage: DeviceModel::preset(self.storage, &costs),
+            storage: self.storage.model(&costs),
         }
     }
 }

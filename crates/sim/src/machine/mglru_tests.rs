@@ -4,6 +4,8 @@ use super::tests::{config, program, script, sweeps};
 use super::*;
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
+use crate::memory::KernelRelease;
+use crate::reclaim::mglru::Baseline;
 use crate::reclaim::{Mglru, MglruConfig};
 use crate::swap::device::DeviceKind;
 use isotherm_units::Bytes;
@@ -117,11 +119,26 @@ fn walks_spare_the_reverse_map() {
     assert!(with.0 < without.0, "reverse-map walks: {with:?} {without:?}");
 }
 
+/// The machine's release alone decides: no key of the Multi-Gen LRU is set.
+#[test]
+fn the_kernel_of_the_machine_is_that_of_its_generations() {
+    let of = |kernel, baseline| {
+        let mut machine = MachineConfig { kernel, ..config(Bytes::from_mib(12), DeviceKind::Nvme) };
+        machine.mglru.baseline = baseline;
+        play(&machine, machine.policy_settings().mglru, busy())
+    };
+    let (old, new) = (KernelRelease::V6_12, KernelRelease::V7_2);
+    let alone = of(old, None);
+    assert_eq!(alone, of(old, Some(Baseline::V6_12)), "6.12 alone is 6.12 spelt out");
+    assert_ne!(alone, of(old, Some(Baseline::V7_2)), "and not what it was before: generations of 7.2");
+    assert_eq!(of(new, None), of(new, Some(Baseline::V7_2)), "nothing changes on 7.2");
+}
+
 /// All of it in the release that had it first.
 #[test]
 fn the_first_release_runs_whole_machines() {
     for swap in [DeviceKind::Zram, DeviceKind::Nvme] {
-        let policy = MglruConfig { baseline: crate::reclaim::mglru::Baseline::V6_1, ..MglruConfig::default() };
+        let policy = MglruConfig { baseline: Some(Baseline::V6_1), ..MglruConfig::default() };
         let outcome = play(&config(Bytes::from_mib(12), swap), policy, busy());
         assert_eq!(outcome.programs[0].ending, Ending::Finished, "{swap}");
         assert!(outcome.work.ageings > 0 && count(&outcome, Counter::PgStealKswapd) > 0, "{swap}");

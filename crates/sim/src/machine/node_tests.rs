@@ -11,7 +11,7 @@ use isotherm_units::access::Timing;
 fn machine(kinds: &[MemoryKind], swap: DeviceKind) -> MachineConfig {
     MachineConfig {
         nodes: kinds.iter().map(|&kind| NodeConfig::of_kind(kind, Bytes::from_mib(8))).collect(),
-        swap: SwapConfig { device: swap, ..SwapConfig::default() },
+        swap: SwapConfig { device: swap.into(), ..SwapConfig::default() },
         ..MachineConfig::default()
     }
 }

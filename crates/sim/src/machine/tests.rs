@@ -54,7 +54,7 @@ pub(super) fn program(name: &str, streams: Vec<Box<dyn Stream>>) -> Program {
 pub(super) fn config(memory: Bytes, swap: DeviceKind) -> MachineConfig {
     MachineConfig {
         nodes: vec![NodeConfig { memory, ..NodeConfig::default() }],
-        swap: SwapConfig { device: swap, ..SwapConfig::default() },
+        swap: SwapConfig { device: swap.into(), ..SwapConfig::default() },
         ..MachineConfig::default()
     }
 }

@@ -30,7 +30,7 @@ pub use kernel_pages::KernelPages;
 pub use latency::{CLASSES_MAX, LatencyClasses};
 pub use list::List;
 pub use node::{NoBlock, Node, NodeId, Nodes};
-pub use release::KernelRelease;
+pub use release::{KernelRelease, UnknownRelease};
 pub use setup::MemorySetup;
 pub use store::{Ledger, Mapper, Memory, MemoryConfig};
 pub use tiers::{

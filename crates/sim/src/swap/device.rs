@@ -126,6 +126,9 @@ pub enum Transfer {
     Write,
 }
 
+/// Bytes of a megabyte, as data sheets and the cost table count them.
+const MB: u64 = 1_000_000;
+
 /// A device behind a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockModel {
@@ -133,10 +136,10 @@ pub struct BlockModel {
     pub read_latency: Duration,
     /// Time before the first byte of a write is accepted.
     pub write_latency: Duration,
-    /// Bytes per microsecond (= MB/s) read.
-    pub read_bytes_per_us: u64,
-    /// Bytes per microsecond (= MB/s) written.
-    pub write_bytes_per_us: u64,
+    /// Bytes read per second.
+    pub read_bytes_per_s: u64,
+    /// Bytes written per second.
+    pub write_bytes_per_s: u64,
     /// Commands served at once.
     pub channels: u32,
     /// For rotating devices: latency of a request that starts where the last one ended.
@@ -222,20 +225,20 @@ impl DeviceModel {
             DeviceKind::Ram => Self::Zram(ZramModel::uncompressed(costs)),
             DeviceKind::Zram => Self::Zram(ZramModel::new(Compressor::default(), None, costs)),
             DeviceKind::Nvme => Self::Block(BlockModel::idle(
-                (costs.nvme_read_latency_ns, costs.nvme_read_mb_per_s),
-                (costs.nvme_write_latency_ns, costs.nvme_write_mb_per_s),
+                (costs.nvme_read_latency_ns, costs.nvme_read_mb_per_s * MB),
+                (costs.nvme_write_latency_ns, costs.nvme_write_mb_per_s * MB),
                 channels(costs.nvme_channels),
             )),
             DeviceKind::Ssd => Self::Block(BlockModel::idle(
-                (costs.ssd_read_latency_ns, costs.ssd_read_mb_per_s),
-                (costs.ssd_write_latency_ns, costs.ssd_write_mb_per_s),
+                (costs.ssd_read_latency_ns, costs.ssd_read_mb_per_s * MB),
+                (costs.ssd_write_latency_ns, costs.ssd_write_mb_per_s * MB),
                 channels(costs.ssd_channels),
             )),
             DeviceKind::Disk => Self::Block(BlockModel {
                 read_latency: ns(costs.disk_read_latency_ns),
                 write_latency: ns(costs.disk_write_latency_ns),
-                read_bytes_per_us: costs.disk_mb_per_s,
-                write_bytes_per_us: costs.disk_mb_per_s,
+                read_bytes_per_s: costs.disk_mb_per_s * MB,
+                write_bytes_per_s: costs.disk_mb_per_s * MB,
                 channels: 1,
                 sequential_latency: Some(ns(costs.disk_sequential_ns)),
             }),
@@ -281,8 +284,8 @@ impl DeviceModel {
             Self::Block(block) => {
                 let numbers = [
                     ("channels", u64::from(block.channels)),
-                    ("read_bytes_per_us", block.read_bytes_per_us),
-                    ("write_bytes_per_us", block.write_bytes_per_us),
+                    ("read_bytes_per_s", block.read_bytes_per_s),
+                    ("write_bytes_per_s", block.write_bytes_per_s),
                 ];
                 match numbers.into_iter().find(|(_, number)| *number == 0) {
                     Some((name, _)) => Err(DeviceError::Zero(name)),
@@ -294,17 +297,17 @@ impl DeviceModel {
 }
 
 impl BlockModel {
-    /// A drive without moving parts from `(latency in ns of one page with its transfer, MB/s)` for reads and writes, as data
-    /// sheets give it.
-    fn idle(read: (u64, u64), write: (u64, u64), channels: u32) -> Self {
-        let before_data = |(latency_ns, mb_per_s): (u64, u64)| {
-            Duration::from_ns(latency_ns).saturating_sub(transfer_time(1, mb_per_s))
+    /// A drive without moving parts from `(latency in ns of one page with its transfer, bytes per second)` for reads and
+    /// writes, as data sheets give it.
+    pub(super) fn idle(read: (u64, u64), write: (u64, u64), channels: u32) -> Self {
+        let before_data = |(latency_ns, bytes_per_s): (u64, u64)| {
+            Duration::from_ns(latency_ns).saturating_sub(transfer_time(1, bytes_per_s))
         };
         Self {
             read_latency: before_data(read),
             write_latency: before_data(write),
-            read_bytes_per_us: read.1,
-            write_bytes_per_us: write.1,
+            read_bytes_per_s: read.1,
+            write_bytes_per_s: write.1,
             channels,
             sequential_latency: None,
         }
@@ -312,8 +315,8 @@ impl BlockModel {
 }
 
 /// Time on the bus, rounded up to whole nanoseconds.
-fn transfer_time(pages: u64, bytes_per_us: u64) -> Duration {
-    let ns = (u128::from(pages) * u128::from(PAGE_BYTES) * 1000).div_ceil(u128::from(bytes_per_us.max(1)));
+pub(super) fn transfer_time(pages: u64, bytes_per_s: u64) -> Duration {
+    let ns = (u128::from(pages) * u128::from(PAGE_BYTES) * 1_000_000_000).div_ceil(u128::from(bytes_per_s.max(1)));
     Duration::from_ns(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
@@ -412,14 +415,14 @@ impl Device {
     }
 
     fn serve(&mut self, block: &BlockModel, now: Instant, goes_on: bool, pages: u64, transfer: Transfer) -> Instant {
-        let (latency, bytes_per_us) = match transfer {
-            Transfer::Read => (block.read_latency, block.read_bytes_per_us),
-            Transfer::Write => (block.write_latency, block.write_bytes_per_us),
+        let (latency, bytes_per_s) = match transfer {
+            Transfer::Read => (block.read_latency, block.read_bytes_per_s),
+            Transfer::Write => (block.write_latency, block.write_bytes_per_s),
         };
         let latency = block.sequential_latency.filter(|_| goes_on).unwrap_or(latency);
         let Reverse(channel_free) = self.channels.pop().expect("a block device has a channel");
         let ready = now.max(channel_free) + latency;
-        let done = ready.max(self.bus_free) + transfer_time(pages, bytes_per_us);
+        let done = ready.max(self.bus_free) + transfer_time(pages, bytes_per_s);
         self.bus_free = done;
         self.channels.push(Reverse(done));
         done
@@ -455,8 +458,8 @@ mod tests {
         let model = BlockModel {
             read_latency: Duration::from_us(100),
             write_latency: Duration::from_us(50),
-            read_bytes_per_us: 4096,
-            write_bytes_per_us: 1024,
+            read_bytes_per_s: 4096 * MB,
+            write_bytes_per_s: 1024 * MB,
             channels,
             sequential_latency: sequential_us.map(Duration::from_us),
         };

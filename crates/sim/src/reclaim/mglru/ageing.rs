@@ -114,7 +114,7 @@ impl Mglru {
                 continue;
             }
             space.used &= !node_bit;
-            if self.config.baseline == Baseline::V6_1 && v6_1::is_small(space.nr_resident) {
+            if self.baseline == Baseline::V6_1 && v6_1::is_small(space.nr_resident) {
                 continue;
             }
             if std::mem::take(&mut is_first) {

@@ -4,19 +4,31 @@
 //! are chosen where the rules of 7.2 begin.
 
 use super::page::{NR_TIERS, PageState, Sight};
+use crate::memory::KernelRelease;
 use serde::{Deserialize, Serialize};
 
 /// A release of Linux.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
 pub enum Baseline {
     /// 7.2.
     #[default]
+    #[serde(rename = "7.2", alias = "v7_2")]
     V7_2,
     /// 6.12: uses, insertion, sorting and generations as in 6.1; groups in turn, the daemon and stops as in 7.2.
+    #[serde(rename = "6.12", alias = "v6_12")]
     V6_12,
     /// 6.1, the first release with generations.
+    #[serde(rename = "6.1", alias = "v6_1")]
     V6_1,
+}
+
+impl From<KernelRelease> for Baseline {
+    fn from(release: KernelRelease) -> Self {
+        match release {
+            KernelRelease::V6_12 => Self::V6_12,
+            KernelRelease::V7_2 => Self::V7_2,
+        }
+    }
 }
 
 /// Uses through descriptors: 7.2 counts referenced, three further ones, working set; 6.1 and 6.12 referenced, working set, three

@@ -145,7 +145,7 @@ impl Mglru {
             return Err(Refusal::Off);
         }
         let mut scan = Scan::new(Reclaimer::Proactive, group, u64::MAX, memory.config.swappiness);
-        if self.config.baseline != Baseline::V7_2 && command.swappiness == Some(SWAPPINESS_ANON_ONLY) {
+        if self.baseline != Baseline::V7_2 && command.swappiness == Some(SWAPPINESS_ANON_ONLY) {
             return Err(Refusal::SwappinessV6_1);
         }
         let swappiness = command.swappiness.unwrap_or_else(|| Self::effective_swappiness(memory, lruvec, &scan));
@@ -154,7 +154,7 @@ impl Mglru {
             Action::Age if command.seq > max_seq => return Err(Refusal::Future),
             Action::Age => {
                 let effort = if command.amount == Some(0) { Effort::Heuristic } else { Effort::Forced };
-                let has_work = match self.config.baseline {
+                let has_work = match self.baseline {
                     Baseline::V7_2 => true,
                     Baseline::V6_1 | Baseline::V6_12 => self.may_age_v6_1(lruvec, command.seq, effort, swappiness)?,
                 };

@@ -47,8 +47,9 @@ impl Default for Features {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MglruConfig {
-    /// Which Linux it is that of: `v7_2`, or `v6_1`, the first release with it. Default `v7_2`.
-    pub baseline: Baseline,
+    /// The release whose rules it follows: `6.1`, the first with it, `6.12` or `7.2`. Default: that of `[machine] kernel`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<Baseline>,
     /// What is part of it. Default: all.
     pub features: Features,
     /// `min_ttl_ms`, whole milliseconds up to 4294967295: if the oldest generation that may be evicted is younger than this

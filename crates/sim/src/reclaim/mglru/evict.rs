@@ -81,7 +81,7 @@ impl Mglru {
 
     /// Evicts from one lruvec as far as this priority asks for.
     pub(super) fn shrink(&mut self, memory: &mut Memory, lruvec: LruvecId, scan: &mut Scan) -> Turn {
-        match self.config.baseline {
+        match self.baseline {
             Baseline::V7_2 => self.shrink_generations(memory, lruvec, scan),
             Baseline::V6_12 => self.shrink_v6_12(memory, lruvec, scan),
             Baseline::V6_1 => self.shrink_v6_1(memory, lruvec, scan),
@@ -144,7 +144,7 @@ impl Mglru {
         queue: Queue,
         scan: &mut Scan,
     ) -> Evicted {
-        let baseline = self.config.baseline;
+        let baseline = self.baseline;
         // 6.12 finds out only afterwards.
         if baseline != Baseline::V6_12 {
             self.generations.get_mut(lruvec).flush_min_seq(swappiness, baseline);
@@ -217,7 +217,7 @@ impl Mglru {
             staying.push(frame);
         }
         for frame in staying {
-            match self.config.baseline {
+            match self.baseline {
                 Baseline::V7_2 => self.put_back(memory, frame),
                 Baseline::V6_1 | Baseline::V6_12 => self.put_back_v6_1(memory, frame),
             }
@@ -233,7 +233,7 @@ impl Mglru {
         if let Some(fate) = outcome::divert(memory, frame, scan) {
             return fate;
         }
-        let verdict = match self.config.baseline {
+        let verdict = match self.baseline {
             Baseline::V7_2 => self.check_references(memory, frame, scan.root),
             Baseline::V6_1 | Baseline::V6_12 => self.check_references_v6_1(memory, frame, scan.root),
         };
@@ -313,18 +313,18 @@ impl Mglru {
         let mut sorted = 0;
         while let Some(frame) = self.generations.get(lruvec).lists[oldest][page_type as usize].tail() {
             isolated.scanned += 1;
-            let is_sorted = match self.config.baseline {
+            let is_sorted = match self.baseline {
                 Baseline::V7_2 => self.sort(memory, lruvec, frame, oldest, limit),
                 Baseline::V6_1 | Baseline::V6_12 => self.sort_v6_1(memory, lruvec, frame, oldest, limit),
             };
             if is_sorted {
                 sorted += 1;
             } else {
-                let state = self.config.baseline.isolated(self.generations.state(frame));
+                let state = self.baseline.isolated(self.generations.state(frame));
                 self.generations.states[frame.index()] = state;
                 self.generations.take_off(memory, frame);
                 memory.frames.set(frame, Flag::Isolated);
-                if self.config.baseline != Baseline::V7_2 {
+                if self.baseline != Baseline::V7_2 {
                     memory.frames.clear(frame, Flag::Reclaim);
                 }
                 isolated.pages.push(frame);

@@ -109,7 +109,7 @@ impl Mglru {
             }
             cleared
         });
-        match self.config.baseline {
+        match self.baseline {
             Baseline::V7_2 => used[..nr_used].iter().for_each(|&frame| self.found_used(memory, lruvec, frame)),
             Baseline::V6_1 | Baseline::V6_12 => self.found_used_v6_1(memory, lruvec, &used[..nr_used]),
         }

@@ -61,6 +61,8 @@ use pending::Pending;
 #[derive(Debug)]
 pub struct Mglru {
     config: MglruConfig,
+    /// Whose rules it follows: that of `config`, or 7.2.
+    baseline: Baseline,
     switches: Switches,
     generations: Generations,
     pending: Pending,
@@ -104,10 +106,12 @@ impl Mglru {
 
     /// Without pages, set up otherwise.
     pub fn with_config(config: MglruConfig) -> Self {
+        let baseline = config.baseline.unwrap_or_default();
         Self {
             config,
+            baseline,
             switches: Switches::default(),
-            generations: Generations { baseline: config.baseline, ..Generations::default() },
+            generations: Generations { baseline, ..Generations::default() },
             pending: Pending::default(),
             classic: Classic::new(),
             spaces: SpaceLists::default(),
@@ -153,7 +157,7 @@ impl ReclaimPolicy for Mglru {
         }
         self.generations.set_state(&memory.frames, frame, PageState::new(page_type(memory, frame)));
         let shadow = shadow.filter(|_| arrival != Arrival::FileWrite);
-        match self.config.baseline {
+        match self.baseline {
             Baseline::V7_2 => {
                 shadow.into_iter().for_each(|shadow| self.refaulted(memory, frame, shadow));
                 self.prepare(memory, frame);
@@ -203,7 +207,7 @@ impl ReclaimPolicy for Mglru {
             return self.classic.mark_accessed(memory, frame);
         }
         if !memory.frames.has(frame, Flag::Unevictable) {
-            let state = self.config.baseline.used_by_descriptor(self.generations.state(frame));
+            let state = self.baseline.used_by_descriptor(self.generations.state(frame));
             self.generations.set_state(&memory.frames, frame, state);
         }
     }
@@ -246,7 +250,7 @@ impl ReclaimPolicy for Mglru {
 
     fn shrink_node(&mut self, memory: &mut Memory, node: NodeId, scan: &mut Scan) -> bool {
         // 6.1 knows the order of the tree only.
-        let has_order = self.config.features.group_order && self.config.baseline != Baseline::V6_1;
+        let has_order = self.config.features.group_order && self.baseline != Baseline::V6_1;
         let takes_turns = self.switches.has_core() && has_order && scan.is_global();
         if takes_turns {
             self.shrink_in_turn(memory, node, scan);
@@ -270,7 +274,7 @@ impl ReclaimPolicy for Mglru {
         if !self.switches.has_core() {
             return self.classic.age_node(memory, node, scan);
         }
-        match self.config.baseline {
+        match self.baseline {
             Baseline::V7_2 | Baseline::V6_12 => self.guard_young(memory, node, scan),
             Baseline::V6_1 => self.age_node_v6_1(memory, node, scan),
         }
@@ -313,7 +317,7 @@ impl ReclaimPolicy for Mglru {
     /// 7.2 asks for sizes that only the two lists keep (`lruvec_lru_size` in `count_shadow_nodes`, since 7.1): where pages are in
     /// generations it sees none, and prunes nearly all nodes of shadows.
     fn pages_for_shrinkers(&self, lruvec: LruvecId) -> u64 {
-        match self.config.baseline {
+        match self.baseline {
             Baseline::V7_2 => self.classic.pages_for_shrinkers(lruvec),
             Baseline::V6_1 | Baseline::V6_12 => self.sizes(lruvec).all(),
         }

@@ -61,7 +61,7 @@ impl Mglru {
         let mut out = String::new();
         for group in memory.cgroups.subtree(crate::cgroup::CgroupId::ROOT) {
             let (id, path) = (group.index(), &memory.cgroups.get(group).path);
-            match self.config.baseline {
+            match self.baseline {
                 Baseline::V7_2 => line(&mut out, format_args!("memcg {id} {path}")),
                 Baseline::V6_1 | Baseline::V6_12 => line(&mut out, format_args!("memcg {id:5} {path}")),
             }

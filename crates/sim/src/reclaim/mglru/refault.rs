@@ -36,7 +36,7 @@ impl Mglru {
         let (page_type, lruvec) = (page_type(memory, frame) as usize, memory.lruvec_of(frame));
         let state = self.generations.state(frame);
         let own = self.generations.get_mut(lruvec);
-        let (baseline, refs) = (self.config.baseline, self.config.baseline.refs(state));
+        let (baseline, refs) = (self.baseline, self.baseline.refs(state));
         own.history[page_type].evicted[baseline.tier(state)] += 1;
         let token = token(own.min_seq[page_type], refs);
         let (CgroupId(cgroup), NodeId(node)) = (memory.cgroup_of(lruvec), memory.node_of(lruvec));

@@ -109,7 +109,7 @@ impl Mglru {
                     state = state.with_workingset();
                 }
                 if flags.has(Flag::Referenced) {
-                    state = self.config.baseline.used_by_descriptor(state);
+                    state = self.baseline.used_by_descriptor(state);
                 }
                 self.generations.set_state(&memory.frames, frame, state);
                 self.generations.insert(memory, frame, false);

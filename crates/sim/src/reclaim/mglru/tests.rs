@@ -511,7 +511,8 @@ fn hints_move_pages_as_new_ones_are_placed() {
 #[test]
 fn the_kill_switch_loses_no_page() {
     for baseline in [Baseline::V7_2, Baseline::V6_1] {
-        let mut bed = bed_with(MglruConfig { baseline, ..MglruConfig::default() }, 128, DeviceKind::Nvme);
+        let mut bed =
+            bed_with(MglruConfig { baseline: Some(baseline), ..MglruConfig::default() }, 128, DeviceKind::Nvme);
         let group = bed.group(CgroupId::ROOT, "a");
         let file = bed.file("data", 80);
         let spaces = [bed.space(CgroupId::ROOT, 100), bed.space(group, 100)];

@@ -135,7 +135,7 @@ impl Mglru {
         let youngest = list_of(self.generations.get(lruvec).max_seq);
         let is_older = |frame: &&FrameId| self.generations.state(**frame).generation() != Some(youngest);
         let candidates: Vec<FrameId> = used.iter().filter(is_older).copied().collect();
-        let are_few = candidates.len() < MANY_CANDIDATES || self.config.baseline == Baseline::V6_12;
+        let are_few = candidates.len() < MANY_CANDIDATES || self.baseline == Baseline::V6_12;
         let singly = !self.has_walk_context && are_few;
         for frame in candidates {
             let state = self.generations.state(frame);
@@ -166,7 +166,7 @@ impl Mglru {
         if !(flags.has(Flag::Reclaim) && flags.has_any([Flag::Dirty, Flag::Writeback])) {
             self.generations.set_state(&memory.frames, frame, state.cold());
             memory.frames.set(frame, Flag::Active);
-        } else if self.config.baseline == Baseline::V6_12 && state.is_workingset() {
+        } else if self.baseline == Baseline::V6_12 && state.is_workingset() {
             // Its first use was forgotten when it was taken off.
             self.generations.set_state(&memory.frames, frame, state.with_referenced());
         }
@@ -184,7 +184,7 @@ impl Mglru {
     ) -> bool {
         let state = self.generations.state(frame);
         let (flags, page_type) = (memory.frames.flags(frame), state.page_type());
-        let is_first = self.config.baseline == Baseline::V6_1;
+        let is_first = self.baseline == Baseline::V6_1;
         if is_first && page_type == PageType::File && !flags.has(Flag::FileOwned) && flags.has(Flag::Dirty) {
             // Freed lazily, written since: anonymous again.
             self.generations.take_off(memory, frame);
@@ -246,7 +246,7 @@ impl Mglru {
                 (Counter::WorkingsetRefaultFile, Counter::WorkingsetActivateFile, Counter::WorkingsetRestoreFile)
             }
         };
-        let counts_activation = self.config.baseline == Baseline::V6_12;
+        let counts_activation = self.baseline == Baseline::V6_12;
         if is_own && (is_recent || counts_activation) {
             memory.count(refault, cgroup, 1);
         }

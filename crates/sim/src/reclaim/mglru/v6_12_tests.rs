@@ -14,7 +14,7 @@ const ROOT: LruvecId = LruvecId(0);
 const ALL: [Baseline; 3] = [Baseline::V6_1, Baseline::V6_12, Baseline::V7_2];
 
 fn bed_of(baseline: Baseline, frames: u64) -> Testbed {
-    let config = MglruConfig { baseline, ..MglruConfig::default() };
+    let config = MglruConfig { baseline: Some(baseline), ..MglruConfig::default() };
     let mut bed = Testbed::new(Box::new(Mglru::with_config(config)), frames, DeviceKind::Nvme, 4096);
     bed.memory.cgroups.charge_batch = 1;
     bed

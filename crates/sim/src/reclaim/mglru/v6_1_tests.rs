@@ -20,7 +20,7 @@ const ROOT: LruvecId = LruvecId(0);
 const OLD: Baseline = Baseline::V6_1;
 
 fn bed_of(baseline: Baseline, frames: u64) -> Testbed {
-    let config = MglruConfig { baseline, ..MglruConfig::default() };
+    let config = MglruConfig { baseline: Some(baseline), ..MglruConfig::default() };
     Testbed::new(Box::new(Mglru::with_config(config)), frames, DeviceKind::Nvme, 4096)
 }
 
@@ -395,7 +395,7 @@ fn s18_memcg_order_and_min_ttl() {
     let mut bed = bed_of(Baseline::V7_2, 64);
     assert!(with(&mut bed, |mglru, memory| mglru.shrink_node(memory, NodeId::default(), &mut scan)));
     let wanted = |idle_ms| {
-        let config = MglruConfig { baseline: OLD, min_ttl: Duration::from_ms(1000), ..MglruConfig::default() };
+        let config = MglruConfig { baseline: Some(OLD), min_ttl: Duration::from_ms(1000), ..MglruConfig::default() };
         let mut bed = Testbed::new(Box::new(Mglru::with_config(config)), 8192, DeviceKind::Zram, 64);
         let space = bed.space(CgroupId::ROOT, 5000);
         (0..5000).for_each(|page| assert_eq!(bed.write(space, page), Touch::Minor));

@@ -143,7 +143,7 @@ impl Walker {
             seq,
             uses_upper_bits: config.features.upper_bits && switches.has_upper_bits() && memory.mmu.nonleaf_accessed,
             uses_filter: config.features.bloom_filter,
-            sightings: Sightings::of(seq, config.baseline),
+            sightings: Sightings::of(seq, generations.baseline),
             batch: Batch { young: YoungEntries::new(), ..Batch::default() },
             stats: WalkStats::default(),
             work: Work::default(),

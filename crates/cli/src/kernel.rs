@@ -1,0 +1,167 @@
+//! `--kernel`: which release's rules the simulated kernel follows.
+
+use std::str::FromStr;
+
+use isotherm_sim::memory::KernelRelease;
+
+use crate::error::CliError;
+
+/// What `--kernel` takes: a release with rules, `host` or `all`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KernelArg {
+    /// This release.
+    Release(KernelRelease),
+    /// The release that runs here.
+    Host,
+    /// Every release, side by side.
+    All,
+}
+
+/// Releases to simulate, and why these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kernels {
+    /// At least one; the oldest first.
+    pub(crate) releases: Vec<KernelRelease>,
+    /// Part of a sentence, for people: `rules of Linux 6.12, which this machine runs (6.12.48+deb13-amd64)`.
+    pub(crate) why: String,
+}
+
+impl FromStr for KernelArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "host" => Ok(Self::Host),
+            "all" => Ok(Self::All),
+            _ => text.parse().map(Self::Release).map_err(|error| format!("{error}, host, all")),
+        }
+    }
+}
+
+impl KernelArg {
+    /// The releases that were asked for.
+    ///
+    /// # Errors
+    /// `host` on a machine whose kernel has no rules: exit code 3.
+    #[allow(dead_code, reason = "the flag comes verb by verb")]
+    pub(crate) fn resolve(self) -> Result<Kernels, CliError> {
+        self.resolve_on(isotherm_linux::kernel_version().as_deref())
+    }
+
+    fn resolve_on(self, host: Option<&str>) -> Result<Kernels, CliError> {
+        match self {
+            Self::Release(release) => {
+                Ok(Kernels { releases: vec![release], why: format!("rules of Linux {release}, as asked for") })
+            }
+            Self::All => {
+                let names = KernelRelease::ALL.map(KernelRelease::name).join(" and ");
+                Ok(Kernels {
+                    releases: KernelRelease::ALL.to_vec(),
+                    why: format!("rules of Linux {names}, side by side"),
+                })
+            }
+            Self::Host => of_host(host).ok_or_else(|| {
+                let runs = host.map_or_else(
+                    || "which kernel runs here cannot be read from /proc/sys/kernel/osrelease".to_owned(),
+                    |version| format!("this machine runs Linux {version}, of which there are no rules"),
+                );
+                let names = KernelRelease::names();
+                CliError::host_cannot(format!("--kernel host: {runs}; there are rules of {names}: name one, or `all`"))
+            }),
+        }
+    }
+}
+
+/// The releases of `--kernel`. Without the flag: the release that runs here if it has rules, else the newest.
+///
+/// # Errors
+/// See [`KernelArg::resolve`].
+#[allow(dead_code, reason = "the flag comes verb by verb")]
+pub(crate) fn asked_or_host(asked: Option<KernelArg>) -> Result<Kernels, CliError> {
+    asked_or(asked, isotherm_linux::kernel_version().as_deref())
+}
+
+fn asked_or(asked: Option<KernelArg>, host: Option<&str>) -> Result<Kernels, CliError> {
+    match asked {
+        Some(asked) => asked.resolve_on(host),
+        None => Ok(of_host(host).unwrap_or_else(|| newest(host))),
+    }
+}
+
+fn of_host(host: Option<&str>) -> Option<Kernels> {
+    let version = host?;
+    let release = KernelRelease::of_osrelease(version)?;
+    let why = format!("rules of Linux {release}, which this machine runs ({version})");
+    Some(Kernels { releases: vec![release], why })
+}
+
+fn newest(host: Option<&str>) -> Kernels {
+    let release = KernelRelease::NEWEST;
+    let runs = host.map_or_else(
+        || "which kernel runs here cannot be read".to_owned(),
+        |version| format!("this machine runs {version}, for which there are no rules"),
+    );
+    Kernels { releases: vec![release], why: format!("rules of Linux {release} (the newest; {runs})") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: KernelRelease = KernelRelease::V6_12;
+    const NEW: KernelRelease = KernelRelease::V7_2;
+
+    #[test]
+    fn the_flag_takes_releases_host_and_all() {
+        for (text, arg) in [
+            ("6.12", KernelArg::Release(OLD)),
+            ("7.2", KernelArg::Release(NEW)),
+            ("host", KernelArg::Host),
+            ("all", KernelArg::All),
+        ] {
+            assert_eq!(text.parse(), Ok(arg));
+        }
+        let error = "6.18".parse::<KernelArg>().unwrap_err();
+        assert_eq!(error, "there are no rules of Linux `6.18`; allowed: 6.12, 7.2, host, all");
+    }
+
+    #[test]
+    fn each_choice_says_why() {
+        let (debian, other) = (Some("6.12.48+deb13-amd64"), Some("6.18.5"));
+        let table = [
+            (Some(KernelArg::Release(OLD)), other, vec![OLD], "rules of Linux 6.12, as asked for"),
+            (Some(KernelArg::All), other, vec![OLD, NEW], "rules of Linux 6.12 and 7.2, side by side"),
+            (
+                Some(KernelArg::Host),
+                debian,
+                vec![OLD],
+                "rules of Linux 6.12, which this machine runs (6.12.48+deb13-amd64)",
+            ),
+            (None, debian, vec![OLD], "rules of Linux 6.12, which this machine runs (6.12.48+deb13-amd64)"),
+            (
+                None,
+                other,
+                vec![NEW],
+                "rules of Linux 7.2 (the newest; this machine runs 6.18.5, for which there are no rules)",
+            ),
+            (None, None, vec![NEW], "rules of Linux 7.2 (the newest; which kernel runs here cannot be read)"),
+        ];
+        for (asked, host, releases, why) in table {
+            let kernels = asked_or(asked, host).unwrap();
+            assert_eq!((kernels.releases, kernels.why.as_str()), (releases, why), "{asked:?} on {host:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_without_rules_cannot_be_asked_for() {
+        for (host, says) in [(Some("6.18.5"), "this machine runs Linux 6.18.5, of which"), (None, "cannot be read")] {
+            let error = KernelArg::Host.resolve_on(host).unwrap_err();
+            assert!(matches!(error, CliError::HostCannot(_)), "exit code 3");
+            let error = error.to_string();
+            assert!(
+                error.contains(says) && error.ends_with("there are rules of 6.12, 7.2: name one, or `all`"),
+                "{error}"
+            );
+        }
+    }
+}
