@@ -39,6 +39,8 @@ fn advice_names_a_size_and_writes_a_report_and_a_scenario_that_runs() {
         recording,
         "--memory",
         "60%,100%",
+        "--kernel",
+        "7.2",
         "--report",
         report.to_str().unwrap(),
         "--config",
@@ -48,6 +50,9 @@ fn advice_names_a_size_and_writes_a_report_and_a_scenario_that_runs() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(stdout.contains("Recommendation: ") && stdout.contains(" with memory.max = "), "{stdout}");
     assert!(stdout.contains("Predicted gain in memory: "), "{stdout}");
+    assert!(stdout.contains("It holds on Linux 7.2."), "{stdout}");
+    assert!(stdout.contains("Price of safety: ") && stdout.contains("with 3 % less memory"), "{stdout}");
+    assert!(stdout.contains("files on another device") && stdout.contains("swap on another device"), "{stdout}");
     assert!(stdout.contains("What schemes did there"), "{stdout}");
     assert!(stdout.contains("With the kernel's own parameters:"), "{stdout}");
     assert!(stdout.contains("What this does not know"), "{stdout}");
@@ -78,7 +83,7 @@ fn json_rows_carry_integers_and_opt_is_the_floor() {
         let found = rows.iter().find(|row| {
             row["candidate"] == candidate && row["memory_share_ppm"].as_u64().unwrap().abs_diff(share) < 5_000
         });
-        found.unwrap_or_else(|| panic!("no row {candidate} {share}"))["major_faults"].as_u64().unwrap()
+        found.unwrap_or_else(|| panic!("no row {candidate} {share}"))["major_faults"]["median"].as_u64().unwrap()
     };
     for share in [500_000, 800_000] {
         for candidate in ["classic", "lru", "fifo", "clock"] {
@@ -112,6 +117,10 @@ fn bad_questions_are_refused_with_what_where_and_the_way_out() {
         (&["advise", good, "--memory", "900TiB"], 2, "allowed"),
         (&["advise", good, "--memory", "lots"], 2, "expected a number with a unit"),
         (&["advise", good, "--swap", "tape"], 2, "allowed: none, ram, zram, nvme, ssd, disk"),
+        (&["advise", good, "--storage", "latency=4ms,bandwith=1MiB/s"], 2, "did you mean `bandwidth`?"),
+        (&["advise", good, "--storage", "none"], 2, "storage"),
+        (&["advise", good, "--kernel", "6.18"], 2, "allowed: 6.12, 7.2, host, all"),
+        (&["advise", good, "--fast", "50%", "--slow", "cxl", "--kernel", "all"], 2, "one release of the kernel"),
         (&["advise", good, "--slowdown", "-3%"], 2, "unexpected argument"),
         (&["advise", good, "--report", "/nonexistent/r.html", "--memory", "80%"], 1, "/nonexistent/r.html"),
         (&["advise"], 2, "required"),

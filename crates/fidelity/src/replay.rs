@@ -43,31 +43,6 @@ pub(crate) fn at_mark(script: &Script, at: &AtomicUsize) -> Result<(), (usize, u
     if at >= mark { Ok(()) } else { Err((at, mark)) }
 }
 
-/// What else the guest's only processor does: kernel threads (read-copy-update, statistics, write-back) and the player's conductor
-/// run for a moment now and then. They touch nothing of the group, but whoever runs next is switched to, and that is how the
-/// Multi-Gen LRU knows which address spaces were in use (`lru_gen_use_mm`). While memory is freed all the time the thread of
-/// read-copy-update alone runs about once a tick.
-pub(crate) fn others(tick: Duration) -> Program {
-    Program {
-        name: "others".to_owned(),
-        files: Vec::new(),
-        processes: vec![Process::default()],
-        threads: vec![Thread { process: 0, start: ThreadStart::WithProgram, stream: Box::new(Others { tick }) }],
-        timing: Timing::Modelled,
-        future: None,
-    }
-}
-
-struct Others {
-    tick: Duration,
-}
-
-impl Stream for Others {
-    fn next_batch(&mut self, _now: Instant, _batch: &mut Batch) -> Result<After, StreamError> {
-        Ok(After::Sleep(self.tick))
-    }
-}
-
 /// Processes, each with the one that started it.
 fn processes_of(script: &Script) -> BTreeMap<u16, Option<u16>> {
     let starts = script.operations.iter().filter_map(|operation| match operation.action {

@@ -145,8 +145,9 @@ fn machine_of(
         let program = builder.add_program(program, group)?;
         builder.start_at(program, Instant::START);
     }
-    let others =
-        builder.add_program(replay::others(Duration::from_ns(1_000_000_000 / u64::from(config.hz))), CgroupId::ROOT)?;
+    // While memory is freed all the time, the thread of read-copy-update alone runs about once a tick.
+    let tick = Duration::from_ns(1_000_000_000 / u64::from(config.hz));
+    let others = builder.add_program(isotherm_workload::others(tick, None), CgroupId::ROOT)?;
     builder.start_at(others, Instant::START);
     builder.record_residency();
     Ok((builder.build(), at))

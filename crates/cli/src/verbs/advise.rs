@@ -6,12 +6,14 @@ use std::process::ExitCode;
 use isotherm_report::Table;
 use isotherm_scenario::advise::{Advice, Question, TierAdvice, TierQuestion, advise, advise_on_tiers};
 use isotherm_sim::machine::MemoryKind;
+use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::{Amount, Bytes, Ratio};
 
 use super::simulate::{BarProgress, error};
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
+use crate::kernel::{self, KernelArg, Kernels};
 use crate::ui::Ui;
 
 mod page;
@@ -21,9 +23,10 @@ mod words;
 
 /// Find out how much memory a program needs, and under which set-up, with evidence.
 ///
-/// Replays a recording under every page-replacement policy, alone and with proactive sorting or reclaim beside it, at several
-/// memory sizes on a simulated machine, five times each, shows what each costs, and recommends the smallest memory that surely
-/// keeps the program within `--slowdown` of its speed with unlimited memory. With `-- COMMAND` the program is recorded first.
+/// Replays a recording under every page-replacement policy, alone and with proactive sorting or reclaim beside it, at many memory
+/// sizes on a simulated machine. Each replay differs in what chance decides: limit, timing, processors, devices. Recommends the
+/// smallest memory from which on the program surely stays within `--slowdown` of its speed with unlimited memory. With `-- COMMAND`
+/// the program is recorded first.
 ///
 /// With `--fast` and `--slow` it asks something else: on a machine whose fast memory holds only a part of the program's peak, which
 /// policy keeps the right pages there? Every policy over tiers is played, and compared with all memory fast.
@@ -36,10 +39,18 @@ pub(crate) struct Args {
     /// Memory sizes to try: shares of peak memory, or sizes.
     #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "40%,50%,60%,70%,80%,90%,100%")]
     memory: Vec<Amount>,
+    /// Which release's rules the simulated kernel follows: 6.12, 7.2, host or all [default: the release that runs here if it has
+    /// rules, else the newest]. With `all` a set-up is recommended only if it holds on each.
+    #[arg(long, value_name = "RELEASE")]
+    kernel: Option<KernelArg>,
+    /// The disk under files.
+    /// nvme, ssd, disk, ram, or numbers as in latency=4ms,bandwidth=30MiB/s,queue=1.
+    #[arg(long, value_name = "DEVICE", default_value_t = DeviceKind::Nvme.into())]
+    storage: DeviceConfig,
     /// Where anonymous pages go when memory is short.
-    /// ram, zram, nvme, ssd, disk or none.
-    #[arg(long, value_name = "DEVICE", default_value_t = DeviceKind::Zram)]
-    swap: DeviceKind,
+    /// ram, zram, nvme, ssd, disk, none, or numbers as in latency=4ms,bandwidth=30MiB/s,queue=1.
+    #[arg(long, value_name = "DEVICE", default_value_t = DeviceKind::Zram.into())]
+    swap: DeviceConfig,
     /// How much slower than with unlimited memory is still fine.
     #[arg(long, value_name = "RATIO", default_value = "5%")]
     slowdown: Ratio,
@@ -76,6 +87,8 @@ const AFTER_HELP: &str = "\
 Examples:
   isotherm advise traces/sqlite.parquet
   isotherm advise traces/sqlite.parquet --swap nvme --slowdown 10% --report sqlite.html
+  isotherm advise traces/sqlite.parquet --kernel all
+  isotherm advise traces/sqlite.parquet --storage latency=4ms,bandwidth=30MiB/s,queue=1
   isotherm advise traces/sqlite.parquet --memory 50%,75%,200MiB --format json
   isotherm advise traces/sqlite.parquet --rows
   isotherm advise traces/sqlite.parquet --fast 50% --slow cxl
@@ -94,57 +107,77 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         None => program_name(&args.command[0]),
     };
     let trace = std::path::absolute(&trace).unwrap_or(trace);
+    let kernels = kernel::asked_or_host(args.kernel)?;
     if let (Some(fast), Some(slow)) = (args.fast, args.slow) {
-        let (swap, cpus, threads) = (args.swap, args.cpus, args.threads.map(usize::from));
-        let question = TierQuestion { name, trace, fast, slow, swap, cpus, threads };
-        return on_tiers(&question, &args, ui);
+        let &[kernel] = &kernels.releases[..] else {
+            return Err(CliError::usage(
+                "--fast and --slow ask of one release of the kernel: give --kernel 6.12 or 7.2",
+            ));
+        };
+        let (storage, swap, cpus, threads) = (args.storage, args.swap, args.cpus, args.threads.map(usize::from));
+        let question = TierQuestion { name, trace, fast, slow, kernel, storage, swap, cpus, threads };
+        return on_tiers(&question, &args, &kernels, ui);
     }
     let question = Question {
         name,
         trace,
-        memory: args.memory,
+        memory: args.memory.clone(),
+        kernels: kernels.releases.clone(),
+        storage: args.storage,
         swap: args.swap,
         slowdown: args.slowdown,
         cpus: args.cpus,
         threads: args.threads.map(usize::from),
     };
     let bar = BarProgress::new(ui, "replaying");
-    let advice = advise(&question, &bar);
+    let answers = advise(&question, &bar);
     bar.finish();
-    let advice = advice.map_err(error)?;
+    let answers = answers.map_err(error)?;
+    let Some(first) = answers.first() else { return Err(CliError::failed("no release of the kernel was asked for")) };
     match args.format.format {
-        Format::Table => print_for_people(&advice, args.rows, ui)?,
-        Format::Json => {
-            let json = serde_json::to_string_pretty(&advice).map_err(CliError::failed)?;
-            ui.print(format_args!("{json}\n"))?;
+        Format::Table => {
+            ui.say(format_args!("{}", kernels.why));
+            for (index, advice) in answers.iter().enumerate() {
+                print_for_people(advice, args.rows, index + 1 == answers.len(), ui)?;
+            }
         }
-        Format::Csv => ui.print(tables::rows(&advice).to_csv())?,
+        Format::Json => {
+            let json = match &answers[..] {
+                [advice] => serde_json::to_string_pretty(advice),
+                several => serde_json::to_string_pretty(&serde_json::json!({ "releases": several })),
+            };
+            ui.print(format_args!("{}\n", json.map_err(CliError::failed)?))?;
+        }
+        Format::Csv => ui.print(tables::rows(&answers).to_csv())?,
     }
     if let Some(path) = &args.report {
-        let page = page::html(&advice, &question)?;
+        let page = page::html(&answers, &question)?;
         write(path, &page)?;
         ui.say(format_args!("report: {}", path.display()));
     }
     if let Some(path) = &args.config {
-        match &advice.config {
+        match &first.config {
             Some(scenario) => {
                 write(path, &isotherm_scenario::print(scenario))?;
                 ui.say(format_args!("config: {0} (try: isotherm simulate {0})", path.display()));
             }
-            None => ui.warn("no configuration is written, because no set-up that was tried is fast enough"),
+            None => ui.warn("no configuration is written, because no set-up that was tried is safe"),
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Answers the question about two tiers.
-fn on_tiers(question: &TierQuestion, args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
+fn on_tiers(question: &TierQuestion, args: &Args, kernels: &Kernels, ui: &Ui) -> Result<ExitCode, CliError> {
     let bar = BarProgress::new(ui, "replaying");
     let advice = advise_on_tiers(question, &bar);
     bar.finish();
     let advice = advice.map_err(error)?;
     match args.format.format {
-        Format::Table => print_tiers(&advice, ui)?,
+        Format::Table => {
+            ui.say(format_args!("{}", kernels.why));
+            print_tiers(&advice, ui)?;
+        }
         Format::Json => {
             let json = serde_json::to_string_pretty(&advice).map_err(CliError::failed)?;
             ui.print(format_args!("{json}\n"))?;
@@ -191,51 +224,53 @@ fn write(path: &Path, text: &str) -> Result<(), CliError> {
     std::fs::write(path, text).map_err(|error| CliError::failed(format!("cannot write {}: {error}", path.display())))
 }
 
-fn print_for_people(advice: &Advice, with_rows: bool, ui: &Ui) -> Result<(), CliError> {
+/// One release's answer. What does not depend on the release is said with the `last`.
+fn print_for_people(advice: &Advice, with_rows: bool, last: bool, ui: &Ui) -> Result<(), CliError> {
     let runtime = isotherm_units::Duration::from_ns(advice.unlimited_runtime_ns).approx();
     ui.print(format_args!(
-        "{}: peak memory {}, mean {}, {} with unlimited memory, swap on {}\n\n",
+        "{}: peak memory {}, mean {}, {} with unlimited memory\n{}\n\n",
         advice.program,
         Bytes::new(advice.peak_bytes).approx(),
         Bytes::new(advice.unlimited_mean_bytes).approx(),
         runtime,
-        words::swap_name(advice.swap),
+        words::machine(advice),
     ))?;
     let print = |table: &Table| ui.print(format_args!("{}\n", super::render(table, Format::Table, ui)));
     if with_rows {
-        let narrow = ["set-up", "memory", "runtime", "slower by", "ci95", "major faults", "mean memory", "note"];
-        print(&tables::rows(advice).only(&narrow))?;
+        let narrow =
+            ["set-up", "memory", "n", "runtime", "slower by", "at most", "major faults", "faults at most", "note"];
+        print(&tables::rows(std::slice::from_ref(advice)).only(&narrow))?;
     }
     print(&tables::side_by_side(advice))?;
     print(&tables::schemes(advice))?;
+    let paragraph = |text: &str| ui.print(format_args!("{}\n", words::folded(text, "", ui.columns())));
+    let list = |heading: &str, lines: &[String]| {
+        if !lines.is_empty() {
+            ui.print(format_args!("\n{heading}\n"))?;
+        }
+        lines.iter().try_for_each(|line| ui.print(format_args!("{}\n", words::folded(line, "  - ", ui.columns()))))
+    };
+    paragraph(&words::verdict(advice))?;
+    for sentence in [words::firmness(advice), words::gains(advice), words::other_devices(advice)].concat() {
+        paragraph(&sentence)?;
+    }
+    list("To note:", &words::notes(advice))?;
+    list("With the kernel's own parameters:", &words::kernel_defaults(advice))?;
+    if !last {
+        return ui.print("\n");
+    }
+    ui.print("\n")?;
     print(&tables::huge_pages(advice))?;
     let latencies = tables::latencies(advice);
     if !latencies.rows.is_empty() {
         print(&latencies)?;
-    }
-    let paragraph = |text: &str| ui.print(format_args!("{}\n", words::folded(text, "", ui.columns())));
-    paragraph(&words::verdict(advice))?;
-    for sentence in words::gains(advice) {
-        paragraph(&sentence)?;
     }
     paragraph(&words::huge_pages(advice))?;
     let latencies = words::latencies(advice);
     if !latencies.is_empty() {
         paragraph(&latencies)?;
     }
-    for (heading, lines) in [
-        ("What latencies of huge pages assume:", words::latency_assumptions(advice)),
-        ("To note:", words::notes(advice)),
-        ("With the kernel's own parameters:", words::kernel_defaults(advice)),
-        ("Set-ups with schemes:", words::set_ups(advice)),
-        ("What this does not know:", advice.unknowns.clone()),
-    ] {
-        if !lines.is_empty() {
-            ui.print(format_args!("\n{heading}\n"))?;
-        }
-        for line in lines {
-            ui.print(format_args!("{}\n", words::folded(&line, "  - ", ui.columns())))?;
-        }
-    }
-    Ok(())
+    list("What latencies of huge pages assume:", &words::latency_assumptions(advice))?;
+    list("Set-ups with schemes:", &words::set_ups(advice))?;
+    list("What this does not know:", &advice.unknowns)
 }

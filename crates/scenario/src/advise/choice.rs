@@ -2,8 +2,11 @@
 
 use super::SetUp;
 use super::candidate::{CANDIDATES, Candidate};
-use super::figures::{AdviceRow, Figure, Tried, ppm};
-use super::replays::{Replays, of};
+use super::expected::Interval;
+use super::figures::{AdviceRow, Run, ppm};
+use super::replays::Replays;
+use super::robust::{GambleBand, Neighbour, Odds, beside, gambles, neighbours, odds};
+use super::search::{lowest_safe, settle};
 use crate::error::ScenarioError;
 use isotherm_units::Bytes;
 use serde::Serialize;
@@ -17,14 +20,18 @@ pub struct Recommendation {
     pub memory_bytes: u64,
     /// It as a share of peak, in millionths.
     pub memory_share_ppm: u64,
-    /// Its runtime against unlimited memory, in millionths: mean.
-    pub runtime_ratio_ppm: u64,
-    /// Lower end of the 95 % confidence interval.
-    pub runtime_ratio_ci95_low_ppm: Option<u64>,
-    /// Upper end: within what was asked for.
-    pub runtime_ratio_ci95_high_ppm: Option<u64>,
+    /// Replays that the figures are drawn from.
+    pub n: u64,
+    /// Its runtime against unlimited memory, in millionths. The upper end is within what was asked for.
+    pub runtime_ratio_ppm: Interval,
+    /// Its major faults.
+    pub major_faults: Interval,
     /// What it is predicted to gain.
     pub gain: Gain,
+    /// The same set-up with 3 % less, 3 % more and 10 % more memory.
+    pub neighbours: Vec<Neighbour>,
+    /// What safety costs: the chance of being too slow, by memory.
+    pub odds: Vec<Odds>,
 }
 
 /// What is gained.
@@ -32,32 +39,24 @@ pub struct Recommendation {
 pub struct Gain {
     /// Memory saved: peak less `memory.max`.
     pub saved_bytes: u64,
-    /// No more than this could be saved with this set-up: peak less the largest size that was tried and is too slow. Absent when
+    /// No more than this could be saved with this set-up: peak less the largest size that was tried and is not safe. Absent when
     /// no size was too slow.
     pub saved_at_most_bytes: Option<u64>,
-    /// How much lower the memory charge is than without limits, mean over time.
-    pub mean_saved_bytes: u64,
-    /// Lower end of its 95 % confidence interval.
-    pub mean_saved_ci95_low_bytes: Option<u64>,
-    /// Upper end.
-    pub mean_saved_ci95_high_bytes: Option<u64>,
+    /// How much lower the memory charge is than without limits, mean over time; chance alone.
+    pub mean_saved_bytes: Interval,
     /// Runtime against plain `classic` at the same memory. Absent for `classic` itself, and where that is killed.
     pub against_classic: Option<AgainstClassic>,
-    /// The smallest size tried at which plain `classic` is fast enough, with all larger ones.
+    /// The smallest size tried at which plain `classic` is safe.
     pub classic_enough_bytes: Option<u64>,
 }
 
-/// A ratio of runtimes, pair by pair of repeats, in millionths: below 1 000 000 is faster.
+/// A ratio of runtimes, pair by pair of replays that had the same chance, in millionths: below 1 000 000 is faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AgainstClassic {
     /// Pairs.
     pub n: u64,
-    /// Mean.
-    pub runtime_ratio_ppm: u64,
-    /// Lower end of the 95 % confidence interval.
-    pub runtime_ratio_ci95_low_ppm: Option<u64>,
-    /// Upper end.
-    pub runtime_ratio_ci95_high_ppm: Option<u64>,
+    /// The ratios; chance alone.
+    pub runtime_ratio_ppm: Interval,
 }
 
 /// Something to know about a set-up's figures.
@@ -75,112 +74,109 @@ pub struct Note {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoteKind {
+    /// At some sizes the outcome falls into two groups.
+    Gamble,
     /// More memory is not always better.
     NotMonotonic,
-    /// A smaller size is fast enough on average, but its interval is too wide.
+    /// A smaller size is fast enough in most replays, but not surely.
     TooUncertain,
+    /// Would need less memory, but was never compared with real kernels.
+    NotCalibrated,
     /// Uses less memory than its limit allows.
     UsesLess,
 }
 
-/// Index of the smallest size that is fast enough together with all larger ones; `tried` ascend by size.
-pub(super) fn smallest_reliable<T>(tried: &[T], fast_enough: impl Fn(&T) -> bool) -> Option<usize> {
-    let slow_from_top = tried.iter().rposition(|one| !fast_enough(one)).map_or(0, |index| index + 1);
-    (slow_from_top < tried.len()).then_some(slow_from_top)
+/// What to recommend: a set-up, by its number in the table, and a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub(super) index: usize,
+    pub(super) size: Bytes,
 }
+
+/// Sizes within so many steps of the smallest count as equal: the search tells no finer.
+const EQUAL_STEPS: u64 = 2;
+
+/// The smallest safe memory among set-ups whose predictions were compared with real kernels of all these releases. Of set-ups that the
+/// search does not tell apart, the one that loses least with 3 % less memory; then the smaller.
+pub(super) fn choose(releases: &mut [Replays<'_>]) -> Result<Option<Choice>, ScenarioError> {
+    let is_calibrated = |index: &usize| releases.iter().all(|replays| replays.model_error(*index).is_some());
+    let calibrated: Vec<usize> = (0..CANDIDATES.len()).filter(is_calibrated).collect();
+    let mut safe = Vec::new();
+    for index in calibrated {
+        safe.extend(settle(releases, index)?.map(|size| Choice { index, size }));
+    }
+    let Some(smallest) = safe.iter().map(|choice| choice.size).min() else { return Ok(None) };
+    let step = releases.iter().map(|replays| replays.step().get()).max().unwrap_or(0);
+    let is_as_small = |choice: &Choice| choice.size.get() <= smallest.get() + EQUAL_STEPS * step;
+    let excess_with_less = |choice: &Choice| {
+        let worst = |replays: &Replays<'_>| {
+            let expected = replays.expected(choice.index, beside(choice.size, 970));
+            expected.map_or(u64::MAX, |expected| expected.excess_ppm())
+        };
+        releases.iter().map(worst).max().unwrap_or(u64::MAX)
+    };
+    Ok(safe.into_iter().filter(is_as_small).min_by_key(|choice| (excess_with_less(choice), choice.size)))
+}
+
+/// Replays of each set-up at the size where all are compared.
+const DRAWS_TO_COMPARE: usize = 5;
 
 /// Plays all set-ups at the size that will be recommended, and gives out that size; without one, the largest that was tried.
-pub(super) fn compare(replays: &Replays<'_>, tried: &mut Vec<Tried>) -> Result<Bytes, ScenarioError> {
-    let largest = tried.iter().map(|one| one.size).max().unwrap_or_default();
-    // A set-up that is played at one more size may become the one to recommend there: at that size, or a little below. Only sizes
-    // that were tried come up, so that it ends.
-    loop {
-        let size = best(replays, tried).map_or(largest, |best| tried[best].size);
-        let is_missing = |index: &usize| !tried.iter().any(|one| one.index == *index && one.size == size);
-        let missing: Vec<(usize, Bytes)> =
-            (0..CANDIDATES.len()).filter(is_missing).map(|index| (index, size)).collect();
-        if missing.is_empty() {
-            return Ok(size);
-        }
-        tried.extend(replays.try_all(&missing)?);
-    }
+pub(super) fn compare(replays: &mut Replays<'_>, choice: Option<Choice>) -> Result<Bytes, ScenarioError> {
+    let largest = replays.pool.places().map(|(_, size)| size).max().unwrap_or_default();
+    let size = choice.map_or(largest, |choice| choice.size);
+    let places: Vec<(usize, Bytes)> = (0..CANDIDATES.len()).map(|index| (index, size)).collect();
+    replays.play_up_to(DRAWS_TO_COMPARE, &places)?;
+    Ok(size)
 }
 
-/// The one to recommend, by its place in `tried`: the smallest memory among set-ups that Linux has. Sizes that the search does
-/// not tell apart count as equal; then what has fewer parts, then the smaller, then the faster.
-fn best(replays: &Replays<'_>, tried: &[Tried]) -> Option<usize> {
-    let mut enough: Vec<usize> = Vec::new();
-    for (index, _) in CANDIDATES.iter().enumerate().filter(|(_, candidate)| candidate.runs_on_linux()) {
-        let own = of(tried, index);
-        if let Some(place) = smallest_reliable(&own, |one| replays.is_fast_enough(one)) {
-            let size = own[place].size;
-            enough.extend(tried.iter().position(|one| one.index == index && one.size == size));
-        }
-    }
-    let smallest = enough.iter().map(|&place| tried[place].size.get()).min()?;
-    let as_small = |place: &usize| tried[*place].size.get() <= smallest + replays.resolution().get();
-    let mean_runtime = |one: &Tried| one.runs.iter().map(|run| u128::from(run.runtime_ns)).sum::<u128>();
-    enough.into_iter().filter(as_small).min_by_key(|&place| {
-        let one = &tried[place];
-        (CANDIDATES[one.index].nr_parts(), one.size, mean_runtime(one))
-    })
-}
-
-/// What to recommend, with what it gains.
-pub(super) fn recommend(replays: &Replays<'_>, tried: &[Tried], rows: &[AdviceRow]) -> Option<Recommendation> {
-    let best = &tried[best(replays, tried)?];
-    let candidate = &CANDIDATES[best.index];
-    let ratio = best.ratio(replays.unlimited.runtime_ns)?;
-    let too_slow = of(tried, best.index).into_iter().filter(|one| one.size < best.size).map(|one| one.size.get()).max();
+/// What to recommend, with what it gains on this release.
+pub(super) fn recommend(replays: &Replays<'_>, choice: Choice) -> Option<Recommendation> {
+    let Choice { index, size } = choice;
+    let expected = replays.expected(index, size)?;
+    let runs = replays.pool.around(index, size);
+    let is_unsafe =
+        |size: &Bytes| !replays.expected(index, *size).is_some_and(|expected| replays.is_fast_enough(&expected));
+    let too_slow = replays.pool.sizes(index).take_while(|&below| below < size).filter(is_unsafe).last();
     let unlimited_mean = replays.unlimited.mean_bytes;
-    let saved: Vec<f64> = best.runs.iter().map(|run| unlimited_mean as f64 - run.mean_bytes as f64).collect();
-    let saved = Figure::of(&saved)?;
-    let plain = tried.iter().find(|one| CANDIDATES[one.index].name == "classic" && one.size == best.size);
-    let against_classic = plain.filter(|plain| plain.index != best.index).and_then(|plain| {
-        let pairs: Option<Vec<f64>> = (best.runs.iter().zip(&plain.runs))
-            .map(|(run, base)| {
-                base.ratio_ppm(replays.unlimited.runtime_ns)?;
-                Some(ppm(run.runtime_ns, base.runtime_ns)? as f64)
-            })
-            .collect();
-        let ratio = Figure::of(&pairs?)?;
-        Some(AgainstClassic {
-            n: ratio.n,
-            runtime_ratio_ppm: ratio.mean_int(),
-            runtime_ratio_ci95_low_ppm: ratio.low_int(),
-            runtime_ratio_ci95_high_ppm: ratio.high_int(),
-        })
+    let mut saved: Vec<u64> = runs.iter().map(|run| unlimited_mean.saturating_sub(run.mean_bytes)).collect();
+    let classic = CANDIDATES.iter().position(|candidate| candidate.name == "classic");
+    let against_classic = classic.filter(|&classic| classic != index).and_then(|classic| {
+        let plain = replays.pool.at(classic, size);
+        let pair = |run: &Run| {
+            let base = plain.iter().find(|base| base.draw == run.draw)?;
+            Some((run.ratio_ppm, base.ratio_ppm))
+        };
+        let pairs = replays.pool.at(index, size).iter().filter_map(pair);
+        let ratios: Option<Vec<u64>> = pairs.map(|(own, base)| ppm(own?, base?)).collect();
+        let mut ratios = ratios?;
+        Some(AgainstClassic { n: ratios.len() as u64, runtime_ratio_ppm: Interval::of_chance(&mut ratios)? })
     });
     Some(Recommendation {
-        candidate: candidate.name,
-        memory_bytes: best.size.get(),
-        memory_share_ppm: ppm(best.size.get(), replays.peak.get())?,
-        runtime_ratio_ppm: ratio.mean_int(),
-        runtime_ratio_ci95_low_ppm: ratio.low_int(),
-        runtime_ratio_ci95_high_ppm: ratio.high_int(),
+        candidate: CANDIDATES[index].name,
+        memory_bytes: size.get(),
+        memory_share_ppm: ppm(size.get(), replays.peak.get())?,
+        n: expected.n as u64,
+        runtime_ratio_ppm: expected.ratio?,
+        major_faults: expected.faults,
         gain: Gain {
-            saved_bytes: replays.peak.get().saturating_sub(best.size.get()),
-            saved_at_most_bytes: too_slow.map(|too_slow| replays.peak.get().saturating_sub(too_slow)),
-            mean_saved_bytes: saved.mean_int(),
-            mean_saved_ci95_low_bytes: saved.low_int(),
-            mean_saved_ci95_high_bytes: saved.high_int(),
+            saved_bytes: replays.peak.get().saturating_sub(size.get()),
+            saved_at_most_bytes: too_slow.map(|too_slow| replays.peak.get().saturating_sub(too_slow.get())),
+            mean_saved_bytes: Interval::of_chance(&mut saved)?,
             against_classic,
-            classic_enough_bytes: enough_bytes("classic", rows),
+            classic_enough_bytes: classic.and_then(|classic| lowest_safe(replays, classic)).map(Bytes::get),
         },
+        neighbours: neighbours(replays, index, size),
+        odds: odds(replays, index, size),
     })
 }
 
-/// The smallest size at which `name` is fast enough, together with all larger ones.
-fn enough_bytes(name: &str, rows: &[AdviceRow]) -> Option<u64> {
-    let own: Vec<&AdviceRow> = rows.iter().filter(|row| row.candidate == name).collect();
-    smallest_reliable(&own, |row| row.is_fast_enough).map(|place| own[place].memory_bytes)
-}
-
-pub(super) fn set_up(replays: &Replays<'_>, candidate: &Candidate, rows: &[AdviceRow]) -> SetUp {
+pub(super) fn set_up(replays: &Replays<'_>, index: usize, candidate: &Candidate) -> SetUp {
     SetUp {
         candidate: candidate.name,
         runs_on_linux: candidate.runs_on_linux(),
-        enough_bytes: enough_bytes(candidate.name, rows),
+        is_calibrated: replays.model_error(index).is_some(),
+        enough_bytes: lowest_safe(replays, index).map(Bytes::get),
         presets: replays.presets(candidate),
     }
 }
@@ -192,29 +188,58 @@ pub(super) fn notes(
     best: Option<&Recommendation>,
     compared: Bytes,
 ) -> Vec<Note> {
-    let linux = || CANDIDATES.iter().filter(|candidate| candidate.runs_on_linux());
-    let mut notes: Vec<Note> = linux().filter_map(|candidate| not_monotonic(candidate.name, rows)).collect();
-    notes.extend(linux().filter_map(|candidate| too_uncertain(replays, candidate.name, rows)));
+    let linux = || CANDIDATES.iter().enumerate().filter(|(_, candidate)| candidate.runs_on_linux());
+    let bands: Vec<GambleBand> =
+        linux().flat_map(|(index, candidate)| gambles(replays, index, candidate.name)).collect();
+    let mut notes: Vec<Note> = bands.iter().map(gamble).collect();
+    let is_gamble = |name: &str| bands.iter().any(|band| band.candidate == name);
+    // A gamble rises and falls; that is told already.
+    notes.extend(
+        linux()
+            .filter(|(_, candidate)| !is_gamble(candidate.name))
+            .filter_map(|(_, candidate)| not_monotonic(candidate.name, rows)),
+    );
+    notes.extend(linux().filter_map(|(index, candidate)| too_uncertain(replays, index, candidate.name)));
     if let Some(best) = best {
-        notes.extend(linux().filter_map(|candidate| uses_less(candidate, rows, best, compared)));
+        notes.extend(linux().filter_map(|(index, candidate)| not_calibrated(replays, index, candidate.name, best)));
+        notes.extend(
+            linux().filter_map(|(index, candidate)| uses_less(replays, index, candidate, rows, best, compared)),
+        );
     }
     notes
+}
+
+/// A band of sizes at which chance decides.
+fn gamble(band: &GambleBand) -> Note {
+    let bytes = |bytes: u64| Bytes::new(bytes).approx();
+    let place = if band.from_bytes == band.to_bytes {
+        format!("with {}", bytes(band.from_bytes))
+    } else {
+        format!("between {} and {}", bytes(band.from_bytes), bytes(band.to_bytes))
+    };
+    let worst = &band.worst;
+    let message = format!(
+        "{place} it is a gamble: {} or {} major faults ({} % of replays)",
+        worst.good_faults,
+        worst.bad_faults,
+        worst.bad_share_ppm / 10_000
+    );
+    Note { candidate: band.candidate, kind: NoteKind::Gamble, message }
 }
 
 /// Faults that are worth a word.
 const FAULTS_MIN: u64 = 100;
 
 /// The pair of sizes of which the larger has most more major faults than the smaller: by a tenth and [`FAULTS_MIN`], with all of its
-/// interval above the mean of the smaller. The intervals are told, because the smaller's may be wide: limits 1 % apart can differ
-/// as much.
+/// interval of chance above the median of the smaller.
 fn not_monotonic(name: &'static str, rows: &[AdviceRow]) -> Option<Note> {
     // What was killed had no time for more faults.
     let own: Vec<&AdviceRow> = rows.iter().filter(|row| row.candidate == name && row.unfinished == 0).collect();
     let mut worst: Option<(u64, &AdviceRow, &AdviceRow)> = None;
     for (place, small) in own.iter().enumerate() {
         for large in &own[place + 1..] {
-            let (few, many) = (small.major_faults, large.major_faults);
-            let is_clear = large.major_faults_ci95_low.unwrap_or(many) > few;
+            let (few, many) = (small.major_faults.median, large.major_faults.median);
+            let is_clear = large.major_faults.chance_low > few;
             let more = many.saturating_sub(few);
             if is_clear && more >= FAULTS_MIN.max(few / 10) && more > worst.map_or(0, |(more, ..)| more) {
                 worst = Some((more, small, large));
@@ -222,9 +247,9 @@ fn not_monotonic(name: &'static str, rows: &[AdviceRow]) -> Option<Note> {
         }
     }
     let (_, small, large) = worst?;
-    let faults = |row: &AdviceRow| match (row.major_faults_ci95_low, row.major_faults_ci95_high) {
-        (Some(low), Some(high)) => format!("{} ({low} to {high})", row.major_faults),
-        _ => row.major_faults.to_string(),
+    let faults = |row: &AdviceRow| {
+        let Interval { median, chance_low, chance_high, .. } = row.major_faults;
+        format!("{median} ({chance_low} to {chance_high})")
     };
     let size = |row: &AdviceRow| Bytes::new(row.memory_bytes).approx();
     let message = format!(
@@ -237,37 +262,67 @@ fn not_monotonic(name: &'static str, rows: &[AdviceRow]) -> Option<Note> {
     Some(Note { candidate: name, kind: NoteKind::NotMonotonic, message })
 }
 
-/// A size below the one that is enough which is fast enough on average, with all sizes in between.
-fn too_uncertain(replays: &Replays<'_>, name: &'static str, rows: &[AdviceRow]) -> Option<Note> {
-    let own: Vec<&AdviceRow> = rows.iter().filter(|row| row.candidate == name).collect();
-    let is_on_average = |row: &&AdviceRow| row.runtime_ratio_ppm.is_some_and(|ratio| ratio <= replays.allowed_ppm());
-    let on_average = smallest_reliable(&own, is_on_average)?;
-    let surely = smallest_reliable(&own, |row| row.is_fast_enough).unwrap_or(own.len());
-    let doubtful = own[on_average..surely].iter().find(|row| !row.is_fast_enough)?;
-    let upper = doubtful.runtime_ratio_ci95_high_ppm?.saturating_sub(1_000_000);
+/// A size below the one that is safe which is fast enough by the median, with all sizes in between.
+fn too_uncertain(replays: &Replays<'_>, index: usize, name: &'static str) -> Option<Note> {
+    let is_so_by_median = |&size: &Bytes| {
+        let ratio = replays.expected(index, size).and_then(|expected| expected.ratio);
+        ratio.is_some_and(|ratio| ratio.median <= replays.allowed_ppm())
+    };
+    let by_median = replays.pool.sizes(index).rev().take_while(is_so_by_median).last()?;
+    let surely = lowest_safe(replays, index);
+    let expected = replays.expected(index, by_median)?;
+    if surely.is_some_and(|surely| surely <= by_median) || expected.gamble.is_some() {
+        return None;
+    }
+    let ratio = expected.ratio?;
+    let upper = ratio.high.saturating_sub(1_000_000);
+    let why = if ratio.chance_high <= replays.allowed_ppm() { "by what the model is off" } else { "by chance" };
     let message = format!(
-        "{} would do on average, but not surely: the upper end of the interval is {}.{} % slower",
-        Bytes::new(doubtful.memory_bytes).approx(),
+        "{} would do in most replays, but not surely: up to {}.{} % slower {why}",
+        by_median.approx(),
         upper / 10_000,
         upper % 10_000 / 1_000,
     );
     Some(Note { candidate: name, kind: NoteKind::TooUncertain, message })
 }
 
-/// A combination that is fast enough at the recommended size and holds clearly less memory there, by 5 % and more.
-fn uses_less(candidate: &Candidate, rows: &[AdviceRow], best: &Recommendation, size: Bytes) -> Option<Note> {
-    let at = |name: &str| rows.iter().find(|row| row.candidate == name && row.memory_bytes == size.get());
-    let (row, base) = (at(candidate.name)?, at(best.candidate)?);
-    let is_enough = enough_bytes(candidate.name, rows).is_some_and(|enough| enough <= size.get());
-    let is_clear = row.mean_ci95_high_bytes? < base.mean_ci95_low_bytes?;
-    if !is_enough || !is_clear || row.mean_bytes + base.mean_bytes / 20 > base.mean_bytes {
+/// A combination that would need clearly less memory than what is recommended, by what was tried.
+fn not_calibrated(replays: &Replays<'_>, index: usize, name: &'static str, best: &Recommendation) -> Option<Note> {
+    let enough = lowest_safe(replays, index)?;
+    let less = best.memory_bytes.saturating_sub(enough.get());
+    if replays.model_error(index).is_some() || less <= EQUAL_STEPS * replays.step().get() {
         return None;
     }
-    let slower = row.runtime_ratio_ppm?.saturating_sub(1_000_000);
+    let message = format!(
+        "{} would do by {} replays a size, {} less; it is not recommended, because it was not compared with real kernels",
+        enough.approx(),
+        replays.pool.at(index, enough).len(),
+        Bytes::new(less).approx(),
+    );
+    Some(Note { candidate: name, kind: NoteKind::NotCalibrated, message })
+}
+
+/// A combination that is fast enough at the recommended size and holds clearly less memory there, by 5 % and more.
+fn uses_less(
+    replays: &Replays<'_>,
+    index: usize,
+    candidate: &Candidate,
+    rows: &[AdviceRow],
+    best: &Recommendation,
+    size: Bytes,
+) -> Option<Note> {
+    let at = |name: &str| rows.iter().find(|row| row.candidate == name && row.memory_bytes == size.get());
+    let (row, base) = (at(candidate.name)?, at(best.candidate)?);
+    let is_enough = lowest_safe(replays, index).is_some_and(|enough| enough <= size);
+    let (own, others) = (row.mean_bytes, base.mean_bytes);
+    if !is_enough || own.high >= others.low || own.median + others.median / 20 > others.median {
+        return None;
+    }
+    let slower = row.runtime_ratio_ppm?.median.saturating_sub(1_000_000);
     let message = format!(
         "holds {} on average under the same limit, {} less than {}, and is {}.{} % slower than with unlimited memory",
-        Bytes::new(row.mean_bytes).approx(),
-        Bytes::new(base.mean_bytes - row.mean_bytes).approx(),
+        Bytes::new(own.median).approx(),
+        Bytes::new(others.median - own.median).approx(),
         best.candidate,
         slower / 10_000,
         slower % 10_000 / 1_000,
@@ -277,15 +332,19 @@ fn uses_less(candidate: &Candidate, rows: &[AdviceRow], best: &Recommendation, s
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::tests::row;
+    use super::super::expected::Gamble;
+    use super::super::figures::tests::{exactly, row};
     use super::*;
 
     #[test]
-    fn a_size_counts_only_if_all_larger_ones_are_fast_enough_too() {
-        let fast = [true, false, true, true];
-        assert_eq!(smallest_reliable(&fast, |fast| *fast), Some(2));
-        assert_eq!(smallest_reliable(&fast[..2], |fast| *fast), None);
-        assert_eq!(smallest_reliable(&[], |fast: &bool| *fast), None);
+    fn a_gamble_is_told_with_both_outcomes() {
+        let worst = Gamble { good_faults: 1500, bad_faults: 24_000, bad_share_ppm: 400_000 };
+        let band = GambleBand { candidate: "mglru", from_bytes: 95 << 20, to_bytes: 108 << 20, worst };
+        let note = gamble(&band);
+        assert_eq!(
+            note.message,
+            "between 95.0 MiB and 108 MiB it is a gamble: 1500 or 24000 major faults (40 % of replays)"
+        );
     }
 
     #[test]
@@ -300,7 +359,7 @@ mod tests {
         assert_eq!(not_monotonic("mglru", &rows[..2]), None, "it falls");
         let killed = AdviceRow { unfinished: 5, ..row("mglru", 1 << 20, 10) };
         assert_eq!(not_monotonic("mglru", &[killed, rows[1].clone()]), None, "killed early");
-        let unsure = AdviceRow { major_faults_ci95_low: Some(800), ..rows[2].clone() };
+        let unsure = AdviceRow { major_faults: Interval { chance_low: 800, ..exactly(3039) }, ..rows[2].clone() };
         assert_eq!(not_monotonic("mglru", &[rows[1].clone(), unsure]), None, "within the interval");
         let few = [row("mglru", 1, 50), row("mglru", 2, 149)];
         assert_eq!(not_monotonic("mglru", &few), None, "too few to tell");

@@ -1,34 +1,51 @@
 //! The main job: how much memory a recorded program needs, under which set-up, with evidence.
 //!
-//! The recording is replayed without limits, then under every candidate at each memory size, several times: at limits up to
-//! 1 % beside the size, each with another seed for what has chance in it. So each figure carries n, mean and a 95 % confidence
-//! interval. Between the smallest size that is fast enough and the next smaller one the limit is narrowed down by bisection;
-//! if even the smallest is fast enough, smaller ones are tried.
+//! The recording is replayed without limits, then under every candidate at several memory sizes, each replay in a world of its own
+//! ([`chance`]). A figure is the median with an interval over these worlds, widened by what the simulated machine is known to be off
+//! ([`calibration`]). Recommended is the smallest size that is safe over a whole band, up to the peak ([`search`]), on every release of
+//! the kernel that was asked for.
 
+mod calibration;
 mod candidate;
+mod chance;
 mod choice;
+mod devices;
+mod expected;
 mod figures;
 mod fragmented;
 mod huge;
+mod mean;
+mod pool;
+mod predict;
 mod replays;
+mod robust;
+mod search;
 mod tiers;
 
+pub use calibration::{EVENTS, ModelError, model_error, model_errors};
 pub use candidate::{CANDIDATES, Candidate, Recording};
 pub use choice::{AgainstClassic, Gain, Note, NoteKind, Recommendation};
+pub use devices::{DeviceRole, OtherDevice};
+pub use expected::{Gamble, Interval};
 pub use figures::{AdviceRow, SchemeDid};
 pub use fragmented::{Fragmented, LatencyRow};
 pub use huge::{DENSE, HugePages};
-pub use replays::REPEATS;
+pub use predict::{Prediction, predict};
+pub use robust::{Neighbour, Odds};
 pub use tiers::{TierAdvice, TierQuestion, TierRatio, TierRecommendation, TierRow, advise_on_tiers};
 
 use crate::Scenario;
 use crate::error::ScenarioError;
 use crate::run::Progress;
+use isotherm_sim::memory::KernelRelease;
+use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_trace::TraceReader;
 use isotherm_units::{Amount, Ratio};
+use isotherm_workload::BuildContext;
+use replays::Replays;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What to advise on.
 #[derive(Clone, Debug)]
@@ -37,10 +54,14 @@ pub struct Question {
     pub name: String,
     /// The recording.
     pub trace: PathBuf,
-    /// Memory sizes to try; shares are of peak memory.
+    /// Memory sizes to try; shares are of peak memory. Others are tried where the answer needs them.
     pub memory: Vec<Amount>,
+    /// Releases of the kernel by whose rules it is played; a recommendation holds on all of them. At least one.
+    pub kernels: Vec<KernelRelease>,
+    /// The disk under files.
+    pub storage: DeviceConfig,
     /// Swap device.
-    pub swap: DeviceKind,
+    pub swap: DeviceConfig,
     /// How much slower than with unlimited memory is still fine.
     pub slowdown: Ratio,
     /// Processors of the machine.
@@ -49,11 +70,15 @@ pub struct Question {
     pub threads: Option<usize>,
 }
 
-/// The answer.
+/// The answer for one release of the kernel.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
     /// Name of the program.
     pub program: String,
+    /// The release by whose rules it was played.
+    pub kernel: KernelRelease,
+    /// All releases that the recommendation holds on.
+    pub holds_on: Vec<KernelRelease>,
     /// Highest memory charge without limits: what shares are of.
     pub peak_bytes: u64,
     /// Mean memory charge without limits, over time.
@@ -62,8 +87,10 @@ pub struct Advice {
     pub unlimited_runtime_ns: u64,
     /// Major faults without limits (first reads of files).
     pub unlimited_major_faults: u64,
+    /// The disk under files.
+    pub storage: DeviceConfig,
     /// Swap device.
-    pub swap: DeviceKind,
+    pub swap: DeviceConfig,
     /// The slowdown asked for, in millionths.
     pub slowdown_allowed_ppm: u64,
     /// Every set-up at every size.
@@ -72,8 +99,10 @@ pub struct Advice {
     pub compared_bytes: u64,
     /// Each set-up in short.
     pub set_ups: Vec<SetUp>,
-    /// What to do; absent when no size tried is fast enough.
+    /// What to do; absent when no size tried is safe.
     pub recommendation: Option<Recommendation>,
+    /// The recommended set-up on other devices.
+    pub other_devices: Vec<OtherDevice>,
     /// What is odd about these figures, and what else they show.
     pub notes: Vec<Note>,
     /// Combinations with the kernel's own parameters in place of fitted ones, at `compared_bytes`.
@@ -92,9 +121,11 @@ pub struct Advice {
 pub struct SetUp {
     /// Its name.
     pub candidate: &'static str,
-    /// Whether Linux has it; yardsticks are shown, never recommended.
+    /// Whether Linux has it; baselines are shown, never recommended.
     pub runs_on_linux: bool,
-    /// The smallest size tried that is fast enough, together with all larger ones.
+    /// Whether its predictions were compared with real kernels of this release: only then it can be recommended.
+    pub is_calibrated: bool,
+    /// The smallest size tried that is safe: fast enough, together with all larger ones.
     pub enough_bytes: Option<u64>,
     /// What works beside the policy, as a scenario's `preset` with what differs from the kernel's parameters, or as the fitted keys
     /// of its `[[generations]]`.
@@ -114,44 +145,82 @@ pub struct KernelDefaults {
     pub words: Vec<Vec<String>>,
 }
 
-/// Answers a question.
+/// Answers a question: an answer for each release, in the order they were asked for, with one recommendation for all of them.
 ///
 /// # Errors
 /// The trace cannot be read, or a size is below the minimum or above the machine.
-pub fn advise(question: &Question, progress: &dyn Progress) -> Result<Advice, ScenarioError> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(question.threads.unwrap_or(0)).build();
-    match pool {
-        Ok(pool) => pool.install(|| answer(question, progress)),
-        Err(_) => answer(question, progress), // no thread can be started: the caller's own does it
+pub fn advise(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, ScenarioError> {
+    in_pool(question.threads, || answer(question, progress))
+}
+
+/// Runs `work` with so many threads; where none can be started, with the caller's own.
+fn in_pool<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send) -> T {
+    match rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build() {
+        Ok(pool) => pool.install(work),
+        Err(_) => work(),
     }
 }
 
-fn answer(question: &Question, progress: &dyn Progress) -> Result<Advice, ScenarioError> {
-    let replays = replays::Replays::new(question, progress)?;
-    let mut tried = replays.survey()?;
-    replays.narrow_down(&mut tried)?;
-    let compared = choice::compare(&replays, &mut tried)?;
-    let rows = figures::rows(&replays, &tried);
-    let recommendation = choice::recommend(&replays, &tried, &rows);
-    let notes = choice::notes(&replays, &rows, recommendation.as_ref(), compared);
-    let set_ups = CANDIDATES.iter().map(|candidate| choice::set_up(&replays, candidate, &rows)).collect();
-    let huge_pages = HugePages::of(question, replays.peak, progress)?;
+/// A set of replays for each release; shares of memory are of the first one's peak.
+fn releases<'a>(question: &'a Question, progress: &'a dyn Progress) -> Result<Vec<Replays<'a>>, ScenarioError> {
+    let context = BuildContext::new(".");
+    let mut releases: Vec<Replays<'a>> = Vec::new();
+    for &kernel in &question.kernels {
+        let peak = releases.first().map(|first| first.peak);
+        releases.push(Replays::new(question, kernel, &context, peak, progress)?);
+    }
+    Ok(releases)
+}
+
+fn answer(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, ScenarioError> {
+    let mut releases = releases(question, progress)?;
+    for replays in &mut releases {
+        search::survey(replays)?;
+    }
+    let choice = choice::choose(&mut releases)?;
+    let huge_pages = match releases.first() {
+        Some(first) => HugePages::of(question, first.peak, progress)?,
+        None => return Ok(Vec::new()),
+    };
+    releases.iter_mut().map(|replays| advice(replays, choice, &huge_pages)).collect()
+}
+
+/// What one release says of a choice.
+fn advice(
+    replays: &mut Replays<'_>,
+    choice: Option<choice::Choice>,
+    huge_pages: &HugePages,
+) -> Result<Advice, ScenarioError> {
+    let question = replays.question;
+    let compared = choice::compare(replays, choice)?;
+    let rows = figures::rows(replays);
+    let recommendation = choice.and_then(|choice| choice::recommend(replays, choice));
+    let notes = choice::notes(replays, &rows, recommendation.as_ref(), compared);
+    let set_ups = CANDIDATES.iter().enumerate().map(|(index, candidate)| choice::set_up(replays, index, candidate));
     let config = recommendation.as_ref().map(|best| replays.config(best.candidate, best.memory_bytes));
+    let other_devices = match choice {
+        Some(choice) => devices::others(replays, choice.index, choice.size)?,
+        None => Vec::new(),
+    };
     Ok(Advice {
         program: question.name.clone(),
+        kernel: replays.kernel,
+        holds_on: question.kernels.clone(),
         peak_bytes: replays.peak.get(),
         unlimited_mean_bytes: replays.unlimited.mean_bytes,
         unlimited_runtime_ns: replays.unlimited.runtime_ns,
         unlimited_major_faults: replays.unlimited.major_faults,
+        storage: question.storage,
         swap: question.swap,
         slowdown_allowed_ppm: question.slowdown.ppm(),
         rows,
         compared_bytes: compared.get(),
-        set_ups,
+        set_ups: set_ups.collect(),
         recommendation,
+        other_devices,
         notes,
         kernel_defaults: replays.kernel_defaults(compared)?,
-        huge_pages,
+        huge_pages: huge_pages.clone(),
         unknowns: unknowns(question),
         config,
     })
@@ -159,27 +228,27 @@ fn answer(question: &Question, progress: &dyn Progress) -> Result<Advice, Scenar
 
 /// Whether the trace is one of requests (no epochs) and not of a program's pages. A trace that cannot be opened is found out
 /// when it is played.
-fn lists_requests(question: &Question) -> bool {
-    TraceReader::open(&question.trace).is_ok_and(|reader| reader.meta().epoch_ns == 0)
+fn lists_requests(trace: &Path) -> bool {
+    TraceReader::open(trace).is_ok_and(|reader| reader.meta().epoch_ns == 0)
 }
 
 /// What the figures leave out, in words for the user.
 fn unknowns(question: &Question) -> Vec<String> {
-    let filter = if lists_requests(question) {
+    let filter = if lists_requests(&question.trace) {
         "The trace lists requests, not a program's accesses: each is played as a store that takes a page, at a made-up pace."
     } else {
         "The recording lists each page once per epoch: reuse within an epoch is not seen, and reclaim that acts faster than \
          that is judged too kindly."
     };
     let device = match question.swap {
-        DeviceKind::None => "There is no swap here: anonymous memory cannot be reclaimed at all.".to_owned(),
-        DeviceKind::Zram => {
+        DeviceConfig::Kind(DeviceKind::None) => "There is no swap here: anonymous memory cannot be reclaimed at all.".to_owned(),
+        DeviceConfig::Kind(DeviceKind::Zram) => {
             "zram is a model: every page compresses three to one at one cost, real pages differ. What it holds lies outside \
              the limit."
                 .to_owned()
         }
-        DeviceKind::Ram => "A RAM disk takes as much memory as it holds, outside the limit.".to_owned(),
-        DeviceKind::Nvme | DeviceKind::Ssd | DeviceKind::Disk => {
+        DeviceConfig::Kind(DeviceKind::Ram) => "A RAM disk takes as much memory as it holds, outside the limit.".to_owned(),
+        DeviceConfig::Kind(DeviceKind::Nvme | DeviceKind::Ssd | DeviceKind::Disk) | DeviceConfig::Numbers(_) => {
             "The swap device is a model of its kind with nothing else using it; yours may be slower.".to_owned()
         }
     };
@@ -191,8 +260,8 @@ fn unknowns(question: &Question) -> Vec<String> {
         "Time is the program's own CPU time plus simulated stalls; waiting for input, disks or other programs is not in it."
             .to_owned(),
         device,
-        "One run of one input was recorded; other inputs may need more. Intervals are over limits up to 1 % beside each size, \
-         and over seeds of what samples; they know of no other input."
+        "One run of one input was recorded; other inputs may need more. Intervals hold what chance does to that run and what the \
+         model is known to be off; they know of no other input."
             .to_owned(),
         "Ages of schemes are fitted to the length of the recording, and their machine has room to spare: on a machine that \
          lives for days, and is short of memory, they act at other times."

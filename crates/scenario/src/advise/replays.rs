@@ -1,8 +1,11 @@
-//! Playing: which set-ups at which sizes, how often.
+//! Playing: a recording under set-ups at sizes, each replay in a world of its own.
 
+use super::calibration::{ModelError, model_error};
 use super::candidate::{CANDIDATES, Candidate, Recording};
-use super::choice::smallest_reliable;
-use super::figures::{Run, Tried};
+use super::chance::{Draw, LIMIT_MIN};
+use super::expected::{Expected, FaultCost};
+use super::figures::Run;
+use super::pool::Pool;
 use super::{KernelDefaults, Question, lists_requests};
 use crate::assemble::{self, Limits, Peaks};
 use crate::error::ScenarioError;
@@ -11,138 +14,214 @@ use crate::run::{Progress, Unit, check_ended, peaks_of, without_limits};
 use crate::variant::{Variant, name_of};
 use crate::{GenerationsSpec, RunMode, Scenario, WorkloadEntry};
 use isotherm_core::schemes::explain;
+use isotherm_sim::cgroup::CgroupId;
+use isotherm_sim::counters::Counter;
 use isotherm_sim::machine::{MachineConfig, NodeConfig, Outcome};
+use isotherm_sim::memory::KernelRelease;
+use isotherm_sim::swap::DeviceConfig;
 use isotherm_units::{Amount, Bytes, Duration, Instant, PAGE_BYTES, Ratio};
 use isotherm_workload::replay::PlayAs;
 use isotherm_workload::{BuildContext, TraceSpec, WorkloadSpec};
 use rayon::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Replays of each set-up at each size.
-pub const REPEATS: usize = 5;
-/// By how much of a thousandth the limit of each repeat lies beside the size. How a limit falls on the steps of a program's
-/// memory is chance: a page more or less of heap, a library more or less of page cache. The first is the size itself.
-const BESIDE_PERMIL: [i64; REPEATS] = [0, -10, -5, 5, 10];
-/// Limits below this are not tried: a fault may need several pages at once.
-const MEMORY_MIN: Bytes = Bytes::new(32 * PAGE_BYTES);
 /// Limits above this, and above twice the peak, are not tried: nothing would be limited.
 const MEMORY_MAX: Bytes = Bytes::from_gib(4);
 /// The machine has at least so much: the kernel's reserves are a large part of less.
 const MACHINE_MIN: Bytes = Bytes::from_mib(512);
-/// Steps of bisection: 10 % of peak come down to below 1 %.
-const BISECTIONS: u32 = 4;
-/// Bisection ends at this share of peak: sizes that are closer are not told apart.
-const RESOLUTION: u64 = 64;
-/// Looks at the memory charge in a run without limits.
-const LOOKS: u64 = 256;
+/// Samples of the memory charge in a run without limits.
+const SAMPLES: u64 = 256;
 
-/// A question with what was found out about its recording.
+/// The program without limits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unlimited {
+    pub(super) runtime_ns: u64,
+    pub(super) major_faults: u64,
+    /// Memory charge, mean over time.
+    pub(super) mean_bytes: u64,
+}
+
+/// A question on one release of the kernel, with what was found out about its recording and all that was replayed.
 pub(super) struct Replays<'a> {
-    question: &'a Question,
+    pub(super) question: &'a Question,
+    pub(super) kernel: KernelRelease,
     progress: &'a dyn Progress,
     base: Scenario,
     context: BuildContext,
     peaks: Peaks,
     recording: Recording,
     /// The sizes asked for, ascending, each once.
-    sizes: Vec<Bytes>,
+    pub(super) sizes: Vec<Bytes>,
     /// Highest charge.
     pub(super) peak: Bytes,
-    pub(super) unlimited: Run,
+    pub(super) unlimited: Unlimited,
+    /// Runtime without limits in ns, by what of a draw changes that: processors and latency of devices in percent.
+    unlimited_ns: BTreeMap<(u32, u64), u64>,
+    pub(super) pool: Pool,
 }
 
 impl<'a> Replays<'a> {
-    pub(super) fn new(question: &'a Question, progress: &'a dyn Progress) -> Result<Self, ScenarioError> {
-        let mut base = scenario_of(question);
-        let context = BuildContext::new(".");
+    /// Plays the recording without limits. `peak`: what shares are of, if that is known from another release.
+    pub(super) fn new(
+        question: &'a Question,
+        kernel: KernelRelease,
+        context: &BuildContext,
+        peak: Option<Bytes>,
+        progress: &'a dyn Progress,
+    ) -> Result<Self, ScenarioError> {
+        let mut base = scenario_of(question, kernel);
         let roomy = without_limits(&base);
         progress.planned(2);
-        let first = play(&roomy, &context, Limits::Off, None)?;
+        let first = play(&roomy, context, Limits::Off, None, None)?;
         progress.done();
         check_ended(&first)?;
         let runtime = first.programs[0].runtime();
-        let unlimited = play(&roomy, &context, Limits::Off, Some(look_every(runtime)))?;
+        let outcome = play(&roomy, context, Limits::Off, Some(sample_every(runtime)), None)?;
         progress.done();
-        let peaks = peaks_of(&unlimited);
+        let peaks = peaks_of(&outcome);
         // The root and the program's own group.
-        let peak = Bytes::new(unlimited.cgroups[1].peak_pages * PAGE_BYTES);
-        if peak == Bytes::ZERO {
+        let own_peak = Bytes::new(outcome.cgroups[1].peak_pages * PAGE_BYTES);
+        if own_peak == Bytes::ZERO {
             let reason = "it takes no memory: it only reads what was never written".to_owned();
             return Err(ScenarioError::NoPeak { workload: question.name.clone(), reason });
         }
+        let peak = peak.unwrap_or(own_peak);
         let sizes = sizes(question, peak)?;
         // Room for the program, for compressed swap and for the kernel's reserves, so that only the limit binds; but not more than
         // that, because schemes look at all memory, and would be busy with what is free.
         let largest = sizes.last().copied().unwrap_or_default().max(peak);
         let roomy = Bytes::new((largest.get() * 2).max(MACHINE_MIN.get()));
         base.machine.nodes = vec![NodeConfig { memory: roomy, ..NodeConfig::default() }];
-        let (recording, unlimited) = (Recording { runtime }, Run::of(unlimited));
-        Ok(Self { question, progress, base, context, peaks, recording, sizes, peak, unlimited })
+        let centre = Draw::of(0, question.cpus);
+        let charged = Run::of(outcome, &centre, Bytes::new(u64::MAX), runtime.ns());
+        let unlimited = Unlimited {
+            runtime_ns: runtime.ns(),
+            major_faults: first.system().counters.get(Counter::PgMajFault),
+            mean_bytes: charged.mean_bytes,
+        };
+        let unlimited_ns = BTreeMap::from([(centre.hardware(), runtime.ns())]);
+        let (context, recording) = (context.clone(), Recording { runtime });
+        let pool = Pool::default();
+        Ok(Self {
+            question,
+            kernel,
+            progress,
+            base,
+            context,
+            peaks,
+            recording,
+            sizes,
+            peak,
+            unlimited,
+            unlimited_ns,
+            pool,
+        })
     }
 
-    /// Every set-up at every size asked for.
-    pub(super) fn survey(&self) -> Result<Vec<Tried>, ScenarioError> {
-        let sizes = &self.sizes;
-        let wanted: Vec<(usize, Bytes)> =
-            (0..CANDIDATES.len()).flat_map(|index| sizes.iter().map(move |&size| (index, size))).collect();
-        self.try_all(&wanted)
-    }
-
-    /// Narrows down, for each set-up that Linux has, the border between too slow and fast enough.
-    pub(super) fn narrow_down(&self, tried: &mut Vec<Tried>) -> Result<(), ScenarioError> {
-        for _ in 0..BISECTIONS {
-            let linux = CANDIDATES.iter().enumerate().filter(|(_, candidate)| candidate.runs_on_linux());
-            let wanted: Vec<_> =
-                linux.filter_map(|(index, _)| Some((index, self.between(&of(tried, index))?))).collect();
-            if wanted.is_empty() {
-                break;
-            }
-            tried.extend(self.try_all(&wanted)?);
+    /// Plays set-ups, by their number in the table, at sizes, so often more. Each replay of a size has a draw of its own.
+    pub(super) fn play_more(&mut self, wanted: &[(usize, Bytes, usize)]) -> Result<(), ScenarioError> {
+        let (cpus, mut jobs) = (self.question.cpus, Vec::new());
+        for &(index, size, more) in wanted {
+            let played = self.pool.at(index, size).len();
+            // Draws differ between neighbouring sizes, which are looked at together.
+            let first = size.get() / self.step().get().max(1) * 8;
+            let number = |nth: usize| if nth == 0 { 0 } else { first + nth as u64 };
+            jobs.extend((played..played + more).map(|nth| (index, size, Draw::of(number(nth), cpus))));
+        }
+        self.know_unlimited(jobs.iter().map(|(_, _, draw)| draw))?;
+        self.progress.planned(jobs.len() as u64);
+        let this = &*self;
+        let played = jobs.par_iter().map(|&(index, size, draw)| {
+            let run = this.run(&this.scenario(&CANDIDATES[index], size), size, &draw)?;
+            this.progress.done();
+            Ok((index, size, run))
+        });
+        for (index, size, run) in
+            played.collect::<Vec<Result<_, ScenarioError>>>().into_iter().collect::<Result<Vec<_>, _>>()?
+        {
+            self.pool.add(index, size, [run]);
         }
         Ok(())
     }
 
-    /// The middle between the smallest size that is fast enough and the next smaller one, if they are far enough apart.
-    fn between(&self, own: &[&Tried]) -> Option<Bytes> {
-        let first_fast = smallest_reliable(own, |tried| self.is_fast_enough(tried))?;
-        let high = own[first_fast].size.get();
-        // Below the smallest size tried nothing is known: half of it comes next.
-        let low = first_fast.checked_sub(1).map_or(0, |below| own[below].size.get());
-        let middle = Bytes::new((low + high) / 2).pages_floor().bytes();
-        let is_worth_it = high - low > self.resolution().get() && middle.get() != low && middle >= MEMORY_MIN;
-        is_worth_it.then_some(middle)
+    /// Plays set-ups until each was played `times` at its size.
+    pub(super) fn play_up_to(&mut self, times: usize, places: &[(usize, Bytes)]) -> Result<(), ScenarioError> {
+        let lacking =
+            |&(index, size): &(usize, Bytes)| (index, size, times.saturating_sub(self.pool.at(index, size).len()));
+        let wanted: Vec<_> = places.iter().map(lacking).filter(|&(.., more)| more > 0).collect();
+        self.play_more(&wanted)
     }
 
-    /// Plays set-ups, by their number in the table, at sizes.
-    pub(super) fn try_all(&self, wanted: &[(usize, Bytes)]) -> Result<Vec<Tried>, ScenarioError> {
-        let repeats: Vec<(usize, Bytes, usize)> =
-            wanted.iter().flat_map(|&(index, size)| (0..REPEATS).map(move |repeat| (index, size, repeat))).collect();
-        self.progress.planned(repeats.len() as u64);
-        let runs: Vec<Result<Run, ScenarioError>> = repeats
-            .par_iter()
-            .map(|&(index, size, repeat)| {
-                let run = self.run(&self.scenario(&CANDIDATES[index], beside(size, repeat)), repeat)?;
-                self.progress.done();
-                Ok(run)
-            })
+    /// Finds out how long the program runs without limits on the hardware of these draws.
+    fn know_unlimited<'d>(&mut self, draws: impl Iterator<Item = &'d Draw>) -> Result<(), ScenarioError> {
+        let missing: BTreeMap<(u32, u64), &Draw> = draws
+            .filter(|draw| !self.unlimited_ns.contains_key(&draw.hardware()))
+            .map(|draw| (draw.hardware(), draw))
             .collect();
-        let mut runs = runs.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter();
-        let tried =
-            wanted.iter().map(|&(index, size)| Tried { index, size, runs: runs.by_ref().take(REPEATS).collect() });
-        Ok(tried.collect())
+        self.progress.planned(missing.len() as u64);
+        let missing: Vec<((u32, u64), &Draw)> = missing.into_iter().collect();
+        let played = missing.par_iter().map(|(hardware, draw)| {
+            let mut scenario = self.base.clone();
+            draw.apply(&mut scenario);
+            let outcome = play(&without_limits(&scenario), &self.context, Limits::Off, None, None)?;
+            self.progress.done();
+            check_ended(&outcome)?;
+            Ok((*hardware, outcome.programs[0].runtime().ns()))
+        });
+        let played = played.collect::<Vec<Result<_, ScenarioError>>>().into_iter().collect::<Result<Vec<_>, _>>()?;
+        self.unlimited_ns.extend(played);
+        Ok(())
     }
 
-    fn scenario(&self, candidate: &Candidate, limit: Bytes) -> Scenario {
-        let limit = Some(Amount::Absolute(limit));
-        candidate.apply(Scenario { limit, ..self.base.clone() }, &self.recording)
+    /// A candidate at a size, before chance has its part.
+    fn scenario(&self, candidate: &Candidate, size: Bytes) -> Scenario {
+        let plain = Scenario { limit: Some(Amount::Absolute(size)), ..self.base.clone() };
+        candidate.apply(plain, &self.recording)
     }
 
-    fn run(&self, scenario: &Scenario, repeat: usize) -> Result<Run, ScenarioError> {
+    fn run(&self, scenario: &Scenario, size: Bytes, draw: &Draw) -> Result<Run, ScenarioError> {
+        let (mut scenario, limit) = (scenario.clone(), draw.limit(size));
+        draw.apply(&mut scenario);
+        scenario.limit = Some(Amount::Absolute(limit));
         let name = name_of(&scenario.policy, scenario.limit);
-        let variant = Variant { name, scenario: scenario.clone(), only: Vec::new() };
-        let context = self.context.clone().with_seed(scenario.seed.wrapping_add(repeat as u64));
-        let look = look_every(self.recording.runtime);
-        play(&variant, &context, Limits::Of(&self.peaks), Some(look)).map(Run::of)
+        let context = self.context.clone().with_seed(draw.seed);
+        let others = draw.others.then_some(self.recording.runtime);
+        let variant = Variant { name, scenario, only: Vec::new() };
+        let sample = sample_every(self.recording.runtime);
+        let outcome = play(&variant, &context, Limits::Of(&self.peaks), Some(sample), others)?;
+        let unlimited_ns = self.unlimited_ns.get(&draw.hardware()).copied().unwrap_or(self.unlimited.runtime_ns);
+        Ok(Run::of(outcome, draw, limit, unlimited_ns))
+    }
+
+    /// How a set-up fares on other devices, in the middle of everything else: its runtime against unlimited memory there, in millionths,
+    /// and its major faults. `None` if it was killed.
+    pub(super) fn elsewhere(
+        &self,
+        index: usize,
+        size: Bytes,
+        devices: Devices,
+    ) -> Result<Option<(u64, u64)>, ScenarioError> {
+        let draw = Draw::of(0, self.question.cpus);
+        let mut scenario = self.scenario(&CANDIDATES[index], size);
+        (scenario.machine.storage, scenario.machine.swap.device) = (devices.storage, devices.swap);
+        let free = play(&without_limits(&scenario), &self.context, Limits::Off, None, None)?;
+        check_ended(&free)?;
+        let run = self.run(&scenario, size, &draw)?;
+        let ratio = super::figures::ppm(run.runtime_ns, free.programs[0].runtime().ns());
+        Ok(run.ratio_ppm.and(ratio).map(|ratio| (ratio, run.major_faults)))
+    }
+
+    /// What the model is off for a set-up, if that was measured: for policies alone, by release.
+    pub(super) fn model_error(&self, index: usize) -> Option<&'static ModelError> {
+        let candidate = &CANDIDATES[index];
+        let is_plain = candidate.nr_parts() == 0;
+        is_plain.then(|| model_error(candidate.name, self.kernel, "major_faults")).flatten()
+    }
+
+    /// What to expect of a set-up at a size, from the replays there are; `None` without any.
+    pub(super) fn expected(&self, index: usize, size: Bytes) -> Option<Expected> {
+        let cost = FaultCost::of(self.pool.of(index), self.unlimited.major_faults);
+        Expected::of(&self.pool.around(index, size), self.model_error(index), cost)
     }
 
     /// What its presets do with the kernel's own parameters, each in the first combination that has it.
@@ -159,13 +238,13 @@ impl<'a> Replays<'a> {
             }
             scenario.monitors = vec![MonitorSpec::of_preset(preset, usual).map_err(meaning)?];
             self.progress.planned(1);
-            let run = self.run(&scenario, 0)?;
+            let run = self.run(&scenario, size, &Draw::of(0, self.question.cpus))?;
             self.progress.done();
             let schemes = &scenario.monitors[0].config.schemes;
             defaults.push(KernelDefaults {
                 candidate: candidate.name,
                 preset,
-                runtime_ratio_ppm: run.ratio_ppm(self.unlimited.runtime_ns),
+                runtime_ratio_ppm: run.ratio_ppm,
                 words: schemes.iter().zip(&run.schemes).map(|(scheme, report)| explain(scheme, report)).collect(),
             });
         }
@@ -201,30 +280,43 @@ impl<'a> Replays<'a> {
         let candidate = CANDIDATES.iter().find(|candidate| candidate.name == name).expect("from the table");
         let scenario = self.scenario(candidate, Bytes::new(memory_bytes));
         // Where nothing has chance in it, more runs would tell the same again.
-        let repeats = if scenario.monitors.is_empty() { 1 } else { u32::try_from(REPEATS).expect("a few") };
+        let repeats = if scenario.monitors.is_empty() { 1 } else { 5 };
         Scenario { repeats, ..scenario }
     }
 
-    /// Sizes that are closer are not told apart.
-    pub(super) fn resolution(&self) -> Bytes {
-        Bytes::new(self.peak.get() / RESOLUTION)
+    /// Sizes are tried in such steps: a hundredth of the peak, in whole pages.
+    pub(super) fn step(&self) -> Bytes {
+        Bytes::new((self.peak.get() / 100).max(PAGE_BYTES)).pages_floor().bytes()
+    }
+
+    /// The size next to `size` of those that are tried.
+    pub(super) fn on_lattice(&self, size: Bytes) -> Bytes {
+        let step = self.step().get();
+        Bytes::new((size.get() + step / 2) / step * step)
+    }
+
+    /// Major faults in all that cost the slow-down asked for, by what a fault costs under this set-up; `None` where no replay had more
+    /// faults than without limits.
+    pub(super) fn allowed_faults(&self, index: usize) -> Option<u64> {
+        let cost = FaultCost::of(self.pool.of(index), self.unlimited.major_faults);
+        Some(self.unlimited.major_faults.saturating_add(cost.faults_in(self.question.slowdown.ppm())?))
     }
 
     pub(super) fn allowed_ppm(&self) -> u64 {
         Ratio::ONE.ppm() + self.question.slowdown.ppm()
     }
 
-    /// Whether even the upper end of its interval is within what was asked for.
-    pub(super) fn is_fast_enough(&self, tried: &Tried) -> bool {
-        tried.ratio(self.unlimited.runtime_ns).is_some_and(|ratio| ratio.high() <= self.allowed_ppm() as f64)
+    /// Whether even the upper end of its interval is within what was asked for, and it is no gamble.
+    pub(super) fn is_fast_enough(&self, expected: &Expected) -> bool {
+        expected.gamble.is_none() && expected.ratio.is_some_and(|ratio| ratio.high <= self.allowed_ppm())
     }
 }
 
-/// What was tried of one set-up, ascending by size.
-pub(super) fn of(tried: &[Tried], index: usize) -> Vec<&Tried> {
-    let mut own: Vec<&Tried> = tried.iter().filter(|tried| tried.index == index).collect();
-    own.sort_by_key(|tried| tried.size);
-    own
+/// The devices of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Devices {
+    pub(super) storage: DeviceConfig,
+    pub(super) swap: DeviceConfig,
 }
 
 /// The sizes asked for, in bytes, ascending, each once.
@@ -233,8 +325,8 @@ fn sizes(question: &Question, peak: Bytes) -> Result<Vec<Bytes>, ScenarioError> 
     let mut sizes = BTreeSet::new();
     for &amount in &question.memory {
         let size = amount.of(peak).pages_floor().bytes();
-        if size < MEMORY_MIN || size > memory_max {
-            let message = format!("memory size {amount} is {size} here; allowed: {MEMORY_MIN} to {memory_max}");
+        if size < LIMIT_MIN || size > memory_max {
+            let message = format!("memory size {amount} is {size} here; allowed: {LIMIT_MIN} to {memory_max}");
             return Err(ScenarioError::Meaning { place: "--memory".to_owned(), message });
         }
         sizes.insert(size);
@@ -242,26 +334,22 @@ fn sizes(question: &Question, peak: Bytes) -> Result<Vec<Bytes>, ScenarioError> 
     Ok(sizes.into_iter().collect())
 }
 
-/// The limit of a repeat.
-pub(super) fn beside(size: Bytes, repeat: usize) -> Bytes {
-    let permil = u64::try_from(1000 + BESIDE_PERMIL[repeat]).expect("far from 0");
-    let bytes = u128::from(size.get()) * u128::from(permil) / 1000;
-    Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX)).pages_floor().bytes().max(MEMORY_MIN)
-}
-
-fn look_every(runtime: Duration) -> Duration {
-    Duration::from_ns((runtime.ns() / LOOKS).max(10_000))
+fn sample_every(runtime: Duration) -> Duration {
+    Duration::from_ns((runtime.ns() / SAMPLES).max(10_000))
 }
 
 fn meaning(error: impl ToString) -> ScenarioError {
     ScenarioError::Meaning { place: "advise".to_owned(), message: error.to_string() }
 }
 
+/// Plays a variant. `sample`: how often the memory charge is taken down. `others`: other tasks run for a moment once a tick, for so
+/// long from the program's start.
 pub(super) fn play(
     variant: &Variant,
     context: &BuildContext,
     limits: Limits<'_>,
-    look: Option<Duration>,
+    sample: Option<Duration>,
+    others: Option<Duration>,
 ) -> Result<Outcome, ScenarioError> {
     let unit = Unit { workloads: vec![0], mode: RunMode::Each };
     let watching = match limits {
@@ -270,8 +358,20 @@ pub(super) fn play(
     };
     // What schemes did stands in the outcome.
     let (mut builder, _observers) = assemble::builder(variant, &unit, context, limits, watching)?;
-    if let Some(look) = look {
-        builder.record_series(look);
+    if let Some(sample) = sample {
+        builder.record_series(sample);
+    }
+    // What knows the future knows it of finite recordings only.
+    if let Some(lifetime) = others.filter(|_| !builder.needs_future()) {
+        let tick = Duration::from_ns(1_000_000_000 / u64::from(variant.scenario.machine.hz));
+        let program = isotherm_workload::others(tick, Some(lifetime.ns() / tick.ns() + 1));
+        let fail = |source| ScenarioError::Sim {
+            workload: unit.name(&variant.scenario).to_owned(),
+            variant: variant.name.clone(),
+            source,
+        };
+        let program = builder.add_program(program, CgroupId::ROOT).map_err(fail)?;
+        builder.start_at(program, Instant::START + variant.scenario.workloads[0].start);
     }
     builder.build().run(Instant::START + variant.scenario.until).map_err(|source| ScenarioError::Sim {
         workload: unit.name(&variant.scenario).to_owned(),
@@ -281,11 +381,12 @@ pub(super) fn play(
 }
 
 /// The recording on a machine of the asked-for kind.
-pub(super) fn scenario_of(question: &Question) -> Scenario {
-    let mut machine = MachineConfig { cpus: question.cpus, ..MachineConfig::default() };
-    machine.swap.device = question.swap.into();
+pub(super) fn scenario_of(question: &Question, kernel: KernelRelease) -> Scenario {
+    let mut machine =
+        MachineConfig { kernel, cpus: question.cpus, storage: question.storage, ..MachineConfig::default() };
+    machine.swap.device = question.swap;
     // Requests say nothing of reads and writes; memory that is only read takes no page.
-    let play_as = if lists_requests(question) { PlayAs::Write } else { PlayAs::Recorded };
+    let play_as = if lists_requests(&question.trace) { PlayAs::Write } else { PlayAs::Recorded };
     let load = WorkloadSpec::Trace(TraceSpec { play_as, ..TraceSpec::new(&question.trace) });
     Scenario {
         title: format!("{} as recorded", question.name),
@@ -293,19 +394,5 @@ pub(super) fn scenario_of(question: &Question) -> Scenario {
         machine,
         workloads: vec![WorkloadEntry::new(&question.name, load)],
         ..Scenario::named(&question.name)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn repeats_lie_on_both_sides_of_a_size_and_the_first_on_it() {
-        assert_eq!(BESIDE_PERMIL.iter().sum::<i64>(), 0, "their mean is the size");
-        let size = Bytes::from_mib(100);
-        let limits: Vec<u64> = (0..REPEATS).map(|repeat| beside(size, repeat).get() / PAGE_BYTES).collect();
-        assert_eq!(limits, [25_600, 25_344, 25_472, 25_728, 25_856]);
-        assert_eq!(beside(MEMORY_MIN, 1), MEMORY_MIN, "never below the smallest limit");
     }
 }

@@ -5,9 +5,11 @@
 //! that is compared with all memory fast. A recording lasts seconds and policies act in seconds, so that its epochs are played several
 //! times. Each policy is played five times, with a fast tier up to 1 % beside the size and another seed for what has chance in it.
 
-use super::figures::{Figure, ppm};
-use super::replays::{REPEATS, beside, play, scenario_of};
-use super::{Question, lists_requests};
+use super::figures::ppm;
+use super::mean::Figure;
+use super::replays::{play, scenario_of};
+use super::robust::beside;
+use super::{Question, in_pool, lists_requests};
 use crate::Scenario;
 use crate::assemble::Limits;
 use crate::error::ScenarioError;
@@ -15,7 +17,8 @@ use crate::metrics::{fast_settled_ns, fast_shares};
 use crate::run::{Progress, check_ended, without_limits};
 use crate::variant::Variant;
 use isotherm_sim::machine::{Ending, MemoryKind, NodeConfig, Outcome, TieringOutcome};
-use isotherm_sim::swap::device::DeviceKind;
+use isotherm_sim::memory::KernelRelease;
+use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::tiering::{MemoryView, Mover, TIERING_POLICIES, TieringPolicy, TieringSpec};
 use isotherm_units::{Amount, Bytes, Duration, PAGE_BYTES, Ratio};
 use isotherm_workload::{BuildContext, WorkloadSpec};
@@ -23,6 +26,11 @@ use rayon::prelude::*;
 use serde::Serialize;
 use std::path::PathBuf;
 
+/// Replays of each policy.
+const REPEATS: usize = 5;
+/// By how much of a thousandth the fast tier of each repeat lies beside the size. How it falls on the steps of a program's memory is
+/// chance: a page more or less of heap, a library more or less of page cache. The first is the size itself.
+const BESIDE_PERMIL: [u64; REPEATS] = [1000, 990, 995, 1005, 1010];
 /// The least that a node holds.
 const NODE_MIN: Bytes = Bytes::from_mib(4);
 /// The recording is played for as long as this at least, as far as its epochs can be played again.
@@ -41,8 +49,12 @@ pub struct TierQuestion {
     pub fast: Amount,
     /// What the slow tier is.
     pub slow: MemoryKind,
+    /// Release of the kernel by whose rules it is played.
+    pub kernel: KernelRelease,
+    /// The disk under files.
+    pub storage: DeviceConfig,
     /// Swap device.
-    pub swap: DeviceKind,
+    pub swap: DeviceConfig,
     /// Processors of the machine.
     pub cpus: u32,
     /// Threads to replay with; `None` = one per processor.
@@ -54,6 +66,12 @@ pub struct TierQuestion {
 pub struct TierAdvice {
     /// Name of the program.
     pub program: String,
+    /// The release by whose rules it was played.
+    pub kernel: KernelRelease,
+    /// The disk under files.
+    pub storage: DeviceConfig,
+    /// Swap device.
+    pub swap: DeviceConfig,
     /// Highest memory charge without limits.
     pub peak_bytes: u64,
     /// Size of the fast tier.
@@ -161,11 +179,7 @@ impl TierRatio {
 /// # Errors
 /// A slow tier that is no slower than the fast one, a fast tier of nothing or of more than the peak, a trace that cannot be read.
 pub fn advise_on_tiers(question: &TierQuestion, progress: &dyn Progress) -> Result<TierAdvice, ScenarioError> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(question.threads.unwrap_or(0)).build();
-    match pool {
-        Ok(pool) => pool.install(|| answer(question, progress)),
-        Err(_) => answer(question, progress), // no thread can be started: the caller's own does it
-    }
+    in_pool(question.threads, || answer(question, progress))
 }
 
 /// A replay, as far as it counts.
@@ -202,19 +216,21 @@ fn answer(question: &TierQuestion, progress: &dyn Progress) -> Result<TierAdvice
         name: question.name.clone(),
         trace: question.trace.clone(),
         memory: Vec::new(),
+        kernels: vec![question.kernel],
+        storage: question.storage,
         swap: question.swap,
         slowdown: Ratio::ZERO,
         cpus: question.cpus,
         threads: question.threads,
     };
-    let mut base = scenario_of(&as_recorded);
+    let mut base = scenario_of(&as_recorded, question.kernel);
     progress.planned(1);
-    let unlimited = play(&without_limits(&base), &BuildContext::new("."), Limits::Off, None)?;
+    let unlimited = play(&without_limits(&base), &BuildContext::new("."), Limits::Off, None, None)?;
     progress.done();
     check_ended(&unlimited)?;
     let peak = Bytes::new(unlimited.cgroups[1].peak_pages * PAGE_BYTES);
     let fast = fast_size(question.fast, peak)?;
-    let epoch_repeat = if lists_requests(&as_recorded) { 1 } else { epochs(unlimited.programs[0].runtime()) };
+    let epoch_repeat = if lists_requests(&question.trace) { 1 } else { epochs(unlimited.programs[0].runtime()) };
     if let WorkloadSpec::Trace(trace) = &mut base.workloads[0].load {
         trace.epoch_repeat = epoch_repeat;
     }
@@ -228,10 +244,10 @@ fn answer(question: &TierQuestion, progress: &dyn Progress) -> Result<TierAdvice
         .par_iter()
         .map(|&(policy, repeat)| {
             let mut scenario = under(&base, policy);
-            scenario.machine.nodes = nodes(Bytes::new(beside(fast, repeat).get().max(NODE_MIN.get())));
+            scenario.machine.nodes = nodes(Bytes::new(beside(fast, BESIDE_PERMIL[repeat]).get().max(NODE_MIN.get())));
             let context = BuildContext::new(".").with_seed(scenario.seed.wrapping_add(repeat as u64));
             let variant = Variant { name: policy.name.to_owned(), scenario, only: Vec::new() };
-            let outcome = play(&variant, &context, Limits::Off, None)?;
+            let outcome = play(&variant, &context, Limits::Off, None, None)?;
             progress.done();
             Ok(Replay::of(&outcome))
         })
@@ -249,6 +265,9 @@ fn answer(question: &TierQuestion, progress: &dyn Progress) -> Result<TierAdvice
     let all_fast = of(&played, "all-fast");
     Ok(TierAdvice {
         program: question.name.clone(),
+        kernel: question.kernel,
+        storage: question.storage,
+        swap: question.swap,
         peak_bytes: peak.get(),
         fast_bytes: fast.get(),
         fast_share_ppm: ppm(fast.get(), peak.get()).unwrap_or(0),

@@ -37,6 +37,9 @@ pub struct MachineConfig {
     pub swap: SwapConfig,
     /// The disk under files: `ram`, `nvme`, `ssd`, `disk`, or numbers. Default `nvme`.
     pub storage: DeviceConfig,
+    /// Latencies of storage and swap as a share of their models', 1 % to 10000 %. Devices that are memory have none. Default 100 %.
+    #[serde(skip_serializing_if = "is_whole")]
+    pub device_latency: Ratio,
     /// How readily anonymous pages are swapped rather than file pages dropped, 0..=200. Default 60.
     pub swappiness: u32,
     /// Swap readahead reads 2^this pages, 0..=5; 0 turns it off. Default 3.
@@ -98,6 +101,7 @@ impl Default for MachineConfig {
             tiering: TieringConfig::default(),
             swap: SwapConfig::default(),
             storage: DeviceKind::Nvme.into(),
+            device_latency: Ratio::ONE,
             swappiness: 60,
             page_cluster: 3,
             readahead: Bytes::from_kib(128),
@@ -136,6 +140,11 @@ impl ConfigError {
     pub(crate) fn new(field: &str, got: impl std::fmt::Display, allowed: impl Into<Cow<'static, str>>) -> Self {
         Self { field: field.into(), got: got.to_string().into(), allowed: allowed.into() }
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+fn is_whole(share: &Ratio) -> bool {
+    *share == Ratio::ONE
 }
 
 /// Default of [`MachineConfig::step`].
@@ -194,6 +203,8 @@ impl MachineConfig {
         let is_disk = !matches!(self.storage.kind(), Some(DeviceKind::None | DeviceKind::Zram));
         let disks = "ram, nvme, ssd, disk, or numbers as in `latency=4ms,bandwidth=30MiB/s,queue=1`";
         check(is_disk, "storage", &self.storage, disks)?;
+        let latency_ok = (Ratio::from_percent(1)..=Ratio::from_percent(10_000)).contains(&self.device_latency);
+        check(latency_ok, "device_latency", &self.device_latency, "1% to 10000%")?;
         check(self.swappiness <= 200, "swappiness", &self.swappiness, "0 to 200")?;
         check(self.page_cluster <= 5, "page_cluster", &self.page_cluster, "0 to 5")?;
         check(self.readahead <= Bytes::from_mib(16), "readahead", &self.readahead, "0 to 16MiB")?;

@@ -36,8 +36,8 @@ impl MachineConfig {
                 lazy_statistics: self.lazy_statistics,
             },
             costs,
-            swap: (swap, self.swap_size().pages_floor()),
-            storage: self.storage.model(&costs),
+            swap: (swap.with_latency(self.device_latency), self.swap_size().pages_floor()),
+            storage: self.storage.model(&costs).with_latency(self.device_latency),
         }
     }
 }

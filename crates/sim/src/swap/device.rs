@@ -11,7 +11,7 @@
 //! Compressed memory (`zram`) is synchronous: a request is CPU time of the task that submits it and queues for nothing.
 
 use crate::costs::Costs;
-use isotherm_units::{Duration, Instant, PAGE_BYTES, Pages};
+use isotherm_units::{Duration, Instant, PAGE_BYTES, Pages, Ratio};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
@@ -216,6 +216,23 @@ impl ZramModel {
 }
 
 impl DeviceModel {
+    /// The same device with latencies of `percent` of its own. Memory has none: its time is processor time.
+    pub fn with_latency(self, percent: Ratio) -> Self {
+        let scaled = |span: Duration| {
+            let ns = u128::from(span.ns()) * u128::from(percent.ppm()) / u128::from(Ratio::ONE.ppm());
+            Duration::from_ns(u64::try_from(ns).unwrap_or(u64::MAX))
+        };
+        match self {
+            Self::Block(model) => Self::Block(BlockModel {
+                read_latency: scaled(model.read_latency),
+                write_latency: scaled(model.write_latency),
+                sequential_latency: model.sequential_latency.map(scaled),
+                ..model
+            }),
+            Self::None | Self::Zram(_) => self,
+        }
+    }
+
     /// The model of a kind of device, with the numbers of the cost table.
     pub fn preset(kind: DeviceKind, costs: &Costs) -> Self {
         let ns = Duration::from_ns;
@@ -464,6 +481,21 @@ mod tests {
             sequential_latency: sequential_us.map(Duration::from_us),
         };
         Device::new(DeviceModel::Block(model)).unwrap()
+    }
+
+    #[test]
+    fn latencies_are_scaled_and_bandwidth_is_not() {
+        let (costs, half) = (Costs::default(), Ratio::from_percent(50));
+        let DeviceModel::Block(disk) = DeviceModel::preset(DeviceKind::Disk, &costs) else { panic!("it queues") };
+        let halved = BlockModel {
+            read_latency: Duration::from_ns(disk.read_latency.ns() / 2),
+            write_latency: Duration::from_ns(disk.write_latency.ns() / 2),
+            sequential_latency: disk.sequential_latency.map(|span| Duration::from_ns(span.ns() / 2)),
+            ..disk
+        };
+        assert_eq!(DeviceModel::Block(disk).with_latency(half), DeviceModel::Block(halved));
+        let zram = DeviceModel::preset(DeviceKind::Zram, &costs);
+        assert_eq!(zram.with_latency(half), zram);
     }
 
     #[test]

@@ -1,19 +1,23 @@
 //! The advice as an HTML page: curves, table, heatmap.
 
-use isotherm_report::{Axis, Callout, Chart, Emphasis, HtmlPage, PictureSize, Reference, Series, Unit, Verdict};
-use isotherm_scenario::advise::{Advice, AdviceRow, CANDIDATES, Candidate, Question, REPEATS};
+use isotherm_report::{
+    Axis, Callout, Chart, Emphasis, HtmlPage, PictureSize, Reference, Series, SeriesKind, Unit, Verdict,
+};
+use isotherm_scenario::advise::{Advice, AdviceRow, CANDIDATES, Candidate, Question};
 use isotherm_units::{Bytes, Duration};
 
 use super::{tables, words};
 use crate::error::CliError;
 
-/// The page.
-pub(super) fn html(advice: &Advice, question: &Question) -> Result<String, CliError> {
+/// The page. At least one answer; what does not depend on the release is taken from the first.
+pub(super) fn html(answers: &[Advice], question: &Question) -> Result<String, CliError> {
+    let advice = &answers[0];
     let title = format!("How much memory does {} need?", advice.program);
+    let machines: Vec<String> = answers.iter().map(words::machine).collect();
     let lead = format!(
-        "A recording replayed on a simulated machine under {} set-ups, {REPEATS} times each at every size, swap on {}.",
+        "A recording replayed on a simulated machine under {} set-ups: {}.",
         CANDIDATES.len(),
-        words::swap_name(advice.swap)
+        machines.join("; ")
     );
     let mut page = HtmlPage::new(title, lead);
     let mut facts = vec![
@@ -23,34 +27,13 @@ pub(super) fn html(advice: &Advice, question: &Question) -> Result<String, CliEr
     if let Some(best) = &advice.recommendation {
         facts.push(("recommended memory".to_owned(), Bytes::new(best.memory_bytes).approx()));
         facts.push(("saved".to_owned(), Bytes::new(best.gain.saved_bytes).approx()));
-        facts.push(("saved on average".to_owned(), Bytes::new(best.gain.mean_saved_bytes).approx()));
+        facts.push(("saved on average".to_owned(), Bytes::new(best.gain.mean_saved_bytes.median).approx()));
     }
-    page.verdict(&Verdict { headline: words::verdict(advice), text: words::gains(advice), facts });
-    page.section("Side by side");
-    page.paragraph(
-        "All set-ups at one size: slower than with unlimited memory, with a 95 % interval over limits up to 1 % beside it; \
-         memory charge, mean over time; and the smallest size from which on each is fast enough.",
-    );
-    page.table(&tables::side_by_side(advice));
-    let schemes = tables::schemes(advice);
-    if !schemes.rows.is_empty() {
-        page.table(&schemes);
+    let text = [words::firmness(advice), words::gains(advice), words::other_devices(advice)].concat();
+    page.verdict(&Verdict { headline: words::verdict(advice), text, facts });
+    for advice in answers {
+        on_release(&mut page, advice, answers.len() > 1);
     }
-    if !advice.notes.is_empty() {
-        page.notes("To note", &words::notes(advice));
-    }
-    let size = PictureSize { width: 960, height: 420 };
-    page.section("Runtime by memory size");
-    page.paragraph(
-        "How much longer the program runs than with unlimited memory. `opt` (Belady's MIN) knows the future and is the \
-         floor of any policy; it cannot be built. `lru`, `fifo` and `clock` are yardsticks.",
-    );
-    page.chart(&runtime_chart(advice), size);
-    page.section("Major faults by memory size");
-    page.chart(&fault_chart(advice), size);
-    page.section("Memory held, by memory size");
-    page.paragraph("The charge of the program, mean over time: what lies below the limit is free for others.");
-    page.chart(&charge_chart(advice), size);
     page.section("Huge pages");
     page.paragraph(&words::huge_pages(advice));
     let huge_pages = tables::huge_pages(advice);
@@ -64,7 +47,7 @@ pub(super) fn html(advice: &Advice, question: &Question) -> Result<String, CliEr
         page.notes("What these latencies assume", &words::latency_assumptions(advice));
     }
     page.section("Every size");
-    page.table(&tables::rows(advice));
+    page.table(&tables::rows(answers));
     let heatmap = crate::verbs::report::trace_heatmap(&question.trace)?;
     page.section("Memory over time");
     page.paragraph("Which pages the program touched, and when. Unmapped address space is folded away.");
@@ -74,10 +57,48 @@ pub(super) fn html(advice: &Advice, question: &Question) -> Result<String, CliEr
         page.code(&isotherm_scenario::print(config));
     }
     page.notes("Set-ups with schemes", &words::set_ups(advice));
-    page.notes("With the kernel's own parameters", &words::kernel_defaults(advice));
     page.notes("What this does not know", &advice.unknowns);
     page.footer(format!("isotherm {}", env!("CARGO_PKG_VERSION")));
     Ok(page.to_html())
+}
+
+/// What one release says. Its name stands in the headings where there are several.
+fn on_release(page: &mut HtmlPage, advice: &Advice, is_one_of_several: bool) {
+    let heading = |text: &str| match is_one_of_several {
+        true => format!("{text}: Linux {}", advice.kernel),
+        false => text.to_owned(),
+    };
+    page.section(&heading("Side by side"));
+    page.paragraph(
+        "All set-ups at one size: how much slower than with unlimited memory, in the middle and at most; major faults likewise; memory \
+         charge, mean over time; and the smallest size from which on each is safe. Upper ends hold chance, and for set-ups that were \
+         compared with real kernels also what the model is off.",
+    );
+    page.table(&tables::side_by_side(advice));
+    let schemes = tables::schemes(advice);
+    if !schemes.rows.is_empty() {
+        page.table(&schemes);
+    }
+    if is_one_of_several {
+        page.notes("How firmly it stands here", &words::firmness(advice));
+    }
+    if !advice.notes.is_empty() {
+        page.notes("To note", &words::notes(advice));
+    }
+    let size = PictureSize { width: 960, height: 420 };
+    page.section(&heading("Runtime by memory size"));
+    page.paragraph(
+        "How much longer the program runs than with unlimited memory. `opt` (Belady's MIN) knows the future and is the \
+         floor of any policy; it cannot be built. `lru`, `fifo` and `clock` are baselines. Where outcomes fall into two groups, both \
+         are points.",
+    );
+    page.chart(&runtime_chart(advice), size);
+    page.section(&heading("Major faults by memory size"));
+    page.chart(&fault_chart(advice), size);
+    page.section(&heading("Memory held, by memory size"));
+    page.paragraph("The charge of the program, mean over time: what lies below the limit is free for others.");
+    page.chart(&charge_chart(advice), size);
+    page.notes("With the kernel's own parameters", &words::kernel_defaults(advice));
 }
 
 /// A curve of each set-up, with its interval where `y` gives one.
@@ -98,23 +119,35 @@ fn curves(advice: &Advice, y: impl Fn(&AdviceRow) -> Option<[f64; 3]>) -> Vec<Se
     CANDIDATES.iter().map(curve).collect()
 }
 
+/// Where outcomes fall into two groups: both as points, which `y` gives.
+fn gambles(advice: &Advice, y: impl Fn(&AdviceRow) -> Option<[f64; 2]>) -> Vec<Series> {
+    let points = |candidate: &Candidate| {
+        let rows = advice.rows.iter().filter(|row| row.candidate == candidate.name && row.gamble.is_some());
+        let both = |row: &AdviceRow| y(row).map(|ends| ends.map(|end| (row.memory_bytes as f64, end)));
+        let points: Vec<(f64, f64)> = rows.filter_map(both).flatten().collect();
+        let name = format!("{}: a gamble", candidate.name);
+        (!points.is_empty()).then(|| Series { kind: SeriesKind::Points, ..Series::line(name, points) })
+    };
+    CANDIDATES.iter().filter_map(points).collect()
+}
+
 fn runtime_chart(advice: &Advice) -> Chart {
     let over = |ratio: u64| ratio.saturating_sub(1_000_000) as f64;
     let ratio = |row: &AdviceRow| {
-        let mean = row.runtime_ratio_ppm?;
-        let (low, high) = (row.runtime_ratio_ci95_low_ppm, row.runtime_ratio_ci95_high_ppm);
-        Some([over(low.unwrap_or(mean)), over(mean), over(high.unwrap_or(mean))])
+        let ratio = row.runtime_ratio_ppm.filter(|_| row.gamble.is_none())?;
+        Some([over(ratio.low), over(ratio.median), over(ratio.high)])
     };
+    let ends = |row: &AdviceRow| row.runtime_ratio_ppm.map(|ratio| [over(ratio.chance_low), over(ratio.chance_high)]);
     let mut chart = Chart {
         title: "Slower than with unlimited memory".to_owned(),
         x: Axis::new("memory limit", Unit::Bytes),
         y: Axis::new("slower by", Unit::Ppm),
-        series: curves(advice, ratio),
+        series: [curves(advice, ratio), gambles(advice, ends)].concat(),
         references: vec![Reference::AtY { value: advice.slowdown_allowed_ppm as f64, label: "allowed".to_owned() }],
         ..Chart::default()
     };
     if let Some(best) = &advice.recommendation {
-        let (x, y) = (best.memory_bytes as f64, over(best.runtime_ratio_ppm));
+        let (x, y) = (best.memory_bytes as f64, over(best.runtime_ratio_ppm.median));
         chart.callouts.push(Callout { x, y, label: "recommended".to_owned() });
     }
     chart
@@ -122,15 +155,15 @@ fn runtime_chart(advice: &Advice) -> Chart {
 
 fn fault_chart(advice: &Advice) -> Chart {
     let faults = |row: &AdviceRow| {
-        let mean = row.major_faults;
-        let (low, high) = (row.major_faults_ci95_low, row.major_faults_ci95_high);
-        Some([low.unwrap_or(mean) as f64, mean as f64, high.unwrap_or(mean) as f64])
+        let faults = row.major_faults;
+        row.gamble.is_none().then_some([faults.low as f64, faults.median as f64, faults.high as f64])
     };
+    let groups = |row: &AdviceRow| row.gamble.map(|gamble| [gamble.good_faults as f64, gamble.bad_faults as f64]);
     Chart {
         title: "Major faults".to_owned(),
         x: Axis::new("memory limit", Unit::Bytes),
         y: Axis::new("major faults", Unit::Count),
-        series: curves(advice, faults),
+        series: [curves(advice, faults), gambles(advice, groups)].concat(),
         ..Chart::default()
     }
 }
@@ -138,8 +171,7 @@ fn fault_chart(advice: &Advice) -> Chart {
 fn charge_chart(advice: &Advice) -> Chart {
     let charge = |row: &AdviceRow| {
         let mean = row.mean_bytes;
-        let (low, high) = (row.mean_ci95_low_bytes, row.mean_ci95_high_bytes);
-        Some([low.unwrap_or(mean) as f64, mean as f64, high.unwrap_or(mean) as f64])
+        Some([mean.low as f64, mean.median as f64, mean.high as f64])
     };
     Chart {
         title: "Mean memory charge".to_owned(),

@@ -6,19 +6,25 @@ use isotherm_units::Bytes;
 
 use super::words;
 
-/// Every set-up at every size.
-pub(super) fn rows(advice: &Advice) -> Table {
+/// Every set-up at every size, release by release.
+pub(super) fn rows(answers: &[Advice]) -> Table {
     let mut table = Table::new(
         "",
         vec![
+            Column::text("kernel"),
             Column::text("set-up"),
             Column::number("memory", Unit::Bytes),
             Column::number("of peak", Unit::Ppm),
             Column::number("n", Unit::Count),
             Column::number("runtime", Unit::Ns),
             Column::number("slower by", Unit::Ppm),
-            Column::number("ci95", Unit::Ppm),
+            Column::number("at least", Unit::Ppm),
+            Column::number("at most", Unit::Ppm),
+            Column::number("at most by chance", Unit::Ppm),
             Column::number("major faults", Unit::Count),
+            Column::number("faults at least", Unit::Count),
+            Column::number("faults at most", Unit::Count),
+            Column::number("faults at most by chance", Unit::Count),
             Column::number("faults to opt", Unit::Factor),
             Column::number("mean memory", Unit::Bytes),
             Column::number("pressure some", Unit::Ppm),
@@ -28,22 +34,30 @@ pub(super) fn rows(advice: &Advice) -> Table {
             Column::text("schemes"),
         ],
     );
-    for row in &advice.rows {
+    // A little less than nothing occurs where a limit moves a stall.
+    let over = |ratio: u64| ratio as f64 - 1e6;
+    for (advice, row) in answers.iter().flat_map(|advice| advice.rows.iter().map(move |row| (advice, row))) {
         if words::is_recommended(advice, row) {
             table.highlight = Some(table.rows.len());
         }
+        let ratio = row.runtime_ratio_ppm;
         table.push(vec![
+            Cell::from(advice.kernel.name()),
             Cell::from(row.candidate),
             row.memory_bytes.into(),
             row.memory_share_ppm.into(),
             row.n.into(),
             row.runtime_ns.into(),
-            // A little less than nothing occurs where a limit moves a stall.
-            row.runtime_ratio_ppm.map(|ratio| ratio as f64 - 1e6).into(),
-            half_width(row).into(),
-            row.major_faults.into(),
+            ratio.map(|ratio| over(ratio.median)).into(),
+            ratio.map(|ratio| over(ratio.low)).into(),
+            ratio.map(|ratio| over(ratio.high)).into(),
+            ratio.map(|ratio| over(ratio.chance_high)).into(),
+            row.major_faults.median.into(),
+            row.major_faults.low.into(),
+            row.major_faults.high.into(),
+            row.major_faults.chance_high.into(),
             row.faults_to_opt_ppm.map(|ppm| ppm as f64 / 1e6).into(),
-            row.mean_bytes.into(),
+            row.mean_bytes.median.into(),
             row.pressure_some_ppm.into(),
             row.reclaim_cpu_ns.into(),
             if row.schemes.is_empty() { Cell::Missing } else { row.monitor_cpu_ns.into() },
@@ -54,12 +68,7 @@ pub(super) fn rows(advice: &Advice) -> Table {
     table
 }
 
-/// Half the width of the interval of the ratio of runtimes.
-fn half_width(row: &AdviceRow) -> Option<u64> {
-    Some(row.runtime_ratio_ci95_high_ppm?.saturating_sub(row.runtime_ratio_ci95_low_ppm?) / 2)
-}
-
-/// All set-ups at the recommended size, and from which on each is fast enough. For people: narrow.
+/// All set-ups at the recommended size, and from which on each is safe. For people: narrow.
 pub(super) fn side_by_side(advice: &Advice) -> Table {
     let size = advice.compared_bytes;
     let share = u64::try_from(u128::from(size) * 1_000_000 / u128::from(advice.peak_bytes.max(1))).unwrap_or(u64::MAX);
@@ -67,9 +76,11 @@ pub(super) fn side_by_side(advice: &Advice) -> Table {
     let columns = vec![
         Column::text("set-up"),
         Column { align: Align::Right, ..Column::text("slower by [%]") },
-        Column::number("major faults", Unit::Count),
+        Column { align: Align::Right, ..Column::text("at most [%]") },
+        Column { align: Align::Right, ..Column::text("major faults") },
+        Column::number("at most", Unit::Count),
         Column::number("mean", Unit::Bytes),
-        Column::number("enough", Unit::Bytes),
+        Column::number("safe from", Unit::Bytes),
         Column::text("note"),
     ];
     let mut table = Table::new(title, columns);
@@ -79,15 +90,19 @@ pub(super) fn side_by_side(advice: &Advice) -> Table {
         if words::is_recommended(advice, row) {
             table.highlight = Some(table.rows.len());
         }
-        let slower = row.runtime_ratio_ppm.map(|ratio| {
-            let over = ratio as f64 / 1e4 - 100.0;
-            half_width(row).map_or_else(|| format!("{over:.1}"), |half| format!("{over:.1} ± {:.1}", half as f64 / 1e4))
-        });
+        let over = |ratio: u64| format!("{:.1}", ratio as f64 / 1e4 - 100.0);
+        let (median, faults) = match &row.gamble {
+            // A middle of two groups would be a figure that never comes out.
+            Some(gamble) => (None, format!("{} or {}", gamble.good_faults, gamble.bad_faults)),
+            None => (row.runtime_ratio_ppm.map(|ratio| over(ratio.median)), row.major_faults.median.to_string()),
+        };
         table.push(vec![
             Cell::from(row.candidate),
-            slower.into(),
-            row.major_faults.into(),
-            row.mean_bytes.into(),
+            median.into(),
+            row.runtime_ratio_ppm.map(|ratio| over(ratio.high)).into(),
+            Cell::from(faults),
+            row.major_faults.high.into(),
+            row.mean_bytes.median.into(),
             set_up.enough_bytes.into(),
             Cell::from(words::note(advice, row)),
         ]);

@@ -1,29 +1,106 @@
 //! The advice in words.
 
-use isotherm_scenario::advise::{Advice, AdviceRow, LatencyRow, SchemeDid};
+use isotherm_scenario::advise::{Advice, AdviceRow, DeviceRole, LatencyRow, Neighbour, OtherDevice, SchemeDid};
 use isotherm_sim::machine::Ending;
+use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::{Bytes, Duration};
+
+/// Which kernel and devices were simulated: `Linux 7.2, files on nvme, swap on zram`.
+pub(super) fn machine(advice: &Advice) -> String {
+    format!("Linux {}, files on {}, swap on {}", advice.kernel, device_name(advice.storage), device_name(advice.swap))
+}
 
 /// The answer in a sentence or two.
 pub(super) fn verdict(advice: &Advice) -> String {
     let allowed = percent(advice.slowdown_allowed_ppm);
     match &advice.recommendation {
         Some(best) => format!(
-            "Recommendation: {} with memory.max = {} ({} of peak, {} less): {} slower than with unlimited memory \
-             (allowed: {allowed}).",
+            "Recommendation: {} with memory.max = {} ({} of peak, {} less): {} slower than with unlimited memory, and at most {} \
+             (allowed: {allowed}). It holds on {}.",
             best.candidate,
             Bytes::new(best.memory_bytes).approx(),
             percent(best.memory_share_ppm),
             Bytes::new(best.gain.saved_bytes).approx(),
-            slower(best.runtime_ratio_ppm, (best.runtime_ratio_ci95_low_ppm, best.runtime_ratio_ci95_high_ppm)),
+            signed_percent(best.runtime_ratio_ppm.median),
+            signed_percent(best.runtime_ratio_ppm.high),
+            releases(advice),
         ),
         None => format!(
             "No recommendation: no size that was tried surely keeps the program within {allowed} of its speed with unlimited \
-             memory. Allow more with --slowdown, or try sizes above {} with --memory.",
+             memory on {}. Allow more with --slowdown, or try sizes above {} with --memory.",
+            releases(advice),
             Bytes::new(advice.rows.iter().map(|row| row.memory_bytes).max().unwrap_or(advice.peak_bytes)).approx(),
         ),
     }
+}
+
+/// `Linux 6.12 and 7.2`.
+fn releases(advice: &Advice) -> String {
+    let names: Vec<&str> = advice.holds_on.iter().map(|release| release.name()).collect();
+    format!("Linux {}", names.join(" and "))
+}
+
+/// How firmly the recommendation stands: where its interval comes from, a little less and more memory, the price of safety.
+pub(super) fn firmness(advice: &Advice) -> Vec<String> {
+    let Some(best) = &advice.recommendation else { return Vec::new() };
+    let (ratio, faults) = (best.runtime_ratio_ppm, best.major_faults);
+    let range = |low: u64, high: u64| format!("{} to {}", signed_percent(low), signed_percent(high));
+    let mut said = vec![format!(
+        "Of 100 runs 95 are expected between {}, with {} to {} major faults (median {}). Chance alone makes {} and {} to {} faults ({} \
+         replays); the rest is what the model was found to be off on real kernels.",
+        range(ratio.low, ratio.high),
+        faults.low,
+        faults.high,
+        faults.median,
+        range(ratio.chance_low, ratio.chance_high),
+        faults.chance_low,
+        faults.chance_high,
+        best.n,
+    )];
+    let neighbour = |neighbour: &Neighbour| {
+        let memory = match neighbour.of_recommended_permil {
+            less @ ..1000 => format!("{} % less memory", (1000 - less) / 10),
+            more => format!("{} % more", (more - 1000) / 10),
+        };
+        let slower =
+            neighbour.runtime_ratio_ppm.map_or_else(|| "it is killed".to_owned(), |ratio| signed_percent(ratio.high));
+        format!("with {memory} ({}) at most {slower}", Bytes::new(neighbour.memory_bytes).approx())
+    };
+    let neighbours: Vec<String> = best.neighbours.iter().map(neighbour).collect();
+    if !neighbours.is_empty() {
+        said.push(format!("Slower by: {}.", neighbours.join(", ")));
+    }
+    let odds: Vec<String> = best
+        .odds
+        .iter()
+        .map(|odds| format!("{} % with {}", odds.too_slow_ppm / 10_000, Bytes::new(odds.memory_bytes).approx()))
+        .collect();
+    if !odds.is_empty() {
+        said.push(format!("Price of safety: too slow by chance in {} of replays.", odds.join(", ")));
+    }
+    said
+}
+
+/// What other devices would change.
+pub(super) fn other_devices(advice: &Advice) -> Vec<String> {
+    let of = |role: DeviceRole| {
+        let on = |other: &OtherDevice| {
+            let slower = other.runtime_ratio_ppm.map_or_else(|| "killed".to_owned(), signed_percent);
+            let verdict = if other.is_fast_enough { "" } else { ", too slow" };
+            format!("{} ({slower}{verdict})", device_name(other.device))
+        };
+        let others: Vec<String> = advice.other_devices.iter().filter(|other| other.role == role).map(on).collect();
+        others.join(", ")
+    };
+    let mut said = Vec::new();
+    for (role, what) in [(DeviceRole::Storage, "files"), (DeviceRole::Swap, "swap")] {
+        let others = of(role);
+        if !others.is_empty() {
+            said.push(format!("The same with {what} on another device, one replay each: {others}."));
+        }
+    }
+    said
 }
 
 /// What the recommendation is predicted to gain, with intervals.
@@ -33,31 +110,28 @@ pub(super) fn gains(advice: &Advice) -> Vec<String> {
     let bytes = |bytes: u64| Bytes::new(bytes).approx();
     let mut said = Vec::new();
     let at_most = gain.saved_at_most_bytes.map_or_else(String::new, |most| format!(" (at most {})", bytes(most)));
-    let interval = match (gain.mean_saved_ci95_low_bytes, gain.mean_saved_ci95_high_bytes) {
-        (Some(low), Some(high)) => format!(" ({} to {})", bytes(low), bytes(high)),
-        _ => String::new(),
-    };
+    let mean = gain.mean_saved_bytes;
     said.push(format!(
-        "Predicted gain in memory: {} off the peak{at_most}, {}{interval} on average over time.",
+        "Predicted gain in memory: {} off the peak{at_most}, {} ({} to {}) on average over time.",
         bytes(gain.saved_bytes),
-        bytes(gain.mean_saved_bytes),
+        bytes(mean.median),
+        bytes(mean.low),
+        bytes(mean.high),
     ));
     let enough = match gain.classic_enough_bytes {
-        Some(enough) if best.candidate != "classic" => {
-            format!(" Classic alone is fast enough from {} on.", bytes(enough))
-        }
-        None => " Classic alone is fast enough at no size that was tried.".to_owned(),
+        Some(enough) if best.candidate != "classic" => format!(" Classic alone is safe from {} on.", bytes(enough)),
+        None => " Classic alone is safe at no size that was tried.".to_owned(),
         Some(_) => String::new(),
     };
-    if let Some(ratio) = &gain.against_classic {
+    if let Some(against) = &gain.against_classic {
         let relative = |ppm: u64| ppm as f64 / 1e4 - 100.0;
-        let interval = match (ratio.runtime_ratio_ci95_low_ppm, ratio.runtime_ratio_ci95_high_ppm) {
-            (Some(low), Some(high)) => format!(" (95 % interval: {:+.1} % to {:+.1} %)", relative(low), relative(high)),
-            _ => String::new(),
-        };
+        let ratio = against.runtime_ratio_ppm;
         said.push(format!(
-            "Predicted runtime against classic alone at the same memory: {:+.1} %{interval}.{enough}",
-            relative(ratio.runtime_ratio_ppm),
+            "Predicted runtime against classic alone at the same memory: {:+.1} % ({:+.1} % to {:+.1} %, {} pairs).{enough}",
+            relative(ratio.median),
+            relative(ratio.low),
+            relative(ratio.high),
+            against.n,
         ));
     } else if !enough.is_empty() {
         said.push(enough.trim_start().to_owned());
@@ -65,17 +139,8 @@ pub(super) fn gains(advice: &Advice) -> Vec<String> {
     said
 }
 
-/// `4.1 % (3.9 % to 4.3 %)`.
-fn slower(ratio_ppm: u64, interval: (Option<u64>, Option<u64>)) -> String {
-    let over = |ppm: u64| signed_percent(ppm);
-    match interval {
-        (Some(low), Some(high)) => format!("{} ({} to {})", over(ratio_ppm), over(low), over(high)),
-        _ => over(ratio_ppm),
-    }
-}
-
 /// How much a ratio in millionths is above one; a little below one occurs where an interval is wide.
-fn signed_percent(ppm: u64) -> String {
+pub(super) fn signed_percent(ppm: u64) -> String {
     if ppm >= 1_000_000 { percent(ppm - 1_000_000) } else { format!("-{}", percent(1_000_000 - ppm)) }
 }
 
@@ -181,7 +246,8 @@ pub(super) fn set_ups(advice: &Advice) -> Vec<String> {
 pub(super) fn note(advice: &Advice, row: &AdviceRow) -> &'static str {
     match row.ending {
         Ending::Finished if is_recommended(advice, row) => "recommended",
-        Ending::Finished if !row.runs_on_linux => "yardstick",
+        Ending::Finished if !row.runs_on_linux => "baseline",
+        Ending::Finished if row.gamble.is_some() => "gamble",
         Ending::Finished => "",
         Ending::OutOfMemory => "killed: out of memory",
         _ => "did not finish",
@@ -207,15 +273,18 @@ pub(super) fn percent(ppm: u64) -> String {
     format!("{}.{} %", ppm / 10_000, ppm % 10_000 / 1_000)
 }
 
-pub(super) fn swap_name(swap: DeviceKind) -> &'static str {
-    match swap {
-        DeviceKind::None => "nothing (no swap)",
-        DeviceKind::Ram => "a RAM disk",
-        DeviceKind::Zram => "zram",
-        DeviceKind::Nvme => "NVMe",
-        DeviceKind::Ssd => "a SATA SSD",
-        DeviceKind::Disk => "a disk",
-    }
+/// A device as people call it; one by its numbers as it was written.
+pub(super) fn device_name(device: DeviceConfig) -> String {
+    let name = match device {
+        DeviceConfig::Kind(DeviceKind::None) => "nothing (no swap)",
+        DeviceConfig::Kind(DeviceKind::Ram) => "a RAM disk",
+        DeviceConfig::Kind(DeviceKind::Zram) => "zram",
+        DeviceConfig::Kind(DeviceKind::Nvme) => "NVMe",
+        DeviceConfig::Kind(DeviceKind::Ssd) => "a SATA SSD",
+        DeviceConfig::Kind(DeviceKind::Disk) => "a disk",
+        DeviceConfig::Numbers(_) => return format!("a device of {device}"),
+    };
+    name.to_owned()
 }
 
 /// What is not parted from the number before it.
@@ -260,8 +329,9 @@ mod tests {
 
     #[test]
     fn shares_below_one_are_told_with_a_sign() {
-        assert_eq!(slower(1_041_000, (Some(998_000), Some(1_050_900))), "4.1 % (-0.2 % to 5.0 %)");
-        assert_eq!(slower(1_000_000, (None, None)), "0.0 %");
+        assert_eq!(signed_percent(1_041_000), "4.1 %");
+        assert_eq!(signed_percent(998_000), "-0.2 %");
+        assert_eq!(signed_percent(1_000_000), "0.0 %");
     }
 
     #[test]

@@ -1,0 +1,99 @@
+//! How far the simulated machine is from real kernels: by how much an interval of chance is widened so that it holds the kernel's
+//! count as well.
+//!
+//! The factors are fitted to real runs of programs on which nothing is judged (`docs/fidelity-advice.md`). A set-up whose policy,
+//! release or parts were never compared with a kernel has no factor: it is shown, and never recommended.
+
+use isotherm_sim::memory::KernelRelease;
+use serde::{Deserialize, Serialize};
+use std::sync::OnceLock;
+
+/// Events that are added to both sides of a ratio of counts: below so many a single event is more than the model's error.
+pub const EVENTS: u64 = 100;
+
+/// How far a counter under a policy of a release is from the kernel's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelError {
+    /// Policy, by its name.
+    pub policy: String,
+    /// Release of the kernel.
+    pub kernel: KernelRelease,
+    /// Counter, by its name in results: `major_faults`.
+    pub counter: String,
+    /// Real runs it was fitted to.
+    pub runs: u64,
+    /// Programs that these are of.
+    pub programs: u64,
+    /// The kernel's count is at most so many millionths of the upper end, [`EVENTS`] added to both; 1 000 000 and more.
+    pub above_ppm: u64,
+    /// The lower end is at most so many millionths of the kernel's count, likewise.
+    pub below_ppm: u64,
+}
+
+impl ModelError {
+    /// The upper end of an interval of chance, widened.
+    pub fn widened_high(&self, high: u64) -> u64 {
+        scaled(high, self.above_ppm, 1_000_000)
+    }
+
+    /// The lower end, widened.
+    pub fn widened_low(&self, low: u64) -> u64 {
+        scaled(low, 1_000_000, self.below_ppm.max(1_000_000))
+    }
+}
+
+fn scaled(count: u64, times: u64, by: u64) -> u64 {
+    let with_events = u128::from(count) + u128::from(EVENTS);
+    let scaled = (with_events * u128::from(times) / u128::from(by.max(1))).saturating_sub(u128::from(EVENTS));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+/// All that was measured.
+///
+/// # Panics
+/// Never: a test reads the file.
+pub fn model_errors() -> &'static [ModelError] {
+    static ERRORS: OnceLock<Vec<ModelError>> = OnceLock::new();
+    ERRORS.get_or_init(|| serde_json::from_str(include_str!("../../data/model-error.json")).expect("a test reads it"))
+}
+
+/// What was measured of a counter.
+pub fn model_error(policy: &str, kernel: KernelRelease, counter: &str) -> Option<&'static ModelError> {
+    let is_it = |error: &&ModelError| error.policy == policy && error.kernel == kernel && error.counter == counter;
+    model_errors().iter().find(is_it)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_policies_of_both_releases_were_measured() {
+        for policy in ["classic", "mglru"] {
+            for kernel in KernelRelease::ALL {
+                let error = model_error(policy, kernel, "major_faults").unwrap_or_else(|| panic!("{policy} {kernel}"));
+                assert!(error.above_ppm >= 1_000_000 && error.below_ppm >= 1_000_000, "{error:?}");
+                assert!(error.programs >= 2 && error.runs >= error.programs, "{error:?}");
+            }
+        }
+        assert_eq!(model_error("opt", KernelRelease::V7_2, "major_faults"), None);
+    }
+
+    #[test]
+    fn intervals_are_widened_by_hand() {
+        let error = ModelError {
+            policy: "classic".to_owned(),
+            kernel: KernelRelease::V7_2,
+            counter: "major_faults".to_owned(),
+            runs: 36,
+            programs: 6,
+            above_ppm: 1_500_000,
+            below_ppm: 2_000_000,
+        };
+        // (900 + 100) × 1.5 − 100; (900 + 100) ÷ 2 − 100.
+        assert_eq!((error.widened_high(900), error.widened_low(900)), (1400, 400));
+        assert_eq!((error.widened_high(0), error.widened_low(0)), (50, 0), "a count is never below 0");
+        assert_eq!(error.widened_high(u64::MAX), u64::MAX);
+    }
+}

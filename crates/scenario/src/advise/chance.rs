@@ -1,0 +1,128 @@
+//! Chance: what differs between two replays of one set-up at one size, because the real world does not fix it.
+//!
+//! One [`Draw`] is one such world. Draws are numbered; equal numbers give equal worlds on every machine. Draws of one size
+//! spread their limits evenly, so that few of them already reach both ends.
+
+use crate::Scenario;
+use isotherm_core::monitor::context_seed;
+use isotherm_units::{Bytes, Duration, PAGE_BYTES, Ratio};
+
+/// A limit lies up to so many ten-thousandths above or below the size: another run of the same program takes a few pages more
+/// or less.
+pub(super) const LIMIT_SPREAD_BP: u64 = 300;
+/// Page tables, kernel stacks and slabs are charged to the group too, and recordings do not hold them: up to so many
+/// ten-thousandths of the limit (`docs/fidelity.md`: 0.5 to 1 % of the limits there).
+pub(super) const KERNEL_CHARGE_BP: u64 = 150;
+/// A program starts at any moment of the kernel's slowest clock that matters here: workers that add statistics up every 2 s
+/// (`mm/memcontrol.c: FLUSH_TIME`, 6.12 and 7.2).
+const START_MAX_NS: u64 = 2_000_000_000;
+/// Devices answer by up to a quarter sooner or later than their model says, in percent.
+const LATENCY_PERCENT: [u64; 4] = [80, 90, 110, 125];
+/// Limits below this are not tried: a fault may need several pages at once.
+pub(super) const LIMIT_MIN: Bytes = Bytes::new(32 * PAGE_BYTES);
+
+/// What one replay finds itself in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Draw {
+    /// Its number among those of a size; 0 is the middle of everything.
+    pub(super) number: u64,
+    /// Seed of what samples: which page of a region a monitor checks, where it splits regions.
+    pub(super) seed: u64,
+    /// The limit in ten-thousandths of the size, without what the kernel takes for itself.
+    limit_bp: u64,
+    /// Start of the program after that of the machine: tick phase, phase of workers.
+    start: Duration,
+    /// Processors that the program gets: those asked for, a quarter fewer, or half of them.
+    pub(super) cpus: u32,
+    /// Whether counters of the group are added up only now and then.
+    lazy_statistics: bool,
+    /// Whether other tasks run for a moment once a tick.
+    pub(super) others: bool,
+    /// Latencies of devices in percent of their model's.
+    latency_percent: u64,
+}
+
+impl Draw {
+    /// Draw `number` for a machine of `cpus` processors.
+    pub(super) fn of(number: u64, cpus: u32) -> Self {
+        if number == 0 {
+            return Self {
+                number,
+                seed: 1,
+                limit_bp: 10_000 - KERNEL_CHARGE_BP / 2,
+                start: Duration::ZERO,
+                cpus,
+                lazy_statistics: true,
+                others: true,
+                latency_percent: 100,
+            };
+        }
+        let word = |what: u32| context_seed(number, what);
+        // The golden ratio of 2^16 spreads neighbouring numbers over the whole range.
+        let spread = number.wrapping_mul(40_503) % (1 << 16);
+        let limit_bp = 10_000 - LIMIT_SPREAD_BP + spread * 2 * LIMIT_SPREAD_BP / (1 << 16);
+        Self {
+            number,
+            seed: 1 + number,
+            limit_bp: limit_bp - word(0) % (KERNEL_CHARGE_BP + 1),
+            start: Duration::from_ns(word(1) % START_MAX_NS),
+            cpus: [cpus, cpus, cpus - cpus / 4, cpus.div_ceil(2)][(word(2) % 4) as usize],
+            lazy_statistics: word(3).is_multiple_of(2),
+            others: word(4).is_multiple_of(2),
+            latency_percent: LATENCY_PERCENT[(word(5) % 4) as usize],
+        }
+    }
+
+    /// The limit of this replay at a size.
+    pub(super) fn limit(&self, size: Bytes) -> Bytes {
+        let bytes = u128::from(size.get()) * u128::from(self.limit_bp) / 10_000;
+        Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX)).pages_floor().bytes().max(LIMIT_MIN)
+    }
+
+    /// What of it changes how long the program runs without limits: processors, and latency of devices in percent.
+    pub(super) fn hardware(&self) -> (u32, u64) {
+        (self.cpus, self.latency_percent)
+    }
+
+    /// Puts the machine of `scenario`, and the start of its program, into this world. The limit is set by the caller.
+    pub(super) fn apply(&self, scenario: &mut Scenario) {
+        let machine = &mut scenario.machine;
+        machine.cpus = self.cpus;
+        machine.lazy_statistics = self.lazy_statistics;
+        machine.device_latency = Ratio::from_percent(self.latency_percent);
+        for workload in &mut scenario.workloads {
+            workload.start = self.start;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_draw_is_the_middle_and_others_spread_over_all_limits() {
+        let size = Bytes::from_mib(100);
+        assert_eq!(Draw::of(0, 4).limit(size).get(), (size.get() * 9_925 / 10_000) & !(PAGE_BYTES - 1));
+        let limits: Vec<u64> = (1..=16).map(|number| Draw::of(number, 4).limit_bp).collect();
+        let (least, most) = (limits.iter().min().copied(), limits.iter().max().copied());
+        assert!(least < Some(9_700) && most > Some(10_150), "{limits:?}");
+        assert!(limits.iter().all(|bp| (9_550..=10_300).contains(bp)), "{limits:?}");
+        assert_eq!(Draw::of(3, 4).limit(Bytes::new(1)), LIMIT_MIN, "never below the smallest limit");
+    }
+
+    #[test]
+    fn everything_that_is_left_open_is_drawn() {
+        let draws: Vec<Draw> = (1..64).map(|number| Draw::of(number, 4)).collect();
+        for cpus in [4, 3, 2] {
+            assert!(draws.iter().any(|draw| draw.cpus == cpus), "{cpus}");
+        }
+        for flag in [false, true] {
+            assert!(draws.iter().any(|draw| draw.lazy_statistics == flag));
+            assert!(draws.iter().any(|draw| draw.others == flag));
+        }
+        assert!(draws.iter().all(|draw| draw.start.ns() < START_MAX_NS));
+        assert_eq!(Draw::of(17, 4), Draw::of(17, 4));
+        assert!(draws.iter().all(|draw| Draw::of(draw.number, 1).cpus == 1));
+    }
+}

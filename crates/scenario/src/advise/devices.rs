@@ -1,0 +1,66 @@
+//! What other devices would change in the answer.
+
+use super::replays::{Devices, Replays};
+use crate::error::ScenarioError;
+use isotherm_sim::swap::DeviceConfig;
+use isotherm_sim::swap::device::DeviceKind;
+use isotherm_units::Bytes;
+use rayon::prelude::*;
+use serde::Serialize;
+
+/// Which device of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceRole {
+    /// The disk under files.
+    Storage,
+    /// Where anonymous pages go.
+    Swap,
+}
+
+/// The recommended set-up at the recommended size, on another device. One replay.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OtherDevice {
+    /// Which one is another.
+    pub role: DeviceRole,
+    /// What it is.
+    pub device: DeviceConfig,
+    /// Runtime against unlimited memory on the same devices, in millionths; absent when the program was killed.
+    pub runtime_ratio_ppm: Option<u64>,
+    /// Major faults; absent likewise.
+    pub major_faults: Option<u64>,
+    /// Whether that is within the slow-down asked for.
+    pub is_fast_enough: bool,
+}
+
+const STORAGE: [DeviceKind; 3] = [DeviceKind::Nvme, DeviceKind::Ssd, DeviceKind::Disk];
+const SWAP: [DeviceKind; 4] = [DeviceKind::Zram, DeviceKind::Nvme, DeviceKind::Ssd, DeviceKind::Disk];
+
+/// Plays it on every other kind of storage, and of swap.
+pub(super) fn others(replays: &Replays<'_>, index: usize, size: Bytes) -> Result<Vec<OtherDevice>, ScenarioError> {
+    let (storage, swap) = (replays.question.storage, replays.question.swap);
+    let of =
+        |role, kinds: &[DeviceKind]| kinds.iter().map(|&kind| (role, DeviceConfig::Kind(kind))).collect::<Vec<_>>();
+    let wanted = of(DeviceRole::Storage, &STORAGE).into_iter().chain(of(DeviceRole::Swap, &SWAP));
+    let wanted: Vec<(DeviceRole, DeviceConfig)> = wanted
+        .filter(|&(role, device)| match role {
+            DeviceRole::Storage => device != storage,
+            DeviceRole::Swap => device != swap,
+        })
+        .collect();
+    let played = wanted.par_iter().map(|&(role, device)| {
+        let devices = match role {
+            DeviceRole::Storage => Devices { storage: device, swap },
+            DeviceRole::Swap => Devices { storage, swap: device },
+        };
+        let found = replays.elsewhere(index, size, devices)?;
+        Ok(OtherDevice {
+            role,
+            device,
+            runtime_ratio_ppm: found.map(|(ratio, _)| ratio),
+            major_faults: found.map(|(_, faults)| faults),
+            is_fast_enough: found.is_some_and(|(ratio, _)| ratio <= replays.allowed_ppm()),
+        })
+    });
+    played.collect::<Vec<Result<_, ScenarioError>>>().into_iter().collect()
+}

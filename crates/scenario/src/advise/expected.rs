@@ -1,0 +1,229 @@
+//! What to expect of a set-up at a size: intervals over what chance does, widened by what the model is off.
+
+use super::calibration::ModelError;
+use super::figures::{Run, ppm};
+use serde::Serialize;
+
+/// A count or ratio over replays, with an interval that is meant to hold 95 of 100 outcomes, not their mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Interval {
+    /// Middle of the replays.
+    pub median: u64,
+    /// Lower end: chance and the model's error.
+    pub low: u64,
+    /// Upper end.
+    pub high: u64,
+    /// Lower end of chance alone.
+    pub chance_low: u64,
+    /// Upper end of chance alone.
+    pub chance_high: u64,
+}
+
+/// Share of outcomes that an end leaves out, in thousandths: 2.5 % on each side.
+const TAIL_PERMIL: usize = 25;
+
+impl Interval {
+    /// Chance alone: of few replays the least and the most; of 40 and more, one in 40 is left out on each side.
+    pub(super) fn of_chance(values: &mut [u64]) -> Option<Self> {
+        values.sort_unstable();
+        let last = values.len().checked_sub(1)?;
+        let out = values.len() * TAIL_PERMIL / 1000;
+        let (low, high) = (values[out], values[last - out]);
+        let median = values[last / 2].midpoint(values[values.len() / 2]);
+        Some(Self { median, low, high, chance_low: low, chance_high: high })
+    }
+}
+
+/// Outcomes that fall into two groups with nothing in between: how it comes out is a gamble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Gamble {
+    /// Major faults where it goes well: middle of the lower group.
+    pub good_faults: u64,
+    /// Major faults where it goes badly: middle of the upper group.
+    pub bad_faults: u64,
+    /// Share of replays in the upper group, in millionths.
+    pub bad_share_ppm: u64,
+}
+
+/// A gap this wide makes two groups, in percent of the lower side.
+const GAP_PERCENT: u64 = 150;
+/// And so many faults wide.
+const GAP_FAULTS: u64 = 500;
+/// Each group has so many replays at least.
+const GROUP_MIN: usize = 2;
+
+impl Gamble {
+    /// Whether the outcomes of replays are two groups that their limits do not tell apart. Where all with more memory go well and all
+    /// with less go badly, it is a cliff and no gamble.
+    pub(super) fn of(runs: &[&Run]) -> Option<Self> {
+        let mut sorted: Vec<(u64, u64)> = runs.iter().map(|run| (run.major_faults, run.limit.get())).collect();
+        sorted.sort_unstable();
+        if sorted.len() < 2 * GROUP_MIN {
+            return None;
+        }
+        let wide = |&place: &usize| {
+            let (below, above) = (sorted[place - 1].0, sorted[place].0);
+            above - below >= GAP_FAULTS.max(below.saturating_mul(GAP_PERCENT) / 100)
+        };
+        let cut = (GROUP_MIN..=sorted.len() - GROUP_MIN)
+            .filter(wide)
+            .max_by_key(|&place| sorted[place].0 - sorted[place - 1].0)?;
+        let (good, bad) = sorted.split_at(cut);
+        // Bad outcomes with more memory than good ones had: two such pairs at least, or it may be the step itself.
+        let mut bad_limits: Vec<u64> = bad.iter().map(|&(_, limit)| limit).collect();
+        let mut good_limits: Vec<u64> = good.iter().map(|&(_, limit)| limit).collect();
+        bad_limits.sort_unstable_by(|one, other| other.cmp(one));
+        good_limits.sort_unstable();
+        if bad_limits[GROUP_MIN - 1] <= good_limits[GROUP_MIN - 1] {
+            return None;
+        }
+        let middle = |group: &[(u64, u64)]| group[group.len() / 2].0;
+        Some(Self {
+            good_faults: middle(good),
+            bad_faults: middle(bad),
+            bad_share_ppm: ppm(bad.len() as u64, sorted.len() as u64).unwrap_or(0),
+        })
+    }
+}
+
+/// What to expect of a set-up at a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Expected {
+    /// Replays that it is drawn from.
+    pub(super) n: usize,
+    /// Replays that did not finish.
+    pub(super) unfinished: usize,
+    /// Major faults.
+    pub(super) faults: Interval,
+    /// Runtime against unlimited memory, in millionths; `None` if a replay did not finish.
+    pub(super) ratio: Option<Interval>,
+    /// Whether it falls into two groups.
+    pub(super) gamble: Option<Gamble>,
+}
+
+impl Expected {
+    /// From the replays around a size. `error` is the model's, where it is known; a fault that the model may have missed costs
+    /// `fault_ppm` millionths of the runtime with unlimited memory, times a million.
+    pub(super) fn of(runs: &[&Run], error: Option<&ModelError>, fault_cost: FaultCost) -> Option<Self> {
+        let mut faults = Interval::of_chance(&mut runs.iter().map(|run| run.major_faults).collect::<Vec<_>>())?;
+        let ratios: Option<Vec<u64>> = runs.iter().map(|run| run.ratio_ppm).collect();
+        let mut ratio = ratios.and_then(|mut ratios| Interval::of_chance(&mut ratios));
+        if let Some(error) = error {
+            faults.low = error.widened_low(faults.chance_low);
+            faults.high = error.widened_high(faults.chance_high);
+            if let Some(ratio) = &mut ratio {
+                ratio.high = ratio.high.saturating_add(fault_cost.ratio_ppm(faults.high - faults.chance_high));
+                let less = fault_cost.ratio_ppm(faults.chance_low - faults.low);
+                // No set-up is faster than unlimited memory because the model is off.
+                ratio.low = ratio.low.saturating_sub(less).max(ratio.low.min(1_000_000));
+            }
+        }
+        let unfinished = runs.iter().filter(|run| run.ratio_ppm.is_none()).count();
+        Some(Self { n: runs.len(), unfinished, faults, ratio, gamble: Gamble::of(runs) })
+    }
+
+    /// By how much it is slower at the upper end, in millionths; the most there is if it did not finish.
+    pub(super) fn excess_ppm(&self) -> u64 {
+        self.ratio.map_or(u64::MAX, |ratio| ratio.high.saturating_sub(1_000_000))
+    }
+}
+
+/// What a major fault costs a program under a set-up: a sum of time over a sum of faults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FaultCost {
+    /// Sum of what replays were slower than without limits, in millionths of that runtime.
+    pub(super) excess_ppm: u128,
+    /// Sum of faults that replays had more than without limits.
+    pub(super) faults: u128,
+}
+
+impl FaultCost {
+    /// Of all replays of a set-up that finished.
+    pub(super) fn of<'a>(runs: impl Iterator<Item = &'a Run>, unlimited_faults: u64) -> Self {
+        let mut cost = Self::default();
+        for run in runs {
+            let (Some(ratio), more) = (run.ratio_ppm, run.major_faults.saturating_sub(unlimited_faults)) else {
+                continue;
+            };
+            if more > 0 {
+                cost.excess_ppm += u128::from(ratio.saturating_sub(1_000_000));
+                cost.faults += u128::from(more);
+            }
+        }
+        cost
+    }
+
+    /// How many faults cost so many millionths of the runtime; `None` where a fault costs nothing.
+    pub(super) fn faults_in(self, ppm: u64) -> Option<u64> {
+        let faults = (u128::from(ppm) * self.faults).checked_div(self.excess_ppm)?;
+        Some(u64::try_from(faults).unwrap_or(u64::MAX))
+    }
+
+    /// So many faults in millionths of the runtime.
+    pub(super) fn ratio_ppm(self, faults: u64) -> u64 {
+        let ppm = (u128::from(faults) * self.excess_ppm).div_ceil(self.faults.max(1));
+        u64::try_from(ppm).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figures::tests::run;
+    use super::*;
+    use isotherm_units::Bytes;
+
+    fn gamble(outcomes: &[(u64, u64)]) -> Option<Gamble> {
+        let runs: Vec<Run> = outcomes.iter().map(|&(mib, faults)| run(Bytes::from_mib(mib), faults)).collect();
+        Gamble::of(&runs.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn intervals_by_hand() {
+        let of = |mut values: Vec<u64>| Interval::of_chance(&mut values).map(|one| (one.low, one.median, one.high));
+        assert_eq!(of(vec![]), None);
+        assert_eq!(of(vec![7]), Some((7, 7, 7)));
+        assert_eq!(of(vec![9, 1, 5, 3]), Some((1, 4, 9)), "of few, all are kept");
+        assert_eq!(of((1..=40).collect()), Some((2, 20, 39)), "one in 40 is left out on each side");
+    }
+
+    #[test]
+    fn two_groups_at_the_same_limits_are_a_gamble_and_a_cliff_is_none() {
+        let mixed = [(100, 1500), (101, 24_000), (99, 1600), (102, 1400), (98, 23_000), (103, 25_000)];
+        let found = gamble(&mixed).expect("as sqlite under 7.2");
+        assert_eq!((found.good_faults, found.bad_faults, found.bad_share_ppm), (1500, 24_000, 500_000));
+        let cliff = [(97, 24_000), (98, 23_000), (99, 25_000), (100, 1500), (101, 1600), (102, 1400)];
+        assert_eq!(gamble(&cliff), None, "less memory, more faults");
+        assert_eq!(gamble(&[(100, 1000), (101, 1100), (99, 1200), (98, 1300)]), None, "one group");
+        assert_eq!(gamble(&[(100, 10), (101, 60), (99, 11), (98, 62)]), None, "too few faults to matter");
+        assert_eq!(gamble(&[(100, 1500), (101, 24_000), (99, 1600)]), None, "too few replays");
+    }
+
+    /// Two replays: 1000 and 3000 faults, 1 % and 3 % slower. A fault costs 10 ppm; the model may miss half as many again.
+    #[test]
+    fn the_models_error_widens_faults_and_through_them_the_runtime() {
+        let runs = [(1000, 1_010_000), (3000, 1_030_000)]
+            .map(|(faults, ratio)| Run { ratio_ppm: Some(ratio), ..run(Bytes::from_mib(100), faults) });
+        let cost = FaultCost::of(runs.iter(), 0);
+        assert_eq!(cost, FaultCost { excess_ppm: 40_000, faults: 4000 });
+        let error = ModelError {
+            policy: String::new(),
+            kernel: isotherm_sim::memory::KernelRelease::V7_2,
+            counter: String::new(),
+            runs: 1,
+            programs: 1,
+            above_ppm: 1_500_000,
+            below_ppm: 1_000_000,
+        };
+        let expected = Expected::of(&[&runs[0], &runs[1]], Some(&error), cost).unwrap();
+        // (3000 + 100) × 1.5 − 100 = 4550: 1550 more, 15 500 ppm.
+        assert_eq!((expected.faults.low, expected.faults.high, expected.faults.chance_high), (1000, 4550, 3000));
+        let ratio = expected.ratio.unwrap();
+        assert_eq!((ratio.low, ratio.chance_high, ratio.high), (1_010_000, 1_030_000, 1_045_500));
+        assert_eq!(expected.excess_ppm(), 45_500);
+        let plain = Expected::of(&[&runs[0], &runs[1]], None, cost).unwrap();
+        assert_eq!(plain.excess_ppm(), 30_000);
+        let killed = Run { ratio_ppm: None, ..run(Bytes::from_mib(100), 5) };
+        let expected = Expected::of(&[&runs[0], &killed], None, cost).unwrap();
+        assert_eq!((expected.ratio, expected.unfinished, expected.excess_ppm()), (None, 1, u64::MAX));
+    }
+}

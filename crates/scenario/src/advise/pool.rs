@@ -1,0 +1,71 @@
+//! All replays of one question on one release, and which of them say something of a size.
+
+use super::chance::{KERNEL_CHARGE_BP, LIMIT_SPREAD_BP};
+use super::figures::Run;
+use isotherm_units::Bytes;
+use std::collections::BTreeMap;
+
+/// Replays by set-up (its place in the table of candidates) and size.
+#[derive(Default)]
+pub(super) struct Pool(BTreeMap<(usize, Bytes), Vec<Run>>);
+
+impl Pool {
+    /// Adds replays of a set-up at a size.
+    pub(super) fn add(&mut self, index: usize, size: Bytes, runs: impl IntoIterator<Item = Run>) {
+        self.0.entry((index, size)).or_default().extend(runs);
+    }
+
+    /// The replays made at exactly this size.
+    pub(super) fn at(&self, index: usize, size: Bytes) -> &[Run] {
+        self.0.get(&(index, size)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Sizes at which a set-up was played, ascending.
+    pub(super) fn sizes(&self, index: usize) -> impl DoubleEndedIterator<Item = Bytes> + '_ {
+        self.0.range((index, Bytes::ZERO)..=(index, Bytes::new(u64::MAX))).map(|((_, size), _)| *size)
+    }
+
+    /// All replays of a set-up whose limit chance could have given to `size`: those of the size itself, and of its neighbours.
+    pub(super) fn around(&self, index: usize, size: Bytes) -> Vec<&Run> {
+        let part =
+            |bp: u64| Bytes::new(u64::try_from(u128::from(size.get()) * u128::from(bp) / 10_000).unwrap_or(u64::MAX));
+        let (low, high) = (part(10_000 - LIMIT_SPREAD_BP - KERNEL_CHARGE_BP), part(10_000 + LIMIT_SPREAD_BP));
+        let all = self.0.range((index, Bytes::ZERO)..=(index, Bytes::new(u64::MAX)));
+        all.flat_map(|((_, own), runs)| runs.iter().map(move |run| (*own, run)))
+            .filter(|(own, run)| *own == size || (low..=high).contains(&run.limit))
+            .map(|(_, run)| run)
+            .collect()
+    }
+
+    /// Every replay of a set-up.
+    pub(super) fn of(&self, index: usize) -> impl Iterator<Item = &Run> {
+        self.0.range((index, Bytes::ZERO)..=(index, Bytes::new(u64::MAX))).flat_map(|(_, runs)| runs)
+    }
+
+    /// Set-ups and sizes in order.
+    pub(super) fn places(&self) -> impl Iterator<Item = (usize, Bytes)> + '_ {
+        self.0.keys().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figures::tests::run;
+    use super::*;
+
+    #[test]
+    fn replays_of_neighbours_count_where_their_limit_could_be_this_sizes() {
+        let mib = Bytes::from_mib;
+        let mut pool = Pool::default();
+        // 100 MiB: limits from 95.5 to 103.
+        pool.add(2, mib(100), [run(mib(100), 1), run(mib(94), 2)]);
+        pool.add(2, mib(101), [run(mib(103), 3), run(mib(104), 4)]);
+        pool.add(2, mib(97), [run(mib(96), 5), run(mib(95), 6)]);
+        pool.add(3, mib(100), [run(mib(100), 7)]);
+        let faults: Vec<u64> = pool.around(2, mib(100)).iter().map(|run| run.major_faults).collect();
+        assert_eq!(faults, [5, 1, 2, 3], "its own always, others by their limit");
+        assert_eq!(pool.sizes(2).collect::<Vec<_>>(), [mib(97), mib(100), mib(101)]);
+        assert_eq!(pool.at(2, mib(99)).len(), 0);
+        assert_eq!((pool.of(2).count(), pool.of(3).count()), (6, 1));
+    }
+}

@@ -1,0 +1,64 @@
+//! Predictions without a recommendation: what a set-up is expected to do at given sizes. Comparisons with real kernels are built on it.
+
+use super::candidate::CANDIDATES;
+use super::expected::Interval;
+use super::{Question, in_pool, releases};
+use crate::error::ScenarioError;
+use crate::run::Progress;
+use isotherm_sim::memory::KernelRelease;
+use isotherm_units::Bytes;
+use serde::Serialize;
+
+/// What is expected of a set-up at a size.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Prediction {
+    /// Release of the kernel.
+    pub kernel: KernelRelease,
+    /// Set-up.
+    pub candidate: &'static str,
+    /// `memory.max`.
+    pub memory_bytes: u64,
+    /// Replays.
+    pub n: u64,
+    /// Major faults.
+    pub major_faults: Interval,
+    /// Runtime against unlimited memory, in millionths; absent when the program was killed in a replay.
+    pub runtime_ratio_ppm: Option<Interval>,
+    /// Major faults that cost the slow-down asked for, beyond those with unlimited memory, by what a fault costs in these replays;
+    /// absent where none had more faults than without limits.
+    pub allowed_faults: Option<u64>,
+}
+
+/// Plays set-ups, by name, at sizes, `draws` times each, on every release of the question; its own sizes are not played.
+///
+/// # Errors
+/// As [`advise`](super::advise); a set-up that is not in the table has no prediction.
+pub fn predict(
+    question: &Question,
+    wanted: &[(&str, Bytes)],
+    draws: usize,
+    progress: &dyn Progress,
+) -> Result<Vec<Prediction>, ScenarioError> {
+    in_pool(question.threads, || {
+        let mut predictions = Vec::new();
+        for mut replays in releases(question, progress)? {
+            let index_of = |name: &str| CANDIDATES.iter().position(|candidate| candidate.name == name);
+            let places: Vec<(usize, Bytes)> =
+                wanted.iter().filter_map(|&(name, size)| Some((index_of(name)?, size))).collect();
+            replays.play_up_to(draws, &places)?;
+            for (index, size) in places {
+                let Some(expected) = replays.expected(index, size) else { continue };
+                predictions.push(Prediction {
+                    kernel: replays.kernel,
+                    candidate: CANDIDATES[index].name,
+                    memory_bytes: size.get(),
+                    n: expected.n as u64,
+                    major_faults: expected.faults,
+                    runtime_ratio_ppm: expected.ratio,
+                    allowed_faults: replays.allowed_faults(index),
+                });
+            }
+        }
+        Ok(predictions)
+    })
+}

@@ -1,0 +1,135 @@
+//! How firmly a recommendation stands: what a little less or more memory does, and what safety costs.
+
+use super::chance::LIMIT_MIN;
+use super::expected::{Gamble, Interval};
+use super::figures::ppm;
+use super::replays::Replays;
+use isotherm_units::Bytes;
+use serde::Serialize;
+
+/// The recommended set-up with a little less or more memory.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Neighbour {
+    /// Memory against the recommended, in thousandths: 970, 1030 or 1100.
+    pub of_recommended_permil: u64,
+    /// `memory.max`.
+    pub memory_bytes: u64,
+    /// Replays it is drawn from.
+    pub n: u64,
+    /// Runtime against unlimited memory, in millionths. Absent when the program was killed in a replay.
+    pub runtime_ratio_ppm: Option<Interval>,
+    /// Major faults.
+    pub major_faults: Interval,
+    /// Whether the upper end is within the slow-down asked for.
+    pub is_fast_enough: bool,
+}
+
+/// What safety costs: how likely a size is too slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Odds {
+    /// `memory.max`.
+    pub memory_bytes: u64,
+    /// It as a share of peak, in millionths.
+    pub memory_share_ppm: u64,
+    /// Replays.
+    pub n: u64,
+    /// Share of them that is slower than asked for, or was killed, in millionths: chance alone, without the model's error.
+    pub too_slow_ppm: u64,
+}
+
+/// Sizes at which a set-up falls into two groups of outcomes.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct GambleBand {
+    /// Set-up.
+    pub(super) candidate: &'static str,
+    /// Smallest such size.
+    pub(super) from_bytes: u64,
+    /// Largest such size, all tried in between being such.
+    pub(super) to_bytes: u64,
+    /// The groups, at the size where the bad one is worst.
+    pub(super) worst: Gamble,
+}
+
+const PERMIL: [u64; 3] = [970, 1030, 1100];
+
+/// With 3 % less, 3 % more and 10 % more memory. A neighbour that no replay says anything of is left out.
+pub(super) fn neighbours(replays: &Replays<'_>, index: usize, size: Bytes) -> Vec<Neighbour> {
+    let neighbour = |&permil: &u64| {
+        let memory = beside(size, permil);
+        let expected = replays.expected(index, memory)?;
+        Some(Neighbour {
+            of_recommended_permil: permil,
+            memory_bytes: memory.get(),
+            n: expected.n as u64,
+            runtime_ratio_ppm: expected.ratio,
+            major_faults: expected.faults,
+            is_fast_enough: replays.is_fast_enough(&expected),
+        })
+    };
+    PERMIL.iter().filter_map(neighbour).collect()
+}
+
+/// So many thousandths of a size, in whole pages.
+pub(super) fn beside(size: Bytes, permil: u64) -> Bytes {
+    let bytes = u128::from(size.get()) * u128::from(permil) / 1000;
+    Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX)).pages_floor().bytes().max(LIMIT_MIN)
+}
+
+/// Steps below and above the recommended size for which odds are told.
+const ODDS_STEPS: (u64, u64) = (4, 2);
+
+/// The odds around the recommended size.
+pub(super) fn odds(replays: &Replays<'_>, index: usize, size: Bytes) -> Vec<Odds> {
+    let step = replays.step().get();
+    let low = size.get().saturating_sub(ODDS_STEPS.0 * step);
+    let high = size.get() + ODDS_STEPS.1 * step;
+    let sizes = replays.pool.sizes(index).filter(|size| (low..=high).contains(&size.get()));
+    sizes
+        .map(|size| {
+            let runs = replays.pool.around(index, size);
+            let slow =
+                runs.iter().filter(|run| run.ratio_ppm.is_none_or(|ratio| ratio > replays.allowed_ppm())).count();
+            Odds {
+                memory_bytes: size.get(),
+                memory_share_ppm: ppm(size.get(), replays.peak.get()).unwrap_or(0),
+                n: runs.len() as u64,
+                too_slow_ppm: ppm(slow as u64, runs.len() as u64).unwrap_or(0),
+            }
+        })
+        .collect()
+}
+
+/// Bands of sizes at which a set-up is a gamble.
+pub(super) fn gambles(replays: &Replays<'_>, index: usize, candidate: &'static str) -> Vec<GambleBand> {
+    let mut bands: Vec<GambleBand> = Vec::new();
+    let mut is_open = false;
+    for size in replays.pool.sizes(index) {
+        let gamble = replays.expected(index, size).and_then(|expected| expected.gamble);
+        match (gamble, bands.last_mut().filter(|_| is_open)) {
+            (Some(gamble), Some(band)) => {
+                band.to_bytes = size.get();
+                if gamble.bad_faults > band.worst.bad_faults {
+                    band.worst = gamble;
+                }
+            }
+            (Some(worst), None) => {
+                bands.push(GambleBand { candidate, from_bytes: size.get(), to_bytes: size.get(), worst });
+            }
+            (None, _) => {}
+        }
+        is_open = gamble.is_some();
+    }
+    bands
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_whole_pages() {
+        assert_eq!(beside(Bytes::from_mib(100), 970), Bytes::from_mib(97));
+        assert_eq!(beside(Bytes::from_mib(100), 1030), Bytes::from_mib(103));
+        assert_eq!(beside(Bytes::new(LIMIT_MIN.get() + 4096), 970), LIMIT_MIN);
+    }
+}

@@ -1,0 +1,124 @@
+//! The search for the smallest memory that is safe: not a point but a band, from a size up to the peak.
+//!
+//! Sizes are tried in steps of a hundredth of the peak. A size is judged by all replays whose limit chance could have given to it. It
+//! is safe if it, and every larger size, is within the slow-down asked for by the upper end of its interval. At least the 15 steps
+//! above a safe size are all tried. Above these, a gap between two sizes is tried in its middle as long as it could hide a size that
+//! is too slow.
+
+use super::candidate::CANDIDATES;
+use super::chance::LIMIT_MIN;
+use super::replays::Replays;
+use crate::error::ScenarioError;
+use isotherm_units::Bytes;
+
+/// Replays of each set-up at each size asked for, and at each step of the band.
+const DRAWS: usize = 2;
+/// Replays that the judgement of the size to recommend is drawn from, at least.
+pub(super) const DRAWS_TO_BE_SURE: usize = 10;
+/// Steps above a size that are all tried.
+const STEPS_ABOVE: u64 = 15;
+/// Steps below it: replays there may have limits that chance could give to the size.
+const STEPS_BELOW: u64 = 4;
+/// A gap of so many steps is too wide whatever lies at its ends.
+const GAP_STEPS_MAX: u64 = 5;
+/// Steps of bisection between sizes asked for: 10 % of peak come down to below 1 %.
+const BISECTIONS: u32 = 4;
+
+/// Every set-up at every size asked for, and for those that Linux has the border between too slow and fast enough, roughly.
+pub(super) fn survey(replays: &mut Replays<'_>) -> Result<(), ScenarioError> {
+    let sizes = replays.sizes.clone();
+    let places: Vec<(usize, Bytes)> =
+        (0..CANDIDATES.len()).flat_map(|index| sizes.iter().map(move |&size| (index, size))).collect();
+    replays.play_up_to(DRAWS, &places)?;
+    for _ in 0..BISECTIONS {
+        let linux = CANDIDATES.iter().enumerate().filter(|(_, candidate)| candidate.runs_on_linux());
+        let wanted: Vec<(usize, Bytes)> =
+            linux.filter_map(|(index, _)| Some((index, between(replays, index)?))).collect();
+        if wanted.is_empty() {
+            break;
+        }
+        replays.play_up_to(DRAWS, &wanted)?;
+    }
+    Ok(())
+}
+
+/// The middle between the smallest size that is fast enough and the next smaller one, if they are far enough apart.
+fn between(replays: &Replays<'_>, index: usize) -> Option<Bytes> {
+    let high = lowest_safe(replays, index)?;
+    // Below the smallest size tried nothing is known: half of it comes next.
+    let low = replays.pool.sizes(index).take_while(|&size| size < high).last().unwrap_or_default();
+    let middle = replays.on_lattice(Bytes::new(low.get().midpoint(high.get())));
+    (middle > low && middle < high && middle >= LIMIT_MIN).then_some(middle)
+}
+
+/// The smallest size tried that is safe, by what was tried.
+pub(super) fn lowest_safe(replays: &Replays<'_>, index: usize) -> Option<Bytes> {
+    let is_safe =
+        |&size: &Bytes| replays.expected(index, size).is_some_and(|expected| replays.is_fast_enough(&expected));
+    replays.pool.sizes(index).rev().take_while(is_safe).last()
+}
+
+/// The smallest size that is safe on each of these releases, with the whole band above it tried on each; `None` if there is none.
+/// What a set-up needs on its worst release is what it needs.
+pub(super) fn settle(releases: &mut [Replays<'_>], index: usize) -> Result<Option<Bytes>, ScenarioError> {
+    let lowest = |releases: &[Replays<'_>]| {
+        let each: Option<Vec<Bytes>> = releases.iter().map(|replays| lowest_safe(replays, index)).collect();
+        each.and_then(|each| each.into_iter().max())
+    };
+    let Some(mut at) = lowest(releases) else { return Ok(None) };
+    // Only sizes of the lattice come up, each with a bounded number of replays, so that it ends.
+    loop {
+        let mut has_played = false;
+        for replays in releases.iter_mut() {
+            let wanted = lacking(replays, index, at);
+            has_played |= !wanted.is_empty();
+            replays.play_more(&wanted)?;
+        }
+        match lowest(releases) {
+            None => return Ok(None),
+            Some(next) if next == at && !has_played => return Ok(Some(at)),
+            Some(next) => at = next,
+        }
+    }
+}
+
+/// What has to be played before `at` can be called safe: set-up, size, how often more.
+fn lacking(replays: &Replays<'_>, index: usize, at: Bytes) -> Vec<(usize, Bytes, usize)> {
+    let (step, top) = (replays.step().get(), replays.sizes.last().copied().unwrap_or(replays.peak).max(replays.peak));
+    let played = |size: Bytes| replays.pool.at(index, size).len();
+    let mut wanted = Vec::new();
+    let mut want = |size: Bytes, more: usize| {
+        if more > 0 {
+            wanted.push((index, size, more));
+        }
+    };
+    let sure = DRAWS_TO_BE_SURE.saturating_sub(replays.pool.around(index, at).len());
+    want(at, DRAWS.saturating_sub(played(at)).max(sure));
+    let lowest = at.get().saturating_sub(STEPS_BELOW * step).max(LIMIT_MIN.get());
+    let dense_to = (at.get() + STEPS_ABOVE * step).min(top.get());
+    for number in lowest.div_ceil(step)..=dense_to / step {
+        let size = Bytes::new(number * step);
+        if size != at {
+            want(size, DRAWS.saturating_sub(played(size)));
+        }
+    }
+    let above: Vec<Bytes> = replays.pool.sizes(index).filter(|size| size.get() >= dense_to).collect();
+    for pair in above.windows(2) {
+        let middle = replays.on_lattice(Bytes::new(pair[0].get().midpoint(pair[1].get())));
+        if middle > pair[0] && middle < pair[1] && could_hide(replays, index, (pair[0], pair[1])) {
+            want(middle, DRAWS);
+        }
+    }
+    wanted
+}
+
+/// Whether a size that is too slow could lie between two that are not: where the gap is wide, where an end is near to what is allowed,
+/// or where the ends differ.
+fn could_hide(replays: &Replays<'_>, index: usize, (low, high): (Bytes, Bytes)) -> bool {
+    let allowed = replays.question.slowdown.ppm();
+    let excess = |size| replays.expected(index, size).map_or(u64::MAX, |expected| expected.excess_ppm());
+    let (below, above) = (excess(low), excess(high));
+    high.get() - low.get() > GAP_STEPS_MAX * replays.step().get()
+        || below.max(above) > allowed / 2
+        || below.abs_diff(above) > allowed / 4
+}
