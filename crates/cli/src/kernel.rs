@@ -43,7 +43,6 @@ impl KernelArg {
     ///
     /// # Errors
     /// `host` on a machine whose kernel has no rules: exit code 3.
-    #[allow(dead_code, reason = "the flag comes verb by verb")]
     pub(crate) fn resolve(self) -> Result<Kernels, CliError> {
         self.resolve_on(isotherm_linux::kernel_version().as_deref())
     }

@@ -37,7 +37,7 @@ fn bad_input_is_a_usage_error_in_words() {
     let empty = file("empty.json", "{\"command\":\"x\",\"boots\":[]}");
     let no_runs = folder.path().to_str().unwrap();
     let table: &[(&[&str], &str)] = &[
-        (&["fidelity", "--kernel", "5.4"], "no kernel of the comparison is called `5.4`; there are newest, 6.12"),
+        (&["fidelity", "--kernel", "5.4"], "no kernel of the comparison is called `5.4`; there are 7.2, 6.12"),
         (&["fidelity", "--limit", "75.9%"], "no limit in percent is called `75.9%`; there are 90, 75, 50"),
         (&["fidelity", "--limit", "74%"], "no limit in percent is called `74`; there are 90, 75, 50"),
         (&["fidelity", "--workload", "zipf", "--limit", "75%", "--data", no_runs], "no stored runs of this selection"),

@@ -18,8 +18,8 @@ pub const POLICIES: &[&str] = &["classic", "mglru"];
 pub const NAIVE: &str = "lru";
 /// Limits in percent of the workload's peak.
 pub const LIMITS_PERCENT: &[u32] = &[90, 75, 50];
-/// Kernels by their names in the rig.
-pub const KERNELS: &[&str] = &["newest", "6.12"];
+/// Kernels by their names in the rig, the newest first.
+pub const KERNELS: &[&str] = &["7.2", "6.12"];
 
 /// A counter that both worlds have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -372,7 +372,7 @@ mod tests {
         let selection = Selection { policies: named("mglru"), limits: vec![50, 90], ..Selection::default() };
         assert_eq!(selection.check(&workloads).ok(), Some(()));
         assert_eq!(selection.cells_of("zipf").map(|cell| cell.limit_percent).collect::<Vec<_>>(), [90, 50]);
-        assert_eq!(selection.kernels().collect::<Vec<_>>(), ["newest", "6.12"]);
+        assert_eq!(selection.kernels().collect::<Vec<_>>(), ["7.2", "6.12"]);
     }
 
     /// Process 1 is started by process 0 and lives at the cut; process 2 has ended.

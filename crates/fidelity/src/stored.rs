@@ -46,7 +46,7 @@ pub struct StoredRun {
 
 /// The data that come with isotherm.
 const BUNDLED: &[(&str, &str)] = &[
-    ("newest.json", include_str!("../../../scenarios/fidelity/newest.json")),
+    ("7.2.json", include_str!("../../../scenarios/fidelity/7.2.json")),
     ("6.12.json", include_str!("../../../scenarios/fidelity/6.12.json")),
 ];
 

@@ -22,7 +22,7 @@ fn named(name: &str) -> Vec<String> {
 /// up: less would be a step back. It is no bar of the comparison.
 #[test]
 fn skewed_anonymous_memory_faults_as_in_the_kernel() {
-    let selection = Selection { workloads: named("zipf"), kernels: named("newest"), ..Selection::default() };
+    let selection = Selection { workloads: named("zipf"), kernels: named("7.2"), ..Selection::default() };
     let compared = compared(&selection).unwrap();
     assert_eq!(compared.rows.len(), 2 * 3 * 8, "policies, limits, counters");
     let judged = |row: &&isotherm_fidelity::Row| row.metric == "major_faults" || row.metric == "pages_stolen";
@@ -67,5 +67,5 @@ fn nothing_to_compare_with_is_said() {
         run.digest = "0".to_owned();
     }
     let error = compare(&workloads, &selection, &data, &|| ()).unwrap_err().to_string();
-    assert!(error.contains("--refresh --kernel newest --workload zipf"), "{error}");
+    assert!(error.contains("--refresh --kernel 7.2 --workload zipf"), "{error}");
 }

@@ -12,8 +12,10 @@ use crate::RigError;
 /// A kernel that the rig knows how to get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelEntry {
-    /// What it is called here: its version as far as that is fixed.
+    /// Its release, major and minor number.
     pub name: &'static str,
+    /// A further name that is accepted.
+    pub alias: Option<&'static str>,
     /// The distribution's suite that has it.
     pub suite: &'static str,
     /// One line for lists.
@@ -22,9 +24,9 @@ pub struct KernelEntry {
 
 /// All kernels. A new one is a line here.
 pub const KERNELS: &[KernelEntry] = &[
-    KernelEntry { name: "6.1", suite: "bookworm", summary: "Debian 12" },
-    KernelEntry { name: "6.12", suite: "trixie", summary: "Debian 13" },
-    KernelEntry { name: "newest", suite: "sid", summary: "Debian unstable: 7.2 when this was written" },
+    KernelEntry { name: "6.1", alias: None, suite: "bookworm", summary: "Debian 12" },
+    KernelEntry { name: "6.12", alias: None, suite: "trixie", summary: "Debian 13" },
+    KernelEntry { name: "7.2", alias: Some("newest"), suite: "sid", summary: "Debian unstable" },
 ];
 
 /// A kernel at hand.
@@ -39,20 +41,26 @@ pub struct Kernel {
 }
 
 impl KernelEntry {
-    /// The kernel called `name`.
+    /// The kernel called `name`, or with that alias.
     ///
     /// # Errors
     /// There is none.
     pub fn named(name: &str) -> Result<&'static Self, RigError> {
-        KERNELS.iter().find(|entry| entry.name == name).ok_or_else(|| RigError::NoKernel {
+        KERNELS.iter().find(|entry| entry.name == name || entry.alias == Some(name)).ok_or_else(|| RigError::NoKernel {
             name: name.to_owned(),
             known: KERNELS.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", "),
         })
     }
 
-    /// The kernel in `cache`, if it is there.
+    /// The kernel in `cache`, if it is there, under its name or its alias.
     pub fn cached(&self, cache: &Path) -> Option<Kernel> {
-        Kernel::in_folder(&cache.join(self.name))
+        let names = [self.name].into_iter().chain(self.alias);
+        names.filter_map(|name| Kernel::in_folder(&cache.join(name))).next()
+    }
+
+    /// Whether `kernel` is of the release that the entry is named after: a suite moves on, its entry does not.
+    pub fn is_of_its_release(&self, kernel: &Kernel) -> bool {
+        kernel.release.strip_prefix(self.name).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
     }
 
     /// The kernel in `cache`, fetched first if it is not there. `say` is told what is being done.
@@ -315,7 +323,19 @@ mod tests {
     #[test]
     fn an_unknown_kernel_is_refused_with_those_there_are() {
         let error = KernelEntry::named("2.4").unwrap_err().to_string();
-        assert_eq!(error, "no kernel is called `2.4`; there are 6.1, 6.12, newest");
+        assert_eq!(error, "no kernel is called `2.4`; there are 6.1, 6.12, 7.2");
+        assert_eq!(KernelEntry::named("newest").unwrap(), KernelEntry::named("7.2").unwrap());
+    }
+
+    #[test]
+    fn a_suite_that_moved_on_is_seen() {
+        let entry = KernelEntry::named("6.1").unwrap();
+        for (release, expected) in
+            [("6.1.0-28-amd64", true), ("6.1-amd64", true), ("6.12.48-amd64", false), ("7.2.1", false)]
+        {
+            let kernel = Kernel { release: release.to_owned(), image: PathBuf::new(), modules: PathBuf::new() };
+            assert_eq!(entry.is_of_its_release(&kernel), expected, "{release}");
+        }
     }
 
     #[test]

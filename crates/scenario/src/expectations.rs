@@ -82,12 +82,13 @@ mod tests {
     use super::*;
     use crate::result::Row;
     use crate::stats::Summary;
+    use isotherm_sim::memory::KernelRelease;
 
     #[test]
     fn they_are_met_at_the_bound_and_not_without_a_row() {
         let summary = Summary::of(&[2.0, 4.0]).unwrap();
         let nothing = Summary::of(&[0.0]).unwrap();
-        let row = |variant, metric, summary| Row::new(("w", variant, metric), summary, None);
+        let row = |variant, metric, summary| Row::new((("w", variant, metric), KernelRelease::V7_2), summary, None);
         let rows = vec![
             row("v", "m", summary),
             row("base", "m", Summary::of(&[6.0]).unwrap()),

@@ -4,6 +4,7 @@ use crate::config::Reference;
 use crate::expectations::ExpectationRow;
 use crate::monitoring::ExplainedRun;
 use crate::stats::Summary;
+use isotherm_sim::memory::KernelRelease;
 use serde::Serialize;
 
 /// Everything a scenario gave.
@@ -31,6 +32,8 @@ pub struct Row {
     pub workload: String,
     /// Variant.
     pub variant: String,
+    /// The release whose rules the simulated kernel followed.
+    pub kernel: KernelRelease,
     /// Metric, unit in its name.
     pub metric: String,
     /// Repeats.
@@ -60,6 +63,8 @@ pub struct RatioRow {
     pub workload: String,
     /// Variant.
     pub variant: String,
+    /// The release whose rules the simulated kernel followed in this variant.
+    pub kernel: KernelRelease,
     /// Metric.
     pub metric: String,
     /// The variant it is divided by.
@@ -90,13 +95,17 @@ pub struct RatioRow {
     pub overlaps: Option<bool>,
 }
 
+/// A workload, a variant and a metric, and the release that the variant was played by.
+pub(crate) type RowKey<'a> = ((&'a str, &'a str, &'a str), KernelRelease);
+
 impl Row {
-    pub(crate) fn new(key: (&str, &str, &str), summary: Summary, reference: Option<&Reference>) -> Self {
+    pub(crate) fn new((key, kernel): RowKey<'_>, summary: Summary, reference: Option<&Reference>) -> Self {
         let Summary { n, mean, stddev, ci95_low, ci95_high } = summary;
         let interval = reference.and_then(Reference::interval);
         Self {
             workload: key.0.to_owned(),
             variant: key.1.to_owned(),
+            kernel,
             metric: key.2.to_owned(),
             n,
             mean,
@@ -111,13 +120,14 @@ impl Row {
 }
 
 impl RatioRow {
-    pub(crate) fn new(key: (&str, &str, &str), against: &str, summary: Summary, reference: Option<&Reference>) -> Self {
+    pub(crate) fn new(key: RowKey<'_>, against: &str, summary: Summary, reference: Option<&Reference>) -> Self {
         let row = Row::new(key, summary, reference);
         let theirs = row.reference_low.zip(row.reference_high);
         let ours = row.ci95_low.zip(row.ci95_high);
         Self {
             workload: row.workload,
             variant: row.variant,
+            kernel: row.kernel,
             metric: row.metric,
             against: against.to_owned(),
             n: row.n,
@@ -155,6 +165,8 @@ impl ScenarioResult {
 mod tests {
     use super::*;
 
+    const KEY: RowKey<'_> = (("w", "v", "m"), KernelRelease::V7_2);
+
     fn reference(value: Option<f64>, interval: Option<(f64, f64)>) -> Reference {
         let name = |text: &str| text.to_owned();
         Reference {
@@ -185,7 +197,7 @@ mod tests {
             ((0.90, 1.06), 0.98, false, true),  // its middle is on the other side
         ];
         for (interval, middle, same_side, meets) in table {
-            let row = RatioRow::new(("w", "v", "m"), "base", summary, Some(&reference(None, Some(interval))));
+            let row = RatioRow::new(KEY, "base", summary, Some(&reference(None, Some(interval))));
             assert!((row.reference.unwrap() - middle).abs() < 1e-12, "{interval:?}");
             assert_eq!((row.reference_low, row.reference_high), (Some(interval.0), Some(interval.1)));
             assert_eq!((row.sign_agrees, row.overlaps), (Some(same_side), Some(meets)), "{interval:?}");
@@ -195,7 +207,7 @@ mod tests {
     #[test]
     fn a_number_alone_has_a_sign_and_no_overlap() {
         let row = |values: &[f64], reference: Option<&Reference>| {
-            RatioRow::new(("w", "v", "m"), "base", Summary::of(values).unwrap(), reference)
+            RatioRow::new(KEY, "base", Summary::of(values).unwrap(), reference)
         };
         let number = reference(Some(0.6), None);
         let with_number = row(&[0.7, 0.9], Some(&number));

@@ -9,6 +9,7 @@ use crate::stats::Summary;
 use crate::variant::Variant;
 use crate::{Reference, RunMode, Scenario, expectations};
 use isotherm_sim::machine::Outcome;
+use isotherm_sim::memory::KernelRelease;
 use std::collections::BTreeMap;
 
 /// What one run gave.
@@ -41,7 +42,8 @@ impl PlayedRuns<'_> {
             self.scenario.metrics.iter().filter_map(|name| metric_named(name)).collect()
         };
         let subjects = self.subjects();
-        let mut rows = Rows { scenario: self.scenario, rows: Vec::new(), ratios: Vec::new() };
+        let kernels = self.variants.iter().map(|variant| variant.scenario.machine.kernel).collect();
+        let mut rows = Rows { scenario: self.scenario, kernels, rows: Vec::new(), ratios: Vec::new() };
         let mut of_workload: BTreeMap<(&str, usize, &str), Values> = BTreeMap::new();
         for subject in &subjects {
             for variant in 0..self.variants.len() {
@@ -74,7 +76,7 @@ impl PlayedRuns<'_> {
                     let Some((base, against)) = base else { return };
                     let (Some(values), Some(bases)) = (of_all(variant, key.1), of_all(base, key.1)) else { return };
                     let pairs: Vec<_> = values.into_iter().zip(bases).collect();
-                    rows.push_ratio((&average.name, key), against, averages::mean_of_ratios(&pairs));
+                    rows.push_ratio((&average.name, key), variant, against, averages::mean_of_ratios(&pairs));
                 }),
             }
         }
@@ -170,6 +172,8 @@ impl PlayedRuns<'_> {
 /// Rows as they come together. A key is a workload (or what stands in its place), a variant and a metric.
 struct Rows<'a> {
     scenario: &'a Scenario,
+    /// By variant.
+    kernels: Vec<KernelRelease>,
     rows: Vec<Row>,
     ratios: Vec<RatioRow>,
 }
@@ -189,19 +193,25 @@ impl<'a> Rows<'a> {
         let Some(own) = values(variant, metric) else { return };
         let key = (workload, variant_name, metric);
         if let Some(summary) = Summary::of(&own.values().copied().collect::<Vec<_>>()) {
-            self.rows.push(Row::new(key, summary, self.reference(key, None)));
+            self.rows.push(Row::new((key, self.kernels[variant]), summary, self.reference(key, None)));
         }
         if let Some((base, against)) = base
             && let Some(bases) = values(base, metric)
         {
-            self.push_ratio((workload, (variant_name, metric)), against, averages::ratios(&own, &bases));
+            self.push_ratio((workload, (variant_name, metric)), variant, against, averages::ratios(&own, &bases));
         }
     }
 
-    fn push_ratio(&mut self, (workload, (variant, metric)): Key<'_>, against: &str, summary: Option<Summary>) {
-        let key = (workload, variant, metric);
+    fn push_ratio(&mut self, key: Key<'_>, variant: usize, against: &str, summary: Option<Summary>) {
+        let (workload, (variant_name, metric)) = key;
+        let key = (workload, variant_name, metric);
         if let Some(summary) = summary {
-            self.ratios.push(RatioRow::new(key, against, summary, self.reference(key, Some(against))));
+            self.ratios.push(RatioRow::new(
+                (key, self.kernels[variant]),
+                against,
+                summary,
+                self.reference(key, Some(against)),
+            ));
         }
     }
 

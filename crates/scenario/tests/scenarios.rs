@@ -66,7 +66,8 @@ fn rows_and_ratios_have_the_documented_keys() {
     );
     let mut row = keys(&json["rows"][0]);
     row.sort();
-    let mut expected = ["workload", "variant", "metric", "n", "mean", "stddev", "ci95_low", "ci95_high", "reference"];
+    let mut expected =
+        ["workload", "variant", "kernel", "metric", "n", "mean", "stddev", "ci95_low", "ci95_high", "reference"];
     expected.sort_unstable();
     assert_eq!(row, expected);
     assert!(keys(&json["ratios"][0]).contains(&"against".to_owned()));

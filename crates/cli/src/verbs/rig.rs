@@ -53,7 +53,7 @@ struct KernelsArgs {
 #[derive(clap::Args)]
 struct BootArgs {
     /// The kernel (`isotherm rig kernels`).
-    #[arg(value_name = "KERNEL", default_value = "newest")]
+    #[arg(value_name = "KERNEL", default_value = "7.2")]
     kernel: String,
 }
 
@@ -87,7 +87,18 @@ fn cache() -> Result<PathBuf, CliError> {
 
 pub(super) fn kernel(name: &str, ui: &Ui) -> Result<Kernel, CliError> {
     let entry = KernelEntry::named(name).map_err(error)?;
-    entry.get(&cache()?, &|what| ui.say(what)).map_err(error)
+    let kernel = entry.get(&cache()?, &|what| ui.say(what)).map_err(error)?;
+    if !entry.is_of_its_release(&kernel) {
+        let (name, release) = (entry.name, &kernel.release);
+        ui.warn(format_args!("the suite {} has moved on: what is called {name} here is Linux {release}", entry.suite));
+    }
+    Ok(kernel)
+}
+
+/// The names of kernels, for those and their aliases. What is no name is left for who reports it.
+pub(super) fn kernel_names(given: &[String]) -> Vec<String> {
+    let name = |given: &String| KernelEntry::named(given).map_or_else(|_| given.clone(), |entry| entry.name.to_owned());
+    given.iter().map(name).collect()
 }
 
 pub(super) fn guest() -> Result<PathBuf, CliError> {

@@ -1,16 +1,20 @@
 //! `isotherm simulate`: plays a scenario and prints what was measured.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use indicatif::ProgressBar;
 use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_scenario::{
-    BUNDLED, METRICS, MetricUnit, Progress, RunOptions, Scenario, ScenarioError, ScenarioResult, data_file,
+    BUNDLED, METRICS, MetricUnit, Progress, Row, RunOptions, Scenario, ScenarioError, ScenarioResult, data_file,
+    side_by_side,
 };
+use isotherm_sim::memory::KernelRelease;
 
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
+use crate::kernel::KernelArg;
 use crate::ui::Ui;
 
 mod beside;
@@ -22,7 +26,7 @@ mod fidelity_sorting;
 /// Play a scenario on the simulated machine: every variant, every workload, every seed.
 ///
 /// SCENARIO is a TOML file or the name of a bundled scenario. Results are the same for the same scenario and seed on any
-/// machine and with any number of threads.
+/// machine and with any number of threads: without --kernel the kernel of this machine does not matter.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
@@ -43,6 +47,10 @@ pub(crate) struct Args {
     /// Run each variant so often instead of the scenario's `repeats`.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeats: Option<u32>,
+    /// The release whose rules the simulated kernel follows: `6.12`, `7.2`, `host` for the one that runs here, or `all` side by
+    /// side [default: the scenario's, else 7.2].
+    #[arg(long, value_name = "RELEASE")]
+    kernel: Option<KernelArg>,
     #[command(flatten)]
     format: FormatArg,
 }
@@ -65,6 +73,7 @@ Examples:
   isotherm simulate policies
   isotherm simulate policies --format json --threads 1
   isotherm simulate compaction --repeats 1
+  isotherm simulate policies --kernel all
   isotherm simulate my-service.toml --repeats 5
   isotherm simulate fidelity --kernel 6.12
   isotherm simulate fidelity-monitor
@@ -86,11 +95,34 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     scenario.seed = args.seed.unwrap_or(scenario.seed);
     scenario.repeats = args.repeats.unwrap_or(scenario.repeats);
     let options = RunOptions { base_dir, place: name, threads: args.threads.map(usize::from) };
-    let bar = BarProgress::new(ui, "simulating");
-    let result = isotherm_scenario::run(&scenario, &options, &bar);
-    bar.finish();
-    print(&result.map_err(error)?, args.format.format, ui)?;
+    let result = play(scenario, args.kernel, &options, ui)?;
+    print(&result, args.format.format, ui)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Plays a scenario by its own releases, or by those asked for.
+fn play(
+    scenario: Scenario,
+    kernel: Option<KernelArg>,
+    options: &RunOptions,
+    ui: &Ui,
+) -> Result<ScenarioResult, CliError> {
+    let kernels = kernel.map(KernelArg::resolve).transpose()?;
+    let bar = BarProgress::new(ui, "simulating");
+    let on = |scenario: &Scenario| isotherm_scenario::run(scenario, options, &bar);
+    let result = match kernels.as_ref().map(|kernels| kernels.releases.as_slice()) {
+        None => on(&scenario),
+        Some(&[release]) => on(&scenario.on_kernel(release)),
+        Some(releases) => {
+            let of = |&release| on(&scenario.clone().on_kernel(release)).map(|result| (release, result));
+            releases.iter().map(of).collect::<Result<_, _>>().map(side_by_side)
+        }
+    };
+    bar.finish();
+    if let Some(kernels) = kernels {
+        ui.say(kernels.why);
+    }
+    result.map_err(error)
 }
 
 /// A progress bar for runs of a scenario.
@@ -211,7 +243,7 @@ fn wide_table(result: &ScenarioResult, workload: &str) -> Table {
         let name = metric.trim_end_matches("_ns").trim_end_matches("_bytes").replace('_', " ");
         Column::number(name, unit)
     }));
-    let mut table = Table::new(format!("{workload} (mean of {repeats})"), columns);
+    let mut table = Table::new(format!("{workload} (mean of {repeats}, rules of Linux {})", releases(&rows)), columns);
     for variant in unique(rows.iter().map(|row| row.variant.as_str())) {
         let mut cells = vec![Cell::from(variant)];
         for metric in &metrics {
@@ -220,6 +252,12 @@ fn wide_table(result: &ScenarioResult, workload: &str) -> Table {
         table.push(cells);
     }
     table
+}
+
+/// The releases that rows were played by, the oldest first: `6.12 and 7.2`.
+fn releases(rows: &[&Row]) -> String {
+    let releases: BTreeSet<KernelRelease> = rows.iter().map(|row| row.kernel).collect();
+    releases.into_iter().map(KernelRelease::name).collect::<Vec<_>>().join(" and ")
 }
 
 /// Ratios beside published ones; nothing without any.
@@ -304,7 +342,7 @@ fn unit_of(unit: MetricUnit) -> Unit {
 
 /// A table for programs: a line per row of the result.
 fn long_table(result: &ScenarioResult) -> Table {
-    let columns = ["workload", "variant", "metric"].map(Column::text).into_iter();
+    let columns = ["workload", "variant", "kernel", "metric"].map(Column::text).into_iter();
     let numbers = ["n", "mean", "stddev", "ci95_low", "ci95_high", "reference", "reference_low", "reference_high"];
     let columns = columns.chain(numbers.map(|name| Column::number(name, Unit::Count)));
     let mut table = Table::new("", columns.collect());
@@ -312,6 +350,7 @@ fn long_table(result: &ScenarioResult) -> Table {
         table.push(vec![
             Cell::from(row.workload.as_str()),
             Cell::from(row.variant.as_str()),
+            Cell::from(row.kernel.name()),
             Cell::from(row.metric.as_str()),
             row.n.into(),
             row.mean.into(),

@@ -30,7 +30,7 @@ const MEMORY_BYTES: u64 = 768 << 20;
 pub(super) const MIN_FREE_KIB: u64 = 8192;
 /// By kernel the pages that the guest's page allocator manages in the zone DMA32: `MemTotal` of a guest of this size, less the 3840
 /// pages of the zone DMA.
-const MANAGED_PAGES: [(&str, u64); 2] = [("newest", 182_071 - 3840), ("6.12", 183_133 - 3840)];
+const MANAGED_PAGES: [(&str, u64); 2] = [("7.2", 182_071 - 3840), ("6.12", 183_133 - 3840)];
 /// Pages of a section.
 const SECTION_PAGES: u64 = 512;
 /// Left free when the rest is filled: above the watermarks, so that filling it reclaims nothing, and so little that the share of free

@@ -8,6 +8,7 @@ use isotherm_rig::job::{Play, Setting};
 use isotherm_rig::{Job, Machine, Observation, Run, Task, script_of};
 use isotherm_scenario::{RunOptions, Scenario, ScenarioResult, WorkloadEntry};
 use isotherm_sim::machine::{MachineConfig, NodeConfig};
+use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::device::Compressor;
 use isotherm_units::{Amount, Bytes};
 use isotherm_workload::{BuildContext, TraceSpec, WorkloadSpec};
@@ -21,14 +22,15 @@ use crate::verbs::simulate;
 /// Play a page trace in a kernel and in the simulated machine, and lay the counters side by side.
 ///
 /// Both get the same pages in the same order, the same memory, swap on zram, and no huge pages. The kernel's figures are ranges
-/// over --boots boots.
+/// over --boots boots. The simulated kernel follows the rules of the release that is booted; where there are none, as of 6.1,
+/// only the kernel's counters are shown.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The page trace.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
     /// The kernel (`isotherm rig kernels`).
-    #[arg(long, value_name = "KERNEL", default_value = "newest")]
+    #[arg(long, value_name = "KERNEL", default_value = "7.2")]
     kernel: String,
     /// Page replacement.
     #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
@@ -90,7 +92,8 @@ const COUNTERS: &[(&str, &[&str])] = &[
 
 pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
     let (guest, kernel) = (guest()?, kernel(&args.kernel, ui)?);
-    let (simulated, limit) = simulate(args, ui)?;
+    let rules = KernelRelease::of_osrelease(&kernel.release);
+    let (simulated, limit) = simulate(args, rules, ui)?;
     let spec = WorkloadSpec::Trace(TraceSpec::new(&args.trace));
     let program = spec.build(&BuildContext::new(".")).map_err(CliError::failed)?;
     let script = script_of(program).map_err(error)?;
@@ -111,18 +114,37 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let title = format!("Linux {}, {}: {}", kernel.release, args.policy.name(), limit_text(limit));
-    ui.print(crate::verbs::render(&table(&title, &seen, &simulated, args), args.format.format, ui))
+    let by = rules.map(|rules| format!(", simulated by the rules of {rules}")).unwrap_or_default();
+    let title = format!("Linux {}{by}, {}: {}", kernel.release, args.policy.name(), limit_text(limit));
+    if rules.is_none() {
+        ui.say(without_rules(&kernel.release));
+    }
+    ui.print(crate::verbs::render(&table(&title, &seen, simulated.as_ref(), args), args.format.format, ui))
+}
+
+/// Why there is no simulated column: `there are no rules of 6.1; only the kernel's counters are shown`.
+fn without_rules(release: &str) -> String {
+    let end = release.match_indices(['.', '-', '+']).nth(1).map_or(release.len(), |(at, _)| at);
+    format!("there are no rules of {}; only the kernel's counters are shown", &release[..end])
 }
 
 fn limit_text(limit: Option<Bytes>) -> String {
     limit.map_or_else(|| "no limit".to_owned(), |limit| format!("memory.max {limit}"))
 }
 
-/// Plays it in the simulated machine, first without a limit: that gives what shares are of.
-fn simulate(args: &Args, ui: &Ui) -> Result<(ScenarioResult, Option<Bytes>), CliError> {
+/// Plays it in the simulated machine by `rules`, first without a limit: that gives what shares are of. Without rules the result is
+/// the limit alone; the newest rules give the peak, which depends on readahead only.
+fn simulate(
+    args: &Args,
+    rules: Option<KernelRelease>,
+    ui: &Ui,
+) -> Result<(Option<ScenarioResult>, Option<Bytes>), CliError> {
+    if rules.is_none() && !matches!(args.limit, Some(Amount::Share(_))) {
+        let Some(Amount::Absolute(limit)) = args.limit else { return Ok((None, None)) };
+        return Ok((None, Some(limit.pages_floor().bytes())));
+    }
     let load = WorkloadSpec::Trace(TraceSpec::new(&args.trace));
-    let mut machine = MachineConfig { cpus: 1, ..MachineConfig::default() };
+    let mut machine = MachineConfig { cpus: 1, kernel: rules.unwrap_or_default(), ..MachineConfig::default() };
     machine.nodes = vec![NodeConfig { memory: args.memory, ..NodeConfig::default() }];
     machine.swap.size = Some(args.memory);
     machine.swap.compressor = Compressor::Lz4;
@@ -140,12 +162,13 @@ fn simulate(args: &Args, ui: &Ui) -> Result<(ScenarioResult, Option<Bytes>), Cli
         result.map_err(simulate::error)
     };
     let free = play(&scenario)?;
-    let Some(limit) = args.limit else { return Ok((free, None)) };
+    let Some(limit) = args.limit else { return Ok((Some(free), None)) };
     let peak = free.rows.iter().find(|row| row.metric == "peak_bytes").map_or(0.0, |row| row.mean);
     #[expect(clippy::cast_possible_truncation, reason = "a whole number of bytes, far below 2^53")]
     let limit = limit.of(Bytes::new(peak as u64)).pages_floor().bytes();
     scenario.limit = Some(Amount::Absolute(limit));
-    Ok((play(&scenario)?, Some(limit)))
+    let simulated = rules.map(|_| play(&scenario)).transpose()?;
+    Ok((simulated, Some(limit)))
 }
 
 fn job(args: &Args, limit: Option<Bytes>, readahead: Bytes) -> Job {
@@ -179,33 +202,71 @@ fn real(seen: &Observation, names: &[&str]) -> Option<i64> {
     })
 }
 
-fn table(title: &str, seen: &[Observation], simulated: &ScenarioResult, args: &Args) -> Table {
-    let columns = vec![
+fn table(title: &str, seen: &[Observation], simulated: Option<&ScenarioResult>, args: &Args) -> Table {
+    let mut columns = vec![
         Column::text("counter"),
         Column::number("real least", Unit::Count),
         Column::number("real most", Unit::Count),
-        Column::number("simulated", Unit::Count),
-        Column::number("ratio", Unit::Factor),
     ];
-    let ours: BTreeMap<&str, f64> = simulated.rows.iter().map(|row| (row.metric.as_str(), row.mean)).collect();
+    if simulated.is_some() {
+        columns.extend([Column::number("simulated", Unit::Count), Column::number("ratio", Unit::Factor)]);
+    }
+    let rows = simulated.iter().flat_map(|simulated| &simulated.rows);
+    let ours: BTreeMap<&str, f64> = rows.map(|row| (row.metric.as_str(), row.mean)).collect();
     let mut table =
         Table::new(format!("{title}, {} of {} operations", args.trace.display(), operations(seen)), columns);
     for (metric, names) in COUNTERS {
         let real: Vec<i64> = seen.iter().filter_map(|seen| real(seen, names)).collect();
         let (least, most) = (real.iter().min().copied(), real.iter().max().copied());
-        let simulated = ours.get(metric).copied();
+        let ours = ours.get(metric).copied();
         let middle = least.zip(most).map(|(least, most)| (least + most) as f64 / 2.0).filter(|&middle| middle > 0.0);
-        table.push(vec![
+        let mut cells = vec![
             Cell::from(*metric),
             Cell::from(least.and_then(|least| u64::try_from(least).ok())),
             Cell::from(most.and_then(|most| u64::try_from(most).ok())),
-            Cell::from(simulated),
-            Cell::from(simulated.zip(middle).map(|(simulated, middle)| simulated / middle)),
-        ]);
+        ];
+        if simulated.is_some() {
+            let ratio = ours.zip(middle).map(|(ours, middle)| ours / middle);
+            cells.extend([Cell::from(ours), Cell::from(ratio)]);
+        }
+        table.push(cells);
     }
     table
 }
 
 fn operations(seen: &[Observation]) -> u64 {
     seen.first().map_or(0, |seen| seen.operation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_rules_has_no_simulated_column() {
+        for (release, name) in [("6.1.0-28-amd64", "6.1"), ("6.1-amd64", "6.1"), ("7.4", "7.4"), ("odd", "odd")] {
+            let line = format!("there are no rules of {name}; only the kernel's counters are shown");
+            assert_eq!(without_rules(release), line);
+        }
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: Args,
+        }
+        let line: Line = clap::Parser::parse_from(["play", "t.parquet"]);
+        let result = |rows| ScenarioResult {
+            scenario: "s".to_owned(),
+            rows,
+            ratios: vec![],
+            schemes: vec![],
+            expectations: vec![],
+        };
+        let header = |simulated: Option<&ScenarioResult>| {
+            let csv = table("t", &[], simulated, &line.args).to_csv();
+            csv.lines().next().unwrap().to_owned()
+        };
+        assert!(header(Some(&result(vec![]))).contains("simulated"));
+        let alone = header(None);
+        assert!(alone.contains("real most") && !alone.contains("simulated") && !alone.contains("ratio"), "{alone}");
+    }
 }

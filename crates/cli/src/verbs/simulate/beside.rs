@@ -58,7 +58,7 @@ pub(super) fn with_data<B: OfKernel + Serialize + DeserializeOwned>(
         }
         return Ok(data);
     }
-    let selection = Selection { kernels: args.kernel.clone(), ..Selection::default() };
+    let selection = Selection { kernels: rig::kernel_names(&args.kernel), ..Selection::default() };
     selection.check(&Workloads::bundled()).map_err(super::fidelity::error)?;
     // A file that cannot be read is told before anything is booted.
     let older = match &args.data {

@@ -62,7 +62,7 @@ the program: after a --refresh build it anew, or name the folder with --data. Ru
 pub(in crate::verbs) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let workloads = Workloads::bundled();
     let selection = Selection {
-        kernels: args.kernel.clone(),
+        kernels: rig::kernel_names(&args.kernel),
         workloads: args.workload.clone(),
         policies: args.policy.clone(),
         limits: args.limit.iter().map(percent).collect::<Result<_, _>>().map_err(error)?,
