@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::advice::answer::{Answer, HOLD_PERCENT, Recommended};
+use crate::advice::answer::{Answer, Answers, HOLD_PERCENT, Recommended};
 use crate::advice::calibrate::{OFFSET, Predict};
 use crate::advice::{Boot, Key, StoredPlay};
 use crate::matrix::{METRICS, Set};
@@ -227,6 +227,38 @@ fn smallest_safe(allowed: u64, real: &dyn Fn(u64) -> Real) -> Option<Option<u64>
         safe = Some(percent);
     }
     Some(safe)
+}
+
+/// Everything about the answers of one rule.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judged {
+    /// Name of the rule.
+    pub rule: String,
+    /// How its answers were made.
+    pub note: String,
+    /// A row for each size of each case.
+    pub hold: Vec<HoldRow>,
+    /// Of the fitting and of the held-out set.
+    pub hold_rates: [HoldRate; 2],
+    /// A row for each case that was scanned.
+    pub price: Vec<PriceRow>,
+    /// Of the fitting and of the held-out set.
+    pub prices: [Price; 2],
+}
+
+impl Judged {
+    /// Judges the answers of a rule for the kernels and programs that `is_chosen` says.
+    pub fn of(
+        answers: &Answers,
+        is_chosen: &dyn Fn(&Answer) -> bool,
+        set_of: &dyn Fn(&str) -> Option<Set>,
+        find: Find<'_>,
+    ) -> Self {
+        let chosen: Vec<Answer> = answers.answers.iter().filter(|answer| is_chosen(answer)).cloned().collect();
+        let (hold, hold_rates) = hold(&chosen, set_of, find);
+        let (price, prices) = price(&chosen, set_of, find);
+        Self { rule: answers.rule.clone(), note: answers.note.clone(), hold, hold_rates, price, prices }
+    }
 }
 
 /// What intervals of a counter hold.

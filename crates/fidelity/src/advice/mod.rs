@@ -8,13 +8,16 @@ pub mod answer;
 pub mod calibrate;
 pub mod judge;
 pub mod play;
+pub mod predictions;
 pub mod programs;
 pub mod store;
 pub mod wanted;
 
 pub use answer::{Answer, Answers, Recommended};
 pub use calibrate::{Calibration, Interval, calibrate};
+pub use judge::{Coverage, Judged, coverage};
 pub use play::{Jobs, play_wanted};
+pub use predictions::{Prediction, Predictions};
 pub use programs::{Listed, Program, Programs};
 pub use store::{Boot, Key, Store, StoredPlay};
 pub use wanted::Wanted;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use isotherm_rig::script_of;
+use isotherm_rig::{Script, script_of};
 use isotherm_units::Pages;
 use isotherm_workload::{BuildContext, TraceSpec, WorkloadSpec};
 use serde::Deserialize;
@@ -87,19 +87,22 @@ impl Programs {
 }
 
 impl Listed {
+    /// Tells the script of the recording from others, without playing it. The recording is looked for from `folder`; `None`: it is not
+    /// there.
+    ///
+    /// # Errors
+    /// A recording that cannot be read or that a guest cannot play.
+    pub fn digest(&self, folder: &Path) -> Result<Option<String>, FidelityError> {
+        Ok(self.script(folder)?.map(|script| digest(&script.encode())))
+    }
+
     /// Makes the script of the whole recording and plays it once without a limit, which gives the peak. The recording is looked for
     /// from `folder`; `None`: it is not there.
     ///
     /// # Errors
     /// A recording that cannot be read, that a guest cannot play, or that the simulated machine cannot play.
     pub fn build(&self, folder: &Path) -> Result<Option<Program>, FidelityError> {
-        if !folder.join(&self.path).exists() {
-            return Ok(None);
-        }
-        let context = BuildContext::new(folder).named(self.name.clone());
-        let built = WorkloadSpec::Trace(TraceSpec::new(&self.path)).build(&context);
-        let program = built.map_err(|source| FidelityError::Workload { workload: self.name.clone(), source })?;
-        let script = script_of(program)?;
+        let Some(script) = self.script(folder)? else { return Ok(None) };
         let digest = digest(&script.encode());
         let mut workload = Workload {
             name: self.name.clone(),
@@ -112,6 +115,16 @@ impl Listed {
         };
         workload.peak = simulate::peak(&workload)?;
         Ok(Some(Program { workload }))
+    }
+
+    fn script(&self, folder: &Path) -> Result<Option<Script>, FidelityError> {
+        if !folder.join(&self.path).exists() {
+            return Ok(None);
+        }
+        let context = BuildContext::new(folder).named(self.name.clone());
+        let built = WorkloadSpec::Trace(TraceSpec::new(&self.path)).build(&context);
+        let program = built.map_err(|source| FidelityError::Workload { workload: self.name.clone(), source })?;
+        Ok(Some(script_of(program)?))
     }
 }
 
