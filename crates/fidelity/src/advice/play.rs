@@ -6,11 +6,12 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use isotherm_rig::job::SeriesRun;
-use isotherm_rig::{Clock, Kernel, Machine, RigError, SeriesPlay};
+use isotherm_rig::{Clock, CutSeries, Kernel, Machine, Observation, RigError, SeriesPlay};
+use isotherm_units::Pages;
 
 use crate::FidelityError;
 use crate::advice::{Boot, Key, MEMORY, Program, Store, Wanted};
-use crate::matrix::METRICS;
+use crate::matrix::{METRICS, Metric};
 use crate::refresh::{counted, series_run, settings};
 
 /// Plays in one boot, at most. What an interruption loses is no more than that.
@@ -48,14 +49,13 @@ pub struct Played {
     pub took: Duration,
 }
 
-/// Plays of one boot.
+/// Plays to be made in one boot.
 type Batch = Vec<Key>;
 
 /// Plays what the store of the kernel lacks of `wanted`, so that each has `boots` boots, and appends to the store after each boot.
 /// Plays of other scripts of the same programs are dropped. `say` is told what was done, a line at a time.
 ///
-/// A program that is killed or takes too long is stored as such. A boot that fails as a whole is divided until the play that does it
-/// is found.
+/// A program that is killed or takes too long is stored as such, and so is a play that takes its guest down.
 ///
 /// # Errors
 /// A program of `wanted` is not among `programs`, the rig lacks something, or the store cannot be read or written. What was stored
@@ -188,33 +188,45 @@ fn batches(
     batches
 }
 
+/// What the plays of one boot gave: by play its outcome, and the wall-clock time.
+type Seen = (Vec<Boot>, Duration);
+
 impl Jobs<'_> {
-    /// Plays a batch; if the guest fails as a whole, its halves.
-    fn play(&self, programs: &BTreeMap<&str, &Program>, batch: &[Key]) -> Result<(Vec<Boot>, Duration), FidelityError> {
-        match self.boot(programs, batch) {
-            Err(FidelityError::Rig(RigError::Guest { what, .. })) if batch.len() == 1 => {
-                Ok((vec![Boot::Failed(what)], Duration::ZERO))
-            }
-            Err(FidelityError::Rig(RigError::Guest { .. })) => {
-                let (first, second) = batch.split_at(batch.len() / 2);
-                let (mut seen, mut took) = self.play(programs, first)?;
-                let (more, time) = self.play(programs, second)?;
+    /// Plays a batch. If the guest does not come to its end, what was not over is played again, without the play that it was at, which
+    /// is then stored as failed if it fails alone too.
+    fn play(&self, programs: &BTreeMap<&str, &Program>, batch: &[Key]) -> Result<Seen, FidelityError> {
+        let cut = match self.boot(programs, batch) {
+            Ok(seen) => return Ok(seen),
+            // It booted: what fails is a play.
+            Err(Cut { error: FidelityError::Rig(RigError::Guest { what, .. }), booted: true, seen }) => (what, seen),
+            Err(Cut { error, .. }) => return Err(error),
+        };
+        let (what, mut seen) = cut;
+        let left = &batch[seen.len()..];
+        let mut took = Duration::ZERO;
+        if batch.len() == 1 {
+            return Ok((vec![Boot::Failed(what)], took));
+        }
+        // A play that was begun in a fresh boot is the one; another is tried in one of its own.
+        let (first, rest) = left.split_at(left.len().min(1));
+        for part in [first, rest] {
+            if !part.is_empty() {
+                let (more, time) = self.play(programs, part)?;
                 seen.extend(more);
                 took += time;
-                Ok((seen, took))
             }
-            played => played,
         }
+        Ok((seen, took))
     }
 
-    fn boot(&self, programs: &BTreeMap<&str, &Program>, batch: &[Key]) -> Result<(Vec<Boot>, Duration), FidelityError> {
+    fn boot(&self, programs: &BTreeMap<&str, &Program>, batch: &[Key]) -> Result<Seen, Cut> {
         let mut names: Vec<&str> = batch.iter().map(|key| key.program.as_str()).collect();
         names.dedup();
         let scripts: Vec<_> = names.iter().map(|name| &programs[name].workload.script).collect();
         let script = |key: &Key| names.iter().position(|name| *name == key.program).unwrap_or_default();
         let run = |key: &Key| -> SeriesRun {
             let script = u32::try_from(script(key)).expect("as many as programs");
-            series_run(script, &key.policy, isotherm_units::Pages::new(key.limit_pages), MEMORY, &[])
+            series_run(script, &key.policy, Pages::new(key.limit_pages), MEMORY, &[])
         };
         let runs: Vec<SeriesRun> = batch.iter().map(run).collect();
         let machine = Machine {
@@ -233,20 +245,38 @@ impl Jobs<'_> {
             scripts: &scripts,
             runs: &runs,
         };
-        let outcome = series.go(&|_| ())?;
-        let missing = |counter| FidelityError::NoCounter { kernel: self.kernel.0.to_owned(), counter };
-        let boot = |observed| match observed {
-            Err(message) => Ok(Boot::Failed(message)),
-            Ok(seen) => {
-                let count = |metric: &crate::matrix::Metric| {
-                    counted(&seen, metric.counter).ok_or_else(|| missing(metric.counter))
-                };
-                METRICS.iter().map(count).collect::<Result<_, _>>().map(Boot::Counted)
+        let none = |error| Cut { error, booted: false, seen: Vec::new() };
+        match series.go_as_far(&|_| ()) {
+            Ok(outcome) => {
+                let boots = outcome.runs.into_iter().map(|run| self.boot_of(run)).collect::<Result<_, _>>();
+                Ok((boots.map_err(none)?, outcome.took))
             }
-        };
-        let boots = outcome.runs.into_iter().map(boot).collect::<Result<Vec<_>, FidelityError>>()?;
-        Ok((boots, outcome.took))
+            Err(cut) => {
+                let CutSeries { error, kernel, runs } = *cut;
+                let over = runs.into_iter().map_while(|run| run);
+                let seen = over.map(|run| self.boot_of(run)).collect::<Result<_, _>>().map_err(none)?;
+                Err(Cut { error: error.into(), booted: kernel.is_some(), seen })
+            }
+        }
     }
+
+    fn boot_of(&self, observed: Result<Observation, String>) -> Result<Boot, FidelityError> {
+        let Ok(seen) = observed.as_ref() else { return Ok(Boot::Failed(observed.err().unwrap_or_default())) };
+        let count = |metric: &Metric| {
+            let missing = || FidelityError::NoCounter { kernel: self.kernel.0.to_owned(), counter: metric.counter };
+            counted(seen, metric.counter).ok_or_else(missing)
+        };
+        METRICS.iter().map(count).collect::<Result<_, _>>().map(Boot::Counted)
+    }
+}
+
+/// A boot that did not come to its end.
+struct Cut {
+    error: FidelityError,
+    /// Whether it reached user space.
+    booted: bool,
+    /// The plays that were over, in order.
+    seen: Vec<Boot>,
 }
 
 #[cfg(test)]

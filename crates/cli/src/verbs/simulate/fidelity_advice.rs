@@ -45,7 +45,7 @@ pub(in crate::verbs) struct Args {
     #[arg(long, value_name = "N", default_value_t = BATCH_DEFAULT as u16, value_parser = clap::value_parser!(u16).range(1..=1000), requires = "refresh")]
     batch: u16,
     /// A boot is given up when it takes longer, in seconds for each of its plays (and five minutes).
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400), requires = "refresh")]
+    #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=86_400), requires = "refresh")]
     seconds: u64,
     /// Folder of the stores and of the answers [default: scenarios/fidelity/advice next to the recordings].
     #[arg(long, value_name = "FOLDER")]
