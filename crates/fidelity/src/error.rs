@@ -93,6 +93,22 @@ pub enum FidelityError {
         /// Why.
         source: serde_json::Error,
     },
+    /// A list names something twice.
+    #[error("{place}: `{name}` is listed twice")]
+    Twice {
+        /// The file.
+        place: String,
+        /// The name.
+        name: String,
+    },
+    /// Stored plays are damaged, or of something else than asked for.
+    #[error("{place}: {reason}")]
+    Store {
+        /// The file.
+        place: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// Stored runs are of another script than the one that is played now.
     #[error(
         "the stored runs of workload `{workload}` in kernel {kernel} are of another script or limit than the present one; make them \

@@ -4,6 +4,7 @@
 //! kept as data ([`stored`]), and by the simulated machine ([`simulate`], [`replay`]). The comparison ([`compare`]) needs the data
 //! only and runs everywhere. Mechanisms other than page replacement stand in [`beside`]. What is faithful and what is not: `docs/fidelity.md`.
 
+pub mod advice;
 pub mod beside;
 pub mod compare;
 mod error;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use isotherm_rig::job::{Play, SeriesRun, Setting};
 use isotherm_rig::{Clock, Kernel, Machine, Observation, Script, SeriesPlay};
-use isotherm_units::PageRange;
+use isotherm_units::{Bytes, PageRange, Pages};
 
 use crate::FidelityError;
 use crate::matrix::{Cell, METRICS, Selection, Workload};
@@ -58,7 +58,7 @@ impl Refresh<'_> {
         let scripts: Vec<&Script> = self.workloads.iter().map(|workload| &workload.script).collect();
         let cells = self.cells();
         let runs: Vec<SeriesRun> =
-            cells.iter().map(|(index, workload, cell)| series_run(*index, workload, cell)).collect();
+            cells.iter().map(|(index, workload, cell)| run_of_cell(*index, workload, cell)).collect();
         let (name, kernel) = self.kernel;
         let machine = Machine {
             memory_bytes: MEMORY.get(),
@@ -133,7 +133,7 @@ fn knob(path: &str, value: impl Into<String>, optional: bool) -> Setting {
 }
 
 /// What is set once.
-fn settings() -> Vec<Setting> {
+pub(crate) fn settings() -> Vec<Setting> {
     vec![
         knob("/sys/kernel/mm/transparent_hugepage/enabled", "never", false),
         knob("/proc/sys/vm/swappiness", machine(MEMORY).swappiness.to_string(), false),
@@ -143,22 +143,27 @@ fn settings() -> Vec<Setting> {
     ]
 }
 
-fn series_run(script: u32, workload: &Workload, cell: &Cell) -> SeriesRun {
+fn run_of_cell(script: u32, workload: &Workload, cell: &Cell) -> SeriesRun {
+    series_run(script, &cell.policy, workload.limit(cell.limit_percent), MEMORY, &workload.subgroups)
+}
+
+/// One replay under a policy and a limit for pages of the script, with zram of a size.
+pub(crate) fn series_run(script: u32, policy: &str, limit: Pages, zram: Bytes, subgroups: &[u16]) -> SeriesRun {
     let readahead = machine(MEMORY).readahead.get() / 1024;
-    let is_mglru = cell.policy == "mglru";
+    let is_mglru = policy == "mglru";
     SeriesRun {
         script,
         settings: vec![
             knob("/sys/kernel/mm/lru_gen/enabled", if is_mglru { "y" } else { "n" }, !is_mglru),
             knob("/sys/block/ram0/queue/read_ahead_kb", readahead.to_string(), true),
         ],
-        zram_bytes: Some(MEMORY.get()),
+        zram_bytes: Some(zram.get()),
         play: Play {
-            limit_bytes: Some(workload.limit(cell.limit_percent).bytes().get()),
+            limit_bytes: Some(limit.bytes().get()),
             read_stat_every: u64::from(READ_STATISTICS_EVERY),
             seconds_max: SECONDS_A_RUN,
         },
-        subgroups: workload.subgroups.clone(),
+        subgroups: subgroups.to_vec(),
     }
 }
 
@@ -189,7 +194,7 @@ fn stored_run(
 }
 
 /// Of the group, or of the machine where the group has no such counter. A counter that is nowhere is not 0.
-fn counted(seen: &Observation, counter: &str) -> Option<u64> {
+pub(crate) fn counted(seen: &Observation, counter: &str) -> Option<u64> {
     let own = seen.memory_stat.get(counter).copied();
     own.or_else(|| seen.vmstat.get(counter).and_then(|&value| u64::try_from(value).ok()))
 }

@@ -22,5 +22,5 @@ pub use isotherm_guest::job::{self, Job, Observation, Report, Task};
 pub use isotherm_guest::script::{self, Script};
 pub use packages::{KERNELS, Kernel, KernelEntry};
 pub use run::{Run, RunResult, guest_program};
-pub use series::{SeriesOutcome, SeriesPlay};
+pub use series::{CutSeries, SeriesOutcome, SeriesPlay};
 pub use vm::{Clock, Machine};

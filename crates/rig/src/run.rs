@@ -168,7 +168,7 @@ fn code_text(code: Option<i32>) -> String {
 }
 
 /// Whole lines that are reports; a torn last one is none.
-fn reports_of(text: &str) -> Vec<Report> {
+pub(crate) fn reports_of(text: &str) -> Vec<Report> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 

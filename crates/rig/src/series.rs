@@ -17,7 +17,7 @@ use crate::job::{
 };
 use crate::modules::Modules;
 use crate::packages::need;
-use crate::run::{MODULES, RunResult, inside};
+use crate::run::{MODULES, RunResult, inside, reports_of};
 use crate::script::Script;
 use crate::vm::{self, Machine};
 use crate::{Kernel, RigError};
@@ -55,35 +55,59 @@ pub struct SeriesOutcome {
     pub took: Duration,
 }
 
+/// What came of a series that did not come to its end.
+#[derive(Debug)]
+pub struct CutSeries {
+    /// Why it did not.
+    pub error: RigError,
+    /// `uname -r` of the guest; `None` if it did not reach user space.
+    pub kernel: Option<String>,
+    /// By run what the guest said of it; `None`: nothing.
+    pub runs: Vec<Option<Result<Observation, String>>>,
+}
+
 impl SeriesPlay<'_> {
     /// Boots, waits, reads. `progress` is told now and then how many runs are over.
     ///
     /// # Errors
     /// As for a single run; besides, scripts that the guest has no room for. A run that fails is no error of the series.
     pub fn go(&self, progress: &dyn Fn(u64)) -> Result<SeriesOutcome, RigError> {
+        self.go_as_far(progress).map_err(|cut| cut.error)
+    }
+
+    /// As [`go`](Self::go). Of a series that does not come to its end the runs that were over before are kept.
+    ///
+    /// # Errors
+    /// As [`go`](Self::go).
+    pub fn go_as_far(&self, progress: &dyn Fn(u64)) -> Result<SeriesOutcome, Box<CutSeries>> {
+        let mut reports = String::new();
+        self.boot(progress, &mut reports).map_err(|error| {
+            let reports = reports_of(&reports);
+            let kernel = reports.iter().find_map(|report| match report {
+                Report::Booted { kernel, .. } => Some(kernel.clone()),
+                _ => None,
+            });
+            Box::new(CutSeries { error, kernel, runs: runs_of(reports, self.runs.len()) })
+        })
+    }
+
+    /// `told` is what the guest has said so far, whatever comes of it.
+    fn boot(&self, progress: &dyn Fn(u64), told: &mut String) -> Result<SeriesOutcome, RigError> {
         vm::check()?;
         let folder = tempfile::tempdir().map_err(RigError::io(std::env::temp_dir()))?;
         let initramfs = folder.path().join("initramfs");
         fs::write(&initramfs, self.initramfs(folder.path())?).map_err(RigError::io(&initramfs))?;
         let mut look = |reports: &Path| {
-            let text = fs::read_to_string(reports).unwrap_or_default();
+            *told = fs::read_to_string(reports).unwrap_or_default();
             let is_over =
                 |line: &&str| line.starts_with("{\"event\":\"ran") || line.starts_with("{\"event\":\"run-failed");
-            progress(text.lines().filter(is_over).count() as u64);
+            progress(told.lines().filter(is_over).count() as u64);
         };
         let ended = vm::boot(self.machine, self.kernel, &initramfs, &[], folder.path(), &mut look)?;
         let result = RunResult::of(ended)?;
-        let mut runs = vec![Err("the guest said nothing of it".to_owned()); self.runs.len()];
-        for report in result.reports {
-            let (run, outcome) = match report {
-                Report::Ran { run, observation } => (run, Ok(observation)),
-                Report::RunFailed { run, message } => (run, Err(message)),
-                _ => continue,
-            };
-            if let Some(place) = runs.get_mut(run as usize) {
-                *place = outcome;
-            }
-        }
+        let silent = || Err("the guest said nothing of it".to_owned());
+        let runs = runs_of(result.reports, self.runs.len());
+        let runs = runs.into_iter().map(|run| run.unwrap_or_else(silent)).collect();
         Ok(SeriesOutcome { kernel: result.kernel, runs, took: result.took })
     }
 
@@ -119,6 +143,22 @@ impl SeriesPlay<'_> {
         files.file(inside(JOB_PATH), &serde_json::to_vec(&job).expect("a job is plain data"));
         files.finish().map_err(RigError::io("initramfs"))
     }
+}
+
+/// What is told of each of so many runs.
+fn runs_of(reports: Vec<Report>, len: usize) -> Vec<Option<Result<Observation, String>>> {
+    let mut runs = vec![None; len];
+    for report in reports {
+        let (run, outcome) = match report {
+            Report::Ran { run, observation } => (run, Ok(observation)),
+            Report::RunFailed { run, message } => (run, Err(message)),
+            _ => continue,
+        };
+        if let Some(place) = runs.get_mut(run as usize) {
+            *place = Some(outcome);
+        }
+    }
+    runs
 }
 
 /// Room for the files of the script that has most, as what is written into holes, and for tables. `None` if there are no files.
@@ -179,6 +219,15 @@ mod tests {
         let blocks = blocks_of(&image).unwrap();
         assert_eq!(blocks.len(), 8 + BLOCK);
         assert_eq!((&blocks[..8], blocks[8 + 5]), (8192u64.to_le_bytes().as_slice(), 7));
+    }
+
+    #[test]
+    fn runs_are_told_by_their_number() {
+        let observation = Observation { operation: 7, ..Observation::default() };
+        let failed = |run| Report::RunFailed { run, message: "m".to_owned() };
+        let reports =
+            vec![failed(2), Report::Ran { run: 0, observation: observation.clone() }, failed(9), Report::Done];
+        assert_eq!(runs_of(reports, 3), [Some(Ok(observation)), None, Some(Err("m".to_owned()))]);
     }
 
     #[test]

@@ -19,6 +19,8 @@ use crate::ui::Ui;
 
 mod beside;
 mod fidelity;
+mod fidelity_advice;
+mod fidelity_advice_tables;
 mod fidelity_monitor;
 mod fidelity_real;
 mod fidelity_sorting;
@@ -58,6 +60,7 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     Fidelity(fidelity::Args),
+    FidelityAdvice(fidelity_advice::Args),
     /// The monitor beside the DAMON of real kernels, over access patterns.
     FidelityMonitor(beside::Args),
     /// LRU_SORT beside that of real kernels: faults under sudden pressure, with it and without.
@@ -84,6 +87,7 @@ Examples:
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     match &args.comparison {
         Some(What::Fidelity(args)) => return fidelity::run(args, ui),
+        Some(What::FidelityAdvice(args)) => return fidelity_advice::run(args, ui).map(|()| ExitCode::SUCCESS),
         Some(What::FidelityMonitor(args)) => return fidelity_monitor::run(args, ui).map(|()| ExitCode::SUCCESS),
         Some(What::FidelitySorting(args)) => return fidelity_sorting::run(args, ui).map(|()| ExitCode::SUCCESS),
         Some(What::FidelityCompaction(args)) => return fidelity_real::compaction(args, ui).map(|()| ExitCode::SUCCESS),
@@ -194,6 +198,8 @@ fn list(format: Format, ui: &Ui) -> Result<ExitCode, CliError> {
         table.push(vec![Cell::from(bundled.name), Cell::from(scenario.title)]);
     }
     table.push(vec![Cell::from("fidelity"), Cell::from("the simulated machine beside real kernels")]);
+    let title = "isotherm advise judged by real kernels: hold rate, price, coverage";
+    table.push(vec![Cell::from("fidelity-advice"), Cell::from(title)]);
     for (name, title) in beside::TABLES {
         table.push(vec![Cell::from(*name), Cell::from(*title)]);
     }

@@ -1,0 +1,293 @@
+//! `isotherm simulate fidelity-advice`: whether what `isotherm advise` recommends holds in real kernels.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use isotherm_fidelity::advice::play::BATCH_DEFAULT;
+use isotherm_fidelity::advice::{
+    Answers, Jobs, Judged, KERNELS, Key, Listed, Predictions, Program, Programs, Store, StoredPlay, Wanted, calibrate,
+    coverage, play_wanted, wanted,
+};
+use isotherm_fidelity::{FidelityError, Set};
+use rayon::prelude::*;
+
+use super::data_folder;
+use super::fidelity::error;
+use super::fidelity_advice_tables::{Shown, print};
+use crate::error::CliError;
+use crate::format::FormatArg;
+use crate::ui::Ui;
+use crate::verbs::rig;
+
+/// Judge `isotherm advise` by real kernels: whether what it recommends holds there, and what safety costs.
+///
+/// Whole recordings are played in real kernels at many sizes, and what these counted is stored. A recording that is not there is
+/// skipped.
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(in crate::verbs) struct Args {
+    /// Only these programs.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    program: Vec<String>,
+    /// Only these kernels.
+    #[arg(long, value_name = "KERNEL", value_delimiter = ',')]
+    kernel: Vec<String>,
+    /// Play what the stores lack of these in real kernels first.
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    refresh: Vec<Kind>,
+    /// Boots of each play [default: 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100), requires = "refresh")]
+    boots: Option<u32>,
+    /// Virtual machines at the same time [default: one for each processor].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), requires = "refresh")]
+    jobs: Option<u16>,
+    /// Plays in one boot, at most. An interruption loses what is being played, no more.
+    #[arg(long, value_name = "N", default_value_t = BATCH_DEFAULT as u16, value_parser = clap::value_parser!(u16).range(1..=1000), requires = "refresh")]
+    batch: u16,
+    /// A boot is given up when it takes longer, in seconds for each of its plays (and five minutes).
+    #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=86_400), requires = "refresh")]
+    seconds: u64,
+    /// Folder of the stores and of the answers [default: scenarios/fidelity/advice next to the recordings].
+    #[arg(long, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+    /// Answers to judge [default: answers.json in the folder of the stores, if it is there].
+    #[arg(long, value_name = "FILE")]
+    answers: Option<PathBuf>,
+    /// Predicted intervals of stored plays: show what they hold, and by how much they must be widened.
+    #[arg(long, value_name = "FILE")]
+    predictions: Option<PathBuf>,
+    #[command(flatten)]
+    format: FormatArg,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  isotherm simulate fidelity-advice
+  isotherm simulate fidelity-advice --program sqlite,node --format csv
+  isotherm simulate fidelity-advice --refresh grid --program sqlite --kernel 6.12
+  isotherm simulate fidelity-advice --refresh hold,scan --answers answers.json
+  isotherm simulate fidelity-advice --predictions predictions.json --format json
+
+before.json in the folder of the stores holds the answers of an older rule, which are judged next to the others.
+--refresh needs what `isotherm rig` needs. Only what the stores lack is played; they are written after each boot.";
+
+/// What is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Kind {
+    /// Both policies at 45, 55, 65, 75, 85 and 95 % of the peak.
+    Grid,
+    /// Recommended sizes, 3 % more and 10 % more; three boots.
+    Hold,
+    /// Each 2 % from 20 % below recommended sizes to 20 % above them.
+    Scan,
+    /// As `hold`, for the answers of the older rule.
+    BeforeHold,
+}
+
+impl Kind {
+    const fn boots(self) -> u32 {
+        match self {
+            Self::Grid | Self::Scan => 1,
+            Self::Hold | Self::BeforeHold => 3,
+        }
+    }
+}
+
+/// Where everything lies, and what is chosen of it.
+struct Setting {
+    /// Folder that holds `traces`.
+    root: PathBuf,
+    /// Folder of the stores.
+    folder: PathBuf,
+    /// Kernels by their names in the rig, each with its release.
+    kernels: Vec<(&'static str, &'static str)>,
+    /// Answers of the rule to judge, if there are any, and of the older one.
+    answers: Option<Answers>,
+    before: Option<Answers>,
+}
+
+/// Runs the verb.
+pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
+    let root = data_folder()?;
+    let folder = args.data.clone().unwrap_or_else(|| root.join("scenarios/fidelity/advice"));
+    let if_there = |path: PathBuf| path.exists().then(|| Answers::load(&path)).transpose();
+    let answers = match &args.answers {
+        Some(path) => Answers::load(path).map(Some),
+        None => if_there(folder.join("answers.json")),
+    };
+    let setting = Setting {
+        kernels: kernels(&args.kernel).map_err(error)?,
+        answers: answers.map_err(error)?,
+        before: if_there(folder.join("before.json")).map_err(error)?,
+        root,
+        folder,
+    };
+    // A file that cannot be read is told before anything is booted.
+    let predictions = args.predictions.as_deref().map(Predictions::load).transpose().map_err(error)?;
+    let bundled = Programs::bundled();
+    let listed = bundled.named(&args.program).map_err(error)?;
+    if !args.refresh.is_empty() {
+        refresh(args, &setting, &listed, ui)?;
+    }
+    print(&judge(&setting, &listed, predictions.as_ref(), ui)?, args.format.format, ui)
+}
+
+/// Lays what is stored next to answers and predictions.
+fn judge(setting: &Setting, listed: &[&Listed], predictions: Option<&Predictions>, ui: &Ui) -> Result<Shown, CliError> {
+    let mut stores = Vec::new();
+    for (_, release) in &setting.kernels {
+        stores.extend(Store::load(&setting.folder, release).map_err(error)?);
+    }
+    let bar = ui.spinner("reading the recordings");
+    let digests: Vec<_> = listed.par_iter().map(|listed| listed.digest(&setting.root)).collect();
+    bar.finish_and_clear();
+    let mut current: BTreeMap<&str, String> = BTreeMap::new();
+    for (listed, digest) in listed.iter().zip(digests) {
+        // Without the recording, what is stored is taken as it is: a store has one recording of each program.
+        let stored = || {
+            let own = |play: StoredPlay| (play.key.program == listed.name).then_some(play.key.digest);
+            stores.iter().flat_map(Store::plays).find_map(own)
+        };
+        if let Some(digest) = digest.map_err(error)?.or_else(stored) {
+            current.insert(&listed.name, digest);
+        }
+    }
+    let set_of =
+        |program: &str| -> Option<Set> { listed.iter().find(|listed| listed.name == program).map(|listed| listed.set) };
+    let find = |kernel: &str, program: &str, policy: &str, limit_pages: u64| {
+        let store = stores.iter().find(|store| store.kernel == kernel)?;
+        let digest = current.get(program)?.clone();
+        store.play(&Key { program: program.to_owned(), digest, policy: policy.to_owned(), limit_pages })
+    };
+    let is_chosen =
+        |answer: &isotherm_fidelity::advice::Answer| setting.kernels.iter().any(|(_, kernel)| answer.kernel == *kernel);
+    let judged = |answers: &Answers| Judged::of(answers, &is_chosen, &set_of, &find);
+    let plays_of = |store: &Store| -> Vec<StoredPlay> {
+        store.plays().filter(|play| current.get(play.key.program.as_str()) == Some(&play.key.digest)).collect()
+    };
+    let (mut coverages, mut calibrations) = (Vec::new(), Vec::new());
+    if let Some(predictions) = predictions {
+        let predict = |kernel: &str, play: &StoredPlay, counter: &str| predictions.of(kernel, play, counter);
+        let mut fitting = BTreeMap::new();
+        for store in &stores {
+            let mut plays = plays_of(store);
+            coverages.extend(coverage(&store.kernel, &plays, &set_of, &predict));
+            plays.retain(|play| set_of(&play.key.program) == Some(Set::Fitting));
+            fitting.insert(store.kernel.clone(), plays);
+        }
+        calibrations = calibrate(&fitting, &predict);
+    }
+    Ok(Shown {
+        stored: stores.iter().map(|store| (store.kernel.clone(), store.release.clone(), plays_of(store))).collect(),
+        judged: setting.answers.iter().chain(&setting.before).map(judged).collect(),
+        coverages,
+        calibrations,
+    })
+}
+
+/// Kernels by their names in the rig, each with its release; either may be named.
+fn kernels(named: &[String]) -> Result<Vec<(&'static str, &'static str)>, FidelityError> {
+    let is = |name: &String, &(rig, release): &(&str, &str)| name == rig || name == release;
+    if let Some(name) = named.iter().find(|name| !KERNELS.iter().any(|kernel| is(name, kernel))) {
+        let known: Vec<&str> = KERNELS.iter().map(|(_, release)| *release).collect();
+        return Err(FidelityError::Unknown {
+            what: "kernel of the comparison",
+            name: name.clone(),
+            known: known.join(", "),
+        });
+    }
+    let chosen = KERNELS.iter().filter(|kernel| named.is_empty() || named.iter().any(|name| is(name, kernel)));
+    Ok(chosen.copied().collect())
+}
+
+/// The scripts of `listed`, as far as their recordings are there.
+fn programs(listed: &[&Listed], root: &Path, ui: &Ui) -> Result<Vec<Program>, CliError> {
+    let bar = ui.spinner("making the scripts");
+    let built: Vec<_> = listed.par_iter().map(|listed| listed.build(root)).collect();
+    bar.finish_and_clear();
+    let mut programs = Vec::new();
+    for (listed, program) in listed.iter().zip(built) {
+        let Some(program) = program.map_err(error)? else {
+            ui.say(format_args!("{} is skipped: its recording {} is not there", listed.name, listed.path.display()));
+            continue;
+        };
+        let operations = program.workload.script.operations.len();
+        let peak = program.peak().get();
+        ui.say(format_args!("{} ({}): {operations} operations, peak {peak} pages", listed.name, listed.set.name()));
+        programs.push(program);
+    }
+    Ok(programs)
+}
+
+fn refresh(args: &Args, setting: &Setting, listed: &[&Listed], ui: &Ui) -> Result<(), CliError> {
+    for kind in &args.refresh {
+        // What is missing is told before anything is booted.
+        if let Some(file) = lacking(*kind, setting) {
+            return Err(CliError::usage(format!("there are no answers to play: {} is missing", file.display())));
+        }
+    }
+    let guest = rig::guest()?;
+    let programs = programs(listed, &setting.root, ui)?;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    for &(name, release) in &setting.kernels {
+        let kernel = rig::kernel(name, ui)?;
+        let jobs = Jobs {
+            kernel: (release, &kernel),
+            guest: &guest,
+            folder: &setting.folder,
+            jobs: args.jobs.map_or(processors, usize::from),
+            batch: usize::from(args.batch),
+            seconds_a_play: args.seconds,
+        };
+        for kind in &args.refresh {
+            let wanted = wanted_of(*kind, release, setting, &programs);
+            let boots = args.boots.unwrap_or(kind.boots());
+            let played = play_wanted(&jobs, &programs, &wanted, boots, &|line| ui.say(line)).map_err(error)?;
+            if played.plays > 0 {
+                let each = played.took.as_secs_f64() / played.plays as f64;
+                let stored = played.store.len();
+                ui.say(format_args!("{release}: {} plays, {each:.1} s each; {stored} are stored", played.plays));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The file of answers that a kind of play needs and that is not there.
+fn lacking(kind: Kind, setting: &Setting) -> Option<PathBuf> {
+    match kind {
+        Kind::Hold | Kind::Scan if setting.answers.is_none() => Some(setting.folder.join("answers.json")),
+        Kind::BeforeHold if setting.before.is_none() => Some(setting.folder.join("before.json")),
+        _ => None,
+    }
+}
+
+fn wanted_of(kind: Kind, kernel: &str, setting: &Setting, programs: &[Program]) -> Vec<Wanted> {
+    let answers = |answers: &Option<Answers>| answers.iter().flat_map(|of| of.answers.clone()).collect::<Vec<_>>();
+    let mut wanted = match kind {
+        Kind::Grid => programs.iter().flat_map(wanted::grid).collect(),
+        Kind::Hold => wanted::hold(kernel, &answers(&setting.answers)),
+        Kind::Scan => wanted::scan(kernel, &answers(&setting.answers)),
+        Kind::BeforeHold => wanted::hold(kernel, &answers(&setting.before)),
+    };
+    let there: BTreeSet<&str> = programs.iter().map(Program::name).collect();
+    wanted.retain(|wanted| there.contains(wanted.program.as_str()));
+    wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_is_named_by_its_release_or_as_in_the_rig() {
+        let names = |named: &[&str]| {
+            let named: Vec<String> = named.iter().map(|name| (*name).to_owned()).collect();
+            kernels(&named).map(|kernels| kernels.iter().map(|(_, release)| *release).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&[]).unwrap(), ["7.2", "6.12"]);
+        assert_eq!(names(&["7.2"]).unwrap(), names(&[KERNELS[0].0]).unwrap());
+        let error = names(&["2.6"]).unwrap_err().to_string();
+        assert_eq!(error, "no kernel of the comparison is called `2.6`; there are 7.2, 6.12");
+    }
+}

@@ -1,0 +1,131 @@
+//! What a rule answered: which size it recommended for each program, kernel and allowed slow-down, and up to how many major faults
+//! it promised.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::FidelityError;
+use isotherm_units::PAGE_BYTES;
+
+/// What a recommendation is judged at: its size, and 3 and 10 % more, in percent of it.
+pub const HOLD_PERCENT: [u64; 3] = [100, 103, 110];
+/// How far the scan goes to both sides of a recommendation, in percent of it.
+pub const SCAN_PERCENT: u64 = 20;
+/// Step of the scan in percent of the recommendation.
+pub const SCAN_STEP_PERCENT: u64 = 2;
+
+/// An answer of a rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Answer {
+    /// Name of the program.
+    pub program: String,
+    /// Release of the kernel in two numbers.
+    pub kernel: String,
+    /// Slow-down that was allowed, in percent.
+    pub slowdown_percent: u32,
+    /// What was recommended; `None` if nothing was.
+    pub recommended: Option<Recommended>,
+}
+
+/// A recommendation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recommended {
+    /// The set-up, for example `mglru + reclaim`.
+    pub candidate: String,
+    /// Its policy: what real kernels play, without what works next to it.
+    pub policy: String,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Most major faults that were predicted at 100, 103 and 110 % of that memory ([`HOLD_PERCENT`]).
+    pub upper_faults: [u64; 3],
+    /// Most major faults that the allowed slow-down has room for; `None` if the rule does not tell.
+    pub allowed_faults: Option<u64>,
+}
+
+impl Recommended {
+    /// The size in pages at `percent` of the recommended one.
+    pub fn pages_at(&self, percent: u64) -> u64 {
+        let pages = u128::from(self.memory_bytes / PAGE_BYTES) * u128::from(percent) / 100;
+        u64::try_from(pages).unwrap_or(u64::MAX)
+    }
+
+    /// Sizes of the scan in percent of the recommended one, ascending.
+    pub fn scan_percents() -> impl DoubleEndedIterator<Item = u64> {
+        let steps = SCAN_PERCENT / SCAN_STEP_PERCENT;
+        (0..=2 * steps).map(|step| 100 - SCAN_PERCENT + step * SCAN_STEP_PERCENT)
+    }
+}
+
+/// All answers of one rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Answers {
+    /// Name of the rule in tables.
+    pub rule: String,
+    /// How the answers were made, and what is special about them.
+    pub note: String,
+    /// The answers.
+    pub answers: Vec<Answer>,
+}
+
+impl Answers {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// The file cannot be read or holds no answers.
+    pub fn load(path: &Path) -> Result<Self, FidelityError> {
+        let text = fs::read_to_string(path).map_err(FidelityError::io(path))?;
+        serde_json::from_str(&text)
+            .map_err(|source| FidelityError::Stored { place: path.display().to_string(), source })
+    }
+
+    /// A line for each answer.
+    ///
+    /// # Panics
+    /// Never: answers are plain data.
+    pub fn to_text(&self) -> String {
+        let plain = |what: serde_json::Result<String>| what.expect("plain data");
+        let head = plain(serde_json::to_string(&Self { answers: Vec::new(), ..self.clone() }));
+        let lines: Vec<String> = self.answers.iter().map(|answer| plain(serde_json::to_string(answer))).collect();
+        format!("{}\n{}\n]}}\n", head.trim_end_matches("]}"), lines.join(",\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_by_hand() {
+        let recommended = Recommended {
+            candidate: "mglru".to_owned(),
+            policy: "mglru".to_owned(),
+            memory_bytes: 24_691 * 4096 + 1,
+            upper_faults: [1, 2, 3],
+            allowed_faults: None,
+        };
+        // 24,691 × 1.03 = 25,431.7; × 1.1 = 27,160.1.
+        assert_eq!(HOLD_PERCENT.map(|percent| recommended.pages_at(percent)), [24_691, 25_431, 27_160]);
+        let percents: Vec<u64> = Recommended::scan_percents().collect();
+        assert_eq!((percents.len(), percents[0], percents[10], percents[20]), (21, 80, 100, 120));
+    }
+
+    #[test]
+    fn answers_are_read_as_they_were_written() {
+        let none = Answer { program: "a".to_owned(), kernel: "7.2".to_owned(), slowdown_percent: 2, recommended: None };
+        let answers = Answers { rule: "r".to_owned(), note: "n".to_owned(), answers: vec![none.clone(), none] };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        fs::write(&path, answers.to_text()).unwrap();
+        assert_eq!(Answers::load(&path).unwrap(), answers);
+        for text in ["", "garbage", "{\"rule\":\"r\""] {
+            fs::write(&path, text).unwrap();
+            let error = Answers::load(&path).unwrap_err().to_string();
+            assert!(error.contains("a.json: ") && error.contains("line 1"), "{error}");
+        }
+    }
+}
