@@ -1,6 +1,6 @@
 //! Advice on small recordings that are made here.
 
-use isotherm_scenario::advise::{Advice, AdviceRow, CANDIDATES, Question, advise, predict};
+use isotherm_scenario::advise::{Advice, AdviceRow, CANDIDATES, Question, advise, predict, recommend_each};
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_trace::{EventKind, MapKind, MapRange, Row, TraceMeta, TraceWriter};
@@ -205,7 +205,7 @@ fn json_has_the_documented_shape() {
         ("set-up", "candidate enough_bytes is_calibrated presets runs_on_linux"),
         (
             "recommendation",
-            "candidate gain major_faults memory_bytes memory_share_ppm n neighbours odds runtime_ratio_ppm",
+            "allowed_faults candidate gain major_faults memory_bytes memory_share_ppm n neighbours odds runtime_ratio_ppm",
         ),
         ("gain", "against_classic classic_enough_bytes mean_saved_bytes saved_at_most_bytes saved_bytes"),
         ("neighbour", "is_fast_enough major_faults memory_bytes n of_recommended_permil runtime_ratio_ppm"),
@@ -278,4 +278,19 @@ fn predictions_are_those_of_the_sizes_asked_for() {
     }
     assert!(predictions[0].major_faults.median > predictions[2].major_faults.median, "less memory, more faults");
     assert!(predict(&question, &[("no such set-up", sizes[0])], 1, &()).unwrap().is_empty());
+}
+
+/// More slow-down allowed never needs more memory, and each answer keeps to its own.
+#[test]
+fn several_slow_downs_are_answered_as_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = recording(folder.path());
+    let question = question(&path, &[60, 100], &[KernelRelease::V7_2]);
+    let slowdowns = [2, 5].map(Ratio::from_percent);
+    let each = recommend_each(&question, &slowdowns, &()).unwrap();
+    let sizes: Vec<u64> = each.iter().map(|best| best.as_ref().expect("it fits").memory_bytes).collect();
+    assert!(sizes[1] <= sizes[0], "{sizes:?}");
+    for (slowdown, best) in slowdowns.into_iter().zip(&each) {
+        assert!(best.as_ref().unwrap().runtime_ratio_ppm.high <= 1_000_000 + slowdown.ppm());
+    }
 }

@@ -20,6 +20,7 @@ use crate::ui::Ui;
 mod beside;
 mod fidelity;
 mod fidelity_advice;
+mod fidelity_advice_ask;
 mod fidelity_advice_tables;
 mod fidelity_monitor;
 mod fidelity_real;

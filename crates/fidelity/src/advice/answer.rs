@@ -11,7 +11,7 @@ use isotherm_units::PAGE_BYTES;
 
 /// What a recommendation is judged at: its size, and 3 and 10 % more, in percent of it.
 pub const HOLD_PERCENT: [u64; 3] = [100, 103, 110];
-/// How far the scan goes to both sides of a recommendation, in percent of it.
+/// How far the scan goes below a recommendation, in percent of it.
 pub const SCAN_PERCENT: u64 = 20;
 /// Step of the scan in percent of the recommendation.
 pub const SCAN_STEP_PERCENT: u64 = 2;
@@ -56,7 +56,7 @@ impl Recommended {
     /// Sizes of the scan in percent of the recommended one, ascending.
     pub fn scan_percents() -> impl DoubleEndedIterator<Item = u64> {
         let steps = SCAN_PERCENT / SCAN_STEP_PERCENT;
-        (0..=2 * steps).map(|step| 100 - SCAN_PERCENT + step * SCAN_STEP_PERCENT)
+        (0..=steps).map(|step| 100 - SCAN_PERCENT + step * SCAN_STEP_PERCENT)
     }
 }
 
@@ -81,6 +81,22 @@ impl Answers {
         let text = fs::read_to_string(path).map_err(FidelityError::io(path))?;
         serde_json::from_str(&text)
             .map_err(|source| FidelityError::Stored { place: path.display().to_string(), source })
+    }
+
+    /// These answers, and those of `older` to questions that these do not answer.
+    #[must_use]
+    pub fn over(mut self, older: Self) -> Self {
+        let is_same = |one: &Answer, other: &Answer| {
+            (&one.program, &one.kernel, one.slowdown_percent) == (&other.program, &other.kernel, other.slowdown_percent)
+        };
+        let kept: Vec<Answer> =
+            older.answers.into_iter().filter(|old| !self.answers.iter().any(|new| is_same(new, old))).collect();
+        self.answers.extend(kept);
+        self.answers.sort_by(|one, other| {
+            let key = |answer: &Answer| (answer.program.clone(), answer.kernel.clone(), answer.slowdown_percent);
+            key(one).cmp(&key(other))
+        });
+        self
     }
 
     /// A line for each answer.
@@ -111,7 +127,7 @@ mod tests {
         // 24,691 × 1.03 = 25,431.7; × 1.1 = 27,160.1.
         assert_eq!(HOLD_PERCENT.map(|percent| recommended.pages_at(percent)), [24_691, 25_431, 27_160]);
         let percents: Vec<u64> = Recommended::scan_percents().collect();
-        assert_eq!((percents.len(), percents[0], percents[10], percents[20]), (21, 80, 100, 120));
+        assert_eq!((percents.len(), percents[0], percents[10]), (11, 80, 100));
     }
 
     #[test]

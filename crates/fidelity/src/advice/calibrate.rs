@@ -1,9 +1,10 @@
 //! By how much predictions must be widened so that they hold what real kernels did: split conformal prediction.
 //!
-//! A prediction is an interval of a counter. Its score at a real count is by what factor it must be widened to hold the count, as a
-//! logarithm, [`OFFSET`] events added on both sides so that small counts do not decide. The factor of a policy, release and counter is
-//! a high quantile of the scores of the fitting programs. Plays of one program are alike, and so it is told beside it how many plays of
-//! each program the factor found on all the other programs holds.
+//! A prediction is an interval of a counter. Its scores at a real count are by what factors its upper and its lower end must be moved to
+//! hold the count, as logarithms, [`OFFSET`] events added on both sides so that small counts do not decide. The factor of an end is a
+//! high quantile of the scores of the fitting programs. Where a release has too few plays for that quantile, those of all releases
+//! count; where these are too few as well, the largest score does. Plays of one program are alike, and so it is told with it how many
+//! plays of each program the factors found on all the other programs hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +15,8 @@ use crate::matrix::METRICS;
 
 /// Events added to counts before they are divided.
 pub const OFFSET: u64 = 100;
-/// Share of real counts that widened predictions are to hold, in thousandths.
-pub const NOMINAL_PERMILLE: u64 = 950;
+/// Share of real counts that are to lie below a widened upper end, and above a widened lower end, in thousandths.
+pub const NOMINAL_PERMILLE: u64 = 975;
 
 /// What is predicted of a counter: both ends belong to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,35 +40,34 @@ pub struct Calibration {
     pub release: String,
     /// Name of the counter, as in [`METRICS`].
     pub counter: String,
-    /// Plays that were scored.
+    /// Plays that were scored: of the release, or of all releases where it has too few.
     pub n: u64,
     /// Programs that they are of.
     pub programs: u64,
-    /// The factor in millionths, at least one. `None`: there are too few plays (19 are the fewest), or a program that was predicted
-    /// to come to its end did not, too often.
-    pub factor_ppm: Option<u64>,
-    /// Plays that the factor of the other programs holds, over all programs.
+    /// The factor of the upper end in millionths, at least one. `None`: a program that was predicted to come to its end did not.
+    pub above_ppm: Option<u64>,
+    /// That of the lower end, likewise.
+    pub below_ppm: Option<u64>,
+    /// Plays that the factors of the other programs hold, over all programs.
     pub left_out_inside: u64,
-    /// Programs of which that factor holds every play.
+    /// Programs of which those hold every play.
     pub left_out_programs: u64,
 }
 
-impl Interval {
-    /// By how much the interval must be widened to hold `real`, as a natural logarithm; 0 if it does.
-    pub fn score(self, real: u64) -> f64 {
-        let ratio = |over: u64, under: u64| ((over + OFFSET) as f64 / (under + OFFSET) as f64).ln();
-        ratio(self.low, real).max(ratio(real, self.high)).max(0.0)
-    }
+/// By what factors the ends of a prediction must be moved to hold a count, as logarithms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Score {
+    /// Of the upper end, upwards.
+    pub above: f64,
+    /// Of the lower end, downwards.
+    pub below: f64,
+}
 
-    /// The interval widened by a factor of at least one, in millionths. Rounded outwards.
-    pub fn widened(self, factor_ppm: u64) -> Self {
-        const ONE: u128 = 1_000_000;
-        let factor = u128::from(factor_ppm).max(ONE);
-        let narrow = |count: u128| u64::try_from(count).unwrap_or(u64::MAX).saturating_sub(OFFSET);
-        Self {
-            low: narrow(u128::from(self.low + OFFSET) * ONE / factor),
-            high: narrow((u128::from(self.high.saturating_add(OFFSET)) * factor).div_ceil(ONE)),
-        }
+impl Interval {
+    /// By how much its ends must be moved to hold `real`; 0 for an end that need not move.
+    pub fn score(self, real: u64) -> Score {
+        let ratio = |over: u64, under: u64| ((over + OFFSET) as f64 / (under + OFFSET) as f64).ln().max(0.0);
+        Score { above: ratio(real, self.high), below: ratio(self.low, real) }
     }
 
     /// Whether it holds a count.
@@ -76,37 +76,61 @@ impl Interval {
     }
 }
 
-/// The largest score of the boots of a play: infinite where one did not come to its end.
-fn score(interval: Interval, play: &StoredPlay, at: usize) -> f64 {
+/// The largest scores of the boots of a play: infinite above where one did not come to its end.
+fn score(interval: Interval, play: &StoredPlay, at: usize) -> Score {
+    let killed = Score { above: f64::INFINITY, below: 0.0 };
     let of = |boot: &Boot| match boot {
-        Boot::Counted(row) => row.get(at).map_or(f64::INFINITY, |&real| interval.score(real)),
-        Boot::Failed(_) => f64::INFINITY,
+        Boot::Counted(row) => row.get(at).map_or(killed, |&real| interval.score(real)),
+        Boot::Failed(_) => killed,
     };
-    play.boots.iter().map(of).fold(0.0, f64::max)
+    let worse =
+        |one: Score, other: Score| Score { above: one.above.max(other.above), below: one.below.max(other.below) };
+    play.boots.iter().map(of).fold(Score { above: 0.0, below: 0.0 }, worse)
 }
 
-/// The `ceil((n + 1) 0.95)`-th smallest score, which holds a further one with a probability of 95 % if it is as good as any of these.
-/// `None`: there is none, as of fewer than 19.
+/// The fewest scores that have the quantile.
+const ENOUGH: usize = 39;
+
+/// The `ceil((n + 1) 0.975)`-th smallest score, which holds a further one with that probability if it is as good as any of these; of
+/// too few the largest. `None` of none, and if it is infinite.
 fn quantile(scores: &mut [f64]) -> Option<f64> {
     scores.sort_by(f64::total_cmp);
     let rank = ((scores.len() as u64 + 1) * NOMINAL_PERMILLE).div_ceil(1000);
-    scores.get(usize::try_from(rank).ok()?.checked_sub(1)?).copied().filter(|score| score.is_finite())
+    let rank = usize::try_from(rank).ok()?.min(scores.len());
+    scores.get(rank.checked_sub(1)?).copied().filter(|score| score.is_finite())
 }
 
-/// Fits a factor for each policy, kernel and counter of which something is predicted. `plays` are those of the fitting set by kernel.
+/// Both quantiles.
+fn quantiles(scores: &[Score]) -> (Option<f64>, Option<f64>) {
+    let of = |take: fn(&Score) -> f64| quantile(&mut scores.iter().map(take).collect::<Vec<_>>());
+    (of(|score| score.above), of(|score| score.below))
+}
+
+/// Scores by program.
+type Scores<'a> = BTreeMap<&'a str, Vec<Score>>;
+
+/// Fits factors for each policy, kernel and counter of which something is predicted. `plays` are those of the fitting set by kernel.
 pub fn calibrate(plays: &BTreeMap<String, Vec<StoredPlay>>, predict: Predict<'_>) -> Vec<Calibration> {
     let mut calibrations = Vec::new();
-    for (release, plays) in plays {
-        let policies: BTreeSet<&str> = plays.iter().map(|play| play.key.policy.as_str()).collect();
-        for policy in policies {
-            for (at, metric) in METRICS.iter().enumerate() {
-                let mut scores: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-                for play in plays.iter().filter(|play| play.key.policy == policy) {
-                    if let Some(interval) = predict(release, play, metric.name) {
-                        scores.entry(&play.key.program).or_default().push(score(interval, play, at));
-                    }
-                }
-                if !scores.is_empty() {
+    let policies: BTreeSet<&str> = plays.values().flatten().map(|play| play.key.policy.as_str()).collect();
+    for policy in policies {
+        for (at, metric) in METRICS.iter().enumerate() {
+            let scores_of = |release: &str, plays: &'_ [StoredPlay]| -> Vec<(String, Score)> {
+                let own = plays.iter().filter(|play| play.key.policy == policy);
+                own.filter_map(|play| {
+                    let interval = predict(release, play, metric.name)?;
+                    Some((play.key.program.clone(), score(interval, play, at)))
+                })
+                .collect()
+            };
+            let by_release: BTreeMap<&str, Vec<(String, Score)>> =
+                plays.iter().map(|(release, plays)| (release.as_str(), scores_of(release, plays))).collect();
+            let all: Vec<(String, Score)> = by_release.values().flatten().cloned().collect();
+            for (release, own) in &by_release {
+                let used = if own.len() >= ENOUGH { own } else { &all };
+                let mut scores = Scores::new();
+                used.iter().for_each(|(program, score)| scores.entry(program).or_default().push(*score));
+                if !own.is_empty() {
                     calibrations.push(fit(policy, release, metric.name, &scores));
                 }
             }
@@ -115,30 +139,32 @@ pub fn calibrate(plays: &BTreeMap<String, Vec<StoredPlay>>, predict: Predict<'_>
     calibrations
 }
 
-/// `scores` by program.
-fn fit(policy: &str, release: &str, counter: &str, scores: &BTreeMap<&str, Vec<f64>>) -> Calibration {
-    let without = |left_out: Option<&str>| -> Vec<f64> {
+fn fit(policy: &str, release: &str, counter: &str, scores: &Scores<'_>) -> Calibration {
+    let without = |left_out: Option<&str>| -> Vec<Score> {
         let kept = scores.iter().filter(|(program, _)| Some(**program) != left_out);
         kept.flat_map(|(_, scores)| scores.iter().copied()).collect()
     };
     let (mut inside, mut whole) = (0, 0);
     for (program, own) in scores {
-        // Too few others: their factor holds nothing.
-        let bound = quantile(&mut without(Some(program))).unwrap_or(-1.0);
-        let held = own.iter().filter(|score| **score <= bound).count();
+        let (above, below) = quantiles(&without(Some(program)));
+        // Of no others: their factors hold nothing.
+        let (above, below) = (above.unwrap_or(-1.0), below.unwrap_or(-1.0));
+        let held = own.iter().filter(|score| score.above <= above && score.below <= below).count();
         inside += held as u64;
         whole += u64::from(held == own.len());
     }
-    let mut all = without(None);
+    let all = without(None);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "finite and at least one; saturates")]
-    let factor_ppm = quantile(&mut all).map(|score| (score.exp() * 1e6).ceil() as u64);
+    let factor = |score: f64| (score.exp() * 1e6).ceil() as u64;
+    let (above, below) = quantiles(&all);
     Calibration {
         policy: policy.to_owned(),
         release: release.to_owned(),
         counter: counter.to_owned(),
         n: all.len() as u64,
         programs: scores.len() as u64,
-        factor_ppm,
+        above_ppm: above.map(factor),
+        below_ppm: below.map(factor),
         left_out_inside: inside,
         left_out_programs: whole,
     }
@@ -168,65 +194,60 @@ mod tests {
     #[test]
     fn scores_by_hand() {
         let interval = Interval { low: 300, high: 700 };
-        let table = [(300, 1.0), (500, 1.0), (700, 1.0), (1500, 2.0), (100, 2.0), (0, 4.0)];
-        for (real, factor) in table {
-            assert!((interval.score(real) - f64::ln(factor)).abs() < 1e-12, "{real}");
+        // (real, factor of the upper end, of the lower)
+        let table =
+            [(300, 1.0, 1.0), (500, 1.0, 1.0), (700, 1.0, 1.0), (1500, 2.0, 1.0), (100, 1.0, 2.0), (0, 1.0, 4.0)];
+        for (real, above, below) in table {
+            let score = interval.score(real);
+            assert!(
+                (score.above - f64::ln(above)).abs() < 1e-12 && (score.below - f64::ln(below)).abs() < 1e-12,
+                "{real}"
+            );
         }
-    }
-
-    /// What is widened by the score's factor just holds the count.
-    #[test]
-    fn widening_by_hand() {
-        let interval = Interval { low: 300, high: 700 };
-        assert_eq!(interval.widened(1_000_000), interval);
-        assert_eq!(interval.widened(2_000_000), Interval { low: 100, high: 1500 });
-        assert_eq!(interval.widened(4_000_000), Interval { low: 0, high: 3100 });
-        // 400 / 1.5 = 266.7 and 800 × 1.500001 = 1200.0008: outwards.
-        assert_eq!(interval.widened(1_500_001), Interval { low: 166, high: 1101 });
-        assert_eq!(interval.widened(0), interval, "never narrower");
-        assert!(Interval { low: 0, high: u64::MAX }.widened(u64::MAX).high > u64::MAX / 2, "saturates");
     }
 
     #[test]
     fn quantiles_by_hand() {
         let of = |n: u32| quantile(&mut (1..=n).rev().map(f64::from).collect::<Vec<_>>());
-        // 0.95 × 19 = 18.05, the 19th of 18; × 20 = 19; × 21 = 19.95; × 40 = 38; × 41 = 38.95.
-        let table = [(0, None), (18, None), (19, Some(19.0)), (20, Some(20.0)), (39, Some(38.0)), (40, Some(39.0))];
+        // 0.975 × 39 = 38.03, the 39th of 38, so the largest; × 40 = 39; × 80 = 78; × 81 = 78.98.
+        let table = [(0, None), (1, Some(1.0)), (38, Some(38.0)), (39, Some(39.0)), (79, Some(78.0)), (80, Some(79.0))];
         for (n, expected) in table {
             assert_eq!(of(n), expected, "{n}");
         }
-        let mut one_killed: Vec<f64> = (1..=19).map(f64::from).collect();
+        let mut one_killed: Vec<f64> = (1..=39).map(f64::from).collect();
         one_killed[3] = f64::INFINITY;
         assert_eq!(quantile(&mut one_killed), None);
-        one_killed.extend((1..=20).map(f64::from));
-        assert_eq!(quantile(&mut one_killed), Some(20.0), "the 38th of 39");
+        one_killed.extend((1..=40).map(f64::from));
+        assert_eq!(quantile(&mut one_killed), Some(40.0), "the 78th of 79");
     }
 
-    /// Predicted 0 to 900 of each play; `a` counts 900 in 19 plays, `b` 1,900 in one of 20 (factor 2).
+    /// Predicted 300 to 900 of each play. In 7.2 there are 40 plays of `a` with 900 and one of `b` with 1,900 (factor 2 of the upper
+    /// end); in 6.12 one of `b` with 100 (factor 2 of the lower).
     #[test]
-    fn a_factor_by_hand_and_what_it_holds_of_programs_left_out() {
-        let mut plays: Vec<StoredPlay> = (0..19).map(|_| play("a", vec![counted(900)])).collect();
-        plays.extend((0..19).map(|_| play("b", vec![counted(5)])));
-        plays.push(play("b", vec![counted(900), counted(1900)]));
-        let plays = BTreeMap::from([("6.12".to_owned(), plays)]);
+    fn factors_by_hand_and_what_they_hold_of_programs_left_out() {
+        let mut new: Vec<StoredPlay> = (0..40).map(|_| play("a", vec![counted(900)])).collect();
+        new.push(play("b", vec![counted(900), counted(1900)]));
+        let old = vec![play("b", vec![counted(100)])];
+        let plays = BTreeMap::from([("6.12".to_owned(), old), ("7.2".to_owned(), new)]);
         let predict = |_: &str, _: &StoredPlay, metric: &str| {
-            (metric == "major_faults").then_some(Interval { low: 0, high: 900 })
+            (metric == "major_faults").then_some(Interval { low: 300, high: 900 })
         };
         let found = calibrate(&plays, &predict);
-        assert_eq!(found.len(), 1, "of other counters nothing is predicted");
-        // Of 39 scores 38 are 0, and the 38th counts. Without `a` the 20th of 20 counts, which is ln 2; without `b` the 19th of 19, 0,
-        // which holds 19 of the 20 plays of `b`.
-        let expected = Calibration {
+        assert_eq!(found.len(), 2, "of other counters nothing is predicted");
+        let of = |n, above_ppm, below_ppm, release: &str| Calibration {
             policy: "mglru".to_owned(),
-            release: "6.12".to_owned(),
+            release: release.to_owned(),
             counter: "major_faults".to_owned(),
-            n: 39,
+            n,
             programs: 2,
-            factor_ppm: Some(1_000_000),
-            left_out_inside: 19 + 19,
+            above_ppm: Some(above_ppm),
+            below_ppm: Some(below_ppm),
+            // What `b` says holds `a`; what `a` says does not hold `b`.
+            left_out_inside: 40,
             left_out_programs: 1,
         };
-        assert_eq!(found[0], expected);
+        // 6.12 has one play, so all 42 count, of which the 42nd decides; 7.2 has 41, of which the 41st does.
+        assert_eq!(found, [of(42, 2_000_000, 2_000_000, "6.12"), of(41, 2_000_000, 1_000_000, "7.2")]);
         let json = serde_json::to_string(&found).unwrap();
         assert_eq!(serde_json::from_str::<Vec<Calibration>>(&json).unwrap(), found);
     }
@@ -234,8 +255,9 @@ mod tests {
     #[test]
     fn the_worst_boot_of_a_play_counts_and_a_kill_is_beyond_any_factor() {
         let interval = Interval { low: 0, high: 900 };
-        assert!((score(interval, &play("a", vec![counted(10), counted(1900)]), 0) - 2f64.ln()).abs() < 1e-12);
+        let above = |boots| score(interval, &play("a", boots), 0).above;
+        assert!((above(vec![counted(10), counted(1900)]) - 2f64.ln()).abs() < 1e-12);
         let killed = Boot::Failed("process 0 was killed at operation 1".to_owned());
-        assert!(score(interval, &play("a", vec![counted(10), killed]), 0).is_infinite());
+        assert!(above(vec![counted(10), killed]).is_infinite());
     }
 }

@@ -1,8 +1,6 @@
-//! Predicted intervals from a file: what calibration and coverage are computed with where no rule is asked directly.
+//! Predicted intervals of stored plays: what calibration and coverage are computed with.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -30,22 +28,15 @@ pub struct Prediction {
 pub struct Predictions(BTreeMap<(String, String, String, u64), BTreeMap<String, Interval>>);
 
 impl Predictions {
-    /// Reads a list of [`Prediction`]s.
+    /// From a list.
     ///
     /// # Errors
-    /// The file cannot be read, is no such list, has an interval whose ends are the wrong way round, or predicts a play twice.
-    pub fn load(path: &Path) -> Result<Self, FidelityError> {
-        let text = fs::read_to_string(path).map_err(FidelityError::io(path))?;
-        Self::parse(&text, &path.display().to_string())
-    }
-
-    fn parse(text: &str, place: &str) -> Result<Self, FidelityError> {
-        let list: Vec<Prediction> =
-            serde_json::from_str(text).map_err(|source| FidelityError::Stored { place: place.to_owned(), source })?;
+    /// An interval has its ends the wrong way round, or a play is predicted twice.
+    pub fn new(list: Vec<Prediction>) -> Result<Self, FidelityError> {
         let mut predictions = BTreeMap::new();
         for Prediction { kernel, program, policy, limit_pages, counters } in list {
             let of = format!("{program} {policy} at {limit_pages} pages in {kernel}");
-            let wrong = |reason: String| Err(FidelityError::Store { place: place.to_owned(), reason });
+            let wrong = |reason: String| Err(FidelityError::Store { place: "predictions".to_owned(), reason });
             if let Some((counter, interval)) = counters.iter().find(|(_, interval)| interval.low > interval.high) {
                 return wrong(format!("{of}: {counter} goes from {} to {}", interval.low, interval.high));
             }
@@ -74,7 +65,7 @@ mod tests {
 
     #[test]
     fn an_interval_is_found_by_kernel_program_policy_limit_and_counter() {
-        let predictions = Predictions::parse(TEXT, "p.json").unwrap();
+        let predictions = Predictions::new(serde_json::from_str(TEXT).unwrap()).unwrap();
         let play = |program: &str, policy: &str, limit_pages| StoredPlay {
             key: Key { program: program.to_owned(), digest: String::new(), policy: policy.to_owned(), limit_pages },
             boots: Vec::new(),
@@ -91,10 +82,9 @@ mod tests {
 
     #[test]
     fn what_contradicts_itself_is_refused() {
-        let error = |text: &str| Predictions::parse(text, "p.json").unwrap_err().to_string();
-        assert!(error("").starts_with("p.json: EOF"));
+        let error = |text: &str| Predictions::new(serde_json::from_str(text).unwrap()).unwrap_err().to_string();
         let turned = TEXT.replace("\"high\":9", "\"high\":2");
-        assert_eq!(error(&turned), "p.json: a mglru at 5 pages in 7.2: major_faults goes from 3 to 2");
+        assert_eq!(error(&turned), "predictions: a mglru at 5 pages in 7.2: major_faults goes from 3 to 2");
         let own = &TEXT[1..TEXT.len() - 1];
         let twice = format!("[{own},{own}]");
         assert!(error(&twice).ends_with("is predicted twice"), "{}", error(&twice));

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use isotherm_units::Pages;
 
 use crate::POLICIES;
-use crate::advice::Program;
 use crate::advice::answer::{Answer, HOLD_PERCENT, Recommended};
+use crate::advice::{Program, StoredPlay};
 
 /// Sizes of the grid in percent of the peak.
 pub const GRID_PERCENT: &[u32] = &[45, 55, 65, 75, 85, 95];
@@ -38,9 +38,36 @@ pub fn hold(kernel: &str, answers: &[Answer]) -> Vec<Wanted> {
     at(kernel, answers, || HOLD_PERCENT.into_iter())
 }
 
-/// What shows what safety costs on a kernel: each 2 % from 20 % below the recommended size to 20 % above it.
-pub fn scan(kernel: &str, answers: &[Answer]) -> Vec<Wanted> {
-    at(kernel, answers, Recommended::scan_percents)
+/// Slow-down whose price is scanned, in percent: what is asked for by default.
+pub const SCANNED_SLOWDOWN_PERCENT: u32 = 5;
+/// Steps that a scan goes further at a time.
+const SCAN_STEPS: usize = 3;
+
+/// What shows next what safety costs on a kernel: from recommended sizes downwards, as long as the real kernel has no more major faults
+/// than are allowed. `find` gives the play of a program, a policy and a limit in pages, if it was made.
+pub fn scan(kernel: &str, answers: &[Answer], find: &dyn Fn(&str, &str, u64) -> Option<StoredPlay>) -> Vec<Wanted> {
+    let mut wanted = Vec::new();
+    let is_scanned = |answer: &&Answer| answer.kernel == kernel && answer.slowdown_percent == SCANNED_SLOWDOWN_PERCENT;
+    for answer in answers.iter().filter(is_scanned) {
+        let Some(recommended) = &answer.recommended else { continue };
+        let Some(allowed) = recommended.allowed_faults else { continue };
+        let is_safe = |pages: u64| {
+            let faults = find(&answer.program, &recommended.policy, pages)?.counter("major_faults");
+            Some(faults.is_some_and(|boots| boots.into_iter().all(|faults| faults <= allowed)))
+        };
+        let sizes = Recommended::scan_percents().rev().map(|percent| recommended.pages_at(percent));
+        let not_known_safe = sizes.skip_while(|&pages| is_safe(pages) == Some(true));
+        // One that is too slow ends it.
+        let further = not_known_safe.take_while(|&pages| is_safe(pages).is_none()).take(SCAN_STEPS);
+        wanted.extend(further.map(|limit_pages| Wanted {
+            program: answer.program.clone(),
+            policy: recommended.policy.clone(),
+            limit_pages,
+        }));
+    }
+    let mut seen = BTreeSet::new();
+    wanted.retain(|wanted| seen.insert(wanted.clone()));
+    wanted
 }
 
 /// Each once, programs in the order of the answers.
@@ -62,6 +89,7 @@ fn at<I: Iterator<Item = u64>>(kernel: &str, answers: &[Answer], percents: impl 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::advice::{Boot, Key};
 
     fn answer(program: &str, kernel: &str, pages: Option<u64>) -> Answer {
         let recommended = pages.map(|pages| Recommended {
@@ -88,7 +116,26 @@ mod tests {
         };
         let of = |program: &str| [100, 103, 110].map(|pages| (program.to_owned(), pages));
         assert_eq!(short(hold("7.2", &answers)), [of("b"), of("a")].concat());
-        let scanned = short(scan("6.12", &answers));
-        assert_eq!((scanned.len(), scanned[0].1, scanned[20].1), (21, 80, 120));
+    }
+
+    /// 1000 pages are recommended, 50 faults allowed.
+    #[test]
+    fn a_scan_goes_down_until_a_size_is_too_slow() {
+        let mut answer = answer("a", "7.2", Some(1000));
+        answer.recommended.as_mut().unwrap().allowed_faults = Some(50);
+        let next = |known: &[(u64, u64)]| -> Vec<u64> {
+            let find = |_: &str, _: &str, pages: u64| {
+                let (_, faults) = known.iter().find(|(at, _)| *at == pages)?;
+                let counts = [vec![*faults], vec![0; crate::METRICS.len() - 1]].concat();
+                let (program, digest, policy) = ("a".to_owned(), "d".to_owned(), "mglru".to_owned());
+                let key = Key { program, digest, policy, limit_pages: pages };
+                Some(StoredPlay { key, boots: vec![Boot::Counted(counts)] })
+            };
+            scan("7.2", std::slice::from_ref(&answer), &find).into_iter().map(|wanted| wanted.limit_pages).collect()
+        };
+        assert_eq!(next(&[]), [1000, 980, 960]);
+        assert_eq!(next(&[(1000, 10), (980, 20), (960, 50)]), [940, 920, 900]);
+        assert_eq!(next(&[(1000, 10), (980, 20), (960, 51)]), [] as [u64; 0], "960 is too slow");
+        assert_eq!(next(&[(1000, 90)]), [] as [u64; 0]);
     }
 }

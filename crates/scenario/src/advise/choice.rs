@@ -26,6 +26,9 @@ pub struct Recommendation {
     pub runtime_ratio_ppm: Interval,
     /// Its major faults.
     pub major_faults: Interval,
+    /// Major faults that cost the slow-down asked for, by what a fault costs in these replays; absent where none had more faults than
+    /// with unlimited memory.
+    pub allowed_faults: Option<u64>,
     /// What it is predicted to gain.
     pub gain: Gain,
     /// The same set-up with 3 % less, 3 % more and 10 % more memory.
@@ -99,10 +102,8 @@ const EQUAL_STEPS: u64 = 2;
 /// The smallest safe memory among set-ups whose predictions were compared with real kernels of all these releases. Of set-ups that the
 /// search does not tell apart, the one that loses least with 3 % less memory; then the smaller.
 pub(super) fn choose(releases: &mut [Replays<'_>]) -> Result<Option<Choice>, ScenarioError> {
-    let is_calibrated = |index: &usize| releases.iter().all(|replays| replays.model_error(*index).is_some());
-    let calibrated: Vec<usize> = (0..CANDIDATES.len()).filter(is_calibrated).collect();
     let mut safe = Vec::new();
-    for index in calibrated {
+    for index in calibrated(releases) {
         safe.extend(settle(releases, index)?.map(|size| Choice { index, size }));
     }
     let Some(smallest) = safe.iter().map(|choice| choice.size).min() else { return Ok(None) };
@@ -116,6 +117,12 @@ pub(super) fn choose(releases: &mut [Replays<'_>]) -> Result<Option<Choice>, Sce
         releases.iter().map(worst).max().unwrap_or(u64::MAX)
     };
     Ok(safe.into_iter().filter(is_as_small).min_by_key(|choice| (excess_with_less(choice), choice.size)))
+}
+
+/// Set-ups whose predictions were compared with real kernels of all these releases.
+pub(super) fn calibrated(releases: &[Replays<'_>]) -> Vec<usize> {
+    let is_calibrated = |index: &usize| releases.iter().all(|replays| replays.model_error(*index).is_some());
+    (0..CANDIDATES.len()).filter(is_calibrated).collect()
 }
 
 /// Replays of each set-up at the size where all are compared.
@@ -159,6 +166,7 @@ pub(super) fn recommend(replays: &Replays<'_>, choice: Choice) -> Option<Recomme
         n: expected.n as u64,
         runtime_ratio_ppm: expected.ratio?,
         major_faults: expected.faults,
+        allowed_faults: replays.allowed_faults(index),
         gain: Gain {
             saved_bytes: replays.peak.get().saturating_sub(size.get()),
             saved_at_most_bytes: too_slow.map(|too_slow| replays.peak.get().saturating_sub(too_slow.get())),

@@ -30,7 +30,7 @@ pub use expected::{Gamble, Interval};
 pub use figures::{AdviceRow, SchemeDid};
 pub use fragmented::{Fragmented, LatencyRow};
 pub use huge::{DENSE, HugePages};
-pub use predict::{Prediction, predict};
+pub use predict::{Prediction, predict, recommend_each};
 pub use robust::{Neighbour, Odds};
 pub use tiers::{TierAdvice, TierQuestion, TierRatio, TierRecommendation, TierRow, advise_on_tiers};
 
@@ -174,8 +174,9 @@ fn releases<'a>(question: &'a Question, progress: &'a dyn Progress) -> Result<Ve
 
 fn answer(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, ScenarioError> {
     let mut releases = releases(question, progress)?;
+    let all: Vec<usize> = (0..CANDIDATES.len()).collect();
     for replays in &mut releases {
-        search::survey(replays)?;
+        search::survey(replays, &all)?;
     }
     let choice = choice::choose(&mut releases)?;
     let huge_pages = match releases.first() {

@@ -1,12 +1,13 @@
 //! Predictions without a recommendation: what a set-up is expected to do at given sizes. Comparisons with real kernels are built on it.
 
 use super::candidate::CANDIDATES;
+use super::choice::{self, Recommendation};
 use super::expected::Interval;
-use super::{Question, in_pool, releases};
+use super::{Question, in_pool, releases, search};
 use crate::error::ScenarioError;
 use crate::run::Progress;
 use isotherm_sim::memory::KernelRelease;
-use isotherm_units::Bytes;
+use isotherm_units::{Bytes, Ratio};
 use serde::Serialize;
 
 /// What is expected of a set-up at a size.
@@ -60,5 +61,32 @@ pub fn predict(
             }
         }
         Ok(predictions)
+    })
+}
+
+/// What would be recommended on the first release of a question for each of these slow-downs: [`advise`](super::advise) without what it
+/// only shows, so that many questions can be asked. `None`: nothing is safe.
+///
+/// # Errors
+/// As [`advise`](super::advise).
+pub fn recommend_each(
+    question: &Question,
+    slowdowns: &[Ratio],
+    progress: &dyn Progress,
+) -> Result<Vec<Option<Recommendation>>, ScenarioError> {
+    in_pool(question.threads, || {
+        let mut releases = releases(question, progress)?;
+        let mut recommended = Vec::new();
+        for &slowdown in slowdowns {
+            let set_ups = choice::calibrated(&releases);
+            for replays in &mut releases {
+                replays.slowdown = slowdown;
+                search::survey(replays, &set_ups)?;
+            }
+            let choice = choice::choose(&mut releases)?;
+            let on_first = |choice| releases.first().and_then(|replays| choice::recommend(replays, choice));
+            recommended.push(choice.and_then(on_first));
+        }
+        Ok(recommended)
     })
 }

@@ -45,6 +45,8 @@ pub(super) struct Unlimited {
 pub(super) struct Replays<'a> {
     pub(super) question: &'a Question,
     pub(super) kernel: KernelRelease,
+    /// How much slower than with unlimited memory is still fine.
+    pub(super) slowdown: Ratio,
     progress: &'a dyn Progress,
     base: Scenario,
     context: BuildContext,
@@ -100,21 +102,20 @@ impl<'a> Replays<'a> {
             mean_bytes: charged.mean_bytes,
         };
         let unlimited_ns = BTreeMap::from([(centre.hardware(), runtime.ns())]);
-        let (context, recording) = (context.clone(), Recording { runtime });
-        let pool = Pool::default();
         Ok(Self {
             question,
             kernel,
+            slowdown: question.slowdown,
             progress,
             base,
-            context,
+            context: context.clone(),
             peaks,
-            recording,
+            recording: Recording { runtime },
             sizes,
             peak,
             unlimited,
             unlimited_ns,
-            pool,
+            pool: Pool::default(),
         })
     }
 
@@ -299,11 +300,11 @@ impl<'a> Replays<'a> {
     /// faults than without limits.
     pub(super) fn allowed_faults(&self, index: usize) -> Option<u64> {
         let cost = FaultCost::of(self.pool.of(index), self.unlimited.major_faults);
-        Some(self.unlimited.major_faults.saturating_add(cost.faults_in(self.question.slowdown.ppm())?))
+        Some(self.unlimited.major_faults.saturating_add(cost.faults_in(self.slowdown.ppm())?))
     }
 
     pub(super) fn allowed_ppm(&self) -> u64 {
-        Ratio::ONE.ppm() + self.question.slowdown.ppm()
+        Ratio::ONE.ppm() + self.slowdown.ppm()
     }
 
     /// Whether even the upper end of its interval is within what was asked for, and it is no gamble.

@@ -24,16 +24,15 @@ const GAP_STEPS_MAX: u64 = 5;
 /// Steps of bisection between sizes asked for: 10 % of peak come down to below 1 %.
 const BISECTIONS: u32 = 4;
 
-/// Every set-up at every size asked for, and for those that Linux has the border between too slow and fast enough, roughly.
-pub(super) fn survey(replays: &mut Replays<'_>) -> Result<(), ScenarioError> {
+/// These set-ups at every size asked for, and for those that Linux has the border between too slow and fast enough, roughly.
+pub(super) fn survey(replays: &mut Replays<'_>, set_ups: &[usize]) -> Result<(), ScenarioError> {
     let sizes = replays.sizes.clone();
     let places: Vec<(usize, Bytes)> =
-        (0..CANDIDATES.len()).flat_map(|index| sizes.iter().map(move |&size| (index, size))).collect();
+        set_ups.iter().flat_map(|&index| sizes.iter().map(move |&size| (index, size))).collect();
     replays.play_up_to(DRAWS, &places)?;
     for _ in 0..BISECTIONS {
-        let linux = CANDIDATES.iter().enumerate().filter(|(_, candidate)| candidate.runs_on_linux());
-        let wanted: Vec<(usize, Bytes)> =
-            linux.filter_map(|(index, _)| Some((index, between(replays, index)?))).collect();
+        let linux = set_ups.iter().filter(|&&index| CANDIDATES[index].runs_on_linux());
+        let wanted: Vec<(usize, Bytes)> = linux.filter_map(|&index| Some((index, between(replays, index)?))).collect();
         if wanted.is_empty() {
             break;
         }
@@ -115,7 +114,7 @@ fn lacking(replays: &Replays<'_>, index: usize, at: Bytes) -> Vec<(usize, Bytes,
 /// Whether a size that is too slow could lie between two that are not: where the gap is wide, where an end is near to what is allowed,
 /// or where the ends differ.
 fn could_hide(replays: &Replays<'_>, index: usize, (low, high): (Bytes, Bytes)) -> bool {
-    let allowed = replays.question.slowdown.ppm();
+    let allowed = replays.slowdown.ppm();
     let excess = |size| replays.expected(index, size).map_or(u64::MAX, |expected| expected.excess_ppm());
     let (below, above) = (excess(low), excess(high));
     high.get() - low.get() > GAP_STEPS_MAX * replays.step().get()

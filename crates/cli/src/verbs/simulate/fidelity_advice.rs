@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 
 use isotherm_fidelity::advice::play::BATCH_DEFAULT;
 use isotherm_fidelity::advice::{
-    Answers, Jobs, Judged, KERNELS, Key, Listed, Predictions, Program, Programs, Store, StoredPlay, Wanted, calibrate,
-    coverage, play_wanted, wanted,
+    Answers, Calibration, Interval, Jobs, Judged, KERNELS, Key, Listed, Predictions, Program, Programs, Store,
+    StoredPlay, Wanted, calibrate, coverage, play_wanted, wanted,
 };
 use isotherm_fidelity::{FidelityError, Set};
+use isotherm_scenario::advise::{ModelError, model_error};
 use rayon::prelude::*;
 
 use super::data_folder;
 use super::fidelity::error;
+use super::fidelity_advice_ask as ask;
 use super::fidelity_advice_tables::{Shown, print};
 use crate::error::CliError;
 use crate::format::FormatArg;
@@ -53,9 +55,15 @@ pub(in crate::verbs) struct Args {
     /// Answers to judge [default: answers.json in the folder of the stores, if it is there].
     #[arg(long, value_name = "FILE")]
     answers: Option<PathBuf>,
-    /// Predicted intervals of stored plays: show what they hold, and by how much they must be widened.
-    #[arg(long, value_name = "FILE")]
-    predictions: Option<PathBuf>,
+    /// Ask `isotherm advise` anew, and store its answers in answers.json in the folder of the stores.
+    #[arg(long)]
+    ask: bool,
+    /// Predict stored plays anew: show what predictions hold, and by how much they must be widened.
+    #[arg(long)]
+    predict: bool,
+    /// Write by how much predictions must be widened as the file that `isotherm advise` is built with.
+    #[arg(long, value_name = "FILE", requires = "predict")]
+    fit: Option<PathBuf>,
     #[command(flatten)]
     format: FormatArg,
 }
@@ -66,7 +74,9 @@ Examples:
   isotherm simulate fidelity-advice --program sqlite,node --format csv
   isotherm simulate fidelity-advice --refresh grid --program sqlite --kernel 6.12
   isotherm simulate fidelity-advice --refresh hold,scan --answers answers.json
-  isotherm simulate fidelity-advice --predictions predictions.json --format json
+  isotherm simulate fidelity-advice --predict
+  isotherm simulate fidelity-advice --predict --fit crates/scenario/data/model-error.json
+  isotherm simulate fidelity-advice --ask --refresh hold,scan
 
 before.json in the folder of the stores holds the answers of an older rule, which are judged next to the others.
 --refresh needs what `isotherm rig` needs. Only what the stores lack is played; they are written after each boot.";
@@ -78,7 +88,7 @@ enum Kind {
     Grid,
     /// Recommended sizes, 3 % more and 10 % more; three boots.
     Hold,
-    /// Each 2 % from 20 % below recommended sizes to 20 % above them.
+    /// From recommended sizes of the slow-down of 5 % downwards in steps of 2 %, until one is too slow or 20 % less.
     Scan,
     /// As `hold`, for the answers of the older rule.
     BeforeHold,
@@ -110,30 +120,45 @@ struct Setting {
 pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
     let root = data_folder()?;
     let folder = args.data.clone().unwrap_or_else(|| root.join("scenarios/fidelity/advice"));
+    let bundled = Programs::bundled();
+    let listed = bundled.named(&args.program).map_err(error)?;
+    let kernels = kernels(&args.kernel).map_err(error)?;
+    if args.ask {
+        let path = args.answers.clone().unwrap_or_else(|| folder.join("answers.json"));
+        let releases: Vec<&str> = kernels.iter().map(|(_, release)| *release).collect();
+        let asked = ask::answers(&listed, &root, &releases, ui)?;
+        // What was not asked of stays.
+        let older = if path.exists() { Answers::load(&path).map_err(error)? } else { asked.clone() };
+        std::fs::write(&path, asked.over(older).to_text())
+            .map_err(|source| CliError::failed(format!("cannot write {}: {source}", path.display())))?;
+    }
     let if_there = |path: PathBuf| path.exists().then(|| Answers::load(&path)).transpose();
     let answers = match &args.answers {
         Some(path) => Answers::load(path).map(Some),
         None => if_there(folder.join("answers.json")),
     };
     let setting = Setting {
-        kernels: kernels(&args.kernel).map_err(error)?,
+        kernels,
         answers: answers.map_err(error)?,
         before: if_there(folder.join("before.json")).map_err(error)?,
         root,
         folder,
     };
-    // A file that cannot be read is told before anything is booted.
-    let predictions = args.predictions.as_deref().map(Predictions::load).transpose().map_err(error)?;
-    let bundled = Programs::bundled();
-    let listed = bundled.named(&args.program).map_err(error)?;
     if !args.refresh.is_empty() {
         refresh(args, &setting, &listed, ui)?;
     }
-    print(&judge(&setting, &listed, predictions.as_ref(), ui)?, args.format.format, ui)
+    let shown = judge(&setting, &listed, args.predict, ui)?;
+    if let Some(path) = &args.fit {
+        let fitted = model_errors(&shown)?;
+        let text = serde_json::to_string_pretty(&fitted).map_err(CliError::failed)?;
+        std::fs::write(path, format!("{text}\n"))
+            .map_err(|source| CliError::failed(format!("cannot write {}: {source}", path.display())))?;
+    }
+    print(&shown, args.format.format, ui)
 }
 
 /// Lays what is stored next to answers and predictions.
-fn judge(setting: &Setting, listed: &[&Listed], predictions: Option<&Predictions>, ui: &Ui) -> Result<Shown, CliError> {
+fn judge(setting: &Setting, listed: &[&Listed], predicts: bool, ui: &Ui) -> Result<Shown, CliError> {
     let mut stores = Vec::new();
     for (_, release) in &setting.kernels {
         stores.extend(Store::load(&setting.folder, release).map_err(error)?);
@@ -166,16 +191,26 @@ fn judge(setting: &Setting, listed: &[&Listed], predictions: Option<&Predictions
         store.plays().filter(|play| current.get(play.key.program.as_str()) == Some(&play.key.digest)).collect()
     };
     let (mut coverages, mut calibrations) = (Vec::new(), Vec::new());
-    if let Some(predictions) = predictions {
-        let predict = |kernel: &str, play: &StoredPlay, counter: &str| predictions.of(kernel, play, counter);
+    if predicts {
+        let mut predictions = Vec::new();
+        for store in &stores {
+            predictions.extend(ask::predictions(listed, &setting.root, &store.kernel, &plays_of(store), ui)?);
+        }
+        let predictions = Predictions::new(predictions).map_err(error)?;
+        let by_chance = |kernel: &str, play: &StoredPlay, counter: &str| predictions.of(kernel, play, counter);
+        let widened = |kernel: &str, play: &StoredPlay, counter: &str| {
+            let interval = by_chance(kernel, play, counter)?;
+            let known = model_error(&play.key.policy, kernel.parse().ok()?, counter)?;
+            Some(Interval { low: known.widened_low(interval.low), high: known.widened_high(interval.high) })
+        };
         let mut fitting = BTreeMap::new();
         for store in &stores {
             let mut plays = plays_of(store);
-            coverages.extend(coverage(&store.kernel, &plays, &set_of, &predict));
+            coverages.extend(coverage(&store.kernel, &plays, &set_of, &widened));
             plays.retain(|play| set_of(&play.key.program) == Some(Set::Fitting));
             fitting.insert(store.kernel.clone(), plays);
         }
-        calibrations = calibrate(&fitting, &predict);
+        calibrations = calibrate(&fitting, &by_chance);
     }
     Ok(Shown {
         stored: stores.iter().map(|store| (store.kernel.clone(), store.release.clone(), plays_of(store))).collect(),
@@ -183,6 +218,29 @@ fn judge(setting: &Setting, listed: &[&Listed], predictions: Option<&Predictions
         coverages,
         calibrations,
     })
+}
+
+/// What was found of the model's error, as `isotherm advise` reads it.
+fn model_errors(shown: &Shown) -> Result<Vec<ModelError>, CliError> {
+    let of = |found: &Calibration| {
+        let (Some(above_ppm), Some(below_ppm)) = (found.above_ppm, found.below_ppm) else {
+            let message = format!(
+                "{} of {}: a predicted program was killed, so that no factor holds",
+                found.policy, found.release
+            );
+            return Err(CliError::failed(message));
+        };
+        Ok(ModelError {
+            policy: found.policy.clone(),
+            kernel: found.release.parse().map_err(CliError::failed)?,
+            counter: found.counter.clone(),
+            runs: found.n,
+            programs: found.programs,
+            above_ppm,
+            below_ppm,
+        })
+    };
+    shown.calibrations.iter().map(of).collect()
 }
 
 /// Kernels by their names in the rig, each with its release; either may be named.
@@ -240,13 +298,22 @@ fn refresh(args: &Args, setting: &Setting, listed: &[&Listed], ui: &Ui) -> Resul
             seconds_a_play: args.seconds,
         };
         for kind in &args.refresh {
-            let wanted = wanted_of(*kind, release, setting, &programs);
             let boots = args.boots.unwrap_or(kind.boots());
-            let played = play_wanted(&jobs, &programs, &wanted, boots, &|line| ui.say(line)).map_err(error)?;
-            if played.plays > 0 {
-                let each = played.took.as_secs_f64() / played.plays as f64;
-                let stored = played.store.len();
-                ui.say(format_args!("{release}: {} plays, {each:.1} s each; {stored} are stored", played.plays));
+            // A scan goes on where it found a size safe.
+            let mut before = None;
+            loop {
+                let store = Store::load(&setting.folder, release).map_err(error)?;
+                let wanted = wanted_of(*kind, release, setting, &programs, store.as_ref());
+                if before.as_ref() == Some(&wanted) {
+                    break;
+                }
+                let played = play_wanted(&jobs, &programs, &wanted, boots, &|line| ui.say(line)).map_err(error)?;
+                if played.plays > 0 {
+                    let each = played.took.as_secs_f64() / played.plays as f64;
+                    let stored = played.store.len();
+                    ui.say(format_args!("{release}: {} plays, {each:.1} s each; {stored} are stored", played.plays));
+                }
+                before = Some(wanted);
             }
         }
     }
@@ -262,12 +329,19 @@ fn lacking(kind: Kind, setting: &Setting) -> Option<PathBuf> {
     }
 }
 
-fn wanted_of(kind: Kind, kernel: &str, setting: &Setting, programs: &[Program]) -> Vec<Wanted> {
+fn wanted_of(kind: Kind, kernel: &str, setting: &Setting, programs: &[Program], store: Option<&Store>) -> Vec<Wanted> {
     let answers = |answers: &Option<Answers>| answers.iter().flat_map(|of| of.answers.clone()).collect::<Vec<_>>();
     let mut wanted = match kind {
         Kind::Grid => programs.iter().flat_map(wanted::grid).collect(),
         Kind::Hold => wanted::hold(kernel, &answers(&setting.answers)),
-        Kind::Scan => wanted::scan(kernel, &answers(&setting.answers)),
+        Kind::Scan => {
+            let digest = |name: &str| programs.iter().find(|program| program.name() == name).map(Program::digest);
+            let find = |program: &str, policy: &str, limit_pages: u64| {
+                let (program, digest, policy) = (program.to_owned(), digest(program)?.to_owned(), policy.to_owned());
+                store?.play(&Key { program, digest, policy, limit_pages })
+            };
+            wanted::scan(kernel, &answers(&setting.answers), &find)
+        }
         Kind::BeforeHold => wanted::hold(kernel, &answers(&setting.before)),
     };
     let there: BTreeSet<&str> = programs.iter().map(Program::name).collect();

@@ -206,11 +206,11 @@ fn coverages(coverages: &[Coverage]) -> Table {
 }
 
 fn calibrations(calibrations: &[Calibration]) -> Table {
-    let numbers = [("plays", Unit::Count), ("programs", Unit::Count), ("factor", Unit::Factor)];
+    let numbers = [("plays", Unit::Count), ("programs", Unit::Count), ("above", Unit::Factor), ("below", Unit::Factor)];
     let more = [("left out inside", Unit::Ppm), ("programs left out inside", Unit::Count)];
     let numbers = numbers.into_iter().chain(more).map(|(name, unit)| Column::number(name, unit));
     let columns = ["kernel", "policy", "counter"].map(Column::text).into_iter().chain(numbers);
-    let title = "by how much intervals must be widened (fitting programs)";
+    let title = "by how much the ends of intervals must be moved (fitting programs)";
     let mut table = Table::new(title, columns.collect());
     for of in calibrations {
         table.push(vec![
@@ -219,7 +219,8 @@ fn calibrations(calibrations: &[Calibration]) -> Table {
             Cell::from(of.counter.as_str()),
             Cell::from(of.n),
             Cell::from(of.programs),
-            Cell::from(of.factor_ppm.map(|factor| factor as f64 / 1e6)),
+            Cell::from(of.above_ppm.map(|factor| factor as f64 / 1e6)),
+            Cell::from(of.below_ppm.map(|factor| factor as f64 / 1e6)),
             Cell::from((of.left_out_inside * 1_000_000).checked_div(of.n)),
             Cell::from(of.left_out_programs),
         ]);
