@@ -27,7 +27,7 @@ make_postgres() {
     as=
 }
 
-# Without its timers, which take no part in the work; otherwise their sleep under the slow emulator would be in the recording.
+# With fewer timers; the compiler's threads still wait with a timeout, which the recorder takes for sleep (README).
 make_java() {
     needs javac default-jdk-headless
     cp "$here/programs/Index.java" .
