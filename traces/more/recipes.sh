@@ -27,48 +27,37 @@ make_postgres() {
     as=
 }
 
-# With fewer timers; the compiler's threads still wait with a timeout, which the recorder takes for sleep (README).
-make_java() {
-    needs javac default-jdk-headless
-    cp "$here/programs/Index.java" .
-    javac Index.java
-    record more/java 80ms 260ns java -XX:+UseSerialGC -Xmx112m -Xmn16m -XX:-UsePerfData -XX:+UnlockDiagnosticVMOptions \
-        -XX:GuaranteedSafepointInterval=0 -XX:AsyncDeflationInterval=0 Index 22000 400000
-}
-
-make_go() {
-    needs go golang-go
-    cp "$here/programs/service.go" .
-    CGO_ENABLED=0 go build -o service service.go
-    GOMAXPROCS=1 record more/go 60ms 270ns ./service 14000 22000
-}
-
 # The compiler itself, not the program of rustup that looks for it.
 make_rustc() {
     needs rustc rustc cargo cargo
     cp -r "$(sources regex-syntax)" regex-syntax
-    record more/rustc 60ms 200ns "$(rustc --print sysroot)/bin/rustc" --edition 2021 --crate-type lib \
+    record more/rustc 60ms 370ns "$(rustc --print sysroot)/bin/rustc" --edition 2021 --crate-type lib \
         --crate-name regex_syntax -C opt-level=2 -C codegen-units=1 --cap-lints allow --cfg 'feature="std"' \
         --cfg 'feature="unicode"' regex-syntax/src/lib.rs
 }
 
-make_numpy() {
-    needs /usr/bin/python3 python3 /usr/bin/f2py3 python3-numpy
-    cp "$here/programs/inference.py" .
-    /usr/bin/python3 inference.py weights
-    OPENBLAS_NUM_THREADS=1 record more/numpy 60ms 200ns /usr/bin/python3 inference.py 80
-}
-
-# Apache httpd, which can map its files and keep them mapped; what nginx reads from its files is not seen (README).
+# Apache httpd, which can map its files and keep them mapped; what nginx reads from its files is not seen (README). It would give up
+# root at its start, and with it the recorder's pipe, so that both begin without it.
 make_web() {
+    PATH=$PATH:/usr/sbin
     needs apache2 apache2-bin python3 python3
+    as=
+    mkdir web
+    if [ "$(id -u)" = 0 ]; then
+        as="setpriv --reuid=nobody --regid=nogroup --clear-groups"
+        chmod 711 .
+        chown nobody web
+    fi
+    cd web
     WEB_ROOT=$PWD WEB_PORT=7980
     export WEB_ROOT WEB_PORT
-    python3 "$here/programs/web-load.py" files
-    cp "$here/programs/web.conf" conf/web.conf
-    python3 "$here/programs/web-load.py" load "$WEB_PORT" 1000 &
+    $as /usr/bin/python3 "$here/programs/web-load.py" files
+    $as cp "$here/programs/web.conf" conf/web.conf
+    $as /usr/bin/python3 "$here/programs/web-load.py" load "$WEB_PORT" 1000 &
     record more/web 40ms 200ns apache2 -d "$PWD" -f conf/web.conf -X
     wait
+    cd ..
+    as=
 }
 
 make_zstd() {
@@ -81,4 +70,26 @@ make_shell() {
     needs sh dash awk mawk
     cp "$here/programs/shell.sh" .
     record more/shell 20ms 120ns sh shell.sh 20
+}
+
+# Packs a repository anew: git maps the packs that it reads. The repository is made of the sources of crates that this workspace
+# depends on, in commits of twenty.
+make_git() {
+    needs git git
+    git init -q -b main history
+    registry=$(dirname "$(sources zstd-sys)")
+    ls "$registry" | grep -v '^windows' | xargs -n 20 | while read -r crates; do
+        # shellcheck disable=SC2086 # several names
+        (cd "$registry" && cp -r $crates "$OLDPWD/history/")
+        git -C history add -A
+        git -C history -c user.name=load -c user.email=load@example.invalid -c gc.auto=0 commit -q -m "$crates"
+    done
+    git -C history repack -q -a -d
+    record more/git 20ms 150ns git -C history -c pack.threads=1 repack -a -d -f -q --depth=50 --window=30
+}
+
+make_perl() {
+    needs perl perl
+    cp "$here/programs/index.pl" .
+    record more/perl 60ms 200ns perl index.pl
 }

@@ -19,6 +19,7 @@ use crate::ui::Ui;
 mod page;
 mod tables;
 mod tiers;
+mod verify;
 mod words;
 
 /// Find out how much memory a program needs, and under which set-up, with evidence.
@@ -64,6 +65,10 @@ pub(crate) struct Args {
     /// Processors of the simulated machine.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
     cpus: u32,
+    /// Play the recommendation, 3 % less and 3 % more memory on a real kernel too (needs what `isotherm rig` needs), and print
+    /// predicted and real major faults next to each other.
+    #[arg(long, conflicts_with = "fast")]
+    verify: bool,
     /// Print every set-up at every size too, not only at the recommended one.
     #[arg(long)]
     rows: bool,
@@ -87,7 +92,7 @@ const AFTER_HELP: &str = "\
 Examples:
   isotherm advise traces/sqlite.parquet
   isotherm advise traces/sqlite.parquet --swap nvme --slowdown 10% --report sqlite.html
-  isotherm advise traces/sqlite.parquet --kernel all
+  isotherm advise traces/sqlite.parquet --kernel all --verify
   isotherm advise traces/sqlite.parquet --storage latency=4ms,bandwidth=30MiB/s,queue=1
   isotherm advise traces/sqlite.parquet --memory 50%,75%,200MiB --format json
   isotherm advise traces/sqlite.parquet --rows
@@ -118,6 +123,8 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         let question = TierQuestion { name, trace, fast, slow, kernel, storage, swap, cpus, threads };
         return on_tiers(&question, &args, &kernels, ui);
     }
+    // What is missing for that is told before anything is replayed.
+    let needs = args.verify.then(|| verify::Needs::of(&kernels.releases, ui)).transpose()?;
     let question = Question {
         name,
         trace,
@@ -134,20 +141,18 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     bar.finish();
     let answers = answers.map_err(error)?;
     let Some(first) = answers.first() else { return Err(CliError::failed("no release of the kernel was asked for")) };
+    let verified = needs.map(|needs| verify::verify(&needs, &answers, &question.trace, ui)).transpose()?;
     match args.format.format {
         Format::Table => {
             ui.say(format_args!("{}", kernels.why));
             for (index, advice) in answers.iter().enumerate() {
                 print_for_people(advice, args.rows, index + 1 == answers.len(), ui)?;
             }
+            if let Some(verified) = &verified {
+                ui.print(format_args!("\n{}\n", super::render(&verify::table(verified), Format::Table, ui)))?;
+            }
         }
-        Format::Json => {
-            let json = match &answers[..] {
-                [advice] => serde_json::to_string_pretty(advice),
-                several => serde_json::to_string_pretty(&serde_json::json!({ "releases": several })),
-            };
-            ui.print(format_args!("{}\n", json.map_err(CliError::failed)?))?;
-        }
+        Format::Json => ui.print(format_args!("{}\n", json(&answers, verified.as_deref())?))?,
         Format::Csv => ui.print(tables::rows(&answers).to_csv())?,
     }
     if let Some(path) = &args.report {
@@ -165,6 +170,19 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// One answer as it is, several in a list; with what a real kernel said of them, if it was asked.
+fn json(answers: &[Advice], verified: Option<&[verify::Verified]>) -> Result<String, CliError> {
+    let mut value = match answers {
+        [advice] => serde_json::to_value(advice),
+        several => serde_json::to_value(serde_json::json!({ "releases": several })),
+    }
+    .map_err(CliError::failed)?;
+    if let (Some(verified), Some(object)) = (verified, value.as_object_mut()) {
+        object.insert("verified".to_owned(), serde_json::to_value(verified).map_err(CliError::failed)?);
+    }
+    serde_json::to_string_pretty(&value).map_err(CliError::failed)
 }
 
 /// Answers the question about two tiers.

@@ -26,6 +26,8 @@ mod fidelity_monitor;
 mod fidelity_real;
 mod fidelity_sorting;
 
+pub(super) use fidelity::error as fidelity_error;
+
 /// Play a scenario on the simulated machine: every variant, every workload, every seed.
 ///
 /// SCENARIO is a TOML file or the name of a bundled scenario. Results are the same for the same scenario and seed on any

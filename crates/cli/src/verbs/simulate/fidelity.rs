@@ -152,7 +152,7 @@ fn command(args: &Args) -> String {
     format!("{command} --boots {}", args.boots)
 }
 
-pub(super) fn error(error: FidelityError) -> CliError {
+pub(in crate::verbs) fn error(error: FidelityError) -> CliError {
     match error {
         FidelityError::Rig(error) => rig::error(error),
         FidelityError::Unknown { .. } | FidelityError::Nothing { .. } | FidelityError::NoBoots { .. } => {
