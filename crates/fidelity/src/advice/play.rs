@@ -15,7 +15,7 @@ use crate::matrix::{METRICS, Metric};
 use crate::refresh::{counted, series_run, settings};
 
 /// Plays in one boot, at most. What an interruption loses is no more than that.
-pub const BATCH_DEFAULT: usize = 40;
+pub const BATCH_DEFAULT: u16 = 40;
 /// Scripts of one boot, in bytes, unless a single one has more: they are unpacked into the guest's memory.
 const SCRIPT_BYTES: usize = 128 << 20;
 /// A boot is given up after this time, and so much for each play.
@@ -197,17 +197,19 @@ impl Jobs<'_> {
     fn play(&self, programs: &BTreeMap<&str, &Program>, batch: &[Key]) -> Result<Seen, FidelityError> {
         let cut = match self.boot(programs, batch) {
             Ok(seen) => return Ok(seen),
-            // It booted: what fails is a play.
-            Err(Cut { error: FidelityError::Rig(RigError::Guest { what, .. }), booted: true, seen }) => (what, seen),
-            Err(Cut { error, .. }) => return Err(error),
+            Err(cut) => *cut,
         };
-        let (what, mut seen) = cut;
-        let left = &batch[seen.len()..];
+        let (what, mut seen) = match cut {
+            // It reached user space: what fails is a play.
+            Cut { error: FidelityError::Rig(RigError::Guest { what, .. }), booted: true, seen } => (what, seen),
+            Cut { error, .. } => return Err(error),
+        };
         let mut took = Duration::ZERO;
-        if batch.len() == 1 {
+        let left = &batch[seen.len()..];
+        if batch.len() == 1 && left.len() == 1 {
             return Ok((vec![Boot::Failed(what)], took));
         }
-        // A play that was begun in a fresh boot is the one; another is tried in one of its own.
+        // The play that the guest was at has a boot of its own.
         let (first, rest) = left.split_at(left.len().min(1));
         for part in [first, rest] {
             if !part.is_empty() {
@@ -219,7 +221,7 @@ impl Jobs<'_> {
         Ok((seen, took))
     }
 
-    fn boot(&self, programs: &BTreeMap<&str, &Program>, batch: &[Key]) -> Result<Seen, Cut> {
+    fn boot(&self, programs: &BTreeMap<&str, &Program>, batch: &[Key]) -> Result<Seen, Box<Cut>> {
         let mut names: Vec<&str> = batch.iter().map(|key| key.program.as_str()).collect();
         names.dedup();
         let scripts: Vec<_> = names.iter().map(|name| &programs[name].workload.script).collect();
@@ -245,7 +247,7 @@ impl Jobs<'_> {
             scripts: &scripts,
             runs: &runs,
         };
-        let none = |error| Cut { error, booted: false, seen: Vec::new() };
+        let none = |error| Box::new(Cut { error, booted: false, seen: Vec::new() });
         match series.go_as_far(&|_| ()) {
             Ok(outcome) => {
                 let boots = outcome.runs.into_iter().map(|run| self.boot_of(run)).collect::<Result<_, _>>();
@@ -255,7 +257,7 @@ impl Jobs<'_> {
                 let CutSeries { error, kernel, runs } = *cut;
                 let over = runs.into_iter().map_while(|run| run);
                 let seen = over.map(|run| self.boot_of(run)).collect::<Result<_, _>>().map_err(none)?;
-                Err(Cut { error: error.into(), booted: kernel.is_some(), seen })
+                Err(Box::new(Cut { error: error.into(), booted: kernel.is_some(), seen }))
             }
         }
     }

@@ -44,7 +44,8 @@ pub(in crate::verbs) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), requires = "refresh")]
     jobs: Option<u16>,
     /// Plays in one boot, at most. An interruption loses what is being played, no more.
-    #[arg(long, value_name = "N", default_value_t = BATCH_DEFAULT as u16, value_parser = clap::value_parser!(u16).range(1..=1000), requires = "refresh")]
+    #[arg(long, value_name = "N", default_value_t = BATCH_DEFAULT)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000), requires = "refresh")]
     batch: u16,
     /// A boot is given up when it takes longer, in seconds for each of its plays (and five minutes).
     #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..=86_400), requires = "refresh")]
