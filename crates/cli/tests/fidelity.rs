@@ -17,7 +17,14 @@ fn all_comparisons_are_listed() {
     let (code, listed, _) = run(&["--list", "--format", "csv"]);
     assert_eq!(code, Some(0));
     let names: Vec<&str> = listed.lines().filter_map(|line| line.split(',').next()).collect();
-    for name in ["fidelity", "fidelity-monitor", "fidelity-sorting", "fidelity-compaction", "fidelity-promotion"] {
+    for name in [
+        "fidelity",
+        "fidelity-advice",
+        "fidelity-monitor",
+        "fidelity-sorting",
+        "fidelity-compaction",
+        "fidelity-promotion",
+    ] {
         assert!(names.contains(&name), "{name} in {names:?}");
         let (code, help, _) = run(&[name, "--help"]);
         assert!(code == Some(0) && help.contains("--refresh"), "{name}");
@@ -41,6 +48,9 @@ fn bad_input_is_a_usage_error_in_words() {
         (&["fidelity", "--limit", "75.9%"], "no limit in percent is called `75.9%`; there are 90, 75, 50"),
         (&["fidelity", "--limit", "74%"], "no limit in percent is called `74`; there are 90, 75, 50"),
         (&["fidelity", "--workload", "zipf", "--limit", "75%", "--data", no_runs], "no stored runs of this selection"),
+        (&["fidelity-advice", "--kernel", "5.4"], "no kernel of the comparison is called `5.4`; there are 7.2, 6.12"),
+        (&["fidelity-advice", "--program", "oracle"], "no program is called `oracle`; there are sqlite, redis"),
+        (&["fidelity-advice", "--refresh", "hold", "--data", no_runs], "there are no answers to play: "),
         (&["fidelity-sorting", "--data", &missing], "missing.json: "),
         (&["fidelity-compaction", "--data", &torn], "torn.json: EOF"),
         (&["fidelity-promotion", "--data", &empty], "empty.json has no boots to compare with; make some"),

@@ -82,7 +82,7 @@ pub(super) fn verify(needs: &Needs, answers: &[Advice], trace: &Path, ui: &Ui) -
             guest: &needs.guest,
             folder: folder.path(),
             jobs: 1,
-            batch: BATCH_DEFAULT,
+            batch: usize::from(BATCH_DEFAULT),
             seconds_a_play: SECONDS_A_PLAY,
         };
         let bar = ui.spinner(&format!("playing it in Linux {}", kernel.release));
