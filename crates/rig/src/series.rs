@@ -123,7 +123,7 @@ impl SeriesPlay<'_> {
             if let Some((_, module)) = Modules::of(&self.kernel.modules, &["brd"])?.loaded.last() {
                 files.file(inside(DISK_MODULE_PATH), module);
             }
-            files.file(inside(DISK_PATH), &empty_file_system(&folder.join("disk"), bytes)?);
+            files.file(inside(DISK_PATH), &empty_file_system(&folder.join("disk"), bytes, inodes(self.scripts))?);
         }
         let mut script_bytes = 0;
         for (index, script) in self.scripts.iter().enumerate() {
@@ -161,6 +161,12 @@ fn runs_of(reports: Vec<Report>, len: usize) -> Vec<Option<Result<Observation, S
     runs
 }
 
+/// Inodes for the files of the script that has most, and for those that the file system keeps for itself (11 of ext4), with some to
+/// spare.
+fn inodes(scripts: &[&Script]) -> usize {
+    scripts.iter().map(|script| script.files.len()).max().unwrap_or(0).saturating_add(32).next_multiple_of(256)
+}
+
 /// Room for the files of the script that has most, as what is written into holes, and for tables. `None` if there are no files.
 fn disk_bytes<'a>(scripts: impl Iterator<Item = &'a [ScriptFile]>) -> Option<u64> {
     let on_disk = |files: &[ScriptFile]| -> u64 {
@@ -172,10 +178,10 @@ fn disk_bytes<'a>(scripts: impl Iterator<Item = &'a [ScriptFile]>) -> Option<u64
 }
 
 /// The blocks of an empty file system that are not zero: offset, then content.
-fn empty_file_system(image: &Path, bytes: u64) -> Result<Vec<u8>, RigError> {
+fn empty_file_system(image: &Path, bytes: u64, inodes: usize) -> Result<Vec<u8>, RigError> {
     need("mke2fs", "e2fsprogs")?;
     let made = Command::new("mke2fs")
-        .args(["-q", "-F", "-t", "ext4", "-b", &BLOCK.to_string(), "-m", "0", "-N", "256"])
+        .args(["-q", "-F", "-t", "ext4", "-b", &BLOCK.to_string(), "-m", "0", "-N", &inodes.to_string()])
         .args(["-O", FEATURES, "-E", "lazy_itable_init=1,nodiscard"])
         .arg(image)
         .arg(format!("{}k", bytes / 1024))
@@ -228,6 +234,13 @@ mod tests {
         let reports =
             vec![failed(2), Report::Ran { run: 0, observation: observation.clone() }, failed(9), Report::Done];
         assert_eq!(runs_of(reports, 3), [Some(Ok(observation)), None, Some(Err("m".to_owned()))]);
+    }
+
+    #[test]
+    fn the_file_system_has_an_inode_for_each_file() {
+        let script = |files| Script { files: vec![ScriptFile { pages: 1, shared_memory: false }; files], ..Script::default() };
+        let (few, many) = (script(3), script(246));
+        assert_eq!((inodes(&[]), inodes(&[&few]), inodes(&[&few, &many])), (256, 256, 512), "ext4 keeps 11 of 256");
     }
 
     #[test]

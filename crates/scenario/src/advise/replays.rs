@@ -2,7 +2,7 @@
 
 use super::calibration::{ModelError, model_error};
 use super::candidate::{CANDIDATES, Candidate, Recording};
-use super::chance::{Draw, LIMIT_MIN};
+use super::chance::{Draw, KERNEL_CHARGE_BP, LIMIT_MIN, LIMIT_SPREAD_BP};
 use super::expected::{Expected, FaultCost};
 use super::figures::Run;
 use super::pool::Pool;
@@ -288,6 +288,14 @@ impl<'a> Replays<'a> {
     /// Sizes are tried in such steps: a hundredth of the peak, in whole pages.
     pub(super) fn step(&self) -> Bytes {
         Bytes::new((self.peak.get() / 100).max(PAGE_BYTES)).pages_floor().bytes()
+    }
+
+    /// The smallest size of the lattice at which no draw takes anything from the peak.
+    pub(super) fn above_peak(&self) -> Bytes {
+        let least_bp = u128::from(10_000 - LIMIT_SPREAD_BP - KERNEL_CHARGE_BP);
+        let bytes = (u128::from(self.peak.get()) * 10_000).div_ceil(least_bp);
+        let step = self.step().get();
+        Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX).div_ceil(step).saturating_mul(step))
     }
 
     /// The size next to `size` of those that are tried.

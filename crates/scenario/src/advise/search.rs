@@ -27,8 +27,14 @@ const BISECTIONS: u32 = 4;
 /// These set-ups at every size asked for, and for those that Linux has the border between too slow and fast enough, roughly.
 pub(super) fn survey(replays: &mut Replays<'_>, set_ups: &[usize]) -> Result<(), ScenarioError> {
     let sizes = replays.sizes.clone();
-    let places: Vec<(usize, Bytes)> =
+    let mut places: Vec<(usize, Bytes)> =
         set_ups.iter().flat_map(|&index| sizes.iter().map(move |&size| (index, size))).collect();
+    // Where the peak itself is asked for, so is room for chance above it: a program may need all of its memory.
+    let above = replays.above_peak();
+    if sizes.last().is_some_and(|&largest| largest >= replays.peak && largest < above) {
+        let can_be_recommended = set_ups.iter().filter(|&&index| replays.model_error(index).is_some());
+        places.extend(can_be_recommended.map(|&index| (index, above)));
+    }
     replays.play_up_to(DRAWS, &places)?;
     for _ in 0..BISECTIONS {
         let linux = set_ups.iter().filter(|&&index| CANDIDATES[index].runs_on_linux());
@@ -83,7 +89,8 @@ pub(super) fn settle(releases: &mut [Replays<'_>], index: usize) -> Result<Optio
 
 /// What has to be played before `at` can be called safe: set-up, size, how often more.
 fn lacking(replays: &Replays<'_>, index: usize, at: Bytes) -> Vec<(usize, Bytes, usize)> {
-    let (step, top) = (replays.step().get(), replays.sizes.last().copied().unwrap_or(replays.peak).max(replays.peak));
+    let top = replays.pool.sizes(index).last().unwrap_or(replays.peak);
+    let step = replays.step().get();
     let played = |size: Bytes| replays.pool.at(index, size).len();
     let mut wanted = Vec::new();
     let mut want = |size: Bytes, more: usize| {
