@@ -267,6 +267,6 @@ mod tests {
         };
         assert!(header(Some(&result(vec![]))).contains("simulated"));
         let alone = header(None);
-        assert!(alone.contains("real most") && !alone.contains("simulated") && !alone.contains("ratio"), "{alone}");
+        assert!(alone.contains("real_most") && !alone.contains("simulated") && !alone.contains("ratio"), "{alone}");
     }
 }
