@@ -238,7 +238,8 @@ mod tests {
 
     #[test]
     fn the_file_system_has_an_inode_for_each_file() {
-        let script = |files| Script { files: vec![ScriptFile { pages: 1, shared_memory: false }; files], ..Script::default() };
+        let script =
+            |files| Script { files: vec![ScriptFile { pages: 1, shared_memory: false }; files], ..Script::default() };
         let (few, many) = (script(3), script(246));
         assert_eq!((inodes(&[]), inodes(&[&few]), inodes(&[&few, &many])), (256, 256, 512), "ext4 keeps 11 of 256");
     }
