@@ -46,7 +46,7 @@ pub(crate) struct Args {
     kernel: Option<KernelArg>,
     /// The disk under files.
     /// nvme, ssd, disk, ram, or numbers as in latency=4ms,bandwidth=30MiB/s,queue=1.
-    #[arg(long, value_name = "DEVICE", default_value_t = DeviceKind::Nvme.into())]
+    #[arg(long, value_name = "DEVICE", default_value_t = DeviceKind::Nvme.into(), value_parser = storage_of)]
     storage: DeviceConfig,
     /// Where anonymous pages go when memory is short.
     /// ram, zram, nvme, ssd, disk, none, or numbers as in latency=4ms,bandwidth=30MiB/s,queue=1.
@@ -170,6 +170,18 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A device that files can lie on.
+fn storage_of(text: &str) -> Result<DeviceConfig, String> {
+    let device: DeviceConfig = text.parse().map_err(|error| format!("{error}"))?;
+    match device.kind() {
+        Some(kind @ (DeviceKind::None | DeviceKind::Zram)) => Err(format!(
+            "files cannot lie on `{kind}`; as storage are allowed nvme, ssd, disk, ram, or numbers as in \
+             `latency=4ms,bandwidth=30MiB/s,queue=1`"
+        )),
+        _ => Ok(device),
+    }
 }
 
 /// One answer as it is, several in a list; with what a real kernel said of them, if it was asked.
