@@ -75,7 +75,6 @@ impl KernelArg {
 ///
 /// # Errors
 /// See [`KernelArg::resolve`].
-#[allow(dead_code, reason = "the flag comes verb by verb")]
 pub(crate) fn asked_or_host(asked: Option<KernelArg>) -> Result<Kernels, CliError> {
     asked_or(asked, isotherm_linux::kernel_version().as_deref())
 }

@@ -420,9 +420,9 @@ mod tests {
         assert_eq!((short.cases, short.median, short.p90), (1, rows[0].price, rows[0].price));
         let (rows, _) = price_of(&|_| Some(10), Some(10));
         assert_eq!((rows[0].safe_percent, rows[0].is_at_end, rows[0].price), (Some(80), true, Some(1.25)));
-        // The recommendation itself is not safe: less than one.
-        let (rows, _) = price_of(&|percent| Some(if percent >= 110 { 0 } else { 99 }), Some(10));
-        assert_eq!(rows[0].price, Some(1000.0 / 1100.0));
+        // The recommendation itself is not safe: there is no price, whatever lies below.
+        let (rows, short) = price_of(&|percent| Some(if percent < 100 { 0 } else { 99 }), Some(10));
+        assert_eq!((rows[0].price, short.unsafe_cases), (None, 1));
         let (rows, short) = price_of(&|_| Some(11), Some(10));
         assert_eq!((rows[0].price, short.unsafe_cases, short.cases, short.median), (None, 1, 0, None));
     }
@@ -431,7 +431,7 @@ mod tests {
     fn a_scan_with_a_hole_that_matters_has_no_price() {
         let hole = |at: u64| move |percent: u64| (percent != at).then_some(u64::from(percent < 100));
         assert_eq!(price_of(&hole(90), Some(0)).1.cases, 1, "98 % is known not to be safe");
-        for (at, allowed) in [(104, Some(0)), (90, Some(1)), (0, None)] {
+        for (at, allowed) in [(100, Some(0)), (90, Some(1)), (0, None)] {
             let (rows, short) = price_of(&hole(at), allowed);
             assert_eq!((rows.len(), short.missing), (0, 1), "{at}");
         }
