@@ -2,7 +2,7 @@
 //!
 //! [`programs`] lists the recordings. [`play`] plays them in real kernels, at the sizes that [`wanted`] asks for, and keeps the
 //! counters in a [`store`]. What a rule answered is an [`answer`]; [`judge`] lays answers and intervals next to the stores, and
-//! [`calibrate`] finds by how much intervals must be widened.
+//! [`mod@calibrate`] finds by how much intervals must be widened.
 
 pub mod answer;
 pub mod calibrate;
