@@ -1,6 +1,8 @@
 //! Advice on small recordings that are made here.
 
-use isotherm_scenario::advise::{Advice, AdviceRow, CANDIDATES, Question, advise, predict, recommend_each};
+use isotherm_scenario::advise::{
+    Advice, AdviceRow, CANDIDATES, Question, Recommendation, advise, predict, recommend_each,
+};
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_trace::{EventKind, MapKind, MapRange, Row, TraceMeta, TraceWriter};
@@ -293,4 +295,12 @@ fn several_slow_downs_are_answered_as_one_by_one() {
     for (slowdown, best) in slowdowns.into_iter().zip(&each) {
         assert!(best.as_ref().unwrap().runtime_ratio_ppm.high <= 1_000_000 + slowdown.ppm());
     }
+    // What is only shown beside a recommendation changes nothing in it.
+    let alone = recommend_each(&question, &slowdowns[1..], &()).unwrap().remove(0).expect("it fits");
+    let shown = advise(&question, &()).unwrap().remove(0).recommendation.expect("it fits");
+    let judged = |best: &Recommendation| {
+        (best.candidate, best.memory_bytes, best.n, best.runtime_ratio_ppm, best.major_faults, best.allowed_faults)
+    };
+    assert_eq!(judged(&alone), judged(&shown));
+    assert_eq!((alone.neighbours, alone.odds), (shown.neighbours, shown.odds));
 }

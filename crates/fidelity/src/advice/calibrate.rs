@@ -17,6 +17,8 @@ use crate::matrix::METRICS;
 pub const OFFSET: u64 = 100;
 /// Share of real counts that are to lie below a widened upper end, and above a widened lower end, in thousandths.
 pub const NOMINAL_PERMILLE: u64 = 975;
+/// Share that is to lie below the upper end that speed is judged by: one side of it matters.
+pub const ONE_SIDED_PERMILLE: u64 = 950;
 
 /// What is predicted of a counter: both ends belong to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +48,8 @@ pub struct Calibration {
     pub programs: u64,
     /// The factor of the upper end in millionths, at least one. `None`: a program that was predicted to come to its end did not.
     pub above_ppm: Option<u64>,
+    /// The same by [`ONE_SIDED_PERMILLE`].
+    pub above_95_ppm: Option<u64>,
     /// That of the lower end, likewise.
     pub below_ppm: Option<u64>,
     /// Plays that the factors of the other programs hold, over all programs.
@@ -91,18 +95,18 @@ fn score(interval: Interval, play: &StoredPlay, at: usize) -> Score {
 /// The fewest scores that have the quantile.
 const ENOUGH: usize = 39;
 
-/// The `ceil((n + 1) 0.975)`-th smallest score, which holds a further one with that probability if it is as good as any of these; of
-/// too few the largest. `None` of none, and if it is infinite.
-fn quantile(scores: &mut [f64]) -> Option<f64> {
+/// The `ceil((n + 1) permille / 1000)`-th smallest score, which holds a further one with that probability if it is as good as any of
+/// these; of too few the largest. `None` of none, and if it is infinite.
+fn quantile(scores: &mut [f64], permille: u64) -> Option<f64> {
     scores.sort_by(f64::total_cmp);
-    let rank = ((scores.len() as u64 + 1) * NOMINAL_PERMILLE).div_ceil(1000);
+    let rank = ((scores.len() as u64 + 1) * permille).div_ceil(1000);
     let rank = usize::try_from(rank).ok()?.min(scores.len());
     scores.get(rank.checked_sub(1)?).copied().filter(|score| score.is_finite())
 }
 
 /// Both quantiles.
 fn quantiles(scores: &[Score]) -> (Option<f64>, Option<f64>) {
-    let of = |take: fn(&Score) -> f64| quantile(&mut scores.iter().map(take).collect::<Vec<_>>());
+    let of = |take: fn(&Score) -> f64| quantile(&mut scores.iter().map(take).collect::<Vec<_>>(), NOMINAL_PERMILLE);
     (of(|score| score.above), of(|score| score.below))
 }
 
@@ -157,6 +161,7 @@ fn fit(policy: &str, release: &str, counter: &str, scores: &Scores<'_>) -> Calib
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "finite and at least one; saturates")]
     let factor = |score: f64| (score.exp() * 1e6).ceil() as u64;
     let (above, below) = quantiles(&all);
+    let above_95 = quantile(&mut all.iter().map(|score| score.above).collect::<Vec<_>>(), ONE_SIDED_PERMILLE);
     Calibration {
         policy: policy.to_owned(),
         release: release.to_owned(),
@@ -164,6 +169,7 @@ fn fit(policy: &str, release: &str, counter: &str, scores: &Scores<'_>) -> Calib
         n: all.len() as u64,
         programs: scores.len() as u64,
         above_ppm: above.map(factor),
+        above_95_ppm: above_95.map(factor),
         below_ppm: below.map(factor),
         left_out_inside: inside,
         left_out_programs: whole,
@@ -208,7 +214,7 @@ mod tests {
 
     #[test]
     fn quantiles_by_hand() {
-        let of = |n: u32| quantile(&mut (1..=n).rev().map(f64::from).collect::<Vec<_>>());
+        let of = |n: u32| quantile(&mut (1..=n).rev().map(f64::from).collect::<Vec<_>>(), NOMINAL_PERMILLE);
         // 0.975 × 39 = 38.03, the 39th of 38, so the largest; × 40 = 39; × 80 = 78; × 81 = 78.98.
         let table = [(0, None), (1, Some(1.0)), (38, Some(38.0)), (39, Some(39.0)), (79, Some(78.0)), (80, Some(79.0))];
         for (n, expected) in table {
@@ -216,9 +222,12 @@ mod tests {
         }
         let mut one_killed: Vec<f64> = (1..=39).map(f64::from).collect();
         one_killed[3] = f64::INFINITY;
-        assert_eq!(quantile(&mut one_killed), None);
+        assert_eq!(quantile(&mut one_killed, NOMINAL_PERMILLE), None);
         one_killed.extend((1..=40).map(f64::from));
-        assert_eq!(quantile(&mut one_killed), Some(40.0), "the 78th of 79");
+        assert_eq!(quantile(&mut one_killed, NOMINAL_PERMILLE), Some(40.0), "the 78th of 79");
+        // 0.95 × 20 = 19; × 21 = 19.95.
+        let one_sided = |n: u32| quantile(&mut (1..=n).map(f64::from).collect::<Vec<_>>(), ONE_SIDED_PERMILLE);
+        assert_eq!((one_sided(19), one_sided(20), one_sided(39)), (Some(19.0), Some(20.0), Some(38.0)));
     }
 
     /// Predicted 300 to 900 of each play. In 7.2 there are 40 plays of `a` with 900 and one of `b` with 1,900 (factor 2 of the upper
@@ -234,20 +243,25 @@ mod tests {
         };
         let found = calibrate(&plays, &predict);
         assert_eq!(found.len(), 2, "of other counters nothing is predicted");
-        let of = |n, above_ppm, below_ppm, release: &str| Calibration {
+        let of = |n, above_ppm, above_95_ppm, below_ppm, release: &str| Calibration {
             policy: "mglru".to_owned(),
             release: release.to_owned(),
             counter: "major_faults".to_owned(),
             n,
             programs: 2,
             above_ppm: Some(above_ppm),
+            above_95_ppm: Some(above_95_ppm),
             below_ppm: Some(below_ppm),
             // What `b` says holds `a`; what `a` says does not hold `b`.
             left_out_inside: 40,
             left_out_programs: 1,
         };
-        // 6.12 has one play, so all 42 count, of which the 42nd decides; 7.2 has 41, of which the 41st does.
-        assert_eq!(found, [of(42, 2_000_000, 2_000_000, "6.12"), of(41, 2_000_000, 1_000_000, "7.2")]);
+        // 6.12 has one play, so all 42 count, of which the 42nd decides, and the 41st of the one-sided end; 7.2 has 41, of which the
+        // 41st and the 40th do.
+        assert_eq!(
+            found,
+            [of(42, 2_000_000, 1_000_000, 2_000_000, "6.12"), of(41, 2_000_000, 1_000_000, 1_000_000, "7.2")]
+        );
         let json = serde_json::to_string(&found).unwrap();
         assert_eq!(serde_json::from_str::<Vec<Calibration>>(&json).unwrap(), found);
     }

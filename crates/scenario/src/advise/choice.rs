@@ -6,7 +6,7 @@ use super::expected::Interval;
 use super::figures::{AdviceRow, Run, ppm};
 use super::replays::Replays;
 use super::robust::{GambleBand, Neighbour, Odds, beside, gambles, neighbours, odds};
-use super::search::{lowest_safe, settle};
+use super::search::{DRAWS_TO_COMPARE, lowest_safe, settle};
 use crate::error::ScenarioError;
 use isotherm_units::Bytes;
 use serde::Serialize;
@@ -97,7 +97,7 @@ pub(super) struct Choice {
 }
 
 /// Sizes within so many steps of the smallest count as equal: the search tells no finer.
-const EQUAL_STEPS: u64 = 2;
+const EQUAL_STEPS: u64 = 1;
 
 /// The smallest safe memory among set-ups whose predictions were compared with real kernels of all these releases. Of set-ups that the
 /// search does not tell apart, the one that loses least with 3 % less memory; then the smaller.
@@ -107,7 +107,7 @@ pub(super) fn choose(releases: &mut [Replays<'_>]) -> Result<Option<Choice>, Sce
         safe.extend(settle(releases, index)?.map(|size| Choice { index, size }));
     }
     let Some(smallest) = safe.iter().map(|choice| choice.size).min() else { return Ok(None) };
-    let step = releases.iter().map(|replays| replays.step().get()).max().unwrap_or(0);
+    let step = releases.iter().map(|replays| replays.step_at(smallest).get()).max().unwrap_or(0);
     let is_as_small = |choice: &Choice| choice.size.get() <= smallest.get() + EQUAL_STEPS * step;
     let excess_with_less = |choice: &Choice| {
         let worst = |replays: &Replays<'_>| {
@@ -124,9 +124,6 @@ pub(super) fn calibrated(releases: &[Replays<'_>]) -> Vec<usize> {
     let is_calibrated = |index: &usize| releases.iter().all(|replays| replays.model_error(*index).is_some());
     (0..CANDIDATES.len()).filter(is_calibrated).collect()
 }
-
-/// Replays of each set-up at the size where all are compared.
-const DRAWS_TO_COMPARE: usize = 5;
 
 /// Plays all set-ups at the size that will be recommended, and gives out that size; without one, the largest that was tried.
 pub(super) fn compare(replays: &mut Replays<'_>, choice: Option<Choice>) -> Result<Bytes, ScenarioError> {

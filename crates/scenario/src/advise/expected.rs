@@ -4,7 +4,8 @@ use super::calibration::ModelError;
 use super::figures::{Run, ppm};
 use serde::Serialize;
 
-/// A count or ratio over replays, with an interval that is meant to hold 95 of 100 outcomes, not their mean.
+/// A count or ratio over replays, with an interval that is meant to hold outcomes, not their mean. Of counts, 2.5 of 100 outcomes are
+/// expected beyond each end; of ratios of runtimes, 5 beyond the upper end, which alone decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Interval {
     /// Middle of the replays.
@@ -21,6 +22,8 @@ pub struct Interval {
 
 /// Share of outcomes that an end leaves out, in thousandths: 2.5 % on each side.
 const TAIL_PERMIL: usize = 25;
+/// Share that the upper end of a runtime leaves out: 5 % on the one side that matters.
+const SLOW_TAIL_PERMIL: usize = 50;
 
 impl Interval {
     /// Chance alone: of few replays the least and the most; of 40 and more, one in 40 is left out on each side.
@@ -32,6 +35,12 @@ impl Interval {
         let median = values[last / 2].midpoint(values[values.len() / 2]);
         Some(Self { median, low, high, chance_low: low, chance_high: high })
     }
+}
+
+/// What 95 of 100 of these values are at most: of fewer than 20, the most. 0 of none.
+fn at_most_95(values: &mut [u64]) -> u64 {
+    values.sort_unstable();
+    values.len().checked_sub(1 + values.len() * SLOW_TAIL_PERMIL / 1000).map_or(0, |rank| values[rank])
 }
 
 /// Outcomes that fall into two groups with nothing in between: how it comes out is a gamble.
@@ -105,14 +114,19 @@ impl Expected {
     /// From the replays around a size. `error` is the model's, where it is known; a fault that the model may have missed costs
     /// `fault_ppm` millionths of the runtime with unlimited memory, times a million.
     pub(super) fn of(runs: &[&Run], error: Option<&ModelError>, fault_cost: FaultCost) -> Option<Self> {
-        let mut faults = Interval::of_chance(&mut runs.iter().map(|run| run.major_faults).collect::<Vec<_>>())?;
+        let mut counts: Vec<u64> = runs.iter().map(|run| run.major_faults).collect();
+        let mut faults = Interval::of_chance(&mut counts)?;
         let ratios: Option<Vec<u64>> = runs.iter().map(|run| run.ratio_ppm).collect();
-        let mut ratio = ratios.and_then(|mut ratios| Interval::of_chance(&mut ratios));
+        let mut ratio = ratios.and_then(|mut ratios| {
+            let high = at_most_95(&mut ratios);
+            Some(Interval { high, chance_high: high, ..Interval::of_chance(&mut ratios)? })
+        });
         if let Some(error) = error {
             faults.low = error.widened_low(faults.chance_low);
             faults.high = error.widened_high(faults.chance_high);
             if let Some(ratio) = &mut ratio {
-                ratio.high = ratio.high.saturating_add(fault_cost.ratio_ppm(faults.high - faults.chance_high));
+                let most = at_most_95(&mut counts);
+                ratio.high = ratio.high.saturating_add(fault_cost.ratio_ppm(error.widened_high_95(most) - most));
                 let less = fault_cost.ratio_ppm(faults.chance_low - faults.low);
                 // No set-up is faster than unlimited memory because the model is off.
                 ratio.low = ratio.low.saturating_sub(less).max(ratio.low.min(1_000_000));
@@ -128,7 +142,7 @@ impl Expected {
     }
 }
 
-/// What a major fault costs a program under a set-up: a sum of time over a sum of faults.
+/// What a major fault costs a program under a set-up, near the border of what is allowed: a sum of time over a sum of faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FaultCost {
     /// Sum of what replays were slower than without limits, in millionths of that runtime.
@@ -137,18 +151,24 @@ pub(super) struct FaultCost {
     pub(super) faults: u128,
 }
 
+/// Replays near the border between too slow and fast enough that say what a fault costs there; of fewer, all replays do.
+const NEAR_MIN: usize = 4;
+
 impl FaultCost {
-    /// Of all replays of a set-up that finished.
-    pub(super) fn of<'a>(runs: impl Iterator<Item = &'a Run>, unlimited_faults: u64) -> Self {
+    /// Of the replays of a set-up that finished, and were slower by half to twice of what is allowed, in millionths; of too few such,
+    /// of all that finished. What a fault costs is not the same everywhere: far below the border reclaim and queues come on top.
+    pub(super) fn of<'a>(runs: impl Iterator<Item = &'a Run>, unlimited_faults: u64, allowed_ppm: u64) -> Self {
+        let slower = |run: &Run| {
+            let more = run.major_faults.checked_sub(unlimited_faults).filter(|&more| more > 0)?;
+            Some((run.ratio_ppm?.saturating_sub(1_000_000), more))
+        };
+        let is_near = |&(excess, _): &(u64, u64)| (allowed_ppm / 2..=allowed_ppm.saturating_mul(2)).contains(&excess);
+        let all: Vec<(u64, u64)> = runs.filter_map(slower).collect();
+        let has_enough = all.iter().filter(|one| is_near(one)).count() >= NEAR_MIN;
         let mut cost = Self::default();
-        for run in runs {
-            let (Some(ratio), more) = (run.ratio_ppm, run.major_faults.saturating_sub(unlimited_faults)) else {
-                continue;
-            };
-            if more > 0 {
-                cost.excess_ppm += u128::from(ratio.saturating_sub(1_000_000));
-                cost.faults += u128::from(more);
-            }
+        for (excess, more) in all.into_iter().filter(|one| !has_enough || is_near(one)) {
+            cost.excess_ppm += u128::from(excess);
+            cost.faults += u128::from(more);
         }
         cost
     }
@@ -187,6 +207,15 @@ mod tests {
     }
 
     #[test]
+    fn of_twenty_runtimes_the_slowest_is_left_out() {
+        assert_eq!(at_most_95(&mut []), 0);
+        assert_eq!(at_most_95(&mut [3]), 3);
+        assert_eq!(at_most_95(&mut (1..=19).rev().collect::<Vec<_>>()), 19);
+        assert_eq!(at_most_95(&mut (1..=20).rev().collect::<Vec<_>>()), 19);
+        assert_eq!(at_most_95(&mut (1..=40).collect::<Vec<_>>()), 38);
+    }
+
+    #[test]
     fn two_groups_at_the_same_limits_are_a_gamble_and_a_cliff_is_none() {
         let mixed = [(100, 1500), (101, 24_000), (99, 1600), (102, 1400), (98, 23_000), (103, 25_000)];
         let found = gamble(&mixed).expect("as sqlite under 7.2");
@@ -198,12 +227,27 @@ mod tests {
         assert_eq!(gamble(&[(100, 1500), (101, 24_000), (99, 1600)]), None, "too few replays");
     }
 
+    #[test]
+    fn what_a_fault_costs_is_told_by_replays_near_the_border() {
+        let slow = |faults, ratio| Run { ratio_ppm: Some(ratio), ..run(Bytes::from_mib(100), faults) };
+        // Of 100 faults 50 belong to the program; far off a fault costs 1000, near the border 100.
+        let far = [slow(150, 1_100_000 + 1), slow(60, 1_010_000)];
+        let near = [slow(550, 1_050_000), slow(300, 1_025_000), slow(1050, 1_100_000), slow(550, 1_050_000)];
+        let of = |runs: &[Run]| FaultCost::of(runs.iter(), 50, 50_000);
+        let both: Vec<Run> = far.iter().chain(&near).cloned().collect();
+        assert_eq!(of(&both), FaultCost { excess_ppm: 225_000, faults: 2250 });
+        assert_eq!(of(&far), FaultCost { excess_ppm: 110_001, faults: 110 }, "too few near it: all count");
+        assert_eq!(of(&both[..5]), FaultCost { excess_ppm: 285_001, faults: 1860 });
+        let killed = Run { ratio_ppm: None, ..run(Bytes::from_mib(100), 5000) };
+        assert_eq!(of(&[killed, slow(50, 1_040_000)]), FaultCost::default(), "nothing to tell it by");
+    }
+
     /// Two replays: 1000 and 3000 faults, 1 % and 3 % slower. A fault costs 10 ppm; the model may miss half as many again.
     #[test]
     fn the_models_error_widens_faults_and_through_them_the_runtime() {
         let runs = [(1000, 1_010_000), (3000, 1_030_000)]
             .map(|(faults, ratio)| Run { ratio_ppm: Some(ratio), ..run(Bytes::from_mib(100), faults) });
-        let cost = FaultCost::of(runs.iter(), 0);
+        let cost = FaultCost::of(runs.iter(), 0, 50_000);
         assert_eq!(cost, FaultCost { excess_ppm: 40_000, faults: 4000 });
         let error = ModelError {
             policy: String::new(),
@@ -212,14 +256,15 @@ mod tests {
             runs: 1,
             programs: 1,
             above_ppm: 1_500_000,
+            above_95_ppm: 1_200_000,
             below_ppm: 1_000_000,
         };
         let expected = Expected::of(&[&runs[0], &runs[1]], Some(&error), cost).unwrap();
-        // (3000 + 100) × 1.5 − 100 = 4550: 1550 more, 15 500 ppm.
+        // (3000 + 100) × 1.5 − 100 = 4550; × 1.2 it is 3620: 620 more, 6200 ppm.
         assert_eq!((expected.faults.low, expected.faults.high, expected.faults.chance_high), (1000, 4550, 3000));
         let ratio = expected.ratio.unwrap();
-        assert_eq!((ratio.low, ratio.chance_high, ratio.high), (1_010_000, 1_030_000, 1_045_500));
-        assert_eq!(expected.excess_ppm(), 45_500);
+        assert_eq!((ratio.low, ratio.chance_high, ratio.high), (1_010_000, 1_030_000, 1_036_200));
+        assert_eq!(expected.excess_ppm(), 36_200);
         let plain = Expected::of(&[&runs[0], &runs[1]], None, cost).unwrap();
         assert_eq!(plain.excess_ppm(), 30_000);
         let killed = Run { ratio_ppm: None, ..run(Bytes::from_mib(100), 5) };

@@ -29,6 +29,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const MEMORY_MAX: Bytes = Bytes::from_gib(4);
 /// The machine has at least so much: the kernel's reserves are a large part of less.
 const MACHINE_MIN: Bytes = Bytes::from_mib(512);
+/// A size is told from another that is so much smaller or larger, as a part of it.
+const STEPS_PER_SIZE_MIN: u64 = 20;
 /// Samples of the memory charge in a run without limits.
 const SAMPLES: u64 = 256;
 
@@ -125,7 +127,7 @@ impl<'a> Replays<'a> {
         for &(index, size, more) in wanted {
             let played = self.pool.at(index, size).len();
             // Draws differ between neighbouring sizes, which are looked at together.
-            let first = size.get() / self.step().get().max(1) * 8;
+            let first = size.get() / self.step_at(size).get().max(1) * 8;
             let number = |nth: usize| if nth == 0 { 0 } else { first + nth as u64 };
             jobs.extend((played..played + more).map(|nth| (index, size, Draw::of(number(nth), cpus))));
         }
@@ -221,8 +223,7 @@ impl<'a> Replays<'a> {
 
     /// What to expect of a set-up at a size, from the replays there are; `None` without any.
     pub(super) fn expected(&self, index: usize, size: Bytes) -> Option<Expected> {
-        let cost = FaultCost::of(self.pool.of(index), self.unlimited.major_faults);
-        Expected::of(&self.pool.around(index, size), self.model_error(index), cost)
+        Expected::of(&self.pool.around(index, size), self.model_error(index), self.fault_cost(index))
     }
 
     /// What its presets do with the kernel's own parameters, each in the first combination that has it.
@@ -290,6 +291,15 @@ impl<'a> Replays<'a> {
         Bytes::new((self.peak.get() / 100).max(PAGE_BYTES)).pages_floor().bytes()
     }
 
+    /// Steps around `size`: halves of a [`step`](Self::step), so often that they are a twentieth of `size` at most, in whole pages.
+    pub(super) fn step_at(&self, size: Bytes) -> Bytes {
+        let mut step = self.step().get();
+        while step > PAGE_BYTES && step > size.get() / STEPS_PER_SIZE_MIN {
+            step = Bytes::new((step / 2).max(PAGE_BYTES)).pages_floor().bytes().get();
+        }
+        Bytes::new(step)
+    }
+
     /// The smallest size of the lattice at which no draw takes anything from the peak.
     pub(super) fn above_peak(&self) -> Bytes {
         let least_bp = u128::from(10_000 - LIMIT_SPREAD_BP - KERNEL_CHARGE_BP);
@@ -300,15 +310,20 @@ impl<'a> Replays<'a> {
 
     /// The size next to `size` of those that are tried.
     pub(super) fn on_lattice(&self, size: Bytes) -> Bytes {
-        let step = self.step().get();
+        let step = self.step_at(size).get();
         Bytes::new((size.get() + step / 2) / step * step)
     }
 
     /// Major faults in all that cost the slow-down asked for, by what a fault costs under this set-up; `None` where no replay had more
     /// faults than without limits.
     pub(super) fn allowed_faults(&self, index: usize) -> Option<u64> {
-        let cost = FaultCost::of(self.pool.of(index), self.unlimited.major_faults);
-        Some(self.unlimited.major_faults.saturating_add(cost.faults_in(self.slowdown.ppm())?))
+        let in_all = self.fault_cost(index).faults_in(self.slowdown.ppm())?;
+        Some(self.unlimited.major_faults.saturating_add(in_all))
+    }
+
+    /// What a major fault costs under a set-up.
+    fn fault_cost(&self, index: usize) -> FaultCost {
+        FaultCost::of(self.pool.of(index), self.unlimited.major_faults, self.slowdown.ppm())
     }
 
     pub(super) fn allowed_ppm(&self) -> u64 {

@@ -80,7 +80,7 @@ const ODDS_STEPS: (u64, u64) = (4, 2);
 
 /// The odds around the recommended size.
 pub(super) fn odds(replays: &Replays<'_>, index: usize, size: Bytes) -> Vec<Odds> {
-    let step = replays.step().get();
+    let step = replays.step_at(size).get();
     let low = size.get().saturating_sub(ODDS_STEPS.0 * step);
     let high = size.get() + ODDS_STEPS.1 * step;
     let sizes = replays.pool.sizes(index).filter(|size| (low..=high).contains(&size.get()));

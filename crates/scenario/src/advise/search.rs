@@ -1,6 +1,6 @@
 //! The search for the smallest memory that is safe: not a point but a band, from a size up to the peak.
 //!
-//! Sizes are tried in steps of a hundredth of the peak. A size is judged by all replays whose limit chance could have given to it. It
+//! Sizes are tried in steps of a hundredth of the peak, finer ones below a fifth of it. A size is judged by all replays whose limit chance could have given to it. It
 //! is safe if it, and every larger size, is within the slow-down asked for by the upper end of its interval. At least the 15 steps
 //! above a safe size are all tried. Above these, a gap between two sizes is tried in its middle as long as it could hide a size that
 //! is too slow.
@@ -15,6 +15,8 @@ use isotherm_units::Bytes;
 const DRAWS: usize = 2;
 /// Replays that the judgement of the size to recommend is drawn from, at least.
 pub(super) const DRAWS_TO_BE_SURE: usize = 10;
+/// Replays of each set-up at the size where all are compared.
+pub(super) const DRAWS_TO_COMPARE: usize = 5;
 /// Steps above a size that are all tried.
 const STEPS_ABOVE: u64 = 15;
 /// Steps below it: replays there may have limits that chance could give to the size.
@@ -90,7 +92,7 @@ pub(super) fn settle(releases: &mut [Replays<'_>], index: usize) -> Result<Optio
 /// What has to be played before `at` can be called safe: set-up, size, how often more.
 fn lacking(replays: &Replays<'_>, index: usize, at: Bytes) -> Vec<(usize, Bytes, usize)> {
     let top = replays.pool.sizes(index).last().unwrap_or(replays.peak);
-    let step = replays.step().get();
+    let step = replays.step_at(at).get();
     let played = |size: Bytes| replays.pool.at(index, size).len();
     let mut wanted = Vec::new();
     let mut want = |size: Bytes, more: usize| {
@@ -101,12 +103,13 @@ fn lacking(replays: &Replays<'_>, index: usize, at: Bytes) -> Vec<(usize, Bytes,
     let sure = DRAWS_TO_BE_SURE.saturating_sub(replays.pool.around(index, at).len());
     want(at, DRAWS.saturating_sub(played(at)).max(sure));
     let lowest = at.get().saturating_sub(STEPS_BELOW * step).max(LIMIT_MIN.get());
-    let dense_to = (at.get() + STEPS_ABOVE * step).min(top.get());
-    for number in lowest.div_ceil(step)..=dense_to / step {
-        let size = Bytes::new(number * step);
-        if size != at {
-            want(size, DRAWS.saturating_sub(played(size)));
-        }
+    let coarse = replays.step().get();
+    let fine_to = (at.get() + STEPS_ABOVE * step).min(top.get());
+    let dense_to = (at.get() + STEPS_ABOVE * coarse).min(top.get());
+    let fine = (lowest.div_ceil(step)..=fine_to / step).map(|number| number * step);
+    let coarser = (fine_to / coarse + 1..=dense_to / coarse).map(|number| number * coarse);
+    for size in fine.chain(coarser).map(Bytes::new).filter(|&size| size != at) {
+        want(size, DRAWS.saturating_sub(played(size)));
     }
     let above: Vec<Bytes> = replays.pool.sizes(index).filter(|size| size.get() >= dense_to).collect();
     for pair in above.windows(2) {
@@ -114,6 +117,10 @@ fn lacking(replays: &Replays<'_>, index: usize, at: Bytes) -> Vec<(usize, Bytes,
         if middle > pair[0] && middle < pair[1] && could_hide(replays, index, (pair[0], pair[1])) {
             want(middle, DRAWS);
         }
+    }
+    // Where nothing else is missing it will be compared with others.
+    if wanted.is_empty() && played(at) < DRAWS_TO_COMPARE {
+        wanted.push((index, at, DRAWS_TO_COMPARE - played(at)));
     }
     wanted
 }

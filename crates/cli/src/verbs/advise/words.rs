@@ -47,9 +47,9 @@ pub(super) fn firmness(advice: &Advice) -> Vec<String> {
     let (ratio, faults) = (best.runtime_ratio_ppm, best.major_faults);
     let range = |low: u64, high: u64| format!("{} to {}", signed_percent(low), signed_percent(high));
     let mut said = vec![format!(
-        "Of 100 runs 95 are expected between {}, with {} to {} major faults (median {}). Chance alone makes {} and {} to {} faults ({} \
-         replays); the rest is what the model was found to be off on real kernels.",
-        range(ratio.low, ratio.high),
+        "Of 100 runs 95 are expected to be at most {} slower, and 95 to have {} to {} major faults (median {}). Chance alone makes {} \
+         and {} to {} faults ({} replays); the rest is what the model was found to be off on real kernels.",
+        signed_percent(ratio.high),
         faults.low,
         faults.high,
         faults.median,

@@ -224,7 +224,9 @@ fn judge(setting: &Setting, listed: &[&Listed], predicts: bool, ui: &Ui) -> Resu
 /// What was found of the model's error, as `isotherm advise` reads it.
 fn model_errors(shown: &Shown) -> Result<Vec<ModelError>, CliError> {
     let of = |found: &Calibration| {
-        let (Some(above_ppm), Some(below_ppm)) = (found.above_ppm, found.below_ppm) else {
+        let (Some(above_ppm), Some(above_95_ppm), Some(below_ppm)) =
+            (found.above_ppm, found.above_95_ppm, found.below_ppm)
+        else {
             let message = format!(
                 "{} of {}: a predicted program was killed, so that no factor holds",
                 found.policy, found.release
@@ -238,6 +240,7 @@ fn model_errors(shown: &Shown) -> Result<Vec<ModelError>, CliError> {
             runs: found.n,
             programs: found.programs,
             above_ppm,
+            above_95_ppm,
             below_ppm,
         })
     };

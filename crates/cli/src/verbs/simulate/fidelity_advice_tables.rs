@@ -206,8 +206,9 @@ fn coverages(coverages: &[Coverage]) -> Table {
 }
 
 fn calibrations(calibrations: &[Calibration]) -> Table {
-    let numbers = [("plays", Unit::Count), ("programs", Unit::Count), ("above", Unit::Factor), ("below", Unit::Factor)];
-    let more = [("left out inside", Unit::Ppm), ("programs left out inside", Unit::Count)];
+    let numbers =
+        [("plays", Unit::Count), ("programs", Unit::Count), ("above", Unit::Factor), ("above 95", Unit::Factor)];
+    let more = [("below", Unit::Factor), ("left out inside", Unit::Ppm), ("programs left out inside", Unit::Count)];
     let numbers = numbers.into_iter().chain(more).map(|(name, unit)| Column::number(name, unit));
     let columns = ["kernel", "policy", "counter"].map(Column::text).into_iter().chain(numbers);
     let title = "by how much the ends of intervals must be moved (fitting programs)";
@@ -220,6 +221,7 @@ fn calibrations(calibrations: &[Calibration]) -> Table {
             Cell::from(of.n),
             Cell::from(of.programs),
             Cell::from(of.above_ppm.map(|factor| factor as f64 / 1e6)),
+            Cell::from(of.above_95_ppm.map(|factor| factor as f64 / 1e6)),
             Cell::from(of.below_ppm.map(|factor| factor as f64 / 1e6)),
             Cell::from((of.left_out_inside * 1_000_000).checked_div(of.n)),
             Cell::from(of.left_out_programs),
