@@ -63,7 +63,7 @@ fn t_95(degrees: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// compaction.md section 11, E21: the seed's tables. Light and Fallback together give Any, to the last digit, if deviations
+    /// docs/spec/compaction.md#s11, E21: the original tables. Light and Fallback together give Any, to the last digit, if deviations
     /// are those of samples (n - 1).
     #[test]
     fn e21_light_and_fallback_together_give_any() {

@@ -34,7 +34,7 @@ fn crowd(rest: &str) -> String {
     text
 }
 
-/// Spec mglru 16: each part can be left out, and its own counter says that it was.
+/// docs/spec/mglru.md#s16: each part can be left out, and its own counter says that it was.
 #[test]
 fn every_part_can_be_left_out_and_is_seen_to_be() {
     let parts = ["walks", "upper_bits", "look_around", "bloom_filter", "tiers", "group_order", "backoff"];

@@ -1,4 +1,4 @@
-//! The bundled scenarios around the Multi-Gen LRU: complete against the seed's table, and each of them runs.
+//! The bundled scenarios around the Multi-Gen LRU: complete against the original table, and each of them runs.
 
 use isotherm_scenario::{BUNDLED, RunOptions, Scenario, parse, run};
 use isotherm_units::Duration;
@@ -16,7 +16,7 @@ enum Of {
     LessTime,
 }
 
-/// Spec mglru 16.1: the eight applications, row by row, in percent.
+/// docs/spec/mglru.md#s16-1: the eight applications, row by row, in percent.
 #[rustfmt::skip]
 const SEED: [(&str, Of, f64, f64); 32] = [
     ("spark/overcommit/medium", Of::LessTime, 9.28, 11.19),

@@ -12,7 +12,7 @@ fn bundled() -> Scenario {
     parse(found.text, "plrus").unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// schemes.md section 13: 75 % of peak for 1 s, 200 % for 10 s, repeated; zram; 25 runs; schemes on all physical memory.
+/// docs/spec/schemes.md#s13: 75 % of peak for 1 s, 200 % for 10 s, repeated; zram; 25 runs; schemes on all physical memory.
 #[test]
 fn it_is_set_up_as_the_series_was() {
     let scenario = bundled();

@@ -97,7 +97,7 @@ impl World {
     }
 
     /// Milliseconds of the daemon's next scan that looks at pages, and how many it was shown. After a scan that reached its budget
-    /// with the last mapping comes one that looks at nothing (promotion.md section 1.5). What it would move stays.
+    /// with the last mapping comes one that looks at nothing (docs/spec/promotion.md#s1-5). What it would move stays.
     fn scan(&mut self) -> (f64, u64) {
         (0..3).map(|_| self.next_scan()).find(|(_, seen)| *seen > 0).expect("one of two in a row looks at pages")
     }

@@ -90,7 +90,7 @@ costs! {
         "Idle local DRAM is just under 100 ns on current servers (nextplatform.com 2022); 100–106 ns a line under load fits the published kmmscand runs";
     cxl_near_latency_ns = 175 "ns", Derived,
         "A cache line from near memory behind CXL",
-        "abench without promotion on CXL memory, 8 to 64 GiB: 173 to 179 ns a line (kmmscand v1 posting, Mar 2025, base with NUMAB1), if a touch is all 64 lines of a page";
+        "abench without promotion on CXL memory, 8 to 64 GiB: 173 to 179 ns a line (kmmscand, patch version 1, Mar 2025, base with NUMAB1), if a touch is all 64 lines of a page";
     cxl_latency_ns = 250 "ns", Published,
         "A cache line from memory behind CXL",
         "Breakdown of a CXL.mem load on a documentation site: about 250 ns in all (weak source); real devices have 140 to 410 ns (arXiv 2409.14317)";
@@ -126,37 +126,37 @@ costs! {
         "Twice the memory traffic of zeroing it";
     migrate_isolate_ns = 300 "ns", Estimate,
         "Taking a page off its list in order to move it, and putting it back",
-        "Preset of the specification (compaction.md section 5); not a figure of any kernel";
+        "Preset of the specification (docs/spec/compaction.md#s5); not a figure of any kernel";
     migrate_lock_ns = 200 "ns", Estimate,
         "Locking a page that is to be moved, and its target; each further try of a page that somebody holds",
-        "Preset of the specification (compaction.md section 5); not a figure of any kernel";
+        "Preset of the specification (docs/spec/compaction.md#s5); not a figure of any kernel";
     migrate_unmap_ns = 1500 "ns", Estimate,
         "Finding one mapping of a page that is to be moved and replacing its entry, without the flush",
-        "Preset of the specification (compaction.md section 5); not a figure of any kernel";
+        "Preset of the specification (docs/spec/compaction.md#s5); not a figure of any kernel";
     migrate_flush_ns = 10000 "ns", Estimate,
         "Flushing translations on all CPUs that ran the owners of a batch of pages, before it is copied",
-        "Preset of the specification (compaction.md section 5). On a busy server of two sockets batching it moved 3.9 times as many pages a second (commit text of Linux 6.3, \"migrate_pages: batch flushing TLB\"), which makes it 2.9 times the rest of a page, 13 µs here. Dearer than `tlb_flush_ns`: its pages are those of running threads";
+        "Preset of the specification (docs/spec/compaction.md#s5). On a busy server of two sockets batching it moved 3.9 times as many pages a second (commit text of Linux 6.3, \"migrate_pages: batch flushing TLB\"), which makes it 2.9 times the rest of a page, 13 µs here. Dearer than `tlb_flush_ns`: its pages are those of running threads";
     migrate_copy_ns = 1000 "ns", Estimate,
         "Copying a page that is moved",
-        "Preset of the specification (compaction.md section 5): source and target come from DRAM. The pages of a huge page are copied in one stream, at `page_copy_ns` each";
+        "Preset of the specification (docs/spec/compaction.md#s5): source and target come from DRAM. The pages of a huge page are copied in one stream, at `page_copy_ns` each";
     migrate_remap_ns = 1500 "ns", Estimate,
         "Freezing the references of a page that was moved and entering one mapping again",
-        "Preset of the specification (compaction.md section 5); not a figure of any kernel";
+        "Preset of the specification (docs/spec/compaction.md#s5); not a figure of any kernel";
     tier_unmap_ns = 500 "ns", Estimate,
         "Taking a target on another node for a page, and replacing one of its mappings, without the flush",
-        "Isolating, unmapping, allocating and mapping again are 1.5 µs a page together in the cost model of the specification (promotion.md section 5.4, a default that was not measured); `migrate_isolate_ns` and `migrate_lock_ns` are parts of it, the rest is halved";
+        "Isolating, unmapping, allocating and mapping again are 1.5 µs a page together in the cost model of the specification (docs/spec/promotion.md#s5-4, a default that was not measured); `migrate_isolate_ns` and `migrate_lock_ns` are parts of it, the rest is halved";
     tier_remap_ns = 500 "ns", Estimate,
         "Entering one mapping of a page again that has moved to another node",
         "See `tier_unmap_ns`";
     copy_core_mb_per_s = 8000 "MB/s", Estimate,
         "What one processor copies from page to page; less where either memory gives less",
-        "Default of the specification (promotion.md section 5.4): 0.5 µs a page";
+        "Default of the specification (docs/spec/promotion.md#s5-4): 0.5 µs a page";
     tlb_answer_ns = 500 "ns", Estimate,
         "What a flush of a few translations takes from each other processor that runs their owner",
         "An interrupt's entry and exit (250 ns; `syscall_ns` is less), the request in two cache lines of who asks (100 ns each), the flush (50 ns). Published: 200 ns and more a receiver (unseel.com/cs/tlb-shootdown), 1000 cycles and more until it answers (a review of Amit, EuroSys 2020: ryotta-205.tistory.com)";
     migrate_fault_ns = 1500 "ns", Estimate,
         "Fault of an access to a page on its way, up to falling asleep",
-        "Preset of the specification (compaction.md section 5)";
+        "Preset of the specification (docs/spec/compaction.md#s5)";
     swap_in_fault_ns = 1500 "ns", Estimate,
         "CPU part of a swap-in: allocation, swap cache, shadow, mapping; without device or decompression",
         "Anonymous fault plus swap-cache insertion and removal; half of all faults on compressed swap take under 20 µs on slow laptops in all (linux-mm, December 2023, swap slot freeing)";
@@ -168,7 +168,7 @@ costs! {
         "32 KiB of page records, 512 lines at about 4 ns each, written in a row; the zone's lock beside it";
     zone_walk_ns = 500 "ns", Estimate,
         "Looking at one zone for a block, in vain",
-        "Within the 0.3–1 µs of the specification (compaction.md section 2.7)";
+        "Within the 0.3–1 µs of the specification (docs/spec/compaction.md#s2-7)";
     compact_scan_page_ns = 10 "ns", Estimate,
         "Each page frame that a scanner of compaction looks at",
         "One line of page records a frame, in a row: as an entry of a page-table walk (`pte_scan_ns`)";

@@ -1,4 +1,4 @@
-//! The counters of `/proc/vmstat` and `memory.stat` that memory management moves (spec pressure 5).
+//! The counters of `/proc/vmstat` and `memory.stat` that memory management moves (docs/spec/pressure.md#s5).
 //!
 //! Who increments which is said at each counter. "Events" count occurrences, all others count base pages. Kernels split
 //! `pgskip` and `allocstall` by zone; here each is one sum over the zones.

@@ -102,7 +102,7 @@ fn files_of_damo_are_read() {
 
 #[test]
 fn older_and_stranger_json_is_read() {
-    // formats.md (a): only target_id and snapshots; an address of the kernel as id; times without units; keys in any order.
+    // docs/spec/formats.md (a): only target_id and snapshots; an address of the kernel as id; times without units; keys in any order.
     let text = r#"[{"snapshots": [
       {"end_time": "1 m 5 s", "start_time": "539809434100", "regions": [], "new": {"x": [1]}}], "target_id": null}]"#;
     assert!(error(text).contains("start_time is after end_time"));
@@ -134,7 +134,7 @@ fn older_and_stranger_json_is_read() {
     assert_eq!(all[0].regions[1].nr_accesses, 3);
     assert_eq!(all[0].intervals, Intervals::default());
 
-    // formats.md (b): a snapshot with its scheme; counts in percent and ages in time, which intervals turn into ours.
+    // docs/spec/formats.md (b): a snapshot with its scheme; counts in percent and ages in time, which intervals turn into ours.
     let text = r#"[{"kdamond_idx": 1, "context_idx": 2, "intervals": {"sample_us": "150000", "aggr_us": "3 s",
         "ops_update_us": "1000000"}, "scheme_idx": 3, "target_id": null,
         "scheme_filters": [{"filter_type": "anon", "matching": true, "allow": true}], "data_source": "damon_stat",

@@ -261,7 +261,7 @@ pub enum BlockEffort {
     /// What is at hand: neither compaction nor reclaim, and nobody is woken (`GFP_TRANSHUGE_LIGHT`).
     Light,
     /// The same, and where that fails once more with compaction and reclaim (`GFP_TRANSHUGE | __GFP_RETRY_MAYFAIL`): the loop of
-    /// the seed's driver.
+    /// the original driver.
     LightThenFallback,
     /// As any kernel memory: kswapd is woken, direct reclaim and compaction where that is not enough (`GFP_KERNEL`).
     Normal,

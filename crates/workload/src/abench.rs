@@ -4,7 +4,7 @@
 //! threads that access random pages of 4 KiB in 512 iterations with a microsecond between, and takes time linear in SIZE.
 //! So each iteration of all threads touches as many pages as there are. That a touch is one of each cache line of the page is
 //! a reconstruction too: it makes 173 to 179 ns a line of the published times on slow memory at all four sizes
-//! (promotion.md section 6.2).
+//! (docs/spec/promotion.md#s6-2).
 
 use isotherm_units::access::{After, Batch, Program, Run, Stream, StreamError, ThreadStart, Timing};
 use isotherm_units::{Bytes, Duration, Instant, Ratio};
@@ -195,7 +195,7 @@ mod tests {
         AbenchSpec { footprint: Bytes::from_kib(400), threads: 4, iterations: 200, lines: 3, ..AbenchSpec::default() }
     }
 
-    /// promotion.md section 6.2: per-thread touches of 8 GiB in 512 iterations.
+    /// docs/spec/promotion.md#s6-2: per-thread touches of 8 GiB in 512 iterations.
     #[test]
     fn all_threads_together_touch_as_many_pages_as_there_are() {
         let spec = AbenchSpec::default();

@@ -366,7 +366,7 @@ mod tests {
         holes.collect()
     }
 
-    /// compaction.md section 9.1: the first 384 of 512, or all but every fourth.
+    /// docs/spec/compaction.md#s9-1: the first 384 of 512, or all but every fourth.
     #[test]
     fn both_patterns_of_the_specification() {
         assert_eq!(freed(&spec(Pattern::Contiguous)), [PageRange::new(0, 384), PageRange::new(512, 896)]);
@@ -396,7 +396,7 @@ mod tests {
         }
     }
 
-    /// compaction.md section 9.1: what is aligned in the address space is not aligned in physical memory.
+    /// docs/spec/compaction.md#s9-1: what is aligned in the address space is not aligned in physical memory.
     #[test]
     fn a_lead_of_a_length_that_the_seed_draws_is_taken_before() {
         let spec = FragmenterSpec { lead: Bytes::from_mib(2), ..spec(Pattern::Contiguous) };

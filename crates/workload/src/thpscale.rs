@@ -1,5 +1,5 @@
 //! Kind `thpscale`: mmtests' program of that name: punches a hole into every 2 MiB of its memory, lets a file fill them, and
-//! faults in new memory by huge pages (compaction.md section 9.3).
+//! faults in new memory by huge pages (docs/spec/compaction.md#s9-3).
 
 use isotherm_units::access::{After, Batch, LayoutChange, Program, Stream, StreamError, Thread, ThreadStart};
 use isotherm_units::{Bytes, Duration, Instant, PageRange};

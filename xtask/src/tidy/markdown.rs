@@ -63,7 +63,7 @@ fn broken(root: &Path, file: &File, files: &[File], link: &str) -> Option<String
     }
     let page = files.iter().find(|other| Path::new(&other.path) == target && other.is("md"))?;
     let anchor = anchor?;
-    let has = headings(&page.text).any(|heading| heading == anchor);
+    let has = anchors(&page.text).any(|known| known == anchor);
     (!has).then(|| format!("link to `{link}`: {} has no heading `{anchor}`", target.display()))
 }
 
@@ -80,6 +80,14 @@ fn beside(from: &str, path: &str) -> PathBuf {
         }
     }
     target
+}
+
+/// Where a link into a page may lead: its headings, and what is marked by hand (`<a id="s1-2"></a>`).
+pub(super) fn anchors(text: &str) -> impl Iterator<Item = String> {
+    headings(text).chain(text.lines().filter_map(|line| {
+        let (id, _) = line.strip_prefix("<a id=\"")?.split_once('"')?;
+        Some(id.to_owned())
+    }))
 }
 
 /// Anchors as code hosts make them: lower case, spaces to hyphens, punctuation dropped.
@@ -103,5 +111,7 @@ mod tests {
         assert_eq!(links("a [b](c.md#d), `[x](y)` and ![e](f.png)"), ["c.md#d", "f.png"]);
         assert_eq!(beside("docs/a/b.md", "../c.md"), Path::new("docs/c.md"));
         assert_eq!(headings("# `lru`: least recently used\n").next().as_deref(), Some("lru-least-recently-used"));
+        let page = "<a id=\"s1-2\"></a>\n\n### 1.2 Ways\n";
+        assert_eq!(anchors(page).collect::<Vec<_>>(), ["12-ways", "s1-2"]);
     }
 }

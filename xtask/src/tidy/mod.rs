@@ -3,6 +3,7 @@
 //! Also a test, so that `cargo test --workspace` cannot pass on an untidy checkout.
 
 mod bare;
+mod citations;
 mod code;
 mod manifests;
 mod markdown;
@@ -34,7 +35,12 @@ pub(crate) fn run(root: &Path) -> Findings {
     let paths = workspace::files(root);
     let mut findings = text::sizes(root, &paths);
     let files: Vec<File> = paths.iter().filter_map(|path| read(root, path)).collect();
+    let pages = citations::Pages::of(&files);
     for file in &files {
+        // The rules' own tests cite what is not there.
+        if !file.path.starts_with("xtask/src/tidy/") {
+            citations::check(file, &pages, &mut findings);
+        }
         text::check(file, &mut findings);
         if file.is("rs") {
             code::check(file, &mut findings);
@@ -95,6 +101,11 @@ mod tests {
         );
         write("tracer/src/lib.rs", "//! A plugin without a licence line.\n");
         write("docs/a.md", "See [b](b.md), [c](a.md#no-such-heading), run:\n```console\n$ make nonsense\n```\n");
+        write("docs/spec/clock.md", "# Clock\n\n<a id=\"s1\"></a>\n\n## 1. Hands\n");
+        write(
+            "crates/sim/src/cited.rs",
+            "//! As docs/spec/clock.md#s1 says, but docs/spec/clock.md#s2 does not (docs/spec/none.md).\n//! clock.md section 1\n",
+        );
         write("Makefile", "test:\n\ttrue\n");
         write("traces/big.parquet", &"x".repeat(3_500_000));
         let findings = run(&root).join("\n");
@@ -118,6 +129,9 @@ mod tests {
             "nonsense",
             "the index",
             "3 MiB",
+            "no heading or anchor `s2`",
+            "there is no docs/spec/none.md",
+            "not the bare name",
         ] {
             assert!(findings.contains(part), "no finding about `{part}` in:\n{findings}");
         }

@@ -1,4 +1,4 @@
-//! Free blocks by order, and what they say about fragmentation (compaction.md section 3).
+//! Free blocks by order, and what they say about fragmentation (docs/spec/compaction.md#s3).
 //!
 //! All from the counts of one zone, as a row of `/proc/buddyinfo` has them: so a live kernel, a file and the simulated machine
 //! are read by the same code. Integers throughout, truncated where the kernel truncates.
@@ -80,7 +80,7 @@ impl FreeBlocks {
     }
 
     /// External fragmentation for `order`: free pages that lie in smaller blocks, percent of free pages, truncated. 0 where
-    /// nothing is free. What the seed calls extfrag and the kernel a zone's fragmentation score.
+    /// nothing is free. What the original series calls extfrag and the kernel a zone's fragmentation score.
     /// Source: Linux 7.2 `mm/vmstat.c`, `extfrag_for_order`.
     pub fn extfrag(&self, order: u32) -> u32 {
         self.extfrag_with(order, 0)
@@ -154,7 +154,7 @@ pub(crate) mod tests {
         FreeBlocks::new(&counts).expect("orders and pages in range")
     }
 
-    /// The seed's fragmenter on `sections` of 2 MiB: the first 384 pages of each freed.
+    /// The original fragmenter on `sections` of 2 MiB: the first 384 pages of each freed.
     pub(crate) fn contig(sections: u64) -> FreeBlocks {
         blocks(&[0, 0, 0, 0, 0, 0, 0, sections, sections])
     }
@@ -171,7 +171,7 @@ pub(crate) mod tests {
     const NORMAL: [u64; 11] = [695, 2, 211, 87, 20, 8, 2, 1, 14, 15, 18];
     const NORMAL_LATER: [u64; 11] = [1119, 1465, 1156, 1013, 537, 60, 43, 24, 19, 78, 1950];
 
-    /// compaction.md section 11, E1, and the same row by hand in section 7.3.
+    /// docs/spec/compaction.md#s11, E1, and the same row by hand in section 7.3.
     #[test]
     fn e1_a_real_row() {
         let row = blocks(&NORMAL);

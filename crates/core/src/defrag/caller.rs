@@ -1,4 +1,4 @@
-//! A caller of `compact_extfrag`, so that the seed's final proposal can stand beside the designs that decide by themselves: it
+//! A caller of `compact_extfrag`, so that the original final proposal can stand beside the designs that decide by themselves: it
 //! asks for the same level again and again. Any better policy is the caller's business.
 
 use super::designs::{Activity, Defragmenter};
@@ -10,7 +10,7 @@ use crate::host::{Host, HostError, NodeId};
 use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
-/// Settings. The defaults are the marks of the seed's test.
+/// Settings. The defaults are the marks of the original test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ExplicitConfig {

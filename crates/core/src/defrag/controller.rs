@@ -1,4 +1,4 @@
-//! Our design (compaction.md section 7.4): keeps as many huge pages free as are asked for, and compacts only where that is
+//! Our design (docs/spec/compaction.md#s7-4): keeps as many huge pages free as are asked for, and compacts only where that is
 //! predicted to help.
 //!
 //! *When*: fewer blocks are free than will be asked for within the horizon, or than are to be kept; CPUs are not short, kswapd

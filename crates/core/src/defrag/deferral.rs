@@ -1,5 +1,5 @@
 //! Attempts that failed are not repeated at once: each failure doubles the number of requests that pass before the next
-//! attempt, up to 64 (compaction.md section 4.6).
+//! attempt, up to 64 (docs/spec/compaction.md#s4-6).
 
 /// At most 2^6 requests are passed over.
 const MAX_SHIFT: u32 = 6;
@@ -51,7 +51,7 @@ impl Deferral {
 mod tests {
     use super::*;
 
-    /// compaction.md section 11, E15.
+    /// docs/spec/compaction.md#s11, E15.
     #[test]
     fn e15_gaps_double_up_to_64() {
         let mut zone = Deferral::default();

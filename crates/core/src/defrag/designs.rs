@@ -86,7 +86,7 @@ macro_rules! designs {
 
 designs! {
     Rfc, RfcConfig, "rfc", "proactive compaction as first proposed: a low and a high mark for each order";
-    Explicit, ExplicitConfig, "explicit", "the seed's last word: somebody calls compact_extfrag(node, zone, order, high, low), here every so often";
+    Explicit, ExplicitConfig, "explicit", "the original series' last word: somebody calls compact_extfrag(node, zone, order, high, low), here every so often";
     Merged, MergedConfig, "merged", "proactive compaction as the kernel has it: one number, scores of zones and of the node";
     Controller, ControllerConfig, "controller", "ours: as many huge pages as are asked for, only where a yield is predicted";
     Heat, HeatConfig, "heat", "ours, with pages in use left alone: cheap blocks first, waits of others limited";

@@ -1,5 +1,5 @@
 //! `compact_extfrag(node, zone, order, high, low)`: compaction to a level of fragmentation, once, when somebody asks for it
-//! (compaction.md section 6.2). The seed's final proposal: when and how far is the caller's business.
+//! (docs/spec/compaction.md#s6-2). The original final proposal: when and how far is the caller's business.
 
 use super::DefragError;
 use super::blocks::ORDERS;
@@ -24,7 +24,7 @@ pub struct Request {
     pub order: u32,
     /// A zone is compacted if its extfrag is above, percent.
     pub high: u32,
-    /// And until it is there or below. The seed says "below"; its code, and the kernel's, stop at the mark.
+    /// And until it is there or below. The original series says "below"; its code, and the kernel's, stop at the mark.
     pub low: u32,
     /// What it may cost.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! Proactive compaction as the kernel has it since 5.9 (compaction.md sections 3, 4.9, 6.3): kcompactd looks at the node's score
+//! Proactive compaction as the kernel has it since 5.9 (docs/spec/compaction.md#s3, #s4-9, #s6-3): kcompactd looks at the node's score
 //! twice a second and compacts all zones down to the low mark. Its traps are kept: no question whether there is room or
 //! anything to gain, a weighted score to start and unweighted ones to stop.
 

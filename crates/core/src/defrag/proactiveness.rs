@@ -1,4 +1,4 @@
-//! `vm.compaction_proactiveness`: one number in place of thresholds (compaction.md section 3).
+//! `vm.compaction_proactiveness`: one number in place of thresholds (docs/spec/compaction.md#s3).
 
 use super::DefragError;
 use serde::{Deserialize, Serialize};
@@ -79,7 +79,7 @@ mod tests {
         (low, high)
     }
 
-    /// compaction.md section 11, E10.
+    /// docs/spec/compaction.md#s11, E10.
     #[test]
     fn e10_marks_of_each_proactiveness() {
         let table = [

@@ -1,4 +1,4 @@
-//! Proactive compaction as first proposed: `/sys/kernel/mm/compaction/order-N/extfrag_{low,high}` (compaction.md section 6.1).
+//! Proactive compaction as first proposed: `/sys/kernel/mm/compaction/order-N/extfrag_{low,high}` (docs/spec/compaction.md#s6-1).
 
 use super::blocks::ORDERS;
 use super::deferral::Deferral;
@@ -34,7 +34,7 @@ pub struct RfcConfig {
 }
 
 impl Default for RfcConfig {
-    /// The seed's test: order 9, 25 and 30, every 5 seconds.
+    /// The original test: order 9, 25 and 30, every 5 seconds.
     fn default() -> Self {
         let orders = BTreeMap::from([("9".to_owned(), OrderMarks { low: 25, high: 30 })]);
         Self { orders, interval: Duration::from_secs(5) }

@@ -1,4 +1,4 @@
-//! Whether compaction can help a zone at all (compaction.md sections 2.5, 4.5): watermarks and free pages to move into.
+//! Whether compaction can help a zone at all (docs/spec/compaction.md#s2-5, #s4-5): watermarks and free pages to move into.
 
 use super::blocks::FreeBlocks;
 
@@ -107,7 +107,7 @@ mod tests {
         (0..1 << 20).find(|&free| is_ok(free)).expect("some number is enough")
     }
 
-    /// compaction.md section 11, E14.
+    /// docs/spec/compaction.md#s11, E14.
     #[test]
     fn e14_how_many_free_pages_compaction_needs() {
         let pieces = stride(1000);

@@ -10,7 +10,7 @@ fn at_ms(ms: u64) -> Instant {
     Instant::from_ns(ms * 1_000_000)
 }
 
-/// The seed's state: three quarters of each block free.
+/// The original state: three quarters of each block free.
 fn fragmented(sections: usize) -> Machine {
     Machine { zones: vec![Zone::of(sections, 128, 0)], ..Machine::default() }
 }
@@ -52,7 +52,7 @@ fn starts(decisions: &[Decision]) -> Vec<u64> {
 mod explicit {
     use super::*;
 
-    /// The seed's test: `{low, high}` of 25 and 30 at order 9.
+    /// The original test: `{low, high}` of 25 and 30 at order 9.
     #[test]
     fn it_goes_from_above_high_to_low() {
         let mut machine = fragmented(400);

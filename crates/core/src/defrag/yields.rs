@@ -1,4 +1,4 @@
-//! How many blocks a compaction could free, before it starts (compaction.md section 8.4): none means that it would only burn
+//! How many blocks a compaction could free, before it starts (docs/spec/compaction.md#s8-4): none means that it would only burn
 //! time.
 
 use super::HUGE_ORDER;
@@ -117,7 +117,7 @@ mod tests {
         BlockUse { movable, fixed: 0, is_target: true }
     }
 
-    /// compaction.md section 11, E30.
+    /// docs/spec/compaction.md#s11, E30.
     #[test]
     fn e30_what_has_to_move_must_fit() {
         let four = [clean(40), clean(64), clean(128), clean(200)];

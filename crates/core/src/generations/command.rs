@@ -1,4 +1,4 @@
-//! What is written to `lru_gen` (spec mglru 14.2). `Display` gives the kernel's text of one command.
+//! What is written to `lru_gen` (docs/spec/mglru.md#s14-2). `Display` gives the kernel's text of one command.
 
 use super::rows::Lruvec;
 use serde::{Deserialize, Serialize};
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::host::NodeId;
 
-    /// The commands of spec mglru 14.2 and of example E21, as written.
+    /// The commands of docs/spec/mglru.md#s14-2 and of example E21, as written.
     #[test]
     fn e21_commands_are_the_kernels() {
         let lruvec = Lruvec { memcg: 1, node: NodeId(0) };

@@ -41,7 +41,7 @@ impl Estimate {
 
 /// What the rows of a group tell about a window. Rows are oldest first, as they are read.
 ///
-/// Uses through file descriptors are not in it: they move no page to a younger generation (spec mglru 2.2).
+/// Uses through file descriptors are not in it: they move no page to a younger generation (docs/spec/mglru.md#s2-2).
 pub fn estimate(rows: &[Row], window_ms: u64) -> Estimate {
     let total = pages_of(rows);
     let mut told = Estimate { window_ms, high_pages: total, ..Estimate::default() };

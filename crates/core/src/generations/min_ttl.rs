@@ -1,4 +1,4 @@
-//! Thrashing prevention: `min_ttl_ms`, what it would do now, and what value to set (spec mglru 10).
+//! Thrashing prevention: `min_ttl_ms`, what it would do now, and what value to set (docs/spec/mglru.md#s10).
 //!
 //! The switch protects no page. While the node's daemon reclaims and everything that it could evict is younger than the time to
 //! live, it has a process killed: what was used within that time does not fit. So the question to a value is whether it kills

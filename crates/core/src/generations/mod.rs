@@ -6,7 +6,7 @@
 //! window, and how far it can be sure; a [`Reclaimer`] evicts what is old, within a budget, and stops when it hurts; a
 //! [`MinTtl`] is checked, and what it would do is told beforehand.
 //!
-//! [`parse_lru_gen`] and the `Display` of [`Ageing`] and [`Eviction`] are the kernel's text (spec mglru 14). Design, precision
+//! [`parse_lru_gen`] and the `Display` of [`Ageing`] and [`Eviction`] are the kernel's text (docs/spec/mglru.md#s14). Design, precision
 //! and traps: `docs/generations.md`.
 
 mod command;

@@ -330,7 +330,7 @@ impl Reclaimer {
     }
 }
 
-/// The youngest generation that is at least so old and may be evicted (spec mglru 14.3).
+/// The youngest generation that is at least so old and may be evicted (docs/spec/mglru.md#s14-3).
 fn youngest_cold(rows: &[Row], threshold_ms: u64) -> Option<u64> {
     let max_seq = rows.last()?.seq;
     let is_allowed = |row: &&Row| row.seq.checked_add(2).is_some_and(|seq| seq <= max_seq);

@@ -1,4 +1,4 @@
-//! The text of `lru_gen` (spec mglru 14.1): read, and written as the kernel writes it.
+//! The text of `lru_gen` (docs/spec/mglru.md#s14-1): read, and written as the kernel writes it.
 
 use super::rows::{Listing, Lruvec, Row};
 use crate::host::NodeId;

@@ -305,7 +305,7 @@ mod tests {
         assert!(!stops(Stop::Orders(low), 0), "half of it lies in single pages");
     }
 
-    /// compaction.md section 11, E19: what the score is while 224 pages are in flight.
+    /// docs/spec/compaction.md#s11, E19: what the score is while 224 pages are in flight.
     #[test]
     fn e19_pages_in_flight_count_as_free_or_not() {
         let zone = stride(8);

@@ -25,7 +25,7 @@ impl Capabilities {
     }
 }
 
-/// A kind of page that an attribute probe may ask for (`monitoring.md` section 12).
+/// A kind of page that an attribute probe may ask for (docs/spec/monitoring.md#s12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Attribute {

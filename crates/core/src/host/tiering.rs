@@ -22,7 +22,7 @@ pub struct TieringCapabilities {
     pub tells_active: bool,
 }
 
-/// A node and its place among the tiers (promotion.md section 5.1).
+/// A node and its place among the tiers (docs/spec/promotion.md#s5-1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierNode {
     /// Its number.

@@ -10,7 +10,7 @@ const SAMPLES_MAX: u64 = (u32::MAX / super::region::HIT_BP) as u64;
 /// A process is monitored as three ranges.
 const NR_REGIONS_MIN: u32 = 3;
 
-/// Which kernel's behaviour to follow where they differ: page-table-profiling.md section 6.1.
+/// Which kernel's behaviour to follow where they differ: docs/spec/page-table-profiling.md#s6-1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Baseline {
     /// Linux 6.6, which the page-table-profiling patches were written for: merges once however many regions are left, lets
@@ -111,7 +111,7 @@ impl Attributes {
     ///
     /// # Errors
     /// [`MonitorError::OutOfRange`] with the attribute, its value and what is allowed. The kernel takes a sampling interval
-    /// of zero and lets sums wrap (monitoring.md section 4); we refuse both.
+    /// of zero and lets sums wrap (docs/spec/monitoring.md#s4); we refuse both.
     pub fn validate(&self) -> Result<(), MonitorError> {
         let refuse = |what, got: String, allowed: String| Err(MonitorError::OutOfRange { what, got, allowed });
         let (sample, aggr) = (self.sample_interval, self.aggr_interval);
@@ -213,7 +213,7 @@ mod tests {
         attributes
     }
 
-    /// monitoring.md section 17, example 28.
+    /// docs/spec/monitoring.md#s17, example 28.
     #[test]
     fn the_kernels_limits_hold() {
         assert_eq!(Attributes::default().validate(), Ok(()), "example 28");
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// monitoring.md section 17, example 27: the maximum clamps.
+    /// docs/spec/monitoring.md#s17, example 27: the maximum clamps.
     #[test]
     fn the_highest_count_fits_32_bits() {
         let attributes = change(|attrs| {

@@ -1,5 +1,5 @@
 //! Two-phase sampling: all addresses of an aggregation cleared at its beginning and tested at its end
-//! (page-table-profiling.md section 7.4).
+//! (docs/spec/page-table-profiling.md#s7-4).
 
 use super::region::HIT_BP;
 use super::target::Target;

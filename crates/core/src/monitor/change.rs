@@ -1,4 +1,4 @@
-//! Changes while running: attributes, and whole configurations (monitoring.md section 11).
+//! Changes while running: attributes, and whole configurations (docs/spec/monitoring.md#s11).
 //!
 //! A configuration is checked whole when it is given, and the new state is built from it in one step at the point of a tick
 //! where the kernel serves its control calls. The kernel changes the running context piece by piece and stops it when a piece
@@ -236,7 +236,7 @@ mod tests {
         }
     }
 
-    /// monitoring.md section 17, examples 22 to 26 and 45.
+    /// docs/spec/monitoring.md#s17, examples 22 to 26 and 45.
     #[test]
     fn results_are_converted_to_new_intervals() {
         // (example, old, new, count, age, new count, new age)

@@ -2,7 +2,7 @@
 //!
 //! A CPU that holds upper entries in its caches does not read them on a walk, and so does not set their bits again once we
 //! have cleared them: without flushes upper levels seem colder than they are, the more the higher and the more local the
-//! accesses are (page-table-profiling.md section 3.2).
+//! accesses are (docs/spec/page-table-profiling.md#s3-2).
 
 use super::snapshot::Activity;
 use super::target::Target;

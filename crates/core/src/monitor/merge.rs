@@ -70,7 +70,7 @@ mod tests {
     use super::super::region::tests::region;
     use super::*;
 
-    /// monitoring.md section 17, example 3.
+    /// docs/spec/monitoring.md#s17, example 3.
     #[test]
     fn neighbours_alike_merge_up_to_the_size_limit() {
         let starts = [0, 100, 114, 122, 130, 156, 170, 184, 230];
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(merged, expected, "example 3");
     }
 
-    /// page-table-profiling.md section 9.2, D16.
+    /// docs/spec/page-table-profiling.md#s9-2, D16.
     #[test]
     fn the_threshold_is_a_tenth_of_the_highest_count() {
         for (highest, expected) in [(9, 0), (10, 1), (40, 4)] {
@@ -100,7 +100,7 @@ mod tests {
         assert!(regions.is_empty());
     }
 
-    /// monitoring.md section 17, examples 29 and 30.
+    /// docs/spec/monitoring.md#s17, examples 29 and 30.
     #[test]
     fn the_threshold_doubles_up_to_the_maximum() {
         // (example, maximum, start, all)
@@ -117,7 +117,7 @@ mod tests {
         }
     }
 
-    /// monitoring.md section 5 and page-table-profiling.md section 6.1: only 7.2 tries harder.
+    /// docs/spec/monitoring.md#s5 and docs/spec/page-table-profiling.md#s6-1: only 7.2 tries harder.
     #[test]
     fn too_many_regions_raise_the_threshold_in_7_2_only() {
         let ramp: Vec<Region> = (0..8).map(|n| region(n * 10, n * 10 + 10, u32::try_from(n).unwrap() * 2, 0)).collect();

@@ -1,4 +1,4 @@
-//! Attribute probes: which share of a region has some attribute, estimated from the samples (monitoring.md section 12).
+//! Attribute probes: which share of a region has some attribute, estimated from the samples (docs/spec/monitoring.md#s12).
 
 use super::region::PROBES_MAX;
 use super::target::Target;
@@ -75,7 +75,7 @@ pub(crate) fn evaluate(
 mod tests {
     use super::*;
 
-    /// monitoring.md section 17, examples 48 and 49: a page that is anonymous, of a file, absent.
+    /// docs/spec/monitoring.md#s17, examples 48 and 49: a page that is anonymous, of a file, absent.
     #[test]
     fn the_first_filter_that_matches_decides() {
         let filter = |matching, allow| ProbeFilter { attribute: Attribute::Anon, matching, allow };

@@ -45,7 +45,7 @@ fn scale_64(word: u64, span: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// monitoring.md section 17, examples 38 and 39.
+    /// docs/spec/monitoring.md#s17, examples 38 and 39.
     #[test]
     fn words_become_numbers_by_multiply_and_shift() {
         // (example, low, high, word, number)

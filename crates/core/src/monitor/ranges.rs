@@ -125,7 +125,7 @@ mod tests {
         bounds.iter().map(|&(start, end)| AddressRange::new(start, end)).collect()
     }
 
-    /// monitoring.md section 17, example 14.
+    /// docs/spec/monitoring.md#s17, example 14.
     #[test]
     fn two_gaps_make_three_ranges() {
         let mappings = ranges(&[(10, 20), (20, 25), (200, 210), (210, 220), (300, 305), (307, 330)]);
@@ -142,7 +142,7 @@ mod tests {
     /// A line of regions by their bounds; every old region has nr_accesses 7.
     type Bounds = &'static [(u64, u64)];
 
-    /// monitoring.md section 17, examples 15 to 20 and 51. (example, regions, ranges, expected; new regions)
+    /// docs/spec/monitoring.md#s17, examples 15 to 20 and 51. (example, regions, ranges, expected; new regions)
     #[test]
     fn regions_follow_their_ranges() {
         const OLD: Bounds = &[(10, 20), (20, 30), (50, 55), (55, 57), (57, 59), (70, 80), (80, 90), (90, 100)];

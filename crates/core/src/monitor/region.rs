@@ -107,7 +107,7 @@ impl Region {
 /// taken to be the mean of `last_sum`, the sum when the window last ended.
 ///
 /// 32 bits that wrap, as in the kernel: with a window longer than the aggregation is told to be, the sum passes below
-/// zero (monitoring.md section 4). [`Attributes::validate`](super::Attributes::validate) keeps such settings out.
+/// zero (docs/spec/monitoring.md#s4). [`Attributes::validate`](super::Attributes::validate) keeps such settings out.
 fn moving_sum(sum: u32, last_sum: u32, window_len: u32, new: u32) -> u32 {
     sum.wrapping_sub(last_sum / window_len.max(1)).wrapping_add(new)
 }
@@ -131,7 +131,7 @@ pub(crate) mod tests {
         Region { nr_accesses, age, nr_accesses_bp: nr_accesses * HIT_BP, ..Region::new(AddressRange::new(start, end)) }
     }
 
-    /// monitoring.md section 17, example 1.
+    /// docs/spec/monitoring.md#s17, example 1.
     #[test]
     fn both_parts_of_a_split_keep_the_counters() {
         let whole = Region { nr_accesses_bp: 420_000, last_nr_accesses: 15, ..region(0, 100, 42, 10) };
@@ -141,7 +141,7 @@ pub(crate) mod tests {
         assert_eq!(right, Region { range: AddressRange::new(25, 100), ..whole });
     }
 
-    /// monitoring.md section 17, examples 2, 4 and 5.
+    /// docs/spec/monitoring.md#s17, examples 2, 4 and 5.
     #[test]
     fn folding_takes_weighted_means() {
         // (example, left, right, expected)
@@ -156,7 +156,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// monitoring.md section 17, example 6.
+    /// docs/spec/monitoring.md#s17, example 6.
     #[test]
     fn the_moving_sum_forgets_evenly() {
         let hits = [10_000, 0, 10_000, 0, 0, 0, 10_000, 0, 0, 0];
@@ -168,7 +168,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// monitoring.md section 17, example 7.
+    /// docs/spec/monitoring.md#s17, example 7.
     #[test]
     fn readers_see_the_moving_sum_climb() {
         let mut busy = Region { last_nr_accesses: 4, nr_accesses_bp: 40_000, ..Region::default() };
@@ -186,7 +186,7 @@ pub(crate) mod tests {
         assert_eq!(busy.nr_accesses, 20, "example 7");
     }
 
-    /// monitoring.md section 17, example 8.
+    /// docs/spec/monitoring.md#s17, example 8.
     #[test]
     fn the_residue_goes_at_reset() {
         let mut uneven = Region { last_nr_accesses: 1, nr_accesses_bp: 10_000, ..Region::default() };
@@ -198,7 +198,7 @@ pub(crate) mod tests {
         assert_eq!((uneven.nr_accesses_bp, uneven.last_nr_accesses, uneven.nr_accesses), (20_000, 2, 0), "example 8");
     }
 
-    /// monitoring.md section 17, example 52: what the kernel does with a sampling interval of zero, which we refuse.
+    /// docs/spec/monitoring.md#s17, example 52: what the kernel does with a sampling interval of zero, which we refuse.
     #[test]
     fn a_window_that_is_too_long_wraps() {
         let mut idle = Region { last_nr_accesses: 3, nr_accesses_bp: 30_000, ..Region::default() };
@@ -208,7 +208,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// monitoring.md section 17, example 31, threshold 2.
+    /// docs/spec/monitoring.md#s17, example 31, threshold 2.
     #[test]
     fn age_counts_aggregations_of_like_frequency() {
         // (last, now, age before, age in 7.2, age in 6.6)
@@ -222,7 +222,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// monitoring.md section 17, examples 22 to 27.
+    /// docs/spec/monitoring.md#s17, examples 22 to 27.
     #[test]
     fn counts_are_converted_in_two_steps() {
         // (example, count, old maximum, new maximum, expected)

@@ -89,7 +89,7 @@ mod tests {
 
     const PAGE: u64 = 4096;
 
-    /// monitoring.md section 17, examples 9 to 13. (example, end, smallest size, fewest regions, limit, lengths)
+    /// docs/spec/monitoring.md#s17, examples 9 to 13. (example, end, smallest size, fewest regions, limit, lengths)
     #[test]
     fn large_regions_are_cut_from_the_left() {
         type Row = (u32, u64, u64, u32, u64, &'static [u64]);
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(align_up(size_limit(62 << 30, 10, PAGE), PAGE), 6_657_200_128, "example 13");
     }
 
-    /// monitoring.md section 17, examples 32 to 36. (example, pages, pieces, draws, pages of each piece)
+    /// docs/spec/monitoring.md#s17, examples 32 to 36. (example, pages, pieces, draws, pages of each piece)
     #[test]
     fn random_cuts_fall_on_tenths() {
         type Row = (u32, u64, u32, &'static [u64], &'static [u64]);
@@ -138,7 +138,7 @@ mod tests {
         }
     }
 
-    /// monitoring.md section 17, example 37.
+    /// docs/spec/monitoring.md#s17, example 37.
     #[test]
     fn as_many_pieces_as_the_maximum_allows() {
         let table = [(501, 0, None), (500, 0, Some(2)), (333, 333, Some(2)), (332, 332, Some(3)), (332, 331, Some(2))];

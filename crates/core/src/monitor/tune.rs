@@ -1,5 +1,5 @@
 //! Interval auto-tuning: longer intervals where too few samples are positive, shorter where too many
-//! (monitoring.md section 10).
+//! (docs/spec/monitoring.md#s10).
 
 use super::attrs::IntervalsGoal;
 use super::target::Target;
@@ -41,7 +41,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const GIB: u64 = 1 << 30;
 
-    /// monitoring.md section 17, examples 40 to 43. Regions as (bytes, nr_accesses).
+    /// docs/spec/monitoring.md#s17, examples 40 to 43. Regions as (bytes, nr_accesses).
     #[test]
     fn intervals_follow_the_share_of_positive_samples() {
         type Row = (u32, [(u64, u32); 2], u64, u64, u64, u64);
@@ -67,7 +67,7 @@ mod tests {
         }
     }
 
-    /// monitoring.md section 17, example 44.
+    /// docs/spec/monitoring.md#s17, example 44.
     #[test]
     fn the_factor_halves_at_least_and_doubles_at_most() {
         let table = [

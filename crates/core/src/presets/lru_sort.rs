@@ -1,4 +1,4 @@
-//! LRU_SORT: proactive sorting of LRU lists with careful defaults (schemes.md section 12.1).
+//! LRU_SORT: proactive sorting of LRU lists with careful defaults (docs/spec/schemes.md#s12-1).
 
 use super::physical::{Physical, cold, hot, limit};
 use super::{PresetError, Setup};
@@ -190,7 +190,7 @@ mod tests {
         Preset::LruSort(preset).setup()
     }
 
-    /// schemes.md section 15, examples 37 and 38.
+    /// docs/spec/schemes.md#s15, examples 37 and 38.
     #[test]
     fn thresholds_are_in_samples_and_aggregations() {
         for (permil, samples) in [(500, 10), (200, 4), (333, 6), (1000, 20), (20, 0)] {
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// schemes.md section 15, example 39.
+    /// docs/spec/schemes.md#s15, example 39.
     #[test]
     fn the_two_goals_overlap_a_little() {
         let setup = setup(|preset| preset.active_mem_bp = 5000).expect("allowed");
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(scores, [10_000, 9_996], "example 39");
     }
 
-    /// schemes.md section 15, example 40: what rounds to nothing would be no limit, and is refused.
+    /// docs/spec/schemes.md#s15, example 40: what rounds to nothing would be no limit, and is refused.
     #[test]
     fn the_quota_is_halved() {
         for (ms, half) in [(10, 5), (3, 1), (1, 0)] {

@@ -1,4 +1,4 @@
-//! Ready set-ups with few knobs: Linux's own modules, and settings from the literature (schemes.md sections 12 and 13).
+//! Ready set-ups with few knobs: Linux's own modules, and settings from the literature (docs/spec/schemes.md#s12 and #s13).
 //!
 //! A preset is one file and one line below. It is written as its name with those values that differ:
 //! `{ preset = "lru-sort", quota-time = "20ms" }`.

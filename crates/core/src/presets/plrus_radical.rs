@@ -1,4 +1,4 @@
-//! LRU sorting tuned radically, as in the evaluation of its first series (schemes.md section 13): hot is what is used in a
+//! LRU sorting tuned radically, as in the evaluation of its first series (docs/spec/schemes.md#s13): hot is what is used in a
 //! fifth of the samples, cold what was not for five seconds, each with up to 2 % of a CPU, without watermarks. The numbers
 //! were given in prose; weights for hot memory ("frequency, then how long it was kept") are ours.
 

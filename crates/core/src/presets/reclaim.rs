@@ -1,4 +1,4 @@
-//! RECLAIM: pages out cold memory before it is missed (schemes.md section 12.2).
+//! RECLAIM: pages out cold memory before it is missed (docs/spec/schemes.md#s12-2).
 
 use super::physical::{Physical, cold, limit};
 use super::{PresetError, Setup};

@@ -1,4 +1,4 @@
-//! STAT: how much memory is in use, and for how long the rest was not (schemes.md section 12.3).
+//! STAT: how much memory is in use, and for how long the rest was not (docs/spec/schemes.md#s12-3).
 
 use super::physical::Physical;
 use super::{PresetError, Setup};
@@ -122,7 +122,7 @@ mod tests {
         Snapshot { regions, aggr_interval: Duration::from_ms(100), ..Snapshot::default() }
     }
 
-    /// schemes.md section 15, example 43.
+    /// docs/spec/schemes.md#s15, example 43.
     #[test]
     fn bandwidth_counts_a_reading_of_the_region_for_each_sample() {
         let output = StatOutput::of(&snapshot(&[(MIB, 20, 0), (3 * MIB, 5, 0)]));
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(output.aggr_interval_us, 100_000);
     }
 
-    /// schemes.md section 15, example 44.
+    /// docs/spec/schemes.md#s15, example 44.
     #[test]
     fn percentiles_of_idle_time_go_by_bytes() {
         let output = StatOutput::of(&snapshot(&[(60, 0, 9), (30, 5, 3), (10, 0, 0)]));

@@ -40,7 +40,7 @@ pub struct PromotionConfig {
     /// The scan of an area ends at the first empty entry, as in `v0`. Sparse heaps lose what lies behind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub abort_on_hole: Option<bool>,
-    /// Scanning splits huge mappings, as in all postings: afterwards they cost base pages' misses.
+    /// Scanning splits huge mappings, as in all versions: afterwards they cost base pages' misses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split_thp_on_scan: Option<bool>,
     /// `rch`: every part of a space is looked at once in this time. Shorter finds sooner and costs more, in proportion.
@@ -53,7 +53,7 @@ pub struct PromotionConfig {
     /// `rch`: in spaces with more eligible memory regions are probed before they are scanned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe_above: Option<Bytes>,
-    /// `rch`: bytes that may move in a second. Left out: no limit, as in the postings.
+    /// `rch`: bytes that may move in a second. Left out: no limit, as in the series.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<Bytes>,
 }

@@ -11,7 +11,7 @@ macro_rules! counters {
         }
 
         impl PromotionCounters {
-            /// Name and value of each, in order. Names that begin with `nr_kmmscand_` are the kernel's, of its second posting;
+            /// Name and value of each, in order. Names that begin with `nr_kmmscand_` are the kernel's, of patch version 1;
             /// the first has the same counts.
             pub fn rows(&self) -> Vec<(&'static str, u64)> {
                 vec![$(($name, self.$field),)*]

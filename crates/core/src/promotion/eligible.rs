@@ -1,4 +1,4 @@
-//! Which areas are scanned (promotion.md section 1.6): the filter that NUMA balancing has as well.
+//! Which areas are scanned (docs/spec/promotion.md#s1-6): the filter that NUMA balancing has as well.
 
 use crate::host::AreaKind;
 
@@ -42,7 +42,7 @@ pub fn obstacle(kind: AreaKind) -> Option<Obstacle> {
 mod tests {
     use super::*;
 
-    /// promotion.md section 1.6.
+    /// docs/spec/promotion.md#s1-6.
     #[test]
     fn each_obstacle_alone_is_enough() {
         type Row = (fn(&mut AreaKind), Obstacle);

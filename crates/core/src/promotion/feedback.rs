@@ -1,4 +1,4 @@
-//! How many moves of a space failed, in windows that fade: the fourth posting (promotion.md section 2.3).
+//! How many moves of a space failed, in windows that fade: patch version 3 (docs/spec/promotion.md#s2-3).
 
 /// Attempts of one window.
 const WINDOW: u64 = 1024;
@@ -33,7 +33,7 @@ impl Feedback {
 mod tests {
     use super::*;
 
-    /// promotion.md section 7, example 16.
+    /// docs/spec/promotion.md#s7, example 16.
     #[test]
     fn windows_fade_by_four() {
         let mut feedback = Feedback::default();

@@ -1,6 +1,6 @@
 //! Which page of a scan is useful: asked page by page by the host that scans, and counting for itself.
 //!
-//! Source: promotion.md sections 1.6 and 2.3.
+//! Source: docs/spec/promotion.md#s1-6 and #s2-3.
 
 use crate::host::NodeId;
 use isotherm_units::PAGE_BYTES;
@@ -245,7 +245,7 @@ mod tests {
         accessed.iter().enumerate().map(look).collect()
     }
 
-    /// promotion.md section 1.6: first sight counts, and young stays until reclaim takes it.
+    /// docs/spec/promotion.md#s1-6: first sight counts, and young stays until reclaim takes it.
     #[test]
     fn first_access_finds_a_page_at_first_sight_and_while_it_is_young() {
         let first = PageRule::FirstAccess;
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(referenced, [true, true]);
     }
 
-    /// promotion.md section 2.3.
+    /// docs/spec/promotion.md#s2-3.
     #[test]
     fn second_access_wants_two_looks_in_a_row() {
         let second = PageRule::SecondAccess;

@@ -1,4 +1,4 @@
-//! Regions of a space and their heat, for the rotating cursor (promotion.md section 3.2).
+//! Regions of a space and their heat, for the rotating cursor (docs/spec/promotion.md#s3-2).
 
 use crate::host::AddressRange;
 use isotherm_units::{Instant, PAGE_BYTES};
@@ -205,7 +205,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const GIB: u64 = 1 << 30;
 
-    /// promotion.md section 7, example 26.
+    /// docs/spec/promotion.md#s7, example 26.
     #[test]
     fn heat_moves_by_a_quarter() {
         let mut heat = 0;
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(looks, Some(32), "16,384 less a quarter, cut, until below 4");
     }
 
-    /// promotion.md section 3.2, and section 7, example 27.
+    /// docs/spec/promotion.md#s3-2, and section 7, example 27.
     #[test]
     fn sizes_of_regions_and_budgets() {
         for (eligible, size) in [

@@ -1,4 +1,4 @@
-//! The daemon's files in `/sys/kernel/mm/kmmscand`: what may be written there, and what is read (promotion.md section 1.3).
+//! The daemon's files in `/sys/kernel/mm/kmmscand`: what may be written there, and what is read (docs/spec/promotion.md#s1-3).
 
 use super::error::PromotionError;
 use super::throttle::SCALE_MAX;
@@ -61,7 +61,7 @@ impl Promotion {
         Ok(())
     }
 
-    /// Sets the scale of a process, as `prctl` does: 0 ends its scans, and from the fourth posting on 2 to 10 make them rarer.
+    /// Sets the scale of a process, as `prctl` does: 0 ends its scans, and from patch version 3 on 2 to 10 make them rarer.
     ///
     /// # Errors
     /// A mode without scales, a scale above 10, or a space that is not here; then nothing has changed.

@@ -1,4 +1,4 @@
-//! The postings' scan: whole areas in turn from where the last scan ended, until the budget is met (promotion.md section 1.5).
+//! The series' scan: whole areas in turn from where the last scan ended, until the budget is met (docs/spec/promotion.md#s1-5).
 
 use super::eligible::obstacle;
 use super::look::{Look, look_end};

@@ -1,4 +1,4 @@
-//! The moving thread: what was queued goes to a node of the top tier, batch by batch (promotion.md section 1.8).
+//! The moving thread: what was queued goes to a node of the top tier, batch by batch (docs/spec/promotion.md#s1-8).
 
 use super::rate::Bucket;
 use super::{Promotion, Step};
@@ -140,7 +140,7 @@ impl Promotion {
         }
         let is_stale =
             |outcome: &&PageMove| matches!(outcome, PageMove::SameNode | PageMove::TopTier | PageMove::NotPresent);
-        // A page that went its own way says nothing against the next; the fourth posting counts it as failed all the same.
+        // A page that went its own way says nothing against the next; patch version 3 counts it as failed all the same.
         let stale = if self.limits.drops_stale { results.iter().filter(is_stale).count() } else { 0 };
         let failed = results.len() - stale - usize::try_from(moved).expect("of the batch");
         self.learn(key, moved, u64::try_from(failed).expect("of the batch"));

@@ -3,12 +3,12 @@
 //!
 //! [`Promotion`] is the scan daemon. A thread scans spaces in turn and queues pages of slow nodes that are used; the same thread or
 //! another moves them to a node of the top tier. How often a space is scanned and how much of it follows from what the last two
-//! scans found ([`Throttle`]). The modes `v0` to `v3` are the postings of kmmscand; `rch`, the default, looks at the hot regions of a
+//! scans found ([`Throttle`]). The modes `v0` to `v3` are the versions of kmmscand; `rch`, the default, looks at the hot regions of a
 //! space first and goes round the rest at a pace of its own.
 //!
 //! [`hint_fault`] has the decisions of its competitor, NUMA balancing.
 //!
-//! Sections named in comments are those of the project's specification `promotion.md`. Design and departures in one place:
+//! Sections named in comments are those of the project's specification `docs/spec/promotion.md`. Design and departures in one place:
 //! `docs/promotion.md`.
 
 mod config;

@@ -1,4 +1,4 @@
-//! The modes of the scan daemon: the postings of the series one by one, and our default. One line each in [`MODES`].
+//! The modes of the scan daemon: the versions of the series one by one, and our default. One line each in [`MODES`].
 
 use super::gate::PageRule;
 use super::target_node::TargetRule;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// The numbers and rules of a mode (promotion.md section 1.3). Sizes in bytes, times in milliseconds.
+/// The numbers and rules of a mode (docs/spec/promotion.md#s1-3). Sizes in bytes, times in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Scan period: the least, that of a new space, the most.
@@ -69,7 +69,7 @@ pub enum Turn {
     Batch,
 }
 
-/// The seed: the first posting of December 2024.
+/// The original series, patch version 0, of December 2024.
 const V0: Limits = Limits {
     period_ms: [400, 2000, 5000],
     size: [512 * MIB, 4 * GIB, 16 * GIB],
@@ -133,7 +133,7 @@ const V3: Limits = Limits {
     ..V2
 };
 
-/// Ours: section 3.2, with V0's bounds and threshold, and what the later postings were right about.
+/// Ours: section 3.2, with V0's bounds and threshold, and what the later versions were right about.
 const RCH: Limits = Limits {
     migrate_pause_ms: Some(20),
     rule: PageRule::TwoIntervals,
@@ -181,10 +181,10 @@ macro_rules! modes {
 }
 
 modes! {
-    V0, "v0", V0, "the first posting: first access promotes, whole areas in turn, one thread, one fixed node";
-    V1, "v1", V1, "the second posting: a thread that moves, decay of counts, a node by where pages are, a watermark";
-    V2, "v2", V2, "the third posting: a list a space, only what stands among the active is moved";
-    V3, "v3", V3, "the fourth posting: second access promotes, failed moves stretch the period";
+    V0, "v0", V0, "patch version 0: first access promotes, whole areas in turn, one thread, one fixed node";
+    V1, "v1", V1, "patch version 1: a thread that moves, decay of counts, a node by where pages are, a watermark";
+    V2, "v2", V2, "patch version 2: a list a space, only what stands among the active is moved";
+    V3, "v3", V3, "patch version 3: second access promotes, failed moves stretch the period";
     #[default] Rch, "rch", RCH, "a rotating cursor and heat of regions: no part of a space waits longer than a minute";
 }
 
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn modes_have_the_numbers_of_their_postings() {
-        // promotion.md section 1.3: (mode, periods, sizes in MiB, threshold, decay, sleep, delay).
+        // docs/spec/promotion.md#s1-3: (mode, periods, sizes in MiB, threshold, decay, sleep, delay).
         type Row = (Mode, [u64; 3], [u64; 3], u64, Option<u32>, u64, u64);
         let table: [Row; 5] = [
             (Mode::V0, [400, 2000, 5000], [512, 4096, 16384], 100, None, 16, 0),

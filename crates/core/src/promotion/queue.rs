@@ -1,6 +1,6 @@
 //! Pages that were found and have not moved yet: a list a space, and the turn of the spaces.
 //!
-//! The kernel's first postings have one list of all pages, and each process that exits searches it. Here a space that goes takes
+//! The first versions of the series have one list of all pages, and each process that exits searches it. Here a space that goes takes
 //! its own list along, whatever the others have queued.
 
 use super::gate::Run;

@@ -1,4 +1,4 @@
-//! How many bytes may be moved: a bucket that fills at the rate and holds one second of it (promotion.md section 8.4).
+//! How many bytes may be moved: a bucket that fills at the rate and holds one second of it (docs/spec/promotion.md#s8-4).
 
 use isotherm_units::{Bytes, Instant};
 

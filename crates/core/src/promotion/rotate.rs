@@ -1,4 +1,4 @@
-//! Our scan: hot regions first, then on from where exploring stood, by looks or by probes (promotion.md section 3.2).
+//! Our scan: hot regions first, then on from where exploring stood, by looks or by probes (docs/spec/promotion.md#s3-2).
 //!
 //! Departures from that section: a probe counts as a hit only where the accessed page is on a slow node, as what has moved already
 //! needs no look; a region with few pages is looked at rather than probed, for probes would miss them; the first probe of a region is

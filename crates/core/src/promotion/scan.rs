@@ -1,4 +1,4 @@
-//! The scanning thread: rounds over the scan list, and the scans of spaces that are due (promotion.md sections 1.4 and 1.5).
+//! The scanning thread: rounds over the scan list, and the scans of spaces that are due (docs/spec/promotion.md#s1-4 and #s1-5).
 
 use super::eligible::obstacle;
 use super::gate::PageRule;

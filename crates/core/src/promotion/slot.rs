@@ -12,7 +12,7 @@ use isotherm_units::{Bytes, Duration, Instant};
 pub(super) struct Slot {
     pub(super) target: TargetId,
     pub(super) throttle: Throttle,
-    /// Where the postings' scan goes on: the end of the last area that was passed, 0 after a whole pass.
+    /// Where the series' scan goes on: the end of the last area that was passed, 0 after a whole pass.
     pub(super) address: u64,
     /// `None`: at once, as it was never scanned.
     pub(super) next_scan: Option<Instant>,

@@ -9,7 +9,7 @@ use crate::host::{NodeId, NodeMemory};
 pub enum TargetRule {
     /// Always the knob's.
     Fixed,
-    /// That of the top tier on which the last scan looked at most pages (the second posting).
+    /// That of the top tier on which the last scan looked at most pages (patch version 1).
     MostScanned,
     /// That on which it found most accessed (the fourth).
     MostAccessed,
@@ -58,7 +58,7 @@ mod tests {
         NodeTally { node: NodeId(node), is_top_tier, scanned, accessed }
     }
 
-    /// promotion.md sections 2.1 and 2.3.
+    /// docs/spec/promotion.md#s2-1 and #s2-3.
     #[test]
     fn the_node_with_most_of_the_space_wins_and_the_lowest_among_equals() {
         let seen = [tally(0, true, 10, 9), tally(1, true, 30, 2), tally(2, true, 30, 9), tally(3, false, 99, 99)];

@@ -1,6 +1,6 @@
 //! How often a space is scanned and how much of it at a time: four cases of what the last two scans found.
 //!
-//! Source: the seed's `kmmscand_update_mmslot_info`; promotion.md section 1.7, later postings 2.1 and 2.3. The comment of the
+//! Source: the original `kmmscand_update_mmslot_info`; docs/spec/promotion.md#s1-7, later versions 2.1 and 2.3. The comment of the
 //! patch writes the factors of the period as `2 << 3`; its code shifts by 3, and so do we.
 
 use super::mode::Limits;
@@ -43,7 +43,7 @@ pub enum Case {
     StillFound,
 }
 
-/// What stretches a period after it was found (the fourth posting).
+/// What stretches a period after it was found (patch version 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// The space's scale, 1 to 10.
@@ -108,7 +108,7 @@ fn percent(value: u64, percent: u64) -> u64 {
     value.saturating_mul(percent) / 100
 }
 
-/// The formula of the fourth posting, which its text calls "approximately 10 %" and which is not: 100 % of failures
+/// The formula of patch version 3, which its text calls "approximately 10 %" and which is not: 100 % of failures
 /// stretch the period eleven times.
 fn stretched(period_ms: u64, stretch: Stretch) -> u64 {
     let scale = u64::from(stretch.scale.clamp(1, SCALE_MAX));
@@ -144,7 +144,7 @@ mod tests {
     const IDLE: [(u64, u64); 7] =
         [(2300, 2048), (2645, 1024), (3041, 512), (3497, 512), (4021, 512), (4624, 512), (5000, 512)];
 
-    /// promotion.md section 7, examples 1 and 5.
+    /// docs/spec/promotion.md#s7, examples 1 and 5.
     #[test]
     fn an_idle_space_and_noise_slow_down_alike() {
         assert_eq!(of_the_seed(&[0; 7]), IDLE, "example 1");
@@ -161,7 +161,7 @@ mod tests {
         assert!(trajectory(&limits, fresh(&limits), &[99; 4]).iter().all(|row| row.2 == 0), "example 5: X");
     }
 
-    /// promotion.md section 7, examples 2, 3, 4, 7 and 9.
+    /// docs/spec/promotion.md#s7, examples 2, 3, 4, 7 and 9.
     #[test]
     fn useful_pages_come_and_go() {
         let long_idle: Vec<u64> = [0; 8].into_iter().chain([2000, 0, 0, 0]).collect();
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!((long[7], &long[8..]), ((5000, 512), &after_the_hit[..]), "example 7");
     }
 
-    /// promotion.md section 7, examples 3, 4 and 6: which case.
+    /// docs/spec/promotion.md#s7, examples 3, 4 and 6: which case.
     #[test]
     fn cases_are_those_of_the_seed() {
         use Case::{Found, Lost, StillFound, StillNothing};
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// promotion.md section 7, example 6.
+    /// docs/spec/promotion.md#s7, example 6.
     #[test]
     fn a_hundred_pages_are_useful_and_99_are_not() {
         let limits = Mode::V0.limits();
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(rows, [(400, 16384, 100), (400, 16384, 100), (400, 16384, 101), (3200, 16384, 0)], "example 6");
     }
 
-    /// promotion.md section 7, example 8.
+    /// docs/spec/promotion.md#s7, example 8.
     #[test]
     fn a_slow_space_gets_fast_at_once() {
         let limits = Mode::V0.limits();
@@ -222,7 +222,7 @@ mod tests {
         assert!(rows.iter().all(|row| row.1 == 16384), "example 8: size");
     }
 
-    /// promotion.md section 7, examples 13 and 14.
+    /// docs/spec/promotion.md#s7, examples 13 and 14.
     #[test]
     fn later_postings_have_other_bounds_and_counts_that_decay() {
         let v1 = Mode::V1.limits();
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(rows, expected, "example 14");
     }
 
-    /// promotion.md section 7, example 15.
+    /// docs/spec/promotion.md#s7, example 15.
     #[test]
     fn scale_and_failures_stretch_the_period_beyond_its_bounds() {
         let limits = Mode::V3.limits();

@@ -3,7 +3,7 @@
 use super::priority::Scorer;
 use serde::{Deserialize, Serialize};
 
-/// What is done with a region (schemes.md section 10; what the host must do for each: [`Host::apply`](crate::host::Host::apply)).
+/// What is done with a region (docs/spec/schemes.md#s10; what the host must do for each: [`Host::apply`](crate::host::Host::apply)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {

@@ -1,4 +1,4 @@
-//! Where migrating schemes move memory to (schemes.md section 10).
+//! Where migrating schemes move memory to (docs/spec/schemes.md#s10).
 
 use crate::host::NodeId;
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ mod tests {
         [Destination { nid: 0, weight: weights[0] }, Destination { nid: 1, weight: weights[1] }]
     }
 
-    /// schemes.md section 15, examples 41 and 42.
+    /// docs/spec/schemes.md#s15, examples 41 and 42.
     #[test]
     fn nodes_take_turns_by_weight() {
         let turns: Vec<Option<NodeId>> =

@@ -224,7 +224,7 @@ impl Engine {
 mod tests {
     use super::*;
 
-    /// schemes.md section 15, example 47.
+    /// docs/spec/schemes.md#s15, example 47.
     #[test]
     fn apply_intervals_are_cut_to_whole_samples() {
         for (interval_us, ticks) in [(0, 20), (10_000, 2), (4_000, 0)] {

@@ -1,4 +1,4 @@
-//! The kernel's proportional controller, shared by quota goals and interval tuning (schemes.md section 6).
+//! The kernel's proportional controller, shared by quota goals and interval tuning (docs/spec/schemes.md#s6).
 
 /// A score on goal.
 pub(crate) const SCORE_GOAL: u64 = 10_000;
@@ -24,7 +24,7 @@ pub fn feedback(last: u64, score: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// schemes.md section 15, examples 1 to 5.
+    /// docs/spec/schemes.md#s15, examples 1 to 5.
     #[test]
     fn the_next_input_follows_the_score() {
         // (example, last, score, next)

@@ -1,4 +1,4 @@
-//! Which memory a scheme leaves alone although its region qualifies (schemes.md section 8).
+//! Which memory a scheme leaves alone although its region qualifies (docs/spec/schemes.md#s8).
 //!
 //! Filters on addresses and targets are decided here, region by region (core layer); those on pages by the host, page by page
 //! (operations layer), with the [`PageGate`](super::PageGate) that it is given.
@@ -253,7 +253,7 @@ mod tests {
         Filter { address_range, ..Filter::new(FilterType::Addr, matching, allow) }
     }
 
-    /// schemes.md section 15, example 33.
+    /// docs/spec/schemes.md#s15, example 33.
     #[test]
     fn regions_are_cut_at_the_borders_of_address_filters() {
         // (region, is inside, cut into)
@@ -280,7 +280,7 @@ mod tests {
         }
     }
 
-    /// schemes.md section 15, example 34: whether unmatched memory is rejected by the core's and by the host's filters.
+    /// docs/spec/schemes.md#s15, example 34: whether unmatched memory is rejected by the core's and by the host's filters.
     #[test]
     fn the_last_filter_decides_on_what_none_matches() {
         let core = |allow| vec![Filter { target_idx: Some(9), ..Filter::new(FilterType::Target, true, allow) }];

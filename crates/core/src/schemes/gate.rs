@@ -95,7 +95,7 @@ mod tests {
         PageFilter { test, matching, allow }
     }
 
-    /// schemes.md section 15, example 35.
+    /// docs/spec/schemes.md#s15, example 35.
     #[test]
     fn the_first_match_decides_and_the_rest_is_not_asked() {
         let filters = vec![filter(PageTest::Anon, true, true), filter(PageTest::Young, true, false)];

@@ -1,4 +1,4 @@
-//! What a quota is tuned towards, and how (schemes.md section 6).
+//! What a quota is tuned towards, and how (docs/spec/schemes.md#s6).
 
 use super::error::SchemeError;
 use super::feedback::feedback;
@@ -253,7 +253,7 @@ mod tests {
         Goal { metric, target_value, ..Goal::default() }
     }
 
-    /// schemes.md section 15, example 6.
+    /// docs/spec/schemes.md#s15, example 6.
     #[test]
     fn scores_are_shares_of_the_target() {
         for (current, target, score) in
@@ -267,7 +267,7 @@ mod tests {
         score(goals, states, machine, |_| Ok(vec![(NodeId(0), 300), (NodeId(1), 100)])).expect("it has all gauges")
     }
 
-    /// schemes.md section 15, example 7.
+    /// docs/spec/schemes.md#s15, example 7.
     #[test]
     fn of_several_goals_the_highest_score_counts() {
         let goals = [goal(Metric::UserInput, 5000), goal(Metric::UserInput, 4998)];

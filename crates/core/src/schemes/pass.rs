@@ -1,4 +1,4 @@
-//! One pass: all regions are shown to all schemes that are due (schemes.md section 4).
+//! One pass: all regions are shown to all schemes that are due (docs/spec/schemes.md#s4).
 
 use super::action::Action;
 use super::engine::{Engine, Slot, Walk};

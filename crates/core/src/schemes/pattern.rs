@@ -1,4 +1,4 @@
-//! Which regions a scheme is for: bounds on size, frequency and age (schemes.md section 2).
+//! Which regions a scheme is for: bounds on size, frequency and age (docs/spec/schemes.md#s2).
 
 use super::error::SchemeError;
 use super::why::Reason;

@@ -1,4 +1,4 @@
-//! Which regions go first where not all can be done (schemes.md section 7).
+//! Which regions go first where not all can be done (docs/spec/schemes.md#s7).
 
 use super::quota::Weights;
 use crate::monitor::{Attributes, HIT_BP, Region};
@@ -90,7 +90,7 @@ mod tests {
         Weights { sz: 0, nr_accesses, age }
     }
 
-    /// schemes.md section 15, examples 20 to 27.
+    /// docs/spec/schemes.md#s15, examples 20 to 27.
     #[test]
     fn scores_are_as_the_kernel_computes_them() {
         let default = (5_000, 100_000);
@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    /// schemes.md section 15, example 22.
+    /// docs/spec/schemes.md#s15, example 22.
     #[test]
     fn idle_memory_is_the_colder_the_older() {
         let score =
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!([0, 10, 50, 1200, 36_000].map(score), [75, 76, 78, 81, 85], "example 22");
     }
 
-    /// schemes.md section 15, examples 28 and 29.
+    /// docs/spec/schemes.md#s15, examples 28 and 29.
     #[test]
     fn the_cut_off_is_where_the_quota_is_used_up() {
         let histogram = |buckets: &[(u32, u64)]| {

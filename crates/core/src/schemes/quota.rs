@@ -1,4 +1,4 @@
-//! How much a scheme may do: limits in time and bytes folded into one, charged in windows (schemes.md section 5).
+//! How much a scheme may do: limits in time and bytes folded into one, charged in windows (docs/spec/schemes.md#s5).
 
 use super::error::SchemeError;
 use super::goal::{Goal, Tuner};
@@ -250,7 +250,7 @@ mod tests {
         (first..).zip(scores).map(&mut limit).collect()
     }
 
-    /// schemes.md section 15, examples 8 and 9.
+    /// docs/spec/schemes.md#s15, examples 8 and 9.
     #[test]
     fn consist_starts_cold_and_doubles() {
         let quotas = with_goal(0, 0, Tuner::Consist);
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(limits, [30_000_000, 30_000_000, 24_000_000, 1], "example 9");
     }
 
-    /// schemes.md section 15, example 10: user input with target 10,000.
+    /// docs/spec/schemes.md#s15, example 10: user input with target 10,000.
     #[test]
     fn the_quota_follows_what_the_user_reports() {
         let mut state = QuotaState { esz_bp: 1 << 50, ..QuotaState::default() };
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(directions, [true, false, true, false], "example 10: {limits:?}");
     }
 
-    /// schemes.md section 15, examples 11 and 12.
+    /// docs/spec/schemes.md#s15, examples 11 and 12.
     #[test]
     fn temporal_is_all_or_nothing() {
         let first =
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(first(10, 0, 0), 41_943_040, "example 12");
     }
 
-    /// schemes.md section 15, examples 13 to 16.
+    /// docs/spec/schemes.md#s15, examples 13 to 16.
     #[test]
     fn time_becomes_bytes_by_the_speed_so_far() {
         // (example, charged bytes, in ns, ms, size limit, effective)
@@ -300,7 +300,7 @@ mod tests {
         }
     }
 
-    /// schemes.md section 15, examples 17 and 18.
+    /// docs/spec/schemes.md#s15, examples 17 and 18.
     #[test]
     fn what_failed_may_cost_less() {
         let with = |num, denom| Quotas { fail_charge: Some(FailCharge { num, denom }), ..Quotas::default() };
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(with(1, 10).charge(10 * MIB, 0), 1_048_576, "example 18");
     }
 
-    /// schemes.md section 15, example 19.
+    /// docs/spec/schemes.md#s15, example 19.
     #[test]
     fn less_than_a_region_left_is_full() {
         for (charged, is_full) in [(6000, true), (5904, false), (10_000, true), (20_000, true)] {
@@ -321,7 +321,7 @@ mod tests {
         assert!(!QuotaState { charged: 1, ..QuotaState::default() }.is_full(&Quotas::default(), GRAIN), "not set");
     }
 
-    /// schemes.md section 15, example 50. Files cannot say it: a goal needs a window.
+    /// docs/spec/schemes.md#s15, example 50. Files cannot say it: a goal needs a window.
     #[test]
     fn without_a_window_each_pass_is_one_and_the_first_counts_twice() {
         let quotas = Quotas { reset_interval: Duration::ZERO, ..with_goal(0, 0, Tuner::Consist) };

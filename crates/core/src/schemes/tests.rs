@@ -92,7 +92,7 @@ fn sized(action: Action, bytes: u64) -> Scheme {
     Scheme { action, quotas, ..Scheme::default() }
 }
 
-/// schemes.md section 15, example 30. Neighbours count as one: equal pieces join between windows.
+/// docs/spec/schemes.md#s15, example 30. Neighbours count as one: equal pieces join between windows.
 #[test]
 fn a_quota_goes_round_through_the_addresses() {
     let mut rig = Rig::new(&[sized(Action::LruPrio, 30)], &[&[(0, 40, 1, 5), (40, 100, 1, 5)]]);
@@ -116,7 +116,7 @@ fn a_quota_goes_round_through_the_addresses() {
     }
 }
 
-/// schemes.md section 15, example 31.
+/// docs/spec/schemes.md#s15, example 31.
 #[test]
 fn a_quota_that_ends_with_the_target_costs_a_pass() {
     let mut rig = Rig::new(&[sized(Action::LruPrio, 100)], &[&[(0, 40, 1, 5), (40, 100, 2, 5)]]);
@@ -128,7 +128,7 @@ fn a_quota_that_ends_with_the_target_costs_a_pass() {
     assert_eq!(why.of(Reason::BeforeResume), Tally { regions: 2, bytes: 100 });
 }
 
-/// schemes.md section 15, example 32.
+/// docs/spec/schemes.md#s15, example 32.
 #[test]
 fn a_quota_goes_on_in_the_next_target() {
     let mut rig = Rig::new(&[sized(Action::LruPrio, 30)], &[&[(0, 50, 1, 5)], &[(100, 150, 1, 5)]]);
@@ -141,7 +141,7 @@ fn a_quota_goes_on_in_the_next_target() {
     }
 }
 
-/// schemes.md section 15, example 48.
+/// docs/spec/schemes.md#s15, example 48.
 #[test]
 fn an_allowing_core_filter_keeps_page_filters_out() {
     let target = Filter { target_idx: Some(0), ..Filter::new(FilterType::Target, true, true) };
@@ -161,7 +161,7 @@ fn an_allowing_core_filter_keeps_page_filters_out() {
     }
 }
 
-/// schemes.md section 15, example 49.
+/// docs/spec/schemes.md#s15, example 49.
 #[test]
 fn an_address_filter_cuts_inside_the_try() {
     let inside =
@@ -328,7 +328,7 @@ fn a_limit_in_time_holds_at_a_steady_speed() {
     assert!(spent_ns[1..8].iter().all(|ns| *ns > 990_000), "{spent_ns:?}");
 }
 
-/// schemes.md section 12.4: set-ups that the kernel's documentation and samples give.
+/// docs/spec/schemes.md#s12-4: set-ups that the kernel's documentation and samples give.
 #[test]
 fn set_ups_of_the_documentation_are_accepted() {
     let samples = [

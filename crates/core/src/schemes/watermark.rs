@@ -1,4 +1,4 @@
-//! When a scheme is at work at all: by the share of free memory (schemes.md section 9).
+//! When a scheme is at work at all: by the share of free memory (docs/spec/schemes.md#s9).
 
 use super::error::SchemeError;
 use crate::host::{Gauge, Host, HostError};
@@ -98,7 +98,7 @@ pub(crate) fn free_permil(host: &mut dyn Host) -> Result<u64, HostError> {
 mod tests {
     use super::*;
 
-    /// schemes.md section 15, example 36.
+    /// docs/spec/schemes.md#s15, example 36.
     #[test]
     fn it_starts_below_mid_and_stops_above_high_or_below_low() {
         let watermarks = Watermarks::free_mem_rate(Duration::from_secs(5), 200, 150, 50);

@@ -38,7 +38,7 @@ const OTHERS: Duration = Duration::from_ms(400);
 /// How long daemons have, and within which time after it the program asks.
 const ALONE: Duration = Duration::from_secs(10);
 const WITHIN: Duration = Duration::from_secs(5);
-/// `vm.compaction_proactiveness` with which `merged` goes as far as the seed's marks, 25 percent.
+/// `vm.compaction_proactiveness` with which `merged` goes as far as the original marks, 25 percent.
 const PROACTIVENESS: u32 = 75;
 
 /// At what latency huge pages would come.
@@ -192,7 +192,7 @@ fn footprint(machine: Bytes) -> Bytes {
     Bytes::new((filled / HUGE.get() - 1) * HUGE.get())
 }
 
-/// A design that is to have `wanted` huge pages ready, or to go as far as the seed's test.
+/// A design that is to have `wanted` huge pages ready, or to go as far as the original test.
 fn with_goal(design: Design, wanted: u64) -> Design {
     match design {
         Design::Merged(config) => {
@@ -203,7 +203,7 @@ fn with_goal(design: Design, wanted: u64) -> Design {
             Design::Controller(isotherm_core::defrag::ControllerConfig { keep: wanted, ..config })
         }
         Design::Heat(config) => Design::Heat(isotherm_core::defrag::HeatConfig { keep: wanted, ..config }),
-        // The seed's marks are their defaults.
+        // The original marks are their defaults.
         Design::Rfc(_) | Design::Explicit(_) => design,
     }
 }

@@ -1,4 +1,4 @@
-//! `memory.high`: how long a task that pushed its group over it must wait (spec pressure 6.2).
+//! `memory.high`: how long a task that pushed its group over it must wait (docs/spec/pressure.md#s6-2).
 
 use super::Limit;
 use crate::tick::TickRate;

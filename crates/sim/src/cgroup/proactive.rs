@@ -1,4 +1,4 @@
-//! `memory.reclaim`: reclaim on request, in batches (spec pressure 6.4).
+//! `memory.reclaim`: reclaim on request, in batches (docs/spec/pressure.md#s6-4).
 
 use std::str::FromStr;
 
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn batches_of_one_gib() {
-        // Spec pressure 6.4: each batch is a quarter of what is left, if each is achieved exactly.
+        // docs/spec/pressure.md#s6-4: each batch is a quarter of what is left, if each is achieved exactly.
         let (mut reclaim, mut step) = ProactiveReclaim::start(262_144);
         for batch in [65_536, 49_152, 36_864, 27_648] {
             assert_eq!(step, ProactiveStep::Batch(batch));

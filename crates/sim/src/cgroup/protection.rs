@@ -1,4 +1,4 @@
-//! `memory.min` and `memory.low`: what is protected in effect, and how much of a list may be scanned (spec pressure 6.1,
+//! `memory.min` and `memory.low`: what is protected in effect, and how much of a list may be scanned (docs/spec/pressure.md#s6-1,
 //! classic-lru 6.4). All numbers are pages.
 
 /// Least pages of a protected list that are offered for scanning, before the priority shift.

@@ -96,7 +96,7 @@ pub struct Charge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverLimit(pub CgroupId);
 
-/// Pages charged ahead in one go (spec classic-lru 7.5).
+/// Pages charged ahead in one go (docs/spec/classic-lru.md#s7-5).
 const CHARGE_BATCH: u64 = 64;
 
 /// The tree.

@@ -1,4 +1,4 @@
-//! The way of an allocation of several pages in a row, step by step (compaction.md section 2.7): what is free, then
+//! The way of an allocation of several pages in a row, step by step (docs/spec/compaction.md#s2-7): what is free, then
 //! compaction, then reclaim, then harder compaction.
 
 use super::direct::DirectStep;

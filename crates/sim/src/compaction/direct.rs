@@ -1,4 +1,4 @@
-//! Direct compaction: a thread that wants a block makes one itself, zone after zone (compaction.md sections 4.2, 4.6, 4.7).
+//! Direct compaction: a thread that wants a block makes one itself, zone after zone (docs/spec/compaction.md#s4-2, #s4-6, #s4-7).
 
 use super::{CompactResult, Request, RunStep, ZoneRun};
 use crate::memory::buddy::MigrateType;

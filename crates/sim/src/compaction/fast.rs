@@ -1,4 +1,4 @@
-//! Short cuts through the lists of free blocks, instead of walks over all page blocks (compaction.md section 4.3).
+//! Short cuts through the lists of free blocks, instead of walks over all page blocks (docs/spec/compaction.md#s4-3).
 
 use super::run::block_of;
 use super::{BLOCK_PAGES, CLUSTER, ZoneRun};
@@ -250,7 +250,7 @@ struct Search {
 mod tests {
     use super::*;
 
-    /// compaction.md section 11, E24.
+    /// docs/spec/compaction.md#s11, E24.
     #[test]
     fn e24_each_search_in_vain_halves_the_next() {
         let limits: Vec<u64> = (0..8).map(FastSearch::limit).collect();

@@ -1,4 +1,4 @@
-//! The scanner for targets: from the top of a zone down, free pages for others to move into (compaction.md section 4.3.2).
+//! The scanner for targets: from the top of a zone down, free pages for others to move into (docs/spec/compaction.md#s4-3-2).
 
 use super::{BLOCK_PAGES, CLUSTER, Request, ZoneRun};
 use crate::cgroup::CgroupId;

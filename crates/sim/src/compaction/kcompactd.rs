@@ -1,4 +1,4 @@
-//! kcompactd: a node's daemon that compacts when it is asked to (compaction.md section 4.9).
+//! kcompactd: a node's daemon that compacts when it is asked to (docs/spec/compaction.md#s4-9).
 
 use super::{CompactResult, Request, RunStep, ZoneRun};
 use crate::cgroup::CgroupId;

@@ -1,4 +1,4 @@
-//! The scanner for sources: from the bottom of a zone up, pages that can be moved (compaction.md section 4.3.1).
+//! The scanner for sources: from the bottom of a zone up, pages that can be moved (docs/spec/compaction.md#s4-3-1).
 
 use super::run::block_of;
 use super::{BLOCK_PAGES, CLUSTER, Request, ZoneRun, too_many_isolated};

@@ -1,4 +1,4 @@
-//! Compaction: pages in use move to the top of a zone, so that free ones join at its bottom (compaction.md section 4,
+//! Compaction: pages in use move to the top of a zone, so that free ones join at its bottom (docs/spec/compaction.md#s4,
 //! `docs/compaction.md`).
 //!
 //! Two scanners work towards each other: one takes movable pages from the bottom up, the other free pages from the top down.
@@ -37,7 +37,7 @@ pub const CLUSTER: u64 = 32;
 /// Pages of a page block.
 const BLOCK_PAGES: u32 = 1 << BLOCK_ORDER;
 
-/// How compaction of a zone, or of several, ended; later ones count for more (compaction.md section 4.6).
+/// How compaction of a zone, or of several, ended; later ones count for more (docs/spec/compaction.md#s4-6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CompactResult {
     /// Memory is short rather than fragmented.
@@ -84,7 +84,7 @@ pub const fn too_many_isolated(isolated: u64, inactive: u64, active: u64, may_en
     isolated > u64::midpoint(inactive, active)
 }
 
-/// Who compacts, and for what: of the table in compaction.md section 4.2.
+/// Who compacts, and for what: of the table in docs/spec/compaction.md#s4-2.
 impl Request {
     /// A thread that wants 2^`order` pages.
     pub const fn direct(order: u32, wanted: MigrateType, priority: Priority) -> Self {

@@ -1,4 +1,4 @@
-//! One pass over a zone: the loop that lets both scanners work and moves what they find (compaction.md section 4.3).
+//! One pass over a zone: the loop that lets both scanners work and moves what they find (docs/spec/compaction.md#s4-3).
 
 use super::free_scanner::Private;
 use super::migrate_scanner::{Isolated, SeenBlock};
@@ -31,7 +31,7 @@ pub enum Until {
 
 /// What a pass is to do; made by [`direct`](Self::direct), [`on_demand`](Self::on_demand) and [`whole`](Self::whole).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "columns of the table in compaction.md section 4.2")]
+#[expect(clippy::struct_excessive_bools, reason = "columns of the table in docs/spec/compaction.md#s4-2")]
 pub struct Request {
     /// log2 of the pages wanted; `None`: nothing in particular (the kernel's order -1).
     pub order: Option<u32>,

@@ -106,7 +106,7 @@ const fn by_hand() -> Request {
     Request::whole(MigrateMode::Sync, until)
 }
 
-/// compaction.md section 11, E19: batches of 32 and of the rest, scores without pages in flight.
+/// docs/spec/compaction.md#s11, E19: batches of 32 and of the rest, scores without pages in flight.
 #[test]
 fn e19_a_proactive_run_stops_at_its_level() {
     type Row<'a> = (Pattern, u32, u64, u64, Option<u64>, u32, Option<&'a [u64]>);
@@ -199,7 +199,7 @@ fn e32_the_stride_of_the_scanner_for_targets_doubles() {
     assert_eq!(zone(&rig).buddy().blocks().extfrag(9), 55);
 }
 
-/// compaction.md section 11, E23.
+/// docs/spec/compaction.md#s11, E23.
 #[test]
 fn e23_how_many_pages_may_be_isolated() {
     assert!(!too_many_isolated(10_000, 80_000, 80_000, true) && too_many_isolated(10_001, 80_000, 80_000, true));
@@ -223,7 +223,7 @@ fn allocate(rig: &mut Rig, effort: HugeEffort) -> (Option<FrameId>, HugePath) {
     panic!("it does not end");
 }
 
-/// compaction.md section 2.7: what is free comes first, then what direct compaction makes and keeps for the thread, and in the
+/// docs/spec/compaction.md#s2-7: what is free comes first, then what direct compaction makes and keeps for the thread, and in the
 /// end there is nothing.
 #[test]
 fn an_allocation_goes_from_what_is_free_to_what_it_makes() {
@@ -275,7 +275,7 @@ fn an_allocation_goes_from_what_is_free_to_what_it_makes() {
     }
 }
 
-/// compaction.md section 11, E14, in a zone whose lists at hand are filled: only pages in blocks meet the watermark.
+/// docs/spec/compaction.md#s11, E14, in a zone whose lists at hand are filled: only pages in blocks meet the watermark.
 #[test]
 fn e14_pages_at_hand_do_not_meet_the_watermark_of_a_block() {
     let mut rig = Rig::with(DeviceKind::None, 0, |setup| {
@@ -377,7 +377,7 @@ mod properties {
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
-        /// compaction.md section 8.3, as far as it binds every compaction: nothing that cannot move is moved, no block of what is
+        /// docs/spec/compaction.md#s8-3, as far as it binds every compaction: nothing that cannot move is moved, no block of what is
         /// wanted is broken up, no page is lost or doubled, and after each batch free blocks lie as they must.
         #[test]
         fn passes_keep_to_what_they_promise(scene in scene(), requests in prop::collection::vec(request(), 1..4)) {

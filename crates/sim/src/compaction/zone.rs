@@ -1,5 +1,5 @@
 //! What compaction remembers of a zone from run to run: where scanners stopped, which page blocks are not worth another look,
-//! what failed (compaction.md sections 4.4, 4.6).
+//! what failed (docs/spec/compaction.md#s4-4, #s4-6).
 
 use super::{BLOCK_PAGES, ZoneRun};
 use crate::memory::buddy::{BLOCK_ORDER, Buddy, MigrateType};

@@ -1,4 +1,4 @@
-//! One frame for one page: charge and watermarks (spec classic-lru 7.2, 7.5).
+//! One frame for one page: charge and watermarks (docs/spec/classic-lru.md#s7-2, #s7-5).
 
 use crate::cgroup::{CgroupId, OverLimit};
 use crate::memory::{FrameId, Mark, Memory, NodeId};

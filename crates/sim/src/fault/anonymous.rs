@@ -1,4 +1,4 @@
-//! Anonymous memory: the zero page, first writes, copy on write (spec classic-lru 9.1).
+//! Anonymous memory: the zero page, first writes, copy on write (docs/spec/classic-lru.md#s9-1).
 
 use super::{Faulting, Step};
 use crate::memory::{Flag, FrameId, Memory, PageOwner};

@@ -1,4 +1,4 @@
-//! `read()` and `write()`: pages of a file through a descriptor (spec classic-lru 3.1, 3.2, 9.4).
+//! `read()` and `write()`: pages of a file through a descriptor (docs/spec/classic-lru.md#s3-1, #s3-2, #s9-4).
 //!
 //! A file is named by a mapping of it in the same address space. One call is one run; its pages are handled in order, so a
 //! call that must wait goes on at the page where it stopped.

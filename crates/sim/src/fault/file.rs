@@ -1,4 +1,4 @@
-//! Faults on mapped files: fault-around, page cache, read-around and readahead (spec classic-lru 9.1, 9.4).
+//! Faults on mapped files: fault-around, page cache, read-around and readahead (docs/spec/classic-lru.md#s9-1, #s9-4).
 
 use super::window::{FileWindow, add_file_page, begin_file_window};
 use super::{Faulting, Step};

@@ -1,4 +1,4 @@
-//! `fork`: a child shares its parent's anonymous pages until one of them writes (spec classic-lru 9.1).
+//! `fork`: a child shares its parent's anonymous pages until one of them writes (docs/spec/classic-lru.md#s9-1).
 
 use super::huge;
 use super::layout::add_vma;

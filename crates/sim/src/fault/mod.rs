@@ -1,5 +1,5 @@
 //! The kernel's paths that bring pages in and let them go without reclaim: page faults, `read()` and `write()`, layout
-//! changes, fork, exit, write-back (spec classic-lru 3, 9; `docs/faults.md`).
+//! changes, fork, exit, write-back (docs/spec/classic-lru.md#s3, #s9; `docs/faults.md`).
 //!
 //! Nothing here sleeps. A path that must wait or reclaim says so in its [`FaultOutcome`] and is called again with the same
 //! arguments afterwards; [`FaultState`] remembers what was counted and done.
@@ -57,7 +57,7 @@ pub enum FaultOutcome {
     Wait {
         /// When the transfer ends.
         until: Instant,
-        /// Whether the wait counts as a memory stall: the page was in the working set (spec pressure 1).
+        /// Whether the wait counts as a memory stall: the page was in the working set (docs/spec/pressure.md#s1).
         memstall: bool,
     },
     /// The page is on its way to another frame; call again at `until`.
@@ -150,7 +150,7 @@ type Step<T = ()> = Result<T, FaultOutcome>;
 /// Handles a page fault at `page` of `space`. After [`FaultOutcome::Done`] the entry is present, and writable for
 /// [`Need::Write`].
 ///
-/// Counts `pgfault` once and `pgmajfault` at most once per fault, however often it is called again (spec pressure 5).
+/// Counts `pgfault` once and `pgmajfault` at most once per fault, however often it is called again (docs/spec/pressure.md#s5).
 pub fn fault(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,

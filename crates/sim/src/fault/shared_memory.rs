@@ -1,4 +1,4 @@
-//! Shared memory and tmpfs: pages of a file that go to swap (spec classic-lru 9.2).
+//! Shared memory and tmpfs: pages of a file that go to swap (docs/spec/classic-lru.md#s9-2).
 //!
 //! A page lives in the page cache or, swapped out, in a slot that the file holds in its place. While it is in the swap
 //! cache it is in no page cache; the first touch moves it back and gives its slot up.

@@ -1,4 +1,4 @@
-//! Bringing a swapped page back: swap cache, readahead, and when its slot is given up (spec classic-lru 9.2, 9.3).
+//! Bringing a swapped page back: swap cache, readahead, and when its slot is given up (docs/spec/classic-lru.md#s9-2, #s9-3).
 
 use super::window::{Planned, Window, add_swap_page};
 use super::{Faulting, Step};

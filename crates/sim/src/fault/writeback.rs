@@ -1,4 +1,4 @@
-//! Dirty file pages on their way to the disk: the flusher (spec classic-lru 3.4).
+//! Dirty file pages on their way to the disk: the flusher (docs/spec/classic-lru.md#s3-4).
 //!
 //! As in Linux a file is written as a whole once its oldest dirty page is 30 s old; the flusher looks every 5 s, or when
 //! reclaim wakes it because it finds nothing but dirty pages. Not modelled: throttling of writers by dirty ratios.

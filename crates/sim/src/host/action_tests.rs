@@ -1,4 +1,4 @@
-//! Actions, filters and gauges of the simulated machine, row by row of schemes.md section 10 and of the host's contract.
+//! Actions, filters and gauges of the simulated machine, row by row of docs/spec/schemes.md#s10 and of the host's contract.
 
 use super::stage::{FRAMES, PHYSICAL, Stage};
 use crate::cgroup::CgroupId;
@@ -34,7 +34,7 @@ fn written(policy: &str, swap: DeviceKind, pages: u64) -> (Stage, SpaceId, u32) 
     (stage, space, target)
 }
 
-/// classic-lru.md 3.6: inactive pages go to the head of the active list, active ones stay; `referenced` and the clock of
+/// docs/spec/classic-lru.md#s3-6: inactive pages go to the head of the active list, active ones stay; `referenced` and the clock of
 /// shadows are left alone. All count.
 #[test]
 fn lru_prio_moves_inactive_pages_to_the_head_of_the_active_list() {
@@ -56,7 +56,7 @@ fn lru_prio_moves_inactive_pages_to_the_head_of_the_active_list() {
     assert_eq!((stage.memory.counters.get(Counter::PgActivate), stage.memory.nonresident_age.clone()), (2, age));
 }
 
-/// classic-lru.md 3.6: active pages go to the head of the inactive list, and lose both flags; inactive ones stay.
+/// docs/spec/classic-lru.md#s3-6: active pages go to the head of the inactive list, and lose both flags; inactive ones stay.
 #[test]
 fn lru_deprio_moves_active_pages_to_the_head_of_the_inactive_list() {
     let (mut stage, space, _) = written("classic", DeviceKind::Zram, 4);
@@ -147,7 +147,7 @@ fn dirty_file_pages_and_locked_ones_stay() {
     assert_eq!(stage.memory.counters.get(Counter::PgActivate), before);
 }
 
-/// schemes.md section 15, example 35: anonymous memory is allowed first, young pages are rejected second.
+/// docs/spec/schemes.md#s15, example 35: anonymous memory is allowed first, young pages are rejected second.
 #[test]
 fn example_35_the_first_filter_that_matches_decides() {
     let (mut stage, space, _) = written("classic", DeviceKind::Zram, 1);

@@ -1,4 +1,4 @@
-//! Actions of schemes: which there are, and what each does to page frames (schemes.md section 10).
+//! Actions of schemes: which there are, and what each does to page frames (docs/spec/schemes.md#s10).
 //!
 //! What a huge page maps are 512 frames that stand on lists one by one and need not lie together. So a walk over physical
 //! memory treats each frame inside the range, 4 KiB at a time; only questions about a folio answer for the whole huge page.

@@ -1,4 +1,4 @@
-//! Generations for tools of user space: the machine's `lru_gen`, read and written as a program does (spec mglru 14).
+//! Generations for tools of user space: the machine's `lru_gen`, read and written as a program does (docs/spec/mglru.md#s14).
 
 use super::MemoryHost;
 use crate::counters::Counter;

@@ -1,4 +1,4 @@
-//! What a tool reads of the machine's generations, and what its commands do to them: the answers of spec mglru 14.2.
+//! What a tool reads of the machine's generations, and what its commands do to them: the answers of docs/spec/mglru.md#s14-2.
 
 use super::stage::Stage;
 use crate::costs::Costs;

@@ -1,7 +1,7 @@
 //! The simulated machine as [`Host`]: what a monitor may ask of simulated memory and have done to it, and what that costs.
 //!
 //! Virtual targets are address spaces; the physical target is all page frames, behind them memory without frames. Clearing
-//! a page's accessed bit follows Linux (monitoring.md 4): the use that it stood for is left to reclaim as a mark of the page.
+//! a page's accessed bit follows Linux (docs/spec/monitoring.md#s4): the use that it stood for is left to reclaim as a mark of the page.
 //! CPU time goes to [`Memory::ledger`], for whoever runs the monitor.
 
 #[cfg(test)]
@@ -138,7 +138,7 @@ impl<'a> MemoryHost<'a> {
     }
 }
 
-/// What clears look at and what tests look at differ in places (monitoring.md 4, traps), so both say which they are.
+/// What clears look at and what tests look at differ in places (docs/spec/monitoring.md#s4, traps), so both say which they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
     Clear,

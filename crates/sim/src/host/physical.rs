@@ -1,4 +1,4 @@
-//! Probes of page frames through the reverse map (monitoring.md 4).
+//! Probes of page frames through the reverse map (docs/spec/monitoring.md#s4).
 
 use super::{MemoryHost, Wish, seen};
 use crate::memory::{Flag, FrameId, Mapper};

@@ -1,4 +1,4 @@
-//! The behaviours of monitoring.md 4 and the named tests of page-table-profiling.md 9.3 that concern the host.
+//! The behaviours of docs/spec/monitoring.md#s4 and the named tests of docs/spec/page-table-profiling.md#s9-3 that concern the host.
 
 use super::*;
 use crate::cgroup::CgroupId;
@@ -156,7 +156,7 @@ fn a_page_is_idle_after_a_clear_and_accessed_after_a_use() {
     assert_eq!(rig.test(7, Level::LEAF), (Seen::Idle, 0));
 }
 
-/// monitoring.md 4: the use that a clear takes away is left to reclaim.
+/// docs/spec/monitoring.md#s4: the use that a clear takes away is left to reclaim.
 #[test]
 fn reclaim_does_not_lose_what_a_monitor_cleared() {
     let (mut rig, space) = Rig::with_space(MmuConfig::default());
@@ -175,7 +175,7 @@ fn reclaim_does_not_lose_what_a_monitor_cleared() {
     assert_eq!(rig.test(5, Level::LEAF), (Seen::Idle, 0));
 }
 
-/// monitoring.md 4: a page is accessed as well if anybody met a use of it since it was marked.
+/// docs/spec/monitoring.md#s4: a page is accessed as well if anybody met a use of it since it was marked.
 #[test]
 fn a_use_through_a_descriptor_is_seen() {
     let (mut rig, space) = Rig::with_space(MmuConfig::default());
@@ -395,7 +395,7 @@ fn t8_an_entry_that_changed_its_kind_is_unknown() {
     assert_eq!(rig.test(GIB + 9, Level::PMD), (Seen::Idle, 1), "cleared anew");
 }
 
-/// monitoring.md 4: nothing is flushed after a clear, so that accesses through a cached translation are missed.
+/// docs/spec/monitoring.md#s4: nothing is flushed after a clear, so that accesses through a cached translation are missed.
 #[test]
 fn cached_translations_hide_accesses_until_a_flush() {
     let mmu = MmuConfig { translation: Some(TranslationConfig::default()), ..MmuConfig::default() };

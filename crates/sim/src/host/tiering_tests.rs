@@ -165,7 +165,7 @@ fn the_daemon_finds_what_is_used_and_brings_it_home() {
     }
 }
 
-/// promotion.md section 1.6: at first sight every page counts as accessed, and the walk ends at the first empty entry.
+/// docs/spec/promotion.md#s1-6: at first sight every page counts as accessed, and the walk ends at the first empty entry.
 #[test]
 fn v0_takes_every_page_at_first_sight_up_to_the_first_hole() {
     let mut stage = stage();
@@ -268,7 +268,7 @@ fn count(stage: &Stage, counter: Counter) -> u64 {
     stage.memory.counters.get(counter)
 }
 
-/// promotion.md section 5.2: what would be reclaimed goes down a tier, swap or none, and counts as reclaimed.
+/// docs/spec/promotion.md#s5-2: what would be reclaimed goes down a tier, swap or none, and counts as reclaimed.
 #[test]
 fn reclaim_of_the_fast_node_demotes() {
     for policy in ["classic", "mglru"] {
@@ -297,7 +297,7 @@ fn reclaim_of_the_fast_node_demotes() {
     }
 }
 
-/// promotion.md section 5.3: in tiering mode kswapd keeps a step more free than otherwise.
+/// docs/spec/promotion.md#s5-3: in tiering mode kswapd keeps a step more free than otherwise.
 #[test]
 fn kswapd_stops_at_the_high_or_at_the_promo_watermark() {
     for promo_watermark in [false, true] {
@@ -322,7 +322,7 @@ fn kswapd_stops_at_the_high_or_at_the_promo_watermark() {
     }
 }
 
-/// promotion.md section 5.2: folios that cannot go are reclaimed in a second pass, but not by proactive reclaim.
+/// docs/spec/promotion.md#s5-2: folios that cannot go are reclaimed in a second pass, but not by proactive reclaim.
 #[test]
 fn with_no_room_below_pages_are_swapped_unless_reclaim_was_asked_for() {
     let (mut stage, space, target) = demoting("classic", DeviceKind::Zram, 1024, 3000);

@@ -1,4 +1,4 @@
-//! Probes of a process's page table (monitoring.md 4; page-table-profiling.md 4.4).
+//! Probes of a process's page table (docs/spec/monitoring.md#s4; docs/spec/page-table-profiling.md#s4-4).
 
 use super::{MemoryHost, Wish, seen};
 use crate::mmu::{DensePage, Entry, Found, Level, SpaceId};

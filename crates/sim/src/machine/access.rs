@@ -30,7 +30,7 @@ pub(super) struct AccessCosts {
     load: Option<Load>,
 }
 
-/// Loaded latency (promotion.md section 6.3).
+/// Loaded latency (docs/spec/promotion.md#s6-3).
 #[derive(Clone, Debug, Default)]
 struct Load {
     /// Bytes that a class moves in a window; 0: no limit.
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(of(&mut costs, Timing::Recorded), (0, 150));
     }
 
-    /// promotion.md section 6.3: `L = L0 / (1 - min(u, 0.95))`.
+    /// docs/spec/promotion.md#s6-3: `L = L0 / (1 - min(u, 0.95))`.
     #[test]
     fn latency_follows_the_load_of_the_window_before() {
         let table = [(0, 250), (12_500_000, 500), (22_500_000, 2500), (23_750_000, 5000), (99_000_000, 5000)];

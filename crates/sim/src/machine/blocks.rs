@@ -144,7 +144,7 @@ impl Machine {
                 taking.is_fallback = false;
             }
             AllocateStep::Failed if effort == BlockEffort::LightThenFallback && !taking.is_fallback => {
-                // Each call is timed by itself (compaction.md section 9.1), and a try of what is free is none that failed.
+                // Each call is timed by itself (docs/spec/compaction.md#s9-1), and a try of what is free is none that failed.
                 self.memory.blocks_taken.pop();
                 taking.is_fallback = true;
             }

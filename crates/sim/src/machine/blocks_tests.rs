@@ -44,7 +44,7 @@ fn count(outcome: &Outcome, counter: Counter) -> u64 {
     outcome.system().counters.get(counter)
 }
 
-/// A driver takes huge pages in fragmented memory, as the seed's does: first what is free, then what it makes. A program that
+/// A driver takes huge pages in fragmented memory, as the original does: first what is free, then what it makes. A program that
 /// uses what is left of the memory waits for pages on their way, and loses nothing else.
 #[test]
 fn a_driver_makes_huge_pages_and_others_wait_for_their_pages() {
@@ -133,7 +133,7 @@ fn a_fault_compacts_if_it_may() {
     );
 }
 
-/// compaction.md section 2.5: memory of the kernel that takes parts of movable page blocks boosts the watermarks; kswapd wakes
+/// docs/spec/compaction.md#s2-5: memory of the kernel that takes parts of movable page blocks boosts the watermarks; kswapd wakes
 /// for that, and kcompactd after it.
 #[test]
 fn claims_wake_kswapd_and_kcompactd() {

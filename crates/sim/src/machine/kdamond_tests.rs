@@ -52,7 +52,7 @@ struct Seen {
 }
 
 /// Share in percent of what the last second of snapshots calls hot that is hot, and of what is hot that it finds: more than
-/// five samples in all, as the author of page-table profiling counts (page-table-profiling.md 6.2).
+/// five samples in all, as the author of page-table profiling counts (docs/spec/page-table-profiling.md#s6-2).
 fn precision_and_recall(seen: &Seen, hot: PageRange) -> (u64, u64) {
     let hot = AddressRange::new(hot.start << 12, hot.end << 12);
     let windows = usize::try_from(1_000_000_000 / seen.snapshots[0].aggr_interval.ns()).unwrap();
@@ -212,7 +212,7 @@ fn physical_memory_is_monitored_as_well() {
     assert!((200..=450).contains(&(hot >> 12)), "{} pages", hot >> 12);
 }
 
-/// page-table-profiling.md 3.2: what hits the TLB sets no bit. A flush brings it back.
+/// docs/spec/page-table-profiling.md#s3-2: what hits the TLB sets no bit. A flush brings it back.
 #[test]
 fn translation_caches_blind_the_monitor_and_a_flush_cures_it() {
     let translated = || MmuConfig { translation: Some(TranslationConfig::default()), ..MmuConfig::default() };
@@ -255,7 +255,7 @@ fn equal_runs_give_equal_snapshots() {
     assert_eq!((first.snapshots, first.outcome), (second.snapshots, second.outcome));
 }
 
-/// T10, the pass criteria (1) to (4) of page-table-profiling.md 6.4: leaves find less the larger the footprint, upper
+/// T10, the pass criteria (1) to (4) of docs/spec/page-table-profiling.md#s6-4: leaves find less the larger the footprint, upper
 /// entries find nine tenths everywhere, and noise makes leaves dear at 10 GiB. There the specification's model has a recall
 /// below one half; here it is six tenths.
 #[test]

@@ -1,4 +1,4 @@
-//! `memory.high` on the way back to user mode: reclaim, then a penalty sleep (spec pressure 6.2).
+//! `memory.high` on the way back to user mode: reclaim, then a penalty sleep (docs/spec/pressure.md#s6-2).
 
 use super::Machine;
 use super::task::{Cause, HighDebt, OwnReclaim, TaskId, UserTask};

@@ -261,7 +261,7 @@ mod tests {
         NodeConfig::of_kind(kind, Bytes::from_gib(1))
     }
 
-    /// promotion.md section 6.3, the engine's presets.
+    /// docs/spec/promotion.md#s6-3, the engine's presets.
     #[test]
     fn presets_are_those_of_section_6_3() {
         let table = [

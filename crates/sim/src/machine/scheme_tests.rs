@@ -127,7 +127,7 @@ fn pageout_of_cold_memory_leaves_what_is_used() {
     assert!(untouched.cgroup("/app").unwrap().usage_pages >= 3000 && untouched.monitors[0].schemes.is_empty());
 }
 
-/// schemes.md 8: a first look finds every page young, so that physical pageout spares all of them once.
+/// docs/spec/schemes.md#s8: a first look finds every page young, so that physical pageout spares all of them once.
 #[test]
 fn physical_pageout_spares_pages_that_nobody_looked_at() {
     let (outcome, reports) = Case::new(Operations::Paddr, vec![cold(Act::Pageout)]).play().unwrap();
@@ -175,7 +175,7 @@ fn a_quota_in_time_goes_by_what_actions_took() {
     assert!((5_000_000..budget).contains(&(acting - watching)), "{} of {budget} ns", acting - watching);
 }
 
-/// schemes.md section 15, example 46: a megabyte a window of two hot buffers.
+/// docs/spec/schemes.md#s15, example 46: a megabyte a window of two hot buffers.
 #[test]
 fn example_46_no_window_tries_more_than_its_quota() {
     let mib = 1 << 20;

@@ -122,7 +122,7 @@ fn each_policy_promotes_what_is_hot_or_says_that_it_does_not() {
     }
 }
 
-/// promotion.md section 1.6: at first sight all is hot.
+/// docs/spec/promotion.md#s1-6: at first sight all is hot.
 #[test]
 fn the_seed_moves_all_at_first_sight() {
     let tiering = alone("v0", 5).1;
@@ -138,7 +138,7 @@ fn hint_faults_are_paid_by_the_program() {
     assert!(tiering.candidates.0 + tiering.candidates.1 >= tiering.promoted_pages, "{:?}", tiering.candidates);
 }
 
-/// promotion.md sections 4.1 and 4.5: nothing passes a rate of zero but through free memory; here there is too little of it.
+/// docs/spec/promotion.md#s4-1 and #s4-5: nothing passes a rate of zero but through free memory; here there is too little of it.
 #[test]
 fn a_rate_of_zero_promotes_nothing() {
     let balancing = Some(BalancingConfig { promote_rate_limit_mbps: 0, ..BalancingConfig::default() });
@@ -153,7 +153,7 @@ fn a_rate_of_zero_promotes_nothing() {
     );
 }
 
-/// promotion.md section 1.2: a new space is scanned when it is due, also while the daemon sleeps until another one is.
+/// docs/spec/promotion.md#s1-2: a new space is scanned when it is due, also while the daemon sleeps until another one is.
 #[test]
 fn a_new_program_is_scanned_when_it_is_due() {
     let all = vec![Run::write(START, PAGE_COUNT)];
@@ -172,7 +172,7 @@ fn a_new_program_is_scanned_when_it_is_due() {
     assert_eq!(outcome.tiering.map(|tiering| tiering.promoted_pages), Some(2 * PAGES));
 }
 
-/// promotion.md section 6.1: the seed tells scans from moves, though one thread makes both.
+/// docs/spec/promotion.md#s6-1: the seed tells scans from moves, though one thread makes both.
 #[test]
 fn moves_are_told_from_scans_whoever_makes_them() {
     for (policy, together) in [("v0", 1), ("rch", 512)] {
@@ -205,7 +205,7 @@ fn programs_that_end_are_forgotten_wherever_the_daemon_is() {
     }
 }
 
-/// promotion.md section 1.8: in `v0` only lack of memory stops a move; later modes keep the high watermark.
+/// docs/spec/promotion.md#s1-8: in `v0` only lack of memory stops a move; later modes keep the high watermark.
 #[test]
 fn a_fast_node_that_is_full_stays_alive() {
     let mut machine = machine();

@@ -1,4 +1,4 @@
-//! What those who clear accessed bits leave for each other: the *young* and *idle* marks of pages (monitoring.md 4).
+//! What those who clear accessed bits leave for each other: the *young* and *idle* marks of pages (docs/spec/monitoring.md#s4).
 //!
 //! A monitor that clears an accessed bit takes away what reclaim would have read. It leaves the page *young* instead, and
 //! reclaim counts that like a set bit. The *idle* mark tells whether anybody met a use of the page since it was set: whoever

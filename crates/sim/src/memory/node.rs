@@ -59,7 +59,7 @@ impl Node {
     pub fn has_room_above_high(&self, pages: u64) -> bool {
         self.zones.iter().any(|zone| zone.free() > zone.marks.high + pages)
     }
-    /// What a kswapd run aims to scan: the high watermarks, at least 32 pages a zone (spec classic-lru 7.4).
+    /// What a kswapd run aims to scan: the high watermarks, at least 32 pages a zone (docs/spec/classic-lru.md#s7-4).
     pub fn kswapd_target(&self) -> u64 {
         self.zones.iter().map(|zone| zone.marks.high.max(32)).sum()
     }

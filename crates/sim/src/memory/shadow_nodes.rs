@@ -1,4 +1,4 @@
-//! Nodes of the page cache that hold nothing but shadows, and how many of them are kept (spec classic-lru 5).
+//! Nodes of the page cache that hold nothing but shadows, and how many of them are kept (docs/spec/classic-lru.md#s5).
 //!
 //! The page cache of a file is a tree whose nodes have 64 slots. A node that holds shadows only is on a list of the lruvec that made
 //! it, and reclaim prunes these lists like other caches of the kernel, the nodes first that are on it longest (Linux 7.2,

@@ -1,4 +1,4 @@
-//! Flushing translations on other processors: what it costs who asks, and whom it interrupts (promotion.md section 5.4).
+//! Flushing translations on other processors: what it costs who asks, and whom it interrupts (docs/spec/promotion.md#s5-4).
 //!
 //! The interrupt goes to all processors that run the space at that time; those that ran it before and are idle, or run a thread of
 //! the kernel since, flush when they come back to it. Who asks waits for the answers. Each of those asked takes an interrupt, in the

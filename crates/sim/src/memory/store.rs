@@ -86,7 +86,7 @@ pub struct Memory {
     pub node_counters: Vec<Counters>,
     /// By node: pages that came from other nodes, and that went to others.
     pub node_moves: Vec<[u64; 2]>,
-    /// `nonresident_age` of each lruvec (spec classic-lru 5), grown by evictions and activations.
+    /// `nonresident_age` of each lruvec (docs/spec/classic-lru.md#s5), grown by evictions and activations.
     pub nonresident_age: Vec<u64>,
     /// What reclaim remembers from attempt to attempt.
     pub reclaim: ReclaimState,

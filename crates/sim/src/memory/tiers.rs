@@ -1,4 +1,4 @@
-//! Memory tiers: which nodes are fast, in which order nodes help out, and where reclaim demotes to (promotion.md section 5.1).
+//! Memory tiers: which nodes are fast, in which order nodes help out, and where reclaim demotes to (docs/spec/promotion.md#s5-1).
 
 use super::NodeId;
 use isotherm_units::Pages;
@@ -191,7 +191,7 @@ impl Tiers {
 mod tests {
     use super::*;
 
-    /// promotion.md section 7, oracle 24.
+    /// docs/spec/promotion.md#s7, oracle 24.
     #[test]
     fn oracle_24_abstract_distances_and_tiers() {
         let of = |latency_ns, bandwidth_mb_per_s| Performance { latency_ns, bandwidth_mb_per_s };

@@ -1,4 +1,4 @@
-//! Zone watermarks: how much memory stays free (spec classic-lru 7.3).
+//! Zone watermarks: how much memory stays free (docs/spec/classic-lru.md#s7-3).
 //!
 //! All in pages. An allocation succeeds while free memory is *above* mark + reserve. Where page blocks had to be taken apart for
 //! memory of another type, [marks are boosted](ZoneWatermarks::boosted) until kswapd has freed as much.
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!((marks.low, marks.min, marks.promo), (3096, 2048, 5192));
     }
 
-    /// compaction.md section 11, E11, E12 and E22: a machine of 24 GiB with three zones, as its /proc says.
+    /// docs/spec/compaction.md#s11, E11, E12 and E22: a machine of 24 GiB with three zones, as its /proc says.
     #[test]
     fn e11_e12_e22_three_zones() {
         let sizes = [3840, 772_917, 4_980_736].map(zone);
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!([16, 1 << 10, 4 << 10, 16 << 10, 32 << 10].map(of_mib), [512, 4096, 8192, 16_384, 23_170], "E11");
     }
 
-    /// promotion.md section 7, example 21: one zone of 64 GiB.
+    /// docs/spec/promotion.md#s7, example 21: one zone of 64 GiB.
     #[test]
     fn oracle_21_marks_up_to_promo() {
         let config = WatermarkConfig { min_free_kib: Some(67_584), ..WatermarkConfig::default() };
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!([marks.min, marks.low, marks.high, marks.promo], [16_896, 33_673, 50_450, 67_227], "example 21");
     }
 
-    /// compaction.md section 11, E25.
+    /// docs/spec/compaction.md#s11, E25.
     #[test]
     fn e25_the_boost_grows_by_page_blocks_up_to_a_cap() {
         let normal = ZoneWatermarks { min: 14_616, low: 19_596, high: 24_576, ..ZoneWatermarks::default() };

@@ -311,7 +311,7 @@ struct Settling {
 }
 
 /// Single movable pages kept out of the buddy allocator, so that most allocations do not touch it: the kernel's lists per CPU
-/// (compaction.md section 2.6), those of all CPUs in one, the page given back last on top.
+/// (docs/spec/compaction.md#s2-6), those of all CPUs in one, the page given back last on top.
 #[derive(Debug)]
 struct AtHand {
     /// Taken from and given to the back.
@@ -349,7 +349,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// compaction.md section 11, E13: batches; with two CPUs the kernel's limits for each are 9798 and 311296, and the one list
+    /// docs/spec/compaction.md#s11, E13: batches; with two CPUs the kernel's limits for each are 9798 and 311296, and the one list
     /// here is longer than two of the former and shorter than two of the latter.
     #[test]
     fn e13_batches_and_limits() {
@@ -397,7 +397,7 @@ mod tests {
         assert_eq!(zone.take_block(&mut frames, 9, MigrateType::Movable), None, "compressed swap has the rest");
     }
 
-    /// compaction.md section 2.5: parts of page blocks that are claimed, or tried, raise the marks; whole ones do not.
+    /// docs/spec/compaction.md#s2-5: parts of page blocks that are claimed, or tried, raise the marks; whole ones do not.
     #[test]
     fn claims_of_parts_of_page_blocks_boost_the_marks() {
         let mut frames = Frames::new(8 * 512);

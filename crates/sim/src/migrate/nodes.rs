@@ -1,4 +1,4 @@
-//! Moving pages from node to node: which may go, whether the node has room, and what is counted (promotion.md sections 1.8, 5.3).
+//! Moving pages from node to node: which may go, whether the node has room, and what is counted (docs/spec/promotion.md#s1-8, #s5-3).
 
 use super::{HUGE_PAGES, MigrateMode, Move, Refusal};
 use crate::counters::Counter;
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!((promoted(&rig, other), rig.memory.nodes.of(rig.frame(space, 1).unwrap())), (0, other));
     }
 
-    /// promotion.md section 5.3: free memory above the high watermark after the move, or kswapd is woken and the move fails.
+    /// docs/spec/promotion.md#s5-3: free memory above the high watermark after the move, or kswapd is woken and the move fails.
     #[test]
     fn the_gate_keeps_the_high_watermark_and_wakes_the_daemon() {
         let mut rig = rig();

@@ -1,8 +1,8 @@
 //! What the parts of a move cost. Each kind of move has the model of its own specification.
 //!
-//! Within a node (compaction) it is compaction.md section 5, which was set against the 14.6 µs a page of a published run of Linux
+//! Within a node (compaction) it is docs/spec/compaction.md#s5, which was set against the 14.6 µs a page of a published run of Linux
 //! 5.3 and is checked by its example 26: the flush is one price, and a page is copied within one memory. From node to node
-//! (promotion, demotion, schemes) it is promotion.md section 5.4 and its example 25: the flush grows with the processors that
+//! (promotion, demotion, schemes) it is docs/spec/promotion.md#s5-4 and its example 25: the flush grows with the processors that
 //! run the owners, and the copy takes as long as the slowest of both memories and the processor that copies. The two were set
 //! against different machines and kernels, and neither can be derived from the other. Who asks makes no difference within either.
 

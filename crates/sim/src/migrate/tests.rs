@@ -145,7 +145,7 @@ fn moved_ns((rig, space): &mut (Rig, SpaceId), pages: u64, together: usize) -> u
     rig.memory.ledger.take()
 }
 
-/// promotion.md section 7, example 25: 1.5 µs a page, a flush of 4 µs (60 processors) and 8 GB/s.
+/// docs/spec/promotion.md#s7, example 25: 1.5 µs a page, a flush of 4 µs (60 processors) and 8 GB/s.
 #[test]
 fn oracle_25_a_flush_for_a_page_or_for_a_batch() {
     let table = [(1, 512, 6_012), (512, 512, 1_034_144), (512, 1, 3_078_144), (1000, 512, 2_020_000)];
@@ -157,7 +157,7 @@ fn oracle_25_a_flush_for_a_page_or_for_a_batch() {
     }
 }
 
-/// promotion.md section 5.4: the slowest of both memories and the processor gives the pace of the copy, and the flush is the dearer
+/// docs/spec/promotion.md#s5-4: the slowest of both memories and the processor gives the pace of the copy, and the flush is the dearer
 /// the more processors are to be asked, the own one left out.
 #[test]
 fn a_move_is_as_fast_as_the_slower_memory_and_the_flush_grows_with_processors() {
@@ -342,7 +342,7 @@ fn a_write_through_a_descriptor_waits_for_a_page_in_flight() {
     }
 }
 
-/// compaction.md section 11, E26: with the later preset a batch of 32 pages takes 154 µs and one of 96 442 µs.
+/// docs/spec/compaction.md#s11, E26: with the later preset a batch of 32 pages takes 154 µs and one of 96 442 µs.
 #[test]
 fn e26_a_batch_flushes_once_and_a_page_alone_each_time() {
     for (flush, pages, us) in [(Flush::PerBatch, 32, 154), (Flush::PerBatch, 96, 442), (Flush::PerPage, 128, 1856)] {

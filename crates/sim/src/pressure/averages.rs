@@ -1,4 +1,4 @@
-//! Running averages in fixed point (spec pressure 3).
+//! Running averages in fixed point (docs/spec/pressure.md#s3).
 
 use super::states::NR_REPORTED;
 use crate::tick::TickRate;

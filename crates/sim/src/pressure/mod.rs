@@ -1,4 +1,4 @@
-//! Pressure-stall information: how much time tasks lose for want of memory, I/O or CPU (spec pressure 1 to 4).
+//! Pressure-stall information: how much time tasks lose for want of memory, I/O or CPU (docs/spec/pressure.md#s1 to #s4).
 //!
 //! [`Pressure`] keeps the books for all groups. The machine reports each change of a task's state with
 //! [`Pressure::task_change`] and calls [`Pressure::handle_timeout`] when [`Pressure::poll_timeout`] says so; results are read

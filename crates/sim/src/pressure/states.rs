@@ -1,4 +1,4 @@
-//! Which pressure states a CPU is in for a group, from the tasks on it (spec pressure 1).
+//! Which pressure states a CPU is in for a group, from the tasks on it (docs/spec/pressure.md#s1).
 
 /// What a task does on its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! Triggers: an event when stalls grow by a threshold within a window (spec pressure 4).
+//! Triggers: an event when stalls grow by a threshold within a window (docs/spec/pressure.md#s4).
 
 use isotherm_units::{Duration, Instant};
 use std::str::FromStr;

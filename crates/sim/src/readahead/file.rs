@@ -1,4 +1,4 @@
-//! File readahead (spec classic-lru 9.4): the state of one open file and the window that each miss or marked page asks for.
+//! File readahead (docs/spec/classic-lru.md#s9-4): the state of one open file and the window that each miss or marked page asks for.
 //!
 //! A `read()` of pages `first..end` goes page by page:
 //!

@@ -1,4 +1,4 @@
-//! Demotion: reclaim of a fast node moves pages to a slower one rather than freeing them (promotion.md section 5.2).
+//! Demotion: reclaim of a fast node moves pages to a slower one rather than freeing them (docs/spec/promotion.md#s5-2).
 //!
 //! Source: `can_demote`, `demote_folio_list`, `alloc_demote_folio` of `mm/vmscan.c`. Departures: a huge page is split first, for
 //! reclaim meets its base pages one by one; cpusets are not modelled, so that no group is kept from a node.

@@ -131,7 +131,7 @@ pub struct Scan {
     pub effective: Effective,
 }
 
-/// What pages taken off their lists were like: decides throttling (spec classic-lru 7.1) and whether the flusher is woken.
+/// What pages taken off their lists were like: decides throttling (docs/spec/classic-lru.md#s7-1) and whether the flusher is woken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// All pages taken.

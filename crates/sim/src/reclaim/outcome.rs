@@ -1,4 +1,4 @@
-//! What happens to a page that a policy has taken off its lists: the same under every policy (spec classic-lru 3.4, 9.2).
+//! What happens to a page that a policy has taken off its lists: the same under every policy (docs/spec/classic-lru.md#s3-4, #s9-2).
 //!
 //! A policy calls [`divert`] first; pages it lets pass get the policy's own check (were they used?); those that fail it
 //! go to [`evict`]. Pages that stay resident come back with a [`Fate`] that says on which kind of list.

@@ -1,4 +1,4 @@
-//! Shadows and refault distance: was an evicted page needed again soon (spec classic-lru 5)?
+//! Shadows and refault distance: was an evicted page needed again soon (docs/spec/classic-lru.md#s5)?
 //!
 //! When a page is evicted, a [`Shadow`] stays in its place: which lruvec evicted it and what that lruvec's age was. The age
 //! grows with each eviction and activation, so the difference at the page's return tells how many pages of room it lacked.

@@ -1,4 +1,4 @@
-//! How much of each list to scan (spec classic-lru 4 and 6). Plain numbers in, plain numbers out; all counts are pages.
+//! How much of each list to scan (docs/spec/classic-lru.md#s4 and #s6). Plain numbers in, plain numbers out; all counts are pages.
 
 /// Pages per list and round, and the weight of one page of I/O against one rotated page.
 pub const SWAP_CLUSTER_MAX: u64 = 32;

@@ -1,5 +1,5 @@
 //! NUMA balancing: threads make pages of their own space inaccessible as they go, and the faults that follow tell who uses what
-//! (promotion.md section 4). All of it is done, and paid for, by the application's own threads.
+//! (docs/spec/promotion.md#s4). All of it is done, and paid for, by the application's own threads.
 //!
 //! What is decided is in `isotherm_core::promotion::hint_fault`; here is what a space and a thread keep, which pages are marked, and
 //! what a fault counts as.

@@ -1,6 +1,6 @@
 //! `damon-migrate`: regions of physical memory, the hot ones of slow nodes promoted and the cold ones of fast nodes demoted.
 //!
-//! Parameters are those of the kernel's sample module `mtier` (promotion.md section 6.4): samples each 5 ms, aggregated over
+//! Parameters are those of the kernel's sample module `mtier` (docs/spec/promotion.md#s6-4): samples each 5 ms, aggregated over
 //! 100 ms and tuned to 4 % accesses, applied each second, 200 MiB a second, until 99.7 % of the fast node are used and 0.5 % free.
 
 use super::{MemoryView, Mover, TieringPolicy};

@@ -165,14 +165,14 @@ impl TieringSpec {
 }
 
 impl TieringPolicy {
-    /// Whether released kernels have it. The scan daemon was posted and never merged; bounds are no policies.
+    /// Whether released kernels have it. The scan daemon was published and never merged; bounds are no policies.
     pub fn runs_on_linux(&self) -> bool {
         self.memory == MemoryView::AsItIs && !matches!(self.mover, Mover::Scan(_))
     }
 
     /// The machine as it is under this policy.
     pub fn applied_to(&self, mut machine: MachineConfig) -> MachineConfig {
-        // In the kernel the mark belongs to the tiering mode of NUMA balancing; ours wants the same room, the postings did without.
+        // In the kernel the mark belongs to the tiering mode of NUMA balancing; ours wants the same room, the series did without.
         let wants_room = match self.mover {
             Mover::HintFaults(mode) => mode.is_tiering(),
             Mover::Scan(mode) => mode == Mode::Rch,
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// promotion.md section 4.1 and 4.5: a rate of zero is taken, and nothing passes but through free memory.
+    /// docs/spec/promotion.md#s4-1 and #s4-5: a rate of zero is taken, and nothing passes but through free memory.
     #[test]
     fn a_rate_of_zero_is_the_kernels_to_take() {
         let balancing = Some(BalancingConfig { promote_rate_limit_mbps: 0, ..BalancingConfig::default() });

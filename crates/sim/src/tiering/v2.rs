@@ -1,11 +1,11 @@
-//! `v2`: its third posting.
+//! `v2`: patch version 2.
 
 use super::{MemoryView, Mover, TieringPolicy};
 use isotherm_core::promotion::Mode;
 
 pub(super) const ENTRY: TieringPolicy = TieringPolicy {
     name: "v2",
-    summary: "kscand, third posting: lists by space, only active pages",
+    summary: "kscand, patch version 2: lists by space, only active pages",
     mover: Mover::Scan(Mode::V2),
     memory: MemoryView::AsItIs,
 };

@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn counts_are_out_of_samples_in_an_aggregation() {
-        // monitoring.md section 2: 100 ms / 5 ms = 20; never below 1, so that nothing divides by zero.
+        // docs/spec/monitoring.md#s2: 100 ms / 5 ms = 20; never below 1, so that nothing divides by zero.
         let table = [(5, 100, Some(20)), (5, 12, Some(2)), (10, 5, Some(1)), (0, 5, Some(5))];
         for (sample_ns, aggregation_ns, expected) in table {
             assert_eq!(Intervals::new(sample_ns, aggregation_ns, 1).max_nr_accesses(), expected);

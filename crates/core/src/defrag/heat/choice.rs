@@ -1,4 +1,4 @@
-//! Which blocks to empty, and which to fill (compaction.md section 8.3, steps 1 to 5).
+//! Which blocks to empty, and which to fill (docs/spec/compaction.md#s8-3, steps 1 to 5).
 
 use super::price::Prices;
 use crate::defrag::BlockUse;
@@ -111,7 +111,7 @@ mod tests {
         Bounds { count, stall_ns: None, key: u64::MAX, takes_hot: true, margin: 0 }
     }
 
-    /// compaction.md section 11, E28, with room elsewhere for all that moves. A to D are numbered 0 to 3.
+    /// docs/spec/compaction.md#s11, E28, with room elsewhere for all that moves. A to D are numbered 0 to 3.
     #[test]
     fn e28_cold_blocks_first_and_blind_to_heat_the_hot_one() {
         let hot = |per_page: u64, pages: u32| per_page * u64::from(pages);

@@ -1,4 +1,4 @@
-//! Compaction that leaves pages in use alone (compaction.md section 8): blocks are emptied that cost least, waits of those who use
+//! Compaction that leaves pages in use alone (docs/spec/compaction.md#s8): blocks are emptied that cost least, waits of those who use
 //! their pages included; pages are moved in batches that are the smaller the more the block is used, those in use last and one
 //! by one; and what others may lose is limited.
 //!

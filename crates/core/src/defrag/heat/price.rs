@@ -1,5 +1,5 @@
-//! What moving a block costs: CPU time of whoever moves, and waits of tasks that touch a page on its way (compaction.md sections
-//! 5 and 8.3).
+//! What moving a block costs: CPU time of whoever moves, and waits of tasks that touch a page on its way (
+//! docs/spec/compaction.md#s5 and #s8-3).
 //!
 //! Pages that move together share one flush of cached translations, which is cheap for the mover; but each is away until the
 //! last of them is unmapped and its own turn has come, so that waits grow with the square of the batch. Hence a batch of its
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// compaction.md section 11, E27: rates in accesses a microsecond 1e-2 … 1e-7.
+    /// docs/spec/compaction.md#s11, E27: rates in accesses a microsecond 1e-2 … 1e-7.
     #[test]
     fn e27_batches_by_rate() {
         let prices = Prices::default();

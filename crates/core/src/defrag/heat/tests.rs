@@ -1,4 +1,4 @@
-//! HeatCompact against a host of single pages: the guarantees of compaction.md section 8.3.
+//! HeatCompact against a host of single pages: the guarantees of docs/spec/compaction.md#s8-3.
 
 use super::fake::{BLOCK, Machine, Page};
 use super::*;

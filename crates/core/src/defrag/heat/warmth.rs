@@ -1,4 +1,4 @@
-//! How much a page block is used, as a moving average over epochs (compaction.md section 8.2).
+//! How much a page block is used, as a moving average over epochs (docs/spec/compaction.md#s8-2).
 
 use isotherm_units::Duration;
 
@@ -37,7 +37,7 @@ impl Warmth {
 mod tests {
     use super::*;
 
-    /// compaction.md section 11, E29.
+    /// docs/spec/compaction.md#s11, E29.
     #[test]
     fn e29_heat_rises_and_falls() {
         let mut warmth = Warmth::default();

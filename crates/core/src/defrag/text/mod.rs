@@ -1,4 +1,4 @@
-//! The kernel's own text about free memory: `/proc/buddyinfo`, `/proc/pagetypeinfo`, `/proc/zoneinfo` (compaction.md 7.1).
+//! The kernel's own text about free memory: `/proc/buddyinfo`, `/proc/pagetypeinfo`, `/proc/zoneinfo` (docs/spec/compaction.md#s7-1).
 //!
 //! Nothing is taken for granted that differs between kernels: how many orders, which zones, which migrate types in which
 //! order. What is cut short, mixed up or too large is refused with the line it is on.

@@ -57,7 +57,7 @@ fn real_texts_give_the_kernels_own_indices() {
     }
 }
 
-/// compaction.md section 11, E7, as debugfs prints it.
+/// docs/spec/compaction.md#s11, E7, as debugfs prints it.
 #[test]
 fn e7_small_negatives_are_printed_oddly() {
     let blocks = FreeBlocks::new(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap();

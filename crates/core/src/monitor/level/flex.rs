@@ -1,4 +1,4 @@
-//! `flex`: like `ptp`, but an entry may reach out of the region by a bounded share (page-table-profiling.md section 5.3).
+//! `flex`: like `ptp`, but an entry may reach out of the region by a bounded share (docs/spec/page-table-profiling.md#s5-3).
 //!
 //! Converges faster, and errs at edges: what neighbours do in the part outside counts for the region. A cold region beside a
 //! hot one is wrong in at most two entries of its length. The tolerances of the published variant are not known; ours are

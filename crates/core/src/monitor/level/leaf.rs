@@ -1,7 +1,7 @@
 //! `leaf`: plain DAMON. One random page stands for its region.
 //!
 //! Good where regions are small or evenly used. In a region of hundreds of GiB with a small hot part nearly every sample
-//! lands on a cold page, and the hot part is never found (page-table-profiling.md section 6.4).
+//! lands on a cold page, and the hot part is never found (docs/spec/page-table-profiling.md#s6-4).
 
 use super::{StrategyEntry, place_as_drawn};
 use crate::host::Level;

@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// Any granule works: arm64 with 16 KiB pages (page-table-profiling.md section 2.1).
+    /// Any granule works: arm64 with 16 KiB pages (docs/spec/page-table-profiling.md#s2-1).
     #[test]
     fn spans_follow_the_shifts() {
         let levels = Levels { shifts: vec![14, 25, 36, 47], highest: 3, leaks_ppm: Vec::new() };

@@ -1,4 +1,4 @@
-//! Which entry to probe: the pure rule over any vector of shifts (page-table-profiling.md section 2).
+//! Which entry to probe: the pure rule over any vector of shifts (docs/spec/page-table-profiling.md#s2).
 
 use super::Levels;
 use crate::host::{AddressRange, Level};
@@ -39,7 +39,7 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// page-table-profiling.md section 9.1, E1 to E15. The level is the index into the shifts; where tables of four levels,
+    /// docs/spec/page-table-profiling.md#s9-1, E1 to E15. The level is the index into the shifts; where tables of four levels,
     /// of four with page-table isolation, of five and of five with isolation differ, all are given.
     #[test]
     fn the_highest_entry_inside_the_region_is_probed() {
@@ -81,7 +81,7 @@ mod tests {
         floor.saturating_sub(ceil) as f64 / region.len() as f64
     }
 
-    /// page-table-profiling.md section 9.1, E16 to E18, and that the rule agrees with the closed form.
+    /// docs/spec/page-table-profiling.md#s9-1, E16 to E18, and that the rule agrees with the closed form.
     #[test]
     fn shares_of_a_region_probed_at_each_level() {
         let levels = four(3);

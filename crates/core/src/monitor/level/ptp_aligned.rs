@@ -2,7 +2,7 @@
 //!
 //! A random cut leaves two ragged edges, where only lower levels fit. A cut on a border leaves none, so that each piece can
 //! be probed by whole entries down to the smallest region, one entry of level 1 (2 MiB on x86-64). Source:
-//! page-table-profiling.md section 7.2; the maintainer's wish to use upper bits as hints for splitting.
+//! docs/spec/page-table-profiling.md#s7-2; the maintainer's wish to use upper bits as hints for splitting.
 
 use super::{Levels, StrategyEntry, pick};
 use crate::host::{AddressRange, Level};
@@ -37,7 +37,7 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// page-table-profiling.md section 9.2, D15.
+    /// docs/spec/page-table-profiling.md#s9-2, D15.
     #[test]
     fn cuts_fall_on_borders() {
         let range = AddressRange::new(0x10 * GIB, 0x10 * GIB + 512 * GIB);

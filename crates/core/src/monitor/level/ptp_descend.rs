@@ -3,7 +3,7 @@
 //!
 //! A table's 512 words lie side by side: reading all costs less than two random probes. A scan clears the words, waits a few
 //! ticks, and reads them. It runs between CHECK and PREPARE of a tick, so it never takes a bit from a sample under way.
-//! Words read and cleared are bounded for each tick. Source: page-table-profiling.md sections 7.1 and 7.2 ("with evidence").
+//! Words read and cleared are bounded for each tick. Source: docs/spec/page-table-profiling.md#s7-1 and #s7-2 ("with evidence").
 //!
 //! What is kept of section 7.1 here: tables as frontier, the two-step scan, children before parents, runs with gaps of up to
 //! two, back-off where looking again found nothing new. What is not: density below the smallest region (one touched page in

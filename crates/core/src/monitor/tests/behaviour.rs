@@ -9,7 +9,7 @@ fn no_goal_reached() -> Option<IntervalsGoal> {
     Some(IntervalsGoal { max_sample_interval: Duration::from_ms(5), ..IntervalsGoal::default() })
 }
 
-/// monitoring.md section 17, example 46.
+/// docs/spec/monitoring.md#s17, example 46.
 #[test]
 fn aggregations_updates_and_tunings_have_their_ticks() {
     let mut bench = Bench::fixed(&[(0, GIB)], |config| config.attributes.intervals_goal = no_goal_reached());
@@ -20,7 +20,7 @@ fn aggregations_updates_and_tunings_have_their_ticks() {
     assert_eq!(bench.monitor.schedule.next_update, 12_000, "not armed again: no interval changed");
 }
 
-/// monitoring.md section 17, example 47.
+/// docs/spec/monitoring.md#s17, example 47.
 #[test]
 fn tuning_arms_all_schedules_again() {
     let mut bench = Bench::fixed(&[(0, GIB)], |config| {
@@ -41,7 +41,7 @@ fn tuning_arms_all_schedules_again() {
     assert_eq!(bench.events, [tuned]);
 }
 
-/// monitoring.md section 17, example 50.
+/// docs/spec/monitoring.md#s17, example 50.
 #[test]
 fn tuning_switched_on_late_catches_up_at_every_aggregation() {
     let mut bench = Bench::fixed(&[(0, GIB)], |_| {});
@@ -61,7 +61,7 @@ fn tuning_switched_on_late_catches_up_at_every_aggregation() {
     assert_eq!(tunings, expected, "example 50");
 }
 
-/// monitoring.md section 3: what a snapshot holds was merged, and was not reset.
+/// docs/spec/monitoring.md#s3: what a snapshot holds was merged, and was not reset.
 #[test]
 fn hot_and_cold_are_told_apart() {
     let mut bench = Bench::fixed(&[(0, 100 * 4096)], |_| {});
@@ -134,7 +134,7 @@ fn what_the_host_refuses_is_told_and_costs_one_sample() {
     }
 }
 
-/// monitoring.md section 9: ranges follow the mappings, given ones last until the first update.
+/// docs/spec/monitoring.md#s9: ranges follow the mappings, given ones last until the first update.
 #[test]
 fn regions_of_a_process_follow_its_mappings() {
     let mut bench = Bench::fixed(&[(0, MIB), (4 * GIB, 5 * GIB), (9 * GIB, 10 * GIB)], |config| {
@@ -183,7 +183,7 @@ fn a_pause_sleeps_in_the_middle_of_a_tick() {
     assert_eq!(bench.aggregations_in(20), [40]);
 }
 
-/// monitoring.md section 15, acceptance tests 3 and 5.
+/// docs/spec/monitoring.md#s15, acceptance tests 3 and 5.
 #[test]
 fn fewer_regions_are_reached_within_an_aggregation_and_no_change_changes_nothing() {
     let mut bench = Bench::fixed(&[(0, 64 * GIB)], |_| {});
@@ -204,7 +204,7 @@ fn fewer_regions_are_reached_within_an_aggregation_and_no_change_changes_nothing
     assert_eq!(bench.monitor.snapshot(), other.snapshot());
 }
 
-/// monitoring.md section 11: entries meet targets by their place; section 17, example 21.
+/// docs/spec/monitoring.md#s11: entries meet targets by their place; section 17, example 21.
 #[test]
 fn a_commit_matches_targets_by_place() {
     let mut bench = Bench::fixed(&[(0, GIB)], |_| {});
@@ -274,7 +274,7 @@ fn what_the_host_cannot_do_is_an_error_at_once() {
     assert_eq!(physical.add_target(TargetId(1), &ranges, &world), Err(MonitorError::SecondPhysicalTarget(TargetId(1))));
 }
 
-/// monitoring.md section 12: probes are counted per sample, reported, and reset.
+/// docs/spec/monitoring.md#s12: probes are counted per sample, reported, and reset.
 #[test]
 fn attribute_probes_estimate_shares() {
     let filter = ProbeFilter { attribute: Attribute::Anon, matching: true, allow: true };
@@ -297,7 +297,7 @@ fn attribute_probes_estimate_shares() {
     assert!(bench.monitor.regions(TargetId(0)).unwrap().iter().all(|region| region.probe_hits == [0; PROBES_MAX]));
 }
 
-/// Plain samples miss one hot GiB of 1 TiB; entries of 1 GiB do not (page-table-profiling.md section 1).
+/// Plain samples miss one hot GiB of 1 TiB; entries of 1 GiB do not (docs/spec/page-table-profiling.md#s1).
 #[test]
 fn upper_entries_find_what_pages_miss() {
     let hot: Vec<u64> = (0..512).map(|entry| 300 * GIB + entry * 2 * MIB).collect();
@@ -350,7 +350,7 @@ fn a_walk_down_finds_edges_soon() {
     assert!(is_isolated(bench.aggregate()), "merges keep them apart");
 }
 
-/// page-table-profiling.md section 3.3: the contradiction is seen, and flushes repair it.
+/// docs/spec/page-table-profiling.md#s3-3: the contradiction is seen, and flushes repair it.
 #[test]
 fn an_adaptive_flush_repairs_hidden_accesses() {
     let run = |flush, cached_from| {
@@ -382,7 +382,7 @@ fn an_adaptive_flush_repairs_hidden_accesses() {
     assert_eq!((activity.upper_clear_but_leaf_set, activity.flushes), (0, 0), "nothing to repair");
 }
 
-/// page-table-profiling.md section 9.2, D17: one page in each GiB makes all of it look used all the time, at that level.
+/// docs/spec/page-table-profiling.md#s9-2, D17: one page in each GiB makes all of it look used all the time, at that level.
 #[test]
 fn upper_entries_over_report() {
     let mut bench = Bench::fixed(&[(0, 64 * GIB)], |config| {
@@ -397,7 +397,7 @@ fn upper_entries_over_report() {
     assert!(regions.iter().all(|region| (region.nr_accesses, region.level) == (40, Level(2))), "D17");
 }
 
-/// page-table-profiling.md section 9.3, T6: bits that were set before monitoring began, as in every new table, mean nothing.
+/// docs/spec/page-table-profiling.md#s9-3, T6: bits that were set before monitoring began, as in every new table, mean nothing.
 #[test]
 fn bits_set_before_are_not_accesses() {
     for entry in STRATEGIES {
@@ -417,7 +417,7 @@ fn bits_set_before_are_not_accesses() {
     }
 }
 
-/// page-table-profiling.md section 9.3, T8: an entry that changed its kind is no sample, neither hot nor cold.
+/// docs/spec/page-table-profiling.md#s9-3, T8: an entry that changed its kind is no sample, neither hot nor cold.
 #[test]
 fn an_unknown_sight_is_no_sample() {
     let mut bench = Bench::fixed(&[(0, GIB)], |_| {});
@@ -436,7 +436,7 @@ fn an_unknown_sight_is_no_sample() {
     assert!(bench.monitor.activity().dropped_samples > 0, "T8");
 }
 
-/// page-table-profiling.md section 9.3, T3: regions given between PREPARE and CHECK wait for the end of the CHECK, so that
+/// docs/spec/page-table-profiling.md#s9-3, T3: regions given between PREPARE and CHECK wait for the end of the CHECK, so that
 /// what is tested is what was cleared, at the same level.
 #[test]
 fn regions_do_not_change_between_clear_and_test() {
@@ -453,7 +453,7 @@ fn regions_do_not_change_between_clear_and_test() {
     assert_eq!(bench.monitor.regions(TargetId(0)).unwrap().len(), 1, "T3: then the change is in force");
 }
 
-/// page-table-profiling.md section 4.2, B8 and B13: results are not shared between regions, and say at which level they were
+/// docs/spec/page-table-profiling.md#s4-2, B8 and B13: results are not shared between regions, and say at which level they were
 /// found.
 #[test]
 fn results_carry_their_level() {
@@ -469,7 +469,7 @@ fn results_carry_their_level() {
     assert!(rest.iter().any(|region| region.level > Level::LEAF));
 }
 
-/// page-table-profiling.md section 7.4: one wake-up an aggregation; its schedule stays.
+/// docs/spec/page-table-profiling.md#s7-4: one wake-up an aggregation; its schedule stays.
 #[test]
 fn a_batch_samples_once_an_aggregation() {
     let mut bench = Bench::fixed(&[(0, GIB)], |config| {
@@ -484,7 +484,7 @@ fn a_batch_samples_once_an_aggregation() {
     assert_eq!(bench.monitor.handle_timeout(Instant::from_ns(620_000_000), &mut bench.world).missed, 2);
 }
 
-/// monitoring.md section 15, acceptance tests 1 and 2.
+/// docs/spec/monitoring.md#s15, acceptance tests 1 and 2.
 #[test]
 fn the_number_of_regions_keeps_its_bounds() {
     // (buffers of 1 MiB, every second one hot; fewest, most; at least that many in the middle of 11 snapshots)

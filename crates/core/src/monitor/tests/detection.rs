@@ -1,4 +1,4 @@
-//! page-table-profiling.md section 6.4 in small: does each strategy find the hot part of large spaces, and at which cost?
+//! docs/spec/page-table-profiling.md#s6-4 in small: does each strategy find the hot part of large spaces, and at which cost?
 //!
 //! Accesses are random and even over one hot interval; bits are drawn from the closed form, without translation caches. The
 //! full experiment is a scenario on the simulated machine; here the shape must hold (T10), with two seeds and half a minute.
@@ -124,7 +124,7 @@ fn find(strategy: &str, footprint: u64, hot_len: u64, rate: f64) -> Found {
     Found { precision, recall, converged_s: converged, words_per_second: words }
 }
 
-/// Where the counts of these windows add up to more than 5: the seed's definition of hot.
+/// Where the counts of these windows add up to more than 5: the original definition of hot.
 fn flagged(windows: &[Vec<RegionRecord>]) -> Vec<AddressRange> {
     let mut steps: Vec<(u64, i64)> = windows
         .iter()

@@ -1,4 +1,4 @@
-//! page-table-profiling.md section 9.2 and the table of section 6.3: what a probe sees, in closed form. The figures say what
+//! docs/spec/page-table-profiling.md#s9-2 and the table of section 6.3: what a probe sees, in closed form. The figures say what
 //! the strategies can find; floats stand here only.
 
 /// P(bit set) of an entry above `hot_pages` pages, each accessed `lambda` times an interval on average.
@@ -61,7 +61,7 @@ fn examples_of_section_9_2() {
     }
 }
 
-/// page-table-profiling.md section 6.3, the table: (hot GiB, rate, lambda, page, 2 MiB).
+/// docs/spec/page-table-profiling.md#s6-3, the table: (hot GiB, rate, lambda, page, 2 MiB).
 #[test]
 fn a_probe_sees_more_the_higher_it_looks() {
     let rows = [

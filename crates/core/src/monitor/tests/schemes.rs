@@ -34,7 +34,7 @@ fn set_free(bench: &mut Bench, percent: u64) {
     (bench.world.machine.free, bench.world.machine.total) = (percent, 100);
 }
 
-/// schemes.md section 15, example 45.
+/// docs/spec/schemes.md#s15, example 45.
 #[test]
 fn schemes_run_as_often_as_they_ask_for() {
     let often = Scheme { apply_interval: Duration::from_us(10_000), ..Scheme::default() };
@@ -46,7 +46,7 @@ fn schemes_run_as_often_as_they_ask_for() {
     assert_eq!(report(&bench, 1).all_passes.passes, 200);
 }
 
-/// schemes.md section 15, example 46.
+/// docs/spec/schemes.md#s15, example 46.
 #[test]
 fn a_quota_holds_over_all_reports() {
     let scheme = Scheme {
@@ -69,7 +69,7 @@ fn a_quota_holds_over_all_reports() {
     assert!(stats(&bench, 0).qt_exceeds >= nr_full, "example 46");
 }
 
-/// monitoring.md section 3: schemes run before the record.
+/// docs/spec/monitoring.md#s3: schemes run before the record.
 #[test]
 fn tried_regions_are_recorded_with_age_0() {
     let mut bench = bench(
@@ -105,7 +105,7 @@ fn tried_regions_are_collected_over_one_pass_of_each_scheme() {
     assert!(!Bench::fixed(&[(0, GIB)], |_| {}).monitor.start_walk(), "nothing to wait for");
 }
 
-/// schemes.md section 9.
+/// docs/spec/schemes.md#s9.
 #[test]
 fn without_a_scheme_at_work_the_monitor_sleeps() {
     let mut bench = bench(&[(0, GIB)], vec![at_marks(Scheme::default())]);
@@ -135,7 +135,7 @@ fn without_a_scheme_at_work_the_monitor_sleeps() {
     assert!(report(&bench, 0).is_active && stats(&bench, 0).nr_tried > tried);
 }
 
-/// schemes.md section 9: an inactive scheme among active ones is skipped.
+/// docs/spec/schemes.md#s9: an inactive scheme among active ones is skipped.
 #[test]
 fn watermarks_switch_one_scheme_among_others() {
     let mut bench = bench(&[(0, GIB)], vec![at_marks(Scheme::default()), Scheme::default()]);
@@ -177,7 +177,7 @@ fn a_commit_changes_schemes_at_the_next_tick() {
     );
 }
 
-/// schemes.md section 3: any change of attributes sets all next passes anew.
+/// docs/spec/schemes.md#s3: any change of attributes sets all next passes anew.
 #[test]
 fn new_attributes_arm_schemes_again() {
     let second = Scheme { apply_interval: Duration::from_secs(1), ..Scheme::default() };

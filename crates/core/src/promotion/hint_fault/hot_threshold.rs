@@ -1,6 +1,6 @@
 //! Mode 2: a page is hot if it faults soon after it was made inaccessible; how soon adapts to what the rate limit lets through.
 //!
-//! Source: promotion.md sections 4.4 and 4.5, Linux 7.2 `kernel/sched/fair.c`, `should_numa_migrate_memory` and what it calls.
+//! Source: docs/spec/promotion.md#s4-4 and #s4-5, Linux 7.2 `kernel/sched/fair.c`, `should_numa_migrate_memory` and what it calls.
 
 use crate::host::NodeMemory;
 use isotherm_units::{Duration, Instant};
@@ -185,14 +185,14 @@ mod tests {
         came.iter().map(window).collect()
     }
 
-    /// promotion.md section 7, example 17.
+    /// docs/spec/promotion.md#s7, example 17.
     #[test]
     fn the_threshold_follows_the_rate_limit() {
         let came = [2_000_000, 2_000_000, 1_600_000, 1_689_600, 1_689_601, 1_000_000, 1_382_400, 1_382_399];
         assert_eq!(thresholds(&came), [875, 750, 750, 750, 625, 750, 750, 875], "example 17");
     }
 
-    /// promotion.md section 7, example 18.
+    /// docs/spec/promotion.md#s7, example 18.
     #[test]
     fn the_threshold_stays_between_an_eighth_and_twice_the_knob() {
         assert_eq!(thresholds(&[9_000_000; 8]), [875, 750, 625, 500, 375, 250, 125, 125], "example 18: too many");
@@ -204,7 +204,7 @@ mod tests {
         gate.decide(pages, 0, Headroom::Scarce, &LIMIT_100_MB, now).promotes()
     }
 
-    /// promotion.md section 7, example 19.
+    /// docs/spec/promotion.md#s7, example 19.
     #[test]
     fn a_second_lets_as_many_pages_through_as_the_rate() {
         let mut gate = HotGate::default();
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(gate.decide(1, 0, Headroom::Ample, &none, at(1001)), HotDecision::Ample);
     }
 
-    /// promotion.md section 7, example 20.
+    /// docs/spec/promotion.md#s7, example 20.
     #[test]
     fn hot_is_below_the_threshold() {
         let mut gate = HotGate::default();
@@ -231,7 +231,7 @@ mod tests {
         }
     }
 
-    /// promotion.md section 7, example 21: a zone of 64 GiB.
+    /// docs/spec/promotion.md#s7, example 21: a zone of 64 GiB.
     #[test]
     fn ample_is_a_sixteenth_above_the_promotion_mark() {
         for (free, headroom) in [(1_115_803, Headroom::Scarce), (1_115_804, Headroom::Ample)] {
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!((gate.threshold_ms(&LIMIT_100_MB), gate.candidates, gate.candidates_ample), (1000, 0, 512));
     }
 
-    /// promotion.md section 4.2: 21 bits wrap after 2,097,152 ms.
+    /// docs/spec/promotion.md#s4-2: 21 bits wrap after 2,097,152 ms.
     #[test]
     fn latencies_wrap() {
         let table = [(1000, 1999, 999), (2_097_000, 2_097_200, 200), (0, 2_097_152, 0), (5, 2_097_152, 2_097_147)];

@@ -1,6 +1,6 @@
 //! How far one scan goes, and where the next goes on: two budgets, one of entries that were changed and one of address space.
 //!
-//! Source: promotion.md section 4.2, Linux 7.2 `kernel/sched/fair.c`, `task_numa_work`.
+//! Source: docs/spec/promotion.md#s4-2, Linux 7.2 `kernel/sched/fair.c`, `task_numa_work`.
 
 use crate::host::AddressRange;
 

@@ -1,6 +1,6 @@
 //! How often a thread scans its space: bounds by the size of the process, adaptation by where its faults were.
 //!
-//! Source: promotion.md section 4.2, Linux 7.2 `kernel/sched/fair.c`, `task_scan_min`, `task_scan_max`, `update_task_scan_period`.
+//! Source: docs/spec/promotion.md#s4-2, Linux 7.2 `kernel/sched/fair.c`, `task_scan_min`, `task_scan_max`, `update_task_scan_period`.
 
 /// Pages of one scan: 256 MiB.
 const SCAN_PAGES: u64 = 65_536;
@@ -75,7 +75,7 @@ impl ScanPeriod {
 mod tests {
     use super::*;
 
-    /// promotion.md section 7, example 22.
+    /// docs/spec/promotion.md#s7, example 22.
     #[test]
     fn large_processes_scan_more_often() {
         for (mib, min_ms, max_ms) in [(8192, 100, 1875), (512, 500, 30_000), (100, 1000, 60_000), (0, 1000, 60_000)] {
@@ -88,7 +88,7 @@ mod tests {
         }
     }
 
-    /// promotion.md section 7, example 23.
+    /// docs/spec/promotion.md#s7, example 23.
     #[test]
     fn periods_follow_faults() {
         // (local, remote, private, shared, period after 1000)
@@ -107,7 +107,7 @@ mod tests {
         }
     }
 
-    /// promotion.md section 7, example 23: promotions count as remote and private.
+    /// docs/spec/promotion.md#s7, example 23: promotions count as remote and private.
     #[test]
     fn in_mode_2_periods_only_grow() {
         let mut period = ScanPeriod::start(8192 * 256);

@@ -1,6 +1,6 @@
 //! When a thread scans its space: by its own CPU time, and one thread of a space at a time.
 //!
-//! Source: promotion.md section 4.2, Linux 7.2 `kernel/sched/fair.c`, `task_tick_numa` and `task_numa_work`.
+//! Source: docs/spec/promotion.md#s4-2, Linux 7.2 `kernel/sched/fair.c`, `task_tick_numa` and `task_numa_work`.
 
 use isotherm_units::{Duration, Instant};
 

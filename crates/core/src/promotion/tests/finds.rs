@@ -1,4 +1,4 @@
-//! What is found how soon: promotion.md section 7, example 27, and section 3.
+//! What is found how soon: docs/spec/promotion.md#s7, example 27, and section 3.
 
 use super::*;
 use crate::host::{AddressRange, PageMove};

@@ -56,7 +56,7 @@ fn bad_text_is_refused_and_changes_nothing() {
     }
 }
 
-/// promotion.md section 1.3: clamped on store, and for new spaces only.
+/// docs/spec/promotion.md#s1-3: clamped on store, and for new spaces only.
 #[test]
 fn the_period_is_brought_within_its_bounds() {
     let mut world = world();

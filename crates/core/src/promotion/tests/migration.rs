@@ -34,7 +34,7 @@ fn in_v0_the_scanner_moves_and_later_a_thread_of_its_own() {
     }
 }
 
-/// promotion.md section 1.3: 20 ms and 20 ms of waiting in the second posting, 20 ms later.
+/// docs/spec/promotion.md#s1-3: 20 ms and 20 ms of waiting in patch version 1, 20 ms later.
 #[test]
 fn the_moving_thread_pauses_before_its_first_page() {
     for (mode, pause_ms) in [(Mode::V0, 0), (Mode::V1, 40), (Mode::V2, 20), (Mode::V3, 20), (Mode::Rch, 20)] {
@@ -137,7 +137,7 @@ fn on_a_full_node_rch_keeps_pace_with_reclaim() {
     assert_eq!(promotion.counters.outstanding(), promotion.queued());
 }
 
-/// The seed's hack against pages that can never move does not help where there are more than 100; counting failures does.
+/// The original hack against pages that can never move does not help where there are more than 100; counting failures does.
 #[test]
 fn pages_that_never_move_slow_the_scans_of_their_space_down() {
     let scans_in_a_minute = |mode: Mode| {

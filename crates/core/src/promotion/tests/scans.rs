@@ -1,4 +1,4 @@
-//! How far a scan goes: promotion.md section 7, examples 10, 11, 12 and 28, and the properties of section 1.5.
+//! How far a scan goes: docs/spec/promotion.md#s7, examples 10, 11, 12 and 28, and the properties of section 1.5.
 
 use super::*;
 use crate::host::{Area, PageMove};
@@ -80,7 +80,7 @@ fn a_budget_met_by_the_last_area_makes_the_next_scan_empty() {
     }
 }
 
-/// promotion.md section 7, example 1, with the sleeps of the daemon: a scan begins with the first round after it is due.
+/// docs/spec/promotion.md#s7, example 1, with the sleeps of the daemon: a scan begins with the first round after it is due.
 #[test]
 fn rounds_come_every_16_ms() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! The buddy allocator of a zone: free blocks of 2^0 to 2^10 pages by migrate type (compaction.md sections 2.1 to 2.4).
+//! The buddy allocator of a zone: free blocks of 2^0 to 2^10 pages by migrate type (docs/spec/compaction.md#s2-1 to #s2-4).
 //!
 //! Sketch: lists go through the links of the frame table, which free frames do not need otherwise; beside them one bit per
 //! block and order, a quarter of a byte a page, says where free blocks begin. Memory that was never used is not on lists at

@@ -5,7 +5,7 @@ use super::types::MigrateType;
 use super::{BLOCK_ORDER, BLOCK_PAGES, Buddy, MAX_ORDER};
 use crate::memory::{Chain, FrameId, Frames, ListEnd};
 
-/// A block that somebody waits for (compaction.md section 4.7).
+/// A block that somebody waits for (docs/spec/compaction.md#s4-7).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capture {
     order: u32,

@@ -1,4 +1,4 @@
-//! Worked examples of compaction.md, and random runs in which all that must hold is checked after every operation.
+//! Worked examples of docs/spec/compaction.md, and random runs in which all that must hold is checked after every operation.
 
 use super::*;
 use crate::memory::Flag;
@@ -52,7 +52,7 @@ impl Rig {
     }
 }
 
-/// compaction.md section 11, E16.
+/// docs/spec/compaction.md#s11, E16.
 #[test]
 fn e16_split_and_merge() {
     let mut rig = Rig::new(0, 1024);

@@ -1,4 +1,4 @@
-//! Oracles of page-table-profiling.md 3.2 and 6.7.
+//! Oracles of docs/spec/page-table-profiling.md#s3-2 and #s6-7.
 
 use super::*;
 use crate::mmu::config::{MmuConfig, TableKind};

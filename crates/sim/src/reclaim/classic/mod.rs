@@ -1,4 +1,4 @@
-//! `classic`: the two-list LRU of Linux (spec classic-lru; `docs/reclaim.md`).
+//! `classic`: the two-list LRU of Linux (docs/spec/classic-lru.md; `docs/reclaim.md`).
 //!
 //! Each lruvec has an inactive and an active list for anonymous and for file pages. Pages enter the inactive list and are
 //! reclaimed from its tail; those found used there get a second chance or move to the active list; the active list gives
@@ -60,7 +60,7 @@ struct History {
     activations_seen: [u64; 2],
 }
 
-/// Decisions for one walk over a node (spec classic-lru 4, 6.1).
+/// Decisions for one walk over a node (docs/spec/classic-lru.md#s4, #s6-1).
 #[derive(Clone, Copy, Debug, Default)]
 struct Balance {
     /// By type.
@@ -161,7 +161,7 @@ impl ReclaimPolicy for Classic {
         self.history.resize(len, History::default());
     }
 
-    /// Spec classic-lru 3.1: the cold list's head, unless it comes back soon enough.
+    /// docs/spec/classic-lru.md#s3-1: the cold list's head, unless it comes back soon enough.
     fn added(&mut self, memory: &mut Memory, frame: FrameId, arrival: Arrival, shadow: Option<u64>) {
         if let Some(shadow) = shadow.filter(|_| arrival != Arrival::FileWrite) {
             self.refault(memory, frame, shadow);
@@ -173,7 +173,7 @@ impl ReclaimPolicy for Classic {
         self.lists.remove(memory, frame);
     }
 
-    /// Spec classic-lru 3.2.
+    /// docs/spec/classic-lru.md#s3-2.
     fn mark_accessed(&mut self, memory: &mut Memory, frame: FrameId) {
         if !memory.frames.has(frame, Flag::Referenced) {
             memory.frames.set(frame, Flag::Referenced);
@@ -187,7 +187,7 @@ impl ReclaimPolicy for Classic {
         }
     }
 
-    /// Spec classic-lru 3.6.
+    /// docs/spec/classic-lru.md#s3-6.
     fn hint(&mut self, memory: &mut Memory, frame: FrameId, hint: Hint) -> bool {
         if hint == Hint::UnmappedYoung {
             self.mark_accessed(memory, frame);

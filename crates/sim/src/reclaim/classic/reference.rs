@@ -1,4 +1,4 @@
-//! Was a page used? The check at the cold tail (spec classic-lru 3.3) and at the hot one (3.5).
+//! Was a page used? The check at the cold tail (docs/spec/classic-lru.md#s3-3) and at the hot one (3.5).
 
 use crate::cgroup::CgroupId;
 use crate::memory::{Flag, FrameId, Mapper, Memory};

@@ -1,5 +1,5 @@
-//! Reclaim from one lruvec: how much of each list, the loop over them, the cold tail and the hot one (spec classic-lru
-//! 3.3 to 3.5, 4, 6).
+//! Reclaim from one lruvec: how much of each list, the loop over them, the cold tail and the hot one (
+//! docs/spec/classic-lru.md#s3-3 to #s3-5, #s4, #s6).
 
 use super::reference::{self, Verdict, take_young};
 use super::{Balance, Classic};
@@ -74,7 +74,7 @@ impl Classic {
         }
     }
 
-    /// Pages to scan of each list (spec classic-lru 6.1 to 6.4).
+    /// Pages to scan of each list (docs/spec/classic-lru.md#s6-1 to #s6-4).
     fn scan_targets(&self, memory: &Memory, lruvec: LruvecId, scan: &mut Scan) -> [u64; 4] {
         let cgroup = memory.cgroup_of(lruvec);
         let inputs = ScanInputs {

@@ -58,7 +58,7 @@ impl Classic {
         counted.map_or_else(|| self.lists.subtree_len(lruvec, lru), |counted| counted.sizes[lru as usize])
     }
 
-    /// Whether the subtree has too few cold pages of a type (spec classic-lru 4), by what was added up.
+    /// Whether the subtree has too few cold pages of a type (docs/spec/classic-lru.md#s4), by what was added up.
     pub(super) fn inactive_is_low(&self, memory: &Memory, lruvec: LruvecId, page_type: PageType) -> bool {
         let (inactive, active) = match page_type {
             PageType::Anon => (Lru::InactiveAnon, Lru::ActiveAnon),

@@ -1,4 +1,4 @@
-//! Shadows at eviction, refaults at return, and the costs they raise (spec classic-lru 5 and 6.2).
+//! Shadows at eviction, refaults at return, and the costs they raise (docs/spec/classic-lru.md#s5 and #s6-2).
 
 use super::Classic;
 use crate::cgroup::CgroupId;

@@ -1,4 +1,4 @@
-//! Reclaim by whoever needs memory: one run over the priorities (spec classic-lru 7.1), and how often it is repeated
+//! Reclaim by whoever needs memory: one run over the priorities (docs/spec/classic-lru.md#s7-1), and how often it is repeated
 //! (7.2 for allocations, 7.5 for charges).
 
 use super::walk::{self, Extent};
@@ -168,7 +168,7 @@ impl Direct {
         }
     }
 
-    /// A sleep of one tick when reclaim goes round faster than devices write (spec classic-lru 7.1).
+    /// A sleep of one tick when reclaim goes round faster than devices write (docs/spec/classic-lru.md#s7-1).
     fn throttle(&self, scan: &Scan, memory: &Memory, node: NodeId) -> Option<Duration> {
         let no_progress = scan.is_global() && scan.priority == 1 && scan.nr_reclaimed == 0;
         let taken = &scan.taken;

@@ -1,4 +1,4 @@
-//! One balancing run of a node's daemon (spec classic-lru 7.4), and what it does about boosted watermarks (compaction.md 2.5).
+//! One balancing run of a node's daemon (docs/spec/classic-lru.md#s7-4), and what it does about boosted watermarks (docs/spec/compaction.md#s2-5).
 
 use super::walk::{self, Extent};
 use super::{Step, WRITEBACK_THROTTLE};

@@ -1,4 +1,4 @@
-//! When and how hard to reclaim: attempts as state machines that never block (spec classic-lru 7).
+//! When and how hard to reclaim: attempts as state machines that never block (docs/spec/classic-lru.md#s7).
 //!
 //! An [`Attempt`] is stepped by whoever reclaims: a task that could not allocate or hit a limit, kswapd, the writer of
 //! `memory.reclaim`. A step is one pass over the lists at one priority; its CPU time is in [`Memory::ledger`], and the

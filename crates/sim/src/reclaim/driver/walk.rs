@@ -1,4 +1,4 @@
-//! Visiting the groups below a root, with protections (spec classic-lru 7.1, pressure 6.1).
+//! Visiting the groups below a root, with protections (docs/spec/classic-lru.md#s7-1, pressure 6.1).
 
 use crate::cgroup::CgroupId;
 use crate::cgroup::protection::{Effective, ProtectionNode, Standing, update_effective};

@@ -1,4 +1,4 @@
-//! Making generations: when, and which address spaces are walked for it (spec mglru 4.1 to 4.3, 4.5).
+//! Making generations: when, and which address spaces are walked for it (docs/spec/mglru.md#s4-1 to #s4-3, #s4-5).
 
 use super::Mglru;
 use super::baseline::Baseline;

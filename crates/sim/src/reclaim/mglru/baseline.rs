@@ -1,4 +1,4 @@
-//! Which Linux the policy is that of, and how its pages count their uses (spec mglru 18).
+//! Which Linux the policy is that of, and how its pages count their uses (docs/spec/mglru.md#s18).
 //!
 //! What is not told apart here is the same in both. Rules that are longer than a line stand in `v6_1.rs` and `v6_12.rs`, and
 //! are chosen where the rules of 7.2 begin.

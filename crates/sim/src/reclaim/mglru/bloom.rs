@@ -1,4 +1,4 @@
-//! Bloom filters of page tables that were worth a walk (spec mglru 9.1).
+//! Bloom filters of page tables that were worth a walk (docs/spec/mglru.md#s9-1).
 
 use crate::mmu::SpaceId;
 

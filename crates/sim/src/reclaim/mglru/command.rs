@@ -1,4 +1,4 @@
-//! What is written to `lru_gen`: ageing and eviction by hand (spec mglru 14.2).
+//! What is written to `lru_gen`: ageing and eviction by hand (docs/spec/mglru.md#s14-2).
 
 use super::Mglru;
 use super::ageing::Effort;

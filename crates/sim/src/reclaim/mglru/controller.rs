@@ -1,5 +1,5 @@
-//! Which type to evict, and which tiers to spare: refault ratios compared by a proportional-integral controller (spec mglru
-//! 7). Plain numbers in, plain numbers out.
+//! Which type to evict, and which tiers to spare: refault ratios compared by a proportional-integral controller (
+//! docs/spec/mglru.md#s7). Plain numbers in, plain numbers out.
 
 use super::page::{MIN_LRU_BATCH, NR_TIERS};
 use crate::reclaim::scan_balance::{PageType, SWAPPINESS_ANON_ONLY};

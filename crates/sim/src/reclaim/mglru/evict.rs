@@ -1,4 +1,4 @@
-//! Eviction from one lruvec: how much, the loop, and what is taken from the oldest generation (spec mglru 5, 6).
+//! Eviction from one lruvec: how much, the loop, and what is taken from the oldest generation (docs/spec/mglru.md#s5, #s6).
 
 use super::Mglru;
 use super::ageing::{Effort, is_due};

@@ -1,4 +1,4 @@
-//! Generations of every lruvec: their lists, which one a page enters, and how the oldest moves on (spec mglru 2, 3, 4.5, 4.6).
+//! Generations of every lruvec: their lists, which one a page enters, and how the oldest moves on (docs/spec/mglru.md#s2, #s3, #s4-5, #s4-6).
 //!
 //! A generation is a number that only grows; its pages lie on the list of that number modulo four. A page's byte says which
 //! generation it belongs to. A walk over page tables changes the byte and the counts alone: the page stays on the list it is
@@ -98,7 +98,7 @@ impl Lruvec {
         sizes
     }
 
-    /// Where a page enters (spec mglru 3): the generation, and `Tail` for one whose write-back just ended.
+    /// Where a page enters (docs/spec/mglru.md#s3): the generation, and `Tail` for one whose write-back just ended.
     pub(super) fn entry(&self, page: Entering) -> u64 {
         let distance = match page {
             Entering { active: true, workingset: true, .. } => 1,
@@ -111,7 +111,7 @@ impl Lruvec {
         (self.max_seq + 1 - distance).max(self.min_seq[page.page_type as usize])
     }
 
-    /// Empty generations at the old end are given up (spec mglru 4.6): whether there were any.
+    /// Empty generations at the old end are given up (docs/spec/mglru.md#s4-6): whether there were any.
     pub(super) fn flush_min_seq(&mut self, swappiness: u32, baseline: Baseline) -> bool {
         let mut candidates = self.min_seq;
         let mut advanced = false;
@@ -293,7 +293,7 @@ impl Generations {
         memory.ledger.spend(memory.costs.lru_move_ns);
     }
 
-    /// Gives up the oldest generation of a type, pages or not, to make room for a new one (spec mglru 4.5).
+    /// Gives up the oldest generation of a type, pages or not, to make room for a new one (docs/spec/mglru.md#s4-5).
     pub(super) fn force_min_seq(
         &mut self,
         memory: &mut Memory,

@@ -1,4 +1,4 @@
-//! In which order reclaim of the whole machine visits groups: a list of lists of them, old and young (spec mglru 12).
+//! In which order reclaim of the whole machine visits groups: a list of lists of them, old and young (docs/spec/mglru.md#s12).
 //!
 //! Groups that had to age, or gave nothing, go to the young generation; one call visits the old one only, and stops as soon as
 //! it has enough. So each pays in turn, and no call pays for walking over all of them.

@@ -1,4 +1,4 @@
-//! Was a page used? The check through the reverse map, and what it learns about the pages beside (spec mglru 6.3, 9).
+//! Was a page used? The check through the reverse map, and what it learns about the pages beside (docs/spec/mglru.md#s6-3, #s9).
 //!
 //! Where one page of a table was used, others near it often were too. Looking at them while the table is at hand costs less
 //! than finding each through its own reverse map later, and a table with many young entries is remembered for the next walk.

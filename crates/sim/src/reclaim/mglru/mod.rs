@@ -1,4 +1,4 @@
-//! `mglru`: the Multi-Gen LRU of Linux (spec mglru; `docs/mglru.md`).
+//! `mglru`: the Multi-Gen LRU of Linux (docs/spec/mglru.md; `docs/mglru.md`).
 //!
 //! Pages belong to generations by when they were last seen in use. Ageing makes a new generation and promotes into the one
 //! before it what the page tables show as used; eviction takes from the oldest. Uses through descriptors move no page: they
@@ -143,7 +143,7 @@ impl ReclaimPolicy for Mglru {
         self.generations.add_lruvec(lruvec, Instant::START);
     }
 
-    /// Spec mglru 3.1.
+    /// docs/spec/mglru.md#s3-1.
     fn added(&mut self, memory: &mut Memory, frame: FrameId, arrival: Arrival, shadow: Option<u64>) {
         if !self.switches.has_core() {
             return self.classic.added(memory, frame, arrival, shadow);
@@ -201,7 +201,7 @@ impl ReclaimPolicy for Mglru {
         self.generations.insert(memory, to, false);
     }
 
-    /// Spec mglru 2.1: counts, and never moves.
+    /// docs/spec/mglru.md#s2-1: counts, and never moves.
     fn mark_accessed(&mut self, memory: &mut Memory, frame: FrameId) {
         if !self.switches.has_core() {
             return self.classic.mark_accessed(memory, frame);

@@ -1,4 +1,4 @@
-//! Reclaim of a whole node: how hard to begin, which group in its turn, and the guard over young pages (spec mglru 10 to 12).
+//! Reclaim of a whole node: how hard to begin, which group in its turn, and the guard over young pages (docs/spec/mglru.md#s10 to #s12).
 
 use super::Mglru;
 use super::evict::Turn;

@@ -1,4 +1,4 @@
-//! What the policy keeps of a page: one byte (spec mglru 2 and 2.1).
+//! What the policy keeps of a page: one byte (docs/spec/mglru.md#s2 and #s2-1).
 
 use crate::reclaim::scan_balance::PageType;
 

@@ -1,4 +1,4 @@
-//! Patches of the series, each observed at its work (spec mglru 16); the others are observed in `tests.rs`.
+//! Patches of the series, each observed at its work (docs/spec/mglru.md#s16); the others are observed in `tests.rs`.
 
 use super::ageing::Effort;
 use super::tests::{ROOT, bed, bed_with};

@@ -1,4 +1,4 @@
-//! New pages wait in a batch before they are put on a list (spec mglru 5.4).
+//! New pages wait in a batch before they are put on a list (docs/spec/mglru.md#s5-4).
 //!
 //! Which generation a page enters is decided when its batch is emptied, with the flags of that moment. Linux has a batch for
 //! each CPU; here one serves the machine.

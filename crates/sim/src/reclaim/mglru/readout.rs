@@ -1,4 +1,4 @@
-//! What `lru_gen` and `lru_gen_full` read: the kernel's text, byte for byte (spec mglru 14.1).
+//! What `lru_gen` and `lru_gen_full` read: the kernel's text, byte for byte (docs/spec/mglru.md#s14-1).
 
 use super::Mglru;
 use super::baseline::Baseline;

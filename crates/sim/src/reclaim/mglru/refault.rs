@@ -1,4 +1,4 @@
-//! Shadows: what an eviction leaves, and what the page's return tells (spec mglru 8).
+//! Shadows: what an eviction leaves, and what the page's return tells (docs/spec/mglru.md#s8).
 
 use super::Mglru;
 use super::baseline::Baseline;

@@ -1,4 +1,4 @@
-//! The kill switch: generations on and off while the machine runs (spec mglru 13).
+//! The kill switch: generations on and off while the machine runs (docs/spec/mglru.md#s13).
 
 use super::Mglru;
 use super::command::Refusal;

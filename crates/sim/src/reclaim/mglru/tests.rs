@@ -476,7 +476,7 @@ fn without_hardware_bits_only_the_reverse_map_looks() {
     bed.check();
 }
 
-/// A scheme's hints under generations (spec classic-lru 3.6, mglru trap 10).
+/// A scheme's hints under generations (docs/spec/classic-lru.md#s3-6, mglru trap 10).
 #[test]
 fn hints_move_pages_as_new_ones_are_placed() {
     let mut bed = bed(256, DeviceKind::Nvme);

@@ -1,4 +1,4 @@
-//! What Linux 6.1 does otherwise, one function a row of the table (spec mglru 18). Uses of pages: `baseline.rs`. Most of it holds
+//! What Linux 6.1 does otherwise, one function a row of the table (docs/spec/mglru.md#s18). Uses of pages: `baseline.rs`. Most of it holds
 //! for 6.12 too; what does not is told where it differs, and in `v6_12.rs`.
 
 use super::Mglru;

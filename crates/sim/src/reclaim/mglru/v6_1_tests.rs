@@ -1,4 +1,4 @@
-//! The table of what Linux 6.1 does otherwise, row by row (spec mglru 18).
+//! The table of what Linux 6.1 does otherwise, row by row (docs/spec/mglru.md#s18).
 
 use super::ageing::Effort;
 use super::controller::{History, choose_v6_1};

@@ -1,4 +1,4 @@
-//! Walking the page tables of an address space for young entries (spec mglru 4.4).
+//! Walking the page tables of an address space for young entries (docs/spec/mglru.md#s4-4).
 //!
 //! Tables are looked at a word at a time. What a sighting does to a page depends on its byte and on the walk alone, so it is a
 //! table of 256 bytes made once a walk; how many pages of each byte were met is counted beside, and generations' sizes are

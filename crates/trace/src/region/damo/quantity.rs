@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn damo_s_spellings() {
-        // The traps of formats.md, each with the unit that a bare number would have.
+        // The traps of docs/spec/formats.md, each with the unit that a bare number would have.
         let table: [(&str, Units, u64, u64); 21] = [
             ("5 ms", TIME, 1000, 5_000_000),
             ("5ms", TIME, 1000, 5_000_000),

@@ -239,7 +239,7 @@ impl Assembly {
         }
     }
 
-    /// Tuning keeps the number of samples in an aggregation (monitoring.md section 10).
+    /// Tuning keeps the number of samples in an aggregation (docs/spec/monitoring.md#s10).
     fn tune(&mut self, sample_ns: u64) {
         self.now.sample_ns = Some(sample_ns);
         let samples = self.base.max_nr_accesses();
