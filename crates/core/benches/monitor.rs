@@ -9,20 +9,18 @@
 use std::sync::OnceLock;
 use std::time::Instant as Clock;
 
-use isotherm_core::host::{AddressRange, Capabilities, Host, HostError, Level, Probe, Seen, Sight, TargetId};
+use isotherm_core::host::{
+    AddressRange, Applying, Capabilities, Gauging, HostError, Level, Mappings, Probe, Probing, Seen, Sight, TargetId,
+};
 use isotherm_core::monitor::{Attributes, Monitor, MonitorConfig, Operations};
 use isotherm_units::Instant;
 
 /// Every second GiB is hot.
 struct Stripes;
 
-impl Host for Stripes {
+impl Probing for Stripes {
     fn capabilities(&self, _: TargetId) -> Capabilities {
         Capabilities { shifts: vec![12, 21, 30, 39], highest_level: Level(3), flush: false, scan_children: false }
-    }
-
-    fn mappings(&mut self, _: TargetId, _: &mut Vec<AddressRange>) -> Result<(), HostError> {
-        Ok(())
     }
 
     fn clear(&mut self, _: TargetId, _: &[Probe], _: &mut [Sight]) -> Result<(), HostError> {
@@ -37,6 +35,16 @@ impl Host for Stripes {
         Ok(())
     }
 }
+
+impl Mappings for Stripes {
+    fn mappings(&mut self, _: TargetId, _: &mut Vec<AddressRange>) -> Result<(), HostError> {
+        Ok(())
+    }
+}
+
+impl Applying for Stripes {}
+
+impl Gauging for Stripes {}
 
 /// CPU time of this thread, which other programs on the machine disturb least; elapsed time where the kernel keeps none.
 fn cpu_ns() -> u64 {

@@ -1,7 +1,7 @@
 //! Decisions about memory, apart from any world they act on: what is hot, and what to do about it.
 //!
 //! Everything here is a state machine without I/O. A driver (the simulated machine, the live daemon, a test) asks when
-//! it wants to be called, calls it with the time and a [`Host`](host::Host), and takes values out. No clock, no files, no
+//! it wants to be called, calls it with the time and a [`host`], and takes values out. No clock, no files, no
 //! threads, no floats in decisions.
 
 pub mod defrag;
@@ -11,3 +11,4 @@ pub mod monitor;
 pub mod presets;
 pub mod promotion;
 pub mod schemes;
+pub mod vocabulary;

@@ -9,9 +9,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant as Clock;
 
-use isotherm_core::host::{AddressRange, Host, Level, Probe, Sight, TargetId};
+use isotherm_core::host::{AddressRange, Level, Probe, Probing, Sight, TargetId};
 use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_sim::cgroup::CgroupId;
+use isotherm_sim::host::MemoryHost;
 use isotherm_sim::machine::{
     DriverError, Ending, MachineBuilder, MachineConfig, MonitorDriver, MonitorTarget, NodeConfig, Outcome, ProgramId,
     TickSink, Watched,
@@ -271,7 +272,7 @@ fn look(mapped: u64, level: u8, looks: u64) -> f64 {
         ns: Arc<Mutex<f64>>,
     }
     impl MonitorDriver for Looker {
-        fn run(&mut self, _now: Instant, host: &mut dyn Host) -> Result<Option<Instant>, DriverError> {
+        fn run(&mut self, _now: Instant, host: &mut MemoryHost<'_>) -> Result<Option<Instant>, DriverError> {
             let mut random = Random(7);
             let mut sights = vec![Sight::default(); 1000];
             let (mut best_ns, mut done) = (f64::INFINITY, 0);

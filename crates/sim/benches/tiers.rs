@@ -7,7 +7,7 @@ mod setup;
 
 use std::time::Instant as Clock;
 
-use isotherm_core::host::{Host, MoveOrder, NodeId as HostNode, PageMove, TargetId};
+use isotherm_core::host::{MoveOrder, NodeId as HostNode, PageMove, TargetId, Tiering};
 use isotherm_core::promotion::{Mode, Promotion, PromotionConfig, Thread};
 use isotherm_sim::fault::{self, FaultOutcome, FaultState};
 use isotherm_sim::host::{HostTarget, MemoryHost, ProbeCounts};

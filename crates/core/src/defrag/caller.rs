@@ -6,7 +6,7 @@ use super::explicit::{CompactExtfrag, Request};
 use super::rfc::after;
 use super::run::Budget;
 use super::{Decision, DefragError, HUGE_ORDER, Hold, Verdict};
-use crate::host::{Host, HostError, NodeId};
+use crate::host::{Compacting, HostError, NodeId};
 use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +63,7 @@ impl Explicit {
         Ok(Self { request, every, next: now, work: None })
     }
 
-    fn look(&mut self, now: Instant, host: &mut dyn Host) -> Result<Activity, HostError> {
+    fn look(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError> {
         self.next = after(now, self.every);
         let Request { node, zone, order, high, .. } = self.request;
         let mut zones = Vec::new();
@@ -88,7 +88,7 @@ impl Defragmenter for Explicit {
         Some(self.next)
     }
 
-    fn handle_timeout(&mut self, now: Instant, host: &mut dyn Host) -> Result<Activity, HostError> {
+    fn handle_timeout(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError> {
         if now < self.next {
             return Ok(Activity::default());
         }

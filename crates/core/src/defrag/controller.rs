@@ -12,7 +12,7 @@ use super::keep::{Aim, Keeper, PAGES_PER_BLOCK};
 use super::rfc::after;
 use super::run::{Budget, Manner, Run, Why};
 use crate::host::CompactMode;
-use crate::host::{Host, HostError, NodeId};
+use crate::host::{Compacting, HostError, NodeId};
 use isotherm_units::{Duration, Instant, Ratio};
 use serde::{Deserialize, Serialize};
 
@@ -78,7 +78,7 @@ impl Controller {
         Ok(Self { config, keeper, next: now, run: None })
     }
 
-    fn look(&mut self, now: Instant, host: &mut dyn Host) -> Result<Activity, HostError> {
+    fn look(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError> {
         self.next = after(now, self.config.interval);
         let (decision, tasks) = self.keeper.look(now, host)?;
         if !tasks.is_empty() {
@@ -100,7 +100,7 @@ impl Defragmenter for Controller {
         Some(self.next)
     }
 
-    fn handle_timeout(&mut self, now: Instant, host: &mut dyn Host) -> Result<Activity, HostError> {
+    fn handle_timeout(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError> {
         if now < self.next {
             return Ok(Activity::default());
         }

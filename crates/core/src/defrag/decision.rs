@@ -1,8 +1,8 @@
 //! What was decided, with what it was decided on: so that every start, and every wait, can be explained afterwards.
 
-use super::blocks::{FreeBlocks, MAX_ORDERS};
 use crate::host::NodeId;
 use crate::host::{DefragSignals, ZoneId, ZoneState};
+use crate::vocabulary::{FreeBlocks, MAX_ORDERS};
 use isotherm_units::Instant;
 
 /// A look at a node.

@@ -7,7 +7,7 @@ use super::merged::{Merged, MergedConfig};
 use super::rfc::{Rfc, RfcConfig};
 use super::run::ZoneReport;
 use super::{Decision, DefragError};
-use crate::host::{Host, HostError, NodeId};
+use crate::host::{Compacting, HostError, NodeId};
 use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +31,7 @@ pub trait Defragmenter: std::fmt::Debug {
     ///
     /// # Errors
     /// The host's. A compaction under way is given up; the design goes on with its next look.
-    fn handle_timeout(&mut self, now: Instant, host: &mut dyn Host) -> Result<Activity, HostError>;
+    fn handle_timeout(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError>;
 }
 
 /// One line of [`DESIGNS`].

@@ -2,11 +2,11 @@
 //! (docs/spec/compaction.md#s6-2). The original final proposal: when and how far is the caller's business.
 
 use super::DefragError;
-use super::blocks::ORDERS;
 use super::run::{Budget, Manner, Run, Task, Why, ZoneReport};
 use super::suitability::{Gap, Level, margin};
 use crate::host::{CompactMode, Compacted, Stop, ZoneState};
-use crate::host::{Host, HostError, NodeId};
+use crate::host::{Compacting, HostError, NodeId};
+use crate::vocabulary::ORDERS;
 use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
@@ -73,7 +73,7 @@ impl CompactExtfrag {
     ///
     /// # Errors
     /// A value that makes no sense, or a node, zone or order that this host does not have.
-    pub fn new(request: Request, now: Instant, host: &mut dyn Host) -> Result<Self, StartError> {
+    pub fn new(request: Request, now: Instant, host: &mut dyn Compacting) -> Result<Self, StartError> {
         request.validate()?;
         let mut zones = Vec::new();
         host.zones(&mut zones)?;
@@ -115,7 +115,7 @@ impl CompactExtfrag {
     ///
     /// # Errors
     /// The host's; then it is done, with the reports of zones finished before.
-    pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn Host) -> Result<Duration, HostError> {
+    pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Duration, HostError> {
         if self.next.is_none_or(|due| now < due) {
             return Ok(Duration::ZERO);
         }
@@ -141,7 +141,7 @@ impl CompactExtfrag {
     }
 
     /// Which zones need it and have room.
-    fn start(&mut self, now: Instant, host: &mut dyn Host) -> Result<Run, HostError> {
+    fn start(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Run, HostError> {
         let request = &self.request;
         let mut zones = Vec::new();
         host.zones(&mut zones)?;

@@ -1,11 +1,11 @@
 //! A host for tests of designs: page blocks by what they hold, and a compaction that goes through them as the kernel's scanners
 //! do, block by block. What it frees follows from the blocks, never from what a test expects.
 
-use super::suitability::Marks;
-use super::yields::{BlockUse, predicted_yield};
+use super::yields::predicted_yield;
 use super::{FreeBlocks, HUGE_ORDER};
 use crate::host::{CompactEnd, CompactStep, Compacted, DefragSignals, Granularity, ZoneId, ZoneState};
-use crate::host::{Host, HostError, NodeId};
+use crate::host::{Compacting, HostError, NodeId};
+use crate::vocabulary::{BlockUse, Marks};
 use isotherm_units::Duration;
 
 const BLOCK: u32 = 1 << HUGE_ORDER;
@@ -98,7 +98,7 @@ impl Zone {
     }
 }
 
-impl Host for Machine {
+impl Compacting for Machine {
     fn compaction_granularity(&self) -> Option<Granularity> {
         Some(Granularity::Zone)
     }

@@ -5,8 +5,8 @@ use super::rfc::after;
 use super::run::{Task, Why};
 use super::yields::{SpoilRate, estimated_yield};
 use super::{Decision, DefragError, HUGE_ORDER, Hold, Verdict};
+use crate::host::{Compacting, HostError, NodeId};
 use crate::host::{DefragSignals, Stop, ZoneState};
-use crate::host::{Host, HostError, NodeId};
 use isotherm_units::{Duration, Instant, Ratio};
 
 /// Pages looked at per block freed, at most, for a run to be worth its while.
@@ -58,7 +58,7 @@ impl Keeper {
     }
 
     /// A look at the node. The decision is to start if there are zones to compact, with how many blocks should be free in each.
-    pub(super) fn look(&mut self, now: Instant, host: &mut dyn Host) -> Result<(Decision, Vec<Task>), HostError> {
+    pub(super) fn look(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<(Decision, Vec<Task>), HostError> {
         if now.since(self.relaxed) >= RELAX_INTERVAL {
             self.relaxed = now;
             self.spoilt.relax();

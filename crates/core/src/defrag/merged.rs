@@ -8,7 +8,7 @@ use super::rfc::after;
 use super::run::{Manner, Run, Task};
 use super::{Decision, DefragError, HUGE_ORDER, Hold, Verdict, node_score};
 use crate::host::{CompactMode, Stop};
-use crate::host::{Host, HostError, NodeId};
+use crate::host::{Compacting, HostError, NodeId};
 use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +67,7 @@ impl Merged {
         Stop::Order { order: HUGE_ORDER, low: self.marks().low }
     }
 
-    fn score(&self, host: &mut dyn Host) -> Result<(u32, Vec<crate::host::ZoneState>), HostError> {
+    fn score(&self, host: &mut dyn Compacting) -> Result<(u32, Vec<crate::host::ZoneState>), HostError> {
         let mut zones = Vec::new();
         host.zones(&mut zones)?;
         zones.retain(|zone| zone.id.node == self.node && zone.present > 0);
@@ -76,7 +76,7 @@ impl Merged {
         Ok((node_score(&scores), zones))
     }
 
-    fn look(&mut self, now: Instant, host: &mut dyn Host) -> Result<Activity, HostError> {
+    fn look(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError> {
         self.next = Some(after(now, CHECK_INTERVAL));
         let signals = host.defrag_signals(self.node)?;
         let (score, zones) = self.score(host)?;
@@ -102,7 +102,7 @@ impl Defragmenter for Merged {
         self.next
     }
 
-    fn handle_timeout(&mut self, now: Instant, host: &mut dyn Host) -> Result<Activity, HostError> {
+    fn handle_timeout(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError> {
         if self.next.is_none_or(|due| now < due) {
             return Ok(Activity::default());
         }

@@ -2,13 +2,12 @@
 //!
 //! Indices come from counts of free blocks alone ([`FreeBlocks`]), so that the kernel's own files ([`text`]) and the simulated
 //! machine are read by the same code. Designs decide ([`DESIGNS`]): three from the history of Linux's proactive
-//! compaction, two of our own. They are state machines without I/O; a [`Host`](crate::host::Host) compacts for them, step by
+//! compaction, two of our own. They are state machines without I/O; a [host](crate::host::Compacting) compacts for them, step by
 //! step.
 //!
 //! Behaviour follows Linux 7.2 where nothing else is said. Sections named in comments are those of the project's specification
 //! `docs/spec/compaction.md`. Design and departures in one place: `docs/fragmentation.md`.
 
-mod blocks;
 mod caller;
 mod controller;
 mod decision;
@@ -31,8 +30,10 @@ pub mod text;
 mod yields;
 
 #[cfg(test)]
-pub(crate) use blocks::tests::{blocks as blocks_of, stride};
-pub use blocks::{BlocksError, FreeBlocks, HUGE_ORDER, MAX_FREE_PAGES, MAX_ORDERS, node_score, weighted_score};
+pub(crate) use crate::vocabulary::blocks_tests::{blocks as blocks_of, stride};
+pub use crate::vocabulary::{
+    BlockUse, BlocksError, FreeBlocks, HUGE_ORDER, MAX_FREE_PAGES, MAX_ORDERS, Marks, node_score, weighted_score,
+};
 pub use caller::{Explicit, ExplicitConfig};
 pub use controller::{Controller, ControllerConfig};
 pub use decision::{Decision, Hold, Verdict};
@@ -45,5 +46,5 @@ pub use merged::{Merged, MergedConfig};
 pub use proactiveness::{Leeway, Proactiveness, ScoreMarks};
 pub use rfc::{OrderMarks, Rfc, RfcConfig};
 pub use run::{Budget, BudgetLimit, Why, ZoneReport};
-pub use suitability::{COSTLY_ORDER, EXTFRAG_THRESHOLD, Gap, Level, Marks, Suitability, margin, suitability};
-pub use yields::{BlockUse, SpoilRate, estimated_yield, predicted_yield};
+pub use suitability::{COSTLY_ORDER, EXTFRAG_THRESHOLD, Gap, Level, Suitability, margin, suitability};
+pub use yields::{SpoilRate, estimated_yield, predicted_yield};

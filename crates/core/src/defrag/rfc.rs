@@ -1,6 +1,5 @@
 //! Proactive compaction as first proposed: `/sys/kernel/mm/compaction/order-N/extfrag_{low,high}` (docs/spec/compaction.md#s6-1).
 
-use super::blocks::ORDERS;
 use super::deferral::Deferral;
 use super::designs::{Activity, Defragmenter};
 use super::explicit::has_room;
@@ -8,7 +7,8 @@ use super::run::{Manner, Run, Task, Why};
 use super::suitability::Gap;
 use super::{Decision, DefragError, MAX_ORDERS, Verdict};
 use crate::host::{CompactMode, Stop, ZoneId, ZoneState};
-use crate::host::{Host, HostError, NodeId};
+use crate::host::{Compacting, HostError, NodeId};
+use crate::vocabulary::ORDERS;
 use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -120,7 +120,7 @@ impl Rfc {
         })
     }
 
-    fn look(&mut self, now: Instant, host: &mut dyn Host) -> Result<Activity, HostError> {
+    fn look(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError> {
         self.next = after(now, self.interval);
         let mut zones = Vec::new();
         host.zones(&mut zones)?;
@@ -156,7 +156,7 @@ impl Defragmenter for Rfc {
         Some(self.next)
     }
 
-    fn handle_timeout(&mut self, now: Instant, host: &mut dyn Host) -> Result<Activity, HostError> {
+    fn handle_timeout(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError> {
         if now < self.next {
             return Ok(Activity::default());
         }

@@ -2,7 +2,7 @@
 //! they have decided.
 
 use crate::host::{CompactEnd, CompactMode, CompactStep, Compacted, Stop, ZoneId};
-use crate::host::{Host, HostError};
+use crate::host::{Compacting, HostError};
 use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -160,7 +160,7 @@ impl Run {
     pub(super) fn step(
         &mut self,
         now: Instant,
-        host: &mut dyn Host,
+        host: &mut dyn Compacting,
     ) -> Result<(Compacted, Option<ZoneReport>), HostError> {
         let (mut current, is_first) = match self.current.take() {
             Some(current) => (current, false),
@@ -220,7 +220,7 @@ impl Run {
     }
 }
 
-fn extfrag(host: &mut dyn Host, task: Task) -> Result<u32, HostError> {
+fn extfrag(host: &mut dyn Compacting, task: Task) -> Result<u32, HostError> {
     let mut zones = Vec::new();
     host.zones(&mut zones)?;
     // A zone that is gone (memory was taken away) has nothing free.

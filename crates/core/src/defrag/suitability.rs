@@ -1,23 +1,12 @@
 //! Whether compaction can help a zone at all (docs/spec/compaction.md#s2-5, #s4-5): watermarks and free pages to move into.
 
-use super::blocks::FreeBlocks;
+use crate::vocabulary::{FreeBlocks, Marks};
 
 /// Orders above it are costly: they may fail, and need a margin.
 pub const COSTLY_ORDER: u32 = 3;
 
 /// `vm.extfrag_threshold` unless it is set: a fragmentation index up to it means lack of memory.
 pub const EXTFRAG_THRESHOLD: i32 = 500;
-
-/// Watermarks of a zone in pages, boost included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
-    /// Below, only those who free memory may allocate.
-    pub min: u64,
-    /// Below, kswapd wakes.
-    pub low: u64,
-    /// Above, it sleeps.
-    pub high: u64,
-}
 
 /// A zone as a watermark looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +86,7 @@ pub fn suitability(level: &Level<'_>, order: u32, mark: u64, marks: &Marks, gap:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::defrag::blocks::tests::{blocks, contig, stride};
+    use crate::vocabulary::blocks_tests::{blocks, contig, stride};
 
     const NORMAL: Marks = Marks { min: 14616, low: 19596, high: 24576 };
     const DMA32: Marks = Marks { min: 2268, low: 3040, high: 3812 };

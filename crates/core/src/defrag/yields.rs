@@ -2,32 +2,10 @@
 //! time.
 
 use super::HUGE_ORDER;
-
-/// What a page block holds. Free pages are what is left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BlockUse {
-    /// Pages in use that can be moved.
-    pub movable: u32,
-    /// Pages in use that cannot: the block will never be free.
-    pub fixed: u32,
-    /// Pages may be moved into it: it is of type Movable.
-    pub is_target: bool,
-}
+use crate::vocabulary::BlockUse;
 
 /// Pages of a page block.
 const BLOCK_PAGES: u64 = 1 << HUGE_ORDER;
-
-impl BlockUse {
-    pub(super) fn free(self) -> u64 {
-        BLOCK_PAGES.saturating_sub(u64::from(self.movable) + u64::from(self.fixed))
-    }
-    pub(super) const fn is_free(self) -> bool {
-        self.movable == 0 && self.fixed == 0
-    }
-    pub(super) const fn is_clean(self) -> bool {
-        self.fixed == 0 && self.movable > 0
-    }
-}
 
 /// How many blocks can be freed by moving their pages into others: the emptiest first, as long as what has to move fits into
 /// the free pages of target blocks that stay, less `margin` pages that must stay free.
@@ -110,7 +88,7 @@ impl SpoilRate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::defrag::blocks::tests::{blocks, contig};
+    use crate::vocabulary::blocks_tests::{blocks, contig};
     use proptest::prelude::*;
 
     const fn clean(movable: u32) -> BlockUse {

@@ -5,7 +5,7 @@
 //! `w2` and `w1`. A page's last use is known within one generation, and as of the last walk: whatever happened since will be
 //! seen by the next. The oldest generation also holds what earlier ones held, so that nothing can be told beyond it.
 
-use super::rows::{Row, pages_of};
+use crate::vocabulary::{Row, pages_of};
 use serde::Serialize;
 
 /// Memory used within a window that ends at the last ageing. Pages of 4 KiB.

@@ -1,12 +1,12 @@
 //! Working-set estimation: a generation each interval, and what the sizes of generations tell.
 
-use super::command::{Ageing, Swappiness};
 use super::error::GenerationsError;
 use super::estimate::{Estimate, estimate};
 use super::history::{ColdBounds, History};
-use super::rows::{Listing, Lruvec, Row};
 use super::why::{GenerationReason, GenerationWhy};
-use crate::host::{Answer, Host, HostError};
+use crate::host::{Answer, GenerationsHost, HostError};
+use crate::vocabulary::{Ageing, Swappiness};
+use crate::vocabulary::{Listing, Lruvec, Row};
 use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -129,7 +129,7 @@ impl Reading {
     /// Of all groups together. Bounds are as narrow as looks, this one and earlier ones, make them.
     pub fn estimate(&self) -> Estimate {
         let narrowed = |group: &GroupReading| {
-            let total = super::rows::pages_of(&group.listing.rows);
+            let total = crate::vocabulary::pages_of(&group.listing.rows);
             let Estimate { low_pages, high_pages, .. } = group.estimate;
             let high_pages = high_pages.min(total.saturating_sub(group.cold.at_least_pages));
             let low_pages = low_pages.max(total.saturating_sub(group.cold.at_most_pages)).min(high_pages);
@@ -137,7 +137,7 @@ impl Reading {
         };
         // Groups without a page tell nothing, and need not.
         let mut filled =
-            self.groups.iter().filter(|group| super::rows::pages_of(&group.listing.rows) > 0).map(narrowed);
+            self.groups.iter().filter(|group| crate::vocabulary::pages_of(&group.listing.rows) > 0).map(narrowed);
         let first = filled.next().unwrap_or_default();
         filled.fold(first, Estimate::plus)
     }
@@ -207,7 +207,7 @@ impl Estimator {
     /// Makes a generation of each target if one is due at `now`, and reads. Early calls do nothing and give `None`; so does a
     /// call that could not read, which [`why`](Self::why) then tells. After a long sleep it does so once, and counts what it
     /// missed.
-    pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn Host) -> Option<Reading> {
+    pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn GenerationsHost) -> Option<Reading> {
         let due = self.due.filter(|&due| due <= now)?;
         let intervals = now.since(due).ns() / self.config.interval.ns();
         self.missed += intervals;
@@ -225,7 +225,7 @@ impl Estimator {
     }
 
     /// The listings of the targets.
-    fn read(&mut self, host: &mut dyn Host) -> Option<Vec<Listing>> {
+    fn read(&mut self, host: &mut dyn GenerationsHost) -> Option<Vec<Listing>> {
         let mut listings = Vec::new();
         match host.read_generations(&mut listings) {
             Ok(()) => {
@@ -259,7 +259,7 @@ impl Estimator {
         self.known.remove(&lruvec).map_or_else(|| History::new(LOOKS), |known| known.history)
     }
 
-    fn age(&mut self, host: &mut dyn Host) {
+    fn age(&mut self, host: &mut dyn GenerationsHost) {
         let EstimatorConfig { can_swap, force_scan, .. } = self.config;
         let orders: Vec<Ageing> = (self.known.iter())
             .map(|(&lruvec, known)| Ageing { lruvec, max_gen_nr: known.max_gen_nr, swappiness: can_swap, force_scan })

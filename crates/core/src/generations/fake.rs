@@ -1,8 +1,8 @@
 //! A host with generations for tests: pages by group, and what is used of them.
 
-use super::rows::{Listing, Lruvec, Row, pages_of};
 use super::{Ageing, Eviction};
-use crate::host::{Answer, Gauge, GenerationCapabilities, Host, HostError, NodeId};
+use crate::host::{Answer, Gauge, Gauging, GenerationCapabilities, Generational, HostError, NodeId};
+use crate::vocabulary::{Listing, Lruvec, Row, pages_of};
 use isotherm_units::{Instant, PAGE_BYTES};
 
 /// A group: pages that are used all the time, and pages that never are.
@@ -67,29 +67,7 @@ impl FakeHost {
     }
 }
 
-impl Host for FakeHost {
-    fn gauges(&mut self, gauges: &[Gauge], values: &mut [Option<u64>]) -> Result<(), HostError> {
-        if self.is_blind {
-            return Err(HostError::NotHere("no gauges"));
-        }
-        for (gauge, value) in gauges.iter().zip(values) {
-            *value = match gauge {
-                Gauge::StallSomeUs => Some(self.stall_us),
-                Gauge::RefaultBytes { memcg } => {
-                    let group = usize::try_from(*memcg).ok().and_then(|index| self.groups.get(index));
-                    let common = if *memcg == 0 { self.refault_bytes } else { 0 };
-                    group.map(|group| group.refault_bytes + common)
-                }
-                _ => None,
-            };
-        }
-        Ok(())
-    }
-
-    fn memcg(&self, path: &str) -> Option<u64> {
-        self.groups.iter().position(|group| group.path == path).map(|index| index as u64).or((path == "/").then_some(0))
-    }
-
+impl Generational for FakeHost {
     fn generation_capabilities(&mut self) -> GenerationCapabilities {
         let is_here = !self.is_classic;
         GenerationCapabilities {
@@ -147,5 +125,29 @@ impl Host for FakeHost {
             let bytes = freed * PAGE_BYTES;
             answers.push(if remains == 0 || left == 0 { Answer::Done { bytes } } else { Answer::Partly { bytes } });
         }
+    }
+}
+
+impl Gauging for FakeHost {
+    fn gauges(&mut self, gauges: &[Gauge], values: &mut [Option<u64>]) -> Result<(), HostError> {
+        if self.is_blind {
+            return Err(HostError::NotHere("no gauges"));
+        }
+        for (gauge, value) in gauges.iter().zip(values) {
+            *value = match gauge {
+                Gauge::StallSomeUs => Some(self.stall_us),
+                Gauge::RefaultBytes { memcg } => {
+                    let group = usize::try_from(*memcg).ok().and_then(|index| self.groups.get(index));
+                    let common = if *memcg == 0 { self.refault_bytes } else { 0 };
+                    group.map(|group| group.refault_bytes + common)
+                }
+                _ => None,
+            };
+        }
+        Ok(())
+    }
+
+    fn memcg(&self, path: &str) -> Option<u64> {
+        self.groups.iter().position(|group| group.path == path).map(|index| index as u64).or((path == "/").then_some(0))
     }
 }

@@ -4,7 +4,7 @@
 //! looks, too, so that its smallest size since then is the most there can be of them; and of what it holds now, only what it
 //! swallowed since can be younger, so that the rest is the least.
 
-use super::rows::{Row, pages_of};
+use crate::vocabulary::{Row, pages_of};
 use isotherm_units::Instant;
 use serde::Serialize;
 use std::collections::VecDeque;

@@ -4,8 +4,8 @@
 //! live, it has a process killed: what was used within that time does not fit. So the question to a value is whether it kills
 //! while all is well, and that can be told from the ages of generations.
 
-use super::command::Swappiness;
-use super::rows::Listing;
+use crate::vocabulary::Listing;
+use crate::vocabulary::Swappiness;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -96,7 +96,7 @@ impl MinTtl {
     /// there: without free swap, files alone.
     pub fn forecast(self, groups: &[GroupFacts<'_>], swappiness: Swappiness) -> Forecast {
         let oldest_of = |group: &GroupFacts<'_>| {
-            let evictable = |row: &super::rows::Row| {
+            let evictable = |row: &crate::vocabulary::Row| {
                 let anon = if swappiness.takes_anon() { row.anon_pages } else { 0 };
                 let file = if swappiness.takes_file() { row.file_pages } else { 0 };
                 anon.saturating_add(file)
@@ -114,8 +114,8 @@ impl MinTtl {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rows::Row;
     use super::*;
+    use crate::vocabulary::Row;
 
     fn listing(rows: &[(u64, u64, u64)]) -> Listing {
         let row = |(seq, &(age_ms, anon_pages, file_pages)): (u64, &(u64, u64, u64))| Row {

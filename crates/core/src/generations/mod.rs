@@ -9,7 +9,6 @@
 //! [`parse_lru_gen`] and the `Display` of [`Ageing`] and [`Eviction`] are the kernel's text (docs/spec/mglru.md#s14). Design, precision
 //! and traps: `docs/generations.md`.
 
-mod command;
 mod error;
 mod estimate;
 mod estimator;
@@ -19,13 +18,14 @@ pub(crate) mod fake;
 mod history;
 mod min_ttl;
 mod reclaimer;
-mod rows;
 #[cfg(test)]
 mod tests;
 mod text;
 mod why;
 
-pub use command::{Ageing, Eviction, SWAPPINESS_MAX, Swappiness};
+pub use crate::vocabulary::{
+    Ageing, Eviction, Listing, Lruvec, Row, SWAPPINESS_MAX, Swappiness, cold_pages, pages_of, working_set_pages,
+};
 pub use error::GenerationsError;
 pub use estimate::{Estimate, estimate};
 pub use estimator::{Estimator, EstimatorConfig, GroupReading, Reading, TARGETS_ALL, covers};
@@ -33,6 +33,5 @@ pub use explain::{explain_estimator, explain_reclaimer};
 pub use history::{ColdBounds, History};
 pub use min_ttl::{Forecast, GroupFacts, MinTtl, MinTtlError, parse_unsigned};
 pub use reclaimer::{Pass, Reclaimer, ReclaimerConfig};
-pub use rows::{Listing, Lruvec, Row, cold_pages, pages_of, working_set_pages};
 pub use text::{TextError, TextProblem, parse_lru_gen, write_lru_gen};
 pub use why::{GENERATION_REASONS, GenerationReason, GenerationWhy, Passes, Times};

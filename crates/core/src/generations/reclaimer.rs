@@ -1,11 +1,11 @@
 //! Proactive reclaim: what is old goes before it is missed, within a budget, and not while it hurts.
 
-use super::command::{Eviction, Swappiness};
 use super::error::GenerationsError;
 use super::estimator::{Estimator, EstimatorConfig, GroupReading, Reading, TARGETS_ALL, check_targets};
-use super::rows::Row;
 use super::why::{GenerationReason, GenerationWhy};
-use crate::host::{Answer, Gauge, Host, HostError};
+use crate::host::{Answer, Gauge, GenerationsHost, HostError};
+use crate::vocabulary::Row;
+use crate::vocabulary::{Eviction, Swappiness};
 use isotherm_units::{Bytes, Duration, Instant, PAGE_BYTES, Ratio};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -197,7 +197,7 @@ impl Reclaimer {
     }
 
     /// Ages, and evicts what is old, if a pass is due at `now`. Otherwise as [`Estimator::handle_timeout`].
-    pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn Host) -> Option<Pass> {
+    pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn GenerationsHost) -> Option<Pass> {
         let reading = self.estimator.handle_timeout(now, host)?;
         let readings = self.read_gauges(host);
         let (refaulted_bytes, stalled_ppm) = match &self.before {
@@ -235,7 +235,7 @@ impl Reclaimer {
         Some(Pass { cold_bytes, budget_bytes, evicted_bytes, refaulted_bytes, stalled_ppm, held_back, reading })
     }
 
-    fn read_gauges(&mut self, host: &mut dyn Host) -> Readings {
+    fn read_gauges(&mut self, host: &mut dyn GenerationsHost) -> Readings {
         let mut stalled = [None];
         let pressure = host.gauges(&[Gauge::StallSomeUs], &mut stalled);
         let memcgs: Vec<u64> = self.config.targets.iter().filter_map(|target| host.memcg(target)).collect();
@@ -291,7 +291,7 @@ impl Reclaimer {
     }
 
     /// Spends the budget, on those with the most cold memory first. Bytes freed.
-    fn evict(&mut self, cold: &mut [Cold<'_>], host: &mut dyn Host) -> u64 {
+    fn evict(&mut self, cold: &mut [Cold<'_>], host: &mut dyn GenerationsHost) -> u64 {
         let mut left = self.budget / PAGE_BYTES;
         let mut orders = Vec::with_capacity(cold.len());
         for Cold { group, min_gen_nr, pages } in cold {

@@ -1,7 +1,7 @@
 //! The text of `lru_gen` (docs/spec/mglru.md#s14-1): read, and written as the kernel writes it.
 
-use super::rows::{Listing, Lruvec, Row};
 use crate::host::NodeId;
+use crate::vocabulary::{Listing, Lruvec, Row};
 use std::fmt::Write;
 use thiserror::Error;
 

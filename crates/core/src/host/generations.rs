@@ -1,13 +1,44 @@
 //! Generations: what a host can do with them, and how it answers.
 
+use super::HostError;
+use crate::vocabulary::{Ageing, Eviction, Listing};
+
+/// Reads, ages and evicts the generations of the Multi-Gen LRU. What a host has not is "not here", which is what each call answers unless it is written.
+pub trait Generational {
+    /// What this host can do with generations.
+    fn generation_capabilities(&mut self) -> GenerationCapabilities {
+        GenerationCapabilities { missing: Some(NO_GENERATIONS), ..GenerationCapabilities::default() }
+    }
+
+    /// Appends the generations of all groups on all nodes with memory, in the order of `lru_gen`.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`], [`HostError::Failed`]; nothing was appended.
+    fn read_generations(&mut self, _out: &mut Vec<Listing>) -> Result<(), HostError> {
+        Err(HostError::NotHere(NO_GENERATIONS))
+    }
+
+    /// Makes a generation of each group that is named. Appends an answer an order: done, or failed with the kernel's refusal
+    /// in words.
+    fn age_generations(&mut self, orders: &[Ageing], answers: &mut Vec<Answer>) {
+        answers.extend(orders.iter().map(|_| Answer::NotHere(NO_GENERATIONS)));
+    }
+
+    /// Evicts generations. Appends an answer an order: done, when nothing that was asked for is left or the limit was reached;
+    /// partly, when pages stayed; failed with the kernel's refusal in words.
+    fn evict_generations(&mut self, orders: &[Eviction], answers: &mut Vec<Answer>) {
+        answers.extend(orders.iter().map(|_| Answer::NotHere(NO_GENERATIONS)));
+    }
+}
+
 /// What a host can do with the generations of the Multi-Gen LRU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GenerationCapabilities {
-    /// [`Host::read_generations`](super::Host::read_generations) is there.
+    /// [`Generational::read_generations`] is there.
     pub read: bool,
-    /// [`Host::age_generations`](super::Host::age_generations) is there.
+    /// [`Generational::age_generations`] is there.
     pub age: bool,
-    /// [`Host::evict_generations`](super::Host::evict_generations) is there.
+    /// [`Generational::evict_generations`] is there.
     pub evict: bool,
     /// What would have to be there for the rest, in words.
     pub missing: Option<&'static str>,

@@ -1,22 +1,101 @@
-//! What promotion between tiers asks of a host: areas of a space, scans for accessed pages, nodes of pages, moves.
+//! Tiering: areas of a space, scans for accessed pages, nodes of pages, moves.
 
-use super::{AddressRange, NodeId};
+use super::HostError;
+use crate::vocabulary::{AddressRange, NodeId, ScanGate, TargetId};
 use isotherm_units::Duration;
+
+/// Finds accessed pages in spaces and moves pages between nodes. What a host has not is "not here", which is what each call answers unless it is written.
+pub trait Tiering {
+    /// What this host can do for promotion between tiers.
+    fn tiering_capabilities(&self) -> TieringCapabilities {
+        TieringCapabilities::default()
+    }
+
+    /// Appends all spaces that may be scanned, ascending: processes that have not ended.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`] where the driver tells of spaces one by one.
+    fn spaces(&mut self, _out: &mut Vec<TargetId>) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host lists no spaces"))
+    }
+
+    /// Appends the areas of a space, ascending and disjoint.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`] once the process has ended. [`HostError::Failed`] while its mappings are locked by a writer: the
+    /// space is passed over and asked again at its next turn.
+    fn areas(&mut self, _target: TargetId, _out: &mut Vec<Area>) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host does not list areas"))
+    }
+
+    /// Looks at each page of `range`, in the order of addresses, and clears its accessed bit: the page and its marks are shown to
+    /// the gate by [`ScanGate::see`], and what the gate did to the marks is kept. A huge leaf is one page of its size unless
+    /// [`ScanGate::splits_huge`] says otherwise. Entries without a page are shown by [`ScanGate::hole`], but not where the
+    /// whole table is missing. Translations are not flushed.
+    ///
+    /// The bit of a file page whose lock cannot be had is left as it is, and shown as found.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`], [`HostError::NotHere`]. [`HostError::Failed`]: the rest of the range is passed over.
+    fn scan_accessed(
+        &mut self,
+        _target: TargetId,
+        _range: AddressRange,
+        _gate: &mut ScanGate,
+    ) -> Result<Scanned, HostError> {
+        Err(HostError::NotHere("this host does not scan for accessed pages"))
+    }
+
+    /// The node of the page at each address; `None` where there is none. Changes nothing. `out` has the length of `addresses`.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`], [`HostError::NotHere`].
+    fn page_nodes(
+        &mut self,
+        _target: TargetId,
+        _addresses: &[u64],
+        _out: &mut [Option<NodeId>],
+    ) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host does not tell the node of a page"))
+    }
+
+    /// Moves pages to a node without waiting for locks or reclaim, and says what became of each: `results` has the length of
+    /// [`MoveOrder::pages`]. Returns the CPU time that it took.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`], [`HostError::NotHere`], [`HostError::Failed`]: nothing was moved, and no result is valid.
+    fn migrate(
+        &mut self,
+        _target: TargetId,
+        _order: &MoveOrder<'_>,
+        _results: &mut [PageMove],
+    ) -> Result<Duration, HostError> {
+        Err(HostError::NotHere("this host does not move pages between nodes"))
+    }
+
+    /// Free memory of a node and its watermarks; `None` for a node without memory.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`].
+    fn node_memory(&mut self, _node: NodeId) -> Result<Option<NodeMemory>, HostError> {
+        Err(HostError::NotHere("this host does not tell the free memory of a node"))
+    }
+}
 
 /// What a host can do for promotion. The core plans with it and never asks for more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TieringCapabilities {
     /// All nodes, in the order of their numbers.
     pub nodes: Vec<TierNode>,
-    /// [`Host::spaces`](super::Host::spaces) is there. Without it the driver tells of each space that comes and goes.
+    /// [`Tiering::spaces`] is there. Without it the driver tells of each space that comes and goes.
     pub spaces: bool,
-    /// [`Host::areas`](super::Host::areas) and [`Host::scan_accessed`](super::Host::scan_accessed) are there.
+    /// [`Tiering::areas`] and [`Tiering::scan_accessed`] are there.
     pub scan_accessed: bool,
-    /// [`Host::page_nodes`](super::Host::page_nodes) is there.
+    /// [`Tiering::page_nodes`] is there.
     pub page_nodes: bool,
-    /// [`Host::node_memory`](super::Host::node_memory) is there.
+    /// [`Tiering::node_memory`] is there.
     pub node_memory: bool,
-    /// [`Host::migrate`](super::Host::migrate) is there.
+    /// [`Tiering::migrate`] is there.
     pub migrate: bool,
     /// Moves can be limited to pages that stand among the active: [`MoveOrder::only_active`].
     pub tells_active: bool,
@@ -64,7 +143,7 @@ pub struct AreaKind {
     pub is_low_zone_file: bool,
 }
 
-/// What [`Host::scan_accessed`](super::Host::scan_accessed) did.
+/// What [`Tiering::scan_accessed`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scanned {
     /// First byte that was not looked at: the end of the range, or less where the gate said stop.

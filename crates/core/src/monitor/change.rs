@@ -13,7 +13,7 @@ use super::region::{HIT_BP, Region, convert_count};
 use super::snapshot::Event;
 use super::target::Target;
 use super::{Monitor, admit};
-use crate::host::{AddressRange, Host, TargetId};
+use crate::host::{AddressRange, MonitorHost, TargetId};
 
 /// One entry of a new list of targets. Entries meet the targets that are there by their place in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Monitor {
         &mut self,
         config: MonitorConfig,
         targets: Option<&[TargetChange]>,
-        host: &dyn Host,
+        host: &dyn MonitorHost,
     ) -> Result<(), MonitorError> {
         config.validate()?;
         let admitted = |id| admit(&config, id, host).map(|levels| (id, levels));

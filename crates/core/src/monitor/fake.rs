@@ -1,8 +1,8 @@
 //! A world in a few lines, for tests: sparse accessed bits at every level, mappings, targets that end.
 
 use crate::host::{
-    AddressRange, Applied, Attribute, Capabilities, Gauge, Host, HostError, Level, Order, Probe, SchemeCapabilities,
-    Seen, Sight, TargetId,
+    AddressRange, Applied, Applying, Attribute, Capabilities, Gauge, GaugeCapabilities, Gauging, HostError, Level,
+    Mappings, Order, Probe, Probing, SchemeCapabilities, Seen, Sight, TargetId,
 };
 use crate::schemes::fake::Machine;
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,14 +113,9 @@ impl World {
     }
 }
 
-impl Host for World {
+impl Probing for World {
     fn capabilities(&self, _: TargetId) -> Capabilities {
         self.capabilities.clone()
-    }
-
-    fn mappings(&mut self, target: TargetId, out: &mut Vec<AddressRange>) -> Result<(), HostError> {
-        out.extend_from_slice(&self.called("mappings", target)?.mappings);
-        Ok(())
     }
 
     fn clear(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
@@ -163,7 +158,16 @@ impl Host for World {
         }
         Ok(())
     }
+}
 
+impl Mappings for World {
+    fn mappings(&mut self, target: TargetId, out: &mut Vec<AddressRange>) -> Result<(), HostError> {
+        out.extend_from_slice(&self.called("mappings", target)?.mappings);
+        Ok(())
+    }
+}
+
+impl Applying for World {
     fn scheme_capabilities(&self, target: TargetId) -> SchemeCapabilities {
         self.machine.scheme_capabilities(target)
     }
@@ -171,6 +175,12 @@ impl Host for World {
     fn apply(&mut self, target: TargetId, order: &mut Order<'_>) -> Result<Applied, HostError> {
         self.called("apply", target)?;
         self.machine.apply(target, order)
+    }
+}
+
+impl Gauging for World {
+    fn gauge_capabilities(&self, target: TargetId) -> GaugeCapabilities {
+        self.machine.gauge_capabilities(target)
     }
 
     fn gauges(&mut self, gauges: &[Gauge], values: &mut [Option<u64>]) -> Result<(), HostError> {

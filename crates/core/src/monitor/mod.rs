@@ -49,7 +49,7 @@ pub(crate) use region::HIT_BP;
 pub(crate) use split::align_down;
 pub(crate) use target::Target;
 
-use crate::host::{AddressRange, Host, TargetId};
+use crate::host::{AddressRange, MonitorHost, TargetId};
 use crate::schemes::{self, Engine, SchemeReport};
 use isotherm_units::Instant;
 use level::Levels;
@@ -171,7 +171,12 @@ impl Monitor {
     ///
     /// # Errors
     /// The ranges make no sense, or the host cannot do what the configuration asks for; then nothing is added.
-    pub fn add_target(&mut self, id: TargetId, ranges: &[AddressRange], host: &dyn Host) -> Result<(), MonitorError> {
+    pub fn add_target(
+        &mut self,
+        id: TargetId,
+        ranges: &[AddressRange],
+        host: &dyn MonitorHost,
+    ) -> Result<(), MonitorError> {
         if self.targets.iter().any(|target| target.id == id) {
             return Err(MonitorError::TargetTwice(id));
         }
@@ -288,7 +293,7 @@ impl Monitor {
 }
 
 /// Whether the host can do for `id` what `config` asks for; its levels if so.
-fn admit(config: &MonitorConfig, id: TargetId, host: &dyn Host) -> Result<Levels, MonitorError> {
+fn admit(config: &MonitorConfig, id: TargetId, host: &dyn MonitorHost) -> Result<Levels, MonitorError> {
     let capabilities = host.capabilities(id);
     let strategy = config.strategy.entry();
     let not_here = |what, needs| Err(MonitorError::NotHere { target: id, what, needs });

@@ -2,7 +2,7 @@
 
 use super::region::PROBES_MAX;
 use super::target::Target;
-use crate::host::{Attribute, Host, HostError};
+use crate::host::{Attribute, HostError, MonitorHost};
 use serde::{Deserialize, Serialize};
 
 /// A question asked of the page at each sampled address: `probe_hits` counts how often it passed.
@@ -49,7 +49,7 @@ pub(crate) struct ProbeBuffers {
 pub(crate) fn evaluate(
     probes: &[AttributeProbe],
     target: &mut Target,
-    host: &mut dyn Host,
+    host: &mut dyn MonitorHost,
     buffers: &mut ProbeBuffers,
 ) -> Result<(), HostError> {
     let nr_regions = target.regions.len();

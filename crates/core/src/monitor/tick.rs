@@ -8,7 +8,7 @@ use super::snapshot::{Event, RegionRecord, Tick};
 use super::split::{align_up, pieces, size_limit, split_at_random, split_large};
 use super::target::Target;
 use super::{Baseline, Due, FlushPolicy, Monitor, PAGE, Phase, Schedule, batch, flush, probes, tune};
-use crate::host::{AddressRange, Host, HostError, Level, Probe, Seen, Sight};
+use crate::host::{AddressRange, HostError, Level, MonitorHost, Probe, Seen, Sight};
 use crate::monitor::level::LEVELS_MAX;
 use crate::monitor::level::ptp_descend::Cut;
 use crate::schemes::{Outcome, Pass};
@@ -18,7 +18,7 @@ impl Monitor {
     /// Does what is due at `now`. Early or repeated calls do nothing. A call that comes late does one tick; those missed are
     /// only counted, because catching up one by one would load a machine that is loaded already. Counts and ages are stated
     /// as if every tick had come in time.
-    pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn Host) -> Tick {
+    pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn MonitorHost) -> Tick {
         let Some(at) = self.poll_timeout().filter(|at| *at <= now) else { return Tick::default() };
         let number_before = self.snapshot.number;
         let missed = match self.phase {
@@ -49,7 +49,7 @@ impl Monitor {
     }
 
     /// Start-up.
-    fn begin(&mut self, now: Instant, host: &mut dyn Host) {
+    fn begin(&mut self, now: Instant, host: &mut dyn MonitorHost) {
         self.schedule = Schedule {
             tick: 0,
             next_aggregation: self.attributes.aggr_ticks(),
@@ -75,7 +75,7 @@ impl Monitor {
     }
 
     /// CHECK, and at the end of an aggregation merge. What callers see between the halves is merged and not yet reset.
-    fn first_half(&mut self, host: &mut dyn Host) -> Due {
+    fn first_half(&mut self, host: &mut dyn MonitorHost) -> Due {
         self.schedule.tick += match self.config.sampling {
             Sampling::Spread => 1,
             Sampling::Batch => self.attributes.aggr_ticks(),
@@ -106,7 +106,7 @@ impl Monitor {
     }
 
     /// The service point: changes, then sleep on if paused, else the rest of the tick and the next one's PREPARE.
-    fn pause_or_go_on(&mut self, due: Due, now: Instant, host: &mut dyn Host) {
+    fn pause_or_go_on(&mut self, due: Due, now: Instant, host: &mut dyn MonitorHost) {
         self.serve();
         if self.config.paused {
             self.cancel_walk();
@@ -121,7 +121,7 @@ impl Monitor {
     }
 
     /// Lets the schemes that are due have their turn. A target that turns out to have ended is dropped.
-    fn apply_schemes(&mut self, now: Instant, host: &mut dyn Host) {
+    fn apply_schemes(&mut self, now: Instant, host: &mut dyn MonitorHost) {
         if self.schemes.is_empty() {
             self.cancel_walk();
             return;
@@ -156,7 +156,7 @@ impl Monitor {
     }
 
     /// Tune, record and reset, cut at random, follow the mappings.
-    fn second_half(&mut self, due: Due, now: Instant, host: &mut dyn Host) {
+    fn second_half(&mut self, due: Due, now: Instant, host: &mut dyn MonitorHost) {
         if due.aggregation {
             self.tune();
             self.schedule.next_aggregation = due.next_aggregation + self.attributes.aggr_ticks();
@@ -174,7 +174,7 @@ impl Monitor {
     }
 
     /// PREPARE, unless no target is left, or no scheme is at work: then it sleeps until one may be.
-    fn next_tick(&mut self, now: Instant, host: &mut dyn Host) {
+    fn next_tick(&mut self, now: Instant, host: &mut dyn MonitorHost) {
         if let Some(first) = self.targets.first().map(|target| target.id).filter(|_| !self.schemes.is_empty()) {
             match self.schemes.wait(now, host) {
                 Ok(None) => {}
@@ -204,7 +204,7 @@ impl Monitor {
     }
 
     /// Chooses an address in each region, and the entry on the way to it whose bit is cleared now and tested a tick later.
-    fn prepare(&mut self, index: usize, host: &mut dyn Host) -> Result<(), Failure> {
+    fn prepare(&mut self, index: usize, host: &mut dyn MonitorHost) -> Result<(), Failure> {
         let tick = self.schedule.tick;
         let target = &mut self.targets[index];
         target.drop_sample();
@@ -252,7 +252,7 @@ impl Monitor {
     }
 
     /// Tests what [`prepare`](Self::prepare) cleared.
-    fn check(&mut self, host: &mut dyn Host) {
+    fn check(&mut self, host: &mut dyn MonitorHost) {
         self.highest_count = 0;
         self.for_each_target(host, |monitor, index, host| {
             monitor.check_target(index, host)?;
@@ -266,7 +266,7 @@ impl Monitor {
         });
     }
 
-    fn check_target(&mut self, index: usize, host: &mut dyn Host) -> Result<(), Failure> {
+    fn check_target(&mut self, index: usize, host: &mut dyn MonitorHost) -> Result<(), Failure> {
         let target = &mut self.targets[index];
         if target.probes.is_empty() {
             return Ok(());
@@ -305,7 +305,7 @@ impl Monitor {
         Ok(())
     }
 
-    fn walk_down(&mut self, index: usize, host: &mut dyn Host) -> Result<(), Failure> {
+    fn walk_down(&mut self, index: usize, host: &mut dyn MonitorHost) -> Result<(), Failure> {
         if !self.config.strategy.entry().walks_down {
             return Ok(());
         }
@@ -422,7 +422,7 @@ impl Monitor {
     }
 
     /// Reads the mappings of a process again, and makes its regions follow.
-    fn follow_mappings(&mut self, index: usize, host: &mut dyn Host) -> Result<(), Failure> {
+    fn follow_mappings(&mut self, index: usize, host: &mut dyn MonitorHost) -> Result<(), Failure> {
         let target = &mut self.targets[index];
         self.mappings.clear();
         host.mappings(target.id, &mut self.mappings).map_err(|error| Failure("mappings", error))?;
@@ -455,8 +455,8 @@ impl Monitor {
     /// Does `what` for each target. One that has ended is dropped; all that goes wrong is told.
     fn for_each_target(
         &mut self,
-        host: &mut dyn Host,
-        what: impl Fn(&mut Self, usize, &mut dyn Host) -> Result<(), Failure>,
+        host: &mut dyn MonitorHost,
+        what: impl Fn(&mut Self, usize, &mut dyn MonitorHost) -> Result<(), Failure>,
     ) {
         let mut index = 0;
         while index < self.targets.len() {

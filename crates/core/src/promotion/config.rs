@@ -1,9 +1,9 @@
 //! The daemon's configuration, as it stands in files.
 
 use super::error::PromotionError;
-use super::gate::PageRule;
 use super::mode::{Limits, Mode};
 use super::throttle::Throttling;
+use crate::vocabulary::PageRule;
 use isotherm_units::{Bytes, Duration, PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 

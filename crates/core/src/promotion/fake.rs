@@ -2,8 +2,8 @@
 
 use super::{Bit, Flow, PageMarks, Promotion, ScanGate, ScannedPage, Step, Thread};
 use crate::host::{
-    AddressRange, Area, AreaKind, Capabilities, Host, HostError, Level, MoveOrder, NodeId, NodeMemory, PageMove, Probe,
-    Scanned, Seen, Sight, TargetId, TierNode, TieringCapabilities,
+    AddressRange, Area, AreaKind, Capabilities, HostError, Level, MoveOrder, NodeId, NodeMemory, PageMove, Probe,
+    Probing, Scanned, Seen, Sight, TargetId, TierNode, Tiering, TieringCapabilities,
 };
 use isotherm_units::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -263,7 +263,7 @@ fn see(page: u64, folio: &mut Folio, gate: &mut ScanGate) {
     }
 }
 
-impl Host for World {
+impl Probing for World {
     fn capabilities(&self, _: TargetId) -> Capabilities {
         Capabilities {
             shifts: vec![12, 21, 30, 39],
@@ -273,11 +273,6 @@ impl Host for World {
         }
     }
 
-    fn mappings(&mut self, target: TargetId, out: &mut Vec<AddressRange>) -> Result<(), HostError> {
-        out.extend(self.called("mappings", target)?.areas.iter().map(|area| area.range));
-        Ok(())
-    }
-
     fn clear(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
         self.peek("clear", target, probes, sights)
     }
@@ -285,7 +280,9 @@ impl Host for World {
     fn test(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
         self.peek("test", target, probes, sights)
     }
+}
 
+impl Tiering for World {
     fn tiering_capabilities(&self) -> TieringCapabilities {
         let tier = |(number, node): (u32, &Node)| TierNode {
             node: NodeId(number),

@@ -1,9 +1,9 @@
 //! One look of a scan at a range of its space: the host scans, the gate judges, what was found is queued and counted.
 
 use super::counters::PromotionCounters;
-use super::gate::ScanGate;
 use super::queue::{MigrationList, SlotKey};
-use crate::host::{AddressRange, Host, HostError, TargetId};
+use crate::host::{AddressRange, HostError, PromotionHost, TargetId};
+use crate::vocabulary::ScanGate;
 use isotherm_units::Duration;
 
 /// Bytes that one look takes at most: 16,384 entries, a fraction of a millisecond. Between looks the scanned process can exit.
@@ -18,7 +18,7 @@ pub(super) fn look_end(start: u64, end: u64) -> u64 {
 
 /// What a scan of a space needs of the daemon.
 pub(super) struct Look<'a> {
-    pub(super) host: &'a mut dyn Host,
+    pub(super) host: &'a mut dyn PromotionHost,
     pub(super) target: TargetId,
     pub(super) key: SlotKey,
     pub(super) gate: &'a mut ScanGate,

@@ -2,7 +2,7 @@
 
 use super::rate::Bucket;
 use super::{Promotion, Step};
-use crate::host::{Host, HostError, MoveOrder, NodeId, PageMove, TargetId};
+use crate::host::{HostError, MoveOrder, NodeId, PageMove, PromotionHost, TargetId};
 use isotherm_units::{Duration, Instant, PAGE_BYTES};
 
 /// Folios of one call to the host, and base pages of them but for the first.
@@ -46,12 +46,12 @@ impl Promotion {
         self.mover.ready_at = self.mover.ready_at.max(now + pause);
     }
 
-    pub(super) fn handle_migrate(&mut self, now: Instant, host: &mut dyn Host) -> Step {
+    pub(super) fn handle_migrate(&mut self, now: Instant, host: &mut dyn PromotionHost) -> Step {
         self.move_batch(now, host)
     }
 
     /// Moves the next batch, or waits for the rate.
-    pub(super) fn move_batch(&mut self, now: Instant, host: &mut dyn Host) -> Step {
+    pub(super) fn move_batch(&mut self, now: Instant, host: &mut dyn PromotionHost) -> Step {
         self.mover.ready_at = now;
         let mut pages_most = u64::from(BATCH);
         if let Some(rate) = self.config.rate_limit {
@@ -104,7 +104,7 @@ impl Promotion {
     }
 
     /// The node by the last scan of the space, else the knob's; where the mode asks for room, one that has it.
-    fn node_for(&self, chosen: Option<NodeId>, pages: u64, host: &mut dyn Host) -> NodeId {
+    fn node_for(&self, chosen: Option<NodeId>, pages: u64, host: &mut dyn PromotionHost) -> NodeId {
         let wished = chosen.unwrap_or(NodeId(self.config.target_node));
         if !self.limits.target.asks_for_room() || !self.host_has.node_memory {
             return wished;
@@ -115,7 +115,7 @@ impl Promotion {
     }
 
     /// Pages that some node of the top tier can take above its high watermark, 1 at least: the try that fails there wakes its reclaim.
-    fn most_room(&self, host: &mut dyn Host) -> u64 {
+    fn most_room(&self, host: &mut dyn PromotionHost) -> u64 {
         if !self.host_has.node_memory {
             return u64::from(BATCH);
         }

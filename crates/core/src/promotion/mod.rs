@@ -18,7 +18,6 @@ mod error;
 #[cfg(test)]
 mod fake;
 mod feedback;
-mod gate;
 mod heat;
 pub mod hint_fault;
 mod knobs;
@@ -36,11 +35,11 @@ mod target_node;
 mod tests;
 mod throttle;
 
+pub use crate::vocabulary::{Bit, Flow, NodeTally, PageMarks, PageRule, Run, ScanGate, ScannedPage};
 pub use config::PromotionConfig;
 pub use counters::PromotionCounters;
 pub use eligible::{Obstacle, obstacle};
 pub use error::PromotionError;
-pub use gate::{Bit, Flow, NodeTally, PageMarks, PageRule, Run, ScanGate, ScannedPage};
 pub use knobs::KNOBS;
 pub use migrate::MigrationReport;
 pub use mode::{Limits, MODES, Mode, ModeEntry, Turn};
@@ -49,7 +48,7 @@ pub use slot::SpaceReport;
 pub use target_node::TargetRule;
 pub use throttle::{Case, SCALE_MAX, Stretch, Throttle, Throttling};
 
-use crate::host::{Host, HostError, NodeId, TargetId, TieringCapabilities};
+use crate::host::{HostError, NodeId, PromotionHost, TargetId, TieringCapabilities};
 use crate::monitor::Random;
 use isotherm_units::{Duration, Instant};
 use queue::{MigrationList, SlotKey};
@@ -103,7 +102,7 @@ impl Promotion {
     ///
     /// # Errors
     /// The first value of `config` outside its limits; or what the host lacks.
-    pub fn new(config: PromotionConfig, seed: u64, host: &dyn Host) -> Result<Self, PromotionError> {
+    pub fn new(config: PromotionConfig, seed: u64, host: &dyn PromotionHost) -> Result<Self, PromotionError> {
         config.validate()?;
         let host_has = host.tiering_capabilities();
         let limits = config.limits();
@@ -173,7 +172,7 @@ impl Promotion {
     ///
     /// # Errors
     /// [`HostError::NotHere`] from a host whose driver calls [`enter`](Self::enter) and [`exit`](Self::exit).
-    pub fn find_spaces(&mut self, now: Instant, host: &mut dyn Host) -> Result<(u64, u64), HostError> {
+    pub fn find_spaces(&mut self, now: Instant, host: &mut dyn PromotionHost) -> Result<(u64, u64), HostError> {
         let mut there = Vec::new();
         host.spaces(&mut there)?;
         let gone: Vec<TargetId> =
@@ -204,7 +203,7 @@ impl Promotion {
     }
 
     /// Does the next piece of work of a thread that is due at `now`. Early calls do nothing.
-    pub fn handle_timeout(&mut self, thread: Thread, now: Instant, host: &mut dyn Host) -> Step {
+    pub fn handle_timeout(&mut self, thread: Thread, now: Instant, host: &mut dyn PromotionHost) -> Step {
         if self.poll_timeout(thread).is_none_or(|at| at > now) {
             return Step::default();
         }

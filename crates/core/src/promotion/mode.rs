@@ -1,7 +1,7 @@
 //! The modes of the scan daemon: the versions of the series one by one, and our default. One line each in [`MODES`].
 
-use super::gate::PageRule;
 use super::target_node::TargetRule;
+use crate::vocabulary::PageRule;
 use serde::{Deserialize, Serialize};
 
 const MIB: u64 = 1 << 20;

@@ -3,8 +3,8 @@
 //! The first versions of the series have one list of all pages, and each process that exits searches it. Here a space that goes takes
 //! its own list along, whatever the others have queued.
 
-use super::gate::Run;
 use super::mode::Turn;
+use crate::vocabulary::Run;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A space, by the order in which it came. Never used twice, so that nothing queued for a space that has gone can meet another.

@@ -1,14 +1,14 @@
 //! The scanning thread: rounds over the scan list, and the scans of spaces that are due (docs/spec/promotion.md#s1-4 and #s1-5).
 
 use super::eligible::obstacle;
-use super::gate::PageRule;
 use super::linear::Linear;
 use super::look::Look;
 use super::queue::SlotKey;
 use super::rotate::Rotate;
 use super::throttle::Case;
 use super::{Promotion, Step};
-use crate::host::{Area, Capabilities, Host, HostError, NodeId, TargetId};
+use crate::host::{Area, Capabilities, HostError, NodeId, PromotionHost, TargetId};
+use crate::vocabulary::PageRule;
 use isotherm_units::{Bytes, Duration, Instant};
 
 /// A page that is used so often is hot: the threshold of NUMA balancing (`hot_threshold_ms`).
@@ -91,7 +91,7 @@ impl Promotion {
         Some(scanner.round_at + Duration::from_ns(wait))
     }
 
-    pub(super) fn handle_scan(&mut self, now: Instant, host: &mut dyn Host) -> Step {
+    pub(super) fn handle_scan(&mut self, now: Instant, host: &mut dyn PromotionHost) -> Step {
         self.scanner.ready_at = now;
         if self.scanner.left.is_none() && self.scanner.job.is_none() && !self.scanner.moves {
             self.counters.rounds += 1;
@@ -112,7 +112,7 @@ impl Promotion {
     }
 
     /// Begins the scan of the next space that is due. `false`: the round is over.
-    fn begin_scan(&mut self, now: Instant, host: &mut dyn Host) -> bool {
+    fn begin_scan(&mut self, now: Instant, host: &mut dyn PromotionHost) -> bool {
         while let Some(left) = self.scanner.left.filter(|left| *left > 0) {
             let next = self.slots.range(self.scanner.cursor..).next().or_else(|| self.slots.iter().next());
             let Some((&key, slot)) = next else { return false };
@@ -153,7 +153,7 @@ impl Promotion {
     }
 
     /// One piece of the scan under way.
-    fn go_on(&mut self, now: Instant, host: &mut dyn Host) -> Step {
+    fn go_on(&mut self, now: Instant, host: &mut dyn PromotionHost) -> Step {
         let Some((key, mut job)) = self.scanner.job.take() else { return Step::default() };
         let slot = self.slots.get_mut(&key).expect("a scan ends with its space");
         let target = slot.target;

@@ -1,8 +1,8 @@
 //! To which node of the top tier the pages of a space go. Scans of accessed bits do not tell which processor accessed; where the
 //! space's other pages are is the next best thing.
 
-use super::gate::NodeTally;
 use crate::host::{NodeId, NodeMemory};
+use crate::vocabulary::NodeTally;
 
 /// How the node is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

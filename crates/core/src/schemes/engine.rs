@@ -6,7 +6,7 @@ use super::report::{SchemeReport, Stats, TriedRegion};
 use super::scheme::Scheme;
 use super::watermark::{WatermarkMetric, free_permil};
 use super::why::Why;
-use crate::host::{Host, HostError, TargetId};
+use crate::host::{HostError, MonitorHost, TargetId};
 use crate::monitor::Attributes;
 use isotherm_units::{Duration, Instant};
 
@@ -149,7 +149,7 @@ impl Engine {
     }
 
     /// Looks at all watermarks. `Some`: no scheme is at work, and the next look is after that time.
-    pub(crate) fn wait(&mut self, now: Instant, host: &mut dyn Host) -> Result<Option<Duration>, HostError> {
+    pub(crate) fn wait(&mut self, now: Instant, host: &mut dyn MonitorHost) -> Result<Option<Duration>, HostError> {
         let passed = self.last_look.replace(now).map_or(Duration::ZERO, |last| now.since(last));
         let mut free = None;
         let mut shortest: Option<Duration> = None;

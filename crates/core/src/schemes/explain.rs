@@ -1,10 +1,10 @@
 //! Why a scheme did what it did, or nothing, in words.
 
-use super::action::Action;
 use super::report::SchemeReport;
 use super::scheme::Scheme;
 use super::watermark::WatermarkMetric;
 use super::why::{Reason, Why};
+use crate::vocabulary::Action;
 use isotherm_units::{Bytes, Duration, Ratio};
 
 /// Sentences on how `scheme` fared, what held it back most first, ready to be shown. `report` is its own, and the sentences

@@ -2,8 +2,8 @@
 
 use super::{Action, FILTER_TYPES, METRICS};
 use crate::host::{
-    AddressRange, Applied, Capabilities, Gauge, Host, HostError, Level, NodeId, Order, PageTest, SchemeCapabilities,
-    TargetId,
+    AddressRange, Applied, Applying, Capabilities, Gauge, GaugeCapabilities, Gauging, HostError, Level, Mappings,
+    NodeId, Order, PageTest, Probing, SchemeCapabilities, TargetId,
 };
 use isotherm_units::Duration;
 
@@ -52,19 +52,21 @@ impl Machine {
     }
 }
 
-impl Host for Machine {
+impl Probing for Machine {
     fn capabilities(&self, _: TargetId) -> Capabilities {
         Capabilities { shifts: vec![12, 21, 30, 39], highest_level: Level(3), flush: true, scan_children: true }
     }
+}
 
+impl Mappings for Machine {}
+
+impl Applying for Machine {
     fn scheme_capabilities(&self, _: TargetId) -> SchemeCapabilities {
         let actions: Vec<Action> = super::ACTIONS.iter().map(|entry| entry.action).collect();
         SchemeCapabilities {
             actions: actions.iter().copied().filter(|action| !self.lacks.contains(action)).collect(),
             filtered_actions: actions,
             filters: FILTER_TYPES.iter().map(|entry| entry.filter_type).collect(),
-            metrics: METRICS.iter().map(|entry| entry.metric).collect(),
-            free_mem_rate: true,
         }
     }
 
@@ -74,6 +76,12 @@ impl Host for Machine {
             Some(refusal) => Err(refusal.clone()),
             None => Ok(self.apply_to(order)),
         }
+    }
+}
+
+impl Gauging for Machine {
+    fn gauge_capabilities(&self, _: TargetId) -> GaugeCapabilities {
+        GaugeCapabilities { metrics: METRICS.iter().map(|entry| entry.metric).collect(), free_mem_rate: true }
     }
 
     fn gauges(&mut self, gauges: &[Gauge], values: &mut [Option<u64>]) -> Result<(), HostError> {

@@ -4,82 +4,13 @@
 //! (operations layer), with the [`PageGate`](super::PageGate) that it is given.
 
 use super::error::SchemeError;
-use super::gate::{PageFilter, PageTest};
 use super::pattern::Bounds;
-use crate::host::{AddressRange, Host, TargetId};
+use crate::host::{AddressRange, MonitorHost, TargetId};
 use crate::monitor::{Region, align_down};
+use crate::vocabulary::{FILTER_TYPES, FilterType, Layer};
+use crate::vocabulary::{PageFilter, PageTest};
 use isotherm_units::Bytes;
 use serde::{Deserialize, Serialize};
-
-/// What a filter looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum FilterType {
-    /// The address of the region. One that crosses a border is cut there.
-    Addr,
-    /// The target of the region.
-    Target,
-    /// The page is anonymous.
-    Anon,
-    /// The page is on an active list.
-    Active,
-    /// The page is charged to a memory cgroup.
-    Memcg,
-    /// The page was accessed since this was last asked. Asking ages it.
-    Young,
-    /// The size of the folio.
-    #[serde(alias = "hugepage_size")]
-    HugepageSize,
-    /// The page is in no page table.
-    Unmapped,
-}
-
-/// Who decides a filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layer {
-    /// The core, by region.
-    Core,
-    /// The host, by page.
-    Ops,
-}
-
-/// One line of [`FILTER_TYPES`].
-#[derive(Clone, Copy, Debug)]
-pub struct FilterEntry {
-    /// Which.
-    pub filter_type: FilterType,
-    /// Its name in files; underscores are taken as well.
-    pub name: &'static str,
-    /// Who decides it.
-    pub layer: Layer,
-    /// The key of its argument.
-    pub argument: Option<&'static str>,
-}
-
-/// All types.
-pub const FILTER_TYPES: [FilterEntry; 8] = {
-    use FilterType as Type;
-    const fn entry(filter_type: Type, name: &'static str, layer: Layer, argument: Option<&'static str>) -> FilterEntry {
-        FilterEntry { filter_type, name, layer, argument }
-    }
-    [
-        entry(Type::Addr, "addr", Layer::Core, Some("address-range")),
-        entry(Type::Target, "target", Layer::Core, Some("target-idx")),
-        entry(Type::Anon, "anon", Layer::Ops, None),
-        entry(Type::Active, "active", Layer::Ops, None),
-        entry(Type::Memcg, "memcg", Layer::Ops, Some("memcg-path")),
-        entry(Type::Young, "young", Layer::Ops, None),
-        entry(Type::HugepageSize, "hugepage-size", Layer::Ops, Some("hugepage-size")),
-        entry(Type::Unmapped, "unmapped", Layer::Ops, None),
-    ]
-};
-
-impl FilterType {
-    /// Its line of the table.
-    pub fn entry(self) -> &'static FilterEntry {
-        FILTER_TYPES.iter().find(|entry| entry.filter_type == self).expect("every type has a line")
-    }
-}
 
 /// One filter. The first of a list that matches decides; if none does, memory is treated, but where the last filter is one
 /// that allows.
@@ -157,7 +88,7 @@ impl Filter {
     }
 
     /// What the host is to test; `None` for filters of the core layer.
-    pub(crate) fn for_pages(&self, host: &dyn Host) -> Option<PageFilter> {
+    pub(crate) fn for_pages(&self, host: &dyn MonitorHost) -> Option<PageFilter> {
         let test = match self.filter_type {
             FilterType::Addr | FilterType::Target => return None,
             FilterType::Anon => PageTest::Anon,

@@ -7,8 +7,6 @@
 //! Behaviour follows DAMOS of Linux 7.2; departures are told where they are made. Sections named in comments are those of the
 //! project's specification `docs/spec/schemes.md`. Design and departures in one place: `docs/schemes.md`.
 
-mod action;
-mod destination;
 mod engine;
 mod error;
 mod explain;
@@ -16,7 +14,6 @@ mod explain;
 pub(crate) mod fake;
 mod feedback;
 mod filter;
-mod gate;
 mod goal;
 mod pass;
 mod pattern;
@@ -30,16 +27,16 @@ mod walk;
 mod watermark;
 mod why;
 
-pub use action::{ACTIONS, Action, ActionEntry};
-pub use destination::{Destination, choose, interleave_index};
+pub use crate::vocabulary::{
+    ACTIONS, Action, ActionEntry, Destination, FILTER_TYPES, FilterEntry, FilterType, Layer, METRICS, Metric,
+    MetricEntry, PageFilter, PageGate, PageTest, Scorer, choose, interleave_index,
+};
 pub use error::SchemeError;
 pub use explain::explain;
 pub use feedback::feedback;
-pub use filter::{FILTER_TYPES, Filter, FilterEntry, FilterRange, FilterType, Layer};
-pub use gate::{PageFilter, PageGate, PageTest};
-pub use goal::{Goal, METRICS, Metric, MetricEntry, Tuner};
+pub use filter::{Filter, FilterRange};
+pub use goal::{Goal, Tuner};
 pub use pattern::{AccessPattern, Age, Bounds, Frequency};
-pub use priority::Scorer;
 pub use quota::{FailCharge, Quotas, Weights};
 pub use report::{SchemeReport, Stats, TriedRegion};
 pub use scheme::Scheme;

@@ -1,18 +1,17 @@
 //! One pass: all regions are shown to all schemes that are due (docs/spec/schemes.md#s4).
 
-use super::action::Action;
 use super::engine::{Engine, Slot, Walk};
 use super::filter::{Alignment, Verdict, judge, rejects_unmatched};
-use super::gate::{PageFilter, PageGate, PageTest};
 use super::goal;
 use super::pattern::Resolved;
-use super::priority::{Histogram, Scorer};
+use super::priority::Histogram;
 use super::quota::{Grain, Score};
 use super::report::TriedRegion;
 use super::walk::{Rest, walk};
 use super::why::Reason;
-use crate::host::{AddressRange, Applied, Host, HostError, NodeId, Order, TargetId};
+use crate::host::{AddressRange, Applied, HostError, MonitorHost, NodeId, Order, TargetId};
 use crate::monitor::{Attributes, HIT_BP, Region, Target, align_down};
+use crate::vocabulary::{Action, PageFilter, PageGate, PageTest, Scorer};
 use isotherm_units::Instant;
 
 /// When and on what a pass runs.
@@ -83,7 +82,7 @@ impl Engine {
         pass: &Pass<'_>,
         targets: &mut [Target],
         spare: &mut Vec<Region>,
-        host: &mut dyn Host,
+        host: &mut dyn MonitorHost,
     ) -> Outcome {
         let mut outcome = Outcome::default();
         let is_due = |slot: &Slot| pass.tick >= slot.next_apply;
@@ -122,7 +121,7 @@ impl Engine {
 
 impl Slot {
     /// Begins its part of a pass; `None` where watermarks have it switched off.
-    fn begin(&mut self, pass: &Pass<'_>, host: &dyn Host) -> Option<Plan> {
+    fn begin(&mut self, pass: &Pass<'_>, host: &dyn MonitorHost) -> Option<Plan> {
         let scheme = &self.scheme;
         let mut filters: Vec<PageFilter> =
             scheme.ops_filters.iter().filter_map(|filter| filter.for_pages(host)).collect();
@@ -153,14 +152,14 @@ impl Slot {
         pass: &Pass<'_>,
         targets: &mut [Target],
         spare: &mut Vec<Region>,
-        host: &mut dyn Host,
+        host: &mut dyn MonitorHost,
         outcome: &mut Outcome,
     ) -> Plan {
         let Self { scheme, quota, goals, stats, last_pass, .. } = self;
         let quotas = &scheme.quotas;
         let qualifies = |region: &Region| plan.pattern.misses(region, pass.bytes(region)).is_none();
         let was_full = quota.roll(quotas, pass.now, pass.grain(), || {
-            let eligible = |host: &mut dyn Host| {
+            let eligible = |host: &mut dyn MonitorHost| {
                 let mut by_node: Vec<(NodeId, u64)> = Vec::new();
                 for target in targets.iter() {
                     let regions = target.regions.iter().filter(|region| qualifies(region));
@@ -210,7 +209,7 @@ impl Slot {
         pass: &Pass<'_>,
         (target, region): (TargetId, &mut Region),
         rest: &mut Rest,
-        host: &mut dyn Host,
+        host: &mut dyn MonitorHost,
         outcome: &mut Outcome,
         tried: Option<(usize, &mut Walk)>,
     ) {
@@ -280,7 +279,7 @@ impl Slot {
         pass: &Pass<'_>,
         (target, region): (TargetId, &mut Region),
         rest: &mut Rest,
-        host: &mut dyn Host,
+        host: &mut dyn MonitorHost,
         outcome: &mut Outcome,
         tried: Option<(usize, &mut Walk)>,
     ) -> End {

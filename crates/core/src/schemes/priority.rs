@@ -2,20 +2,10 @@
 
 use super::quota::Weights;
 use crate::monitor::{Attributes, HIT_BP, Region};
+use crate::vocabulary::Scorer;
 
 /// The best score.
 pub(crate) const SCORE_MAX: u32 = 99;
-
-/// How an action ranks regions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scorer {
-    /// Often used and for long first.
-    Hot,
-    /// Unused and for long first.
-    Cold,
-    /// All alike.
-    Equal,
-}
 
 impl Scorer {
     /// 0 to 99.

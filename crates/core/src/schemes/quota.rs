@@ -220,8 +220,8 @@ impl QuotaState {
 
 #[cfg(test)]
 mod tests {
-    use super::super::goal::Metric;
     use super::*;
+    use crate::vocabulary::Metric;
 
     const MIB: u64 = 1 << 20;
     const GRAIN: Grain = Grain { region_bytes: 4096, page_bytes: 4096 };

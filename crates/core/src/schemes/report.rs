@@ -1,9 +1,9 @@
 //! What schemes give out.
 
-use super::action::Action;
 use super::why::Why;
 use crate::host::{AddressRange, TargetId};
 use crate::monitor::PROBES_MAX;
+use crate::vocabulary::Action;
 use serde::{Deserialize, Serialize};
 
 /// What a scheme has done since it was made. Bytes.

@@ -1,15 +1,13 @@
 //! One scheme as it stands in files, and what is refused about it.
 
-use super::action::{ACTIONS, Action};
-use super::destination::Destination;
 use super::error::SchemeError;
-use super::filter::{FILTER_TYPES, Filter, FilterType, Layer};
-use super::goal::{METRICS, Metric};
+use super::filter::Filter;
 use super::pattern::AccessPattern;
 use super::quota::Quotas;
 use super::watermark::{WatermarkMetric, Watermarks};
-use crate::host::{Host, TargetId};
+use crate::host::{MonitorHost, TargetId};
 use crate::monitor::Attributes;
+use crate::vocabulary::{ACTIONS, Action, Destination, FILTER_TYPES, FilterType, Layer, METRICS, Metric};
 use isotherm_units::Duration;
 use serde::{Deserialize, Serialize};
 
@@ -121,8 +119,8 @@ impl Scheme {
 }
 
 /// Whether the host can do for `target` what `scheme` asks for.
-pub(crate) fn admit(scheme: &Scheme, target: TargetId, host: &dyn Host) -> Result<(), SchemeError> {
-    let can = host.scheme_capabilities(target);
+pub(crate) fn admit(scheme: &Scheme, target: TargetId, host: &dyn MonitorHost) -> Result<(), SchemeError> {
+    let (can, gauges) = (host.scheme_capabilities(target), host.gauge_capabilities(target));
     let not_here = |place: &str, got: &str, available: String| {
         let available = if available.is_empty() { "none".to_owned() } else { available };
         Err(SchemeError::NotHere { place: place.to_owned(), got: got.to_owned(), available })
@@ -146,20 +144,20 @@ pub(crate) fn admit(scheme: &Scheme, target: TargetId, host: &dyn Host) -> Resul
         known_memcg(&format!("ops-filters[{index}]"), filter.memcg_path.as_deref(), host)?;
     }
     for (index, goal) in scheme.quotas.goals.iter().enumerate() {
-        if goal.metric != Metric::UserInput && !can.metrics.contains(&goal.metric) {
-            let names = METRICS.iter().filter(|entry| can.metrics.contains(&entry.metric)).map(|entry| entry.name);
+        if goal.metric != Metric::UserInput && !gauges.metrics.contains(&goal.metric) {
+            let names = METRICS.iter().filter(|entry| gauges.metrics.contains(&entry.metric)).map(|entry| entry.name);
             let place = format!("quotas.goals[{index}].metric");
             return not_here(&place, goal.metric.entry().name, join(std::iter::once("user-input").chain(names)));
         }
         known_memcg(&format!("quotas.goals[{index}]"), goal.memcg_path.as_deref(), host)?;
     }
-    if scheme.watermarks.metric == WatermarkMetric::FreeMemRate && !can.free_mem_rate {
+    if scheme.watermarks.metric == WatermarkMetric::FreeMemRate && !gauges.free_mem_rate {
         return not_here("watermarks.metric", "free-mem-rate", "none".to_owned());
     }
     Ok(())
 }
 
-fn known_memcg(place: &str, path: Option<&str>, host: &dyn Host) -> Result<(), SchemeError> {
+fn known_memcg(place: &str, path: Option<&str>, host: &dyn MonitorHost) -> Result<(), SchemeError> {
     match path.filter(|path| host.memcg(path).is_none()) {
         None => Ok(()),
         Some(path) => Err(SchemeError::UnknownMemcg { place: format!("{place}.memcg-path"), path: path.to_owned() }),

@@ -403,8 +403,9 @@ fn what_makes_no_sense_is_refused_with_its_place() {
 #[test]
 fn what_the_host_lacks_is_refused_with_what_there_is() {
     let mut machine = Machine { lacks: vec![Action::LruPrio], ..Machine::default() };
-    let error =
-        |scheme: &Scheme, host: &dyn crate::host::Host| admit(scheme, TargetId(0), host).unwrap_err().to_string();
+    let error = |scheme: &Scheme, host: &dyn crate::host::MonitorHost| {
+        admit(scheme, TargetId(0), host).unwrap_err().to_string()
+    };
     let prio = Scheme { action: Action::LruPrio, ..Scheme::default() };
     assert!(error(&prio, &machine).starts_with("`action` is lru-prio, which is not available here; available: stat, "));
     let memcg = Filter { memcg_path: Some("/none".to_owned()), ..Filter::new(FilterType::Memcg, true, false) };

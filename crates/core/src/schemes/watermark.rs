@@ -1,7 +1,7 @@
 //! When a scheme is at work at all: by the share of free memory (docs/spec/schemes.md#s9).
 
 use super::error::SchemeError;
-use crate::host::{Gauge, Host, HostError};
+use crate::host::{Gauge, HostError, MonitorHost};
 use isotherm_units::{Duration, Ratio};
 use serde::{Deserialize, Serialize};
 
@@ -87,7 +87,7 @@ impl Watermarks {
 }
 
 /// Free per mille of all memory.
-pub(crate) fn free_permil(host: &mut dyn Host) -> Result<u64, HostError> {
+pub(crate) fn free_permil(host: &mut dyn MonitorHost) -> Result<u64, HostError> {
     let mut values = [None; 2];
     host.gauges(&[Gauge::FreeBytes(None), Gauge::TotalBytes(None)], &mut values)?;
     let [free, total] = values.map(|value| u128::from(value.unwrap_or_default()));

@@ -1,12 +1,13 @@
 //! The guest's fragmenter and its request for huge pages in the simulated machine.
 
 use isotherm_core::defrag::{Defragmenter, FreeBlocks, Leeway, Merged, MergedConfig, Proactiveness};
-use isotherm_core::host::{Host, NodeId};
+use isotherm_core::host::{Compacting, NodeId};
 use isotherm_guest::fragmenting::Holes;
 use isotherm_guest::monitoring::ARENA_PAGE;
 use isotherm_sim::cgroup::CgroupId;
 use isotherm_sim::compaction::Defrag;
 use isotherm_sim::counters::Counter;
+use isotherm_sim::host::MemoryHost;
 use isotherm_sim::machine::{
     DriverError, MachineBuilder, MachineConfig, MonitorDriver, NodeConfig, Outcome, SwapConfig,
 };
@@ -226,7 +227,7 @@ struct Observer {
 }
 
 impl MonitorDriver for Observer {
-    fn run(&mut self, now: Instant, host: &mut dyn Host) -> Result<Option<Instant>, DriverError> {
+    fn run(&mut self, now: Instant, host: &mut MemoryHost<'_>) -> Result<Option<Instant>, DriverError> {
         while let Some((_, proactiveness)) = self.moments.pop_front_if(|(at, _)| *at <= now) {
             let mut zones = Vec::new();
             host.zones(&mut zones)?;

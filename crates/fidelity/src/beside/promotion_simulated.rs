@@ -1,9 +1,10 @@
 //! The guest's hot memory on a slow node, in the simulated machine.
 
-use isotherm_core::host::{Host, NodeId, TargetId};
+use isotherm_core::host::{NodeId, TargetId, Tiering};
 use isotherm_guest::monitoring::ARENA_PAGE;
 use isotherm_sim::cgroup::CgroupId;
 use isotherm_sim::counters::Counter;
+use isotherm_sim::host::MemoryHost;
 use isotherm_sim::machine::{
     DriverError, Ending, MachineBuilder, MachineConfig, MemoryKind, MonitorDriver, MonitorTarget, NodeConfig,
 };
@@ -88,7 +89,7 @@ struct Looker {
 }
 
 impl MonitorDriver for Looker {
-    fn run(&mut self, now: Instant, host: &mut dyn Host) -> Result<Option<Instant>, DriverError> {
+    fn run(&mut self, now: Instant, host: &mut MemoryHost<'_>) -> Result<Option<Instant>, DriverError> {
         let due = |passes: u64| LOADED + PASS.saturating_mul(passes);
         if due(self.passes) <= now {
             let addresses: Vec<u64> = (0..u64::from(PAGES)).map(|page| (ARENA_PAGE + page) << PAGE_SHIFT).collect();

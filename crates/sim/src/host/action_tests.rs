@@ -9,7 +9,8 @@ use crate::pressure::TaskState;
 use crate::reclaim::POLICIES;
 use crate::swap::device::DeviceKind;
 use isotherm_core::host::{
-    Action, AddressRange, FilterType, Gauge, Host, HostError, Metric, NodeId, PageFilter, PageGate, PageTest, TargetId,
+    Action, AddressRange, FilterType, Gauge, Gauging, HostError, Metric, NodeId, PageFilter, PageGate, PageTest,
+    TargetId,
 };
 use isotherm_units::access::{Channel, FileKind, Mapping, Run};
 use isotherm_units::{Duration, Instant, PageRange};
@@ -417,17 +418,21 @@ fn capabilities_are_what_is_done() {
     let physical = classic.offers(PHYSICAL);
     assert_eq!(physical.actions, [Action::Stat, Action::Pageout, Action::LruPrio, Action::LruDeprio]);
     assert_eq!(physical.filtered_actions, physical.actions);
-    assert!(physical.filters.contains(&FilterType::Active) && physical.metrics.contains(&Metric::NodeEligibleMemBp));
+    assert!(
+        physical.filters.contains(&FilterType::Active)
+            && classic.reads(PHYSICAL).metrics.contains(&Metric::NodeEligibleMemBp)
+    );
     let process = classic.offers(target);
     assert_eq!((process.actions.len(), process.filtered_actions), (7, vec![Action::Stat]));
-    assert!(!process.metrics.contains(&Metric::NodeEligibleMemBp) && process.free_mem_rate);
+    assert!(!classic.reads(target).metrics.contains(&Metric::NodeEligibleMemBp) && classic.reads(target).free_mem_rate);
     assert_eq!(classic.offers(9), isotherm_core::host::SchemeCapabilities::default(), "no such target");
+    assert_eq!(classic.reads(9), isotherm_core::host::GaugeCapabilities::default());
     let mut lru = Stage::new("lru", DeviceKind::Zram);
     let (_, target) = lru.process(64);
     assert_eq!(lru.offers(PHYSICAL).actions, [Action::Stat, Action::Pageout]);
     assert_eq!(lru.offers(target).actions, [Action::Stat, Action::Willneed, Action::Pageout]);
     assert!(!lru.offers(PHYSICAL).filters.contains(&FilterType::Active));
-    assert!(!lru.offers(PHYSICAL).metrics.contains(&Metric::ActiveMemBp));
+    assert!(!lru.reads(PHYSICAL).metrics.contains(&Metric::ActiveMemBp));
 }
 
 #[test]

@@ -9,9 +9,7 @@ use crate::cgroup::CgroupId;
 use crate::memory::{Flag, FrameId};
 use crate::reclaim::outcome::{self, Fate};
 use crate::reclaim::{Hint, Reclaimer, SWAP_CLUSTER_MAX, Scan};
-use isotherm_core::host::{
-    Action, AddressRange, Applied, FilterType, HostError, Metric, Order, PageGate, SchemeCapabilities,
-};
+use isotherm_core::host::{Action, AddressRange, Applied, FilterType, HostError, Order, PageGate, SchemeCapabilities};
 use isotherm_units::{Duration, PAGE_SHIFT, PageRange};
 
 /// Bytes of a page frame.
@@ -49,21 +47,10 @@ impl MemoryHost<'_> {
             |action: &&Action| is_physical || matches!(action, Action::Stat | Action::MigrateHot | Action::MigrateCold);
         let filtered_actions = actions.iter().filter(is_filtered).copied().collect();
         let mut filters = vec![Type::Anon, Type::Memcg, Type::Young, Type::HugepageSize, Type::Unmapped];
-        let mut metrics = vec![
-            Metric::SomeMemPsiUs,
-            Metric::NodeMemUsedBp,
-            Metric::NodeMemFreeBp,
-            Metric::NodeMemcgUsedBp,
-            Metric::NodeMemcgFreeBp,
-        ];
         if self.policy.tells_active() {
             filters.push(Type::Active);
-            metrics.extend([Metric::ActiveMemBp, Metric::InactiveMemBp]);
         }
-        if is_physical {
-            metrics.push(Metric::NodeEligibleMemBp);
-        }
-        SchemeCapabilities { actions, filtered_actions, filters, metrics, free_mem_rate: true }
+        SchemeCapabilities { actions, filtered_actions, filters }
     }
 
     /// What it would need to do `action`, if it cannot.

@@ -6,7 +6,7 @@ use crate::mmu::{Need, SpaceId};
 use crate::swap::device::DeviceKind;
 use isotherm_core::defrag::{CompactExtfrag, Request, Why};
 use isotherm_core::host::{
-    BlocksLook, CompactEnd, CompactMode, Host, HostError, MoveBatch, PageBlock, PageSight, ZoneId,
+    BlocksLook, CompactEnd, CompactMode, Compacting, HostError, MoveBatch, PageBlock, PageSight, ZoneId,
 };
 use isotherm_units::access::{Advice, LayoutChange};
 use isotherm_units::{Duration, Instant, PageRange};

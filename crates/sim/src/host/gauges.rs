@@ -1,14 +1,32 @@
 //! Numbers for goals and watermarks.
 
-use super::MemoryHost;
+use super::{HostTarget, MemoryHost};
 use crate::cgroup::CgroupId;
 use crate::memory::NodeId as MemoryNode;
 use crate::pressure::{Resource, Severity};
 use crate::reclaim::ListSizes;
-use isotherm_core::host::{AddressRange, Gauge, HostError, NodeId};
+use isotherm_core::host::{AddressRange, Gauge, GaugeCapabilities, HostError, Metric, NodeId};
 use isotherm_units::PAGE_SHIFT;
 
 impl MemoryHost<'_> {
+    /// What schemes on `target` can have read.
+    pub(super) fn gauges_for(&self, target: HostTarget) -> GaugeCapabilities {
+        let mut metrics = vec![
+            Metric::SomeMemPsiUs,
+            Metric::NodeMemUsedBp,
+            Metric::NodeMemFreeBp,
+            Metric::NodeMemcgUsedBp,
+            Metric::NodeMemcgFreeBp,
+        ];
+        if self.policy.tells_active() {
+            metrics.extend([Metric::ActiveMemBp, Metric::InactiveMemBp]);
+        }
+        if target == HostTarget::Physical {
+            metrics.push(Metric::NodeEligibleMemBp);
+        }
+        GaugeCapabilities { metrics, free_mem_rate: true }
+    }
+
     /// One number; `None` for what is not there.
     pub(super) fn read_gauge(&self, gauge: Gauge) -> Result<Option<u64>, HostError> {
         let pages = match gauge {

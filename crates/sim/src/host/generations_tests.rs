@@ -4,7 +4,7 @@ use super::stage::Stage;
 use crate::costs::Costs;
 use crate::swap::device::DeviceKind;
 use isotherm_core::generations::{Swappiness, parse_lru_gen, write_lru_gen};
-use isotherm_core::host::{Ageing, Answer, Eviction, Gauge, Host, HostError, Listing, Lruvec, NodeId};
+use isotherm_core::host::{Ageing, Answer, Eviction, Gauge, Generational, HostError, Listing, Lruvec, NodeId};
 use isotherm_units::{Duration, PAGE_BYTES, PageRange};
 
 /// The group `/app` of the stage on its only node.

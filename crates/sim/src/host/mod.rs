@@ -1,4 +1,4 @@
-//! The simulated machine as [`Host`]: what a monitor may ask of simulated memory and have done to it, and what that costs.
+//! The simulated machine as a host in every role: what a monitor may ask of simulated memory and have done to it, and what that costs.
 //!
 //! Virtual targets are address spaces; the physical target is all page frames, behind them memory without frames. Clearing
 //! a page's accessed bit follows Linux (docs/spec/monitoring.md#s4): the use that it stood for is left to reclaim as a mark of the page.
@@ -36,10 +36,11 @@ use crate::mmu::{Level, SpaceId};
 use crate::pressure::Pressure;
 use crate::reclaim::ReclaimPolicy;
 use isotherm_core::host::{
-    AddressRange, Ageing, Answer, Applied, Area, Attribute, BlocksLook, Capabilities, CompactStep, Compacted,
-    DefragSignals, Eviction, Gauge, GenerationCapabilities, Granularity, Host, HostError, Level as HostLevel, Listing,
-    MoveBatch, MoveOrder, NodeId, NodeMemory, Order, PageBlock, PageMove, PageSight, Probe, ScanGate, Scanned,
-    SchemeCapabilities, Seen, Sight, TargetId, TieringCapabilities, ZoneId, ZoneState,
+    AddressRange, Ageing, Answer, Applied, Applying, Area, Attribute, BlocksLook, Capabilities, CompactStep, Compacted,
+    Compacting, DefragSignals, Eviction, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational,
+    Granularity, HostError, Level as HostLevel, Listing, Mappings, MoveBatch, MoveOrder, NodeId, NodeMemory, Order,
+    PageBlock, PageMove, PageSight, Probe, Probing, ScanGate, Scanned, SchemeCapabilities, Seen, Sight, TargetId,
+    Tiering, TieringCapabilities, ZoneId, ZoneState,
 };
 use isotherm_units::{Duration, PAGE_SHIFT};
 use serde::Serialize;
@@ -145,7 +146,7 @@ enum Wish {
     Test,
 }
 
-impl Host for MemoryHost<'_> {
+impl Probing for MemoryHost<'_> {
     fn capabilities(&self, target: TargetId) -> Capabilities {
         let mmu = &self.memory.mmu;
         let is_virtual = matches!(self.target(target), Ok(HostTarget::Space(_)));
@@ -156,19 +157,6 @@ impl Host for MemoryHost<'_> {
             flush: is_virtual && !self.caches.is_empty(),
             scan_children: is_virtual,
         }
-    }
-
-    fn mappings(&mut self, target: TargetId, out: &mut Vec<AddressRange>) -> Result<(), HostError> {
-        let HostTarget::Space(space) = self.target(target)? else {
-            return Err(HostError::NotHere("physical memory has no mappings; give its ranges"));
-        };
-        let before = out.len();
-        let vmas = self.memory.space(space).vmas.iter().map(|vma| vma.pages());
-        out.extend(vmas.map(|pages| AddressRange::new(pages.start << PAGE_SHIFT, pages.end << PAGE_SHIFT)));
-        let nr_read = (out.len() - before) as u64;
-        self.counts.mappings += nr_read;
-        self.memory.ledger.spend(nr_read * self.memory.costs.read_mapping_ns);
-        Ok(())
     }
 
     fn clear(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
@@ -212,6 +200,84 @@ impl Host for MemoryHost<'_> {
         Ok(())
     }
 
+    fn has_attribute(
+        &mut self,
+        target: TargetId,
+        attribute: Attribute,
+        addresses: &[u64],
+        out: &mut [Option<bool>],
+    ) -> Result<(), HostError> {
+        let HostTarget::Physical = self.target(target)? else {
+            return Err(HostError::NotHere("attributes are those of page frames; monitor physical memory"));
+        };
+        assert_eq!(addresses.len(), out.len(), "one answer an address");
+        for (&address, out) in addresses.iter().zip(out) {
+            *out = self.attribute_at(attribute, address >> PAGE_SHIFT);
+        }
+        self.counts.attributes += addresses.len() as u64;
+        self.memory.ledger.spend(addresses.len() as u64 * self.memory.costs.probe_ns);
+        Ok(())
+    }
+}
+
+impl Mappings for MemoryHost<'_> {
+    fn mappings(&mut self, target: TargetId, out: &mut Vec<AddressRange>) -> Result<(), HostError> {
+        let HostTarget::Space(space) = self.target(target)? else {
+            return Err(HostError::NotHere("physical memory has no mappings; give its ranges"));
+        };
+        let before = out.len();
+        let vmas = self.memory.space(space).vmas.iter().map(|vma| vma.pages());
+        out.extend(vmas.map(|pages| AddressRange::new(pages.start << PAGE_SHIFT, pages.end << PAGE_SHIFT)));
+        let nr_read = (out.len() - before) as u64;
+        self.counts.mappings += nr_read;
+        self.memory.ledger.spend(nr_read * self.memory.costs.read_mapping_ns);
+        Ok(())
+    }
+}
+
+impl Applying for MemoryHost<'_> {
+    fn scheme_capabilities(&self, target: TargetId) -> SchemeCapabilities {
+        self.target(target).map_or_else(|_| SchemeCapabilities::default(), |target| self.offers(target))
+    }
+
+    fn apply(&mut self, target: TargetId, order: &mut Order<'_>) -> Result<Applied, HostError> {
+        let target = self.target(target)?;
+        self.carry_out(target, order)
+    }
+}
+
+impl Gauging for MemoryHost<'_> {
+    fn gauge_capabilities(&self, target: TargetId) -> GaugeCapabilities {
+        self.target(target).map_or_else(|_| GaugeCapabilities::default(), |target| self.gauges_for(target))
+    }
+
+    fn gauges(&mut self, gauges: &[Gauge], values: &mut [Option<u64>]) -> Result<(), HostError> {
+        assert_eq!(gauges.len(), values.len(), "one value a gauge");
+        for (&gauge, value) in gauges.iter().zip(values) {
+            *value = self.read_gauge(gauge)?;
+        }
+        Ok(())
+    }
+
+    fn node_bytes(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddressRange],
+        out: &mut Vec<(NodeId, u64)>,
+    ) -> Result<(), HostError> {
+        let HostTarget::Physical = self.target(target)? else {
+            return Err(HostError::NotHere("page frames are on nodes; give ranges of physical memory"));
+        };
+        self.count_by_node(ranges, out);
+        Ok(())
+    }
+
+    fn memcg(&self, path: &str) -> Option<u64> {
+        self.memory.cgroups.find(path).map(|group| group.index() as u64)
+    }
+}
+
+impl Compacting for MemoryHost<'_> {
     fn compaction_granularity(&self) -> Option<Granularity> {
         Some(Granularity::Zone)
     }
@@ -246,60 +312,27 @@ impl Host for MemoryHost<'_> {
     fn move_pages(&mut self, batch: &MoveBatch<'_>) -> Result<Compacted, HostError> {
         self.move_some(batch)
     }
+}
 
-    fn has_attribute(
-        &mut self,
-        target: TargetId,
-        attribute: Attribute,
-        addresses: &[u64],
-        out: &mut [Option<bool>],
-    ) -> Result<(), HostError> {
-        let HostTarget::Physical = self.target(target)? else {
-            return Err(HostError::NotHere("attributes are those of page frames; monitor physical memory"));
-        };
-        assert_eq!(addresses.len(), out.len(), "one answer an address");
-        for (&address, out) in addresses.iter().zip(out) {
-            *out = self.attribute_at(attribute, address >> PAGE_SHIFT);
-        }
-        self.counts.attributes += addresses.len() as u64;
-        self.memory.ledger.spend(addresses.len() as u64 * self.memory.costs.probe_ns);
-        Ok(())
+impl Generational for MemoryHost<'_> {
+    fn generation_capabilities(&mut self) -> GenerationCapabilities {
+        self.can_do_with_generations()
     }
 
-    fn scheme_capabilities(&self, target: TargetId) -> SchemeCapabilities {
-        self.target(target).map_or_else(|_| SchemeCapabilities::default(), |target| self.offers(target))
+    fn read_generations(&mut self, out: &mut Vec<Listing>) -> Result<(), HostError> {
+        self.read_lru_gen(out)
     }
 
-    fn apply(&mut self, target: TargetId, order: &mut Order<'_>) -> Result<Applied, HostError> {
-        let target = self.target(target)?;
-        self.carry_out(target, order)
+    fn age_generations(&mut self, orders: &[Ageing], answers: &mut Vec<Answer>) {
+        self.write_ageings(orders, answers);
     }
 
-    fn gauges(&mut self, gauges: &[Gauge], values: &mut [Option<u64>]) -> Result<(), HostError> {
-        assert_eq!(gauges.len(), values.len(), "one value a gauge");
-        for (&gauge, value) in gauges.iter().zip(values) {
-            *value = self.read_gauge(gauge)?;
-        }
-        Ok(())
+    fn evict_generations(&mut self, orders: &[Eviction], answers: &mut Vec<Answer>) {
+        self.write_evictions(orders, answers);
     }
+}
 
-    fn node_bytes(
-        &mut self,
-        target: TargetId,
-        ranges: &[AddressRange],
-        out: &mut Vec<(NodeId, u64)>,
-    ) -> Result<(), HostError> {
-        let HostTarget::Physical = self.target(target)? else {
-            return Err(HostError::NotHere("page frames are on nodes; give ranges of physical memory"));
-        };
-        self.count_by_node(ranges, out);
-        Ok(())
-    }
-
-    fn memcg(&self, path: &str) -> Option<u64> {
-        self.memory.cgroups.find(path).map(|group| group.index() as u64)
-    }
-
+impl Tiering for MemoryHost<'_> {
     fn tiering_capabilities(&self) -> TieringCapabilities {
         self.offers_for_tiers()
     }
@@ -343,22 +376,6 @@ impl Host for MemoryHost<'_> {
 
     fn node_memory(&mut self, node: NodeId) -> Result<Option<NodeMemory>, HostError> {
         Ok(self.memory_of(node))
-    }
-
-    fn generation_capabilities(&mut self) -> GenerationCapabilities {
-        self.can_do_with_generations()
-    }
-
-    fn read_generations(&mut self, out: &mut Vec<Listing>) -> Result<(), HostError> {
-        self.read_lru_gen(out)
-    }
-
-    fn age_generations(&mut self, orders: &[Ageing], answers: &mut Vec<Answer>) {
-        self.write_ageings(orders, answers);
-    }
-
-    fn evict_generations(&mut self, orders: &[Eviction], answers: &mut Vec<Answer>) {
-        self.write_evictions(orders, answers);
     }
 }
 

@@ -6,7 +6,7 @@ use crate::cgroup::CgroupId;
 use crate::mmu::{Need, SpaceId};
 use crate::reclaim::POLICIES;
 use crate::swap::device::DeviceKind;
-use isotherm_core::host::{Action, AddressRange, Gauge, Host, HostError, NodeId, PageFilter, PageGate, PageTest};
+use isotherm_core::host::{Action, AddressRange, Gauge, Gauging, HostError, NodeId, PageFilter, PageGate, PageTest};
 use isotherm_core::schemes::ACTIONS;
 use isotherm_units::access::{FileKind, Mapping};
 use isotherm_units::{Duration, PageRange};

@@ -7,7 +7,7 @@ use crate::memory::{FrameId, NodeId};
 use crate::mmu::{Need, SpaceId};
 use crate::reclaim::driver::Attempt;
 use crate::swap::device::DeviceKind;
-use isotherm_core::host::{Host, MoveOrder, NodeId as HostNode, PageMove, TargetId};
+use isotherm_core::host::{MoveOrder, NodeId as HostNode, PageMove, TargetId, Tiering};
 use isotherm_units::access::{FileKind, Mapping};
 use isotherm_units::{Duration, PageRange};
 use proptest::prelude::*;

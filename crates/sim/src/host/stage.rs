@@ -14,8 +14,8 @@ use crate::reclaim::{ReclaimPolicy, Touches, policy_by_name};
 use crate::swap::device::{DeviceKind, DeviceModel};
 use crate::tick::TickRate;
 use isotherm_core::host::{
-    Action, AddressRange, Applied, Destination, Gauge, Host, HostError, NodeId, Order, PageGate, SchemeCapabilities,
-    TargetId,
+    Action, AddressRange, Applied, Applying, Destination, Gauge, GaugeCapabilities, Gauging, HostError, NodeId, Order,
+    PageGate, SchemeCapabilities, TargetId,
 };
 use isotherm_units::access::{Backing, FileKind, Mapping, Run, Sharing};
 use isotherm_units::{Instant, PageRange, Pages};
@@ -228,6 +228,10 @@ impl Stage {
 
     pub(super) fn offers(&mut self, target: u32) -> SchemeCapabilities {
         self.host().scheme_capabilities(TargetId(target))
+    }
+
+    pub(super) fn reads(&mut self, target: u32) -> GaugeCapabilities {
+        self.host().gauge_capabilities(TargetId(target))
     }
 
     pub(super) fn gauge(&mut self, gauge: Gauge) -> Result<Option<u64>, HostError> {

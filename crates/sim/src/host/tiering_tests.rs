@@ -7,8 +7,8 @@ use crate::mmu::SpaceId;
 use crate::reclaim::driver::{Attempt, Step};
 use crate::swap::device::DeviceKind;
 use isotherm_core::host::{
-    Action, AddressRange, Area, AreaKind, Destination, Host, HostError, MoveOrder, NodeId as HostNode, NodeMemory,
-    PageMove, TargetId,
+    Action, AddressRange, Area, AreaKind, Destination, HostError, MoveOrder, NodeId as HostNode, NodeMemory, PageMove,
+    TargetId, Tiering,
 };
 use isotherm_core::promotion::{Mode, Promotion, PromotionConfig};
 use isotherm_units::access::{FileKind, Mapping};

@@ -6,7 +6,7 @@ use crate::host::{HostTarget, MemoryHost, ProbeCounts};
 use crate::memory::NodeId;
 use crate::mmu::SpaceId;
 use crate::tiering::Where;
-use isotherm_core::host::{Host, MoveOrder, NodeId as HostNode, PageMove, TargetId};
+use isotherm_core::host::{MoveOrder, NodeId as HostNode, PageMove, TargetId, Tiering};
 use isotherm_units::{Duration, Instant, PAGE_SHIFT};
 
 impl Machine {

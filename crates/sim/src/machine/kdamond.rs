@@ -2,7 +2,8 @@
 
 use super::monitor::{DriverError, MonitorDriver, MonitorTarget};
 use super::{MachineBuilder, SimError};
-use isotherm_core::host::{AddressRange, Host, TargetId};
+use crate::host::MemoryHost;
+use isotherm_core::host::{AddressRange, TargetId};
 use isotherm_core::monitor::{Monitor, MonitorConfig, Tick};
 use isotherm_core::schemes::SchemeReport;
 use isotherm_units::access::Backing;
@@ -30,7 +31,7 @@ struct Kdamond {
 }
 
 impl MonitorDriver for Kdamond {
-    fn run(&mut self, now: Instant, host: &mut dyn Host) -> Result<Option<Instant>, DriverError> {
+    fn run(&mut self, now: Instant, host: &mut MemoryHost<'_>) -> Result<Option<Instant>, DriverError> {
         if !self.ranges.is_empty() {
             for (id, ranges) in (0..).zip(std::mem::take(&mut self.ranges)) {
                 self.monitor.add_target(TargetId(id), &ranges, host)?;

@@ -1,7 +1,7 @@
 //! A kernel thread that watches memory: the place where a monitor of `isotherm-core` runs in a simulated machine.
 //!
 //! The thread sleeps until its driver wants to run, waits for a processor like any other task, and pays for the wake-up and
-//! for everything that the driver asks of the [`Host`]. Idle processors take it first, otherwise it delays threads. All that
+//! for everything that the driver asks of its [host](MemoryHost). Idle processors take it first, otherwise it delays threads. All that
 //! is done in one wake-up is done at its beginning; the time that it takes passes afterwards.
 
 use super::schedule::Verdict;
@@ -10,7 +10,6 @@ use super::{Machine, MachineBuilder, ProgramId, SimError};
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
 use crate::host::{HostTarget, MemoryHost, ProbeCounts};
-use isotherm_core::host::Host;
 use isotherm_core::schemes::SchemeReport;
 use isotherm_units::{Duration, Instant};
 use serde::Serialize;
@@ -24,7 +23,7 @@ pub trait MonitorDriver: Send {
     ///
     /// # Errors
     /// It cannot do its work on this machine: the run ends with [`SimError::Monitor`].
-    fn run(&mut self, now: Instant, host: &mut dyn Host) -> Result<Option<Instant>, DriverError>;
+    fn run(&mut self, now: Instant, host: &mut MemoryHost<'_>) -> Result<Option<Instant>, DriverError>;
 
     /// How its schemes stand; asked when the run is over, for [`MonitorOutcome::schemes`].
     fn scheme_reports(&self) -> Vec<SchemeReport> {

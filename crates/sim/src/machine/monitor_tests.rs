@@ -2,9 +2,10 @@
 
 use super::tests::{Rig, config, program, script, sweeps};
 use super::*;
+use crate::host::MemoryHost;
 use crate::mmu::{MmuConfig, TranslationConfig};
 use crate::swap::device::DeviceKind;
-use isotherm_core::host::{AddressRange, Host, HostError, Level, Probe, Seen, Sight, TargetId};
+use isotherm_core::host::{AddressRange, HostError, Level, Mappings, Probe, Probing, Seen, Sight, TargetId};
 use isotherm_units::access::{After, Mapping, Run};
 use isotherm_units::{Bytes, Duration, PageRange};
 use std::sync::{Arc, Mutex};
@@ -21,7 +22,7 @@ struct Sampler {
 }
 
 impl MonitorDriver for Sampler {
-    fn run(&mut self, now: Instant, host: &mut dyn Host) -> Result<Option<Instant>, DriverError> {
+    fn run(&mut self, now: Instant, host: &mut MemoryHost<'_>) -> Result<Option<Instant>, DriverError> {
         let mut sights = vec![Sight::default(); self.probes.len()];
         if std::mem::replace(&mut self.is_cleared, true) {
             let answer = host.test(TargetId(0), &self.probes, &mut sights);
@@ -173,7 +174,7 @@ fn with_translation_caches_hot_pages_look_idle() {
 fn mappings_of_a_target_are_read_through_the_host() {
     struct Reader(Arc<Mutex<Vec<AddressRange>>>);
     impl MonitorDriver for Reader {
-        fn run(&mut self, _now: Instant, host: &mut dyn Host) -> Result<Option<Instant>, DriverError> {
+        fn run(&mut self, _now: Instant, host: &mut MemoryHost<'_>) -> Result<Option<Instant>, DriverError> {
             host.mappings(TargetId(0), &mut self.0.lock().unwrap())?;
             Ok(None)
         }

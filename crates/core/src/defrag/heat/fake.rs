@@ -3,7 +3,7 @@
 use super::super::keep::PAGES_PER_BLOCK;
 use crate::defrag::{BlockUse, FreeBlocks, HUGE_ORDER, Marks, predicted_yield};
 use crate::host::{
-    BlocksLook, CompactEnd, Compacted, DefragSignals, Granularity, Host, HostError, MoveBatch, NodeId, PageBlock,
+    BlocksLook, CompactEnd, Compacted, Compacting, DefragSignals, Granularity, HostError, MoveBatch, NodeId, PageBlock,
     PageSight, ZoneId, ZoneState,
 };
 use isotherm_units::Duration;
@@ -99,7 +99,7 @@ impl Machine {
     }
 }
 
-impl Host for Machine {
+impl Compacting for Machine {
     fn compaction_granularity(&self) -> Option<Granularity> {
         Some(Granularity::Zone)
     }

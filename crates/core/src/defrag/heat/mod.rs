@@ -20,7 +20,7 @@ use super::keep::{Aim, Keeper};
 use super::rfc::after;
 use super::run::{Budget, Task, Why};
 use super::{DefragError, HUGE_ORDER, Hold, Verdict};
-use crate::host::{Host, HostError, NodeId, Stop};
+use crate::host::{Compacting, HostError, NodeId, Stop};
 use isotherm_units::{Duration, Instant, Ratio};
 pub use price::Prices;
 use serde::{Deserialize, Serialize};
@@ -132,7 +132,7 @@ impl Heat {
         Ok(Self { config, keeper, next: now, work: None, waiting, moved: 0, freed: 0, whys, turn: 0 })
     }
 
-    fn look(&mut self, now: Instant, host: &mut dyn Host) -> Result<Activity, HostError> {
+    fn look(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError> {
         self.next = after(now, self.config.interval);
         let (mut decision, tasks) = self.keeper.look(now, host)?;
         if !tasks.is_empty() {
@@ -152,7 +152,7 @@ impl Heat {
     }
 
     /// Asks for the calls that the work needs.
-    fn first_look(&self, tasks: &[Task], host: &mut dyn Host) -> Result<(), HostError> {
+    fn first_look(&self, tasks: &[Task], host: &mut dyn Compacting) -> Result<(), HostError> {
         let zone = tasks.first().expect("not empty").zone;
         host.block_pages(zone, 0, false, &mut Vec::new())
     }
@@ -165,7 +165,7 @@ impl Heat {
         });
     }
 
-    fn go_on(&mut self, mut work: Work, now: Instant, host: &mut dyn Host) -> Result<Activity, HostError> {
+    fn go_on(&mut self, mut work: Work, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError> {
         let stepped = work.step(&self.config, now, host)?;
         self.next = stepped.next;
         match stepped.report {
@@ -190,7 +190,7 @@ impl Defragmenter for Heat {
         Some(self.next)
     }
 
-    fn handle_timeout(&mut self, now: Instant, host: &mut dyn Host) -> Result<Activity, HostError> {
+    fn handle_timeout(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError> {
         if now < self.next {
             return Ok(Activity::default());
         }

@@ -7,7 +7,7 @@ use super::{BLOCK_PAGES, HeatConfig};
 use crate::defrag::run::{BudgetLimit, Task, Why, ZoneReport};
 use crate::defrag::{BlockUse, rfc::after};
 use crate::host::{BlocksLook, CompactEnd, CompactMode, Compacted, MoveBatch, PageBlock, PageSight, ZoneState};
-use crate::host::{Host, HostError};
+use crate::host::{Compacting, HostError};
 use isotherm_units::{Duration, Instant};
 use std::collections::VecDeque;
 
@@ -114,7 +114,7 @@ impl Work {
         &mut self,
         config: &HeatConfig,
         now: Instant,
-        host: &mut dyn Host,
+        host: &mut dyn Compacting,
     ) -> Result<Stepped, HostError> {
         if let Some(why) = self.over_budget(config, now) {
             return self.end(why, now, host);
@@ -160,7 +160,7 @@ impl Work {
     }
 
     /// Looks at all blocks: what they hold, and how warm they are.
-    fn look(&mut self, config: &HeatConfig, now: Instant, host: &mut dyn Host) -> Result<Stepped, HostError> {
+    fn look(&mut self, config: &HeatConfig, now: Instant, host: &mut dyn Compacting) -> Result<Stepped, HostError> {
         let mut seen: Vec<PageBlock> = Vec::new();
         let look = BlocksLook { zone: self.task.zone, samples: config.samples, turn: self.turn };
         host.page_blocks(&look, &mut seen)?;
@@ -202,7 +202,7 @@ impl Work {
         blocks.map(candidate).collect()
     }
 
-    fn choose(&mut self, config: &HeatConfig, now: Instant, host: &mut dyn Host) -> Result<Stepped, HostError> {
+    fn choose(&mut self, config: &HeatConfig, now: Instant, host: &mut dyn Compacting) -> Result<Stepped, HostError> {
         let signals = host.defrag_signals(self.task.zone.node)?;
         if signals.is_reclaiming || signals.has_reclaimed {
             return self.end(Why::ReclaimRunning, now, host);
@@ -250,7 +250,7 @@ impl Work {
         source: Option<Source>,
         config: &HeatConfig,
         now: Instant,
-        host: &mut dyn Host,
+        host: &mut dyn Compacting,
     ) -> Result<Stepped, HostError> {
         let Some(mut source) = source else {
             let Some(number) = group.pop_front() else { return Ok(Self::nothing_until(now)) };
@@ -312,7 +312,7 @@ impl Work {
         number: u32,
         config: &HeatConfig,
         now: Instant,
-        host: &mut dyn Host,
+        host: &mut dyn Compacting,
     ) -> Result<Option<Source>, HostError> {
         let (quiet, used, fixed) = self.sort_pages(number, host)?;
         let pages = quiet.len() + used.len();
@@ -336,7 +336,7 @@ impl Work {
         source: &mut Source,
         config: &HeatConfig,
         now: Instant,
-        host: &mut dyn Host,
+        host: &mut dyn Compacting,
     ) -> Result<bool, HostError> {
         let (quiet, used, fixed) = self.sort_pages(source.number, host)?;
         let left: VecDeque<u32> = quiet.into_iter().chain(used).collect();
@@ -350,7 +350,7 @@ impl Work {
     }
 
     /// Movable pages of a block, those not used and those used, and whether there are others.
-    fn sort_pages(&mut self, number: u32, host: &mut dyn Host) -> Result<(Vec<u32>, Vec<u32>, bool), HostError> {
+    fn sort_pages(&mut self, number: u32, host: &mut dyn Compacting) -> Result<(Vec<u32>, Vec<u32>, bool), HostError> {
         let mut seen = Vec::new();
         host.block_pages(self.task.zone, number, false, &mut seen)?;
         let (mut quiet, mut used, mut is_fixed) = (Vec::new(), Vec::new(), false);
@@ -420,13 +420,13 @@ impl Work {
         work
     }
 
-    fn zone(&self, host: &mut dyn Host) -> Result<Option<ZoneState>, HostError> {
+    fn zone(&self, host: &mut dyn Compacting) -> Result<Option<ZoneState>, HostError> {
         let mut zones = Vec::new();
         host.zones(&mut zones)?;
         Ok(zones.into_iter().find(|zone| zone.id == self.task.zone))
     }
 
-    fn end(&mut self, why: Why, now: Instant, host: &mut dyn Host) -> Result<Stepped, HostError> {
+    fn end(&mut self, why: Why, now: Instant, host: &mut dyn Compacting) -> Result<Stepped, HostError> {
         let extfrag_after = self.zone(host)?.map_or(0, |zone| zone.blocks.extfrag(self.task.order));
         // Nothing was looked at yet.
         let extfrag_before = if self.blocks.is_empty() { extfrag_after } else { self.extfrag_before };

@@ -10,7 +10,7 @@
 //! every 2 MiB looks like all of it), and serving by expected gain (candidates are served in turn).
 
 use super::{LEVELS_MAX, Levels, StrategyEntry, pick, ptp_aligned};
-use crate::host::{AddressRange, Host, HostError, Level, Probe, Seen, TargetId};
+use crate::host::{AddressRange, HostError, Level, MonitorHost, Probe, Seen, TargetId};
 use crate::monitor::region::Region;
 use crate::monitor::snapshot::Activity;
 use serde::{Deserialize, Serialize};
@@ -101,7 +101,7 @@ impl Descent {
         &mut self,
         (id, levels, size_min): (TargetId, &Levels, u64),
         (tick, config): (u64, DescendConfig),
-        host: &mut dyn Host,
+        host: &mut dyn MonitorHost,
         activity: &mut Activity,
     ) -> Result<(), HostError> {
         let mut kept = 0;
@@ -161,7 +161,7 @@ impl Descent {
         (id, levels, size_min): (TargetId, &Levels, u64),
         (tick, config): (u64, DescendConfig),
         (regions, probes, sights): (&[Region], &[Probe], &[crate::host::Sight]),
-        host: &mut dyn Host,
+        host: &mut dyn MonitorHost,
         activity: &mut Activity,
     ) -> Result<(), HostError> {
         // Half of the budget, because what is cleared now is read by as much work in a later tick.

@@ -4,7 +4,7 @@
 //! full experiment is a scenario on the simulated machine; here the shape must hold (T10), with two seeds and half a minute.
 
 use super::*;
-use crate::host::{Capabilities, HostError, Level, Probe, Seen, Sight};
+use crate::host::{Applying, Capabilities, Gauging, HostError, Level, Mappings, Probe, Probing, Seen, Sight};
 
 const PAGE: u64 = 4096;
 const SHIFTS: [u8; 4] = [12, 21, 30, 39];
@@ -27,13 +27,9 @@ impl EvenlyHot {
     }
 }
 
-impl Host for EvenlyHot {
+impl Probing for EvenlyHot {
     fn capabilities(&self, _: TargetId) -> Capabilities {
         Capabilities { shifts: SHIFTS.to_vec(), highest_level: Level(3), flush: false, scan_children: true }
-    }
-
-    fn mappings(&mut self, _: TargetId, _: &mut Vec<AddressRange>) -> Result<(), HostError> {
-        Ok(())
     }
 
     fn clear(&mut self, _: TargetId, probes: &[Probe], _: &mut [Sight]) -> Result<(), HostError> {
@@ -61,6 +57,16 @@ impl Host for EvenlyHot {
         Ok(())
     }
 }
+
+impl Mappings for EvenlyHot {
+    fn mappings(&mut self, _: TargetId, _: &mut Vec<AddressRange>) -> Result<(), HostError> {
+        Ok(())
+    }
+}
+
+impl Applying for EvenlyHot {}
+
+impl Gauging for EvenlyHot {}
 
 /// Means over the second half of the runs.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //!
 //! Source: docs/spec/promotion.md#s1-6 and #s2-3.
 
-use crate::host::NodeId;
+use super::NodeId;
 use isotherm_units::PAGE_BYTES;
 use serde::{Deserialize, Serialize};
 
@@ -115,19 +115,19 @@ pub struct NodeTally {
 /// Decides page by page what is useful, and keeps what was found.
 #[derive(Clone, Debug, Default)]
 pub struct ScanGate {
-    pub(super) rule: PageRule,
-    pub(super) skips_unmovable: bool,
-    pub(super) stops_at_hole: bool,
-    pub(super) splits_huge: bool,
-    pub(super) nodes: Vec<NodeTally>,
-    pub(super) runs: Vec<Run>,
+    pub(crate) rule: PageRule,
+    pub(crate) skips_unmovable: bool,
+    pub(crate) stops_at_hole: bool,
+    pub(crate) splits_huge: bool,
+    pub(crate) nodes: Vec<NodeTally>,
+    pub(crate) runs: Vec<Run>,
     /// Pages on slow nodes that are useful by the rule.
-    pub(super) useful: u64,
+    pub(crate) useful: u64,
     /// Pages on slow nodes whose bit was set.
-    pub(super) touched: u64,
-    pub(super) present: u64,
-    pub(super) idle: u64,
-    pub(super) top_tier: u64,
+    pub(crate) touched: u64,
+    pub(crate) present: u64,
+    pub(crate) idle: u64,
+    pub(crate) top_tier: u64,
 }
 
 impl ScanGate {
@@ -215,7 +215,7 @@ impl ScanGate {
     }
 
     /// Starts a range anew: counts to zero, but for the tallies of nodes, which last as long as the scan.
-    pub(super) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.runs.clear();
         (self.useful, self.touched) = (0, 0);
         (self.present, self.idle, self.top_tier) = (0, 0, 0);

@@ -1,8 +1,74 @@
-//! What designs ask of a host: how fragmented zones are, how busy the machine is, and a step of compaction.
+//! Compaction: how fragmented zones are, how busy the machine is, and steps of compaction.
 
-use super::NodeId;
-use crate::defrag::{BlockUse, FreeBlocks, MAX_ORDERS, Marks};
+use super::HostError;
+use crate::vocabulary::{BlockUse, FreeBlocks, MAX_ORDERS, Marks, NodeId};
 use isotherm_units::Duration;
+
+/// Tells how scattered free memory is, and compacts it. What a host has not is "not here", which is what each call answers unless it is written.
+pub trait Compacting {
+    /// How far [`compact`](Self::compact) can be aimed; `None` where there is no compaction.
+    fn compaction_granularity(&self) -> Option<Granularity> {
+        None
+    }
+
+    /// Appends the zones that have memory, ordered by node, then from low addresses to high.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`] where free memory is not told by zone and order.
+    fn zones(&mut self, _out: &mut Vec<ZoneState>) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host does not tell free blocks of its zones"))
+    }
+
+    /// How busy a node is.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`] where that is not told.
+    fn defrag_signals(&mut self, _node: NodeId) -> Result<DefragSignals, HostError> {
+        Err(HostError::NotHere("this host does not tell how busy its nodes are"))
+    }
+
+    /// Compacts a zone some way: pages in use move to its top, so that free ones join at its bottom. Tests
+    /// [`CompactStep::stop`] before each batch, the first too. What it did, and whether there is more to do.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`], [`HostError::Failed`]: nothing was done.
+    fn compact(&mut self, _step: &CompactStep) -> Result<Compacted, HostError> {
+        Err(HostError::NotHere("this host does not compact"))
+    }
+
+    /// Appends all page blocks of a zone, from the lowest up, with what they hold and how many of their pages are in use. Like
+    /// a monitor's, the look leaves marks so that reclaim does not take pages for unused whose bits were cleared.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`] where it is not told what blocks hold.
+    fn page_blocks(&mut self, _look: &BlocksLook, _out: &mut Vec<PageBlock>) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host does not tell what page blocks hold"))
+    }
+
+    /// Appends the pages of a block, from the lowest up; with `clears`, the accessed bits of movable ones are cleared.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`]. [`HostError::Failed`]: there is no such block.
+    fn block_pages(
+        &mut self,
+        _zone: ZoneId,
+        _block: u32,
+        _clears: bool,
+        _out: &mut Vec<PageSight>,
+    ) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host does not tell what page blocks hold"))
+    }
+
+    /// Moves some pages out of a block, in one batch. [`Compacted::end`] is [`CompactEnd::NoTargets`] if there was no room for
+    /// some of them, and `None` otherwise; [`Compacted::pages_moved`] and [`Compacted::blocks_freed`] tell how it went. Pages
+    /// that could not be moved stay where they are.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`]. [`HostError::Failed`]: there is no such block, or it is among the targets; nothing was moved.
+    fn move_pages(&mut self, _batch: &MoveBatch<'_>) -> Result<Compacted, HostError> {
+        Err(HostError::NotHere("this host does not move single pages"))
+    }
+}
 
 /// A zone: its node, and its number there from the lowest addresses up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,6 +1,6 @@
 //! Where migrating schemes move memory to (docs/spec/schemes.md#s10).
 
-use crate::host::NodeId;
+use super::NodeId;
 use serde::{Deserialize, Serialize};
 
 /// A node and its share among several.

@@ -1,9 +1,8 @@
 //! What a scheme does with the memory it is for: one table of all actions.
 
-use super::priority::Scorer;
 use serde::{Deserialize, Serialize};
 
-/// What is done with a region (docs/spec/schemes.md#s10; what the host must do for each: [`Host::apply`](crate::host::Host::apply)).
+/// What is done with a region (docs/spec/schemes.md#s10; what the host must do for each: [`Applying::apply`](crate::host::Applying::apply)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
@@ -34,6 +33,17 @@ pub enum Action {
     /// To other nodes, coldest first.
     #[serde(alias = "migrate_cold")]
     MigrateCold,
+}
+
+/// How an action ranks regions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scorer {
+    /// Often used and for long first.
+    Hot,
+    /// Unused and for long first.
+    Cold,
+    /// All alike.
+    Equal,
 }
 
 /// One line of [`ACTIONS`].

@@ -81,7 +81,7 @@ impl PageGate {
     }
 
     /// Forgets what was counted.
-    pub(super) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.passed_bytes = 0;
         self.stopped_bytes.fill(0);
     }

@@ -1,6 +1,6 @@
 //! What is written to `lru_gen` (docs/spec/mglru.md#s14-2). `Display` gives the kernel's text of one command.
 
-use super::rows::Lruvec;
+use super::Lruvec;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -139,7 +139,7 @@ impl fmt::Display for Eviction {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::NodeId;
+    use crate::vocabulary::NodeId;
 
     /// The commands of docs/spec/mglru.md#s14-2 and of example E21, as written.
     #[test]

@@ -7,7 +7,7 @@
 pub const MAX_ORDERS: usize = ORDERS as usize;
 
 /// The same, as orders are counted.
-pub(super) const ORDERS: u32 = 20;
+pub(crate) const ORDERS: u32 = 20;
 
 /// The most free pages that are taken: 16 EiB in pages of 4 KiB. Below it no formula here overflows.
 pub const MAX_FREE_PAGES: u64 = 1 << 52;

@@ -1,6 +1,6 @@
 //! What `lru_gen` shows: the generations of a group on a node.
 
-use crate::host::NodeId;
+use super::NodeId;
 use serde::Serialize;
 
 /// The generations of one memory cgroup on one node, as commands name them.
@@ -50,7 +50,7 @@ pub fn pages_of(rows: &[Row]) -> u64 {
 
 /// Pages of generations that are at least `threshold_ms` old (docs/spec/mglru.md#s14-3, example E22): what the kernel's guide calls cold
 /// memory. The youngest of these pages may have been used up to one generation later than the threshold says;
-/// [`estimate`](fn@super::estimate) tells how far that goes.
+/// [`estimate`](fn@crate::generations::estimate) tells how far that goes.
 pub fn cold_pages(rows: &[Row], threshold_ms: u64) -> u64 {
     rows.iter().filter(|row| row.age_ms >= threshold_ms).map(Row::pages).fold(0, u64::saturating_add)
 }

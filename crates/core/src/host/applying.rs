@@ -1,0 +1,77 @@
+//! Applying schemes: what is done with ranges, and what a host says it can do of that.
+
+use super::HostError;
+use crate::vocabulary::{Action, AddressRange, Destination, FilterType, NodeId, PageGate, TargetId};
+use isotherm_units::Duration;
+
+/// Carries out the actions of schemes. What a host has not is "not here", which is what each call answers unless it is written.
+pub trait Applying {
+    /// What this host can do for schemes on `target`.
+    fn scheme_capabilities(&self, _target: TargetId) -> SchemeCapabilities {
+        SchemeCapabilities::default()
+    }
+
+    /// Does one action with one range of a target, with as many pages of it as pass the gate.
+    ///
+    /// | action | target | what is done | bytes |
+    /// |---|---|---|---|
+    /// | `stat` | both | nothing; the gate is asked for each folio | 0 |
+    /// | `willneed`, `cold`, `pageout`, `hugepage`, `nohugepage`, `collapse` | process | `madvise` of that name; the gate is not asked | the whole range if it succeeded, else 0 |
+    /// | `pageout` | physical | referenced and young marks cleared, taken off the list (an unevictable folio is put back), reclaimed with writeback, unmapping and swap, never demoted | reclaimed |
+    /// | `lru-prio` | physical | two lists: an inactive folio goes to the head of its active list, `referenced` stays as it is; an active one stays where it is. Generations: inserted anew at the second youngest, with the workingset mark at the youngest | all that passed and stand on a list, also where nothing moved |
+    /// | `lru-deprio` | physical | two lists: an active folio goes to the head of the inactive list, active and referenced cleared; an inactive one stays where it is. Generations: references and workingset mark cleared, and unless it is in the oldest already inserted anew: file folios and anonymous ones in the swap cache in the oldest, other anonymous ones at the second youngest | all that passed and stand on a list, also where nothing moved |
+    /// | `migrate-hot`, `migrate-cold` | both | moved to its node, failing rather than reclaiming there; a folio that is there already is left | moved |
+    ///
+    /// Physical memory is walked folio by folio: a frame without a folio on a list is passed over; after a folio the walk goes
+    /// on behind as many bytes as the folio has, counted from where it was met. Only folios on a list count.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`]: nothing was done. [`HostError::NotHere`], [`HostError::Failed`]: taken as a try that changed
+    /// nothing, with what the gate has counted.
+    fn apply(&mut self, _target: TargetId, _order: &mut Order<'_>) -> Result<Applied, HostError> {
+        Err(HostError::NotHere("this host applies no schemes"))
+    }
+}
+
+/// What a host can do for schemes on a target. A scheme that asks for more is refused when it is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SchemeCapabilities {
+    /// Actions of [`Applying::apply`]. `stat` without page filters needs no host and need not be named.
+    pub actions: Vec<Action>,
+    /// Of these, actions that obey page filters. On Linux all of physical memory, and for a process `stat` and migration.
+    pub filtered_actions: Vec<Action>,
+    /// Questions about pages that users may ask. `young` is asked by `pageout` of physical memory anyhow, to spare pages that
+    /// were accessed a moment ago.
+    pub filters: Vec<FilterType>,
+}
+
+/// What is to be done with a range, and what was learnt of it.
+#[derive(Debug)]
+pub struct Order<'a> {
+    /// What to do.
+    pub action: Action,
+    /// Where: bytes. Ends of regions are aligned to pages but where a monitor was told to make smaller ones; then the start is
+    /// meant up to the next page, and the length too.
+    pub range: AddressRange,
+    /// Which pages: every page that [`PageGate::admit`] lets through, asked once for each folio, and no other. It counts
+    /// what passed; only for actions that obey page filters must it be asked.
+    pub gate: &'a mut PageGate,
+    /// The node of a migration of physical memory, and of a process without `destinations`.
+    pub target_nid: Option<NodeId>,
+    /// The nodes of a migration in a process, by turns: [`choose`](crate::vocabulary::choose) with
+    /// [`interleave_index`](crate::vocabulary::interleave_index).
+    pub destinations: &'a [Destination],
+    /// The folio looked at last in this pass, by any number that the host gives folios; `None` at the start of a pass. A
+    /// folio that reaches from one region into the next is to be treated once: the host skips the first folio of a range if
+    /// it is this one, and leaves here the last one it looked at. Physical memory, and `stat` in a process.
+    pub last_folio: &'a mut Option<u64>,
+}
+
+/// What came of an [`Order`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Bytes treated with success, as [`Applying::apply`] says for each action. May exceed the range where folios stick out.
+    pub bytes: u64,
+    /// CPU time that it took whoever runs the core. Counts against quotas in time.
+    pub spent: Duration,
+}

@@ -1,0 +1,99 @@
+//! Probing: accessed bits of page tables and attributes of pages.
+
+use super::HostError;
+use crate::vocabulary::{Level, Probe, Sight, TargetId};
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a base page, as a power of two.
+const PAGE_SHIFT: u8 = 12;
+const NO_LOOKS: &str = "this host does not look at accessed bits";
+
+/// Looks at accessed bits, entry by entry or table by table. What a host has not is "not here", which is what each call answers unless it is written.
+pub trait Probing {
+    /// What this host can do for monitors of `target`. By default it has base pages and looks at none.
+    fn capabilities(&self, _target: TargetId) -> Capabilities {
+        Capabilities { shifts: vec![PAGE_SHIFT], highest_level: Level(0), flush: false, scan_children: false }
+    }
+
+    /// Clears the accessed bit of each probed entry. `sights[i]` says what it was before, as far as the host read it.
+    /// `sights` has the length of `probes`.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`], [`HostError::NotHere`]; then nothing was cleared.
+    fn clear(&mut self, _target: TargetId, _probes: &[Probe], _sights: &mut [Sight]) -> Result<(), HostError> {
+        Err(HostError::NotHere(NO_LOOKS))
+    }
+
+    /// Reads the accessed bit of each probed entry and leaves it as it is, so that two probes of one entry see the same.
+    /// `sights` has the length of `probes`.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`], [`HostError::NotHere`]; then no sight is valid.
+    fn test(&mut self, _target: TargetId, _probes: &[Probe], _sights: &mut [Sight]) -> Result<(), HostError> {
+        Err(HostError::NotHere(NO_LOOKS))
+    }
+
+    /// Reads and clears the accessed bits of all entries one level below the entry at `parent`, in one pass over its
+    /// table: appends one bit a child, in address order, 64 a word. A child that is not mapped reads as clear.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`], [`HostError::NotHere`].
+    fn scan_children(&mut self, _target: TargetId, _parent: Probe, _out: &mut Vec<u64>) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host does not look at whole tables"))
+    }
+
+    /// Drops the cached translations of `target`, so that the next access to any page walks the table from the top.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`], [`HostError::NotHere`].
+    fn flush(&mut self, _target: TargetId) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host does not drop translations"))
+    }
+
+    /// For each address whether the page there has `attribute`; `None` where there is no page. Physical memory only.
+    /// `out` has the length of `addresses`.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`] for virtual targets.
+    fn has_attribute(
+        &mut self,
+        _target: TargetId,
+        _attribute: Attribute,
+        _addresses: &[u64],
+        _out: &mut [Option<bool>],
+    ) -> Result<(), HostError> {
+        Err(HostError::NotHere("this host does not tell attributes of pages"))
+    }
+}
+
+/// What a host can do. The core plans with it and never asks for more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// log2 of the bytes that an entry spans, from the base page up, ascending: `[12, 21, 30, 39]` for four levels on
+    /// x86-64. Levels outside it do not exist.
+    pub shifts: Vec<u8>,
+    /// The highest level whose accessed bit means something: 0 where hardware sets no bits above the leaf, one below the
+    /// top where user and kernel halves have separate top tables.
+    pub highest_level: Level,
+    /// [`Probing::flush`] does something.
+    pub flush: bool,
+    /// [`Probing::scan_children`] is there.
+    pub scan_children: bool,
+}
+
+impl Capabilities {
+    /// Bytes spanned by an entry at `level`; `None` above the top.
+    pub fn span(&self, level: Level) -> Option<u128> {
+        self.shifts.get(usize::from(level.0)).map(|shift| 1 << shift)
+    }
+}
+
+/// A kind of page that an attribute probe may ask for (docs/spec/monitoring.md#s12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Attribute {
+    /// Anonymous memory.
+    Anon,
+    /// Charged to this memory cgroup.
+    Memcg(u64),
+}
