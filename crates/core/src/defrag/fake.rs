@@ -11,28 +11,28 @@ use isotherm_units::Duration;
 const BLOCK: u32 = 1 << HUGE_ORDER;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Zone {
-    pub(super) blocks: Vec<BlockUse>,
-    pub(super) marks: Marks,
+pub(crate) struct Zone {
+    pub(crate) blocks: Vec<BlockUse>,
+    pub(crate) marks: Marks,
     /// Index of the block that is looked at next for sources, and of that last looked at for targets.
     scanners: (usize, usize),
 }
 
 /// Zones of one node; what the host tells and does not tell; what was asked.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Machine {
-    pub(super) zones: Vec<Zone>,
-    pub(super) signals: DefragSignals,
-    pub(super) tells_blocks: bool,
-    pub(super) hides_types: bool,
-    pub(super) refusal: Option<HostError>,
-    pub(super) steps: Vec<CompactStep>,
-    pub(super) looks: usize,
+pub(crate) struct Machine {
+    pub(crate) zones: Vec<Zone>,
+    pub(crate) signals: DefragSignals,
+    pub(crate) tells_blocks: bool,
+    pub(crate) hides_types: bool,
+    pub(crate) refusal: Option<HostError>,
+    pub(crate) steps: Vec<CompactStep>,
+    pub(crate) looks: usize,
 }
 
 impl Zone {
     /// `sections` blocks, each with so many movable and fixed pages.
-    pub(super) fn of(sections: usize, movable: u32, fixed: u32) -> Self {
+    pub(crate) fn of(sections: usize, movable: u32, fixed: u32) -> Self {
         let block = BlockUse { movable, fixed, is_target: true };
         Self { blocks: vec![block; sections], ..Self::default() }
     }
@@ -42,7 +42,7 @@ impl Zone {
     }
 
     /// Wholly free blocks are of the huge order, all other free pages lie alone.
-    pub(super) fn free_blocks(&self) -> FreeBlocks {
+    pub(crate) fn free_blocks(&self) -> FreeBlocks {
         let whole = self.blocks.iter().filter(|block| Self::free(**block) == u64::from(BLOCK)).count() as u64;
         let pages: u64 = self.blocks.iter().map(|block| Self::free(*block)).sum();
         let mut counts = [0; 11];

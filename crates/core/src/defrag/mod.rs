@@ -16,7 +16,7 @@ mod designs;
 mod error;
 mod explicit;
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 mod heat;
 mod keep;
 mod merged;

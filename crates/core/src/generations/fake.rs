@@ -112,6 +112,10 @@ impl Generational for FakeHost {
             self.evictions.push(*order);
             let listing = self.listing(usize::try_from(order.lruvec.memcg).expect("small"));
             let group = &mut self.groups[usize::try_from(order.lruvec.memcg).expect("small")];
+            if order.min_gen_nr + 2 > group.max_seq {
+                answers.push(Answer::Failed("EINVAL: two generations stay".to_owned()));
+                continue;
+            }
             let mut left = order.limit_pages.unwrap_or(u64::MAX);
             let mut freed = 0;
             let nr_old = listing.rows.iter().filter(|row| row.seq <= order.min_gen_nr).count();

@@ -7,6 +7,7 @@
 
 mod applying;
 mod compacting;
+pub mod conformance;
 mod error;
 mod gauging;
 mod generations;

@@ -2,7 +2,7 @@
 
 use crate::host::{
     AddressRange, Applied, Applying, Attribute, Capabilities, Gauge, GaugeCapabilities, Gauging, HostError, Level,
-    Mappings, Order, Probe, Probing, SchemeCapabilities, Seen, Sight, TargetId,
+    Mappings, NodeId, Order, Probe, Probing, SchemeCapabilities, Seen, Sight, TargetId,
 };
 use crate::schemes::fake::Machine;
 use std::collections::{BTreeMap, BTreeSet};
@@ -181,6 +181,16 @@ impl Applying for World {
 impl Gauging for World {
     fn gauge_capabilities(&self, target: TargetId) -> GaugeCapabilities {
         self.machine.gauge_capabilities(target)
+    }
+
+    fn node_bytes(
+        &mut self,
+        _: TargetId,
+        ranges: &[AddressRange],
+        out: &mut Vec<(NodeId, u64)>,
+    ) -> Result<(), HostError> {
+        out.push((NodeId(0), ranges.iter().map(|range| range.len()).sum()));
+        Ok(())
     }
 
     fn gauges(&mut self, gauges: &[Gauge], values: &mut [Option<u64>]) -> Result<(), HostError> {

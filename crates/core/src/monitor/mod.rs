@@ -14,7 +14,7 @@ mod change;
 mod config;
 mod error;
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 mod flush;
 mod level;
 mod merge;

@@ -15,60 +15,60 @@ const GIB_SHIFT: u32 = 30;
 
 /// A folio, kept at its first page.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Folio {
-    pub(super) node: u32,
-    pub(super) pages: u32,
-    pub(super) accessed: bool,
-    pub(super) marks: PageMarks,
+pub(crate) struct Folio {
+    pub(crate) node: u32,
+    pub(crate) pages: u32,
+    pub(crate) accessed: bool,
+    pub(crate) marks: PageMarks,
     /// What a move answers in place of moving.
-    pub(super) refuses: Option<PageMove>,
+    pub(crate) refuses: Option<PageMove>,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Space {
-    pub(super) areas: Vec<Area>,
-    pub(super) folios: BTreeMap<u64, Folio>,
+pub(crate) struct Space {
+    pub(crate) areas: Vec<Area>,
+    pub(crate) folios: BTreeMap<u64, Folio>,
     /// Touched whenever time passes.
-    pub(super) hot: Vec<AddressRange>,
+    pub(crate) hot: Vec<AddressRange>,
     /// All other pages are there as well, on that node, scanned before and never touched.
-    pub(super) background: Option<u32>,
+    pub(crate) background: Option<u32>,
     /// A writer holds its mappings.
-    pub(super) is_locked: bool,
+    pub(crate) is_locked: bool,
     /// Entries of 1 GiB that were used since they were cleared.
     used_gib: BTreeSet<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Node {
-    pub(super) is_top_tier: bool,
+pub(crate) struct Node {
+    pub(crate) is_top_tier: bool,
     /// In pages, as all here.
-    pub(super) present: u64,
-    pub(super) used: u64,
-    pub(super) high: u64,
+    pub(crate) present: u64,
+    pub(crate) used: u64,
+    pub(crate) high: u64,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct World {
-    pub(super) spaces: BTreeMap<TargetId, Space>,
-    pub(super) nodes: Vec<Node>,
-    pub(super) lacks: fn(&mut TieringCapabilities),
+pub(crate) struct World {
+    pub(crate) spaces: BTreeMap<TargetId, Space>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) lacks: fn(&mut TieringCapabilities),
     /// The highest level whose bits mean something: 2 for entries of 1 GiB.
-    pub(super) highest_level: Level,
+    pub(crate) highest_level: Level,
     /// Calls that fail, by name.
-    pub(super) failing: Option<&'static str>,
+    pub(crate) failing: Option<&'static str>,
     /// The space that exits when it is called so the next time.
-    pub(super) dies_in: Option<(&'static str, TargetId)>,
+    pub(crate) dies_in: Option<(&'static str, TargetId)>,
     /// Folios moved since the start, by the world's own count.
-    pub(super) moves: u64,
+    pub(crate) moves: u64,
     /// Times that reclaim of a node was woken.
-    pub(super) wakes: u64,
+    pub(crate) wakes: u64,
     /// Pages shown to gates one by one or in bulk.
-    pub(super) shown: u64,
+    pub(crate) shown: u64,
 }
 
 impl World {
     /// Node 0 is fast, node 1 slow, both large.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let node = |is_top_tier| Node { is_top_tier, present: 1 << 30, used: 0, high: 0 };
         Self {
             spaces: BTreeMap::new(),
@@ -84,26 +84,26 @@ impl World {
     }
 
     /// A space with eligible areas of these bytes.
-    pub(super) fn map(&mut self, target: u32, areas: &[(u64, u64)]) -> &mut Space {
+    pub(crate) fn map(&mut self, target: u32, areas: &[(u64, u64)]) -> &mut Space {
         let area = |&(start, end)| Area { range: AddressRange::new(start, end), kind: AreaKind::default() };
         let space = self.spaces.entry(TargetId(target)).or_default();
         space.areas = areas.iter().map(area).collect();
         space
     }
 
-    pub(super) fn space(&mut self, target: u32) -> &mut Space {
+    pub(crate) fn space(&mut self, target: u32) -> &mut Space {
         self.spaces.get_mut(&TargetId(target)).expect("a space that was made")
     }
 
     /// Puts base pages of a range on a node.
-    pub(super) fn fill(&mut self, target: u32, start: u64, pages: u64, node: u32) {
+    pub(crate) fn fill(&mut self, target: u32, start: u64, pages: u64, node: u32) {
         for page in 0..pages {
             self.put(target, start + page * PAGE, 1, node);
         }
     }
 
     /// Puts a folio on a node.
-    pub(super) fn put(&mut self, target: u32, address: u64, pages: u32, node: u32) {
+    pub(crate) fn put(&mut self, target: u32, address: u64, pages: u32, node: u32) {
         let folio = Folio { node, pages, accessed: false, marks: PageMarks::default(), refuses: None };
         let old = self.space(target).folios.insert(address / PAGE, folio);
         assert!(old.is_none(), "two folios at {address:#x}");
@@ -111,7 +111,7 @@ impl World {
     }
 
     /// Time passes: hot ranges are touched.
-    pub(super) fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         for space in self.spaces.values_mut() {
             for hot in space.hot.clone() {
                 space.used_gib.extend(hot.start >> GIB_SHIFT..hot.end.div_ceil(1 << GIB_SHIFT));
@@ -122,18 +122,18 @@ impl World {
         }
     }
 
-    pub(super) fn refuse_all(&mut self, target: u32, answer: PageMove) {
+    pub(crate) fn refuse_all(&mut self, target: u32, answer: PageMove) {
         self.space(target).folios.values_mut().for_each(|folio| folio.refuses = Some(answer));
     }
 
-    pub(super) fn end(&mut self, target: TargetId) {
+    pub(crate) fn end(&mut self, target: TargetId) {
         for folio in self.spaces.remove(&target).into_iter().flat_map(|space| space.folios.into_values()) {
             self.nodes[folio.node as usize].used -= u64::from(folio.pages);
         }
     }
 
     /// Each page is on one node, and the nodes' counts are their sums.
-    pub(super) fn check(&self) {
+    pub(crate) fn check(&self) {
         let mut used = vec![0; self.nodes.len()];
         for space in self.spaces.values() {
             let mut end = 0;
@@ -197,7 +197,9 @@ impl World {
     fn move_one(&mut self, target: TargetId, page: u64, order: &MoveOrder<'_>) -> PageMove {
         let nodes = &mut self.nodes;
         let space = self.spaces.get_mut(&target).expect("looked up by the caller");
-        let Some((_, folio)) = space.folios.range_mut(..=page).next_back() else { return PageMove::NotPresent };
+        let below = space.folios.range_mut(..=page).next_back();
+        let covering = below.filter(|(start, folio)| page - **start < u64::from(folio.pages));
+        let Some((_, folio)) = covering else { return PageMove::NotPresent };
         let to = &nodes[order.to.0 as usize];
         let pages = u64::from(folio.pages);
         if folio.node == order.to.0 {
@@ -331,7 +333,9 @@ impl Tiering for World {
     fn page_nodes(&mut self, target: TargetId, addresses: &[u64], out: &mut [Option<NodeId>]) -> Result<(), HostError> {
         let space = self.called("page_nodes", target)?;
         for (address, node) in addresses.iter().zip(out) {
-            let folio = space.folios.range(..=address / PAGE).next_back();
+            let page = address / PAGE;
+            let below = space.folios.range(..=page).next_back();
+            let folio = below.filter(|(start, folio)| page - **start < u64::from(folio.pages));
             *node = folio.map(|(_, folio)| NodeId(folio.node)).or(space.background.map(NodeId));
         }
         Ok(())
@@ -363,7 +367,7 @@ impl Tiering for World {
 
 /// Runs both threads up to `until`, with no time for themselves. Memory is touched as often as the clock moves. `each` sees every
 /// step.
-pub(super) fn drive(
+pub(crate) fn drive(
     promotion: &mut Promotion,
     world: &mut World,
     from: Instant,

@@ -16,7 +16,7 @@ mod counters;
 mod eligible;
 mod error;
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 mod feedback;
 mod heat;
 pub mod hint_fault;

@@ -8,6 +8,8 @@
 mod action_tests;
 mod actions;
 mod advice;
+#[cfg(test)]
+mod conformance_tests;
 mod defrag;
 #[cfg(test)]
 mod defrag_tests;

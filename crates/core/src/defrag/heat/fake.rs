@@ -8,11 +8,11 @@ use crate::host::{
 };
 use isotherm_units::Duration;
 
-pub(super) const BLOCK: usize = 1 << HUGE_ORDER;
+pub(crate) const BLOCK: usize = 1 << HUGE_ORDER;
 
 /// A page of the fake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Page {
+pub(crate) enum Page {
     Free,
     /// Never to be moved: its name stays where it is.
     Fixed(u32),
@@ -26,17 +26,17 @@ pub(super) enum Page {
 
 /// One zone of one node. The test sets `now_ns` before each call.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Machine {
-    pub(super) blocks: Vec<Vec<Page>>,
+pub(crate) struct Machine {
+    pub(crate) blocks: Vec<Vec<Page>>,
     /// Blocks that are not targets.
-    pub(super) closed: Vec<u32>,
-    pub(super) now_ns: u64,
-    pub(super) signals: DefragSignals,
+    pub(crate) closed: Vec<u32>,
+    pub(crate) now_ns: u64,
+    pub(crate) signals: DefragSignals,
     /// Each batch: its block, how many pages were moved, and how often they are used together, thousandths a second.
-    pub(super) batches: Vec<(u32, u32, u64)>,
-    pub(super) min_mark: u64,
+    pub(crate) batches: Vec<(u32, u32, u64)>,
+    pub(crate) min_mark: u64,
     /// Pages of blocks that were to be emptied, as they were watched.
-    pub(super) watched: u64,
+    pub(crate) watched: u64,
 }
 
 fn small(count: usize) -> u32 {
@@ -53,12 +53,12 @@ impl Machine {
         }
     }
 
-    pub(super) fn free_blocks(&self) -> u64 {
+    pub(crate) fn free_blocks(&self) -> u64 {
         (0..self.blocks.len()).filter(|&number| self.usage(number).is_free()).count() as u64
     }
 
     /// Names of pages with their places.
-    pub(super) fn names(&self, fixed: bool) -> Vec<(u32, usize)> {
+    pub(crate) fn names(&self, fixed: bool) -> Vec<(u32, usize)> {
         let pages = self.blocks.iter().flatten().enumerate();
         let mut names: Vec<(u32, usize)> = pages
             .filter_map(|(place, page)| match *page {

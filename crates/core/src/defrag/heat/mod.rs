@@ -8,7 +8,7 @@
 
 mod choice;
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 mod price;
 #[cfg(test)]
 mod tests;
