@@ -14,9 +14,9 @@ const DOWNWARD: &[(&str, &[&str])] = &[
     ("crates/linux", &["units", "core", "trace"]),
     ("crates/scenario", &["units", "core", "trace", "workload", "sim"]),
     ("crates/cli", &["units", "core", "trace", "workload", "sim", "scenario", "report", "linux", "rig", "fidelity"]),
-    ("crates/rig", &["units", "trace", "workload", "guest"]),
-    ("crates/fidelity", &["units", "core", "workload", "sim", "rig", "guest"]),
-    ("guest", &[]),
+    ("lab/rig", &["units", "trace", "workload", "guest"]),
+    ("lab/fidelity", &["units", "core", "workload", "sim", "rig", "guest"]),
+    ("lab/guest", &[]),
     ("tracer", &[]),
     ("xtask", &[]),
 ];
