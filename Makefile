@@ -7,15 +7,19 @@ DEMO_TRACE ?= traces/sqlite.parquet
 DEMO_DIR := $(TARGET_DIR)/demo
 ISOTHERM := $(TARGET_DIR)/release/isotherm
 
-.PHONY: help build demo check test bench install uninstall clean
+.PHONY: help build lab demo check test bench install uninstall clean
 .DEFAULT_GOAL := help
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
-build: ## The isotherm command, the recorder's plugin and the rig's guest program, optimised
+build: ## The isotherm command and the recorder's plugin, optimised
 	@scripts/need cargo cc
 	$(CARGO) build --release --locked --package isotherm-cli --package isotherm-tracer
+
+lab: ## isotherm-lab, which compares with real kernels, and the program that runs in them
+	@scripts/need cargo cc
+	$(CARGO) build --release --locked --package isotherm-lab
 	$(CARGO) xtask guest
 
 demo: build ## Advise on a bundled recording; writes target/demo/report.html
@@ -39,17 +43,19 @@ bench: build ## All benchmarks with their bars; writes target/bench.json
 	scripts/install-test-needs
 	$(CARGO) xtask bench
 
-install: build ## Into PREFIX (default /usr/local)
+install: build ## Into PREFIX (default /usr/local); the lab too, if it was built
 	install -Dm755 $(ISOTHERM) $(DESTDIR)$(PREFIX)/bin/isotherm
 	install -Dm755 $(TARGET_DIR)/release/libisotherm_tracer.so $(DESTDIR)$(PREFIX)/lib/isotherm/libisotherm_tracer.so
+	test ! -f $(TARGET_DIR)/release/isotherm-lab || \
+		install -Dm755 $(TARGET_DIR)/release/isotherm-lab $(DESTDIR)$(PREFIX)/bin/isotherm-lab
 	test ! -f $(TARGET_DIR)/guest/isotherm-guest || \
 		install -Dm755 $(TARGET_DIR)/guest/isotherm-guest $(DESTDIR)$(PREFIX)/lib/isotherm/isotherm-guest
 	install -d $(DESTDIR)$(PREFIX)/share/isotherm/traces
 	install -m644 traces/*.parquet $(DESTDIR)$(PREFIX)/share/isotherm/traces
 
 uninstall: ## Removes what `make install` put into PREFIX
-	rm -f $(DESTDIR)$(PREFIX)/bin/isotherm $(DESTDIR)$(PREFIX)/lib/isotherm/libisotherm_tracer.so \
-		$(DESTDIR)$(PREFIX)/lib/isotherm/isotherm-guest
+	rm -f $(DESTDIR)$(PREFIX)/bin/isotherm $(DESTDIR)$(PREFIX)/bin/isotherm-lab \
+		$(DESTDIR)$(PREFIX)/lib/isotherm/libisotherm_tracer.so $(DESTDIR)$(PREFIX)/lib/isotherm/isotherm-guest
 	rm -rf $(DESTDIR)$(PREFIX)/share/isotherm
 
 clean: ## Removes everything that was built

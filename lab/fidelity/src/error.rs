@@ -112,7 +112,7 @@ pub enum FidelityError {
     /// Stored runs are of another script than the one that is played now.
     #[error(
         "the stored runs of workload `{workload}` in kernel {kernel} are of another script or limit than the present one; make them \
-         anew: isotherm simulate fidelity --refresh --kernel {kernel} --workload {workload}. The data that come with isotherm are part \
+         anew: isotherm-lab fidelity --refresh --kernel {kernel} --workload {workload}. The data that come with isotherm-lab are part \
          of the program: build it anew afterwards, or name their folder with --data"
     )]
     Stale {
@@ -122,7 +122,7 @@ pub enum FidelityError {
         kernel: String,
     },
     /// Data of no boot at all.
-    #[error("{place} has no boots to compare with; make some: isotherm simulate {table} --refresh --data {place}")]
+    #[error("{place} has no boots to compare with; make some: isotherm-lab {table} --refresh --data {place}")]
     NoBoots {
         /// The file.
         place: String,
@@ -130,7 +130,7 @@ pub enum FidelityError {
         table: String,
     },
     /// There is nothing to compare with.
-    #[error("no stored runs of this selection in {place}; make them: isotherm simulate fidelity --refresh")]
+    #[error("no stored runs of this selection in {place}; make them: isotherm-lab fidelity --refresh")]
     Nothing {
         /// Where was looked.
         place: String,

@@ -17,7 +17,7 @@ fn kernels_of<B>(stored: &Stored<B>, release: impl Fn(&B) -> &str, boots: usize)
         *kernels.entry(release(boot).split('.').take(2).collect::<Vec<_>>().join(".")).or_default() += 1;
     }
     assert_eq!(kernels, BTreeMap::from([("6.12".to_owned(), boots), ("7.2".to_owned(), boots)]));
-    assert!(stored.command.starts_with("isotherm simulate fidelity-"), "{}", stored.command);
+    assert!(stored.command.starts_with("isotherm-lab fidelity-"), "{}", stored.command);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_slice_of_promotion_in_a_kernel() {
 #[test]
 fn data_of_sorting_are_whole_and_the_table_computes() {
     let stored = sorting::stored().unwrap();
-    assert!(stored.command.starts_with("isotherm simulate fidelity-sorting --refresh "), "{}", stored.command);
+    assert!(stored.command.starts_with("isotherm-lab fidelity-sorting --refresh "), "{}", stored.command);
     let of = |release: &str| stored.boots.iter().filter(|boot| boot.release.starts_with(release)).count();
     assert_eq!((of("7.2."), of("6.12.") > 0), (5, true));
     for boot in &stored.boots {

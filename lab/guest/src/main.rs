@@ -34,7 +34,7 @@ impl Reporter {
 
 fn main() -> ExitCode {
     if std::process::id() != 1 {
-        eprintln!("isotherm-guest is the first process of a virtual machine; `isotherm rig` starts it there.");
+        eprintln!("isotherm-guest is the first process of a virtual machine; `isotherm-lab rig` starts it there.");
         return ExitCode::from(2);
     }
     let code = match machine::mount_basics().and_then(|()| machine::open_reports()) {

@@ -187,7 +187,7 @@ pub fn guest_program(configured: Option<&Path>, executable: Option<&Path>) -> Re
     ];
     places.into_iter().flatten().find(|place| place.is_file()).ok_or_else(|| RigError::Missing {
         program: NAME,
-        fix: "it is built by `make build`; ISOTHERM_GUEST may name it".to_owned(),
+        fix: "it is built by `make lab`; ISOTHERM_GUEST may name it".to_owned(),
     })
 }
 
@@ -206,6 +206,6 @@ mod tests {
     #[test]
     fn a_guest_program_that_is_nowhere_is_a_lack() {
         let error = guest_program(None, Some(Path::new("/nowhere/isotherm"))).unwrap_err();
-        assert!(error.is_lack() && error.to_string().contains("make build"), "{error}");
+        assert!(error.is_lack() && error.to_string().contains("make lab"), "{error}");
     }
 }

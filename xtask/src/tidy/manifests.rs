@@ -13,10 +13,12 @@ const DOWNWARD: &[(&str, &[&str])] = &[
     ("crates/report", &["units", "trace"]),
     ("crates/linux", &["units", "core", "trace"]),
     ("crates/scenario", &["units", "core", "trace", "workload", "sim"]),
-    ("crates/cli", &["units", "core", "trace", "workload", "sim", "scenario", "report", "linux", "rig", "fidelity"]),
+    ("crates/cli", &["units", "core", "trace", "workload", "sim", "scenario", "report", "linux", "terminal"]),
+    ("crates/terminal", &["trace", "scenario", "report"]),
     ("lab/rig", &["units", "trace", "workload", "guest"]),
     ("lab/fidelity", &["units", "core", "workload", "sim", "rig", "guest"]),
     ("lab/guest", &[]),
+    ("lab/cli", &["units", "sim", "workload", "scenario", "report", "terminal", "rig", "fidelity"]),
     ("tracer", &[]),
     ("xtask", &[]),
 ];

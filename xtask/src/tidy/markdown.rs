@@ -1,5 +1,5 @@
-//! Rules for documentation: links lead somewhere, pages are in the index, `make` targets exist. That shown `isotherm` commands parse is a
-//! test of `crates/cli`, which knows the verbs.
+//! Rules for documentation: links lead somewhere, pages are in the index, `make` targets exist. That shown commands parse are
+//! tests of `crates/cli` and `lab/cli`, which know the verbs.
 
 use std::path::{Component, Path, PathBuf};
 

@@ -9,12 +9,12 @@ use isotherm_scenario::ScenarioError;
 use isotherm_scenario::monitoring::{
     Detection, HOT_DEFINITIONS, HotDefinition, MonitorReport, Scores, Search, Setting, accuracy, cheapest, settings,
 };
+use isotherm_terminal::BarProgress;
 use isotherm_units::Duration;
 
 use super::monitor::settings::SettingArgs;
 use super::monitor::source::{Source, SourceArgs};
 use super::monitor::{cost_table, cpu_share_ppm, nothing_monitored};
-use super::simulate::{self, BarProgress};
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
 use crate::ui::Ui;
@@ -75,7 +75,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         let spinner = ui.spinner("monitoring");
         let watched = accuracy(&source.watch);
         spinner.finish_and_clear();
-        let report = watched.map_err(simulate::error)?.monitor;
+        let report = watched?.monitor;
         let scores = scores_of(&report)?;
         print(&source, &report, scores, format, ui)?;
     }
@@ -161,7 +161,7 @@ fn advise(args: &Args, source: &Source, ui: &Ui) -> Result<(), CliError> {
     bar.finish();
     let search: Search = search.map_err(|error| match error {
         error @ ScenarioError::Monitor { .. } => CliError::usage(error),
-        error => simulate::error(error),
+        error => error.into(),
     })?;
     for one in &search.tried {
         scores_of(&one.monitor)?;

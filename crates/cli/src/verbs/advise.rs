@@ -8,9 +8,9 @@ use isotherm_scenario::advise::{Advice, Question, TierAdvice, TierQuestion, advi
 use isotherm_sim::machine::MemoryKind;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
+use isotherm_terminal::BarProgress;
 use isotherm_units::{Amount, Bytes, Ratio};
 
-use super::simulate::{BarProgress, error};
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
 use crate::kernel::{self, KernelArg, Kernels};
@@ -65,7 +65,7 @@ pub(crate) struct Args {
     /// Processors of the simulated machine.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
     cpus: u32,
-    /// Play the recommendation, 3 % less and 3 % more memory on a real kernel too (needs what `isotherm rig` needs), and print
+    /// Play the recommendation, 3 % less and 3 % more memory on a real kernel too (needs `isotherm-lab`, and what that needs), and print
     /// predicted and real major faults next to each other.
     #[arg(long, conflicts_with = "fast")]
     verify: bool,
@@ -124,7 +124,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         return on_tiers(&question, &args, &kernels, ui);
     }
     // What is missing for that is told before anything is replayed.
-    let needs = args.verify.then(|| verify::Needs::of(&kernels.releases, ui)).transpose()?;
+    let lab = args.verify.then(|| verify::ready(&kernels.releases, ui)).transpose()?;
     let question = Question {
         name,
         trace,
@@ -139,9 +139,9 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let bar = BarProgress::new(ui, "replaying");
     let answers = advise(&question, &bar);
     bar.finish();
-    let answers = answers.map_err(error)?;
+    let answers = answers?;
     let Some(first) = answers.first() else { return Err(CliError::failed("no release of the kernel was asked for")) };
-    let verified = needs.map(|needs| verify::verify(&needs, &answers, &question.trace, ui)).transpose()?;
+    let verified = lab.map(|lab| verify::verify(&lab, &answers, &question.trace, ui)).transpose()?;
     match args.format.format {
         Format::Table => {
             ui.say(format_args!("{}", kernels.why));
@@ -202,7 +202,7 @@ fn on_tiers(question: &TierQuestion, args: &Args, kernels: &Kernels, ui: &Ui) ->
     let bar = BarProgress::new(ui, "replaying");
     let advice = advise_on_tiers(question, &bar);
     bar.finish();
-    let advice = advice.map_err(error)?;
+    let advice = advice?;
     match args.format.format {
         Format::Table => {
             ui.say(format_args!("{}", kernels.why));

@@ -100,7 +100,7 @@ fn played<'a>(replay: &Replay, args: &'a Args, ui: &Ui) -> Result<Told<'a>, CliE
     let spinner = ui.spinner("simulating");
     let played = replay.play();
     spinner.finish_and_clear();
-    let (reports, _) = played.map_err(simulate::error)?;
+    let (reports, _) = played?;
     Ok(Told {
         source: &args.source,
         variant: Some(replay.variant().to_owned()),
@@ -214,7 +214,7 @@ fn of_trace(args: &Args) -> Result<Replay, CliError> {
 fn replay(scenario: &Scenario, base_dir: PathBuf, args: &Args) -> Result<Replay, CliError> {
     let options = RunOptions { base_dir, place: args.source.clone(), threads: None };
     let (variant, workload) = (args.variant.as_deref(), args.workload.as_deref());
-    Replay::of_scenario(scenario, &options, variant, workload).map_err(simulate::error)
+    Ok(Replay::of_scenario(scenario, &options, variant, workload)?)
 }
 
 /// Whether there is what was asked for, before time is spent on a run. `monitors`: names, and how many schemes each has.

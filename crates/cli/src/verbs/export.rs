@@ -142,7 +142,7 @@ fn export_monitors(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let (scenario, base_dir) = simulate::find(&source)?;
     let options = RunOptions { base_dir, place: source.clone(), threads: None };
     let exported = damo::export(&scenario, &options, args.variant.as_deref(), args.monitor.as_deref());
-    let exported = exported.map_err(simulate::error)?;
+    let exported = exported?;
     write_kdamonds(&args.output, &exported.kdamonds, form)?;
     exported.notes.iter().for_each(|note| ui.warn(note));
     let nr_kdamonds = exported.kdamonds.kdamonds.len();

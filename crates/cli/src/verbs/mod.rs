@@ -10,37 +10,11 @@ mod monitor;
 mod record;
 mod region_files;
 mod report;
-mod rig;
 mod simulate;
 
-use std::process::ExitCode;
+pub(crate) use isotherm_terminal::{render, style};
 
-use isotherm_report::{Table, TermStyle};
-
-use crate::error::CliError;
-use crate::format::Format;
-use crate::ui::Ui;
-
-/// Makes the enum that clap parses and the call of each verb from one table.
-macro_rules! verbs {
-    ($($variant:ident => $module:ident,)*) => {
-        #[derive(clap::Subcommand)]
-        pub(crate) enum Verb {
-            $($variant($module::Args),)*
-        }
-
-        impl Verb {
-            /// Runs the verb that was asked for.
-            pub(crate) fn run(self, ui: &Ui) -> Result<ExitCode, CliError> {
-                match self {
-                    $(Self::$variant(args) => $module::run(args, ui),)*
-                }
-            }
-        }
-    };
-}
-
-verbs! {
+isotherm_terminal::verbs! {
     Accuracy => accuracy,
     Advise => advise,
     Explain => explain,
@@ -49,22 +23,5 @@ verbs! {
     Monitor => monitor,
     Record => record,
     Report => report,
-    Rig => rig,
     Simulate => simulate,
-}
-
-/// A table in the form that was asked for.
-pub(crate) fn render(table: &Table, format: Format, ui: &Ui) -> String {
-    match format {
-        // A file or pipe has no width: nothing is cut.
-        Format::Table if !ui.is_terminal() => table.to_text(&TermStyle { width: usize::MAX, ..style(ui) }),
-        Format::Table => table.to_text(&style(ui)),
-        Format::Json => table.to_json(),
-        Format::Csv => table.to_csv(),
-    }
-}
-
-/// What the user's terminal can show.
-pub(crate) fn style(ui: &Ui) -> TermStyle {
-    TermStyle::detect(ui.colour(), (ui.columns(), 24), |name| std::env::var(name).ok())
 }

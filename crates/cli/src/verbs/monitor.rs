@@ -103,7 +103,7 @@ fn record(source: &Source, output: &Path, ui: &Ui) -> Result<MonitorReport, CliE
         (Ok(_), Some(error)) => return Err(error.into()),
         (Err(error), _) => {
             let _ = std::fs::remove_file(output);
-            return Err(crate::verbs::simulate::error(error));
+            return Err(error.into());
         }
     };
     if writer.meta().snapshots == 0 {

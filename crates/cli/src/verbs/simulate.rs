@@ -4,39 +4,25 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use indicatif::ProgressBar;
 use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_scenario::{
-    BUNDLED, METRICS, MetricUnit, Progress, Row, RunOptions, Scenario, ScenarioError, ScenarioResult, data_file,
-    side_by_side,
+    BUNDLED, METRICS, MetricUnit, Row, RunOptions, Scenario, ScenarioError, ScenarioResult, side_by_side,
 };
 use isotherm_sim::memory::KernelRelease;
+use isotherm_terminal::{BarProgress, data_folder};
 
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
 use crate::kernel::KernelArg;
 use crate::ui::Ui;
 
-mod beside;
-mod fidelity;
-mod fidelity_advice;
-mod fidelity_advice_ask;
-mod fidelity_advice_tables;
-mod fidelity_monitor;
-mod fidelity_real;
-mod fidelity_sorting;
-
-pub(super) use fidelity::error as fidelity_error;
-
 /// Play a scenario on the simulated machine: every variant, every workload, every seed.
 ///
 /// SCENARIO is a TOML file or the name of a bundled scenario. Results are the same for the same scenario and seed on any
 /// machine and with any number of threads: without --kernel the kernel of this machine does not matter.
 #[derive(clap::Args)]
-#[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    #[command(subcommand)]
-    comparison: Option<What>,
     /// Scenario file, or the name of a bundled one (`--list`).
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]
     scenario: Option<String>,
@@ -60,20 +46,6 @@ pub(crate) struct Args {
     format: FormatArg,
 }
 
-#[derive(clap::Subcommand)]
-enum What {
-    Fidelity(fidelity::Args),
-    FidelityAdvice(fidelity_advice::Args),
-    /// The monitor beside the DAMON of real kernels, over access patterns.
-    FidelityMonitor(beside::Args),
-    /// LRU_SORT beside that of real kernels: faults under sudden pressure, with it and without.
-    FidelitySorting(beside::Args),
-    /// Compaction and huge pages beside real kernels, with proactive compaction and without.
-    FidelityCompaction(beside::Args),
-    /// Hint-fault promotion from a slow node beside real kernels.
-    FidelityPromotion(beside::Args),
-}
-
 const AFTER_HELP: &str = "\
 Examples:
   isotherm simulate policies
@@ -81,22 +53,10 @@ Examples:
   isotherm simulate compaction --repeats 1
   isotherm simulate policies --kernel all
   isotherm simulate my-service.toml --repeats 5
-  isotherm simulate fidelity --kernel 6.12
-  isotherm simulate fidelity-monitor
-  isotherm simulate fidelity-sorting --format json
   isotherm simulate --list";
 
 /// Runs the verb.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
-    match &args.comparison {
-        Some(What::Fidelity(args)) => return fidelity::run(args, ui),
-        Some(What::FidelityAdvice(args)) => return fidelity_advice::run(args, ui).map(|()| ExitCode::SUCCESS),
-        Some(What::FidelityMonitor(args)) => return fidelity_monitor::run(args, ui).map(|()| ExitCode::SUCCESS),
-        Some(What::FidelitySorting(args)) => return fidelity_sorting::run(args, ui).map(|()| ExitCode::SUCCESS),
-        Some(What::FidelityCompaction(args)) => return fidelity_real::compaction(args, ui).map(|()| ExitCode::SUCCESS),
-        Some(What::FidelityPromotion(args)) => return fidelity_real::promotion(args, ui).map(|()| ExitCode::SUCCESS),
-        None => {}
-    }
     let Some(name) = args.scenario.filter(|_| !args.list) else { return list(args.format.format, ui) };
     let (mut scenario, base_dir) = find(&name)?;
     scenario.seed = args.seed.unwrap_or(scenario.seed);
@@ -129,43 +89,13 @@ fn play(
     if let Some(kernels) = kernels {
         ui.say(kernels.why);
     }
-    result.map_err(error)
-}
-
-/// A progress bar for runs of a scenario.
-pub(crate) struct BarProgress(ProgressBar);
-
-impl BarProgress {
-    pub(crate) fn new(ui: &Ui, what: &str) -> Self {
-        Self(ui.progress(what, 0))
-    }
-    pub(crate) fn finish(&self) {
-        self.0.finish_and_clear();
-    }
-}
-
-impl Progress for BarProgress {
-    fn planned(&self, runs: u64) {
-        self.0.inc_length(runs);
-    }
-    fn done(&self) {
-        self.0.inc(1);
-    }
-}
-
-/// Sorts errors of the scenario crate by whose fault they are.
-pub(crate) fn error(error: ScenarioError) -> CliError {
-    match error {
-        ScenarioError::Io { .. } | ScenarioError::Sim { .. } | ScenarioError::NoPeak { .. } => CliError::failed(error),
-        ScenarioError::Workload { .. } => CliError::failed(error),
-        _ => CliError::usage(error),
-    }
+    Ok(result?)
 }
 
 /// The scenario and the folder that its relative paths start from.
 pub(crate) fn find(name: &str) -> Result<(Scenario, PathBuf), CliError> {
     if let Some(bundled) = BUNDLED.iter().find(|bundled| bundled.name == name) {
-        let scenario = isotherm_scenario::parse(bundled.text, name).map_err(error)?;
+        let scenario = isotherm_scenario::parse(bundled.text, name)?;
         // One that plays no recording runs where there are none.
         let folder = if bundled.text.contains("traces/") { data_folder()? } else { PathBuf::from(".") };
         return Ok((scenario, folder));
@@ -173,38 +103,18 @@ pub(crate) fn find(name: &str) -> Result<(Scenario, PathBuf), CliError> {
     let path = Path::new(name);
     if !path.exists() && path.extension().is_none() {
         let names: Vec<&str> = BUNDLED.iter().map(|bundled| bundled.name).collect();
-        return Err(error(ScenarioError::NotFound { name: name.to_owned(), bundled: names.join(", ") }));
+        return Err(ScenarioError::NotFound { name: name.to_owned(), bundled: names.join(", ") }.into());
     }
-    let scenario = isotherm_scenario::load(path).map_err(error)?;
+    let scenario = isotherm_scenario::load(path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Ok((scenario, folder.to_path_buf()))
-}
-
-/// The folder that holds `traces/`.
-fn data_folder() -> Result<PathBuf, CliError> {
-    let configured = std::env::var_os("ISOTHERM_DATA").map(PathBuf::from);
-    let executable = std::env::current_exe().ok();
-    let traces = data_file("traces", configured.as_deref(), executable.as_deref()).map_err(|tried| {
-        let tried: Vec<String> = tried.iter().map(|path| path.display().to_string()).collect();
-        CliError::host_cannot(format!(
-            "the bundled recordings are not found (tried {}); set ISOTHERM_DATA to the folder that holds `traces`",
-            tried.join(", ")
-        ))
-    })?;
-    Ok(traces.parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf))
 }
 
 fn list(format: Format, ui: &Ui) -> Result<ExitCode, CliError> {
     let mut table = Table::new("", vec![Column::text("name"), Column::text("title")]);
     for bundled in BUNDLED {
-        let scenario = isotherm_scenario::parse(bundled.text, bundled.name).map_err(error)?;
+        let scenario = isotherm_scenario::parse(bundled.text, bundled.name)?;
         table.push(vec![Cell::from(bundled.name), Cell::from(scenario.title)]);
-    }
-    table.push(vec![Cell::from("fidelity"), Cell::from("the simulated machine beside real kernels")]);
-    let title = "isotherm advise judged by real kernels: hold rate, price, coverage";
-    table.push(vec![Cell::from("fidelity-advice"), Cell::from(title)]);
-    for (name, title) in beside::TABLES {
-        table.push(vec![Cell::from(*name), Cell::from(*title)]);
     }
     ui.print(super::render(&table, format, ui))?;
     Ok(ExitCode::SUCCESS)

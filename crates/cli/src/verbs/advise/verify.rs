@@ -1,36 +1,23 @@
-//! `isotherm advise --verify`: the recommendation on a real kernel, in the rig.
+//! `isotherm advise --verify`: the recommendation on a real kernel, which `isotherm-lab` plays.
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::Path;
 
-use isotherm_fidelity::Set;
-use isotherm_fidelity::advice::play::BATCH_DEFAULT;
-use isotherm_fidelity::advice::{Boot, Jobs, Key, Listed, Wanted, play_wanted};
 use isotherm_report::{Cell, Column, Table, Unit};
-use isotherm_rig::Kernel;
 use isotherm_scenario::advise::{Advice, Interval};
 use isotherm_sim::memory::KernelRelease;
-use isotherm_units::PAGE_BYTES;
+use serde::Deserialize;
 
 use crate::error::CliError;
+use crate::lab::Lab;
 use crate::ui::Ui;
-use crate::verbs::rig;
-use crate::verbs::simulate::fidelity_error;
 
-/// Seconds that a play may take, on average over those of a boot.
-const SECONDS_A_PLAY: u64 = 900;
-
-/// What has to be at hand: looked for before anything is replayed.
-pub(super) struct Needs {
-    guest: PathBuf,
-    kernels: Vec<(KernelRelease, Kernel)>,
-}
-
-impl Needs {
-    /// Finds the guest's program, and the kernels of these releases, which are fetched if need be.
-    pub(super) fn of(releases: &[KernelRelease], ui: &Ui) -> Result<Self, CliError> {
-        let kernels = releases.iter().map(|&release| Ok((release, rig::kernel(release.name(), ui)?)));
-        Ok(Self { guest: rig::guest()?, kernels: kernels.collect::<Result<_, CliError>>()? })
-    }
+/// Finds the lab, and has it look for what it needs itself: told before anything is replayed.
+pub(super) fn ready(releases: &[KernelRelease], ui: &Ui) -> Result<Lab, CliError> {
+    let lab = Lab::find("--verify plays on real kernels")?;
+    let names = releases.iter().map(|release| release.name());
+    lab.run(&["rig", "ready"].into_iter().chain(names).collect::<Vec<_>>(), ui)?;
+    Ok(lab)
 }
 
 /// A recommendation at one size, on one release.
@@ -52,63 +39,61 @@ pub(super) struct Verified {
     holds: bool,
 }
 
+/// What the lab prints of the plays, in their order.
+#[derive(Deserialize)]
+struct Played {
+    rows: Vec<PlayedRow>,
+}
+
+#[derive(Deserialize)]
+struct PlayedRow {
+    major_faults: Option<u64>,
+}
+
 /// Plays each answer's recommendation, 3 % less and 3 % more, in the kernel of its release.
-pub(super) fn verify(needs: &Needs, answers: &[Advice], trace: &Path, ui: &Ui) -> Result<Vec<Verified>, CliError> {
-    let listed = Listed { name: answers[0].program.clone(), path: trace.to_path_buf(), set: Set::HeldOut };
-    let bar = ui.spinner("making the script");
-    let program = listed.build(Path::new("/"));
-    bar.finish_and_clear();
-    let program = program.map_err(fidelity_error)?.ok_or_else(|| CliError::failed("the recording is gone"))?;
-    let folder = tempfile::tempdir().map_err(CliError::failed)?;
-    let mut verified = Vec::new();
-    for advice in answers {
-        let Some(best) = &advice.recommendation else { continue };
-        let Some((_, kernel)) = needs.kernels.iter().find(|(release, _)| *release == advice.kernel) else { continue };
-        let less = best.neighbours.iter().map(|one| (one.of_recommended_permil, one.memory_bytes, one.major_faults));
-        let mut sizes: Vec<(u64, u64, Interval)> = less.filter(|(permil, ..)| *permil <= 1030).collect();
-        sizes.push((1000, best.memory_bytes, best.major_faults));
-        sizes.sort_by_key(|(permil, ..)| *permil);
-        let policy = best.candidate.split(" + ").next().unwrap_or_default();
-        let wanted: Vec<Wanted> = sizes
-            .iter()
-            .map(|(_, bytes, _)| Wanted {
-                program: listed.name.clone(),
-                policy: policy.to_owned(),
-                limit_pages: bytes / PAGE_BYTES,
-            })
-            .collect();
-        let jobs = Jobs {
-            kernel: (advice.kernel.name(), kernel),
-            guest: &needs.guest,
-            folder: folder.path(),
-            jobs: 1,
-            batch: usize::from(BATCH_DEFAULT),
-            seconds_a_play: SECONDS_A_PLAY,
-        };
-        let bar = ui.spinner(&format!("playing it in Linux {}", kernel.release));
-        let played = play_wanted(&jobs, std::slice::from_ref(&program), &wanted, 1, &|_| ());
-        bar.finish_and_clear();
-        let store = played.map_err(fidelity_error)?.store;
-        for ((permil, bytes, predicted), wanted) in sizes.into_iter().zip(wanted) {
-            let (digest, limit_pages) = (program.digest().to_owned(), wanted.limit_pages);
-            let play = store.play(&Key { program: wanted.program, digest, policy: wanted.policy, limit_pages });
-            let counted =
-                play.as_ref().and_then(|play| play.counter("major_faults")).and_then(|boots| boots.into_iter().max());
-            if let Some(Boot::Failed(why)) = play.as_ref().and_then(|play| play.boots.first()) {
-                ui.warn(format_args!("Linux {} with {limit_pages} pages: {why}", advice.kernel));
-            }
-            verified.push(Verified {
-                kernel: advice.kernel,
-                candidate: best.candidate,
-                memory_bytes: bytes,
-                of_recommended_permil: permil,
-                predicted,
-                real: counted,
-                holds: counted.is_some_and(|counted| counted <= predicted.high),
-            });
-        }
+pub(super) fn verify(lab: &Lab, answers: &[Advice], trace: &Path, ui: &Ui) -> Result<Vec<Verified>, CliError> {
+    let mut verified: Vec<Verified> = answers.iter().flat_map(to_verify).collect();
+    if verified.is_empty() {
+        return Ok(verified);
+    }
+    let mut arguments: Vec<OsString> = vec!["verify".into(), "--format=json".into()];
+    arguments.push(format!("--name={}", answers[0].program).into());
+    for row in &verified {
+        let policy = row.candidate.split(" + ").next().unwrap_or_default();
+        arguments.push(format!("--play={}/{policy}/{}", row.kernel, row.memory_bytes).into());
+    }
+    arguments.extend(["--".into(), trace.into()]);
+    let printed = lab.run(&arguments, ui)?;
+    let Played { rows } = serde_json::from_slice(&printed)
+        .map_err(|error| CliError::failed(error).while_doing("isotherm-lab verify printed what is no result of it"))?;
+    if rows.len() != verified.len() {
+        let (got, wanted) = (rows.len(), verified.len());
+        return Err(CliError::failed(format!("isotherm-lab verify printed {got} rows for {wanted} plays")));
+    }
+    for (row, played) in verified.iter_mut().zip(rows) {
+        row.real = played.major_faults;
+        row.holds = played.major_faults.is_some_and(|counted| counted <= row.predicted.high);
     }
     Ok(verified)
+}
+
+/// An answer's recommendation and its neighbours of 3 %, not played yet.
+fn to_verify(advice: &Advice) -> Vec<Verified> {
+    let Some(best) = &advice.recommendation else { return Vec::new() };
+    let near = best.neighbours.iter().map(|one| (one.of_recommended_permil, one.memory_bytes, one.major_faults));
+    let mut sizes: Vec<(u64, u64, Interval)> = near.filter(|(permil, ..)| *permil <= 1030).collect();
+    sizes.push((1000, best.memory_bytes, best.major_faults));
+    sizes.sort_by_key(|(permil, ..)| *permil);
+    let of = |(of_recommended_permil, memory_bytes, predicted)| Verified {
+        kernel: advice.kernel,
+        candidate: best.candidate,
+        memory_bytes,
+        of_recommended_permil,
+        predicted,
+        real: None,
+        holds: false,
+    };
+    sizes.into_iter().map(of).collect()
 }
 
 /// Predicted next to real.

@@ -81,7 +81,7 @@ impl SourceArgs {
         }
         let options = RunOptions { base_dir, place: self.source.clone(), threads: None };
         let (variant, workload) = (self.variant.as_deref(), self.workload.as_deref());
-        let watch = Watch::scenario(&scenario, &options, variant, workload, config).map_err(simulate::error)?;
+        let watch = Watch::scenario(&scenario, &options, variant, workload, config)?;
         Ok(Source { watch, trace: None, name: scenario.name, process: 0 })
     }
 
@@ -121,7 +121,7 @@ impl SourceArgs {
         monitor.ranges = settings.ranges;
         let scenario = Scenario { monitors: vec![monitor], ..scenario };
         let options = RunOptions { base_dir: PathBuf::from("."), place: path.display().to_string(), threads: None };
-        let mut watch = Watch::scenario(&scenario, &options, None, None, None).map_err(simulate::error)?;
+        let mut watch = Watch::scenario(&scenario, &options, None, None, None)?;
         // Recordings are short: half seconds give more of them to judge by.
         watch.period = Duration::from_ms(500);
         Ok(Source { watch, trace: Some(meta), name, process })

@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
     let spinner = ui.spinner("simulating");
     let played = replay.play();
     spinner.finish_and_clear();
-    let (_, outcome) = played.map_err(simulate::error)?;
+    let (_, outcome) = played?;
     let tools = outcome.generations;
     if tools.iter().all(|tool| tool.looks.is_empty()) {
         let words: Vec<String> = tools.into_iter().flat_map(|tool| tool.words).collect();
@@ -136,7 +136,7 @@ fn replay(mut scenario: Scenario, base_dir: PathBuf, args: &Args) -> Result<Repl
     scenario.metrics = vec!["working_set_used_bytes".to_owned()];
     let options = RunOptions { base_dir, place: args.source.clone(), threads: None };
     let (variant, workload) = (args.variant.as_deref(), args.workload.as_deref());
-    Replay::of_scenario(&scenario, &options, variant, workload).map_err(simulate::error)
+    Ok(Replay::of_scenario(&scenario, &options, variant, workload)?)
 }
 
 #[derive(Serialize)]

@@ -1,22 +1,22 @@
 //! Tables that lay what real kernels did beside the simulated machine: their options, and where their data come from.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-use isotherm_fidelity::beside::{OfKernel, Rig, Stored};
+use isotherm_fidelity::beside::{OfKernel, Range, Rig, Row, Stored};
 use isotherm_fidelity::{FidelityError, Selection, Workloads, write_whole};
+use isotherm_report::{Cell, Column, Table, Unit};
+use isotherm_terminal::{CliError, Format, FormatArg, Ui, render};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::CliError;
-use crate::format::FormatArg;
-use crate::ui::Ui;
-use crate::verbs::rig;
+use super::rig;
 
 /// Tells what real kernels did, beside the simulated machine where that is told.
 ///
-/// Real runs are stored; --refresh makes them anew, which needs what `isotherm rig` needs.
+/// Real runs are stored; --refresh makes them anew, which needs what `isotherm-lab rig` needs.
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// Run the real kernels anew instead of taking stored data.
     #[arg(long)]
     refresh: bool,
@@ -32,14 +32,6 @@ pub(super) struct Args {
     #[command(flatten)]
     pub(super) format: FormatArg,
 }
-
-/// Names and titles, for lists.
-pub(super) const TABLES: &[(&str, &str)] = &[
-    ("fidelity-monitor", "The monitor beside DAMON in real kernels, over access patterns"),
-    ("fidelity-sorting", "LRU_SORT beside that of real kernels: faults under sudden pressure, with it and without"),
-    ("fidelity-compaction", "Compaction and huge pages beside real kernels, with proactive compaction and without"),
-    ("fidelity-promotion", "Hint-fault promotion from a slow node beside real kernels"),
-];
 
 /// The data a table compares with: stored ones, those of a file, or new ones.
 pub(super) fn with_data<B: OfKernel + Serialize + DeserializeOwned>(
@@ -70,8 +62,7 @@ pub(super) fn with_data<B: OfKernel + Serialize + DeserializeOwned>(
     let kernels: Vec<_> =
         selection.kernels().map(|name| rig::kernel(name, ui).map(|kernel| (name, kernel))).collect::<Result<_, _>>()?;
     let bar = ui.progress("booting", u64::from(boots) * kernels.len() as u64);
-    let mut data =
-        Stored { command: format!("isotherm simulate {table} --refresh --boots {boots}"), boots: Vec::new() };
+    let mut data = Stored { command: format!("isotherm-lab {table} --refresh --boots {boots}"), boots: Vec::new() };
     for (name, kernel) in kernels {
         for _ in 0..boots {
             data.boots.push(real(&Rig { kernel: (name, &kernel), guest: &guest }).map_err(super::fidelity::error)?);
@@ -95,4 +86,31 @@ fn read<B: DeserializeOwned>(path: &Path) -> Result<Stored<B>, CliError> {
     let text =
         std::fs::read_to_string(path).map_err(|error| CliError::usage(format!("{}: {error}", path.display())))?;
     Stored::parse(&text, path).map_err(CliError::usage)
+}
+
+/// All rows, as programs and people read them.
+pub(super) fn print(command: &str, rows: &[Row], args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    if args.format.format == Format::Json {
+        let json = serde_json::json!({ "command": command, "rows": rows });
+        let json = serde_json::to_string_pretty(&json).map_err(CliError::failed)?;
+        ui.print(format_args!("{json}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let columns = ["case", "kernel", "metric"].map(Column::text).into_iter();
+    let numbers = ["simulated", "simulated low", "simulated high", "real", "real low", "real high"];
+    let columns = columns.chain(numbers.map(|name| Column::number(name, Unit::Count)));
+    let mut table = Table::new("", columns.collect());
+    for row in rows {
+        let mut cells = vec![Cell::from(row.case.as_str()), Cell::from(row.kernel.as_str()), Cell::from(row.metric)];
+        cells.extend(range(row.simulated));
+        cells.extend(range(Some(row.real)));
+        table.push(cells);
+    }
+    ui.print(render(&table, args.format.format, ui))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Mean, least and most.
+pub(super) fn range(range: Option<Range>) -> [Cell; 3] {
+    [range.map(|range| range.mean), range.map(|range| range.low), range.map(|range| range.high)].map(Cell::from)
 }

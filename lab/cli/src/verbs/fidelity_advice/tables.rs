@@ -1,4 +1,4 @@
-//! What `isotherm simulate fidelity-advice` prints.
+//! What `isotherm-lab fidelity-advice` prints.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,12 +6,8 @@ use isotherm_fidelity::Set;
 use isotherm_fidelity::advice::judge::{Case, Real};
 use isotherm_fidelity::advice::{Calibration, Coverage, Judged, StoredPlay};
 use isotherm_report::{Cell, Column, Table, Unit};
+use isotherm_terminal::{CliError, Format, Ui, render};
 use serde::Serialize;
-
-use crate::error::CliError;
-use crate::format::Format;
-use crate::ui::Ui;
-use crate::verbs::render;
 
 /// Everything that is shown.
 #[derive(Serialize)]

@@ -4,13 +4,16 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
+use isotherm_scenario::ScenarioError;
+use isotherm_trace::TraceError;
+
 /// A cause from another crate.
-pub(crate) type Cause = Box<dyn Error + Send + Sync>;
+pub type Cause = Box<dyn Error + Send + Sync>;
 
 /// What a verb returns when it does not end well. Each kind has its exit code; messages say what is wrong, where, what
 /// is allowed and the way out, because they are all the user gets.
 #[derive(Debug)]
-pub(crate) enum CliError {
+pub enum CliError {
     /// Tried and failed: a file cannot be read, a run broke. Exit code 1.
     Failed(Cause),
     /// The command line, a configuration or an input asks for what is not allowed. Exit code 2.
@@ -19,29 +22,31 @@ pub(crate) enum CliError {
     HostCannot(Cause),
     /// Some of it is done and kept. Exit code 4.
     Partial(Cause),
+    /// A program that this one ran has told the user what is wrong; its exit code, which is this one's too.
+    Told(u8),
     /// The reader of standard output went away (`isotherm … | head`): nobody wants the rest. Exit code 0.
     NobodyReads,
 }
 
 impl CliError {
     /// Exit code 1. Takes an error or a message.
-    pub(crate) fn failed(cause: impl Into<Cause>) -> Self {
+    pub fn failed(cause: impl Into<Cause>) -> Self {
         Self::Failed(cause.into())
     }
     /// Exit code 2. Takes an error or a message.
-    pub(crate) fn usage(cause: impl Into<Cause>) -> Self {
+    pub fn usage(cause: impl Into<Cause>) -> Self {
         Self::Usage(cause.into())
     }
     /// Exit code 3. Takes an error or a message.
-    pub(crate) fn host_cannot(cause: impl Into<Cause>) -> Self {
+    pub fn host_cannot(cause: impl Into<Cause>) -> Self {
         Self::HostCannot(cause.into())
     }
     /// Exit code 4. Takes an error or a message.
-    pub(crate) fn partial(cause: impl Into<Cause>) -> Self {
+    pub fn partial(cause: impl Into<Cause>) -> Self {
         Self::Partial(cause.into())
     }
     /// An error of writing to standard output.
-    pub(crate) fn stdout(error: std::io::Error) -> Self {
+    pub fn stdout(error: std::io::Error) -> Self {
         match error.kind() {
             std::io::ErrorKind::BrokenPipe => Self::NobodyReads,
             _ => {
@@ -50,7 +55,7 @@ impl CliError {
         }
     }
     /// This error, with what was being done in front of it.
-    pub(crate) fn while_doing(self, what: impl Into<String>) -> Self {
+    pub fn while_doing(self, what: impl Into<String>) -> Self {
         let what = what.into();
         let wrap = |cause| Box::new(Because { what, cause }) as Cause;
         match self {
@@ -58,33 +63,49 @@ impl CliError {
             Self::Usage(cause) => Self::Usage(wrap(cause)),
             Self::HostCannot(cause) => Self::HostCannot(wrap(cause)),
             Self::Partial(cause) => Self::Partial(wrap(cause)),
-            Self::NobodyReads => Self::NobodyReads,
+            Self::Told(_) | Self::NobodyReads => self,
         }
     }
+    /// Whether there is something to tell the user.
+    pub fn is_to_be_said(&self) -> bool {
+        self.cause().is_some()
+    }
     /// What the process ends with.
-    pub(crate) fn exit_code(&self) -> ExitCode {
+    pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::NobodyReads => 0,
             Self::Failed(_) => 1,
             Self::Usage(_) => 2,
             Self::HostCannot(_) => 3,
             Self::Partial(_) => 4,
+            Self::Told(code) => *code,
         })
     }
     fn cause(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
         match self {
             Self::Failed(cause) | Self::Usage(cause) | Self::HostCannot(cause) | Self::Partial(cause) => Some(&**cause),
-            Self::NobodyReads => None,
+            Self::Told(_) | Self::NobodyReads => None,
         }
     }
 }
 
 /// A wrong option is the user's, everything else the file's.
-impl From<isotherm_trace::TraceError> for CliError {
-    fn from(error: isotherm_trace::TraceError) -> Self {
+impl From<TraceError> for CliError {
+    fn from(error: TraceError) -> Self {
         match error {
-            isotherm_trace::TraceError::Option { .. } => Self::usage(error),
+            TraceError::Option { .. } => Self::usage(error),
             _ => Self::failed(error),
+        }
+    }
+}
+
+/// By whose fault it is.
+impl From<ScenarioError> for CliError {
+    fn from(error: ScenarioError) -> Self {
+        match error {
+            ScenarioError::Io { .. } | ScenarioError::Sim { .. } | ScenarioError::NoPeak { .. } => Self::failed(error),
+            ScenarioError::Workload { .. } => Self::failed(error),
+            _ => Self::usage(error),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::error::CliError;
 
 /// `--color`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum ColourChoice {
+pub enum ColourChoice {
     /// On a terminal, unless NO_COLOR is set.
     #[default]
     Auto,
@@ -23,8 +23,9 @@ pub(crate) enum ColourChoice {
 
 /// The two streams and what may be done with them.
 #[derive(Debug)]
-pub(crate) struct Ui {
+pub struct Ui {
     quiet: bool,
+    choice: ColourChoice,
     colour_stdout: bool,
     colour_stderr: bool,
     stdout_is_terminal: bool,
@@ -33,7 +34,7 @@ pub(crate) struct Ui {
 
 impl Ui {
     /// Looks at the process's own streams and environment once.
-    pub(crate) fn new(quiet: bool, choice: ColourChoice) -> Self {
+    pub fn new(quiet: bool, choice: ColourChoice) -> Self {
         let stdout_is_terminal = io::stdout().is_terminal();
         let stderr_is_terminal = io::stderr().is_terminal();
         // https://no-color.org: set and not empty. A dumb terminal takes no escape sequences either.
@@ -41,6 +42,7 @@ impl Ui {
             || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         Self {
             quiet,
+            choice,
             colour_stdout: wants_colour(choice, stdout_is_terminal, refused),
             colour_stderr: wants_colour(choice, stderr_is_terminal, refused),
             stdout_is_terminal,
@@ -48,18 +50,28 @@ impl Ui {
         }
     }
 
+    /// The flags with which another of the commands talks as this one does.
+    pub fn flags(&self) -> Vec<&'static str> {
+        let colour = match self.choice {
+            ColourChoice::Auto => "--color=auto",
+            ColourChoice::Always => "--color=always",
+            ColourChoice::Never => "--color=never",
+        };
+        self.quiet.then_some("--quiet").into_iter().chain([colour]).collect()
+    }
+
     /// Whether results may carry escape sequences for colour.
-    pub(crate) fn colour(&self) -> bool {
+    pub fn colour(&self) -> bool {
         self.colour_stdout
     }
 
     /// Whether results go to a terminal.
-    pub(crate) fn is_terminal(&self) -> bool {
+    pub fn is_terminal(&self) -> bool {
         self.stdout_is_terminal
     }
 
     /// Columns for results: the terminal's width, and 100 elsewhere.
-    pub(crate) fn columns(&self) -> usize {
+    pub fn columns(&self) -> usize {
         let size = self.stdout_is_terminal.then(|| rustix::termios::tcgetwinsize(io::stdout()).ok()).flatten();
         size.map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0).unwrap_or(100)
     }
@@ -68,7 +80,7 @@ impl Ui {
     ///
     /// # Errors
     /// [`CliError::NobodyReads`] when the reader is gone: pass it up, `main` ends quietly.
-    pub(crate) fn data(
+    pub fn data(
         &self,
         write: impl FnOnce(&mut BufWriter<StdoutLock<'static>>) -> io::Result<()>,
     ) -> Result<(), CliError> {
@@ -84,35 +96,35 @@ impl Ui {
     ///
     /// # Errors
     /// As [`Ui::data`].
-    pub(crate) fn print(&self, text: impl Display) -> Result<(), CliError> {
+    pub fn print(&self, text: impl Display) -> Result<(), CliError> {
         self.data(|out| write!(out, "{text}"))
     }
 
     /// One line of talk; silent with `--quiet`.
-    pub(crate) fn say(&self, line: impl Display) {
+    pub fn say(&self, line: impl Display) {
         if !self.quiet {
             self.talk(format_args!("{line}"));
         }
     }
 
     /// Something the user should know although the work goes on. Not silenced by `--quiet`.
-    pub(crate) fn warn(&self, line: impl Display) {
+    pub fn warn(&self, line: impl Display) {
         self.talk(format_args!("{} {line}", self.label("warning:", "33")));
     }
 
     /// The last line of a verb that failed.
-    pub(crate) fn print_error(&self, error: &CliError) {
+    pub fn print_error(&self, error: &CliError) {
         self.talk(format_args!("{} {error}", self.label("error:", "31")));
     }
 
     /// A progress bar over `total` steps; `what` stands in front. Invisible unless standard error is a terminal.
-    pub(crate) fn progress(&self, what: &str, total: u64) -> ProgressBar {
+    pub fn progress(&self, what: &str, total: u64) -> ProgressBar {
         let style = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} {elapsed} (ends in {eta})");
         self.bar(ProgressBar::with_draw_target(Some(total), self.draw_target()), style, what)
     }
 
     /// A progress line for work whose end is not known.
-    pub(crate) fn spinner(&self, what: &str) -> ProgressBar {
+    pub fn spinner(&self, what: &str) -> ProgressBar {
         let style = ProgressStyle::with_template("{spinner} {msg} {pos} {elapsed}");
         let bar = self.bar(ProgressBar::with_draw_target(None, self.draw_target()), style, what);
         bar.enable_steady_tick(Duration::from_millis(120));

@@ -1,4 +1,4 @@
-//! `isotherm rig play`: one page trace in a real kernel and in the simulated machine.
+//! `isotherm-lab rig play`: one page trace in a real kernel and in the simulated machine.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,14 +10,11 @@ use isotherm_scenario::{RunOptions, Scenario, ScenarioResult, WorkloadEntry};
 use isotherm_sim::machine::{MachineConfig, NodeConfig};
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::device::Compressor;
+use isotherm_terminal::{BarProgress, CliError, FormatArg, Ui, render};
 use isotherm_units::{Amount, Bytes};
 use isotherm_workload::{BuildContext, TraceSpec, WorkloadSpec};
 
 use super::{error, guest, kernel};
-use crate::error::CliError;
-use crate::format::FormatArg;
-use crate::ui::Ui;
-use crate::verbs::simulate;
 
 /// Play a page trace in a kernel and in the simulated machine, and lay the counters side by side.
 ///
@@ -29,7 +26,7 @@ pub(super) struct Args {
     /// The page trace.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// The kernel (`isotherm rig kernels`).
+    /// The kernel (`isotherm-lab rig kernels`).
     #[arg(long, value_name = "KERNEL", default_value = "7.2")]
     kernel: String,
     /// Page replacement.
@@ -119,7 +116,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
     if rules.is_none() {
         ui.say(without_rules(&kernel.release));
     }
-    ui.print(crate::verbs::render(&table(&title, &seen, simulated.as_ref(), args), args.format.format, ui))
+    ui.print(render(&table(&title, &seen, simulated.as_ref(), args), args.format.format, ui))
 }
 
 /// Why there is no simulated column: `there are no rules of 6.1; only the kernel's counters are shown`.
@@ -156,10 +153,10 @@ fn simulate(
     };
     let options = RunOptions { base_dir: PathBuf::from("."), place: args.trace.display().to_string(), threads: None };
     let play = |scenario: &Scenario| {
-        let bar = simulate::BarProgress::new(ui, "simulating");
+        let bar = BarProgress::new(ui, "simulating");
         let result = isotherm_scenario::run(scenario, &options, &bar);
         bar.finish();
-        result.map_err(simulate::error)
+        result.map_err(CliError::from)
     };
     let free = play(&scenario)?;
     let Some(limit) = args.limit else { return Ok((Some(free), None)) };

@@ -8,11 +8,8 @@ use isotherm_fidelity::advice::{Answer, Answers, Interval, Listed, Prediction, R
 use isotherm_scenario::advise::{Question, Recommendation, predict, recommend_each};
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::device::DeviceKind;
+use isotherm_terminal::{BarProgress, CliError, Ui};
 use isotherm_units::{Amount, Bytes, PAGE_BYTES, Ratio};
-
-use crate::error::CliError;
-use crate::ui::Ui;
-use crate::verbs::simulate::{BarProgress, error};
 
 /// Allowed slow-downs that are judged, in percent.
 const SLOWDOWNS_PERCENT: [u32; 3] = [2, 5, 10];
@@ -45,7 +42,7 @@ pub(super) fn answers(listed: &[&Listed], root: &Path, kernels: &[&str], ui: &Ui
             let bar = BarProgress::new(ui, &format!("asking of {} on {kernel}", listed.name));
             let each = recommend_each(&question(listed, root, kernel)?, &slowdowns, &bar);
             bar.finish();
-            let each = each.map_err(error)?;
+            let each = each?;
             answers.extend(SLOWDOWNS_PERCENT.into_iter().zip(each).map(|(slowdown_percent, best)| Answer {
                 program: listed.name.clone(),
                 kernel: (*kernel).to_owned(),
@@ -92,7 +89,7 @@ pub(super) fn predictions(
         let bar = BarProgress::new(ui, &format!("predicting {} on {kernel}", listed.name));
         let found = predict(&question(listed, root, kernel)?, &wanted, DRAWS, &bar);
         bar.finish();
-        for found in found.map_err(error)? {
+        for found in found? {
             let faults = Interval { low: found.major_faults.chance_low, high: found.major_faults.chance_high };
             predictions.push(Prediction {
                 kernel: kernel.to_owned(),

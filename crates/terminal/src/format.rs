@@ -3,7 +3,7 @@
 /// `--format`. Tables are for people and may change; `json` and `csv` carry plain integers in base units, with the unit
 /// in the field name, and are for programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Format {
+pub enum Format {
     /// Aligned columns with units.
     #[default]
     Table,
@@ -15,8 +15,8 @@ pub(crate) enum Format {
 
 /// For `#[command(flatten)]` in a verb's arguments.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct FormatArg {
+pub struct FormatArg {
     /// How to print rows.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub(crate) format: Format,
+    pub format: Format,
 }

@@ -1,4 +1,4 @@
-//! `isotherm simulate fidelity`: the simulated machine beside real kernels.
+//! `isotherm-lab fidelity`: the simulated machine beside real kernels.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -6,13 +6,10 @@ use std::time::Duration;
 
 use isotherm_fidelity::{Bar, Comparison, FidelityError, KernelData, LIMITS_PERCENT, Refresh, Selection, Workloads};
 use isotherm_report::{Cell, Column, Table, Unit};
+use isotherm_terminal::{CliError, Format, FormatArg, Ui, data_folder, render};
 use isotherm_units::Ratio;
 
-use super::data_folder;
-use crate::error::CliError;
-use crate::format::{Format, FormatArg};
-use crate::ui::Ui;
-use crate::verbs::{render, rig};
+use super::rig;
 
 /// Compare the simulated machine with real kernels: the same accesses in both, counter by counter.
 ///
@@ -20,7 +17,7 @@ use crate::verbs::{render, rig};
 /// of a kernel gave. Exact LRU of the same size stands beside as what a prediction without a model is worth.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub(in crate::verbs) struct Args {
+pub(crate) struct Args {
     /// Only these kernels.
     #[arg(long, value_name = "KERNEL", value_delimiter = ',')]
     kernel: Vec<String>,
@@ -42,7 +39,7 @@ pub(in crate::verbs) struct Args {
     /// Seconds after which a boot is given up.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=86_400), requires = "refresh")]
     seconds: u64,
-    /// Folder of the stored runs [default: those that come with isotherm; with --refresh scenarios/fidelity beside the recordings].
+    /// Folder of the stored runs [default: those that come with isotherm-lab; with --refresh scenarios/fidelity beside the recordings].
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
     #[command(flatten)]
@@ -51,15 +48,16 @@ pub(in crate::verbs) struct Args {
 
 const AFTER_HELP: &str = "\
 Examples:
-  isotherm simulate fidelity
-  isotherm simulate fidelity --workload zipf,uniform --policy mglru --format json
-  isotherm simulate fidelity --refresh --kernel 6.12 --workload zipf --limit 75% --data runs
+  isotherm-lab fidelity
+  isotherm-lab fidelity --workload zipf,uniform --policy mglru --format json
+  isotherm-lab fidelity --refresh --kernel 6.12 --workload zipf --limit 75% --data runs
 
---refresh needs what `isotherm rig` needs; its whole takes more than half an hour. The stored runs that come with isotherm are part of
-the program: after a --refresh build it anew, or name the folder with --data. Runs of another release of the kernel replace its file.";
+--refresh needs what `isotherm-lab rig` needs; its whole takes more than half an hour. The stored runs
+that come with isotherm-lab are part of the program: after a --refresh build it anew, or name the
+folder with --data. Runs of another release of the kernel replace its file.";
 
 /// Runs the verb.
-pub(in crate::verbs) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
+pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let workloads = Workloads::bundled();
     let selection = Selection {
         kernels: rig::kernel_names(&args.kernel),
@@ -78,7 +76,7 @@ pub(in crate::verbs) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> 
         (None, false) => None,
     };
     if let (Some(folder), true) = (&folder, args.refresh) {
-        refresh(args, &selection, &workloads, folder, ui)?;
+        refresh(&args, &selection, &workloads, folder, ui)?;
     }
     let data = match &folder {
         Some(folder) => KernelData::load_all(folder),
@@ -140,7 +138,7 @@ fn refresh(
 
 /// The command that makes these data.
 fn command(args: &Args) -> String {
-    let mut command = "isotherm simulate fidelity --refresh".to_owned();
+    let mut command = "isotherm-lab fidelity --refresh".to_owned();
     let limits: Vec<String> = args.limit.iter().map(ToString::to_string).collect();
     for (flag, values) in
         [("--kernel", &args.kernel), ("--workload", &args.workload), ("--policy", &args.policy), ("--limit", &limits)]
@@ -152,7 +150,7 @@ fn command(args: &Args) -> String {
     format!("{command} --boots {}", args.boots)
 }
 
-pub(in crate::verbs) fn error(error: FidelityError) -> CliError {
+pub(super) fn error(error: FidelityError) -> CliError {
     match error {
         FidelityError::Rig(error) => rig::error(error),
         FidelityError::Unknown { .. } | FidelityError::Nothing { .. } | FidelityError::NoBoots { .. } => {

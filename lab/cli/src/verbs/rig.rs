@@ -1,14 +1,11 @@
-//! `isotherm rig`: real kernels in virtual machines, for comparison with the simulated one.
+//! `isotherm-lab rig`: real kernels in virtual machines, for comparison with the simulated one.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use isotherm_report::{Cell, Column, Table};
 use isotherm_rig::{Job, KERNELS, Kernel, KernelEntry, Machine, RigError, Run, Task, guest_program};
-
-use crate::error::CliError;
-use crate::format::FormatArg;
-use crate::ui::Ui;
+use isotherm_terminal::{CliError, FormatArg, Ui, render};
 
 mod play;
 
@@ -25,14 +22,15 @@ pub(crate) struct Args {
 
 const AFTER_HELP: &str = "\
 Examples:
-  isotherm rig kernels
-  isotherm rig boot 6.12
-  isotherm rig play traces/sqlite.parquet --kernel 6.12 --policy classic --limit 75%
-  isotherm rig play traces/redis.parquet --policy mglru --limit 64MiB --boots 3 --format json
+  isotherm-lab rig kernels
+  isotherm-lab rig boot 6.12
+  isotherm-lab rig ready 6.12 7.2
+  isotherm-lab rig play traces/sqlite.parquet --kernel 6.12 --policy classic --limit 75%
+  isotherm-lab rig play traces/redis.parquet --policy mglru --limit 64MiB --boots 3 --format json
 
 Needs: apt, dpkg and tar for kernels; qemu-system-x86_64; mke2fs for programs with files.
 Environment: ISOTHERM_CACHE is the folder for kernels (else $XDG_CACHE_HOME/isotherm or ~/.cache/isotherm); ISOTHERM_GUEST
-names the guest's program where it is not installed beside isotherm.";
+names the guest's program where it is not installed beside isotherm-lab.";
 
 #[derive(clap::Subcommand)]
 enum What {
@@ -40,6 +38,8 @@ enum What {
     Kernels(KernelsArgs),
     /// Fetch a kernel if need be, boot it, and say how long that took.
     Boot(BootArgs),
+    /// Fetch kernels if need be, and look for the guest's program: what playing needs.
+    Ready(ReadyArgs),
     /// Play a page trace in a kernel and in the simulated machine, and lay the counters side by side.
     Play(play::Args),
 }
@@ -51,8 +51,15 @@ struct KernelsArgs {
 }
 
 #[derive(clap::Args)]
+struct ReadyArgs {
+    /// The kernels (`isotherm-lab rig kernels`).
+    #[arg(value_name = "KERNEL", required = true)]
+    kernels: Vec<String>,
+}
+
+#[derive(clap::Args)]
 struct BootArgs {
-    /// The kernel (`isotherm rig kernels`).
+    /// The kernel (`isotherm-lab rig kernels`).
     #[arg(value_name = "KERNEL", default_value = "7.2")]
     kernel: String,
 }
@@ -62,6 +69,11 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     match args.what {
         What::Kernels(args) => kernels(&args, ui),
         What::Boot(args) => boot(&args, ui),
+        What::Ready(args) => {
+            // The guest first: that is quickly told.
+            guest()?;
+            kernels_named(args.kernels.iter().map(String::as_str), ui).map(|_| ())
+        }
         What::Play(args) => play::run(&args, ui),
     }?;
     Ok(ExitCode::SUCCESS)
@@ -95,6 +107,20 @@ pub(super) fn kernel(name: &str, ui: &Ui) -> Result<Kernel, CliError> {
     Ok(kernel)
 }
 
+/// Kernels by these names, each once, in their order.
+pub(super) fn kernels_named<'a>(
+    names: impl Iterator<Item = &'a str>,
+    ui: &Ui,
+) -> Result<Vec<(&'a str, Kernel)>, CliError> {
+    let mut kernels: Vec<(&str, Kernel)> = Vec::new();
+    for name in names {
+        if !kernels.iter().any(|(known, _)| *known == name) {
+            kernels.push((name, kernel(name, ui)?));
+        }
+    }
+    Ok(kernels)
+}
+
 /// The names of kernels, for those and their aliases. What is no name is left for who reports it.
 pub(super) fn kernel_names(given: &[String]) -> Vec<String> {
     let name = |given: &String| KernelEntry::named(given).map_or_else(|_| given.clone(), |entry| entry.name.to_owned());
@@ -120,7 +146,7 @@ fn kernels(args: &KernelsArgs, ui: &Ui) -> Result<(), CliError> {
             Cell::from(release),
         ]);
     }
-    ui.print(super::render(&table, args.format.format, ui))
+    ui.print(render(&table, args.format.format, ui))
 }
 
 fn boot(args: &BootArgs, ui: &Ui) -> Result<(), CliError> {

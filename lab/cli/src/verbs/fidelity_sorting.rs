@@ -1,25 +1,33 @@
-//! `isotherm simulate fidelity-sorting`: LRU_SORT beside the kernel's.
+//! `isotherm-lab fidelity-sorting`: LRU_SORT beside the kernel's.
+
+use std::process::ExitCode;
 
 use isotherm_fidelity::beside::Row;
 use isotherm_fidelity::beside::sorting::{SEEDS, SORT_WORKLOADS, compare, real_all, stored};
 use isotherm_report::{Cell, Column, Table, Unit};
+use isotherm_terminal::{CliError, Format, Ui, render};
 
-use super::beside::{Args, with_data};
-use super::fidelity_real::{print, range};
-use crate::error::CliError;
-use crate::format::Format;
-use crate::ui::Ui;
+pub(crate) use super::beside::Args;
+use super::beside::{print, range, with_data};
 
-pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
-    let data = with_data(args, stored, &real_all, "fidelity-sorting", ui)?;
+pub(super) const AFTER_HELP: &str = "\
+Examples:
+  isotherm-lab fidelity-sorting
+  isotherm-lab fidelity-sorting --format json
+  isotherm-lab fidelity-sorting --refresh --kernel 6.12 --boots 5 --data sorting.json";
+
+/// Runs the verb.
+pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    let data = with_data(&args, stored, &real_all, "fidelity-sorting", ui)?;
     let bar = ui.progress("simulating", (SORT_WORKLOADS.len() * SEEDS.count()) as u64);
     let rows = compare(&data, SEEDS, &mut || bar.inc(1));
     bar.finish_and_clear();
     let rows = rows.map_err(super::fidelity::error)?;
     if args.format.format == Format::Table {
-        return ui.print(crate::verbs::render(&faults(&rows), Format::Table, ui));
+        ui.print(render(&faults(&rows), Format::Table, ui))?;
+        return Ok(ExitCode::SUCCESS);
     }
-    print(&data.command, &rows, args, ui)
+    print(&data.command, &rows, &args, ui)
 }
 
 /// A line for each workload and kernel: major faults without and with LRU_SORT in both worlds, and what it makes of them.

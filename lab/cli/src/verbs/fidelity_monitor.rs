@@ -1,16 +1,23 @@
-//! `isotherm simulate fidelity-monitor`: our monitor beside the kernel's.
+//! `isotherm-lab fidelity-monitor`: our monitor beside the kernel's.
+
+use std::process::ExitCode;
 
 use isotherm_fidelity::beside::monitor::{ADDRESSES, BAR, PATTERNS, Row, SECONDS, SEEDS, compare, real, stored};
 use isotherm_report::{Cell, Column, Table, Unit};
+use isotherm_terminal::{CliError, Format, Ui, render};
 
-use super::beside::{Args, with_data};
-use crate::error::CliError;
-use crate::format::Format;
-use crate::ui::Ui;
+pub(crate) use super::beside::Args;
+use super::beside::with_data;
 
-pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
+pub(super) const AFTER_HELP: &str = "\
+Examples:
+  isotherm-lab fidelity-monitor
+  isotherm-lab fidelity-monitor --refresh --boots 3 --data monitor.json";
+
+/// Runs the verb.
+pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let format = args.format.format;
-    let data = with_data(args, stored, &|rig| real(rig, PATTERNS, SECONDS), "fidelity-monitor", ui)?;
+    let data = with_data(&args, stored, &|rig| real(rig, PATTERNS, SECONDS), "fidelity-monitor", ui)?;
     let kernels: std::collections::BTreeSet<&str> = data.boots.iter().map(|boot| boot.release.as_str()).collect();
     let runs = kernels.len() * PATTERNS.len() * ADDRESSES.len() * SEEDS.count();
     let bar = ui.progress("simulating", runs as u64);
@@ -30,7 +37,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
                 ("used at all", "seen_precision", "seen_recall"),
                 ("regions, and error of nr_accesses", "regions", "nr_accesses_error"),
             ] {
-                ui.print(format_args!("{}\n", crate::verbs::render(&wide(title, first, second, &rows), format, ui)))?;
+                ui.print(format_args!("{}\n", render(&wide(title, first, second, &rows), format, ui)))?;
             }
             let (met, judged) =
                 (rows.iter().filter(|row| row.met == Some(true)), rows.iter().filter(|row| row.met.is_some()));
@@ -40,7 +47,8 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
                 if met == judged { "(met)" } else { "(missed)" }
             ))
         }
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// A line for each pattern, kind of addresses and kernel, with two figures in both worlds; shares in percent.

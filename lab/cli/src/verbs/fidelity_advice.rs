@@ -1,7 +1,8 @@
-//! `isotherm simulate fidelity-advice`: whether what `isotherm advise` recommends holds in real kernels.
+//! `isotherm-lab fidelity-advice`: whether what `isotherm advise` recommends holds in real kernels.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use isotherm_fidelity::advice::play::BATCH_DEFAULT;
 use isotherm_fidelity::advice::{
@@ -10,16 +11,15 @@ use isotherm_fidelity::advice::{
 };
 use isotherm_fidelity::{FidelityError, Set};
 use isotherm_scenario::advise::{ModelError, model_error};
+use isotherm_terminal::{CliError, FormatArg, Ui, data_folder};
 use rayon::prelude::*;
 
-use super::data_folder;
+use self::tables::{Shown, print};
 use super::fidelity::error;
-use super::fidelity_advice_ask as ask;
-use super::fidelity_advice_tables::{Shown, print};
-use crate::error::CliError;
-use crate::format::FormatArg;
-use crate::ui::Ui;
-use crate::verbs::rig;
+use super::rig;
+
+mod ask;
+mod tables;
 
 /// Judge `isotherm advise` by real kernels: whether what it recommends holds there, and what safety costs.
 ///
@@ -27,7 +27,7 @@ use crate::verbs::rig;
 /// skipped.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
-pub(in crate::verbs) struct Args {
+pub(crate) struct Args {
     /// Only these programs.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     program: Vec<String>,
@@ -71,16 +71,16 @@ pub(in crate::verbs) struct Args {
 
 const AFTER_HELP: &str = "\
 Examples:
-  isotherm simulate fidelity-advice
-  isotherm simulate fidelity-advice --program sqlite,node --format csv
-  isotherm simulate fidelity-advice --refresh grid --program sqlite --kernel 6.12
-  isotherm simulate fidelity-advice --refresh hold,scan --answers answers.json
-  isotherm simulate fidelity-advice --predict
-  isotherm simulate fidelity-advice --predict --fit crates/scenario/data/model-error.json
-  isotherm simulate fidelity-advice --ask --refresh hold,scan
+  isotherm-lab fidelity-advice
+  isotherm-lab fidelity-advice --program sqlite,node --format csv
+  isotherm-lab fidelity-advice --refresh grid --program sqlite --kernel 6.12
+  isotherm-lab fidelity-advice --refresh hold,scan --answers answers.json
+  isotherm-lab fidelity-advice --predict
+  isotherm-lab fidelity-advice --predict --fit crates/scenario/data/model-error.json
+  isotherm-lab fidelity-advice --ask --refresh hold,scan
 
 before.json in the folder of the stores holds the answers of an older rule, which are judged next to the others.
---refresh needs what `isotherm rig` needs. Only what the stores lack is played; they are written after each boot.";
+--refresh needs what `isotherm-lab rig` needs. Only what the stores lack is played; they are written after each boot.";
 
 /// What is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -118,7 +118,7 @@ struct Setting {
 }
 
 /// Runs the verb.
-pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
+pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let root = data_folder()?;
     let folder = args.data.clone().unwrap_or_else(|| root.join("scenarios/fidelity/advice"));
     let bundled = Programs::bundled();
@@ -146,7 +146,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
         folder,
     };
     if !args.refresh.is_empty() {
-        refresh(args, &setting, &listed, ui)?;
+        refresh(&args, &setting, &listed, ui)?;
     }
     let shown = judge(&setting, &listed, args.predict, ui)?;
     if let Some(path) = &args.fit {
@@ -155,7 +155,8 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
         std::fs::write(path, format!("{text}\n"))
             .map_err(|source| CliError::failed(format!("cannot write {}: {source}", path.display())))?;
     }
-    print(&shown, args.format.format, ui)
+    print(&shown, args.format.format, ui)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Lays what is stored next to answers and predictions.

@@ -1,0 +1,21 @@
+//! What the commands share: how they talk to people, and how they end.
+//!
+//! `isotherm` and `isotherm-lab` are verbs over this: results on standard output, talk and progress on standard error, rows in three
+//! forms, errors with exit codes. It holds nothing that only one of them needs.
+
+mod command;
+mod data;
+pub mod documented;
+pub mod error;
+pub mod format;
+mod progress;
+mod table;
+pub mod ui;
+
+pub use command::{EXIT_CODES, Talk, run};
+pub use data::data_folder;
+pub use error::CliError;
+pub use format::{Format, FormatArg};
+pub use progress::BarProgress;
+pub use table::{render, style};
+pub use ui::Ui;

@@ -1,0 +1,31 @@
+//! The verbs. A new one = one file here with `Args` (its help text is the struct's doc comment, its examples are
+//! `after_help`) and `run`, a `mod` line, and one line in the table.
+
+mod beside;
+mod fidelity;
+mod fidelity_advice;
+mod fidelity_compaction;
+mod fidelity_monitor;
+mod fidelity_promotion;
+mod fidelity_sorting;
+mod rig;
+mod verify;
+
+isotherm_terminal::verbs! {
+    Fidelity => fidelity,
+    FidelityAdvice => fidelity_advice,
+    /// The monitor beside the DAMON of real kernels, over access patterns.
+    #[command(after_help = fidelity_monitor::AFTER_HELP)]
+    FidelityMonitor => fidelity_monitor,
+    /// LRU_SORT beside that of real kernels: faults under sudden pressure, with it and without.
+    #[command(after_help = fidelity_sorting::AFTER_HELP)]
+    FidelitySorting => fidelity_sorting,
+    /// Compaction and huge pages beside real kernels, with proactive compaction and without.
+    #[command(after_help = fidelity_compaction::AFTER_HELP)]
+    FidelityCompaction => fidelity_compaction,
+    /// Hint-fault promotion from a slow node beside real kernels.
+    #[command(after_help = fidelity_promotion::AFTER_HELP)]
+    FidelityPromotion => fidelity_promotion,
+    Rig => rig,
+    Verify => verify,
+}
