@@ -3,13 +3,14 @@
 use std::process::Command;
 use std::time::Instant;
 
-use crate::{Findings, licences, tidy, workspace};
+use crate::{Findings, commits, licences, tidy, workspace};
 
 /// Runs all steps.
 pub(crate) fn run() -> Findings {
     let mut findings = Findings::new();
     step("format", &mut findings, || cargo(&["fmt", "--all", "--check"], &[]));
     step("house rules", &mut findings, || tidy::run(&workspace::root()));
+    step("commit subjects", &mut findings, || commits::run(&workspace::root()));
     step("licences", &mut findings, licences::run);
     step("lints", &mut findings, || {
         cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])

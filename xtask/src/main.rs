@@ -3,6 +3,7 @@
 
 mod bench;
 mod check;
+mod commits;
 mod guest;
 mod licences;
 mod spdx;
@@ -14,8 +15,10 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  check      formatting, lints, documentation, house rules, licences and advisories: all that must hold before a commit
+  check      formatting, lints, documentation, house rules, commit subjects, licences and advisories: all that must hold
+             before a commit
   tidy       the house rules alone (also part of `cargo test`)
+  commits    the subjects of the branch's commits alone
   licences   licences and advisories of all dependencies alone
   guest      the program that runs in the rig's virtual machines, into target/guest
   bench      all benchmarks with their bars, the comparison with libCacheSim; writes target/bench.json
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
     let findings = match command {
         "check" => check::run(),
         "tidy" => tidy::run(&workspace::root()),
+        "commits" => commits::run(&workspace::root()),
         "licences" | "licenses" => licences::run(),
         "guest" => guest::run(),
         "bench" => bench::run(rest),

@@ -1,0 +1,124 @@
+//! Commit subjects: `area: what`, at most 72 characters, so that lists of commits can be read in a terminal.
+//!
+//! Only commits that can still be reworded are looked at: those that the upstream branch does not have. Where there is no
+//! upstream, or it has all of them, the newest are looked at. A shallow clone has fewer; what is not there is not judged.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::Findings;
+
+/// Characters of a subject.
+const LONGEST: usize = 72;
+
+/// Commits looked at. Older ones were the newest once, and may be from before the rule.
+const NEWEST: usize = 20;
+
+/// Where the branch may have come from, the likeliest first.
+const UPSTREAMS: &[&str] = &["@{upstream}", "origin/HEAD", "origin/main", "main"];
+
+/// Judges the subjects of the checkout at `root`.
+pub(crate) fn run(root: &Path) -> Findings {
+    let range = branched_from(root).map_or("HEAD".to_owned(), |base| format!("{base}..HEAD"));
+    let newest = format!("--max-count={NEWEST}");
+    let Some(list) = git(root, &["log", "--no-merges", &newest, "--format=%h %s", &range, "--"]) else {
+        println!("commits: subjects are not checked: no commits can be read here");
+        return Findings::new();
+    };
+    list.lines().filter_map(|line| line.split_once(' ')).filter_map(|(id, subject)| judge(id, subject)).collect()
+}
+
+/// The newest commit that this branch shares with its upstream, unless that is the branch's own newest.
+fn branched_from(root: &Path) -> Option<String> {
+    let head = git(root, &["rev-parse", "HEAD"])?;
+    UPSTREAMS.iter().filter_map(|upstream| git(root, &["merge-base", "HEAD", upstream])).find(|base| *base != head)
+}
+
+fn judge(id: &str, subject: &str) -> Option<String> {
+    let length = subject.chars().count();
+    if length > LONGEST {
+        return Some(format!("commit {id}: the subject has {length} characters, at most {LONGEST}: {subject}"));
+    }
+    None
+}
+
+/// What git prints, or nothing where it fails: no git, no repository, no such commit.
+fn git(root: &Path, arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").arg("-C").arg(root).args(arguments).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A repository of its own, whatever the user's configuration says.
+    struct Planted(std::path::PathBuf);
+
+    impl Planted {
+        fn new(name: &str) -> Self {
+            let root = std::env::temp_dir().join(format!("isotherm-commits-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&root).unwrap();
+            let planted = Self(root);
+            planted.git(&["init", "--quiet", "--initial-branch=main"]);
+            planted
+        }
+
+        fn git(&self, arguments: &[&str]) {
+            let set = ["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"];
+            let all: Vec<&str> = set.iter().chain(arguments).copied().collect();
+            git(&self.0, &all).unwrap_or_else(|| panic!("git {arguments:?} failed"));
+        }
+
+        fn commit(&self, subject: &str) {
+            self.git(&["commit", "--quiet", "--allow-empty", "--no-verify", "-m", subject]);
+        }
+    }
+
+    impl Drop for Planted {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn long(name: &str) -> String {
+        format!("{name}: {}", "ä".repeat(LONGEST))
+    }
+
+    #[test]
+    fn long_subjects_of_the_branch_are_refused_and_older_ones_are_not() {
+        let repository = Planted::new("branch");
+        repository.commit(&long("old"));
+        repository.git(&["checkout", "--quiet", "-b", "work"]);
+        let longest = "ä".repeat(LONGEST);
+        repository.commit(&longest);
+        assert_eq!(run(&repository.0), Findings::new(), "the longest is allowed, and main's are not judged");
+        repository.commit(&long("new"));
+        let findings = run(&repository.0);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(findings[0].contains("77 characters, at most 72: new: ä"), "{findings:?}");
+    }
+
+    #[test]
+    fn without_an_upstream_the_newest_are_judged() {
+        let repository = Planted::new("newest");
+        repository.commit(&long("old"));
+        (1..NEWEST).for_each(|nth| repository.commit(&format!("short: {nth}")));
+        assert_eq!(run(&repository.0).len(), 1);
+        repository.commit("short: one more");
+        assert_eq!(run(&repository.0), Findings::new(), "it is too old now");
+    }
+
+    #[test]
+    fn shallow_clones_and_folders_without_commits_pass() {
+        let repository = Planted::new("deep");
+        (0..3).for_each(|nth| repository.commit(&format!("short: {nth}")));
+        let shallow = Planted::new("shallow");
+        let from = format!("file://{}", repository.0.display());
+        shallow.git(&["fetch", "--quiet", "--depth=1", &from, "main"]);
+        shallow.git(&["checkout", "--quiet", "--detach", "FETCH_HEAD"]);
+        assert_eq!(run(&shallow.0), Findings::new());
+        let empty = Planted::new("empty");
+        assert_eq!(run(&empty.0), Findings::new());
+    }
+}
