@@ -6,6 +6,7 @@ use crate::Findings;
 /// Which of our crates each crate may use. A crate that is not here gets a line when it is made.
 const DOWNWARD: &[(&str, &[&str])] = &[
     ("crates/units", &[]),
+    ("crates/testing", &[]),
     ("crates/core", &["units"]),
     ("crates/trace", &["units"]),
     ("crates/workload", &["units", "trace"]),
