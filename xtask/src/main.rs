@@ -6,7 +6,6 @@ mod check;
 mod commits;
 mod guest;
 mod licences;
-mod spdx;
 mod tidy;
 mod workspace;
 

@@ -34,16 +34,10 @@ pub(crate) fn files(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// `cargo metadata`, of the workspace's own packages or with all dependencies.
-pub(crate) fn metadata(with_dependencies: bool) -> Result<Value, String> {
+/// `cargo metadata` of the workspace's own packages.
+pub(crate) fn metadata() -> Result<Value, String> {
     let mut command = cargo();
-    command.args(["metadata", "--format-version", "1"]);
-    if with_dependencies {
-        // Packages for other platforms need not be here, and are not linked.
-        command.args(["--filter-platform", &format!("{}-unknown-linux-gnu", std::env::consts::ARCH)]);
-    } else {
-        command.arg("--no-deps");
-    }
+    command.args(["metadata", "--format-version", "1", "--no-deps"]);
     let output = command.output().map_err(|error| format!("cannot run cargo metadata: {error}"))?;
     if !output.status.success() {
         return Err(format!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim()));
