@@ -7,11 +7,11 @@ DEMO_TRACE ?= traces/sqlite.parquet
 DEMO_DIR := $(TARGET_DIR)/demo
 ISOTHERM := $(TARGET_DIR)/release/isotherm
 
-.PHONY: help build lab demo check test bench install uninstall clean
+.PHONY: help build lab demo check check-fast test bench install uninstall clean
 .DEFAULT_GOAL := help
 
 help: ## This list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
 build: ## The isotherm command and the recorder's plugin, optimised
 	@scripts/need cargo cc
@@ -30,6 +30,10 @@ demo: build ## Advise on a bundled recording; writes target/demo/report.html
 check: ## Formatting, lints, documentation, house rules, licences
 	@scripts/need cargo cc
 	$(CARGO) xtask check
+
+check-fast: ## Formatting, lints and unit tests: under two minutes on a built tree
+	@scripts/need cargo cc
+	$(CARGO) xtask check --fast
 
 test: ## Everything CI runs: check, then all tests
 	@scripts/need cargo cc python3
