@@ -2,22 +2,29 @@
 //!
 //! [`Pressure`] keeps the books for all groups. The machine reports each change of a task's state with
 //! [`Pressure::task_change`] and calls [`Pressure::handle_timeout`] when [`Pressure::poll_timeout`] says so; results are read
-//! as totals, averages and events of triggers.
+//! as totals and averages.
 
 pub mod averages;
 mod books;
 pub mod states;
 pub mod totals;
-pub mod trigger;
 
 pub use averages::Average;
 pub use states::{Activity, StallNesting, State, TaskState};
-pub use trigger::{Privilege, Severity, TriggerError, TriggerSpec};
 
 use crate::cgroup::CgroupId;
 use crate::tick::TickRate;
 use books::Group;
 use isotherm_units::{Duration, Instant};
+
+/// Some tasks stalled, or all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// At least one task waits.
+    Some,
+    /// Nothing makes progress.
+    Full,
+}
 
 /// What tasks wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,26 +51,20 @@ impl Resource {
     }
 }
 
-/// A trigger of [`Pressure`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TriggerId(u32);
-
 /// The books of all groups. The root group stands for the system. Time never goes back from one call to the next.
 #[derive(Clone, Debug)]
 pub struct Pressure {
     rate: TickRate,
     nr_cpus: usize,
     groups: Vec<Group>,
-    nr_triggers: u32,
     next_due: Instant,
-    events: Vec<(Instant, TriggerId)>,
 }
 
 impl Pressure {
     /// The root group alone, without tasks, on so many CPUs.
     pub fn new(now: Instant, nr_cpus: usize, rate: TickRate) -> Self {
         let groups = vec![Group::new(now, nr_cpus, rate)];
-        Self { rate, nr_cpus, groups, nr_triggers: 0, next_due: Instant::NEVER, events: Vec::new() }
+        Self { rate, nr_cpus, groups, next_due: Instant::NEVER }
     }
 
     /// Adds a group. Groups are numbered in the order of the calls, as [`Cgroups::add`](crate::cgroup::Cgroups::add) numbers
@@ -111,7 +112,7 @@ impl Pressure {
         }
         self.next_due = Instant::NEVER;
         for group in &mut self.groups {
-            group.handle_timeout(now, self.rate, &mut self.events);
+            group.handle_timeout(now, self.rate);
             self.next_due = self.next_due.min(group.due());
         }
     }
@@ -160,33 +161,6 @@ impl Pressure {
     /// Time that CPU `cpu` was in a state for the group, unweighted and exact; takes no sample.
     pub fn time_in(&self, now: Instant, group: CgroupId, cpu: usize, state: State) -> Duration {
         Duration::from_ns(self.groups[group.index()].cpus[cpu].at(now)[state as usize])
-    }
-
-    /// Sets a trigger.
-    ///
-    /// # Errors
-    /// An unprivileged window that is no multiple of 2 s.
-    pub fn add_trigger(
-        &mut self,
-        now: Instant,
-        group: CgroupId,
-        resource: Resource,
-        spec: TriggerSpec,
-        privilege: Privilege,
-    ) -> Result<TriggerId, TriggerError> {
-        spec.check(privilege)?;
-        let id = TriggerId(self.nr_triggers);
-        self.nr_triggers += 1;
-        let state = resource.state(spec.severity);
-        let group = &mut self.groups[group.index()];
-        group.add_trigger(now, id, state, spec, privilege, self.rate);
-        self.next_due = self.next_due.min(group.due());
-        Ok(id)
-    }
-
-    /// The events of triggers since the last call, in the order in which they came.
-    pub fn take_events(&mut self) -> Vec<(Instant, TriggerId)> {
-        std::mem::take(&mut self.events)
     }
 }
 
@@ -258,38 +232,6 @@ mod tests {
         assert!(
             pressure.text(ms(5000), ROOT, Resource::Cpu).ends_with("full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
         );
-    }
-
-    #[test]
-    fn a_privileged_trigger_fires_within_a_tenth_of_its_window() {
-        let mut pressure = Pressure::new(ms(0), 1, rate());
-        let spec = "full 150000 1000000".parse().unwrap();
-        let id = pressure.add_trigger(ms(0), ROOT, Resource::Memory, spec, Privilege::Privileged).unwrap();
-        assert_eq!(pressure.poll_timeout(), None, "polled only under pressure");
-        let stalled = TaskState::ASLEEP.stalled();
-        pressure.task_change(ms(5000), 0, [ROOT], TaskState::ASLEEP, stalled);
-        run(&mut pressure, ms(5500));
-        pressure.task_change(ms(5500), 0, [ROOT], stalled, TaskState::ASLEEP);
-        run(&mut pressure, ms(20_000));
-        let events = pressure.take_events();
-        assert_eq!(events.len(), 2, "{events:?}: at once, and what was suppressed a window later");
-        assert_eq!(events[0].1, id);
-        assert!((ms(5150)..=ms(5300)).contains(&events[0].0), "{events:?}");
-        assert!(events[1].0.since(events[0].0) >= Duration::from_secs(1));
-        assert_eq!(pressure.poll_timeout(), None);
-        assert!(pressure.take_events().is_empty());
-    }
-
-    #[test]
-    fn an_unprivileged_trigger_is_checked_with_the_averages() {
-        let mut pressure = Pressure::new(ms(0), 1, rate());
-        let spec: TriggerSpec = "some 150000 2000000".parse().unwrap();
-        let short = TriggerSpec { window: Duration::from_secs(1), ..spec };
-        assert!(pressure.add_trigger(ms(0), ROOT, Resource::Memory, short, Privilege::Unprivileged).is_err());
-        pressure.add_trigger(ms(0), ROOT, Resource::Memory, spec, Privilege::Unprivileged).unwrap();
-        pressure.task_change(ms(0), 0, [ROOT], TaskState::ASLEEP, TaskState::ASLEEP.stalled());
-        run(&mut pressure, ms(3000));
-        assert_eq!(pressure.take_events(), [(ms(2001), TriggerId(0))]);
     }
 
     proptest! {

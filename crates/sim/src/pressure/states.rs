@@ -113,15 +113,6 @@ impl StateSet {
             Some(index)
         })
     }
-    /// All that are in either.
-    #[must_use]
-    pub const fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-    /// Whether a state is in both.
-    pub const fn meets(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
 }
 
 /// Tasks of one group on one CPU, descendants' included.
