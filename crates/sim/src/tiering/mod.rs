@@ -1,21 +1,11 @@
-//! Who decides which pages are on fast memory: a table of policies, one file each.
+//! Who decides which pages are on fast memory: a table of policies.
 //!
 //! Scan daemons and NUMA balancing are decided by `isotherm-core`; what drives them in a machine is in
 //! `machine/tiering.rs` (daemons) and `machine/balancing.rs` (hint faults). Design and results: `docs/promotion.md`.
 
-mod all_fast;
-mod all_slow;
 mod balancing;
 mod damon_migrate;
-mod none;
-mod numa_mode_1;
-mod numa_mode_2;
 mod page_memory;
-mod rch;
-mod v0;
-mod v1;
-mod v2;
-mod v3;
 
 pub use balancing::BalancingConfig;
 pub(crate) use balancing::{Balancer, Where};
@@ -64,20 +54,26 @@ pub enum MemoryView {
     AllSlow,
 }
 
-/// All policies. A new one is a file in this folder and a line here; scenarios, tests and documentation read this table.
+/// All policies. A new one is a line here, and a file in this folder if it decides something itself; scenarios, tests and
+/// documentation read this table.
+#[rustfmt::skip]
 pub const TIERING_POLICIES: &[TieringPolicy] = &[
-    none::ENTRY,
-    v0::ENTRY,
-    v1::ENTRY,
-    v2::ENTRY,
-    v3::ENTRY,
-    rch::ENTRY,
-    numa_mode_1::ENTRY,
-    numa_mode_2::ENTRY,
+    policy("none", "nobody moves pages", Mover::Nobody, MemoryView::AsItIs),
+    policy("v0", "kmmscand as first published: first access promotes, one thread, one node", Mover::Scan(Mode::V0), MemoryView::AsItIs),
+    policy("v1", "kmmscand, patch version 1: a migration thread, no node below its high watermark", Mover::Scan(Mode::V1), MemoryView::AsItIs),
+    policy("v2", "kscand, patch version 2: lists by space, only active pages", Mover::Scan(Mode::V2), MemoryView::AsItIs),
+    policy("v3", "kscand, patch version 3: two accesses in a row, failures slow it down", Mover::Scan(Mode::V3), MemoryView::AsItIs),
+    policy("rch", "rotating cursor and region heat: hot regions first, all of a space in a minute", Mover::Scan(Mode::Rch), MemoryView::AsItIs),
+    policy("numa-mode-1", "NUMA balancing, mode 1: pages follow the threads that fault on them twice", Mover::HintFaults(Balancing::Normal), MemoryView::AsItIs),
+    policy("numa-mode-2", "NUMA balancing, mode 2: pages that fault soon after they were marked", Mover::HintFaults(Balancing::Tiering), MemoryView::AsItIs),
     damon_migrate::ENTRY,
-    all_fast::ENTRY,
-    all_slow::ENTRY,
+    policy("all-fast", "bound: all memory as fast as the fastest", Mover::Nobody, MemoryView::AllFast),
+    policy("all-slow", "bound: all memory as slow as the slowest", Mover::Nobody, MemoryView::AllSlow),
 ];
+
+const fn policy(name: &'static str, summary: &'static str, mover: Mover, memory: MemoryView) -> TieringPolicy {
+    TieringPolicy { name, summary, mover, memory }
+}
 
 /// The policy of this name.
 pub fn tiering_policy(name: &str) -> Option<&'static TieringPolicy> {
@@ -100,7 +96,7 @@ pub struct TieringSpec {
 
 impl Default for TieringSpec {
     fn default() -> Self {
-        Self { policy: none::ENTRY.name.to_owned(), promotion: None, balancing: None }
+        Self { policy: "none".to_owned(), promotion: None, balancing: None }
     }
 }
 
