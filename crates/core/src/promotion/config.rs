@@ -18,8 +18,9 @@ const PROBE_ABOVE: Bytes = Bytes::new(16 << 30);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PromotionConfig {
-    /// How it decides.
-    pub mode: Mode,
+    /// How it decides. Left out: `rch`, or as who runs it says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
     /// Off, it lists spaces and scans none.
     pub scan_enabled: bool,
     /// The node of the top tier that pages go to where nothing speaks for another; in `v0` always.
@@ -61,7 +62,7 @@ pub struct PromotionConfig {
 impl Default for PromotionConfig {
     fn default() -> Self {
         Self {
-            mode: Mode::default(),
+            mode: None,
             scan_enabled: true,
             target_node: 0,
             mm_scan_period: None,
@@ -82,7 +83,12 @@ impl Default for PromotionConfig {
 impl PromotionConfig {
     /// The defaults of a mode.
     pub fn of_mode(mode: Mode) -> Self {
-        Self { mode, ..Self::default() }
+        Self { mode: Some(mode), ..Self::default() }
+    }
+
+    /// The mode, said or not.
+    pub fn mode(&self) -> Mode {
+        self.mode.unwrap_or_default()
     }
 
     /// Checks all that can be checked without a host.
@@ -90,7 +96,7 @@ impl PromotionConfig {
     /// # Errors
     /// The first value outside its limits, with what is allowed.
     pub fn validate(&self) -> Result<(), PromotionError> {
-        let limits = self.mode.limits();
+        let limits = self.mode().limits();
         let [least, _, most] = limits.period_ms.map(Duration::from_ms);
         if let Some(period) =
             self.mm_scan_period.filter(|period| *period < least || *period > most || !is_whole(*period))
@@ -115,7 +121,7 @@ impl PromotionConfig {
         {
             return Err(PromotionError::out_of_range(
                 what,
-                format!("{got} with mode `{}`", self.mode.entry().name),
+                format!("{got} with mode `{}`", self.mode().entry().name),
                 "mode `rch` only",
             ));
         }
@@ -137,7 +143,7 @@ impl PromotionConfig {
 
     /// The numbers and rules of the mode, with what was set otherwise.
     pub(super) fn limits(&self) -> Limits {
-        let limits = self.mode.limits();
+        let limits = self.mode().limits();
         Limits {
             sleep_ms: self.scan_sleep.map_or(limits.sleep_ms, ms),
             rule: self.page_rule.unwrap_or(limits.rule),
@@ -149,7 +155,7 @@ impl PromotionConfig {
 
     /// The scan period of new spaces in milliseconds.
     pub(super) fn period_ms(&self) -> u64 {
-        self.mm_scan_period.map_or(self.mode.limits().period_ms[1], ms)
+        self.mm_scan_period.map_or(self.mode().limits().period_ms[1], ms)
     }
 
     pub(super) fn cover_ms(&self) -> u64 {
@@ -187,7 +193,7 @@ mod tests {
                 "`mm-scan-period` is 399ms; allowed: whole milliseconds from 400ms to 5s",
             ),
             (
-                |c| (c.mode, c.mm_scan_period) = (Mode::V2, Some(Duration::from_ms(599))),
+                |c| (c.mode, c.mm_scan_period) = (Some(Mode::V2), Some(Duration::from_ms(599))),
                 "`mm-scan-period` is 599ms; allowed: whole milliseconds from 600ms to 5s",
             ),
             (
@@ -198,7 +204,10 @@ mod tests {
                 |c| c.scan_sleep = Some(Duration::from_us(1)),
                 "`scan-sleep` is 1us; allowed: whole milliseconds; 0 never sleeps",
             ),
-            (|c| (c.mode, c.probes) = (Mode::V0, Some(32)), "`probes` is 32 with mode `v0`; allowed: mode `rch` only"),
+            (
+                |c| (c.mode, c.probes) = (Some(Mode::V0), Some(32)),
+                "`probes` is 32 with mode `v0`; allowed: mode `rch` only",
+            ),
             (|c| c.cover = Some(Duration::ZERO), "`cover` is 0ns; allowed: 1s and more, whole milliseconds"),
             (|c| c.probes = Some(0), "`probes` is 0; allowed: 1 to 512"),
             (
@@ -206,7 +215,7 @@ mod tests {
                 "`rate-limit` is 0B; allowed: 4KiB a second and more; left out, there is no limit",
             ),
             (
-                |c| (c.mode, c.rate_limit) = (Mode::V3, Some(Bytes::new(1 << 20))),
+                |c| (c.mode, c.rate_limit) = (Some(Mode::V3), Some(Bytes::new(1 << 20))),
                 "`rate-limit` is 1MiB with mode `v3`; allowed: mode `rch` only",
             ),
         ];

@@ -388,7 +388,7 @@ pub(crate) fn drive(
         if !each(promotion, world, now, step) {
             return now;
         }
-        assert!(thread == Thread::Scan || promotion.config().mode != super::Mode::V0, "v0 has one thread");
+        assert!(thread == Thread::Scan || promotion.config().mode() != super::Mode::V0, "v0 has one thread");
     }
     now.max(until)
 }

@@ -67,7 +67,7 @@ impl Promotion {
     /// A mode without scales, a scale above 10, or a space that is not here; then nothing has changed.
     pub fn set_scale(&mut self, target: TargetId, scale: u32) -> Result<(), PromotionError> {
         if !self.limits.has_scale {
-            let mode = self.config.mode.entry().name;
+            let mode = self.config.mode().entry().name;
             return Err(PromotionError::NotHere {
                 mode,
                 needs: "scales of processes, which modes `v1` and later have",

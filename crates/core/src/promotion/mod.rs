@@ -254,7 +254,7 @@ impl Promotion {
 
 /// Whether the host has what the configuration needs.
 fn admit(config: &PromotionConfig, limits: &Limits, has: &TieringCapabilities) -> Result<(), PromotionError> {
-    let not_here = |needs| Err(PromotionError::NotHere { mode: config.mode.entry().name, needs });
+    let not_here = |needs| Err(PromotionError::NotHere { mode: config.mode().entry().name, needs });
     if !has.scan_accessed {
         return not_here("scans of ranges for accessed pages");
     }

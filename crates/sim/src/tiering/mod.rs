@@ -118,8 +118,8 @@ impl TieringSpec {
             return error("balancing", "given".to_owned(), format!("with NUMA balancing, not with `{}`", policy.name));
         }
         if let Mover::Scan(mode) = policy.mover {
-            let given = self.promotion.as_ref().map(|config| config.mode);
-            if let Some(given) = given.filter(|given| *given != mode && *given != Mode::default()) {
+            let given = self.promotion.as_ref().and_then(|config| config.mode);
+            if let Some(given) = given.filter(|given| *given != mode) {
                 let got = given.entry().name.to_owned();
                 return error("promotion.mode", got, format!("none: it is that of the policy, `{}`", policy.name));
             }
@@ -156,7 +156,7 @@ impl TieringSpec {
 
     /// The scan daemon's configuration in this mode.
     pub(crate) fn promotion_config(&self, mode: Mode) -> PromotionConfig {
-        PromotionConfig { mode, ..self.promotion.clone().unwrap_or_default() }
+        PromotionConfig { mode: Some(mode), ..self.promotion.clone().unwrap_or_default() }
     }
 }
 
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn bad_input_is_refused_in_words() {
         type Row = (fn(&mut TieringSpec, &mut MachineConfig), &'static str);
-        let table: [Row; 9] = [
+        let table: [Row; 10] = [
             (|s, _| s.policy = "v4".into(), "`policy` is v4; allowed: none, v0, v1, v2, v3, rch, numa-mode-1"),
             (
                 |s, _| s.promotion.get_or_insert_default().mm_scan_period = Some(Duration::from_ms(1)),
@@ -237,8 +237,15 @@ mod tests {
                 "`promotion.target-node` is 7; allowed: a node of the top tier with memory: 0",
             ),
             (
-                |s, _| s.promotion.get_or_insert_default().mode = Mode::V2,
+                |s, _| s.promotion.get_or_insert_default().mode = Some(Mode::V2),
                 "`promotion.mode` is v2; allowed: none: it is that of the policy, `rch`",
+            ),
+            (
+                |s, _| {
+                    s.policy = "v0".into();
+                    s.promotion.get_or_insert_default().mode = Some(Mode::default());
+                },
+                "`promotion.mode` is rch; allowed: none: it is that of the policy, `v0`",
             ),
             (|s, _| s.balancing = Some(BalancingConfig::default()), "allowed: with NUMA balancing, not with `rch`"),
             (|_, m| m.nodes.truncate(1), "`policy` is rch; allowed: a machine with a node without processors"),
