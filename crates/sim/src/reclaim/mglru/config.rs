@@ -1,11 +1,9 @@
 //! How the policy is set up: which of its parts are there, and what the administrator wrote before the machine ran.
 
 use super::baseline::Baseline;
+use isotherm_core::generations::MinTtl;
 use isotherm_units::Duration;
 use serde::{Deserialize, Serialize};
-
-/// Longest `min_ttl_ms`: the kernel keeps it as an unsigned integer of 32 bits.
-pub(super) const MIN_TTL_MAX_MS: u64 = u32::MAX as u64;
 
 /// Parts that can be left out, to see what each is worth. Linux has all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +64,7 @@ impl MglruConfig {
     /// Checks the values: the first bad one with its key and what is allowed.
     pub(crate) fn first_error(&self) -> Option<(&'static str, String, &'static str)> {
         let ns = self.min_ttl.ns();
-        let is_stored = ns.is_multiple_of(1_000_000) && ns / 1_000_000 <= MIN_TTL_MAX_MS;
+        let is_stored = ns.is_multiple_of(1_000_000) && MinTtl::from_ms(ns / 1_000_000).is_ok();
         (!is_stored).then(|| ("mglru.min_ttl", self.min_ttl.to_string(), "0 to 4294967295 whole milliseconds"))
     }
 }
@@ -78,10 +76,10 @@ mod tests {
     #[test]
     fn the_time_to_live_is_what_the_kernel_can_store() {
         let with = |min_ttl| MglruConfig { min_ttl, ..MglruConfig::default() };
-        for good in [Duration::ZERO, Duration::from_ms(1), Duration::from_ms(MIN_TTL_MAX_MS)] {
+        for good in [Duration::ZERO, Duration::from_ms(1), Duration::from_ms(u64::from(u32::MAX))] {
             assert_eq!(with(good).first_error(), None, "{good}");
         }
-        for bad in [Duration::from_us(1500), Duration::from_ns(1), Duration::from_ms(MIN_TTL_MAX_MS + 1)] {
+        for bad in [Duration::from_us(1500), Duration::from_ns(1), Duration::from_ms(u64::from(u32::MAX) + 1)] {
             assert_eq!(with(bad).first_error().unwrap().0, "mglru.min_ttl", "{bad}");
         }
     }

@@ -1,10 +1,10 @@
 //! The files through which an administrator steers the policy, by name.
 
 use super::command::{Command, Refusal};
-use super::config::MIN_TTL_MAX_MS;
-use super::switch::{Switches, parse_unsigned};
+use super::switch::Switches;
 use super::{Mglru, MglruConfig};
 use crate::memory::Memory;
+use isotherm_core::generations::MinTtl;
 use isotherm_units::Duration;
 
 /// A file of `/sys/kernel/mm/lru_gen`, or of debugfs, that can be written.
@@ -41,10 +41,9 @@ impl ControlFile {
     }
 }
 
-/// `min_ttl_ms`, as written.
+/// `min_ttl_ms`, as written; by the rule of the tools that write it.
 fn min_ttl(text: &str) -> Result<Duration, Refusal> {
-    let ms = parse_unsigned(text.trim()).filter(|&ms| ms <= MIN_TTL_MAX_MS);
-    ms.map(Duration::from_ms).ok_or(Refusal::Number)
+    MinTtl::parse(text).map(|ttl| Duration::from_ms(ttl.ms())).map_err(|_| Refusal::Number)
 }
 
 impl Mglru {
@@ -87,11 +86,13 @@ mod tests {
     #[test]
     fn min_ttl_ms_is_a_number_of_32_bits_and_a_bad_one_changes_nothing() {
         let mut mglru = Mglru::new();
-        for (text, read) in [("1000", "1000\n"), (" 5\n", "5\n"), ("0x10", "16\n"), ("4294967295", "4294967295\n")] {
+        for (text, read) in
+            [("1000", "1000\n"), (" 5\n", "5\n"), ("0x10", "16\n"), ("010", "8\n"), ("4294967295", "4294967295\n")]
+        {
             assert_eq!(mglru.write_min_ttl_ms(text), Ok(()), "{text:?}");
             assert_eq!(mglru.min_ttl_ms_text(), read, "{text:?}");
         }
-        for text in ["", " ", "-1", "+1", "1.5", "1s", "many", "4294967296", "99999999999999999999"] {
+        for text in ["", " ", "08", "0x+1", "-1", "+1", "1.5", "1s", "many", "4294967296", "99999999999999999999"] {
             assert_eq!(mglru.write_min_ttl_ms(text), Err(Refusal::Number), "{text:?}");
             assert_eq!(ControlFile::MinTtlMs.check(text), Err(Refusal::Number), "{text:?}");
         }

@@ -8,6 +8,7 @@ use crate::memory::{Flag, ListEnd, Memory};
 use crate::reclaim::LruvecId;
 use crate::reclaim::outcome::page_type;
 use crate::reclaim::scan_balance::Lru;
+use isotherm_core::generations::parse_unsigned;
 
 /// What is switched on, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,17 +64,6 @@ impl Switches {
         }
         format!("0x{bits:04x}\n")
     }
-}
-
-/// An unsigned number as C writes it: `0x` hexadecimal, `0` octal, else decimal.
-pub(super) fn parse_unsigned(text: &str) -> Option<u64> {
-    let is_plain = |digits: &str| !digits.is_empty() && !digits.starts_with('+');
-    let (digits, radix) = match text.as_bytes() {
-        [b'0', b'x' | b'X', ..] => (&text[2..], 16),
-        [b'0', _, ..] => (&text[1..], 8),
-        _ => (text, 10),
-    };
-    is_plain(digits).then(|| u64::from_str_radix(digits, radix).ok())?
 }
 
 impl Mglru {
