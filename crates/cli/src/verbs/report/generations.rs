@@ -202,7 +202,7 @@ fn summary(tools: &[GenerationsOutcome]) -> Table {
             estimated.map_or("-".into(), Cell::Int),
             used.map_or("-".into(), Cell::Int),
             percent(of_mean).into(),
-            percent(errors.get(errors.len() / 2).copied()).into(),
+            size_percent(median(&errors)).into(),
             percent(errors.last().copied()).into(),
             Cell::Int(tool.evicted_bytes),
             Cell::Int(tool.cpu_ns),
@@ -323,9 +323,31 @@ fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:+.1}%", share * 100.0))
 }
 
+/// Without a sign: errors to both sides have none in common.
+fn size_percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}%", share * 100.0))
+}
+
+/// The middle of the sizes of `errors`, which are sorted by size; of two middle ones their mean.
+fn median(errors: &[f64]) -> Option<f64> {
+    let upper = errors.get(errors.len() / 2)?.abs();
+    let lower = errors[(errors.len() - 1) / 2].abs();
+    Some((lower + upper) / 2.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_two_middle_ones() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[-0.25]), Some(0.25));
+        assert_eq!(median(&[0.125, -0.25, 0.5]), Some(0.25));
+        assert_eq!(median(&[0.0, 0.125, -0.25, 4.0]), Some(0.1875));
+        assert_eq!(size_percent(median(&[0.125, -0.25])), "18.8%");
+        assert_eq!(size_percent(None), "-");
+    }
 
     #[test]
     fn errors_have_a_sign_and_need_a_truth() {
