@@ -342,6 +342,12 @@ impl Walker {
         self.work.tables_tested += 1;
         let pages = PageRange::at(block << 9, 512);
         let table = &mut memory.spaces[id.index()].table;
+        let (frames, nodes) = (&memory.frames, &memory.nodes);
+        let is_home = |frame: &FrameId| frames.cgroup(*frame) == self.cgroup && nodes.of(*frame) == self.node;
+        // Whose pages these are is asked before the bit goes: the walk of those who own them has yet to see it.
+        if !(pages.start..pages.end).any(|page| table.frame_at(page).as_ref().is_some_and(is_home)) {
+            return;
+        }
         let mut is_young = false;
         table.age_entries(pages, |_, bits| {
             is_young = true;
@@ -352,10 +358,8 @@ impl Walker {
         }
         let mut met = false;
         for page in pages.start..pages.end {
-            let frame = table.frame_at(page);
-            let home =
-                |&frame: &FrameId| memory.frames.cgroup(frame) == self.cgroup && memory.nodes.of(frame) == self.node;
-            if let Some(state) = frame.filter(home).and_then(|frame| states.get_mut(frame.index())) {
+            let frame = table.frame_at(page).filter(is_home);
+            if let Some(state) = frame.and_then(|frame| states.get_mut(frame.index())) {
                 met |= self.sightings.meet(state);
             }
         }
@@ -367,6 +371,28 @@ impl Walker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reclaim::mglru::Mglru;
+    use crate::reclaim::testbed::{Testbed, Touch};
+    use crate::swap::device::DeviceKind;
+
+    /// A huge entry over pages of another group keeps its bit.
+    #[test]
+    fn huge_entries_are_left_to_the_walk_of_their_owner() {
+        let mut bed = Testbed::new(Box::new(Mglru::new()), 1024, DeviceKind::Nvme, 64);
+        let other = bed.group(CgroupId::ROOT, "other");
+        let space = bed.space(CgroupId::ROOT, 512);
+        (0..512).for_each(|page| assert_eq!(bed.write(space, page), Touch::Minor));
+        bed.memory.space_mut(space).huge_blocks.insert(0);
+        let seen = [other, CgroupId::ROOT, CgroupId::ROOT].map(|group| {
+            let (mglru, memory) = (bed.policy.as_mglru().expect("generations"), &mut bed.memory);
+            mglru.insert_pending(memory);
+            let lruvec = memory.lruvec(group, NodeId::default());
+            let mut walker = Walker::new(&mglru.generations, &mglru.config, mglru.switches, memory, lruvec, 60);
+            walker.walk(memory, &mut mglru.generations.states, &mut [None, None], space, Effort::Forced);
+            (walker.stats.leaf_total, walker.stats.leaf_young)
+        });
+        assert_eq!(seen, [(1, 0), (1, 1), (1, 0)], "looked at each time; young for its owner, once");
+    }
 
     /// E11: tables worth another walk.
     #[test]
