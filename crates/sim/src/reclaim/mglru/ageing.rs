@@ -1,11 +1,9 @@
 //! Making generations: when, and which address spaces are walked for it (docs/spec/mglru.md#s4-1 to #s4-3, #s4-5).
 
 use super::Mglru;
-use super::baseline::Baseline;
 use super::bloom::BloomFilter;
 use super::generations::list_of;
 use super::page::MIN_NR_GENS;
-use super::v6_1;
 use super::walk::Walker;
 use crate::cgroup::CgroupId;
 use crate::memory::{Memory, NodeId};
@@ -114,9 +112,6 @@ impl Mglru {
                 continue;
             }
             space.used &= !node_bit;
-            if self.baseline == Baseline::V6_1 && v6_1::is_small(space.nr_resident) {
-                continue;
-            }
             if std::mem::take(&mut is_first) {
                 filters[next].get_or_insert_with(BloomFilter::new).clear();
             }

@@ -1,7 +1,7 @@
 //! Which Linux the policy is that of, and how its pages count their uses (docs/spec/mglru.md#s18).
 //!
-//! What is not told apart here is the same in both. Rules that are longer than a line stand in `v6_1.rs` and `v6_12.rs`, and
-//! are chosen where the rules of 7.2 begin.
+//! What is not told apart here is the same in both. Rules that are longer than a line stand in `v6_12.rs`, and are chosen where
+//! the rules of 7.2 begin.
 
 use super::page::{NR_TIERS, PageState, Sight};
 use crate::memory::KernelRelease;
@@ -14,12 +14,9 @@ pub enum Baseline {
     #[default]
     #[serde(rename = "7.2", alias = "v7_2")]
     V7_2,
-    /// 6.12: uses, insertion, sorting and generations as in 6.1; groups in turn, the daemon and stops as in 7.2.
+    /// 6.12: other uses, insertion, sorting, generations and ageing; groups in turn, the daemon and stops as in 7.2.
     #[serde(rename = "6.12", alias = "v6_12")]
     V6_12,
-    /// 6.1, the first release with generations.
-    #[serde(rename = "6.1", alias = "v6_1")]
-    V6_1,
 }
 
 impl From<KernelRelease> for Baseline {
@@ -31,21 +28,21 @@ impl From<KernelRelease> for Baseline {
     }
 }
 
-/// Uses through descriptors: 7.2 counts referenced, three further ones, working set; 6.1 and 6.12 referenced, working set, three
+/// Uses through descriptors: 7.2 counts referenced, three further ones, working set; 6.12 referenced, working set, three
 /// further ones. As many uses give the same tier.
 impl Baseline {
-    /// Uses that are remembered: 0 to 4. Those of 6.1 and 6.12 leave out the first.
+    /// Uses that are remembered: 0 to 4. Those of 6.12 leave out the first.
     pub(super) const fn refs(self, state: PageState) -> u64 {
         match self {
             Self::V7_2 => state.refs(),
-            Self::V6_1 | Self::V6_12 => state.further_uses() as u64 + state.is_workingset() as u64,
+            Self::V6_12 => state.further_uses() as u64 + state.is_workingset() as u64,
         }
     }
 
     pub(super) const fn tier(self, state: PageState) -> usize {
         match self {
             Self::V7_2 => state.tier(),
-            Self::V6_1 | Self::V6_12 => Self::tier_beyond_the_first(self.refs(state)),
+            Self::V6_12 => Self::tier_beyond_the_first(self.refs(state)),
         }
     }
 
@@ -62,7 +59,7 @@ impl Baseline {
     pub(super) const fn is_lazily_promotable(self, state: PageState) -> bool {
         match self {
             Self::V7_2 => state.is_lazily_promotable(),
-            Self::V6_1 | Self::V6_12 => self.refs(state) == 4,
+            Self::V6_12 => self.refs(state) == 4,
         }
     }
 
@@ -70,9 +67,9 @@ impl Baseline {
     pub(super) fn used_by_descriptor(self, state: PageState) -> PageState {
         match self {
             Self::V7_2 => state.used_by_descriptor(),
-            Self::V6_1 | Self::V6_12 if !state.is_referenced() => state.with_referenced(),
-            Self::V6_1 | Self::V6_12 if !state.is_workingset() => state.with_workingset(),
-            Self::V6_1 | Self::V6_12 => state.with_further_uses(state.further_uses() as u64 + 1),
+            Self::V6_12 if !state.is_referenced() => state.with_referenced(),
+            Self::V6_12 if !state.is_workingset() => state.with_workingset(),
+            Self::V6_12 => state.with_further_uses(state.further_uses() as u64 + 1),
         }
     }
 
@@ -80,16 +77,16 @@ impl Baseline {
     pub(super) const fn isolated(self, state: PageState) -> PageState {
         match self {
             Self::V7_2 => state.settled(),
-            Self::V6_1 | Self::V6_12 if state.is_referenced() => state.without_referenced(),
-            Self::V6_1 | Self::V6_12 => state.cold(),
+            Self::V6_12 if state.is_referenced() => state.without_referenced(),
+            Self::V6_12 => state.cold(),
         }
     }
 
-    /// A walk saw it used: 6.1 and 6.12 promote at the first sight, and forget all uses.
+    /// A walk saw it used: 6.12 promote at the first sight, and forget all uses.
     pub(super) const fn seen_by_walk(self, state: PageState) -> (PageState, Sight) {
         match self {
             Self::V7_2 => state.seen_by_walk(),
-            Self::V6_1 | Self::V6_12 => (state.cold(), Sight::Again),
+            Self::V6_12 => (state.cold(), Sight::Again),
         }
     }
 }

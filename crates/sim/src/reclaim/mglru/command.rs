@@ -57,10 +57,10 @@ pub enum Refusal {
     /// Above 201.
     #[error("EINVAL: swappiness is 0 to 200, or `max` for anonymous pages only")]
     Swappiness,
-    /// Above 200, or `max`, under 6.1.
-    #[error("EINVAL: swappiness is 0 to 200; `max` came after Linux 6.1")]
-    SwappinessV6_1,
-    /// Under 6.1: four generations already, and a walk that may pass over things would not tell which of the oldest are used.
+    /// Above 200, or `max`, under 6.12.
+    #[error("EINVAL: swappiness is 0 to 200; `max` came after Linux 6.12")]
+    SwappinessV6_12,
+    /// Under 6.12: four generations already, and a walk that may pass over things would not tell which of the oldest are used.
     #[error("ERANGE: there are four generations; evict one, or let the walk be forced")]
     Range,
     /// No such group.
@@ -146,7 +146,7 @@ impl Mglru {
         }
         let mut scan = Scan::new(Reclaimer::Proactive, group, u64::MAX, memory.config.swappiness);
         if self.baseline != Baseline::V7_2 && command.swappiness == Some(SWAPPINESS_ANON_ONLY) {
-            return Err(Refusal::SwappinessV6_1);
+            return Err(Refusal::SwappinessV6_12);
         }
         let swappiness = command.swappiness.unwrap_or_else(|| Self::effective_swappiness(memory, lruvec, &scan));
         let max_seq = self.generations.get(lruvec).max_seq;
@@ -156,7 +156,7 @@ impl Mglru {
                 let effort = if command.amount == Some(0) { Effort::Heuristic } else { Effort::Forced };
                 let has_work = match self.baseline {
                     Baseline::V7_2 => true,
-                    Baseline::V6_1 | Baseline::V6_12 => self.may_age_v6_1(lruvec, command.seq, effort, swappiness)?,
+                    Baseline::V6_12 => self.may_age_v6_12(lruvec, command.seq, effort, swappiness)?,
                 };
                 if has_work {
                     self.age(memory, lruvec, swappiness, effort);

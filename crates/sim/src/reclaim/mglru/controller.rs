@@ -56,8 +56,8 @@ pub(super) fn is_no_worse(set_point: Reading, process: Reading) -> bool {
 
 /// Gains of tier 0 and of the tier compared with it.
 pub(super) const TIER_GAINS: (u64, u64) = (2, 3);
-/// The same in 6.1, but for one case.
-pub(super) const TIER_GAINS_V6_1: (u64, u64) = (1, 2);
+/// The same in 6.12, but for one case.
+pub(super) const TIER_GAINS_V6_12: (u64, u64) = (1, 2);
 
 /// The highest tier that is not spared. Tiers above refault half as often again as tier 0 with the [gains](TIER_GAINS) of 7.2.
 pub(super) fn tier_limit(history: &History, (of_lowest, of_tier): (u64, u64)) -> usize {
@@ -69,10 +69,10 @@ fn tier_limit_against(set_point: Reading, history: &History, gain: u64) -> usize
     (1..NR_TIERS).find(is_spared).unwrap_or(NR_TIERS) - 1
 }
 
-/// The type that 6.1 evicts, and the highest tier that it does not spare. Where neither swappiness nor the oldest generations
+/// The type that 6.12 evicts, and the highest tier that it does not spare. Where neither swappiness nor the oldest generations
 /// decide, the lowest tiers of both types are compared, and then tiers of the one with the lowest of the other.
-pub(super) fn choose_v6_1(history: &[History; 2], min_seq: [u64; 2], swappiness: u32) -> (PageType, usize) {
-    let own_limit = |page_type: PageType| (page_type, tier_limit(&history[page_type as usize], TIER_GAINS_V6_1));
+pub(super) fn choose_v6_12(history: &[History; 2], min_seq: [u64; 2], swappiness: u32) -> (PageType, usize) {
+    let own_limit = |page_type: PageType| (page_type, tier_limit(&history[page_type as usize], TIER_GAINS_V6_12));
     match swappiness {
         0 => own_limit(PageType::File),
         _ if min_seq[PageType::Anon as usize] < min_seq[PageType::File as usize] => own_limit(PageType::Anon),

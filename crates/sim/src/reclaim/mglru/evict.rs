@@ -84,7 +84,6 @@ impl Mglru {
         match self.baseline {
             Baseline::V7_2 => self.shrink_generations(memory, lruvec, scan),
             Baseline::V6_12 => self.shrink_v6_12(memory, lruvec, scan),
-            Baseline::V6_1 => self.shrink_v6_1(memory, lruvec, scan),
         }
     }
 
@@ -151,7 +150,7 @@ impl Mglru {
         }
         let isolated = match baseline {
             Baseline::V7_2 => self.isolate(memory, lruvec, wanted, swappiness, queue, scan),
-            Baseline::V6_1 | Baseline::V6_12 => self.isolate_v6_1(memory, lruvec, swappiness, queue, scan),
+            Baseline::V6_12 => self.isolate_v6_12(memory, lruvec, swappiness, queue, scan),
         };
         let (page_type, mut scanned) = (isolated.page_type, isolated.scanned);
         if baseline == Baseline::V6_12 {
@@ -219,7 +218,7 @@ impl Mglru {
         for frame in staying {
             match self.baseline {
                 Baseline::V7_2 => self.put_back(memory, frame),
-                Baseline::V6_1 | Baseline::V6_12 => self.put_back_v6_1(memory, frame),
+                Baseline::V6_12 => self.put_back_v6_12(memory, frame),
             }
         }
         scan.nr_reclaimed += reclaimed;
@@ -235,7 +234,7 @@ impl Mglru {
         }
         let verdict = match self.baseline {
             Baseline::V7_2 => self.check_references(memory, frame, scan.root),
-            Baseline::V6_1 | Baseline::V6_12 => self.check_references_v6_1(memory, frame, scan.root),
+            Baseline::V6_12 => self.check_references_v6_12(memory, frame, scan.root),
         };
         match verdict {
             Verdict::Activate => Fate::Activate,
@@ -315,7 +314,7 @@ impl Mglru {
             isolated.scanned += 1;
             let is_sorted = match self.baseline {
                 Baseline::V7_2 => self.sort(memory, lruvec, frame, oldest, limit),
-                Baseline::V6_1 | Baseline::V6_12 => self.sort_v6_1(memory, lruvec, frame, oldest, limit),
+                Baseline::V6_12 => self.sort_v6_12(memory, lruvec, frame, oldest, limit),
             };
             if is_sorted {
                 sorted += 1;

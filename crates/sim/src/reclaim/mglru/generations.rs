@@ -8,7 +8,7 @@ use super::ageing::Walk;
 use super::baseline::Baseline;
 use super::controller::History;
 use super::page::{MAX_NR_GENS, MIN_NR_GENS, NR_GENS, PageState};
-use super::v6_1;
+use super::v6_12;
 use crate::memory::{Chain, Flag, FrameId, Frames, ListEnd, Memory};
 use crate::reclaim::outcome::page_type;
 use crate::reclaim::scan_balance::{PageType, SWAPPINESS_ANON_ONLY};
@@ -127,7 +127,7 @@ impl Lruvec {
         }
         self.advance_to(match baseline {
             Baseline::V7_2 => keep_close(candidates, self.max_seq, swappiness),
-            Baseline::V6_1 | Baseline::V6_12 => v6_1::keep_step(candidates, self.min_seq, swappiness),
+            Baseline::V6_12 => v6_12::keep_step(candidates, self.min_seq, swappiness),
         })
     }
 
@@ -234,7 +234,7 @@ impl Generations {
         let page = Entering::of(memory, frame, self.state(frame), rotated);
         match self.baseline {
             Baseline::V7_2 => own.entry(page),
-            Baseline::V6_1 | Baseline::V6_12 => own.entry_v6_1(page),
+            Baseline::V6_12 => own.entry_v6_12(page),
         }
     }
 
@@ -308,7 +308,7 @@ impl Generations {
                 let before = self.state(frame);
                 let to = self.promote_by_one(lruvec, frame);
                 self.relink(memory, lruvec, frame, to, ListEnd::Tail);
-                // 6.1 and 6.12 count nothing here.
+                // 6.12 counts nothing here.
                 if self.baseline == Baseline::V7_2 && !before.is_lazily_promotable() {
                     self.get_mut(lruvec).history[at].protected[before.tier()] += 1;
                 }

@@ -111,7 +111,7 @@ impl Mglru {
         });
         match self.baseline {
             Baseline::V7_2 => used[..nr_used].iter().for_each(|&frame| self.found_used(memory, lruvec, frame)),
-            Baseline::V6_1 | Baseline::V6_12 => self.found_used_v6_1(memory, lruvec, &used[..nr_used]),
+            Baseline::V6_12 => self.found_used_v6_12(memory, lruvec, &used[..nr_used]),
         }
         let (total, young) = (window.len(), nr_used as u64 + 1);
         let work = &mut memory.reclaim.work;

@@ -27,12 +27,9 @@ mod refault;
 mod switch;
 #[cfg(test)]
 mod tests;
-mod v6_1;
 mod v6_12;
 #[cfg(test)]
 mod v6_12_tests;
-#[cfg(test)]
-mod v6_1_tests;
 mod walk;
 
 pub use ageing::WalkStats;
@@ -75,8 +72,6 @@ pub struct Mglru {
     /// The reclaimer has the means of a walk: what a look-around finds is noted in bytes and counts.
     has_walk_context: bool,
     shadows: Option<ShadowLayout>,
-    /// What the daemon of 6.1 keeps from step to step.
-    daemon: v6_1::Daemon,
 }
 
 impl Default for Mglru {
@@ -119,7 +114,6 @@ impl Mglru {
             lot: Lot(0x9e37_79b9_7f4a_7c15),
             has_walk_context: false,
             shadows: None,
-            daemon: v6_1::Daemon::default(),
         }
     }
 }
@@ -162,8 +156,8 @@ impl ReclaimPolicy for Mglru {
                 shadow.into_iter().for_each(|shadow| self.refaulted(memory, frame, shadow));
                 self.prepare(memory, frame);
             }
-            Baseline::V6_1 | Baseline::V6_12 => {
-                shadow.into_iter().for_each(|shadow| self.refaulted_v6_1(memory, frame, shadow));
+            Baseline::V6_12 => {
+                shadow.into_iter().for_each(|shadow| self.refaulted_v6_12(memory, frame, shadow));
                 if memory.recent_fault {
                     memory.frames.set(frame, Flag::Active);
                 }
@@ -249,9 +243,7 @@ impl ReclaimPolicy for Mglru {
     }
 
     fn shrink_node(&mut self, memory: &mut Memory, node: NodeId, scan: &mut Scan) -> bool {
-        // 6.1 knows the order of the tree only.
-        let has_order = self.config.features.group_order && self.baseline != Baseline::V6_1;
-        let takes_turns = self.switches.has_core() && has_order && scan.is_global();
+        let takes_turns = self.switches.has_core() && self.config.features.group_order && scan.is_global();
         if takes_turns {
             self.shrink_in_turn(memory, node, scan);
         }
@@ -274,10 +266,7 @@ impl ReclaimPolicy for Mglru {
         if !self.switches.has_core() {
             return self.classic.age_node(memory, node, scan);
         }
-        match self.baseline {
-            Baseline::V7_2 | Baseline::V6_12 => self.guard_young(memory, node, scan),
-            Baseline::V6_1 => self.age_node_v6_1(memory, node, scan),
-        }
+        self.guard_young(memory, node, scan);
     }
 
     fn reclaim_ended(&mut self, memory: &mut Memory, node: Option<NodeId>, scan: &Scan) {
@@ -319,7 +308,7 @@ impl ReclaimPolicy for Mglru {
     fn pages_for_shrinkers(&self, lruvec: LruvecId) -> u64 {
         match self.baseline {
             Baseline::V7_2 => self.classic.pages_for_shrinkers(lruvec),
-            Baseline::V6_1 | Baseline::V6_12 => self.sizes(lruvec).all(),
+            Baseline::V6_12 => self.sizes(lruvec).all(),
         }
     }
 

@@ -63,7 +63,7 @@ impl Mglru {
             let (id, path) = (group.index(), &memory.cgroups.get(group).path);
             match self.baseline {
                 Baseline::V7_2 => line(&mut out, format_args!("memcg {id} {path}")),
-                Baseline::V6_1 | Baseline::V6_12 => line(&mut out, format_args!("memcg {id:5} {path}")),
+                Baseline::V6_12 => line(&mut out, format_args!("memcg {id:5} {path}")),
             }
             for node in memory.nodes.ids() {
                 line(&mut out, format_args!(" node {:5}", node.index()));

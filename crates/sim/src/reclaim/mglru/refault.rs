@@ -42,7 +42,7 @@ impl Mglru {
         let (CgroupId(cgroup), NodeId(node)) = (memory.cgroup_of(lruvec), memory.node_of(lruvec));
         let workingset = match baseline {
             Baseline::V7_2 => state.is_workingset(),
-            Baseline::V6_1 | Baseline::V6_12 => refs > 0,
+            Baseline::V6_12 => refs > 0,
         };
         self.layout(memory).pack(Shadow { cgroup, node, workingset, token })
     }

@@ -510,7 +510,7 @@ fn hints_move_pages_as_new_ones_are_placed() {
 /// all lists, compares them with their counts, and finds every frame in use on exactly one.
 #[test]
 fn the_kill_switch_loses_no_page() {
-    for baseline in [Baseline::V7_2, Baseline::V6_1] {
+    for baseline in [Baseline::V7_2, Baseline::V6_12] {
         let mut bed =
             bed_with(MglruConfig { baseline: Some(baseline), ..MglruConfig::default() }, 128, DeviceKind::Nvme);
         let group = bed.group(CgroupId::ROOT, "a");

@@ -1,15 +1,277 @@
-//! What Linux 6.12 does otherwise than both 6.1 and 7.2: when an lruvec ages, and when its eviction ends. Uses of pages, insertion,
-//! sorting, shadows, type and tier are those of `v6_1.rs`; groups in turn and the time to live those of 7.2.
+//! What Linux 6.12 does otherwise than 7.2, a function for each difference that is longer than a line (docs/spec/mglru.md#s18). Uses
+//! of pages: `baseline.rs`. Groups in turn and the time to live are those of 7.2.
 
 use super::Mglru;
 use super::ageing::Effort;
 use super::baseline::Baseline;
-use super::evict::{Queue, Turn};
-use super::generations::Lruvec;
-use super::page::{MIN_LRU_BATCH, MIN_NR_GENS};
+use super::controller::{TIER_GAINS_V6_12, choose_v6_12, tier_limit};
+use super::evict::{Isolated, Queue, Turn};
+use super::generations::{Entering, Lruvec, TYPES, is_evictable, list_of};
+use super::look_around::Verdict;
+use super::page::{MAX_NR_GENS, MIN_LRU_BATCH, MIN_NR_GENS, NR_TIERS, PageState};
+use super::refault::REFS_BITS;
+use crate::cgroup::CgroupId;
 use crate::cgroup::protection::Standing;
-use crate::memory::Memory;
+use crate::counters::Counter;
+use crate::memory::{Flag, FrameId, ListEnd, Mapper, Memory, NodeId};
+use crate::reclaim::outcome::page_type;
+use crate::reclaim::scan_balance::PageType;
 use crate::reclaim::{DEF_PRIORITY, LruvecId, Scan};
+
+/// Pages that a batch looks at, at most.
+const MAX_LRU_BATCH: u64 = 4096;
+
+/// Min_seq coupling: where swapping is possible the types advance in step.
+pub(super) fn keep_step(candidates: [u64; 2], current: [u64; 2], swappiness: u32) -> [u64; 2] {
+    if swappiness == 0 {
+        return candidates;
+    }
+    let [anon, file] = candidates;
+    let both = anon.min(file);
+    [both, both.max(current[PageType::File as usize])]
+}
+
+/// When to age, by the youngest generation, the third youngest and all pages of the types that may be evicted.
+fn is_due(nr_generations: u64, youngest: u64, third: u64, total: u64) -> bool {
+    match nr_generations {
+        ..=MIN_NR_GENS => true,
+        MAX_NR_GENS.. => false,
+        _ => youngest * MIN_NR_GENS > total || third * (MIN_NR_GENS + 2) < total,
+    }
+}
+
+impl Lruvec {
+    /// Where a page enters.
+    pub(super) const fn entry_v6_12(&self, page: Entering) -> u64 {
+        let oldest = self.min_seq[page.page_type as usize];
+        if page.active {
+            self.max_seq
+        } else if page.fresh_anon || page.being_written {
+            self.max_seq - 1
+        } else if page.rotated || self.nr_generations(page.page_type) < MAX_NR_GENS {
+            oldest
+        } else {
+            oldest + 1
+        }
+    }
+
+    /// The type by whose oldest generation it is seen whether to age: anonymous pages where they may be swapped.
+    pub(super) const fn checked_v6_12(swappiness: u32) -> PageType {
+        if swappiness == 0 { PageType::File } else { PageType::Anon }
+    }
+
+    fn pages_of(&self, seq: u64, swappiness: u32) -> u64 {
+        let types = TYPES.into_iter().filter(|&page_type| is_evictable(page_type, swappiness));
+        types.map(|page_type| self.nr[list_of(seq)][page_type as usize]).sum()
+    }
+
+    /// When to age.
+    pub(super) fn is_due_v6_12(&self, swappiness: u32) -> bool {
+        let checked = self.nr_generations(Self::checked_v6_12(swappiness));
+        let (youngest, third) = (self.max_seq, self.max_seq - MIN_NR_GENS);
+        let pages = |seq| self.pages_of(seq, swappiness);
+        is_due(checked, pages(youngest), pages(third), self.evictable_pages(swappiness))
+    }
+}
+
+impl Mglru {
+    /// Reference check: as the two lists do it, after the look-around.
+    pub(super) fn check_references_v6_12(&mut self, memory: &mut Memory, frame: FrameId, root: CgroupId) -> Verdict {
+        let (mut nr_used, mut is_code) = (0, false);
+        let mappers = match memory.sole_mapper(frame) {
+            Some((space, page)) => vec![Mapper { space, page, executable: false }],
+            None => memory.mappers(frame),
+        };
+        for mapper in mappers {
+            if self.look_through(memory, frame, mapper, root) {
+                nr_used += 1;
+                is_code |= mapper.executable;
+            }
+        }
+        let state = self.generations.state(frame);
+        if nr_used == 0 {
+            self.generations.set_state(&memory.frames, frame, state.without_referenced());
+            return Verdict::Reclaim;
+        }
+        self.generations.set_state(&memory.frames, frame, state.with_referenced());
+        let is_code = is_code && page_type(memory, frame) == PageType::File;
+        if state.is_referenced() || nr_used > 1 || is_code { Verdict::Activate } else { Verdict::Keep }
+    }
+
+    /// Look-around: candidates are activated one by one (`lru_gen_look_around`); with a walk's means their generations are rewritten.
+    pub(super) fn found_used_v6_12(&mut self, memory: &mut Memory, lruvec: LruvecId, used: &[FrameId]) {
+        let youngest = list_of(self.generations.get(lruvec).max_seq);
+        let is_older = |frame: &&FrameId| self.generations.state(**frame).generation() != Some(youngest);
+        let candidates: Vec<FrameId> = used.iter().filter(is_older).copied().collect();
+        for frame in candidates {
+            let state = self.generations.state(frame);
+            if !self.has_walk_context {
+                self.generations.take_off(memory, frame);
+                memory.frames.set(frame, Flag::Active);
+                self.generations.insert(memory, frame, false);
+                memory.count(Counter::PgActivate, memory.cgroup_of(lruvec), 1);
+                memory.ledger.spend(memory.costs.lru_move_ns);
+                continue;
+            }
+            let (Some(from), at) = (state.generation(), state.page_type() as usize) else { continue };
+            let own = self.generations.get_mut(lruvec);
+            own.nr[from][at] -= 1;
+            own.nr[youngest][at] += 1;
+            self.generations.states[frame.index()] = state.cold().with_generation(youngest);
+        }
+    }
+
+    /// Rejected after reclaim: what is being written keeps its place, the rest gets young. A page for which a second attempt is
+    /// worth while does not come here at the first.
+    pub(super) fn put_back_v6_12(&mut self, memory: &mut Memory, frame: FrameId) {
+        let flags = memory.frames.flags(frame);
+        if flags.has(Flag::Unevictable) {
+            return self.classic.adopt(memory, frame, ListEnd::Head);
+        }
+        let state = self.generations.state(frame);
+        if !(flags.has(Flag::Reclaim) && flags.has_any([Flag::Dirty, Flag::Writeback])) {
+            self.generations.set_state(&memory.frames, frame, state.cold());
+            memory.frames.set(frame, Flag::Active);
+        } else if state.is_workingset() {
+            // Its first use was forgotten when it was taken off.
+            self.generations.set_state(&memory.frames, frame, state.with_referenced());
+        }
+        self.generations.insert(memory, frame, false);
+    }
+
+    /// Sort (`sort_folio`).
+    pub(super) fn sort_v6_12(
+        &mut self,
+        memory: &mut Memory,
+        lruvec: LruvecId,
+        frame: FrameId,
+        oldest: usize,
+        limit: usize,
+    ) -> bool {
+        let state = self.generations.state(frame);
+        let (flags, page_type) = (memory.frames.flags(frame), state.page_type());
+        let generation = state.generation().expect("on a list");
+        if generation != oldest {
+            self.generations.relink(memory, lruvec, frame, generation, ListEnd::Head);
+            return true;
+        }
+        let tier = Baseline::V6_12.tier(state);
+        if tier > limit || Baseline::V6_12.is_lazily_promotable(state) {
+            let to = self.generations.promote_by_one(lruvec, frame);
+            self.generations.relink(memory, lruvec, frame, to, ListEnd::Tail);
+            // The activation counts when it is back.
+            self.generations.get_mut(lruvec).history[page_type as usize].protected[tier] += 1;
+            return true;
+        }
+        let is_busy = flags.has(Flag::Writeback) || page_type == PageType::File && flags.has(Flag::Dirty);
+        if is_busy {
+            memory.frames.set(frame, Flag::Reclaim);
+            let to = self.generations.promote_by_one(lruvec, frame);
+            self.generations.relink(memory, lruvec, frame, to, ListEnd::Head);
+        }
+        is_busy
+    }
+
+    /// Shadow: of use only while the generation it was evicted from would still be the oldest. The refault is counted before that is
+    /// asked, and an activation after (`lru_gen_refault`).
+    pub(super) fn refaulted_v6_12(&mut self, memory: &mut Memory, frame: FrameId, shadow: u64) {
+        let layout = self.layout(memory);
+        let shadow = layout.unpack(shadow);
+        let lruvec = memory.lruvec_of(frame);
+        let (cgroup, node) = (memory.cgroup_of(lruvec), memory.node_of(lruvec));
+        let page_type = page_type(memory, frame);
+        let own = self.generations.get_mut(lruvec);
+        let oldest = own.min_seq[page_type as usize] & ((1 << (layout.token_bits() - REFS_BITS)) - 1);
+        let is_own = (CgroupId(shadow.cgroup), NodeId(shadow.node)) == (cgroup, node);
+        let is_recent = shadow.token >> REFS_BITS == oldest;
+        let (refault, activate, restore) = match page_type {
+            PageType::Anon => {
+                (Counter::WorkingsetRefaultAnon, Counter::WorkingsetActivateAnon, Counter::WorkingsetRestoreAnon)
+            }
+            PageType::File => {
+                (Counter::WorkingsetRefaultFile, Counter::WorkingsetActivateFile, Counter::WorkingsetRestoreFile)
+            }
+        };
+        if !is_own {
+            return;
+        }
+        memory.count(refault, cgroup, 1);
+        if !is_recent {
+            return;
+        }
+        memory.count(activate, cgroup, 1);
+        let further = shadow.token & ((1 << REFS_BITS) - 1);
+        let refs = further + u64::from(shadow.workingset);
+        own.history[page_type as usize].refaulted[Baseline::tier_beyond_the_first(refs)] += 1;
+        if memory.recent_fault || refs >= NR_TIERS as u64 - 1 {
+            let state = self.generations.state(frame).with_workingset().with_further_uses(u64::MAX);
+            self.generations.set_state(&memory.frames, frame, state);
+            memory.frames.set(frame, Flag::Workingset);
+            memory.count(restore, cgroup, 1);
+        }
+    }
+
+    /// Type and tier.
+    pub(super) fn isolate_v6_12(
+        &mut self,
+        memory: &mut Memory,
+        lruvec: LruvecId,
+        swappiness: u32,
+        queue: Queue,
+        scan: &mut Scan,
+    ) -> Isolated {
+        let own = self.generations.get(lruvec);
+        let (mut page_type, mut limit) = choose_v6_12(&own.history, own.min_seq, swappiness);
+        let mut isolated = Isolated { scanned: 0, pages: Vec::new(), page_type };
+        for _ in TYPES.into_iter().filter(|&page_type| is_evictable(page_type, swappiness)) {
+            let may_block = queue == Queue::Waits && !memory.tiers.can_demote(memory.node_of(lruvec));
+            if page_type == PageType::Anon && may_block && memory.io.swap_queue_is_full() {
+                scan.blocked = true;
+                break;
+            }
+            if !self.config.features.tiers {
+                limit = NR_TIERS - 1;
+            }
+            isolated = self.scan_type(memory, lruvec, page_type, MAX_LRU_BATCH, limit);
+            if !isolated.pages.is_empty() || isolated.scanned == MAX_LRU_BATCH {
+                return isolated;
+            }
+            page_type = if page_type == PageType::Anon { PageType::File } else { PageType::Anon };
+            limit = tier_limit(&self.generations.get(lruvec).history[page_type as usize], TIER_GAINS_V6_12);
+        }
+        // Nothing to take: what was only moved does not count as a reason to go on.
+        Isolated { scanned: 0, ..isolated }
+    }
+
+    /// Commands: whether a `+` has anything to do.
+    ///
+    /// # Errors
+    /// Four generations already, and the walk may not be forced.
+    pub(super) fn may_age_v6_12(
+        &self,
+        lruvec: LruvecId,
+        seq: u64,
+        effort: Effort,
+        swappiness: u32,
+    ) -> Result<bool, super::Refusal> {
+        let own = self.generations.get(lruvec);
+        if seq < own.max_seq {
+            return Ok(false);
+        }
+        let is_full = own.nr_generations(Lruvec::checked_v6_12(swappiness)) == MAX_NR_GENS;
+        if is_full && effort == Effort::Heuristic { Err(super::Refusal::Range) } else { Ok(true) }
+    }
+}
+
+impl PageState {
+    /// As a page enters the next generation: the uses that 6.12 counts hold the mark of the working set.
+    pub(super) const fn moved_on(self, baseline: Baseline) -> Self {
+        match baseline {
+            Baseline::V7_2 => self.without_refs(),
+            Baseline::V6_12 => self.cold(),
+        }
+    }
+}
 
 /// What [`Mglru::amount_v6_12`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +287,7 @@ impl Lruvec {
     /// `try_to_inc_min_seq`). With two generations left there is nothing to go on with.
     pub(super) fn scanned_v6_12(&mut self, scanned: u64, swappiness: u32) -> u64 {
         let has_advanced = self.flush_min_seq(swappiness, Baseline::V6_12);
-        if self.nr_generations(Self::checked_v6_1(swappiness)) == MIN_NR_GENS {
+        if self.nr_generations(Self::checked_v6_12(swappiness)) == MIN_NR_GENS {
             return 0;
         }
         scanned + u64::from(has_advanced)
@@ -41,12 +303,12 @@ impl Mglru {
             return Amount::Rotate;
         }
         let own = self.generations.get(lruvec);
-        let can_evict = own.nr_generations(Lruvec::checked_v6_1(swappiness)) > MIN_NR_GENS;
+        let can_evict = own.nr_generations(Lruvec::checked_v6_12(swappiness)) > MIN_NR_GENS;
         let total = if can_evict { own.evictable_pages(swappiness) } else { 0 };
         if total > 0 && self.is_offline(lruvec) {
             return Amount::Pages(total);
         }
-        if scan.priority == DEF_PRIORITY || !own.is_due_v6_1(swappiness) {
+        if scan.priority == DEF_PRIORITY || !own.is_due_v6_12(swappiness) {
             return Amount::Pages(total >> scan.priority);
         }
         self.age(memory, lruvec, swappiness, Effort::Heuristic);
