@@ -145,11 +145,6 @@ impl MonitorSpec {
         Self { name: name.to_owned(), targets: Vec::new(), ranges: Vec::new(), config, preset: None, damo: None }
     }
 
-    /// A context of a file of damo's, which is read when a run is prepared.
-    pub fn of_damo(name: &str, source: DamoSource) -> Self {
-        Self { damo: Some(source), ..Self::new(name, MonitorConfig::default()) }
-    }
-
     /// Reads the file of damo's, if it has one. Ranges of its own count more than those of the file.
     ///
     /// # Errors

@@ -17,11 +17,6 @@ pub const fn window_max(page_cluster: u32) -> u64 {
     if page_cluster > 5 { 32 } else { 1 << page_cluster }
 }
 
-/// The default `page_cluster`: 2 on machines below 16 MiB, else 3.
-pub const fn default_page_cluster(memory_pages: u64) -> u32 {
-    if memory_pages < 16 << (20 - isotherm_units::PAGE_SHIFT) { 2 } else { 3 }
-}
-
 /// The size of the next window: grows with the hits on pages read ahead, does not shrink faster than by half, is at most
 /// `max`. `prev` is where the last fault was, `prev_window` how much was read then.
 pub fn window(prev: Option<u64>, current: u64, hits: u32, max: u64, prev_window: u64) -> u64 {
@@ -168,7 +163,6 @@ mod tests {
     #[test]
     fn page_cluster_bounds_the_window() {
         assert_eq!([0, 2, 3, 9].map(window_max), [1, 4, 8, 32]);
-        assert_eq!((default_page_cluster(4095), default_page_cluster(4096)), (2, 3));
         let mut state = VmaReadahead::default();
         assert_eq!(state.fault(100, VMA, 1), PageRange::at(100, 1));
         assert_eq!(state, VmaReadahead::default(), "switched off: no state");

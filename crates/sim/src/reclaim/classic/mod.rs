@@ -26,20 +26,9 @@ use lists::Lists;
 use statistics::{Counted, Statistics};
 pub(super) use workingset::shadow_layout;
 
-/// What `LRU_PRIO` of a scheme does to a page.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PrioMode {
-    /// Moves it to the active list (Linux 7.2).
-    #[default]
-    Activate,
-    /// Counts as one use, so that it takes two (Linux 6.1).
-    MarkAccessed,
-}
-
 /// The two-list LRU.
 #[derive(Debug, Default)]
 pub struct Classic {
-    prio_mode: PrioMode,
     lists: Lists,
     /// By lruvec.
     history: Vec<History>,
@@ -71,14 +60,9 @@ struct Balance {
 }
 
 impl Classic {
-    /// Without pages, as Linux 7.2 is by default.
+    /// Without pages.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// With another effect of [`Hint::Prioritise`].
-    pub fn with_prio_mode(prio_mode: PrioMode) -> Self {
-        Self { prio_mode, ..Self::default() }
     }
 
     /// Moves a listed page to another list, as its flags say after `change`.
@@ -198,7 +182,6 @@ impl ReclaimPolicy for Classic {
         }
         let is_active = memory.frames.has(frame, Flag::Active);
         match hint {
-            Hint::Prioritise if self.prio_mode == PrioMode::MarkAccessed => self.mark_accessed(memory, frame),
             Hint::Prioritise if !is_active => self.activate(memory, frame),
             Hint::Deprioritise if is_active => self.deactivate(memory, frame),
             Hint::Cold => {

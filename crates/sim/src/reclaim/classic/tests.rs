@@ -12,7 +12,7 @@ use crate::swap::SlotId;
 use crate::swap::device::DeviceKind;
 use isotherm_units::PageRange;
 
-use super::{Classic, PrioMode};
+use super::Classic;
 
 const ROOT: CgroupId = CgroupId::ROOT;
 
@@ -264,18 +264,6 @@ fn hints() {
     assert_eq!(hint(&mut bed, Hint::DeactivateFile), (true, (false, false)));
     let counters = [Counter::PgActivate, Counter::PgDeactivate, Counter::PgRotated].map(|counter| bed.count(counter));
     assert_eq!((counters, bed.memory.nonresident_age[0]), ([1, 1, 1], 0));
-}
-
-#[test]
-fn linux_6_1_needs_two_hints_to_prioritise() {
-    let policy = Box::new(Classic::with_prio_mode(PrioMode::MarkAccessed));
-    let mut bed = Testbed::new(policy, 8, DeviceKind::Zram, 8);
-    let file = bed.file("data", 1);
-    let frame = bed.cached(ROOT, file, 0);
-    bed.policy.hint(&mut bed.memory, frame, Hint::Prioritise);
-    assert_eq!(flags(&bed, frame), (false, true));
-    bed.policy.hint(&mut bed.memory, frame, Hint::Prioritise);
-    assert_eq!(flags(&bed, frame), (true, false));
 }
 
 #[test]
