@@ -44,7 +44,10 @@ fn judge(id: &str, subject: &str) -> Option<String> {
 
 /// What git prints, or nothing where it fails: no git, no repository, no such commit.
 fn git(root: &Path, arguments: &[&str]) -> Option<String> {
-    let output = Command::new("git").arg("-C").arg(root).args(arguments).output().ok()?;
+    let mut command = Command::new("git");
+    // In a hook these name the repository of the hook.
+    ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"].iter().for_each(|name| _ = command.env_remove(name));
+    let output = command.arg("-C").arg(root).args(arguments).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
