@@ -41,6 +41,7 @@ test: ## Everything CI runs: check, then all tests
 	$(CARGO) xtask check
 	$(CARGO) xtask guest
 	$(CARGO) test --locked --workspace
+	$(CARGO) xtask digests
 
 bench: build ## All benchmarks with their bars; writes target/bench.json
 	@scripts/need cargo cc python3

@@ -37,6 +37,11 @@ pub(crate) fn run(arguments: &[String]) -> Findings {
     findings
 }
 
+/// Plays the runs of the digest test in a release build.
+pub(crate) fn digests() -> Findings {
+    cargo(&["test", "--release", "--locked", "--package", "isotherm-scenario", "--test", "digests"], &[])
+}
+
 /// Links to private items are allowed: these pages are for people who work on the code.
 const RUSTDOC: &str = "-D warnings -A rustdoc::private-intra-doc-links";
 

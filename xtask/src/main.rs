@@ -20,6 +20,8 @@ cargo xtask COMMAND
   tidy       the house rules alone (also part of `cargo test`)
   commits    the subjects of the branch's commits alone
   licences   licences and advisories of all dependencies alone
+  digests    whether a release build makes the bytes of results that stand in crates/scenario/tests/data/digests.txt;
+             `cargo test` asks a debug build
   guest      the program that runs in the rig's virtual machines, into target/guest
   bench      all benchmarks with their bars, the comparison with libCacheSim; writes target/bench.json
              bench NAME…  only benchmark targets whose name contains one of the words";
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(&workspace::root()),
         "commits" => commits::run(&workspace::root()),
         "licences" | "licenses" => licences::run(),
+        "digests" => check::digests(),
         "guest" => guest::run(),
         "bench" => bench::run(rest),
         "help" | "--help" | "-h" => {
