@@ -28,9 +28,9 @@ premapped = true
 kind = "hot-cold"
 footprint = "64MiB"
 hot = "10%"
-hot_pieces = 1
-hot_accesses = "100%"
-accesses_per_second = 100000
+hot-pieces = 1
+hot-accesses = "100%"
+accesses-per-second = 100000
 duration = "10s"
 [[monitors]]
 name = "watcher"
@@ -120,9 +120,9 @@ name = "store"
 kind = "hot-cold"
 footprint = "24MiB"
 hot = "25%"
-hot_pieces = 1
-hot_accesses = "99%"
-accesses_per_second = 100000
+hot-pieces = 1
+hot-accesses = "99%"
+accesses-per-second = 100000
 duration = "10s"
 [[monitors]]
 name = "kdamond"

@@ -229,9 +229,9 @@ premapped = true
 kind = "hot-cold"
 footprint = "64MiB"
 hot = "10%"
-hot_pieces = 1
-hot_accesses = "100%"
-accesses_per_second = 1000000
+hot-pieces = 1
+hot-accesses = "100%"
+accesses-per-second = 1000000
 duration = "4s"
 "#;
     std::fs::write(folder.file("small.toml"), scenario).unwrap();

@@ -11,7 +11,7 @@ limit = "50%"
 metrics = ["major_faults", "pages_scanned"]
 [[workloads]]
 name = "reader"
-load = { kind = "hot-cold", footprint = "8MiB", hot = "20%", hot_accesses = "70%", operations = 20000, storage = "mapped-file" }
+load = { kind = "hot-cold", footprint = "8MiB", hot = "20%", hot-accesses = "70%", operations = 20000, storage = "mapped-file" }
 [[variants]]
 name = "usual"
 [[variants]]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 ///
 /// Averages are taken seed by seed, over the workloads' values of that seed; intervals are over seeds, as those of any row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct AverageSpec {
     /// Stands where results have the workload.
     pub name: String,

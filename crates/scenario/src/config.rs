@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 /// A scenario, as written. Every key but `name` and `workloads` may be left out; unknown keys are refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Scenario {
     /// Short name, as on the command line.
     pub name: String,
@@ -159,7 +159,7 @@ pub enum RunMode {
 
 /// One workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct WorkloadEntry {
     /// Name in results.
     pub name: String,
@@ -209,7 +209,7 @@ fn is_zero(span: &Duration) -> bool {
 
 /// A control group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct CgroupSpec {
     /// Absolute path, for example `/app/db`. Parents come first.
     pub path: String,
@@ -232,7 +232,7 @@ pub struct CgroupSpec {
 
 /// Makes a variant `POLICY@LIMIT` of each pair.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Matrix {
     /// Policies; `all` stands for every registered one.
     pub policies: Vec<String>,
@@ -242,7 +242,7 @@ pub struct Matrix {
 
 /// A named change of the scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct VariantSpec {
     /// Name in results.
     pub name: String,
@@ -257,7 +257,7 @@ pub struct VariantSpec {
 
 /// A published number, or the interval in which it lies. Printed beside ours and used for nothing else.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Reference {
     /// Workload of the row, or the name of an average.
     pub workload: String,

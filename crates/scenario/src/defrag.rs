@@ -1,7 +1,7 @@
 //! Proactive compaction in a scenario file, and how it gets on its machines.
 
 use crate::Scenario;
-use isotherm_core::defrag::Design;
+use isotherm_core::defrag::{DefragError, Design};
 use isotherm_sim::machine::{MachineBuilder, SimError};
 use isotherm_sim::reclaim::policy_by_name;
 use serde::{Deserialize, Serialize};
@@ -37,16 +37,25 @@ pub(crate) fn attach(builder: &mut MachineBuilder, scenario: &Scenario) -> Resul
     scenario.defrag.iter().try_for_each(|spec| builder.defrag(&spec.name, &spec.design, spec.node))
 }
 
-/// Whether the scenario's machine, which is valid, can have them: the first that it cannot have, and why.
-pub(crate) fn refusal(scenario: &Scenario) -> Option<(&DefragSpec, String)> {
+/// Whether the scenario's machine, which is valid, can have them: the number of the first that it cannot have, its key that is
+/// wrong if it is one, and why.
+pub(crate) fn refusal(scenario: &Scenario) -> Option<(usize, Option<String>, String)> {
     if scenario.defrag.is_empty() {
         return None;
     }
     let policy = policy_by_name("fifo").expect("registered").build();
     let mut builder = MachineBuilder::new(&scenario.machine, policy).ok()?;
-    scenario.defrag.iter().find_map(|spec| {
+    scenario.defrag.iter().enumerate().find_map(|(index, spec)| {
         let refused = builder.defrag(&spec.name, &spec.design, spec.node).err()?;
-        Some((spec, refused.to_string()))
+        let message = refused.to_string();
+        let key = match refused {
+            SimError::Defrag { source, .. } => match *source {
+                DefragError::OutOfRange { place, .. } => Some(place),
+                _ => None,
+            },
+            _ => None,
+        };
+        Some((index, key, message))
     })
 }
 

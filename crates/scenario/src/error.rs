@@ -33,7 +33,7 @@ pub enum ScenarioError {
     /// The text is well-formed and makes no sense.
     #[error("{place}: {message}")]
     Meaning {
-        /// File and key.
+        /// `file:line:column`, as far as the key is written.
         place: String,
         /// What is wrong, with what is allowed and the way out.
         message: String,

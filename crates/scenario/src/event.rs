@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// One event: when, and exactly one thing that happens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct EventSpec {
     /// Simulated time of the first occurrence.
     pub at: Duration,
@@ -46,7 +46,7 @@ impl EventSpec {
 
 /// Limits to write; those left out stay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SetSpec {
     /// The group.
     pub cgroup: String,
@@ -69,7 +69,7 @@ pub struct SetSpec {
 
 /// A proactive reclaim request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ReclaimSpec {
     /// The group.
     pub cgroup: String,
@@ -82,11 +82,11 @@ pub struct ReclaimSpec {
 
 /// A write to one file of the Multi-Gen LRU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 pub enum MglruSpec {
     /// `enabled`: `y`, `n`, or a number whose bits are the whole, walks over page tables, accessed bits above the leaf.
     Enabled(String),
-    /// `min_ttl_ms`.
+    /// `min_ttl_ms`, written as `min-ttl-ms` like all keys.
     MinTtlMs(u64),
     /// `lru_gen`: commands to age and to evict. The root is group 0, those of the scenario follow in their order, then the
     /// workloads' own.

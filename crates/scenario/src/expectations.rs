@@ -1,11 +1,12 @@
 //! What a scenario is expected to show, beside what it shows: printed as met or missed, and used for nothing else.
 
 use crate::result::ScenarioResult;
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
 
 /// An `[[expectations]]` table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ExpectationSpec {
     /// Workload of the row.
     pub workload: String,
@@ -30,7 +31,7 @@ pub struct ExpectationSpec {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ExpectationRow {
     /// What was expected.
-    #[serde(flatten)]
+    #[serde(flatten, serialize_with = "as_in_results")]
     pub expected: ExpectationSpec,
     /// The mean; `None` if there is no such row.
     pub measured: Option<f64>,
@@ -38,6 +39,26 @@ pub struct ExpectationRow {
     pub met: bool,
     /// Both sides of its ratio are 0: no change, which says nothing of either.
     pub of_nothing: bool,
+}
+
+/// Fields of results are written with `_`, keys of scenarios with `-`.
+fn as_in_results<S: Serializer>(expected: &ExpectationSpec, serializer: S) -> Result<S::Ok, S::Error> {
+    let ExpectationSpec { workload, variant, metric, against, at_least, at_most, source } = expected;
+    let mut map = serializer.serialize_map(None)?;
+    map.serialize_entry("workload", workload)?;
+    map.serialize_entry("variant", variant)?;
+    map.serialize_entry("metric", metric)?;
+    if let Some(against) = against {
+        map.serialize_entry("against", against)?;
+    }
+    if let Some(least) = at_least {
+        map.serialize_entry("at_least", least)?;
+    }
+    if let Some(most) = at_most {
+        map.serialize_entry("at_most", most)?;
+    }
+    map.serialize_entry("source", source)?;
+    map.end()
 }
 
 /// All expectations beside the rows of a result.

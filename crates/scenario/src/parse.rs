@@ -1,13 +1,26 @@
 //! Scenario text ↔ types.
 
-use crate::{Scenario, ScenarioError, validate};
+use crate::culprit::culprit;
+use crate::document::{Document, Scope};
+use crate::keypath::KeyPath;
+use crate::validate::{self, Refused};
+use crate::{Scenario, ScenarioError};
+use serde::Deserialize;
 use std::path::Path;
 
 /// Reads and checks a scenario file.
 ///
 /// # Errors
-/// The first thing wrong, with file and line, what is allowed, and a suggestion for misspelt keys.
+/// The first thing wrong, with file, line and column, what is allowed, and a suggestion for misspelt keys.
 pub fn load(path: &Path) -> Result<Scenario, ScenarioError> {
+    load_with_note(path).map(|(scenario, _)| scenario)
+}
+
+/// As [`load`]; with what to tell the user of a file that is right and spells its keys in the old way, in one line.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_with_note(path: &Path) -> Result<(Scenario, Option<String>), ScenarioError> {
     let text =
         std::fs::read_to_string(path).map_err(|source| ScenarioError::Io { path: path.to_path_buf(), source })?;
     parse_in(&text, &path.display().to_string(), path.parent().unwrap_or(Path::new("")))
@@ -18,14 +31,18 @@ pub fn load(path: &Path) -> Result<Scenario, ScenarioError> {
 /// # Errors
 /// As [`load`].
 pub fn parse(text: &str, name: &str) -> Result<Scenario, ScenarioError> {
-    parse_in(text, name, Path::new(""))
+    parse_in(text, name, Path::new("")).map(|(scenario, _)| scenario)
 }
 
 /// Relative paths of files that monitors name start at `folder`.
-fn parse_in(text: &str, name: &str, folder: &Path) -> Result<Scenario, ScenarioError> {
-    let scenario: Scenario = toml::from_str(text).map_err(|error| syntax_error(text, name, &error))?;
-    validate::validate(&scenario, text, name, folder)?;
-    Ok(scenario)
+fn parse_in(text: &str, name: &str, folder: &Path) -> Result<(Scenario, Option<String>), ScenarioError> {
+    let document = Document::parse(text, name)?;
+    let scenario: Scenario = document.read().map_err(|error| type_error(&document, &error))?;
+    validate::validate(&scenario, folder).map_err(|refused| {
+        let Refused { scope, path, message } = refused;
+        ScenarioError::Meaning { place: document.place(scope, &path), message }
+    })?;
+    Ok((scenario, document.note()))
 }
 
 /// Writes a scenario so that [`parse`] gives it back.
@@ -33,17 +50,28 @@ pub fn print(scenario: &Scenario) -> String {
     toml::to_string(scenario).expect("scenario types are TOML tables")
 }
 
-fn syntax_error(text: &str, name: &str, error: &toml::de::Error) -> ScenarioError {
-    let place = error.span().map_or_else(|| name.to_owned(), |span| place(text, name, span.start));
+/// What no scenario can be made of. Serde tells the place, but of tables that it read before it looked at them only where they
+/// begin; there the key is found by trying.
+fn type_error(document: &Document<'_>, error: &toml::de::Error) -> ScenarioError {
+    let container = error.span().and_then(|span| document.container_at(&span));
+    let key = container.and_then(|container| {
+        let whole: toml::Value = document.read().ok()?;
+        let refusal =
+            |whole: &toml::Value| Scenario::deserialize(whole.clone()).err().map(|error| error.message().to_owned());
+        let key = culprit(&whole, container.clone(), &refusal);
+        (key != container).then_some(key)
+    });
+    let place = match (key, error.span()) {
+        (Some(key), _) => place_of_refused(document, &key, error.message()),
+        (None, Some(span)) => document.at(span.start),
+        (None, None) => document.place(Scope::Whole, &KeyPath::root()),
+    };
     ScenarioError::Syntax { place, message: with_suggestion(error.message()) }
 }
 
-/// `name:line:column` of a byte offset.
-pub(crate) fn place(text: &str, name: &str, offset: usize) -> String {
-    let before = &text[..offset.min(text.len())];
-    let line = before.matches('\n').count() + 1;
-    let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
-    format!("{name}:{line}:{column}")
+/// Serde points at keys that it does not know and at values that it does not want.
+fn place_of_refused(document: &Document<'_>, key: &KeyPath, message: &str) -> String {
+    if message.starts_with("unknown field") { document.place(Scope::Whole, key) } else { document.place_of_value(key) }
 }
 
 /// Adds "did you mean" to serde's "unknown field `x`, expected one of `a`, `b`".

@@ -97,8 +97,11 @@ mod tests {
     fn every_variant_gets_the_release_and_keeps_the_rest() {
         let scenario = crate::parse(TEXT, "x.toml").unwrap();
         let kernels = |scenario: &Scenario| -> Vec<(KernelRelease, u32)> {
-            let variants = crate::variant::expand(scenario, "x").unwrap();
-            variants.iter().map(|variant| (variant.scenario.machine.kernel, variant.scenario.machine.cpus)).collect()
+            let variants = crate::variant::expand(scenario).unwrap();
+            variants
+                .iter()
+                .map(|(_, variant)| (variant.scenario.machine.kernel, variant.scenario.machine.cpus))
+                .collect()
         };
         let (old, new) = (KernelRelease::V6_12, KernelRelease::V7_2);
         assert_eq!(kernels(&scenario), [(old, 4), (new, 2)]);

@@ -1,7 +1,11 @@
 //! From a scenario to its variants: patches applied, the matrix expanded.
 
+use crate::culprit::culprit;
+use crate::document::Scope;
+use crate::keypath::KeyPath;
 use crate::parse::with_suggestion;
-use crate::{Scenario, ScenarioError};
+use crate::validate::Refused;
+use crate::{Scenario, ScenarioError, VariantSpec};
 use isotherm_sim::reclaim::{POLICIES, policy_by_name};
 use isotherm_units::Amount;
 use std::path::Path;
@@ -30,56 +34,52 @@ const OF_THE_WHOLE: &[&str] =
 ///
 /// # Errors
 /// A patch that does not give a scenario, or an unknown policy.
-pub(crate) fn expand(scenario: &Scenario, place: &str) -> Result<Vec<Variant>, ScenarioError> {
+pub(crate) fn expand(scenario: &Scenario) -> Result<Vec<(Scope, Variant)>, Refused> {
     let base = Scenario { matrix: None, variants: Vec::new(), ..scenario.clone() };
     let mut variants = Vec::new();
-    if let Some(matrix) = &scenario.matrix {
-        let all: Vec<String> = POLICIES.iter().map(|entry| entry.name.to_owned()).collect();
-        let policies =
-            matrix.policies.iter().flat_map(|name| if name == "all" { all.clone() } else { vec![name.clone()] });
+    for (at, name) in scenario.matrix.iter().flat_map(|matrix| matrix.policies.iter().enumerate()) {
+        let policies: Vec<&str> =
+            if name == "all" { POLICIES.iter().map(|entry| entry.name).collect() } else { vec![name] };
         for policy in policies {
-            for &limit in &matrix.limits {
-                let scenario = Scenario { policy: policy.clone(), limit: Some(limit), ..base.clone() };
-                variants.push(Variant { name: name_of(&policy, Some(limit)), scenario, only: Vec::new() });
+            for (limit_at, &limit) in scenario.matrix.iter().flat_map(|matrix| matrix.limits.iter().enumerate()) {
+                let scenario = Scenario { policy: policy.to_owned(), limit: Some(limit), ..base.clone() };
+                let variant = Variant { name: name_of(policy, Some(limit)), scenario, only: Vec::new() };
+                variants.push((Scope::Matrix { policy: at, limit: limit_at }, variant));
             }
         }
     }
-    for spec in &scenario.variants {
-        if let Some(key) = OF_THE_WHOLE.iter().find(|key| spec.patch.contains_key(**key)) {
-            let message = format!("a patch cannot change `{key}`; it is the scenario's as a whole");
-            return Err(ScenarioError::Meaning { place: format!("{place}: variant `{}`", spec.name), message });
-        }
-        let mut table = toml::Table::try_from(&base).expect("scenario types are TOML tables");
-        let wrong = |message: String| ScenarioError::Meaning {
-            place: format!("{place}: variant `{}`", spec.name),
-            message: with_suggestion(&message),
-        };
-        merge(&mut table, &spec.patch).map_err(wrong)?;
-        let patched: Scenario = table.try_into().map_err(|error: toml::de::Error| wrong(error.message().to_owned()))?;
-        variants.push(Variant { name: spec.name.clone(), scenario: patched, only: spec.only.clone() });
+    for (index, spec) in scenario.variants.iter().enumerate() {
+        variants.push((Scope::Patch(index), patched(&base, index, spec)?));
     }
     if variants.is_empty() {
         let name = name_of(&base.policy, base.limit);
-        variants.push(Variant { name, scenario: base, only: Vec::new() });
+        variants.push((Scope::Whole, Variant { name, scenario: base, only: Vec::new() }));
     }
-    for variant in &variants {
-        check_policy(&variant.scenario.policy, place)?;
-    }
-    for (index, variant) in variants.iter().enumerate() {
-        if variants[..index].iter().any(|earlier| earlier.name == variant.name) {
-            let message = format!("two variants are called `{}`; give each its own name", variant.name);
-            return Err(ScenarioError::Meaning { place: place.to_owned(), message });
+    for (index, (scope, Variant { name, scenario, .. })) in variants.iter().enumerate() {
+        if let Err(error) = policy_by_name(&scenario.policy) {
+            return Err(Refused::new("policy", error.to_string()).of(*scope));
+        }
+        if variants[..index].iter().any(|(_, earlier)| earlier.name == *name) {
+            let path = match scope {
+                Scope::Patch(index) => KeyPath::from("variants").at(*index).key("name"),
+                _ => KeyPath::from("matrix"),
+            };
+            return Err(Refused::new(path, format!("two variants are called `{name}`; give each its own name")));
         }
     }
     Ok(variants)
 }
 
-/// All variants, with the files that their monitors name read from below `folder`.
+/// All variants, with the files that their monitors name read from below `folder`. `place` stands in messages.
 ///
 /// # Errors
 /// As [`expand`], and a file that cannot be taken over.
 pub(crate) fn ready(scenario: &Scenario, place: &str, folder: &Path) -> Result<Vec<Variant>, ScenarioError> {
-    let mut variants = expand(scenario, place)?;
+    let variants = expand(scenario).map_err(|refused| ScenarioError::Meaning {
+        place: format!("{place}: {}", refused.path),
+        message: refused.message,
+    })?;
+    let mut variants: Vec<Variant> = variants.into_iter().map(|(_, variant)| variant).collect();
     for monitor in variants.iter_mut().flat_map(|variant| &mut variant.scenario.monitors) {
         let name = monitor.name.clone();
         monitor.resolve(folder).map_err(|message| ScenarioError::Monitor { monitor: name, message })?;
@@ -87,14 +87,31 @@ pub(crate) fn ready(scenario: &Scenario, place: &str, folder: &Path) -> Result<V
     Ok(variants)
 }
 
+/// Variant number `index`: `base` with its patch.
+fn patched(base: &Scenario, index: usize, spec: &VariantSpec) -> Result<Variant, Refused> {
+    let place = KeyPath::from("variants").at(index).key("patch");
+    let within = |message: &str| format!("variant `{}`: {message}", spec.name);
+    if let Some(key) = OF_THE_WHOLE.iter().find(|key| spec.patch.contains_key(**key)) {
+        let message = format!("a patch cannot change `{key}`; it is the scenario's as a whole");
+        return Err(Refused::new(place.key(key), within(&message)));
+    }
+    let table = toml::Table::try_from(base).expect("scenario types are TOML tables");
+    let apply = |patch: &toml::Table| {
+        let mut table = table.clone();
+        merge(&mut table, patch)?;
+        table.try_into::<Scenario>().map_err(|error| error.message().to_owned())
+    };
+    let refusal = |patch: &toml::Value| apply(patch.as_table()?).err();
+    let scenario = apply(&spec.patch).map_err(|message| {
+        let key = culprit(&toml::Value::Table(spec.patch.clone()), KeyPath::root(), &refusal);
+        Refused::new(place.join(key), within(&with_suggestion(&message)))
+    })?;
+    Ok(Variant { name: spec.name.clone(), scenario, only: spec.only.clone() })
+}
+
 /// `classic@75%`.
 pub(crate) fn name_of(policy: &str, limit: Option<Amount>) -> String {
     limit.map_or_else(|| policy.to_owned(), |limit| format!("{policy}@{limit}"))
-}
-
-fn check_policy(name: &str, place: &str) -> Result<(), ScenarioError> {
-    let known = policy_by_name(name).map(|_| ());
-    known.map_err(|error| ScenarioError::Meaning { place: format!("{place}: policy"), message: error.to_string() })
 }
 
 /// Tables merge key by key; a table over a list of named tables changes these; everything else is replaced.

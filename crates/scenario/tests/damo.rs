@@ -58,9 +58,9 @@ name = "store"
 kind = "hot-cold"
 footprint = "24MiB"
 hot = "25%"
-hot_pieces = 1
-hot_accesses = "99%"
-accesses_per_second = 200000
+hot-pieces = 1
+hot-accesses = "99%"
+accesses-per-second = 200000
 duration = "10s"
 [[monitors]]
 name = "kdamond"

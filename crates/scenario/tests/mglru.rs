@@ -24,12 +24,12 @@ fn crowd(rest: &str) -> String {
     for index in 0..8 {
         text.push_str(&format!(
             "[[workloads]]\nname = \"heap{index}\"\n[workloads.load]\nkind = \"hot-cold\"\nfootprint = \"8MiB\"\n\
-             hot = \"25%\"\nhot_accesses = \"80%\"\noperations = 40000\n"
+             hot = \"25%\"\nhot-accesses = \"80%\"\noperations = 40000\n"
         ));
     }
     text.push_str(
         "[[workloads]]\nname = \"store\"\n[workloads.load]\nkind = \"key-value\"\nfootprint = \"24MiB\"\n\
-         item_size = \"4KiB\"\nstorage = \"file\"\noperations = 40000\n",
+         item-size = \"4KiB\"\nstorage = \"file\"\noperations = 40000\n",
     );
     text
 }
@@ -37,7 +37,7 @@ fn crowd(rest: &str) -> String {
 /// docs/spec/mglru.md#s16: each part can be left out, and its own counter says that it was.
 #[test]
 fn every_part_can_be_left_out_and_is_seen_to_be() {
-    let parts = ["walks", "upper_bits", "look_around", "bloom_filter", "tiers", "group_order", "backoff"];
+    let parts = ["walks", "upper-bits", "look-around", "bloom-filter", "tiers", "group-order", "backoff"];
     let variants: String = parts
         .iter()
         .map(|part| format!("[[variants]]\nname = \"{part}\"\npatch.machine.mglru.features = {{ {part} = false }}\n"))
@@ -45,16 +45,16 @@ fn every_part_can_be_left_out_and_is_seen_to_be() {
     let result = play(&crowd(&format!("[[variants]]\nname = \"all\"\n{variants}"))).unwrap();
     let counters = [
         ("walks", "spaces_walked"),
-        ("upper_bits", "tables_tested"),
-        ("look_around", "look_around_hits"),
-        ("bloom_filter", "bloom_tests"),
+        ("upper-bits", "tables_tested"),
+        ("look-around", "look_around_hits"),
+        ("bloom-filter", "bloom_tests"),
     ];
     for (part, metric) in counters {
         assert!(system(&result, "all", metric) > 0.0, "{metric}");
         assert_eq!(system(&result, part, metric), 0.0, "{metric} without {part}");
     }
     // The others choose other pages and groups, or other amounts: what is left out shows in what is evicted.
-    for part in ["tiers", "group_order", "backoff"] {
+    for part in ["tiers", "group-order", "backoff"] {
         let scanned = |variant| {
             ["pages_scanned", "major_faults", "pages_reclaimed"].map(|metric| system(&result, variant, metric))
         };
@@ -80,7 +80,7 @@ fn classic_counts_its_reverse_map_walks_and_nothing_else() {
 fn events_write_the_files_of_the_policy() {
     let ageings = |events: &str| system(&play(&crowd(&format!("events = [{events}]"))).unwrap(), "mglru", "ageings");
     let as_booted = ageings("");
-    let with_commands = ageings(r#"{ at = "100us", every = "1ms", mglru = { lru_gen = "+ 0 0 0\n+ 1 0 0" } }"#);
+    let with_commands = ageings(r#"{ at = "100us", every = "1ms", mglru = { lru-gen = "+ 0 0 0\n+ 1 0 0" } }"#);
     assert!(with_commands > as_booted + 20.0, "{with_commands} {as_booted}");
     assert_eq!(ageings(r#"{ at = "0ns", mglru = { enabled = "n" } }"#), 0.0, "switched off before anything ran");
     let toggled = ageings(
@@ -89,7 +89,7 @@ fn events_write_the_files_of_the_policy() {
     assert!(toggled > 0.0);
     let kills = |events: &str| system(&play(&crowd(&format!("events = [{events}]"))).unwrap(), "mglru", "oom_kills");
     assert_eq!(kills(""), 0.0);
-    assert!(kills(r#"{ at = "0ns", mglru = { min_ttl_ms = 100000 } }"#) > 0.0, "all is too young to be evicted");
+    assert!(kills(r#"{ at = "0ns", mglru = { min-ttl-ms = 100000 } }"#) > 0.0, "all is too young to be evicted");
 }
 
 /// The settings in the docs are a scenario once there is a workload.
@@ -119,8 +119,8 @@ fn the_older_release_is_a_switch() {
 #[test]
 fn what_the_policy_is_set_to_survives_printing() {
     let text = crowd(
-        "events = [{ at = \"1s\", mglru = { enabled = \"0x0005\" } }, { at = \"2s\", mglru = { min_ttl_ms = 5 } }]\n\
-         [machine.mglru]\nmin_ttl = \"1s\"\n[machine.mglru.features]\nwalks = false\nbackoff = false",
+        "events = [{ at = \"1s\", mglru = { enabled = \"0x0005\" } }, { at = \"2s\", mglru = { min-ttl-ms = 5 } }]\n\
+         [machine.mglru]\nmin-ttl = \"1s\"\n[machine.mglru.features]\nwalks = false\nbackoff = false",
     )
     .replace("machine = {", "machine2 = {");
     let text = text.replace("machine2 = { cpus = 4, nodes = [{ memory = \"64MiB\" }] }\n", "");
@@ -134,7 +134,7 @@ fn what_the_policy_is_set_to_survives_printing() {
 fn bad_settings_say_what_where_and_what_is_allowed() {
     let with = |rest: &str| crowd(rest).replace("machine = { cpus = 4, nodes = [{ memory = \"64MiB\" }] }\n", "");
     let table = [
-        ("[machine.mglru]\nmin_til = \"1s\"", "unknown field `min_til`"),
+        ("[machine.mglru]\nmin-til = \"1s\"", "unknown field `min-til`"),
         ("[machine.mglru]\nbaseline = \"6.1\"", "unknown variant `6.1`"),
         ("[machine.mglru]\nbaseline = \"v6_6\"", "expected one of `7.2`, `v7_2`, `6.12`"),
         ("[machine]\nkernel = \"5.4\"", "there are no rules of Linux `5.4`; allowed: 6.12, 7.2"),
@@ -142,19 +142,19 @@ fn bad_settings_say_what_where_and_what_is_allowed() {
         ("[machine.mglru.features]\nwalk = false", "did you mean `walks`?"),
         ("[machine.mglru.features]\nwalks = 0", "expected a boolean"),
         (
-            "[machine.mglru]\nmin_ttl = \"1500us\"",
-            "`mglru.min_ttl` is 1.5ms; allowed: 0 to 4294967295 whole milliseconds",
+            "[machine.mglru]\nmin-ttl = \"1500us\"",
+            "`mglru.min-ttl` is 1.5ms; allowed: 0 to 4294967295 whole milliseconds",
         ),
-        ("[machine.mglru]\nmin_ttl = \"60d\"", "`mglru.min_ttl`"),
+        ("[machine.mglru]\nmin-ttl = \"60d\"", "`mglru.min-ttl`"),
         (
             "events = [{ at = \"1s\", mglru = { enabled = \"perhaps\" } }]",
             "`enabled` refuses `perhaps`: EINVAL: allowed are y, n and an unsigned number",
         ),
         (
-            "events = [{ at = \"1s\", mglru = { min_ttl_ms = 4294967296 } }]",
+            "events = [{ at = \"1s\", mglru = { min-ttl-ms = 4294967296 } }]",
             "`min_ttl_ms` refuses `4294967296`: EINVAL: allowed are unsigned numbers up to 4294967295",
         ),
-        ("events = [{ at = \"1s\", mglru = { lru_gen = \"- 1 0\" } }]", "`lru_gen` refuses `- 1 0`: EINVAL"),
+        ("events = [{ at = \"1s\", mglru = { lru-gen = \"- 1 0\" } }]", "`lru_gen` refuses `- 1 0`: EINVAL"),
         ("events = [{ at = \"1s\", mglru = { enable = \"y\" } }]", "did you mean `enabled`?"),
         ("events = [{ at = \"1s\", mglru = { enabled = \"y\", min_ttl_ms = 1 } }]", "s.toml"),
         (
@@ -172,7 +172,7 @@ fn bad_settings_say_what_where_and_what_is_allowed() {
 /// What a command refers to is known only when it runs: then the run ends with the kernel's error.
 #[test]
 fn a_command_that_is_refused_ends_the_run() {
-    let event = |text: &str| crowd(&format!("events = [{{ at = \"5ms\", mglru = {{ lru_gen = \"{text}\" }} }}]"));
+    let event = |text: &str| crowd(&format!("events = [{{ at = \"5ms\", mglru = {{ lru-gen = \"{text}\" }} }}]"));
     let table = [
         ("+ 0 0 9999", "EINVAL: the youngest generation is older than that"),
         ("- 0 0 9999", "EINVAL: the two youngest generations cannot be evicted"),

@@ -37,9 +37,9 @@ premapped = true
 kind = "hot-cold"
 footprint = "64MiB"
 hot = "10%"
-hot_pieces = 1
-hot_accesses = "100%"
-accesses_per_second = 200000
+hot-pieces = 1
+hot-accesses = "100%"
+accesses-per-second = 200000
 duration = "7s"
 [[variants]]
 name = "leaf"
@@ -48,7 +48,7 @@ name = "ptp"
 patch = { monitors = { kdamond = { config = { strategy = "ptp" } } } }
 [[variants]]
 name = "short"
-patch = { repeats = 1, until = "1s", workloads = { "*" = { load = { accesses_per_second = 20000 } } } }
+patch = { repeats = 1, until = "1s", workloads = { "*" = { load = { accesses-per-second = 20000 } } } }
 "#;
 
 fn mean(result: &ScenarioResult, variant: &str, metric: &str) -> f64 {
@@ -108,7 +108,7 @@ fn bad_monitors_say_what_where_and_what_is_allowed() {
             "`sample-interval` is 0ns; allowed: 1us and more",
         ),
         (
-            with("config = { attrs = { sample_us = \"5ms\", aggr_us = \"1ms\" } }"),
+            with("config = { attrs = { sample-us = \"5ms\", aggr-us = \"1ms\" } }"),
             "`aggr-interval` is 1ms; allowed: the sample-interval (5ms) and more",
         ),
         (with("config = { attributes = { min-nr-regions = 2 } }"), "`min-nr-regions` is 2; allowed: 3 and more"),
@@ -169,7 +169,7 @@ fn what_only_the_machine_knows_is_an_error_of_the_run() {
     };
     let message = fails("name = \"kdamond\"\n", "name = \"kdamond\"\ntargets = [\"w/3\"]\n");
     assert!(message.contains("it watches process 3 of `w`, which has 1; allowed: 0 to 0"), "{message}");
-    let message = fails("[machine]\n", "[machine]\nmmu = { nonleaf_accessed = false }\n");
+    let message = fails("[machine]\n", "[machine]\nmmu = { nonleaf-accessed = false }\n");
     assert!(message.contains("`ptp` is not available here: accessed bits above the leaves"), "{message}");
 }
 

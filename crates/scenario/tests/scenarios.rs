@@ -20,14 +20,14 @@ const SMALL: &str = r#"
 name = "small"
 against = "classic@90%"
 repeats = 3
-machine = { nodes = [{ memory = "1GiB" }], page_cluster = 0, readahead = "0B" }
+machine = { nodes = [{ memory = "1GiB" }], page-cluster = 0, readahead = "0B" }
 matrix = { policies = ["all"], limits = ["90%", "60%"] }
 [[workloads]]
 name = "zipf"
-load = { kind = "key-value", footprint = "4MiB", item_size = "4KiB", operations = 20000, writes = "30%" }
+load = { kind = "key-value", footprint = "4MiB", item-size = "4KiB", operations = 20000, writes = "30%" }
 [[workloads]]
 name = "hot"
-load = { kind = "hot-cold", footprint = "4MiB", hot = "25%", hot_accesses = "90%", operations = 20000 }
+load = { kind = "hot-cold", footprint = "4MiB", hot = "25%", hot-accesses = "90%", operations = 20000 }
 "#;
 
 #[test]
@@ -85,7 +85,7 @@ fn side_by_side_workloads_feel_each_other_and_the_system_row_sums_up() {
         [[workloads]]
         name = "a"
         cgroup = "/both"
-        load = { kind = "hot-cold", footprint = "4MiB", hot = "50%", hot_accesses = "60%", operations = 8000 }
+        load = { kind = "hot-cold", footprint = "4MiB", hot = "50%", hot-accesses = "60%", operations = 8000 }
         [[workloads]]
         name = "b"
         cgroup = "/both"
@@ -108,7 +108,7 @@ fn copies_are_programs_in_groups_of_their_own_and_one_row() {
              cgroups = [{{ path = \"/all\" }}]\n\
              events = [{{ at = \"1h\", start = \"late\" }}, {{ at = \"1ms\", set = {{ cgroup = \"/all\", low = \"1MiB\" }} }}]\n\
              [[workloads]]\nname = \"tenant\"\ncgroup = \"/all\"\ncopies = {copies}\n\
-             load = {{ kind = \"hot-cold\", footprint = \"6MiB\", hot = \"50%\", hot_accesses = \"60%\", writes = \"100%\", operations = 20000 }}\n\
+             load = {{ kind = \"hot-cold\", footprint = \"6MiB\", hot = \"50%\", hot-accesses = \"60%\", writes = \"100%\", operations = 20000 }}\n\
              [[workloads]]\nname = \"late\"\nautostart = false\nload = {{ kind = \"idle\", duration = \"1s\" }}\n\
              [[workloads]]\nname = \"sweep\"\nload = {{ kind = \"scan\", footprint = \"4MiB\", repeat = 3 }}\n"
         )
@@ -136,7 +136,7 @@ fn events_change_limits_start_and_stop() {
         [[workloads]]
         name = "w"
         cgroup = "/app"
-        load = { kind = "hot-cold", footprint = "8MiB", hot = "50%", hot_accesses = "60%", duration = "40ms" }
+        load = { kind = "hot-cold", footprint = "8MiB", hot = "50%", hot-accesses = "60%", duration = "40ms" }
     "#;
     let faults = |events: &str| {
         let result = play(&base.replace("EVENTS", events), 1);
@@ -166,7 +166,7 @@ fn names_with_slashes_and_references_reach_the_ratios() {
         matrix = { policies = ["classic", "mglru"], limits = ["90%"] }
         [[workloads]]
         name = "store/small/zipfian"
-        load = { kind = "key-value", footprint = "4MiB", item_size = "4KiB", operations = 20000, load = false }
+        load = { kind = "key-value", footprint = "4MiB", item-size = "4KiB", operations = 20000, load = false }
         [[references]]
         workload = "store/small/zipfian"
         variant = "mglru@90%"
@@ -212,9 +212,9 @@ fn bad_scenarios_say_what_where_and_what_is_allowed() {
         (format!("{head}policy = \"clasic\"\n{load}"), "did you mean `classic`?"),
         (format!("{head}repeats = 0\n{load}"), "`repeats` is 0; allowed: 1 or more"),
         (format!("{head}workloads = []\n"), "there is no workload"),
-        (format!("{head}limit = \"0%\"\n{load}"), "limit is 0%; allowed: more than 0%"),
-        (format!("{head}limit = \"4KiB\"\n{load}"), "limit is 4KiB; allowed: 128KiB to 16GiB"),
-        (format!("{head}limit = \"64GiB\"\n{load}"), "limit is 64GiB, above the machine's memory of 16GiB"),
+        (format!("{head}limit = \"0%\"\n{load}"), "`limit` is 0%; allowed: more than 0%"),
+        (format!("{head}limit = \"4KiB\"\n{load}"), "`limit` is 4KiB; allowed: 128KiB to 16GiB"),
+        (format!("{head}limit = \"64GiB\"\n{load}"), "`limit` is 64GiB; allowed: up to the machine's memory of 16GiB"),
         (format!("{head}metrics = [\"runtime\"]\n{load}"), "unknown metric `runtime`"),
         (format!("{head}against = \"lru\"\n{load}"), "`against` names `lru`, which is no variant; variants: classic"),
         (
@@ -341,10 +341,10 @@ fn averages_are_taken_seed_by_seed() {
             averages = [{{ name = "average" }}, {{ name = "alike", of = "ratios" }}, {{ name = "one", workloads = ["small"] }}]
             [[workloads]]
             name = "large"
-            load = {{ kind = "hot-cold", footprint = "8MiB", hot = "25%", hot_accesses = "90%", operations = 20000 }}
+            load = {{ kind = "hot-cold", footprint = "8MiB", hot = "25%", hot-accesses = "90%", operations = 20000 }}
             [[workloads]]
             name = "small"
-            load = {{ kind = "hot-cold", footprint = "1MiB", hot = "25%", hot_accesses = "90%", operations = 3000 }}
+            load = {{ kind = "hot-cold", footprint = "1MiB", hot = "25%", hot-accesses = "90%", operations = 3000 }}
             [[variants]]
             name = "roomy"
             [[variants]]

@@ -24,7 +24,7 @@ const FILL_RUNS: usize = 64;
 
 /// The benchmark of the scan daemon: everything is hot, so what counts is how soon it is on fast memory, and at which cost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct AbenchSpec {
     /// Bytes of the area, `-s`. Default 8 GiB.
     pub footprint: Bytes,

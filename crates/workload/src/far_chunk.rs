@@ -17,7 +17,7 @@ const AREAS_MAX: u64 = 16_384;
 /// What scanners of address spaces find last: memory far from where they are, in a process that did nothing for a while. A heap
 /// with reserved arenas looks alike.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct FarChunkSpec {
     /// Bytes mapped in all. Default 1 TiB.
     pub space: Bytes,
@@ -59,7 +59,7 @@ impl Kind for FarChunkSpec {
     const NAME: &'static str = "far-chunk";
     const SUMMARY: &'static str = "a huge space, hardly used, whose far end becomes hot";
     const EXAMPLE: &'static str = "kind = \"far-chunk\"\nspace = \"64GiB\"\narea = \"512MiB\"\npopulated = \"256KiB\"\n\
-                                   hot = \"64MiB\"\nhot_after = \"60s\"\nevery = \"500ms\"\noperations = 200\n";
+                                   hot = \"64MiB\"\nhot-after = \"60s\"\nevery = \"500ms\"\noperations = 200\n";
 
     fn build(&self, context: &BuildContext) -> Result<Program, WorkloadError> {
         let space = footprint_pages(Self::NAME, "space", self.space)?;

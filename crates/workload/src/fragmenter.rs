@@ -37,7 +37,7 @@ pub enum Pattern {
 /// Writes each page of its memory once, gives most of each 2 MiB back, and stays. How that lies in physical memory is up to the
 /// machine: on a fresh one nearly as it lies in the address space.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct FragmenterSpec {
     /// Bytes filled, whole 2 MiB. Default 1 GiB.
     pub footprint: Bytes,
@@ -114,7 +114,7 @@ impl Kind for FragmenterSpec {
             let problem = "all of its memory is given back, and then some of it is to be used or held";
             return Err(WorkloadError::contradiction(kind, problem, "lower `freed`, or drop `threads` and `pinned`"));
         }
-        let fill_ns = think_ns(kind, "fill_compute", self.fill_compute)?;
+        let fill_ns = think_ns(kind, "fill-compute", self.fill_compute)?;
         let compute_ns = think_ns(kind, "compute", self.compute)?;
         let mut spaces = Spaces::new(context.name_or(kind));
         let mut preparation_dice = dice(context.seed, 0);

@@ -12,7 +12,7 @@ use crate::{BuildContext, Storage, WorkloadError};
 
 /// Random single pages, most of them from a contiguous hot set. A moving hot set measures how fast a policy forgets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct HotColdSpec {
     /// Bytes in all. Default 1 GiB.
     pub footprint: Bytes,
@@ -80,18 +80,18 @@ impl Default for HotColdSpec {
 impl Kind for HotColdSpec {
     const NAME: &'static str = "hot-cold";
     const SUMMARY: &'static str = "a hot set takes most accesses; it may move over time";
-    const EXAMPLE: &'static str = "kind = \"hot-cold\"\nfootprint = \"1GiB\"\nhot = \"20%\"\nhot_accesses = \"95%\"\n\
-                                   move_every = \"5s\"\nwrites = \"10%\"\nduration = \"30s\"\n";
+    const EXAMPLE: &'static str = "kind = \"hot-cold\"\nfootprint = \"1GiB\"\nhot = \"20%\"\nhot-accesses = \"95%\"\n\
+                                   move-every = \"5s\"\nwrites = \"10%\"\nduration = \"30s\"\n";
 
     fn build(&self, context: &BuildContext) -> Result<Program, WorkloadError> {
         let pages = footprint_pages(Self::NAME, "footprint", self.footprint)?;
         check_huge(Self::NAME, self.huge, self.storage)?;
         let hot_pages = self.hot_pages(pages)?;
-        check_share(Self::NAME, "hot_accesses", self.hot_accesses)?;
+        check_share(Self::NAME, "hot-accesses", self.hot_accesses)?;
         check_share(Self::NAME, "writes", self.writes)?;
         check_threads(Self::NAME, self.threads)?;
         if self.move_every == Some(Duration::ZERO) {
-            return Err(WorkloadError::field(Self::NAME, "move_every", "0", "1ns or more; leave it out to stay"));
+            return Err(WorkloadError::field(Self::NAME, "move-every", "0", "1ns or more; leave it out to stay"));
         }
         let extent = Extent::of(Self::NAME, self.operations, self.duration)?;
         let (timing, compute_ns) = self.timing()?;
@@ -120,7 +120,7 @@ impl Kind for HotColdSpec {
     }
 
     fn depends_on_time(&self) -> Option<String> {
-        let moving = self.move_every.map(|_| "the hot set moves with time; leave `move_every` out".to_owned());
+        let moving = self.move_every.map(|_| "the hot set moves with time; leave `move-every` out".to_owned());
         Extent::depends_on_time(self.duration).or(moving)
     }
 }
@@ -177,14 +177,14 @@ impl HotColdSpec {
         if self.lines != 1 {
             return Err(WorkloadError::contradiction(
                 Self::NAME,
-                "both `lines` and `accesses_per_second` are given",
+                "both `lines` and `accesses-per-second` are given",
                 "keep the one that shall set the pace",
             ));
         }
         if self.compute != Self::default().compute {
             return Err(WorkloadError::contradiction(
                 Self::NAME,
-                "both `compute` and `accesses_per_second` are given",
+                "both `compute` and `accesses-per-second` are given",
                 "keep the one that shall set the pace",
             ));
         }
@@ -194,7 +194,7 @@ impl HotColdSpec {
             .and_then(|ns| u32::try_from(ns).ok());
         let allowed = "1 to 1000000000, and at least one each 4.29s of a thread";
         let access_ns =
-            access_ns.ok_or_else(|| WorkloadError::field(Self::NAME, "accesses_per_second", rate, allowed))?;
+            access_ns.ok_or_else(|| WorkloadError::field(Self::NAME, "accesses-per-second", rate, allowed))?;
         Ok((Timing::Recorded, access_ns))
     }
 
@@ -211,11 +211,11 @@ impl HotColdSpec {
             return Err(WorkloadError::contradiction(
                 Self::NAME,
                 "the hot set is cut into pieces and moves",
-                "drop `hot_pieces` or `move_every`",
+                "drop `hot-pieces` or `move-every`",
             ));
         }
         if count == 0 || count > hot_pages || count > 1 << 20 {
-            return Err(WorkloadError::field(Self::NAME, "hot_pieces", count, "1 to 1048576, a page each at least"));
+            return Err(WorkloadError::field(Self::NAME, "hot-pieces", count, "1 to 1048576, a page each at least"));
         }
         let (piece_pages, part_pages) = (hot_pages / count, pages / count);
         // Other numbers than the accesses draw.
@@ -421,15 +421,15 @@ mod tests {
                 |spec| spec.hot = Amount::Absolute(Bytes::from_gib(2)),
                 "`hot` is 2GiB; allowed: up to the footprint of 1GiB",
             ),
-            (|spec| spec.hot_pieces = Some(0), "`hot_pieces` is 0; allowed: 1 to 1048576, a page each at least"),
+            (|spec| spec.hot_pieces = Some(0), "`hot-pieces` is 0; allowed: 1 to 1048576, a page each at least"),
             (
                 |spec| (spec.hot_pieces, spec.move_every) = (Some(1), Some(Duration::from_secs(1))),
-                "drop `hot_pieces` or `move_every`",
+                "drop `hot-pieces` or `move-every`",
             ),
-            (|spec| spec.accesses_per_second = Some(0), "`accesses_per_second` is 0; allowed: 1 to 1000000000"),
+            (|spec| spec.accesses_per_second = Some(0), "`accesses-per-second` is 0; allowed: 1 to 1000000000"),
             (
                 |spec| (spec.accesses_per_second, spec.compute) = (Some(1), Duration::from_ns(7)),
-                "both `compute` and `accesses_per_second` are given",
+                "both `compute` and `accesses-per-second` are given",
             ),
         ];
         for (change, expected) in table {

@@ -25,7 +25,7 @@ pub enum Effort {
 
 /// Takes huge pages and keeps them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct HugePagesSpec {
     /// log2 of the pages of each, 1 to 10. Default 9: 2 MiB.
     pub order: u32,

@@ -11,7 +11,7 @@ use crate::{Access, BuildContext, Storage, WorkloadError};
 
 /// Fills its memory, sleeps, ends: the cold neighbour whose pages a policy should take first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct IdleSpec {
     /// Bytes filled at the start; 0 for none. Default 0.
     pub footprint: Bytes,

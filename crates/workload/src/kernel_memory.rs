@@ -14,7 +14,7 @@ use crate::{BuildContext, WorkloadError};
 
 /// Takes kernel memory bit by bit, as opening many files does, and gives most of it back soon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct KernelMemorySpec {
     /// Allocations in all. Default 100 000.
     pub operations: u64,

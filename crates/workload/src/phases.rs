@@ -14,7 +14,7 @@ use crate::{BuildContext, WorkloadError, WorkloadSpec};
 /// Programs that run one after the other: each begins when all threads of the one before have ended and its memory is
 /// freed. Files of equal names stay in the page cache from one to the next.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PhasesSpec {
     /// The workloads in order, each a table as at the top level. At least one; no default.
     pub phases: Vec<WorkloadSpec>,

@@ -10,7 +10,7 @@ use crate::{Access, BuildContext, Storage, WorkloadError};
 
 /// Sequential sweeps: the worst case of every policy that trusts recency as soon as the footprint exceeds memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ScanSpec {
     /// Bytes swept. Default 1 GiB.
     pub footprint: Bytes,

@@ -14,7 +14,7 @@ use crate::{BuildContext, Storage, WorkloadError};
 /// sorts that in place, writes it out as a run, and so on; then it merges its runs into the output. Each thread has files of
 /// its own, read and written through descriptors; records move in memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SortSpec {
     /// Bytes sorted, of all jobs together. Default 256 MiB.
     pub input: Bytes,

@@ -18,7 +18,7 @@ const HOLE_PAGES: u64 = 256;
 /// Each thread: memory is written, the first MiB of every 2 MiB given back, a file of half that size read through a mapping,
 /// and then half as much memory as at first written that may be huge: an operation for each 2 MiB.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ThpscaleSpec {
     /// Bytes that all threads fill at first. Default 1 GiB.
     pub footprint: Bytes,

@@ -69,7 +69,7 @@ Examples:
 /// Runs the verb.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let run = match (is_scenario(&args.source), is_json(Path::new(&args.source))) {
-        (true, _) => played(&of_scenario(&args)?, &args, ui)?,
+        (true, _) => played(&of_scenario(&args, ui)?, &args, ui)?,
         (false, true) => of_result(&args)?,
         (false, false) => {
             // A trace has neither variants nor workloads.
@@ -174,7 +174,7 @@ fn of_result(args: &Args) -> Result<Told<'_>, CliError> {
     Ok(Told { source, variant: Some(run.variant), workload: Some(run.workload), monitors: run.monitors })
 }
 
-fn of_scenario(args: &Args) -> Result<Replay, CliError> {
+fn of_scenario(args: &Args, ui: &Ui) -> Result<Replay, CliError> {
     let refuse = |what: &str| Err(CliError::usage(format!("{} is a scenario: write {what} in it", args.source)));
     if args.preset.is_some() {
         return refuse("the preset of a `[[monitors]]` table");
@@ -182,7 +182,7 @@ fn of_scenario(args: &Args) -> Result<Replay, CliError> {
     if args.memory.is_some() {
         return refuse("the memory of its `[machine]`");
     }
-    let (mut scenario, base_dir) = simulate::find(&args.source)?;
+    let (mut scenario, base_dir) = simulate::find(&args.source, ui)?;
     scenario.seed = args.seed.unwrap_or(scenario.seed);
     replay(&scenario, base_dir, args)
 }

@@ -139,7 +139,7 @@ fn export_monitors(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
             ));
         }
     };
-    let (scenario, base_dir) = simulate::find(&source)?;
+    let (scenario, base_dir) = simulate::find(&source, ui)?;
     let options = RunOptions { base_dir, place: source.clone(), threads: None };
     let exported = damo::export(&scenario, &options, args.variant.as_deref(), args.monitor.as_deref());
     let exported = exported?;

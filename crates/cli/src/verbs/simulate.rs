@@ -58,7 +58,7 @@ Examples:
 /// Runs the verb.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let Some(name) = args.scenario.filter(|_| !args.list) else { return list(args.format.format, ui) };
-    let (mut scenario, base_dir) = find(&name)?;
+    let (mut scenario, base_dir) = find(&name, ui)?;
     scenario.seed = args.seed.unwrap_or(scenario.seed);
     scenario.repeats = args.repeats.unwrap_or(scenario.repeats);
     let options = RunOptions { base_dir, place: name, threads: args.threads.map(usize::from) };
@@ -92,8 +92,8 @@ fn play(
     Ok(result?)
 }
 
-/// The scenario and the folder that its relative paths start from.
-pub(crate) fn find(name: &str) -> Result<(Scenario, PathBuf), CliError> {
+/// The scenario and the folder that its relative paths start from. Of a file that spells its keys in the old way the user is told.
+pub(crate) fn find(name: &str, ui: &Ui) -> Result<(Scenario, PathBuf), CliError> {
     if let Some(bundled) = BUNDLED.iter().find(|bundled| bundled.name == name) {
         let scenario = isotherm_scenario::parse(bundled.text, name)?;
         // One that plays no recording runs where there are none.
@@ -105,7 +105,10 @@ pub(crate) fn find(name: &str) -> Result<(Scenario, PathBuf), CliError> {
         let names: Vec<&str> = BUNDLED.iter().map(|bundled| bundled.name).collect();
         return Err(ScenarioError::NotFound { name: name.to_owned(), bundled: names.join(", ") }.into());
     }
-    let scenario = isotherm_scenario::load(path)?;
+    let (scenario, note) = isotherm_scenario::load_with_note(path)?;
+    if let Some(note) = note {
+        ui.warn(note);
+    }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Ok((scenario, folder.to_path_buf()))
 }

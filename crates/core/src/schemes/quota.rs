@@ -38,13 +38,13 @@ pub struct Quotas {
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Weights {
     /// Size. No action looks at it: here to be read and written.
-    #[serde(alias = "size", alias = "sz_permil")]
+    #[serde(alias = "size", alias = "sz_permil", alias = "sz-permil")]
     pub sz: u32,
     /// Frequency.
-    #[serde(alias = "nr_accesses", alias = "nr_accesses_permil")]
+    #[serde(alias = "nr_accesses", alias = "nr_accesses_permil", alias = "nr-accesses-permil")]
     pub nr_accesses: u32,
     /// Age.
-    #[serde(alias = "age_permil")]
+    #[serde(alias = "age_permil", alias = "age-permil")]
     pub age: u32,
 }
 

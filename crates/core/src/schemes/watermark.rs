@@ -25,16 +25,16 @@ pub struct Watermarks {
     /// Compared with what.
     pub metric: WatermarkMetric,
     /// How often it is looked at while no scheme of the context is at work; otherwise at each tick.
-    #[serde(alias = "interval_us")]
+    #[serde(alias = "interval_us", alias = "interval-us")]
     pub interval: Duration,
     /// Above, it stops. Finer than per mille is cut off, as of all three.
-    #[serde(alias = "high_permil")]
+    #[serde(alias = "high_permil", alias = "high-permil")]
     pub high: Ratio,
     /// Below, it starts.
-    #[serde(alias = "mid_permil")]
+    #[serde(alias = "mid_permil", alias = "mid-permil")]
     pub mid: Ratio,
     /// Below, it stops.
-    #[serde(alias = "low_permil")]
+    #[serde(alias = "low_permil", alias = "low-permil")]
     pub low: Ratio,
 }
 

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 
 /// A machine. Every key may be left out; unknown keys are refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct MachineConfig {
     /// The release of Linux whose rules hold: `6.12` or `7.2`. Default 7.2.
     #[serde(skip_serializing_if = "KernelRelease::is_default")]
@@ -75,7 +75,7 @@ pub struct MachineConfig {
 
 /// The swap device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SwapConfig {
     /// Its kind, or numbers. Default `zram`.
     pub device: DeviceConfig,
@@ -199,19 +199,19 @@ impl MachineConfig {
         check(self.swap_size().get() <= 4 << 40, "swap.size", &self.swap_size(), "at most 4TiB")?;
         let ratio = self.swap.compression_ratio.unwrap_or(Ratio::ONE);
         let ratio_ok = (Ratio::ONE..=Ratio::from_percent(10_000)).contains(&ratio);
-        check(ratio_ok, "swap.compression_ratio", &ratio, "100% to 10000%")?;
+        check(ratio_ok, "swap.compression-ratio", &ratio, "100% to 10000%")?;
         let is_disk = !matches!(self.storage.kind(), Some(DeviceKind::None | DeviceKind::Zram));
         let disks = "ram, nvme, ssd, disk, or numbers as in `latency=4ms,bandwidth=30MiB/s,queue=1`";
         check(is_disk, "storage", &self.storage, disks)?;
         let latency_ok = (Ratio::from_percent(1)..=Ratio::from_percent(10_000)).contains(&self.device_latency);
-        check(latency_ok, "device_latency", &self.device_latency, "1% to 10000%")?;
+        check(latency_ok, "device-latency", &self.device_latency, "1% to 10000%")?;
         check(self.swappiness <= 200, "swappiness", &self.swappiness, "0 to 200")?;
-        check(self.page_cluster <= 5, "page_cluster", &self.page_cluster, "0 to 5")?;
+        check(self.page_cluster <= 5, "page-cluster", &self.page_cluster, "0 to 5")?;
         check(self.readahead <= Bytes::from_mib(16), "readahead", &self.readahead, "0 to 16MiB")?;
         let scale = self.watermark_scale_factor;
-        check((1..=3000).contains(&scale), "watermark_scale_factor", &scale, "1 to 3000")?;
+        check((1..=3000).contains(&scale), "watermark-scale-factor", &scale, "1 to 3000")?;
         let min_free_ok = self.min_free.is_none_or(|min| min.get() <= self.memory().get() / 4);
-        check(min_free_ok, "min_free", &self.min_free.unwrap_or_default(), "at most a quarter of memory")?;
+        check(min_free_ok, "min-free", &self.min_free.unwrap_or_default(), "at most a quarter of memory")?;
         if let Some((field, got, allowed)) = self.mmu.first_error() {
             check(false, field, &got, allowed)?;
         }
@@ -220,7 +220,7 @@ impl MachineConfig {
         }
         check([100, 250, 300, 1000].contains(&self.hz), "hz", &self.hz, "100, 250, 300 or 1000")?;
         let slice_ok = (100_000..=1_000_000_000).contains(&self.time_slice.ns());
-        check(slice_ok, "time_slice", &self.time_slice, "100us to 1s")?;
+        check(slice_ok, "time-slice", &self.time_slice, "100us to 1s")?;
         let step_ok = (1000..=10_000_000).contains(&self.step.ns());
         check(step_ok, "step", &self.step, "1us to 10ms")
     }

@@ -76,7 +76,7 @@ pub struct NodeConfig {
 
 /// As written.
 #[derive(Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 struct RawNode {
     memory: Bytes,
     kind: Option<MemoryKind>,
@@ -122,7 +122,7 @@ impl NodeConfig {
 
 /// How pages go between tiers: `[machine.tiering]`. All off by default, as in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct TieringConfig {
     /// Reclaim moves pages to the next lower tier rather than freeing them (`demotion_enabled`). Default no.
     pub demotion: bool,
@@ -218,11 +218,11 @@ pub(super) fn check(nodes: &[NodeConfig], distances: &[Vec<u8>], tiering: Tierin
     let nr_kinds = if tiering.loaded_latency { nodes.len() } else { kinds.len() };
     let got =
         if tiering.loaded_latency { format!("{nr_kinds} nodes") } else { format!("{nr_kinds} different latencies") };
-    let allowed = "at most 4 different latencies, and at most 4 nodes with `tiering.loaded_latency`";
+    let allowed = "at most 4 different latencies, and at most 4 nodes with `tiering.loaded-latency`";
     check(nr_kinds <= CLASSES_MAX || !is_several, "nodes".to_owned(), got, allowed)?;
     let limited = nodes.iter().any(|node| node.bandwidth_per_s().is_some());
     let allowed = "false unless some node has a `bandwidth` or a `kind`";
-    check(!tiering.loaded_latency || limited, "tiering.loaded_latency".to_owned(), "true".to_owned(), allowed)
+    check(!tiering.loaded_latency || limited, "tiering.loaded-latency".to_owned(), "true".to_owned(), allowed)
 }
 
 fn check_distances(nr_nodes: usize, distances: &[Vec<u8>]) -> Result<(), ConfigError> {
@@ -349,7 +349,7 @@ mod tests {
                     config.nodes = vec![NodeConfig::default()];
                     config.tiering.loaded_latency = true;
                 }),
-                "`tiering.loaded_latency` is true; allowed: false unless some node has a `bandwidth`",
+                "`tiering.loaded-latency` is true; allowed: false unless some node has a `bandwidth`",
             ),
         ];
         assert_eq!(two(node(Dram), node(Cxl)).validate(), Ok(()));

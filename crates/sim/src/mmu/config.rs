@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// The `[machine.mmu]` table of a scenario. The default is an x86-64 server whose every access walks the whole table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct MmuConfig {
     /// Levels of a page table: 4, or 5 with 57-bit addresses. Default 4.
     pub levels: u8,

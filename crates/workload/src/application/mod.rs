@@ -20,7 +20,7 @@ use stream::{Application, Area, Plan, Step};
 /// A server, say: each operation computes, then takes its steps in order. A step touches items of an area, in each
 /// operation or once in so many.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ApplicationSpec {
     /// Operations in all, over all threads. Give this or `duration`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,7 @@ pub struct ApplicationSpec {
 
 /// A piece of memory, or a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct AreaSpec {
     /// By which steps name it; the file's name follows from it.
     pub name: String,
@@ -62,7 +62,7 @@ pub struct AreaSpec {
 
 /// A part of an operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct StepSpec {
     /// The area it touches.
     pub area: String,
@@ -112,10 +112,10 @@ impl Kind for ApplicationSpec {
                                    [[areas]]\nname = \"heap\"\nfootprint = \"96MiB\"\nload = true\n\n\
                                    [[areas]]\nname = \"table\"\nfootprint = \"512MiB\"\nstorage = \"file\"\n\n\
                                    [[areas]]\nname = \"log\"\nfootprint = \"64MiB\"\nstorage = \"file\"\n\n\
-                                   [[steps]]\narea = \"heap\"\nitem_size = \"1KiB\"\ncount = 2\nwrites = \"20%\"\n\n\
-                                   [[steps]]\narea = \"table\"\nitem_size = \"8KiB\"\n\
+                                   [[steps]]\narea = \"heap\"\nitem-size = \"1KiB\"\ncount = 2\nwrites = \"20%\"\n\n\
+                                   [[steps]]\narea = \"table\"\nitem-size = \"8KiB\"\n\
                                    distribution = { shape = \"zipfian\", theta = 0.8 }\nevery = 4\n\n\
-                                   [[steps]]\narea = \"log\"\nitem_size = \"256B\"\ndistribution = \"sequential\"\n\
+                                   [[steps]]\narea = \"log\"\nitem-size = \"256B\"\ndistribution = \"sequential\"\n\
                                    writes = \"100%\"\n";
 
     fn build(&self, context: &BuildContext) -> Result<Program, WorkloadError> {
@@ -187,10 +187,10 @@ impl ApplicationSpec {
             let pages = areas[area].pages;
             if spec.item_size < Bytes::new(16) || spec.item_size.pages_ceil().get() > pages {
                 let allowed = format!("16B to a process's part of the area, {}", Bytes::new(pages * PAGE_BYTES));
-                return Err(WorkloadError::field(kind, "steps.item_size", spec.item_size, allowed));
+                return Err(WorkloadError::field(kind, "steps.item-size", spec.item_size, allowed));
             }
             if spec.item_size > Bytes::from_gib(1) {
-                return Err(WorkloadError::field(kind, "steps.item_size", spec.item_size, "16B to 1GiB"));
+                return Err(WorkloadError::field(kind, "steps.item-size", spec.item_size, "16B to 1GiB"));
             }
             if !(1..=1_000_000).contains(&spec.count) {
                 return Err(WorkloadError::field(kind, "steps.count", spec.count, "1 to 1000000"));
@@ -352,7 +352,7 @@ mod tests {
                 |spec| spec.steps[0].area = "hep".into(),
                 "`steps.area` is `hep`; allowed: the name of an area: heap, file",
             ),
-            (|spec| spec.steps[0].item_size = Bytes::from_kib(36), "`steps.item_size` is 36KiB; allowed: 16B to"),
+            (|spec| spec.steps[0].item_size = Bytes::from_kib(36), "`steps.item-size` is 36KiB; allowed: 16B to"),
             (|spec| spec.steps[0].count = 0, "`steps.count` is 0; allowed: 1 to 1000000"),
             (|spec| spec.steps[0].every = 0, "`steps.every` is 0; allowed: 1 or more"),
             (|spec| spec.steps[0].writes = Ratio::from_percent(101), "`steps.writes` is 101%; allowed: 0% to 100%"),

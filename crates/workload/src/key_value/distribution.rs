@@ -11,7 +11,13 @@ use crate::spaces::check_share;
 /// How operations choose among items. Written as a name (`"zipfian"`: all defaults) or as a table with a `shape`
 /// (`{ shape = "zipfian", theta = 0.8 }`).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(remote = "Self", tag = "shape", rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(
+    remote = "Self",
+    tag = "shape",
+    rename_all = "kebab-case",
+    rename_all_fields = "kebab-case",
+    deny_unknown_fields
+)]
 pub enum Distribution {
     /// All items alike. The worst case of any policy: nothing can be learned.
     Uniform {},
@@ -189,7 +195,7 @@ impl Sampler {
             }
             Distribution::Hotspot { hot, hot_accesses, scrambled } => {
                 check_share(kind, "distribution.hot", hot)?;
-                check_share(kind, "distribution.hot_accesses", hot_accesses)?;
+                check_share(kind, "distribution.hot-accesses", hot_accesses)?;
                 let hot_items = hot.of(items);
                 let hot_below = match hot_items {
                     0 => 0,

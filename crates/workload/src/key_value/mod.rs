@@ -26,7 +26,7 @@ use crate::{BuildContext, Storage, WorkloadError};
 /// Inserts replace the oldest item (the footprint is fixed); threads insert in turn. Each operation computes first, then
 /// walks the index from its root to a leaf if there is one, then touches the item's pages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct KeyValueSpec {
     /// Bytes of all items together. Default 1 GiB.
     pub footprint: Bytes,
@@ -89,9 +89,9 @@ impl Kind for KeyValueSpec {
     const NAME: &'static str = "key-value";
     const SUMMARY: &'static str = "operations on items of a store (uniform, zipfian, exponential, gaussian, sequential, \
                                    latest, hotspot)";
-    const EXAMPLE: &'static str = "kind = \"key-value\"\nfootprint = \"2GiB\"\nitem_size = \"1KiB\"\n\
+    const EXAMPLE: &'static str = "kind = \"key-value\"\nfootprint = \"2GiB\"\nitem-size = \"1KiB\"\n\
                                    distribution = { shape = \"zipfian\", theta = 0.99 }\nwrites = \"20%\"\n\
-                                   inserts = \"5%\"\nthreads = 4\nindex_fanout = 256\ncompute = \"2us\"\n\
+                                   inserts = \"5%\"\nthreads = 4\nindex-fanout = 256\ncompute = \"2us\"\n\
                                    operations = 5000000\n";
 
     fn build(&self, context: &BuildContext) -> Result<Program, WorkloadError> {
@@ -122,10 +122,10 @@ impl KeyValueSpec {
         let pages = footprint_pages(kind, "footprint", self.footprint)?;
         if self.item_size < Bytes::new(16) || self.item_size.pages_ceil().get() > pages {
             let allowed = format!("16B to the footprint, {}", self.footprint);
-            return Err(WorkloadError::field(kind, "item_size", self.item_size, allowed));
+            return Err(WorkloadError::field(kind, "item-size", self.item_size, allowed));
         }
         if self.item_size > Bytes::from_gib(1024) {
-            return Err(WorkloadError::field(kind, "item_size", self.item_size, "16B to 1TiB"));
+            return Err(WorkloadError::field(kind, "item-size", self.item_size, "16B to 1TiB"));
         }
         let (items, packing) = Packing::of(self.item_size, pages);
         check_share(kind, "writes", self.writes)?;
@@ -137,7 +137,7 @@ impl KeyValueSpec {
         check_threads(kind, self.threads)?;
         check_huge(kind, self.huge, self.storage)?;
         if self.index_fanout == 1 || self.index_fanout > 65_536 {
-            return Err(WorkloadError::field(kind, "index_fanout", self.index_fanout, "0 (no index), 2 to 65536"));
+            return Err(WorkloadError::field(kind, "index-fanout", self.index_fanout, "0 (no index), 2 to 65536"));
         }
         Ok(Plan {
             items,
@@ -371,12 +371,12 @@ mod tests {
         let good = || base(Distribution::default(), 1);
         let percent = Ratio::from_percent;
         let table = [
-            (KeyValueSpec { item_size: Bytes::new(15), ..good() }, "`item_size` is 15B; allowed: 16B to the footprint"),
-            (KeyValueSpec { item_size: Bytes::from_mib(1), ..good() }, "`item_size` is 1MiB"),
+            (KeyValueSpec { item_size: Bytes::new(15), ..good() }, "`item-size` is 15B; allowed: 16B to the footprint"),
+            (KeyValueSpec { item_size: Bytes::from_mib(1), ..good() }, "`item-size` is 1MiB"),
             (KeyValueSpec { writes: percent(60), inserts: percent(60), ..good() }, "exceed 100% together"),
             (KeyValueSpec { writes: percent(160), ..good() }, "`writes` is 160%; allowed: 0% to 100%"),
             (KeyValueSpec { threads: 0, ..good() }, "`threads` is 0; allowed: 1 to 4096"),
-            (KeyValueSpec { index_fanout: 1, ..good() }, "`index_fanout` is 1"),
+            (KeyValueSpec { index_fanout: 1, ..good() }, "`index-fanout` is 1"),
             (KeyValueSpec { operations: None, ..good() }, "set `operations`"),
         ];
         for (spec, expected) in table {

@@ -20,7 +20,7 @@ use crate::{BuildContext, Storage, WorkloadError};
 /// Plays a masim configuration: regions are mapped, phases follow each other by time, each touches regions sequentially
 /// or at random by weights.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct MasimSpec {
     /// The configuration file; relative to the scenario's folder. Give this or `config`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,23 +98,23 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 impl Kind for MasimSpec {
     const NAME: &'static str = "masim";
     const SUMMARY: &'static str = "configuration files of masim, DAMON's access generator, unchanged";
-    const EXAMPLE: &'static str = "kind = \"masim\"\npath = \"zigzag.masim\"\naccess_time = \"20ns\"\n\
-                                   touch_first = true\nphases_end = \"by-work\"\n";
+    const EXAMPLE: &'static str = "kind = \"masim\"\npath = \"zigzag.masim\"\naccess-time = \"20ns\"\n\
+                                   touch-first = true\nphases-end = \"by-work\"\n";
 
     fn build(&self, context: &BuildContext) -> Result<Program, WorkloadError> {
-        let access_ns = think_ns(Self::NAME, "access_time", self.access_time)?;
+        let access_ns = think_ns(Self::NAME, "access-time", self.access_time)?;
         if self.access_time > Duration::from_ms(1) {
-            return Err(WorkloadError::field(Self::NAME, "access_time", self.access_time, "0 to 1ms"));
+            return Err(WorkloadError::field(Self::NAME, "access-time", self.access_time, "0 to 1ms"));
         }
         if self.accesses_per_pick == 0 {
-            return Err(WorkloadError::field(Self::NAME, "accesses_per_pick", 0, "1 or more"));
+            return Err(WorkloadError::field(Self::NAME, "accesses-per-pick", 0, "1 or more"));
         }
         if self.repeat == 0 {
             return Err(WorkloadError::field(Self::NAME, "repeat", 0, "1 or more"));
         }
         if self.phases_end == PhasesEnd::ByWork && self.access_time == Duration::ZERO {
             let problem = "phases end by work, but an access takes no time";
-            return Err(WorkloadError::contradiction(Self::NAME, problem, "give `access_time` or end them `by-time`"));
+            return Err(WorkloadError::contradiction(Self::NAME, problem, "give `access-time` or end them `by-time`"));
         }
         let config = match (&self.path, &self.config) {
             (Some(path), None) => {
@@ -152,7 +152,7 @@ impl Kind for MasimSpec {
 
     fn depends_on_time(&self) -> Option<String> {
         let by_time = self.phases_end == PhasesEnd::ByTime;
-        by_time.then(|| "masim's phases end by time; give `phases_end = \"by-work\"` or record a run".to_owned())
+        by_time.then(|| "masim's phases end by time; give `phases-end = \"by-work\"` or record a run".to_owned())
     }
 }
 

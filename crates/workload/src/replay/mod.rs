@@ -27,7 +27,7 @@ use crate::{BuildContext, WorkloadError, order};
 
 /// Plays a page trace that was recorded or imported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct TraceSpec {
     /// The trace; relative to the scenario's folder. Up to 16 M rows it is held in memory (16 bytes a row) and shared by
     /// all variants, beyond that it is decoded while it is played.
@@ -89,25 +89,25 @@ impl TraceSpec {
 impl Kind for TraceSpec {
     const NAME: &'static str = "trace";
     const SUMMARY: &'static str = "a page trace, recorded by `isotherm record` or imported";
-    const EXAMPLE: &'static str = "kind = \"trace\"\npath = \"sqlite.parquet\"\nrepeat = 2\ntime_scale = \"50%\"\n\
-                                   epoch_repeat = 20\n                                   as = \"recorded\"\n";
+    const EXAMPLE: &'static str = "kind = \"trace\"\npath = \"sqlite.parquet\"\nrepeat = 2\ntime-scale = \"50%\"\n\
+                                   epoch-repeat = 20\n                                   as = \"recorded\"\n";
 
     fn build(&self, context: &BuildContext) -> Result<Program, WorkloadError> {
         if self.repeat == 0 {
             return Err(WorkloadError::field(Self::NAME, "repeat", 0, "1 or more"));
         }
         if self.time_scale == Ratio::ZERO || self.time_scale > Ratio::from_percent(10_000) {
-            return Err(WorkloadError::field(Self::NAME, "time_scale", self.time_scale, "more than 0%, up to 10000%"));
+            return Err(WorkloadError::field(Self::NAME, "time-scale", self.time_scale, "more than 0%, up to 10000%"));
         }
         if self.epoch_repeat == 0 {
-            return Err(WorkloadError::field(Self::NAME, "epoch_repeat", 0, "1 or more"));
+            return Err(WorkloadError::field(Self::NAME, "epoch-repeat", 0, "1 or more"));
         }
         let path = context.resolve(&self.path);
         let error = |source| WorkloadError::Trace { path: path.clone(), source };
         let reader = TraceReader::open(&path).map_err(error)?;
         let outline = self.outline(reader, context)?;
         if self.epoch_repeat > 1 && outline.epoch_ns == 0 {
-            let problem = format!("`epoch_repeat` is {}, but {} has no epochs", self.epoch_repeat, path.display());
+            let problem = format!("`epoch-repeat` is {}, but {} has no epochs", self.epoch_repeat, path.display());
             return Err(WorkloadError::contradiction(Self::NAME, problem, "use `repeat`"));
         }
         let in_place = outline.keeps_memory_between_rounds();

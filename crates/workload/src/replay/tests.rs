@@ -313,8 +313,8 @@ fn bad_specs_and_files_are_named() {
         format!("{error}: {cause}")
     };
     assert!(message(TraceSpec { repeat: 0, ..spec() }).contains("`repeat` is 0; allowed: 1 or more"));
-    assert!(message(TraceSpec { epoch_repeat: 0, ..spec() }).contains("`epoch_repeat` is 0; allowed: 1 or more"));
-    assert!(message(TraceSpec { time_scale: Ratio::ZERO, ..spec() }).contains("`time_scale`"));
+    assert!(message(TraceSpec { epoch_repeat: 0, ..spec() }).contains("`epoch-repeat` is 0; allowed: 1 or more"));
+    assert!(message(TraceSpec { time_scale: Ratio::ZERO, ..spec() }).contains("`time-scale`"));
     assert!(message(TraceSpec::new("none.parquet")).contains("cannot replay"));
     std::fs::write(stored.folder.path().join("x"), "garbage").unwrap();
     assert!(message(TraceSpec::new("x")).contains("is not a page trace"));

@@ -64,7 +64,7 @@ impl SourceArgs {
     }
 
     fn of_scenario(&self, args: &SettingArgs, ui: &Ui) -> Result<Source, CliError> {
-        let (mut scenario, base_dir) = simulate::find(&self.source)?;
+        let (mut scenario, base_dir) = simulate::find(&self.source, ui)?;
         scenario.seed = self.seed.unwrap_or(scenario.seed);
         let mut config = None;
         if args.is_given() || scenario.monitors.is_empty() {

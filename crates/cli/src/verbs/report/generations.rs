@@ -63,7 +63,7 @@ Examples:
 const SHOWN: usize = 40;
 
 pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
-    let replay = if is_scenario(&args.source) { of_scenario(args)? } else { of_trace(args)? };
+    let replay = if is_scenario(&args.source) { of_scenario(args, ui)? } else { of_trace(args)? };
     let spinner = ui.spinner("simulating");
     let played = replay.play();
     spinner.finish_and_clear();
@@ -117,14 +117,14 @@ fn of_trace(args: &Args) -> Result<Replay, CliError> {
     replay(scenario, PathBuf::from("."), args)
 }
 
-fn of_scenario(args: &Args) -> Result<Replay, CliError> {
+fn of_scenario(args: &Args, ui: &Ui) -> Result<Replay, CliError> {
     let given = [(args.interval.is_some(), "--interval"), (args.window.is_some(), "--window")];
     let given = given.into_iter().chain([(args.memory.is_some(), "--memory")]).find(|(given, _)| *given);
     if let Some((_, flag)) = given {
         let message = format!("{} is a scenario: it says itself what {flag} is for traces", args.source);
         return Err(CliError::usage(message));
     }
-    let (mut scenario, base_dir) = simulate::find(&args.source)?;
+    let (mut scenario, base_dir) = simulate::find(&args.source, ui)?;
     if scenario.generations.is_empty() {
         scenario.generations = vec![GenerationsSpec::estimate("estimate", EstimatorConfig::default())];
     }

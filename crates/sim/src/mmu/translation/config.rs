@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Sizes of paging-structure caches are not published by the makers: those here are of the order that reverse engineering
 /// found. Measure the processor in question before believing a result that hangs on them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct TranslationConfig {
     /// Entries of the second-level TLB, which holds base and 2 MiB pages. Default 1536.
     pub tlb_entries: u32,
@@ -53,17 +53,17 @@ impl TranslationConfig {
         let sets_ok = self.tlb_entries == 0
             || ways_ok && self.tlb_entries.is_multiple_of(self.tlb_ways) && self.sets().is_power_of_two();
         let psc = [
-            ("mmu.translation.pde_entries", self.pde_entries),
-            ("mmu.translation.pdpte_entries", self.pdpte_entries),
-            ("mmu.translation.pml4_entries", self.pml4_entries),
-            ("mmu.translation.pml5_entries", self.pml5_entries),
+            ("mmu.translation.pde-entries", self.pde_entries),
+            ("mmu.translation.pdpte-entries", self.pdpte_entries),
+            ("mmu.translation.pml4-entries", self.pml4_entries),
+            ("mmu.translation.pml5-entries", self.pml5_entries),
         ];
         if !ways_ok {
-            return Some(("mmu.translation.tlb_ways", u64::from(self.tlb_ways), "1 to 64"));
+            return Some(("mmu.translation.tlb-ways", u64::from(self.tlb_ways), "1 to 64"));
         }
         if !sets_ok || self.tlb_entries > ENTRIES_MAX {
-            let allowed = "tlb_ways times a power of two, up to 16777216, or 0";
-            return Some(("mmu.translation.tlb_entries", u64::from(self.tlb_entries), allowed));
+            let allowed = "tlb-ways times a power of two, up to 16777216, or 0";
+            return Some(("mmu.translation.tlb-entries", u64::from(self.tlb_entries), allowed));
         }
         let too_many = psc.into_iter().find(|&(_, entries)| entries > 4096);
         too_many.map(|(key, entries)| (key, u64::from(entries), "0 to 4096"))

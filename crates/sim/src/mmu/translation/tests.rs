@@ -272,10 +272,10 @@ fn t7_after_a_flush_a_clear_parent_has_clear_children() {
 fn sizes_out_of_range_are_refused() {
     let default = TranslationConfig::default;
     let cases = [
-        (TranslationConfig { tlb_entries: 1000, ..default() }, "mmu.translation.tlb_entries"),
-        (TranslationConfig { tlb_entries: 12 * 3, ..default() }, "mmu.translation.tlb_entries"),
-        (TranslationConfig { tlb_ways: 0, ..default() }, "mmu.translation.tlb_ways"),
-        (TranslationConfig { pdpte_entries: 5000, ..default() }, "mmu.translation.pdpte_entries"),
+        (TranslationConfig { tlb_entries: 1000, ..default() }, "mmu.translation.tlb-entries"),
+        (TranslationConfig { tlb_entries: 12 * 3, ..default() }, "mmu.translation.tlb-entries"),
+        (TranslationConfig { tlb_ways: 0, ..default() }, "mmu.translation.tlb-ways"),
+        (TranslationConfig { pdpte_entries: 5000, ..default() }, "mmu.translation.pdpte-entries"),
     ];
     for (config, key) in cases {
         assert_eq!(config.first_error().map(|(key, ..)| key), Some(key));

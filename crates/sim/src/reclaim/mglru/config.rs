@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Parts that can be left out, to see what each is worth. Linux has all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "a list of switches, named where they are set")]
 pub struct Features {
     /// Ageing walks page tables. Without, only what the reverse map meets is found in use. The file `enabled` cannot bring them
@@ -43,7 +43,7 @@ impl Default for Features {
 
 /// The `[machine.mglru]` table of a scenario. The default is Linux 7.2 as it boots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct MglruConfig {
     /// The release whose rules it follows: `6.12` or `7.2`. Default: that of `[machine] kernel`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,7 +65,7 @@ impl MglruConfig {
     pub(crate) fn first_error(&self) -> Option<(&'static str, String, &'static str)> {
         let ns = self.min_ttl.ns();
         let is_stored = ns.is_multiple_of(1_000_000) && MinTtl::from_ms(ns / 1_000_000).is_ok();
-        (!is_stored).then(|| ("mglru.min_ttl", self.min_ttl.to_string(), "0 to 4294967295 whole milliseconds"))
+        (!is_stored).then(|| ("mglru.min-ttl", self.min_ttl.to_string(), "0 to 4294967295 whole milliseconds"))
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
             assert_eq!(with(good).first_error(), None, "{good}");
         }
         for bad in [Duration::from_us(1500), Duration::from_ns(1), Duration::from_ms(u64::from(u32::MAX) + 1)] {
-            assert_eq!(with(bad).first_error().unwrap().0, "mglru.min_ttl", "{bad}");
+            assert_eq!(with(bad).first_error().unwrap().0, "mglru.min-ttl", "{bad}");
         }
     }
 }

@@ -1,0 +1,221 @@
+//! Scenario text as a tree that knows where each key and value stands.
+
+use crate::ScenarioError;
+use crate::keypath::{KeyPath, Step};
+use crate::spelling::{self, OldSpelling};
+use serde::de::DeserializeOwned;
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+
+/// A value and the bytes of the text that it stands in.
+pub(crate) type Value<'a> = Spanned<DeValue<'a>>;
+
+/// A parsed file. All keys are spelt with `-`, whatever the text says.
+pub(crate) struct Document<'a> {
+    name: &'a str,
+    text: &'a str,
+    root: Value<'a>,
+    old_spelling: Option<OldSpelling>,
+}
+
+/// Which keys count: those of the scenario, or those of one of its variants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// The scenario itself.
+    Whole,
+    /// A pair of the matrix: places in its two lists.
+    Matrix {
+        /// In `policies`.
+        policy: usize,
+        /// In `limits`.
+        limit: usize,
+    },
+    /// A variant, by its place in `variants`.
+    Patch(usize),
+}
+
+/// How far a path could be followed, and where that stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Found {
+    nr_steps: usize,
+    offset: usize,
+}
+
+impl<'a> Document<'a> {
+    /// Parses `text`; `name` stands in messages.
+    ///
+    /// # Errors
+    /// No TOML, or a key that stands in one table in both spellings.
+    pub(crate) fn parse(text: &'a str, name: &'a str) -> Result<Self, ScenarioError> {
+        let fail = |offset: Option<usize>, message: String| {
+            let place = offset.map_or_else(|| name.to_owned(), |offset| place(text, name, offset));
+            ScenarioError::Syntax { place, message }
+        };
+        let root = DeTable::parse(text)
+            .map_err(|error| fail(error.span().map(|span| span.start), error.message().to_owned()))?;
+        let mut root = Spanned::new(root.span(), DeValue::Table(root.into_inner()));
+        let old_spelling = spelling::normalise(&mut root)
+            .map_err(|refusal| fail(Some(refusal.offset), refusal.message(|offset| line_of(text, offset))))?;
+        Ok(Self { name, text, root, old_spelling })
+    }
+
+    /// The document as `T`.
+    ///
+    /// # Errors
+    /// What is no `T`, with its span in the text.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, toml::de::Error> {
+        T::deserialize(ValueDeserializer::from(self.root.clone()))
+    }
+
+    /// What to say of keys that are not spelt as documented, if there are any.
+    pub(crate) fn note(&self) -> Option<String> {
+        let old = self.old_spelling.as_ref()?;
+        let OldSpelling { offset, written, meant, nr_keys } = old;
+        let others = match nr_keys - 1 {
+            0 => String::new(),
+            1 => ", and 1 more key likewise".to_owned(),
+            others => format!(", and {others} more keys likewise"),
+        };
+        Some(format!(
+            "{}: `{written}` is spelt `{meant}`{others}; keys are written with `-`, those with `_` are still read",
+            self.at(*offset)
+        ))
+    }
+
+    /// `name:line:column` of a byte of the text.
+    pub(crate) fn at(&self, offset: usize) -> String {
+        place(self.text, self.name, offset)
+    }
+
+    /// Where `path` stands, of keys that count in `scope`. A key that is left out stands where its table does.
+    pub(crate) fn place(&self, scope: Scope, path: &KeyPath) -> String {
+        let own = deepest(&self.root, None, path.steps());
+        let found = match scope {
+            Scope::Whole => own,
+            Scope::Matrix { policy, limit } => {
+                let listed = match path.steps() {
+                    [Step::Key(key)] if key == "policy" => KeyPath::from("matrix.policies").at(policy),
+                    [Step::Key(key)] if key == "limit" => KeyPath::from("matrix.limits").at(limit),
+                    _ => return self.place(Scope::Whole, path),
+                };
+                return self.place(Scope::Whole, &listed);
+            }
+            Scope::Patch(index) => {
+                let variant = KeyPath::from("variants").at(index);
+                let patch = self.value(&variant.clone().key("patch"));
+                let patched = patch.map(|patch| deepest(patch, Some(&self.root), path.steps()));
+                let is_said = |found: &Found| found.nr_steps == path.steps().len() || found.nr_steps > own.nr_steps;
+                match patched.filter(is_said) {
+                    Some(patched) => patched,
+                    None if own.nr_steps == 0 => return self.place(Scope::Whole, &variant),
+                    None => own,
+                }
+            }
+        };
+        // Nothing of the path is written: the file is all there is to name.
+        if found.nr_steps == 0 { self.name.to_owned() } else { self.at(found.offset) }
+    }
+
+    /// Where the value at `path` begins.
+    pub(crate) fn place_of_value(&self, path: &KeyPath) -> String {
+        self.value(path).map_or_else(|| self.place(Scope::Whole, path), |value| self.at(value.span().start))
+    }
+
+    /// The table or list that stands in just these bytes.
+    pub(crate) fn container_at(&self, span: &Range<usize>) -> Option<KeyPath> {
+        fn search(value: &Value<'_>, span: &Range<usize>, path: KeyPath) -> Option<KeyPath> {
+            match value.get_ref() {
+                DeValue::Table(_) | DeValue::Array(_) if value.span() == *span => Some(path),
+                DeValue::Table(table) => {
+                    table.iter().find_map(|(key, value)| search(value, span, path.clone().key(key.get_ref())))
+                }
+                DeValue::Array(list) => {
+                    list.iter().enumerate().find_map(|(index, value)| search(value, span, path.clone().at(index)))
+                }
+                _ => None,
+            }
+        }
+        search(&self.root, span, KeyPath::root())
+    }
+
+    fn value(&self, path: &KeyPath) -> Option<&Value<'a>> {
+        path.steps().iter().try_fold(&self.root, |value, step| match (value.get_ref(), step) {
+            (DeValue::Table(table), Step::Key(key)) => table.get(key.as_str()),
+            (DeValue::Array(list), Step::At(index)) => list.get(*index),
+            _ => None,
+        })
+    }
+}
+
+/// Names that damo and earlier releases have for keys of monitors, by our name.
+const OTHER_NAMES: [(&str, &[&str]); 23] = [
+    ("operations", &["ops"]),
+    ("attributes", &["attrs", "monitoring-attrs"]),
+    ("sample-interval", &["sample-us", "sample"]),
+    ("aggr-interval", &["aggr-us", "aggr"]),
+    ("ops-update-interval", &["ops-update-us", "update-interval", "update-us", "updr"]),
+    ("min-nr-regions", &["minr"]),
+    ("max-nr-regions", &["maxr"]),
+    ("access", &["access-bp"]),
+    ("min-sample-interval", &["min-sample-us"]),
+    ("max-sample-interval", &["max-sample-us"]),
+    ("min-region-size", &["min-region-sz"]),
+    ("apply-interval", &["apply-interval-us"]),
+    ("dests", &["destinations"]),
+    ("filter-type", &["type"]),
+    ("target-value", &["target"]),
+    ("current-value", &["current"]),
+    ("size", &["sz-bytes", "sz"]),
+    ("time", &["time-ms", "ms"]),
+    ("reset-interval", &["reset-interval-ms"]),
+    ("interval", &["interval-us"]),
+    ("high", &["high-permil"]),
+    ("mid", &["mid-permil"]),
+    ("low", &["low-permil"]),
+];
+
+/// Follows `steps` from `value` as far as they go. `base` is what a patch changes: it tells which entry a name means.
+fn deepest(value: &Value<'_>, base: Option<&Value<'_>>, steps: &[Step]) -> Found {
+    let own = Found { nr_steps: 0, offset: value.span().start };
+    let Some((step, rest)) = steps.split_first() else { return own };
+    let into = |child: &Value<'_>, base: Option<&Value<'_>>, key: Option<usize>| {
+        let below = deepest(child, base, rest);
+        // Of `[machine]` the bracket comes first, of `load = {}` the key.
+        let start = child.span().start;
+        let offset = if below.nr_steps == 0 { key.map_or(start, |key| key.min(start)) } else { below.offset };
+        Found { nr_steps: below.nr_steps + 1, offset }
+    };
+    let key_of = |table: &DeTable<'_>, base: Option<&Value<'_>>, key: &str| {
+        let (written, child) = table.get_key_value(key)?;
+        Some(into(child, base, Some(written.span().start)))
+    };
+    let found = match (value.get_ref(), step) {
+        (DeValue::Table(table), Step::Key(key)) => {
+            let base = base.and_then(|base| base.get_ref().get(key.as_str()));
+            let others = OTHER_NAMES.iter().find(|(ours, _)| ours == key).map_or(&[][..], |(_, others)| *others);
+            std::iter::once(&key.as_str()).chain(others).find_map(|name| key_of(table, base, name))
+        }
+        (DeValue::Array(list), Step::At(index)) => list.get(*index).map(|entry| into(entry, None, None)),
+        (DeValue::Table(named), Step::At(index)) => {
+            let entry = base.and_then(|base| base.get_ref().get(*index));
+            let names = entry.and_then(spelling::name_of).into_iter().chain(["*"]);
+            let found = names.filter_map(|name| key_of(named, entry, name));
+            // Of two that reach equally far the name counts, which is merged after `*`.
+            found.reduce(|best, other| if other.nr_steps > best.nr_steps { other } else { best })
+        }
+        _ => None,
+    };
+    found.unwrap_or(own)
+}
+
+/// `name:line:column` of a byte offset.
+fn place(text: &str, name: &str, offset: usize) -> String {
+    let before = text.get(..offset).unwrap_or(text);
+    let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
+    format!("{name}:{}:{column}", line_of(text, offset))
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text.get(..offset).unwrap_or(text).matches('\n').count() + 1
+}

@@ -1,0 +1,156 @@
+//! One spelling of keys: `accesses-per-second`. Files that say `accesses_per_second` are read as if they said so.
+//!
+//! This is done to the parsed document, for all types alike, because keys in serde's attributes would have to be said twice for
+//! each of some hundred fields. Only names are no keys: a patch calls entries of a list by theirs, and these stay as they are.
+//! Maps whose keys are data (orders of blocks) have numbers for them.
+
+use crate::document::Value;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Keys of a document that were spelt with `_`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OldSpelling {
+    /// Where the first of them stands.
+    pub(crate) offset: usize,
+    /// As it is written.
+    pub(crate) written: String,
+    /// As it is read.
+    pub(crate) meant: String,
+    /// How many there are.
+    pub(crate) nr_keys: usize,
+}
+
+/// Why a document has no one spelling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SpellingError {
+    /// Where it shows.
+    pub(crate) offset: usize,
+    kind: ErrorKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ErrorKind {
+    Twice { key: String, first: usize },
+    TooDeep,
+}
+
+/// Tables in tables. The parser stops at so many brackets too, but lets dotted keys go deeper.
+const DEPTH_MAX: usize = 80;
+
+impl SpellingError {
+    /// In words; `line_of` tells the line of a byte.
+    pub(crate) fn message(&self, line_of: impl Fn(usize) -> usize) -> String {
+        match &self.kind {
+            ErrorKind::Twice { key, first } => format!(
+                "`{key}` and `{}` are one key, which line {} gives already (line {} again); keep one, as `{key}`",
+                key.replace('-', "_"),
+                line_of(*first),
+                line_of(self.offset)
+            ),
+            ErrorKind::TooDeep => {
+                format!("tables stand in tables more than {DEPTH_MAX} deep; no key is as deep as that")
+            }
+        }
+    }
+}
+
+/// Spells all keys with `-`.
+///
+/// # Errors
+/// A key that stands in one table in both spellings.
+pub(crate) fn normalise(root: &mut Value<'_>) -> Result<Option<OldSpelling>, SpellingError> {
+    let mut speller = Speller { found: None };
+    let Some(table) = table_of(root) else { return Ok(None) };
+    // Patches come last: what their tables change tells names from keys.
+    let variants = table.remove_entry("variants");
+    speller.value(root, &[], 0)?;
+    if let Some((key, mut variants)) = variants {
+        if let DeValue::Array(list) = variants.get_mut() {
+            for variant in list.iter_mut() {
+                let patch = table_of(variant).and_then(|variant| variant.remove_entry("patch"));
+                speller.value(variant, &[], 1)?;
+                if let (Some((key, mut patch)), Some(variant)) = (patch, table_of(variant)) {
+                    speller.value(&mut patch, &[root], 2)?;
+                    variant.insert(key, patch);
+                }
+            }
+        }
+        if let Some(table) = table_of(root) {
+            table.insert(key, variants);
+        }
+    }
+    Ok(speller.found)
+}
+
+/// What an entry of a list is called in patches.
+pub(crate) fn name_of<'v>(entry: &'v Value<'_>) -> Option<&'v str> {
+    ["name", "path"].iter().find_map(|key| entry.get_ref().get(*key)?.get_ref().as_str())
+}
+
+fn table_of<'v, 'a>(value: &'v mut Value<'a>) -> Option<&'v mut DeTable<'a>> {
+    match value.get_mut() {
+        DeValue::Table(table) => Some(table),
+        _ => None,
+    }
+}
+
+struct Speller {
+    found: Option<OldSpelling>,
+}
+
+impl Speller {
+    /// `bases` are what a patch may change here.
+    fn value(&mut self, value: &mut Value<'_>, bases: &[&Value<'_>], depth: usize) -> Result<(), SpellingError> {
+        let offset = value.span().start;
+        if depth > DEPTH_MAX {
+            return Err(SpellingError { offset, kind: ErrorKind::TooDeep });
+        }
+        let entries: Vec<&Value<'_>> =
+            bases.iter().filter_map(|base| base.get_ref().as_array()).flat_map(|list| list.iter()).collect();
+        let is_over_list = bases.iter().any(|base| base.get_ref().is_array());
+        match value.get_mut() {
+            DeValue::Table(named) if is_over_list => named.iter_mut().try_for_each(|(name, change)| {
+                let name: &str = name.get_ref();
+                let is_meant = |entry: &&&Value<'_>| name == "*" || name_of(entry) == Some(name);
+                let meant: Vec<&Value<'_>> = entries.iter().filter(is_meant).copied().collect();
+                self.value(change, &meant, depth + 1)
+            }),
+            DeValue::Table(table) => self.table(table, bases, depth),
+            DeValue::Array(list) => list.iter_mut().try_for_each(|entry| self.value(entry, &[], depth + 1)),
+            _ => Ok(()),
+        }
+    }
+
+    fn table(&mut self, table: &mut DeTable<'_>, bases: &[&Value<'_>], depth: usize) -> Result<(), SpellingError> {
+        for (mut key, mut value) in std::mem::take(table) {
+            if key.get_ref().contains('_') {
+                let meant = key.get_ref().replace('_', "-");
+                self.note(&key, &meant);
+                *key.get_mut() = meant.into();
+            }
+            let name: &str = key.get_ref();
+            if let Some((other, _)) = table.get_key_value(name) {
+                let (one, other) = (key.span().start, other.span().start);
+                let kind = ErrorKind::Twice { key: name.to_owned(), first: one.min(other) };
+                return Err(SpellingError { offset: one.max(other), kind });
+            }
+            let bases: Vec<&Value<'_>> = bases.iter().filter_map(|base| base.get_ref().get(name)).collect();
+            self.value(&mut value, &bases, depth + 1)?;
+            table.insert(key, value);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, key: &Spanned<std::borrow::Cow<'_, str>>, meant: &str) {
+        let offset = key.span().start;
+        let nr_keys = 1 + self.found.as_ref().map_or(0, |found| found.nr_keys);
+        match &mut self.found {
+            Some(found) if found.offset < offset => found.nr_keys = nr_keys,
+            found => {
+                let written = key.get_ref().clone().into_owned();
+                *found = Some(OldSpelling { offset, written, meant: meant.to_owned(), nr_keys });
+            }
+        }
+    }
+}

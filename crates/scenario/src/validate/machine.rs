@@ -1,0 +1,29 @@
+//! The machine, and who decides what is on its fast memory.
+
+use super::{Checked, Refused};
+use crate::Scenario;
+use crate::keypath::KeyPath;
+
+pub(super) fn machine(scenario: &Scenario) -> Checked {
+    scenario
+        .machine
+        .validate()
+        .map_err(|error| Refused::new(KeyPath::from("machine").join(&*error.field), format!("[machine] {error}")))
+}
+
+pub(super) fn tiering(scenario: &Scenario) -> Checked {
+    if let Some(Err(error)) = scenario.tiering.as_ref().map(|tiering| tiering.check(&scenario.machine)) {
+        let message = format!("[tiering] {error}");
+        return Refused::err(KeyPath::from("tiering").join(&*error.field), message);
+    }
+    let nodes = scenario.machine.nodes.len();
+    for (index, workload) in scenario.workloads.iter().enumerate() {
+        if let Some(node) = workload.node.filter(|node| *node >= nodes) {
+            let name = &workload.name;
+            let allowed = format!("0 to {}, the nodes of the machine", nodes - 1);
+            let message = format!("workload `{name}`: `node` is {node}; allowed: {allowed}");
+            return Refused::err(KeyPath::from("workloads").at(index).key("node"), message);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! What a well-formed scenario must also satisfy, section by section. Checks name the key; the document knows where it stands.
+
+mod daemons;
+mod events;
+mod groups;
+mod machine;
+mod monitors;
+mod results;
+
+use crate::document::Scope;
+use crate::keypath::KeyPath;
+use crate::parse::nearest;
+use crate::variant::{self, Variant};
+use crate::{RunMode, Scenario};
+use std::path::Path;
+
+/// A key that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// Whose key it is.
+    pub(crate) scope: Scope,
+    /// Which.
+    pub(crate) path: KeyPath,
+    /// What is wrong, with what is allowed and the way out.
+    pub(crate) message: String,
+}
+
+type Checked = Result<(), Refused>;
+
+impl Refused {
+    /// A key of the scenario itself, or wherever a variant says it.
+    pub(crate) fn new(path: impl Into<KeyPath>, message: impl Into<String>) -> Self {
+        Self { scope: Scope::Whole, path: path.into(), message: message.into() }
+    }
+
+    /// The same key of a variant.
+    pub(crate) fn of(self, scope: Scope) -> Self {
+        Self { scope, ..self }
+    }
+
+    fn err<T>(path: impl Into<KeyPath>, message: impl Into<String>) -> Result<T, Self> {
+        Err(Self::new(path, message))
+    }
+}
+
+/// Checks a scenario and all its variants. Relative paths of files that monitors name start at `folder`.
+pub(crate) fn validate(scenario: &Scenario, folder: &Path) -> Checked {
+    results::metrics(scenario)?;
+    results::averages(scenario)?;
+    let mut variants = variant::expand(scenario)?;
+    let names: Vec<String> = variants.iter().map(|(_, variant)| variant.name.clone()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    results::references(scenario, &names)?;
+    results::expectations(scenario, &names)?;
+    let has_several = variants.len() > 1;
+    for (scope, variant) in &mut variants {
+        let checked = monitors::files(&mut variant.scenario, folder).and_then(|()| check(&variant.scenario, *scope));
+        checked.and_then(|()| only(variant, *scope)).map_err(|refused| {
+            let message = refused.message;
+            let message = if has_several { format!("variant `{}`: {message}", variant.name) } else { message };
+            Refused { message, ..refused }
+        })?;
+    }
+    let of_variants = variants.iter().map(|(scope, variant)| (*scope, &variant.scenario.against));
+    for (scope, against) in std::iter::once((Scope::Whole, &scenario.against)).chain(of_variants) {
+        if let Some(against) = against.as_deref().filter(|against| !names.contains(against)) {
+            let message = format!("`against` names `{against}`, which is no variant; variants: {}", names.join(", "));
+            return Err(Refused::new("against", message).of(scope));
+        }
+    }
+    Ok(())
+}
+
+/// Checks what one variant plays.
+fn check(scenario: &Scenario, scope: Scope) -> Checked {
+    if scenario.repeats == 0 {
+        return Err(Refused::new("repeats", "`repeats` is 0; allowed: 1 or more").of(scope));
+    }
+    if scenario.workloads.is_empty() {
+        let message = "there is no workload; add a `[[workloads]]` table";
+        return Err(Refused::new("workloads", message).of(scope));
+    }
+    let sections = [
+        machine::machine,
+        machine::tiering,
+        groups::cgroups,
+        groups::workloads,
+        groups::limits,
+        monitors::monitors,
+        daemons::generations,
+        daemons::defrag,
+        events::events,
+    ];
+    sections.iter().try_for_each(|section| section(scenario)).map_err(|refused: Refused| refused.of(scope))
+}
+
+/// Which workloads a variant plays.
+fn only(variant: &Variant, scope: Scope) -> Checked {
+    let Scope::Patch(index) = scope else { return Ok(()) };
+    let place = KeyPath::from("variants").at(index).key("only");
+    if !variant.only.is_empty() && variant.scenario.run == RunMode::Together {
+        return Refused::err(place, "`only` needs `run = \"each\"`: together, workloads are one machine");
+    }
+    let known: Vec<&str> = variant.scenario.workloads.iter().map(|workload| workload.name.as_str()).collect();
+    for (nth, name) in variant.only.iter().enumerate() {
+        if !known.contains(&name.as_str()) {
+            let message = format!("`only` names `{name}`, which is no workload{}", did_you_mean(name, &known));
+            return Refused::err(place.at(nth), message);
+        }
+    }
+    Ok(())
+}
+
+/// `; did you mean …?` if one of the names is like `wrong`.
+fn did_you_mean(wrong: &str, names: &[&str]) -> String {
+    nearest(wrong, names.iter().copied()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
+}
