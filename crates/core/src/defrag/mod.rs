@@ -10,6 +10,7 @@
 
 mod caller;
 mod controller;
+mod daemon;
 mod decision;
 mod deferral;
 mod designs;
@@ -24,6 +25,7 @@ mod proactiveness;
 mod rfc;
 mod run;
 mod suitability;
+mod tally;
 #[cfg(test)]
 mod tests;
 pub mod text;
@@ -36,6 +38,7 @@ pub use crate::vocabulary::{
 };
 pub use caller::{Explicit, ExplicitConfig};
 pub use controller::{Controller, ControllerConfig};
+pub use daemon::DefragDaemon;
 pub use decision::{Decision, Hold, Verdict};
 pub use deferral::Deferral;
 pub use designs::{Activity, DESIGNS, Defragmenter, Design, DesignEntry};
@@ -47,4 +50,5 @@ pub use proactiveness::{Leeway, Proactiveness, ScoreMarks};
 pub use rfc::{OrderMarks, Rfc, RfcConfig};
 pub use run::{Budget, BudgetLimit, Why, ZoneReport};
 pub use suitability::{COSTLY_ORDER, EXTFRAG_THRESHOLD, Gap, Level, Suitability, margin, suitability};
+pub use tally::Tally;
 pub use yields::{SpoilRate, estimated_yield, predicted_yield};

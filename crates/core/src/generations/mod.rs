@@ -21,6 +21,7 @@ mod reclaimer;
 #[cfg(test)]
 mod tests;
 mod text;
+mod tool;
 mod why;
 
 pub use crate::vocabulary::{
@@ -34,4 +35,5 @@ pub use history::{ColdBounds, History};
 pub use min_ttl::{Forecast, GroupFacts, MinTtl, MinTtlError, parse_unsigned};
 pub use reclaimer::{Pass, Reclaimer, ReclaimerConfig};
 pub use text::{TextError, TextProblem, parse_lru_gen, write_lru_gen};
+pub use tool::{Look, Tool, ToolAccount, ToolConfig};
 pub use why::{GENERATION_REASONS, GenerationReason, GenerationWhy, Passes, Times};

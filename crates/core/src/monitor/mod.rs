@@ -12,6 +12,7 @@ mod attrs;
 mod batch;
 mod change;
 mod config;
+mod daemon;
 mod error;
 #[cfg(test)]
 pub(crate) mod fake;

@@ -13,6 +13,7 @@
 
 mod config;
 mod counters;
+mod daemon;
 mod eligible;
 mod error;
 #[cfg(test)]

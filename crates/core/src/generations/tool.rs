@@ -1,0 +1,137 @@
+//! Tools over generations as one daemon.
+
+use super::{
+    Estimator, EstimatorConfig, GenerationWhy, GenerationsError, Pass, Reading, Reclaimer, ReclaimerConfig,
+    explain_estimator, explain_reclaimer,
+};
+use crate::daemon::{Account, Daemon, DaemonError, Report};
+use crate::host::GenerationsHost;
+use isotherm_units::Instant;
+use serde::{Deserialize, Serialize};
+
+/// What a tool does, and how: `mode` and the keys that go with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "mode", rename_all = "kebab-case")]
+pub enum ToolConfig {
+    /// Estimates the working set.
+    Estimate(EstimatorConfig),
+    /// Evicts what is old before it is missed.
+    Reclaim(ReclaimerConfig),
+}
+
+impl ToolConfig {
+    /// The groups that it is for.
+    pub fn targets(&self) -> &[String] {
+        match self {
+            Self::Estimate(config) => &config.targets,
+            Self::Reclaim(config) => &config.targets,
+        }
+    }
+
+    /// It for these groups.
+    #[must_use]
+    pub fn with_targets(self, targets: Vec<String>) -> Self {
+        match self {
+            Self::Estimate(config) => Self::Estimate(EstimatorConfig { targets, ..config }),
+            Self::Reclaim(config) => Self::Reclaim(ReclaimerConfig { targets, ..config }),
+        }
+    }
+
+    /// Checks all values.
+    ///
+    /// # Errors
+    /// The first that makes no sense.
+    pub fn validate(&self) -> Result<(), GenerationsError> {
+        match self {
+            Self::Estimate(config) => config.validate(),
+            Self::Reclaim(config) => config.validate(),
+        }
+    }
+}
+
+/// A tool at work.
+#[derive(Debug)]
+pub enum Tool {
+    /// Estimates the working set.
+    Estimate(Box<Estimator>),
+    /// Evicts what is old.
+    Reclaim(Box<Reclaimer>),
+}
+
+/// What one run of a tool told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Generations were read.
+    Estimate(Reading),
+    /// They were read, and what is old was evicted.
+    Reclaim(Pass),
+}
+
+/// What a tool has done so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolAccount {
+    /// What became of groups.
+    pub why: GenerationWhy,
+    /// Intervals that passed without a look because it came too late.
+    pub missed: u64,
+}
+
+impl Tool {
+    /// A tool that begins at `now`.
+    ///
+    /// # Errors
+    /// A value that makes no sense.
+    pub fn start(config: ToolConfig, now: Instant) -> Result<Self, GenerationsError> {
+        Ok(match config {
+            ToolConfig::Estimate(config) => {
+                let mut tool = Estimator::new(config)?;
+                tool.start(now);
+                Self::Estimate(Box::new(tool))
+            }
+            ToolConfig::Reclaim(config) => {
+                let mut tool = Reclaimer::new(config)?;
+                tool.start(now);
+                Self::Reclaim(Box::new(tool))
+            }
+        })
+    }
+
+    fn why(&self) -> GenerationWhy {
+        match self {
+            Self::Estimate(tool) => tool.why().clone(),
+            Self::Reclaim(tool) => tool.why(),
+        }
+    }
+}
+
+impl<H: GenerationsHost> Daemon<H> for Tool {
+    fn poll_timeout(&self, _worker: usize) -> Option<Instant> {
+        match self {
+            Self::Estimate(tool) => tool.poll_timeout(),
+            Self::Reclaim(tool) => tool.poll_timeout(),
+        }
+    }
+
+    fn handle_timeout(&mut self, _worker: usize, now: Instant, host: &mut H) -> Result<Report, DaemonError> {
+        // What the host refuses is counted among the reasons.
+        Ok(Report::Generations(match self {
+            Self::Estimate(tool) => tool.handle_timeout(now, host).map(Look::Estimate),
+            Self::Reclaim(tool) => tool.handle_timeout(now, host).map(Look::Reclaim),
+        }))
+    }
+
+    fn account(&self) -> Account {
+        let missed = match self {
+            Self::Estimate(tool) => tool.missed(),
+            Self::Reclaim(tool) => tool.missed(),
+        };
+        Account::Generations(ToolAccount { why: self.why(), missed })
+    }
+
+    fn words(&self) -> Vec<String> {
+        match self {
+            Self::Estimate(tool) => explain_estimator(tool.config(), &self.why()),
+            Self::Reclaim(tool) => explain_reclaimer(tool.config(), &self.why()),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The scan daemon as a daemon with two workers, the scanning and the moving thread.
+
+use super::{Promotion, Thread};
+use crate::daemon::{Account, Daemon, DaemonError, Report};
+use crate::host::{PromotionHost, TargetId};
+use isotherm_units::Instant;
+
+/// By number of the worker.
+const WORKERS: [Thread; 2] = [Thread::Scan, Thread::Migrate];
+
+impl<H: PromotionHost> Daemon<H> for Promotion {
+    fn nr_workers(&self) -> usize {
+        WORKERS.len()
+    }
+
+    fn poll_timeout(&self, worker: usize) -> Option<Instant> {
+        self.poll_timeout(WORKERS[worker])
+    }
+
+    fn handle_timeout(&mut self, worker: usize, now: Instant, host: &mut H) -> Result<Report, DaemonError> {
+        // What the host refuses ends a scan or a move, and is counted.
+        Ok(Report::Promotion(self.handle_timeout(WORKERS[worker], now, host)))
+    }
+
+    fn enter(&mut self, space: TargetId, parent: Option<TargetId>, now: Instant) {
+        let entered = self.enter(space, parent, now);
+        debug_assert!(entered.is_ok(), "each space comes once");
+    }
+
+    fn exit(&mut self, space: TargetId) {
+        self.exit(space);
+    }
+
+    fn account(&self) -> Account {
+        Account::Promotion(Box::new(self.counters().clone()))
+    }
+
+    fn words(&self) -> Vec<String> {
+        let told = self.counters().rows().into_iter().filter(|&(_, count)| count > 0);
+        told.map(|(name, count)| format!("{name} {count}")).collect()
+    }
+}
