@@ -49,8 +49,8 @@ pub(crate) fn refusal(scenario: &Scenario) -> Option<(usize, Option<String>, Str
         let refused = builder.defrag(&spec.name, &spec.design, spec.node).err()?;
         let message = refused.to_string();
         let key = match refused {
-            SimError::Defrag { source, .. } => match *source {
-                DefragError::OutOfRange { place, .. } => Some(place),
+            SimError::Daemon { source, .. } => match source.downcast_ref() {
+                Some(DefragError::OutOfRange { place, .. }) => Some(place.clone()),
                 _ => None,
             },
             _ => None,

@@ -38,7 +38,7 @@ pub use defrag::DefragSpec;
 pub use error::ScenarioError;
 pub use event::{EventSpec, LimitValue, MglruSpec, ReclaimSpec, SetSpec};
 pub use expectations::{ExpectationRow, ExpectationSpec};
-pub use generations::{GenerationsMode, GenerationsSpec};
+pub use generations::GenerationsSpec;
 pub use metrics::{METRICS, Metric, MetricUnit, Sample};
 pub use parse::{load, load_with_note, parse, print};
 pub use releases::side_by_side;

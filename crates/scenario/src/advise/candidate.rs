@@ -179,7 +179,7 @@ mod tests {
                     candidate.name
                 );
                 for tool in &scenario.generations {
-                    tool.validate().expect("fitted values are allowed");
+                    tool.tool.validate().expect("fitted values are allowed");
                 }
                 for preset in ["lru_sort", "reclaim"] {
                     let monitor = scenario.monitors.iter().find(|monitor| monitor.name == preset);

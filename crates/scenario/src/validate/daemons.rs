@@ -23,13 +23,14 @@ pub(super) fn generations(scenario: &Scenario) -> Checked {
         if scenario.generations[..index].iter().any(|earlier| earlier.name == *name) {
             return fail("name", "two tools have this name; give each its own".to_owned());
         }
-        if let Err(error) = spec.validate() {
+        if let Err(error) = spec.tool.validate() {
             return fail(error.key, error.to_string());
         }
-        for (nth, target) in spec.targets().iter().enumerate() {
+        for (nth, target) in spec.tool.targets().iter().enumerate() {
             let key = format!("targets[{nth}]");
-            let shares =
-                |other: &&GenerationsSpec| other.targets().iter().any(|one| covers(one, target) || covers(target, one));
+            let shares = |other: &&GenerationsSpec| {
+                other.tool.targets().iter().any(|one| covers(one, target) || covers(target, one))
+            };
             if let Some(other) = scenario.generations[..index].iter().find(shares) {
                 let message = format!(
                     "`{target}` has `{}` already: two tools on a group age it twice, and four generations reach back half \

@@ -5,6 +5,7 @@ use super::schedule::Stall;
 use super::task::{KernelTask, RunState, Task, TaskId, UserTask, Work};
 use super::{
     Action, ConfigError, Cpu, CpuId, Ending, KernelTime, Machine, MachineConfig, Plan, ProgramState, ThreadTime,
+    TieringOutcome,
 };
 use crate::cgroup::{CgroupId, Knob, Limit};
 use crate::compaction::Kcompactd;
@@ -14,6 +15,7 @@ use crate::mmu::Cursor;
 use crate::pressure::{Pressure, Resource, Severity, TaskState};
 use crate::reclaim::mglru::Refusal;
 use crate::reclaim::{ListSizes, PolicyError, ReclaimPolicy};
+use isotherm_core::daemon::Kind;
 use isotherm_units::access::{After, Batch, Program, Stream, StreamError, ThreadStart};
 use isotherm_units::{Duration, Instant};
 use std::collections::VecDeque;
@@ -79,9 +81,11 @@ pub enum SimError {
         /// Index in the program.
         process: usize,
     },
-    /// A monitor's configuration, or what it needs and the machine has not.
-    #[error("monitor `{name}`: {source}")]
-    Monitor {
+    /// A daemon's configuration makes no sense here, or it needs what the machine has not.
+    #[error("{kind} `{name}`: {source}")]
+    Daemon {
+        /// What it is.
+        kind: Kind,
         /// Its name.
         name: String,
         /// Cause.
@@ -105,22 +109,6 @@ pub enum SimError {
     /// The scan daemon lacks something on this machine.
     #[error("[tiering] {0}")]
     Promotion(#[source] Box<isotherm_core::promotion::PromotionError>),
-    /// A tool over generations is set up in a way that makes no sense.
-    #[error("generations `{name}`: {source}")]
-    Generations {
-        /// Its name.
-        name: String,
-        /// Cause.
-        source: Box<isotherm_core::generations::GenerationsError>,
-    },
-    /// A design of proactive compaction is set up in a way that makes no sense here.
-    #[error("defrag `{name}`: {source}")]
-    Defrag {
-        /// Its name.
-        name: String,
-        /// Cause.
-        source: Box<isotherm_core::defrag::DefragError>,
-    },
     /// A program asks for a block larger than the page allocator has.
     #[error("`{program}` asks for a block of order {order}; allowed: 0 to 10")]
     BlockTooLarge {
@@ -192,10 +180,8 @@ impl MachineBuilder {
             kswapds: Vec::new(),
             kcompactds: Vec::new(),
             writer: TaskId(0),
-            monitors: Vec::new(),
+            daemons: Vec::new(),
             tiering: super::tiering::Tiering::default(),
-            keepers: Vec::new(),
-            compactors: Vec::new(),
             failure: None,
             kernel: KernelTime::default(),
             reclaim_latencies_ns: Vec::new(),
@@ -455,8 +441,8 @@ impl Machine {
         }
         self.memory.ledger.take(); // exec and fork are not part of the program's own time
         self.programs[program].spaces[process] = Some(space);
-        self.tell_tiering_of(space, parent, now);
-        self.start_monitors(now);
+        self.tell_daemons_of(space, parent, now);
+        self.start_daemons(now);
         Ok(space)
     }
 
@@ -528,7 +514,7 @@ impl Machine {
         let nodes = self.node_outcomes();
         let residency = self.wants_residency.then(|| self.residency());
         self.reclaim_latencies_ns.sort_unstable();
-        Outcome {
+        let mut outcome = Outcome {
             ended_ns: now.ns(),
             programs,
             cgroups,
@@ -540,10 +526,15 @@ impl Machine {
             series: self.series,
             residency,
             tiering,
-            monitors: self.monitors.into_iter().map(super::MonitorState::into_outcome).collect(),
-            generations: self.keepers.into_iter().map(super::generations::Keeper::into_outcome).collect(),
-            defrag: self.compactors.into_iter().map(super::defrag::Compactor::into_outcome).collect(),
+            monitors: Vec::new(),
+            generations: Vec::new(),
+            defrag: Vec::new(),
+        };
+        self.daemons.into_iter().for_each(|daemon| daemon.finish(&mut outcome));
+        if let Some(policy) = self.tiering.policy {
+            TieringOutcome::book_regions(policy, &mut outcome);
         }
+        outcome
     }
 
     /// Books what still runs when the run ends.

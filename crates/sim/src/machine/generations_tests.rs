@@ -4,7 +4,7 @@ use super::kdamond_tests::HotSet;
 use super::tests::config;
 use super::*;
 use crate::swap::device::DeviceKind;
-use isotherm_core::generations::{EstimatorConfig, GenerationReason, ReclaimerConfig, Swappiness};
+use isotherm_core::generations::{EstimatorConfig, GenerationReason, ReclaimerConfig, Swappiness, ToolConfig};
 use isotherm_units::access::{Mapping, Process, Thread, ThreadStart, Timing};
 use isotherm_units::{Bytes, PAGE_BYTES, PageRange};
 use rand_core::SeedableRng;
@@ -16,11 +16,11 @@ const FILED: u64 = ALL.end - ALL.start - 24;
 const HOT: PageRange = PageRange { start: 71_001, end: 71_301 };
 
 /// 12 MiB on a machine of 64 MiB, of which a tenth is used, one page a microsecond.
-fn play(policy: &str, tools: &[(&str, GenerationsTool)], run: Duration) -> Outcome {
+fn play(policy: &str, tools: &[(&str, ToolConfig)], run: Duration) -> Outcome {
     play_on(MachineConfig::default().cpus, policy, tools, run)
 }
 
-fn play_on(cpus: u32, policy: &str, tools: &[(&str, GenerationsTool)], run: Duration) -> Outcome {
+fn play_on(cpus: u32, policy: &str, tools: &[(&str, ToolConfig)], run: Duration) -> Outcome {
     let nodes = vec![NodeConfig { memory: Bytes::from_mib(64), ..NodeConfig::default() }];
     let config = MachineConfig { cpus, nodes, ..config(Bytes::from_mib(64), DeviceKind::Zram) };
     let policy = crate::reclaim::policy_by_name(policy).unwrap().build();
@@ -45,15 +45,15 @@ fn play_on(cpus: u32, policy: &str, tools: &[(&str, GenerationsTool)], run: Dura
     builder.build().run(Instant::START + run).unwrap()
 }
 
-fn estimator() -> GenerationsTool {
-    GenerationsTool::Estimate(EstimatorConfig {
+fn estimator() -> ToolConfig {
+    ToolConfig::Estimate(EstimatorConfig {
         targets: vec!["/app".to_owned()],
         interval: Duration::from_ms(100),
         ..EstimatorConfig::default()
     })
 }
 
-fn reclaimer(change: impl FnOnce(&mut ReclaimerConfig)) -> GenerationsTool {
+fn reclaimer(change: impl FnOnce(&mut ReclaimerConfig)) -> ToolConfig {
     let mut config = ReclaimerConfig {
         targets: vec!["/app".to_owned()],
         threshold: Duration::from_ms(200),
@@ -61,7 +61,7 @@ fn reclaimer(change: impl FnOnce(&mut ReclaimerConfig)) -> GenerationsTool {
         ..ReclaimerConfig::default()
     };
     change(&mut config);
-    GenerationsTool::Reclaim(config)
+    ToolConfig::Reclaim(config)
 }
 
 /// Spec 14.3 and E22 on a whole machine: right after an ageing the estimate is the truth, page for page, but for pages that
@@ -88,13 +88,12 @@ fn the_working_set_is_told_page_for_page() {
 #[test]
 fn the_daemon_competes_for_processors() {
     let run = Duration::from_ms(500);
-    let computed = |cpus, tools: &[(&str, GenerationsTool)]| {
+    let computed = |cpus, tools: &[(&str, ToolConfig)]| {
         let outcome = play_on(cpus, "mglru", tools, run);
         (outcome.programs[0].time.compute_ns, outcome.generations.iter().map(|tool| tool.cpu_ns).sum::<u64>())
     };
-    let often =
-        GenerationsTool::Estimate(EstimatorConfig { interval: Duration::from_ms(10), ..EstimatorConfig::default() });
-    let both: Vec<(&str, GenerationsTool)> = vec![("one", often.clone()), ("two", often)];
+    let often = ToolConfig::Estimate(EstimatorConfig { interval: Duration::from_ms(10), ..EstimatorConfig::default() });
+    let both: Vec<(&str, ToolConfig)> = vec![("one", often.clone()), ("two", often)];
     let (beside, taken) = computed(1, &both);
     assert!(taken > 1_000_000, "the daemons cost something: {taken}");
     let lost = run.ns() - beside;

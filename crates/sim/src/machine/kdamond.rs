@@ -1,11 +1,11 @@
 //! A monitor of `isotherm-core` as a kernel thread of the simulated machine.
 
-use super::monitor::{DriverError, MonitorDriver, MonitorTarget};
+use super::monitor::MonitorTarget;
 use super::{MachineBuilder, SimError};
 use crate::host::MemoryHost;
+use isotherm_core::daemon::{Account, Daemon, DaemonError, Kind, Report};
 use isotherm_core::host::{AddressRange, TargetId};
 use isotherm_core::monitor::{Monitor, MonitorConfig, Tick};
-use isotherm_core::schemes::SchemeReport;
 use isotherm_units::access::Backing;
 use isotherm_units::{Instant, PAGE_SHIFT};
 
@@ -23,6 +23,7 @@ pub struct Watched {
     pub ranges: Vec<AddressRange>,
 }
 
+/// A monitor whose targets are added when it begins, and whose ticks are told.
 struct Kdamond {
     monitor: Monitor,
     /// To be added at the start, numbered by their place.
@@ -30,21 +31,37 @@ struct Kdamond {
     sink: TickSink,
 }
 
-impl MonitorDriver for Kdamond {
-    fn run(&mut self, now: Instant, host: &mut MemoryHost<'_>) -> Result<Option<Instant>, DriverError> {
+impl<'h> Daemon<MemoryHost<'h>> for Kdamond {
+    fn poll_timeout(&self, worker: usize) -> Option<Instant> {
+        Daemon::<MemoryHost<'h>>::poll_timeout(&self.monitor, worker)
+    }
+
+    fn handle_timeout(
+        &mut self,
+        worker: usize,
+        now: Instant,
+        host: &mut MemoryHost<'h>,
+    ) -> Result<Report, DaemonError> {
         if !self.ranges.is_empty() {
             for (id, ranges) in (0..).zip(std::mem::take(&mut self.ranges)) {
-                self.monitor.add_target(TargetId(id), &ranges, host)?;
+                let added = self.monitor.add_target(TargetId(id), &ranges, host);
+                added.map_err(|error| DaemonError::Failed(error.into()))?;
             }
             self.monitor.start(now);
         }
-        let tick = self.monitor.handle_timeout(now, host);
-        (self.sink)(&self.monitor, &tick);
-        Ok(self.monitor.poll_timeout())
+        let report = Daemon::handle_timeout(&mut self.monitor, worker, now, host)?;
+        if let Report::Monitor(tick) = &report {
+            (self.sink)(&self.monitor, tick);
+        }
+        Ok(report)
     }
 
-    fn scheme_reports(&self) -> Vec<SchemeReport> {
-        self.monitor.scheme_reports()
+    fn account(&self) -> Account {
+        Daemon::<MemoryHost<'h>>::account(&self.monitor)
+    }
+
+    fn words(&self) -> Vec<String> {
+        Daemon::<MemoryHost<'h>>::words(&self.monitor)
     }
 }
 
@@ -53,8 +70,8 @@ impl MachineBuilder {
     /// `sink` of each tick. Its CPU time, probes and schemes' reports are in [`Outcome::monitors`](super::Outcome::monitors). See [`monitor`](Self::monitor) for when it begins.
     ///
     /// # Errors
-    /// A bad value in `config` ([`SimError::Monitor`]), or a process that was not added. What the machine cannot do for a
-    /// target ends the run with [`SimError::Monitor`].
+    /// A bad value in `config` ([`SimError::Daemon`]), or a process that was not added. What the machine cannot do for a
+    /// target ends the run with [`SimError::Daemon`].
     pub fn kdamond(
         &mut self,
         name: &str,
@@ -63,9 +80,9 @@ impl MachineBuilder {
         watched: Vec<Watched>,
         sink: TickSink,
     ) -> Result<(), SimError> {
-        let monitor = Monitor::new(config, seed).map_err(|source| SimError::of_monitor(name, source.into()))?;
+        let monitor = Monitor::new(config, seed).map_err(|source| SimError::of(Kind::Monitor, name, source))?;
         let (targets, ranges) = watched.into_iter().map(|watched| (watched.target, watched.ranges)).unzip();
-        self.monitor(name, targets, Box::new(Kdamond { monitor, ranges, sink }))
+        self.add_monitor(name, targets, Box::new(Kdamond { monitor, ranges, sink }))
     }
 
     /// All physical addresses: the machine's frames, and behind them what the programs [premapped](Self::premap) so far will
@@ -77,12 +94,5 @@ impl MachineBuilder {
             mappings.filter(|mapping| mapping.backing == Backing::Anonymous).map(|mapping| mapping.pages.len());
         let pages = self.machine.memory.frames.len() as u64 + ground.sum::<u64>();
         AddressRange::new(0, pages << PAGE_SHIFT)
-    }
-}
-
-impl SimError {
-    /// A monitor that cannot do its work.
-    pub(super) fn of_monitor(name: &str, source: DriverError) -> Self {
-        Self::Monitor { name: name.to_owned(), source }
     }
 }

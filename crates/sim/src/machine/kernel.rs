@@ -1,4 +1,4 @@
-//! Kernel threads: kswapd of each node, monitors, and the writer of group files.
+//! Kernel threads: kswapd and kcompactd of each node, daemons, and the writer of group files.
 
 use super::oom::VICTIM_WAIT;
 use super::schedule::Verdict;
@@ -25,10 +25,7 @@ impl Machine {
             let verdict = match task {
                 KernelTask::Kswapd { node, attempt } => self.kswapd_step(id, *node, attempt, &mut now),
                 KernelTask::Kcompactd { daemon } => self.kcompactd_step(id, daemon, &mut now),
-                KernelTask::Monitor { index } => self.monitor_step(*index, &mut now),
-                KernelTask::Promotion { thread } => self.promotion_step(*thread, &mut now),
-                KernelTask::Keeper { index } => self.keeper_step(*index, &mut now),
-                KernelTask::Defrag { index, is_fresh } => self.defrag_step(*index, &mut now, is_fresh),
+                KernelTask::Daemon { daemon, worker } => self.daemon_step(*daemon, *worker, &mut now),
                 KernelTask::Writer { jobs, attempt } => {
                     let Some(job) = jobs.front_mut() else { return (now, Verdict::Park) };
                     let verdict = self.writer_step(job, attempt, &mut now);

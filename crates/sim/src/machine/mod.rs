@@ -11,6 +11,7 @@ mod blocks;
 mod blocks_tests;
 mod build;
 mod config;
+mod daemon;
 mod defrag;
 #[cfg(test)]
 mod defrag_tests;
@@ -51,7 +52,7 @@ pub use build::{MachineBuilder, ProgramId, SimError};
 pub use config::{ConfigError, MachineConfig, SwapConfig};
 pub use defrag::{DefragOutcome, DefragRun};
 pub use events::{Action, Plan};
-pub use generations::{GenerationsLook, GenerationsOutcome, GenerationsPass, GenerationsTool};
+pub use generations::{GenerationsLook, GenerationsOutcome, GenerationsPass};
 pub use kdamond::{TickSink, Watched};
 pub use monitor::{DriverError, MonitorDriver, MonitorOutcome, MonitorTarget};
 pub use nodes::{MemoryKind, NodeConfig, TieringConfig};
@@ -76,7 +77,6 @@ use access::AccessCosts;
 use events::{CpuId, Event, Events};
 use isotherm_units::access::Program;
 use isotherm_units::{Duration, Instant};
-use monitor::MonitorState;
 use std::collections::{BTreeMap, VecDeque};
 use task::{Task, TaskId, WriterJob};
 
@@ -107,12 +107,8 @@ pub struct Machine {
     kswapds: Vec<TaskId>,
     kcompactds: Vec<TaskId>,
     writer: TaskId,
-    monitors: Vec<MonitorState>,
+    daemons: Vec<daemon::Resident>,
     tiering: tiering::Tiering,
-    /// Daemons over generations.
-    keepers: Vec<generations::Keeper>,
-    /// Daemons that compact.
-    compactors: Vec<defrag::Compactor>,
     /// Why the run cannot go on.
     failure: Option<SimError>,
     kernel: KernelTime,
@@ -218,9 +214,7 @@ impl Machine {
         if self.series_every.is_some() {
             self.events.push(Instant::START, Event::Series);
         }
-        self.start_monitors(Instant::START);
-        self.start_keepers(Instant::START);
-        self.start_compactors(Instant::START);
+        self.start_daemons(Instant::START);
     }
 
     /// Nothing runs, and no plan will start anything.

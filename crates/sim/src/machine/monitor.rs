@@ -1,20 +1,16 @@
-//! A kernel thread that watches memory: the place where a monitor of `isotherm-core` runs in a simulated machine.
-//!
-//! The thread sleeps until its driver wants to run, waits for a processor like any other task, and pays for the wake-up and
-//! for everything that the driver asks of its [host](MemoryHost). Idle processors take it first, otherwise it delays threads. All that
-//! is done in one wake-up is done at its beginning; the time that it takes passes afterwards.
+//! Monitors in the machine: what they watch, what came of them, and drivers that look at memory in a way of their own.
 
-use super::schedule::Verdict;
-use super::task::{Blocked, KernelTask, TaskId, Work};
-use super::{Machine, MachineBuilder, ProgramId, SimError};
-use crate::cgroup::CgroupId;
-use crate::counters::Counter;
-use crate::host::{HostTarget, MemoryHost, ProbeCounts};
+use super::daemon::{AnyDaemon, Ended, Habits, NewDaemon, Recorder, Wakeup, Watches};
+use super::{MachineBuilder, Outcome, ProgramId, SimError};
+use crate::host::{MemoryHost, ProbeCounts};
+use crate::memory::Memory;
+use isotherm_core::daemon::{Account, Daemon, DaemonError, Kind, Report};
+use isotherm_core::monitor::Tick;
 use isotherm_core::schemes::SchemeReport;
-use isotherm_units::{Duration, Instant};
+use isotherm_units::Instant;
 use serde::Serialize;
 
-/// What a monitor thread runs.
+/// What a monitor thread runs that is no monitor of `isotherm-core`.
 pub trait MonitorDriver: Send {
     /// Runs what is due at `now`; then says when it wants to run again, or `None` if it is done for good. Target `i` of the
     /// host is entry `i` of the list given to [`MachineBuilder::monitor`].
@@ -22,13 +18,8 @@ pub trait MonitorDriver: Send {
     /// Called first when all processes to be watched have started. May come late when all processors are busy.
     ///
     /// # Errors
-    /// It cannot do its work on this machine: the run ends with [`SimError::Monitor`].
+    /// It cannot do its work on this machine: the run ends with [`SimError::Daemon`].
     fn run(&mut self, now: Instant, host: &mut MemoryHost<'_>) -> Result<Option<Instant>, DriverError>;
-
-    /// How its schemes stand; asked when the run is over, for [`MonitorOutcome::schemes`].
-    fn scheme_reports(&self) -> Vec<SchemeReport> {
-        Vec::new()
-    }
 }
 
 /// Why a driver cannot go on.
@@ -63,14 +54,34 @@ pub struct MonitorOutcome {
     pub schemes: Vec<SchemeReport>,
 }
 
-/// A monitor in its machine.
-pub(super) struct MonitorState {
+/// A driver as a daemon.
+struct Driven {
     driver: Box<dyn MonitorDriver>,
-    targets: Vec<MonitorTarget>,
-    task: TaskId,
-    /// When the driver wants to run next; known from its first run on.
     due: Option<Instant>,
-    pub(super) outcome: MonitorOutcome,
+}
+
+impl Daemon<MemoryHost<'_>> for Driven {
+    fn poll_timeout(&self, _worker: usize) -> Option<Instant> {
+        self.due
+    }
+
+    fn handle_timeout(
+        &mut self,
+        _worker: usize,
+        now: Instant,
+        host: &mut MemoryHost<'_>,
+    ) -> Result<Report, DaemonError> {
+        self.due = self.driver.run(now, host).map_err(DaemonError::Failed)?;
+        Ok(Report::Monitor(Tick::default()))
+    }
+
+    fn account(&self) -> Account {
+        Account::Monitor(Vec::new())
+    }
+
+    fn words(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 impl MachineBuilder {
@@ -85,6 +96,15 @@ impl MachineBuilder {
         targets: Vec<MonitorTarget>,
         driver: Box<dyn MonitorDriver>,
     ) -> Result<(), SimError> {
+        self.add_monitor(name, targets, Box::new(Driven { driver, due: None }))
+    }
+
+    pub(super) fn add_monitor(
+        &mut self,
+        name: &str,
+        targets: Vec<MonitorTarget>,
+        daemon: Box<AnyDaemon>,
+    ) -> Result<(), SimError> {
         for &target in &targets {
             if let MonitorTarget::Process(ProgramId(program), process) = target
                 && self.machine.programs.get(program).is_none_or(|program| process >= program.spaces.len())
@@ -92,96 +112,35 @@ impl MachineBuilder {
                 return Err(SimError::NoSuchProcess { monitor: name.to_owned(), program, process });
             }
         }
-        let index = self.machine.monitors.len();
-        let task = self.machine.add_task(Work::Kernel(Box::new(KernelTask::Monitor { index })), CgroupId::ROOT, None);
-        let outcome = MonitorOutcome {
+        self.machine.add_daemon(NewDaemon {
+            kind: Kind::Monitor,
             name: name.to_owned(),
-            started_ns: None,
-            cpu_ns: 0,
-            wakeups: 0,
-            late_ns: 0,
-            probes: ProbeCounts::default(),
-            schemes: Vec::new(),
-        };
-        self.machine.monitors.push(MonitorState { driver, targets, task, due: None, outcome });
+            daemon,
+            recorder: Box::new(MonitorRecorder),
+            watches: Watches::Targets(targets),
+            habits: Habits { wakeup: Wakeup::Thread, goes_by_steps: false, asks_for_stalls: false },
+        });
         Ok(())
     }
 }
 
-impl MonitorState {
-    /// What it did, when the run is over.
-    pub(super) fn into_outcome(self) -> MonitorOutcome {
-        MonitorOutcome { schemes: self.driver.scheme_reports(), ..self.outcome }
-    }
-}
+/// Ticks are told to whoever listens to the monitor; only the end is recorded.
+struct MonitorRecorder;
 
-impl Machine {
-    /// Starts the monitors whose targets are all there by now.
-    pub(super) fn start_monitors(&mut self, now: Instant) {
-        for index in 0..self.monitors.len() {
-            let monitor = &self.monitors[index];
-            if monitor.outcome.started_ns.is_none() && self.targets_of(index).is_some() {
-                let task = monitor.task;
-                self.monitors[index].outcome.started_ns = Some(now.ns());
-                self.wake(task, now);
-            }
-        }
-    }
+impl Recorder for MonitorRecorder {
+    fn note(&mut self, _report: Report, _ns: u64, _at: Instant, _memory: &Memory) {}
 
-    /// The monitor's targets, if all of them have started.
-    fn targets_of(&self, index: usize) -> Option<Vec<HostTarget>> {
-        let host_target = |target: &MonitorTarget| match *target {
-            MonitorTarget::Process(program, process) => self.programs[program.0].spaces[process].map(HostTarget::Space),
-            MonitorTarget::Physical => Some(HostTarget::Physical),
-        };
-        self.monitors[index].targets.iter().map(host_target).collect()
-    }
-
-    /// One wake-up of a monitor's thread.
-    pub(super) fn monitor_step(&mut self, index: usize, now: &mut Instant) -> Option<Verdict> {
-        let due = self.monitors[index].due;
-        if let Some(due) = due.filter(|&due| due > *now) {
-            return Some(Verdict::Block(due, Blocked::Sleep));
-        }
-        let Some(targets) = self.targets_of(index) else { return Some(Verdict::Park) };
-        for &target in &targets {
-            if let HostTarget::Space(space) = target {
-                let stale = self.memory.space_mut(space).table.take_stale();
-                super::mmu::drop_stale(&mut self.caches, space, stale);
-            }
-        }
-        self.memory.ledger.spend(self.memory.costs.monitor_wakeup_ns);
-        let monitor = &mut self.monitors[index];
-        let outcome = &mut monitor.outcome;
-        let nr_written = self.memory.counters.get(Counter::PswpOut);
-        let mut host = MemoryHost::new(
-            &mut self.memory,
-            self.policy.as_mut(),
-            &self.pressure,
-            &mut self.caches,
-            &targets,
-            &mut outcome.probes,
-        );
-        let next = monitor.driver.run(*now, &mut host);
-        let has_written = self.memory.counters.get(Counter::PswpOut) > nr_written;
-        let ns = self.memory.ledger.take();
-        outcome.wakeups += 1;
-        outcome.cpu_ns += ns;
-        outcome.late_ns += due.map_or(0, |due| now.since(due).ns());
-        *now += Duration::from_ns(ns);
-        match next {
-            // One that wants to run at once, again and again, does not stop the clock: it pays for each wake-up.
-            Ok(Some(next)) => {
-                monitor.due = Some(next);
-                // What it wrote beyond the device's queue would have made it wait on the way; it waits afterwards.
-                let room_at = self.memory.io.swap_queue_has_room_at().filter(|_| has_written);
-                room_at.map(|at| Verdict::Block(at, Blocked::Io))
-            }
-            Ok(None) => Some(Verdict::Park),
-            Err(source) => {
-                self.failure = Some(SimError::of_monitor(&monitor.outcome.name, source));
-                Some(Verdict::Park)
-            }
-        }
+    fn finish(self: Box<Self>, ended: Ended, outcome: &mut Outcome) {
+        let Account::Monitor(schemes) = ended.daemon.account() else { return };
+        let ledger = ended.ledger;
+        outcome.monitors.push(MonitorOutcome {
+            name: ended.name,
+            started_ns: ledger.started_ns,
+            cpu_ns: ledger.cpu_ns,
+            wakeups: ledger.wakeups,
+            late_ns: ledger.late_ns,
+            probes: ended.probes,
+            schemes,
+        });
     }
 }

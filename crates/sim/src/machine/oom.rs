@@ -110,7 +110,8 @@ impl Machine {
             && let Some(space) = program.spaces[user.process]
         {
             self.memory.now = now;
-            self.tell_tiering_end_of(space);
+            self.tell_daemons_end_of(space);
+            self.tiering.space_ended(space);
             fault::exit(&mut self.memory, self.policy.as_mut(), space);
             self.memory.ledger.take(); // exit runs after the program's end
         }

@@ -109,16 +109,10 @@ pub(super) struct UserTask {
 pub(super) enum KernelTask {
     /// Balances a node.
     Kswapd { node: NodeId, attempt: Option<Attempt> },
-    /// Runs a monitor.
-    Monitor { index: usize },
-    /// Runs a daemon over generations.
-    Keeper { index: usize },
-    /// Runs a design of proactive compaction; it has slept since the last call.
-    Defrag { index: usize, is_fresh: bool },
+    /// Is a worker of a daemon.
+    Daemon { daemon: usize, worker: usize },
     /// Compacts a node on demand.
     Kcompactd { daemon: Kcompactd },
-    /// Runs a thread of the scan daemon.
-    Promotion { thread: isotherm_core::promotion::Thread },
     /// Carries out what plans write to group files.
     Writer { jobs: std::collections::VecDeque<WriterJob>, attempt: Option<Attempt> },
 }

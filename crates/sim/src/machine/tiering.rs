@@ -1,36 +1,40 @@
 //! The scan daemon of `isotherm-core` as kernel threads of the simulated machine, and what came of a policy over tiers.
 //!
-//! One thread scans, another moves pages, as far as the mode has one. Each sleeps until it is due, waits for a processor like any
-//! other task (idle ones first) and pays for what it asks of the host. All that is done in one step is done at its beginning; its
-//! time passes afterwards. Spaces come with their processes and go with them, in the middle of a scan too.
+//! One thread scans, another moves pages, as far as the mode has one. Spaces come with their processes and go with them, in the
+//! middle of a scan too.
 
-use super::schedule::Verdict;
-use super::task::{Blocked, KernelTask, RunState, TaskId, Work};
-use super::{Machine, MachineBuilder, MonitorTarget, ProgramId, SimError, Watched};
-use crate::cgroup::CgroupId;
+use super::daemon::{Ended, Habits, NewDaemon, Recorder, Wakeup, Watches};
+use super::{Machine, MachineBuilder, MonitorTarget, Outcome, ProgramId, SimError, Watched};
 use crate::counters::Counter;
-use crate::host::{HostTarget, MemoryHost, ProbeCounts};
+use crate::host::{MemoryHost, ProbeCounts};
+use crate::memory::Memory;
 use crate::mmu::SpaceId;
 use crate::tiering::{Balancer, MemoryView, Mover, TieringSpec};
-use isotherm_core::host::TargetId;
-use isotherm_core::promotion::{Promotion, PromotionConfig, Thread};
-use isotherm_units::{Duration, Instant};
+use isotherm_core::daemon::{Account, Kind, Report};
+use isotherm_core::promotion::{Promotion, PromotionConfig};
+use isotherm_units::Instant;
 use serde::Serialize;
 
-/// Name of the monitor that a policy of regions runs.
-const MONITOR: &str = "tiering";
+/// Name of the daemon that a policy runs.
+const DAEMON: &str = "tiering";
 
 /// Who decides what is on fast memory.
 #[derive(Default)]
 pub(super) struct Tiering {
     pub(super) policy: Option<&'static crate::tiering::TieringPolicy>,
-    daemon: Option<Daemon>,
     pub(super) balancer: Option<Balancer>,
     /// Of threads that answered flushes.
     interrupted_ns: u64,
 }
 
 impl Tiering {
+    /// A process has ended.
+    pub(super) fn space_ended(&mut self, space: SpaceId) {
+        if let Some(balancer) = &mut self.balancer {
+            balancer.space_ended(space);
+        }
+    }
+
     /// Time of hint faults so far.
     pub(super) fn hint_fault_ns(&self) -> u64 {
         self.balancer.as_ref().map_or(0, |balancer| balancer.fault_ns)
@@ -43,19 +47,6 @@ impl Tiering {
             balancer.fault_ns += in_faults_ns;
         }
     }
-}
-
-struct Daemon {
-    promotion: Promotion,
-    /// Of the scanning and of the moving thread.
-    tasks: [TaskId; 2],
-    /// Of scans and of moves, whichever thread makes them.
-    cpu_ns: [u64; 2],
-    /// It slept, and pays for waking up.
-    has_slept: [bool; 2],
-    /// Until when it sleeps.
-    sleeps_until: [Instant; 2],
-    counts: ProbeCounts,
 }
 
 /// What a policy over tiers did, and what it cost whom.
@@ -128,7 +119,7 @@ impl MachineBuilder {
             Mover::Regions(config) => {
                 let watched = Watched { target: MonitorTarget::Physical, ranges: vec![self.physical_range()] };
                 let config = config(&self.machine.config);
-                self.kdamond(MONITOR, config, seed, vec![watched], Box::new(|_, _| ()))?;
+                self.kdamond(DAEMON, config, seed, vec![watched], Box::new(|_, _| ()))?;
             }
         }
         Ok(())
@@ -141,94 +132,18 @@ impl Machine {
         let host =
             MemoryHost::new(&mut self.memory, self.policy.as_mut(), &self.pressure, &mut self.caches, &[], &mut counts);
         let promotion = Promotion::new(config, seed, &host).map_err(|source| SimError::Promotion(Box::new(source)))?;
-        let mut task = |thread| {
-            let work = Work::Kernel(Box::new(KernelTask::Promotion { thread }));
-            self.add_task(work, CgroupId::ROOT, None)
-        };
-        let tasks = [task(Thread::Scan), task(Thread::Migrate)];
-        self.tiering.daemon = Some(Daemon {
-            promotion,
-            tasks,
-            cpu_ns: [0; 2],
-            has_slept: [true; 2],
-            sleeps_until: [Instant::NEVER; 2],
-            counts,
+        self.add_daemon(NewDaemon {
+            kind: Kind::Promotion,
+            name: DAEMON.to_owned(),
+            daemon: Box::new(promotion),
+            recorder: Box::new(ScanRecorder::default()),
+            watches: Watches::Spaces,
+            habits: Habits { wakeup: Wakeup::Thread, goes_by_steps: true, asks_for_stalls: false },
         });
         Ok(())
     }
 
-    /// A process has begun.
-    pub(super) fn tell_tiering_of(&mut self, space: SpaceId, parent: Option<SpaceId>, now: Instant) {
-        let Some(daemon) = &mut self.tiering.daemon else { return };
-        let entered = daemon.promotion.enter(target_of(space), parent.map(target_of), now);
-        debug_assert!(entered.is_ok(), "each space comes once");
-        self.wake_daemon(now);
-    }
-
-    /// A process has ended.
-    pub(super) fn tell_tiering_end_of(&mut self, space: SpaceId) {
-        if let Some(daemon) = &mut self.tiering.daemon {
-            daemon.promotion.exit(target_of(space));
-        }
-        if let Some(balancer) = &mut self.tiering.balancer {
-            balancer.space_ended(space);
-        }
-    }
-
-    /// Wakes the daemon's threads that had nothing to do and are wanted now, and those that are wanted sooner than they meant to sleep.
-    fn wake_daemon(&mut self, now: Instant) {
-        let Some(daemon) = &self.tiering.daemon else { return };
-        let due = [Thread::Scan, Thread::Migrate].map(|thread| daemon.promotion.poll_timeout(thread));
-        let sleepers = daemon.tasks.into_iter().zip(daemon.sleeps_until);
-        let wanted = due.into_iter().zip(sleepers).filter_map(|(due, sleeper)| Some((due?, sleeper)));
-        for (due, (task, until)) in wanted.collect::<Vec<_>>() {
-            let is_late = matches!(self.tasks[task.0].state, RunState::Blocked(_, Blocked::Sleep)) && due < until;
-            if is_late || self.tasks[task.0].state == RunState::Parked {
-                self.wake(task, now);
-            }
-        }
-    }
-
-    /// One piece of work of a thread of the daemon.
-    pub(super) fn promotion_step(&mut self, thread: Thread, now: &mut Instant) -> Option<Verdict> {
-        let daemon = self.tiering.daemon.as_mut()?;
-        let index = usize::from(thread == Thread::Migrate);
-        let Some(due) = daemon.promotion.poll_timeout(thread) else {
-            daemon.has_slept[index] = true;
-            return Some(Verdict::Park);
-        };
-        if due > *now {
-            daemon.has_slept[index] = true;
-            daemon.sleeps_until[index] = due;
-            return Some(Verdict::Block(due, Blocked::Sleep));
-        }
-        if std::mem::take(&mut daemon.has_slept[index]) {
-            self.memory.ledger.spend(self.memory.costs.monitor_wakeup_ns);
-        }
-        let spaces = u16::try_from(self.memory.spaces.len()).expect("at most 65535 spaces");
-        let targets: Vec<HostTarget> = (0..spaces).map(|space| HostTarget::Space(SpaceId(space))).collect();
-        for space in daemon.promotion.spaces().collect::<Vec<_>>() {
-            let space = space_of(space);
-            let stale = self.memory.space_mut(space).table.take_stale();
-            super::mmu::drop_stale(&mut self.caches, space, stale);
-        }
-        let mut host = MemoryHost::new(
-            &mut self.memory,
-            self.policy.as_mut(),
-            &self.pressure,
-            &mut self.caches,
-            &targets,
-            &mut daemon.counts,
-        );
-        let step = daemon.promotion.handle_timeout(thread, *now, &mut host);
-        let ns = self.memory.ledger.take();
-        daemon.cpu_ns[usize::from(step.migration.is_some())] += ns;
-        *now += Duration::from_ns(ns);
-        self.wake_daemon(*now);
-        None
-    }
-
-    /// What the policy did; `None` without one.
+    /// What the policy did, but for what its daemon adds; `None` without one.
     pub(super) fn tiering_outcome(&self) -> Option<TieringOutcome> {
         let policy = self.tiering.policy?;
         let count = |name| Counter::from_name(name).map_or(0, |counter| self.memory.counters.get(counter));
@@ -244,17 +159,9 @@ impl Machine {
             interrupted_ns: self.tiering.interrupted_ns,
             ..TieringOutcome::default()
         };
-        if let Some(daemon) = &self.tiering.daemon {
-            [outcome.daemon_scan_ns, outcome.daemon_move_ns] = daemon.cpu_ns;
-            outcome.daemon = daemon.promotion.counters().rows();
-        }
         if let Some(balancer) = &self.tiering.balancer {
             (outcome.thread_scan_ns, outcome.thread_fault_ns) = (balancer.scan_ns, balancer.fault_ns);
             outcome.candidates = balancer.candidates();
-        }
-        if matches!(policy.mover, Mover::Regions(_)) {
-            let monitor = self.monitors.iter().find(|monitor| monitor.outcome.name == MONITOR);
-            outcome.daemon_scan_ns = monitor.map_or(0, |monitor| monitor.outcome.cpu_ns);
         }
         Some(outcome)
     }
@@ -280,10 +187,36 @@ impl Machine {
     }
 }
 
-fn target_of(space: SpaceId) -> TargetId {
-    TargetId(u32::from(space.0))
+/// CPU time of scans and of moves, whichever thread makes them.
+#[derive(Default)]
+struct ScanRecorder {
+    scan_ns: u64,
+    move_ns: u64,
 }
 
-fn space_of(target: TargetId) -> SpaceId {
-    SpaceId(u16::try_from(target.0).expect("made from a space"))
+impl Recorder for ScanRecorder {
+    fn note(&mut self, report: Report, ns: u64, _at: Instant, _memory: &Memory) {
+        let Report::Promotion(step) = report else { return };
+        match step.migration {
+            None => self.scan_ns += ns,
+            Some(_) => self.move_ns += ns,
+        }
+    }
+
+    fn finish(self: Box<Self>, ended: Ended, outcome: &mut Outcome) {
+        if let (Some(tiering), Account::Promotion(counters)) = (&mut outcome.tiering, ended.daemon.account()) {
+            (tiering.daemon_scan_ns, tiering.daemon_move_ns) = (self.scan_ns, self.move_ns);
+            tiering.daemon = counters.rows();
+        }
+    }
+}
+
+impl TieringOutcome {
+    /// Books the monitor that a policy of regions runs.
+    pub(super) fn book_regions(policy: &crate::tiering::TieringPolicy, outcome: &mut Outcome) {
+        if let (Some(tiering), Mover::Regions(_)) = (&mut outcome.tiering, policy.mover) {
+            let monitor = outcome.monitors.iter().find(|monitor| monitor.name == DAEMON);
+            tiering.daemon_scan_ns = monitor.map_or(0, |monitor| monitor.cpu_ns);
+        }
+    }
 }

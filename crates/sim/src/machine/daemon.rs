@@ -1,0 +1,302 @@
+//! Daemons in the machine: whatever is a [`Daemon`] of `isotherm-core` runs here, and nothing here knows which it is.
+//!
+//! Each worker of a daemon is a kernel thread. It sleeps until it is due, waits for a processor like any other task (idle ones take
+//! it first, otherwise it delays threads), and pays for being woken and for all that the daemon asks of its
+//! [host](MemoryHost). All that is done in one run is done at its beginning; the time that it takes passes afterwards.
+//!
+//! What sets kinds apart is data ([`Watches`], [`Habits`]) and a [`Recorder`], in the kind's own file.
+
+use super::schedule::Verdict;
+use super::task::{Blocked, KernelTask, RunState, TaskId, Work};
+use super::{DriverError, Machine, MonitorTarget, Outcome, SimError};
+use crate::cgroup::CgroupId;
+use crate::counters::Counter;
+use crate::host::{HostTarget, MemoryHost, ProbeCounts};
+use crate::memory::Memory;
+use crate::migrate::Mover;
+use crate::mmu::SpaceId;
+use crate::mmu::translation::Caches;
+use isotherm_core::daemon::{Daemon, DaemonError, Kind, Report};
+use isotherm_core::host::TargetId;
+use isotherm_units::{Duration, Instant};
+
+/// A daemon that this machine can run.
+pub(super) type AnyDaemon = dyn for<'h> Daemon<MemoryHost<'h>> + Send;
+
+/// What a daemon's runs look at, which also says when it begins.
+pub(super) enum Watches {
+    /// The machine as a whole, no page tables: it begins with the machine.
+    Machine,
+    /// These, target `i` being entry `i`: it begins when all of them have started.
+    Targets(Vec<MonitorTarget>),
+    /// All address spaces by their numbers: it is told of each.
+    Spaces,
+}
+
+/// What a wake-up costs.
+#[derive(Clone, Copy)]
+pub(super) enum Wakeup {
+    /// That of a kernel thread.
+    Thread,
+    /// Being switched to, as programs are.
+    Program,
+}
+
+/// How a daemon goes about its work.
+#[derive(Clone, Copy)]
+pub(super) struct Habits {
+    pub(super) wakeup: Wakeup,
+    /// Its runs are steps of larger pieces of work: only the first one after a sleep is a wake-up. Otherwise each run is, also one that
+    /// is due at once: a daemon that wants to run again and again does not stop the clock.
+    pub(super) goes_by_steps: bool,
+    /// It is told of waits for the pages that it moves.
+    pub(super) asks_for_stalls: bool,
+}
+
+/// What a daemon's threads took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ledger {
+    /// When it began.
+    pub(super) started_ns: Option<u64>,
+    /// CPU time, with all that it asked for.
+    pub(super) cpu_ns: u64,
+    /// How often it was woken.
+    pub(super) wakeups: u64,
+    /// How much later than it wanted it ran, all wake-ups together.
+    pub(super) late_ns: u64,
+}
+
+/// Makes the outcome of one kind of daemon.
+pub(super) trait Recorder: Send {
+    /// A run at `at` took `ns` of CPU time and did this.
+    fn note(&mut self, report: Report, ns: u64, at: Instant, memory: &Memory);
+
+    /// The machine's run is over.
+    fn finish(self: Box<Self>, ended: Ended, outcome: &mut Outcome);
+}
+
+/// What is left of a daemon after the machine's run.
+pub(super) struct Ended {
+    pub(super) name: String,
+    pub(super) daemon: Box<AnyDaemon>,
+    pub(super) ledger: Ledger,
+    /// What it asked for.
+    pub(super) probes: ProbeCounts,
+}
+
+/// A daemon to be put on the machine.
+pub(super) struct NewDaemon {
+    pub(super) kind: Kind,
+    pub(super) name: String,
+    pub(super) daemon: Box<AnyDaemon>,
+    pub(super) recorder: Box<dyn Recorder>,
+    pub(super) watches: Watches,
+    pub(super) habits: Habits,
+}
+
+/// A daemon on its machine.
+pub(super) struct Resident {
+    new: NewDaemon,
+    workers: Vec<Worker>,
+    /// The machine has called it, and it has not run since.
+    is_called: bool,
+    ledger: Ledger,
+    probes: ProbeCounts,
+}
+
+/// A thread of a daemon.
+struct Worker {
+    task: TaskId,
+    /// It slept, and pays for waking up.
+    has_slept: bool,
+    /// Until when it sleeps.
+    sleeps_until: Instant,
+}
+
+impl Resident {
+    pub(super) fn finish(self, outcome: &mut Outcome) {
+        let NewDaemon { name, daemon, recorder, .. } = self.new;
+        recorder.finish(Ended { name, daemon, ledger: self.ledger, probes: self.probes }, outcome);
+    }
+}
+
+impl Machine {
+    /// Puts a daemon on the machine: a task for each of its workers.
+    pub(super) fn add_daemon(&mut self, new: NewDaemon) {
+        let daemon = self.daemons.len();
+        let mut worker = |worker| {
+            let work = Work::Kernel(Box::new(KernelTask::Daemon { daemon, worker }));
+            let task = self.add_task(work, CgroupId::ROOT, None);
+            Worker { task, has_slept: true, sleeps_until: Instant::NEVER }
+        };
+        let workers = (0..new.daemon.nr_workers()).map(&mut worker).collect();
+        let (ledger, probes) = (Ledger::default(), ProbeCounts::default());
+        self.daemons.push(Resident { new, workers, is_called: false, ledger, probes });
+    }
+
+    /// Starts the daemons for which all is there by now.
+    pub(super) fn start_daemons(&mut self, now: Instant) {
+        for index in 0..self.daemons.len() {
+            if self.daemons[index].ledger.started_ns.is_some() {
+                continue;
+            }
+            let (is_ready, is_called) = match &self.daemons[index].new.watches {
+                Watches::Machine => (true, false),
+                Watches::Targets(targets) => (self.host_targets(targets).is_some(), true),
+                Watches::Spaces => (false, false),
+            };
+            if is_ready {
+                let daemon = &mut self.daemons[index];
+                daemon.ledger.started_ns = Some(now.ns());
+                daemon.is_called = is_called;
+                let task = daemon.workers[0].task;
+                self.wake(task, now);
+            }
+        }
+    }
+
+    /// Tells daemons over all spaces that one has come.
+    pub(super) fn tell_daemons_of(&mut self, space: SpaceId, parent: Option<SpaceId>, now: Instant) {
+        for index in 0..self.daemons.len() {
+            let NewDaemon { daemon, watches, .. } = &mut self.daemons[index].new;
+            if matches!(watches, Watches::Spaces) {
+                daemon.enter(target_of(space), parent.map(target_of), now);
+                self.wake_workers(index, now);
+            }
+        }
+    }
+
+    /// Tells daemons over all spaces that one has ended.
+    pub(super) fn tell_daemons_end_of(&mut self, space: SpaceId) {
+        for NewDaemon { daemon, watches, .. } in self.daemons.iter_mut().map(|daemon| &mut daemon.new) {
+            if matches!(watches, Watches::Spaces) {
+                daemon.exit(target_of(space));
+            }
+        }
+    }
+
+    /// Wakes a daemon's workers that had nothing to do and are wanted now, and those that are wanted sooner than they meant to sleep.
+    fn wake_workers(&mut self, index: usize, now: Instant) {
+        let Resident { new, workers, .. } = &self.daemons[index];
+        let due = workers.iter().enumerate().map(|(worker, _)| new.daemon.poll_timeout(worker));
+        let sleepers = due.zip(workers).filter_map(|(due, worker)| Some((due?, worker.task, worker.sleeps_until)));
+        for (due, task, until) in sleepers.collect::<Vec<_>>() {
+            let is_late = matches!(self.tasks[task.0].state, RunState::Blocked(_, Blocked::Sleep)) && due < until;
+            if is_late || self.tasks[task.0].state == RunState::Parked {
+                self.wake(task, now);
+            }
+        }
+    }
+
+    /// These targets, if all of them have started.
+    fn host_targets(&self, targets: &[MonitorTarget]) -> Option<Vec<HostTarget>> {
+        let host_target = |target: &MonitorTarget| match *target {
+            MonitorTarget::Process(program, process) => self.programs[program.0].spaces[process].map(HostTarget::Space),
+            MonitorTarget::Physical => Some(HostTarget::Physical),
+        };
+        targets.iter().map(host_target).collect()
+    }
+
+    /// What the next run of a daemon may look at, of what is there.
+    fn targets_of(&self, index: usize) -> Option<Vec<HostTarget>> {
+        match &self.daemons[index].new.watches {
+            Watches::Machine => Some(Vec::new()),
+            Watches::Targets(targets) => self.host_targets(targets),
+            Watches::Spaces => {
+                let spaces = u16::try_from(self.memory.spaces.len()).expect("at most 65535 spaces");
+                Some((0..spaces).map(|space| HostTarget::Space(SpaceId(space))).collect())
+            }
+        }
+    }
+
+    /// One run of a daemon's worker.
+    pub(super) fn daemon_step(&mut self, index: usize, worker: usize, now: &mut Instant) -> Option<Verdict> {
+        let Resident { new, workers, is_called, .. } = &mut self.daemons[index];
+        let thread = &mut workers[worker];
+        // Who is called runs when it gets to it, and is not late.
+        let called = std::mem::take(is_called).then_some(*now);
+        let Some(due) = called.or_else(|| new.daemon.poll_timeout(worker)) else {
+            thread.has_slept = true;
+            return Some(Verdict::Park);
+        };
+        if due > *now {
+            thread.has_slept = true;
+            thread.sleeps_until = due;
+            return Some(Verdict::Block(due, Blocked::Sleep));
+        }
+        let Some(targets) = self.targets_of(index) else { return Some(Verdict::Park) };
+        self.drop_stale(index, &targets);
+        let Resident { new, workers, ledger, probes, .. } = &mut self.daemons[index];
+        let has_slept = std::mem::take(&mut workers[worker].has_slept);
+        if has_slept || !new.habits.goes_by_steps {
+            let costs = &self.memory.costs;
+            self.memory.ledger.spend(match new.habits.wakeup {
+                Wakeup::Thread => costs.monitor_wakeup_ns,
+                Wakeup::Program => costs.context_switch_ns,
+            });
+            ledger.wakeups += 1;
+            ledger.late_ns += now.since(due).ns();
+        }
+        if new.habits.asks_for_stalls {
+            self.memory.migration.mover = Mover::Daemon(u32::try_from(index).expect("a few daemons"));
+        }
+        let caches: &mut [Caches] = match new.watches {
+            Watches::Machine => &mut [],
+            Watches::Targets(_) | Watches::Spaces => &mut self.caches,
+        };
+        let nr_written = self.memory.counters.get(Counter::PswpOut);
+        let mut host =
+            MemoryHost::new(&mut self.memory, self.policy.as_mut(), &self.pressure, caches, &targets, probes);
+        let ran = new.daemon.handle_timeout(worker, *now, &mut host);
+        self.memory.migration.mover = Mover::Anybody;
+        let has_written = self.memory.counters.get(Counter::PswpOut) > nr_written;
+        let ns = self.memory.ledger.take();
+        ledger.cpu_ns += ns;
+        match ran {
+            Ok(report) => {
+                debug_assert_eq!(report.kind(), new.kind, "a daemon tells what its kind does");
+                new.recorder.note(report, ns, *now, &self.memory);
+            }
+            // It has counted that, and goes on.
+            Err(DaemonError::Refused(_)) => {}
+            Err(DaemonError::Failed(source)) => {
+                self.failure = Some(SimError::Daemon { kind: new.kind, name: new.name.clone(), source });
+                return Some(Verdict::Park);
+            }
+        }
+        *now += Duration::from_ns(ns);
+        if workers.len() == 1 && new.daemon.poll_timeout(worker).is_none() {
+            // Nobody else could give it work.
+            return Some(Verdict::Park);
+        }
+        self.wake_workers(index, *now);
+        // What it wrote beyond the device's queue would have made it wait on the way; it waits afterwards.
+        let room_at = self.memory.io.swap_queue_has_room_at().filter(|_| has_written);
+        room_at.map(|at| Verdict::Block(at, Blocked::Io))
+    }
+
+    /// Drops translations that the kernel's changes of tables made void, before a daemon looks at these. Who goes over all spaces
+    /// passes over those that have ended.
+    fn drop_stale(&mut self, index: usize, targets: &[HostTarget]) {
+        let passes_over_ended = matches!(self.daemons[index].new.watches, Watches::Spaces);
+        for &target in targets {
+            if let HostTarget::Space(space) = target
+                && (self.memory.space(space).alive || !passes_over_ended)
+            {
+                let stale = self.memory.space_mut(space).table.take_stale();
+                super::mmu::drop_stale(&mut self.caches, space, stale);
+            }
+        }
+    }
+}
+
+impl SimError {
+    /// A daemon that cannot be set up.
+    pub(super) fn of(kind: Kind, name: &str, source: impl Into<DriverError>) -> Self {
+        Self::Daemon { kind, name: name.to_owned(), source: source.into() }
+    }
+}
+
+fn target_of(space: SpaceId) -> TargetId {
+    TargetId(u32::from(space.0))
+}
