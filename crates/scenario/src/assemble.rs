@@ -1,20 +1,18 @@
 //! One run: a machine put together from a variant.
 
+use crate::daemons::Site;
 use crate::event::{LimitValue, SetSpec};
-use crate::metrics::{need_witness, needs_promotions_judged};
 use crate::monitoring::{Observer, WatchPlan, Watching};
 use crate::run::Unit;
 use crate::variant::Variant;
-use crate::{Scenario, ScenarioError};
+use crate::{Scenario, ScenarioError, daemons};
+use isotherm_core::daemon::DAEMONS;
 use isotherm_sim::cgroup::{CgroupId, Knob, Limit};
 use isotherm_sim::machine::{Action, Ending, Machine, MachineBuilder, Outcome, Plan, SimError};
 use isotherm_sim::reclaim::policy_by_name;
-use isotherm_units::{Amount, Bytes, Duration, Instant};
+use isotherm_units::{Amount, Bytes, Instant};
 use isotherm_workload::BuildContext;
 use std::collections::BTreeMap;
-
-/// How often touches of the tiers are taken down: how soon their shares settle is known to that.
-const TOUCHES_EVERY: Duration = Duration::from_ms(250);
 
 /// Peak memory by group path, from a run without limits.
 pub(crate) type Peaks = BTreeMap<String, Bytes>;
@@ -198,20 +196,20 @@ pub(crate) fn builder(
         numbers.insert(index, ids[0]);
         programs.insert(entry.name.clone(), ids);
     }
-    let observers = plan.attach(&mut builder, &numbers)?;
-    if let Some(tiering) = &scenario.tiering {
-        builder.tiering(tiering, context.seed).map_err(sim_error)?;
-        builder.record_series(TOUCHES_EVERY);
-        if needs_promotions_judged(&scenario.metrics) {
-            builder.witness();
-        }
-    }
-    if let Limits::Of(_) = limits {
-        let paths: Vec<&str> = groups.keys().map(String::as_str).collect();
-        crate::generations::attach(&mut builder, scenario, &paths, need_witness(&scenario.metrics))
-            .map_err(sim_error)?;
-        crate::defrag::attach(&mut builder, scenario).map_err(sim_error)?;
-    }
+    let paths: Vec<&str> = groups.keys().map(String::as_str).collect();
+    let mut site = Site {
+        builder: &mut builder,
+        scenario,
+        seed: context.seed,
+        groups: &paths,
+        programs: &numbers,
+        has_limits: matches!(limits, Limits::Of(_)),
+        watched: Some(plan),
+        observers: Vec::new(),
+        error: &sim_error,
+    };
+    DAEMONS.iter().try_for_each(|&kind| (daemons::entry(kind).attach)(&mut site))?;
+    let observers = site.observers;
     for event in &scenario.events {
         let mut plan = |action| builder.plan(Plan { at: Instant::START + event.at, every: event.every, action });
         for (action, name) in [(Action::Start as fn(usize) -> Action, &event.start), (Action::Stop, &event.stop)] {

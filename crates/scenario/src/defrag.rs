@@ -1,6 +1,9 @@
 //! Proactive compaction in a scenario file, and how it gets on its machines.
 
-use crate::Scenario;
+use crate::daemons::{DaemonSpec, Misplaced, Site};
+use crate::keypath::KeyPath;
+use crate::{Scenario, ScenarioError};
+use isotherm_core::daemon::Kind;
 use isotherm_core::defrag::{DefragError, Design};
 use isotherm_sim::machine::{MachineBuilder, SimError};
 use isotherm_sim::reclaim::policy_by_name;
@@ -32,31 +35,49 @@ impl DefragSpec {
     }
 }
 
-/// Puts the daemons on a machine.
-pub(crate) fn attach(builder: &mut MachineBuilder, scenario: &Scenario) -> Result<(), SimError> {
-    scenario.defrag.iter().try_for_each(|spec| builder.defrag(&spec.name, &spec.design, spec.node))
-}
+impl DaemonSpec for DefragSpec {
+    const KIND: Kind = Kind::Defrag;
+    const SECTION: &'static str = "defrag";
+    const SEVERAL: &'static str = "daemons";
 
-/// Whether the scenario's machine, which is valid, can have them: the number of the first that it cannot have, its key that is
-/// wrong if it is one, and why.
-pub(crate) fn refusal(scenario: &Scenario) -> Option<(usize, Option<String>, String)> {
-    if scenario.defrag.is_empty() {
-        return None;
+    fn tables(scenario: &Scenario) -> &[Self] {
+        &scenario.defrag
     }
-    let policy = policy_by_name("fifo").expect("registered").build();
-    let mut builder = MachineBuilder::new(&scenario.machine, policy).ok()?;
-    scenario.defrag.iter().enumerate().find_map(|(index, spec)| {
-        let refused = builder.defrag(&spec.name, &spec.design, spec.node).err()?;
-        let message = refused.to_string();
-        let key = match refused {
-            SimError::Daemon { source, .. } => match source.downcast_ref() {
-                Some(DefragError::OutOfRange { place, .. }) => Some(place.clone()),
-                _ => None,
-            },
-            _ => None,
-        };
-        Some((index, key, message))
-    })
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn check(&self, earlier: &[Self], scenario: &Scenario) -> Result<(), Misplaced> {
+        if let Some(other) = earlier.iter().find(|other| other.node == self.node) {
+            let (node, other) = (self.node, &other.name);
+            return Err((
+                "node".into(),
+                format!("node {node} has `{other}` already; two would undo each other's work"),
+            ));
+        }
+        // The machine knows what its nodes can give.
+        let policy = policy_by_name("fifo").expect("registered").build();
+        let Ok(mut builder) = MachineBuilder::new(&scenario.machine, policy) else { return Ok(()) };
+        builder.defrag(&self.name, &self.design, self.node).map_err(|refused| match refused {
+            SimError::Daemon { source, .. } => {
+                let place = match source.downcast_ref() {
+                    Some(DefragError::OutOfRange { place, .. }) => place.as_str().into(),
+                    _ => KeyPath::root(),
+                };
+                (place, source.to_string())
+            }
+            other => (KeyPath::root(), other.to_string()),
+        })
+    }
+
+    fn attach(site: &mut Site<'_>) -> Result<(), ScenarioError> {
+        if !site.has_limits {
+            return Ok(());
+        }
+        let attach = |spec: &Self| site.builder.defrag(&spec.name, &spec.design, spec.node);
+        site.scenario.defrag.iter().try_for_each(attach).map_err(site.error)
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,12 @@
 //! Tools over generations in a scenario file, and how they get on its machines.
 
-use crate::Scenario;
-use isotherm_core::generations::{EstimatorConfig, ReclaimerConfig, ToolConfig, covers};
-use isotherm_sim::machine::{MachineBuilder, SimError};
+use crate::daemons::{DaemonSpec, Misplaced, Site};
+use crate::keypath::KeyPath;
+use crate::metrics::need_witness;
+use crate::validate::did_you_mean;
+use crate::{Scenario, ScenarioError};
+use isotherm_core::daemon::Kind;
+use isotherm_core::generations::{EstimatorConfig, ReclaimerConfig, TARGETS_ALL, ToolConfig, covers};
 use serde::{Deserialize, Serialize};
 
 /// A `[[generations]]` table: a daemon of user space over the generations of the Multi-Gen LRU (`docs/generations.md`). Under
@@ -28,27 +32,65 @@ impl GenerationsSpec {
     }
 }
 
-/// Puts the daemons on a machine with groups at `paths`; those none of whose groups is there are left out. With
-/// `with_witness`, what they estimate is told together with the truth.
-pub(crate) fn attach(
-    builder: &mut MachineBuilder,
-    scenario: &Scenario,
-    paths: &[&str],
-    with_witness: bool,
-) -> Result<(), SimError> {
-    let mut any = false;
-    for spec in &scenario.generations {
-        let is_there = |target: &&String| paths.iter().any(|path| covers(target, path));
-        let targets: Vec<String> = spec.tool.targets().iter().filter(is_there).cloned().collect();
-        if !targets.is_empty() {
-            builder.generations(&spec.name, spec.tool.clone().with_targets(targets))?;
-            any = true;
+impl DaemonSpec for GenerationsSpec {
+    const KIND: Kind = Kind::Generations;
+    const SECTION: &'static str = "generations";
+    const SEVERAL: &'static str = "tools";
+
+    fn tables(scenario: &Scenario) -> &[Self] {
+        &scenario.generations
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn check(&self, earlier: &[Self], scenario: &Scenario) -> Result<(), Misplaced> {
+        self.tool.validate().map_err(|error| (error.key.into(), error.to_string()))?;
+        let mut groups: Vec<String> = vec![TARGETS_ALL.to_owned()];
+        groups.extend(scenario.cgroups.iter().map(|group| group.path.clone()));
+        groups.extend((0..scenario.workloads.len()).map(|index| crate::assemble::group_path(scenario, index)));
+        let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
+        for (nth, target) in self.tool.targets().iter().enumerate() {
+            let place = KeyPath::from("targets").at(nth);
+            let shares =
+                |other: &&Self| other.tool.targets().iter().any(|one| covers(one, target) || covers(target, one));
+            if let Some(other) = earlier.iter().find(shares) {
+                let message = format!(
+                    "`{target}` has `{}` already: two tools on a group age it twice, and four generations reach back half \
+                     as far; give each its own groups (`reclaim` tells the working set, too)",
+                    other.name
+                );
+                return Err((place, message));
+            }
+            if !groups.iter().any(|group| covers(target, group)) {
+                let hint = did_you_mean(target, &groups);
+                return Err((place, format!("there is no group `{target}`; groups: {}{hint}", groups.join(", "))));
+            }
         }
+        Ok(())
     }
-    if any && with_witness {
-        builder.witness();
+
+    /// Those none of whose groups is there are left out. Where a metric wants it, what they estimate is told together with the truth.
+    fn attach(site: &mut Site<'_>) -> Result<(), ScenarioError> {
+        if !site.has_limits {
+            return Ok(());
+        }
+        let mut any = false;
+        for spec in &site.scenario.generations {
+            let is_there = |target: &&String| site.groups.iter().any(|path| covers(target, path));
+            let targets: Vec<String> = spec.tool.targets().iter().filter(is_there).cloned().collect();
+            if !targets.is_empty() {
+                let tool = spec.tool.clone().with_targets(targets);
+                site.builder.generations(&spec.name, tool).map_err(site.error)?;
+                any = true;
+            }
+        }
+        if any && need_witness(&site.scenario.metrics) {
+            site.builder.witness();
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod averages;
 mod bundled;
 mod config;
 mod culprit;
+mod daemons;
 pub mod damo;
 mod defrag;
 mod document;
@@ -28,6 +29,7 @@ mod rows;
 mod run;
 mod spelling;
 mod stats;
+mod tiering;
 mod validate;
 mod variant;
 

@@ -40,6 +40,7 @@
 
 mod attach;
 mod carried;
+mod check;
 mod explained;
 mod hot;
 mod record;
@@ -63,6 +64,7 @@ pub use spec::{MonitorSpec, RangeSpec};
 pub use watch::{Watch, Watched, accuracy, watch};
 
 pub(crate) use attach::{Observer, WatchPlan, Watching};
+pub(crate) use check::files;
 
 use isotherm_core::monitor::Operations;
 

@@ -1,4 +1,4 @@
-//! The machine, and who decides what is on its fast memory.
+//! The machine, and whose memory workloads take.
 
 use super::{Checked, Refused};
 use crate::Scenario;
@@ -11,11 +11,8 @@ pub(super) fn machine(scenario: &Scenario) -> Checked {
         .map_err(|error| Refused::new(KeyPath::from("machine").join(&*error.field), format!("[machine] {error}")))
 }
 
-pub(super) fn tiering(scenario: &Scenario) -> Checked {
-    if let Some(Err(error)) = scenario.tiering.as_ref().map(|tiering| tiering.check(&scenario.machine)) {
-        let message = format!("[tiering] {error}");
-        return Refused::err(KeyPath::from("tiering").join(&*error.field), message);
-    }
+/// That workloads take memory of nodes that are there.
+pub(super) fn nodes(scenario: &Scenario) -> Checked {
     let nodes = scenario.machine.nodes.len();
     for (index, workload) in scenario.workloads.iter().enumerate() {
         if let Some(node) = workload.node.filter(|node| *node >= nodes) {

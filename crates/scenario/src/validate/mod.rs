@@ -1,17 +1,16 @@
 //! What a well-formed scenario must also satisfy, section by section. Checks name the key; the document knows where it stands.
 
-mod daemons;
 mod events;
 mod groups;
 mod machine;
-mod monitors;
 mod results;
 
 use crate::document::Scope;
 use crate::keypath::KeyPath;
 use crate::parse::nearest;
 use crate::variant::{self, Variant};
-use crate::{RunMode, Scenario};
+use crate::{RunMode, Scenario, daemons, monitoring};
+use isotherm_core::daemon::DAEMONS;
 use std::path::Path;
 
 /// A key that makes no sense.
@@ -25,7 +24,7 @@ pub(crate) struct Refused {
     pub(crate) message: String,
 }
 
-type Checked = Result<(), Refused>;
+pub(crate) type Checked = Result<(), Refused>;
 
 impl Refused {
     /// A key of the scenario itself, or wherever a variant says it.
@@ -54,7 +53,7 @@ pub(crate) fn validate(scenario: &Scenario, folder: &Path) -> Checked {
     results::expectations(scenario, &names)?;
     let has_several = variants.len() > 1;
     for (scope, variant) in &mut variants {
-        let checked = monitors::files(&mut variant.scenario, folder).and_then(|()| check(&variant.scenario, *scope));
+        let checked = monitoring::files(&mut variant.scenario, folder).and_then(|()| check(&variant.scenario, *scope));
         checked.and_then(|()| only(variant, *scope)).map_err(|refused| {
             let message = refused.message;
             let message = if has_several { format!("variant `{}`: {message}", variant.name) } else { message };
@@ -80,18 +79,10 @@ fn check(scenario: &Scenario, scope: Scope) -> Checked {
         let message = "there is no workload; add a `[[workloads]]` table";
         return Err(Refused::new("workloads", message).of(scope));
     }
-    let sections = [
-        machine::machine,
-        machine::tiering,
-        groups::cgroups,
-        groups::workloads,
-        groups::limits,
-        monitors::monitors,
-        daemons::generations,
-        daemons::defrag,
-        events::events,
-    ];
-    sections.iter().try_for_each(|section| section(scenario)).map_err(|refused: Refused| refused.of(scope))
+    let sections = [machine::machine, machine::nodes, groups::cgroups, groups::workloads, groups::limits];
+    let daemons = DAEMONS.iter().map(|&kind| daemons::entry(kind).check);
+    let mut sections = sections.into_iter().chain(daemons).chain([events::events as fn(&Scenario) -> Checked]);
+    sections.try_for_each(|section| section(scenario)).map_err(|refused| refused.of(scope))
 }
 
 /// Which workloads a variant plays.
@@ -112,6 +103,6 @@ fn only(variant: &Variant, scope: Scope) -> Checked {
 }
 
 /// `; did you mean …?` if one of the names is like `wrong`.
-fn did_you_mean(wrong: &str, names: &[&str]) -> String {
+pub(crate) fn did_you_mean(wrong: &str, names: &[&str]) -> String {
     nearest(wrong, names.iter().copied()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
 }

@@ -1,43 +1,52 @@
-//! Kernel threads that monitor memory.
+//! Monitors as one of the kinds of daemons: whether their tables make sense.
 
-use super::{Checked, Refused, did_you_mean};
-use crate::Scenario;
+use super::spec::MonitorSpec;
+use crate::daemons::{DaemonSpec, Misplaced, Site};
 use crate::keypath::KeyPath;
-use crate::monitoring::MonitorSpec;
+use crate::validate::{Checked, Refused, did_you_mean};
+use crate::{Scenario, ScenarioError};
+use isotherm_core::daemon::Kind;
 use isotherm_core::monitor::MonitorError;
 use isotherm_core::schemes::SchemeError;
 use std::path::Path;
 
 /// Reads the files that monitors name.
-pub(super) fn files(scenario: &mut Scenario, folder: &Path) -> Checked {
+pub(crate) fn files(scenario: &mut Scenario, folder: &Path) -> Checked {
     for (index, monitor) in scenario.monitors.iter_mut().enumerate() {
         if let Err(message) = monitor.resolve(folder) {
             let message = format!("monitor `{}`: {message}", monitor.name);
-            return Refused::err(KeyPath::from("monitors").at(index).key("damo"), message);
+            return Err(Refused::new(KeyPath::from("monitors").at(index).key("damo"), message));
         }
     }
     Ok(())
 }
 
-pub(super) fn monitors(scenario: &Scenario) -> Checked {
-    let workloads: Vec<&str> = scenario.workloads.iter().map(|workload| workload.name.as_str()).collect();
-    for (index, monitor) in scenario.monitors.iter().enumerate() {
-        let (name, place) = (&monitor.name, KeyPath::from("monitors").at(index));
-        let fail = |path: &KeyPath, message: String| {
-            Refused::err(place.clone().join(path.clone()), format!("monitor `{name}`: {message}"))
-        };
-        if name.is_empty() {
-            return fail(&"name".into(), "its name is empty; give it one".to_owned());
-        }
-        if scenario.monitors[..index].iter().any(|earlier| earlier.name == *name) {
-            return fail(&"name".into(), "two monitors have this name; give each its own".to_owned());
-        }
-        if let Err(error) = monitor.config.validate() {
-            return fail(&place_of(&error), error.to_string());
-        }
-        targets(monitor, &workloads).and_then(|()| ranges(monitor)).or_else(|(path, message)| fail(&path, message))?;
+impl DaemonSpec for MonitorSpec {
+    const KIND: Kind = Kind::Monitor;
+    const SECTION: &'static str = "monitors";
+    const SEVERAL: &'static str = "monitors";
+
+    fn tables(scenario: &Scenario) -> &[Self] {
+        &scenario.monitors
     }
-    Ok(())
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn check(&self, _earlier: &[Self], scenario: &Scenario) -> Result<(), Misplaced> {
+        let workloads: Vec<&str> = scenario.workloads.iter().map(|workload| workload.name.as_str()).collect();
+        self.config.validate().map_err(|error| (place_of(&error), error.to_string()))?;
+        targets(self, &workloads)?;
+        ranges(self)
+    }
+
+    fn attach(site: &mut Site<'_>) -> Result<(), ScenarioError> {
+        if let Some(plan) = site.watched.take() {
+            site.observers = plan.attach(site.builder, site.programs)?;
+        }
+        Ok(())
+    }
 }
 
 /// The key of a monitor that an error of its configuration is of.
@@ -68,8 +77,6 @@ fn place_of(error: &MonitorError) -> KeyPath {
         _ => config,
     }
 }
-
-type Misplaced = (KeyPath, String);
 
 fn targets(monitor: &MonitorSpec, workloads: &[&str]) -> Result<(), Misplaced> {
     let place = KeyPath::from("targets");

@@ -1,0 +1,98 @@
+//! Daemons in a scenario file: one shape for how their tables are checked, and how they get on machines.
+//!
+//! A new kind is one file that implements [`DaemonSpec`] for its table, and one line in [`entry`].
+
+use crate::defrag::DefragSpec;
+use crate::keypath::KeyPath;
+use crate::monitoring::{MonitorSpec, Observer, WatchPlan};
+use crate::validate::{Checked, Refused};
+use crate::{GenerationsSpec, Scenario, ScenarioError, tiering};
+use isotherm_core::daemon::Kind;
+use isotherm_sim::machine::{MachineBuilder, ProgramId, SimError};
+use std::collections::BTreeMap;
+
+/// The table of one daemon.
+pub(crate) trait DaemonSpec: Sized {
+    /// What it is.
+    const KIND: Kind;
+    /// Key of all tables of its kind.
+    const SECTION: &'static str;
+    /// What several of its kind are called.
+    const SEVERAL: &'static str;
+
+    /// All tables of its kind.
+    fn tables(scenario: &Scenario) -> &[Self];
+
+    /// Name of the daemon in results.
+    fn name(&self) -> &str;
+
+    /// Whether it makes sense, beside those before it.
+    fn check(&self, earlier: &[Self], scenario: &Scenario) -> Result<(), Misplaced>;
+
+    /// Puts all of its kind on a machine.
+    fn attach(site: &mut Site<'_>) -> Result<(), ScenarioError>;
+}
+
+/// A key of a daemon's table, and what is wrong with it.
+pub(crate) type Misplaced = (KeyPath, String);
+
+/// A machine that is being put together.
+pub(crate) struct Site<'a> {
+    pub(crate) builder: &'a mut MachineBuilder,
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) seed: u64,
+    /// Paths of the groups on it.
+    pub(crate) groups: &'a [&'a str],
+    /// The number of each workload on it.
+    pub(crate) programs: &'a BTreeMap<usize, ProgramId>,
+    /// Limits are in force. Without, peaks are looked for: nobody may free memory or move it together.
+    pub(crate) has_limits: bool,
+    /// What monitors are to watch, until they are there.
+    pub(crate) watched: Option<WatchPlan<'a>>,
+    /// Who listens to the monitors.
+    pub(crate) observers: Vec<Observer>,
+    /// An error of the machine, with what is being played.
+    pub(crate) error: &'a dyn Fn(SimError) -> ScenarioError,
+}
+
+/// What scenarios ask of one kind of daemon.
+pub(crate) struct Entry {
+    /// Whether a scenario's tables make sense.
+    pub(crate) check: fn(&Scenario) -> Checked,
+    /// Puts them on a machine.
+    pub(crate) attach: fn(&mut Site<'_>) -> Result<(), ScenarioError>,
+}
+
+/// What scenarios ask of a kind.
+pub(crate) const fn entry(kind: Kind) -> Entry {
+    match kind {
+        Kind::Monitor => of::<MonitorSpec>(),
+        // A policy over tiers is one of the whole machine: it has no name, and brings a daemon or none.
+        Kind::Promotion => Entry { check: tiering::check, attach: tiering::attach },
+        Kind::Generations => of::<GenerationsSpec>(),
+        Kind::Defrag => of::<DefragSpec>(),
+    }
+}
+
+const fn of<S: DaemonSpec>() -> Entry {
+    Entry { check: check::<S>, attach: S::attach }
+}
+
+fn check<S: DaemonSpec>(scenario: &Scenario) -> Checked {
+    let tables = S::tables(scenario);
+    for (index, table) in tables.iter().enumerate() {
+        let (name, earlier) = (table.name(), &tables[..index]);
+        let checked = if name.is_empty() {
+            Err(("name".into(), "its name is empty; give it one".to_owned()))
+        } else if earlier.iter().any(|earlier| earlier.name() == name) {
+            Err(("name".into(), format!("two {} have this name; give each its own", S::SEVERAL)))
+        } else {
+            table.check(earlier, scenario)
+        };
+        checked.map_err(|(key, message)| {
+            let place = KeyPath::from(S::SECTION).at(index).join(key);
+            Refused::new(place, format!("{} `{name}`: {message}", S::KIND))
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! A policy over tiers of memory in a scenario, and how it gets on machines.
+
+use crate::daemons::Site;
+use crate::keypath::KeyPath;
+use crate::metrics::needs_promotions_judged;
+use crate::validate::{Checked, Refused};
+use crate::{Scenario, ScenarioError};
+use isotherm_units::Duration;
+
+/// How often touches of the tiers are taken down: how soon their shares settle is known to that.
+const TOUCHES_EVERY: Duration = Duration::from_ms(250);
+
+/// Whether the policy makes sense on the scenario's machine.
+pub(crate) fn check(scenario: &Scenario) -> Checked {
+    let Some(Err(error)) = scenario.tiering.as_ref().map(|tiering| tiering.check(&scenario.machine)) else {
+        return Ok(());
+    };
+    Err(Refused::new(KeyPath::from("tiering").join(&*error.field), format!("[tiering] {error}")))
+}
+
+/// Puts the policy on a machine, and what is told of it.
+pub(crate) fn attach(site: &mut Site<'_>) -> Result<(), ScenarioError> {
+    if let Some(tiering) = &site.scenario.tiering {
+        site.builder.tiering(tiering, site.seed).map_err(site.error)?;
+        site.builder.record_series(TOUCHES_EVERY);
+        if needs_promotions_judged(&site.scenario.metrics) {
+            site.builder.witness();
+        }
+    }
+    Ok(())
+}
