@@ -18,7 +18,7 @@ mod error;
 mod explicit;
 #[cfg(test)]
 pub(crate) mod fake;
-mod heat;
+pub(crate) mod heat;
 mod keep;
 mod merged;
 mod proactiveness;

@@ -3,8 +3,8 @@
 use super::super::keep::PAGES_PER_BLOCK;
 use crate::defrag::{BlockUse, FreeBlocks, HUGE_ORDER, Marks, predicted_yield};
 use crate::host::{
-    BlocksLook, CompactEnd, Compacted, Compacting, DefragSignals, Granularity, HostError, MoveBatch, NodeId, PageBlock,
-    PageSight, ZoneId, ZoneState,
+    BlocksLook, CompactEnd, CompactStep, Compacted, Compacting, DefragSignals, Granularity, HostError, MoveBatch,
+    NodeId, PageBlock, PageSight, ZoneId, ZoneState,
 };
 use isotherm_units::Duration;
 
@@ -121,6 +121,11 @@ impl Compacting for Machine {
         Ok(())
     }
 
+    /// There is nothing to do: pages move by [`Compacting::move_pages`] alone here.
+    fn compact(&mut self, _: &CompactStep) -> Result<Compacted, HostError> {
+        Ok(Compacted { end: Some(CompactEnd::ScannersMet), ..Compacted::default() })
+    }
+
     fn defrag_signals(&mut self, _: NodeId) -> Result<DefragSignals, HostError> {
         Ok(self.signals)
     }
@@ -143,6 +148,9 @@ impl Compacting for Machine {
     }
 
     fn block_pages(&mut self, _: ZoneId, block: u32, clears: bool, out: &mut Vec<PageSight>) -> Result<(), HostError> {
+        if block as usize >= self.blocks.len() {
+            return Err(HostError::Failed(format!("there is no block {block}, but {} of them", self.blocks.len())));
+        }
         self.watched += if clears { u64::from(self.usage(block as usize).movable) } else { 0 };
         for at in 0..BLOCK {
             let page = self.blocks[block as usize][at];

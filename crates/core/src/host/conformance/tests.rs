@@ -1,13 +1,18 @@
 //! The fakes of the features' tests keep the contract; hosts that break it in one place are found out.
 
 use super::*;
-use crate::defrag::fake::Machine as ZoneMachine;
+use crate::defrag::fake::{Machine as ZoneMachine, Zone};
+use crate::defrag::heat::fake::{BLOCK, Machine as BlockMachine, Page};
 use crate::generations::fake::FakeHost;
 use crate::host::{
-    Action, Applied, Applying, Capabilities, Gauging, Level, Mappings, NodeId, Order, Probe, Probing, Seen, Sight,
+    Action, Ageing, Answer, Applied, Applying, Area, BlocksLook, Capabilities, CompactStep, Compacted, Compacting,
+    DefragSignals, Eviction, Gauging, GenerationCapabilities, Generational, Granularity, Level, Listing, Mappings,
+    MoveOrder, NodeId, NodeMemory, Order, PageBlock, PageMove, PageSight, Probe, Probing, ScanGate, Scanned, Seen,
+    Sight, Tiering, TieringCapabilities, ZoneId, ZoneState,
 };
 use crate::monitor::fake::World;
 use crate::promotion::fake::World as TierWorld;
+use isotherm_units::Duration;
 
 const FIXTURE: Fixture = Fixture {
     process: TargetId(0),
@@ -29,16 +34,37 @@ fn the_fakes_keep_the_contract() {
     mappings(&mut host, &FIXTURE).assert_none();
     applying(&mut host, &FIXTURE).assert_none();
     gauging(&mut host, &FIXTURE).assert_none();
+    tiering(&mut tiers(), &FIXTURE).assert_none();
+    generations(&mut groups()).assert_none();
+    generations(&mut FakeHost { is_classic: true, ..groups() }).assert_none();
+    compacting(&mut zones()).assert_none();
+    compacting(&mut pages()).assert_none();
+}
+
+fn tiers() -> TierWorld {
     let mut host = TierWorld::new();
     host.map(0, &[(0x10_0000, 0x60_0000)]);
     host.fill(0, 0x20_0000, 512, 1);
-    tiering(&mut host, &FIXTURE).assert_none();
+    host
+}
+
+fn groups() -> FakeHost {
     let mut host = FakeHost::default();
     host.add("/", 100, 50);
-    generations(&mut host).assert_none();
-    host.is_classic = true;
-    generations(&mut host).assert_none();
-    compacting(&mut ZoneMachine::default()).assert_none();
+    host
+}
+
+/// Two zones of half empty blocks.
+fn zones() -> ZoneMachine {
+    ZoneMachine { zones: vec![Zone::of(8, 200, 0), Zone::of(4, 100, 7)], ..ZoneMachine::default() }
+}
+
+/// Blocks of which each page is known: one wholly free, one of both kinds.
+fn pages() -> BlockMachine {
+    let mut mixed = vec![Page::Free; BLOCK];
+    mixed[3] = Page::Fixed(1);
+    mixed[5] = Page::Movable { name: 2, period_ns: 0, cleared_at: 0 };
+    BlockMachine { blocks: vec![vec![Page::Free; BLOCK], mixed], ..BlockMachine::default() }
 }
 
 /// A host that has nothing, and says so.
@@ -48,9 +74,9 @@ impl Probing for Nothing {}
 impl Mappings for Nothing {}
 impl Applying for Nothing {}
 impl Gauging for Nothing {}
-impl crate::host::Compacting for Nothing {}
-impl crate::host::Generational for Nothing {}
-impl crate::host::Tiering for Nothing {}
+impl Compacting for Nothing {}
+impl Generational for Nothing {}
+impl Tiering for Nothing {}
 
 #[test]
 fn a_host_without_a_role_that_says_so_keeps_the_contract() {
@@ -138,6 +164,221 @@ impl Gauging for Broken {
     }
 }
 
+/// Zones that are right but for one thing.
+struct BrokenZones {
+    pages: BlockMachine,
+    how: &'static str,
+}
+
+impl Compacting for BrokenZones {
+    fn compaction_granularity(&self) -> Option<Granularity> {
+        (self.how != "compacts, and says it cannot").then_some(Granularity::Zone)
+    }
+
+    fn zones(&mut self, out: &mut Vec<ZoneState>) -> Result<(), HostError> {
+        let start = out.len();
+        self.pages.zones(out)?;
+        match self.how {
+            "tells a zone twice" => out.extend_from_within(start..),
+            "has more free than there is" => out[start].present = 1,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn defrag_signals(&mut self, node: NodeId) -> Result<DefragSignals, HostError> {
+        self.pages.defrag_signals(node)
+    }
+
+    fn compact(&mut self, step: &CompactStep) -> Result<Compacted, HostError> {
+        let done = self.pages.compact(step)?;
+        let goes_on = self.how == "goes on beyond the mark";
+        Ok(Compacted { pages_moved: done.pages_moved + u64::from(goes_on), ..done })
+    }
+
+    fn page_blocks(&mut self, look: &BlocksLook, out: &mut Vec<PageBlock>) -> Result<(), HostError> {
+        self.pages.page_blocks(look, out)?;
+        match self.how {
+            "miscounts a block" => out[1].usage.movable += 1,
+            "reads bits unasked" => out[0].sampled = 1,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn block_pages(
+        &mut self,
+        zone: ZoneId,
+        block: u32,
+        clears: bool,
+        out: &mut Vec<PageSight>,
+    ) -> Result<(), HostError> {
+        let block = if self.how == "has blocks that are not there" { 0 } else { block };
+        self.pages.block_pages(zone, block, clears, out)
+    }
+}
+
+/// Generations that are right but for one thing.
+struct BrokenGroups {
+    groups: FakeHost,
+    how: &'static str,
+}
+
+impl Generational for BrokenGroups {
+    fn generation_capabilities(&mut self) -> GenerationCapabilities {
+        let can = self.groups.generation_capabilities();
+        GenerationCapabilities { evict: self.how != "does not say what is missing", ..can }
+    }
+
+    fn read_generations(&mut self, out: &mut Vec<Listing>) -> Result<(), HostError> {
+        self.groups.read_generations(out)?;
+        if self.how == "leaves a generation out" {
+            out[0].rows.remove(1);
+        }
+        Ok(())
+    }
+
+    fn age_generations(&mut self, orders: &[Ageing], answers: &mut Vec<Answer>) {
+        match self.how {
+            "answers once for all" => answers.push(Answer::Failed("EINVAL".to_owned())),
+            "makes the future" => answers.extend(orders.iter().map(|_| Answer::Done { bytes: 0 })),
+            "refuses, and does it" => {
+                self.groups.groups[0].max_seq += 1;
+                self.groups.age_generations(orders, answers);
+            }
+            _ => self.groups.age_generations(orders, answers),
+        }
+    }
+
+    fn evict_generations(&mut self, orders: &[Eviction], answers: &mut Vec<Answer>) {
+        if self.how == "evicts the youngest" {
+            return answers.extend(orders.iter().map(|_| Answer::Done { bytes: 4096 }));
+        }
+        self.groups.evict_generations(orders, answers);
+    }
+}
+
+/// Tiers that are right but for one thing.
+struct BrokenTiers {
+    tiers: TierWorld,
+    how: &'static str,
+}
+
+impl Tiering for BrokenTiers {
+    fn tiering_capabilities(&self) -> TieringCapabilities {
+        let can = self.tiers.tiering_capabilities();
+        TieringCapabilities { migrate: self.how != "moves, and says it cannot", ..can }
+    }
+
+    fn spaces(&mut self, out: &mut Vec<TargetId>) -> Result<(), HostError> {
+        self.tiers.spaces(out)?;
+        if self.how == "lists the dead" {
+            out.extend(FIXTURE.gone);
+        }
+        Ok(())
+    }
+
+    fn areas(&mut self, target: TargetId, out: &mut Vec<Area>) -> Result<(), HostError> {
+        self.tiers.areas(target, out)?;
+        if self.how == "tells areas twice" {
+            out.extend_from_within(..);
+        }
+        Ok(())
+    }
+
+    fn scan_accessed(
+        &mut self,
+        target: TargetId,
+        range: AddressRange,
+        gate: &mut ScanGate,
+    ) -> Result<Scanned, HostError> {
+        self.tiers.scan_accessed(target, range, gate)
+    }
+
+    fn page_nodes(&mut self, target: TargetId, addresses: &[u64], out: &mut [Option<NodeId>]) -> Result<(), HostError> {
+        self.tiers.page_nodes(target, addresses, out)?;
+        if self.how == "has pages in holes" {
+            out.iter_mut().for_each(|node| *node = Some(NodeId(0)));
+        }
+        Ok(())
+    }
+
+    fn migrate(
+        &mut self,
+        target: TargetId,
+        order: &MoveOrder<'_>,
+        results: &mut [PageMove],
+    ) -> Result<Duration, HostError> {
+        if self.how == "says moved and does nothing" {
+            let not_there = |page: &u64| *page == FIXTURE.hole;
+            for (page, result) in order.pages.iter().zip(results) {
+                *result = if not_there(page) { PageMove::NotPresent } else { PageMove::Moved(1) };
+            }
+            return Ok(Duration::ZERO);
+        }
+        self.tiers.migrate(target, order, results)
+    }
+
+    fn node_memory(&mut self, node: NodeId) -> Result<Option<NodeMemory>, HostError> {
+        let memory = self.tiers.node_memory(node)?;
+        let has_none = self.how == "has nodes without memory";
+        Ok(memory.filter(|_| !has_none))
+    }
+}
+
+/// One of the findings has these words.
+#[track_caller]
+fn is_found(how: &str, findings: &Findings, words: &str) {
+    let found = findings.sentences().iter().any(|sentence| sentence.contains(words));
+    assert!(found, "{how}: `{words}` is not among {findings:?}");
+}
+
+#[test]
+fn broken_zones_are_found() {
+    compacting(&mut BrokenZones { pages: pages(), how: "not at all" }).assert_none();
+    for (how, words) in [
+        ("compacts, and says it cannot", "`compact` is not among the capabilities"),
+        ("tells a zone twice", "zones are not in order"),
+        ("has more free than there is", "more free pages than pages"),
+        ("goes on beyond the mark", "goes on although its mark is reached"),
+        ("miscounts a block", "does not hold what its pages say"),
+        ("reads bits unasked", "bits are read that were not asked for"),
+        ("has blocks that are not there", "a block that is not there has pages"),
+    ] {
+        is_found(how, &compacting(&mut BrokenZones { pages: pages(), how }), words);
+    }
+}
+
+#[test]
+fn broken_generations_are_found() {
+    generations(&mut BrokenGroups { groups: groups(), how: "not at all" }).assert_none();
+    for (how, words) in [
+        ("does not say what is missing", "does not say what would be needed"),
+        ("leaves a generation out", "do not ascend by one"),
+        ("answers once for all", "not one answer an order"),
+        ("makes the future", "a generation from the future was made"),
+        ("refuses, and does it", "what was refused has changed something"),
+        ("evicts the youngest", "the youngest generation was evicted"),
+    ] {
+        is_found(how, &generations(&mut BrokenGroups { groups: groups(), how }), words);
+    }
+}
+
+#[test]
+fn broken_tiers_are_found() {
+    tiering(&mut BrokenTiers { tiers: tiers(), how: "not at all" }, &FIXTURE).assert_none();
+    for (how, words) in [
+        ("moves, and says it cannot", "`migrate` is not among the capabilities"),
+        ("lists the dead", "a process that has ended is among the spaces"),
+        ("tells areas twice", "areas are empty, overlap"),
+        ("has pages in holes", "what is not mapped is on a node"),
+        ("says moved and does nothing", "a page is not where its move says"),
+        ("has nodes without memory", "a node has memory, or has not"),
+    ] {
+        is_found(how, &tiering(&mut BrokenTiers { tiers: tiers(), how }, &FIXTURE), words);
+    }
+}
+
 /// What is planted, and a part of what is found.
 #[test]
 fn what_breaks_the_contract_is_found() {
@@ -150,17 +391,12 @@ fn what_breaks_the_contract_is_found() {
         ("empties what it is given", "a scan of children does not append"),
         ("takes the dead for alive", "`scan_children` of a target that has ended"),
     ];
-    for (how, found) in table {
-        let findings = probing(&mut broken(how), &FIXTURE);
-        assert!(findings.sentences().iter().any(|sentence| sentence.contains(found)), "{how}: {findings:?}");
+    for (how, words) in table {
+        is_found(how, &probing(&mut broken(how), &FIXTURE), words);
     }
-    let findings = mappings(&mut broken("tells mappings backwards"), &FIXTURE);
-    assert!(findings.sentences().iter().any(|found| found.contains("do not ascend")), "{findings:?}");
-    let findings = applying(&mut broken("treats what no filter lets through"), &FIXTURE);
-    assert!(findings.sentences().iter().any(|found| found.contains("no filter lets through")), "{findings:?}");
-    let findings = gauging(&mut broken("leaves things behind"), &FIXTURE);
-    let parts = ["have left something behind", "a group that is not there has a number"];
-    for part in parts {
-        assert!(findings.sentences().iter().any(|found| found.contains(part)), "{part}: {findings:?}");
-    }
+    is_found("backwards", &mappings(&mut broken(""), &FIXTURE), "do not ascend");
+    is_found("no gate", &applying(&mut broken(""), &FIXTURE), "no filter lets through");
+    let findings = gauging(&mut broken(""), &FIXTURE);
+    is_found("half way", &findings, "have left something behind");
+    is_found("any group", &findings, "a group that is not there has a number");
 }
