@@ -384,13 +384,13 @@ impl Generations {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn lruvec(max_seq: u64, min_seq: [u64; 2]) -> Lruvec {
+    pub(crate) fn lruvec(max_seq: u64, min_seq: [u64; 2]) -> Lruvec {
         Lruvec { max_seq, min_seq, ..Lruvec::new(Instant::START) }
     }
-    const ANON: Entering = Entering {
+    pub(crate) const ANON: Entering = Entering {
         page_type: PageType::Anon,
         active: false,
         workingset: false,
@@ -399,7 +399,7 @@ mod tests {
         fresh_anon: false,
         being_written: false,
     };
-    const FILE: Entering = Entering { page_type: PageType::File, ..ANON };
+    pub(crate) const FILE: Entering = Entering { page_type: PageType::File, ..ANON };
 
     /// E2 and E3: where pages enter.
     #[test]

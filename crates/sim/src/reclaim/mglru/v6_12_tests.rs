@@ -3,7 +3,8 @@
 use super::ageing::Effort;
 use super::controller::{History, choose_v6_12};
 use super::evict::{Queue, Turn};
-use super::generations::{Entering, Lruvec};
+use super::generations::Entering;
+use super::generations::tests::{ANON, FILE, lruvec};
 use super::page::Sight;
 use super::v6_12::keep_step;
 use super::*;
@@ -26,21 +27,6 @@ fn bed_of(baseline: Baseline, frames: u64) -> Testbed {
 fn with<T>(bed: &mut Testbed, act: impl FnOnce(&mut Mglru, &mut Memory) -> T) -> T {
     act(bed.policy.as_mglru().expect("generations"), &mut bed.memory)
 }
-
-fn lruvec(max_seq: u64, min_seq: [u64; 2]) -> Lruvec {
-    Lruvec { max_seq, min_seq, ..Lruvec::new(Instant::START) }
-}
-
-const FILE: Entering = Entering {
-    page_type: PageType::File,
-    active: false,
-    workingset: false,
-    referenced: false,
-    rotated: false,
-    fresh_anon: false,
-    being_written: false,
-};
-const ANON: Entering = Entering { page_type: PageType::Anon, ..FILE };
 
 #[test]
 fn s18_accesses_are_counted_in_another_order_to_the_same_tiers() {
