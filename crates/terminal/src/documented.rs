@@ -5,9 +5,25 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, Command, Parser};
 
+/// What every command line of the project keeps: it is consistent, follows the house rules, accepts what the documentation below `root`
+/// shows of it (`shown_min` lines and more), and is named verb by verb in `readme`.
+///
+/// # Panics
+/// It does not: with all complaints. For tests.
+pub fn check<Line: Parser>(root: &Path, readme: &str, shown_min: usize) {
+    let command = Line::command();
+    command.clone().debug_assert();
+    assert_eq!(irregular(&command), "");
+    let (complaints, shown) = parse::<Line>(root);
+    assert!(complaints.is_empty(), "documented commands that do not parse:\n{complaints}");
+    assert!(shown >= shown_min, "only {shown} documented commands were found");
+    let readme = std::fs::read_to_string(root.join(readme)).expect("it is there");
+    assert_eq!(unnamed(&command, &readme), [""; 0], "verbs that the README does not name");
+}
+
 /// Parses every line `$ COMMAND …` of a console block in a Markdown file below `root`. Complaints, empty when all parse, and how many
 /// lines were found.
-pub fn parse<Line: Parser>(root: &Path) -> (String, usize) {
+fn parse<Line: Parser>(root: &Path) -> (String, usize) {
     let name = Line::command().get_name().to_owned();
     let (mut complaints, mut shown) = (String::new(), 0);
     for page in pages(root) {
@@ -30,7 +46,7 @@ pub fn parse<Line: Parser>(root: &Path) -> (String, usize) {
 }
 
 /// The house rules for command lines: long flags are in kebab-case, every verb shows examples. Complaints, empty when all is well.
-pub fn irregular(command: &Command) -> String {
+fn irregular(command: &Command) -> String {
     let mut complaints = String::new();
     for verb in command.get_subcommands().filter(|verb| verb.get_name() != "help") {
         let example = format!("{} {}", command.get_name(), verb.get_name());
@@ -47,7 +63,7 @@ pub fn irregular(command: &Command) -> String {
 }
 
 /// Verbs that `text` does not name.
-pub fn unnamed(command: &Command, text: &str) -> Vec<String> {
+fn unnamed(command: &Command, text: &str) -> Vec<String> {
     let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help");
     let names = verbs.map(|verb| format!("{} {}", command.get_name(), verb.get_name()));
     names.filter(|name| !text.contains(name)).collect()
