@@ -283,10 +283,9 @@ fn too_uncertain(replays: &Replays<'_>, index: usize, name: &'static str) -> Opt
     let upper = ratio.high.saturating_sub(1_000_000);
     let why = if ratio.chance_high <= replays.allowed_ppm() { "by what the model is off" } else { "by chance" };
     let message = format!(
-        "{} would do in most replays, but not surely: up to {}.{} % slower {why}",
+        "{} would do in most replays, but not surely: up to {} slower {why}",
         by_median.approx(),
-        upper / 10_000,
-        upper % 10_000 / 1_000,
+        percent(upper),
     );
     Some(Note { candidate: name, kind: NoteKind::TooUncertain, message })
 }
@@ -325,14 +324,19 @@ fn uses_less(
     }
     let slower = row.runtime_ratio_ppm?.median.saturating_sub(1_000_000);
     let message = format!(
-        "holds {} on average under the same limit, {} less than {}, and is {}.{} % slower than with unlimited memory",
+        "holds {} on average under the same limit, {} less than {}, and is {} slower than with unlimited memory",
         Bytes::new(own.median).approx(),
         Bytes::new(others.median - own.median).approx(),
         best.candidate,
-        slower / 10_000,
-        slower % 10_000 / 1_000,
+        percent(slower),
     );
     Some(Note { candidate: candidate.name, kind: NoteKind::UsesLess, message })
+}
+
+/// Millionths in percent, to the nearest tenth as tables have them: `1.8 %`.
+pub fn percent(ppm: u64) -> String {
+    let tenths = ppm.saturating_add(500) / 1_000;
+    format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
 #[cfg(test)]
@@ -340,6 +344,16 @@ mod tests {
     use super::super::expected::Gamble;
     use super::super::figures::tests::{exactly, row};
     use super::*;
+
+    #[test]
+    fn shares_are_rounded_as_in_tables() {
+        let table =
+            [(0, "0.0 %"), (499, "0.0 %"), (500, "0.1 %"), (17_500, "1.8 %"), (999_499, "99.9 %"), (u64::MAX, "")];
+        for (ppm, text) in &table[..5] {
+            assert_eq!(percent(*ppm), *text);
+        }
+        assert!(percent(table[5].0).ends_with(" %"), "the largest is told as well");
+    }
 
     #[test]
     fn a_gamble_is_told_with_both_outcomes() {

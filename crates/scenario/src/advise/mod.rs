@@ -24,7 +24,7 @@ mod tiers;
 
 pub use calibration::{EVENTS, ModelError, model_error, model_errors};
 pub use candidate::{CANDIDATES, Candidate, Recording};
-pub use choice::{AgainstClassic, Gain, Note, NoteKind, Recommendation};
+pub use choice::{AgainstClassic, Gain, Note, NoteKind, Recommendation, percent};
 pub use devices::{DeviceRole, OtherDevice};
 pub use expected::{Gamble, Interval};
 pub use figures::{AdviceRow, SchemeDid};

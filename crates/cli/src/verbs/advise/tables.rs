@@ -1,7 +1,7 @@
 //! The advice in tables.
 
 use isotherm_report::{Align, Cell, Column, Table, Unit};
-use isotherm_scenario::advise::{Advice, AdviceRow};
+use isotherm_scenario::advise::{Advice, AdviceRow, percent};
 use isotherm_units::Bytes;
 
 use super::words;
@@ -72,7 +72,7 @@ pub(super) fn rows(answers: &[Advice]) -> Table {
 pub(super) fn side_by_side(advice: &Advice) -> Table {
     let size = advice.compared_bytes;
     let share = u64::try_from(u128::from(size) * 1_000_000 / u128::from(advice.peak_bytes.max(1))).unwrap_or(u64::MAX);
-    let title = format!("At memory.max = {} ({} of peak)", Bytes::new(size).approx(), words::percent(share));
+    let title = format!("At memory.max = {} ({} of peak)", Bytes::new(size).approx(), percent(share));
     let columns = vec![
         Column::text("set-up"),
         Column { align: Align::Right, ..Column::text("slower by [%]") },

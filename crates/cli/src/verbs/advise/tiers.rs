@@ -3,11 +3,10 @@
 use isotherm_report::{
     Align, Axis, Cell, Chart, Column, Emphasis, HtmlPage, PictureSize, Series, Table, Unit, Verdict,
 };
-use isotherm_scenario::advise::{TierAdvice, TierQuestion, TierRatio, TierRow};
+use isotherm_scenario::advise::{TierAdvice, TierQuestion, TierRatio, TierRow, percent};
 use isotherm_sim::machine::MemoryKind;
 use isotherm_units::{Bytes, Duration};
 
-use super::words::percent;
 use crate::error::CliError;
 
 /// A kind of memory by its name.

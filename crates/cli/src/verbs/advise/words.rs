@@ -1,6 +1,8 @@
 //! The advice in words.
 
-use isotherm_scenario::advise::{Advice, AdviceRow, DeviceRole, LatencyRow, Neighbour, OtherDevice, SchemeDid};
+use isotherm_scenario::advise::{
+    Advice, AdviceRow, DeviceRole, LatencyRow, Neighbour, OtherDevice, SchemeDid, percent,
+};
 use isotherm_sim::machine::Ending;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
@@ -141,7 +143,9 @@ pub(super) fn gains(advice: &Advice) -> Vec<String> {
 
 /// How much a ratio in millionths is above one; a little below one occurs where an interval is wide.
 pub(super) fn signed_percent(ppm: u64) -> String {
-    if ppm >= 1_000_000 { percent(ppm - 1_000_000) } else { format!("-{}", percent(1_000_000 - ppm)) }
+    // What rounds to nothing has no sign.
+    let sign = if ppm.saturating_add(500) <= 1_000_000 { "-" } else { "" };
+    format!("{sign}{}", percent(ppm.abs_diff(1_000_000)))
 }
 
 /// What of its memory could be huge pages, in a sentence.
@@ -269,10 +273,6 @@ pub(super) fn did(schemes: &[SchemeDid]) -> String {
     schemes.iter().map(short).collect::<Vec<_>>().join(", ")
 }
 
-pub(super) fn percent(ppm: u64) -> String {
-    format!("{}.{} %", ppm / 10_000, ppm % 10_000 / 1_000)
-}
-
 /// A device as people call it; one by its numbers as it was written.
 pub(super) fn device_name(device: DeviceConfig) -> String {
     let name = match device {
@@ -332,6 +332,7 @@ mod tests {
         assert_eq!(signed_percent(1_041_000), "4.1 %");
         assert_eq!(signed_percent(998_000), "-0.2 %");
         assert_eq!(signed_percent(1_000_000), "0.0 %");
+        assert_eq!((signed_percent(999_501), signed_percent(999_500)), ("0.0 %".to_owned(), "-0.1 %".to_owned()));
     }
 
     #[test]
