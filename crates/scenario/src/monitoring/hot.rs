@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use isotherm_core::monitor::RegionRecord;
 
-    /// docs/spec/schemes.md, worked examples 20 and 21: 20 samples of 5 ms.
+    /// docs/spec/schemes.md#s15, examples 20 and 21: 20 samples of 5 ms.
     #[test]
     fn scores_by_hand() {
         let table = [(20, 0, 74), (10, 0, 49), (10, 100, 52), (20, 1200, 79)];
