@@ -40,7 +40,7 @@ impl Lab {
             .map_err(|error| failed(format!("cannot be run: {error}")))?;
         match output.status.code().and_then(|code| u8::try_from(code).ok()) {
             Some(0) => Ok(output.stdout),
-            Some(code @ 1..=4) => Err(CliError::Told(code)),
+            Some(code @ 1..=4) => Err(CliError::Reported(code)),
             _ => Err(failed(format!("broke down ({})", output.status))),
         }
     }
@@ -62,8 +62,8 @@ fn find(configured: Option<&Path>, executable: Option<&Path>, path: Option<&OsSt
         let missing = || format!("ISOTHERM_LAB names {}, which is no file; {GET}", place.display());
         return place.is_file().then(|| place.to_path_buf()).ok_or_else(missing);
     }
-    let beside = executable.and_then(Path::parent).map(|folder| folder.join(NAME)).filter(|place| place.is_file());
-    beside.or_else(|| in_path(NAME, path?)).ok_or_else(|| {
+    let next_to_us = executable.and_then(Path::parent).map(|folder| folder.join(NAME)).filter(|place| place.is_file());
+    next_to_us.or_else(|| in_path(NAME, path?)).ok_or_else(|| {
         format!(
             "{NAME} is missing: it is neither beside this command nor in PATH; {GET} and name it by ISOTHERM_LAB, \
              or put it there"
@@ -88,11 +88,11 @@ mod tests {
             std::fs::write(&place, "").unwrap();
             place
         };
-        let (own, beside, in_path) = (put("own"), put("beside"), put("path"));
-        let (executable, alone) = (beside.with_file_name("isotherm"), folder.path().join("isotherm"));
+        let (own, next_to_us, in_path) = (put("own"), put("beside"), put("path"));
+        let (executable, alone) = (next_to_us.with_file_name("isotherm"), folder.path().join("isotherm"));
         let path = std::env::join_paths([folder.path(), in_path.parent().unwrap()]).unwrap();
         assert_eq!(find(Some(&own), Some(&executable), Some(&path)), Ok(own));
-        assert_eq!(find(None, Some(&executable), Some(&path)), Ok(beside));
+        assert_eq!(find(None, Some(&executable), Some(&path)), Ok(next_to_us));
         assert_eq!(find(None, Some(&alone), Some(&path)), Ok(in_path.clone()));
         assert_eq!(find(None, None, Some(&path)), Ok(in_path));
         let error = find(Some(folder.path()), Some(&executable), Some(&path)).unwrap_err();

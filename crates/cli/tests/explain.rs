@@ -134,7 +134,7 @@ operations = "paddr"
     )
 }
 
-/// The five ways in which a set-up does nothing: the true cause is told first, and no other one beside it.
+/// The five ways in which a configuration does nothing: the true cause is told first, and no other one beside it.
 #[test]
 fn broken_set_ups_are_told_by_their_true_cause() {
     let folder = tempfile::tempdir().unwrap();
@@ -181,8 +181,8 @@ fn broken_set_ups_are_told_by_their_true_cause() {
     for (cause, scheme, summary, first) in table {
         std::fs::write(&file, broken(scheme)).unwrap();
         let document: serde_json::Value = serde_json::from_str(&said(&["explain", &file, "--format", "json"])).unwrap();
-        let told = &document["monitors"][0]["schemes"][0];
-        let words: Vec<&str> = told["words"].as_array().unwrap().iter().filter_map(|word| word.as_str()).collect();
+        let reported = &document["monitors"][0]["schemes"][0];
+        let words: Vec<&str> = reported["words"].as_array().unwrap().iter().filter_map(|word| word.as_str()).collect();
         assert!(words[0].contains(summary), "{cause}: {words:#?}");
         match first {
             Some(first) => assert!(words[1].contains(first), "{cause}: {words:#?}"),
@@ -192,7 +192,7 @@ fn broken_set_ups_are_told_by_their_true_cause() {
                 "{cause}: {words:#?}"
             ),
         }
-        assert_eq!(told["stats"]["sz_applied"], 0, "{cause}");
+        assert_eq!(reported["stats"]["sz_applied"], 0, "{cause}");
         // The same from a result that was saved.
         let result = path("result.json");
         std::fs::write(&result, said(&["simulate", &file, "--format", "json"])).unwrap();

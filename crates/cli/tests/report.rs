@@ -85,9 +85,9 @@ fn bad_input_is_refused_with_a_way_out() {
     }
 }
 
-/// Text of a real kernel (`crates/core/src/defrag/text/real`).
+/// Text of a real kernel (`crates/core/src/compaction/text/real`).
 fn kernel_text(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/src/defrag/text");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/src/compaction/text");
     folder.join(name).to_str().expect("a UTF-8 path").to_owned()
 }
 
@@ -131,19 +131,19 @@ fn fragmentation_of_a_kernels_free_memory() {
     }
 }
 
-/// Generations of a recording that is replayed: the same looks as text and as JSON, with the truth beside.
+/// Generations of a recording that is replayed: the same samples as text and as JSON, with the truth beside.
 #[test]
 fn generations_are_shown_beside_the_truth() {
     let json: serde_json::Value =
         serde_json::from_str(&report("generations", &["--interval", "400ms", "--format", "json"])).unwrap();
-    let looks = json["tools"][0]["looks"].as_array().unwrap();
-    assert!(looks.len() >= 6, "{}", looks.len());
-    let told = &looks[3];
-    assert_eq!(told["estimate"]["told_window_ms"], 400);
+    let samples = json["tools"][0]["samples"].as_array().unwrap();
+    assert!(samples.len() >= 6, "{}", samples.len());
+    let reported = &samples[3];
+    assert_eq!(reported["estimate"]["reported_window_ms"], 400);
     let (estimated, used) =
-        (told["estimate"]["pages"].as_u64().unwrap(), told["used"]["present_pages"].as_u64().unwrap());
+        (reported["estimate"]["pages"].as_u64().unwrap(), reported["used"]["present_pages"].as_u64().unwrap());
     assert!(used > 100 && estimated.abs_diff(used) * 5 < used, "{estimated} of {used}");
-    let groups = told["groups"].as_array().unwrap();
+    let groups = reported["groups"].as_array().unwrap();
     assert_eq!((groups.len(), groups[1]["rows"].as_array().unwrap().len()), (2, 4), "the root, and the program's own");
     let text = report("generations", &["--interval", "400ms"]);
     assert!(text.contains("memory by generation, youngest first"), "{text}");

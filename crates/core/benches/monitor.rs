@@ -10,7 +10,8 @@ use std::sync::OnceLock;
 use std::time::Instant as Clock;
 
 use isotherm_core::host::{
-    AddressRange, Applying, Capabilities, Gauging, HostError, Level, Mappings, Probe, Probing, Seen, Sight, TargetId,
+    AddressRange, Applying, Capabilities, Gauging, HostError, Level, Mappings, Probe, ProbeResult, Probing, Seen,
+    TargetId, UnitRange,
 };
 use isotherm_core::monitor::{Attributes, Monitor, MonitorConfig, Operations};
 use isotherm_units::Instant;
@@ -23,14 +24,14 @@ impl Probing for Stripes {
         Capabilities { shifts: vec![12, 21, 30, 39], highest_level: Level(3), flush: false, scan_children: false }
     }
 
-    fn clear(&mut self, _: TargetId, _: &[Probe], _: &mut [Sight]) -> Result<(), HostError> {
+    fn clear(&mut self, _: TargetId, _: &[Probe], _: &mut [ProbeResult]) -> Result<(), HostError> {
         Ok(())
     }
 
-    fn test(&mut self, _: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
+    fn test(&mut self, _: TargetId, probes: &[Probe], sights: &mut [ProbeResult]) -> Result<(), HostError> {
         for (probe, sight) in probes.iter().zip(sights) {
             let is_hot = (probe.address >> 30) & 1 == 1;
-            *sight = Sight { seen: if is_hot { Seen::Accessed } else { Seen::Idle }, level: probe.level };
+            *sight = ProbeResult { seen: if is_hot { Seen::Accessed } else { Seen::Idle }, level: probe.level };
         }
         Ok(())
     }
@@ -64,7 +65,7 @@ fn ns_per_region(strategy: &str, nr_regions: u32, footprint: u64, region_ticks: 
         ..MonitorConfig::default()
     };
     let mut monitor = Monitor::new(config, 1).expect("a good configuration");
-    monitor.add_target(TargetId(0), &[AddressRange::new(0, footprint)], &Stripes).expect("good ranges");
+    monitor.add_target(TargetId(0), &[UnitRange::new(0, footprint)], &Stripes).expect("good ranges");
     monitor.start(Instant::START);
     let mut run = |nr_ticks: u64| {
         let before = (cpu_ns(), monitor.activity().tests.iter().map(|count| count.tests).sum::<u64>());

@@ -6,7 +6,7 @@
 //! that implements the trait, and one line of the table below.
 
 use crate::host::{HostError, TargetId};
-use crate::{defrag, generations, monitor, promotion, schemes};
+use crate::{compaction, generations, monitor, promotion, schemes};
 use isotherm_units::Instant;
 use std::error::Error;
 use std::fmt;
@@ -114,10 +114,10 @@ macro_rules! daemons {
 // Kind, what one run did, what all runs did, name, what it is for.
 daemons! {
     Monitor, monitor::Tick, Vec<schemes::SchemeReport>, "monitor", "watches regions of memory, and applies schemes to them";
-    Promotion, promotion::Step, Box<promotion::PromotionCounters>, "promotion", "scans for hot pages on slow memory, and moves them";
-    Generations, Option<generations::Look>, generations::ToolAccount, "generations",
+    Promotion, promotion::TimeoutReport, Box<promotion::PromotionCounters>, "promotion", "scans for hot pages on slow memory, and moves them";
+    Generations, Option<generations::Sample>, generations::ToolAccount, "generations",
         "ages generations, estimates the working set, evicts what is old";
-    Defrag, Box<defrag::Activity>, defrag::Tally, "defrag", "compacts a node before somebody waits for it";
+    Compaction, Box<compaction::Activity>, compaction::Tally, "compaction", "compacts a node before somebody waits for it";
 }
 
 impl fmt::Display for Kind {
@@ -129,7 +129,7 @@ impl fmt::Display for Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::defrag::{DefragDaemon, Design, MergedConfig};
+    use crate::compaction::{CompactionDaemon, Design, MergedConfig};
     use crate::generations::{EstimatorConfig, Tool, ToolConfig};
     use crate::host::NodeId;
     use crate::monitor::{Monitor, MonitorConfig};
@@ -180,15 +180,15 @@ mod tests {
     #[test]
     fn who_is_refused_goes_on() {
         let refusal = Some(HostError::Failed("EIO".to_owned()));
-        let mut machine = crate::defrag::fake::Machine { refusal, ..crate::defrag::fake::Machine::default() };
+        let mut machine = crate::compaction::fake::Machine { refusal, ..crate::compaction::fake::Machine::default() };
         let design = Design::Merged(MergedConfig::default());
-        let mut daemon = DefragDaemon::start(&design, NodeId(0), Instant::START).expect("allowed");
+        let mut daemon = CompactionDaemon::start(&design, NodeId(0), Instant::START).expect("allowed");
         assert_eq!(drive(&mut daemon, &mut machine, 2), vec![(0, Err("EIO".to_owned())); 2]);
         machine.refusal = None;
-        assert_eq!(drive(&mut daemon, &mut machine, 1), [(0, Ok(Kind::Defrag))]);
-        let told = Daemon::<crate::defrag::fake::Machine>::account(&daemon);
-        assert!(matches!(told, Account::Defrag(tally) if (tally.looks, tally.refusals) == (1, 2)));
-        let words = Daemon::<crate::defrag::fake::Machine>::words(&daemon);
+        assert_eq!(drive(&mut daemon, &mut machine, 1), [(0, Ok(Kind::Compaction))]);
+        let reported = Daemon::<crate::compaction::fake::Machine>::account(&daemon);
+        assert!(matches!(reported, Account::Compaction(tally) if (tally.checks, tally.refusals) == (1, 2)));
+        let words = Daemon::<crate::compaction::fake::Machine>::words(&daemon);
         assert_eq!(words.last().map(String::as_str), Some("refused 2 times, the last time: EIO"));
     }
 

@@ -4,8 +4,8 @@
 //! it wants to be called, calls it with the time and a [`host`], and takes values out. No clock, no files, no
 //! threads, no floats in decisions.
 
+pub mod compaction;
 pub mod daemon;
-pub mod defrag;
 pub mod generations;
 pub mod host;
 pub mod monitor;

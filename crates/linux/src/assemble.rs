@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
-use isotherm_trace::{EventKind, ProcessMeta, Result, Row, ThreadMeta, TraceWriter};
+use isotherm_trace::{EventKind, ProcessMeta, Result, ThreadMeta, TraceRow, TraceWriter};
 
 use crate::layout::{Layout, map_range};
 use crate::protocol::{Header, Origin, ProtocolError, Record, Records};
@@ -146,7 +146,7 @@ impl Assembler {
         let mut records = Records::new(payload);
         let mut rows = Vec::new();
         while let Some(record) = records.next()? {
-            if let Record::Row { page, pages, write } = record {
+            if let Record::TraceRow { page, pages, write } = record {
                 rows.push((page, pages, write));
                 continue;
             }
@@ -239,7 +239,7 @@ impl Assembler {
         self.held_rows -= rows.len();
         let Written { index, process, .. } = self.in_file(uid)?;
         for (page, pages, write) in rows {
-            self.writer.push(Row { time_ns, thread: index, page, pages, write })?;
+            self.writer.push(TraceRow { time_ns, thread: index, page, pages, write })?;
             for page in page..page + u64::from(pages) {
                 *self.touched.entry((process, page / 64)).or_default() |= 1 << (page % 64);
             }

@@ -59,7 +59,7 @@ pub(crate) fn record(
         assembler,
         processes: BTreeMap::new(),
         stopped: None,
-        told_stop: false,
+        reported_stop: false,
     };
     session.run(&emulator, began, report)
 }
@@ -142,7 +142,7 @@ struct Session<'a> {
     /// Why nothing more is recorded although the program runs on.
     stopped: Option<Stop>,
     /// Whether the user has been told of that.
-    told_stop: bool,
+    reported_stop: bool,
 }
 
 enum Stop {
@@ -261,8 +261,8 @@ impl Session<'_> {
 
     fn tell(&mut self, report: &mut dyn FnMut(Report)) {
         self.assembler.take_warnings().into_iter().for_each(|warning| report(Report::Warning(warning)));
-        if let Some(stop) = self.stopped.as_ref().filter(|_| !self.told_stop) {
-            self.told_stop = true;
+        if let Some(stop) = self.stopped.as_ref().filter(|_| !self.reported_stop) {
+            self.reported_stop = true;
             let why = match stop {
                 Stop::Failed(error) => error.to_string(),
                 Stop::MaxSize => "the file has reached --max-size".to_owned(),

@@ -13,7 +13,6 @@ pub enum RecordError {
     /// The command names nothing that can be found.
     #[error("program `{name}` not found{}", searched(*in_path))]
     ProgramNotFound {
-        /// As given.
         name: String,
         /// Whether `$PATH` was searched.
         in_path: bool,
@@ -21,7 +20,6 @@ pub enum RecordError {
     /// The file is there but cannot be executed.
     #[error("{} cannot be executed: {why}", path.display())]
     NotExecutable {
-        /// The file.
         path: PathBuf,
         /// Why, and the way out.
         why: String,
@@ -59,7 +57,6 @@ pub enum RecordError {
     Io {
         /// What was tried, with the path.
         action: String,
-        /// Why.
         source: io::Error,
     },
     /// The emulator ended before the program began.
@@ -79,12 +76,7 @@ pub enum RecordError {
          what came before",
         path.display()
     )]
-    Stream {
-        /// The trace.
-        path: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
+    Stream { path: PathBuf, why: String },
     /// The trace cannot be written.
     #[error(transparent)]
     Trace(#[from] isotherm_trace::TraceError),

@@ -58,7 +58,6 @@ impl RecordOptions {
         }
     }
 
-    /// Instructions in an epoch.
     pub(crate) fn epoch_instructions(&self) -> Result<u64, RecordError> {
         let Fraction { numerator, denominator } = self.ns_per_instruction;
         let epoch_ns = self.epoch.ns();
@@ -89,7 +88,6 @@ pub enum Report {
 /// A recording that was made.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// The trace.
     pub path: PathBuf,
     /// How the program ended: its exit code, or 128 + n after signal n.
     pub exit_code: i32,

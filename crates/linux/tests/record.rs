@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use isotherm_linux::{RecordError, RecordOptions, Recording, Report, record};
-use isotherm_trace::{EventKind, MapKind, Row, RowBatch, TraceMeta, TraceReader};
+use isotherm_trace::{EventKind, MapKind, RowBatch, TraceMeta, TraceReader, TraceRow};
 
 /// Says why a test does nothing, or fails where all must run.
 fn skip(why: &str) {
@@ -42,7 +42,7 @@ fn can_record() -> bool {
 struct Trace {
     recording: Recording,
     meta: TraceMeta,
-    rows: Vec<Row>,
+    rows: Vec<TraceRow>,
     warnings: Vec<String>,
 }
 
@@ -364,7 +364,7 @@ fn lackey_sees_the_same_pages_of_an_array() {
     let trace = run(&options);
     assert_eq!(trace.recording.exit_code, 6);
     assert!(trace.meta.complete);
-    let array = |row: &&Row| (0x70_0000..0x70_0040).contains(&row.page);
+    let array = |row: &&TraceRow| (0x70_0000..0x70_0040).contains(&row.page);
     let rows: Vec<_> = trace.rows.iter().filter(array).map(|row| (row.page, row.pages, row.write)).collect();
     assert_eq!(rows, [(0x70_0000, 32, true)]);
 }

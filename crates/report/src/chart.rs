@@ -71,14 +71,13 @@ pub enum SeriesKind {
     Step,
     /// A bar from zero at each point.
     Bars,
-    /// Not at all.
     Points,
 }
 
 /// How much a series stands out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Emphasis {
-    /// A yardstick in the background.
+    /// A baseline in the background.
     Muted,
     /// As the others.
     #[default]
@@ -103,7 +102,6 @@ pub struct Series {
 }
 
 impl Series {
-    /// A line.
     pub fn line(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.into(), points, ..Self::default() }
     }
@@ -138,14 +136,12 @@ pub enum Reference {
     AtX {
         /// Where, in the x axis's base unit.
         value: f64,
-        /// What it means.
         label: String,
     },
     /// Level, at this y.
     AtY {
         /// Where, in the y axis's base unit.
         value: f64,
-        /// What it means.
         label: String,
     },
 }
@@ -157,7 +153,6 @@ pub struct Callout {
     pub x: f64,
     /// In the y axis's base unit.
     pub y: f64,
-    /// What it means.
     pub label: String,
 }
 

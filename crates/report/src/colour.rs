@@ -78,7 +78,6 @@ pub fn heat_colour(heat: f64) -> Rgb {
 /// A paint by its role; the theme or the style sheet gives it a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paint {
-    /// The page.
     Background,
     /// Titles, labels.
     Ink,

@@ -87,7 +87,6 @@ impl HtmlPage {
         self.figure(&chart.picture(size).to_inline_svg(), &format!(" data-points=\"{points}\""))
     }
 
-    /// A heatmap.
     pub fn heatmap(&mut self, heatmap: &Heatmap, size: PictureSize) -> &mut Self {
         self.figure(&heatmap.picture(size).to_inline_svg(), "")
     }

@@ -19,7 +19,6 @@ pub enum Format {
 /// Which edge the cells of a column share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
     Left,
     /// Numbers.
     Right,
@@ -70,7 +69,6 @@ impl Column {
 /// One value of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Words.
     Text(String),
     /// A whole number in the column's base unit.
     Int(u64),

@@ -18,7 +18,6 @@ pub enum ColourDepth {
 /// What the terminal can show and how much of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TermStyle {
-    /// Colours.
     pub colour: ColourDepth,
     /// Whether characters beyond ASCII may be used.
     pub unicode: bool,
@@ -91,11 +90,11 @@ pub(crate) fn paint_text(style: &TermStyle, text: &str, paint: Option<Paint>, bo
 }
 
 fn push_colour(out: &mut String, depth: ColourDepth, colour: Rgb, background: bool) {
-    let ground = if background { 48 } else { 38 };
+    let layer = if background { 48 } else { 38 };
     let written = match depth {
         ColourDepth::None => Ok(()),
-        ColourDepth::Xterm256 => write!(out, "\u{1b}[{ground};5;{}m", colour.xterm256()),
-        ColourDepth::TrueColour => write!(out, "\u{1b}[{ground};2;{};{};{}m", colour.0, colour.1, colour.2),
+        ColourDepth::Xterm256 => write!(out, "\u{1b}[{layer};5;{}m", colour.xterm256()),
+        ColourDepth::TrueColour => write!(out, "\u{1b}[{layer};2;{};{};{}m", colour.0, colour.1, colour.2),
     };
     debug_assert!(written.is_ok(), "writing to a string does not fail");
 }

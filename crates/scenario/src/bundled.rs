@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 pub struct Bundled {
     /// Name on the command line.
     pub name: &'static str,
-    /// Its text.
     pub text: &'static str,
 }
 

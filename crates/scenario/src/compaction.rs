@@ -3,16 +3,16 @@
 use crate::daemons::{DaemonSpec, Misplaced, Site};
 use crate::keypath::KeyPath;
 use crate::{Scenario, ScenarioError};
+use isotherm_core::compaction::{CompactionError, Design};
 use isotherm_core::daemon::Kind;
-use isotherm_core::defrag::{DefragError, Design};
 use isotherm_sim::machine::{MachineBuilder, SimError};
 use isotherm_sim::reclaim::policy_by_name;
 use serde::{Deserialize, Serialize};
 
-/// A `[[defrag]]` table: a daemon that compacts a node as a design says (`docs/compaction.md`). `design` and the keys that go with
+/// A `[[compaction]]` table: a daemon that compacts a node as a design says (`docs/compaction.md`). `design` and the keys that go with
 /// it; unknown keys are refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DefragSpec {
+pub struct CompactionSpec {
     /// Name of the daemon in results.
     pub name: String,
     /// Number of its node. Default 0.
@@ -28,20 +28,20 @@ const fn is_zero(node: &u32) -> bool {
     *node == 0
 }
 
-impl DefragSpec {
+impl CompactionSpec {
     /// On node 0.
     pub fn new(name: &str, design: Design) -> Self {
         Self { name: name.to_owned(), node: 0, design }
     }
 }
 
-impl DaemonSpec for DefragSpec {
-    const KIND: Kind = Kind::Defrag;
-    const SECTION: &'static str = "defrag";
+impl DaemonSpec for CompactionSpec {
+    const KIND: Kind = Kind::Compaction;
+    const SECTION: &'static str = "compaction";
     const SEVERAL: &'static str = "daemons";
 
     fn tables(scenario: &Scenario) -> &[Self] {
-        &scenario.defrag
+        &scenario.compaction
     }
 
     fn name(&self) -> &str {
@@ -59,10 +59,10 @@ impl DaemonSpec for DefragSpec {
         // The machine knows what its nodes can give.
         let policy = policy_by_name("fifo").expect("registered").build();
         let Ok(mut builder) = MachineBuilder::new(&scenario.machine, policy) else { return Ok(()) };
-        builder.defrag(&self.name, &self.design, self.node).map_err(|refused| match refused {
+        builder.compaction(&self.name, &self.design, self.node).map_err(|refused| match refused {
             SimError::Daemon { source, .. } => {
                 let place = match source.downcast_ref() {
-                    Some(DefragError::OutOfRange { place, .. }) => place.as_str().into(),
+                    Some(CompactionError::OutOfRange { place, .. }) => place.as_str().into(),
                     _ => KeyPath::root(),
                 };
                 (place, source.to_string())
@@ -75,25 +75,25 @@ impl DaemonSpec for DefragSpec {
         if !site.has_limits {
             return Ok(());
         }
-        let attach = |spec: &Self| site.builder.defrag(&spec.name, &spec.design, spec.node);
-        site.scenario.defrag.iter().try_for_each(attach).map_err(site.error)
+        let attach = |spec: &Self| site.builder.compaction(&spec.name, &spec.design, spec.node);
+        site.scenario.compaction.iter().try_for_each(attach).map_err(site.error)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isotherm_core::defrag::DESIGNS;
+    use isotherm_core::compaction::DESIGNS;
 
     #[test]
     fn tables_are_read_and_written() {
         let text = "name = \"kcompactd\"\ndesign = \"merged\"\nproactiveness = 60\n";
-        let spec: DefragSpec = toml::from_str(text).expect("as in the docs");
+        let spec: CompactionSpec = toml::from_str(text).expect("as in the docs");
         assert_eq!((spec.node, spec.design.name()), (0, "merged"));
         for entry in DESIGNS {
-            let spec = DefragSpec { node: 3, ..DefragSpec::new(entry.name, (entry.make)()) };
+            let spec = CompactionSpec { node: 3, ..CompactionSpec::new(entry.name, (entry.make)()) };
             let written = toml::to_string(&spec).expect("plain");
-            assert_eq!(toml::from_str::<DefragSpec>(&written).expect("as written"), spec);
+            assert_eq!(toml::from_str::<CompactionSpec>(&written).expect("as written"), spec);
         }
         for wrong in [
             "name = \"x\"",
@@ -101,54 +101,54 @@ mod tests {
             "name = \"x\"\ndesign = \"merged\"\nhigh = 3",
             "name = \"x\"\ndesign = \"merged\"\nproactiveness = 101",
         ] {
-            assert!(toml::from_str::<DefragSpec>(wrong).is_err(), "{wrong}");
+            assert!(toml::from_str::<CompactionSpec>(wrong).is_err(), "{wrong}");
         }
     }
 
     /// Bad input is refused when the file is read: what, where, what is allowed.
     #[test]
     fn what_makes_no_sense_is_refused_with_its_place() {
-        let refused = |defrag: &str| {
+        let refused = |compaction: &str| {
             let text = format!(
                 "name = \"x\"\n[machine]\nnodes = [{{ memory = \"64MiB\" }}]\n[[workloads]]\nname = \"w\"\n\
-                 load = {{ kind = \"idle\" }}\n[[defrag]]\nname = \"d\"\n{defrag}"
+                 load = {{ kind = \"idle\" }}\n[[compaction]]\nname = \"d\"\n{compaction}"
             );
             crate::parse(&text, "t").map(|_| ()).map_err(|error| error.to_string())
         };
         let table = [
             (
                 "design = \"explicit\"\norder = 11",
-                "t:10:1: defrag `d`: `order` is 11; allowed: 1 to 10, the largest here",
+                "t:10:1: compaction `d`: `order` is 11; allowed: 1 to 10, the largest here",
             ),
             (
                 "design = \"explicit\"\norder = 0",
-                "t:10:1: defrag `d`: `order` is 0; allowed: 1 to the largest of the zone",
+                "t:10:1: compaction `d`: `order` is 0; allowed: 1 to the largest of the zone",
             ),
             (
                 "design = \"explicit\"\nhigh = 20\nlow = 21",
-                "t:11:1: defrag `d`: `low` is 21; allowed: 0 to `high` (20)",
+                "t:11:1: compaction `d`: `low` is 21; allowed: 0 to `high` (20)",
             ),
             (
                 "design = \"explicit\"\nzone = 1",
-                "t:10:1: defrag `d`: `zone` is 1; allowed: 0, the only one of the node",
+                "t:10:1: compaction `d`: `zone` is 1; allowed: 0, the only one of the node",
             ),
-            ("design = \"merged\"\nnode = 1", "t:10:1: defrag `d`: `node` is 1; allowed: 0, the only one"),
+            ("design = \"merged\"\nnode = 1", "t:10:1: compaction `d`: `node` is 1; allowed: 0, the only one"),
             (
                 "design = \"heat\"\nkeep = 33",
-                "t:10:1: defrag `d`: `keep` is 33; allowed: up to 32, all memory of the node",
+                "t:10:1: compaction `d`: `keep` is 33; allowed: up to 32, all memory of the node",
             ),
-            ("design = \"heat\"\nepoch = \"0s\"", "t:10:1: defrag `d`: `epoch` is 0ns; allowed: 1ms to 1m"),
+            ("design = \"heat\"\nepoch = \"0s\"", "t:10:1: compaction `d`: `epoch` is 0ns; allowed: 1ms to 1m"),
             (
                 "design = \"rfc\"\norders = { \"0\" = { low = 1, high = 2 } }",
-                "t:10:1: defrag `d`: `orders` is \"0\"; allowed",
+                "t:10:1: compaction `d`: `orders` is \"0\"; allowed",
             ),
-            ("design = \"heat\"\n[[defrag]]\nname = \"d\"\ndesign = \"rfc\"", "two daemons have this name"),
-            ("design = \"heat\"\n[[defrag]]\nname = \"e\"\ndesign = \"rfc\"", "node 0 has `d` already"),
+            ("design = \"heat\"\n[[compaction]]\nname = \"d\"\ndesign = \"rfc\"", "two daemons have this name"),
+            ("design = \"heat\"\n[[compaction]]\nname = \"e\"\ndesign = \"rfc\"", "node 0 has `d` already"),
             ("design = \"heat\"\nkep = 3", "unknown field `kep`"),
         ];
-        for (defrag, expected) in table {
-            let said = refused(defrag).expect_err(defrag);
-            assert!(said.contains(expected), "{defrag}\n{said}");
+        for (compaction, expected) in table {
+            let said = refused(compaction).expect_err(compaction);
+            assert!(said.contains(expected), "{compaction}\n{said}");
         }
         assert_eq!(refused("design = \"heat\"\nkeep = 32\nbudget = { pages = 0 }"), Ok(()), "it will say so");
     }

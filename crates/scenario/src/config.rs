@@ -1,7 +1,7 @@
 //! The types of a scenario file.
 
 use crate::averages::AverageSpec;
-use crate::defrag::DefragSpec;
+use crate::compaction::CompactionSpec;
 use crate::event::{EventSpec, LimitValue};
 use crate::expectations::ExpectationSpec;
 use crate::generations::GenerationsSpec;
@@ -45,7 +45,6 @@ pub struct Scenario {
     /// Variant that ratios are taken against.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<String>,
-    /// The machine.
     #[serde(default)]
     pub machine: MachineConfig,
     /// Who decides what is on fast memory, on a machine with tiers.
@@ -57,7 +56,6 @@ pub struct Scenario {
     /// Groups, parents before children.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cgroups: Vec<CgroupSpec>,
-    /// Workloads.
     pub workloads: Vec<WorkloadEntry>,
     /// Kernel threads that monitor memory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -67,7 +65,7 @@ pub struct Scenario {
     pub generations: Vec<GenerationsSpec>,
     /// Daemons that compact memory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub defrag: Vec<DefragSpec>,
+    pub compaction: Vec<CompactionSpec>,
     /// What happens from outside while the workloads run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventSpec>,
@@ -106,7 +104,7 @@ impl Scenario {
             workloads: Vec::new(),
             monitors: Vec::new(),
             generations: Vec::new(),
-            defrag: Vec::new(),
+            compaction: Vec::new(),
             events: Vec::new(),
             variants: Vec::new(),
             averages: Vec::new(),
@@ -157,7 +155,6 @@ pub enum RunMode {
     Together,
 }
 
-/// One workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct WorkloadEntry {
@@ -184,7 +181,6 @@ pub struct WorkloadEntry {
     /// It takes memory of this node first, and of the others in its order. Default: of the node it runs on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<usize>,
-    /// What it does.
     pub load: WorkloadSpec,
 }
 

@@ -3,7 +3,7 @@
 //! Types that choose by a tag, or take in the keys of others, read a whole table before they look at it: serde then knows the
 //! table and no longer the key. So the keys are tried: it is the one without which something else is said, or nothing.
 
-use crate::keypath::{KeyPath, Step};
+use crate::keypath::{KeyPath, PathSegment};
 use toml::Value;
 
 /// Keys that say which other keys there are: without them everything is refused.
@@ -35,7 +35,7 @@ fn next(whole: &Value, path: &KeyPath, said: &str, refusal: Refusal<'_>) -> Opti
         remove(&mut without, tried.steps());
         let sure = match (refusal(&without), &child) {
             (Some(other), _) if other == said => continue,
-            (Some(other), Step::Key(key)) if other.starts_with(&format!("missing field `{key}`")) => {
+            (Some(other), PathSegment::Key(key)) if other.starts_with(&format!("missing field `{key}`")) => {
                 // It is needed. Another key that is needed is not what is missing, and a tag is wrong only if nothing else is.
                 if said.starts_with("missing field") {
                     continue;
@@ -51,29 +51,29 @@ fn next(whole: &Value, path: &KeyPath, said: &str, refusal: Refusal<'_>) -> Opti
     best.map(|(_, path)| path)
 }
 
-fn children(whole: &Value, path: &[Step]) -> Vec<Step> {
+fn children(whole: &Value, path: &[PathSegment]) -> Vec<PathSegment> {
     let value = path.iter().try_fold(whole, |value, step| match step {
-        Step::Key(key) => value.get(key),
-        Step::At(index) => value.get(*index),
+        PathSegment::Key(key) => value.get(key),
+        PathSegment::At(index) => value.get(*index),
     });
     match value {
-        Some(Value::Table(table)) => table.keys().take(TRIED_MAX).cloned().map(Step::Key).collect(),
-        Some(Value::Array(list)) => (0..list.len().min(TRIED_MAX)).map(Step::At).collect(),
+        Some(Value::Table(table)) => table.keys().take(TRIED_MAX).cloned().map(PathSegment::Key).collect(),
+        Some(Value::Array(list)) => (0..list.len().min(TRIED_MAX)).map(PathSegment::At).collect(),
         _ => Vec::new(),
     }
 }
 
-fn remove(whole: &mut Value, path: &[Step]) {
+fn remove(whole: &mut Value, path: &[PathSegment]) {
     let Some((last, parents)) = path.split_last() else { return };
     let parent = parents.iter().try_fold(whole, |value, step| match step {
-        Step::Key(key) => value.get_mut(key),
-        Step::At(index) => value.get_mut(*index),
+        PathSegment::Key(key) => value.get_mut(key),
+        PathSegment::At(index) => value.get_mut(*index),
     });
     match (parent, last) {
-        (Some(Value::Table(table)), Step::Key(key)) => {
+        (Some(Value::Table(table)), PathSegment::Key(key)) => {
             table.remove(key);
         }
-        (Some(Value::Array(list)), Step::At(index)) if *index < list.len() => {
+        (Some(Value::Array(list)), PathSegment::At(index)) if *index < list.len() => {
             list.remove(*index);
         }
         _ => {}

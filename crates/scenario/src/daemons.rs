@@ -2,7 +2,7 @@
 //!
 //! A new kind is one file that implements [`DaemonSpec`] for its table, and one line in [`entry`].
 
-use crate::defrag::DefragSpec;
+use crate::compaction::CompactionSpec;
 use crate::keypath::KeyPath;
 use crate::monitoring::{MonitorSpec, Observer, WatchPlan};
 use crate::validate::{Checked, Refused};
@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 
 /// The table of one daemon.
 pub(crate) trait DaemonSpec: Sized {
-    /// What it is.
     const KIND: Kind;
     /// Key of all tables of its kind.
     const SECTION: &'static str;
@@ -70,7 +69,7 @@ pub(crate) const fn entry(kind: Kind) -> Entry {
         // A policy over tiers is one of the whole machine: it has no name, and brings a daemon or none.
         Kind::Promotion => Entry { check: tiering::check, attach: tiering::attach },
         Kind::Generations => of::<GenerationsSpec>(),
-        Kind::Defrag => of::<DefragSpec>(),
+        Kind::Compaction => of::<CompactionSpec>(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Scenario text as a tree that knows where each key and value stands.
 
 use crate::ScenarioError;
-use crate::keypath::{KeyPath, Step};
+use crate::keypath::{KeyPath, PathSegment};
 use crate::spelling::{self, OldSpelling};
 use serde::de::DeserializeOwned;
 use std::ops::Range;
@@ -95,8 +95,8 @@ impl<'a> Document<'a> {
             Scope::Whole => own,
             Scope::Matrix { policy, limit } => {
                 let listed = match path.steps() {
-                    [Step::Key(key)] if key == "policy" => KeyPath::from("matrix.policies").at(policy),
-                    [Step::Key(key)] if key == "limit" => KeyPath::from("matrix.limits").at(limit),
+                    [PathSegment::Key(key)] if key == "policy" => KeyPath::from("matrix.policies").at(policy),
+                    [PathSegment::Key(key)] if key == "limit" => KeyPath::from("matrix.limits").at(limit),
                     _ => return self.place(Scope::Whole, path),
                 };
                 return self.place(Scope::Whole, &listed);
@@ -141,8 +141,8 @@ impl<'a> Document<'a> {
 
     fn value(&self, path: &KeyPath) -> Option<&Value<'a>> {
         path.steps().iter().try_fold(&self.root, |value, step| match (value.get_ref(), step) {
-            (DeValue::Table(table), Step::Key(key)) => table.get(key.as_str()),
-            (DeValue::Array(list), Step::At(index)) => list.get(*index),
+            (DeValue::Table(table), PathSegment::Key(key)) => table.get(key.as_str()),
+            (DeValue::Array(list), PathSegment::At(index)) => list.get(*index),
             _ => None,
         })
     }
@@ -176,7 +176,7 @@ const OTHER_NAMES: [(&str, &[&str]); 23] = [
 ];
 
 /// Follows `steps` from `value` as far as they go. `base` is what a patch changes: it tells which entry a name means.
-fn deepest(value: &Value<'_>, base: Option<&Value<'_>>, steps: &[Step]) -> Found {
+fn deepest(value: &Value<'_>, base: Option<&Value<'_>>, steps: &[PathSegment]) -> Found {
     let own = Found { nr_steps: 0, offset: value.span().start };
     let Some((step, rest)) = steps.split_first() else { return own };
     let into = |child: &Value<'_>, base: Option<&Value<'_>>, key: Option<usize>| {
@@ -191,13 +191,13 @@ fn deepest(value: &Value<'_>, base: Option<&Value<'_>>, steps: &[Step]) -> Found
         Some(into(child, base, Some(written.span().start)))
     };
     let found = match (value.get_ref(), step) {
-        (DeValue::Table(table), Step::Key(key)) => {
+        (DeValue::Table(table), PathSegment::Key(key)) => {
             let base = base.and_then(|base| base.get_ref().get(key.as_str()));
             let others = OTHER_NAMES.iter().find(|(ours, _)| ours == key).map_or(&[][..], |(_, others)| *others);
             std::iter::once(&key.as_str()).chain(others).find_map(|name| key_of(table, base, name))
         }
-        (DeValue::Array(list), Step::At(index)) => list.get(*index).map(|entry| into(entry, None, None)),
-        (DeValue::Table(named), Step::At(index)) => {
+        (DeValue::Array(list), PathSegment::At(index)) => list.get(*index).map(|entry| into(entry, None, None)),
+        (DeValue::Table(named), PathSegment::At(index)) => {
             let entry = base.and_then(|base| base.get_ref().get(*index));
             let names = entry.and_then(spelling::name_of).into_iter().chain(["*"]);
             let found = names.filter_map(|name| key_of(named, entry, name));

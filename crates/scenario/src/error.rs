@@ -6,14 +6,8 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioError {
-    /// The file.
     #[error("cannot read {}: {source}", path.display())]
-    Io {
-        /// Which.
-        path: PathBuf,
-        /// Cause.
-        source: std::io::Error,
-    },
+    Io { path: PathBuf, source: std::io::Error },
     /// Neither a bundled name nor a file.
     #[error("`{name}` is neither a scenario file nor a bundled scenario; bundled: {bundled}")]
     NotFound {
@@ -40,26 +34,13 @@ pub enum ScenarioError {
     },
     /// A workload cannot be made.
     #[error("workload `{workload}`: {source}")]
-    Workload {
-        /// Which.
-        workload: String,
-        /// Cause.
-        source: isotherm_workload::WorkloadError,
-    },
+    Workload { workload: String, source: isotherm_workload::WorkloadError },
     /// A machine cannot be made or broke.
     #[error("workload `{workload}`, variant `{variant}`: {source}")]
-    Sim {
-        /// Which.
-        workload: String,
-        /// Which.
-        variant: String,
-        /// Cause.
-        source: isotherm_sim::machine::SimError,
-    },
+    Sim { workload: String, variant: String, source: isotherm_sim::machine::SimError },
     /// A monitor that cannot watch what it is to watch.
     #[error("monitor `{monitor}`: {message}")]
     Monitor {
-        /// Which.
         monitor: String,
         /// What is wrong, with what is allowed.
         message: String,
@@ -68,10 +49,5 @@ pub enum ScenarioError {
     #[error(
         "workload `{workload}`: its peak memory is unknown, because the run without limits did not end well: {reason}"
     )]
-    NoPeak {
-        /// Which.
-        workload: String,
-        /// What happened.
-        reason: String,
-    },
+    NoPeak { workload: String, reason: String },
 }

@@ -48,7 +48,6 @@ impl EventSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SetSpec {
-    /// The group.
     pub cgroup: String,
     /// `memory.max`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,7 +70,6 @@ pub struct SetSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ReclaimSpec {
-    /// The group.
     pub cgroup: String,
     /// How much; a share is of the group's peak memory.
     pub amount: Amount,
@@ -94,7 +92,6 @@ pub enum MglruSpec {
 }
 
 impl MglruSpec {
-    /// The file, and what is written.
     pub(crate) fn written(&self) -> (ControlFile, String) {
         match self {
             Self::Enabled(text) => (ControlFile::Enabled, text.clone()),

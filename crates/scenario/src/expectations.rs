@@ -20,7 +20,6 @@ pub struct ExpectationSpec {
     /// The least that the mean should be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
-    /// The most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<f64>,
     /// Whose expectation it is.
@@ -30,7 +29,6 @@ pub struct ExpectationSpec {
 /// How it turned out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ExpectationRow {
-    /// What was expected.
     #[serde(flatten, serialize_with = "as_in_results")]
     pub expected: ExpectationSpec,
     /// The mean; `None` if there is no such row.
@@ -101,7 +99,7 @@ fn measured(expected: &ExpectationSpec, result: &ScenarioResult) -> Option<f64> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Row;
+    use crate::result::ResultRow;
     use crate::stats::Summary;
     use isotherm_sim::memory::KernelRelease;
 
@@ -109,7 +107,8 @@ mod tests {
     fn they_are_met_at_the_bound_and_not_without_a_row() {
         let summary = Summary::of(&[2.0, 4.0]).unwrap();
         let nothing = Summary::of(&[0.0]).unwrap();
-        let row = |variant, metric, summary| Row::new((("w", variant, metric), KernelRelease::V7_2), summary, None);
+        let row =
+            |variant, metric, summary| ResultRow::new((("w", variant, metric), KernelRelease::V7_2), summary, None);
         let rows = vec![
             row("v", "m", summary),
             row("base", "m", Summary::of(&[6.0]).unwrap()),

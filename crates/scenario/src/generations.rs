@@ -2,7 +2,7 @@
 
 use crate::daemons::{DaemonSpec, Misplaced, Site};
 use crate::keypath::KeyPath;
-use crate::metrics::need_witness;
+use crate::metrics::need_ground_truth;
 use crate::validate::did_you_mean;
 use crate::{Scenario, ScenarioError};
 use isotherm_core::daemon::Kind;
@@ -86,8 +86,8 @@ impl DaemonSpec for GenerationsSpec {
                 any = true;
             }
         }
-        if any && need_witness(&site.scenario.metrics) {
-            site.builder.witness();
+        if any && need_ground_truth(&site.scenario.metrics) {
+            site.builder.ground_truth();
         }
         Ok(())
     }

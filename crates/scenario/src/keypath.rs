@@ -4,7 +4,7 @@ use std::fmt;
 
 /// One step from a table or list to what is in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum PathSegment {
     /// To the value of a key.
     Key(String),
     /// To an entry, from 0.
@@ -13,7 +13,7 @@ pub(crate) enum Step {
 
 /// The steps from the root of a document to a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct KeyPath(Vec<Step>);
+pub(crate) struct KeyPath(Vec<PathSegment>);
 
 impl KeyPath {
     /// The document itself.
@@ -24,18 +24,18 @@ impl KeyPath {
     /// Further to a key, whatever it is called.
     #[must_use]
     pub(crate) fn key(self, key: &str) -> Self {
-        self.step(Step::Key(key.to_owned()))
+        self.step(PathSegment::Key(key.to_owned()))
     }
 
     /// Further to an entry of a list.
     #[must_use]
     pub(crate) fn at(self, index: usize) -> Self {
-        self.step(Step::At(index))
+        self.step(PathSegment::At(index))
     }
 
     /// Further by one step.
     #[must_use]
-    pub(crate) fn step(mut self, step: Step) -> Self {
+    pub(crate) fn step(mut self, step: PathSegment) -> Self {
         self.0.push(step);
         self
     }
@@ -48,7 +48,7 @@ impl KeyPath {
     }
 
     /// From the root on.
-    pub(crate) fn steps(&self) -> &[Step] {
+    pub(crate) fn steps(&self) -> &[PathSegment] {
         &self.0
     }
 }
@@ -77,9 +77,9 @@ impl fmt::Display for KeyPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (nth, step) in self.0.iter().enumerate() {
             match step {
-                Step::Key(key) if nth == 0 => f.write_str(key)?,
-                Step::Key(key) => write!(f, ".{key}")?,
-                Step::At(index) => write!(f, "[{index}]")?,
+                PathSegment::Key(key) if nth == 0 => f.write_str(key)?,
+                PathSegment::Key(key) => write!(f, ".{key}")?,
+                PathSegment::At(index) => write!(f, "[{index}]")?,
             }
         }
         Ok(())
@@ -98,6 +98,6 @@ mod tests {
         let joined = KeyPath::from("monitors").at(1).join("config.leaks");
         assert_eq!(joined, KeyPath::from("monitors[1].config.leaks"));
         let nothing = ["", ".", "[", "]", "a[", "a[x]", "a[99999999999999999999]"].map(KeyPath::from);
-        assert!(nothing.iter().all(|path| path.steps().iter().all(|step| matches!(step, Step::Key(_)))));
+        assert!(nothing.iter().all(|path| path.steps().iter().all(|step| matches!(step, PathSegment::Key(_)))));
     }
 }

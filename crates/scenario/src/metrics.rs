@@ -2,10 +2,10 @@
 
 use crate::monitoring::{HotDefinition, MonitorReport, Scores};
 use crate::stats::Summary;
-use isotherm_core::defrag::COSTLY_ORDER;
+use isotherm_core::compaction::COSTLY_ORDER;
 use isotherm_sim::compaction::{BlockTaken, HugePath};
 use isotherm_sim::counters::Counter;
-use isotherm_sim::machine::{CgroupOutcome, DefragOutcome, Ending, GenerationsOutcome, Outcome, ProgramOutcome};
+use isotherm_sim::machine::{CgroupOutcome, CompactionOutcome, Ending, GenerationsOutcome, Outcome, ProgramOutcome};
 use isotherm_units::PAGE_BYTES;
 
 /// Unit of a metric; part of its name where it is not a plain count.
@@ -13,7 +13,6 @@ use isotherm_units::PAGE_BYTES;
 pub enum MetricUnit {
     /// Nanoseconds of simulated time.
     Nanoseconds,
-    /// Bytes.
     Bytes,
     /// Pages of 4 KiB.
     Pages,
@@ -28,7 +27,6 @@ pub struct Sample<'a> {
     pub program: Option<&'a ProgramOutcome>,
     /// Its group, or the root.
     pub cgroup: &'a CgroupOutcome,
-    /// Everything.
     pub outcome: &'a Outcome,
     /// Whether kernel threads work for this row alone.
     pub owns_kernel: bool,
@@ -36,11 +34,9 @@ pub struct Sample<'a> {
     pub monitor: Option<&'a MonitorReport>,
 }
 
-/// One metric.
 pub struct Metric {
     /// Name in results.
     pub name: &'static str,
-    /// Unit.
     pub unit: MetricUnit,
     /// One line for docs.
     pub what: &'static str,
@@ -229,15 +225,15 @@ metrics! {
         |s| lost(s);
     pages_migrated, Pages, "pages that were moved, by whomever",
         |s| compacts(s).then(|| counter(s, Counter::PgMigrateSuccess))?;
-    defrag_cpu_ns, Nanoseconds, "CPU time of daemons that compact", |s| kernel(s, of_defrag(s, |daemon| daemon.cpu_ns)?);
-    defrag_starts, Count, "how often they began", |s| kernel(s, of_defrag(s, |daemon| daemon.starts)?);
-    defrag_pages_moved, Pages, "pages that they moved", |s| kernel(s, of_defrag(s, |daemon| daemon.pages_moved)?);
-    defrag_pages_in_vain, Pages, "of these, out of page blocks that stayed in use",
-        |s| kernel(s, of_defrag(s, |daemon| daemon.pages_in_vain)?);
-    defrag_pages_scanned, Pages, "pages that they looked at as sources",
-        |s| kernel(s, of_defrag(s, |daemon| daemon.pages_scanned)?);
-    defrag_blocks_freed, Count, "page blocks that they made free",
-        |s| kernel(s, of_defrag(s, |daemon| daemon.blocks_freed)?);
+    compaction_cpu_ns, Nanoseconds, "CPU time of daemons that compact", |s| kernel(s, of_compaction(s, |daemon| daemon.cpu_ns)?);
+    compaction_starts, Count, "how often they began", |s| kernel(s, of_compaction(s, |daemon| daemon.starts)?);
+    compaction_pages_moved, Pages, "pages that they moved", |s| kernel(s, of_compaction(s, |daemon| daemon.pages_moved)?);
+    compaction_pages_in_vain, Pages, "of these, out of page blocks that stayed in use",
+        |s| kernel(s, of_compaction(s, |daemon| daemon.pages_in_vain)?);
+    compaction_pages_scanned, Pages, "pages that they looked at as sources",
+        |s| kernel(s, of_compaction(s, |daemon| daemon.pages_scanned)?);
+    compaction_blocks_freed, Count, "page blocks that they made free",
+        |s| kernel(s, of_compaction(s, |daemon| daemon.blocks_freed)?);
     // Rates.
     =>
     fast_hit_ratio, Count, "share of touched pages that were on the top tier", |s| {
@@ -269,8 +265,8 @@ metrics! {
     light_stddev_ns, Nanoseconds, "its sample standard deviation", |s| Some(summary_of(s, is_light)?.stddev);
     fallback_mean_ns, Nanoseconds, "likewise, where one had to be made", |s| Some(summary_of(s, is_fallback)?.mean);
     fallback_stddev_ns, Nanoseconds, "its sample standard deviation", |s| Some(summary_of(s, is_fallback)?.stddev);
-    defrag_cpu_ratio, Count, "CPU time of daemons that compact, as a share of one CPU", |s| {
-        let ns = kernel(s, of_defrag(s, |daemon| daemon.cpu_ns)?)?;
+    compaction_cpu_ratio, Count, "CPU time of daemons that compact, as a share of one CPU", |s| {
+        let ns = kernel(s, of_compaction(s, |daemon| daemon.cpu_ns)?)?;
         (s.outcome.ended_ns > 0).then(|| ns as f64 / s.outcome.ended_ns as f64)
     };
     // Of monitors; the last word tells `is_partial`.
@@ -364,7 +360,7 @@ fn summary_of(sample: &Sample<'_>, of: fn(&BlockTaken) -> bool) -> Option<Summar
 /// Whether huge pages are what the run is about.
 fn compacts(sample: &Sample<'_>) -> bool {
     let outcome = sample.outcome;
-    !outcome.defrag.is_empty() || outcome.programs.iter().any(|program| large(program).next().is_some())
+    !outcome.compaction.is_empty() || outcome.programs.iter().any(|program| large(program).next().is_some())
 }
 
 /// Waits for pages on their way, ascending: those of the workload, or of all. `None` for workloads that never began.
@@ -394,8 +390,8 @@ fn lost(sample: &Sample<'_>) -> Option<u64> {
 }
 
 /// The sum over daemons that compact; `None` where there are none.
-fn of_defrag(sample: &Sample<'_>, take: fn(&DefragOutcome) -> u64) -> Option<u64> {
-    let daemons = &sample.outcome.defrag;
+fn of_compaction(sample: &Sample<'_>, take: fn(&CompactionOutcome) -> u64) -> Option<u64> {
+    let daemons = &sample.outcome.compaction;
     (!daemons.is_empty()).then(|| daemons.iter().map(take).sum())
 }
 
@@ -429,13 +425,13 @@ pub(crate) fn fast_shares(outcome: &Outcome) -> Vec<(u64, u64)> {
     rows.windows(SHARE_ROWS + 1).filter_map(share).collect()
 }
 
-/// Whether a witness must tell which promotions were in vain.
+/// Whether ground truth must tell which promotions were in vain.
 pub(crate) fn needs_promotions_judged(names: &[String]) -> bool {
     names.is_empty() || names.iter().any(|name| name == "promoted_in_vain_ratio")
 }
 
 /// Whether every use of every page must be seen to give these metrics.
-pub(crate) fn need_witness(names: &[String]) -> bool {
+pub(crate) fn need_ground_truth(names: &[String]) -> bool {
     names.is_empty() || names.iter().any(|name| name == "working_set_used_bytes")
 }
 

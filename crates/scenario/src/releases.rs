@@ -77,7 +77,7 @@ fn together<T>(rows: Vec<((String, String), T)>) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{RatioRow, Row};
+    use crate::result::{RatioRow, ResultRow};
     use crate::stats::Summary;
 
     const TEXT: &str = r#"
@@ -117,7 +117,7 @@ mod tests {
             let rows = [("w", "a"), ("w", "b"), ("x", "a"), ("x", "b")];
             ScenarioResult {
                 scenario: "s".to_owned(),
-                rows: rows.map(|(workload, variant)| Row::new(key(workload, variant), summary, None)).to_vec(),
+                rows: rows.map(|(workload, variant)| ResultRow::new(key(workload, variant), summary, None)).to_vec(),
                 ratios: vec![RatioRow::new(key("w", "b"), "a", summary, None)],
                 schemes: Vec::new(),
                 expectations: Vec::new(),

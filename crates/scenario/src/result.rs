@@ -10,10 +10,9 @@ use serde::Serialize;
 /// Everything a scenario gave.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScenarioResult {
-    /// Its name.
     pub scenario: String,
     /// One row for each workload, variant and metric.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ResultRow>,
     /// One row for each workload, variant and metric against the named variant, if one is named.
     pub ratios: Vec<RatioRow>,
     /// What schemes did and what stopped them: an entry for each variant and workload with monitors that have schemes, of the
@@ -27,10 +26,9 @@ pub struct ScenarioResult {
 
 /// A metric of a workload under a variant, over all repeats.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct ResultRow {
     /// Workload, or `system`.
     pub workload: String,
-    /// Variant.
     pub variant: String,
     /// The release whose rules the simulated kernel followed.
     pub kernel: KernelRelease,
@@ -38,7 +36,6 @@ pub struct Row {
     pub metric: String,
     /// Repeats.
     pub n: u64,
-    /// Mean.
     pub mean: f64,
     /// Sample standard deviation.
     pub stddev: f64,
@@ -61,11 +58,9 @@ pub struct Row {
 pub struct RatioRow {
     /// Workload, or `system`.
     pub workload: String,
-    /// Variant.
     pub variant: String,
     /// The release whose rules the simulated kernel followed in this variant.
     pub kernel: KernelRelease,
-    /// Metric.
     pub metric: String,
     /// The variant it is divided by.
     pub against: String,
@@ -98,7 +93,7 @@ pub struct RatioRow {
 /// A workload, a variant and a metric, and the release that the variant was played by.
 pub(crate) type RowKey<'a> = ((&'a str, &'a str, &'a str), KernelRelease);
 
-impl Row {
+impl ResultRow {
     pub(crate) fn new((key, kernel): RowKey<'_>, summary: Summary, reference: Option<&Reference>) -> Self {
         let Summary { n, mean, stddev, ci95_low, ci95_high } = summary;
         let interval = reference.and_then(Reference::interval);
@@ -121,7 +116,7 @@ impl Row {
 
 impl RatioRow {
     pub(crate) fn new(key: RowKey<'_>, against: &str, summary: Summary, reference: Option<&Reference>) -> Self {
-        let row = Row::new(key, summary, reference);
+        let row = ResultRow::new(key, summary, reference);
         let theirs = row.reference_low.zip(row.reference_high);
         let ours = row.ci95_low.zip(row.ci95_high);
         Self {
@@ -156,7 +151,7 @@ fn have_a_point_in_common(one: (f64, f64), other: (f64, f64)) -> bool {
 
 impl ScenarioResult {
     /// The row of this key.
-    pub fn row(&self, workload: &str, variant: &str, metric: &str) -> Option<&Row> {
+    pub fn row(&self, workload: &str, variant: &str, metric: &str) -> Option<&ResultRow> {
         self.rows.iter().find(|row| row.workload == workload && row.variant == variant && row.metric == metric)
     }
 }

@@ -3,7 +3,7 @@
 use crate::averages::{self, AverageOf, Values};
 use crate::metrics::{METRICS, Metric, Sample, metric_named};
 use crate::monitoring::{ExplainedMonitor, ExplainedRun, MonitorReport};
-use crate::result::{RatioRow, Row, ScenarioResult};
+use crate::result::{RatioRow, ResultRow, ScenarioResult};
 use crate::run::Unit;
 use crate::stats::Summary;
 use crate::variant::Variant;
@@ -174,7 +174,7 @@ struct Rows<'a> {
     scenario: &'a Scenario,
     /// By variant.
     kernels: Vec<KernelRelease>,
-    rows: Vec<Row>,
+    rows: Vec<ResultRow>,
     ratios: Vec<RatioRow>,
 }
 
@@ -193,7 +193,7 @@ impl<'a> Rows<'a> {
         let Some(own) = values(variant, metric) else { return };
         let key = (workload, variant_name, metric);
         if let Some(summary) = Summary::of(&own.values().copied().collect::<Vec<_>>()) {
-            self.rows.push(Row::new((key, self.kernels[variant]), summary, self.reference(key, None)));
+            self.rows.push(ResultRow::new((key, self.kernels[variant]), summary, self.reference(key, None)));
         }
         if let Some((base, against)) = base
             && let Some(bases) = values(base, metric)

@@ -14,7 +14,6 @@ use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// How to run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// Relative paths of workloads start here.

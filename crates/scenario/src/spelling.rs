@@ -13,11 +13,9 @@ use toml::de::{DeTable, DeValue};
 pub(crate) struct OldSpelling {
     /// Where the first of them stands.
     pub(crate) offset: usize,
-    /// As it is written.
     pub(crate) written: String,
     /// As it is read.
     pub(crate) meant: String,
-    /// How many there are.
     pub(crate) nr_keys: usize,
 }
 

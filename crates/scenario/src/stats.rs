@@ -3,9 +3,7 @@
 /// n values summed up. Floats, because they are reported and never decided on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// How many.
     pub n: u64,
-    /// Mean.
     pub mean: f64,
     /// Sample standard deviation; 0 for one value.
     pub stddev: f64,

@@ -24,7 +24,7 @@ pub(crate) fn attach(site: &mut Site<'_>) -> Result<(), ScenarioError> {
         site.builder.tiering(tiering, site.seed).map_err(site.error)?;
         site.builder.record_series(TOUCHES_EVERY);
         if needs_promotions_judged(&site.scenario.metrics) {
-            site.builder.witness();
+            site.builder.ground_truth();
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use isotherm_scenario::advise::{
 };
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::device::DeviceKind;
-use isotherm_trace::{EventKind, MapKind, MapRange, Row, TraceMeta, TraceWriter};
+use isotherm_trace::{EventKind, MapKind, MapRange, TraceMeta, TraceRow, TraceWriter};
 use isotherm_units::{Amount, Bytes, Ratio};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -31,7 +31,7 @@ fn recording(folder: &Path) -> PathBuf {
             _ => (start + ONCE + ms % 20 * EVER.div_ceil(20), EVER.div_ceil(20)),
         };
         let pages = u32::try_from(pages.min(end - page)).unwrap();
-        writer.push(Row { time_ns: ms * MS, thread: 0, page, pages, write: true }).unwrap();
+        writer.push(TraceRow { time_ns: ms * MS, thread: 0, page, pages, write: true }).unwrap();
     }
     writer.set_outcome(Some(0), true).unwrap();
     writer.finish().unwrap();
@@ -117,7 +117,12 @@ fn combinations_do_something_and_every_figure_carries_its_interval() {
     assert!(best.runtime_ratio_ppm.high <= 1_050_000, "the upper end counts");
     assert!(best.gain.mean_saved_bytes.low > 0 && best.gain.saved_bytes > 0);
     assert_eq!(best.candidate == "classic", best.gain.against_classic.is_none());
-    assert!(advice.set_ups.iter().any(|set_up| set_up.candidate == best.candidate && set_up.is_calibrated));
+    assert!(
+        advice
+            .configurations
+            .iter()
+            .any(|configuration| configuration.candidate == best.candidate && configuration.is_calibrated)
+    );
     // How firmly it stands is told.
     let permil: Vec<u64> = best.neighbours.iter().map(|neighbour| neighbour.of_recommended_permil).collect();
     assert_eq!(permil, [970, 1030, 1100]);
@@ -127,7 +132,7 @@ fn combinations_do_something_and_every_figure_carries_its_interval() {
         best.odds
     );
     assert_eq!(advice.other_devices.len(), 2 + 3, "storage and swap but for what was asked for");
-    // All set-ups stand side by side at the recommended size.
+    // All configurations stand side by side at the recommended size.
     assert_eq!(advice.compared_bytes, best.memory_bytes);
     CANDIDATES.iter().for_each(|candidate| assert!(row(advice, candidate.name, best.memory_bytes).n >= 5));
     // With the kernel's own parameters nothing happens in two and a half seconds, and that is told.
@@ -145,7 +150,7 @@ fn what_could_be_huge_is_told() {
     let dense = huge.dense().expect("all of it is");
     assert_eq!((dense.ranges, dense.held_bytes, dense.overhead_bytes), (14, 28 << 20, 0));
     assert_eq!((dense.held_share_ppm, dense.accesses_share_ppm), (1_000_000, 1_000_000));
-    assert_eq!(huge.not_told, None);
+    assert_eq!(huge.not_reported, None);
     // And at what latency they would come.
     let fragmented = huge.fragmented.as_ref().expect("they could be huge");
     assert_eq!((fragmented.wanted, fragmented.vanilla().got + fragmented.vanilla().failed), (14, 3 * 14));
@@ -160,8 +165,12 @@ fn the_written_set_up_is_the_one_that_was_played() {
     let text = isotherm_scenario::print(config);
     let scenario = isotherm_scenario::parse(&text, "config").unwrap_or_else(|error| panic!("{error}\n{text}"));
     assert_eq!(scenario, *config);
-    let set_up = advice.set_ups.iter().find(|set_up| set_up.candidate == best.candidate).expect("of the table");
-    assert_eq!(scenario.monitors.len() + scenario.generations.len(), set_up.presets.len());
+    let configuration = advice
+        .configurations
+        .iter()
+        .find(|configuration| configuration.candidate == best.candidate)
+        .expect("of the table");
+    assert_eq!(scenario.monitors.len() + scenario.generations.len(), configuration.presets.len());
     assert_eq!(scenario.policy, best.candidate.split(" + ").next().unwrap());
 }
 
@@ -178,7 +187,7 @@ fn json_has_the_documented_shape() {
         ("answer", keys(&advice)),
         ("row", keys(&advice["rows"][0])),
         ("interval", keys(&advice["rows"][0]["major_faults"])),
-        ("set-up", keys(&advice["set_ups"][0])),
+        ("configuration", keys(&advice["configurations"][0])),
         ("recommendation", keys(&advice["recommendation"])),
         ("gain", keys(&advice["recommendation"]["gain"])),
         ("neighbour", keys(&advice["recommendation"]["neighbours"][0])),
@@ -194,8 +203,8 @@ fn json_has_the_documented_shape() {
     let expected = [
         (
             "answer",
-            "compared_bytes holds_on huge_pages kernel kernel_defaults notes other_devices peak_bytes program recommendation rows set_ups \
-             slowdown_allowed_ppm storage swap unknowns unlimited_major_faults unlimited_mean_bytes unlimited_runtime_ns",
+            "compared_bytes configurations holds_on huge_pages kernel kernel_defaults notes other_devices peak_bytes program \
+             recommendation rows slowdown_allowed_ppm storage swap unknowns unlimited_major_faults unlimited_mean_bytes unlimited_runtime_ns",
         ),
         (
             "row",
@@ -204,7 +213,7 @@ fn json_has_the_documented_shape() {
              unfinished",
         ),
         ("interval", "chance_high chance_low high low median"),
-        ("set-up", "candidate enough_bytes is_calibrated presets runs_on_linux"),
+        ("configuration", "candidate enough_bytes is_calibrated presets runs_on_linux"),
         (
             "recommendation",
             "allowed_faults candidate gain major_faults memory_bytes memory_share_ppm n neighbours odds runtime_ratio_ppm",
@@ -214,7 +223,7 @@ fn json_has_the_documented_shape() {
         ("odds", "memory_bytes memory_share_ppm n too_slow_ppm"),
         ("device", "device is_fast_enough major_faults role runtime_ratio_ppm"),
         ("defaults", "candidate preset runtime_ratio_ppm words"),
-        ("huge pages", "dense_share_ppm fragmented not_told ranges"),
+        ("huge pages", "dense_share_ppm fragmented not_reported ranges"),
         ("ranges", "anonymous_bytes steps touched_bytes"),
         ("step", "accesses_share_ppm held_bytes held_share_ppm least_share_ppm overhead_bytes ranges"),
         ("fragmented", "assumptions best machine_bytes n rows wanted"),
@@ -240,8 +249,9 @@ fn what_is_recommended_for_all_releases_holds_on_each() {
     assert_eq!((best[0].candidate, best[0].memory_bytes), (best[1].candidate, best[1].memory_bytes));
     for (advice, best) in answers.iter().zip(best) {
         assert!(best.runtime_ratio_ppm.high <= 1_050_000);
-        let set_up = advice.set_ups.iter().find(|set_up| set_up.candidate == best.candidate).unwrap();
-        assert!(set_up.enough_bytes.unwrap() <= best.memory_bytes, "{set_up:?}");
+        let configuration =
+            advice.configurations.iter().find(|configuration| configuration.candidate == best.candidate).unwrap();
+        assert!(configuration.enough_bytes.unwrap() <= best.memory_bytes, "{configuration:?}");
     }
 }
 
@@ -279,7 +289,7 @@ fn predictions_are_those_of_the_sizes_asked_for() {
         assert_eq!((prediction.kernel, prediction.n), (KernelRelease::V6_12, 4));
     }
     assert!(predictions[0].major_faults.median > predictions[2].major_faults.median, "less memory, more faults");
-    assert!(predict(&question, &[("no such set-up", sizes[0])], 1, &()).unwrap().is_empty());
+    assert!(predict(&question, &[("no such configuration", sizes[0])], 1, &()).unwrap().is_empty());
 }
 
 /// More slow-down allowed never needs more memory, and each answer keeps to its own.

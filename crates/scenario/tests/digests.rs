@@ -12,7 +12,6 @@ struct Short {
     scenario: &'static str,
     /// What is kept of its workloads, by name.
     workloads: &'static [&'static str],
-    /// And of its variants.
     variants: &'static [&'static str],
     /// Its end, if that is not its own.
     until_ms: Option<u64>,

@@ -3,7 +3,7 @@
 use isotherm_core::generations::EstimatorConfig;
 use isotherm_scenario::monitoring::Replay;
 use isotherm_scenario::{GenerationsSpec, RunOptions, Scenario, WorkloadEntry, parse, print, run};
-use isotherm_sim::machine::{GenerationsLook, MachineConfig, NodeConfig};
+use isotherm_sim::machine::{GenerationsSample, MachineConfig, NodeConfig};
 use isotherm_units::{Bytes, Duration};
 use isotherm_workload::{TraceSpec, WorkloadSpec};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 const INTERVAL: Duration = Duration::from_ms(100);
 
 /// All looks at a recording that is replayed with memory for everything, a generation each [`INTERVAL`].
-fn looks(recording: &str, intervals: u64) -> Vec<GenerationsLook> {
+fn samples(recording: &str, intervals: u64) -> Vec<GenerationsSample> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../traces/{recording}.parquet"));
     let nodes = vec![NodeConfig { memory: Bytes::from_gib(4), ..NodeConfig::default() }];
     let window = Some(INTERVAL.saturating_mul(intervals));
@@ -25,7 +25,7 @@ fn looks(recording: &str, intervals: u64) -> Vec<GenerationsLook> {
     };
     let replay = Replay::of_scenario(&scenario, &options(), None, None).expect("a scenario");
     let (_, outcome) = replay.play().expect("it plays");
-    outcome.generations.into_iter().next().expect("one tool").looks
+    outcome.generations.into_iter().next().expect("one tool").samples
 }
 
 fn options() -> RunOptions {
@@ -38,23 +38,23 @@ fn options() -> RunOptions {
 /// few, where files are mapped for the first time.
 fn is_within_ten_percent(recording: &str) {
     for intervals in [1, 2] {
-        let looks = looks(recording, intervals);
-        let told: Vec<(u64, u64)> = (looks.iter().skip(1))
-            .filter(|look| look.estimate.told_window_ms.is_some())
-            .map(|look| (look.estimate.pages, look.used.expect("a witness").present_pages))
+        let samples = samples(recording, intervals);
+        let reported: Vec<(u64, u64)> = (samples.iter().skip(1))
+            .filter(|sample| sample.estimate.reported_window_ms.is_some())
+            .map(|sample| (sample.estimate.pages, sample.used.expect("ground truth").present_pages))
             .collect();
-        assert!(told.len() >= 15, "{recording}: {} looks", told.len());
-        let sums = told.iter().fold((0, 0), |(estimated, used), pair| (estimated + pair.0, used + pair.1));
+        assert!(reported.len() >= 15, "{recording}: {} looks", reported.len());
+        let sums = reported.iter().fold((0, 0), |(estimated, used), pair| (estimated + pair.0, used + pair.1));
         let permil = |(estimated, used): (u64, u64)| estimated.abs_diff(used) * 1000 / used.max(1);
         assert!(permil(sums) < 100, "{recording}, {intervals} intervals: estimated {} of {} used", sums.0, sums.1);
-        let mut errors: Vec<u64> = told.into_iter().map(permil).collect();
+        let mut errors: Vec<u64> = reported.into_iter().map(permil).collect();
         errors.sort_unstable();
         assert!(errors[errors.len() / 2] < 50, "{recording}, {intervals} intervals: {errors:?} per mille");
-        for look in &looks {
-            let estimate = look.estimate;
+        for sample in &samples {
+            let estimate = sample.estimate;
             assert!(estimate.low_pages <= estimate.high_pages, "{estimate:?}");
             // Where the window asked for is told, its bounds hold it.
-            if estimate.told_window_ms.is_some_and(|told| told == estimate.window_ms) {
+            if estimate.reported_window_ms.is_some_and(|reported| reported == estimate.window_ms) {
                 assert!((estimate.low_pages..=estimate.high_pages).contains(&estimate.pages), "{estimate:?}");
             }
         }

@@ -94,7 +94,7 @@ fn each_scenario_runs() {
         let result = run(&scenario, &options, &()).unwrap_or_else(|error| panic!("{name}: {error}"));
         let variants: BTreeSet<&str> = result.rows.iter().map(|row| row.variant.as_str()).collect();
         assert!(variants.len() >= 2 && variants.contains("classic"), "{name}: {variants:?}");
-        let reclaims = |row: &&isotherm_scenario::Row| row.metric == "reclaim_cpu_ns" && row.mean > 0.0;
+        let reclaims = |row: &&isotherm_scenario::ResultRow| row.metric == "reclaim_cpu_ns" && row.mean > 0.0;
         let busy: BTreeSet<&str> = result.rows.iter().filter(reclaims).map(|row| row.variant.as_str()).collect();
         assert_eq!(busy, variants, "{name}: every variant has something to reclaim");
     }

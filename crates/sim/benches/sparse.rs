@@ -9,7 +9,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant as Clock;
 
-use isotherm_core::host::{AddressRange, Level, Probe, Probing, Sight, TargetId};
+use isotherm_core::host::{Level, Probe, ProbeResult, Probing, TargetId, UnitRange};
 use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_sim::cgroup::CgroupId;
 use isotherm_sim::host::MemoryHost;
@@ -241,7 +241,7 @@ fn monitor(setup: Setup, strategy: &str, seconds: u64) -> (f64, u64) {
     let mut config = MonitorConfig { operations: Operations::Fvaddr, ..MonitorConfig::default() };
     config.strategy = strategy.parse().expect("a strategy");
     config.attributes.aggr_interval = Duration::from_ms(200);
-    let ranges = vec![AddressRange::new(BASE << 12, (BASE + setup.mapped) << 12)];
+    let ranges = vec![UnitRange::new(BASE << 12, (BASE + setup.mapped) << 12)];
     let watched = vec![Watched { target: MonitorTarget::Process(program, 0), ranges }];
     let resident = Arc::new(Mutex::new(0));
     let noted = resident.clone();
@@ -274,7 +274,7 @@ fn look(mapped: u64, level: u8, looks: u64) -> f64 {
     impl MonitorDriver for Looker {
         fn run(&mut self, _now: Instant, host: &mut MemoryHost<'_>) -> Result<Option<Instant>, DriverError> {
             let mut random = Random(7);
-            let mut sights = vec![Sight::default(); 1000];
+            let mut sights = vec![ProbeResult::default(); 1000];
             let (mut best_ns, mut done) = (f64::INFINITY, 0);
             while done < self.looks {
                 let mut probe = |_| {

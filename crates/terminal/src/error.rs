@@ -23,7 +23,7 @@ pub enum CliError {
     /// Some of it is done and kept. Exit code 4.
     Partial(Cause),
     /// A program that this one ran has told the user what is wrong; its exit code, which is this one's too.
-    Told(u8),
+    Reported(u8),
     /// The reader of standard output went away (`isotherm … | head`): nobody wants the rest. Exit code 0.
     NobodyReads,
 }
@@ -63,7 +63,7 @@ impl CliError {
             Self::Usage(cause) => Self::Usage(wrap(cause)),
             Self::HostCannot(cause) => Self::HostCannot(wrap(cause)),
             Self::Partial(cause) => Self::Partial(wrap(cause)),
-            Self::Told(_) | Self::NobodyReads => self,
+            Self::Reported(_) | Self::NobodyReads => self,
         }
     }
     /// Whether there is something to tell the user.
@@ -78,13 +78,13 @@ impl CliError {
             Self::Usage(_) => 2,
             Self::HostCannot(_) => 3,
             Self::Partial(_) => 4,
-            Self::Told(code) => *code,
+            Self::Reported(code) => *code,
         })
     }
     fn cause(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
         match self {
             Self::Failed(cause) | Self::Usage(cause) | Self::HostCannot(cause) | Self::Partial(cause) => Some(&**cause),
-            Self::Told(_) | Self::NobodyReads => None,
+            Self::Reported(_) | Self::NobodyReads => None,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use isotherm_trace::{EventKind, MapRange, Row, RowBatch, TraceMeta, TraceReader, TraceWriter};
+use isotherm_trace::{EventKind, MapRange, RowBatch, TraceMeta, TraceReader, TraceRow, TraceWriter};
 
 /// A small generator (xorshift64*), so that every run makes the same trace.
 struct Random(u64);
@@ -26,20 +26,20 @@ impl Random {
 
 const EPOCH_NS: u64 = 1_000_000;
 
-fn scattered(random: &mut Random, index: u64) -> Row {
+fn scattered(random: &mut Random, index: u64) -> TraceRow {
     let page = 0x0007_f000_0000 + random.below(4 << 20);
-    Row { time_ns: index / 800 * EPOCH_NS, thread: 0, page, pages: 1, write: random.below(3) == 0 }
+    TraceRow { time_ns: index / 800 * EPOCH_NS, thread: 0, page, pages: 1, write: random.below(3) == 0 }
 }
 
-fn local(random: &mut Random, index: u64) -> Row {
+fn local(random: &mut Random, index: u64) -> TraceRow {
     // Each epoch of 40 rows sweeps on by a run of up to 64 pages a row; every fourth row returns to a hot index.
     let page =
         if index.is_multiple_of(4) { 0x5_5555 + random.below(256) } else { 0x0007_f000_0000 + index * 40 % (1 << 20) };
     let pages = if index.is_multiple_of(4) { 1 } else { 16 + u32::try_from(random.below(48)).expect("small") };
-    Row { time_ns: index / 40 * EPOCH_NS, thread: 0, page, pages, write: (index / 4).is_multiple_of(8) }
+    TraceRow { time_ns: index / 40 * EPOCH_NS, thread: 0, page, pages, write: (index / 4).is_multiple_of(8) }
 }
 
-fn write(path: &Path, rows: u64, mut row: impl FnMut(&mut Random, u64) -> Row) -> TraceMeta {
+fn write(path: &Path, rows: u64, mut row: impl FnMut(&mut Random, u64) -> TraceRow) -> TraceMeta {
     let mut random = Random(42);
     let mut writer = TraceWriter::create_finished(path, TraceMeta { epoch_ns: EPOCH_NS, ..TraceMeta::single("bench") })
         .expect("a temporary folder is writable");
@@ -83,7 +83,7 @@ fn main() {
     let rows = std::env::var("BENCH_TRACE_ROWS").ok().and_then(|rows| rows.parse().ok());
     let rows: u64 = rows.unwrap_or(if measuring { 8 << 20 } else { 100_000 });
     let folder = tempfile::tempdir().expect("a temporary folder");
-    type Make = fn(&mut Random, u64) -> Row;
+    type Make = fn(&mut Random, u64) -> TraceRow;
     let shapes: [(&str, Make, f64); 2] = [("scattered", scattered, 3.5), ("local", local, 0.5)];
     for (shape, make, bytes_bar) in shapes {
         let path = folder.path().join(format!("{shape}.parquet"));

@@ -1,6 +1,6 @@
 //! From single references to rows: the epoch filter.
 
-use crate::{PAGE_LIMIT, Row};
+use crate::{PAGE_LIMIT, TraceRow};
 
 /// Keeps of all references of a thread in an epoch one per page: the first touch, a write if any was.
 ///
@@ -31,7 +31,7 @@ impl EpochFilter {
     /// Thread `thread` touches `page` (below [`PAGE_LIMIT`]; others are dropped) at its CPU time `time_ns`, which must
     /// not decrease. When this begins an epoch, the rows of the thread's epoch before go to `out`.
     #[inline]
-    pub fn touch(&mut self, thread: u32, time_ns: u64, page: u64, write: bool, out: &mut impl FnMut(Row)) {
+    pub fn touch(&mut self, thread: u32, time_ns: u64, page: u64, write: bool, out: &mut impl FnMut(TraceRow)) {
         let index = thread as usize;
         if index >= self.threads.len() {
             self.threads.resize_with(index + 1, ThreadEpoch::default);
@@ -48,14 +48,14 @@ impl EpochFilter {
     /// Hands out what `thread` has touched so far in its epoch: call it before an event of that thread (a mapping, an
     /// unmapping, its end), so that the event stands after the touches before it. A page touched again in the same
     /// epoch then appears again.
-    pub fn flush_thread(&mut self, thread: u32, out: &mut impl FnMut(Row)) {
+    pub fn flush_thread(&mut self, thread: u32, out: &mut impl FnMut(TraceRow)) {
         if let Some(state) = self.threads.get_mut(thread as usize) {
             state.emit(thread, out);
         }
     }
 
     /// Hands out everything, in order of threads: at the end, and before an event that concerns all threads.
-    pub fn flush(&mut self, out: &mut impl FnMut(Row)) {
+    pub fn flush(&mut self, out: &mut impl FnMut(TraceRow)) {
         for (index, state) in self.threads.iter_mut().enumerate() {
             state.emit(u32::try_from(index).expect("made from a u32"), out);
         }
@@ -87,15 +87,15 @@ impl ThreadEpoch {
         self.last = Some((page, written));
     }
 
-    fn emit(&mut self, thread: u32, out: &mut impl FnMut(Row)) {
-        let mut run: Option<Row> = None;
+    fn emit(&mut self, thread: u32, out: &mut impl FnMut(TraceRow)) {
+        let mut run: Option<TraceRow> = None;
         for &(page, write) in &self.touched {
             match &mut run {
                 Some(row) if row.page + u64::from(row.pages) == page && row.write == write && row.pages < u32::MAX => {
                     row.pages += 1;
                 }
                 _ => {
-                    let next = Row { time_ns: self.start_ns, thread, page, pages: 1, write };
+                    let next = TraceRow { time_ns: self.start_ns, thread, page, pages: 1, write };
                     if let Some(row) = run.replace(next) {
                         out(row);
                     }
@@ -179,7 +179,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    fn filter(epoch_ns: u64, touches: &[(u32, u64, u64, bool)]) -> Vec<Row> {
+    fn filter(epoch_ns: u64, touches: &[(u32, u64, u64, bool)]) -> Vec<TraceRow> {
         let mut rows = Vec::new();
         let mut filter = EpochFilter::new(epoch_ns);
         for &(thread, time_ns, page, write) in touches {
@@ -188,8 +188,8 @@ mod tests {
         filter.flush(&mut |row| rows.push(row));
         rows
     }
-    fn row(time_ns: u64, page: u64, pages: u32, write: bool) -> Row {
-        Row { time_ns, thread: 0, page, pages, write }
+    fn row(time_ns: u64, page: u64, pages: u32, write: bool) -> TraceRow {
+        TraceRow { time_ns, thread: 0, page, pages, write }
     }
 
     #[test]

@@ -14,29 +14,22 @@ pub enum TraceError {
     Io {
         /// What was tried: `open`, `read`, `write`, ….
         action: &'static str,
-        /// The file.
         path: PathBuf,
-        /// Why.
         source: std::io::Error,
     },
     /// The disk filled up.
     #[error("disk full while writing {}: {kept}; free some space or write elsewhere with --output", path.display())]
     DiskFull {
-        /// The file.
         path: PathBuf,
         /// What is left of the data, and where.
         kept: String,
     },
     /// The file holds nothing.
     #[error("{} is empty: not a trace. Make one with `isotherm record` or `isotherm import`", path.display())]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
+    Empty { path: PathBuf },
     /// The file is of another form than was expected.
     #[error("{} is not {expected}: {found}", path.display())]
     WrongFormat {
-        /// The file.
         path: PathBuf,
         /// What it should be, with the forms that are read.
         expected: &'static str,
@@ -46,17 +39,14 @@ pub enum TraceError {
     /// The file is damaged.
     #[error("{} is damaged at byte {offset}: {what}. Record or copy it again", path.display())]
     Damaged {
-        /// The file.
         path: PathBuf,
         /// About where, in bytes from the start.
         offset: u64,
-        /// What is wrong.
         what: String,
     },
     /// A row or a line holds a value that is not allowed.
     #[error("{}, {place} {number}: {what}", path.display())]
     BadValue {
-        /// The file.
         path: PathBuf,
         /// `row`, `line` or `record`.
         place: &'static str,
@@ -68,7 +58,6 @@ pub enum TraceError {
     /// The file was written by a later version.
     #[error("{} has trace format version {found}; this program reads up to {known}. Use a newer isotherm", path.display())]
     TooNew {
-        /// The file.
         path: PathBuf,
         /// Version in the file.
         found: u32,
@@ -78,7 +67,6 @@ pub enum TraceError {
     /// An option of an importer or exporter is wrong.
     #[error("option `{option}`: {what}")]
     Option {
-        /// Its name.
         option: String,
         /// What is wrong and what is allowed.
         what: String,
@@ -86,7 +74,6 @@ pub enum TraceError {
     /// The trace cannot support what was asked of it.
     #[error("{}: {what}", path.display())]
     Unsupported {
-        /// The file.
         path: PathBuf,
         /// What is missing, and the way out.
         what: String,

@@ -20,5 +20,5 @@ pub use epoch::EpochFilter;
 pub use error::{Result, TraceError};
 pub use meta::{Event, EventKind, FORMAT_VERSION, Fraction, MapKind, MapRange, ProcessMeta, ThreadMeta, TraceMeta};
 pub use reader::TraceReader;
-pub use row::{BATCH_ROWS, PAGE_LIMIT, Row, RowBatch};
+pub use row::{BATCH_ROWS, PAGE_LIMIT, RowBatch, TraceRow};
 pub use writer::{TraceWriter, finish_stream};

@@ -30,7 +30,7 @@ pub struct TraceMeta {
     pub ns_per_instruction: Option<Fraction>,
     /// Address spaces.
     pub processes: Vec<ProcessMeta>,
-    /// Threads; [`crate::Row::thread`] is an index in this list.
+    /// Threads; [`crate::TraceRow::thread`] is an index in this list.
     pub threads: Vec<ThreadMeta>,
     /// What happened between rows, ordered by [`Event::row`].
     pub events: Vec<Event>,
@@ -107,13 +107,11 @@ impl Fraction {
 pub struct ProcessMeta {
     /// Its process id when recorded, 0 if not known.
     pub pid: u32,
-    /// Its name.
     pub name: String,
     /// Index of the process whose memory it began with (copy-on-write).
     pub forked_from: Option<usize>,
 }
 
-/// A thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ThreadMeta {
@@ -121,7 +119,6 @@ pub struct ThreadMeta {
     pub process: usize,
     /// Its thread id when recorded, 0 if not known.
     pub tid: u32,
-    /// Its name.
     pub name: String,
     /// Index of the thread that started it; `None`: it began with the program.
     pub started_by: Option<usize>,
@@ -139,7 +136,6 @@ pub struct Event {
     /// CPU time of that thread, nanoseconds.
     #[serde(default, skip_serializing_if = "is_default")]
     pub time_ns: u64,
-    /// What happened.
     #[serde(flatten)]
     pub kind: EventKind,
 }
@@ -183,7 +179,6 @@ pub struct MapRange {
     pub start: u64,
     /// Page after the last.
     pub end: u64,
-    /// What it is for.
     pub what: MapKind,
     /// Path of the file behind it.
     #[serde(skip_serializing_if = "Option::is_none")]

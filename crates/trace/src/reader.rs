@@ -123,7 +123,6 @@ impl TraceReader {
         &self.meta
     }
 
-    /// The file.
     pub fn path(&self) -> &Path {
         &self.source().path
     }
@@ -148,7 +147,7 @@ impl TraceReader {
     /// Replaces the contents of `batch` with the next rows, at most [`crate::BATCH_ROWS`]. `false`: no rows are left and
     /// `batch` is empty.
     ///
-    /// Each row handed out is one that [`crate::Row`] allows, of a thread that the metadata list.
+    /// Each row handed out is one that [`crate::TraceRow`] allows, of a thread that the metadata list.
     ///
     /// # Errors
     /// When the file is damaged or cannot be read.

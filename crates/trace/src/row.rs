@@ -11,7 +11,7 @@ pub const BATCH_ROWS: usize = 16 * 1024;
 /// In an epoch-filtered trace each page that a thread touches in an epoch appears once, at its first touch. A page that
 /// was read and then written in the epoch is a written page. Consecutive pages with the same flag fold into one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct TraceRow {
     /// CPU time of the thread at the start of its epoch, nanoseconds; never decreases within a thread.
     pub time_ns: u64,
     /// Index in [`crate::TraceMeta::threads`].
@@ -29,15 +29,15 @@ pub struct Row {
 pub struct RowBatch {
     /// Index in the file of the batch's first row: the number that [`crate::Event::row`] counts.
     pub first_row: u64,
-    /// [`Row::time_ns`].
+    /// [`TraceRow::time_ns`].
     pub time_ns: Vec<u64>,
-    /// [`Row::thread`].
+    /// [`TraceRow::thread`].
     pub thread: Vec<u32>,
-    /// [`Row::page`].
+    /// [`TraceRow::page`].
     pub page: Vec<u64>,
-    /// [`Row::pages`].
+    /// [`TraceRow::pages`].
     pub pages: Vec<u32>,
-    /// [`Row::write`].
+    /// [`TraceRow::write`].
     pub write: Vec<bool>,
 }
 
@@ -71,7 +71,7 @@ impl RowBatch {
         self.write.resize(rows, false);
     }
     /// Appends a row.
-    pub fn push(&mut self, row: Row) {
+    pub fn push(&mut self, row: TraceRow) {
         self.time_ns.push(row.time_ns);
         self.thread.push(row.thread);
         self.page.push(row.page);
@@ -83,8 +83,8 @@ impl RowBatch {
     /// # Panics
     /// When `index` is not below [`RowBatch::len`].
     #[inline]
-    pub fn row(&self, index: usize) -> Row {
-        Row {
+    pub fn row(&self, index: usize) -> TraceRow {
+        TraceRow {
             time_ns: self.time_ns[index],
             thread: self.thread[index],
             page: self.page[index],
@@ -93,7 +93,7 @@ impl RowBatch {
         }
     }
     /// The rows in order.
-    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
+    pub fn rows(&self) -> impl Iterator<Item = TraceRow> + '_ {
         (0..self.len()).map(|index| self.row(index))
     }
     /// How many pages its rows touch in all.

@@ -8,7 +8,7 @@ use crate::file::parquet_file::is_full;
 use crate::file::parquet_writer::ParquetSink;
 use crate::fold::fold_events;
 use crate::reader::{TraceReader, row_flaw, thread_flaw};
-use crate::{BATCH_ROWS, Event, EventKind, ProcessMeta, Result, Row, RowBatch, ThreadMeta, TraceError, TraceMeta};
+use crate::{BATCH_ROWS, Event, EventKind, ProcessMeta, Result, RowBatch, ThreadMeta, TraceError, TraceMeta, TraceRow};
 
 /// Rows and notes a batch of the stream.
 const STREAM_BATCH_ROWS: usize = 1 << 16;
@@ -68,8 +68,8 @@ impl TraceWriter {
     /// Appends a row.
     ///
     /// # Errors
-    /// When the row is not allowed ([`Row`]), or the file cannot be written.
-    pub fn push(&mut self, row: Row) -> Result<()> {
+    /// When the row is not allowed ([`TraceRow`]), or the file cannot be written.
+    pub fn push(&mut self, row: TraceRow) -> Result<()> {
         self.check(&row)?;
         self.meta.rows += 1;
         self.meta.accesses += u64::from(row.pages);
@@ -90,7 +90,7 @@ impl TraceWriter {
         }
     }
 
-    fn check(&mut self, row: &Row) -> Result<()> {
+    fn check(&mut self, row: &TraceRow) -> Result<()> {
         let flaw = row_flaw(row.page, row.pages).or_else(|| thread_flaw(row.thread, self.times_ns.len()));
         let flaw = flaw.or_else(|| {
             let latest_ns = &mut self.times_ns[row.thread as usize];

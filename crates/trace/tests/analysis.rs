@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use isotherm_trace::analysis::{HeatmapOptions, footprint, heatmap, hot, huge_ranges, info, mrc, wss};
-use isotherm_trace::{EventKind, MapKind, MapRange, ProcessMeta, Row, ThreadMeta, TraceMeta, TraceReader, TraceWriter};
+use isotherm_trace::{
+    EventKind, MapKind, MapRange, ProcessMeta, ThreadMeta, TraceMeta, TraceReader, TraceRow, TraceWriter,
+};
 use proptest::prelude::*;
 
 /// What the program does, in file order.
 #[derive(Clone, Debug)]
 enum Step {
-    Row(Row),
+    Row(TraceRow),
     Event(u32, u64, EventKind),
 }
 
@@ -43,7 +45,7 @@ fn map(start: u64, end: u64, what: MapKind) -> EventKind {
     EventKind::Map(MapRange { start, end, what, ..MapRange::default() })
 }
 fn row(thread: u32, time_ns: u64, page: u64, pages: u32, write: bool) -> Step {
-    Step::Row(Row { time_ns, thread, page, pages, write })
+    Step::Row(TraceRow { time_ns, thread, page, pages, write })
 }
 
 /// One touch of one page, or an end of pages, with the trace time; the model's own walk.

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use isotherm_trace::{
-    Event, EventKind, MapKind, MapRange, ProcessMeta, Result, Row, RowBatch, ThreadMeta, TraceError, TraceMeta,
-    TraceReader, TraceWriter, finish_stream,
+    Event, EventKind, MapKind, MapRange, ProcessMeta, Result, RowBatch, ThreadMeta, TraceError, TraceMeta, TraceReader,
+    TraceRow, TraceWriter, finish_stream,
 };
 use proptest::prelude::*;
 
-fn read(path: &Path) -> Result<(TraceMeta, Vec<Row>)> {
+fn read(path: &Path) -> Result<(TraceMeta, Vec<TraceRow>)> {
     let mut reader = TraceReader::open(path)?;
     let mut rows = Vec::new();
     let mut batch = RowBatch::new();
@@ -23,10 +23,10 @@ fn read(path: &Path) -> Result<(TraceMeta, Vec<Row>)> {
 }
 
 /// Rows of two threads with long and short runs, and jumps both ways.
-fn sample_rows(count: u64) -> Vec<Row> {
+fn sample_rows(count: u64) -> Vec<TraceRow> {
     let page = |index: u64| if index.is_multiple_of(7) { (1 << 51) + index } else { index * 7919 % 100_000 };
     let pages = |index: u64| if index.is_multiple_of(11) { 5000 } else { 1 };
-    let row = |index: u64| Row {
+    let row = |index: u64| TraceRow {
         time_ns: index / 10 * 1_000_000,
         thread: u32::try_from(index % 2).unwrap(),
         page: page(index),
@@ -41,7 +41,7 @@ fn map(start: u64, end: u64) -> EventKind {
 }
 
 /// Writes rows with declarations and events between them; leaves the writer open.
-fn record(path: &Path, rows: &[Row]) -> TraceWriter {
+fn record(path: &Path, rows: &[TraceRow]) -> TraceWriter {
     let start = TraceMeta { command: vec!["a b".into()], epoch_ns: 1_000_000, ..TraceMeta::default() };
     let mut writer = TraceWriter::create(path, start).unwrap();
     writer.add_process(ProcessMeta { pid: 7, name: "p".into(), forked_from: None }).unwrap();
@@ -123,7 +123,7 @@ fn other_readers_see_the_same_parquet() {
     assert_eq!(names, ["time_ns", "thread", "page", "pages", "write"]);
     for (row, found) in rows.iter().zip(reader.get_row_iter(None).unwrap()) {
         let found = found.unwrap();
-        let found = Row {
+        let found = TraceRow {
             time_ns: found.get_ulong(0).unwrap(),
             thread: found.get_uint(1).unwrap(),
             page: found.get_ulong(2).unwrap(),
@@ -200,7 +200,7 @@ fn traces_rewritten_by_other_programs_are_read() {
 
 fn write_foreign(
     path: &Path,
-    rows: &[Row],
+    rows: &[TraceRow],
     properties: parquet::file::properties::WriterProperties,
     nullable: bool,
     with_meta: bool,
@@ -222,7 +222,7 @@ fn write_foreign(
         let write: Vec<bool> = rows.iter().map(|row| row.write).collect();
         bools.typed::<BoolType>().write_batch(&write, levels, None).unwrap();
         bools.close().unwrap();
-        let columns: [fn(&Row) -> u64; 3] = [|row| row.page, |row| u64::from(row.pages), |row| row.time_ns];
+        let columns: [fn(&TraceRow) -> u64; 3] = [|row| row.page, |row| u64::from(row.pages), |row| row.time_ns];
         for column in columns {
             let values: Vec<i64> = rows.iter().map(|row| column(row).cast_signed()).collect();
             let mut integers = group.next_column().unwrap().unwrap();
@@ -244,7 +244,7 @@ fn write_foreign(
 }
 
 /// A small file of each form, with its rows.
-fn small_files(folder: &Path) -> [(PathBuf, Vec<Row>); 2] {
+fn small_files(folder: &Path) -> [(PathBuf, Vec<TraceRow>); 2] {
     let rows = sample_rows(40);
     let (stream, finished) = (folder.join("stream"), folder.join("finished"));
     let mut writer = record(&stream, &rows[..20]);
@@ -362,20 +362,20 @@ fn later_versions_are_refused() {
 fn rows_that_cannot_be_are_refused_by_the_writer() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path().join("t"), TraceMeta::single("t")).unwrap();
-    let good = Row { time_ns: 5, thread: 0, page: 1, pages: 1, write: false };
+    let good = TraceRow { time_ns: 5, thread: 0, page: 1, pages: 1, write: false };
     writer.push(good).unwrap();
     let table = [
-        (Row { pages: 0, ..good }, "`pages` is 0"),
-        (Row { page: (1 << 52) - 1, pages: 2, ..good }, "exceeds 2^52"),
-        (Row { page: u64::MAX, ..good }, "exceeds 2^52"),
-        (Row { thread: 1, ..good }, "not among the 1 listed"),
-        (Row { time_ns: 4, ..good }, "before 5 ns"),
+        (TraceRow { pages: 0, ..good }, "`pages` is 0"),
+        (TraceRow { page: (1 << 52) - 1, pages: 2, ..good }, "exceeds 2^52"),
+        (TraceRow { page: u64::MAX, ..good }, "exceeds 2^52"),
+        (TraceRow { thread: 1, ..good }, "not among the 1 listed"),
+        (TraceRow { time_ns: 4, ..good }, "before 5 ns"),
     ];
     for (row, expected) in table {
         let error = writer.push(row).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
-    writer.push(Row { page: (1 << 52) - 1, ..good }).unwrap();
+    writer.push(TraceRow { page: (1 << 52) - 1, ..good }).unwrap();
 }
 
 #[test]
@@ -384,10 +384,10 @@ fn a_folder_that_cannot_be_written_is_told() {
     assert!(error.contains("/proc/nowhere/t.parquet"), "{error}");
 }
 
-fn any_row() -> impl Strategy<Value = Row> {
+fn any_row() -> impl Strategy<Value = TraceRow> {
     let page = prop_oneof![0u64..1000, 0u64..(1 << 51), Just((1 << 52) - u64::from(u32::MAX))];
     let pages = prop_oneof![Just(1u32), 1u32..100, Just(u32::MAX)];
-    (0u64..3, page, pages, any::<bool>()).prop_map(|(time_ns, page, pages, write)| Row {
+    (0u64..3, page, pages, any::<bool>()).prop_map(|(time_ns, page, pages, write)| TraceRow {
         time_ns,
         thread: 0,
         page,

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use isotherm_trace::export::{ExportOptions, export};
 use isotherm_trace::import::{IMPORTERS, IdUnit, ImportOptions, RequestClock, import};
 use isotherm_trace::{
-    EventKind, Fraction, MapRange, ProcessMeta, Result, Row, RowBatch, ThreadMeta, TraceMeta, TraceReader, TraceWriter,
+    EventKind, Fraction, MapRange, ProcessMeta, Result, RowBatch, ThreadMeta, TraceMeta, TraceReader, TraceRow,
+    TraceWriter,
 };
 use proptest::prelude::*;
 
-fn read(path: &Path) -> (TraceMeta, Vec<Row>) {
+fn read(path: &Path) -> (TraceMeta, Vec<TraceRow>) {
     let mut reader = TraceReader::open(path).unwrap();
     let mut rows = Vec::new();
     let mut batch = RowBatch::new();
@@ -35,7 +36,7 @@ impl Case {
     fn output(&self) -> PathBuf {
         self.folder.path().join("out.parquet")
     }
-    fn import(&self, from: Option<&str>, options: &ImportOptions) -> Result<(TraceMeta, Vec<Row>)> {
+    fn import(&self, from: Option<&str>, options: &ImportOptions) -> Result<(TraceMeta, Vec<TraceRow>)> {
         import(from, &self.input, &self.output(), options)?;
         Ok(read(&self.output()))
     }
@@ -52,7 +53,7 @@ fn defaults() -> ImportOptions {
 }
 
 /// Requests as (page, write).
-fn requests(rows: &[Row]) -> Vec<(u64, bool)> {
+fn requests(rows: &[TraceRow]) -> Vec<(u64, bool)> {
     assert!(rows.iter().all(|row| row.pages == 1 && row.thread == 0));
     rows.iter().map(|row| (row.page, row.write)).collect()
 }
@@ -78,7 +79,7 @@ fn lackey_sample() {
     let options =
         ImportOptions { epoch_ns: 4, ns_per_instruction: Fraction { numerator: 1, denominator: 1 }, ..defaults() };
     let (meta, rows) = case.import(None, &options).unwrap();
-    let row = |time_ns, page, pages, write| Row { time_ns, thread: 0, page, pages, write };
+    let row = |time_ns, page, pages, write| TraceRow { time_ns, thread: 0, page, pages, write };
     assert_eq!(
         rows,
         [
@@ -197,7 +198,7 @@ fn wrong_input_is_told_with_its_place() {
 }
 
 /// Two processes whose pages have the same numbers, runs, writes and events.
-fn sample(path: &Path) -> Vec<Row> {
+fn sample(path: &Path) -> Vec<TraceRow> {
     let meta = TraceMeta {
         processes: vec![ProcessMeta::default(), ProcessMeta { forked_from: Some(0), ..ProcessMeta::default() }],
         threads: vec![ThreadMeta::default(), ThreadMeta { process: 1, started_by: Some(0), ..ThreadMeta::default() }],
@@ -205,7 +206,7 @@ fn sample(path: &Path) -> Vec<Row> {
         complete: true,
         ..TraceMeta::default()
     };
-    let row = |thread, time_ns, page, pages, write| Row { time_ns, thread, page, pages, write };
+    let row = |thread, time_ns, page, pages, write| TraceRow { time_ns, thread, page, pages, write };
     let rows = vec![
         row(0, 0, 10, 3, false),
         row(1, 0, 11, 1, true),

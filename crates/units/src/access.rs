@@ -216,7 +216,6 @@ pub enum KernelCall {
     Give {
         /// As in [`BlockRequest::tag`].
         tag: u32,
-        /// How many.
         count: u64,
     },
     /// Reads what the kernel counted of its group (`memory.stat`), for which the kernel adds up what its processors counted. That
@@ -237,7 +236,6 @@ pub struct BlockRequest {
     pub kind: BlockKind,
     /// How hard is tried.
     pub effort: BlockEffort,
-    /// How many.
     pub count: u64,
     /// How many may fail; at least 1.
     pub failures: u64,
@@ -311,7 +309,6 @@ pub struct FileSpec {
 /// One address space to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
-    /// For reports.
     pub name: String,
     /// Index of the process whose memory it inherits copy-on-write when its first thread starts.
     pub forked_from: Option<usize>,
@@ -322,7 +319,6 @@ pub struct Process {
 /// When a thread begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadStart {
-    /// With the program.
     WithProgram,
     /// When another thread says [`After::Start`].
     ByThread,
@@ -370,13 +366,11 @@ impl Timing {
 
 /// Everything a machine needs to play a workload once.
 pub struct Program {
-    /// For reports.
     pub name: String,
     /// Files its mappings refer to.
     pub files: Vec<FileSpec>,
     /// Address spaces.
     pub processes: Vec<Process>,
-    /// Threads.
     pub threads: Vec<Thread>,
     /// How time is known.
     pub timing: Timing,

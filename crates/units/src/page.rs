@@ -16,7 +16,6 @@ impl Pages {
     pub const fn new(count: u64) -> Self {
         Self(count)
     }
-    /// How many.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -39,7 +38,6 @@ impl VirtPage {
     pub const fn containing(address: u64) -> Self {
         Self(address >> PAGE_SHIFT)
     }
-    /// Its number.
     pub const fn number(self) -> u64 {
         self.0
     }

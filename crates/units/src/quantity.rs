@@ -7,7 +7,6 @@ pub enum UnitError {
     /// No digits where a number should start.
     #[error("`{text}` is not {what}: expected a number with a unit, for example {example}")]
     NotANumber {
-        /// The input.
         text: String,
         /// The kind of quantity, with its article.
         what: &'static str,
@@ -17,7 +16,6 @@ pub enum UnitError {
     /// The number is fine, its unit is not known.
     #[error("`{text}` has the unknown unit `{unit}`; allowed: {allowed}")]
     UnknownUnit {
-        /// The input.
         text: String,
         /// The part after the number.
         unit: String,
@@ -27,7 +25,6 @@ pub enum UnitError {
     /// The value does not fit 64 bits in base units.
     #[error("`{text}` is too large for {what}")]
     TooLarge {
-        /// The input.
         text: String,
         /// The kind of quantity, with its article.
         what: &'static str,

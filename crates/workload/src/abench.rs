@@ -10,7 +10,7 @@ use isotherm_units::access::{After, Batch, Program, Run, Stream, StreamError, Th
 use isotherm_units::{Bytes, Duration, Instant, Ratio};
 use serde::{Deserialize, Serialize};
 
-use crate::chance::{Dice, Rng, below, dice, threshold};
+use crate::chance::{Random, Rng, below, random, threshold};
 use crate::hot_cold::{LINES_MAX, check_threads};
 use crate::scan::RUN_PAGES;
 use crate::spaces::{Spaces, check_huge, check_share, footprint_pages, think_ns};
@@ -101,7 +101,7 @@ impl Kind for AbenchSpec {
                 iterations_left: self.iterations,
                 delay: self.delay,
                 to_fill,
-                dice: dice(context.seed, index),
+                random: random(context.seed, index),
             })
         });
         let main: Box<dyn Stream> = Box::new(Main { to_start: 1..self.threads + 1 });
@@ -142,7 +142,7 @@ struct Abench {
     delay: Duration,
     /// Pages that are still to be written.
     to_fill: std::ops::Range<u64>,
-    dice: Dice,
+    random: Random,
 }
 
 impl Abench {
@@ -167,7 +167,7 @@ impl Stream for Abench {
         }
         let touches = BATCH_PAGES.min(self.touches_left);
         for _ in 0..touches {
-            let (page, fraction) = below(self.dice.next_u64(), self.pages);
+            let (page, fraction) = below(self.random.next_u64(), self.pages);
             let page = self.start + page;
             let run = if fraction < self.write_below { Run::write(page, 1) } else { Run::read(page, 1) };
             batch.runs.push(run.after_ns(self.page_ns));

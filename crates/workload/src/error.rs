@@ -14,7 +14,6 @@ pub enum WorkloadError {
         kind: &'static str,
         /// Key in the workload's table.
         field: &'static str,
-        /// What it says.
         got: String,
         /// What it may say.
         allowed: String,
@@ -24,7 +23,6 @@ pub enum WorkloadError {
     Contradiction {
         /// Kind of the workload, as in its `kind` key.
         kind: &'static str,
-        /// What is wrong.
         problem: String,
         /// How to mend it.
         way_out: String,
@@ -34,31 +32,22 @@ pub enum WorkloadError {
     Io {
         /// Kind of the workload, as in its `kind` key.
         kind: &'static str,
-        /// The file.
         path: PathBuf,
-        /// Why.
         source: std::io::Error,
     },
     /// A line of a configuration file is wrong.
     #[error("{}:{line}: {problem}; allowed: {allowed}", path.display())]
     Line {
-        /// The file.
         path: PathBuf,
         /// Its line, from 1.
         line: usize,
-        /// What is wrong.
         problem: String,
         /// What may stand there.
         allowed: String,
     },
     /// A page trace cannot be read.
     #[error("trace: cannot replay {}", path.display())]
-    Trace {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: isotherm_trace::TraceError,
-    },
+    Trace { path: PathBuf, source: isotherm_trace::TraceError },
     /// The accesses are not known beforehand, but the policy needs them.
     #[error("{kind}: its accesses are not known beforehand, which Belady's MIN (`opt`) needs: {reason}")]
     NoFuture {
@@ -80,7 +69,6 @@ pub enum WorkloadError {
     Stream {
         /// Kind of the workload, as in its `kind` key.
         kind: &'static str,
-        /// Why.
         source: isotherm_units::access::StreamError,
     },
 }

@@ -9,7 +9,6 @@ use crate::spaces::{Spaces, check_huge, footprint_pages, think_ns};
 use crate::spec::Kind;
 use crate::{BuildContext, Storage, WorkloadError};
 
-/// Runs of a batch.
 const BATCH_RUNS: usize = 64;
 /// So many mappings at most: page tables hold as many pieces of 1 GiB.
 const AREAS_MAX: u64 = 16_384;

@@ -9,7 +9,7 @@ use isotherm_units::access::{
 use isotherm_units::{Bytes, Duration, Instant, PageRange, Pages, Ratio};
 use serde::{Deserialize, Serialize};
 
-use crate::chance::{Dice, Permutation, Ranked, Rng, Weight, below, dice, fill_words, threshold};
+use crate::chance::{Permutation, Random, Ranked, Rng, Weight, below, fill_words, random, threshold};
 use crate::extent::{Budget, Extent};
 use crate::scan::{run, run_pages};
 use crate::spaces::{Spaces, check_share, footprint_pages, think_ns};
@@ -117,10 +117,10 @@ impl Kind for FragmenterSpec {
         let fill_ns = think_ns(kind, "fill-compute", self.fill_compute)?;
         let compute_ns = think_ns(kind, "compute", self.compute)?;
         let mut spaces = Spaces::new(context.name_or(kind));
-        let mut preparation_dice = dice(context.seed, 0);
+        let mut preparation_random = random(context.seed, 0);
         let lead = (lead > 0).then(|| {
             let start = spaces.map("lead", lead, Storage::Anonymous, None, false);
-            (start, 1 + below(preparation_dice.next_u64(), lead).0)
+            (start, 1 + below(preparation_random.next_u64(), lead).0)
         });
         let start = spaces.map("data", pages, Storage::Anonymous, None, false);
         let sections = pages / SECTION_PAGES;
@@ -130,7 +130,7 @@ impl Kind for FragmenterSpec {
             kept,
             fill_ns,
             pinned_below: threshold(self.pinned),
-            dice: preparation_dice,
+            random: preparation_random,
             lead,
             filled: 0,
             next: Next::Fill,
@@ -156,7 +156,7 @@ impl Kind for FragmenterSpec {
                     shared: Arc::clone(&shared),
                     batch: extent.batch_operations(self.compute.ns() + 100),
                     budget: extent.share(0, 1),
-                    dice: dice(context.seed, index + 1),
+                    random: random(context.seed, index + 1),
                 }),
             }));
         }
@@ -172,7 +172,6 @@ impl Kind for FragmenterSpec {
 /// Which pages of a section stay.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
-    /// How many.
     kept: u64,
     pattern: Pattern,
 }
@@ -227,7 +226,7 @@ struct Preparation {
     kept: Kept,
     fill_ns: u32,
     pinned_below: u64,
-    dice: Dice,
+    random: Random,
     /// First page and how many, until they are taken.
     lead: Option<(u64, u64)>,
     /// Pages.
@@ -262,7 +261,7 @@ impl Stream for Preparation {
                 Next::Pin(section, nth) if section < self.sections && self.pinned_below > 0 => {
                     self.next =
                         if nth + 1 < self.kept.kept { Next::Pin(section, nth + 1) } else { Next::Pin(section + 1, 0) };
-                    if self.pinned_below == u64::MAX || self.dice.next_u64() < self.pinned_below {
+                    if self.pinned_below == u64::MAX || self.random.next_u64() < self.pinned_below {
                         let page = self.start + section * SECTION_PAGES + self.kept.place(nth);
                         return Ok(After::Change(LayoutChange::Pin(PageRange::at(page, 1))));
                     }
@@ -318,7 +317,7 @@ struct Use {
     shared: Arc<Shared>,
     batch: u64,
     budget: Budget,
-    dice: Dice,
+    random: Random,
 }
 
 impl Stream for Use {
@@ -330,9 +329,9 @@ impl Stream for Use {
         let Shared { ranks, places, start, kept, think_ns, write_below } = self.shared.as_ref();
         let count = usize::try_from(operations).expect("a batch");
         let (mut numbers, mut choices) = (vec![0; count], vec![0; count]);
-        ranks.fill(&mut self.dice, &mut numbers);
+        ranks.fill(&mut self.random, &mut numbers);
         places.apply(&mut numbers);
-        fill_words(&mut self.dice, &mut choices);
+        fill_words(&mut self.random, &mut choices);
         batch.runs.extend(numbers.iter().zip(choices).map(|(&number, choice)| {
             let page = start + number / kept.kept * SECTION_PAGES + kept.place(number % kept.kept);
             let is_write = below(choice, u64::MAX).0 < *write_below;

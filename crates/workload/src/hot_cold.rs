@@ -4,7 +4,7 @@ use isotherm_units::access::{After, Batch, Program, Run, Stream, StreamError, Ti
 use isotherm_units::{Amount, Bytes, Duration, Instant, PageRange, Ratio};
 use serde::{Deserialize, Serialize};
 
-use crate::chance::{Dice, below, dice, fill_words, threshold};
+use crate::chance::{Random, below, fill_words, random, threshold};
 use crate::extent::{Budget, Extent};
 use crate::spaces::{Spaces, check_huge, check_share, footprint_pages, think_ns};
 use crate::spec::Kind;
@@ -112,7 +112,7 @@ impl Kind for HotColdSpec {
                 moving_since: None,
                 batch_operations: extent.batch_operations(u64::from(compute_ns) + 100),
                 budget: extent.share(index as u64, threads),
-                dice: dice(context.seed, index),
+                random: random(context.seed, index),
             })
         });
         let streams = streams.collect();
@@ -219,9 +219,9 @@ impl HotColdSpec {
         }
         let (piece_pages, part_pages) = (hot_pages / count, pages / count);
         // Other numbers than the accesses draw.
-        let mut dice = dice(!seed, 0);
+        let mut random = random(!seed, 0);
         let mut words = vec![0; usize::try_from(count).expect("at most 2^20")];
-        fill_words(&mut dice, &mut words);
+        fill_words(&mut random, &mut words);
         let piece = |(part, word): (u64, u64)| {
             let room = part_pages - piece_pages;
             let first = start + part * part_pages + below(word, room + 1).0;
@@ -262,7 +262,7 @@ struct HotCold {
     moving_since: Option<Instant>,
     batch_operations: u64,
     budget: Budget,
-    dice: Dice,
+    random: Random,
 }
 
 impl Stream for HotCold {
@@ -283,7 +283,7 @@ impl Stream for HotCold {
         if hot_below == u64::MAX && !pieces.is_empty() {
             // Nothing to choose.
             let mut places = vec![0; left];
-            fill_words(&mut self.dice, &mut places);
+            fill_words(&mut self.random, &mut places);
             left = 0;
             batch.runs.extend(places.into_iter().map(|place| {
                 let (offset, fraction) = below(place, hot_pages);
@@ -296,8 +296,8 @@ impl Stream for HotCold {
             let (mut choices, mut places) = ([0; BLOCK], [0; BLOCK]);
             let block = left.min(BLOCK);
             left -= block;
-            fill_words(&mut self.dice, &mut choices[..block]);
-            fill_words(&mut self.dice, &mut places[..block]);
+            fill_words(&mut self.random, &mut choices[..block]);
+            fill_words(&mut self.random, &mut places[..block]);
             batch.runs.extend(choices[..block].iter().zip(&places).map(|(&choice, &place)| {
                 let (among, from) =
                     std::hint::select_unpredictable(choice < hot_below, (hot_pages, hot_start), (pages, 0));

@@ -7,7 +7,7 @@ use isotherm_units::access::{
 use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
-use crate::chance::{Rng, below, dice};
+use crate::chance::{Rng, below, random};
 use crate::spaces::Spaces;
 use crate::spec::Kind;
 use crate::{BuildContext, WorkloadError};
@@ -97,7 +97,7 @@ impl Kind for HugePagesSpec {
             failures: self.failures,
         };
         let spaces = Spaces::new(context.name_or(kind));
-        let delay = Duration::from_ns(below(dice(context.seed, 0).next_u64(), self.delay.ns()).0);
+        let delay = Duration::from_ns(below(random(context.seed, 0).next_u64(), self.delay.ns()).0);
         let stream = Driver { spec: self.clone(), request, left: request.count, delay, pauses: false, is_kept: false };
         Ok(spaces.into_program(vec![Box::new(stream)]))
     }

@@ -7,7 +7,7 @@ use isotherm_units::access::{
 use isotherm_units::{Duration, Instant, Ratio};
 use serde::{Deserialize, Serialize};
 
-use crate::chance::{Dice, Rng, dice, threshold};
+use crate::chance::{Random, Rng, random, threshold};
 use crate::spaces::{Spaces, check_share};
 use crate::spec::Kind;
 use crate::{BuildContext, WorkloadError};
@@ -72,7 +72,7 @@ impl Kind for KernelMemorySpec {
             spec: self.clone(),
             unmovable_below: threshold(self.unmovable),
             immortal_below: threshold(self.immortal),
-            dice: dice(context.seed, 0),
+            random: random(context.seed, 0),
             left: self.operations,
             in_burst: 0,
             live: [0; 2],
@@ -91,7 +91,7 @@ struct Kernel {
     spec: KernelMemorySpec,
     unmovable_below: u64,
     immortal_below: u64,
-    dice: Dice,
+    random: Random,
     left: u64,
     in_burst: u64,
     /// Caches and buffers that will be given back.
@@ -120,8 +120,8 @@ impl Stream for Kernel {
         self.in_burst += 1;
         self.left -= 1;
         batch.operations = 1;
-        let is_unmovable = self.dice.next_u64() < self.unmovable_below;
-        let stays = self.dice.next_u64() < self.immortal_below;
+        let is_unmovable = self.random.next_u64() < self.unmovable_below;
+        let stays = self.random.next_u64() < self.immortal_below;
         let of_kind = usize::from(is_unmovable);
         let tag = TAGS[of_kind][usize::from(stays)];
         if !stays {

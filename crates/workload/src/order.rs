@@ -34,7 +34,6 @@ pub enum Step<'a> {
         thread: usize,
         /// Index in [`Program::processes`].
         process: usize,
-        /// What it does.
         after: &'a After,
     },
 }

@@ -4,7 +4,7 @@ use isotherm_units::access::{After, Batch, Channel, Program, Run, Stream, Stream
 use isotherm_units::{Bytes, Duration, Instant};
 use serde::{Deserialize, Serialize};
 
-use crate::chance::{Dice, Rng, below, dice};
+use crate::chance::{Random, Rng, below, random};
 use crate::hot_cold::check_threads;
 use crate::spaces::{Spaces, footprint_pages, think_ns};
 use crate::spec::Kind;
@@ -95,7 +95,7 @@ impl Kind for SortSpec {
                 buffer_pages: buffer.min(input),
                 passes: passes(buffer.min(input), cache),
                 page_ns,
-                dice: dice(context.seed, nth),
+                random: random(context.seed, nth),
                 stage: Stage::Fill,
                 sorted: 0,
                 position: 0,
@@ -125,7 +125,6 @@ fn passes(buffer: u64, cache: u64) -> u32 {
 
 /// Pages read, written or gone over together: 128 KiB, the buffer of a reader.
 const PIECE_PAGES: u64 = 32;
-/// Pieces in a batch.
 const BATCH_PIECES: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +151,7 @@ struct Sort {
     buffer_pages: u64,
     passes: u32,
     page_ns: u32,
-    dice: Dice,
+    random: Random,
     stage: Stage,
     /// Pages of input in runs already.
     sorted: u64,
@@ -187,7 +186,7 @@ impl Sort {
             Stage::Order => {
                 // Half to one and a half: where a pivot falls, and how often a branch is mispredicted, is up to the data.
                 let mean = u64::from(self.page_ns * short);
-                let vary = below(self.dice.next_u64(), mean + 1).0;
+                let vary = below(self.random.next_u64(), mean + 1).0;
                 let think = u32::try_from(mean / 2 + vary).expect("32 ms and a half more");
                 runs.push(Run::write(buffer, short).after_ns(think));
             }
@@ -227,7 +226,7 @@ impl Sort {
             self.stage = Stage::Done;
             return;
         };
-        let nth = usize::try_from(below(self.dice.next_u64(), last as u64 + 1).0).expect("an index");
+        let nth = usize::try_from(below(self.random.next_u64(), last as u64 + 1).0).expect("an index");
         let rest = &mut self.merge[nth];
         let pages = PIECE_PAGES.min(rest.end - rest.start);
         let short = u32::try_from(pages).expect("a piece");

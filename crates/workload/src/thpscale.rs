@@ -57,10 +57,10 @@ impl Kind for ThpscaleSpec {
             let file = spaces.map(&format!("file-{index}"), pages / 4, Storage::MappedFile, None, false);
             let second = spaces.map(&format!("second-{index}"), pages / 2, Storage::Anonymous, None, true);
             let steps = [
-                Step::Touch(PageRange::at(first, pages), Access::Write, false),
-                Step::Holes(PageRange::at(first, pages)),
-                Step::Touch(PageRange::at(file, pages / 4), Access::Read, false),
-                Step::Touch(PageRange::at(second, pages / 2), Access::Write, true),
+                Operation::Touch(PageRange::at(first, pages), Access::Write, false),
+                Operation::Holes(PageRange::at(first, pages)),
+                Operation::Touch(PageRange::at(file, pages / 4), Access::Read, false),
+                Operation::Touch(PageRange::at(second, pages / 2), Access::Write, true),
             ];
             threads.push(Work { steps: steps.to_vec(), at: 0, page_ns });
         }
@@ -78,7 +78,7 @@ impl Kind for ThpscaleSpec {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum Operation {
     /// With operations of 2 MiB or without.
     Touch(PageRange, Access, bool),
     Holes(PageRange),
@@ -86,7 +86,7 @@ enum Step {
 
 struct Work {
     /// Those to come; the one at work is the first.
-    steps: Vec<Step>,
+    steps: Vec<Operation>,
     /// Pages of it that are done.
     at: u64,
     page_ns: u32,
@@ -96,7 +96,7 @@ impl Stream for Work {
     fn next_batch(&mut self, _now: Instant, batch: &mut Batch) -> Result<After, StreamError> {
         loop {
             let Some(&step) = self.steps.first() else { return Ok(After::Finish) };
-            let (Step::Touch(pages, ..) | Step::Holes(pages)) = step;
+            let (Operation::Touch(pages, ..) | Operation::Holes(pages)) = step;
             if self.at >= pages.len() {
                 self.steps.remove(0);
                 self.at = 0;
@@ -104,11 +104,11 @@ impl Stream for Work {
             }
             let next = pages.start + self.at;
             match step {
-                Step::Holes(_) => {
+                Operation::Holes(_) => {
                     self.at += SECTION_PAGES;
                     return Ok(After::Change(LayoutChange::Unmap(PageRange::at(next, HOLE_PAGES))));
                 }
-                Step::Touch(_, access, counts) => {
+                Operation::Touch(_, access, counts) => {
                     // The first touch of each 2 MiB, and then its other pages.
                     let end = (self.at + SECTION_PAGES).min(pages.len());
                     while self.at < end {

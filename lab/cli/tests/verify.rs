@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use isotherm_rig::AtHand;
-use isotherm_trace::{EventKind, MapKind, MapRange, Row, TraceMeta, TraceWriter};
+use isotherm_trace::{EventKind, MapKind, MapRange, TraceMeta, TraceRow, TraceWriter};
 
 /// Exit code, results and talk, with kernels and the guest's program from the folder `target` that cargo builds into.
 fn run(arguments: &[&str], target: &Path) -> (Option<i32>, String, String) {
@@ -27,7 +27,7 @@ fn recording(folder: &Path) -> PathBuf {
     writer.event(0, 0, EventKind::Map(map)).unwrap();
     for ms in 0..200 {
         let page = start + ms % 20 * 100;
-        writer.push(Row { time_ns: ms * MS, thread: 0, page, pages: 100, write: true }).unwrap();
+        writer.push(TraceRow { time_ns: ms * MS, thread: 0, page, pages: 100, write: true }).unwrap();
     }
     writer.set_outcome(Some(0), true).unwrap();
     writer.finish().unwrap();

@@ -18,14 +18,10 @@ pub const COUNT_MIN: u64 = 100;
 
 /// One counter of one cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
-    /// Workload.
+pub struct CounterRow {
     pub workload: String,
-    /// Its set.
     pub set: Set,
-    /// Kernel.
     pub kernel: String,
-    /// Policy.
     pub policy: String,
     /// Limit in percent of the peak.
     pub limit_percent: u32,
@@ -35,9 +31,7 @@ pub struct Row {
     pub simulated: u64,
     /// Least that a boot counted.
     pub real_low: u64,
-    /// Most.
     pub real_high: u64,
-    /// Boots.
     pub boots: usize,
     /// Simulated over the middle of the real ones; `None` where that is zero.
     pub ratio: Option<f64>,
@@ -45,7 +39,6 @@ pub struct Row {
     pub error: Option<f64>,
     /// What exact LRU of the same size counts.
     pub naive: Option<u64>,
-    /// Its error.
     pub naive_error: Option<f64>,
     /// Whether the row counts: a boot or the simulated machine counted [`COUNT_MIN`] or more.
     pub is_judged: bool,
@@ -54,13 +47,9 @@ pub struct Row {
 /// Resident pages of one cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Residency {
-    /// Workload.
     pub workload: String,
-    /// Its set.
     pub set: Set,
-    /// Kernel.
     pub kernel: String,
-    /// Policy.
     pub policy: String,
     /// Limit in percent of the peak.
     pub limit_percent: u32,
@@ -89,13 +78,12 @@ pub struct Bar {
     pub is_met: Option<bool>,
 }
 
-/// Everything.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// By kernel its version.
     pub kernels: BTreeMap<String, String>,
     /// Counters.
-    pub rows: Vec<Row>,
+    pub rows: Vec<CounterRow>,
     /// Resident pages.
     pub residency: Vec<Residency>,
     /// The summary.
@@ -194,7 +182,7 @@ impl Comparison {
             let ours = simulated.counters[metric.name];
             let theirs = metric.has_naive.then(|| naive.counters[metric.name]);
             let middle = (low + high) as f64 / 2.0;
-            self.rows.push(Row {
+            self.rows.push(CounterRow {
                 workload: workload.name.clone(),
                 set: workload.set,
                 kernel: data.kernel.clone(),
@@ -252,12 +240,12 @@ fn bar(what: String, rows: usize, measured: Option<f64>, bar: f64, at_least: boo
     Bar { what, rows, measured, bar, at_least, is_met }
 }
 
-fn bars(rows: &[Row], residency: &[Residency]) -> Vec<Bar> {
+fn bars(rows: &[CounterRow], residency: &[Residency]) -> Vec<Bar> {
     let mut bars = Vec::new();
     for set in [Set::Fitting, Set::HeldOut] {
         let factor = if set == Set::HeldOut { HELD_OUT_FACTOR } else { 1.0 };
         for &(policy, median, p90) in ERROR_BARS {
-            let of = |error: fn(&Row) -> Option<f64>, any: bool| {
+            let of = |error: fn(&CounterRow) -> Option<f64>, any: bool| {
                 let judged = rows.iter().filter(|row| row.set == set && row.policy == policy && row.is_judged);
                 let mut errors: Vec<f64> = judged
                     .filter(|row| any || row.naive.is_some())
@@ -275,14 +263,14 @@ fn bars(rows: &[Row], residency: &[Residency]) -> Vec<Bar> {
             }
         }
     }
-    let beside_naive: Vec<(f64, f64)> = rows
+    let versus_naive: Vec<(f64, f64)> = rows
         .iter()
         .filter(|row| row.is_judged && row.naive.is_some())
         .map(|row| (row.error.unwrap_or(f64::INFINITY), row.naive_error.unwrap_or(f64::INFINITY)))
         .collect();
-    let worse = beside_naive.iter().filter(|(ours, naive)| *ours > naive + NAIVE_MARGIN).count();
-    let share = (!beside_naive.is_empty()).then(|| worse as f64 / beside_naive.len() as f64);
-    bars.push(bar("rows worse than exact LRU by more than 2 points".to_owned(), beside_naive.len(), share, 0.0, false));
+    let worse = versus_naive.iter().filter(|(ours, naive)| *ours > naive + NAIVE_MARGIN).count();
+    let share = (!versus_naive.is_empty()).then(|| worse as f64 / versus_naive.len() as f64);
+    bars.push(bar("rows worse than exact LRU by more than 2 points".to_owned(), versus_naive.len(), share, 0.0, false));
     let (nr_ordered, right) = ordering(rows);
     let share = (nr_ordered > 0).then(|| right as f64 / nr_ordered as f64);
     let what =
@@ -296,9 +284,9 @@ fn bars(rows: &[Row], residency: &[Residency]) -> Vec<Bar> {
 }
 
 /// Pairs of classic and MGLRU whose major faults differ by more than [`ORDER_MIN`] in the kernel, and those ordered alike.
-fn ordering(rows: &[Row]) -> (usize, usize) {
-    let of = |row: &Row, policy: &str| {
-        let same = |other: &&Row| {
+fn ordering(rows: &[CounterRow]) -> (usize, usize) {
+    let of = |row: &CounterRow, policy: &str| {
+        let same = |other: &&CounterRow| {
             other.metric == row.metric
                 && other.workload == row.workload
                 && other.kernel == row.kernel
@@ -348,8 +336,8 @@ mod tests {
         }
     }
 
-    fn row(policy: &str, simulated: u64, real: (u64, u64), naive: u64) -> Row {
-        Row {
+    fn row(policy: &str, simulated: u64, real: (u64, u64), naive: u64) -> CounterRow {
+        CounterRow {
             workload: "w".to_owned(),
             set: Set::Fitting,
             kernel: "k".to_owned(),

@@ -12,7 +12,6 @@ pub enum FidelityError {
     Workloads {
         /// Its file.
         place: String,
-        /// Why.
         source: toml::de::Error,
     },
     /// A filter names what is not there.
@@ -20,35 +19,19 @@ pub enum FidelityError {
     Unknown {
         /// What was named.
         what: &'static str,
-        /// The name.
         name: String,
-        /// What there is.
         known: String,
     },
     /// A workload cannot be built.
     #[error("workload `{workload}`: {source}")]
-    Workload {
-        /// Its name.
-        workload: String,
-        /// Why.
-        source: isotherm_workload::WorkloadError,
-    },
+    Workload { workload: String, source: isotherm_workload::WorkloadError },
     /// The simulated machine could not play it.
     #[error("workload `{workload}`, {policy}: {source}")]
-    Simulation {
-        /// Its name.
-        workload: String,
-        /// The policy.
-        policy: String,
-        /// Why.
-        source: isotherm_sim::machine::SimError,
-    },
+    Simulation { workload: String, policy: String, source: isotherm_sim::machine::SimError },
     /// The simulated machine did not come to the end of the script.
     #[error("workload `{workload}`, {policy}: {what}")]
     Unfinished {
-        /// Its name.
         workload: String,
-        /// The policy.
         policy: String,
         /// What happened in its place.
         what: String,
@@ -56,13 +39,11 @@ pub enum FidelityError {
     /// The simulated machine does not take what it is to play beside a real kernel.
     #[error("the simulated machine: {0}")]
     Simulated(#[from] isotherm_sim::machine::SimError),
-    /// The rig.
     #[error(transparent)]
     Rig(#[from] isotherm_rig::RigError),
     /// Some runs failed in the guest; nothing was stored.
     #[error("{} of {of} runs failed in kernel {kernel}, so that nothing was stored:\n  {}", failures.len(), failures.join("\n  "))]
     Runs {
-        /// The kernel.
         kernel: String,
         /// Runs in all.
         of: usize,
@@ -72,63 +53,32 @@ pub enum FidelityError {
     /// A kernel has no such counter: it cannot be compared.
     #[error("kernel {kernel} counts no `{counter}`, neither of groups nor of the machine; nothing was stored")]
     NoCounter {
-        /// The kernel.
         kernel: String,
         /// Its name in the kernel.
         counter: &'static str,
     },
     /// Stored runs cannot be read or written.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    Io { path: PathBuf, source: std::io::Error },
     /// Stored runs are damaged.
     #[error("{place}: {source}")]
-    Stored {
-        /// The file.
-        place: String,
-        /// Why.
-        source: serde_json::Error,
-    },
+    Stored { place: String, source: serde_json::Error },
     /// A list names something twice.
     #[error("{place}: `{name}` is listed twice")]
-    Twice {
-        /// The file.
-        place: String,
-        /// The name.
-        name: String,
-    },
+    Twice { place: String, name: String },
     /// Stored plays are damaged, or of something else than asked for.
     #[error("{place}: {reason}")]
-    Store {
-        /// The file.
-        place: String,
-        /// What is wrong.
-        reason: String,
-    },
+    Store { place: String, reason: String },
     /// Stored runs are of another script than the one that is played now.
     #[error(
         "the stored runs of workload `{workload}` in kernel {kernel} are of another script or limit than the present one; make them \
          anew: isotherm-lab fidelity --refresh --kernel {kernel} --workload {workload}. The data that come with isotherm-lab are part \
          of the program: build it anew afterwards, or name their folder with --data"
     )]
-    Stale {
-        /// The workload.
-        workload: String,
-        /// The kernel.
-        kernel: String,
-    },
+    Stale { workload: String, kernel: String },
     /// Data of no boot at all.
     #[error("{place} has no boots to compare with; make some: isotherm-lab {table} --refresh --data {place}")]
-    NoBoots {
-        /// The file.
-        place: String,
-        /// The table that it is for.
-        table: String,
-    },
+    NoBoots { place: String, table: String },
     /// There is nothing to compare with.
     #[error("no stored runs of this selection in {place}; make them: isotherm-lab fidelity --refresh")]
     Nothing {

@@ -2,10 +2,9 @@
 //!
 //! A matrix of workloads, policies, limits and kernels ([`matrix`]) is played by real kernels ([`refresh`]), whose counters are
 //! kept as data ([`stored`]), and by the simulated machine ([`simulate`], [`replay`]). The comparison ([`compare`]) needs the data
-//! only and runs everywhere. Mechanisms other than page replacement stand in [`beside`]. What is faithful and what is not: `docs/fidelity.md`.
+//! only and runs everywhere. Mechanisms other than page replacement stand in [`versus`]. What is faithful and what is not: `docs/fidelity.md`.
 
 pub mod advice;
-pub mod beside;
 pub mod compare;
 mod error;
 pub mod matrix;
@@ -14,8 +13,9 @@ pub mod refresh;
 mod replay;
 pub mod simulate;
 pub mod stored;
+pub mod versus;
 
-pub use compare::{Bar, Comparison, Row};
+pub use compare::{Bar, Comparison, CounterRow};
 pub use error::FidelityError;
 pub use matrix::{Cell, KERNELS, LIMITS_PERCENT, METRICS, POLICIES, Selection, Set, Workload, Workloads};
 pub use refresh::Refresh;

@@ -24,7 +24,6 @@ pub const KERNELS: &[&str] = &["7.2", "6.12"];
 /// A counter that both worlds have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// Its name here.
     pub name: &'static str,
     /// The kernel's name, in `memory.stat` or `/proc/vmstat`, and in the simulated machine.
     pub counter: &'static str,
@@ -68,7 +67,6 @@ impl Set {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Groups {
-    /// One for all.
     #[default]
     One,
     /// One for each, below the one that has the limit.
@@ -105,11 +103,9 @@ pub struct Workloads {
 /// A workload ready to be played.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// Its name.
     pub name: String,
     /// One line.
     pub what: String,
-    /// Its set.
     pub set: Set,
     /// What both worlds play.
     pub script: Script,
@@ -124,9 +120,7 @@ pub struct Workload {
 /// One row of the matrix before its counters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cell {
-    /// Workload.
     pub workload: String,
-    /// Policy.
     pub policy: String,
     /// Limit in percent of the peak.
     pub limit_percent: u32,
@@ -137,9 +131,7 @@ pub struct Cell {
 pub struct Selection {
     /// Kernels, by their names in the rig.
     pub kernels: Vec<String>,
-    /// Workloads.
     pub workloads: Vec<String>,
-    /// Policies.
     pub policies: Vec<String>,
     /// Limits in percent.
     pub limits: Vec<u32>,
@@ -172,12 +164,10 @@ impl Selection {
         })
     }
 
-    /// The kernels in it.
     pub fn kernels(&self) -> impl Iterator<Item = &'static str> + '_ {
         KERNELS.iter().copied().filter(|kernel| is_in(&self.kernels, &(*kernel).to_owned()))
     }
 
-    /// Whether a workload is in it.
     pub fn has_workload(&self, name: &str) -> bool {
         is_in(&self.workloads, &name.to_owned())
     }

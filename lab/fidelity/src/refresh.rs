@@ -25,7 +25,6 @@ pub struct Refresh<'a> {
     pub guest: &'a Path,
     /// Which cells.
     pub selection: &'a Selection,
-    /// Their workloads.
     pub workloads: &'a [Workload],
     /// How often the kernel is booted.
     pub boots: u32,

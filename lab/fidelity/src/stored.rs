@@ -29,7 +29,6 @@ pub struct KernelData {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoredRun {
-    /// Which.
     #[serde(flatten)]
     pub cell: Cell,
     /// Digest of the script.
@@ -118,7 +117,6 @@ impl KernelData {
         format!("{}\n{}\n]}}\n", head.trim_end_matches("]}"), runs.join(",\n"))
     }
 
-    /// The run of a cell.
     pub fn run(&self, cell: &Cell) -> Option<&StoredRun> {
         self.runs.iter().find(|run| run.cell == *cell)
     }

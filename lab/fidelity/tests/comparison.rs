@@ -25,7 +25,7 @@ fn skewed_anonymous_memory_faults_as_in_the_kernel() {
     let selection = Selection { workloads: named("zipf"), kernels: named("7.2"), ..Selection::default() };
     let compared = compared(&selection).unwrap();
     assert_eq!(compared.rows.len(), 2 * 3 * 8, "policies, limits, counters");
-    let judged = |row: &&isotherm_fidelity::Row| row.metric == "major_faults" || row.metric == "pages_stolen";
+    let judged = |row: &&isotherm_fidelity::CounterRow| row.metric == "major_faults" || row.metric == "pages_stolen";
     assert_eq!(compared.rows.iter().filter(judged).count(), 2 * 3 * 2);
     for row in compared.rows.iter().filter(judged) {
         assert!(row.error.unwrap() <= 0.035, "{row:?}");

@@ -3,7 +3,7 @@
 #![expect(clippy::print_stdout, reason = "says what is skipped, and what is fetched")]
 
 use isotherm_fidelity::FidelityError;
-use isotherm_fidelity::beside::{Rig, Stored, compaction, monitor, promotion, sorting};
+use isotherm_fidelity::versus::{Rig, Stored, compaction, monitor, promotion, sorting};
 use isotherm_guest::fragmenting::Holes;
 use isotherm_rig::AtHand;
 use std::collections::BTreeMap;

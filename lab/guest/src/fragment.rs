@@ -27,7 +27,6 @@ pub(crate) struct Board {
     took_ns: [AtomicU64; HUGE_MAX],
 }
 
-/// Does one run.
 pub(crate) fn fragment(fragment: &Fragment, reporter: &mut Reporter) -> Result<(), String> {
     let board: &'static Board = sys::shared().map_err(|error| format!("shared memory: {error}"))?;
     write("/proc/sys/vm/compaction_proactiveness", "0")?;

@@ -23,7 +23,6 @@ pub const PASSED: u8 = 10;
 /// Byte written to the exit port when it was not.
 pub const FAILED: u8 = 11;
 
-/// What to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
@@ -43,7 +42,6 @@ pub struct Job {
 pub struct Setting {
     /// Absolute path of the file.
     pub path: String,
-    /// What to write.
     pub value: String,
     /// Whether a kernel without the file will do.
     pub optional: bool,
@@ -102,7 +100,6 @@ pub struct SeriesRun {
     pub settings: Vec<Setting>,
     /// Swap on a compressed RAM disk of this many bytes.
     pub zram_bytes: Option<u64>,
-    /// How it is played.
     pub play: Play,
     /// By process of the script the group that it is in, below the one that has the limit. Empty: all are in that one. Started
     /// copies of a process are where that one is.
@@ -135,7 +132,6 @@ pub enum Report {
     RunFailed {
         /// Index in the series.
         run: u32,
-        /// Why.
         message: String,
     },
     /// What the kernel's monitor saw.
@@ -156,10 +152,7 @@ pub enum Report {
     /// The job is done; comes last.
     Done,
     /// The job could not be done; comes last.
-    Failed {
-        /// Why.
-        message: String,
-    },
+    Failed { message: String },
 }
 
 /// State of the kernel at one moment.

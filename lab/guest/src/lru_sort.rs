@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const FLUSH_PAGES: u64 = 64;
 
 /// Where the player stands: these steps, one after the other.
-pub(crate) struct Gate {
+pub(crate) struct FilterBy {
     step: AtomicU32,
 }
 
@@ -28,7 +28,6 @@ pub(crate) struct Gate {
 const NEW: u32 = 0;
 /// It is, and touches all of its memory.
 const LOADING: u32 = 1;
-/// It has.
 const LOADED: u32 = 2;
 /// It makes its passes.
 const WORKING: u32 = 3;
@@ -37,7 +36,6 @@ const DONE: u32 = 4;
 /// It may end.
 const LEAVING: u32 = 5;
 
-/// Does one run.
 pub(crate) fn sort(sort: &Sort, reporter: &mut Reporter) -> Result<(), String> {
     if let Some(flaw) = sort.pattern.flaw() {
         return Err(format!("the pattern cannot be played: {flaw}"));
@@ -45,26 +43,26 @@ pub(crate) fn sort(sort: &Sort, reporter: &mut Reporter) -> Result<(), String> {
     if !sort.lru_sort.is_empty() && !Path::new(PARAMETERS).exists() {
         return Err("this kernel has no LRU_SORT (CONFIG_DAMON_LRU_SORT)".to_owned());
     }
-    let gate: &'static Gate = sys::shared().map_err(|error| format!("shared memory: {error}"))?;
-    gate.step.store(NEW, Ordering::Release);
+    let filter: &'static FilterBy = sys::shared().map_err(|error| format!("shared memory: {error}"))?;
+    filter.step.store(NEW, Ordering::Release);
     write("/sys/fs/cgroup/cgroup.subtree_control", "+memory")?;
     std::fs::create_dir_all(GROUP).map_err(|error| format!("{GROUP}: {error}"))?;
     let pid = match sys::fork().map_err(|error| format!("fork: {error}"))? {
-        Forked::Child => play(sort, gate),
+        Forked::Child => play(sort, filter),
         Forked::Parent(pid) => pid,
     };
     write(&format!("{GROUP}/cgroup.procs"), &pid.to_string())?;
-    step(gate, NEW, LOADING);
-    await_step(gate, LOADED, pid)?;
+    step(filter, NEW, LOADING);
+    await_step(filter, LOADED, pid)?;
     let before = statistics();
     // The module goes on counting where it was switched off.
     let sorted_before = counters();
     write_settings(&sort.lru_sort)?;
-    step(gate, LOADED, WORKING);
+    step(filter, LOADED, WORKING);
     let begin = Instant::now();
     let pressure = sort.pressure;
     let mut limit = 0;
-    while gate.step.load(Ordering::Acquire) == WORKING && !sys::has_ended(pid) {
+    while filter.step.load(Ordering::Acquire) == WORKING && !sys::has_ended(pid) {
         let now_us = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
         let is_low = now_us % pressure.period_us < pressure.low_us;
         let wanted = if is_low { pressure.low_bytes } else { pressure.high_bytes };
@@ -76,7 +74,7 @@ pub(crate) fn sort(sort: &Sort, reporter: &mut Reporter) -> Result<(), String> {
         std::thread::sleep(LOOK);
     }
     let took_us = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
-    let done = gate.step.load(Ordering::Acquire) == DONE;
+    let done = filter.step.load(Ordering::Acquire) == DONE;
     let now = statistics();
     let change = |(name, after): (&String, &u64)| {
         let before = before.get(name).copied().unwrap_or(0);
@@ -94,7 +92,7 @@ pub(crate) fn sort(sort: &Sort, reporter: &mut Reporter) -> Result<(), String> {
     if !done {
         return Err("the player was killed; the group's limit may be too low for it".to_owned());
     }
-    step(gate, DONE, LEAVING);
+    step(filter, DONE, LEAVING);
     while !sys::has_ended(pid) {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -103,18 +101,18 @@ pub(crate) fn sort(sort: &Sort, reporter: &mut Reporter) -> Result<(), String> {
 }
 
 /// Goes from one step to the next, if that is where it stands, and wakes who waits.
-fn step(gate: &Gate, from: u32, to: u32) {
-    let _ = gate.step.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
-    sys::wake_all(&gate.step);
+fn step(filter: &FilterBy, from: u32, to: u32) {
+    let _ = filter.step.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
+    sys::wake_all(&filter.step);
 }
 
-fn await_step(gate: &Gate, wanted: u32, pid: i32) -> Result<(), String> {
+fn await_step(filter: &FilterBy, wanted: u32, pid: i32) -> Result<(), String> {
     loop {
-        let now = gate.step.load(Ordering::Acquire);
+        let now = filter.step.load(Ordering::Acquire);
         if now == wanted {
             return Ok(());
         }
-        sys::wait_while(&gate.step, now, Duration::from_millis(100));
+        sys::wait_while(&filter.step, now, Duration::from_millis(100));
         if pid != 0 && sys::has_ended(pid) {
             return Err("the player ended before its first pass".to_owned());
         }
@@ -136,17 +134,17 @@ fn counters() -> BTreeMap<String, u64> {
 }
 
 /// Lives as the player. Does not return.
-fn play(sort: &Sort, gate: &Gate) -> ! {
+fn play(sort: &Sort, filter: &FilterBy) -> ! {
     // In the group before the first touch.
-    if await_step(gate, LOADING, 0).is_err() {
+    if await_step(filter, LOADING, 0).is_err() {
         sys::exit_now(1);
     }
     let pages = u64::from(sort.pattern.pages);
     let work = || -> std::io::Result<()> {
         sys::map(ARENA_PAGE, pages, Backing::Anonymous)?;
         sys::touch(ARENA_PAGE, pages, true, 1);
-        step(gate, LOADING, LOADED);
-        if await_step(gate, WORKING, 0).is_err() {
+        step(filter, LOADING, LOADED);
+        if await_step(filter, WORKING, 0).is_err() {
             sys::exit_now(1);
         }
         let begin = Instant::now();
@@ -163,8 +161,8 @@ fn play(sort: &Sort, gate: &Gate) -> ! {
     if work().is_err() {
         sys::exit_now(1);
     }
-    step(gate, WORKING, DONE);
+    step(filter, WORKING, DONE);
     // Its memory stays until the counters were read.
-    let _ = await_step(gate, LEAVING, 0);
+    let _ = await_step(filter, LEAVING, 0);
     sys::exit_now(0)
 }

@@ -9,7 +9,6 @@ use crate::sys;
 
 /// Where files of the script lie.
 pub(crate) const FILES_PATH: &str = "/files";
-/// The group that plays.
 pub(crate) const GROUP_PATH: &str = "/sys/fs/cgroup/play";
 
 const MOUNTS: &[(&str, &str)] = &[

@@ -41,7 +41,6 @@ pub struct Watches {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Watch {
-    /// What is played.
     pub pattern: Pattern,
     /// Time from the start of one pass to that of the next.
     pub pass_us: u64,

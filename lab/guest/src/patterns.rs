@@ -23,7 +23,6 @@ pub struct Part {
     pub first: u32,
     /// Its pages; never 0.
     pub pages: u32,
-    /// How.
     pub motion: Motion,
 }
 

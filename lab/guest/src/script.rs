@@ -24,7 +24,6 @@ const KIND_BITS: u32 = 4;
 pub struct Operation {
     /// Who does it: index of a process, or [`CONDUCTOR`].
     pub process: u16,
-    /// What.
     pub action: Action,
 }
 
@@ -55,14 +54,11 @@ pub enum Action {
     MapAnonymous {
         /// First page.
         page: u64,
-        /// How many.
         pages: u32,
     },
-    /// Maps a file.
     MapFile {
         /// First page.
         page: u64,
-        /// How many.
         pages: u32,
         /// Index of the file.
         file: u32,
@@ -73,20 +69,16 @@ pub enum Action {
         /// `PROT_EXEC`.
         executable: bool,
     },
-    /// Unmaps.
     Unmap {
         /// First page.
         page: u64,
-        /// How many.
         pages: u32,
     },
     /// `madvise`.
     Advise {
         /// First page.
         page: u64,
-        /// How many.
         pages: u32,
-        /// What.
         advice: Advice,
     },
     /// Brings a process to life: as a copy of the one that does it, or empty if the conductor does it.
@@ -102,10 +94,7 @@ pub enum Action {
         pages: u64,
     },
     /// Has the state of the kernel reported.
-    Mark {
-        /// Its number.
-        number: u32,
-    },
+    Mark { number: u32 },
 }
 
 /// Values of `madvise`.
@@ -141,7 +130,6 @@ const ADVICE: [Advice; 8] = [
     Advice::PageOut,
 ];
 
-/// A file of the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScriptFile {
     /// Its length in pages.
@@ -157,7 +145,6 @@ pub struct Script {
     pub files: Vec<ScriptFile>,
     /// Which pages residency is wanted of: `(process, first page, pages)`.
     pub watched: Vec<(u16, u64, u64)>,
-    /// The operations.
     pub operations: Vec<Operation>,
 }
 
@@ -167,7 +154,6 @@ pub struct Script {
 pub struct ScriptError {
     /// Offset of what is wrong.
     pub at: usize,
-    /// What is wrong.
     pub what: &'static str,
 }
 

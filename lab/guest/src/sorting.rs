@@ -18,11 +18,9 @@ pub struct Sorts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sort {
-    /// What is played.
     pub pattern: Pattern,
     /// Time from the start of one pass to that of the next; passes that come late follow at once.
     pub pass_us: u64,
-    /// Passes.
     pub passes: u64,
     /// The group's limit, from the first pass on.
     pub pressure: Pressure,

@@ -228,7 +228,6 @@ pub(crate) fn has_ended(child: i32) -> bool {
     unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG) != 0 }
 }
 
-/// Kills a child.
 pub(crate) fn kill(child: i32) -> io::Result<()> {
     // SAFETY: no memory is involved.
     check(unsafe { libc::kill(child, libc::SIGKILL) })
@@ -301,7 +300,7 @@ unsafe impl SharedMemory for crate::shared::Control {}
 // SAFETY: atomics only.
 unsafe impl SharedMemory for crate::damon::PassLog {}
 // SAFETY: atomics only.
-unsafe impl SharedMemory for crate::lru_sort::Gate {}
+unsafe impl SharedMemory for crate::lru_sort::FilterBy {}
 // SAFETY: atomics and arrays of them.
 unsafe impl SharedMemory for crate::fragment::Board {}
 // SAFETY: atomics and arrays of them.

@@ -17,11 +17,9 @@ pub struct Tierings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tiering {
-    /// What is played.
     pub pattern: Pattern,
     /// Time from the start of one pass to that of the next; passes that come late follow at once.
     pub pass_us: u64,
-    /// Passes.
     pub passes: u64,
     /// `kernel.numa_balancing` while it is played.
     pub numa_balancing: u32,

@@ -22,7 +22,7 @@ const KEPT: [&str; 4] = ["pgpromote_", "pgdemote_", "numa_", "pgmigrate_"];
 pub(crate) struct Ledger {
     /// 0 not begun, 1 everything touched, 2 let go, 3 done.
     step: AtomicU32,
-    looks: AtomicU64,
+    samples: AtomicU64,
     /// Passes done, then pages on each node.
     rows: [[AtomicU64; 1 + NODES as usize]; LOOKS_MAX],
 }
@@ -31,7 +31,6 @@ const LOADED: u32 = 1;
 const WORKING: u32 = 2;
 const DONE: u32 = 3;
 
-/// Does one run.
 pub(crate) fn tier(tiering: &Tiering, reporter: &mut Reporter) -> Result<(), String> {
     if let Some(flaw) = tiering.pattern.flaw() {
         return Err(format!("the pattern cannot be played: {flaw}"));
@@ -66,12 +65,12 @@ pub(crate) fn tier(tiering: &Tiering, reporter: &mut Reporter) -> Result<(), Str
     };
     let mut vmstat: BTreeMap<String, i64> = now.iter().map(change).collect();
     vmstat.retain(|name, _| KEPT.iter().any(|kept| name.starts_with(kept)));
-    let looks = usize::try_from(ledger.looks.load(Ordering::Acquire)).unwrap_or(LOOKS_MAX).min(LOOKS_MAX);
+    let samples = usize::try_from(ledger.samples.load(Ordering::Acquire)).unwrap_or(LOOKS_MAX).min(LOOKS_MAX);
     let row = |row: &[AtomicU64; 1 + NODES as usize]| {
         let mut numbers = row.iter().map(|number| number.load(Ordering::Relaxed));
         (numbers.next().unwrap_or(0), numbers.collect())
     };
-    let nodes = ledger.rows[..looks].iter().map(row).collect();
+    let nodes = ledger.rows[..samples].iter().map(row).collect();
     reporter.say(&Report::Tiered(Tiered { tiers: tiers(), vmstat, nodes }));
     Ok(())
 }
@@ -115,7 +114,7 @@ fn play(tiering: &Tiering, ledger: &Ledger) -> ! {
         sys::bind_memory(Some(tiering.slow_node))?;
         sys::touch(ARENA_PAGE, pages, true, 1);
         sys::bind_memory(None)?;
-        look(0, pages, ledger)?;
+        sample(0, pages, ledger)?;
         set_step(ledger, LOADED);
         await_step(ledger, WORKING, 0)?;
         let begin = Instant::now();
@@ -127,7 +126,7 @@ fn play(tiering: &Tiering, ledger: &Ledger) -> ! {
             });
             sys::forget_translations(FLUSH_PAGES)?;
             if (pass + 1).is_multiple_of(tiering.look_every.max(1)) {
-                look(pass + 1, pages, ledger)?;
+                sample(pass + 1, pages, ledger)?;
             }
         }
         Ok(())
@@ -140,8 +139,8 @@ fn play(tiering: &Tiering, ledger: &Ledger) -> ! {
 }
 
 /// Notes which node has how many pages of the arena.
-fn look(passes: u64, pages: u64, ledger: &Ledger) -> std::io::Result<()> {
-    let number = usize::try_from(ledger.looks.load(Ordering::Acquire)).unwrap_or(LOOKS_MAX);
+fn sample(passes: u64, pages: u64, ledger: &Ledger) -> std::io::Result<()> {
+    let number = usize::try_from(ledger.samples.load(Ordering::Acquire)).unwrap_or(LOOKS_MAX);
     let Some(row) = ledger.rows.get(number) else { return Ok(()) };
     row[0].store(passes, Ordering::Relaxed);
     for node in sys::nodes_of(ARENA_PAGE, pages)? {
@@ -149,6 +148,6 @@ fn look(passes: u64, pages: u64, ledger: &Ledger) -> std::io::Result<()> {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
-    ledger.looks.fetch_add(1, Ordering::Release);
+    ledger.samples.fetch_add(1, Ordering::Release);
     Ok(())
 }

@@ -3,13 +3,11 @@
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// An error of the rig.
 #[derive(Debug, Error)]
 pub enum RigError {
     /// A program that the rig needs is not installed.
     #[error("{program} is missing; {fix}")]
     Missing {
-        /// The program.
         program: &'static str,
         /// How to get it.
         fix: String,
@@ -19,43 +17,27 @@ pub enum RigError {
     NoKernel {
         /// What was asked for.
         name: String,
-        /// What there is.
         known: String,
     },
     /// Packages cannot be fetched.
     #[error("cannot fetch kernel {kernel}: {reason}")]
     Fetch {
-        /// The kernel.
         kernel: &'static str,
         /// Why, and what to do.
         reason: String,
     },
     /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    Io { path: PathBuf, source: std::io::Error },
     /// A file of a package is not what it should be.
     #[error("{}: {reason}", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
+    Damaged { path: PathBuf, reason: String },
     /// A program cannot be played by a guest.
     #[error("the guest cannot play this program: {reason}")]
-    Unplayable {
-        /// Why.
-        reason: String,
-    },
+    Unplayable { reason: String },
     /// The guest did not come to its end.
     #[error("the guest {what}{tail}")]
     Guest {
-        /// What it did.
         what: String,
         /// The end of its console, each line on one of its own, or nothing.
         tail: String,

@@ -18,12 +18,9 @@ pub(crate) const MODULES: &[&str] = &["zram", "virtio_pci", "virtio_blk", "crc32
 /// Block device of the file system with the script's files.
 const FILES_DEVICE: &str = "/dev/vda";
 
-/// What to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// The kernel.
     pub kernel: &'a Kernel,
-    /// The machine.
     pub machine: &'a Machine,
     /// The guest's program, statically linked.
     pub guest: &'a Path,
@@ -40,7 +37,6 @@ pub struct RunResult {
     pub kernel: String,
     /// What it said, in order.
     pub reports: Vec<Report>,
-    /// Its console.
     pub console: String,
     /// Wall-clock time from start to exit.
     pub took: Duration,
@@ -179,11 +175,11 @@ pub(crate) fn reports_of(text: &str) -> Vec<Report> {
 /// It is nowhere.
 pub fn guest_program(configured: Option<&Path>, executable: Option<&Path>) -> Result<PathBuf, RigError> {
     const NAME: &str = "isotherm-guest";
-    let beside = executable.and_then(Path::parent);
+    let versus = executable.and_then(Path::parent);
     let places = [
         configured.map(Path::to_owned),
-        beside.map(|folder| folder.join("../guest").join(NAME)),
-        beside.map(|folder| folder.join("../lib/isotherm").join(NAME)),
+        versus.map(|folder| folder.join("../guest").join(NAME)),
+        versus.map(|folder| folder.join("../lib/isotherm").join(NAME)),
     ];
     places.into_iter().flatten().find(|place| place.is_file()).ok_or_else(|| RigError::Missing {
         program: NAME,

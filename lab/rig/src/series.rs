@@ -27,10 +27,8 @@ use crate::{Kernel, RigError};
 const FEATURES: &str = "^has_journal,encrypt";
 const BLOCK: usize = 4096;
 
-/// What to play.
 #[derive(Clone, Copy, Debug)]
 pub struct SeriesPlay<'a> {
-    /// The kernel.
     pub kernel: &'a Kernel,
     /// The machine; its time limit is for the whole series.
     pub machine: &'a Machine,
@@ -91,19 +89,19 @@ impl SeriesPlay<'_> {
         })
     }
 
-    /// `told` is what the guest has said so far, whatever comes of it.
-    fn boot(&self, progress: &dyn Fn(u64), told: &mut String) -> Result<SeriesOutcome, RigError> {
+    /// `reported` is what the guest has said so far, whatever comes of it.
+    fn boot(&self, progress: &dyn Fn(u64), reported: &mut String) -> Result<SeriesOutcome, RigError> {
         vm::check()?;
         let folder = tempfile::tempdir().map_err(RigError::io(std::env::temp_dir()))?;
         let initramfs = folder.path().join("initramfs");
         fs::write(&initramfs, self.initramfs(folder.path())?).map_err(RigError::io(&initramfs))?;
-        let mut look = |reports: &Path| {
-            *told = fs::read_to_string(reports).unwrap_or_default();
+        let mut sample = |reports: &Path| {
+            *reported = fs::read_to_string(reports).unwrap_or_default();
             let is_over =
                 |line: &&str| line.starts_with("{\"event\":\"ran") || line.starts_with("{\"event\":\"run-failed");
-            progress(told.lines().filter(is_over).count() as u64);
+            progress(reported.lines().filter(is_over).count() as u64);
         };
-        let ended = vm::boot(self.machine, self.kernel, &initramfs, &[], folder.path(), &mut look)?;
+        let ended = vm::boot(self.machine, self.kernel, &initramfs, &[], folder.path(), &mut sample)?;
         let result = RunResult::of(ended)?;
         let silent = || Err("the guest said nothing of it".to_owned());
         let runs = runs_of(result.reports, self.runs.len());

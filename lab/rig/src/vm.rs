@@ -76,21 +76,21 @@ pub(crate) fn check() -> Result<(), RigError> {
 }
 
 /// Boots `kernel` with `initramfs` in `folder`, where it may leave files, and waits for the end. `drives` are raw images. Now and
-/// then `look` is shown the file that reports go to, as far as it is written.
+/// then `sample` is shown the file that reports go to, as far as it is written.
 pub(crate) fn boot(
     machine: &Machine,
     kernel: &Kernel,
     initramfs: &Path,
     drives: &[PathBuf],
     folder: &Path,
-    look: &mut dyn FnMut(&Path),
+    sample: &mut dyn FnMut(&Path),
 ) -> Result<Ended, RigError> {
     check()?;
     let (console, reports) = (folder.join("console"), folder.join("reports"));
     let started = Instant::now();
     let mut running =
         Running(command(machine, kernel, initramfs, drives, &console, &reports).spawn().map_err(RigError::io(QEMU))?);
-    let status = running.wait(started + machine.time_limit, &mut || look(&reports)).map_err(RigError::io(QEMU))?;
+    let status = running.wait(started + machine.time_limit, &mut || sample(&reports)).map_err(RigError::io(QEMU))?;
     let read = |path: &Path| {
         let bytes = fs::read(path).unwrap_or_default();
         String::from_utf8_lossy(&bytes).replace('\r', "")
@@ -177,8 +177,8 @@ fn memory(machine: &Machine) -> Vec<String> {
 struct Running(Child);
 
 impl Running {
-    /// Waits until `end`; `None` when the time is over. Calls `look` once a second.
-    fn wait(&mut self, end: Instant, look: &mut dyn FnMut()) -> std::io::Result<Option<ExitStatus>> {
+    /// Waits until `end`; `None` when the time is over. Calls `sample` once a second.
+    fn wait(&mut self, end: Instant, sample: &mut dyn FnMut()) -> std::io::Result<Option<ExitStatus>> {
         let mut looked = Instant::now();
         loop {
             if let Some(status) = self.0.try_wait()? {
@@ -190,7 +190,7 @@ impl Running {
             }
             if now.duration_since(looked) >= Duration::from_secs(1) {
                 looked = now;
-                look();
+                sample();
             }
             std::thread::sleep(Duration::from_millis(10));
         }

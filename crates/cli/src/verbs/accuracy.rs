@@ -55,13 +55,11 @@ Examples:
   isotherm accuracy traces/redis.parquet --advise
   isotherm accuracy ptp --workload 10GiB --format json";
 
-/// The definition of that name.
 fn definition(name: &str) -> Result<HotDefinition, CliError> {
     let found = HOT_DEFINITIONS.into_iter().find(|definition| definition.name() == name);
     found.ok_or_else(|| CliError::usage(format!("there is no definition `{name}` of hot memory")))
 }
 
-/// Runs the verb.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     if args.period == Some(Duration::ZERO) {
         return Err(CliError::usage("--period is 0; allowed: above 0"));

@@ -1,4 +1,4 @@
-//! `isotherm advise`: how much memory a program needs, and under which set-up.
+//! `isotherm advise`: how much memory a program needs, and under which configuration.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ mod tiers;
 mod verify;
 mod words;
 
-/// Find out how much memory a program needs, and under which set-up, with evidence.
+/// Find out how much memory a program needs, and under which configuration, with evidence.
 ///
 /// Replays a recording under every page-replacement policy, alone and with proactive sorting or reclaim beside it, at many memory
 /// sizes on a simulated machine. Each replay differs in what chance decides: limit, timing, processors, devices. Recommends the
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "40%,50%,60%,70%,80%,90%,100%")]
     memory: Vec<Amount>,
     /// Which release's rules the simulated kernel follows: 6.12, 7.2, host or all [default: the release that runs here if it has
-    /// rules, else the newest]. With `all` a set-up is recommended only if it holds on each.
+    /// rules, else the newest]. With `all` a configuration is recommended only if it holds on each.
     #[arg(long, value_name = "RELEASE")]
     kernel: Option<KernelArg>,
     /// The disk under files.
@@ -69,13 +69,13 @@ pub(crate) struct Args {
     /// predicted and real major faults next to each other.
     #[arg(long, conflicts_with = "fast")]
     verify: bool,
-    /// Print every set-up at every size too, not only at the recommended one.
+    /// Print every configuration at every size too, not only at the recommended one.
     #[arg(long)]
     rows: bool,
     /// Write a report as one HTML file.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Write the recommended set-up as a scenario file that `isotherm simulate` takes.
+    /// Write the recommended configuration as a scenario file that `isotherm simulate` takes.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Threads to simulate with [default: one per processor].
@@ -99,7 +99,6 @@ Examples:
   isotherm advise traces/sqlite.parquet --fast 50% --slow cxl
   isotherm advise -- python3 -c \"print(sum(range(10**7)))\"";
 
-/// Runs the verb.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let recorded = match &args.trace {
         Some(_) => None,
@@ -166,7 +165,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
                 write(path, &isotherm_scenario::print(scenario))?;
                 ui.say(format_args!("config: {0} (try: isotherm simulate {0})", path.display()));
             }
-            None => ui.warn("no configuration is written, because no set-up that was tried is safe"),
+            None => ui.warn("no configuration is written, because no configuration that was tried is safe"),
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -267,8 +266,17 @@ fn print_for_people(advice: &Advice, with_rows: bool, last: bool, ui: &Ui) -> Re
     ))?;
     let print = |table: &Table| ui.print(format_args!("{}\n", super::render(table, Format::Table, ui)));
     if with_rows {
-        let narrow =
-            ["set-up", "memory", "n", "runtime", "slower by", "at most", "major faults", "faults at most", "note"];
+        let narrow = [
+            "configuration",
+            "memory",
+            "n",
+            "runtime",
+            "slower by",
+            "at most",
+            "major faults",
+            "faults at most",
+            "note",
+        ];
         print(&tables::rows(std::slice::from_ref(advice)).only(&narrow))?;
     }
     print(&tables::side_by_side(advice))?;
@@ -301,6 +309,6 @@ fn print_for_people(advice: &Advice, with_rows: bool, last: bool, ui: &Ui) -> Re
         paragraph(&latencies)?;
     }
     list("What latencies of huge pages assume:", &words::latency_assumptions(advice))?;
-    list("Set-ups with schemes:", &words::set_ups(advice))?;
+    list("Configurations with schemes:", &words::configurations(advice))?;
     list("What this does not know:", &advice.unknowns)
 }

@@ -66,7 +66,6 @@ Examples:
   isotherm simulate my-service.toml --format json > result.json && isotherm explain result.json --variant tight
   isotherm explain traces/sqlite.parquet --preset plrus-radical --memory 64MiB";
 
-/// Runs the verb.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let run = match (is_scenario(&args.source), is_json(Path::new(&args.source))) {
         (true, _) => played(&of_scenario(&args, ui)?, &args, ui)?,
@@ -74,7 +73,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         (false, false) => {
             // A trace has neither variants nor workloads.
             let run = played(&of_trace(&args)?, &args, ui)?;
-            Told { variant: None, workload: None, ..run }
+            Reported { variant: None, workload: None, ..run }
         }
     };
     let is_wanted = |name: &str| args.monitor.as_ref().is_none_or(|wanted| wanted == name);
@@ -87,12 +86,12 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         .map(only)
         .filter(|monitor| !monitor.schemes.is_empty())
         .collect();
-    print(&Told { monitors, ..run }, args.format.format, ui)?;
+    print(&Reported { monitors, ..run }, args.format.format, ui)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Plays a run.
-fn played<'a>(replay: &Replay, args: &'a Args, ui: &Ui) -> Result<Told<'a>, CliError> {
+fn played<'a>(replay: &Replay, args: &'a Args, ui: &Ui) -> Result<Reported<'a>, CliError> {
     let specs: Vec<MonitorSpec> = replay.monitors().into_iter().cloned().collect();
     let place = format!("{}: variant `{}`", args.source, replay.variant());
     let names: Vec<(&str, usize)> = specs.iter().map(|spec| (spec.name.as_str(), spec.config.schemes.len())).collect();
@@ -101,7 +100,7 @@ fn played<'a>(replay: &Replay, args: &'a Args, ui: &Ui) -> Result<Told<'a>, CliE
     let played = replay.play();
     spinner.finish_and_clear();
     let (reports, _) = played?;
-    Ok(Told {
+    Ok(Reported {
         source: &args.source,
         variant: Some(replay.variant().to_owned()),
         workload: Some(replay.workload().to_owned()),
@@ -132,7 +131,7 @@ struct SavedResult {
 const RESULT_BYTES_MAX: u64 = 256 << 20;
 
 /// What a result of `isotherm simulate --format json` holds.
-fn of_result(args: &Args) -> Result<Told<'_>, CliError> {
+fn of_result(args: &Args) -> Result<Reported<'_>, CliError> {
     let source = &args.source;
     let given =
         [("--preset", args.preset.is_some()), ("--memory", args.memory.is_some()), ("--seed", args.seed.is_some())];
@@ -171,7 +170,7 @@ fn of_result(args: &Args) -> Result<Told<'_>, CliError> {
     let names: Vec<(&str, usize)> =
         run.monitors.iter().map(|monitor| (monitor.name.as_str(), monitor.schemes.len())).collect();
     check(args, &place, &names)?;
-    Ok(Told { source, variant: Some(run.variant), workload: Some(run.workload), monitors: run.monitors })
+    Ok(Reported { source, variant: Some(run.variant), workload: Some(run.workload), monitors: run.monitors })
 }
 
 fn of_scenario(args: &Args, ui: &Ui) -> Result<Replay, CliError> {
@@ -246,14 +245,14 @@ fn check(args: &Args, place: &str, monitors: &[(&str, usize)]) -> Result<(), Cli
 
 /// A run in the shape of its JSON.
 #[derive(Serialize)]
-struct Told<'a> {
+struct Reported<'a> {
     source: &'a str,
     variant: Option<String>,
     workload: Option<String>,
     monitors: Vec<ExplainedMonitor>,
 }
 
-fn print(document: &Told<'_>, format: Format, ui: &Ui) -> Result<(), CliError> {
+fn print(document: &Reported<'_>, format: Format, ui: &Ui) -> Result<(), CliError> {
     match format {
         Format::Json => {
             let text = serde_json::to_string_pretty(document).map_err(CliError::failed)?;

@@ -49,7 +49,6 @@ Examples:
   isotherm monitor traces/gcc.parquet --process 1 -o cc1.regions.parquet
   isotherm report heatmap sqlite.regions.parquet --bands-of traces/sqlite.parquet";
 
-/// Runs the verb.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let source = args.source.open(&args.settings, ui)?;
     let report = match record_format_of(&args.output).filter(|format| format.name != RECORD_FORMATS[0].name) {

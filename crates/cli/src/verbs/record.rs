@@ -114,7 +114,6 @@ impl TemporaryTrace {
         }
     }
 
-    /// The trace.
     pub(crate) fn path(&self) -> &Path {
         &self.file
     }

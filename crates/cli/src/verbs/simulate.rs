@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_scenario::{
-    BUNDLED, METRICS, MetricUnit, Row, RunOptions, Scenario, ScenarioError, ScenarioResult, side_by_side,
+    BUNDLED, METRICS, MetricUnit, ResultRow, RunOptions, Scenario, ScenarioError, ScenarioResult, side_by_side,
 };
 use isotherm_sim::memory::KernelRelease;
 use isotherm_terminal::{BarProgress, data_folder};
@@ -55,7 +55,6 @@ Examples:
   isotherm simulate my-service.toml --repeats 5
   isotherm simulate --list";
 
-/// Runs the verb.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let Some(name) = args.scenario.filter(|_| !args.list) else { return list(args.format.format, ui) };
     let (mut scenario, base_dir) = find(&name, ui)?;
@@ -135,7 +134,7 @@ fn print(result: &ScenarioResult, format: Format, ui: &Ui) -> Result<(), CliErro
                 let table = wide_table(result, workload);
                 ui.print(format_args!("{}\n", super::render(&table, Format::Table, ui)))?;
             }
-            let more = [values_beside_references(result), beside_references(result), expectations(result)];
+            let more = [values_versus_references(result), versus_references(result), expectations(result)];
             for table in more.into_iter().flatten() {
                 ui.print(format_args!("{}\n", super::render(&table, Format::Table, ui)))?;
             }
@@ -177,13 +176,13 @@ fn wide_table(result: &ScenarioResult, workload: &str) -> Table {
 }
 
 /// The releases that rows were played by, the oldest first: `6.12 and 7.2`.
-fn releases(rows: &[&Row]) -> String {
+fn releases(rows: &[&ResultRow]) -> String {
     let releases: BTreeSet<KernelRelease> = rows.iter().map(|row| row.kernel).collect();
     releases.into_iter().map(KernelRelease::name).collect::<Vec<_>>().join(" and ")
 }
 
 /// Ratios beside published ones; nothing without any.
-fn beside_references(result: &ScenarioResult) -> Option<Table> {
+fn versus_references(result: &ScenarioResult) -> Option<Table> {
     let columns = ["workload", "variant", "metric"].map(Column::text).into_iter();
     let numbers = ["ratio", "from", "to", "published", "from ", "to "].map(|name| Column::number(name, Unit::Factor));
     let columns = columns.chain(numbers).chain(["same sign", "overlap"].map(Column::text));
@@ -208,7 +207,7 @@ fn beside_references(result: &ScenarioResult) -> Option<Table> {
 }
 
 /// Values beside published ones; nothing without any.
-fn values_beside_references(result: &ScenarioResult) -> Option<Table> {
+fn values_versus_references(result: &ScenarioResult) -> Option<Table> {
     let columns = ["workload", "variant", "metric"].map(Column::text).into_iter();
     let numbers = ["ours", "from", "to", "published"].map(|name| Column::number(name, Unit::Count));
     let mut table = Table::new("beside published values (95 % intervals)", columns.chain(numbers).collect());

@@ -1,11 +1,11 @@
 //! A caller of `compact_extfrag`, so that the original final proposal can stand beside the designs that decide by themselves: it
 //! asks for the same level again and again. Any better policy is the caller's business.
 
-use super::designs::{Activity, Defragmenter};
+use super::designs::{Activity, Compactor};
 use super::explicit::{CompactExtfrag, Request};
 use super::rfc::after;
 use super::run::Budget;
-use super::{Decision, DefragError, HUGE_ORDER, Hold, Verdict};
+use super::{CompactionError, Decision, HUGE_ORDER, Hold, Verdict};
 use crate::host::{Compacting, HostError, NodeId};
 use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
@@ -53,17 +53,17 @@ impl Explicit {
     ///
     /// # Errors
     /// The first setting that makes no sense.
-    pub fn new(config: ExplicitConfig, node: NodeId, now: Instant) -> Result<Self, DefragError> {
+    pub fn new(config: ExplicitConfig, node: NodeId, now: Instant) -> Result<Self, CompactionError> {
         let ExplicitConfig { zone, order, high, low, every, budget, kernel_quirks } = config;
         let request = Request { node: node.0, zone, order, high, low, budget, kernel_quirks };
         request.validate()?;
         if every < Duration::from_ms(1) {
-            return Err(DefragError::out_of_range("every", every, "1ms and more"));
+            return Err(CompactionError::out_of_range("every", every, "1ms and more"));
         }
         Ok(Self { request, every, next: now, work: None })
     }
 
-    fn look(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError> {
+    fn check(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError> {
         self.next = after(now, self.every);
         let Request { node, zone, order, high, .. } = self.request;
         let mut zones = Vec::new();
@@ -83,7 +83,7 @@ impl Explicit {
     }
 }
 
-impl Defragmenter for Explicit {
+impl Compactor for Explicit {
     fn poll_timeout(&self) -> Option<Instant> {
         Some(self.next)
     }
@@ -92,13 +92,13 @@ impl Defragmenter for Explicit {
         if now < self.next {
             return Ok(Activity::default());
         }
-        let Some((mut work, told)) = self.work.take() else { return self.look(now, host) };
+        let Some((mut work, reported)) = self.work.take() else { return self.check(now, host) };
         self.next = after(now, self.every);
         let spent = work.handle_timeout(now, host)?;
-        let report = work.reports().get(told).copied();
-        let told = told + usize::from(report.is_some());
-        if work.poll_timeout().is_some() || told < work.reports().len() {
-            self.work = Some((work, told));
+        let report = work.reports().get(reported).copied();
+        let reported = reported + usize::from(report.is_some());
+        if work.poll_timeout().is_some() || reported < work.reports().len() {
+            self.work = Some((work, reported));
             self.next = now;
         }
         Ok(Activity { spent, report, ..Activity::default() })

@@ -6,9 +6,9 @@
 //! quarter more than is asked for, not to a percentage. A percent of a large node's free memory is hundreds of huge pages, so
 //! that marks in percent (the specification's default) would hold still until the last one was gone.
 
-use super::DefragError;
-use super::designs::{Activity, Defragmenter};
-use super::keep::{Aim, Keeper, PAGES_PER_BLOCK};
+use super::CompactionError;
+use super::designs::{Activity, Compactor};
+use super::keep::{Aim, LevelControl, PAGES_PER_BLOCK};
 use super::rfc::after;
 use super::run::{Budget, Manner, Run, Why};
 use crate::host::CompactMode;
@@ -16,7 +16,6 @@ use crate::host::{Compacting, HostError, NodeId};
 use isotherm_units::{Duration, Instant, Ratio};
 use serde::{Deserialize, Serialize};
 
-/// Settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ControllerConfig {
@@ -55,7 +54,7 @@ impl ControllerConfig {
 #[derive(Debug)]
 pub struct Controller {
     config: ControllerConfig,
-    keeper: Keeper,
+    control: LevelControl,
     next: Instant,
     run: Option<Attempt>,
 }
@@ -73,14 +72,14 @@ impl Controller {
     ///
     /// # Errors
     /// The first setting that makes no sense.
-    pub fn new(config: ControllerConfig, node: NodeId, now: Instant) -> Result<Self, DefragError> {
-        let keeper = Keeper::new(config.aim(), node, now)?;
-        Ok(Self { config, keeper, next: now, run: None })
+    pub fn new(config: ControllerConfig, node: NodeId, now: Instant) -> Result<Self, CompactionError> {
+        let control = LevelControl::new(config.aim(), node, now)?;
+        Ok(Self { config, control, next: now, run: None })
     }
 
-    fn look(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError> {
+    fn check(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError> {
         self.next = after(now, self.config.interval);
-        let (decision, tasks) = self.keeper.look(now, host)?;
+        let (decision, tasks) = self.control.check(now, host)?;
         if !tasks.is_empty() {
             let manner = Manner {
                 mode: CompactMode::SyncLight,
@@ -95,7 +94,7 @@ impl Controller {
     }
 }
 
-impl Defragmenter for Controller {
+impl Compactor for Controller {
     fn poll_timeout(&self) -> Option<Instant> {
         Some(self.next)
     }
@@ -104,17 +103,17 @@ impl Defragmenter for Controller {
         if now < self.next {
             return Ok(Activity::default());
         }
-        let Some(mut attempt) = self.run.take() else { return self.look(now, host) };
+        let Some(mut attempt) = self.run.take() else { return self.check(now, host) };
         self.next = after(now, self.config.interval);
-        let (step, report) = attempt.run.step(now, host).inspect_err(|_| self.keeper.fail(now))?;
+        let (step, report) = attempt.run.step(now, host).inspect_err(|_| self.control.fail(now))?;
         attempt.scanned += step.scanned_migrate;
         attempt.freed += step.blocks_freed;
         if let Some(report) = &report {
-            self.keeper.learn(report.work.blocks_tried(), report.work.blocks_freed);
+            self.control.learn(report.work.blocks_tried(), report.work.blocks_freed);
             attempt.whys.push(report.why);
         }
         if attempt.run.is_over() {
-            self.keeper.finish(now, attempt.scanned, attempt.freed, &attempt.whys);
+            self.control.finish(now, attempt.scanned, attempt.freed, &attempt.whys);
         } else {
             self.run = Some(attempt);
             self.next = now;

@@ -1,29 +1,29 @@
 //! A design at work on a node as a daemon.
 
-use super::{DefragError, Defragmenter, Design, Tally};
+use super::{CompactionError, Compactor, Design, Tally};
 use crate::daemon::{Account, Daemon, DaemonError, Report};
 use crate::host::{Compacting, NodeId};
 use isotherm_units::Instant;
 
 /// A design at work on a node, with what it did.
 #[derive(Debug)]
-pub struct DefragDaemon {
+pub struct CompactionDaemon {
     design: Design,
-    running: Box<dyn Defragmenter + Send>,
+    running: Box<dyn Compactor + Send>,
     tally: Tally,
 }
 
-impl DefragDaemon {
+impl CompactionDaemon {
     /// `design` at work on a node from `now` on.
     ///
     /// # Errors
     /// The first setting that makes no sense.
-    pub fn start(design: &Design, node: NodeId, now: Instant) -> Result<Self, DefragError> {
+    pub fn start(design: &Design, node: NodeId, now: Instant) -> Result<Self, CompactionError> {
         Ok(Self { design: design.clone(), running: design.start(node, now)?, tally: Tally::default() })
     }
 }
 
-impl<H: Compacting> Daemon<H> for DefragDaemon {
+impl<H: Compacting> Daemon<H> for CompactionDaemon {
     fn poll_timeout(&self, _worker: usize) -> Option<Instant> {
         self.running.poll_timeout()
     }
@@ -32,7 +32,7 @@ impl<H: Compacting> Daemon<H> for DefragDaemon {
         match self.running.handle_timeout(now, host) {
             Ok(activity) => {
                 self.tally.note(&activity);
-                Ok(Report::Defrag(Box::new(activity)))
+                Ok(Report::Compaction(Box::new(activity)))
             }
             Err(refusal) => {
                 self.tally.note_refusal(&refusal);
@@ -42,7 +42,7 @@ impl<H: Compacting> Daemon<H> for DefragDaemon {
     }
 
     fn account(&self) -> Account {
-        Account::Defrag(self.tally.clone())
+        Account::Compaction(self.tally.clone())
     }
 
     fn words(&self) -> Vec<String> {

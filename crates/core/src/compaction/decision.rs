@@ -1,16 +1,14 @@
 //! What was decided, with what it was decided on: so that every start, and every wait, can be explained afterwards.
 
 use crate::host::NodeId;
-use crate::host::{DefragSignals, ZoneId, ZoneState};
+use crate::host::{CompactionSignals, ZoneId, ZoneState};
 use crate::vocabulary::{FreeBlocks, MAX_ORDERS};
 use isotherm_units::Instant;
 
 /// A look at a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// When.
     pub at: Instant,
-    /// Of which node.
     pub node: NodeId,
     /// Of which order, below.
     pub order: u32,
@@ -27,7 +25,7 @@ pub struct Decision {
     /// Blocks that compaction is predicted to free; of `controller` alone.
     pub predicted_yield: u64,
     /// How busy the node is, where that was asked.
-    pub signals: DefragSignals,
+    pub signals: CompactionSignals,
     /// What follows.
     pub verdict: Verdict,
 }
@@ -76,7 +74,7 @@ impl Decision {
             score: 0,
             demand: 0,
             predicted_yield: 0,
-            signals: DefragSignals::default(),
+            signals: CompactionSignals::default(),
             verdict: Verdict::Hold(Hold::Enough),
         }
     }

@@ -6,7 +6,7 @@ use super::heat::{Heat, HeatConfig};
 use super::merged::{Merged, MergedConfig};
 use super::rfc::{Rfc, RfcConfig};
 use super::run::ZoneReport;
-use super::{Decision, DefragError};
+use super::{CompactionError, Decision};
 use crate::host::{Compacting, HostError, NodeId};
 use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub struct Activity {
 }
 
 /// A design at work on a node.
-pub trait Defragmenter: std::fmt::Debug {
+pub trait Compactor: std::fmt::Debug {
     /// When to call [`handle_timeout`](Self::handle_timeout) next; `None`: not until a setting changes.
     fn poll_timeout(&self) -> Option<Instant>;
 
@@ -39,7 +39,6 @@ pub trait Defragmenter: std::fmt::Debug {
 pub struct DesignEntry {
     /// Its name in files.
     pub name: &'static str,
-    /// What it is.
     pub summary: &'static str,
     /// It with its defaults.
     pub make: fn() -> Design,
@@ -58,7 +57,6 @@ macro_rules! designs {
             )*
         }
 
-        /// All designs.
         pub const DESIGNS: &[DesignEntry] = &[
             $(DesignEntry { name: $name, summary: $summary, make: || Design::$type($config::default()) },)*
         ];
@@ -75,7 +73,7 @@ macro_rules! designs {
             ///
             /// # Errors
             /// The first setting that makes no sense.
-            pub fn start(&self, node: NodeId, now: Instant) -> Result<Box<dyn Defragmenter + Send>, DefragError> {
+            pub fn start(&self, node: NodeId, now: Instant) -> Result<Box<dyn Compactor + Send>, CompactionError> {
                 Ok(match self {
                     $(Self::$type(config) => Box::new($type::new(config.clone(), node, now)?),)*
                 })

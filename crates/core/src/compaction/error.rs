@@ -3,20 +3,18 @@
 /// What is wrong with a setting or a request, and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum DefragError {
+pub enum CompactionError {
     /// A value that makes no sense, alone or beside the others.
     #[error("`{place}` is {got}; allowed: {allowed}")]
     OutOfRange {
-        /// The key.
         place: String,
-        /// Its value.
         got: String,
         /// The values it may have.
         allowed: String,
     },
 }
 
-impl DefragError {
+impl CompactionError {
     pub(crate) fn out_of_range(
         place: impl Into<String>,
         got: impl std::fmt::Display,

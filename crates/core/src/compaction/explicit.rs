@@ -1,7 +1,7 @@
 //! `compact_extfrag(node, zone, order, high, low)`: compaction to a level of fragmentation, once, when somebody asks for it
 //! (docs/spec/compaction.md#s6-2). The original final proposal: when and how far is the caller's business.
 
-use super::DefragError;
+use super::CompactionError;
 use super::run::{Budget, Manner, Run, Task, Why, ZoneReport};
 use super::suitability::{Gap, Level, margin};
 use crate::host::{CompactMode, Compacted, Stop, ZoneState};
@@ -10,11 +10,9 @@ use crate::vocabulary::ORDERS;
 use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
-/// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Request {
-    /// The node.
     #[serde(default)]
     pub node: u32,
     /// The zone, by its number from the lowest; all zones of the node unless it is given.
@@ -43,15 +41,15 @@ impl Request {
 
     /// # Errors
     /// The first value that makes no sense.
-    pub fn validate(&self) -> Result<(), DefragError> {
+    pub fn validate(&self) -> Result<(), CompactionError> {
         if !(1..ORDERS).contains(&self.order) {
-            return Err(DefragError::out_of_range("order", self.order, "1 to the largest of the zone, mostly 10"));
+            return Err(CompactionError::out_of_range("order", self.order, "1 to the largest of the zone, mostly 10"));
         }
         if self.high > 100 {
-            return Err(DefragError::out_of_range("high", self.high, "0 to 100 percent"));
+            return Err(CompactionError::out_of_range("high", self.high, "0 to 100 percent"));
         }
         if self.low > self.high {
-            return Err(DefragError::out_of_range("low", self.low, format!("0 to `high` ({})", self.high)));
+            return Err(CompactionError::out_of_range("low", self.low, format!("0 to `high` ({})", self.high)));
         }
         Ok(())
     }
@@ -79,19 +77,19 @@ impl CompactExtfrag {
         host.zones(&mut zones)?;
         let nodes: Vec<u32> = dedup(zones.iter().map(|zone| zone.id.node.0));
         if !nodes.contains(&request.node) {
-            return Err(DefragError::out_of_range("node", request.node, list(&nodes)).into());
+            return Err(CompactionError::out_of_range("node", request.node, list(&nodes)).into());
         }
         let zones: Vec<&ZoneState> = zones.iter().filter(|zone| zone.id.node.0 == request.node).collect();
         if let Some(wanted) = request.zone
             && !zones.iter().any(|zone| zone.id.zone == wanted)
         {
             let there: Vec<u32> = zones.iter().map(|zone| zone.id.zone.into()).collect();
-            return Err(DefragError::out_of_range("zone", wanted, list(&there)).into());
+            return Err(CompactionError::out_of_range("zone", wanted, list(&there)).into());
         }
         let orders = zones.iter().map(|zone| zone.blocks.orders()).max().unwrap_or(1);
         if request.order >= orders {
             let allowed = format!("1 to {}, the largest here", orders - 1);
-            return Err(DefragError::out_of_range("order", request.order, allowed).into());
+            return Err(CompactionError::out_of_range("order", request.order, allowed).into());
         }
         Ok(Self { request, run: None, reports: Vec::new(), next: Some(now), is_cancelled: false })
     }
@@ -185,7 +183,7 @@ pub(super) fn has_room(zone: &ZoneState, order: u32, gap: Gap) -> bool {
 pub enum StartError {
     /// It makes no sense here.
     #[error(transparent)]
-    Request(#[from] DefragError),
+    Request(#[from] CompactionError),
     /// The host does not tell of its zones.
     #[error(transparent)]
     Host(#[from] HostError),

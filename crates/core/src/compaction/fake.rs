@@ -3,7 +3,7 @@
 
 use super::yields::predicted_yield;
 use super::{FreeBlocks, HUGE_ORDER};
-use crate::host::{CompactEnd, CompactStep, Compacted, DefragSignals, Granularity, ZoneId, ZoneState};
+use crate::host::{CompactEnd, CompactStep, Compacted, CompactionSignals, Granularity, ZoneId, ZoneState};
 use crate::host::{Compacting, HostError, NodeId};
 use crate::vocabulary::{BlockUse, Marks};
 use isotherm_units::Duration;
@@ -22,12 +22,12 @@ pub(crate) struct Zone {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Machine {
     pub(crate) zones: Vec<Zone>,
-    pub(crate) signals: DefragSignals,
+    pub(crate) signals: CompactionSignals,
     pub(crate) tells_blocks: bool,
     pub(crate) hides_types: bool,
     pub(crate) refusal: Option<HostError>,
     pub(crate) steps: Vec<CompactStep>,
-    pub(crate) looks: usize,
+    pub(crate) checks: usize,
 }
 
 impl Zone {
@@ -104,7 +104,7 @@ impl Compacting for Machine {
     }
 
     fn zones(&mut self, out: &mut Vec<ZoneState>) -> Result<(), HostError> {
-        self.looks += 1;
+        self.checks += 1;
         if let Some(refusal) = &self.refusal {
             return Err(refusal.clone());
         }
@@ -119,7 +119,7 @@ impl Compacting for Machine {
         Ok(())
     }
 
-    fn defrag_signals(&mut self, _: NodeId) -> Result<DefragSignals, HostError> {
+    fn compaction_signals(&mut self, _: NodeId) -> Result<CompactionSignals, HostError> {
         Ok(self.signals)
     }
 

@@ -4,9 +4,9 @@
 use super::rfc::after;
 use super::run::{Task, Why};
 use super::yields::{SpoilRate, estimated_yield};
-use super::{Decision, DefragError, HUGE_ORDER, Hold, Verdict};
+use super::{CompactionError, Decision, HUGE_ORDER, Hold, Verdict};
 use crate::host::{Compacting, HostError, NodeId};
-use crate::host::{DefragSignals, Stop, ZoneState};
+use crate::host::{CompactionSignals, Stop, ZoneState};
 use isotherm_units::{Duration, Instant, Ratio};
 
 /// Pages looked at per block freed, at most, for a run to be worth its while.
@@ -27,12 +27,12 @@ pub(super) struct Aim {
 }
 
 impl Aim {
-    pub(super) fn validate(&self) -> Result<(), DefragError> {
+    pub(super) fn validate(&self) -> Result<(), CompactionError> {
         if self.interval < Duration::from_ms(1) {
-            return Err(DefragError::out_of_range("interval", self.interval, "1ms and more"));
+            return Err(CompactionError::out_of_range("interval", self.interval, "1ms and more"));
         }
         if self.max_cpu_pressure > Ratio::ONE {
-            return Err(DefragError::out_of_range("max-cpu-pressure", self.max_cpu_pressure, "up to 100%"));
+            return Err(CompactionError::out_of_range("max-cpu-pressure", self.max_cpu_pressure, "up to 100%"));
         }
         Ok(())
     }
@@ -40,7 +40,7 @@ impl Aim {
 
 /// What is known of a node, and what follows of it.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct LevelControl {
     aim: Aim,
     pub(super) node: NodeId,
     demand: Demand,
@@ -50,20 +50,24 @@ pub(super) struct Keeper {
     backing_off_until: Instant,
 }
 
-impl Keeper {
-    pub(super) fn new(aim: Aim, node: NodeId, now: Instant) -> Result<Self, DefragError> {
+impl LevelControl {
+    pub(super) fn new(aim: Aim, node: NodeId, now: Instant) -> Result<Self, CompactionError> {
         aim.validate()?;
         let (demand, spoilt) = (Demand::default(), SpoilRate::default());
         Ok(Self { aim, node, demand, spoilt, relaxed: now, failures: 0, backing_off_until: now })
     }
 
     /// A look at the node. The decision is to start if there are zones to compact, with how many blocks should be free in each.
-    pub(super) fn look(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<(Decision, Vec<Task>), HostError> {
+    pub(super) fn check(
+        &mut self,
+        now: Instant,
+        host: &mut dyn Compacting,
+    ) -> Result<(Decision, Vec<Task>), HostError> {
         if now.since(self.relaxed) >= RELAX_INTERVAL {
             self.relaxed = now;
             self.spoilt.relax();
         }
-        let signals = host.defrag_signals(self.node)?;
+        let signals = host.compaction_signals(self.node)?;
         self.demand.learn(signals.huge_wanted, now);
         let mut zones = Vec::new();
         host.zones(&mut zones)?;
@@ -85,7 +89,7 @@ impl Keeper {
 
     /// Why it holds still. The cheapest reasons last: what is told first is what would have to change first.
     fn hold(&self, now: Instant, decision: &Decision, is_known: bool) -> Option<Hold> {
-        let DefragSignals { is_reclaiming, has_reclaimed, cpu_pressure_bp, .. } = decision.signals;
+        let CompactionSignals { is_reclaiming, has_reclaimed, cpu_pressure_bp, .. } = decision.signals;
         match () {
             () if decision.free_blocks >= decision.demand => Some(Hold::Enough),
             () if now < self.backing_off_until => Some(Hold::BackingOff),

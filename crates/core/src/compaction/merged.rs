@@ -2,11 +2,11 @@
 //! twice a second and compacts all zones down to the low mark. Its traps are kept: no question whether there is room or
 //! anything to gain, a weighted score to start and unweighted ones to stop.
 
-use super::designs::{Activity, Defragmenter};
+use super::designs::{Activity, Compactor};
 use super::proactiveness::{Leeway, Proactiveness, ScoreMarks};
 use super::rfc::after;
 use super::run::{Manner, Run, Task};
-use super::{Decision, DefragError, HUGE_ORDER, Hold, Verdict, node_score};
+use super::{CompactionError, Decision, HUGE_ORDER, Hold, Verdict, node_score};
 use crate::host::{CompactMode, Stop};
 use crate::host::{Compacting, HostError, NodeId};
 use isotherm_units::{Duration, Instant};
@@ -17,7 +17,6 @@ const CHECK_INTERVAL: Duration = Duration::from_ms(500);
 /// The pause after a run that did not lower the score: 500 ms · 2^6.
 const BACKOFF_INTERVAL: Duration = Duration::from_secs(32);
 
-/// Settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct MergedConfig {
@@ -42,7 +41,7 @@ impl Merged {
     ///
     /// # Errors
     /// None so far: [`Proactiveness`] is checked when it is made.
-    pub fn new(config: MergedConfig, node: NodeId, now: Instant) -> Result<Self, DefragError> {
+    pub fn new(config: MergedConfig, node: NodeId, now: Instant) -> Result<Self, CompactionError> {
         let next = (!config.proactiveness.is_off()).then(|| after(now, CHECK_INTERVAL));
         Ok(Self { config, node, next, run: None })
     }
@@ -76,9 +75,9 @@ impl Merged {
         Ok((node_score(&scores), zones))
     }
 
-    fn look(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError> {
+    fn check(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError> {
         self.next = Some(after(now, CHECK_INTERVAL));
-        let signals = host.defrag_signals(self.node)?;
+        let signals = host.compaction_signals(self.node)?;
         let (score, zones) = self.score(host)?;
         let mut decision = Decision::of_zones(now, self.node, HUGE_ORDER, &zones);
         decision.score = score;
@@ -97,7 +96,7 @@ impl Merged {
     }
 }
 
-impl Defragmenter for Merged {
+impl Compactor for Merged {
     fn poll_timeout(&self) -> Option<Instant> {
         self.next
     }
@@ -106,7 +105,7 @@ impl Defragmenter for Merged {
         if self.next.is_none_or(|due| now < due) {
             return Ok(Activity::default());
         }
-        let Some((mut run, score_before)) = self.run.take() else { return self.look(now, host) };
+        let Some((mut run, score_before)) = self.run.take() else { return self.check(now, host) };
         self.next = Some(after(now, CHECK_INTERVAL));
         let (step, report) = run.step(now, host)?;
         if !run.is_over() {

@@ -1,4 +1,4 @@
-//! Defragmentation: how far free memory is scattered, and when, where and how far to compact it.
+//! Compaction ahead of demand: how far free memory is scattered, and when, where and how far to compact it.
 //!
 //! Indices come from counts of free blocks alone ([`FreeBlocks`]), so that the kernel's own files ([`text`]) and the simulated
 //! machine are read by the same code. Designs decide ([`DESIGNS`]): three from the history of Linux's proactive
@@ -38,11 +38,11 @@ pub use crate::vocabulary::{
 };
 pub use caller::{Explicit, ExplicitConfig};
 pub use controller::{Controller, ControllerConfig};
-pub use daemon::DefragDaemon;
+pub use daemon::CompactionDaemon;
 pub use decision::{Decision, Hold, Verdict};
 pub use deferral::Deferral;
-pub use designs::{Activity, DESIGNS, Defragmenter, Design, DesignEntry};
-pub use error::DefragError;
+pub use designs::{Activity, Compactor, DESIGNS, Design, DesignEntry};
+pub use error::CompactionError;
 pub use explicit::{CompactExtfrag, Request, StartError};
 pub use heat::{Heat, HeatConfig, Prices};
 pub use merged::{Merged, MergedConfig};

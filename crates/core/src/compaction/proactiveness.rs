@@ -1,6 +1,6 @@
 //! `vm.compaction_proactiveness`: one number in place of thresholds (docs/spec/compaction.md#s3).
 
-use super::DefragError;
+use super::CompactionError;
 use serde::{Deserialize, Serialize};
 
 /// 0 (off) to 100 (restless).
@@ -16,13 +16,13 @@ impl Default for Proactiveness {
 }
 
 impl TryFrom<u32> for Proactiveness {
-    type Error = DefragError;
+    type Error = CompactionError;
 
-    fn try_from(value: u32) -> Result<Self, DefragError> {
+    fn try_from(value: u32) -> Result<Self, CompactionError> {
         if value <= 100 {
             Ok(Self(value))
         } else {
-            Err(DefragError::out_of_range("proactiveness", value, "0 (off) to 100"))
+            Err(CompactionError::out_of_range("proactiveness", value, "0 (off) to 100"))
         }
     }
 }

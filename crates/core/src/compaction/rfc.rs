@@ -1,11 +1,11 @@
 //! Proactive compaction as first proposed: `/sys/kernel/mm/compaction/order-N/extfrag_{low,high}` (docs/spec/compaction.md#s6-1).
 
 use super::deferral::Deferral;
-use super::designs::{Activity, Defragmenter};
+use super::designs::{Activity, Compactor};
 use super::explicit::has_room;
 use super::run::{Manner, Run, Task, Why};
 use super::suitability::Gap;
-use super::{Decision, DefragError, MAX_ORDERS, Verdict};
+use super::{CompactionError, Decision, MAX_ORDERS, Verdict};
 use crate::host::{CompactMode, Stop, ZoneId, ZoneState};
 use crate::host::{Compacting, HostError, NodeId};
 use crate::vocabulary::ORDERS;
@@ -23,7 +23,6 @@ pub struct OrderMarks {
     pub high: u32,
 }
 
-/// Settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct RfcConfig {
@@ -49,12 +48,12 @@ struct Table {
 }
 
 impl RfcConfig {
-    fn table(&self) -> Result<Table, DefragError> {
+    fn table(&self) -> Result<Table, CompactionError> {
         let mut table = Table { low: [100; MAX_ORDERS], high: [100; MAX_ORDERS] };
         for (key, marks) in &self.orders {
             let order = key.parse().ok().filter(|order| (1..MAX_ORDERS).contains(order));
             let Some(order) = order else {
-                return Err(DefragError::out_of_range(
+                return Err(CompactionError::out_of_range(
                     "orders",
                     format!("{key:?}"),
                     "orders 1 to the largest, mostly 10",
@@ -62,16 +61,16 @@ impl RfcConfig {
             };
             if marks.high > 100 {
                 let place = format!("orders.{key}.high");
-                return Err(DefragError::out_of_range(place, marks.high, "0 to 100 percent (off)"));
+                return Err(CompactionError::out_of_range(place, marks.high, "0 to 100 percent (off)"));
             }
             if marks.low > marks.high {
                 let allowed = format!("0 to orders.{key}.high ({})", marks.high);
-                return Err(DefragError::out_of_range(format!("orders.{key}.low"), marks.low, allowed));
+                return Err(CompactionError::out_of_range(format!("orders.{key}.low"), marks.low, allowed));
             }
             (table.low[order], table.high[order]) = (marks.low, marks.high);
         }
         if self.interval < Duration::from_ms(1) {
-            return Err(DefragError::out_of_range("interval", self.interval, "1ms and more"));
+            return Err(CompactionError::out_of_range("interval", self.interval, "1ms and more"));
         }
         Ok(table)
     }
@@ -108,7 +107,7 @@ impl Rfc {
     ///
     /// # Errors
     /// The first setting that makes no sense.
-    pub fn new(config: RfcConfig, node: NodeId, now: Instant) -> Result<Self, DefragError> {
+    pub fn new(config: RfcConfig, node: NodeId, now: Instant) -> Result<Self, CompactionError> {
         let table = config.table()?;
         Ok(Self { table, interval: config.interval, node, next: now, run: None, deferrals: BTreeMap::new() })
     }
@@ -120,7 +119,7 @@ impl Rfc {
         })
     }
 
-    fn look(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError> {
+    fn check(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError> {
         self.next = after(now, self.interval);
         let mut zones = Vec::new();
         host.zones(&mut zones)?;
@@ -151,7 +150,7 @@ impl Rfc {
     }
 }
 
-impl Defragmenter for Rfc {
+impl Compactor for Rfc {
     fn poll_timeout(&self) -> Option<Instant> {
         Some(self.next)
     }
@@ -160,7 +159,7 @@ impl Defragmenter for Rfc {
         if now < self.next {
             return Ok(Activity::default());
         }
-        let Some(mut run) = self.run.take() else { return self.look(now, host) };
+        let Some(mut run) = self.run.take() else { return self.check(now, host) };
         self.next = after(now, self.interval);
         let (step, report) = run.step(now, host)?;
         if let Some(report) = report {

@@ -89,13 +89,11 @@ impl From<CompactEnd> for Why {
 /// What became of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneReport {
-    /// Which.
     pub zone: ZoneId,
     /// Why it ended.
     pub why: Why,
     /// extfrag of the order in question before, percent.
     pub extfrag_before: u32,
-    /// And after.
     pub extfrag_after: u32,
     /// What was done, all steps together.
     pub work: Compacted,

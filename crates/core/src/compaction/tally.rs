@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Looks at the node.
-    pub looks: u64,
+    pub checks: u64,
     /// Looks that led to compaction.
     pub starts: u64,
     /// Calls that the host refused.
@@ -26,7 +26,7 @@ impl Tally {
     /// Counts what came of a call.
     pub(super) fn note(&mut self, activity: &Activity) {
         if let Some(decision) = &activity.decision {
-            self.looks += 1;
+            self.checks += 1;
             match decision.verdict {
                 Verdict::Start(_) => self.starts += 1,
                 Verdict::Hold(hold) => *self.holds.entry(reason(hold)).or_default() += 1,
@@ -47,8 +47,8 @@ impl Tally {
 
     /// All that in words, with what held it back.
     pub fn words(&self, design: &Design) -> Vec<String> {
-        let Self { looks, starts, .. } = self;
-        let mut words = vec![format!("looked {looks} times, started {starts} times")];
+        let Self { checks, starts, .. } = self;
+        let mut words = vec![format!("looked {checks} times, started {starts} times")];
         if let Some(limit) = empty_budget(design) {
             words.push(format!("its budget of {limit} is 0: nothing is done"));
         }

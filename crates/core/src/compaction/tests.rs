@@ -31,7 +31,7 @@ fn finish(request: Request, machine: &mut Machine) -> Vec<ZoneReport> {
 }
 
 /// Plays a design for so long; all decisions and reports.
-fn play(design: &mut dyn Defragmenter, machine: &mut Machine, until: Instant) -> (Vec<Decision>, Vec<ZoneReport>) {
+fn play(design: &mut dyn Compactor, machine: &mut Machine, until: Instant) -> (Vec<Decision>, Vec<ZoneReport>) {
     let (mut decisions, mut reports) = (Vec::new(), Vec::new());
     let mut now = Instant::START;
     while let Some(due) = design.poll_timeout().filter(|&due| due.max(now) < until) {
@@ -326,7 +326,7 @@ mod rfc {
         RfcConfig { orders: BTreeMap::from_iter(orders), ..RfcConfig::default() }
     }
 
-    fn rfc(config: RfcConfig) -> Result<Rfc, DefragError> {
+    fn rfc(config: RfcConfig) -> Result<Rfc, CompactionError> {
         Rfc::new(config, NodeId(0), Instant::START)
     }
 

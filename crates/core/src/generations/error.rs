@@ -8,7 +8,6 @@ use thiserror::Error;
 pub struct GenerationsError {
     /// Key in files.
     pub key: &'static str,
-    /// Its value.
     pub got: String,
     /// What it may be.
     pub allowed: String,

@@ -5,7 +5,7 @@
 //! `w2` and `w1`. A page's last use is known within one generation, and as of the last walk: whatever happened since will be
 //! seen by the next. The oldest generation also holds what earlier ones held, so that nothing can be told beyond it.
 
-use crate::vocabulary::{Row, pages_of};
+use crate::vocabulary::{GenerationRow, pages_of};
 use serde::Serialize;
 
 /// Memory used within a window that ends at the last ageing. Pages of 4 KiB.
@@ -17,24 +17,24 @@ pub struct Estimate {
     pub low_pages: u64,
     /// At most.
     pub high_pages: u64,
-    /// What was used within [`told_window_ms`](Self::told_window_ms); 0 where that is `None`.
+    /// What was used within [`reported_window_ms`](Self::reported_window_ms); 0 where that is `None`.
     pub pages: u64,
     /// The window closest to the one asked for that begins with a generation; of two equally close, the longer. `None`: all
     /// that there is lies in the oldest generation or is too new.
-    pub told_window_ms: Option<u64>,
+    pub reported_window_ms: Option<u64>,
 }
 
 impl Estimate {
     /// The sum over groups: what was told of all of them; `None` as soon as one has nothing to tell.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        let told = self.told_window_ms.zip(other.told_window_ms);
+        let reported = self.reported_window_ms.zip(other.reported_window_ms);
         Self {
             window_ms: self.window_ms.max(other.window_ms),
             low_pages: self.low_pages.saturating_add(other.low_pages),
             high_pages: self.high_pages.saturating_add(other.high_pages),
-            pages: if told.is_some() { self.pages.saturating_add(other.pages) } else { 0 },
-            told_window_ms: told.map(|(one, other)| one.max(other)),
+            pages: if reported.is_some() { self.pages.saturating_add(other.pages) } else { 0 },
+            reported_window_ms: reported.map(|(one, other)| one.max(other)),
         }
     }
 }
@@ -42,12 +42,12 @@ impl Estimate {
 /// What the rows of a group tell about a window. Rows are oldest first, as they are read.
 ///
 /// Uses through file descriptors are not in it: they move no page to a younger generation (docs/spec/mglru.md#s2-2).
-pub fn estimate(rows: &[Row], window_ms: u64) -> Estimate {
+pub fn estimate(rows: &[GenerationRow], window_ms: u64) -> Estimate {
     let total = pages_of(rows);
-    let mut told = Estimate { window_ms, high_pages: total, ..Estimate::default() };
-    let Some(youngest) = rows.last() else { return told };
+    let mut reported = Estimate { window_ms, high_pages: total, ..Estimate::default() };
+    let Some(youngest) = rows.last() else { return reported };
     let (mut pages, mut age_before_ms) = (youngest.pages(), 0);
-    told.low_pages = pages;
+    reported.low_pages = pages;
     let mut is_above = false;
     // From the second youngest down to the second oldest: each closes a window.
     for row in rows.iter().rev().skip(1).take(rows.len().saturating_sub(2)) {
@@ -59,25 +59,31 @@ pub fn estimate(rows: &[Row], window_ms: u64) -> Estimate {
         }
         age_before_ms = age_ms;
         if age_ms <= window_ms {
-            told.low_pages = pages;
+            reported.low_pages = pages;
         }
         if age_ms >= window_ms && !is_above {
-            (told.high_pages, is_above) = (pages, true);
+            (reported.high_pages, is_above) = (pages, true);
         }
-        let is_closer = told.told_window_ms.is_none_or(|best| best.abs_diff(window_ms) >= age_ms.abs_diff(window_ms));
+        let is_closer =
+            reported.reported_window_ms.is_none_or(|best| best.abs_diff(window_ms) >= age_ms.abs_diff(window_ms));
         if is_closer {
-            (told.pages, told.told_window_ms) = (pages, Some(age_ms));
+            (reported.pages, reported.reported_window_ms) = (pages, Some(age_ms));
         }
     }
-    told
+    reported
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn rows(rows: &[(u64, u64)]) -> Vec<Row> {
-        let row = |(seq, &(age_ms, pages)): (u64, &(u64, u64))| Row { seq, age_ms, anon_pages: pages, file_pages: 0 };
+    fn rows(rows: &[(u64, u64)]) -> Vec<GenerationRow> {
+        let row = |(seq, &(age_ms, pages)): (u64, &(u64, u64))| GenerationRow {
+            seq,
+            age_ms,
+            anon_pages: pages,
+            file_pages: 0,
+        };
         (0..).zip(rows).map(row).collect()
     }
 
@@ -85,17 +91,17 @@ mod tests {
     #[test]
     fn windows_that_begin_with_a_generation_are_told_exactly() {
         let rows = rows(&[(3250, 100), (2250, 5), (1250, 10), (250, 0)]);
-        let told = |window_ms| {
-            let Estimate { low_pages, high_pages, pages, told_window_ms, .. } = estimate(&rows, window_ms);
-            (low_pages, high_pages, pages, told_window_ms)
+        let reported = |window_ms| {
+            let Estimate { low_pages, high_pages, pages, reported_window_ms, .. } = estimate(&rows, window_ms);
+            (low_pages, high_pages, pages, reported_window_ms)
         };
-        assert_eq!(told(1000), (10, 10, 10, Some(1000)));
-        assert_eq!(told(2000), (15, 15, 15, Some(2000)));
-        assert_eq!(told(1400), (10, 15, 10, Some(1000)), "between two generations");
-        assert_eq!(told(1500), (10, 15, 15, Some(2000)), "equally close: the longer window");
-        assert_eq!(told(400), (0, 10, 10, Some(1000)));
-        assert_eq!(told(9000), (15, 115, 15, Some(2000)), "the oldest generation has no beginning");
-        assert_eq!(told(0), (0, 10, 10, Some(1000)));
+        assert_eq!(reported(1000), (10, 10, 10, Some(1000)));
+        assert_eq!(reported(2000), (15, 15, 15, Some(2000)));
+        assert_eq!(reported(1400), (10, 15, 10, Some(1000)), "between two generations");
+        assert_eq!(reported(1500), (10, 15, 15, Some(2000)), "equally close: the longer window");
+        assert_eq!(reported(400), (0, 10, 10, Some(1000)));
+        assert_eq!(reported(9000), (15, 115, 15, Some(2000)), "the oldest generation has no beginning");
+        assert_eq!(reported(0), (0, 10, 10, Some(1000)));
     }
 
     /// What was faulted in since the walk is in use, too; with two types apart in age there may be three rows, or two.
@@ -103,7 +109,7 @@ mod tests {
     fn new_pages_and_few_generations() {
         assert_eq!(estimate(&rows(&[(2000, 50), (1000, 7), (0, 3)]), 1000).pages, 10);
         let two = estimate(&rows(&[(1000, 50), (0, 3)]), 1000);
-        assert_eq!((two.low_pages, two.high_pages, two.told_window_ms), (3, 53, None));
+        assert_eq!((two.low_pages, two.high_pages, two.reported_window_ms), (3, 53, None));
         assert_eq!(estimate(&[], 5), Estimate { window_ms: 5, ..Estimate::default() });
     }
 
@@ -111,7 +117,7 @@ mod tests {
     #[test]
     fn a_group_without_ageing_tells_nothing() {
         let before = estimate(&rows(&[(700, 0), (700, 0), (700, 40), (700, 0)]), 500);
-        assert_eq!((before.low_pages, before.high_pages, before.told_window_ms), (0, 40, None));
+        assert_eq!((before.low_pages, before.high_pages, before.reported_window_ms), (0, 40, None));
         let after = estimate(&rows(&[(1000, 2), (1000, 0), (1000, 40), (0, 0)]), 1000);
         assert_eq!((after.low_pages, after.high_pages, after.pages), (40, 40, 40));
     }
@@ -121,6 +127,6 @@ mod tests {
         let known = estimate(&rows(&[(2000, 50), (1000, 7), (0, 3)]), 1000);
         assert_eq!((known.plus(known).pages, known.plus(known).high_pages), (20, 20));
         let unknown = estimate(&rows(&[(1000, 50), (0, 3)]), 1000);
-        assert_eq!((known.plus(unknown).told_window_ms, known.plus(unknown).pages), (None, 0));
+        assert_eq!((known.plus(unknown).reported_window_ms, known.plus(unknown).pages), (None, 0));
     }
 }

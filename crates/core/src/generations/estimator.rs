@@ -6,7 +6,7 @@ use super::history::{ColdBounds, History};
 use super::why::{GenerationReason, GenerationWhy};
 use crate::host::{Answer, GenerationsHost, HostError};
 use crate::vocabulary::{Ageing, Swappiness};
-use crate::vocabulary::{Listing, Lruvec, Row};
+use crate::vocabulary::{GenerationRow, Listing, Lruvec};
 use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ pub const TARGETS_ALL: &str = "/";
 /// Looks that are kept of each group.
 const LOOKS: usize = 64;
 /// Generations that one look tells apart: the youngest and the oldest of four have no beginning.
-const WINDOWS_TOLD: u64 = 2;
+const WINDOWS_REPORTED: u64 = 2;
 /// Kernels count the age of generations in ticks; shorter intervals would be lost in rounding.
 const INTERVAL_MIN: Duration = Duration::from_ms(10);
 
@@ -74,9 +74,9 @@ impl EstimatorConfig {
     }
 
     /// Whether generations tell the window exactly, not only bounds.
-    pub fn is_told(&self) -> bool {
+    pub fn is_reported(&self) -> bool {
         let (window, interval) = (self.window().ns(), self.interval.ns());
-        window % interval == 0 && window / interval <= WINDOWS_TOLD
+        window % interval == 0 && window / interval <= WINDOWS_REPORTED
     }
 }
 
@@ -119,7 +119,6 @@ pub struct GroupReading {
 /// One look at all targets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Reading {
-    /// When.
     pub at_ns: u64,
     /// In the order in which the host lists them.
     pub groups: Vec<GroupReading>,
@@ -179,7 +178,6 @@ impl Estimator {
         })
     }
 
-    /// How it works.
     pub const fn config(&self) -> &EstimatorConfig {
         &self.config
     }
@@ -221,7 +219,7 @@ impl Estimator {
         if listings.is_empty() {
             self.why.count(GenerationReason::NoGroup, 0);
         }
-        Some(self.look(now, listings))
+        Some(self.sample(now, listings))
     }
 
     /// The listings of the targets.
@@ -279,12 +277,12 @@ impl Estimator {
         }
     }
 
-    fn look(&mut self, now: Instant, listings: Vec<Listing>) -> Reading {
+    fn sample(&mut self, now: Instant, listings: Vec<Listing>) -> Reading {
         let window_ms = self.config.window().ns() / 1_000_000;
         let mut known = BTreeMap::new();
         let mut groups = Vec::with_capacity(listings.len());
         for listing in listings {
-            let Some(Row { seq, .. }) = listing.rows.last().copied() else { continue };
+            let Some(GenerationRow { seq, .. }) = listing.rows.last().copied() else { continue };
             let mut history = self.history_of(listing.lruvec);
             history.push(now, &listing.rows);
             let cold = history.cold_bounds(window_ms).unwrap_or_default();

@@ -47,7 +47,7 @@ pub fn explain_reclaimer(config: &ReclaimerConfig, why: &GenerationWhy) -> Vec<S
 pub fn explain_estimator(config: &EstimatorConfig, why: &GenerationWhy) -> Vec<String> {
     let aged = why.of(GenerationReason::Aged).times;
     let mut said = vec![format!("Generations were made {aged} times in {} passes.", why.passes.begun)];
-    if !config.is_told() {
+    if !config.is_reported() {
         said.push(format!(
             "The window of {} is not one or two intervals of {}: only bounds can be told of it.",
             config.window(),

@@ -2,7 +2,7 @@
 
 use super::{Ageing, Eviction};
 use crate::host::{Answer, Gauge, Gauging, GenerationCapabilities, Generational, HostError, NodeId};
-use crate::vocabulary::{Listing, Lruvec, Row, pages_of};
+use crate::vocabulary::{GenerationRow, Listing, Lruvec, pages_of};
 use isotherm_units::{Instant, PAGE_BYTES};
 
 /// A group: pages that are used all the time, and pages that never are.
@@ -53,7 +53,7 @@ impl FakeHost {
 
     fn listing(&self, memcg: usize) -> Listing {
         let group = &self.groups[memcg];
-        let rows = (0..4).map(|index| Row {
+        let rows = (0..4).map(|index| GenerationRow {
             seq: group.max_seq - 3 + index as u64,
             age_ms: self.now.since(group.births[index]).ns() / 1_000_000,
             anon_pages: group.idle[index] + if index == 2 { group.hot } else { 0 },

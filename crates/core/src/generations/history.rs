@@ -4,7 +4,7 @@
 //! looks, too, so that its smallest size since then is the most there can be of them; and of what it holds now, only what it
 //! swallowed since can be younger, so that the rest is the least.
 
-use crate::vocabulary::{Row, pages_of};
+use crate::vocabulary::{GenerationRow, pages_of};
 use isotherm_units::Instant;
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ pub struct ColdBounds {
 
 /// One look.
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct Sample {
     /// When its youngest generation was made, by the tool's clock.
     as_of_ms: u64,
     max_seq: u64,
@@ -34,28 +34,28 @@ struct Look {
 /// The last looks at one group on one node.
 #[derive(Clone, Debug)]
 pub struct History {
-    looks: VecDeque<Look>,
+    samples: VecDeque<Sample>,
     most: usize,
 }
 
 impl History {
     /// Keeps `most` looks, one at least.
     pub fn new(most: usize) -> Self {
-        Self { looks: VecDeque::new(), most: most.max(1) }
+        Self { samples: VecDeque::new(), most: most.max(1) }
     }
 
     /// Takes in what was read at `now`. Nothing is learnt of a group with fewer than two generations. A group whose numbers went
     /// back is another one: what was known is forgotten.
-    pub fn push(&mut self, now: Instant, rows: &[Row]) {
+    pub fn push(&mut self, now: Instant, rows: &[GenerationRow]) {
         let [oldest, second, ..] = rows else { return };
         let youngest = rows.last().expect("two at least");
-        if self.looks.back().is_some_and(|last| last.max_seq > youngest.seq) {
-            self.looks.clear();
+        if self.samples.back().is_some_and(|last| last.max_seq > youngest.seq) {
+            self.samples.clear();
         }
-        if self.looks.len() == self.most {
-            self.looks.pop_front();
+        if self.samples.len() == self.most {
+            self.samples.pop_front();
         }
-        self.looks.push_back(Look {
+        self.samples.push_back(Sample {
             as_of_ms: (now.ns() / 1_000_000).saturating_sub(youngest.age_ms),
             max_seq: youngest.seq,
             total: pages_of(rows),
@@ -67,23 +67,23 @@ impl History {
 
     /// Memory idle for `window_ms` and longer as of the last ageing; `None` before the first look.
     pub fn cold_bounds(&self, window_ms: u64) -> Option<ColdBounds> {
-        let last = self.looks.back()?;
+        let last = self.samples.back()?;
         // Cold is what was not used after this moment.
         let since_ms = i128::from(last.as_of_ms) - i128::from(window_ms);
         let (mut at_least, mut at_most) = (0, last.total);
         let mut swallowed = 0u64;
-        for (index, look) in self.looks.iter().enumerate().rev() {
-            let idle_ms = i128::from(look.as_of_ms) - since_ms;
-            let reach_ms = i128::from(look.reach_ms);
+        for (index, sample) in self.samples.iter().enumerate().rev() {
+            let idle_ms = i128::from(sample.as_of_ms) - since_ms;
+            let reach_ms = i128::from(sample.reach_ms);
             if idle_ms >= reach_ms {
-                at_most = at_most.min(look.oldest);
+                at_most = at_most.min(sample.oldest);
             }
             if idle_ms <= reach_ms {
                 at_least = at_least.max(last.oldest.saturating_sub(swallowed));
             }
             // What the oldest generation can have swallowed since the look before.
-            if let Some(before) = index.checked_sub(1).map(|before| self.looks[before])
-                && before.max_seq < look.max_seq
+            if let Some(before) = index.checked_sub(1).map(|before| self.samples[before])
+                && before.max_seq < sample.max_seq
             {
                 swallowed = swallowed.saturating_add(before.total.saturating_sub(before.oldest));
             }
@@ -97,10 +97,10 @@ mod tests {
     use super::*;
 
     /// Walks each second; pages of rows oldest first.
-    fn look(history: &mut History, second: u64, pages: [u64; 4]) {
-        let rows: Vec<Row> = (0..4u64)
+    fn sample(history: &mut History, second: u64, pages: [u64; 4]) {
+        let rows: Vec<GenerationRow> = (0..4u64)
             .zip(pages)
-            .map(|(index, anon_pages)| Row {
+            .map(|(index, anon_pages)| GenerationRow {
                 seq: second + index,
                 age_ms: (3 - index) * 1000,
                 anon_pages,
@@ -115,17 +115,17 @@ mod tests {
     fn longer_windows_are_bounded_by_earlier_looks() {
         let mut history = History::new(10);
         assert_eq!(history.cold_bounds(1000), None);
-        look(&mut history, 1, [100, 0, 17, 0]);
-        look(&mut history, 2, [100, 7, 10, 0]);
-        look(&mut history, 3, [107, 0, 10, 0]);
+        sample(&mut history, 1, [100, 0, 17, 0]);
+        sample(&mut history, 2, [100, 7, 10, 0]);
+        sample(&mut history, 3, [107, 0, 10, 0]);
         let bounds = |history: &History, window_ms| {
             let ColdBounds { at_least_pages, at_most_pages } = history.cold_bounds(window_ms).expect("looks");
             (at_least_pages, at_most_pages)
         };
         assert_eq!(bounds(&history, 2000), (107, 107), "as the rows tell");
         assert_eq!(bounds(&history, 3000), (90, 100), "at least 107 less the 17 that were younger in second 2");
-        look(&mut history, 4, [107, 0, 10, 0]);
-        look(&mut history, 5, [107, 0, 10, 0]);
+        sample(&mut history, 4, [107, 0, 10, 0]);
+        sample(&mut history, 5, [107, 0, 10, 0]);
         assert_eq!(bounds(&history, 4000), (87, 107), "107 less twice 10; the 7 were in it, too, two looks ago");
         assert_eq!(bounds(&history, 5000).1, 100, "but not three looks ago");
         // True are 107 for 4 s and 100 for 5 s.
@@ -135,12 +135,12 @@ mod tests {
     #[test]
     fn eviction_and_a_new_group_are_noticed() {
         let mut history = History::new(3);
-        look(&mut history, 5, [100, 0, 10, 0]);
-        look(&mut history, 6, [20, 0, 10, 0]);
+        sample(&mut history, 5, [100, 0, 10, 0]);
+        sample(&mut history, 6, [20, 0, 10, 0]);
         assert_eq!(history.cold_bounds(3000).map(|bounds| bounds.at_most_pages), Some(20));
-        look(&mut history, 2, [50, 0, 10, 0]);
+        sample(&mut history, 2, [50, 0, 10, 0]);
         assert_eq!(history.cold_bounds(3000).map(|bounds| bounds.at_most_pages), Some(50), "forgotten");
-        (3..9).for_each(|second| look(&mut history, second, [50, 0, 10, 0]));
-        assert_eq!(history.looks.len(), 3);
+        (3..9).for_each(|second| sample(&mut history, second, [50, 0, 10, 0]));
+        assert_eq!(history.samples.len(), 3);
     }
 }

@@ -60,7 +60,6 @@ pub fn parse_unsigned(text: &str) -> Option<u64> {
 }
 
 impl MinTtl {
-    /// Off.
     pub const OFF: Self = Self { ms: 0 };
 
     /// With so many milliseconds.
@@ -87,7 +86,6 @@ impl MinTtl {
         self.ms
     }
 
-    /// What to write.
     pub fn text(self) -> String {
         format!("{}\n", self.ms)
     }
@@ -96,7 +94,7 @@ impl MinTtl {
     /// there: without free swap, files alone.
     pub fn forecast(self, groups: &[GroupFacts<'_>], swappiness: Swappiness) -> Forecast {
         let oldest_of = |group: &GroupFacts<'_>| {
-            let evictable = |row: &crate::vocabulary::Row| {
+            let evictable = |row: &crate::vocabulary::GenerationRow| {
                 let anon = if swappiness.takes_anon() { row.anon_pages } else { 0 };
                 let file = if swappiness.takes_file() { row.file_pages } else { 0 };
                 anon.saturating_add(file)
@@ -115,10 +113,10 @@ impl MinTtl {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vocabulary::Row;
+    use crate::vocabulary::GenerationRow;
 
     fn listing(rows: &[(u64, u64, u64)]) -> Listing {
-        let row = |(seq, &(age_ms, anon_pages, file_pages)): (u64, &(u64, u64, u64))| Row {
+        let row = |(seq, &(age_ms, anon_pages, file_pages)): (u64, &(u64, u64, u64))| GenerationRow {
             seq,
             age_ms,
             anon_pages,

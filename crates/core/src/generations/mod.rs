@@ -25,7 +25,8 @@ mod tool;
 mod why;
 
 pub use crate::vocabulary::{
-    Ageing, Eviction, Listing, Lruvec, Row, SWAPPINESS_MAX, Swappiness, cold_pages, pages_of, working_set_pages,
+    Ageing, Eviction, GenerationRow, Listing, Lruvec, SWAPPINESS_MAX, Swappiness, cold_pages, pages_of,
+    working_set_pages,
 };
 pub use error::GenerationsError;
 pub use estimate::{Estimate, estimate};
@@ -35,5 +36,5 @@ pub use history::{ColdBounds, History};
 pub use min_ttl::{Forecast, GroupFacts, MinTtl, MinTtlError, parse_unsigned};
 pub use reclaimer::{Pass, Reclaimer, ReclaimerConfig};
 pub use text::{TextError, TextProblem, parse_lru_gen, write_lru_gen};
-pub use tool::{Look, Tool, ToolAccount, ToolConfig};
+pub use tool::{Sample, Tool, ToolAccount, ToolConfig};
 pub use why::{GENERATION_REASONS, GenerationReason, GenerationWhy, Passes, Times};

@@ -4,7 +4,7 @@ use super::error::GenerationsError;
 use super::estimator::{Estimator, EstimatorConfig, GroupReading, Reading, TARGETS_ALL, check_targets};
 use super::why::{GenerationReason, GenerationWhy};
 use crate::host::{Answer, Gauge, GenerationsHost, HostError};
-use crate::vocabulary::Row;
+use crate::vocabulary::GenerationRow;
 use crate::vocabulary::{Eviction, Swappiness};
 use isotherm_units::{Bytes, Duration, Instant, PAGE_BYTES, Ratio};
 use serde::{Deserialize, Serialize};
@@ -108,7 +108,6 @@ pub struct Pass {
     pub cold_bytes: u64,
     /// What it could spend.
     pub budget_bytes: u64,
-    /// What it freed.
     pub evicted_bytes: u64,
     /// What came back since the last pass, where the host can tell.
     pub refaulted_bytes: Option<u64>,
@@ -168,7 +167,6 @@ impl Reclaimer {
         Ok(Self { config, estimator, budget, before: None, evicted: VecDeque::new(), why: GenerationWhy::default() })
     }
 
-    /// How it works.
     pub const fn config(&self) -> &ReclaimerConfig {
         &self.config
     }
@@ -281,9 +279,9 @@ impl Reclaimer {
         cold
     }
 
-    fn evictable(&self, rows: &[Row], min_gen_nr: u64) -> u64 {
+    fn evictable(&self, rows: &[GenerationRow], min_gen_nr: u64) -> u64 {
         let swappiness = self.config.swappiness;
-        let pages = |row: &Row| {
+        let pages = |row: &GenerationRow| {
             let anon = if swappiness.takes_anon() { row.anon_pages } else { 0 };
             anon.saturating_add(if swappiness.takes_file() { row.file_pages } else { 0 })
         };
@@ -331,9 +329,9 @@ impl Reclaimer {
 }
 
 /// The youngest generation that is at least so old and may be evicted (docs/spec/mglru.md#s14-3).
-fn youngest_cold(rows: &[Row], threshold_ms: u64) -> Option<u64> {
+fn youngest_cold(rows: &[GenerationRow], threshold_ms: u64) -> Option<u64> {
     let max_seq = rows.last()?.seq;
-    let is_allowed = |row: &&Row| row.seq.checked_add(2).is_some_and(|seq| seq <= max_seq);
+    let is_allowed = |row: &&GenerationRow| row.seq.checked_add(2).is_some_and(|seq| seq <= max_seq);
     rows.iter().filter(|row| row.age_ms >= threshold_ms).filter(is_allowed).map(|row| row.seq).max()
 }
 

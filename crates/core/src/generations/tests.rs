@@ -35,18 +35,18 @@ fn pattern_working_set_estimation() {
     let mut host = FakeHost::default();
     host.add("/app", 300, 1000);
     let mut estimator = estimator(2, &["/"]);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for second in 0..6 {
         host.now = seconds(second);
         assert_eq!(estimator.poll_timeout(), Some(seconds(second)));
         let reading = estimator.handle_timeout(host.now, &mut host).expect("due");
         assert_eq!(estimator.handle_timeout(host.now, &mut host), None, "once a time");
-        let Estimate { low_pages, high_pages, pages, told_window_ms, .. } = reading.estimate();
-        told.push((low_pages, high_pages, pages, told_window_ms));
+        let Estimate { low_pages, high_pages, pages, reported_window_ms, .. } = reading.estimate();
+        reported.push((low_pages, high_pages, pages, reported_window_ms));
     }
     // A group younger than the window has used all it has; the rows tell of one interval from the first on, of two later.
-    assert_eq!(told[..2], [(1300, 1300, 0, None), (1300, 1300, 300, Some(1000))]);
-    assert_eq!(told[2..], [(300, 300, 300, Some(2000)); 4]);
+    assert_eq!(reported[..2], [(1300, 1300, 0, None), (1300, 1300, 300, Some(1000))]);
+    assert_eq!(reported[2..], [(300, 300, 300, Some(2000)); 4]);
     assert_eq!(host.ageings.len(), 6);
     assert_eq!(host.ageings[5].to_string(), "+ 0 0 8 1", "forced, both types, from the youngest");
     assert_eq!(estimator.why().of(GenerationReason::Aged).times, 6);

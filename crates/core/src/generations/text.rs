@@ -1,7 +1,7 @@
 //! The text of `lru_gen` (docs/spec/mglru.md#s14-1): read, and written as the kernel writes it.
 
 use crate::host::NodeId;
-use crate::vocabulary::{Listing, Lruvec, Row};
+use crate::vocabulary::{GenerationRow, Listing, Lruvec};
 use std::fmt::Write;
 use thiserror::Error;
 
@@ -11,7 +11,6 @@ use thiserror::Error;
 pub struct TextError {
     /// From 1.
     pub line: usize,
-    /// What is wrong.
     pub problem: TextProblem,
     /// The beginning of the line.
     pub text: String,
@@ -105,7 +104,12 @@ impl<'a> Reading<'a> {
         let (Some(seq), Some(age), Some(anon), Some(file), None) = (words(), words(), words(), words(), words()) else {
             return Err(TextProblem::Line);
         };
-        let row = Row { seq: number(seq)?, age_ms: number(age)?, anon_pages: number(anon)?, file_pages: number(file)? };
+        let row = GenerationRow {
+            seq: number(seq)?,
+            age_ms: number(age)?,
+            anon_pages: number(anon)?,
+            file_pages: number(file)?,
+        };
         let listing = self.listings.last_mut().filter(|_| self.is_open).ok_or(TextProblem::RowBeforeNode)?;
         if listing.rows.last().is_some_and(|before| before.seq.checked_add(1) != Some(row.seq)) {
             return Err(TextProblem::Order);
@@ -141,7 +145,7 @@ pub fn write_lru_gen(listings: &[Listing]) -> String {
             put(&mut out, format_args!("memcg {} {path}", lruvec.memcg));
         }
         put(&mut out, format_args!(" node {:5}", lruvec.node.0));
-        for Row { seq, age_ms, anon_pages, file_pages } in rows {
+        for GenerationRow { seq, age_ms, anon_pages, file_pages } in rows {
             put(&mut out, format_args!(" {seq:10} {age_ms:10} {anon_pages:10}  {file_pages:10} "));
         }
     }
@@ -180,7 +184,7 @@ memcg 7 /app with blanks/db
         assert_eq!(listings.len(), 3);
         let lruvec = Lruvec { memcg: 7, node: NodeId(0) };
         assert_eq!((listings[1].lruvec, listings[1].path.as_str()), (lruvec, "/app with blanks/db"));
-        assert_eq!(listings[1].rows[0], Row { seq: 4, age_ms: 12_031, anon_pages: 1024, file_pages: 9 });
+        assert_eq!(listings[1].rows[0], GenerationRow { seq: 4, age_ms: 12_031, anon_pages: 1024, file_pages: 9 });
         assert_eq!(listings[2].lruvec.node, NodeId(1));
         let written = write_lru_gen(&listings);
         assert_eq!(written.lines().nth(6), Some("          4      12031       1024           9 "));
@@ -269,7 +273,7 @@ memcg 7 /app with blanks/db
             let mut listings = Vec::new();
             for (memcg, (rows, first)) in (0..).zip(groups) {
                 let rows = (first..).zip(rows).map(|(seq, (age_ms, anon_pages, file_pages))| {
-                    Row { seq, age_ms, anon_pages, file_pages }
+                    GenerationRow { seq, age_ms, anon_pages, file_pages }
                 });
                 let lruvec = Lruvec { memcg, node: NodeId(0) };
                 listings.push(Listing { lruvec, path: format!("/group {memcg}"), rows: rows.collect() });

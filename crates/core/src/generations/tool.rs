@@ -60,7 +60,7 @@ pub enum Tool {
 
 /// What one run of a tool told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum Sample {
     /// Generations were read.
     Estimate(Reading),
     /// They were read, and what is old was evicted.
@@ -115,8 +115,8 @@ impl<H: GenerationsHost> Daemon<H> for Tool {
     fn handle_timeout(&mut self, _worker: usize, now: Instant, host: &mut H) -> Result<Report, DaemonError> {
         // What the host refuses is counted among the reasons.
         Ok(Report::Generations(match self {
-            Self::Estimate(tool) => tool.handle_timeout(now, host).map(Look::Estimate),
-            Self::Reclaim(tool) => tool.handle_timeout(now, host).map(Look::Reclaim),
+            Self::Estimate(tool) => tool.handle_timeout(now, host).map(Sample::Estimate),
+            Self::Reclaim(tool) => tool.handle_timeout(now, host).map(Sample::Reclaim),
         }))
     }
 

@@ -7,7 +7,6 @@ use serde::{Serialize, Serializer};
 /// How often, and how much memory it was about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Times {
-    /// How often.
     pub times: u64,
     /// Bytes together; a group met twice counts twice.
     pub bytes: u64,
@@ -27,7 +26,6 @@ pub enum GenerationReason {
     Pressure,
     /// Cold memory was found, but too much of what was evicted came back.
     Refaults,
-    /// Evicted.
     Evicted,
     /// Asked for, but still there: in use after all, locked, being written, or without a place in swap.
     StillThere,
@@ -69,7 +67,6 @@ pub struct Passes {
 /// Counts of all passes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GenerationWhy {
-    /// Passes.
     pub passes: Passes,
     by_reason: [Times; GENERATION_REASONS.len()],
     /// What the host said the last time that it refused something.
@@ -77,7 +74,6 @@ pub struct GenerationWhy {
 }
 
 impl GenerationWhy {
-    /// What ended so.
     pub fn of(&self, reason: GenerationReason) -> Times {
         self.by_reason[reason as usize]
     }

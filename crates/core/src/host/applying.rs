@@ -1,7 +1,7 @@
 //! Applying schemes: what is done with ranges, and what a host says it can do of that.
 
 use super::HostError;
-use crate::vocabulary::{Action, AddressRange, Destination, FilterType, NodeId, PageGate, TargetId};
+use crate::vocabulary::{Action, AddressRange, Destination, FilterType, NodeId, PageFilters, TargetId};
 use isotherm_units::Duration;
 
 /// Carries out the actions of schemes. What a host has not is "not here", which is what each call answers unless it is written.
@@ -48,14 +48,13 @@ pub struct SchemeCapabilities {
 /// What is to be done with a range, and what was learnt of it.
 #[derive(Debug)]
 pub struct Order<'a> {
-    /// What to do.
     pub action: Action,
     /// Where: bytes. Ends of regions are aligned to pages but where a monitor was told to make smaller ones; then the start is
     /// meant up to the next page, and the length too.
     pub range: AddressRange,
-    /// Which pages: every page that [`PageGate::admit`] lets through, asked once for each folio, and no other. It counts
+    /// Which pages: every page that [`PageFilters::admit`] lets through, asked once for each folio, and no other. It counts
     /// what passed; only for actions that obey page filters must it be asked.
-    pub gate: &'a mut PageGate,
+    pub filter: &'a mut PageFilters,
     /// The node of a migration of physical memory, and of a process without `destinations`.
     pub target_nid: Option<NodeId>,
     /// The nodes of a migration in a process, by turns: [`choose`](crate::vocabulary::choose) with

@@ -23,7 +23,7 @@ pub trait Compacting {
     ///
     /// # Errors
     /// [`HostError::NotHere`] where that is not told.
-    fn defrag_signals(&mut self, _node: NodeId) -> Result<DefragSignals, HostError> {
+    fn compaction_signals(&mut self, _node: NodeId) -> Result<CompactionSignals, HostError> {
         Err(HostError::NotHere("this host does not tell how busy its nodes are"))
     }
 
@@ -41,7 +41,7 @@ pub trait Compacting {
     ///
     /// # Errors
     /// [`HostError::NotHere`] where it is not told what blocks hold.
-    fn page_blocks(&mut self, _look: &BlocksLook, _out: &mut Vec<PageBlock>) -> Result<(), HostError> {
+    fn page_blocks(&mut self, _look: &BlocksScan, _out: &mut Vec<PageBlock>) -> Result<(), HostError> {
         Err(HostError::NotHere("this host does not tell what page blocks hold"))
     }
 
@@ -54,7 +54,7 @@ pub trait Compacting {
         _zone: ZoneId,
         _block: u32,
         _clears: bool,
-        _out: &mut Vec<PageSight>,
+        _out: &mut Vec<PageContent>,
     ) -> Result<(), HostError> {
         Err(HostError::NotHere("this host does not tell what page blocks hold"))
     }
@@ -73,7 +73,6 @@ pub trait Compacting {
 /// A zone: its node, and its number there from the lowest addresses up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ZoneId {
-    /// The node.
     pub node: NodeId,
     /// 0 for the lowest that has memory.
     pub zone: u8,
@@ -88,7 +87,6 @@ impl std::fmt::Display for ZoneId {
 /// A zone as it is just now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneState {
-    /// Which.
     pub id: ZoneId,
     /// Free blocks, all types together.
     pub blocks: FreeBlocks,
@@ -98,13 +96,13 @@ pub struct ZoneState {
     pub marks: Marks,
     /// Free blocks of type Movable; `None` where they cannot be told apart.
     pub movable: Option<FreeBlocks>,
-    /// [`predicted_yield`](crate::defrag::predicted_yield) from what each page block holds; `None` where that cannot be known.
+    /// [`predicted_yield`](crate::compaction::predicted_yield) from what each page block holds; `None` where that cannot be known.
     pub exact_yield: Option<u64>,
 }
 
 /// How busy a node is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DefragSignals {
+pub struct CompactionSignals {
     /// kswapd of the node is at work.
     pub is_reclaiming: bool,
     /// It is not, but has been since somebody last asked: what a host sees that is told of pages looked at.
@@ -154,7 +152,6 @@ pub enum Stop {
     Blocks {
         /// log2 of pages.
         order: u32,
-        /// How many.
         count: u64,
     },
 }
@@ -176,7 +173,6 @@ impl Stop {
 /// Some compaction of one zone: a bounded piece of work, so that whoever asks keeps its pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompactStep {
-    /// Where.
     pub zone: ZoneId,
     /// From the ends of the zone. Otherwise from where the last step in this zone stopped.
     pub is_first: bool,
@@ -196,8 +192,7 @@ pub struct CompactStep {
 
 /// A look at all page blocks of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlocksLook {
-    /// Which.
+pub struct BlocksScan {
     pub zone: ZoneId,
     /// Movable pages of each block whose accessed bits are read and cleared, all if there are fewer. They lie evenly spaced
     /// among the block's movable pages. 0: none.
@@ -222,7 +217,7 @@ pub struct PageBlock {
 
 /// A page of a page block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PageSight {
+pub enum PageContent {
     /// Not in use.
     Free,
     /// In use, and cannot be moved now.
@@ -238,7 +233,6 @@ pub enum PageSight {
 /// follows, and then one after the other is copied and mapped again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoveBatch<'a> {
-    /// Where.
     pub zone: ZoneId,
     /// The block that they lie in.
     pub block: u32,
@@ -276,7 +270,6 @@ pub struct Stalls {
     pub count: u64,
     /// All together.
     pub total: Duration,
-    /// The longest.
     pub longest: Duration,
     /// Waits by length: entry n counts those of 2^n up to 2^(n+1) microseconds, the first also shorter ones, the last also
     /// longer ones.
@@ -284,7 +277,6 @@ pub struct Stalls {
 }
 
 impl Stalls {
-    /// Adds a wait.
     pub fn add(&mut self, wait: Duration) {
         self.count += 1;
         self.total = Duration::from_ns(self.total.ns().saturating_add(wait.ns()));
@@ -308,7 +300,6 @@ impl Stalls {
 pub struct Compacted {
     /// `None`: there is more to do, it stopped at a limit of the step.
     pub end: Option<CompactEnd>,
-    /// Pages moved.
     pub pages_moved: u64,
     /// Pages looked at for sources.
     pub scanned_migrate: u64,
@@ -352,7 +343,7 @@ impl Compacted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::defrag::{blocks_of as blocks, stride};
+    use crate::compaction::{blocks_of as blocks, stride};
 
     #[test]
     fn it_stops_at_the_mark_and_not_above() {

@@ -64,7 +64,6 @@ pub enum Gauge {
     InactiveBytes,
     /// Pages on lists on a node that are charged to a memory cgroup or one below it.
     MemcgBytes {
-        /// On which node.
         node: NodeId,
         /// A number that [`Gauging::memcg`] gave.
         memcg: u64,

@@ -47,7 +47,6 @@ pub struct GenerationCapabilities {
 /// What came of one order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// All of it was done.
     Done {
         /// Bytes freed; 0 for orders that free nothing.
         bytes: u64,

@@ -17,12 +17,13 @@ mod tiering;
 
 pub use crate::vocabulary::{
     Action, AddressRange, Ageing, Destination, Eviction, FilterType, Flow, Level, Listing, Lruvec, Metric, NodeId,
-    PageFilter, PageGate, PageMarks, PageTest, Probe, ScanGate, ScannedPage, Seen, Sight, TargetId,
+    PageFilter, PageFilters, PageMarks, PageTest, Probe, ProbeResult, ScanFilter, ScannedPage, Seen, TargetId,
+    UnitRange,
 };
 pub use applying::{Applied, Applying, Order, SchemeCapabilities};
 pub use compacting::{
-    BlocksLook, CompactEnd, CompactMode, CompactStep, Compacted, Compacting, DefragSignals, Granularity, MoveBatch,
-    PageBlock, PageSight, Stalls, Stop, ZoneId, ZoneState,
+    BlocksScan, CompactEnd, CompactMode, CompactStep, Compacted, Compacting, CompactionSignals, Granularity, MoveBatch,
+    PageBlock, PageContent, Stalls, Stop, ZoneId, ZoneState,
 };
 pub use error::HostError;
 pub use gauging::{Gauge, GaugeCapabilities, Gauging};

@@ -1,7 +1,7 @@
 //! Probing: accessed bits of page tables and attributes of pages.
 
 use super::HostError;
-use crate::vocabulary::{Level, Probe, Sight, TargetId};
+use crate::vocabulary::{Level, Probe, ProbeResult, TargetId};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a base page, as a power of two.
@@ -20,7 +20,7 @@ pub trait Probing {
     ///
     /// # Errors
     /// [`HostError::Gone`], [`HostError::NotHere`]; then nothing was cleared.
-    fn clear(&mut self, _target: TargetId, _probes: &[Probe], _sights: &mut [Sight]) -> Result<(), HostError> {
+    fn clear(&mut self, _target: TargetId, _probes: &[Probe], _sights: &mut [ProbeResult]) -> Result<(), HostError> {
         Err(HostError::NotHere(NO_LOOKS))
     }
 
@@ -29,7 +29,7 @@ pub trait Probing {
     ///
     /// # Errors
     /// [`HostError::Gone`], [`HostError::NotHere`]; then no sight is valid.
-    fn test(&mut self, _target: TargetId, _probes: &[Probe], _sights: &mut [Sight]) -> Result<(), HostError> {
+    fn test(&mut self, _target: TargetId, _probes: &[Probe], _sights: &mut [ProbeResult]) -> Result<(), HostError> {
         Err(HostError::NotHere(NO_LOOKS))
     }
 

@@ -1,7 +1,7 @@
 //! Tiering: areas of a space, scans for accessed pages, nodes of pages, moves.
 
 use super::HostError;
-use crate::vocabulary::{AddressRange, NodeId, ScanGate, TargetId};
+use crate::vocabulary::{AddressRange, NodeId, ScanFilter, TargetId};
 use isotherm_units::Duration;
 
 /// Finds accessed pages in spaces and moves pages between nodes. What a host has not is "not here", which is what each call answers unless it is written.
@@ -29,8 +29,8 @@ pub trait Tiering {
     }
 
     /// Looks at each page of `range`, in the order of addresses, and clears its accessed bit: the page and its marks are shown to
-    /// the gate by [`ScanGate::see`], and what the gate did to the marks is kept. A huge leaf is one page of its size unless
-    /// [`ScanGate::splits_huge`] says otherwise. Entries without a page are shown by [`ScanGate::hole`], but not where the
+    /// the gate by [`ScanFilter::see`], and what the gate did to the marks is kept. A huge leaf is one page of its size unless
+    /// [`ScanFilter::splits_huge`] says otherwise. Entries without a page are shown by [`ScanFilter::hole`], but not where the
     /// whole table is missing. Translations are not flushed.
     ///
     /// The bit of a file page whose lock cannot be had is left as it is, and shown as found.
@@ -41,7 +41,7 @@ pub trait Tiering {
         &mut self,
         _target: TargetId,
         _range: AddressRange,
-        _gate: &mut ScanGate,
+        _gate: &mut ScanFilter,
     ) -> Result<Scanned, HostError> {
         Err(HostError::NotHere("this host does not scan for accessed pages"))
     }
@@ -98,17 +98,15 @@ pub struct TieringCapabilities {
     /// [`Tiering::migrate`] is there.
     pub migrate: bool,
     /// Moves can be limited to pages that stand among the active: [`MoveOrder::only_active`].
-    pub tells_active: bool,
+    pub knows_active: bool,
 }
 
 /// A node and its place among the tiers (docs/spec/promotion.md#s5-1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierNode {
-    /// Its number.
     pub node: NodeId,
     /// It is in a tier as fast as the slowest tier that has processors, or faster. Pages are promoted to these only.
     pub is_top_tier: bool,
-    /// It has memory.
     pub has_memory: bool,
 }
 
@@ -157,7 +155,6 @@ pub struct Scanned {
 pub struct MoveOrder<'a> {
     /// One byte address a folio, ascending or not.
     pub pages: &'a [u64],
-    /// Where to.
     pub to: NodeId,
     /// Pages that are unmapped together under one flush of translations; at least 1. Kernels of the scan daemon: 1.
     pub together: u32,
@@ -205,7 +202,6 @@ pub enum PageMove {
 pub struct NodeMemory {
     /// Memory that the node has.
     pub present: u64,
-    /// Of it, free.
     pub free: u64,
     /// Reclaim stops here.
     pub high: u64,

@@ -48,7 +48,7 @@ pub(crate) fn count(target: &mut Target) -> u64 {
 mod tests {
     use super::super::region::tests::region;
     use super::*;
-    use crate::host::Sight;
+    use crate::host::ProbeResult;
 
     #[test]
     fn twins_are_tested_once_and_counted_once() {
@@ -68,7 +68,7 @@ mod tests {
         let entries: Vec<u64> = target.probes.iter().map(|probe| probe.address >> 21).collect();
         assert_eq!(entries, [0, 2, 3]);
         target.sights =
-            [Seen::Accessed, Seen::Unknown, Seen::Accessed].map(|seen| Sight { seen, level: Level(1) }).to_vec();
+            [Seen::Accessed, Seen::Unknown, Seen::Accessed].map(|seen| ProbeResult { seen, level: Level(1) }).to_vec();
         assert_eq!(count(&mut target), 1);
         let counts: Vec<u32> = target.regions.iter().map(|region| region.nr_accesses).collect();
         assert_eq!(counts, [1, 1]);

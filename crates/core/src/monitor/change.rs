@@ -13,7 +13,8 @@ use super::region::{HIT_BP, Region, convert_count};
 use super::snapshot::Event;
 use super::target::Target;
 use super::{Monitor, admit};
-use crate::host::{AddressRange, MonitorHost, TargetId};
+use crate::host::{MonitorHost, TargetId};
+use crate::vocabulary::UnitRange;
 
 /// One entry of a new list of targets. Entries meet the targets that are there by their place in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub enum TargetChange {
         /// The number that the host knows it by.
         id: TargetId,
         /// What it is to cover from now on. Empty: what it covers now, with all results.
-        ranges: Vec<AddressRange>,
+        ranges: Vec<UnitRange>,
     },
     /// The target at this place is taken away; those behind keep their places until all are matched.
     Remove,
@@ -52,7 +53,7 @@ struct PlannedTarget {
     from: Option<TargetId>,
     id: TargetId,
     levels: Levels,
-    ranges: Vec<AddressRange>,
+    ranges: Vec<UnitRange>,
 }
 
 impl Monitor {
@@ -87,7 +88,7 @@ impl Monitor {
         let first = first.or(levels.first().map(|(_, levels)| levels));
         let size_min = first.map_or(self.size_min, |levels| config.size_min(levels));
         let wanted = |id| self.targets.iter().find(|target| target.id == id).map_or(&[][..], |target| &target.wanted);
-        let covered: Vec<(TargetId, &[AddressRange])> = match &planned {
+        let covered: Vec<(TargetId, &[UnitRange])> = match &planned {
             None => self.targets.iter().map(|target| (target.id, &target.wanted[..])).collect(),
             Some(planned) => {
                 let kept = |planned: &PlannedTarget| planned.from.filter(|_| planned.ranges.is_empty()).map(wanted);

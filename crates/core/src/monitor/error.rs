@@ -11,9 +11,7 @@ pub enum MonitorError {
     /// A value outside its limits.
     #[error("`{what}` is {got}; allowed: {allowed}")]
     OutOfRange {
-        /// The key.
         what: &'static str,
-        /// Its value.
         got: String,
         /// The values it may have.
         allowed: String,
@@ -21,7 +19,6 @@ pub enum MonitorError {
     /// No strategy of this name.
     #[error("unknown strategy `{name}`; allowed: {allowed}")]
     UnknownStrategy {
-        /// As written.
         name: String,
         /// All names.
         allowed: String,
@@ -29,7 +26,6 @@ pub enum MonitorError {
     /// The ranges of a target.
     #[error("target {}: {source}", target.0)]
     Ranges {
-        /// Of which target.
         target: TargetId,
         /// What is wrong with them.
         source: RangesError,
@@ -37,7 +33,6 @@ pub enum MonitorError {
     /// This kind of target has no ranges of its own.
     #[error("target {}: `{operations}` needs ranges to monitor", target.0)]
     RangesMissing {
-        /// Of which target.
         target: TargetId,
         /// The address space.
         operations: &'static str,
@@ -53,10 +48,8 @@ pub enum MonitorError {
     NothingToTakeAway {
         /// From 0.
         index: usize,
-        /// How many there are.
         nr_targets: usize,
     },
-    /// A scheme.
     #[error("schemes[{index}]: {source}")]
     Scheme {
         /// Its place in the list.
@@ -66,18 +59,10 @@ pub enum MonitorError {
     },
     /// The host says it cannot do what the configuration asks for.
     #[error("target {}: `{what}` is not available here: {needs}", target.0)]
-    NotHere {
-        /// For which target.
-        target: TargetId,
-        /// The key.
-        what: &'static str,
-        /// What is missing.
-        needs: &'static str,
-    },
+    NotHere { target: TargetId, what: &'static str, needs: &'static str },
     /// The host described page tables that cannot exist.
     #[error("target {}: the host's page-table shifts {shifts:?} with highest level {highest} make no sense", target.0)]
     BadLevels {
-        /// For which target.
         target: TargetId,
         /// As the host gave them.
         shifts: Vec<u8>,

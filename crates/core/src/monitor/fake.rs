@@ -2,7 +2,7 @@
 
 use crate::host::{
     AddressRange, Applied, Applying, Attribute, Capabilities, Gauge, GaugeCapabilities, Gauging, HostError, Level,
-    Mappings, NodeId, Order, Probe, Probing, SchemeCapabilities, Seen, Sight, TargetId,
+    Mappings, NodeId, Order, Probe, ProbeResult, Probing, SchemeCapabilities, Seen, TargetId,
 };
 use crate::schemes::fake::Machine;
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,7 +89,7 @@ impl World {
         call: &'static str,
         target: TargetId,
         probes: &[Probe],
-        sights: &mut [Sight],
+        sights: &mut [ProbeResult],
     ) -> Result<(), HostError> {
         assert_eq!(probes.len(), sights.len());
         let shifts = self.capabilities.shifts.clone();
@@ -104,7 +104,7 @@ impl World {
                 (true, false) => Seen::Idle,
             };
             let seen = if space.is_restless { Seen::Unknown } else { seen };
-            *sight = Sight { seen, level: probe.level };
+            *sight = ProbeResult { seen, level: probe.level };
             if call == "clear" {
                 space.set.remove(&entry);
             }
@@ -118,11 +118,11 @@ impl Probing for World {
         self.capabilities.clone()
     }
 
-    fn clear(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
+    fn clear(&mut self, target: TargetId, probes: &[Probe], sights: &mut [ProbeResult]) -> Result<(), HostError> {
         self.look("clear", target, probes, sights)
     }
 
-    fn test(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
+    fn test(&mut self, target: TargetId, probes: &[Probe], sights: &mut [ProbeResult]) -> Result<(), HostError> {
         self.look("test", target, probes, sights)
     }
 

@@ -90,7 +90,7 @@ pub(crate) fn find_contradictions(target: &Target, activity: &mut Activity) -> b
 mod tests {
     use super::super::region::tests::region;
     use super::*;
-    use crate::host::Sight;
+    use crate::host::ProbeResult;
 
     const GIB: u64 = 1 << 30;
 
@@ -111,7 +111,7 @@ mod tests {
             (Seen::NotMapped, Seen::Accessed, false, 0),
         ];
         for (above, below, expected, tests) in table {
-            let sight = |seen, level| Sight { seen, level: Level(level) };
+            let sight = |seen, level| ProbeResult { seen, level: Level(level) };
             target.sights = vec![sight(below, 1), sight(above, 2), sight(Seen::Idle, 0)];
             let mut activity = Activity::default();
             assert_eq!(find_contradictions(&target, &mut activity), expected, "{above:?} over {below:?}");
@@ -123,8 +123,10 @@ mod tests {
     fn an_entry_that_reaches_over_a_neighbour_is_compared_with_it() {
         let mut target = Target::for_test(vec![region(0, GIB - 4096, 0, 0), region(GIB - 4096, GIB, 0, 0)]);
         target.probes = vec![Probe { address: 5, level: Level(2) }, Probe { address: GIB - 4096, level: Level(0) }];
-        target.sights =
-            vec![Sight { seen: Seen::Idle, level: Level(2) }, Sight { seen: Seen::Accessed, level: Level(0) }];
+        target.sights = vec![
+            ProbeResult { seen: Seen::Idle, level: Level(2) },
+            ProbeResult { seen: Seen::Accessed, level: Level(0) },
+        ];
         assert!(find_contradictions(&target, &mut Activity::default()));
     }
 }

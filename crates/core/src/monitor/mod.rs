@@ -52,6 +52,7 @@ pub(crate) use target::Target;
 
 use crate::host::{AddressRange, MonitorHost, TargetId};
 use crate::schemes::{self, Engine, SchemeReport};
+use crate::vocabulary::UnitRange;
 use isotherm_units::Instant;
 use level::Levels;
 use probes::ProbeBuffers;
@@ -64,7 +65,6 @@ const PAGE: u64 = 4096;
 /// [`poll_timeout`](Self::poll_timeout) says, then look at [`snapshot`](Self::snapshot) if there is a new one.
 #[derive(Clone, Debug)]
 pub struct Monitor {
-    /// As asked for.
     config: MonitorConfig,
     /// As in force: tuning moves the intervals.
     attributes: Attributes,
@@ -175,7 +175,7 @@ impl Monitor {
     pub fn add_target(
         &mut self,
         id: TargetId,
-        ranges: &[AddressRange],
+        ranges: &[UnitRange],
         host: &dyn MonitorHost,
     ) -> Result<(), MonitorError> {
         if self.targets.iter().any(|target| target.id == id) {

@@ -2,7 +2,7 @@
 
 use super::region::Region;
 use super::split::{align_down, align_up};
-use crate::host::AddressRange;
+use crate::vocabulary::{AddressRange, UnitRange};
 
 /// Why ranges cannot be monitored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,8 +17,7 @@ pub enum RangesError {
     Empty {
         /// From 0.
         index: usize,
-        /// As given.
-        range: AddressRange,
+        range: UnitRange,
     },
     /// Two ranges overlap or are out of order once aligned.
     #[error(
@@ -29,8 +28,7 @@ pub enum RangesError {
     Overlapping {
         /// From 0.
         index: usize,
-        /// As given.
-        range: AddressRange,
+        range: UnitRange,
         /// What starts are aligned down to and ends up.
         align_bytes: u64,
     },
@@ -39,7 +37,6 @@ pub enum RangesError {
     OutOfSpace {
         /// From 0.
         index: usize,
-        /// As given.
         end: u64,
         /// Bytes of a unit.
         addr_unit: u64,
@@ -48,9 +45,9 @@ pub enum RangesError {
 
 /// The three ranges of a process between its two largest gaps, in address order, bounds aligned up.
 ///
-/// In a usual layout these are heap, mapped area and stack; smaller holes stay inside and are just never seen accessed.
+/// Mappings are in bytes, as units are in a process. In a usual layout these are heap, mapped area and stack; smaller holes stay inside and are just never seen accessed.
 /// Of equal gaps the one found first keeps the better place.
-pub(crate) fn three_ranges(mappings: &[AddressRange], align: u64) -> Result<[AddressRange; 3], RangesError> {
+pub(crate) fn three_ranges(mappings: &[AddressRange], align: u64) -> Result<[UnitRange; 3], RangesError> {
     let (mut largest, mut second) = (AddressRange::default(), AddressRange::default());
     for pair in mappings.windows(2) {
         let gap = AddressRange::new(pair[0].end, pair[1].start);
@@ -65,12 +62,12 @@ pub(crate) fn three_ranges(mappings: &[AddressRange], align: u64) -> Result<[Add
         return Err(RangesError::TooFewGaps);
     };
     let (low, high) = if largest.start < second.start { (largest, second) } else { (second, largest) };
-    let aligned = |start, end| AddressRange::new(align_up(start, align), align_up(end, align));
+    let aligned = |start, end| UnitRange::new(align_up(start, align), align_up(end, align));
     Ok([aligned(first.start, low.start), aligned(low.end, high.start), aligned(high.end, last.end)])
 }
 
 /// Whether `ranges` can be applied: not empty, ascending, and still disjoint once aligned outwards.
-pub(crate) fn validate(ranges: &[AddressRange], align: u64, addr_unit: u64) -> Result<(), RangesError> {
+pub(crate) fn validate(ranges: &[UnitRange], align: u64, addr_unit: u64) -> Result<(), RangesError> {
     for (index, &range) in ranges.iter().enumerate() {
         if range.is_empty() {
             return Err(RangesError::Empty { index, range });
@@ -89,20 +86,20 @@ pub(crate) fn validate(ranges: &[AddressRange], align: u64, addr_unit: u64) -> R
 ///
 /// What survives keeps its counters, however much it grows or shrinks; new addresses begin with none. A region that spans
 /// two ranges belongs to the first.
-pub(crate) fn apply(regions: &mut Vec<Region>, ranges: &[AddressRange], align: u64, spare: &mut Vec<Region>) {
+pub(crate) fn apply(regions: &mut Vec<Region>, ranges: &[UnitRange], align: u64, spare: &mut Vec<Region>) {
     regions.retain(|region| ranges.iter().any(|range| region.range.overlaps(*range)));
     std::mem::swap(regions, spare);
     regions.clear();
     let mut old = spare.drain(..).peekable();
     for range in ranges {
-        let aligned = AddressRange::new(align_down(range.start, align), align_up(range.end, align));
+        let aligned = UnitRange::new(align_down(range.start, align), align_up(range.end, align));
         let first = regions.len();
         while let Some(mut region) = old.next_if(|region| region.range.start < range.end) {
             debug_assert!(region.range.overlaps(*range), "what overlaps an earlier range only was taken with it");
             if regions.len() == first {
                 region.range.start = aligned.start;
             } else {
-                let hole = AddressRange::new(regions[regions.len() - 1].range.end, region.range.start);
+                let hole = UnitRange::new(regions[regions.len() - 1].range.end, region.range.start);
                 if !hole.is_empty() {
                     regions.push(Region::new(hole));
                 }
@@ -121,21 +118,25 @@ mod tests {
     use super::super::region::tests::region;
     use super::*;
 
-    fn ranges(bounds: &[(u64, u64)]) -> Vec<AddressRange> {
+    fn ranges(bounds: &[(u64, u64)]) -> Vec<UnitRange> {
+        bounds.iter().map(|&(start, end)| UnitRange::new(start, end)).collect()
+    }
+
+    fn bytes(bounds: &[(u64, u64)]) -> Vec<AddressRange> {
         bounds.iter().map(|&(start, end)| AddressRange::new(start, end)).collect()
     }
 
     /// docs/spec/monitoring.md#s17, example 14.
     #[test]
     fn two_gaps_make_three_ranges() {
-        let mappings = ranges(&[(10, 20), (20, 25), (200, 210), (210, 220), (300, 305), (307, 330)]);
-        let expected: [AddressRange; 3] = ranges(&[(10, 25), (200, 220), (300, 330)]).try_into().unwrap();
+        let mappings = bytes(&[(10, 20), (20, 25), (200, 210), (210, 220), (300, 305), (307, 330)]);
+        let expected: [UnitRange; 3] = ranges(&[(10, 25), (200, 220), (300, 330)]).try_into().unwrap();
         assert_eq!(three_ranges(&mappings, 1), Ok(expected), "example 14");
         for few in [&mappings[..0], &mappings[..2], &mappings[..4]] {
             assert_eq!(three_ranges(few, 1), Err(RangesError::TooFewGaps));
         }
         // Of three equal gaps the first two count.
-        let equal = ranges(&[(0, 1), (2, 3), (4, 5), (6, 7)]);
+        let equal = bytes(&[(0, 1), (2, 3), (4, 5), (6, 7)]);
         assert_eq!(three_ranges(&equal, 1).unwrap().map(|range| range.end), [1, 3, 7]);
     }
 

@@ -1,7 +1,8 @@
 //! A region: neighbouring addresses that are taken to behave alike, with what was seen of them.
 
 use super::attrs::Baseline;
-use crate::host::{AddressRange, Level};
+use crate::host::Level;
+use crate::vocabulary::UnitRange;
 
 /// Most attribute probes that a context may have.
 pub const PROBES_MAX: usize = 4;
@@ -13,7 +14,7 @@ pub(crate) const HIT_BP: u32 = 10_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Region {
     /// Never empty.
-    pub range: AddressRange,
+    pub range: UnitRange,
     /// Positive samples so far in the current aggregation.
     pub nr_accesses: u32,
     /// `nr_accesses` when the previous aggregation ended.
@@ -32,7 +33,7 @@ pub struct Region {
 
 impl Region {
     /// A region of which nothing is known yet.
-    pub(crate) fn new(range: AddressRange) -> Self {
+    pub(crate) fn new(range: UnitRange) -> Self {
         Self { range, ..Self::default() }
     }
 
@@ -70,7 +71,7 @@ impl Region {
     pub(crate) fn split_off(&mut self, offset: u64) -> Self {
         debug_assert!(0 < offset && offset < self.len(), "both parts must hold something");
         let at = self.range.start + offset;
-        let right = Self { range: AddressRange::new(at, self.range.end), ..*self };
+        let right = Self { range: UnitRange::new(at, self.range.end), ..*self };
         self.range.end = at;
         right
     }
@@ -128,7 +129,7 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn region(start: u64, end: u64, nr_accesses: u32, age: u32) -> Region {
-        Region { nr_accesses, age, nr_accesses_bp: nr_accesses * HIT_BP, ..Region::new(AddressRange::new(start, end)) }
+        Region { nr_accesses, age, nr_accesses_bp: nr_accesses * HIT_BP, ..Region::new(UnitRange::new(start, end)) }
     }
 
     /// docs/spec/monitoring.md#s17, example 1.
@@ -137,8 +138,8 @@ pub(crate) mod tests {
         let whole = Region { nr_accesses_bp: 420_000, last_nr_accesses: 15, ..region(0, 100, 42, 10) };
         let mut left = whole;
         let right = left.split_off(25);
-        assert_eq!(left, Region { range: AddressRange::new(0, 25), ..whole });
-        assert_eq!(right, Region { range: AddressRange::new(25, 100), ..whole });
+        assert_eq!(left, Region { range: UnitRange::new(0, 25), ..whole });
+        assert_eq!(right, Region { range: UnitRange::new(25, 100), ..whole });
     }
 
     /// docs/spec/monitoring.md#s17, examples 2, 4 and 5.

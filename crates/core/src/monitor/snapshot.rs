@@ -118,14 +118,12 @@ pub enum Event {
     /// The mappings of a target cannot be made into ranges. Without regions before, it has none until the next update; with
     /// some, it keeps them.
     NoLayout {
-        /// Which.
         target: TargetId,
         /// Why not.
         why: RangesError,
     },
     /// The host refused something. The sample, scan or update it was for is lost.
     HostFailed {
-        /// For which target.
         target: TargetId,
         /// Which request.
         call: &'static str,

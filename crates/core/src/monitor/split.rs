@@ -1,7 +1,7 @@
 //! Regions are cut, because one that behaves in two ways cannot show it while it is one.
 
 use super::region::Region;
-use crate::host::AddressRange;
+use crate::vocabulary::UnitRange;
 
 /// Into how many pieces each region is cut at the end of an aggregation; `None`: not at all.
 ///
@@ -25,7 +25,7 @@ pub(crate) fn split_at_random(
     pieces: u32,
     size_min: u64,
     mut draw: impl FnMut(u64, u64) -> u64,
-    place: impl Fn(AddressRange, u64) -> u64,
+    place: impl Fn(UnitRange, u64) -> u64,
     out: &mut Vec<Region>,
 ) {
     let first = out.len();

@@ -3,7 +3,8 @@
 use super::level::Levels;
 use super::level::ptp_descend::Descent;
 use super::region::Region;
-use crate::host::{AddressRange, Probe, Sight, TargetId};
+use crate::host::{Probe, ProbeResult, TargetId};
+use crate::vocabulary::UnitRange;
 
 /// A target and all that is kept for it. Buffers live here so that a tick makes none.
 #[derive(Clone, Debug)]
@@ -11,13 +12,13 @@ pub(crate) struct Target {
     pub(crate) id: TargetId,
     pub(crate) levels: Levels,
     /// Ranges that regions are to cover from the start on; a process may have none and get them from its mappings.
-    pub(crate) wanted: Vec<AddressRange>,
+    pub(crate) wanted: Vec<UnitRange>,
     /// Ascending and disjoint.
     pub(crate) regions: Vec<Region>,
     /// Probes of the sample under way: first companions (see `flush.rs`), then one a region. Empty: no sample is under way.
     pub(crate) probes: Vec<Probe>,
     /// What they saw, at the same places.
-    pub(crate) sights: Vec<Sight>,
+    pub(crate) sights: Vec<ProbeResult>,
     /// For each companion the region whose entry it doubts.
     pub(crate) doubted: Vec<usize>,
     /// For each region the place behind its last probe, where regions have several (see `batch.rs`).
@@ -26,7 +27,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    pub(crate) fn new(id: TargetId, levels: Levels, wanted: Vec<AddressRange>) -> Self {
+    pub(crate) fn new(id: TargetId, levels: Levels, wanted: Vec<UnitRange>) -> Self {
         Self {
             id,
             levels,

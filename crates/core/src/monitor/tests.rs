@@ -9,6 +9,7 @@ mod schemes;
 use super::fake::World;
 use super::*;
 use crate::host::AddressRange;
+use crate::vocabulary::UnitRange;
 use isotherm_units::Duration;
 
 const MIB: u64 = 1 << 20;
@@ -29,7 +30,7 @@ impl Bench {
         let mut config = MonitorConfig { operations: Operations::Fvaddr, ..MonitorConfig::default() };
         change(&mut config);
         let mut monitor = Monitor::new(config, 1).expect("a good configuration");
-        let ranges: Vec<AddressRange> = ranges.iter().map(|&(start, end)| AddressRange::new(start, end)).collect();
+        let ranges: Vec<UnitRange> = ranges.iter().map(|&(start, end)| UnitRange::new(start, end)).collect();
         monitor.add_target(TargetId(0), &ranges, &world).expect("good ranges");
         Self { world, monitor, events: Vec::new() }.started()
     }

@@ -8,10 +8,11 @@ use super::snapshot::{Event, RegionRecord, Tick};
 use super::split::{align_up, pieces, size_limit, split_at_random, split_large};
 use super::target::Target;
 use super::{Baseline, Due, FlushPolicy, Monitor, PAGE, Phase, Schedule, batch, flush, probes, tune};
-use crate::host::{AddressRange, HostError, Level, MonitorHost, Probe, Seen, Sight};
+use crate::host::{HostError, Level, MonitorHost, Probe, ProbeResult, Seen};
 use crate::monitor::level::LEVELS_MAX;
 use crate::monitor::level::ptp_descend::Cut;
 use crate::schemes::{Outcome, Pass};
+use crate::vocabulary::UnitRange;
 use isotherm_units::{Duration, Instant};
 
 impl Monitor {
@@ -134,7 +135,7 @@ impl Monitor {
             tick: self.schedule.tick,
             attributes: &self.attributes,
             is_physical: self.config.operations == Operations::Paddr,
-            unit: self.config.addr_unit.get(),
+            unit: self.config.addr_unit,
             size_min: self.size_min,
             size_max: self.size_limit(),
             page_bytes: self.targets.first().map_or(PAGE, |target| target.levels.page()),
@@ -209,7 +210,7 @@ impl Monitor {
         let target = &mut self.targets[index];
         target.drop_sample();
         let pick = self.config.strategy.entry().pick;
-        let unit = self.config.addr_unit.get();
+        let unit = self.config.addr_unit;
         let samples = match self.config.sampling {
             Sampling::Spread => 1,
             Sampling::Batch => self.attributes.nr_accesses_max(),
@@ -217,8 +218,9 @@ impl Monitor {
         for region in &target.regions {
             for _ in 0..samples {
                 let address = self.random.between(region.range.start, region.range.end);
-                let level = pick(&target.levels, region.range, address);
-                target.probes.push(Probe { address: address * unit, level });
+                let address = address * unit.get();
+                let level = pick(&target.levels, region.range.in_bytes(unit), address);
+                target.probes.push(Probe { address, level });
             }
         }
         if self.config.sampling == Sampling::Batch {
@@ -230,7 +232,7 @@ impl Monitor {
         if self.config.flush == FlushPolicy::Adaptive {
             flush::add_companions(target, tick);
         }
-        target.sights.resize(target.probes.len(), Sight::default());
+        target.sights.resize(target.probes.len(), ProbeResult::default());
         if let Err(error) = host.clear(target.id, &target.probes, &mut target.sights) {
             self.activity.dropped_samples += target.regions.len() as u64;
             target.drop_sample();
@@ -346,7 +348,7 @@ impl Monitor {
     /// Makes the snapshot.
     fn record(&mut self, now: Instant) {
         self.activity.aggregations += 1;
-        let unit = self.config.addr_unit.get();
+        let unit = self.config.addr_unit;
         let snapshot = &mut self.snapshot;
         snapshot.elapsed = now.since(snapshot.at);
         snapshot.at = now;
@@ -359,7 +361,7 @@ impl Monitor {
         for target in &self.targets {
             let first = snapshot.regions.len();
             snapshot.regions.extend(target.regions.iter().map(|region| RegionRecord {
-                range: AddressRange::new(region.range.start * unit, region.range.end * unit),
+                range: region.range.in_bytes(unit),
                 nr_accesses: region.nr_accesses,
                 age: region.age,
                 probe_hits: region.probe_hits,
@@ -387,6 +389,7 @@ impl Monitor {
         if pieces.is_none() && !strategy.walks_down {
             return;
         }
+        let unit = self.config.addr_unit;
         let Self { targets, random, spare, size_min, .. } = self;
         let mut room = nr_max.saturating_sub(nr_regions);
         for target in targets {
@@ -394,10 +397,11 @@ impl Monitor {
             spare.clear();
             for &region in regions.iter() {
                 let before = spare.len();
-                let cut = if strategy.walks_down { descent.cut(levels, region.range, *size_min) } else { Cut::Unknown };
+                let bytes = region.range.in_bytes(unit);
+                let cut = if strategy.walks_down { descent.cut(levels, bytes, *size_min) } else { Cut::Unknown };
                 match (cut, pieces) {
                     (Cut::Around(used), _) if room >= 2 => {
-                        let mut rest = region;
+                        let (mut rest, used) = (region, used.in_units(unit));
                         for edge in [used.start, used.end] {
                             if edge > rest.range.start && edge < rest.range.end {
                                 let right = rest.split_off(edge - rest.range.start);
@@ -409,7 +413,9 @@ impl Monitor {
                     }
                     (Cut::Unknown, Some(pieces)) if room > 0 => {
                         let pieces = if room == 1 { 2 } else { pieces };
-                        let place = |range, offset| (strategy.place)(levels, range, offset, *size_min);
+                        let place = |range: UnitRange, offset| {
+                            (strategy.place)(levels, range.in_bytes(unit), offset, *size_min)
+                        };
                         split_at_random(region, pieces, *size_min, |low, high| random.between(low, high), place, spare);
                     }
                     _ => spare.push(region),

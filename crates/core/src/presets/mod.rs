@@ -1,4 +1,4 @@
-//! Ready set-ups with few knobs: Linux's own modules, and settings from the literature (docs/spec/schemes.md#s12 and #s13).
+//! Ready configurations with few knobs: Linux's own modules, and settings from the literature (docs/spec/schemes.md#s12 and #s13).
 //!
 //! A preset is one file and one line below. It is written as its name with those values that differ:
 //! `{ preset = "lru-sort", quota-time = "20ms" }`.
@@ -14,7 +14,7 @@ pub use plrus_radical::PlrusRadical;
 pub use reclaim::Reclaim;
 pub use stat::{Stat, StatOutput, StatTracker};
 
-use crate::host::AddressRange;
+use crate::host::UnitRange;
 use crate::monitor::{MonitorConfig, MonitorError};
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ pub struct Setup {
     /// The monitor, with schemes.
     pub config: MonitorConfig,
     /// The physical memory to monitor, in address units; `None`: all there is.
-    pub range: Option<AddressRange>,
+    pub range: Option<UnitRange>,
 }
 
 /// Why a preset cannot be set up.
@@ -34,27 +34,18 @@ pub enum PresetError {
     /// A value that makes no sense.
     #[error("`{key}` of preset `{preset}` is {got}; allowed: {allowed}")]
     OutOfRange {
-        /// Which preset.
         preset: &'static str,
-        /// Which key.
         key: &'static str,
-        /// Its value.
         got: String,
         /// The values it may have.
         allowed: String,
     },
     /// What it comes to.
     #[error("preset `{preset}`: {source}")]
-    Monitor {
-        /// Which preset.
-        preset: &'static str,
-        /// What is wrong.
-        source: MonitorError,
-    },
+    Monitor { preset: &'static str, source: MonitorError },
     /// No preset of this name.
     #[error("unknown preset `{name}`; allowed: {allowed}")]
     Unknown {
-        /// As written.
         name: String,
         /// All names.
         allowed: String,
@@ -66,7 +57,6 @@ pub enum PresetError {
 pub struct PresetEntry {
     /// Its name in files; underscores are taken as well.
     pub name: &'static str,
-    /// What it is for.
     pub summary: &'static str,
     /// It with its defaults.
     pub make: fn() -> Preset,
@@ -85,7 +75,6 @@ macro_rules! presets {
             )*
         }
 
-        /// All presets.
         pub const PRESETS: &[PresetEntry] = &[
             $(PresetEntry { name: $name, summary: $summary, make: || Preset::$type($type::default()) },)*
         ];
@@ -139,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_preset_is_found_read_written_and_set_up() {
+    fn every_preset_is_found_read_written_and_configured() {
         for entry in PRESETS {
             let preset: Preset = entry.name.parse().expect("a name of the table");
             assert_eq!(preset, (entry.make)());

@@ -1,7 +1,7 @@
 //! What presets on physical memory have in common.
 
 use super::{PresetError, Setup};
-use crate::host::AddressRange;
+use crate::host::UnitRange;
 use crate::monitor::{Attributes, IntervalsGoal, MonitorConfig, Operations};
 use crate::schemes::{AccessPattern, Age, Bounds, Frequency, Scheme};
 use isotherm_units::{Bytes, Duration, Ratio};
@@ -41,7 +41,7 @@ impl Physical {
         let (start, end) = (self.monitor_region_start, self.monitor_region_end);
         let range = match (start, end) {
             (0, 0) => None,
-            _ if start < end => Some(AddressRange::new(start, end)),
+            _ if start < end => Some(UnitRange::new(start, end)),
             _ => {
                 let allowed = format!("above monitor-region-start ({start}), or both 0 for all memory");
                 return Err(self.refuse("monitor-region-end", end, allowed));

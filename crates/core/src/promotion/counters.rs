@@ -45,7 +45,6 @@ counters! {
     lock_busy => "lock_busy";
     /// Ranges that the host could not scan.
     scan_failed => "scan_failed";
-    /// Regions probed.
     regions_probed => "regions_probed";
     /// Of them, with an access on a slow node.
     probes_hit => "probes_hit";

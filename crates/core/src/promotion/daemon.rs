@@ -36,7 +36,7 @@ impl<H: PromotionHost> Daemon<H> for Promotion {
     }
 
     fn words(&self) -> Vec<String> {
-        let told = self.counters().rows().into_iter().filter(|&(_, count)| count > 0);
-        told.map(|(name, count)| format!("{name} {count}")).collect()
+        let reported = self.counters().rows().into_iter().filter(|&(_, count)| count > 0);
+        reported.map(|(name, count)| format!("{name} {count}")).collect()
     }
 }

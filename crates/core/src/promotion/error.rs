@@ -9,9 +9,7 @@ pub enum PromotionError {
     /// A value outside its limits, or one that the mode would not look at.
     #[error("`{what}` is {got}; allowed: {allowed}")]
     OutOfRange {
-        /// The key.
         what: &'static str,
-        /// Its value.
         got: String,
         /// The values it may have.
         allowed: String,
@@ -21,13 +19,11 @@ pub enum PromotionError {
     OneTier {
         /// Which is missing: `fast` or `slow`.
         tier: &'static str,
-        /// The nodes there are.
         nodes: String,
     },
     /// Pages cannot go to that node.
     #[error("`target-node` is {}, which {why}; allowed: {allowed}", node.0)]
     TargetNode {
-        /// As asked for.
         node: NodeId,
         /// What is wrong with it.
         why: &'static str,
@@ -36,16 +32,10 @@ pub enum PromotionError {
     },
     /// The host lacks what the daemon lives by.
     #[error("mode `{mode}` is not available here: {needs}")]
-    NotHere {
-        /// As asked for.
-        mode: &'static str,
-        /// What is missing.
-        needs: &'static str,
-    },
+    NotHere { mode: &'static str, needs: &'static str },
     /// The space is known already, or not at all.
     #[error("space {} {why}", target.0)]
     Space {
-        /// Which.
         target: TargetId,
         /// What is wrong with it.
         why: &'static str,
@@ -53,7 +43,6 @@ pub enum PromotionError {
     /// The kernel has no such knob.
     #[error("ENOENT: no knob `{name}`; there are: {allowed}")]
     UnknownKnob {
-        /// As written.
         name: String,
         /// All names.
         allowed: String,
@@ -61,9 +50,7 @@ pub enum PromotionError {
     /// The kernel refuses the text that was written to a knob.
     #[error("EINVAL: `{knob}` refuses `{text}`; allowed: {allowed}")]
     Knob {
-        /// The file.
         knob: &'static str,
-        /// What was written.
         text: String,
         /// What may be.
         allowed: String,

@@ -1,9 +1,9 @@
 //! A host for tests of promotion: spaces whose pages are kept one by one, on nodes that fill up, with failures on demand.
 
-use super::{Bit, Flow, PageMarks, Promotion, ScanGate, ScannedPage, Step, Thread};
+use super::{Bit, Flow, PageMarks, Promotion, ScanFilter, ScannedPage, Thread, TimeoutReport};
 use crate::host::{
     AddressRange, Area, AreaKind, Capabilities, HostError, Level, MoveOrder, NodeId, NodeMemory, PageMove, Probe,
-    Probing, Scanned, Seen, Sight, TargetId, TierNode, Tiering, TieringCapabilities,
+    ProbeResult, Probing, Scanned, Seen, TargetId, TierNode, Tiering, TieringCapabilities,
 };
 use isotherm_units::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -164,7 +164,7 @@ impl World {
         call: &'static str,
         target: TargetId,
         probes: &[Probe],
-        sights: &mut [Sight],
+        sights: &mut [ProbeResult],
     ) -> Result<(), HostError> {
         let space = self.called(call, target)?;
         let is_background = space.background.is_some();
@@ -174,7 +174,7 @@ impl World {
                 let entry = probe.address >> GIB_SHIFT;
                 let is_used =
                     if call == "test" { space.used_gib.contains(&entry) } else { space.used_gib.remove(&entry) };
-                *sight = Sight { seen: if is_used { Seen::Accessed } else { Seen::Idle }, level: probe.level };
+                *sight = ProbeResult { seen: if is_used { Seen::Accessed } else { Seen::Idle }, level: probe.level };
                 continue;
             }
             let page = probe.address / PAGE;
@@ -189,7 +189,7 @@ impl World {
                 None if is_background => Seen::Idle,
                 None => Seen::NotMapped,
             };
-            *sight = Sight { seen, level: Level::LEAF };
+            *sight = ProbeResult { seen, level: Level::LEAF };
         }
         Ok(())
     }
@@ -228,13 +228,13 @@ impl World {
 }
 
 /// Shows the pages of a range. `Some`: where the gate stopped it. Tables without any page are passed over.
-fn show(space: &mut Space, range: AddressRange, gate: &mut ScanGate, shown: &mut u64) -> Option<u64> {
+fn show(space: &mut Space, range: AddressRange, filter: &mut ScanFilter, shown: &mut u64) -> Option<u64> {
     let (mut page, end) = (range.start / PAGE, range.end / PAGE);
     if let Some(node) = space.background {
         let listed: u64 = space.folios.range(page..end).map(|(_, folio)| u64::from(folio.pages)).sum();
-        gate.see_idle(NodeId(node), end - page - listed);
+        filter.see_idle(NodeId(node), end - page - listed);
         *shown += end - page;
-        space.folios.range_mut(page..end).for_each(|(&page, folio)| see(page, folio, gate));
+        space.folios.range_mut(page..end).for_each(|(&page, folio)| see(page, folio, filter));
         return None;
     }
     while page < end {
@@ -245,10 +245,10 @@ fn show(space: &mut Space, range: AddressRange, gate: &mut ScanGate, shown: &mut
         }
         while page < table_end.min(end) {
             if let Some(folio) = space.folios.get_mut(&page) {
-                see(page, folio, gate);
+                see(page, folio, filter);
                 *shown += u64::from(folio.pages);
                 page += u64::from(folio.pages);
-            } else if gate.hole() == Flow::Stop {
+            } else if filter.hole() == Flow::Stop {
                 return Some(page * PAGE);
             } else {
                 page += 1;
@@ -258,9 +258,9 @@ fn show(space: &mut Space, range: AddressRange, gate: &mut ScanGate, shown: &mut
     None
 }
 
-fn see(page: u64, folio: &mut Folio, gate: &mut ScanGate) {
+fn see(page: u64, folio: &mut Folio, filter: &mut ScanFilter) {
     let seen = ScannedPage { pages: folio.pages, ..ScannedPage::new(page * PAGE, NodeId(folio.node), folio.accessed) };
-    if gate.see(&seen, &mut folio.marks) == Bit::Clear {
+    if filter.see(&seen, &mut folio.marks) == Bit::Clear {
         folio.accessed = false;
     }
 }
@@ -275,11 +275,11 @@ impl Probing for World {
         }
     }
 
-    fn clear(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
+    fn clear(&mut self, target: TargetId, probes: &[Probe], sights: &mut [ProbeResult]) -> Result<(), HostError> {
         self.peek("clear", target, probes, sights)
     }
 
-    fn test(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
+    fn test(&mut self, target: TargetId, probes: &[Probe], sights: &mut [ProbeResult]) -> Result<(), HostError> {
         self.peek("test", target, probes, sights)
     }
 }
@@ -298,7 +298,7 @@ impl Tiering for World {
             page_nodes: true,
             node_memory: true,
             migrate: true,
-            tells_active: true,
+            knows_active: true,
         };
         (self.lacks)(&mut capabilities);
         capabilities
@@ -322,10 +322,10 @@ impl Tiering for World {
         &mut self,
         target: TargetId,
         range: AddressRange,
-        gate: &mut ScanGate,
+        filter: &mut ScanFilter,
     ) -> Result<Scanned, HostError> {
         let mut shown = 0;
-        let next = show(self.called("scan_accessed", target)?, range, gate, &mut shown).unwrap_or(range.end);
+        let next = show(self.called("scan_accessed", target)?, range, filter, &mut shown).unwrap_or(range.end);
         self.shown += shown;
         Ok(Scanned { next, spent: Duration::from_ns(15 * shown) })
     }
@@ -372,7 +372,7 @@ pub(crate) fn drive(
     world: &mut World,
     from: Instant,
     until: Instant,
-    mut each: impl FnMut(&Promotion, &mut World, Instant, Step) -> bool,
+    mut each: impl FnMut(&Promotion, &mut World, Instant, TimeoutReport) -> bool,
 ) -> Instant {
     let mut now = from;
     world.run();

@@ -24,7 +24,7 @@ pub(super) struct Region {
     /// Pages that its last look met; 0 before the first.
     pub(super) pages: u64,
     /// When it was looked at or probed last; `None` before the first time.
-    pub(super) looked_at: Option<Instant>,
+    pub(super) scanned_at: Option<Instant>,
     /// At its last turn nothing had used the table entry above it: when something does, it is probed at once.
     pub(super) is_quiet: bool,
     /// Pages whose bits were taken away, so that a set one means an access since then.
@@ -41,13 +41,13 @@ pub(super) struct Sample {
 
 impl Region {
     const fn new(start: u64) -> Self {
-        Self { start, bytes: 0, heat: 0, pages: 0, looked_at: None, is_quiet: false, sample: None }
+        Self { start, bytes: 0, heat: 0, pages: 0, scanned_at: None, is_quiet: false, sample: None }
     }
 
     /// How much it asks for a look: heat times milliseconds since the last, times what it holds. Heat is a share, and a region of a few
     /// pages is as hot as a full one if all of them were touched.
     pub(super) fn urgency(&self, now: Instant) -> u128 {
-        let waited_ms = self.looked_at.map_or(0, |last| now.since(last).ns() / 1_000_000);
+        let waited_ms = self.scanned_at.map_or(0, |last| now.since(last).ns() / 1_000_000);
         u128::from(self.heat) * u128::from(waited_ms) * u128::from(self.cost())
     }
 
@@ -58,25 +58,25 @@ impl Region {
 
     /// After a look at `present` pages of which `touched` were touched on slow nodes. Heat that is too small to fall by a quarter is none: it
     /// would stay for ever, and the region be looked at for it.
-    pub(super) fn looked(&mut self, touched: u64, present: u64, now: Instant) {
+    pub(super) fn scanned(&mut self, touched: u64, present: u64, now: Instant) {
         self.heat = warmed(self.heat, share(touched, present));
         if self.heat < 4 {
             self.heat = 0;
         }
-        self.looked_at = Some(now);
+        self.scanned_at = Some(now);
     }
 
     /// A probe found an access, and there was no time for a look.
     pub(super) fn hit(&mut self, now: Instant) {
         self.heat = self.heat.max(HEAT_OF_A_HIT);
-        self.looked_at = Some(self.looked_at.unwrap_or(now));
+        self.scanned_at = Some(self.scanned_at.unwrap_or(now));
     }
 
     /// Takes over what is known of an older region that overlaps it.
     fn inherit(&mut self, old: &Self) {
         self.heat = self.heat.max(old.heat);
         self.pages = self.pages.max(old.pages);
-        self.looked_at = self.looked_at.max(old.looked_at);
+        self.scanned_at = self.scanned_at.max(old.scanned_at);
         self.is_quiet |= old.is_quiet;
     }
 }
@@ -221,11 +221,11 @@ mod tests {
     #[test]
     fn a_region_cools_down_to_nothing() {
         let mut region = Region { heat: 16_384, ..Region::new(0) };
-        let looks = (1..).find(|&look| {
-            region.looked(0, 512, Instant::from_ns(look));
+        let scans = (1..).find(|&scan| {
+            region.scanned(0, 512, Instant::from_ns(scan));
             region.heat == 0
         });
-        assert_eq!(looks, Some(32), "16,384 less a quarter, cut, until below 4");
+        assert_eq!(scans, Some(32), "16,384 less a quarter, cut, until below 4");
     }
 
     /// docs/spec/promotion.md#s3-2, and section 7, example 27.
@@ -290,13 +290,13 @@ mod tests {
     fn what_is_known_survives_other_areas_and_other_sizes() {
         let mut map = map(&[(0, 8), (64, 66)]);
         (map.regions[1].heat, map.regions[1].is_quiet) = (900, true);
-        map.regions[1].looked_at = Some(Instant::from_ns(5));
+        map.regions[1].scanned_at = Some(Instant::from_ns(5));
         map.update(&ranges(&[(2, 6)]));
         assert_eq!((map.regions[0].heat, map.regions[0].is_quiet, map.regions[1].is_quiet), (900, true, false));
         map.update(&ranges(&[(0, 16 * 1024)]));
         let first = map.regions[0];
         assert_eq!((map.size, first.heat, first.is_quiet), (4 * MIB, 900, true));
-        assert_eq!(first.looked_at, Some(Instant::from_ns(5)));
+        assert_eq!(first.scanned_at, Some(Instant::from_ns(5)));
         map.update(&ranges(&[(0, 8)]));
         let heats: Vec<u32> = map.regions.iter().map(|region| region.heat).collect();
         assert_eq!((map.size, heats), (2 * MIB, vec![900, 900, 0, 0]));

@@ -1,8 +1,8 @@
 //! The series' scan: whole areas in turn from where the last scan ended, until the budget is met (docs/spec/promotion.md#s1-5).
 
 use super::eligible::obstacle;
-use super::look::{Look, look_end};
 use super::mode::Limits;
+use super::range_scan::{RangeScan, scan_end};
 use crate::host::{AddressRange, Area, HostError};
 
 /// A scan under way.
@@ -31,21 +31,21 @@ impl Linear {
     ///
     /// # Errors
     /// The space is gone.
-    pub(super) fn step(&mut self, look: &mut Look<'_>, limits: &Limits) -> Result<Option<u64>, HostError> {
+    pub(super) fn step(&mut self, scan: &mut RangeScan<'_>, limits: &Limits) -> Result<Option<u64>, HostError> {
         loop {
             let Some(Area { range, kind }) = self.areas.get(self.index).copied() else { return Ok(Some(0)) };
             let is_eligible = obstacle(kind).is_none();
             if is_eligible {
                 let start = self.at.max(range.start);
-                let end = look_end(start, range.end);
-                let found = look.scan(AddressRange::new(start, end))?;
+                let end = scan_end(start, range.end);
+                let found = scan.scan(AddressRange::new(start, end))?;
                 self.useful += found.useful;
                 if end < range.end && !found.was_stopped {
                     self.at = end;
                     return Ok(None);
                 }
             }
-            look.counters.vma_scans += 1;
+            scan.counters.vma_scans += 1;
             self.passed = self.passed.saturating_add(range.len());
             (self.index, self.at) = (self.index + 1, 0);
             if self.passed >= self.budget {

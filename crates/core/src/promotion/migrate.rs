@@ -1,7 +1,7 @@
 //! The moving thread: what was queued goes to a node of the top tier, batch by batch (docs/spec/promotion.md#s1-8).
 
 use super::rate::Bucket;
-use super::{Promotion, Step};
+use super::{Promotion, TimeoutReport};
 use crate::host::{HostError, MoveOrder, NodeId, PageMove, PromotionHost, TargetId};
 use isotherm_units::{Duration, Instant, PAGE_BYTES};
 
@@ -27,7 +27,6 @@ pub(super) struct Mover {
 pub struct MigrationReport {
     /// Of which space.
     pub target: TargetId,
-    /// Where to.
     pub node: NodeId,
     /// Folios that were to be moved.
     pub asked: u64,
@@ -46,12 +45,12 @@ impl Promotion {
         self.mover.ready_at = self.mover.ready_at.max(now + pause);
     }
 
-    pub(super) fn handle_migrate(&mut self, now: Instant, host: &mut dyn PromotionHost) -> Step {
+    pub(super) fn handle_migrate(&mut self, now: Instant, host: &mut dyn PromotionHost) -> TimeoutReport {
         self.move_batch(now, host)
     }
 
     /// Moves the next batch, or waits for the rate.
-    pub(super) fn move_batch(&mut self, now: Instant, host: &mut dyn PromotionHost) -> Step {
+    pub(super) fn move_batch(&mut self, now: Instant, host: &mut dyn PromotionHost) -> TimeoutReport {
         self.mover.ready_at = now;
         let mut pages_most = u64::from(BATCH);
         if let Some(rate) = self.config.rate_limit {
@@ -60,7 +59,7 @@ impl Promotion {
             let available = bucket.available(now);
             if available < batch.min(rate.get()) {
                 self.mover.ready_at = bucket.ready_at(batch);
-                return Step::default();
+                return TimeoutReport::default();
             }
             pages_most = pages_most.min(available / PAGE_BYTES);
         }
@@ -68,7 +67,7 @@ impl Promotion {
             pages_most = pages_most.min(self.most_room(host));
         }
         let most = BATCH.min(u32::try_from(pages_most).unwrap_or(BATCH)).max(1);
-        let Some(batch) = self.list.take(most, pages_most) else { return Step::default() };
+        let Some(batch) = self.list.take(most, pages_most) else { return TimeoutReport::default() };
         let slot = self.slots.get(&batch.key).expect("a list goes with its space");
         let target = slot.target;
         let asked = u64::try_from(batch.pages.len()).expect("a batch");
@@ -87,18 +86,18 @@ impl Promotion {
         match host.migrate(target, &order, &mut results) {
             Ok(spent) => {
                 report.moved = self.account(batch.key, &results, now);
-                Step { spent, scan: None, migration: Some(report) }
+                TimeoutReport { spent, scan: None, migration: Some(report) }
             }
             Err(HostError::Gone(_)) => {
                 self.counters.dropped_exit += asked;
                 self.exit(target);
-                Step::default()
+                TimeoutReport::default()
             }
             Err(HostError::NotHere(_) | HostError::Failed(_)) => {
                 self.counters.failed_call += asked;
                 self.counters.migrate_failed += asked;
                 self.learn(batch.key, 0, asked);
-                Step { migration: Some(report), ..Step::default() }
+                TimeoutReport { migration: Some(report), ..TimeoutReport::default() }
             }
         }
     }

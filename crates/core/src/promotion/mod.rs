@@ -23,10 +23,10 @@ mod heat;
 pub mod hint_fault;
 mod knobs;
 mod linear;
-mod look;
 mod migrate;
 mod mode;
 mod queue;
+mod range_scan;
 mod rate;
 mod rotate;
 mod scan;
@@ -36,7 +36,7 @@ mod target_node;
 mod tests;
 mod throttle;
 
-pub use crate::vocabulary::{Bit, Flow, NodeTally, PageMarks, PageRule, Run, ScanGate, ScannedPage};
+pub use crate::vocabulary::{Bit, Flow, NodeTally, PageMarks, PageRule, Run, ScanFilter, ScannedPage};
 pub use config::PromotionConfig;
 pub use counters::PromotionCounters;
 pub use eligible::{Obstacle, obstacle};
@@ -68,7 +68,7 @@ pub enum Thread {
 
 /// What one call of [`Promotion::handle_timeout`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Step {
+pub struct TimeoutReport {
     /// CPU time of the thread that the host told of. Time of its own decisions is the driver's to add.
     pub spent: Duration,
     /// A scan ended.
@@ -94,7 +94,7 @@ pub struct Promotion {
     scanner: scan::Scanner,
     mover: migrate::Mover,
     list: MigrationList,
-    gate: ScanGate,
+    filter: ScanFilter,
     counters: PromotionCounters,
 }
 
@@ -121,13 +121,13 @@ impl Promotion {
                 probe_above: config.probe_above_bytes(),
                 has_page_nodes: host_has.page_nodes,
             },
-            gate: ScanGate {
+            filter: ScanFilter {
                 rule: limits.rule,
                 skips_unmovable: limits.skips_unmovable,
                 stops_at_hole: limits.stops_at_hole,
                 splits_huge: limits.splits_huge,
                 nodes: host_has.nodes.iter().map(tally).collect(),
-                ..ScanGate::default()
+                ..ScanFilter::default()
             },
             random: Random::new(seed),
             slots: BTreeMap::new(),
@@ -204,9 +204,9 @@ impl Promotion {
     }
 
     /// Does the next piece of work of a thread that is due at `now`. Early calls do nothing.
-    pub fn handle_timeout(&mut self, thread: Thread, now: Instant, host: &mut dyn PromotionHost) -> Step {
+    pub fn handle_timeout(&mut self, thread: Thread, now: Instant, host: &mut dyn PromotionHost) -> TimeoutReport {
         if self.poll_timeout(thread).is_none_or(|at| at > now) {
-            return Step::default();
+            return TimeoutReport::default();
         }
         let step = match thread {
             Thread::Scan => self.handle_scan(now, host),
@@ -262,7 +262,7 @@ fn admit(config: &PromotionConfig, limits: &Limits, has: &TieringCapabilities) -
     if !has.migrate {
         return not_here("moves of pages between nodes");
     }
-    if limits.only_active && !has.tells_active {
+    if limits.only_active && !has.knows_active {
         return not_here("moves of active pages only");
     }
     for (tier, is_top_tier) in [("fast", true), ("slow", false)] {

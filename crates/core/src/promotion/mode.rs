@@ -156,11 +156,9 @@ const RCH: Limits = Limits {
 /// One line of [`MODES`].
 #[derive(Clone, Copy, Debug)]
 pub struct ModeEntry {
-    /// The mode.
     pub mode: Mode,
     /// Its name in files.
     pub name: &'static str,
-    /// What it is.
     pub summary: &'static str,
     /// Its numbers and rules.
     pub limits: Limits,
@@ -174,7 +172,6 @@ macro_rules! modes {
             $($(#[$attribute])* #[doc = $summary] #[serde(rename = $name)] $mode,)*
         }
 
-        /// All modes.
         pub const MODES: &[ModeEntry] =
             &[$(ModeEntry { mode: Mode::$mode, name: $name, summary: $summary, limits: $limits },)*];
     };

@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// A space, by the order in which it came. Never used twice, so that nothing queued for a space that has gone can meet another.
 pub(super) type SlotKey = u64;
 
-/// All lists.
 #[derive(Clone, Debug)]
 pub(super) struct MigrationList {
     turn: Turn,

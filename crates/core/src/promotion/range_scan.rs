@@ -3,25 +3,25 @@
 use super::counters::PromotionCounters;
 use super::queue::{MigrationList, SlotKey};
 use crate::host::{AddressRange, HostError, PromotionHost, TargetId};
-use crate::vocabulary::ScanGate;
+use crate::vocabulary::ScanFilter;
 use isotherm_units::Duration;
 
 /// Bytes that one look takes at most: 16,384 entries, a fraction of a millisecond. Between looks the scanned process can exit.
-const LOOK_BYTES: u64 = 64 << 20;
+const SCAN_BYTES: u64 = 64 << 20;
 /// Looks end between huge pages, which would be judged twice otherwise.
 const HUGE_BYTES: u64 = 2 << 20;
 
 /// Where a look that begins at `start` ends, at `end` at most.
-pub(super) fn look_end(start: u64, end: u64) -> u64 {
-    end.min(start.saturating_add(LOOK_BYTES) & !(HUGE_BYTES - 1))
+pub(super) fn scan_end(start: u64, end: u64) -> u64 {
+    end.min(start.saturating_add(SCAN_BYTES) & !(HUGE_BYTES - 1))
 }
 
 /// What a scan of a space needs of the daemon.
-pub(super) struct Look<'a> {
+pub(super) struct RangeScan<'a> {
     pub(super) host: &'a mut dyn PromotionHost,
     pub(super) target: TargetId,
     pub(super) key: SlotKey,
-    pub(super) gate: &'a mut ScanGate,
+    pub(super) filter: &'a mut ScanFilter,
     pub(super) list: &'a mut MigrationList,
     pub(super) counters: &'a mut PromotionCounters,
     /// CPU time so far.
@@ -39,33 +39,33 @@ pub(super) struct Found {
     pub(super) was_stopped: bool,
 }
 
-impl Look<'_> {
+impl RangeScan<'_> {
     /// Scans a range. A host that fails there has found nothing.
     ///
     /// # Errors
     /// The space is gone.
     pub(super) fn scan(&mut self, range: AddressRange) -> Result<Found, HostError> {
-        self.gate.restart();
-        let scanned = match self.host.scan_accessed(self.target, range, self.gate) {
+        self.filter.restart();
+        let scanned = match self.host.scan_accessed(self.target, range, self.filter) {
             Ok(scanned) => scanned,
             Err(gone @ HostError::Gone(_)) => return Err(gone),
             Err(HostError::NotHere(_) | HostError::Failed(_)) => {
                 self.counters.scan_failed += 1;
-                self.gate.restart();
+                self.filter.restart();
                 return Ok(Found::default());
             }
         };
         self.spent += scanned.spent;
-        let gate = &*self.gate;
-        self.counters.queued += self.list.splice(self.key, &gate.runs);
-        self.counters.slow_tier += gate.useful;
-        self.counters.top_tier += gate.top_tier;
-        self.counters.idle_page += gate.idle;
-        self.counters.scanned += gate.present;
+        let filter = &*self.filter;
+        self.counters.queued += self.list.splice(self.key, &filter.runs);
+        self.counters.slow_tier += filter.useful;
+        self.counters.top_tier += filter.top_tier;
+        self.counters.idle_page += filter.idle;
+        self.counters.scanned += filter.present;
         Ok(Found {
-            useful: gate.useful,
-            touched: gate.touched,
-            present: gate.present,
+            useful: filter.useful,
+            touched: filter.touched,
+            present: filter.present,
             was_stopped: scanned.next < range.end,
         })
     }

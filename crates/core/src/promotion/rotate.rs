@@ -11,8 +11,8 @@
 //! has its turn if it was passed over before, and else once in the time of a lap.
 
 use super::heat::{Budget, HeatMap, Region, Sample};
-use super::look::{Look, look_end};
-use crate::host::{AddressRange, Capabilities, HostError, Level, NodeId, Probe, Seen, Sight};
+use super::range_scan::{RangeScan, scan_end};
+use crate::host::{AddressRange, Capabilities, HostError, Level, NodeId, Probe, ProbeResult, Seen};
 use crate::monitor::Random;
 use isotherm_units::{Duration, Instant, PAGE_BYTES};
 
@@ -98,31 +98,31 @@ impl Rotate {
     pub(super) fn step(
         &mut self,
         map: &mut HeatMap,
-        look: &mut Look<'_>,
+        scan: &mut RangeScan<'_>,
         rules: &RotateRules,
         random: &mut Random,
         now: Instant,
     ) -> Result<bool, HostError> {
         if self.walk.is_some() {
-            self.go_on(map, look, now)?;
+            self.go_on(map, scan, now)?;
             return Ok(false);
         }
         if let Some(index) = self.next_hot(map) {
             self.begin(index, map);
-            self.go_on(map, look, now)?;
+            self.go_on(map, scan, now)?;
             return Ok(false);
         }
-        let Some(index) = self.next_in_turn(map, look, rules, now)? else { return Ok(true) };
+        let Some(index) = self.next_in_turn(map, scan, rules, now)? else { return Ok(true) };
         let Region { bytes, sample, .. } = map.regions()[index];
         let is_first_probe = self.probes && sample.is_none();
-        if self.probes && !self.is_sparse_or_hit(index, map, look, rules, random, now)? {
+        if self.probes && !self.is_sparse_or_hit(index, map, scan, rules, random, now)? {
             let probed = u64::from(rules.nr_probes) * PAGE_BYTES;
             self.explored += if is_first_probe { bytes.min(probed) } else { bytes };
             return Ok(false);
         }
         self.explored += bytes;
         self.begin(index, map);
-        self.go_on(map, look, now)?;
+        self.go_on(map, scan, now)?;
         Ok(false)
     }
 
@@ -154,14 +154,14 @@ impl Rotate {
     fn next_in_turn(
         &mut self,
         map: &mut HeatMap,
-        look: &mut Look<'_>,
+        scan: &mut RangeScan<'_>,
         rules: &RotateRules,
         now: Instant,
     ) -> Result<Option<usize>, HostError> {
         while self.explored < self.budget.explore && self.passed < map.regions().len() {
             let Some(index) = map.at_cursor() else { break };
             // Taken before the cursor moves on: a scan that ends here takes no bit in vain.
-            let is_used = !self.probes || self.is_entry_used(index, map, look)?;
+            let is_used = !self.probes || self.is_entry_used(index, map, scan)?;
             map.cursor = map.regions()[index].start.saturating_add(map.size());
             self.passed += 1;
             if index + 1 == map.regions().len() {
@@ -173,9 +173,9 @@ impl Rotate {
             let region = map.region(index);
             let was_quiet = std::mem::replace(&mut region.is_quiet, !is_used);
             let lap = Duration::from_ms(rules.cover_ms);
-            let is_due = was_quiet || region.looked_at.is_none_or(|last| now.since(last) >= lap);
+            let is_due = was_quiet || region.scanned_at.is_none_or(|last| now.since(last) >= lap);
             if self.probes && self.upper.is_some() && region.sample.is_some() && !(is_used && is_due) {
-                look.counters.regions_quiet += u64::from(!is_used);
+                scan.counters.regions_quiet += u64::from(!is_used);
                 self.explored += PAGE_BYTES;
                 continue;
             }
@@ -185,19 +185,19 @@ impl Rotate {
     }
 
     /// Whether something has used the table entry above a region since it was asked last. Takes its accessed bit away.
-    fn is_entry_used(&self, index: usize, map: &mut HeatMap, look: &mut Look<'_>) -> Result<bool, HostError> {
+    fn is_entry_used(&self, index: usize, map: &mut HeatMap, scan: &mut RangeScan<'_>) -> Result<bool, HostError> {
         let Some((level, span)) = self.upper else { return Ok(true) };
         let address = map.regions()[index].start;
         let entry = address & !(span - 1);
         if let Some((_, is_used)) = map.entry.filter(|(start, _)| *start == entry) {
             return Ok(is_used);
         }
-        let mut sights = [Sight::default()];
-        let is_used = match look.host.clear(look.target, &[Probe { address, level }], &mut sights) {
+        let mut sights = [ProbeResult::default()];
+        let is_used = match scan.host.clear(scan.target, &[Probe { address, level }], &mut sights) {
             Ok(()) => matches!(sights[0].seen, Seen::Accessed | Seen::Unknown),
             Err(gone @ HostError::Gone(_)) => return Err(gone),
             Err(HostError::NotHere(_) | HostError::Failed(_)) => {
-                look.counters.scan_failed += 1;
+                scan.counters.scan_failed += 1;
                 true
             }
         };
@@ -211,11 +211,11 @@ impl Rotate {
     }
 
     /// One part of the look at a region, and what follows from it when it is the last.
-    fn go_on(&mut self, map: &mut HeatMap, look: &mut Look<'_>, now: Instant) -> Result<(), HostError> {
+    fn go_on(&mut self, map: &mut HeatMap, scan: &mut RangeScan<'_>, now: Instant) -> Result<(), HostError> {
         let Some(mut walk) = self.walk.take() else { return Ok(()) };
         let end = map.regions()[walk.region].start.saturating_add(map.size());
         if let Some(range) = self.part(walk.at, end) {
-            let found = look.scan(range)?;
+            let found = scan.scan(range)?;
             self.useful += found.useful;
             self.touched += found.touched;
             walk.touched += found.touched;
@@ -226,9 +226,9 @@ impl Rotate {
                 return Ok(());
             }
         }
-        look.counters.vma_scans += 1;
+        scan.counters.vma_scans += 1;
         let region = map.region(walk.region);
-        region.looked(walk.touched, walk.present, now);
+        region.scanned(walk.touched, walk.present, now);
         region.pages = walk.present;
         Ok(())
     }
@@ -237,7 +237,7 @@ impl Rotate {
     fn part(&self, from: u64, end: u64) -> Option<AddressRange> {
         let area = self.areas[self.areas.partition_point(|area| area.end <= from)..].first()?;
         let start = area.start.max(from);
-        let end = look_end(start, end.min(area.end));
+        let end = scan_end(start, end.min(area.end));
         (start < end).then_some(AddressRange::new(start, end))
     }
 
@@ -246,17 +246,17 @@ impl Rotate {
         &mut self,
         index: usize,
         map: &mut HeatMap,
-        look: &mut Look<'_>,
+        scan: &mut RangeScan<'_>,
         rules: &RotateRules,
         random: &mut Random,
         now: Instant,
     ) -> Result<bool, HostError> {
-        look.counters.regions_probed += 1;
+        scan.counters.regions_probed += 1;
         let region = map.regions()[index];
         let range = AddressRange::new(region.start, region.start.saturating_add(map.size()));
         let parts = self.parts(range);
-        if self.is_hit(region.sample, &parts, look, rules)? {
-            look.counters.probes_hit += 1;
+        if self.is_hit(region.sample, &parts, scan, rules)? {
+            scan.counters.probes_hit += 1;
             if self.take_exploit(region.cost()) {
                 return Ok(true);
             }
@@ -264,12 +264,12 @@ impl Rotate {
             map.region(index).hit(now);
             return Ok(false);
         }
-        let (sample, present) = arm(&parts, rules.nr_probes, look, random)?;
+        let (sample, present) = arm(&parts, rules.nr_probes, scan, random)?;
         map.region(index).sample = Some(sample);
         if present < rules.nr_probes.div_ceil(2) {
             return Ok(true);
         }
-        map.region(index).looked(0, 1, now);
+        map.region(index).scanned(0, 1, now);
         Ok(false)
     }
 
@@ -278,24 +278,24 @@ impl Rotate {
         &self,
         sample: Option<Sample>,
         parts: &[AddressRange],
-        look: &mut Look<'_>,
+        scan: &mut RangeScan<'_>,
         rules: &RotateRules,
     ) -> Result<bool, HostError> {
         let Some(sample) = sample else { return Ok(false) };
         let mut draw = Draw::new(parts, sample.seed);
         let probes = draw.probes(sample.draws);
-        let mut sights = vec![Sight::default(); probes.len()];
-        match look.host.test(look.target, &probes, &mut sights) {
+        let mut sights = vec![ProbeResult::default(); probes.len()];
+        match scan.host.test(scan.target, &probes, &mut sights) {
             Ok(()) => {}
             Err(gone @ HostError::Gone(_)) => return Err(gone),
             Err(HostError::NotHere(_) | HostError::Failed(_)) => {
-                look.counters.scan_failed += 1;
+                scan.counters.scan_failed += 1;
                 return Ok(false);
             }
         }
         let accessed = probes.iter().zip(&sights).filter(|(_, sight)| sight.seen == Seen::Accessed);
         let accessed: Vec<u64> = accessed.map(|(probe, _)| probe.address).collect();
-        on_slow_node(&accessed, look, rules)
+        on_slow_node(&accessed, scan, rules)
     }
 
     /// The eligible parts of a region.
@@ -317,7 +317,7 @@ fn upper_entries(capabilities: &Capabilities, region_bytes: u64) -> Option<(Leve
 fn arm(
     parts: &[AddressRange],
     nr_probes: u32,
-    look: &mut Look<'_>,
+    scan: &mut RangeScan<'_>,
     random: &mut Random,
 ) -> Result<(Sample, u32), HostError> {
     let mut sample = Sample { seed: random.between(0, u64::MAX), draws: 0 };
@@ -329,12 +329,12 @@ fn arm(
             break;
         }
         let probes = draw.probes(wanted);
-        let mut sights = vec![Sight::default(); probes.len()];
-        match look.host.clear(look.target, &probes, &mut sights) {
+        let mut sights = vec![ProbeResult::default(); probes.len()];
+        match scan.host.clear(scan.target, &probes, &mut sights) {
             Ok(()) => {}
             Err(gone @ HostError::Gone(_)) => return Err(gone),
             Err(HostError::NotHere(_) | HostError::Failed(_)) => {
-                look.counters.scan_failed += 1;
+                scan.counters.scan_failed += 1;
                 break;
             }
         }
@@ -379,19 +379,19 @@ fn nth_byte(parts: &[AddressRange], mut nth: u64) -> u64 {
 }
 
 /// Whether one of these pages is on a slow node; where the host cannot tell, whether there are any.
-fn on_slow_node(addresses: &[u64], look: &mut Look<'_>, rules: &RotateRules) -> Result<bool, HostError> {
+fn on_slow_node(addresses: &[u64], scan: &mut RangeScan<'_>, rules: &RotateRules) -> Result<bool, HostError> {
     if addresses.is_empty() || !rules.has_page_nodes {
         return Ok(!addresses.is_empty());
     }
     let mut nodes: Vec<Option<NodeId>> = vec![None; addresses.len()];
-    match look.host.page_nodes(look.target, addresses, &mut nodes) {
+    match scan.host.page_nodes(scan.target, addresses, &mut nodes) {
         Ok(()) => {}
         Err(gone @ HostError::Gone(_)) => return Err(gone),
         Err(HostError::NotHere(_) | HostError::Failed(_)) => {
-            look.counters.scan_failed += 1;
+            scan.counters.scan_failed += 1;
             return Ok(true);
         }
     }
-    let slow = |node: NodeId| look.gate.nodes.iter().any(|tally| tally.node == node && !tally.is_top_tier);
+    let slow = |node: NodeId| scan.filter.nodes.iter().any(|tally| tally.node == node && !tally.is_top_tier);
     Ok(nodes.into_iter().flatten().any(slow))
 }

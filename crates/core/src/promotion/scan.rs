@@ -2,11 +2,11 @@
 
 use super::eligible::obstacle;
 use super::linear::Linear;
-use super::look::Look;
 use super::queue::SlotKey;
+use super::range_scan::RangeScan;
 use super::rotate::Rotate;
 use super::throttle::Case;
-use super::{Promotion, Step};
+use super::{Promotion, TimeoutReport};
 use crate::host::{Area, Capabilities, HostError, NodeId, PromotionHost, TargetId};
 use crate::vocabulary::PageRule;
 use isotherm_units::{Bytes, Duration, Instant};
@@ -91,7 +91,7 @@ impl Promotion {
         Some(scanner.round_at + Duration::from_ns(wait))
     }
 
-    pub(super) fn handle_scan(&mut self, now: Instant, host: &mut dyn PromotionHost) -> Step {
+    pub(super) fn handle_scan(&mut self, now: Instant, host: &mut dyn PromotionHost) -> TimeoutReport {
         self.scanner.ready_at = now;
         if self.scanner.left.is_none() && self.scanner.job.is_none() && !self.scanner.moves {
             self.counters.rounds += 1;
@@ -106,7 +106,7 @@ impl Promotion {
         if self.scanner.job.is_none() && !(self.config.scan_enabled && self.begin_scan(now, host)) {
             self.scanner.left = None;
             self.scanner.round_at = now + Duration::from_ms(self.limits.sleep_ms);
-            return Step::default();
+            return TimeoutReport::default();
         }
         self.go_on(now, host)
     }
@@ -140,7 +140,7 @@ impl Promotion {
         if self.limits.drops_stale {
             self.counters.dropped_stale += self.list.clear(key);
         }
-        self.gate.nodes.iter_mut().for_each(|tally| (tally.scanned, tally.accessed) = (0, 0));
+        self.filter.nodes.iter_mut().for_each(|tally| (tally.scanned, tally.accessed) = (0, 0));
         let slot = self.slots.get_mut(&key).expect("the space that is due");
         let job = if self.limits.by_region {
             let eligible = areas.iter().filter(|area| obstacle(area.kind).is_none()).map(|area| area.range).collect();
@@ -153,27 +153,27 @@ impl Promotion {
     }
 
     /// One piece of the scan under way.
-    fn go_on(&mut self, now: Instant, host: &mut dyn PromotionHost) -> Step {
-        let Some((key, mut job)) = self.scanner.job.take() else { return Step::default() };
+    fn go_on(&mut self, now: Instant, host: &mut dyn PromotionHost) -> TimeoutReport {
+        let Some((key, mut job)) = self.scanner.job.take() else { return TimeoutReport::default() };
         let slot = self.slots.get_mut(&key).expect("a scan ends with its space");
         let target = slot.target;
         let was_empty = self.list.is_empty();
-        let mut look = Look {
+        let mut range = RangeScan {
             host,
             target,
             key,
-            gate: &mut self.gate,
+            filter: &mut self.filter,
             list: &mut self.list,
             counters: &mut self.counters,
             spent: Duration::ZERO,
         };
         let end = match &mut job {
-            Job::Linear(scan) => scan.step(&mut look, &self.limits).map(|end| end.map(|next| (next, scan.useful, 0))),
+            Job::Linear(scan) => scan.step(&mut range, &self.limits).map(|end| end.map(|next| (next, scan.useful, 0))),
             Job::Rotate(scan) => scan
-                .step(&mut slot.map, &mut look, &self.rules, &mut self.random, now)
+                .step(&mut slot.map, &mut range, &self.rules, &mut self.random, now)
                 .map(|is_end| is_end.then_some((slot.map.cursor, scan.useful, scan.touched))),
         };
-        let spent = look.spent;
+        let spent = range.spent;
         if was_empty && !self.list.is_empty() {
             self.wake_mover(now);
         }
@@ -189,7 +189,7 @@ impl Promotion {
                 None
             }
         };
-        Step { spent, scan, migration: None }
+        TimeoutReport { spent, scan, migration: None }
     }
 
     /// Where a page must be found more than once, what was touched makes a space be scanned fast, so that the next look comes soon. If as
@@ -199,7 +199,7 @@ impl Promotion {
         self.counters.mm_scans += 1;
         let slot = self.slots.get_mut(&key).expect("a scan ends with its space");
         let stretch = slot.stretch(&self.limits);
-        let looks = match self.limits.rule {
+        let scans = match self.limits.rule {
             PageRule::FirstAccess => 0,
             PageRule::SecondAccess => 1,
             PageRule::TwoIntervals => 2,
@@ -207,15 +207,15 @@ impl Promotion {
         let least = self.limits.ignore_below;
         // Once begun it goes on: between two looks that are close a page may rest.
         let is_promising = useful < least && (touched >= least || slot.promising > 0);
-        slot.promising = if is_promising && slot.promising < 2 * looks { slot.promising + 1 } else { 0 };
+        slot.promising = if is_promising && slot.promising < 2 * scans { slot.promising + 1 } else { 0 };
         let found = if slot.promising > 0 { touched.max(least) } else { useful };
         let case = slot.throttle.adapt(found, &self.limits, self.config.throttling, stretch);
         let period = Duration::from_ms(slot.throttle.period_ms);
-        let scan_period = if slot.promising > looks { period.max(HOT_WITHIN) } else { period };
+        let scan_period = if slot.promising > scans { period.max(HOT_WITHIN) } else { period };
         slot.next_scan = Some(now + scan_period);
         slot.address = address;
         slot.useful += useful;
-        slot.node = self.limits.target.choose(&self.gate.nodes);
+        slot.node = self.limits.target.choose(&self.filter.nodes);
         self.scanner.moves = self.limits.migrate_pause_ms.is_none() && !self.list.is_empty();
         ScanReport {
             target: slot.target,

@@ -19,7 +19,6 @@ pub const SCALE_MAX: u32 = 10;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Throttling {
-    /// Both.
     #[default]
     Both,
     /// The size of a scan stays at its default.

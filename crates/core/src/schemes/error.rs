@@ -9,7 +9,6 @@ pub enum SchemeError {
     OutOfRange {
         /// The key, with the number of the entry in lists.
         place: String,
-        /// Its value.
         got: String,
         /// The values it may have.
         allowed: String,
@@ -17,21 +16,14 @@ pub enum SchemeError {
     /// The host cannot do it for this target.
     #[error("`{place}` is {got}, which is not available here; available: {available}")]
     NotHere {
-        /// The key.
         place: String,
         /// What was asked for.
         got: String,
-        /// What there is.
         available: String,
     },
     /// No such group on this host.
     #[error("`{place}` is \"{path}\"; there is no memory cgroup of that path here")]
-    UnknownMemcg {
-        /// The key.
-        place: String,
-        /// As written.
-        path: String,
-    },
+    UnknownMemcg { place: String, path: String },
 }
 
 impl SchemeError {

@@ -42,7 +42,7 @@ impl Machine {
                 self.holds.iter().any(|(held, range)| *held == test && range.start <= start && start < range.end)
             };
             pages += 1;
-            if order.gate.admit(page, holds) {
+            if order.filter.admit(page, holds) {
                 bytes += page;
             }
         }

@@ -1,6 +1,5 @@
 //! The kernel's proportional controller, shared by quota goals and interval tuning (docs/spec/schemes.md#s6).
 
-/// A score on goal.
 pub(crate) const SCORE_GOAL: u64 = 10_000;
 
 /// No result is below this.

@@ -1,12 +1,13 @@
 //! Which memory a scheme leaves alone although its region qualifies (docs/spec/schemes.md#s8).
 //!
 //! Filters on addresses and targets are decided here, region by region (core layer); those on pages by the host, page by page
-//! (operations layer), with the [`PageGate`](super::PageGate) that it is given.
+//! (operations layer), with the [`PageFilters`](super::PageFilters) that it is given.
 
 use super::error::SchemeError;
 use super::pattern::Bounds;
-use crate::host::{AddressRange, MonitorHost, TargetId};
+use crate::host::{MonitorHost, TargetId};
 use crate::monitor::{Region, align_down};
+use crate::vocabulary::UnitRange;
 use crate::vocabulary::{FILTER_TYPES, FilterType, Layer};
 use crate::vocabulary::{PageFilter, PageTest};
 use isotherm_units::Bytes;
@@ -136,8 +137,8 @@ pub(crate) fn judge(
     for (index, filter) in filters.iter().enumerate() {
         let is_of_type = match (filter.address_range, filter.target_idx) {
             (Some(range), _) => {
-                let border = |address: u64| align_down(address / grain.unit, grain.size_min);
-                is_inside(AddressRange::new(border(range.start), border(range.end)), region, &mut cut)
+                let border = |address: u64| align_down(address / grain.unit.get(), grain.size_min);
+                is_inside(UnitRange::new(border(range.start), border(range.end)), region, &mut cut)
             }
             (None, wanted) => wanted == Some(target.0),
         };
@@ -152,13 +153,13 @@ pub(crate) fn judge(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Alignment {
     /// Bytes of an address unit.
-    pub(crate) unit: u64,
+    pub(crate) unit: Bytes,
     /// The smallest region in address units.
     pub(crate) size_min: u64,
 }
 
-fn is_inside(range: AddressRange, region: &mut Region, cut: &mut impl FnMut(&mut Region, u64)) -> bool {
-    let AddressRange { start, end } = region.range;
+fn is_inside(range: UnitRange, region: &mut Region, cut: &mut impl FnMut(&mut Region, u64)) -> bool {
+    let UnitRange { start, end } = region.range;
     if range.start <= start && end <= range.end {
         return true;
     }
@@ -177,7 +178,7 @@ fn is_inside(range: AddressRange, region: &mut Region, cut: &mut impl FnMut(&mut
 mod tests {
     use super::*;
 
-    const GRAIN: Alignment = Alignment { unit: 1, size_min: 1 };
+    const GRAIN: Alignment = Alignment { unit: Bytes::new(1), size_min: 1 };
 
     fn addr(matching: bool, allow: bool) -> Filter {
         let address_range = Some(FilterRange { start: 2, end: 6 });
@@ -197,7 +198,7 @@ mod tests {
             ((2, 8), true, &[(2, 6), (6, 8)]),
         ];
         for ((start, end), is_inside, expected) in table {
-            let mut region = Region { range: AddressRange::new(start, end), ..Region::default() };
+            let mut region = Region { range: UnitRange::new(start, end), ..Region::default() };
             let mut pieces = Vec::new();
             let filters = [addr(true, false)];
             let verdict = judge(&filters, false, GRAIN, TargetId(0), &mut region, |region, offset| {
@@ -224,7 +225,7 @@ mod tests {
             (core(true), ops(true), (false, true)),
         ];
         for (core, ops, expected) in table {
-            let mut region = Region { range: AddressRange::new(0, 1), ..Region::default() };
+            let mut region = Region { range: UnitRange::new(0, 1), ..Region::default() };
             let verdict = judge(&core, !ops.is_empty(), GRAIN, TargetId(0), &mut region, |_, _| {});
             let rejected = (verdict == Verdict::RejectedByDefault, rejects_unmatched(&ops));
             assert_eq!(rejected, expected, "example 34: {core:?}, {ops:?}");
@@ -236,7 +237,7 @@ mod tests {
         let target = |idx, allow| Filter { target_idx: Some(idx), ..Filter::new(FilterType::Target, true, allow) };
         let filters = [target(1, false), target(2, true), addr(false, false)];
         let judged = |id, start, end| {
-            let mut region = Region { range: AddressRange::new(start, end), ..Region::default() };
+            let mut region = Region { range: UnitRange::new(start, end), ..Region::default() };
             judge(&filters, false, GRAIN, TargetId(id), &mut region, |_, _| {})
         };
         assert_eq!(judged(1, 3, 5), Verdict::Rejected(0));

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Goal {
-    /// Which.
     pub metric: Metric,
     /// In the unit that the metric's name ends in. Not 0.
     #[serde(alias = "target_value", alias = "target")]

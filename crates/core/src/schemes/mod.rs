@@ -29,7 +29,7 @@ mod why;
 
 pub use crate::vocabulary::{
     ACTIONS, Action, ActionEntry, Destination, FILTER_TYPES, FilterEntry, FilterType, Layer, METRICS, Metric,
-    MetricEntry, PageFilter, PageGate, PageTest, Scorer, choose, interleave_index,
+    MetricEntry, PageFilter, PageFilters, PageTest, Scorer, choose, interleave_index,
 };
 pub use error::SchemeError;
 pub use explain::explain;

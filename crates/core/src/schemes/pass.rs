@@ -11,8 +11,8 @@ use super::walk::{Rest, walk};
 use super::why::Reason;
 use crate::host::{AddressRange, Applied, HostError, MonitorHost, NodeId, Order, TargetId};
 use crate::monitor::{Attributes, HIT_BP, Region, Target, align_down};
-use crate::vocabulary::{Action, PageFilter, PageGate, PageTest, Scorer};
-use isotherm_units::Instant;
+use crate::vocabulary::{Action, PageFilter, PageFilters, PageTest, Scorer};
+use isotherm_units::{Bytes, Instant};
 
 /// When and on what a pass runs.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Pass<'a> {
     pub(crate) attributes: &'a Attributes,
     pub(crate) is_physical: bool,
     /// Bytes of an address unit.
-    pub(crate) unit: u64,
+    pub(crate) unit: Bytes,
     /// The smallest region in address units.
     pub(crate) size_min: u64,
     /// No regions are joined above this size in address units.
@@ -45,9 +45,9 @@ pub(crate) struct Outcome {
 struct Plan {
     pattern: Resolved,
     scorer: Scorer,
-    gate: PageGate,
+    filter: PageFilters,
     /// For regions that a filter of the core layer has let through.
-    open_gate: PageGate,
+    no_filters: PageFilters,
     has_refused: bool,
 }
 
@@ -59,7 +59,7 @@ enum End {
 
 impl Pass<'_> {
     pub(crate) fn grain(&self) -> Grain {
-        Grain { region_bytes: self.size_min.saturating_mul(self.unit), page_bytes: self.page_bytes }
+        Grain { region_bytes: self.size_min.saturating_mul(self.unit.get()), page_bytes: self.page_bytes }
     }
 
     fn alignment(&self) -> Alignment {
@@ -67,11 +67,11 @@ impl Pass<'_> {
     }
 
     fn bytes(&self, region: &Region) -> u64 {
-        region.len().saturating_mul(self.unit)
+        region.len().saturating_mul(self.unit.get())
     }
 
     fn byte_range(&self, region: &Region) -> AddressRange {
-        AddressRange::new(region.range.start * self.unit, region.range.end * self.unit)
+        region.range.in_bytes(self.unit)
     }
 }
 
@@ -138,8 +138,8 @@ impl Slot {
             pattern: scheme.access_pattern.resolve(pass.attributes),
             scorer: scheme.action.scorer(pass.is_physical).unwrap_or(Scorer::Equal),
             // Whether unmatched pages pass is decided without the filter that was added: kept as in the kernel.
-            gate: PageGate::new(filters, rejects_unmatched(&scheme.ops_filters)),
-            open_gate: PageGate::default(),
+            filter: PageFilters::new(filters, rejects_unmatched(&scheme.ops_filters)),
+            no_filters: PageFilters::default(),
             has_refused: false,
         })
     }
@@ -287,7 +287,7 @@ impl Slot {
         let quotas = &scheme.quotas;
         let mut size = pass.bytes(region);
         if quota.is_set(quotas) && size > quota.esz - quota.charged {
-            let room = align_down((quota.esz - quota.charged) / pass.unit, pass.size_min);
+            let room = align_down((quota.esz - quota.charged) / pass.unit.get(), pass.size_min);
             rest.cut(region, room);
             size = pass.bytes(region);
         }
@@ -295,19 +295,19 @@ impl Slot {
         // lowest score has made that cut already.
         let cut = |region: &mut Region, offset| rest.cut(region, offset);
         let verdict = judge(&scheme.core_filters, scheme.has_page_filters(), pass.alignment(), target, region, cut);
-        let gate = match verdict {
+        let filter = match verdict {
             Verdict::Rejected(_) | Verdict::RejectedByDefault => return End::Filtered(verdict),
-            Verdict::Allowed => &mut plan.open_gate,
-            Verdict::Undecided => &mut plan.gate,
+            Verdict::Allowed => &mut plan.no_filters,
+            Verdict::Undecided => &mut plan.filter,
         };
-        gate.restart();
+        filter.restart();
         let mut refusal = None;
         let mut applied = Applied::default();
         if scheme.action != Action::Stat || scheme.has_page_filters() {
             let mut order = Order {
                 action: scheme.action,
                 range: pass.byte_range(region),
-                gate,
+                filter,
                 target_nid: scheme.target_nid.map(NodeId),
                 destinations: &scheme.dests,
                 last_folio,
@@ -333,7 +333,7 @@ impl Slot {
                 nr_accesses: region.nr_accesses_bp / HIT_BP,
                 age: region.age,
                 probe_hits: region.probe_hits,
-                sz_filter_passed: gate.passed_bytes(),
+                sz_filter_passed: filter.passed_bytes(),
             });
         }
         if scheme.action != Action::Stat {
@@ -343,9 +343,9 @@ impl Slot {
         stats.sz_tried += size;
         stats.nr_applied += u64::from(applied.bytes > 0);
         stats.sz_applied += applied.bytes;
-        stats.sz_ops_filter_passed += gate.passed_bytes();
+        stats.sz_ops_filter_passed += filter.passed_bytes();
         if verdict == Verdict::Undecided {
-            last_pass.count_stopped_pages(gate.stopped_bytes());
+            last_pass.count_stopped_pages(filter.stopped_bytes());
         }
         let Some(error) = refusal else {
             return End::For(match scheme.action {

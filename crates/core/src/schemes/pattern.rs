@@ -26,7 +26,6 @@ pub struct AccessPattern {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Bounds<T: Default> {
-    /// The least.
     pub min: T,
     /// The most; left out: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -257,10 +256,10 @@ impl Resolved {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::AddressRange;
+    use crate::vocabulary::UnitRange;
 
     fn region(len: u64, nr_accesses_bp: u32, age: u32) -> Region {
-        Region { range: AddressRange::new(0, len), nr_accesses_bp, age, ..Region::default() }
+        Region { range: UnitRange::new(0, len), nr_accesses_bp, age, ..Region::default() }
     }
 
     #[test]

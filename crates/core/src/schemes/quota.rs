@@ -43,7 +43,6 @@ pub struct Weights {
     /// Frequency.
     #[serde(alias = "nr_accesses", alias = "nr_accesses_permil", alias = "nr-accesses-permil")]
     pub nr_accesses: u32,
-    /// Age.
     #[serde(alias = "age_permil", alias = "age-permil")]
     pub age: u32,
 }
@@ -125,7 +124,6 @@ pub(crate) struct QuotaState {
 pub(crate) struct Grain {
     /// The smallest region in bytes.
     pub(crate) region_bytes: u64,
-    /// A page in bytes.
     pub(crate) page_bytes: u64,
 }
 

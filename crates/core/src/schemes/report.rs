@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 /// What a scheme has done since it was made. Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
-    /// Tries.
     pub nr_tried: u64,
     /// Bytes of the regions tried. Where a filter on addresses cut a region inside the try, with what was cut off: as in the
     /// kernel.
@@ -31,7 +30,6 @@ pub struct Stats {
 pub struct SchemeReport {
     /// Its place in the list.
     pub index: usize,
-    /// What it does.
     pub action: Action,
     /// What it has done.
     pub stats: Stats,
@@ -55,7 +53,6 @@ pub struct SchemeReport {
     pub goal_values: Vec<u64>,
     /// What became of the regions in the last pass.
     pub last_pass: Why,
-    /// In all passes.
     pub all_passes: Why,
 }
 
@@ -64,7 +61,6 @@ pub struct SchemeReport {
 pub struct TriedRegion {
     /// The scheme's place in the list.
     pub scheme: usize,
-    /// Of which target.
     pub target: TargetId,
     /// Byte addresses.
     pub range: AddressRange,

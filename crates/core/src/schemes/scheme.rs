@@ -23,9 +23,7 @@ pub struct Scheme {
     /// How often, in whole microseconds, cut to whole samples. Zero: at the end of each aggregation.
     #[serde(alias = "apply_interval", alias = "apply_interval_us", alias = "apply-interval-us")]
     pub apply_interval: Duration,
-    /// How much.
     pub quotas: Quotas,
-    /// When at all.
     pub watermarks: Watermarks,
     /// Which regions not: `addr`, `target`.
     #[serde(alias = "core_filters", skip_serializing_if = "Vec::is_empty")]

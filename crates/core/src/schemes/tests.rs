@@ -10,6 +10,7 @@ use super::fake::Machine;
 use super::*;
 use crate::host::{AddressRange, HostError, TargetId};
 use crate::monitor::{Attributes, HIT_BP, Region, Target};
+use crate::vocabulary::UnitRange;
 use isotherm_units::{Bytes, Duration, Instant};
 
 const SECOND: u64 = 1_000_000_000;
@@ -36,7 +37,7 @@ impl Rig {
             nr_accesses: nr,
             nr_accesses_bp: nr * HIT_BP,
             age,
-            ..Region::new(AddressRange::new(start, end))
+            ..Region::new(UnitRange::new(start, end))
         };
         let target = |(id, regions): (u32, &&[(u64, u64, u32, u32)])| {
             let mut target = Target::for_test(regions.iter().map(region).collect());
@@ -68,7 +69,7 @@ impl Rig {
             tick: self.passes * 200,
             attributes: &self.attributes,
             is_physical: self.is_physical,
-            unit: self.unit,
+            unit: Bytes::new(self.unit),
             size_min: self.page,
             size_max: self.size_max,
             page_bytes: self.page,
@@ -328,9 +329,9 @@ fn a_limit_in_time_holds_at_a_steady_speed() {
     assert!(spent_ns[1..8].iter().all(|ns| *ns > 990_000), "{spent_ns:?}");
 }
 
-/// docs/spec/schemes.md#s12-4: set-ups that the kernel's documentation and samples give.
+/// docs/spec/schemes.md#s12-4: configurations that the kernel's documentation and samples give.
 #[test]
-fn set_ups_of_the_documentation_are_accepted() {
+fn configurations_of_the_documentation_are_accepted() {
     let samples = [
         (
             false,

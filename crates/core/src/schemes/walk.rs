@@ -56,10 +56,10 @@ fn is_twin(left: &Region, right: &Region, size_max: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::AddressRange;
+    use crate::vocabulary::UnitRange;
 
     fn region(start: u64, end: u64, age: u32) -> Region {
-        Region { range: AddressRange::new(start, end), age, ..Region::default() }
+        Region { range: UnitRange::new(start, end), age, ..Region::default() }
     }
 
     #[test]

@@ -9,7 +9,6 @@ use std::fmt;
 /// Regions and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// How many.
     pub regions: u64,
     /// Their size together; a region shown twice counts twice.
     pub bytes: u64,
@@ -116,7 +115,6 @@ pub struct Why {
 }
 
 impl Why {
-    /// What ended so.
     pub fn of(&self, reason: Reason) -> Tally {
         self.by_reason[reason as usize]
     }

@@ -49,7 +49,6 @@ pub enum Scorer {
 /// One line of [`ACTIONS`].
 #[derive(Clone, Copy, Debug)]
 pub struct ActionEntry {
-    /// Which.
     pub action: Action,
     /// Its name in files; underscores are taken as well.
     pub name: &'static str,
@@ -68,7 +67,6 @@ const fn entry(
     ActionEntry { action, name, physical, virtual_space }
 }
 
-/// All actions.
 pub const ACTIONS: [ActionEntry; 11] = {
     use Scorer::{Cold, Equal, Hot};
     [

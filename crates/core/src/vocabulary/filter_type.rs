@@ -37,7 +37,6 @@ pub enum Layer {
 /// One line of [`FILTER_TYPES`].
 #[derive(Clone, Copy, Debug)]
 pub struct FilterEntry {
-    /// Which.
     pub filter_type: FilterType,
     /// Its name in files; underscores are taken as well.
     pub name: &'static str,
@@ -47,7 +46,6 @@ pub struct FilterEntry {
     pub argument: Option<&'static str>,
 }
 
-/// All types.
 pub const FILTER_TYPES: [FilterEntry; 8] = {
     use FilterType as Type;
     const fn entry(filter_type: Type, name: &'static str, layer: Layer, argument: Option<&'static str>) -> FilterEntry {

@@ -181,7 +181,6 @@ pub(crate) mod tests {
         assert_eq!(over_orders(|k| row.fragmentation_index(k)), [-1000; 11]);
     }
 
-    /// E2.
     #[test]
     fn e2_more_real_rows() {
         let dma = blocks(&[0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 3]);
@@ -198,7 +197,6 @@ pub(crate) mod tests {
         assert_eq!(over_orders(|k| later.unusable(k)), [0, 0, 1, 4, 8, 12, 13, 14, 15, 18, 37]);
     }
 
-    /// E3.
     #[test]
     fn e3_the_score_of_a_node_truncates_zone_by_zone() {
         let present = [3998, 782_336, 5_505_024];
@@ -210,7 +208,6 @@ pub(crate) mod tests {
         assert_eq!(node_score(&[(100, 1000)]), 99);
     }
 
-    /// E4 to E7.
     #[test]
     fn e4_to_e7_corner_rows() {
         let e4 = blocks(&[512]);

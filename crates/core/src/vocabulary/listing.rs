@@ -8,24 +8,22 @@ use serde::Serialize;
 pub struct Lruvec {
     /// Number of the group: the one that `lru_gen` prints.
     pub memcg: u64,
-    /// The node.
     pub node: NodeId,
 }
 
 /// One generation. Sizes are pages of 4 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Row {
+pub struct GenerationRow {
     /// Its number; only grows.
     pub seq: u64,
     /// How long ago it was made.
     pub age_ms: u64,
     /// Anonymous pages.
     pub anon_pages: u64,
-    /// File pages.
     pub file_pages: u64,
 }
 
-impl Row {
+impl GenerationRow {
     /// Pages of both types.
     pub const fn pages(&self) -> u64 {
         self.anon_pages.saturating_add(self.file_pages)
@@ -35,28 +33,26 @@ impl Row {
 /// What is read of one group on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Listing {
-    /// Which.
     pub lruvec: Lruvec,
     /// Path of the group; `/` is the root.
     pub path: String,
     /// Generations, oldest first, numbers ascending by one.
-    pub rows: Vec<Row>,
+    pub rows: Vec<GenerationRow>,
 }
 
-/// Pages of all rows.
-pub fn pages_of(rows: &[Row]) -> u64 {
-    rows.iter().map(Row::pages).fold(0, u64::saturating_add)
+pub fn pages_of(rows: &[GenerationRow]) -> u64 {
+    rows.iter().map(GenerationRow::pages).fold(0, u64::saturating_add)
 }
 
 /// Pages of generations that are at least `threshold_ms` old (docs/spec/mglru.md#s14-3, example E22): what the kernel's guide calls cold
 /// memory. The youngest of these pages may have been used up to one generation later than the threshold says;
 /// [`estimate`](fn@crate::generations::estimate) tells how far that goes.
-pub fn cold_pages(rows: &[Row], threshold_ms: u64) -> u64 {
-    rows.iter().filter(|row| row.age_ms >= threshold_ms).map(Row::pages).fold(0, u64::saturating_add)
+pub fn cold_pages(rows: &[GenerationRow], threshold_ms: u64) -> u64 {
+    rows.iter().filter(|row| row.age_ms >= threshold_ms).map(GenerationRow::pages).fold(0, u64::saturating_add)
 }
 
 /// The rest: pages of younger generations (example E22).
-pub fn working_set_pages(rows: &[Row], threshold_ms: u64) -> u64 {
+pub fn working_set_pages(rows: &[GenerationRow], threshold_ms: u64) -> u64 {
     pages_of(rows).saturating_sub(cold_pages(rows, threshold_ms))
 }
 
@@ -67,7 +63,7 @@ mod tests {
     /// E22: cold at 8 s and more, and the working set within 8 s.
     #[test]
     fn e22_working_set_sizes() {
-        let row = |seq, age_ms, anon_pages, file_pages| Row { seq, age_ms, anon_pages, file_pages };
+        let row = |seq, age_ms, anon_pages, file_pages| GenerationRow { seq, age_ms, anon_pages, file_pages };
         let rows = [row(4, 12_031, 1024, 9), row(5, 8020, 800, 12), row(6, 3011, 16_000, 96), row(7, 1002, 53_000, 0)];
         assert_eq!((cold_pages(&rows, 8000), working_set_pages(&rows, 8000)), (1845, 69_096));
         assert_eq!((cold_pages(&rows, 0), working_set_pages(&rows, 0)), (70_941, 0));
@@ -77,7 +73,7 @@ mod tests {
 
     #[test]
     fn sums_saturate() {
-        let row = Row { anon_pages: u64::MAX, file_pages: 7, ..Row::default() };
+        let row = GenerationRow { anon_pages: u64::MAX, file_pages: 7, ..GenerationRow::default() };
         assert_eq!((row.pages(), pages_of(&[row, row])), (u64::MAX, u64::MAX));
     }
 }

@@ -95,7 +95,6 @@ impl<'de> Deserialize<'de> for Swappiness {
 /// `+`: makes generation `max_gen_nr` + 1 after a walk over the page tables of the group's processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ageing {
-    /// Whose.
     pub lruvec: Lruvec,
     /// The youngest generation as it was last read. One that is older than the youngest by now does no harm; a number from the
     /// future is refused.
@@ -110,7 +109,6 @@ pub struct Ageing {
 /// `-`: evicts generations up to `min_gen_nr`, as far as their pages are not in use after all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Eviction {
-    /// Whose.
     pub lruvec: Lruvec,
     /// The youngest generation to evict, at most the youngest of all minus 2.
     pub min_gen_nr: u64,

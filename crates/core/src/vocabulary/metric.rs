@@ -39,11 +39,9 @@ pub enum Metric {
 /// One line of [`METRICS`].
 #[derive(Clone, Copy, Debug)]
 pub struct MetricEntry {
-    /// Which.
     pub metric: Metric,
     /// Its name in files; underscores are taken as well.
     pub name: &'static str,
-    /// It is of a node.
     pub needs_node: bool,
     /// It is of a memory cgroup.
     pub needs_memcg: bool,
@@ -51,7 +49,6 @@ pub struct MetricEntry {
     pub is_physical: bool,
 }
 
-/// All metrics.
 pub const METRICS: [MetricEntry; 9] = {
     const fn entry(metric: Metric, name: &'static str, needs_node: bool, needs_memcg: bool) -> MetricEntry {
         MetricEntry { metric, name, needs_node, needs_memcg, is_physical: false }

@@ -9,20 +9,20 @@ mod free_blocks;
 mod listing;
 mod lru_gen_command;
 mod metric;
-mod page_gate;
-mod scan_gate;
+mod page_filters;
+mod scan_filter;
 mod zone;
 
 pub use action::{ACTIONS, Action, ActionEntry, Scorer};
-pub use address::{AddressRange, Level, NodeId, Probe, Seen, Sight, TargetId};
+pub use address::{AddressRange, Level, NodeId, Probe, ProbeResult, Seen, TargetId, UnitRange};
 pub use destination::{Destination, choose, interleave_index};
 pub use filter_type::{FILTER_TYPES, FilterEntry, FilterType, Layer};
 pub use free_blocks::{BlocksError, FreeBlocks, HUGE_ORDER, MAX_FREE_PAGES, MAX_ORDERS, node_score, weighted_score};
-pub use listing::{Listing, Lruvec, Row, cold_pages, pages_of, working_set_pages};
+pub use listing::{GenerationRow, Listing, Lruvec, cold_pages, pages_of, working_set_pages};
 pub use lru_gen_command::{Ageing, Eviction, SWAPPINESS_MAX, Swappiness};
 pub use metric::{METRICS, Metric, MetricEntry};
-pub use page_gate::{PageFilter, PageGate, PageTest};
-pub use scan_gate::{Bit, Flow, NodeTally, PageMarks, PageRule, Run, ScanGate, ScannedPage};
+pub use page_filters::{PageFilter, PageFilters, PageTest};
+pub use scan_filter::{Bit, Flow, NodeTally, PageMarks, PageRule, Run, ScanFilter, ScannedPage};
 pub use zone::{BlockUse, Marks};
 
 pub(crate) use free_blocks::ORDERS;

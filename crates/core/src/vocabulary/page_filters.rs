@@ -13,12 +13,7 @@ pub enum PageTest {
     /// the accessed state of a young one away.
     Young,
     /// Bytes of its folio, both ends included.
-    FolioBytes {
-        /// The least.
-        min: u64,
-        /// The most.
-        max: u64,
-    },
+    FolioBytes { min: u64, max: u64 },
     /// No page table maps its folio.
     Unmapped,
 }
@@ -36,7 +31,7 @@ pub struct PageFilter {
 
 /// Decides page by page what is treated, and counts what passed and what each filter stopped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PageGate {
+pub struct PageFilters {
     filters: Vec<PageFilter>,
     rejects_unmatched: bool,
     passed_bytes: u64,
@@ -44,7 +39,7 @@ pub struct PageGate {
     stopped_bytes: Vec<u64>,
 }
 
-impl PageGate {
+impl PageFilters {
     /// A gate of `filters`, the first that matches deciding. Pages that none matches pass unless `rejects_unmatched`.
     pub fn new(filters: Vec<PageFilter>, rejects_unmatched: bool) -> Self {
         let stopped_bytes = vec![0; filters.len() + 1];
@@ -99,26 +94,26 @@ mod tests {
     #[test]
     fn the_first_match_decides_and_the_rest_is_not_asked() {
         let filters = vec![filter(PageTest::Anon, true, true), filter(PageTest::Young, true, false)];
-        let mut gate = PageGate::new(filters, false);
+        let mut filter = PageFilters::new(filters, false);
         // (anonymous, young, is treated, questions asked)
         for (is_anon, is_young, expected, asked) in
             [(true, true, true, 1), (false, true, false, 2), (false, false, true, 2)]
         {
             let mut questions = 0;
-            let passes = gate.admit(4096, |test| {
+            let passes = filter.admit(4096, |test| {
                 questions += 1;
                 if test == PageTest::Anon { is_anon } else { is_young }
             });
             assert_eq!((passes, questions), (expected, asked), "example 35: anon {is_anon}, young {is_young}");
         }
-        assert_eq!((gate.passed_bytes(), gate.stopped_bytes()), (8192, &[0, 4096, 0][..]));
+        assert_eq!((filter.passed_bytes(), filter.stopped_bytes()), (8192, &[0, 4096, 0][..]));
     }
 
     #[test]
     fn after_an_allowing_last_filter_the_rest_is_stopped() {
-        let mut gate = PageGate::new(vec![filter(PageTest::Unmapped, false, true)], true);
-        assert!(gate.admit(4096, |_| false) && !gate.admit(8192, |_| true));
-        assert_eq!(gate.stopped_bytes(), [0, 8192]);
-        assert!(PageGate::default().is_open());
+        let mut filter = PageFilters::new(vec![filter(PageTest::Unmapped, false, true)], true);
+        assert!(filter.admit(4096, |_| false) && !filter.admit(8192, |_| true));
+        assert_eq!(filter.stopped_bytes(), [0, 8192]);
+        assert!(PageFilters::default().is_open());
     }
 }

@@ -41,7 +41,6 @@ pub struct ScannedPage {
     pub address: u64,
     /// Base pages of the entry: 1, or those of a huge leaf.
     pub pages: u32,
-    /// Its node.
     pub node: NodeId,
     /// Its accessed bit is set, or that of a guest.
     pub accessed: bool,
@@ -61,7 +60,6 @@ impl ScannedPage {
 /// What the host does with the accessed bit of a page that it has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bit {
-    /// Clears it.
     Clear,
     /// Leaves it.
     Keep,
@@ -70,7 +68,6 @@ pub enum Bit {
 /// Whether the scan of a range goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// It does.
     On,
     /// It ends here.
     Stop,
@@ -81,7 +78,6 @@ pub enum Flow {
 pub struct Run {
     /// Byte address of the first.
     pub address: u64,
-    /// How many.
     pub folios: u32,
     /// Base pages of each.
     pub folio_pages: u32,
@@ -102,9 +98,7 @@ impl Run {
 /// What was seen of a node's pages, in base pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeTally {
-    /// The node.
     pub node: NodeId,
-    /// It is of the top tier.
     pub is_top_tier: bool,
     /// Pages that were looked at.
     pub scanned: u64,
@@ -114,7 +108,7 @@ pub struct NodeTally {
 
 /// Decides page by page what is useful, and keeps what was found.
 #[derive(Clone, Debug, Default)]
-pub struct ScanGate {
+pub struct ScanFilter {
     pub(crate) rule: PageRule,
     pub(crate) skips_unmovable: bool,
     pub(crate) stops_at_hole: bool,
@@ -130,7 +124,7 @@ pub struct ScanGate {
     pub(crate) top_tier: u64,
 }
 
-impl ScanGate {
+impl ScanFilter {
     /// Whether huge leaves are to be split and shown page by page.
     pub fn splits_huge(&self) -> bool {
         self.splits_huge
@@ -228,19 +222,19 @@ mod tests {
 
     const SLOW: NodeId = NodeId(1);
 
-    fn gate(rule: PageRule) -> ScanGate {
+    fn filter(rule: PageRule) -> ScanFilter {
         let tally = |node, is_top_tier| NodeTally { node: NodeId(node), is_top_tier, scanned: 0, accessed: 0 };
-        ScanGate { rule, nodes: vec![tally(0, true), tally(1, false)], ..ScanGate::default() }
+        ScanFilter { rule, nodes: vec![tally(0, true), tally(1, false)], ..ScanFilter::default() }
     }
 
     /// Which of these looks at one page find it useful.
     fn looks(rule: PageRule, accessed: &[bool], change: fn(usize, &mut PageMarks)) -> Vec<bool> {
-        let (mut gate, mut marks) = (gate(rule), PageMarks::default());
+        let (mut filter, mut marks) = (filter(rule), PageMarks::default());
         let look = |(index, &accessed): (usize, &bool)| {
             change(index, &mut marks);
-            let before = gate.useful;
-            assert_eq!(gate.see(&ScannedPage::new(0x1000, SLOW, accessed), &mut marks), Bit::Clear);
-            gate.useful > before
+            let before = filter.useful;
+            assert_eq!(filter.see(&ScannedPage::new(0x1000, SLOW, accessed), &mut marks), Bit::Clear);
+            filter.useful > before
         };
         accessed.iter().enumerate().map(look).collect()
     }
@@ -267,31 +261,35 @@ mod tests {
 
     #[test]
     fn a_locked_page_keeps_its_bit_and_an_unmovable_one_is_not_looked_at() {
-        let mut gate = gate(PageRule::FirstAccess);
+        let mut filter = filter(PageRule::FirstAccess);
         let mut marks = PageMarks { idle: true, ..PageMarks::default() };
         let locked = ScannedPage { is_locked: true, ..ScannedPage::new(0, SLOW, true) };
-        assert_eq!((gate.see(&locked, &mut marks), gate.useful), (Bit::Keep, 1), "accessed, and not taken");
+        assert_eq!((filter.see(&locked, &mut marks), filter.useful), (Bit::Keep, 1), "accessed, and not taken");
         assert!(!marks.young && marks.idle);
-        gate.skips_unmovable = true;
+        filter.skips_unmovable = true;
         let unmovable = ScannedPage { is_unmovable: true, ..ScannedPage::new(0, SLOW, true) };
         let before = marks;
-        assert_eq!((gate.see(&unmovable, &mut marks), gate.present, marks), (Bit::Keep, 1, before));
+        assert_eq!((filter.see(&unmovable, &mut marks), filter.present, marks), (Bit::Keep, 1, before));
     }
 
     #[test]
     fn only_slow_nodes_have_useful_pages_and_neighbours_join() {
-        let mut gate = gate(PageRule::FirstAccess);
+        let mut filter = filter(PageRule::FirstAccess);
         for (page, node) in [(1, 1), (2, 1), (3, 0), (4, 1), (5, 7)] {
-            gate.see(&ScannedPage::new(page << 12, NodeId(node), true), &mut PageMarks::default());
+            filter.see(&ScannedPage::new(page << 12, NodeId(node), true), &mut PageMarks::default());
         }
         let huge = ScannedPage { pages: 512, ..ScannedPage::new(0x20_0000, SLOW, true) };
-        gate.see(&huge, &mut PageMarks::default());
+        filter.see(&huge, &mut PageMarks::default());
         let runs: Vec<(u64, u32, u32)> =
-            gate.runs.iter().map(|run| (run.address, run.folios, run.folio_pages)).collect();
+            filter.runs.iter().map(|run| (run.address, run.folios, run.folio_pages)).collect();
         assert_eq!(runs, [(0x1000, 2, 1), (0x4000, 1, 1), (0x20_0000, 1, 512)]);
-        assert_eq!((gate.useful, gate.top_tier, gate.present), (515, 2, 517), "nodes without a tier are top tier");
-        gate.see_idle(SLOW, 10);
-        assert_eq!((gate.nodes[1].scanned, gate.nodes[1].accessed, gate.idle), (525, 515, 10));
+        assert_eq!(
+            (filter.useful, filter.top_tier, filter.present),
+            (515, 2, 517),
+            "nodes without a tier are top tier"
+        );
+        filter.see_idle(SLOW, 10);
+        assert_eq!((filter.nodes[1].scanned, filter.nodes[1].accessed, filter.idle), (525, 515, 10));
     }
 
     /// What the first look finds proves nothing, whenever the page came to be there.
@@ -304,10 +302,10 @@ mod tests {
         assert_eq!(found, [false, false, true]);
         let taken = looks(two, &[true, true, true, true, true], |at, marks| marks.young &= at != 2);
         assert_eq!(taken, [false, false, false, false, true], "reclaim asked before the third look");
-        let mut gate = gate(two);
+        let mut filter = filter(two);
         for (page, accessed) in [(1, true), (2, false)] {
-            gate.see(&ScannedPage::new(page << 12, SLOW, accessed), &mut PageMarks::default());
+            filter.see(&ScannedPage::new(page << 12, SLOW, accessed), &mut PageMarks::default());
         }
-        assert_eq!((gate.touched, gate.useful, gate.runs.len()), (1, 0, 0), "but it sees what was used");
+        assert_eq!((filter.touched, filter.useful, filter.runs.len()), (1, 0, 0), "but it sees what was used");
     }
 }

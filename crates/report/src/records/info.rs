@@ -18,7 +18,6 @@ pub struct RecordInfo {
     pub recorder: String,
     /// What wrote the file.
     pub created_by: String,
-    /// Where.
     pub host: String,
     /// Whether it ran to its end.
     pub complete: bool,
@@ -28,32 +27,24 @@ pub struct RecordInfo {
     pub first_moment_ns: u64,
     /// Snapshots of all targets.
     pub snapshots: u64,
-    /// Their regions.
     pub regions: u64,
     /// Most of one snapshot.
     pub regions_max: u64,
-    /// Regions without an age.
     pub regions_without_age: u64,
     /// How memory was monitored.
     pub contexts: Vec<ContextMeta>,
-    /// Whose memory.
     pub targets: Vec<TargetInfo>,
     /// What to know before trusting it.
     pub notes: Vec<String>,
 }
 
-/// One target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TargetInfo {
-    /// Its number.
     pub target: u32,
-    /// Its name.
     pub name: String,
     /// Index of its context.
     pub context: usize,
-    /// Its snapshots.
     pub snapshots: u64,
-    /// Their regions.
     pub regions: u64,
     /// Intervals of the last one.
     pub intervals: Intervals,

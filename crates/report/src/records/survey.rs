@@ -29,7 +29,6 @@ pub struct Survey {
     pub targets: Vec<u32>,
     /// Snapshots selected.
     pub snapshots: u64,
-    /// Their regions.
     pub regions: u64,
     /// Of these, without an age.
     pub regions_without_age: u64,

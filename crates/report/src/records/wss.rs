@@ -31,7 +31,6 @@ pub struct WssPoint {
     pub time_ns: u64,
     /// Bytes in regions found accessed, of all targets together.
     pub bytes: u64,
-    /// Bytes monitored.
     pub monitored_bytes: u64,
 }
 

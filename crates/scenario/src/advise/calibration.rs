@@ -1,7 +1,7 @@
 //! How far the simulated machine is from real kernels: by how much an interval of chance is widened so that it holds the kernel's
 //! count as well.
 //!
-//! The factors are fitted to real runs of programs on which nothing is judged (`docs/fidelity-advice.md`). A set-up whose policy,
+//! The factors are fitted to real runs of programs on which nothing is judged (`docs/fidelity-advice.md`). A configuration whose policy,
 //! release or parts were never compared with a kernel has no factor: it is shown, and never recommended.
 
 use isotherm_sim::memory::KernelRelease;
@@ -17,7 +17,6 @@ pub const EVENTS: u64 = 100;
 pub struct ModelError {
     /// Policy, by its name.
     pub policy: String,
-    /// Release of the kernel.
     pub kernel: KernelRelease,
     /// Counter, by its name in results: `major_faults`.
     pub counter: String,

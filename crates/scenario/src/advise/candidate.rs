@@ -1,4 +1,4 @@
-//! The set-ups that advice compares: one table. A new policy is tried by being registered; a new combination (something that
+//! The configurations that advice compares: one table. A new policy is tried by being registered; a new combination (something that
 //! works beside a policy) is one line here, and a function below if it is new.
 
 use crate::monitoring::MonitorSpec;
@@ -19,7 +19,7 @@ pub struct Recording {
 /// Puts something beside the policy.
 type Part = fn(&mut Scenario, &Recording);
 
-/// A set-up to try.
+/// A configuration to try.
 pub struct Candidate {
     /// Name in results.
     pub name: &'static str,
@@ -29,27 +29,26 @@ pub struct Candidate {
     parts: &'static [Part],
 }
 
-const fn set_up(name: &'static str, policy: &'static str, parts: &'static [Part]) -> Candidate {
+const fn configuration(name: &'static str, policy: &'static str, parts: &'static [Part]) -> Candidate {
     Candidate { name, policy, parts }
 }
 
-/// All set-ups, in the order of results. A test checks that every registered policy is among them.
+/// All configurations, in the order of results. A test checks that every registered policy is among them.
 pub const CANDIDATES: &[Candidate] = &[
-    set_up("classic", "classic", &[]),
-    set_up("classic + lru_sort", "classic", &[lru_sort]),
-    set_up("classic + reclaim", "classic", &[reclaim]),
-    set_up("mglru", "mglru", &[]),
-    set_up("mglru + lru_sort", "mglru", &[lru_sort]),
-    set_up("mglru + reclaim", "mglru", &[reclaim]),
-    set_up("mglru + proactive", "mglru", &[proactive]),
-    set_up("lru", "lru", &[]),
-    set_up("fifo", "fifo", &[]),
-    set_up("clock", "clock", &[]),
-    set_up("opt", "opt", &[]),
+    configuration("classic", "classic", &[]),
+    configuration("classic + lru_sort", "classic", &[lru_sort]),
+    configuration("classic + reclaim", "classic", &[reclaim]),
+    configuration("mglru", "mglru", &[]),
+    configuration("mglru + lru_sort", "mglru", &[lru_sort]),
+    configuration("mglru + reclaim", "mglru", &[reclaim]),
+    configuration("mglru + proactive", "mglru", &[proactive]),
+    configuration("lru", "lru", &[]),
+    configuration("fifo", "fifo", &[]),
+    configuration("clock", "clock", &[]),
+    configuration("opt", "opt", &[]),
 ];
 
 impl Candidate {
-    /// Whether Linux has it.
     pub fn runs_on_linux(&self) -> bool {
         policy_by_name(self.policy).is_ok_and(|entry| entry.runs_on_linux)
     }
@@ -59,7 +58,7 @@ impl Candidate {
         self.parts.len()
     }
 
-    /// The plain scenario turned into this set-up.
+    /// The plain scenario turned into this configuration.
     pub fn apply(&self, scenario: Scenario, recording: &Recording) -> Scenario {
         let mut scenario = Scenario { policy: self.policy.to_owned(), ..scenario };
         self.parts.iter().for_each(|part| part(&mut scenario, recording));

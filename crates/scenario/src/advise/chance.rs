@@ -1,4 +1,4 @@
-//! Chance: what differs between two replays of one set-up at one size, because the real world does not fix it.
+//! Chance: what differs between two replays of one configuration at one size, because the real world does not fix it.
 //!
 //! One [`Draw`] is one such world. Draws are numbered; equal numbers give equal worlds on every machine. Draws of one size
 //! spread their limits evenly, so that few of them already reach both ends.

@@ -1,20 +1,20 @@
 //! From figures to advice: what to recommend, what it gains, what is odd.
 
-use super::SetUp;
+use super::Configuration;
 use super::candidate::{CANDIDATES, Candidate};
 use super::expected::Interval;
 use super::figures::{AdviceRow, Run, ppm};
 use super::replays::Replays;
-use super::robust::{GambleBand, Neighbour, Odds, beside, gambles, neighbours, odds};
+use super::robust::{GambleBand, Neighbour, Odds, gambles, neighbours, odds, scaled};
 use super::search::{DRAWS_TO_COMPARE, lowest_safe, settle};
 use crate::error::ScenarioError;
 use isotherm_units::Bytes;
 use serde::Serialize;
 
-/// The set-up to choose.
+/// The configuration to choose.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Recommendation {
-    /// Set-up.
+    /// Configuration.
     pub candidate: &'static str,
     /// `memory.max`.
     pub memory_bytes: u64,
@@ -24,25 +24,23 @@ pub struct Recommendation {
     pub n: u64,
     /// Its runtime against unlimited memory, in millionths. The upper end is within what was asked for.
     pub runtime_ratio_ppm: Interval,
-    /// Its major faults.
     pub major_faults: Interval,
     /// Major faults that cost the slow-down asked for, by what a fault costs in these replays; absent where none had more faults than
     /// with unlimited memory.
     pub allowed_faults: Option<u64>,
     /// What it is predicted to gain.
     pub gain: Gain,
-    /// The same set-up with 3 % less, 3 % more and 10 % more memory.
+    /// The same configuration with 3 % less, 3 % more and 10 % more memory.
     pub neighbours: Vec<Neighbour>,
     /// What safety costs: the chance of being too slow, by memory.
     pub odds: Vec<Odds>,
 }
 
-/// What is gained.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Gain {
     /// Memory saved: peak less `memory.max`.
     pub saved_bytes: u64,
-    /// No more than this could be saved with this set-up: peak less the largest size that was tried and is not safe. Absent when
+    /// No more than this could be saved with this configuration: peak less the largest size that was tried and is not safe. Absent when
     /// no size was too slow.
     pub saved_at_most_bytes: Option<u64>,
     /// How much lower the memory charge is than without limits, mean over time; chance alone.
@@ -62,12 +60,11 @@ pub struct AgainstClassic {
     pub runtime_ratio_ppm: Interval,
 }
 
-/// Something to know about a set-up's figures.
+/// Something to know about a configuration's figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Note {
-    /// Which set-up.
+    /// Which configuration.
     pub candidate: &'static str,
-    /// What kind of note.
     pub kind: NoteKind,
     /// It in words.
     pub message: String,
@@ -89,7 +86,7 @@ pub enum NoteKind {
     UsesLess,
 }
 
-/// What to recommend: a set-up, by its number in the table, and a size.
+/// What to recommend: a configuration, by its number in the table, and a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     pub(super) index: usize,
@@ -99,7 +96,7 @@ pub(super) struct Choice {
 /// Sizes within so many steps of the smallest count as equal: the search tells no finer.
 const EQUAL_STEPS: u64 = 1;
 
-/// The smallest safe memory among set-ups whose predictions were compared with real kernels of all these releases. Of set-ups that the
+/// The smallest safe memory among configurations whose predictions were compared with real kernels of all these releases. Of configurations that the
 /// search does not tell apart, the one that loses least with 3 % less memory; then the smaller.
 pub(super) fn choose(releases: &mut [Replays<'_>]) -> Result<Option<Choice>, ScenarioError> {
     let mut safe = Vec::new();
@@ -111,7 +108,7 @@ pub(super) fn choose(releases: &mut [Replays<'_>]) -> Result<Option<Choice>, Sce
     let is_as_small = |choice: &Choice| choice.size.get() <= smallest.get() + EQUAL_STEPS * step;
     let excess_with_less = |choice: &Choice| {
         let worst = |replays: &Replays<'_>| {
-            let expected = replays.expected(choice.index, beside(choice.size, 970));
+            let expected = replays.expected(choice.index, scaled(choice.size, 970));
             expected.map_or(u64::MAX, |expected| expected.excess_ppm())
         };
         releases.iter().map(worst).max().unwrap_or(u64::MAX)
@@ -119,13 +116,13 @@ pub(super) fn choose(releases: &mut [Replays<'_>]) -> Result<Option<Choice>, Sce
     Ok(safe.into_iter().filter(is_as_small).min_by_key(|choice| (excess_with_less(choice), choice.size)))
 }
 
-/// Set-ups whose predictions were compared with real kernels of all these releases.
+/// Configurations whose predictions were compared with real kernels of all these releases.
 pub(super) fn calibrated(releases: &[Replays<'_>]) -> Vec<usize> {
     let is_calibrated = |index: &usize| releases.iter().all(|replays| replays.model_error(*index).is_some());
     (0..CANDIDATES.len()).filter(is_calibrated).collect()
 }
 
-/// Plays all set-ups at the size that will be recommended, and gives out that size; without one, the largest that was tried.
+/// Plays all configurations at the size that will be recommended, and gives out that size; without one, the largest that was tried.
 pub(super) fn compare(replays: &mut Replays<'_>, choice: Option<Choice>) -> Result<Bytes, ScenarioError> {
     let largest = replays.pool.places().map(|(_, size)| size).max().unwrap_or_default();
     let size = choice.map_or(largest, |choice| choice.size);
@@ -176,8 +173,8 @@ pub(super) fn recommend(replays: &Replays<'_>, choice: Choice) -> Option<Recomme
     })
 }
 
-pub(super) fn set_up(replays: &Replays<'_>, index: usize, candidate: &Candidate) -> SetUp {
-    SetUp {
+pub(super) fn configuration(replays: &Replays<'_>, index: usize, candidate: &Candidate) -> Configuration {
+    Configuration {
         candidate: candidate.name,
         runs_on_linux: candidate.runs_on_linux(),
         is_calibrated: replays.model_error(index).is_some(),

@@ -18,12 +18,11 @@ pub enum DeviceRole {
     Swap,
 }
 
-/// The recommended set-up at the recommended size, on another device. One replay.
+/// The recommended configuration at the recommended size, on another device. One replay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OtherDevice {
     /// Which one is another.
     pub role: DeviceRole,
-    /// What it is.
     pub device: DeviceConfig,
     /// Runtime against unlimited memory on the same devices, in millionths; absent when the program was killed.
     pub runtime_ratio_ppm: Option<u64>,

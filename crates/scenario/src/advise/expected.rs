@@ -1,4 +1,4 @@
-//! What to expect of a set-up at a size: intervals over what chance does, widened by what the model is off.
+//! What to expect of a configuration at a size: intervals over what chance does, widened by what the model is off.
 
 use super::calibration::ModelError;
 use super::figures::{Run, ppm};
@@ -95,7 +95,7 @@ impl Gamble {
     }
 }
 
-/// What to expect of a set-up at a size.
+/// What to expect of a configuration at a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Expected {
     /// Replays that it is drawn from.
@@ -128,7 +128,7 @@ impl Expected {
                 let most = at_most_95(&mut counts);
                 ratio.high = ratio.high.saturating_add(fault_cost.ratio_ppm(error.widened_high_95(most) - most));
                 let less = fault_cost.ratio_ppm(faults.chance_low - faults.low);
-                // No set-up is faster than unlimited memory because the model is off.
+                // No configuration is faster than unlimited memory because the model is off.
                 ratio.low = ratio.low.saturating_sub(less).max(ratio.low.min(1_000_000));
             }
         }
@@ -142,7 +142,7 @@ impl Expected {
     }
 }
 
-/// What a major fault costs a program under a set-up, near the border of what is allowed: a sum of time over a sum of faults.
+/// What a major fault costs a program under a configuration, near the border of what is allowed: a sum of time over a sum of faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FaultCost {
     /// Sum of what replays were slower than without limits, in millionths of that runtime.
@@ -155,7 +155,7 @@ pub(super) struct FaultCost {
 const NEAR_MIN: usize = 4;
 
 impl FaultCost {
-    /// Of the replays of a set-up that finished, and were slower by half to twice of what is allowed, in millionths; of too few such,
+    /// Of the replays of a configuration that finished, and were slower by half to twice of what is allowed, in millionths; of too few such,
     /// of all that finished. What a fault costs is not the same everywhere: far below the border reclaim and queues come on top.
     pub(super) fn of<'a>(runs: impl Iterator<Item = &'a Run>, unlimited_faults: u64, allowed_ppm: u64) -> Self {
         let slower = |run: &Run| {

@@ -61,10 +61,10 @@ impl Run {
     }
 }
 
-/// A set-up at a size.
+/// A configuration at a size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AdviceRow {
-    /// Set-up.
+    /// Configuration.
     pub candidate: &'static str,
     /// Whether Linux has it; baselines are shown, never recommended.
     pub runs_on_linux: bool,
@@ -82,7 +82,6 @@ pub struct AdviceRow {
     pub runtime_ratio_ppm: Option<Interval>,
     /// Whether the upper end of that is within the slow-down asked for.
     pub is_fast_enough: bool,
-    /// Major faults.
     pub major_faults: Interval,
     /// Where the replays fall into two groups.
     pub gamble: Option<Gamble>,
@@ -119,7 +118,7 @@ pub struct SchemeDid {
     pub stopped_by: Option<&'static str>,
 }
 
-/// All rows, by set-up and size.
+/// All rows, by configuration and size.
 pub(super) fn rows(replays: &Replays<'_>) -> Vec<AdviceRow> {
     let places: Vec<(usize, Bytes)> = replays.pool.places().collect();
     let mut rows: Vec<AdviceRow> = places.into_iter().map(|(index, size)| row(replays, index, size)).collect();

@@ -4,13 +4,13 @@
 
 use super::HugePages;
 use crate::assemble::{self, Limits, Peaks};
-use crate::defrag::DefragSpec;
+use crate::compaction::CompactionSpec;
 use crate::error::ScenarioError;
 use crate::monitoring::Watching;
 use crate::run::{Progress, Unit, check_ended};
 use crate::variant::Variant;
 use crate::{RunMode, Scenario, WorkloadEntry};
-use isotherm_core::defrag::{DESIGNS, Design, Proactiveness};
+use isotherm_core::compaction::{DESIGNS, Design, Proactiveness};
 use isotherm_sim::compaction::{BlockTaken, HugePath};
 use isotherm_sim::machine::{MachineConfig, NodeConfig, Outcome};
 use isotherm_sim::memory::watermarks::{WatermarkConfig, Watermarks, ZoneSize};
@@ -63,7 +63,6 @@ pub struct Fragmented {
 pub struct LatencyRow {
     /// Its name; `none` without.
     pub design: &'static str,
-    /// Whether Linux has it.
     pub runs_on_linux: bool,
     /// Huge pages that were had, of all machines.
     pub got: u64,
@@ -152,7 +151,8 @@ impl LatencyRow {
         let fallback = times(|block| block.path == HugePath::Fallback);
         let got = (light.len() + fallback.len()) as u64;
         let attempts = all().count() as u64;
-        let daemon_cpu_ns: u64 = outcomes.iter().flat_map(|outcome| &outcome.defrag).map(|daemon| daemon.cpu_ns).sum();
+        let daemon_cpu_ns: u64 =
+            outcomes.iter().flat_map(|outcome| &outcome.compaction).map(|daemon| daemon.cpu_ns).sum();
         Self {
             design: design.map_or("none", Design::name),
             runs_on_linux: design.is_none_or(|design| matches!(design, Design::Merged(_))),
@@ -197,12 +197,12 @@ fn with_goal(design: Design, wanted: u64) -> Design {
     match design {
         Design::Merged(config) => {
             let proactiveness = Proactiveness::try_from(PROACTIVENESS).expect("at most 100");
-            Design::Merged(isotherm_core::defrag::MergedConfig { proactiveness, ..config })
+            Design::Merged(isotherm_core::compaction::MergedConfig { proactiveness, ..config })
         }
         Design::Controller(config) => {
-            Design::Controller(isotherm_core::defrag::ControllerConfig { keep: wanted, ..config })
+            Design::Controller(isotherm_core::compaction::ControllerConfig { keep: wanted, ..config })
         }
-        Design::Heat(config) => Design::Heat(isotherm_core::defrag::HeatConfig { keep: wanted, ..config }),
+        Design::Heat(config) => Design::Heat(isotherm_core::compaction::HeatConfig { keep: wanted, ..config }),
         // The original marks are their defaults.
         Design::Rfc(_) | Design::Explicit(_) => design,
     }
@@ -231,7 +231,7 @@ fn scenario(machine: Bytes, footprint: Bytes, wanted: u64, design: Option<&Desig
         until: Duration::from_secs(60),
         machine: config,
         workloads: vec![WorkloadEntry::new("fragmenter", WorkloadSpec::Fragmenter(fragmenter)), others, driver],
-        defrag: design.map(|design| DefragSpec::new("daemon", design.clone())).into_iter().collect(),
+        compaction: design.map(|design| CompactionSpec::new("daemon", design.clone())).into_iter().collect(),
         ..Scenario::named("fragmented memory")
     }
 }
@@ -298,9 +298,14 @@ mod tests {
             accesses_share_ppm: 0,
             overhead_bytes: 0,
         };
-        let told =
+        let reported =
             HugeRanges { touched_bytes: 0, anonymous_bytes: 0, steps: vec![step(super::super::DENSE.ppm(), ranges)] };
-        HugePages { dense_share_ppm: super::super::DENSE.ppm(), ranges: Some(told), not_told: None, fragmented: None }
+        HugePages {
+            dense_share_ppm: super::super::DENSE.ppm(),
+            ranges: Some(reported),
+            not_reported: None,
+            fragmented: None,
+        }
     }
 
     #[test]
@@ -318,23 +323,26 @@ mod tests {
     /// What is free in pieces has to be made into huge pages while the program waits, or before.
     #[test]
     fn without_a_daemon_the_program_waits_and_with_the_best_it_does_not() {
-        let told = Fragmented::of(&huge(40), Bytes::from_mib(100), &()).unwrap().expect("40 could be huge");
-        assert_eq!((told.wanted, told.machine_bytes, told.rows.len()), (30, 136 << 20, 1 + DESIGNS.len()));
-        let (vanilla, best) = (told.vanilla(), told.with_best());
+        let reported = Fragmented::of(&huge(40), Bytes::from_mib(100), &()).unwrap().expect("40 could be huge");
+        assert_eq!((reported.wanted, reported.machine_bytes, reported.rows.len()), (30, 136 << 20, 1 + DESIGNS.len()));
+        let (vanilla, best) = (reported.vanilla(), reported.with_best());
         assert_eq!((vanilla.got + vanilla.failed, vanilla.design, vanilla.daemon_cpu_ns), (90, "none", 0));
-        assert!(vanilla.fallback_p50_ns > best.light_p50_ns && best.failed <= vanilla.failed, "{told:?}");
-        assert!(best.light_share_ppm > vanilla.light_share_ppm && best.mean_ns < vanilla.mean_ns / 2, "{told:?}");
+        assert!(vanilla.fallback_p50_ns > best.light_p50_ns && best.failed <= vanilla.failed, "{reported:?}");
+        assert!(best.light_share_ppm > vanilla.light_share_ppm && best.mean_ns < vanilla.mean_ns / 2, "{reported:?}");
         assert!(best.daemon_cpu_ns > 0);
-        assert!(told.rows.iter().skip(1).all(|row| row.mean_ns >= best.mean_ns || row.failed > 0), "{told:?}");
-        assert_eq!(told.rows.iter().filter(|row| row.runs_on_linux).count(), 2, "none, and merged");
-        assert_eq!(Fragmented::of(&huge(40), Bytes::from_mib(100), &()).unwrap(), Some(told), "the same again");
+        assert!(reported.rows.iter().skip(1).all(|row| row.mean_ns >= best.mean_ns || row.failed > 0), "{reported:?}");
+        assert_eq!(reported.rows.iter().filter(|row| row.runs_on_linux).count(), 2, "none, and merged");
+        assert_eq!(Fragmented::of(&huge(40), Bytes::from_mib(100), &()).unwrap(), Some(reported), "the same again");
     }
 
     #[test]
     fn more_than_the_machine_holds_is_told_for_a_part() {
-        let told = Fragmented::of(&huge(100_000), Bytes::from_gib(300), &()).unwrap().expect("they could be huge");
-        assert_eq!(told.machine_bytes, MACHINE_MAX.get());
-        assert!(told.wanted < 400 && told.assumptions.iter().any(|line| line.contains("100000 ranges could be huge")));
+        let reported = Fragmented::of(&huge(100_000), Bytes::from_gib(300), &()).unwrap().expect("they could be huge");
+        assert_eq!(reported.machine_bytes, MACHINE_MAX.get());
+        assert!(
+            reported.wanted < 400
+                && reported.assumptions.iter().any(|line| line.contains("100000 ranges could be huge"))
+        );
         assert_eq!(Fragmented::of(&huge(0), Bytes::from_mib(100), &()).unwrap(), None, "nothing could be huge");
     }
 }

@@ -4,7 +4,7 @@ use super::{Fragmented, Question};
 use crate::error::ScenarioError;
 use crate::run::Progress;
 use isotherm_trace::TraceReader;
-use isotherm_trace::analysis::{HugeRanges, HugeStep, NotTold, huge_ranges};
+use isotherm_trace::analysis::{HugeRanges, HugeStep, NotReported, huge_ranges};
 use isotherm_units::{Bytes, Ratio};
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ pub struct HugePages {
     /// What the recording tells.
     pub ranges: Option<HugeRanges>,
     /// Why it does not.
-    pub not_told: Option<NotTold>,
+    pub not_reported: Option<NotReported>,
     /// At what latency the dense ones would come on fragmented memory.
     pub fragmented: Option<Fragmented>,
 }
@@ -30,18 +30,18 @@ impl HugePages {
     /// # Errors
     /// It cannot be read.
     pub(super) fn of(question: &Question, peak: Bytes, progress: &dyn Progress) -> Result<Self, ScenarioError> {
-        let told = TraceReader::open(&question.trace).and_then(|mut reader| huge_ranges(&mut reader));
-        let told = told.map_err(|error| ScenarioError::Meaning {
+        let reported = TraceReader::open(&question.trace).and_then(|mut reader| huge_ranges(&mut reader));
+        let reported = reported.map_err(|error| ScenarioError::Meaning {
             place: question.trace.display().to_string(),
             message: error.to_string(),
         })?;
-        let (ranges, not_told) = match told {
+        let (ranges, not_reported) = match reported {
             Ok(ranges) => (Some(ranges), None),
             Err(why) => (None, Some(why)),
         };
-        let told = Self { dense_share_ppm: DENSE.ppm(), ranges, not_told, fragmented: None };
-        let fragmented = Fragmented::of(&told, peak, progress)?;
-        Ok(Self { fragmented, ..told })
+        let reported = Self { dense_share_ppm: DENSE.ppm(), ranges, not_reported, fragmented: None };
+        let fragmented = Fragmented::of(&reported, peak, progress)?;
+        Ok(Self { fragmented, ..reported })
     }
 
     /// The dense ranges, if there are any.
@@ -64,11 +64,11 @@ mod tests {
         let of = |ranges| {
             let steps = vec![step(0, 9), step(500_000, ranges), step(1_000_000, 0)];
             let ranges = Some(HugeRanges { touched_bytes: 0, anonymous_bytes: 0, steps });
-            HugePages { dense_share_ppm: DENSE.ppm(), ranges, not_told: None, fragmented: None }
+            HugePages { dense_share_ppm: DENSE.ppm(), ranges, not_reported: None, fragmented: None }
         };
         assert_eq!(of(7).dense().map(|dense| dense.ranges), Some(7));
         assert_eq!(of(0).dense(), None, "none is");
-        let untold = HugePages { ranges: None, not_told: Some(NotTold::NoMappings), ..of(7) };
-        assert_eq!(untold.dense(), None);
+        let not_reported = HugePages { ranges: None, not_reported: Some(NotReported::NoMappings), ..of(7) };
+        assert_eq!(not_reported.dense(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The main job: how much memory a recorded program needs, under which set-up, with evidence.
+//! The main job: how much memory a recorded program needs, under which configuration, with evidence.
 //!
 //! The recording is replayed without limits, then under every candidate at several memory sizes, each replay in a world of its own
 //! ([`chance`]). A figure is the median with an interval over these worlds, widened by what the simulated machine is known to be off
@@ -52,7 +52,6 @@ use std::path::{Path, PathBuf};
 pub struct Question {
     /// Name of the program, for reports.
     pub name: String,
-    /// The recording.
     pub trace: PathBuf,
     /// Memory sizes to try; shares are of peak memory. Others are tried where the answer needs them.
     pub memory: Vec<Amount>,
@@ -60,7 +59,6 @@ pub struct Question {
     pub kernels: Vec<KernelRelease>,
     /// The disk under files.
     pub storage: DeviceConfig,
-    /// Swap device.
     pub swap: DeviceConfig,
     /// How much slower than with unlimited memory is still fine.
     pub slowdown: Ratio,
@@ -89,19 +87,18 @@ pub struct Advice {
     pub unlimited_major_faults: u64,
     /// The disk under files.
     pub storage: DeviceConfig,
-    /// Swap device.
     pub swap: DeviceConfig,
     /// The slowdown asked for, in millionths.
     pub slowdown_allowed_ppm: u64,
-    /// Every set-up at every size.
+    /// Every configuration at every size.
     pub rows: Vec<AdviceRow>,
-    /// The size at which all set-ups are compared: the recommended one, or the largest that was tried.
+    /// The size at which all configurations are compared: the recommended one, or the largest that was tried.
     pub compared_bytes: u64,
-    /// Each set-up in short.
-    pub set_ups: Vec<SetUp>,
+    /// Each configuration in short.
+    pub configurations: Vec<Configuration>,
     /// What to do; absent when no size tried is safe.
     pub recommendation: Option<Recommendation>,
-    /// The recommended set-up on other devices.
+    /// The recommended configuration on other devices.
     pub other_devices: Vec<OtherDevice>,
     /// What is odd about these figures, and what else they show.
     pub notes: Vec<Note>,
@@ -111,15 +108,14 @@ pub struct Advice {
     pub huge_pages: HugePages,
     /// What these figures do not include.
     pub unknowns: Vec<String>,
-    /// The recommended set-up as a scenario.
+    /// The recommended configuration as a scenario.
     #[serde(skip)]
     pub config: Option<Scenario>,
 }
 
-/// A set-up in short.
+/// A configuration in short.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SetUp {
-    /// Its name.
+pub struct Configuration {
     pub candidate: &'static str,
     /// Whether Linux has it; baselines are shown, never recommended.
     pub runs_on_linux: bool,
@@ -137,7 +133,6 @@ pub struct SetUp {
 pub struct KernelDefaults {
     /// The combination.
     pub candidate: &'static str,
-    /// Which preset.
     pub preset: &'static str,
     /// Runtime against unlimited memory, in millionths; absent when the program was killed. One replay.
     pub runtime_ratio_ppm: Option<u64>,
@@ -197,7 +192,8 @@ fn advice(
     let rows = figures::rows(replays);
     let recommendation = choice.and_then(|choice| choice::recommend(replays, choice));
     let notes = choice::notes(replays, &rows, recommendation.as_ref(), compared);
-    let set_ups = CANDIDATES.iter().enumerate().map(|(index, candidate)| choice::set_up(replays, index, candidate));
+    let configurations =
+        CANDIDATES.iter().enumerate().map(|(index, candidate)| choice::configuration(replays, index, candidate));
     let config = recommendation.as_ref().map(|best| replays.config(best.candidate, best.memory_bytes));
     let other_devices = match choice {
         Some(choice) => devices::others(replays, choice.index, choice.size)?,
@@ -216,7 +212,7 @@ fn advice(
         slowdown_allowed_ppm: question.slowdown.ppm(),
         rows,
         compared_bytes: compared.get(),
-        set_ups: set_ups.collect(),
+        configurations: configurations.collect(),
         recommendation,
         other_devices,
         notes,

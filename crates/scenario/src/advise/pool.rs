@@ -5,12 +5,12 @@ use super::figures::Run;
 use isotherm_units::Bytes;
 use std::collections::BTreeMap;
 
-/// Replays by set-up (its place in the table of candidates) and size.
+/// Replays by configuration (its place in the table of candidates) and size.
 #[derive(Default)]
 pub(super) struct Pool(BTreeMap<(usize, Bytes), Vec<Run>>);
 
 impl Pool {
-    /// Adds replays of a set-up at a size.
+    /// Adds replays of a configuration at a size.
     pub(super) fn add(&mut self, index: usize, size: Bytes, runs: impl IntoIterator<Item = Run>) {
         self.0.entry((index, size)).or_default().extend(runs);
     }
@@ -20,12 +20,12 @@ impl Pool {
         self.0.get(&(index, size)).map_or(&[], Vec::as_slice)
     }
 
-    /// Sizes at which a set-up was played, ascending.
+    /// Sizes at which a configuration was played, ascending.
     pub(super) fn sizes(&self, index: usize) -> impl DoubleEndedIterator<Item = Bytes> + '_ {
         self.0.range((index, Bytes::ZERO)..=(index, Bytes::new(u64::MAX))).map(|((_, size), _)| *size)
     }
 
-    /// All replays of a set-up whose limit chance could have given to `size`: those of the size itself, and of its neighbours.
+    /// All replays of a configuration whose limit chance could have given to `size`: those of the size itself, and of its neighbours.
     pub(super) fn around(&self, index: usize, size: Bytes) -> Vec<&Run> {
         let part =
             |bp: u64| Bytes::new(u64::try_from(u128::from(size.get()) * u128::from(bp) / 10_000).unwrap_or(u64::MAX));
@@ -37,12 +37,12 @@ impl Pool {
             .collect()
     }
 
-    /// Every replay of a set-up.
+    /// Every replay of a configuration.
     pub(super) fn of(&self, index: usize) -> impl Iterator<Item = &Run> {
         self.0.range((index, Bytes::ZERO)..=(index, Bytes::new(u64::MAX))).flat_map(|(_, runs)| runs)
     }
 
-    /// Set-ups and sizes in order.
+    /// Configurations and sizes in order.
     pub(super) fn places(&self) -> impl Iterator<Item = (usize, Bytes)> + '_ {
         self.0.keys().copied()
     }

@@ -1,4 +1,4 @@
-//! Predictions without a recommendation: what a set-up is expected to do at given sizes. Comparisons with real kernels are built on it.
+//! Predictions without a recommendation: what a configuration is expected to do at given sizes. Comparisons with real kernels are built on it.
 
 use super::candidate::CANDIDATES;
 use super::choice::{self, Recommendation};
@@ -10,18 +10,16 @@ use isotherm_sim::memory::KernelRelease;
 use isotherm_units::{Bytes, Ratio};
 use serde::Serialize;
 
-/// What is expected of a set-up at a size.
+/// What is expected of a configuration at a size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
-    /// Release of the kernel.
     pub kernel: KernelRelease,
-    /// Set-up.
+    /// Configuration.
     pub candidate: &'static str,
     /// `memory.max`.
     pub memory_bytes: u64,
     /// Replays.
     pub n: u64,
-    /// Major faults.
     pub major_faults: Interval,
     /// Runtime against unlimited memory, in millionths; absent when the program was killed in a replay.
     pub runtime_ratio_ppm: Option<Interval>,
@@ -30,10 +28,10 @@ pub struct Prediction {
     pub allowed_faults: Option<u64>,
 }
 
-/// Plays set-ups, by name, at sizes, `draws` times each, on every release of the question; its own sizes are not played.
+/// Plays configurations, by name, at sizes, `draws` times each, on every release of the question; its own sizes are not played.
 ///
 /// # Errors
-/// As [`advise`](super::advise); a set-up that is not in the table has no prediction.
+/// As [`advise`](super::advise); a configuration that is not in the table has no prediction.
 pub fn predict(
     question: &Question,
     wanted: &[(&str, Bytes)],
@@ -78,10 +76,10 @@ pub fn recommend_each(
         let mut releases = releases(question, progress)?;
         let mut recommended = Vec::new();
         for &slowdown in slowdowns {
-            let set_ups = choice::calibrated(&releases);
+            let configurations = choice::calibrated(&releases);
             for replays in &mut releases {
                 replays.slowdown = slowdown;
-                search::survey(replays, &set_ups)?;
+                search::survey(replays, &configurations)?;
             }
             let choice = choice::choose(&mut releases)?;
             let on_first = |choice| releases.first().and_then(|replays| choice::recommend(replays, choice));

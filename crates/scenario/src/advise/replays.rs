@@ -1,4 +1,4 @@
-//! Playing: a recording under set-ups at sizes, each replay in a world of its own.
+//! Playing: a recording under configurations at sizes, each replay in a world of its own.
 
 use super::calibration::{ModelError, model_error};
 use super::candidate::{CANDIDATES, Candidate, Recording};
@@ -121,7 +121,7 @@ impl<'a> Replays<'a> {
         })
     }
 
-    /// Plays set-ups, by their number in the table, at sizes, so often more. Each replay of a size has a draw of its own.
+    /// Plays configurations, by their number in the table, at sizes, so often more. Each replay of a size has a draw of its own.
     pub(super) fn play_more(&mut self, wanted: &[(usize, Bytes, usize)]) -> Result<(), ScenarioError> {
         let (cpus, mut jobs) = (self.question.cpus, Vec::new());
         for &(index, size, more) in wanted {
@@ -147,7 +147,7 @@ impl<'a> Replays<'a> {
         Ok(())
     }
 
-    /// Plays set-ups until each was played `times` at its size.
+    /// Plays configurations until each was played `times` at its size.
     pub(super) fn play_up_to(&mut self, times: usize, places: &[(usize, Bytes)]) -> Result<(), ScenarioError> {
         let lacking =
             |&(index, size): &(usize, Bytes)| (index, size, times.saturating_sub(self.pool.at(index, size).len()));
@@ -196,7 +196,7 @@ impl<'a> Replays<'a> {
         Ok(Run::of(outcome, draw, limit, unlimited_ns))
     }
 
-    /// How a set-up fares on other devices, in the middle of everything else: its runtime against unlimited memory there, in millionths,
+    /// How a configuration fares on other devices, in the middle of everything else: its runtime against unlimited memory there, in millionths,
     /// and its major faults. `None` if it was killed.
     pub(super) fn elsewhere(
         &self,
@@ -214,14 +214,14 @@ impl<'a> Replays<'a> {
         Ok(run.ratio_ppm.and(ratio).map(|ratio| (ratio, run.major_faults)))
     }
 
-    /// What the model is off for a set-up, if that was measured: for policies alone, by release.
+    /// What the model is off for a configuration, if that was measured: for policies alone, by release.
     pub(super) fn model_error(&self, index: usize) -> Option<&'static ModelError> {
         let candidate = &CANDIDATES[index];
         let is_plain = candidate.nr_parts() == 0;
         is_plain.then(|| model_error(candidate.name, self.kernel, "major_faults")).flatten()
     }
 
-    /// What to expect of a set-up at a size, from the replays there are; `None` without any.
+    /// What to expect of a configuration at a size, from the replays there are; `None` without any.
     pub(super) fn expected(&self, index: usize, size: Bytes) -> Option<Expected> {
         Expected::of(&self.pool.around(index, size), self.model_error(index), self.fault_cost(index))
     }
@@ -277,7 +277,7 @@ impl<'a> Replays<'a> {
         presets.chain(scenario.generations.iter().map(tool)).collect()
     }
 
-    /// The set-up of this name with this limit, for a user to play.
+    /// The configuration of this name with this limit, for a user to play.
     pub(super) fn config(&self, name: &str, memory_bytes: u64) -> Scenario {
         let candidate = CANDIDATES.iter().find(|candidate| candidate.name == name).expect("from the table");
         let scenario = self.scenario(candidate, Bytes::new(memory_bytes));
@@ -314,14 +314,14 @@ impl<'a> Replays<'a> {
         Bytes::new((size.get() + step / 2) / step * step)
     }
 
-    /// Major faults in all that cost the slow-down asked for, by what a fault costs under this set-up; `None` where no replay had more
+    /// Major faults in all that cost the slow-down asked for, by what a fault costs under this configuration; `None` where no replay had more
     /// faults than without limits.
     pub(super) fn allowed_faults(&self, index: usize) -> Option<u64> {
         let in_all = self.fault_cost(index).faults_in(self.slowdown.ppm())?;
         Some(self.unlimited.major_faults.saturating_add(in_all))
     }
 
-    /// What a major fault costs under a set-up.
+    /// What a major fault costs under a configuration.
     fn fault_cost(&self, index: usize) -> FaultCost {
         FaultCost::of(self.pool.of(index), self.unlimited.major_faults, self.slowdown.ppm())
     }

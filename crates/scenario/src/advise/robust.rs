@@ -7,7 +7,7 @@ use super::replays::Replays;
 use isotherm_units::Bytes;
 use serde::Serialize;
 
-/// The recommended set-up with a little less or more memory.
+/// The recommended configuration with a little less or more memory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Neighbour {
     /// Memory against the recommended, in thousandths: 970, 1030 or 1100.
@@ -18,7 +18,6 @@ pub struct Neighbour {
     pub n: u64,
     /// Runtime against unlimited memory, in millionths. Absent when the program was killed in a replay.
     pub runtime_ratio_ppm: Option<Interval>,
-    /// Major faults.
     pub major_faults: Interval,
     /// Whether the upper end is within the slow-down asked for.
     pub is_fast_enough: bool,
@@ -37,10 +36,10 @@ pub struct Odds {
     pub too_slow_ppm: u64,
 }
 
-/// Sizes at which a set-up falls into two groups of outcomes.
+/// Sizes at which a configuration falls into two groups of outcomes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct GambleBand {
-    /// Set-up.
+    /// Configuration.
     pub(super) candidate: &'static str,
     /// Smallest such size.
     pub(super) from_bytes: u64,
@@ -55,7 +54,7 @@ const PERMIL: [u64; 3] = [970, 1030, 1100];
 /// With 3 % less, 3 % more and 10 % more memory. A neighbour that no replay says anything of is left out.
 pub(super) fn neighbours(replays: &Replays<'_>, index: usize, size: Bytes) -> Vec<Neighbour> {
     let neighbour = |&permil: &u64| {
-        let memory = beside(size, permil);
+        let memory = scaled(size, permil);
         let expected = replays.expected(index, memory)?;
         Some(Neighbour {
             of_recommended_permil: permil,
@@ -70,7 +69,7 @@ pub(super) fn neighbours(replays: &Replays<'_>, index: usize, size: Bytes) -> Ve
 }
 
 /// So many thousandths of a size, in whole pages.
-pub(super) fn beside(size: Bytes, permil: u64) -> Bytes {
+pub(super) fn scaled(size: Bytes, permil: u64) -> Bytes {
     let bytes = u128::from(size.get()) * u128::from(permil) / 1000;
     Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX)).pages_floor().bytes().max(LIMIT_MIN)
 }
@@ -99,7 +98,7 @@ pub(super) fn odds(replays: &Replays<'_>, index: usize, size: Bytes) -> Vec<Odds
         .collect()
 }
 
-/// Bands of sizes at which a set-up is a gamble.
+/// Bands of sizes at which a configuration is a gamble.
 pub(super) fn gambles(replays: &Replays<'_>, index: usize, candidate: &'static str) -> Vec<GambleBand> {
     let mut bands: Vec<GambleBand> = Vec::new();
     let mut is_open = false;
@@ -128,8 +127,8 @@ mod tests {
 
     #[test]
     fn neighbours_are_whole_pages() {
-        assert_eq!(beside(Bytes::from_mib(100), 970), Bytes::from_mib(97));
-        assert_eq!(beside(Bytes::from_mib(100), 1030), Bytes::from_mib(103));
-        assert_eq!(beside(Bytes::new(LIMIT_MIN.get() + 4096), 970), LIMIT_MIN);
+        assert_eq!(scaled(Bytes::from_mib(100), 970), Bytes::from_mib(97));
+        assert_eq!(scaled(Bytes::from_mib(100), 1030), Bytes::from_mib(103));
+        assert_eq!(scaled(Bytes::new(LIMIT_MIN.get() + 4096), 970), LIMIT_MIN);
     }
 }

@@ -11,11 +11,11 @@ use super::replays::Replays;
 use crate::error::ScenarioError;
 use isotherm_units::Bytes;
 
-/// Replays of each set-up at each size asked for, and at each step of the band.
+/// Replays of each configuration at each size asked for, and at each step of the band.
 const DRAWS: usize = 2;
 /// Replays that the judgement of the size to recommend is drawn from, at least.
 pub(super) const DRAWS_TO_BE_SURE: usize = 10;
-/// Replays of each set-up at the size where all are compared.
+/// Replays of each configuration at the size where all are compared.
 pub(super) const DRAWS_TO_COMPARE: usize = 5;
 /// Steps above a size that are all tried.
 const STEPS_ABOVE: u64 = 15;
@@ -26,20 +26,20 @@ const GAP_STEPS_MAX: u64 = 5;
 /// Steps of bisection between sizes asked for: 10 % of peak come down to below 1 %.
 const BISECTIONS: u32 = 4;
 
-/// These set-ups at every size asked for, and for those that Linux has the border between too slow and fast enough, roughly.
-pub(super) fn survey(replays: &mut Replays<'_>, set_ups: &[usize]) -> Result<(), ScenarioError> {
+/// These configurations at every size asked for, and for those that Linux has the border between too slow and fast enough, roughly.
+pub(super) fn survey(replays: &mut Replays<'_>, configurations: &[usize]) -> Result<(), ScenarioError> {
     let sizes = replays.sizes.clone();
     let mut places: Vec<(usize, Bytes)> =
-        set_ups.iter().flat_map(|&index| sizes.iter().map(move |&size| (index, size))).collect();
+        configurations.iter().flat_map(|&index| sizes.iter().map(move |&size| (index, size))).collect();
     // Where the peak itself is asked for, so is room for chance above it: a program may need all of its memory.
     let above = replays.above_peak();
     if sizes.last().is_some_and(|&largest| largest >= replays.peak && largest < above) {
-        let can_be_recommended = set_ups.iter().filter(|&&index| replays.model_error(index).is_some());
+        let can_be_recommended = configurations.iter().filter(|&&index| replays.model_error(index).is_some());
         places.extend(can_be_recommended.map(|&index| (index, above)));
     }
     replays.play_up_to(DRAWS, &places)?;
     for _ in 0..BISECTIONS {
-        let linux = set_ups.iter().filter(|&&index| CANDIDATES[index].runs_on_linux());
+        let linux = configurations.iter().filter(|&&index| CANDIDATES[index].runs_on_linux());
         let wanted: Vec<(usize, Bytes)> = linux.filter_map(|&index| Some((index, between(replays, index)?))).collect();
         if wanted.is_empty() {
             break;
@@ -66,7 +66,7 @@ pub(super) fn lowest_safe(replays: &Replays<'_>, index: usize) -> Option<Bytes> 
 }
 
 /// The smallest size that is safe on each of these releases, with the whole band above it tried on each; `None` if there is none.
-/// What a set-up needs on its worst release is what it needs.
+/// What a configuration needs on its worst release is what it needs.
 pub(super) fn settle(releases: &mut [Replays<'_>], index: usize) -> Result<Option<Bytes>, ScenarioError> {
     let lowest = |releases: &[Replays<'_>]| {
         let each: Option<Vec<Bytes>> = releases.iter().map(|replays| lowest_safe(replays, index)).collect();
@@ -89,7 +89,7 @@ pub(super) fn settle(releases: &mut [Replays<'_>], index: usize) -> Result<Optio
     }
 }
 
-/// What has to be played before `at` can be called safe: set-up, size, how often more.
+/// What has to be played before `at` can be called safe: configuration, size, how often more.
 fn lacking(replays: &Replays<'_>, index: usize, at: Bytes) -> Vec<(usize, Bytes, usize)> {
     let top = replays.pool.sizes(index).last().unwrap_or(replays.peak);
     let step = replays.step_at(at).get();

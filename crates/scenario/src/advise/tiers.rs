@@ -8,7 +8,7 @@
 use super::figures::ppm;
 use super::mean::Figure;
 use super::replays::{play, scenario_of};
-use super::robust::beside;
+use super::robust::scaled;
 use super::{Question, in_pool, lists_requests};
 use crate::Scenario;
 use crate::assemble::Limits;
@@ -30,7 +30,7 @@ use std::path::PathBuf;
 const REPEATS: usize = 5;
 /// By how much of a thousandth the fast tier of each repeat lies beside the size. How it falls on the steps of a program's memory is
 /// chance: a page more or less of heap, a library more or less of page cache. The first is the size itself.
-const BESIDE_PERMIL: [u64; REPEATS] = [1000, 990, 995, 1005, 1010];
+const SCALES_PERMIL: [u64; REPEATS] = [1000, 990, 995, 1005, 1010];
 /// The least that a node holds.
 const NODE_MIN: Bytes = Bytes::from_mib(4);
 /// The recording is played for as long as this at least, as far as its epochs can be played again.
@@ -43,7 +43,6 @@ const EPOCHS_MAX: u64 = 100;
 pub struct TierQuestion {
     /// Name of the program, for reports.
     pub name: String,
-    /// The recording.
     pub trace: PathBuf,
     /// Size of the fast tier; shares are of peak memory.
     pub fast: Amount,
@@ -53,7 +52,6 @@ pub struct TierQuestion {
     pub kernel: KernelRelease,
     /// The disk under files.
     pub storage: DeviceConfig,
-    /// Swap device.
     pub swap: DeviceConfig,
     /// Processors of the machine.
     pub cpus: u32,
@@ -70,7 +68,6 @@ pub struct TierAdvice {
     pub kernel: KernelRelease,
     /// The disk under files.
     pub storage: DeviceConfig,
-    /// Swap device.
     pub swap: DeviceConfig,
     /// Highest memory charge without limits.
     pub peak_bytes: u64,
@@ -100,7 +97,6 @@ pub struct TierAdvice {
 /// A policy. Figures are means over its replays.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TierRow {
-    /// Its name.
     pub policy: &'static str,
     /// Whether Linux has it; others are shown, never recommended.
     pub runs_on_linux: bool,
@@ -108,7 +104,6 @@ pub struct TierRow {
     pub is_bound: bool,
     /// Replays.
     pub n: u64,
-    /// Runtime.
     pub runtime_ns: u64,
     /// Runtime against all memory fast, pair by pair, in millionths. Absent where a replay did not finish.
     pub runtime_ratio_ppm: Option<u64>,
@@ -138,7 +133,6 @@ pub struct TierRow {
     pub fast_hits: Vec<(u64, u64)>,
 }
 
-/// What to do.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TierRecommendation {
     /// The policy: `none` where no other is surely faster.
@@ -156,11 +150,9 @@ pub struct TierRecommendation {
 /// A policy's runtime against that of another, in millionths, with its 95 % confidence interval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TierRatio {
-    /// Whose.
     pub policy: &'static str,
     /// Against whom.
     pub against: &'static str,
-    /// The ratio.
     pub ratio_ppm: u64,
     /// Lower end.
     pub ci95_low_ppm: Option<u64>,
@@ -244,7 +236,7 @@ fn answer(question: &TierQuestion, progress: &dyn Progress) -> Result<TierAdvice
         .par_iter()
         .map(|&(policy, repeat)| {
             let mut scenario = under(&base, policy);
-            scenario.machine.nodes = nodes(Bytes::new(beside(fast, BESIDE_PERMIL[repeat]).get().max(NODE_MIN.get())));
+            scenario.machine.nodes = nodes(Bytes::new(scaled(fast, SCALES_PERMIL[repeat]).get().max(NODE_MIN.get())));
             let context = BuildContext::new(".").with_seed(scenario.seed.wrapping_add(repeat as u64));
             let variant = Variant { name: policy.name.to_owned(), scenario, only: Vec::new() };
             let outcome = play(&variant, &context, Limits::Off, None, None)?;
@@ -357,7 +349,7 @@ fn ratio(one: &Played, other: &Played) -> Option<Figure> {
     Figure::of(&ratios?)
 }
 
-fn told_ratio(one: &Played, other: &Played) -> Option<TierRatio> {
+fn reported_ratio(one: &Played, other: &Played) -> Option<TierRatio> {
     let figure = ratio(one, other)?;
     Some(TierRatio {
         policy: one.policy.name,
@@ -401,7 +393,7 @@ fn recommend(played: &[Played]) -> Option<TierRecommendation> {
     let policies = || played.iter().filter(|one| !is_bound(one.policy));
     let fastest = |linux: bool, against: &Played| {
         let faster = policies().filter(|one| one.policy.runs_on_linux() == linux);
-        let ratios = faster.filter_map(|one| Some((one, told_ratio(one, against)?)));
+        let ratios = faster.filter_map(|one| Some((one, reported_ratio(one, against)?)));
         ratios.filter(|(_, ratio)| ratio.is_surely_faster()).min_by_key(|(_, ratio)| ratio.ratio_ppm)
     };
     let (best, against_none) = match fastest(true, none) {

@@ -23,7 +23,6 @@ use isotherm_core::schemes::{ACTIONS, FILTER_TYPES, METRICS};
 pub struct DamoError {
     /// The key with all that leads to it: `kdamonds[0].contexts[0].schemes[1].action`.
     pub place: String,
-    /// Its value.
     pub got: String,
     /// The values it may have.
     pub allowed: String,

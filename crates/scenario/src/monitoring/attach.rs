@@ -7,7 +7,7 @@ use super::spec::MonitorSpec;
 use super::touched::{NotedStream, Noting, SharedTouched};
 use crate::run::Unit;
 use crate::{Scenario, ScenarioError};
-use isotherm_core::host::AddressRange;
+use isotherm_core::host::{AddressRange, UnitRange};
 use isotherm_core::monitor::{Monitor, Operations, Tick, context_seed};
 use isotherm_sim::machine::{MachineBuilder, MonitorOutcome, MonitorTarget, Outcome, ProgramId, TickSink, Watched};
 use isotherm_trace::region;
@@ -39,7 +39,7 @@ pub(super) struct WatchedProcess {
     pub(super) name: String,
     workload: usize,
     process: usize,
-    ranges: Vec<AddressRange>,
+    ranges: Vec<UnitRange>,
     truth: Option<Truth>,
 }
 
@@ -92,7 +92,9 @@ impl<'a> WatchPlan<'a> {
                 let mut mapped: Vec<PageRange> = process.layout.iter().map(|mapping| mapping.pages).collect();
                 mapped.sort_unstable();
                 target.ranges = match (spec.ranges.as_slice(), spec.config.operations) {
-                    ([], Operations::Fvaddr) => joined(&mapped),
+                    ([], Operations::Fvaddr) => {
+                        joined(&mapped).into_iter().map(|range| range.in_units(spec.config.addr_unit)).collect()
+                    }
                     (given, _) => given.iter().map(|&range| range.into()).collect(),
                 };
                 let Watching::On { period: Some(period), .. } = self.watching else { continue };
@@ -126,11 +128,7 @@ impl<'a> WatchPlan<'a> {
         let Watching::On { period, emit } = self.watching else { return Ok(observers) };
         for (index, (spec, targets)) in (0..).zip(self.monitors) {
             let ranges_of = |target: &WatchedProcess| match (spec.is_physical(), target.ranges.is_empty()) {
-                (true, true) => {
-                    let all = builder.physical_range();
-                    let unit = spec.config.addr_unit.get().max(1);
-                    vec![AddressRange::new(all.start / unit, all.end / unit)]
-                }
+                (true, true) => vec![builder.physical_range(spec.config.addr_unit)],
                 _ => target.ranges.clone(),
             };
             let watched = targets.iter().map(|target| Watched {

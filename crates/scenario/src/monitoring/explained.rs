@@ -10,9 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct ExplainedRun {
     /// Workload; `system` where several share the machine.
     pub workload: String,
-    /// Variant.
     pub variant: String,
-    /// Seed.
     pub seed: u64,
     /// Its monitors that have schemes, in the order of the scenario.
     pub monitors: Vec<ExplainedMonitor>,
@@ -21,11 +19,9 @@ pub struct ExplainedRun {
 /// A monitor and its schemes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainedMonitor {
-    /// Its name.
     pub name: String,
     /// From its first tick to the end of the run.
     pub watched_ns: u64,
-    /// Snapshots.
     pub snapshots: u64,
     /// CPU time of its thread.
     pub cpu_ns: u64,

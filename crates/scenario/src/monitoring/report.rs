@@ -12,14 +12,12 @@ pub const CYCLES_PER_NS: u64 = 3;
 /// One monitor of one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MonitorReport {
-    /// Its name.
     pub name: String,
     /// Indices of the workloads it watched; `None` stands for physical memory.
     #[serde(skip)]
     pub workloads: Vec<Option<usize>>,
     /// From its first tick to the end of the run.
     pub watched_ns: u64,
-    /// Snapshots.
     pub snapshots: u64,
     /// Mean number of regions over all ticks: each costs a clear and a test.
     pub regions_mean: f64,

@@ -15,7 +15,6 @@ use serde::Serialize;
 pub struct Setting {
     /// For people: `ptp, 5ms/100ms, 1000 regions`.
     pub name: String,
-    /// The setting.
     pub config: MonitorConfig,
 }
 
@@ -48,7 +47,6 @@ pub fn settings(base: &MonitorConfig) -> Vec<Setting> {
 pub struct Tried {
     /// The setting's name.
     pub name: String,
-    /// The setting.
     pub config: MonitorConfig,
     /// Detection by the definition asked for.
     pub detection: Detection,

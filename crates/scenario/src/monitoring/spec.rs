@@ -1,7 +1,7 @@
 //! Monitors in a scenario file.
 
 use crate::damo::DamoSource;
-use isotherm_core::host::AddressRange;
+use isotherm_core::host::UnitRange;
 use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_core::presets::{Preset, PresetError};
 use serde::de::value::MapAccessDeserializer;
@@ -40,7 +40,7 @@ struct Written {
     targets: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     ranges: Vec<RangeSpec>,
-    /// A ready set-up of physical memory with schemes: its name, or a table of its name and what differs.
+    /// A ready configuration of physical memory with schemes: its name, or a table of its name and what differs.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -127,14 +127,14 @@ pub struct RangeSpec {
     pub end: u64,
 }
 
-impl From<RangeSpec> for AddressRange {
+impl From<RangeSpec> for UnitRange {
     fn from(range: RangeSpec) -> Self {
         Self::new(range.start, range.end)
     }
 }
 
-impl From<AddressRange> for RangeSpec {
-    fn from(range: AddressRange) -> Self {
+impl From<UnitRange> for RangeSpec {
+    fn from(range: UnitRange) -> Self {
         Self { start: range.start, end: range.end }
     }
 }
@@ -167,7 +167,7 @@ impl MonitorSpec {
         Ok(())
     }
 
-    /// A ready set-up.
+    /// A ready configuration.
     ///
     /// # Errors
     /// A value of `preset` that makes no sense.

@@ -36,7 +36,6 @@ pub struct Watch {
 pub struct Watched {
     /// The monitor, with scores if asked for.
     pub monitor: MonitorReport,
-    /// The machine.
     pub outcome: Outcome,
 }
 

@@ -18,7 +18,6 @@ use std::path::Path;
 pub(crate) struct Refused {
     /// Whose key it is.
     pub(crate) scope: Scope,
-    /// Which.
     pub(crate) path: KeyPath,
     /// What is wrong, with what is allowed and the way out.
     pub(crate) message: String,

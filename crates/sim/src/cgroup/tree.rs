@@ -10,7 +10,6 @@ pub struct CgroupId(pub(crate) u16);
 impl CgroupId {
     /// The root group: no limits, pays for everything.
     pub const ROOT: Self = Self(0);
-    /// As an index.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -149,12 +148,10 @@ impl Cgroups {
         Some(id)
     }
 
-    /// A group.
     #[inline]
     pub fn get(&self, id: CgroupId) -> &Cgroup {
         &self.groups[id.index()]
     }
-    /// A group.
     #[inline]
     pub fn get_mut(&mut self, id: CgroupId) -> &mut Cgroup {
         &mut self.groups[id.index()]

@@ -8,8 +8,8 @@ use crate::counters::Counter;
 use crate::memory::buddy::MigrateType;
 use crate::memory::{FrameId, Memory, NodeId};
 use crate::reclaim::ReclaimPolicy;
-use crate::reclaim::driver::{Attempt, Step};
-use isotherm_core::defrag::{COSTLY_ORDER, Level, Suitability};
+use crate::reclaim::driver::{Attempt, ReclaimStep};
+use isotherm_core::compaction::{COSTLY_ORDER, Level, Suitability};
 use isotherm_units::{Duration, Instant};
 use serde::Serialize;
 
@@ -100,9 +100,9 @@ pub struct HugeAllocation {
 enum Stage {
     /// Steps 1 and 2.
     Free,
-    /// Step 4, and 6: compaction.
+    /// ReclaimStep 4, and 6: compaction.
     Compact { compaction: Box<DirectCompaction>, is_first: bool },
-    /// Step 5.
+    /// ReclaimStep 5.
     Retry,
     /// Reclaim under way.
     Reclaim(Box<Attempt>),
@@ -179,16 +179,16 @@ impl HugeAllocation {
             },
             Stage::Retry => self.retry(memory, policy),
             Stage::Reclaim(mut attempt) => match attempt.step(memory, policy) {
-                Step::Again => {
+                ReclaimStep::Again => {
                     self.stage = Stage::Reclaim(attempt);
                     AllocateStep::Again
                 }
-                Step::Wait(span) => {
+                ReclaimStep::Wait(span) => {
                     self.stage = Stage::Reclaim(attempt);
                     AllocateStep::Wait(memory.now + span)
                 }
-                Step::Done { reclaimed } => self.reclaimed(memory, reclaimed),
-                Step::Failed => self.reclaimed(memory, 0),
+                ReclaimStep::Done { reclaimed } => self.reclaimed(memory, reclaimed),
+                ReclaimStep::Failed => self.reclaimed(memory, 0),
             },
             Stage::Decide => self.decide(memory, policy),
         }
@@ -272,7 +272,7 @@ impl HugeAllocation {
         AllocateStep::Again
     }
 
-    /// Step 5: another walk, then reclaim, unless there is enough to compact with.
+    /// ReclaimStep 5: another walk, then reclaim, unless there is enough to compact with.
     fn retry(&mut self, memory: &mut Memory, policy: &mut dyn ReclaimPolicy) -> AllocateStep {
         if let Some(block) = self.walk(memory, Above::Min) {
             return AllocateStep::Got(block);
@@ -371,10 +371,10 @@ impl HugeAllocation {
                         blocks: &blocks,
                         reserve: memory.nodes.get(node).reserve(at),
                     };
-                    let margin = isotherm_core::defrag::margin(
+                    let margin = isotherm_core::compaction::margin(
                         self.order,
                         &zone.core_marks(),
-                        isotherm_core::defrag::Gap::Capped,
+                        isotherm_core::compaction::Gap::Capped,
                     );
                     level.watermark_ok(0, zone.marks.min + margin)
                 });

@@ -27,7 +27,7 @@ impl Defrag {
 }
 
 /// The `[machine.compaction]` table of a scenario. Compaction of its own accord is a daemon of its own: see
-/// [`MachineBuilder::defrag`](crate::machine::MachineBuilder).
+/// [`MachineBuilder::compaction`](crate::machine::MachineBuilder).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct CompactionConfig {

@@ -7,7 +7,7 @@ use crate::counters::Counter;
 use crate::memory::buddy::MigrateType;
 use crate::memory::{FrameId, Memory};
 use crate::migrate::MigrateMode;
-use isotherm_core::defrag::COSTLY_ORDER;
+use isotherm_core::compaction::COSTLY_ORDER;
 
 /// What searches of a pass remember.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,7 +5,7 @@ use crate::cgroup::CgroupId;
 use crate::counters::Counter;
 use crate::memory::{Memory, NodeId};
 use crate::reclaim::ReclaimPolicy;
-use isotherm_core::defrag::Suitability;
+use isotherm_core::compaction::Suitability;
 
 /// The daemon's work on demand.
 #[derive(Debug)]

@@ -35,7 +35,7 @@ pub(super) struct SeenBlock {
 }
 
 /// A page as the scanner sees it.
-enum Sight {
+enum Candidate {
     /// Begins a free block of this order.
     Free(u32),
     /// A huge page.
@@ -122,24 +122,26 @@ impl ZoneRun {
         }
     }
 
-    fn look(&self, memory: &Memory, frame: FrameId) -> Sight {
+    fn candidate(&self, memory: &Memory, frame: FrameId) -> Candidate {
         let buddy = self.zone(memory).buddy();
         if let Some(order) = buddy.order_at(frame) {
-            return Sight::Free(order);
+            return Candidate::Free(order);
         }
         let flags = memory.frames.flags(frame);
         if !flags.has(Flag::OnList) {
-            return if buddy.is_fixed(frame) { Sight::Unmovable } else { Sight::Busy };
+            return if buddy.is_fixed(frame) { Candidate::Unmovable } else { Candidate::Busy };
         }
         if memory.huge_page_of(frame) == Some(frame) {
-            return Sight::Huge;
+            return Candidate::Huge;
         }
         match () {
             // An anonymous page with more references than mappings is not even tried; one of a file is.
-            () if memory.frames.is_pinned(frame) && !flags.has_any([Flag::FileOwned, Flag::SwapCache]) => Sight::Pinned,
-            () if flags.has(Flag::Unevictable) && memory.compaction.keeps_unevictable => Sight::Pinned,
-            () if flags.has(Flag::Writeback) && self.request.mode != MigrateMode::Sync => Sight::Busy,
-            () => Sight::Movable,
+            () if memory.frames.is_pinned(frame) && !flags.has_any([Flag::FileOwned, Flag::SwapCache]) => {
+                Candidate::Pinned
+            }
+            () if flags.has(Flag::Unevictable) && memory.compaction.keeps_unevictable => Candidate::Pinned,
+            () if flags.has(Flag::Writeback) && self.request.mode != MigrateMode::Sync => Candidate::Busy,
+            () => Candidate::Movable,
         }
     }
 
@@ -164,14 +166,14 @@ impl ZoneRun {
             }
             self.work.scanned_migrate += 1;
             let frame = FrameId::new(low);
-            let jump = match self.look(memory, frame) {
-                Sight::Free(order) => {
+            let jump = match self.candidate(memory, frame) {
+                Candidate::Free(order) => {
                     let beyond = (1 << order) - 1;
                     self.work.scanned_migrate += u64::from(beyond);
                     low += beyond + 1;
                     continue;
                 }
-                Sight::Movable => {
+                Candidate::Movable => {
                     if memory.frames.is_pinned(frame) {
                         self.seen.pinned = true;
                     }
@@ -190,16 +192,16 @@ impl ZoneRun {
                     }
                     continue;
                 }
-                Sight::Huge => BLOCK_PAGES - 1,
-                Sight::Unmovable => {
+                Candidate::Huge => BLOCK_PAGES - 1,
+                Candidate::Unmovable => {
                     self.seen.unmovable = true;
                     0
                 }
-                Sight::Pinned => {
+                Candidate::Pinned => {
                     self.seen.pinned = true;
                     0
                 }
-                Sight::Busy => 0,
+                Candidate::Busy => 0,
             };
             self.work.scanned_migrate += u64::from(jump);
             low += jump;

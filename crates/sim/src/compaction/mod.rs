@@ -30,7 +30,7 @@ pub use zone::ZoneCompaction;
 
 use crate::memory::buddy::{BLOCK_ORDER, MigrateType};
 use crate::memory::{Memory, Node, NodeId, Zone};
-use isotherm_core::defrag::{Gap, Level, Marks, Suitability, suitability};
+use isotherm_core::compaction::{Gap, Level, Marks, Suitability, suitability};
 
 /// Pages that are isolated before they are moved (`COMPACT_CLUSTER_MAX`).
 pub const CLUSTER: u64 = 32;

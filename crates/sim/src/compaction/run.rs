@@ -9,7 +9,7 @@ use crate::memory::buddy::{BLOCK_ORDER, MigrateType};
 use crate::memory::{FrameId, Memory, NodeId, Zone};
 use crate::migrate::{MigrateMode, Move};
 use crate::reclaim::ReclaimPolicy;
-use isotherm_core::defrag::Suitability;
+use isotherm_core::compaction::Suitability;
 use isotherm_core::host::Stop;
 use isotherm_units::Instant;
 
@@ -20,7 +20,6 @@ pub enum Until {
     Page,
     /// A level is reached.
     Level {
-        /// Which.
         stop: Stop,
         /// Pages held for others to move into count as free.
         counts_in_flight: bool,
@@ -58,7 +57,6 @@ pub enum RunStep {
     Again,
     /// Too many pages are isolated: a thread sleeps until then, at most, kernel threads go on.
     Throttled(Instant),
-    /// Over.
     Done(CompactResult),
 }
 

@@ -5,9 +5,8 @@ use super::{BLOCK_PAGES, ZoneRun};
 use crate::memory::buddy::{BLOCK_ORDER, Buddy, MigrateType};
 use crate::memory::{Flag, FrameId, Frames};
 use crate::migrate::MigrateMode;
-use isotherm_core::defrag::Deferral;
+use isotherm_core::compaction::Deferral;
 
-/// Of one zone.
 #[derive(Debug)]
 pub struct ZoneCompaction {
     first: u32,

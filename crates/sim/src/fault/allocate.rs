@@ -63,8 +63,8 @@ pub fn allocate(
     match memory.cgroups.charge(cgroup) {
         Ok(charge) => {
             memory.charged += charge.charged;
-            if let Some(witness) = &mut memory.witness {
-                witness.forget(frame, memory.frames.cgroup(frame));
+            if let Some(ground_truth) = &mut memory.ground_truth {
+                ground_truth.forget(frame, memory.frames.cgroup(frame));
             }
             Ok(frame)
         }
@@ -106,8 +106,8 @@ pub(super) fn charge_block(memory: &mut Memory, cgroup: CgroupId, first: FrameId
     memory.cgroups.charge_exactly(cgroup, u64::from(pages));
     memory.charged += u64::from(pages);
     let taken: Vec<FrameId> = (0..pages).map(|at| FrameId::new(first.index_u32() + at)).collect();
-    if let Some(witness) = &mut memory.witness {
-        taken.iter().for_each(|&frame| witness.forget(frame, memory.frames.cgroup(frame)));
+    if let Some(ground_truth) = &mut memory.ground_truth {
+        taken.iter().for_each(|&frame| ground_truth.forget(frame, memory.frames.cgroup(frame)));
     }
     Some(taken)
 }

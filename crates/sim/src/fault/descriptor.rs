@@ -107,7 +107,7 @@ fn one_page(
         if write {
             memory.dirty_file_page(frame);
         }
-        // Yardsticks see every use; Linux neither writes nor reads that go on in the same page.
+        // Baselines see every use; Linux neither writes nor reads that go on in the same page.
         if policy.is_exact() || !write && !goes_on {
             memory.frames.met_use(frame);
             policy.mark_accessed(memory, frame);

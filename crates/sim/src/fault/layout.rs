@@ -79,7 +79,7 @@ pub(super) fn add_vma(memory: &mut Memory, space: SpaceId, vma: Vma) {
 /// `munmap`: frees the pages and slots of `range` that nobody else needs. Parts that are not mapped are passed over.
 pub fn unmap(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId, range: PageRange) {
     huge::split_range(memory, space, range);
-    memory.space_mut(space).table.cut_ground(range);
+    memory.space_mut(space).table.cut_premapped(range);
     for vma in memory.space_mut(space).vmas.remove(range) {
         zap_range(memory, policy, space, &vma, vma.pages());
         let start = vma.pages().start;

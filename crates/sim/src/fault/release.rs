@@ -13,7 +13,6 @@ const NEEDED_ELSEWHERE: [Flag; 5] = [Flag::FileOwned, Flag::Shared, Flag::SwapCa
 /// Whether use of a mapping says that its pages will be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recency {
-    /// It does.
     Meant,
     /// Not after `MADV_RANDOM` or `MADV_SEQUENTIAL`.
     Ignored,

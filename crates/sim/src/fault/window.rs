@@ -16,7 +16,6 @@ use isotherm_units::PageRange;
 pub(super) enum Window {
     /// From swap, in this order; the last ones first.
     Swap(Vec<Planned>),
-    /// From a file.
     File(FileWindow),
 }
 
@@ -36,7 +35,6 @@ pub(super) struct FileWindow {
     pub(super) pages: PageRange,
     /// Gets the readahead mark.
     pub(super) mark: Option<u64>,
-    /// Who pays.
     pub(super) cgroup: CgroupId,
 }
 

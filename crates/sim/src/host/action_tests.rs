@@ -9,7 +9,7 @@ use crate::pressure::TaskState;
 use crate::reclaim::POLICIES;
 use crate::swap::device::DeviceKind;
 use isotherm_core::host::{
-    Action, AddressRange, FilterType, Gauge, Gauging, HostError, Metric, NodeId, PageFilter, PageGate, PageTest,
+    Action, AddressRange, FilterType, Gauge, Gauging, HostError, Metric, NodeId, PageFilter, PageFilters, PageTest,
     TargetId,
 };
 use isotherm_units::access::{Channel, FileKind, Mapping, Run};
@@ -24,8 +24,8 @@ fn at(page: u64) -> PageRange {
 }
 
 /// Lets pages with this answer pass, and no others.
-fn only(test: PageTest, matching: bool) -> PageGate {
-    PageGate::new(vec![PageFilter { test, matching, allow: true }], true)
+fn only(test: PageTest, matching: bool) -> PageFilters {
+    PageFilters::new(vec![PageFilter { test, matching, allow: true }], true)
 }
 
 fn written(policy: &str, swap: DeviceKind, pages: u64) -> (Stage, SpaceId, u32) {
@@ -160,14 +160,14 @@ fn example_35_the_first_filter_that_matches_decides() {
     stage.apply_through(only(PageTest::Young, true), Action::Stat, ALL);
     stage.write(space, 0);
     stage.read(space, 2000);
-    let gate = || {
+    let filter = || {
         let anon = PageFilter { test: PageTest::Anon, matching: true, allow: true };
-        PageGate::new(vec![anon, PageFilter { test: PageTest::Young, matching: true, allow: false }], false)
+        PageFilters::new(vec![anon, PageFilter { test: PageTest::Young, matching: true, allow: false }], false)
     };
     for (number, passed, what) in
         [(numbers[0], PAGE, "anonymous, young"), (numbers[1], 0, "file, young"), (numbers[2], PAGE, "file, not young")]
     {
-        assert_eq!(stage.apply_through(gate(), Action::LruPrio, at(number)), (passed, passed), "example 35: {what}");
+        assert_eq!(stage.apply_through(filter(), Action::LruPrio, at(number)), (passed, passed), "example 35: {what}");
     }
     let states = [0, 2000, 2001].map(|page| stage.has(space, page, Flag::Active));
     assert_eq!(states, [true, false, true], "example 35");
@@ -206,7 +206,7 @@ fn every_question_about_pages_is_answered() {
         assert_eq!(others, (517 - pages) * PAGE, "not {test:?}");
     }
     assert_eq!(stage.apply_through(only(PageTest::Unmapped, true), Action::Pageout, ALL), (PAGE, PAGE));
-    assert_eq!(stage.apply_through(PageGate::default(), Action::Stat, at(file)), (0, 0), "its frame is free");
+    assert_eq!(stage.apply_through(PageFilters::default(), Action::Stat, at(file)), (0, 0), "its frame is free");
 }
 
 /// The test takes away what it finds: through any mapping, by a mark that was taken away, and once for a huge page. What
@@ -247,12 +247,12 @@ fn one_accessed_bit_answers_for_all_of_a_huge_page() {
     table.mark_touched(dense, crate::mmu::Need::Read);
     assert_eq!((young(&mut stage), young(&mut stage)), (HUGE_PAGE, 0), "one use, and all of it is young");
     // In a process it is one folio, counted whole and once though regions cut it.
-    let mut gate = only(PageTest::Anon, true);
+    let mut filter = only(PageTest::Anon, true);
     let mut last = None;
     for part in [PageRange::at(4096, 100), PageRange::at(4196, 412)] {
-        stage.order(target, Action::Stat, part, &mut gate, &mut last).unwrap();
+        stage.order(target, Action::Stat, part, &mut filter, &mut last).unwrap();
     }
-    assert_eq!(gate.passed_bytes(), HUGE_PAGE);
+    assert_eq!(filter.passed_bytes(), HUGE_PAGE);
 }
 
 #[test]
@@ -262,9 +262,14 @@ fn advice_on_a_process_is_all_or_nothing() {
         let (mut stage, space, target) = written("classic", DeviceKind::Zram, 20);
         assert_eq!(stage.apply(target, action, PageRange::new(4, 12)), Ok(8 * PAGE), "{action}");
         assert_eq!(stage.apply(target, action, PageRange::new(1020, 1030)), Ok(0), "{action}: a hole at the end");
-        let mut gate = PageGate::new(vec![PageFilter { test: PageTest::Anon, matching: true, allow: false }], false);
-        let filtered = stage.order(target, action, PageRange::new(4, 12), &mut gate, &mut None).unwrap();
-        assert_eq!((filtered.bytes, gate.stopped_bytes()), (8 * PAGE, &[0, 0][..]), "{action}: the gate is not asked");
+        let mut filter =
+            PageFilters::new(vec![PageFilter { test: PageTest::Anon, matching: true, allow: false }], false);
+        let filtered = stage.order(target, action, PageRange::new(4, 12), &mut filter, &mut None).unwrap();
+        assert_eq!(
+            (filtered.bytes, filter.stopped_bytes()),
+            (8 * PAGE, &[0, 0][..]),
+            "{action}: the gate is not asked"
+        );
         stage.exit(space);
         let gone = Err(HostError::Gone(TargetId(target)));
         assert_eq!(stage.apply(target, action, PageRange::new(4, 12)), gone, "{action}");
@@ -383,7 +388,7 @@ fn a_collapse_waits_for_no_device() {
 fn what_is_not_here_says_what_it_needs() {
     let mut stage = Stage::new("classic", DeviceKind::Zram);
     let (space, target) = stage.process(64);
-    stage.lay_ground(space, PageRange::at(1 << 20, 64));
+    stage.premap(space, PageRange::at(1 << 20, 64));
     let not_here = |stage: &mut Stage, target, action, pages| match stage.apply(target, action, pages) {
         Err(HostError::NotHere(needs)) => needs,
         other => panic!("{action}: {other:?}"),
@@ -400,8 +405,8 @@ fn what_is_not_here_says_what_it_needs() {
         assert!(!stage.offers(number).actions.contains(&action), "{action}");
     }
     assert!(not_here(&mut stage, target, Action::Pageout, PageRange::at((1 << 20) + 60, 8)).contains("no frames"));
-    let ground = stage.memory.ground[0].first_frame;
-    assert_eq!(stage.apply(PHYSICAL, Action::Pageout, PageRange::at(ground, 64)), Ok(0), "passed over");
+    let premapped = stage.memory.premapped[0].first_frame;
+    assert_eq!(stage.apply(PHYSICAL, Action::Pageout, PageRange::at(premapped, 64)), Ok(0), "passed over");
     for name in ["lru", "fifo", "clock", "opt"] {
         let mut stage = Stage::new(name, DeviceKind::Zram);
         let (_, target) = stage.process(64);
@@ -485,12 +490,12 @@ fn work_is_paid_for() {
     let costs = stage.memory.costs;
     let mut spent = |target, action, start| {
         let pages = PageRange::at(start, 100);
-        stage.order(target, action, pages, &mut PageGate::default(), &mut None).unwrap().spent.ns()
+        stage.order(target, action, pages, &mut PageFilters::default(), &mut None).unwrap().spent.ns()
     };
-    let looks = costs.scheme_try_ns + 100 * costs.scheme_folio_ns;
-    assert_eq!(spent(PHYSICAL, Action::Stat, first), looks);
-    assert_eq!(spent(PHYSICAL, Action::LruPrio, first), looks + 100 * costs.lru_move_ns);
-    assert_eq!(spent(PHYSICAL, Action::LruPrio, first), looks, "nothing moves");
+    let checks = costs.scheme_try_ns + 100 * costs.scheme_folio_ns;
+    assert_eq!(spent(PHYSICAL, Action::Stat, first), checks);
+    assert_eq!(spent(PHYSICAL, Action::LruPrio, first), checks + 100 * costs.lru_move_ns);
+    assert_eq!(spent(PHYSICAL, Action::LruPrio, first), checks, "nothing moves");
     let advice = costs.scheme_try_ns + costs.read_mapping_ns;
     assert_eq!(spent(target, Action::Hugepage, 0), advice);
     let cold = 100 * (costs.pte_scan_ns + costs.lru_move_ns) + costs.tlb_flush_ns;
@@ -500,7 +505,7 @@ fn work_is_paid_for() {
         + costs.unmap_page_ns
         + costs.lzo_rle_compress_ns
         + costs.free_page_ns;
-    assert_eq!(spent(PHYSICAL, Action::Pageout, first), looks + 100 * page + 4 * costs.tlb_flush_ns);
+    assert_eq!(spent(PHYSICAL, Action::Pageout, first), checks + 100 * page + 4 * costs.tlb_flush_ns);
 }
 
 #[test]

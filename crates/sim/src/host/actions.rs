@@ -9,7 +9,9 @@ use crate::cgroup::CgroupId;
 use crate::memory::{Flag, FrameId};
 use crate::reclaim::outcome::{self, Fate};
 use crate::reclaim::{Hint, Reclaimer, SWAP_CLUSTER_MAX, Scan};
-use isotherm_core::host::{Action, AddressRange, Applied, FilterType, HostError, Order, PageGate, SchemeCapabilities};
+use isotherm_core::host::{
+    Action, AddressRange, Applied, FilterType, HostError, Order, PageFilters, SchemeCapabilities,
+};
 use isotherm_units::{Duration, PAGE_SHIFT, PageRange};
 
 /// Bytes of a page frame.
@@ -47,7 +49,7 @@ impl MemoryHost<'_> {
             |action: &&Action| is_physical || matches!(action, Action::Stat | Action::MigrateHot | Action::MigrateCold);
         let filtered_actions = actions.iter().filter(is_filtered).copied().collect();
         let mut filters = vec![Type::Anon, Type::Memcg, Type::Young, Type::HugepageSize, Type::Unmapped];
-        if self.policy.tells_active() {
+        if self.policy.knows_active() {
             filters.push(Type::Active);
         }
         SchemeCapabilities { actions, filtered_actions, filters }
@@ -64,7 +66,7 @@ impl MemoryHost<'_> {
             }
             Action::MigrateHot | Action::MigrateCold => unless(
                 !self.policy.is_exact(),
-                "page-exact yardsticks know pages by their frames, which a move would change",
+                "page-exact baselines know pages by their frames, which a move would change",
             ),
             Action::LruPrio | Action::LruDeprio if !is_physical => {
                 Some("lists are sorted by page frames; give physical memory")
@@ -75,7 +77,7 @@ impl MemoryHost<'_> {
             Action::Willneed => None,
             Action::Cold => unless(self.policy.heeds(Hint::Cold), "this policy has no cold end that pages are sent to"),
             Action::Hugepage | Action::Nohugepage | Action::Collapse => {
-                unless(!self.policy.is_exact(), "page-exact yardsticks know no huge pages")
+                unless(!self.policy.is_exact(), "page-exact baselines know no huge pages")
             }
         }
     }
@@ -109,7 +111,7 @@ impl MemoryHost<'_> {
                 continue;
             }
             *order.last_folio = Some(number);
-            if self.admit(order.gate, PAGE_BYTES, frame, &mut young) {
+            if self.admit(order.filter, PAGE_BYTES, frame, &mut young) {
                 picked.push(frame);
             }
         }
@@ -127,12 +129,18 @@ impl MemoryHost<'_> {
     }
 
     /// Asks the gate about the folio in `frame`, of which `bytes` are at stake.
-    pub(super) fn admit(&mut self, gate: &mut PageGate, bytes: u64, frame: FrameId, young: &mut YoungBlocks) -> bool {
-        if gate.is_open() {
-            return gate.admit(bytes, |_| false);
+    pub(super) fn admit(
+        &mut self,
+        filter: &mut PageFilters,
+        bytes: u64,
+        frame: FrameId,
+        young: &mut YoungBlocks,
+    ) -> bool {
+        if filter.is_open() {
+            return filter.admit(bytes, |_| false);
         }
         let folio = Folio::of(self.memory, frame);
-        gate.admit(bytes, |test| self.holds(&folio, test, young))
+        filter.admit(bytes, |test| self.holds(&folio, test, young))
     }
 
     /// Reclaims pages that stand on lists, used or not. Returns how many are free now: those that are being written go when
@@ -153,7 +161,7 @@ impl MemoryHost<'_> {
                 scan.nr_reclaimed += 1;
                 continue;
             }
-            if fate == Fate::Activate && self.policy.tells_active() {
+            if fate == Fate::Activate && self.policy.knows_active() {
                 outcome::activate(memory, frame);
             }
             outcome::put_back(memory, self.policy, frame);

@@ -18,7 +18,7 @@ impl MemoryHost<'_> {
     /// Carries out an order on a process. Returns the bytes treated.
     pub(super) fn apply_to_space(&mut self, space: SpaceId, order: &mut Order<'_>) -> Result<u64, HostError> {
         let range = pages(order.range);
-        if self.memory.space(space).table.ground().is_some_and(|ground| ground.overlaps(range)) {
+        if self.memory.space(space).table.premapped().is_some_and(|premapped| premapped.overlaps(range)) {
             return Err(HostError::NotHere("memory from before the run has no frames; let the program touch its own"));
         }
         if order.action == Action::Stat {
@@ -97,7 +97,7 @@ impl MemoryHost<'_> {
             }
             *order.last_folio = Some(number);
             self.memory.ledger.spend(self.memory.costs.scheme_folio_ns);
-            self.admit(order.gate, folio.bytes(), frame, &mut young);
+            self.admit(order.filter, folio.bytes(), frame, &mut young);
         }
     }
 }

@@ -8,10 +8,10 @@ use crate::memory::buddy::{BLOCK_ORDER, MigrateType};
 use crate::memory::{Flag, FrameId, Memory, NodeId, Zone};
 use crate::migrate::{MigrateMode, Move};
 use crate::pressure::{Resource, Severity};
-use isotherm_core::defrag::BlockUse;
+use isotherm_core::compaction::BlockUse;
 use isotherm_core::host::{
-    BlocksLook, CompactEnd, CompactMode, CompactStep, Compacted, DefragSignals, HostError, MoveBatch,
-    NodeId as CoreNode, PageBlock, PageSight, ZoneId, ZoneState,
+    BlocksScan, CompactEnd, CompactMode, CompactStep, Compacted, CompactionSignals, HostError, MoveBatch,
+    NodeId as CoreNode, PageBlock, PageContent, ZoneId, ZoneState,
 };
 use isotherm_units::Duration;
 
@@ -41,7 +41,7 @@ impl MemoryHost<'_> {
     }
 
     /// Free blocks of all zones. Passes that are not over give back what they hold.
-    pub(super) fn tell_zones(&mut self, out: &mut Vec<ZoneState>) {
+    pub(super) fn report_zones(&mut self, out: &mut Vec<ZoneState>) {
         let nodes: Vec<NodeId> = self.memory.nodes.ids().collect();
         for node in nodes {
             for at in 0..self.memory.nodes.get(node).zones.len() {
@@ -65,7 +65,7 @@ impl MemoryHost<'_> {
         }
     }
 
-    pub(super) fn signals(&mut self, node: CoreNode) -> Result<DefragSignals, HostError> {
+    pub(super) fn signals(&mut self, node: CoreNode) -> Result<CompactionSignals, HostError> {
         let known = u8::try_from(node.0).ok().map(NodeId).filter(|node| node.index() < self.memory.nodes.len());
         let id = known.ok_or_else(|| HostError::Failed(format!("there is no node {}", node.0)))?;
         let is_running = self.memory.is_kswapd_running(id);
@@ -73,7 +73,7 @@ impl MemoryHost<'_> {
         let has_run = reclaim.kswapd_ran.get_mut(id.index()).is_some_and(std::mem::take);
         let counters = &self.memory.counters;
         let average = self.pressure.sampled_average(CgroupId::ROOT, Resource::Cpu, Severity::Some);
-        Ok(DefragSignals {
+        Ok(CompactionSignals {
             is_reclaiming: is_running,
             has_reclaimed: has_run && !is_running,
             huge_wanted: counters.get(Counter::ThpFaultAlloc)
@@ -142,8 +142,8 @@ impl MemoryHost<'_> {
     }
 
     /// What all page blocks of a zone hold, with samples of accessed bits.
-    pub(super) fn look_at_blocks(&mut self, look: &BlocksLook, out: &mut Vec<PageBlock>) -> Result<(), HostError> {
-        let place = self.place(look.zone)?;
+    pub(super) fn scan_blocks(&mut self, check: &BlocksScan, out: &mut Vec<PageBlock>) -> Result<(), HostError> {
+        let place = self.place(check.zone)?;
         let range = self.zone(place).range();
         let mut movable = Vec::new();
         for number in 0..blocks_of(&range) {
@@ -155,20 +155,20 @@ impl MemoryHost<'_> {
             while at < frames.end {
                 let frame = FrameId::new(at);
                 match self.sight(place, frame) {
-                    Sight::Free(pages) => at += pages,
-                    Sight::AtHand => at += 1,
-                    Sight::Fixed => {
+                    ProbeResult::Free(pages) => at += pages,
+                    ProbeResult::AtHand => at += 1,
+                    ProbeResult::Fixed => {
                         fixed += 1;
                         at += 1;
                     }
-                    Sight::Movable => {
+                    ProbeResult::Movable => {
                         movable.push(frame);
                         at += 1;
                     }
                 }
             }
             self.memory.ledger.spend(nr_frames * self.memory.costs.compact_scan_page_ns);
-            let (sampled, accessed) = self.sample(&movable, look);
+            let (sampled, accessed) = self.sample(&movable, check);
             let is_target = self.zone(place).buddy().type_of(FrameId::new(frames.start)) == MigrateType::Movable;
             let movable = u32::try_from(movable.len()).expect("of one block");
             out.push(PageBlock { number, usage: BlockUse { movable, fixed, is_target }, sampled, accessed });
@@ -177,12 +177,12 @@ impl MemoryHost<'_> {
     }
 
     /// Reads and clears accessed bits of evenly spaced pages: how many, and how many were set.
-    fn sample(&mut self, pages: &[FrameId], look: &BlocksLook) -> (u32, u32) {
-        let (Ok(len), wanted) = (u32::try_from(pages.len()), look.samples) else { return (0, 0) };
+    fn sample(&mut self, pages: &[FrameId], check: &BlocksScan) -> (u32, u32) {
+        let (Ok(len), wanted) = (u32::try_from(pages.len()), check.samples) else { return (0, 0) };
         let sampled = wanted.min(len);
         let mut accessed = 0;
         for sample in 0..sampled {
-            let at = (u64::from(sample) * u64::from(len) / u64::from(sampled) + u64::from(look.turn)) % u64::from(len);
+            let at = (u64::from(sample) * u64::from(len) / u64::from(sampled) + u64::from(check.turn)) % u64::from(len);
             let frame = pages[usize::try_from(at).expect("of one block")];
             accessed += u32::from(self.take_accessed(frame));
         }
@@ -199,22 +199,24 @@ impl MemoryHost<'_> {
         seen == isotherm_core::host::Seen::Accessed
     }
 
-    fn sight(&self, place: Place, frame: FrameId) -> Sight {
+    fn sight(&self, place: Place, frame: FrameId) -> ProbeResult {
         let buddy = self.zone(place).buddy();
         let (memory, flags) = (&*self.memory, self.memory.frames.flags(frame));
         if !flags.has(Flag::OnList) {
             return match buddy.order_at(frame) {
-                Some(order) => Sight::Free(1 << order.min(BLOCK_ORDER)),
-                None if buddy.is_free(frame) => Sight::Free(1),
-                None if flags.has(Flag::Isolated) || memory.is_kernels(frame) => Sight::Fixed,
-                None => Sight::AtHand,
+                Some(order) => ProbeResult::Free(1 << order.min(BLOCK_ORDER)),
+                None if buddy.is_free(frame) => ProbeResult::Free(1),
+                None if flags.has(Flag::Isolated) || memory.is_kernels(frame) => ProbeResult::Fixed,
+                None => ProbeResult::AtHand,
             };
         }
         match () {
-            () if flags.has_any([Flag::Writeback, Flag::Reading]) || memory.frames.is_pinned(frame) => Sight::Fixed,
-            () if flags.has(Flag::Unevictable) && memory.compaction.keeps_unevictable => Sight::Fixed,
-            () if memory.huge_page_of(frame).is_some() => Sight::Fixed,
-            () => Sight::Movable,
+            () if flags.has_any([Flag::Writeback, Flag::Reading]) || memory.frames.is_pinned(frame) => {
+                ProbeResult::Fixed
+            }
+            () if flags.has(Flag::Unevictable) && memory.compaction.keeps_unevictable => ProbeResult::Fixed,
+            () if memory.huge_page_of(frame).is_some() => ProbeResult::Fixed,
+            () => ProbeResult::Movable,
         }
     }
 
@@ -224,7 +226,7 @@ impl MemoryHost<'_> {
         zone: ZoneId,
         block: u32,
         clears: bool,
-        out: &mut Vec<PageSight>,
+        out: &mut Vec<PageContent>,
     ) -> Result<(), HostError> {
         let place = self.place(zone)?;
         for frame in self.frames_of_block(place, block)? {
@@ -232,10 +234,10 @@ impl MemoryHost<'_> {
             self.memory.ledger.spend(self.memory.costs.compact_scan_page_ns);
             // Also the later pages of free blocks, one by one.
             out.push(match self.sight(place, frame) {
-                Sight::Free(_) | Sight::AtHand => PageSight::Free,
-                Sight::Fixed => PageSight::Fixed,
-                Sight::Movable if clears => PageSight::Movable { accessed: self.take_accessed(frame) },
-                Sight::Movable => PageSight::Movable { accessed: self.is_accessed(frame) },
+                ProbeResult::Free(_) | ProbeResult::AtHand => PageContent::Free,
+                ProbeResult::Fixed => PageContent::Fixed,
+                ProbeResult::Movable if clears => PageContent::Movable { accessed: self.take_accessed(frame) },
+                ProbeResult::Movable => PageContent::Movable { accessed: self.is_accessed(frame) },
             });
         }
         Ok(())
@@ -269,7 +271,7 @@ impl MemoryHost<'_> {
                 continue;
             };
             let frame = FrameId::new(at);
-            let is_movable = matches!(self.sight(place, frame), Sight::Movable);
+            let is_movable = matches!(self.sight(place, frame), ProbeResult::Movable);
             if is_movable && !(batch.spares_accessed && self.is_accessed(frame)) {
                 sources.push(frame);
             }
@@ -338,7 +340,7 @@ impl MemoryHost<'_> {
 }
 
 /// A page as a look at its block sees it.
-enum Sight {
+enum ProbeResult {
     /// Begins so many free ones.
     Free(u32),
     /// Free, but in no block.

@@ -4,9 +4,9 @@ use super::stage::{FRAMES, Stage};
 use crate::memory::{FrameId, Memory, NodeId};
 use crate::mmu::{Need, SpaceId};
 use crate::swap::device::DeviceKind;
-use isotherm_core::defrag::{CompactExtfrag, Request, Why};
+use isotherm_core::compaction::{CompactExtfrag, Request, Why};
 use isotherm_core::host::{
-    BlocksLook, CompactEnd, CompactMode, Compacting, HostError, MoveBatch, PageBlock, PageSight, ZoneId,
+    BlocksScan, CompactEnd, CompactMode, Compacting, HostError, MoveBatch, PageBlock, PageContent, ZoneId,
 };
 use isotherm_units::access::{Advice, LayoutChange};
 use isotherm_units::{Duration, Instant, PageRange};
@@ -28,9 +28,9 @@ fn fragmented() -> (Stage, SpaceId) {
     (stage, space)
 }
 
-fn look(stage: &mut Stage, samples: u32, turn: u32) -> Vec<PageBlock> {
+fn check(stage: &mut Stage, samples: u32, turn: u32) -> Vec<PageBlock> {
     let mut blocks = Vec::new();
-    stage.host().page_blocks(&BlocksLook { zone: ZONE, samples, turn }, &mut blocks).unwrap();
+    stage.host().page_blocks(&BlocksScan { zone: ZONE, samples, turn }, &mut blocks).unwrap();
     blocks
 }
 
@@ -59,7 +59,7 @@ fn a_request_to_a_level_is_carried_out_by_steps() {
     assert!(report.work.cpu.ns() >= report.work.pages_moved * 4500);
     assert_eq!(stage.memory.nodes.nr_used(), 6 * 128, "nothing is held back");
     let missing = ZoneId { zone: 3, ..ZONE };
-    let error = stage.host().page_blocks(&BlocksLook { zone: missing, samples: 0, turn: 0 }, &mut Vec::new());
+    let error = stage.host().page_blocks(&BlocksScan { zone: missing, samples: 0, turn: 0 }, &mut Vec::new());
     assert_eq!(error, Err(HostError::Failed("there is no such zone: node 0, zone 3".to_owned())));
 }
 
@@ -68,23 +68,23 @@ fn blocks_tell_what_they_hold_and_how_much_of_it_is_used() {
     let (mut stage, space) = fragmented();
     let first = stage.frame(space, 384).expect("resident");
     stage.memory.frames.pin(first);
-    let blocks = look(&mut stage, 0, 0);
+    let blocks = check(&mut stage, 0, 0);
     let held: Vec<(u32, u32)> = blocks.iter().map(|block| (block.usage.movable, block.usage.fixed)).collect();
     assert_eq!(held, [(127, 1), (128, 0), (128, 0), (128, 0), (128, 0), (128, 0), (0, 0), (0, 0)]);
     assert!(blocks.iter().all(|block| block.usage.is_target && block.sampled == 0));
     // All were written: the first look takes the bits, the second finds what was used since.
     let sampled =
         |blocks: Vec<PageBlock>| blocks.iter().map(|block| (block.sampled, block.accessed)).collect::<Vec<_>>();
-    assert_eq!(sampled(look(&mut stage, 1000, 0))[..2], [(127, 127), (128, 128)]);
+    assert_eq!(sampled(check(&mut stage, 1000, 0))[..2], [(127, 127), (128, 128)]);
     for page in [384 + 512, 400 + 512] {
         stage.touch(space, page, Need::Read);
     }
-    assert_eq!(sampled(look(&mut stage, 32, 0))[1], (32, 2), "every fourth page, the first and the seventeenth");
-    assert_eq!(sampled(look(&mut stage, 32, 1))[1], (32, 0), "others, and the bits are taken");
+    assert_eq!(sampled(check(&mut stage, 32, 0))[1], (32, 2), "every fourth page, the first and the seventeenth");
+    assert_eq!(sampled(check(&mut stage, 32, 1))[1], (32, 0), "others, and the bits are taken");
     let mut sights = Vec::new();
     stage.host().block_pages(ZONE, 0, false, &mut sights).unwrap();
-    let count = |sight: PageSight| sights.iter().filter(|&&other| other == sight).count();
-    assert_eq!((sights.len(), count(PageSight::Free), count(PageSight::Fixed)), (512, 384, 1));
+    let count = |sight: PageContent| sights.iter().filter(|&&other| other == sight).count();
+    assert_eq!((sights.len(), count(PageContent::Free), count(PageContent::Fixed)), (512, 384, 1));
     let error = stage.host().block_pages(ZONE, 8, false, &mut sights);
     assert_eq!(error, Err(HostError::Failed("there is no page block 8; the zone has 8".to_owned())));
 }
@@ -92,7 +92,7 @@ fn blocks_tell_what_they_hold_and_how_much_of_it_is_used() {
 #[test]
 fn single_pages_move_into_the_blocks_that_are_named() {
     let (mut stage, space) = fragmented();
-    look(&mut stage, 1000, 0);
+    check(&mut stage, 1000, 0);
     stage.touch(space, 384 + 5, Need::Read);
     let pages: Vec<u32> = (384..512).collect();
     let batch = MoveBatch {

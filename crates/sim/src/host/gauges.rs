@@ -18,7 +18,7 @@ impl MemoryHost<'_> {
             Metric::NodeMemcgUsedBp,
             Metric::NodeMemcgFreeBp,
         ];
-        if self.policy.tells_active() {
+        if self.policy.knows_active() {
             metrics.extend([Metric::ActiveMemBp, Metric::InactiveMemBp]);
         }
         if target == HostTarget::Physical {
@@ -36,7 +36,7 @@ impl MemoryHost<'_> {
             }
             Gauge::TotalBytes(node) => self.of_nodes(node, crate::memory::Node::managed),
             Gauge::FreeBytes(node) => self.of_nodes(node, crate::memory::Node::free),
-            Gauge::ActiveBytes | Gauge::InactiveBytes if !self.policy.tells_active() => {
+            Gauge::ActiveBytes | Gauge::InactiveBytes if !self.policy.knows_active() => {
                 return Err(HostError::NotHere("this policy has no active and inactive pages"));
             }
             Gauge::ActiveBytes => Some(self.listed(|sizes| sizes.active_anon + sizes.active_file)),
@@ -50,7 +50,6 @@ impl MemoryHost<'_> {
         Ok(pages.map(|pages| pages << PAGE_SHIFT))
     }
 
-    /// Pages of a node, or of all.
     fn of_nodes(&self, node: Option<NodeId>, pages: impl Fn(&crate::memory::Node) -> u64) -> Option<u64> {
         let nodes = &self.memory.nodes;
         match node {

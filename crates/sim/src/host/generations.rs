@@ -5,7 +5,7 @@ use crate::counters::Counter;
 use crate::memory::Memory;
 use crate::reclaim::LruvecId;
 use crate::reclaim::mglru::{self, Mglru};
-use isotherm_core::generations::{Ageing, Eviction, Listing, Row};
+use isotherm_core::generations::{Ageing, Eviction, GenerationRow, Listing};
 use isotherm_core::host::{Answer, GenerationCapabilities, HostError, Lruvec, NodeId};
 use isotherm_units::PAGE_BYTES;
 
@@ -76,7 +76,7 @@ impl MemoryHost<'_> {
         let group = memory.cgroups.ids().find(|group| group.index() as u64 == memcg);
         let node = memory.nodes.ids().find(|id| id.index() == node.0 as usize);
         let Some((group, node)) = group.zip(node) else { return 0 };
-        let of_types = |row: &Row| {
+        let of_types = |row: &GenerationRow| {
             let anon = if order.swappiness.takes_anon() { row.anon_pages } else { 0 };
             anon + if order.swappiness.takes_file() { row.file_pages } else { 0 }
         };
@@ -85,8 +85,8 @@ impl MemoryHost<'_> {
     }
 }
 
-fn rows_of(mglru: &Mglru, memory: &Memory, lruvec: LruvecId) -> Vec<Row> {
-    let row = |row: mglru::Row| Row {
+fn rows_of(mglru: &Mglru, memory: &Memory, lruvec: LruvecId) -> Vec<GenerationRow> {
+    let row = |row: mglru::ReadoutRow| GenerationRow {
         seq: row.seq,
         age_ms: row.age_ms,
         anon_pages: row.anon_pages,

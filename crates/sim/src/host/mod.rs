@@ -8,11 +8,11 @@
 mod action_tests;
 mod actions;
 mod advice;
+mod compaction;
+#[cfg(test)]
+mod compaction_tests;
 #[cfg(test)]
 mod conformance_tests;
-mod defrag;
-#[cfg(test)]
-mod defrag_tests;
 mod folios;
 mod gauges;
 mod generations;
@@ -38,11 +38,11 @@ use crate::mmu::{Level, SpaceId};
 use crate::pressure::Pressure;
 use crate::reclaim::ReclaimPolicy;
 use isotherm_core::host::{
-    AddressRange, Ageing, Answer, Applied, Applying, Area, Attribute, BlocksLook, Capabilities, CompactStep, Compacted,
-    Compacting, DefragSignals, Eviction, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational,
+    AddressRange, Ageing, Answer, Applied, Applying, Area, Attribute, BlocksScan, Capabilities, CompactStep, Compacted,
+    Compacting, CompactionSignals, Eviction, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational,
     Granularity, HostError, Level as HostLevel, Listing, Mappings, MoveBatch, MoveOrder, NodeId, NodeMemory, Order,
-    PageBlock, PageMove, PageSight, Probe, Probing, ScanGate, Scanned, SchemeCapabilities, Seen, Sight, TargetId,
-    Tiering, TieringCapabilities, ZoneId, ZoneState,
+    PageBlock, PageContent, PageMove, Probe, ProbeResult, Probing, ScanFilter, Scanned, SchemeCapabilities, Seen,
+    TargetId, Tiering, TieringCapabilities, ZoneId, ZoneState,
 };
 use isotherm_units::{Duration, PAGE_SHIFT};
 use serde::Serialize;
@@ -123,14 +123,14 @@ impl<'a> MemoryHost<'a> {
     /// Charges one look at an entry, where the walk ended.
     fn pay(&mut self, at: Level, is_leaf: bool) {
         let costs = &self.memory.costs;
-        let look = match at {
+        let check = match at {
             Level::LEAF => costs.probe_pte_ns,
             Level::PMD if is_leaf => costs.probe_huge_ns,
             Level::PMD => costs.probe_pmd_ns,
             Level::PUD => costs.probe_pud_ns,
             _ => costs.probe_top_ns,
         };
-        self.memory.ledger.spend(costs.probe_ns + look);
+        self.memory.ledger.spend(costs.probe_ns + check);
     }
 
     /// Charges a pass over a table in which `nr_cleared` bits were set.
@@ -161,11 +161,11 @@ impl Probing for MemoryHost<'_> {
         }
     }
 
-    fn clear(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
+    fn clear(&mut self, target: TargetId, probes: &[Probe], sights: &mut [ProbeResult]) -> Result<(), HostError> {
         self.probe(Wish::Clear, target, probes, sights)
     }
 
-    fn test(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
+    fn test(&mut self, target: TargetId, probes: &[Probe], sights: &mut [ProbeResult]) -> Result<(), HostError> {
         self.probe(Wish::Test, target, probes, sights)
     }
 
@@ -285,11 +285,11 @@ impl Compacting for MemoryHost<'_> {
     }
 
     fn zones(&mut self, out: &mut Vec<ZoneState>) -> Result<(), HostError> {
-        self.tell_zones(out);
+        self.report_zones(out);
         Ok(())
     }
 
-    fn defrag_signals(&mut self, node: NodeId) -> Result<DefragSignals, HostError> {
+    fn compaction_signals(&mut self, node: NodeId) -> Result<CompactionSignals, HostError> {
         self.signals(node)
     }
 
@@ -297,8 +297,8 @@ impl Compacting for MemoryHost<'_> {
         self.compact_some(step)
     }
 
-    fn page_blocks(&mut self, look: &BlocksLook, out: &mut Vec<PageBlock>) -> Result<(), HostError> {
-        self.look_at_blocks(look, out)
+    fn page_blocks(&mut self, check: &BlocksScan, out: &mut Vec<PageBlock>) -> Result<(), HostError> {
+        self.scan_blocks(check, out)
     }
 
     fn block_pages(
@@ -306,7 +306,7 @@ impl Compacting for MemoryHost<'_> {
         zone: ZoneId,
         block: u32,
         clears: bool,
-        out: &mut Vec<PageSight>,
+        out: &mut Vec<PageContent>,
     ) -> Result<(), HostError> {
         self.look_at_pages(zone, block, clears, out)
     }
@@ -354,10 +354,10 @@ impl Tiering for MemoryHost<'_> {
         &mut self,
         target: TargetId,
         range: AddressRange,
-        gate: &mut ScanGate,
+        filter: &mut ScanFilter,
     ) -> Result<Scanned, HostError> {
         let space = self.space_of(target, "physical memory has no page table to scan; promotion is for processes")?;
-        Ok(self.scan_space(space, range, gate))
+        Ok(self.scan_space(space, range, filter))
     }
 
     fn page_nodes(&mut self, target: TargetId, addresses: &[u64], out: &mut [Option<NodeId>]) -> Result<(), HostError> {
@@ -382,7 +382,13 @@ impl Tiering for MemoryHost<'_> {
 }
 
 impl MemoryHost<'_> {
-    fn probe(&mut self, wish: Wish, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
+    fn probe(
+        &mut self,
+        wish: Wish,
+        target: TargetId,
+        probes: &[Probe],
+        sights: &mut [ProbeResult],
+    ) -> Result<(), HostError> {
         assert_eq!(probes.len(), sights.len(), "one sight a probe");
         let target = self.target(target)?;
         for (&probe, sight) in probes.iter().zip(sights) {
@@ -391,7 +397,7 @@ impl MemoryHost<'_> {
                 HostTarget::Space(space) => self.probe_space(wish, space, page, probe.level),
                 HostTarget::Physical => self.probe_frame(wish, page),
             };
-            *sight = Sight { seen, level: HostLevel(level.number()) };
+            *sight = ProbeResult { seen, level: HostLevel(level.number()) };
             let counts = if wish == Wish::Clear { &mut self.counts.clears } else { &mut self.counts.tests };
             counts[usize::from(level.number())] += 1;
         }

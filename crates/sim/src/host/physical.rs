@@ -2,13 +2,13 @@
 
 use super::{MemoryHost, Wish, seen};
 use crate::memory::{Flag, FrameId, Mapper};
-use crate::mmu::{GroundFrames, Level, SpaceId};
+use crate::mmu::{Level, PremappedFrames, SpaceId};
 use isotherm_core::host::{Attribute, Seen};
 
 impl MemoryHost<'_> {
     /// One probe of page frame `number`. Returns what was seen, and the level of the entry that maps the page.
     pub(super) fn probe_frame(&mut self, wish: Wish, number: u64) -> (Seen, Level) {
-        let Some(frame) = self.frame(number) else { return self.probe_ground(wish, number) };
+        let Some(frame) = self.frame(number) else { return self.probe_premapped(wish, number) };
         if !self.is_listed(frame) {
             self.pay(Level::LEAF, true);
             return (Seen::NotMapped, Level::LEAF);
@@ -61,8 +61,8 @@ impl MemoryHost<'_> {
     }
 
     /// Memory without frames: its reverse map is arithmetic.
-    fn probe_ground(&mut self, wish: Wish, number: u64) -> (Seen, Level) {
-        let Some((space, page, leaf)) = self.ground_at(number) else {
+    fn probe_premapped(&mut self, wish: Wish, number: u64) -> (Seen, Level) {
+        let Some((space, page, leaf)) = self.premapped_at(number) else {
             self.pay(Level::LEAF, true);
             return (Seen::NotMapped, Level::LEAF);
         };
@@ -75,13 +75,13 @@ impl MemoryHost<'_> {
         (seen(young), leaf)
     }
 
-    fn ground_at(&self, number: u64) -> Option<(SpaceId, u64, Level)> {
-        let ground = &self.memory.ground;
-        let after = ground.partition_point(|ground| ground.first_frame <= number);
-        let GroundFrames { space, pages, first_frame } = *ground[..after].last()?;
+    fn premapped_at(&self, number: u64) -> Option<(SpaceId, u64, Level)> {
+        let premapped = &self.memory.premapped;
+        let after = premapped.partition_point(|premapped| premapped.first_frame <= number);
+        let PremappedFrames { space, pages, first_frame } = *premapped[..after].last()?;
         let page = pages.start + (number - first_frame);
         let is_there = page < pages.end && self.memory.space(space).alive;
-        let leaf = is_there.then(|| self.memory.space(space).table.ground()?.leaf_level(page))??;
+        let leaf = is_there.then(|| self.memory.space(space).table.premapped()?.leaf_level(page))??;
         Some((space, page, leaf))
     }
 
@@ -96,7 +96,7 @@ impl MemoryHost<'_> {
         let (is_anonymous, group) = match self.frame(number) {
             Some(frame) if !self.is_listed(frame) => return None,
             Some(frame) => (!self.memory.frames.has(frame, Flag::FileOwned), self.memory.frames.cgroup(frame)),
-            None => (true, self.memory.space(self.ground_at(number)?.0).cgroup),
+            None => (true, self.memory.space(self.premapped_at(number)?.0).cgroup),
         };
         Some(match attribute {
             Attribute::Anon => is_anonymous,

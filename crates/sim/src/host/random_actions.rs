@@ -6,7 +6,7 @@ use crate::cgroup::CgroupId;
 use crate::mmu::{Need, SpaceId};
 use crate::reclaim::POLICIES;
 use crate::swap::device::DeviceKind;
-use isotherm_core::host::{Action, AddressRange, Gauge, Gauging, HostError, NodeId, PageFilter, PageGate, PageTest};
+use isotherm_core::host::{Action, AddressRange, Gauge, Gauging, HostError, NodeId, PageFilter, PageFilters, PageTest};
 use isotherm_core::schemes::ACTIONS;
 use isotherm_units::access::{FileKind, Mapping};
 use isotherm_units::{Duration, PageRange};
@@ -125,12 +125,12 @@ impl World {
         let filters: Vec<PageFilter> =
             filters.into_iter().map(|(test, matching, allow)| PageFilter { test, matching, allow }).collect();
         let rejects = filters.last().is_some_and(|filter| filter.allow);
-        let mut gate = PageGate::new(filters, rejects);
+        let mut filter = PageFilters::new(filters, rejects);
         let range = PageRange::at(start, pages);
         let offers = self.stage.offers(target);
         self.check_counts();
         let nr_used = self.stage.memory.nodes.nr_used();
-        let result = self.stage.order(target, action, range, &mut gate, &mut None);
+        let result = self.stage.order(target, action, range, &mut filter, &mut None);
         match result {
             Ok(applied) => {
                 assert!(offers.actions.contains(&action), "{action} is done, but not told");
@@ -139,7 +139,7 @@ impl World {
                 assert!(applied.bytes <= (range.len() << 12) + reach, "{action}: {} bytes of {range:?}", applied.bytes);
                 let is_physical = target == PHYSICAL;
                 assert!(
-                    !is_physical || action.migrates() || applied.bytes <= gate.passed_bytes(),
+                    !is_physical || action.migrates() || applied.bytes <= filter.passed_bytes(),
                     "{action}: more than passed"
                 );
                 if is_physical && action == Action::Pageout {

@@ -29,7 +29,7 @@ enum Step {
         pages: u64,
         apart: u64,
         to: u32,
-        gate: bool,
+        filter: bool,
         careful: bool,
         together: u32,
     },
@@ -67,8 +67,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (process.clone(), page.clone(), 1u64..300, any::<bool>())
             .prop_map(|(process, page, pages, write)| Step::Touch { process, page, pages, write }),
-        10 => moves.prop_map(|(process, page, pages, apart, to, gate, careful, together)| {
-            Step::Move { process, page, pages, apart, to, gate, careful, together }
+        10 => moves.prop_map(|(process, page, pages, apart, to, filter, careful, together)| {
+            Step::Move { process, page, pages, apart, to, filter, careful, together }
         }),
         3 => (process.clone(), page).prop_map(|(process, page)| Step::Pin { process, page }),
         1 => Just(Step::LetGo),
@@ -123,14 +123,14 @@ impl World {
                     }
                 }
             }
-            Step::Move { process, page, pages, apart, to, gate, careful, together } => {
+            Step::Move { process, page, pages, apart, to, filter, careful, together } => {
                 let (space, target) = of(process, &self.alive);
                 let pages: Vec<u64> = (0..pages).map(|at| (page + at * apart) << 12).collect();
                 let order = MoveOrder {
                     pages: &pages,
                     to: HostNode(to),
                     together,
-                    keeps_high_watermark: gate,
+                    keeps_high_watermark: filter,
                     only_active: false,
                     leaves_shared: careful,
                     only_promotes: careful,

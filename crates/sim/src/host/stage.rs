@@ -7,15 +7,15 @@ use crate::fault::{self, FaultOutcome, FaultState, Shortage};
 use crate::memory::watermarks::WatermarkConfig;
 use crate::memory::{Flag, FrameId, KernelRelease, Memory, MemoryConfig, MemorySetup, NodeSetup, TieringSetup};
 use crate::mmu::translation::Caches;
-use crate::mmu::{Entry, GroundFrames, MmuConfig, Need, SpaceId};
+use crate::mmu::{Entry, MmuConfig, Need, PremappedFrames, SpaceId};
 use crate::pressure::Pressure;
-use crate::reclaim::driver::{Attempt, Step};
+use crate::reclaim::driver::{Attempt, ReclaimStep};
 use crate::reclaim::{ReclaimPolicy, Touches, policy_by_name};
 use crate::swap::device::{DeviceKind, DeviceModel};
 use crate::tick::TickRate;
 use isotherm_core::host::{
     Action, AddressRange, Applied, Applying, Destination, Gauge, GaugeCapabilities, Gauging, HostError, NodeId, Order,
-    PageGate, SchemeCapabilities, TargetId,
+    PageFilters, SchemeCapabilities, TargetId,
 };
 use isotherm_units::access::{Backing, FileKind, Mapping, Run, Sharing};
 use isotherm_units::{Instant, PageRange, Pages};
@@ -126,11 +126,11 @@ impl Stage {
         self.map(space, Mapping { backing, ..Mapping::anonymous(pages) });
     }
 
-    pub(super) fn lay_ground(&mut self, space: SpaceId, pages: PageRange) {
+    pub(super) fn premap(&mut self, space: SpaceId, pages: PageRange) {
         let first_frame = self.memory.nr_page_frames();
         self.map(space, Mapping::anonymous(pages));
-        self.memory.ground.push(GroundFrames { space, pages, first_frame });
-        self.memory.space_mut(space).table.lay_ground(pages, false);
+        self.memory.premapped.push(PremappedFrames { space, pages, first_frame });
+        self.memory.space_mut(space).table.premap(pages, false);
     }
 
     pub(super) fn limit(&mut self, pages: u64) {
@@ -173,7 +173,7 @@ impl Stage {
                         Shortage::Node(node) => Attempt::direct(node),
                         Shortage::Bound(node) => Attempt::direct_on(node),
                     };
-                    if self.run(attempt) == Step::Failed && !state.shortage_is_optional() {
+                    if self.run(attempt) == ReclaimStep::Failed && !state.shortage_is_optional() {
                         return false;
                     }
                 }
@@ -183,11 +183,11 @@ impl Stage {
         false
     }
 
-    pub(super) fn run(&mut self, mut attempt: Attempt) -> Step {
+    pub(super) fn run(&mut self, mut attempt: Attempt) -> ReclaimStep {
         for _ in 0..10_000 {
             match attempt.step(&mut self.memory, self.policy.as_mut()) {
-                Step::Again => {}
-                Step::Wait(span) => {
+                ReclaimStep::Again => {}
+                ReclaimStep::Wait(span) => {
                     // A node's daemon that was woken does its work meanwhile: nobody else here is it.
                     let nodes = self.memory.nodes.ids();
                     let woken: Vec<_> =
@@ -247,14 +247,14 @@ impl Stage {
 
     /// Has an action done to pages without filters. Bytes treated.
     pub(super) fn apply(&mut self, target: u32, action: Action, pages: PageRange) -> Result<u64, HostError> {
-        self.order(target, action, pages, &mut PageGate::default(), &mut None).map(|applied| applied.bytes)
+        self.order(target, action, pages, &mut PageFilters::default(), &mut None).map(|applied| applied.bytes)
     }
 
     /// The same with filters. Bytes treated, and passed.
-    pub(super) fn apply_through(&mut self, gate: PageGate, action: Action, pages: PageRange) -> (u64, u64) {
-        let mut gate = gate;
-        let applied = self.order(PHYSICAL, action, pages, &mut gate, &mut None).unwrap();
-        (applied.bytes, gate.passed_bytes())
+    pub(super) fn apply_through(&mut self, filter: PageFilters, action: Action, pages: PageRange) -> (u64, u64) {
+        let mut filter = filter;
+        let applied = self.order(PHYSICAL, action, pages, &mut filter, &mut None).unwrap();
+        (applied.bytes, filter.passed_bytes())
     }
 
     /// One call of the host; all invariants hold afterwards.
@@ -263,12 +263,12 @@ impl Stage {
         target: u32,
         action: Action,
         pages: PageRange,
-        gate: &mut PageGate,
+        filter: &mut PageFilters,
         last_folio: &mut Option<u64>,
     ) -> Result<Applied, HostError> {
         let range = AddressRange::new(pages.start << 12, pages.end << 12);
         let mut order =
-            Order { action, range, gate, target_nid: self.target_nid, destinations: &self.destinations, last_folio };
+            Order { action, range, filter, target_nid: self.target_nid, destinations: &self.destinations, last_folio };
         let (before, charged) = (self.memory.ledger.peek(), self.memory.charged);
         let policy = self.policy.as_mut();
         let (pressure, caches, counts) = (&self.pressure, &mut self.caches, &mut self.counts);

@@ -55,17 +55,17 @@ impl Rig {
         Self { memory, policy, caches, targets: Vec::new(), counts: ProbeCounts::default(), pressure }
     }
 
-    /// A space with base pages at 0..4096, blocks of 2 MiB at 1 GiB, and ground of 3 GiB at 1 TiB.
+    /// A space with base pages at 0..4096, blocks of 2 MiB at 1 GiB, and premapped memory of 3 GiB at 1 TiB.
     fn with_space(mmu: MmuConfig) -> (Self, SpaceId) {
         let mut rig = Self::new(mmu);
         let space = fault::new_space(&mut rig.memory, "test", (0, 0), CgroupId::ROOT);
         rig.map(space, Mapping::anonymous(PageRange::new(0, 4096)));
         rig.map(space, Mapping { huge: true, ..Mapping::anonymous(PageRange::at(GIB, 8 * BLOCK)) });
-        let ground = PageRange::at(1024 * GIB, 3 * GIB);
-        rig.map(space, Mapping::anonymous(ground));
+        let premapped = PageRange::at(1024 * GIB, 3 * GIB);
+        rig.map(space, Mapping::anonymous(premapped));
         let first_frame = rig.memory.nr_page_frames();
-        rig.memory.ground.push(crate::mmu::GroundFrames { space, pages: ground, first_frame });
-        rig.memory.space_mut(space).table.lay_ground(ground, false);
+        rig.memory.premapped.push(crate::mmu::PremappedFrames { space, pages: premapped, first_frame });
+        rig.memory.space_mut(space).table.premap(premapped, false);
         rig.targets = vec![HostTarget::Space(space), HostTarget::Physical];
         (rig, space)
     }
@@ -108,12 +108,12 @@ impl Rig {
         MemoryHost::new(&mut self.memory, policy, &self.pressure, &mut self.caches, &self.targets, &mut self.counts)
     }
     fn clear(&mut self, page: u64, level: Level) -> (Seen, u8) {
-        let (probe, mut sights) = (probe(page, level), [Sight::default()]);
+        let (probe, mut sights) = (probe(page, level), [ProbeResult::default()]);
         self.host().clear(FIRST, &[probe], &mut sights).unwrap();
         (sights[0].seen, sights[0].level.0)
     }
     fn test(&mut self, page: u64, level: Level) -> (Seen, u8) {
-        let (probe, mut sights) = (probe(page, level), [Sight::default()]);
+        let (probe, mut sights) = (probe(page, level), [ProbeResult::default()]);
         self.host().test(FIRST, &[probe], &mut sights).unwrap();
         (sights[0].seen, sights[0].level.0)
     }
@@ -126,7 +126,7 @@ impl Rig {
     }
     /// What physical memory says of a page frame.
     fn physical(&mut self, frame: u64, wish: Wish) -> Seen {
-        let (probe, mut sights) = (probe(frame, Level::LEAF), [Sight::default()]);
+        let (probe, mut sights) = (probe(frame, Level::LEAF), [ProbeResult::default()]);
         match wish {
             Wish::Clear => self.host().clear(TargetId(1), &[probe], &mut sights).unwrap(),
             Wish::Test => self.host().test(TargetId(1), &[probe], &mut sights).unwrap(),
@@ -242,7 +242,7 @@ fn a_page_that_is_being_read_is_locked() {
 #[test]
 fn ground_has_physical_addresses_and_attributes() {
     let (mut rig, space) = Rig::with_space(MmuConfig::default());
-    let first = rig.memory.ground[0].first_frame;
+    let first = rig.memory.premapped[0].first_frame;
     assert_eq!((first, rig.memory.nr_page_frames()), (8192, 8192 + 3 * GIB));
     rig.read(space, 1024 * GIB + 9);
     assert_eq!(rig.physical(first + 9, Wish::Clear), Seen::Accessed);
@@ -318,7 +318,7 @@ fn t4_probes_of_one_batch_do_not_share_results() {
     let holes = [(600 * GIB, Level::PUD), (page, Level::PMD), (page + BLOCK, Level::PMD), (page, Level::PMD)];
     let probes = holes.map(|(page, level)| probe(page, level));
     rig.clear(page + BLOCK, Level::PMD);
-    let mut sights = [Sight::default(); 4];
+    let mut sights = [ProbeResult::default(); 4];
     rig.host().test(FIRST, &probes, &mut sights).unwrap();
     let seen = sights.map(|sight| sight.seen);
     assert_eq!(seen, [Seen::NotMapped, Seen::Accessed, Seen::Idle, Seen::Accessed]);
@@ -428,11 +428,11 @@ fn mappings_are_told_and_a_dead_process_is_gone() {
     assert!(matches!(rig.host().mappings(TargetId(1), &mut ranges), Err(HostError::NotHere(_))));
     assert!(matches!(rig.host().mappings(TargetId(9), &mut ranges), Err(HostError::Failed(_))));
     fault::exit(&mut rig.memory, rig.policy.as_mut(), space);
-    let (mut sights, probes) = ([Sight::default()], [probe(5, Level::LEAF)]);
+    let (mut sights, probes) = ([ProbeResult::default()], [probe(5, Level::LEAF)]);
     assert_eq!(rig.host().clear(FIRST, &probes, &mut sights), Err(HostError::Gone(FIRST)));
     assert_eq!(rig.host().test(FIRST, &probes, &mut sights), Err(HostError::Gone(FIRST)));
     assert_eq!(rig.host().mappings(FIRST, &mut ranges), Err(HostError::Gone(FIRST)));
-    let first = rig.memory.ground[0].first_frame;
+    let first = rig.memory.premapped[0].first_frame;
     assert_eq!(rig.physical(first, Wish::Test), Seen::NotMapped);
 }
 
@@ -443,9 +443,9 @@ fn looks_are_counted_and_paid_by_level() {
     rig.write(space, 5);
     rig.write(space, GIB);
     rig.memory.ledger.take();
-    let ground = 1024 * GIB;
-    let looks = [(5, Level::LEAF, 383), (5, Level::PMD, 200), (GIB, Level::PMD, 317), (5, Level::PUD, 117)];
-    for (page, level, ns) in looks.into_iter().chain([(ground, Level::P4D, 90), (ground, Level::LEAF, 383)]) {
+    let premapped = 1024 * GIB;
+    let checks = [(5, Level::LEAF, 383), (5, Level::PMD, 200), (GIB, Level::PMD, 317), (5, Level::PUD, 117)];
+    for (page, level, ns) in checks.into_iter().chain([(premapped, Level::P4D, 90), (premapped, Level::LEAF, 383)]) {
         rig.clear(page, level);
         assert_eq!(rig.memory.ledger.take(), ns, "{page:#x} {level:?}");
         rig.test(page, level);
@@ -454,9 +454,9 @@ fn looks_are_counted_and_paid_by_level() {
     let counts = rig.counts;
     assert_eq!((counts.clears, counts.tests, counts.checks()), ([2, 2, 1, 1, 0], [2, 2, 1, 1, 0], 12));
     let mut words = Vec::new();
-    rig.host().scan_children(FIRST, probe(ground, Level::PUD), &mut words).unwrap();
+    rig.host().scan_children(FIRST, probe(premapped, Level::PUD), &mut words).unwrap();
     assert_eq!(rig.memory.ledger.take(), 50 + 500 + 1500, "all 512 bits were preset");
-    rig.host().scan_children(FIRST, probe(ground, Level::PUD), &mut words).unwrap();
+    rig.host().scan_children(FIRST, probe(premapped, Level::PUD), &mut words).unwrap();
     assert_eq!(rig.memory.ledger.take(), 550);
     assert_eq!(words, [[u64::MAX; 8], [0; 8]].concat());
     assert_eq!(rig.counts.scans, [0, 0, 2, 0, 0]);

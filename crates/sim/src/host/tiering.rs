@@ -7,7 +7,7 @@ use crate::migrate::NodeMove;
 use crate::mmu::{DensePage, Entry, Level, SpaceId, Vma};
 use isotherm_core::host::{
     AddressRange, Area, AreaKind, Flow, HostError, MoveOrder, NodeId as HostNode, NodeMemory, Order, PageMarks,
-    PageMove, ScanGate, Scanned, ScannedPage, TargetId, TierNode, TieringCapabilities,
+    PageMove, ScanFilter, Scanned, ScannedPage, TargetId, TierNode, TieringCapabilities,
 };
 use isotherm_core::promotion::Bit;
 use isotherm_core::schemes::{choose, interleave_index};
@@ -16,7 +16,7 @@ use isotherm_units::{Duration, PAGE_SHIFT, PageRange};
 use std::collections::BTreeMap;
 
 /// Why a policy's pages cannot be moved.
-const YARDSTICK: &str = "page-exact yardsticks know pages by their frames, which a move would change";
+const BASELINE: &str = "page-exact baselines know pages by their frames, which a move would change";
 
 impl MemoryHost<'_> {
     pub(super) fn offers_for_tiers(&self) -> TieringCapabilities {
@@ -32,7 +32,7 @@ impl MemoryHost<'_> {
             page_nodes: true,
             node_memory: true,
             migrate: !self.policy.is_exact(),
-            tells_active: self.policy.tells_active(),
+            knows_active: self.policy.knows_active(),
         }
     }
 
@@ -66,7 +66,7 @@ impl MemoryHost<'_> {
     }
 
     /// Shows the pages of a range to the gate, table by table.
-    pub(super) fn scan_space(&mut self, space: SpaceId, range: AddressRange, gate: &mut ScanGate) -> Scanned {
+    pub(super) fn scan_space(&mut self, space: SpaceId, range: AddressRange, filter: &mut ScanFilter) -> Scanned {
         let before = self.memory.ledger.peek();
         let pages = PageRange::new(range.start >> PAGE_SHIFT, range.end.div_ceil(1 << PAGE_SHIFT));
         let shift = Level::PMD.span_shift();
@@ -77,19 +77,19 @@ impl MemoryHost<'_> {
             block = found + 1;
             let within = PageRange::at(found << shift, Level::PMD.span_pages()).intersection(pages);
             if self.memory.space(space).huge_blocks.contains(&found) {
-                if !gate.splits_huge() {
-                    self.show_huge(space, found, gate);
+                if !filter.splits_huge() {
+                    self.show_huge(space, found, filter);
                     continue;
                 }
                 let first = self.memory.space(space).table.dense(within.start).expect("in a table");
                 self.memory.split_huge(space, first);
             }
-            let stop = (gate.hole() == Flow::Stop).then(|| self.first_hole(space, within)).flatten();
+            let stop = (filter.hole() == Flow::Stop).then(|| self.first_hole(space, within)).flatten();
             let shown = PageRange::new(within.start, stop.unwrap_or(within.end));
             present.clear();
             present.extend(self.memory.space(space).table.present_in(shown));
             self.memory.ledger.spend(shown.len() * self.memory.costs.pte_scan_ns);
-            present.iter().for_each(|&dense| self.show(space, dense, gate));
+            present.iter().for_each(|&dense| self.show(space, dense, filter));
             if let Some(stop) = stop {
                 next = stop << PAGE_SHIFT;
                 break;
@@ -104,7 +104,7 @@ impl MemoryHost<'_> {
         (range.start..range.end).find(|&page| table.dense(page).is_none_or(|dense| table.entry(dense) == Entry::None))
     }
 
-    fn show(&mut self, space: SpaceId, dense: DensePage, gate: &mut ScanGate) {
+    fn show(&mut self, space: SpaceId, dense: DensePage, filter: &mut ScanFilter) {
         let memory = &mut *self.memory;
         let table = &memory.spaces[space.index()].table;
         let Some(frame) = table.frame_of(dense) else { return }; // the zero page is nobody's
@@ -117,13 +117,13 @@ impl MemoryHost<'_> {
             is_locked: flags.has(Flag::FileOwned) && flags.has(Flag::Reading),
             is_unmovable: flags.has(Flag::Unevictable) || !flags.has(Flag::OnList) || is_shared(memory, frame),
         };
-        if see(memory, frame, &page, gate) == Bit::Clear {
+        if see(memory, frame, &page, filter) == Bit::Clear {
             memory.spaces[space.index()].table.test_and_clear_young(dense);
         }
     }
 
     /// A block of 2 MiB under one entry: its first frame stands for the folio.
-    fn show_huge(&mut self, space: SpaceId, block: u64, gate: &mut ScanGate) {
+    fn show_huge(&mut self, space: SpaceId, block: u64, filter: &mut ScanFilter) {
         let first = block << Level::PMD.span_shift();
         self.memory.ledger.spend(self.memory.costs.probe_huge_ns);
         let owner = self.memory.space(space);
@@ -136,7 +136,7 @@ impl MemoryHost<'_> {
             is_locked: false,
             is_unmovable: !self.is_listed(frame) || self.memory.frames.has(frame, Flag::Unevictable),
         };
-        if see(self.memory, frame, &page, gate) == Bit::Clear {
+        if see(self.memory, frame, &page, filter) == Bit::Clear {
             self.memory.space_mut(space).table.take_entry_young(Level::PMD, first);
         }
     }
@@ -186,7 +186,7 @@ impl MemoryHost<'_> {
         results: &mut [PageMove],
     ) -> Result<Duration, HostError> {
         if self.policy.is_exact() {
-            return Err(HostError::NotHere(YARDSTICK));
+            return Err(HostError::NotHere(BASELINE));
         }
         let before = self.memory.ledger.peek();
         self.memory.move_to_node(self.policy, folios, how, results);
@@ -230,7 +230,7 @@ impl MemoryHost<'_> {
             last = Some(first);
             self.memory.ledger.spend(self.memory.costs.scheme_folio_ns);
             let folio = Folio::of(self.memory, frame);
-            if self.admit(order.gate, folio.bytes(), frame, &mut young)
+            if self.admit(order.filter, folio.bytes(), frame, &mut young)
                 && let Some(to) = self.destination(space, dense, folio.block.is_some(), order)
             {
                 by_node.entry(to).or_default().push(Some(first));
@@ -281,7 +281,7 @@ impl MemoryHost<'_> {
 }
 
 /// Shows a folio with its marks, and keeps what became of them.
-fn see(memory: &mut Memory, frame: FrameId, page: &ScannedPage, gate: &mut ScanGate) -> Bit {
+fn see(memory: &mut Memory, frame: FrameId, page: &ScannedPage, filter: &mut ScanFilter) -> Bit {
     let frames = &mut memory.frames;
     let was = PageMarks {
         idle: frames.is_idle(frame),
@@ -289,7 +289,7 @@ fn see(memory: &mut Memory, frame: FrameId, page: &ScannedPage, gate: &mut ScanG
         referenced: frames.has(frame, Flag::Referenced),
     };
     let mut marks = was;
-    let bit = gate.see(page, &mut marks);
+    let bit = filter.see(page, &mut marks);
     match (was.idle, marks.idle) {
         (false, true) => frames.mark_idle(frame),
         (true, false) => frames.met_use(frame),

@@ -4,7 +4,7 @@ use super::stage::{PHYSICAL, Stage};
 use crate::counters::Counter;
 use crate::memory::{Flag, Mark, NodeId};
 use crate::mmu::SpaceId;
-use crate::reclaim::driver::{Attempt, Step};
+use crate::reclaim::driver::{Attempt, ReclaimStep};
 use crate::swap::device::DeviceKind;
 use isotherm_core::host::{
     Action, AddressRange, Area, AreaKind, Destination, HostError, MoveOrder, NodeId as HostNode, NodeMemory, PageMove,
@@ -64,7 +64,7 @@ fn nodes_areas_and_watermarks_are_told() {
     let has = stage.host().tiering_capabilities();
     let tiers: Vec<_> = has.nodes.iter().map(|node| (node.node, node.is_top_tier, node.has_memory)).collect();
     assert_eq!(tiers, [(FAST, true, true), (SLOW, false, true)]);
-    assert!(has.spaces && has.scan_accessed && has.page_nodes && has.node_memory && has.migrate && has.tells_active);
+    assert!(has.spaces && has.scan_accessed && has.page_nodes && has.node_memory && has.migrate && has.knows_active);
     let mut areas = Vec::new();
     stage.host().areas(TargetId(target), &mut areas).unwrap();
     let area = |start, end, kind| Area { range: AddressRange::new(start * PAGE, end * PAGE), kind };
@@ -275,7 +275,7 @@ fn reclaim_of_the_fast_node_demotes() {
         let (mut stage, space, target) = demoting(policy, DeviceKind::None, 8192, 3000);
         let fast = NodeId(0);
         let free = stage.memory.nodes.get(fast).free();
-        assert!(matches!(stage.run(Attempt::direct(fast)), Step::Done { reclaimed: 32.. }), "{policy}");
+        assert!(matches!(stage.run(Attempt::direct(fast)), ReclaimStep::Done { reclaimed: 32.. }), "{policy}");
         let demoted = count(&stage, Counter::PgDemoteDirect);
         assert!((32..=512).contains(&demoted), "{policy}: {demoted}");
         assert_eq!(on(&mut stage, target, PageRange::new(0, 3000), SLOW) as u64, demoted, "{policy}");
@@ -292,7 +292,7 @@ fn reclaim_of_the_fast_node_demotes() {
         stage.memory.tiers.demotion = false;
         let before = count(&stage, Counter::PgMigrateSuccess);
         let attempt = Attempt::once(stage.app, 32);
-        assert_eq!(stage.run(attempt), Step::Done { reclaimed: 0 }, "{policy}");
+        assert_eq!(stage.run(attempt), ReclaimStep::Done { reclaimed: 0 }, "{policy}");
         assert_eq!(count(&stage, Counter::PgMigrateSuccess), before);
     }
 }
@@ -313,7 +313,7 @@ fn kswapd_stops_at_the_high_or_at_the_promo_watermark() {
         }
         let resident = stage.memory.space(space).nr_resident;
         forget_uses(&mut stage, space, resident);
-        assert!(matches!(stage.run(Attempt::kswapd(fast)), Step::Done { reclaimed: 1.. }));
+        assert!(matches!(stage.run(Attempt::kswapd(fast)), ReclaimStep::Done { reclaimed: 1.. }));
         let free = stage.memory.nodes.get(fast).free();
         let stop = if promo_watermark { marks.promo } else { marks.high };
         assert!(free > stop && free <= stop + 600, "{free} against {stop}");
@@ -332,10 +332,10 @@ fn with_no_room_below_pages_are_swapped_unless_reclaim_was_asked_for() {
     }
     // Not checked from here on: the frames taken are nobody's.
     let mut attempt = Attempt::proactive(stage.app, 32, 60);
-    while attempt.step(&mut stage.memory, stage.policy.as_mut()) == Step::Again {}
+    while attempt.step(&mut stage.memory, stage.policy.as_mut()) == ReclaimStep::Again {}
     assert_eq!((count(&stage, Counter::PgDemoteProactive), count(&stage, Counter::PswpOut)), (0, 0));
     let mut attempt = Attempt::direct(NodeId(0));
-    while attempt.step(&mut stage.memory, stage.policy.as_mut()) == Step::Again {}
+    while attempt.step(&mut stage.memory, stage.policy.as_mut()) == ReclaimStep::Again {}
     assert_eq!(count(&stage, Counter::PgDemoteDirect), 0);
     assert!(count(&stage, Counter::PgStealDirect) >= 32 && count(&stage, Counter::PgMigrateFail) == 0);
     assert!(stage.memory.kswapd_wanted[1], "the slow node's daemon is woken");

@@ -27,7 +27,7 @@ impl MemoryHost<'_> {
                 self.pay(Level::LEAF, true);
                 (self.look_at_page(wish, space, page, dense), Level::LEAF)
             }
-            // A huge page: reclaim goes by the bits of its base entries, which stay. Ground: nothing reclaims it.
+            // A huge page: reclaim goes by the bits of its base entries, which stay. Premapped memory: nothing reclaims it.
             Found::Leaf(at, _) => {
                 self.pay(at, true);
                 (self.look_at_entry(wish, space, at, page), at)

@@ -21,7 +21,6 @@ pub(super) struct AccessCosts {
     held_ns: u64,
     /// Without load.
     idle_ns: [u64; CLASSES_MAX],
-    /// Now.
     now_ns: [u64; CLASSES_MAX],
     /// Accesses of all programs so far.
     pub(super) hits: Hits,

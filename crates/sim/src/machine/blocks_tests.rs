@@ -88,7 +88,7 @@ fn a_driver_makes_huge_pages_and_others_wait_for_their_pages() {
     }
 }
 
-/// What faults do for a huge page, by `defrag`.
+/// What faults do for a huge page, by `compaction`.
 #[test]
 fn a_fault_compacts_if_it_may() {
     let of = |defrag| {
@@ -119,16 +119,19 @@ fn a_fault_compacts_if_it_may() {
             [Counter::ThpFaultAlloc, Counter::ThpFaultFallback, Counter::CompactStall, Counter::CompactDaemonWake];
         (counts.map(|counter| count(&outcome, counter)), outcome.programs[1].blocks.len())
     };
-    let ([got, fallback, stalls, wakes], told) = of(Defrag::Never);
+    let ([got, fallback, stalls, wakes], reported) = of(Defrag::Never);
     assert!(
-        got < 4 && fallback == 4 - got && (stalls, wakes, told) == (0, 0, 0),
-        "{got} {fallback} {stalls} {wakes} {told}"
+        got < 4 && fallback == 4 - got && (stalls, wakes, reported) == (0, 0, 0),
+        "{got} {fallback} {stalls} {wakes} {reported}"
     );
-    let ([got, fallback, stalls, wakes], told) = of(Defrag::Madvise);
-    assert!((got, fallback, wakes, told) == (4, 0, 0, 4) && stalls > 0, "{got} {fallback} {stalls} {wakes} {told}");
-    let ([got, fallback, stalls, wakes], told) = of(Defrag::Defer);
+    let ([got, fallback, stalls, wakes], reported) = of(Defrag::Madvise);
     assert!(
-        got < 4 && got + fallback == 4 && stalls == 0 && wakes > 0 && told == 4,
+        (got, fallback, wakes, reported) == (4, 0, 0, 4) && stalls > 0,
+        "{got} {fallback} {stalls} {wakes} {reported}"
+    );
+    let ([got, fallback, stalls, wakes], reported) = of(Defrag::Defer);
+    assert!(
+        got < 4 && got + fallback == 4 && stalls == 0 && wakes > 0 && reported == 4,
         "{got} {fallback} {stalls} {wakes}"
     );
 }
@@ -160,14 +163,14 @@ fn claims_wake_kswapd_and_kcompactd() {
 /// Issue of bad input: a budget of nothing does nothing and says so, and so does a proactiveness that never starts.
 #[test]
 fn daemons_that_can_do_nothing_say_so() {
-    use isotherm_core::defrag::{Budget, Design, ExplicitConfig, MergedConfig, Proactiveness};
+    use isotherm_core::compaction::{Budget, Design, ExplicitConfig, MergedConfig, Proactiveness};
     let of = |design: &Design| {
         let mut steps = fragmenter(56 * MIB);
         steps.push((Vec::new(), After::Sleep(Duration::from_secs(12))));
         let mut builder = machine(CompactionConfig::default(), "classic");
-        builder.defrag("daemon", design, 0).unwrap();
+        builder.compaction("daemon", design, 0).unwrap();
         let outcome = play(builder, vec![program("user", vec![script(steps)])]);
-        let daemon = outcome.defrag[0].clone();
+        let daemon = outcome.compaction[0].clone();
         (daemon.pages_moved, daemon.starts, daemon.words.join("; "))
     };
     let explicit = |budget| Design::Explicit(ExplicitConfig { budget, ..ExplicitConfig::default() });

@@ -35,72 +35,44 @@ pub enum SimError {
     Policy(#[from] PolicyError),
     /// A program is bound to a node that is not there.
     #[error("node {node} is not on this machine; allowed: 0 to {}", nodes - 1)]
-    NoSuchNode {
-        /// What was given.
-        node: usize,
-        /// How many nodes there are.
-        nodes: usize,
-    },
-    /// Too many groups.
+    NoSuchNode { node: usize, nodes: usize },
     #[error("too many control groups; at most 65534 fit one run")]
     TooManyGroups,
-    /// Too many files.
     #[error("too many files; at most 65535 fit one run")]
     TooManyFiles,
     /// The policy must know the future and the workload does not.
     #[error("the policy must know the future, but workload `{workload}` has none: use a finite trace")]
-    NoFuture {
-        /// Workload.
-        workload: String,
-    },
+    NoFuture { workload: String },
     /// A program's mappings do not fit the page table.
     #[error(
         "`{program}` maps page {page:#x}, which does not fit: a file may have 2^32 pages, and a process touch 16384 blocks of 1 GiB"
     )]
     Layout {
-        /// Program.
         program: String,
         /// First page that does not fit.
         page: u64,
     },
     /// A program refers to a thread it does not have.
     #[error("`{program}` starts thread {thread}, which does not exist or runs already")]
-    NoSuchThread {
-        /// Program.
-        program: String,
-        /// Index.
-        thread: usize,
-    },
+    NoSuchThread { program: String, thread: usize },
     /// A monitor is to watch what is not there.
     #[error("monitor `{monitor}` watches process {process} of program {program}, which was not added")]
     NoSuchProcess {
-        /// Its name.
         monitor: String,
-        /// Index.
         program: usize,
         /// Index in the program.
         process: usize,
     },
     /// A daemon's configuration makes no sense here, or it needs what the machine has not.
     #[error("{kind} `{name}`: {source}")]
-    Daemon {
-        /// What it is.
-        kind: Kind,
-        /// Its name.
-        name: String,
-        /// Cause.
-        source: super::DriverError,
-    },
+    Daemon { kind: Kind, name: String, source: super::DriverError },
     /// A planned write to a file of the Multi-Gen LRU was refused.
     #[error("at {at}: `{file}` refuses `{text}`: {source}")]
     Refused {
-        /// When.
         at: Instant,
         /// Name of the file.
         file: &'static str,
-        /// What was written.
         text: String,
-        /// Why.
         source: Refusal,
     },
     /// What is to run over the tiers of memory makes no sense.
@@ -112,21 +84,13 @@ pub enum SimError {
     /// A program asks for a block larger than the page allocator has.
     #[error("`{program}` asks for a block of order {order}; allowed: 0 to 10")]
     BlockTooLarge {
-        /// Program.
         program: String,
         /// log2 of the pages.
         order: u32,
     },
     /// A workload's stream failed.
     #[error("workload `{program}`, thread {thread}: {source}")]
-    Stream {
-        /// Program.
-        program: String,
-        /// Index.
-        thread: usize,
-        /// Cause.
-        source: StreamError,
-    },
+    Stream { program: String, thread: usize, source: StreamError },
 }
 
 /// Number of a program on its machine, in the order of adding.
@@ -146,7 +110,7 @@ impl MachineBuilder {
     pub fn new(config: &MachineConfig, policy: Box<dyn ReclaimPolicy>) -> Result<Self, SimError> {
         config.validate()?;
         if config.tiering.demotion && policy.is_exact() {
-            let allowed = "false under a page-exact yardstick, which evicts and never moves pages";
+            let allowed = "false under a page-exact baseline, which evicts and never moves pages";
             let (field, got) = ("tiering.demotion".to_owned(), "true".to_owned());
             return Err(super::ConfigError::new(&field, got, allowed).into());
         }
@@ -306,7 +270,6 @@ impl MachineBuilder {
         self.machine.policy.needs_future()
     }
 
-    /// The machine.
     pub fn build(self) -> Machine {
         self.machine
     }
@@ -437,11 +400,11 @@ impl Machine {
             let change = isotherm_units::access::LayoutChange::Map(mapping);
             fault::change_layout(&mut self.memory, self.policy.as_mut(), space, change, &files)
                 .map_err(|page| self.layout_error(program, page))?;
-            self.lay_ground(program, space, mapping).map_err(|page| self.layout_error(program, page))?;
+            self.premap(program, space, mapping).map_err(|page| self.layout_error(program, page))?;
         }
         self.memory.ledger.take(); // exec and fork are not part of the program's own time
         self.programs[program].spaces[process] = Some(space);
-        self.tell_daemons_of(space, parent, now);
+        self.notify_daemons_of(space, parent, now);
         self.start_daemons(now);
         Ok(space)
     }
@@ -528,7 +491,7 @@ impl Machine {
             tiering,
             monitors: Vec::new(),
             generations: Vec::new(),
-            defrag: Vec::new(),
+            compaction: Vec::new(),
         };
         self.daemons.into_iter().for_each(|daemon| daemon.finish(&mut outcome));
         if let Some(policy) = self.tiering.policy {

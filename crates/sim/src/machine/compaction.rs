@@ -5,26 +5,23 @@ use super::daemon::{Ended, Habits, NewDaemon, Recorder, Wakeup, Watches};
 use super::{MachineBuilder, Outcome, SimError};
 use crate::memory::buddy::{BLOCK_ORDER, MAX_ORDER};
 use crate::memory::{Memory, Node};
+use isotherm_core::compaction::{CompactionDaemon, CompactionError, Design, Why, ZoneReport};
 use isotherm_core::daemon::{Account, Kind, Report};
-use isotherm_core::defrag::{DefragDaemon, DefragError, Design, Why, ZoneReport};
 use isotherm_core::host::NodeId;
 use isotherm_units::Instant;
 use serde::Serialize;
 
 /// A zone that a daemon has finished with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct DefragRun {
+pub struct CompactionRun {
     /// When it was over.
     pub at_ns: u64,
     /// Number of the zone in its node.
     pub zone: u8,
-    /// Why.
     pub why: Why,
     /// External fragmentation for the order in question, percent.
     pub extfrag_before: u32,
-    /// And after.
     pub extfrag_after: u32,
-    /// Pages moved.
     pub pages_moved: u64,
     /// Pages looked at as sources.
     pub pages_scanned: u64,
@@ -36,12 +33,9 @@ pub struct DefragRun {
 
 /// What a daemon did and what it cost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct DefragOutcome {
-    /// Its name.
+pub struct CompactionOutcome {
     pub name: String,
-    /// Its design.
     pub design: &'static str,
-    /// The node.
     pub node: u32,
     /// CPU time of its thread.
     pub cpu_ns: u64,
@@ -50,12 +44,11 @@ pub struct DefragOutcome {
     /// How much later than it wanted it ran, all wake-ups together.
     pub late_ns: u64,
     /// Looks at the node.
-    pub looks: u64,
+    pub checks: u64,
     /// Looks that led to compaction.
     pub starts: u64,
     /// Calls that the machine refused.
     pub refusals: u64,
-    /// Pages moved.
     pub pages_moved: u64,
     /// Of these, out of blocks that stayed in use.
     pub pages_in_vain: u64,
@@ -64,7 +57,7 @@ pub struct DefragOutcome {
     /// Page blocks that became wholly free.
     pub blocks_freed: u64,
     /// Zones finished with.
-    pub runs: Vec<DefragRun>,
+    pub runs: Vec<CompactionRun>,
     /// All that in words, with what held it back.
     pub words: Vec<String>,
 }
@@ -74,24 +67,24 @@ impl MachineBuilder {
     ///
     /// # Errors
     /// [`SimError::Daemon`]: a value of the design that makes no sense, or that this machine cannot meet.
-    pub fn defrag(&mut self, name: &str, design: &Design, node: u32) -> Result<(), SimError> {
-        let wrong = |source| SimError::of(Kind::Defrag, name, source);
+    pub fn compaction(&mut self, name: &str, design: &Design, node: u32) -> Result<(), SimError> {
+        let wrong = |source| SimError::of(Kind::Compaction, name, source);
         let nodes = &self.machine.memory.nodes;
         let Some((_, on)) = nodes.iter().nth(node as usize) else {
             let allowed = match nodes.len() {
                 1 => "0, the only one".to_owned(),
                 len => format!("0 to {}", len - 1),
             };
-            let error = DefragError::OutOfRange { place: "node".to_owned(), got: node.to_string(), allowed };
+            let error = CompactionError::OutOfRange { place: "node".to_owned(), got: node.to_string(), allowed };
             return Err(wrong(error));
         };
         check(design, on).map_err(wrong)?;
-        let daemon = DefragDaemon::start(design, NodeId(node), Instant::START).map_err(wrong)?;
+        let daemon = CompactionDaemon::start(design, NodeId(node), Instant::START).map_err(wrong)?;
         self.machine.add_daemon(NewDaemon {
-            kind: Kind::Defrag,
+            kind: Kind::Compaction,
             name: name.to_owned(),
             daemon: Box::new(daemon),
-            recorder: Box::new(DefragRecorder { design: design.name(), node, runs: Vec::new(), pages_in_vain: 0 }),
+            recorder: Box::new(CompactionRecorder { design: design.name(), node, runs: Vec::new(), pages_in_vain: 0 }),
             watches: Watches::Machine,
             habits: Habits { wakeup: Wakeup::Program, goes_by_steps: true, asks_for_stalls: true },
         });
@@ -100,9 +93,9 @@ impl MachineBuilder {
 }
 
 /// What a design asks for and a node cannot give.
-fn check(design: &Design, node: &Node) -> Result<(), DefragError> {
+fn check(design: &Design, node: &Node) -> Result<(), CompactionError> {
     let refuse = |place: &str, got: String, allowed: String| {
-        Err(DefragError::OutOfRange { place: place.to_owned(), got, allowed })
+        Err(CompactionError::OutOfRange { place: place.to_owned(), got, allowed })
     };
     let huge = node.managed() >> BLOCK_ORDER;
     match design {
@@ -135,19 +128,19 @@ fn check(design: &Design, node: &Node) -> Result<(), DefragError> {
     }
 }
 
-struct DefragRecorder {
+struct CompactionRecorder {
     design: &'static str,
     node: u32,
-    runs: Vec<DefragRun>,
+    runs: Vec<CompactionRun>,
     pages_in_vain: u64,
 }
 
-impl Recorder for DefragRecorder {
+impl Recorder for CompactionRecorder {
     fn note(&mut self, report: Report, _ns: u64, at: Instant, _memory: &Memory) {
-        let Report::Defrag(activity) = report else { return };
+        let Report::Compaction(activity) = report else { return };
         let Some(ZoneReport { zone, why, extfrag_before, extfrag_after, work }) = activity.report else { return };
         self.pages_in_vain += work.pages_in_vain;
-        self.runs.push(DefragRun {
+        self.runs.push(CompactionRun {
             at_ns: at.ns(),
             zone: zone.zone,
             why,
@@ -161,16 +154,16 @@ impl Recorder for DefragRecorder {
     }
 
     fn finish(self: Box<Self>, ended: Ended, outcome: &mut Outcome) {
-        let Account::Defrag(tally) = ended.daemon.account() else { return };
-        let sum = |of: fn(&DefragRun) -> u64| self.runs.iter().map(of).sum();
-        outcome.defrag.push(DefragOutcome {
+        let Account::Compaction(tally) = ended.daemon.account() else { return };
+        let sum = |of: fn(&CompactionRun) -> u64| self.runs.iter().map(of).sum();
+        outcome.compaction.push(CompactionOutcome {
             name: ended.name,
             design: self.design,
             node: self.node,
             cpu_ns: ended.ledger.cpu_ns,
             wakeups: ended.ledger.wakeups,
             late_ns: ended.ledger.late_ns,
-            looks: tally.looks,
+            checks: tally.checks,
             starts: tally.starts,
             refusals: tally.refusals,
             pages_moved: sum(|run| run.pages_moved),

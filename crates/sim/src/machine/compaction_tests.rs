@@ -2,7 +2,7 @@
 
 use crate::machine::{MachineBuilder, MachineConfig, NodeConfig};
 use crate::reclaim::policy_by_name;
-use isotherm_core::defrag::{ControllerConfig, DESIGNS, Design, ExplicitConfig, HeatConfig, OrderMarks, RfcConfig};
+use isotherm_core::compaction::{ControllerConfig, DESIGNS, Design, ExplicitConfig, HeatConfig, OrderMarks, RfcConfig};
 use isotherm_units::Bytes;
 
 fn builder(nodes: usize) -> MachineBuilder {
@@ -13,35 +13,35 @@ fn builder(nodes: usize) -> MachineBuilder {
 
 #[test]
 fn what_a_machine_cannot_meet_is_refused() {
-    let said = |design: &Design, node: u32| builder(2).defrag("d", design, node).unwrap_err().to_string();
+    let said = |design: &Design, node: u32| builder(2).compaction("d", design, node).unwrap_err().to_string();
     let keep = 33;
     let controller = Design::Controller(ControllerConfig { keep, ..ControllerConfig::default() });
-    assert_eq!(said(&controller, 0), "defrag `d`: `keep` is 33; allowed: up to 32, all memory of the node");
+    assert_eq!(said(&controller, 0), "compaction `d`: `keep` is 33; allowed: up to 32, all memory of the node");
     let heat = Design::Heat(HeatConfig { keep, ..HeatConfig::default() });
-    assert_eq!(said(&heat, 0), "defrag `d`: `keep` is 33; allowed: up to 32, all memory of the node");
-    assert_eq!(said(&controller, 2), "defrag `d`: `node` is 2; allowed: 0 to 1");
+    assert_eq!(said(&heat, 0), "compaction `d`: `keep` is 33; allowed: up to 32, all memory of the node");
+    assert_eq!(said(&controller, 2), "compaction `d`: `node` is 2; allowed: 0 to 1");
     let explicit = |config: ExplicitConfig| said(&Design::Explicit(config), 1);
     let base = ExplicitConfig::default;
     assert_eq!(
         explicit(ExplicitConfig { order: 11, ..base() }),
-        "defrag `d`: `order` is 11; allowed: 1 to 10, the largest here"
+        "compaction `d`: `order` is 11; allowed: 1 to 10, the largest here"
     );
     assert_eq!(
         explicit(ExplicitConfig { zone: Some(3), ..base() }),
-        "defrag `d`: `zone` is 3; allowed: 0, the only one of the node"
+        "compaction `d`: `zone` is 3; allowed: 0, the only one of the node"
     );
     assert_eq!(
         explicit(ExplicitConfig { low: 50, high: 40, ..base() }),
-        "defrag `d`: `low` is 50; allowed: 0 to `high` (40)"
+        "compaction `d`: `low` is 50; allowed: 0 to `high` (40)"
     );
     let orders = [("12".to_owned(), OrderMarks { low: 1, high: 2 })].into();
     let rfc = Design::Rfc(RfcConfig { orders, ..RfcConfig::default() });
-    assert_eq!(said(&rfc, 0), "defrag `d`: `orders` is \"12\"; allowed: orders 1 to 10, the largest here");
+    assert_eq!(said(&rfc, 0), "compaction `d`: `orders` is \"12\"; allowed: orders 1 to 10, the largest here");
 }
 
 #[test]
 fn every_design_runs_in_a_machine() {
     for entry in DESIGNS {
-        builder(1).defrag(entry.name, &(entry.make)(), 0).expect("defaults fit any machine");
+        builder(1).compaction(entry.name, &(entry.make)(), 0).expect("defaults fit any machine");
     }
 }

@@ -130,7 +130,6 @@ impl Default for SwapConfig {
 pub struct ConfigError {
     /// Path of the key inside `[machine]`.
     pub field: Box<str>,
-    /// What was given.
     pub got: Box<str>,
     /// What may be given.
     pub allowed: Cow<'static, str>,

@@ -156,7 +156,7 @@ impl Machine {
     }
 
     /// Tells daemons over all spaces that one has come.
-    pub(super) fn tell_daemons_of(&mut self, space: SpaceId, parent: Option<SpaceId>, now: Instant) {
+    pub(super) fn notify_daemons_of(&mut self, space: SpaceId, parent: Option<SpaceId>, now: Instant) {
         for index in 0..self.daemons.len() {
             let NewDaemon { daemon, watches, .. } = &mut self.daemons[index].new;
             if matches!(watches, Watches::Spaces) {
@@ -167,7 +167,7 @@ impl Machine {
     }
 
     /// Tells daemons over all spaces that one has ended.
-    pub(super) fn tell_daemons_end_of(&mut self, space: SpaceId) {
+    pub(super) fn notify_daemons_end_of(&mut self, space: SpaceId) {
         for NewDaemon { daemon, watches, .. } in self.daemons.iter_mut().map(|daemon| &mut daemon.new) {
             if matches!(watches, Watches::Spaces) {
                 daemon.exit(target_of(space));

@@ -22,9 +22,7 @@ pub enum Action {
     Stop(usize),
     /// Writes `memory.reclaim` of a group.
     Reclaim {
-        /// The group.
         cgroup: CgroupId,
-        /// How much.
         pages: Pages,
         /// `swappiness=`, 0..=200 or 201 for `max`; the machine's if `None`.
         swappiness: Option<u32>,
@@ -40,7 +38,6 @@ pub struct Plan {
     pub at: Instant,
     /// Then again after each such span, until the run ends.
     pub every: Option<Duration>,
-    /// What.
     pub action: Action,
 }
 

@@ -4,23 +4,23 @@
 use super::daemon::{Ended, Habits, NewDaemon, Recorder, Wakeup, Watches};
 use super::{MachineBuilder, Outcome, SimError};
 use crate::cgroup::CgroupId;
-use crate::memory::{Memory, Used, Witness};
+use crate::memory::{GroundTruth, Memory, Used};
 use isotherm_core::daemon::{Account, Kind, Report};
 use isotherm_core::generations::{
-    Estimate, GenerationReason, GenerationWhy, Look, Pass, Reading, Tool, ToolAccount, ToolConfig,
+    Estimate, GenerationReason, GenerationWhy, Pass, Reading, Sample, Tool, ToolAccount, ToolConfig,
 };
 use isotherm_units::{Duration, Instant};
 use serde::Serialize;
 
 /// One look at generations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct GenerationsLook {
+pub struct GenerationsSample {
     /// Generations of each group, right after an ageing.
     #[serde(flatten)]
     pub reading: Reading,
     /// Of all groups together.
     pub estimate: Estimate,
-    /// What was really used in the window that the estimate tells of, where there is a witness and a window was told.
+    /// What was really used in the window that the estimate tells of, where there is ground truth and a window was told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<Used>,
     /// What was evicted, if that is what it does.
@@ -35,7 +35,6 @@ pub struct GenerationsPass {
     pub cold_bytes: u64,
     /// What it could spend.
     pub budget_bytes: u64,
-    /// What it freed.
     pub evicted_bytes: u64,
     /// What came back since the pass before.
     pub refaulted_bytes: Option<u64>,
@@ -48,7 +47,6 @@ pub struct GenerationsPass {
 /// What a daemon did and what it cost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GenerationsOutcome {
-    /// Its name.
     pub name: String,
     /// CPU time of its thread, walks and evictions included.
     pub cpu_ns: u64,
@@ -58,25 +56,28 @@ pub struct GenerationsOutcome {
     pub late_ns: u64,
     /// Intervals that passed without a look because it came too late.
     pub missed: u64,
-    /// What it evicted.
     pub evicted_bytes: u64,
     /// All looks.
-    pub looks: Vec<GenerationsLook>,
+    pub samples: Vec<GenerationsSample>,
     /// What became of groups.
     pub why: GenerationWhy,
-    /// That in words.
     pub words: Vec<String>,
 }
 
 impl GenerationsOutcome {
     /// Mean of the estimates that told something, in pages; `None` without any.
     pub fn mean_estimate_pages(&self) -> Option<u64> {
-        mean(self.looks.iter().filter(|look| look.estimate.told_window_ms.is_some()).map(|look| look.estimate.pages))
+        mean(
+            self.samples
+                .iter()
+                .filter(|sample| sample.estimate.reported_window_ms.is_some())
+                .map(|sample| sample.estimate.pages),
+        )
     }
 
-    /// Mean of what was really used at the same looks, pages that are still there; `None` without a witness.
+    /// Mean of what was really used at the same looks, pages that are still there; `None` without ground truth.
     pub fn mean_used_pages(&self) -> Option<u64> {
-        mean(self.looks.iter().filter_map(|look| look.used).map(|used| used.present_pages))
+        mean(self.samples.iter().filter_map(|sample| sample.used).map(|used| used.present_pages))
     }
 }
 
@@ -104,25 +105,25 @@ impl MachineBuilder {
         Ok(())
     }
 
-    /// Puts a witness on the machine, which sees every use of every page: estimates are then told together with the truth.
-    pub fn witness(&mut self) {
+    /// Keeps ground truth on the machine, which sees every use of every page: estimates are then told together with the truth.
+    pub fn ground_truth(&mut self) {
         let frames = self.machine.memory.frames.len();
-        self.machine.memory.witness = Some(Witness::new(frames));
+        self.machine.memory.ground_truth = Some(GroundTruth::new(frames));
     }
 }
 
 #[derive(Default)]
 struct GenerationsRecorder {
     evicted_bytes: u64,
-    looks: Vec<GenerationsLook>,
+    samples: Vec<GenerationsSample>,
 }
 
 impl Recorder for GenerationsRecorder {
     fn note(&mut self, report: Report, _ns: u64, at: Instant, memory: &Memory) {
-        let Report::Generations(Some(look)) = report else { return };
-        let (reading, pass) = match look {
-            Look::Estimate(reading) => (reading, None),
-            Look::Reclaim(pass) => {
+        let Report::Generations(Some(sample)) = report else { return };
+        let (reading, pass) = match sample {
+            Sample::Estimate(reading) => (reading, None),
+            Sample::Reclaim(pass) => {
                 let Pass { reading, cold_bytes, budget_bytes, evicted_bytes, refaulted_bytes, stalled_ppm, held_back } =
                     pass;
                 self.evicted_bytes += evicted_bytes;
@@ -137,7 +138,7 @@ impl Recorder for GenerationsRecorder {
                 (reading, Some(pass))
             }
         };
-        self.looks.push(judge(reading, pass, at, memory));
+        self.samples.push(judge(reading, pass, at, memory));
     }
 
     fn finish(self: Box<Self>, ended: Ended, outcome: &mut Outcome) {
@@ -149,7 +150,7 @@ impl Recorder for GenerationsRecorder {
             late_ns: ended.ledger.late_ns,
             missed,
             evicted_bytes: self.evicted_bytes,
-            looks: self.looks,
+            samples: self.samples,
             why,
             words: ended.daemon.words(),
         });
@@ -157,14 +158,14 @@ impl Recorder for GenerationsRecorder {
 }
 
 /// A look beside the truth.
-fn judge(reading: Reading, pass: Option<GenerationsPass>, at: Instant, memory: &Memory) -> GenerationsLook {
+fn judge(reading: Reading, pass: Option<GenerationsPass>, at: Instant, memory: &Memory) -> GenerationsSample {
     let estimate = reading.estimate();
-    let used = estimate.told_window_ms.and_then(|told_ms| {
-        let since = Instant::from_ns(at.ns().saturating_sub(Duration::from_ms(told_ms).ns()));
+    let used = estimate.reported_window_ms.and_then(|reported_ms| {
+        let since = Instant::from_ns(at.ns().saturating_sub(Duration::from_ms(reported_ms).ns()));
         let groups: Vec<CgroupId> = (memory.cgroups.ids())
             .filter(|group| reading.groups.iter().any(|read| read.listing.lruvec.memcg == group.index() as u64))
             .collect();
         memory.used_after(since, &groups)
     });
-    GenerationsLook { reading, estimate, used, pass }
+    GenerationsSample { reading, estimate, used, pass }
 }

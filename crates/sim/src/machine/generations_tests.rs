@@ -25,7 +25,7 @@ fn play_on(cpus: u32, policy: &str, tools: &[(&str, ToolConfig)], run: Duration)
     let config = MachineConfig { cpus, nodes, ..config(Bytes::from_mib(64), DeviceKind::Zram) };
     let policy = crate::reclaim::policy_by_name(policy).unwrap().build();
     let mut builder = MachineBuilder::new(&config, policy).unwrap();
-    builder.witness();
+    builder.ground_truth();
     let group = builder.add_cgroup(CgroupId::ROOT, "app").unwrap();
     let stream =
         HotSet { all: ALL, hot: HOT, populate: true, think_ns: 1000, random: Xoshiro256PlusPlus::seed_from_u64(1) };
@@ -69,19 +69,22 @@ fn reclaimer(change: impl FnOnce(&mut ReclaimerConfig)) -> ToolConfig {
 #[test]
 fn the_working_set_is_told_page_for_page() {
     let outcome = play("mglru", &[("wss", estimator())], Duration::from_secs(1));
-    let told = &outcome.generations[0];
-    assert_eq!((told.looks.len(), told.missed, told.why.of(GenerationReason::Aged).times), (11, 0, 11));
+    let reported = &outcome.generations[0];
+    assert_eq!((reported.samples.len(), reported.missed, reported.why.of(GenerationReason::Aged).times), (11, 0, 11));
     // The first walk at 0 finds nothing; the second all pages, by the bits that their faults set: they were used.
-    let pages: Vec<u64> = told.looks.iter().skip(1).map(|look| look.estimate.pages).collect();
+    let pages: Vec<u64> = reported.samples.iter().skip(1).map(|sample| sample.estimate.pages).collect();
     assert_eq!(pages, [FILED, 300, 300, 300, 300, 300, 300, 300, 300, 300]);
-    for look in &told.looks[1..] {
-        let used = look.used.expect("a witness");
-        let waiting = if look.estimate.pages == FILED { ALL.len() - FILED } else { 0 };
-        assert_eq!((used.present_pages, used.touched_pages), (look.estimate.pages + waiting, used.present_pages));
-        assert_eq!((look.estimate.low_pages, look.estimate.high_pages), (look.estimate.pages, look.estimate.pages));
+    for sample in &reported.samples[1..] {
+        let used = sample.used.expect("ground truth");
+        let waiting = if sample.estimate.pages == FILED { ALL.len() - FILED } else { 0 };
+        assert_eq!((used.present_pages, used.touched_pages), (sample.estimate.pages + waiting, used.present_pages));
+        assert_eq!(
+            (sample.estimate.low_pages, sample.estimate.high_pages),
+            (sample.estimate.pages, sample.estimate.pages)
+        );
     }
-    assert_eq!((told.mean_estimate_pages(), told.mean_used_pages()), (Some(567), Some(570)));
-    assert!(told.cpu_ns > 11 * 3000 && told.cpu_ns < 20_000_000, "walks are paid for: {}", told.cpu_ns);
+    assert_eq!((reported.mean_estimate_pages(), reported.mean_used_pages()), (Some(567), Some(570)));
+    assert!(reported.cpu_ns > 11 * 3000 && reported.cpu_ns < 20_000_000, "walks are paid for: {}", reported.cpu_ns);
 }
 
 /// A watched program gets less done where there is no idle processor: less by what the daemon takes.
@@ -122,8 +125,8 @@ fn a_budget_spreads_it_over_passes() {
     let budget = Bytes::new(500 * PAGE_BYTES);
     let outcome = play("mglru", &[("reclaim", reclaimer(|config| config.budget = budget))], Duration::from_secs(2));
     let done = &outcome.generations[0];
-    for look in &done.looks {
-        let pass = look.pass.as_ref().expect("it reclaims");
+    for sample in &done.samples {
+        let pass = sample.pass.as_ref().expect("it reclaims");
         assert!(pass.evicted_bytes <= budget.get() + 64 * PAGE_BYTES, "{pass:?}");
     }
     assert!(done.why.of(GenerationReason::BudgetUsed).times >= 5);
@@ -135,7 +138,7 @@ fn without_generations_it_says_so_and_changes_nothing() {
     let plain = play("classic", &[], Duration::from_ms(500));
     let outcome = play("classic", &[("reclaim", reclaimer(|_| {}))], Duration::from_ms(500));
     let done = &outcome.generations[0];
-    assert_eq!((done.evicted_bytes, done.looks.len()), (0, 0));
+    assert_eq!((done.evicted_bytes, done.samples.len()), (0, 0));
     assert!(done.words.join("\n").contains("needs mglru"), "{:?}", done.words);
     assert_eq!(outcome.cgroup("/app").unwrap().lists, plain.cgroup("/app").unwrap().lists);
 }

@@ -4,10 +4,10 @@ use super::monitor::MonitorTarget;
 use super::{MachineBuilder, SimError};
 use crate::host::MemoryHost;
 use isotherm_core::daemon::{Account, Daemon, DaemonError, Kind, Report};
-use isotherm_core::host::{AddressRange, TargetId};
+use isotherm_core::host::{AddressRange, TargetId, UnitRange};
 use isotherm_core::monitor::{Monitor, MonitorConfig, Tick};
 use isotherm_units::access::Backing;
-use isotherm_units::{Instant, PAGE_SHIFT};
+use isotherm_units::{Bytes, Instant, PAGE_SHIFT};
 
 /// Told after each tick of a monitor: the monitor itself (its snapshot, activity, regions, schemes' reports), and what the tick
 /// did. A new snapshot is there if [`Tick::has_snapshot`].
@@ -17,17 +17,16 @@ pub type TickSink = Box<dyn FnMut(&Monitor, &Tick) + Send>;
 /// [`MachineBuilder::physical_range`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watched {
-    /// What.
     pub target: MonitorTarget,
-    /// Where.
-    pub ranges: Vec<AddressRange>,
+    /// In address units of the monitor.
+    pub ranges: Vec<UnitRange>,
 }
 
 /// A monitor whose targets are added when it begins, and whose ticks are told.
 struct Kdamond {
     monitor: Monitor,
     /// To be added at the start, numbered by their place.
-    ranges: Vec<Vec<AddressRange>>,
+    ranges: Vec<Vec<UnitRange>>,
     sink: TickSink,
 }
 
@@ -86,13 +85,13 @@ impl MachineBuilder {
     }
 
     /// All physical addresses: the machine's frames, and behind them what the programs [premapped](Self::premap) so far will
-    /// have.
-    pub fn physical_range(&self) -> AddressRange {
+    /// have. In address units of `unit` bytes.
+    pub fn physical_range(&self, unit: Bytes) -> UnitRange {
         let premapped = self.machine.programs.iter().filter(|program| program.premapped);
         let mappings = premapped.flat_map(|program| &program.program.processes).flat_map(|process| &process.layout);
-        let ground =
+        let premapped =
             mappings.filter(|mapping| mapping.backing == Backing::Anonymous).map(|mapping| mapping.pages.len());
-        let pages = self.machine.memory.frames.len() as u64 + ground.sum::<u64>();
-        AddressRange::new(0, pages << PAGE_SHIFT)
+        let pages = self.machine.memory.frames.len() as u64 + premapped.sum::<u64>();
+        AddressRange::new(0, pages << PAGE_SHIFT).in_units(unit)
     }
 }

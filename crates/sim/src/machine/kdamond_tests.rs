@@ -105,7 +105,7 @@ fn watch(case: Case) -> Result<Seen, SimError> {
     }
     let log = Arc::new(Mutex::new((Vec::new(), Vec::new())));
     let (target, ranges) = match case.monitor.operations {
-        Operations::Paddr => (MonitorTarget::Physical, vec![builder.physical_range()]),
+        Operations::Paddr => (MonitorTarget::Physical, vec![builder.physical_range(Bytes::new(1))]),
         _ => (MonitorTarget::Process(id, 0), Vec::new()),
     };
     let noted = log.clone();

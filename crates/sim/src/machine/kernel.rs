@@ -7,7 +7,7 @@ use super::{Action, Machine, SimError};
 use crate::cgroup::proactive::ProactiveStep;
 use crate::cgroup::{CgroupId, Limit};
 use crate::memory::NodeId;
-use crate::reclaim::driver::{Attempt, Step};
+use crate::reclaim::driver::{Attempt, ReclaimStep};
 use crate::reclaim::mglru::Refusal;
 use isotherm_units::{Duration, Instant};
 
@@ -63,9 +63,9 @@ impl Machine {
             self.kill_for_memory(CgroupId::ROOT, None, *now);
         }
         match step {
-            Step::Again => None,
-            Step::Wait(span) => Some(Verdict::Block(self.throttled_until(*now, span), Blocked::Reclaim)),
-            Step::Done { .. } | Step::Failed => {
+            ReclaimStep::Again => None,
+            ReclaimStep::Wait(span) => Some(Verdict::Block(self.throttled_until(*now, span), Blocked::Reclaim)),
+            ReclaimStep::Done { .. } | ReclaimStep::Failed => {
                 *attempt = None;
                 self.set_stall(id, false, *now);
                 let balanced = self.memory.nodes.get(node).is_balanced();
@@ -130,10 +130,10 @@ impl Machine {
         self.kernel.proactive_ns += ns;
         *now += Duration::from_ns(ns);
         let reclaimed = match step {
-            Step::Again => return None,
-            Step::Wait(span) => return Some(WriterStep::Wait(self.throttled_until(*now, span))),
-            Step::Done { reclaimed } => reclaimed,
-            Step::Failed => 0,
+            ReclaimStep::Again => return None,
+            ReclaimStep::Wait(span) => return Some(WriterStep::Wait(self.throttled_until(*now, span))),
+            ReclaimStep::Done { reclaimed } => reclaimed,
+            ReclaimStep::Failed => 0,
         };
         *attempt = None;
         self.job_progress(job, reclaimed, *now)

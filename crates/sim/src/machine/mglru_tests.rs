@@ -134,7 +134,6 @@ fn the_kernel_of_the_machine_is_that_of_its_generations() {
     assert_eq!(of(new, None), of(new, Some(Baseline::V7_2)), "nothing changes on 7.2");
 }
 
-/// All of it in the older release.
 #[test]
 fn the_older_release_runs_whole_machines() {
     for swap in [DeviceKind::Zram, DeviceKind::Nvme] {

@@ -4,7 +4,7 @@ use super::task::{TaskId, UserTask};
 use super::{Machine, MachineBuilder, MachineConfig, ProgramId};
 use crate::memory::Memory;
 use crate::mmu::translation::{Caches, Off};
-use crate::mmu::{GroundFrames, MmuConfig, Pace, SpaceId, Stale, Stop};
+use crate::mmu::{MmuConfig, Pace, PremappedFrames, SpaceId, Stale, Stop};
 use crate::reclaim::ReclaimPolicy;
 use isotherm_units::Instant;
 use isotherm_units::access::{Backing, Mapping};
@@ -12,7 +12,7 @@ use isotherm_units::access::{Backing, Mapping};
 /// Pages below 2^57 bytes.
 const PAGES_MAX: u64 = 1 << 45;
 
-/// What the page tables of the machine are like. A page-exact yardstick must see every access, so it has no caches before it.
+/// What the page tables of the machine are like. A page-exact baseline must see every access, so it has no caches before it.
 pub(super) fn mmu_under(policy: &dyn ReclaimPolicy, config: &MachineConfig) -> MmuConfig {
     let translation = config.mmu.translation.clone().filter(|_| !policy.is_exact());
     MmuConfig { translation, ..config.mmu.clone() }
@@ -38,7 +38,7 @@ impl Machine {
     /// there are any.
     pub(super) fn touch(&mut self, id: TaskId, user: &mut UserTask, end: usize, pace: &mut Pace) -> Stop {
         if !self.memory.migration.is_empty() {
-            return self.touch_veiled(id, user, end, pace);
+            return self.touch_migrating(id, user, end, pace);
         }
         self.touch_freely(id, user, end, pace)
     }
@@ -46,14 +46,14 @@ impl Machine {
     /// Some pages of the machine are on their way to other frames: accesses to those must not go through, and no step goes
     /// beyond the next departure or arrival.
     #[cold]
-    fn touch_veiled(&mut self, id: TaskId, user: &mut UserTask, end: usize, pace: &mut Pace) -> Stop {
-        let Some((pages, next)) = self.memory.migration.veiled(user.space, Instant::from_ns(pace.now_ns)) else {
+    fn touch_migrating(&mut self, id: TaskId, user: &mut UserTask, end: usize, pace: &mut Pace) -> Stop {
+        let Some((pages, next)) = self.memory.migration.migrating(user.space, Instant::from_ns(pace.now_ns)) else {
             return self.touch_freely(id, user, end, pace);
         };
         pace.until_ns = pace.until_ns.min(next.ns());
-        let veil = self.memory.space_mut(user.space).table.veil(&pages);
+        let set_migration_entries = self.memory.space_mut(user.space).table.set_migration_entries(&pages);
         let stop = self.touch_freely(id, user, end, pace);
-        self.memory.space_mut(user.space).table.unveil(veil);
+        self.memory.space_mut(user.space).table.remove_migration_entries(set_migration_entries);
         stop
     }
 
@@ -74,7 +74,7 @@ impl Machine {
     ///
     /// # Errors
     /// The first page beyond the address space.
-    pub(super) fn lay_ground(&mut self, program: usize, space: SpaceId, mapping: Mapping) -> Result<(), u64> {
+    pub(super) fn premap(&mut self, program: usize, space: SpaceId, mapping: Mapping) -> Result<(), u64> {
         let Mapping { pages, huge, .. } = mapping;
         if !self.programs[program].premapped || mapping.backing != Backing::Anonymous || pages.is_empty() {
             return Ok(());
@@ -83,8 +83,8 @@ impl Machine {
             return Err(pages.start.max(PAGES_MAX));
         }
         let first_frame = self.memory.nr_page_frames();
-        self.memory.ground.push(GroundFrames { space, pages, first_frame });
-        self.memory.space_mut(space).table.lay_ground(pages, huge);
+        self.memory.premapped.push(PremappedFrames { space, pages, first_frame });
+        self.memory.space_mut(space).table.premap(pages, huge);
         Ok(())
     }
 }
@@ -92,7 +92,7 @@ impl Machine {
 impl Memory {
     /// Page frame numbers in use so far: frames, then memory without frames.
     pub fn nr_page_frames(&self) -> u64 {
-        self.frames.len() as u64 + self.ground.iter().map(|ground| ground.pages.len()).sum::<u64>()
+        self.frames.len() as u64 + self.premapped.iter().map(|premapped| premapped.pages.len()).sum::<u64>()
     }
 }
 

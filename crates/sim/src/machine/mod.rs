@@ -10,11 +10,11 @@ mod blocks;
 #[cfg(test)]
 mod blocks_tests;
 mod build;
+mod compaction;
+#[cfg(test)]
+mod compaction_tests;
 mod config;
 mod daemon;
-mod defrag;
-#[cfg(test)]
-mod defrag_tests;
 mod events;
 mod generations;
 #[cfg(test)]
@@ -49,10 +49,10 @@ mod tiering;
 mod tiering_tests;
 
 pub use build::{MachineBuilder, ProgramId, SimError};
+pub use compaction::{CompactionOutcome, CompactionRun};
 pub use config::{ConfigError, MachineConfig, SwapConfig};
-pub use defrag::{DefragOutcome, DefragRun};
 pub use events::{Action, Plan};
-pub use generations::{GenerationsLook, GenerationsOutcome, GenerationsPass};
+pub use generations::{GenerationsOutcome, GenerationsPass, GenerationsSample};
 pub use kdamond::{TickSink, Watched};
 pub use monitor::{DriverError, MonitorDriver, MonitorOutcome, MonitorTarget};
 pub use nodes::{MemoryKind, NodeConfig, TieringConfig};

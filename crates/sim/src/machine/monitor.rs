@@ -37,7 +37,6 @@ pub enum MonitorTarget {
 /// What a monitor did and what it cost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MonitorOutcome {
-    /// Its name.
     pub name: String,
     /// When its first targets were there; `None` if they never came.
     pub started_ns: Option<u64>,

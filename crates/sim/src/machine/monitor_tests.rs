@@ -5,7 +5,7 @@ use super::*;
 use crate::host::MemoryHost;
 use crate::mmu::{MmuConfig, TranslationConfig};
 use crate::swap::device::DeviceKind;
-use isotherm_core::host::{AddressRange, HostError, Level, Mappings, Probe, Probing, Seen, Sight, TargetId};
+use isotherm_core::host::{AddressRange, HostError, Level, Mappings, Probe, ProbeResult, Probing, Seen, TargetId};
 use isotherm_units::access::{After, Mapping, Run};
 use isotherm_units::{Bytes, Duration, PageRange};
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ struct Sampler {
 
 impl MonitorDriver for Sampler {
     fn run(&mut self, now: Instant, host: &mut MemoryHost<'_>) -> Result<Option<Instant>, DriverError> {
-        let mut sights = vec![Sight::default(); self.probes.len()];
+        let mut sights = vec![ProbeResult::default(); self.probes.len()];
         if std::mem::replace(&mut self.is_cleared, true) {
             let answer = host.test(TargetId(0), &self.probes, &mut sights);
             let answer = answer.map(|()| sights.iter().map(|sight| sight.seen).collect());
@@ -189,7 +189,7 @@ fn mappings_of_a_target_are_read_through_the_host() {
     assert_eq!((outcome.monitors[0].wakeups, outcome.monitors[0].cpu_ns), (1, 1000 + 50));
 }
 
-/// Caches, ground, monitor and reclaim at once, under every policy: invariants hold, and the run ends.
+/// Caches, premapped memory, monitor and reclaim at once, under every policy: invariants hold, and the run ends.
 #[test]
 fn every_policy_bears_monitors_caches_and_ground() {
     for entry in crate::reclaim::POLICIES.iter().filter(|entry| !entry.build().needs_future()) {
@@ -201,8 +201,8 @@ fn every_policy_bears_monitors_caches_and_ground() {
             let app = builder.add_cgroup(CgroupId::ROOT, "app").unwrap();
             builder.set(app, Knob::Max, crate::cgroup::Limit::At(isotherm_units::Pages::new(200)));
             let over = builder.add_program(program("over", vec![sweeps(260, 4, 2000)]), app).unwrap();
-            let ground: Vec<Run> = (0..500).map(|page| Run::write(page * 7, 3).after_ns(2000)).collect();
-            let premapped = vec![script(vec![(ground, After::Continue); 4])];
+            let premapped: Vec<Run> = (0..500).map(|page| Run::write(page * 7, 3).after_ns(2000)).collect();
+            let premapped = vec![script(vec![(premapped, After::Continue); 4])];
             let premapped = builder.add_program(program("premapped", premapped), app).unwrap();
             builder.premap(premapped);
             let pages: Vec<u64> = (0..260).step_by(3).collect();
@@ -221,7 +221,7 @@ fn every_policy_bears_monitors_caches_and_ground() {
         };
         let (without, with) = (run(None), run(Some(TranslationConfig::default())));
         if entry.build().is_exact() {
-            assert_eq!(without, with, "{}: no caches before a yardstick", entry.name);
+            assert_eq!(without, with, "{}: no caches before a baseline", entry.name);
         }
     }
 }

@@ -146,7 +146,7 @@ fn what_cannot_be_is_refused_before_the_run() {
     config.tiering.demotion = true;
     let Err(error) = MachineBuilder::new(&config, policy_by_name("lru").unwrap().build()) else { panic!("refused") };
     assert!(
-        error.to_string().contains("`tiering.demotion` is true; allowed: false under a page-exact yardstick"),
+        error.to_string().contains("`tiering.demotion` is true; allowed: false under a page-exact baseline"),
         "{error}"
     );
 }

@@ -74,7 +74,6 @@ pub struct NodeConfig {
     pub cpus: Option<bool>,
 }
 
-/// As written.
 #[derive(Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 struct RawNode {
@@ -134,7 +133,6 @@ pub struct TieringConfig {
 }
 
 impl TieringConfig {
-    /// Whether it is the default.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -151,7 +149,7 @@ pub(super) fn node_setups(nodes: &[NodeConfig], tiering: TieringConfig) -> Vec<N
         has_cpus: node.has_cpus(),
         adistance: match dram {
             _ if node.has_cpus() => DRAM_ADISTANCE,
-            Some(dram) => adistance_beside(node, dram),
+            Some(dram) => adistance_versus(node, dram),
             None => UNKNOWN_ADISTANCE,
         },
     };
@@ -159,7 +157,7 @@ pub(super) fn node_setups(nodes: &[NodeConfig], tiering: TieringConfig) -> Vec<N
 }
 
 /// The abstract distance of a node without processors. Bandwidth counts where both are known.
-fn adistance_beside(node: &NodeConfig, dram: &NodeConfig) -> u64 {
+fn adistance_versus(node: &NodeConfig, dram: &NodeConfig) -> u64 {
     let bandwidths = node.bandwidth_per_s().zip(dram.bandwidth_per_s());
     let (own, other) = bandwidths.map_or((1, 1), |(own, other)| (own.get() / 1_000_000, other.get() / 1_000_000));
     // Reads and writes alike: both sums have the factor two, which cancels except in what is cut off.
@@ -175,7 +173,6 @@ pub(super) fn tiering_setup(distances: &[Vec<u8>], tiering: TieringConfig) -> Ti
     TieringSetup { distances: distances.to_vec(), demotion, promo_watermark }
 }
 
-/// Checks nodes, distances and tiering.
 pub(super) fn check(nodes: &[NodeConfig], distances: &[Vec<u8>], tiering: TieringConfig) -> Result<(), ConfigError> {
     let check = |ok: bool, field: String, got: String, allowed: &'static str| {
         if ok { Ok(()) } else { Err(ConfigError::new(&field, got, allowed)) }

@@ -13,7 +13,7 @@ pub(super) const VICTIM_WAIT: Duration = Duration::from_ms(1);
 
 impl Machine {
     /// Kills the process with the most resident and swapped pages in `cgroup`. `current` is the task that asks: it is
-    /// off the books while it runs, so it comes separately.
+    /// out of the accounting while it runs, so it comes separately.
     pub(super) fn kill_for_memory(&mut self, cgroup: CgroupId, current: Option<(TaskId, &UserTask)>, now: Instant) {
         for group in self.memory.cgroups.lineage(cgroup).collect::<Vec<_>>() {
             self.memory.cgroups.get_mut(group).events.oom += 1;
@@ -80,7 +80,7 @@ impl Machine {
             task.wait_number += 1;
             task.stall = super::schedule::Stall(false);
             let work = task.work.take();
-            self.tell_pressure(id, now);
+            self.report_pressure(id, now);
             if let Some(Work::User(user)) = work {
                 self.thread_ended(*user, now);
             }
@@ -110,7 +110,7 @@ impl Machine {
             && let Some(space) = program.spaces[user.process]
         {
             self.memory.now = now;
-            self.tell_daemons_end_of(space);
+            self.notify_daemons_end_of(space);
             self.tiering.space_ended(space);
             fault::exit(&mut self.memory, self.policy.as_mut(), space);
             self.memory.ledger.take(); // exit runs after the program's end

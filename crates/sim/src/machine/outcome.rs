@@ -1,6 +1,6 @@
 //! What a run gave.
 
-use super::{DefragOutcome, GenerationsOutcome, MonitorOutcome, Residency, TieringOutcome};
+use super::{CompactionOutcome, GenerationsOutcome, MonitorOutcome, Residency, TieringOutcome};
 use crate::cgroup::MemoryEvents;
 use crate::compaction::BlockTaken;
 use crate::counters::Counters;
@@ -69,10 +69,8 @@ const fn is_zero(ns: &u64) -> bool {
     *ns == 0
 }
 
-/// One program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProgramOutcome {
-    /// Its name.
     pub name: String,
     /// Path of its group.
     pub cgroup: String,
@@ -80,7 +78,6 @@ pub struct ProgramOutcome {
     pub started_ns: u64,
     /// When its last thread ended.
     pub ended_ns: u64,
-    /// How it ended.
     pub ending: Ending,
     /// Operations done.
     pub operations: u64,
@@ -92,7 +89,7 @@ pub struct ProgramOutcome {
     /// Highest number of resident pages of all its processes together, sampled at faults.
     pub peak_resident_pages: u64,
     /// Allocations of several pages in a row that it made, in their order: huge pages of its faults where those may be made
-    /// (`[machine.compaction] defrag`), and memory of the kernel.
+    /// (`[machine.compaction] compaction`), and memory of the kernel.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<BlockTaken>,
     /// Each wait for a page on its way to another frame in ns, sorted.
@@ -127,7 +124,6 @@ pub struct CgroupOutcome {
     pub path: String,
     /// `memory.stat`-like counters.
     pub counters: Counters,
-    /// Pressure.
     pub pressure: PressureTotals,
     /// `memory.events`.
     pub events: MemoryEvents,
@@ -164,7 +160,6 @@ pub struct KernelTime {
 pub enum Incident {
     /// The out-of-memory killer ran.
     OutOfMemory {
-        /// When.
         at_ns: u64,
         /// Group at its limit, or `/`.
         cgroup: String,
@@ -175,9 +170,7 @@ pub enum Incident {
     },
     /// A program touched a page outside its mappings.
     BadAccess {
-        /// When.
         at_ns: u64,
-        /// Program.
         program: String,
         /// Virtual page number.
         page: u64,
@@ -187,13 +180,11 @@ pub enum Incident {
 /// One node, on machines with several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NodeOutcome {
-    /// Its number.
     pub node: usize,
     /// Its tier; lower is faster.
     pub tier: u64,
     /// Whether pages are promoted to it.
     pub is_top_tier: bool,
-    /// Its pages.
     pub managed_pages: u64,
     /// Of them, free at the end.
     pub free_pages: u64,
@@ -214,7 +205,6 @@ pub struct NodeOutcome {
 /// One row of the time series.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SeriesRow {
-    /// When.
     pub at_ns: u64,
     /// Free pages of the machine.
     pub free_pages: u64,
@@ -247,7 +237,6 @@ pub struct Outcome {
     pub work: Work,
     /// Durations of direct and limit reclaim in ns, sorted.
     pub reclaim_latencies_ns: Vec<u64>,
-    /// What happened.
     pub incidents: Vec<Incident>,
     /// Time series, if asked for.
     pub series: Vec<SeriesRow>,
@@ -265,7 +254,7 @@ pub struct Outcome {
     pub generations: Vec<GenerationsOutcome>,
     /// Daemons that compact, in the order in which they were added.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub defrag: Vec<DefragOutcome>,
+    pub compaction: Vec<CompactionOutcome>,
 }
 
 impl Outcome {

@@ -10,7 +10,7 @@ use crate::fault::{self, FaultOutcome, Shortage};
 use crate::memory::Warm;
 use crate::mmu::{Cursor, DensePage, Stop};
 use crate::reclaim::Touches;
-use crate::reclaim::driver::{Attempt, Step};
+use crate::reclaim::driver::{Attempt, ReclaimStep};
 use isotherm_units::access::{After, Run};
 use isotherm_units::{Duration, Instant};
 
@@ -117,7 +117,7 @@ impl Machine {
             user.fault.moved_on();
             user.faulted = false;
             self.memory.now = *now;
-            if is_watched || touches == Touches::All || self.memory.witness.is_some() {
+            if is_watched || touches == Touches::All || self.memory.ground_truth.is_some() {
                 self.report_touches(user, before, is_watched || touches == Touches::All);
             }
         }
@@ -235,11 +235,11 @@ impl Machine {
         self.kernel.direct_ns += ns;
         *now += Duration::from_ns(ns);
         match step {
-            Step::Again => Next::GoOn,
-            Step::Wait(span) => Next::Leave(Verdict::Block(self.throttled_until(*now, span), Blocked::Reclaim)),
-            Step::Done { reclaimed } => self.reclaim_over(id, user, reclaimed, *now),
-            Step::Failed if user.fault.shortage_is_optional() => self.reclaim_over(id, user, 0, *now),
-            Step::Failed => match own.cause {
+            ReclaimStep::Again => Next::GoOn,
+            ReclaimStep::Wait(span) => Next::Leave(Verdict::Block(self.throttled_until(*now, span), Blocked::Reclaim)),
+            ReclaimStep::Done { reclaimed } => self.reclaim_over(id, user, reclaimed, *now),
+            ReclaimStep::Failed if user.fault.shortage_is_optional() => self.reclaim_over(id, user, 0, *now),
+            ReclaimStep::Failed => match own.cause {
                 Cause::High(_) => self.reclaim_over(id, user, 0, *now),
                 Cause::Limit(cgroup) => self.out_of_memory(id, user, cgroup, *now),
                 Cause::Node(_) => self.out_of_memory(id, user, CgroupId::ROOT, *now),
@@ -307,11 +307,11 @@ impl Machine {
         Ok(Next::GoOn)
     }
 
-    /// Shows the policy, if it wants to see it, and the witness what was touched between `before` and the cursor, in one call.
+    /// Shows the policy, if it wants to see it, and ground truth what was touched between `before` and the cursor, in one call.
     fn report_touches(&mut self, user: &UserTask, before: Cursor, to_policy: bool) {
         let (runs, after) = (&user.batch.runs, user.cursor);
         let mut report = |runs: &[Run]| {
-            self.memory.witness_uses(user.space, runs);
+            self.memory.ground_truth_uses(user.space, runs);
             if to_policy {
                 self.policy.touched(&mut self.memory, user.space, runs);
             }

@@ -31,7 +31,6 @@ pub struct ResidentProcess {
 /// Cached pages of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ResidentFile {
-    /// Its name.
     pub name: String,
     /// Pages of the file, ascending.
     pub pages: Vec<PageRange>,

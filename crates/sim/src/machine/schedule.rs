@@ -15,7 +15,6 @@ pub(super) enum Verdict {
     Block(Instant, Blocked),
     /// Waits until another task wakes it.
     Park,
-    /// Ended.
     End,
 }
 
@@ -50,7 +49,7 @@ impl Machine {
             Verdict::Preempted => {
                 self.tasks[id.0].state = RunState::Queued(now);
                 self.queue.push_back(id);
-                self.tell_pressure(id, now);
+                self.report_pressure(id, now);
                 self.release(cpu, now);
             }
             Verdict::Block(until, why) => {
@@ -59,18 +58,18 @@ impl Machine {
                 task.wait_number += 1;
                 let number = task.wait_number;
                 self.events.push(until.max(now), Event::Wake(id, number));
-                self.tell_pressure(id, now);
+                self.report_pressure(id, now);
                 self.release(cpu, now);
             }
             Verdict::Park => {
                 self.tasks[id.0].state = RunState::Parked;
-                self.tell_pressure(id, now);
+                self.report_pressure(id, now);
                 self.release(cpu, now);
             }
             Verdict::End => {
                 self.tasks[id.0].state = RunState::Dead;
                 self.tasks[id.0].stall = Stall(false);
-                self.tell_pressure(id, now);
+                self.report_pressure(id, now);
                 self.release(cpu, now);
                 if let Some(user) = ended_user {
                     self.thread_ended(*user, now);
@@ -117,7 +116,7 @@ impl Machine {
         let task = &mut self.tasks[id.0];
         task.state = RunState::Running(cpu);
         task.last_cpu = cpu;
-        self.tell_pressure(id, now);
+        self.report_pressure(id, now);
         self.events.push(now, Event::Slice(cpu));
     }
 
@@ -151,7 +150,7 @@ impl Machine {
             Some(cpu) => self.dispatch(id, cpu, now),
             None => {
                 self.queue.push_back(id);
-                self.tell_pressure(id, now);
+                self.report_pressure(id, now);
             }
         }
     }
@@ -167,12 +166,12 @@ impl Machine {
     pub(super) fn set_stall(&mut self, id: TaskId, stall: bool, now: Instant) {
         if self.tasks[id.0].stall != Stall(stall) {
             self.tasks[id.0].stall = Stall(stall);
-            self.tell_pressure(id, now);
+            self.report_pressure(id, now);
         }
     }
 
     /// Tells pressure accounting what a task does now, if that changed.
-    pub(super) fn tell_pressure(&mut self, id: TaskId, now: Instant) {
+    pub(super) fn report_pressure(&mut self, id: TaskId, now: Instant) {
         let task = &self.tasks[id.0];
         let Stall(memstall) = task.stall;
         let activity = match task.state {

@@ -73,7 +73,7 @@ impl Case {
             }
         });
         let (target, ranges) = match self.operations {
-            Operations::Paddr => (MonitorTarget::Physical, vec![builder.physical_range()]),
+            Operations::Paddr => (MonitorTarget::Physical, vec![builder.physical_range(Bytes::new(1))]),
             _ => (MonitorTarget::Process(id, 0), Vec::new()),
         };
         let monitor = MonitorConfig { operations: self.operations, schemes: self.schemes, ..MonitorConfig::default() };

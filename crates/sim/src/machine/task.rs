@@ -26,7 +26,6 @@ pub(super) enum RunState {
     Parked,
     /// Waits for a CPU since this time.
     Queued(Instant),
-    /// On a CPU.
     Running(CpuId),
     /// Blocked since this time.
     Blocked(Instant, Blocked),
@@ -108,13 +107,23 @@ pub(super) struct UserTask {
 #[derive(Debug)]
 pub(super) enum KernelTask {
     /// Balances a node.
-    Kswapd { node: NodeId, attempt: Option<Attempt> },
-    /// Is a worker of a daemon.
-    Daemon { daemon: usize, worker: usize },
+    Kswapd {
+        node: NodeId,
+        attempt: Option<Attempt>,
+    },
+    Daemon {
+        daemon: usize,
+        worker: usize,
+    },
     /// Compacts a node on demand.
-    Kcompactd { daemon: Kcompactd },
+    Kcompactd {
+        daemon: Kcompactd,
+    },
     /// Carries out what plans write to group files.
-    Writer { jobs: std::collections::VecDeque<WriterJob>, attempt: Option<Attempt> },
+    Writer {
+        jobs: std::collections::VecDeque<WriterJob>,
+        attempt: Option<Attempt>,
+    },
 }
 
 /// One write that makes its writer reclaim.

@@ -52,7 +52,6 @@ impl Tiering {
 /// What a policy over tiers did, and what it cost whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TieringOutcome {
-    /// Its name.
     pub policy: String,
     /// CPU time of the daemon's scans; of the region monitor and its schemes, where that is the policy.
     pub daemon_scan_ns: u64,
@@ -64,9 +63,8 @@ pub struct TieringOutcome {
     pub thread_fault_ns: u64,
     /// CPU time that threads lost to flushes which others asked for: their share within hint faults is in the above too.
     pub interrupted_ns: u64,
-    /// Pages promoted.
     pub promoted_pages: u64,
-    /// Of them, not used again before they left the fast tier or the run ended. `None` without a witness.
+    /// Of them, not used again before they left the fast tier or the run ended. `None` without ground truth.
     pub promoted_in_vain_pages: Option<u64>,
     /// Pages that reclaim moved to a slower tier.
     pub demoted_pages: u64,
@@ -117,8 +115,9 @@ impl MachineBuilder {
                 machine.tiering.balancer = Some(Balancer::new(mode, &config, &machine.memory, tick));
             }
             Mover::Regions(config) => {
-                let watched = Watched { target: MonitorTarget::Physical, ranges: vec![self.physical_range()] };
                 let config = config(&self.machine.config);
+                let ranges = vec![self.physical_range(config.addr_unit)];
+                let watched = Watched { target: MonitorTarget::Physical, ranges };
                 self.kdamond(DAEMON, config, seed, vec![watched], Box::new(|_, _| ()))?;
             }
         }
@@ -154,7 +153,11 @@ impl Machine {
                 .map(count)
                 .iter()
                 .sum(),
-            promoted_in_vain_pages: self.memory.witness.as_ref().map(|witness| witness.promoted_in_vain()),
+            promoted_in_vain_pages: self
+                .memory
+                .ground_truth
+                .as_ref()
+                .map(|ground_truth| ground_truth.promoted_in_vain()),
             touches: self.touches(policy.memory),
             interrupted_ns: self.tiering.interrupted_ns,
             ..TieringOutcome::default()

@@ -234,7 +234,7 @@ fn promotions_in_vain_are_counted_with_a_witness() {
     let mut program = hot_program(0, 0, 0);
     program.threads.push(Thread { process: 0, start: ThreadStart::WithProgram, stream: quiet });
     let mut builder = built(&spec, &machine(), vec![(program, Duration::ZERO)]);
-    builder.witness();
+    builder.ground_truth();
     let tiering = builder.build().run(Instant::START + Duration::from_secs(60)).unwrap().tiering.unwrap();
     assert_eq!((tiering.promoted_pages, tiering.promoted_in_vain_pages), (PAGES, Some(PAGES - 500)));
 }

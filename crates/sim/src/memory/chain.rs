@@ -6,7 +6,6 @@
 
 use super::{FrameId, Frames};
 
-/// Which end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListEnd {
     /// Youngest: pages enter here.

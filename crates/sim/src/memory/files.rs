@@ -18,7 +18,6 @@ impl FileId {
     pub(crate) fn from_index(index: usize) -> Self {
         Self(u16::try_from(index).expect("made from a FileId"))
     }
-    /// As an index.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -61,7 +60,6 @@ impl FileMapping {
     }
 }
 
-/// One file.
 #[derive(Debug)]
 pub struct SimFile {
     /// Path or name.
@@ -214,12 +212,10 @@ impl Files {
         u16::try_from(index).ok().map(FileId)
     }
 
-    /// A file.
     #[inline]
     pub fn get(&self, file: FileId) -> &SimFile {
         &self.files[file.index()]
     }
-    /// A file.
     #[inline]
     pub fn get_mut(&mut self, file: FileId) -> &mut SimFile {
         &mut self.files[file.index()]

@@ -19,7 +19,6 @@ impl FrameId {
     pub const fn new(index: u32) -> Self {
         Self(index)
     }
-    /// As an index.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -39,16 +38,10 @@ pub enum PageOwner {
     Anonymous {
         /// Address space.
         space: SpaceId,
-        /// Page in it.
         page: DensePage,
     },
     /// Page of a file (or of shared memory); mappers: [`Files`](super::Files).
-    File {
-        /// File.
-        file: FileId,
-        /// Page in it.
-        page: u32,
-    },
+    File { file: FileId, page: u32 },
 }
 
 /// A flag of a page, one bit each. Meanings as in the kernel's page flags.
@@ -142,7 +135,6 @@ impl Frames {
         Self { links: vec![[0; 2]; len], identity: vec![[0; 5]; len], slot: vec![0; len], marks: Marks::default() }
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.identity.len()
     }
@@ -228,12 +220,10 @@ impl Frames {
     pub fn has(&self, frame: FrameId, flag: Flag) -> bool {
         self.identity[frame.index()][FLAGS] & flag as u16 != 0
     }
-    /// Sets the flag.
     #[inline]
     pub fn set(&mut self, frame: FrameId, flag: Flag) {
         self.identity[frame.index()][FLAGS] |= flag as u16;
     }
-    /// Clears the flag.
     #[inline]
     pub fn clear(&mut self, frame: FrameId, flag: Flag) {
         self.identity[frame.index()][FLAGS] &= !(flag as u16);

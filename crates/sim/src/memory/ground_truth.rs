@@ -10,7 +10,7 @@ use serde::Serialize;
 
 /// When the page in each frame was used last.
 #[derive(Debug)]
-pub struct Witness {
+pub struct GroundTruth {
     /// By frame: one plus nanoseconds since the start; 0: not since it was allocated.
     last_use: Vec<u64>,
     /// No frame from here on was ever used.
@@ -32,7 +32,7 @@ pub struct Used {
     pub touched_pages: u64,
 }
 
-impl Witness {
+impl GroundTruth {
     /// Of a machine with so many frames, none used yet.
     pub fn new(frames: usize) -> Self {
         // Fresh zero pages: only those of used frames are ever touched.
@@ -69,7 +69,7 @@ impl Witness {
     }
 }
 
-impl Witness {
+impl GroundTruth {
     /// The page in `from` is in `to`, which held another one before.
     pub(crate) fn relocate(&mut self, from: FrameId, to: FrameId, before: CgroupId) {
         self.forget(to, before);
@@ -84,25 +84,25 @@ impl Witness {
 
 impl Memory {
     /// Notes what a process played up to now.
-    pub(crate) fn witness_uses(&mut self, space: SpaceId, runs: &[Run]) {
-        let Some(witness) = &mut self.witness else { return };
+    pub(crate) fn ground_truth_uses(&mut self, space: SpaceId, runs: &[Run]) {
+        let Some(ground_truth) = &mut self.ground_truth else { return };
         let owner = &self.spaces[space.index()];
         let used = self.now.ns() + 1;
         for run in runs {
             for frame in (run.range().start..run.range().end).filter_map(|page| owner.table.frame_at(page)) {
-                witness.last_use[frame.index()] = used;
-                witness.end = witness.end.max(frame.index() + 1);
+                ground_truth.last_use[frame.index()] = used;
+                ground_truth.end = ground_truth.end.max(frame.index() + 1);
             }
         }
     }
 
-    /// Pages charged to these groups that were used after `since`; `None` without a witness.
+    /// Pages charged to these groups that were used after `since`; `None` without ground truth.
     pub fn used_after(&self, since: Instant, groups: &[CgroupId]) -> Option<Used> {
-        let witness = self.witness.as_ref()?;
+        let ground_truth = self.ground_truth.as_ref()?;
         let counts = |last: u64, group: CgroupId| last > since.ns() + 1 && groups.contains(&group);
-        let gone = witness.gone.iter().filter(|&&(last, group)| counts(last, group));
+        let gone = ground_truth.gone.iter().filter(|&&(last, group)| counts(last, group));
         let mut used = Used { present_pages: 0, touched_pages: gone.count() as u64 };
-        for (frame, &last) in (0..).map(FrameId::new).zip(&witness.last_use[..witness.end]) {
+        for (frame, &last) in (0..).map(FrameId::new).zip(&ground_truth.last_use[..ground_truth.end]) {
             if last > 0 && counts(last, self.frames.cgroup(frame)) {
                 used.touched_pages += 1;
                 used.present_pages += u64::from(self.frames.has(frame, Flag::OnList));

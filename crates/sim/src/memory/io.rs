@@ -26,7 +26,6 @@ pub enum Completion {
 }
 
 impl Completion {
-    /// The page.
     pub const fn frame(self) -> FrameId {
         match self {
             Self::SwapRead(frame) | Self::SwapWrite(frame) | Self::FileRead(frame) | Self::FileWrite(frame) => frame,
@@ -219,7 +218,7 @@ impl Memory {
         }
     }
 
-    /// Writes a slot whose page gives its frame back at once: yardsticks do not wait for write-back. The device is busy
+    /// Writes a slot whose page gives its frame back at once: baselines do not wait for write-back. The device is busy
     /// as with [`submit_swap_write`](Self::submit_swap_write), and the counters move.
     pub fn submit_swap_write_detached(&mut self, frame: FrameId) {
         let slot = self.frames.slot(frame).expect("written to its slot");

@@ -49,10 +49,10 @@ impl Memory {
         let before = self.kernel.blocks.insert(block, (order, kind));
         debug_assert_eq!(before, None, "taken twice");
         self.kernel.pages += 1 << order;
-        if let Some(witness) = &mut self.witness {
+        if let Some(ground_truth) = &mut self.ground_truth {
             for at in 0..1 << order {
                 let frame = FrameId::new(block.index_u32() + at);
-                witness.forget(frame, self.frames.cgroup(frame));
+                ground_truth.forget(frame, self.frames.cgroup(frame));
             }
         }
     }

@@ -5,6 +5,7 @@ mod chain;
 mod check;
 mod files;
 mod frames;
+mod ground_truth;
 mod io;
 mod kernel_pages;
 mod latency;
@@ -19,12 +20,12 @@ mod store;
 mod tiers;
 mod warm;
 pub mod watermarks;
-mod witness;
 mod zone;
 
 pub use chain::{Chain, ListEnd};
 pub use files::{CachePage, FileId, FileMapping, Files, SimFile};
 pub use frames::{Flag, Flags, FrameId, Frames, PageOwner};
+pub use ground_truth::{GroundTruth, Used};
 pub use io::{Completion, Io, Written};
 pub use kernel_pages::KernelPages;
 pub use latency::{CLASSES_MAX, LatencyClasses};
@@ -38,5 +39,4 @@ pub use tiers::{
     UNKNOWN_ADISTANCE, adistance, tier_of,
 };
 pub(crate) use warm::Warm;
-pub use witness::{Used, Witness};
 pub use zone::{Mark, Zone};

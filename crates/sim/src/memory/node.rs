@@ -10,7 +10,6 @@ use std::sync::Arc;
 pub struct NodeId(pub(crate) u8);
 
 impl NodeId {
-    /// As an index.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -126,7 +125,6 @@ impl Nodes {
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
-    /// A node.
     pub fn get(&self, node: NodeId) -> &Node {
         &self.nodes[node.index()]
     }
@@ -240,7 +238,6 @@ impl Nodes {
         self.nodes.iter_mut().flat_map(|node| &mut node.zones)
     }
 
-    /// The zone of a frame.
     pub(crate) fn zone_of_mut(&mut self, frame: FrameId) -> &mut Zone {
         self.zone_of(frame)
     }

@@ -1,14 +1,14 @@
 //! The state that faults, system calls and reclaim work on.
 
 use super::release::KernelRelease;
-use super::{CachePage, Files, Flag, FrameId, Frames, Io, KernelPages, Nodes, PageOwner, Tiers, Witness};
+use super::{CachePage, Files, Flag, FrameId, Frames, GroundTruth, Io, KernelPages, Nodes, PageOwner, Tiers};
 use crate::cgroup::{CgroupId, Cgroups};
 use crate::compaction::{BlockTaken, CompactionConfig};
 use crate::costs::Costs;
 use crate::counters::{Counter, Counters};
 use crate::fault::Flusher;
 use crate::migrate::Flights;
-use crate::mmu::{AddressSpace, DensePage, Entry, GroundFrames, MmuConfig, SpaceId};
+use crate::mmu::{AddressSpace, DensePage, Entry, MmuConfig, PremappedFrames, SpaceId};
 use crate::readahead::swap::ClusterReadahead;
 use crate::reclaim::LruvecId;
 use crate::reclaim::driver::ReclaimState;
@@ -66,7 +66,6 @@ pub struct Memory {
     pub ledger: Ledger,
     /// The space of the thread whose processor runs the code that runs now; `None`: a thread of the kernel.
     pub running: Option<crate::mmu::SpaceId>,
-    /// Frames.
     pub frames: Frames,
     /// Free memory.
     pub nodes: Nodes,
@@ -74,7 +73,6 @@ pub struct Memory {
     pub tiers: Tiers,
     /// Address spaces, dead ones included.
     pub spaces: Vec<AddressSpace>,
-    /// Files.
     pub files: Files,
     /// Swap slots.
     pub slots: Slots,
@@ -105,9 +103,9 @@ pub struct Memory {
     /// A page fault is being handled, in a mapping whose uses tell something about the next ones.
     pub recent_fault: bool,
     /// Memory without frames, in the order in which it was mapped.
-    pub ground: Vec<GroundFrames>,
+    pub premapped: Vec<PremappedFrames>,
     /// Knows every use of every page, if somebody wants to know.
-    pub witness: Option<Witness>,
+    pub ground_truth: Option<GroundTruth>,
     /// Pages on their way to other frames.
     pub migration: Flights,
     /// How this machine compacts.
@@ -125,19 +123,16 @@ pub struct Memory {
 pub struct Mapper {
     /// Address space.
     pub space: SpaceId,
-    /// Page in it.
     pub page: DensePage,
     /// Whether code runs from the mapping.
     pub executable: bool,
 }
 
 impl Memory {
-    /// An address space.
     #[inline]
     pub fn space(&self, space: SpaceId) -> &AddressSpace {
         &self.spaces[space.index()]
     }
-    /// An address space.
     #[inline]
     pub fn space_mut(&mut self, space: SpaceId) -> &mut AddressSpace {
         &mut self.spaces[space.index()]

@@ -14,7 +14,6 @@ const TOGETHER: usize = 64;
 /// What names a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Warm {
-    /// Its frame.
     Frame(FrameId),
     /// Its place in an address space.
     Page(SpaceId, DensePage),

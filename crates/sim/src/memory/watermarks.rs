@@ -34,7 +34,6 @@ impl Default for WatermarkConfig {
 /// A zone, as far as its watermarks depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneSize {
-    /// Pages managed.
     pub managed: Pages,
     /// Holds movable memory only: has no share of `min_free_kib`.
     pub movable: bool,

@@ -2,7 +2,7 @@
 //!
 //! Kernel paths see a page where it will be. Only accesses must not go through, and the hit path must not pay for that: before
 //! a thread plays on a table of which pages are in flight, their present and writable bits are cleared, and set again after
-//! (`PageTable::veil`); it plays no further than to the next departure or arrival.
+//! (`PageTable::set_migration_entries`); it plays no further than to the next departure or arrival.
 
 use super::Flush;
 use crate::memory::FrameId;
@@ -188,7 +188,7 @@ impl Flights {
 
     /// What of a space is out of reach at `now`, and when that changes next; `None` if nothing of it is in flight. Forgets what
     /// has arrived.
-    pub(crate) fn veiled(&mut self, space: SpaceId, now: Instant) -> Option<(Vec<PageRange>, Instant)> {
+    pub(crate) fn migrating(&mut self, space: SpaceId, now: Instant) -> Option<(Vec<PageRange>, Instant)> {
         let flights = self.by_space.get_mut(&space)?;
         flights.retain(|flight| flight.until > now);
         if flights.is_empty() {
@@ -197,8 +197,8 @@ impl Flights {
         }
         let edges = flights.iter().map(|flight| if flight.from > now { flight.from } else { flight.until });
         let next = edges.min().unwrap_or(Instant::NEVER);
-        let veiled = flights.iter().filter(|flight| flight.is_out_of_reach(now)).map(Flight::range).collect();
-        Some((veiled, next))
+        let migrating = flights.iter().filter(|flight| flight.is_out_of_reach(now)).map(Flight::range).collect();
+        Some((migrating, next))
     }
 }
 
@@ -231,14 +231,14 @@ mod tests {
         for (wait, mover) in [(10, us), (20, Mover::Anybody), (40, them), (80, us)] {
             flights.note_stall(Duration::from_us(wait), mover);
         }
-        let mut told = |mover| {
+        let mut reported = |mover| {
             flights.mover = mover;
             let stalls = flights.take_unreported();
             (stalls.count, stalls.total)
         };
-        assert_eq!(told(us), (2, Duration::from_us(90)));
-        assert_eq!(told(us), (0, Duration::ZERO), "once");
-        assert_eq!((told(them), told(Mover::Anybody)), ((1, Duration::from_us(40)), (0, Duration::ZERO)));
+        assert_eq!(reported(us), (2, Duration::from_us(90)));
+        assert_eq!(reported(us), (0, Duration::ZERO), "once");
+        assert_eq!((reported(them), reported(Mover::Anybody)), ((1, Duration::from_us(40)), (0, Duration::ZERO)));
         assert_eq!((flights.stalls.count, flights.stalls.total), (4, Duration::from_us(150)), "of all");
     }
 }

@@ -73,12 +73,11 @@ pub enum Refusal {
     PartOfHuge,
     /// Its target is in use.
     TargetTaken,
-    /// The policy is a yardstick, which knows pages by their frames.
-    Yardstick,
+    /// The policy is a baseline, which knows pages by their frames.
+    Baseline,
 }
 
 impl Refusal {
-    /// All.
     pub const ALL: [Self; 7] = [
         Self::Pinned,
         Self::Writeback,
@@ -86,7 +85,7 @@ impl Refusal {
         Self::Isolated,
         Self::PartOfHuge,
         Self::TargetTaken,
-        Self::Yardstick,
+        Self::Baseline,
     ];
 }
 
@@ -112,7 +111,6 @@ pub struct Migrated {
 /// Who has the pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    /// Their lists.
     List,
     /// Who asks took them off.
     Caller,
@@ -186,7 +184,7 @@ impl Memory {
     ) -> Result<(u32, Vec<Mapper>), Refusal> {
         let flags = self.frames.flags(from);
         match () {
-            () if policy.is_exact() => return Err(Refusal::Yardstick),
+            () if policy.is_exact() => return Err(Refusal::Baseline),
             () if flags.has(Flag::OnList) != (source == Source::List) => return Err(Refusal::Isolated),
             () if flags.has(Flag::Reading) => return Err(Refusal::Reading),
             () if flags.has(Flag::Writeback) => return Err(Refusal::Writeback),

@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 /// How pages are moved to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeMove {
-    /// Where to.
     pub to: NodeId,
     /// Folios that are unmapped together; at least 1.
     pub together: usize,
@@ -101,7 +100,7 @@ impl Memory {
             results[indices[at]] = match refusal {
                 Refusal::Pinned => PageMove::Pinned,
                 Refusal::Writeback | Refusal::Reading | Refusal::TargetTaken => PageMove::Busy,
-                Refusal::Isolated | Refusal::PartOfHuge | Refusal::Yardstick => PageMove::NotPresent,
+                Refusal::Isolated | Refusal::PartOfHuge | Refusal::Baseline => PageMove::NotPresent,
             };
         }
         for ((&index, from), &(_, target)) in indices.iter().zip(sources).zip(moves) {
@@ -112,9 +111,9 @@ impl Memory {
                 let cgroup = self.frames.cgroup(target);
                 self.count_on(Counter::PgPromoteSuccess, to, cgroup, u64::from(pages));
                 let now = self.now;
-                if let Some(witness) = &mut self.witness {
+                if let Some(ground_truth) = &mut self.ground_truth {
                     let part = |at: u32| FrameId::new(target.index_u32() + at);
-                    (0..pages).for_each(|at| witness.promoted(part(at), now));
+                    (0..pages).for_each(|at| ground_truth.promoted(part(at), now));
                 }
             }
         }
@@ -141,7 +140,7 @@ impl Memory {
                 return Err(PageMove::Dirty);
             }
             () if flags.has(Flag::Writeback) || flags.has(Flag::Reading) => return Err(PageMove::Busy),
-            () if how.only_active && policy.tells_active() && !policy.is_active(self, folio) => {
+            () if how.only_active && policy.knows_active() && !policy.is_active(self, folio) => {
                 return Err(PageMove::NotActive);
             }
             () => {}

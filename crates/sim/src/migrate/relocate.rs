@@ -46,8 +46,8 @@ impl Memory {
         if self.frames.has(from, Flag::OnList) {
             policy.removed(self, from);
         }
-        if let Some(witness) = &mut self.witness {
-            witness.relocate(from, to, self.frames.cgroup(to));
+        if let Some(ground_truth) = &mut self.ground_truth {
+            ground_truth.relocate(from, to, self.frames.cgroup(to));
         }
         self.frames.relocate(from, to);
         for mapper in mappers {

@@ -284,9 +284,9 @@ fn a_page_in_flight_is_waited_for() {
     assert_eq!((stalls.count, stalls.longest), (1, arrival(1).since(rig.memory.now)));
     rig.memory.now = arrival(1);
     assert_eq!(arrivals(&rig), [None, None, Some(arrival(2))]);
-    let (veiled, next) = rig.memory.migration.veiled(space, arrival(1)).expect("one is on its way");
-    assert_eq!((veiled, next), (vec![PageRange::at(2, 1)], arrival(2)));
-    assert_eq!(rig.memory.migration.veiled(space, arrival(2)), None);
+    let (migrating, next) = rig.memory.migration.migrating(space, arrival(1)).expect("one is on its way");
+    assert_eq!((migrating, next), (vec![PageRange::at(2, 1)], arrival(2)));
+    assert_eq!(rig.memory.migration.migrating(space, arrival(2)), None);
     assert!(rig.memory.migration.is_empty());
 }
 
@@ -361,7 +361,7 @@ fn e26_a_batch_flushes_once_and_a_page_alone_each_time() {
     }
 }
 
-/// What the veil takes away it gives back, and the hit path cannot pass it.
+/// What migration entries take away they give back, and the hit path cannot pass them.
 #[test]
 fn the_veil_stops_accesses_and_changes_nothing() {
     use crate::mmu::{Cursor, Pace, Stop};
@@ -372,7 +372,7 @@ fn the_veil_stops_accesses_and_changes_nothing() {
         rig.write(space, page);
     });
     let table = &mut rig.memory.space_mut(space).table;
-    let veil = table.veil(&[PageRange::at(70, 2), PageRange::at(190, 30)]);
+    let set_migration_entries = table.set_migration_entries(&[PageRange::at(70, 2), PageRange::at(190, 30)]);
     let runs = [Run::write(0, 70), Run::read(71, 1)];
     let mut pace = Pace { until_ns: u64::MAX, page_ns: 1, ..Pace::default() };
     let mut cursor = Cursor::default();
@@ -381,7 +381,7 @@ fn the_veil_stops_accesses_and_changes_nothing() {
     let mut cursor = Cursor::default();
     let stop = table.play(&[Run::write(180, 20)], &mut cursor, &mut pace);
     assert_eq!((stop, cursor.page), (Stop::Fault { page: 190, need: Need::Write }, 10));
-    table.unveil(veil);
+    table.remove_migration_entries(set_migration_entries);
     assert_eq!(table.play(&[Run::write(0, 200)], &mut Cursor::default(), &mut pace), Stop::Done);
     rig.check();
 }

@@ -2,8 +2,8 @@
 
 mod config;
 mod entry;
-mod ground;
 mod levels;
+mod premapped;
 mod space;
 #[expect(
     clippy::cast_possible_truncation,
@@ -16,8 +16,8 @@ mod vma;
 pub use config::MmuConfig;
 pub use entry::Entry;
 pub use levels::Level;
-pub use space::{AddressSpace, GroundFrames, OpenFile, SpaceId};
-pub(crate) use table::{Cursor, Found, Hits, Looked, Pace, Stale, Stop, YoungEntries};
+pub use space::{AddressSpace, OpenFile, PremappedFrames, SpaceId};
+pub(crate) use table::{Cursor, Entries, Found, Hits, Pace, Stale, Stop, YoungEntries};
 pub use table::{DensePage, Need, PageTable};
 pub use translation::TranslationConfig;
 pub use vma::{Vma, VmaList};

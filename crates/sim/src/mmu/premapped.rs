@@ -1,4 +1,4 @@
-//! Ground: memory that a program had touched before the run began, without a frame, a list or an entry for each page.
+//! Premapped memory: memory that a program had touched before the run began, without a frame, a list or an entry for each page.
 //!
 //! A program that has 5 TiB resident and uses 10 GiB of it would need 24 GB of frames and entries for pages that nobody ever
 //! looks at. Where nothing reclaims or moves a page, all that can be asked of it is whether it is mapped and whether it was
@@ -142,16 +142,16 @@ fn unset(word: &mut u64) {
     }
 }
 
-/// All ground of one address space.
+/// All premapped memory of one address space.
 #[derive(Clone, Debug)]
-pub(crate) struct Ground {
+pub(crate) struct Premapped {
     /// Block + 1 by `page >> BLOCK_SHIFT`.
     directory: Vec<u16>,
     blocks: Vec<Block>,
     kind: TableKind,
 }
 
-impl Ground {
+impl Premapped {
     pub(super) fn new(kind: TableKind) -> Self {
         Self { directory: Vec::new(), blocks: Vec::new(), kind }
     }
@@ -442,10 +442,10 @@ mod tests {
     #[test]
     fn the_hot_loop_touches_as_the_careful_path() {
         let lay = || {
-            let mut ground = Ground::new(TableKind { preset: false, ..TableKind::default() });
-            ground.lay(PageRange::new(100, 5000), true);
-            ground.lay(PageRange::new(6000, 9000), false);
-            ground
+            let mut premapped = Premapped::new(TableKind { preset: false, ..TableKind::default() });
+            premapped.lay(PageRange::new(100, 5000), true);
+            premapped.lay(PageRange::new(6000, 9000), false);
+            premapped
         };
         let (mut fast, mut careful) = (lay(), lay());
         let pages: Vec<u64> = (0..3000u64).map(|step| step * 7919 % 9000).collect();

@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct SpaceId(pub(crate) u16);
 
 impl SpaceId {
-    /// As an index.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -22,7 +21,6 @@ impl SpaceId {
 /// The memory of one process.
 #[derive(Debug)]
 pub struct AddressSpace {
-    /// For reports.
     pub name: String,
     /// Program and process in it, as the machine numbers them.
     pub process: (usize, usize),
@@ -30,7 +28,6 @@ pub struct AddressSpace {
     pub cgroup: CgroupId,
     /// Mapped ranges.
     pub vmas: VmaList,
-    /// Page table.
     pub table: PageTable,
     /// Spaces with which it may share anonymous pages after fork, itself included; empty without fork. Sharers map a page at
     /// the same address, so this list is the reverse map of shared anonymous pages.
@@ -60,7 +57,7 @@ pub struct AddressSpace {
 /// Physical addresses of memory that has no frames: page `pages.start + i` lies in page frame number `first_frame + i`, behind
 /// all frames of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GroundFrames {
+pub struct PremappedFrames {
     /// Whose memory it is.
     pub space: SpaceId,
     /// Its virtual pages.

@@ -15,13 +15,13 @@ use isotherm_units::PageRange;
 mod ageing;
 mod extension;
 mod hints;
+mod migration_entries;
 mod play;
 mod probe;
 mod tiers;
-mod veil;
 mod walked;
 
-pub(crate) use ageing::{Looked, YoungEntries};
+pub(crate) use ageing::{Entries, YoungEntries};
 use extension::Extension;
 pub(crate) use extension::Stale;
 pub(crate) use play::{Cursor, Pace, Stop};

@@ -6,14 +6,12 @@ use isotherm_units::access::{Advice, Backing, Mapping};
 /// One mapped range: a mapping, or what is left of it after partial unmaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vma {
-    /// The mapping.
     pub mapping: Mapping,
     /// Access order announced by `madvise`: `Normal`, `Random` or `Sequential`.
     pub order: Advice,
 }
 
 impl Vma {
-    /// Its pages.
     pub fn pages(&self) -> PageRange {
         self.mapping.pages
     }

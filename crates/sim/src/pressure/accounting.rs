@@ -1,4 +1,4 @@
-//! The books of one group: CPU times, totals, averages, and when they are due.
+//! The accounting of one group: CPU times, totals, averages, and when they are due.
 
 use super::TickRate;
 use super::averages::{Averages, period};

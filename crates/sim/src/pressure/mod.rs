@@ -1,11 +1,11 @@
 //! Pressure-stall information: how much time tasks lose for want of memory, I/O or CPU (docs/spec/pressure.md#s1 to #s4).
 //!
-//! [`Pressure`] keeps the books for all groups. The machine reports each change of a task's state with
+//! [`Pressure`] keeps account of the stall times of all groups. The machine reports each change of a task's state with
 //! [`Pressure::task_change`] and calls [`Pressure::handle_timeout`] when [`Pressure::poll_timeout`] says so; results are read
 //! as totals and averages.
 
+mod accounting;
 pub mod averages;
-mod books;
 pub mod states;
 pub mod totals;
 
@@ -14,7 +14,7 @@ pub use states::{Activity, StallNesting, State, TaskState};
 
 use crate::cgroup::CgroupId;
 use crate::tick::TickRate;
-use books::Group;
+use accounting::Group;
 use isotherm_units::{Duration, Instant};
 
 /// Some tasks stalled, or all of them.
@@ -51,7 +51,7 @@ impl Resource {
     }
 }
 
-/// The books of all groups. The root group stands for the system. Time never goes back from one call to the next.
+/// The accounting of all groups. The root group stands for the system. Time never goes back from one call to the next.
 #[derive(Clone, Debug)]
 pub struct Pressure {
     rate: TickRate,
@@ -235,9 +235,9 @@ mod tests {
     }
 
     proptest! {
-        /// A group's stall time on one CPU, computed in the plainest way, equals what the books say.
+        /// A group's stall time on one CPU, computed in the plainest way, equals what the accounting says.
         #[test]
-        fn the_books_equal_a_plain_sum(changes in prop::collection::vec((1u64..50, 0usize..3, 0usize..6), 1..60)) {
+        fn the_accounting_equals_a_plain_sum(changes in prop::collection::vec((1u64..50, 0usize..3, 0usize..6), 1..60)) {
             let menu = [
                 TaskState::ASLEEP,
                 TaskState::ASLEEP.stalled(),

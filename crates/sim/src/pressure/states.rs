@@ -16,7 +16,6 @@ pub enum Activity {
 /// A task, as far as pressure is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TaskState {
-    /// What it does.
     pub activity: Activity,
     /// It is inside a memory-stall section; see [`StallNesting`].
     pub memstall: bool,
@@ -84,7 +83,6 @@ pub enum State {
 
 /// States that are reported: all but [`State::NonIdle`].
 pub const NR_REPORTED: usize = 6;
-/// All states.
 pub const NR_STATES: usize = 7;
 
 /// A set of states.

@@ -1,6 +1,6 @@
-//! The yardsticks against their definitions (`docs/yardsticks.md`): page by page, on a group of `n` pages.
+//! The baselines against their definitions (`docs/baselines.md`): page by page, on a group of `n` pages.
 
-use super::driver::{Attempt, Step};
+use super::driver::{Attempt, ReclaimStep};
 use super::testbed::{Testbed, Touch};
 use super::{POLICIES, PolicyError, policy_by_name};
 use crate::cgroup::{CgroupId, Knob};
@@ -80,7 +80,7 @@ fn model(policy: &str, n: usize, requests: &[u64]) -> Vec<bool> {
 #[test]
 fn the_documented_example() {
     let requests: Vec<u64> = [1, 2, 3, 1, 4, 1, 2, 5, 3, 1, 2, 4, 5, 1].repeat(3);
-    // docs/yardsticks.md: misses at N = 2, 3, 4.
+    // docs/baselines.md: misses at N = 2, 3, 4.
     let table = [("lru", [37, 34, 20]), ("fifo", [37, 37, 17]), ("clock", [35, 31, 20]), ("opt", [28, 20, 12])];
     for (policy, expected) in table {
         let counted =
@@ -92,7 +92,7 @@ fn the_documented_example() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, ..ProptestConfig::default() })]
     #[test]
-    fn each_yardstick_misses_where_its_definition_does(
+    fn each_baseline_misses_where_its_definition_does(
         requests in prop::collection::vec(0u64..24, 1..160),
         n in 1u64..16,
         swap in prop::sample::select(vec![DeviceKind::Zram, DeviceKind::Nvme, DeviceKind::Disk]),
@@ -186,7 +186,7 @@ fn a_locked_page_is_passed_over_and_found_nothing_is_failure() {
         let other = bed.frame(space, 2).unwrap();
         bed.lock(other);
         assert_eq!(bed.write(space, 3), Touch::OutOfMemory, "{}", entry.name);
-        assert_eq!(bed.run(Attempt::once(group, 1)), Step::Done { reclaimed: 0 }, "{}", entry.name);
+        assert_eq!(bed.run(Attempt::once(group, 1)), ReclaimStep::Done { reclaimed: 0 }, "{}", entry.name);
         bed.check();
     }
 }
@@ -279,7 +279,7 @@ fn a_lowered_limit_is_reached_exactly() {
     for entry in POLICIES.iter().filter(|entry| !entry.runs_on_linux) {
         let (mut bed, group, space) = group_of(entry.name, 16, DeviceKind::Nvme);
         (0..16).for_each(|page| assert_eq!(bed.write(space, page), Touch::Minor));
-        assert_eq!(bed.run(Attempt::once(group, 5)), Step::Done { reclaimed: 5 }, "{}", entry.name);
+        assert_eq!(bed.run(Attempt::once(group, 5)), ReclaimStep::Done { reclaimed: 5 }, "{}", entry.name);
         assert_eq!(bed.memory.cgroups.get(group).usage, 11, "{}", entry.name);
         assert_eq!(Pages::new(bed.count(Counter::PswpOut)), Pages::new(5), "{}", entry.name);
         bed.check();

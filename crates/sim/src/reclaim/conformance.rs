@@ -1,6 +1,6 @@
 //! What every policy must keep to, whatever it decides. Loops over [`POLICIES`]: a policy is tested by being registered.
 
-use super::driver::{Attempt, Step};
+use super::driver::{Attempt, ReclaimStep};
 use super::testbed::{Testbed, Touch};
 use super::{Hint, POLICIES, PolicyEntry};
 use crate::cgroup::{CgroupId, Knob};
@@ -130,7 +130,7 @@ impl Scene {
             Event::Low(who, pages) => self.bed.set(self.groups[who], Knob::Low, pages),
             Event::Reclaim(who, pages) => {
                 let step = self.bed.run(Attempt::proactive(self.groups[who], pages, 60));
-                assert!(matches!(step, Step::Done { .. }), "{step:?}");
+                assert!(matches!(step, ReclaimStep::Done { .. }), "{step:?}");
             }
             Event::Pass(ns) => {
                 let until = self.bed.memory.now + Duration::from_ns(ns);
@@ -157,7 +157,7 @@ impl Scene {
         self.check();
     }
 
-    /// Pages go to other frames, those of a yardstick stay.
+    /// Pages go to other frames, those of a baseline stay.
     fn migrate(&mut self, who: usize, page: u64, len: u64) {
         let (space, first) = self.at(who, page);
         let frames = (first..first + len).filter_map(|page| self.bed.frame(space, page));
@@ -170,7 +170,7 @@ impl Scene {
         let moves: Vec<Move> = from.into_iter().map_while(target).collect();
         let moved = memory.migrate_batch(policy.as_mut(), &moves, MigrateMode::SyncLight);
         assert_eq!(moved.pages + moved.failed.len() as u64, moves.len() as u64);
-        assert!(!policy.is_exact() || moved.pages == 0, "yardsticks know frames");
+        assert!(!policy.is_exact() || moved.pages == 0, "baselines know frames");
         for (at, _) in moved.failed {
             memory.give_target(moves[at].1, 0);
         }
@@ -286,7 +286,7 @@ fn sorting_keeps_pages_on_lists() {
                 assert!(bed.memory.frames.has(frame, Flag::OnList), "{}: {hint:?}", entry.name);
             }
             bed.check();
-            if bed.policy.tells_active() {
+            if bed.policy.knows_active() {
                 let nr_active = frames.iter().filter(|&&frame| bed.policy.is_active(&bed.memory, frame)).count() as u64;
                 let sizes = bed.policy.sizes(bed.memory.lruvec(CgroupId::ROOT, crate::memory::NodeId::default()));
                 assert_eq!(sizes.active_anon, nr_active, "{}: {hint:?}", entry.name);

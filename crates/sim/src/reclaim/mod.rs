@@ -3,6 +3,8 @@
 //! The machine decides *when* to reclaim (kswapd, direct reclaim, limits: [`driver`]); a policy decides *which* page, and
 //! [`outcome`] does what happens to a chosen page under any policy: unmap, swap out, write back, free.
 
+#[cfg(test)]
+mod baseline_tests;
 pub mod classic;
 mod clock;
 #[cfg(test)]
@@ -20,8 +22,6 @@ pub mod scan_balance;
 #[cfg(test)]
 mod testbed;
 mod work;
-#[cfg(test)]
-mod yardstick_tests;
 
 pub use clock::Clock;
 pub use fifo::Fifo;
@@ -42,7 +42,6 @@ use isotherm_units::access::{Future, Run};
 pub struct LruvecId(pub(crate) u32);
 
 impl LruvecId {
-    /// As an index.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -235,11 +234,9 @@ impl ListSizes {
 /// Which page-table accesses a policy is told of. The kernel's policies learn of none and look at accessed bits instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touches {
-    /// None.
     None,
     /// The first run that goes on after a fault, beginning with the page that faulted.
     AfterFault,
-    /// Each.
     All,
 }
 
@@ -279,7 +276,7 @@ pub trait ReclaimPolicy: Send {
 
     /// Whether [`sizes`](Self::sizes) and [`is_active`](Self::is_active) tell active pages from inactive ones. With
     /// generations the two youngest count as active.
-    fn tells_active(&self) -> bool {
+    fn knows_active(&self) -> bool {
         false
     }
 
@@ -324,7 +321,6 @@ pub trait ReclaimPolicy: Send {
     /// What to remember of `frame`, which is being evicted by a reclaim from `root`; below 2^63 - 2. `None`: nothing.
     fn shadow_of(&mut self, memory: &mut Memory, frame: FrameId, root: CgroupId) -> Option<u64>;
 
-    /// Sizes of the lists.
     fn sizes(&self, lruvec: LruvecId) -> ListSizes;
 
     /// The kernel adds up what its processors counted of groups. Nothing to do where counters are up to date always.
@@ -360,7 +356,7 @@ pub trait ReclaimPolicy: Send {
     /// [`wanted_touches`](Self::wanted_touches) asks for any.
     fn forked(&mut self, _memory: &mut Memory, _parent: SpaceId, _child: SpaceId) {}
 
-    /// Whether the policy is a page-exact yardstick. The machine then charges page by page, reclaims one page for each page
+    /// Whether the policy is a page-exact baseline. The machine then charges page by page, reclaims one page for each page
     /// needed and runs no kswapd; a victim's frame is free at once, and its write, if it needs one, goes on without it.
     /// Readahead is the machine's and stays as configured.
     fn is_exact(&self) -> bool {
@@ -389,7 +385,7 @@ pub struct PolicyEntry {
     pub name: &'static str,
     /// One line for lists.
     pub summary: &'static str,
-    /// Whether a Linux system can be set up to work this way; the others are yardsticks, shown but never recommended.
+    /// Whether a Linux system can be set up to work this way; the others are baselines, shown but never recommended.
     pub runs_on_linux: bool,
     /// Makes one for a machine.
     make: fn(&PolicySettings) -> Box<dyn ReclaimPolicy>,
@@ -431,25 +427,25 @@ pub const POLICIES: &[PolicyEntry] = &[
     },
     PolicyEntry {
         name: "lru",
-        summary: "exact least recently used (yardstick)",
+        summary: "exact least recently used (baseline)",
         runs_on_linux: false,
         make: |_| Box::new(Lru::new()),
     },
     PolicyEntry {
         name: "fifo",
-        summary: "first in, first out (yardstick)",
+        summary: "first in, first out (baseline)",
         runs_on_linux: false,
         make: |_| Box::new(Fifo::new()),
     },
     PolicyEntry {
         name: "clock",
-        summary: "first in, first out with a second chance (yardstick)",
+        summary: "first in, first out with a second chance (baseline)",
         runs_on_linux: false,
         make: |_| Box::new(Clock::new()),
     },
     PolicyEntry {
         name: "opt",
-        summary: "Belady's MIN: knows the future, the fewest misses possible (yardstick)",
+        summary: "Belady's MIN: knows the future, the fewest misses possible (baseline)",
         runs_on_linux: false,
         make: |_| Box::new(Opt::new()),
     },

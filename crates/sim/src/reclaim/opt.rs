@@ -1,4 +1,4 @@
-//! `opt`: Belady's MIN. The page whose next use lies farthest in the future goes (`docs/yardsticks.md`).
+//! `opt`: Belady's MIN. The page whose next use lies farthest in the future goes (`docs/baselines.md`).
 //!
 //! The future is a list of positions for each page; each use consumes one. Pages wait in a heap by their next position, one
 //! heap an lruvec. A use pushes the new position and leaves the old entry behind as stale (positions only grow, so a heap

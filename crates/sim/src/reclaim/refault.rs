@@ -49,7 +49,6 @@ impl ShadowLayout {
         Self { node_bits, token_bits, bucket_order: age_bits.saturating_sub(token_bits) }
     }
 
-    /// Bits of a token.
     pub const fn token_bits(self) -> u32 {
         self.token_bits
     }
@@ -61,7 +60,6 @@ impl ShadowLayout {
         (1 << self.token_bits) - 1
     }
 
-    /// The token of an age.
     pub const fn token(self, age: u64) -> u64 {
         (age >> self.bucket_order) & self.mask()
     }

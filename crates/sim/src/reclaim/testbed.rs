@@ -1,6 +1,6 @@
 //! A small machine for tests of reclaim: memory, one policy, and a thread that touches pages and reclaims when it must.
 
-use super::driver::{Attempt, Step};
+use super::driver::{Attempt, ReclaimStep};
 use super::{Arrival, ReclaimPolicy, Touches};
 use crate::cgroup::{CgroupId, Knob, Limit};
 use crate::costs::Costs;
@@ -185,7 +185,7 @@ impl Testbed {
                         Shortage::Limit(cgroup) => Attempt::limit(cgroup, 1),
                         Shortage::Node(node) | Shortage::Bound(node) => Attempt::direct(node),
                     };
-                    if self.run(attempt) == Step::Failed && !state.shortage_is_optional() {
+                    if self.run(attempt) == ReclaimStep::Failed && !state.shortage_is_optional() {
                         return Touch::OutOfMemory;
                     }
                 }
@@ -195,11 +195,11 @@ impl Testbed {
     }
 
     /// Steps an attempt to its end.
-    pub(super) fn run(&mut self, mut attempt: Attempt) -> Step {
+    pub(super) fn run(&mut self, mut attempt: Attempt) -> ReclaimStep {
         for _ in 0..10_000 {
             match attempt.step(&mut self.memory, self.policy.as_mut()) {
-                Step::Again => {}
-                Step::Wait(span) => {
+                ReclaimStep::Again => {}
+                ReclaimStep::Wait(span) => {
                     let until = self.memory.now + span;
                     let until = self.memory.io.next_completion().map_or(until, |at| at.min(until));
                     self.pass_time(until.max(self.memory.now));

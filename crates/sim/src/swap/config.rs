@@ -36,7 +36,6 @@ pub enum BadDevice {
     /// No kind, and no numbers either.
     #[error("`{text}` is no device{}; allowed: none, ram, zram, nvme, ssd, disk, or numbers as in `{EXAMPLE}`", hint(.suggestion))]
     Unknown {
-        /// As given.
         text: String,
         /// The kind most like it.
         suggestion: Option<&'static str>,
@@ -44,7 +43,6 @@ pub enum BadDevice {
     /// A part that is not `key=value`.
     #[error("device `{text}`: `{part}` is not `key=value`; allowed: {ALLOWED}, as in `{EXAMPLE}`")]
     NoPair {
-        /// As given.
         text: String,
         /// Between two commas.
         part: String,
@@ -52,7 +50,6 @@ pub enum BadDevice {
     /// A key that is none.
     #[error("device `{text}`: no number is called `{key}`{}; allowed: {ALLOWED}", hint(.suggestion))]
     UnknownKey {
-        /// As given.
         text: String,
         /// The part before `=`.
         key: String,
@@ -61,26 +58,14 @@ pub enum BadDevice {
     },
     /// A key is there twice.
     #[error("device `{text}`: `{key}` is given twice; give it once")]
-    Twice {
-        /// As given.
-        text: String,
-        /// The key.
-        key: &'static str,
-    },
+    Twice { text: String, key: &'static str },
     /// A key that is needed is not there.
     #[error("device `{text}`: `{key}` is missing; give it, as in `{EXAMPLE}`")]
-    Missing {
-        /// As given.
-        text: String,
-        /// The key.
-        key: &'static str,
-    },
+    Missing { text: String, key: &'static str },
     /// A value that cannot be read.
     #[error("device `{text}`: `{key}` is `{value}`; allowed: {allowed}")]
     Value {
-        /// As given.
         text: String,
-        /// The key.
         key: &'static str,
         /// The part after `=`.
         value: String,

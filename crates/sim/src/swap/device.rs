@@ -176,10 +176,7 @@ pub enum DeviceError {
     Zero(&'static str),
     /// A page would take more memory compressed than it gives back.
     #[error("a compressed page takes {stored_bytes} bytes; allowed: 1..={PAGE_BYTES}")]
-    StoredBytes {
-        /// As given.
-        stored_bytes: u64,
-    },
+    StoredBytes { stored_bytes: u64 },
 }
 
 impl ZramModel {
@@ -344,9 +341,7 @@ pub struct DeviceStats {
     pub reads: u64,
     /// Requests to write.
     pub writes: u64,
-    /// Pages read.
     pub pages_read: u64,
-    /// Pages written.
     pub pages_written: u64,
     /// Nanoseconds from submission to completion, summed over reads.
     pub read_ns: u64,
@@ -383,7 +378,6 @@ impl Device {
         Ok(Self { model, channels, bus_free, in_flight, head: None, stats: DeviceStats::default() })
     }
 
-    /// What it is.
     pub const fn model(&self) -> &DeviceModel {
         &self.model
     }

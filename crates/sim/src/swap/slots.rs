@@ -15,7 +15,6 @@ impl SlotId {
     pub const fn new(index: u32) -> Self {
         Self(index)
     }
-    /// As an index.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -26,7 +25,6 @@ impl SlotId {
     }
 }
 
-/// One slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
     /// Packed shadow of the page's eviction + 1; 0 = none.
@@ -43,7 +41,6 @@ pub struct Slot {
     shared: bool,
 }
 
-/// All slots.
 #[derive(Debug, Default)]
 pub struct Slots {
     slots: Vec<Slot>,
@@ -120,7 +117,6 @@ impl Slots {
     pub(crate) fn read_all(&self, slot: SlotId) -> u64 {
         self.slots.get(slot.index()).map_or(0, |slot| u64::from(slot.users))
     }
-    /// Who pays.
     pub fn cgroup(&self, slot: SlotId) -> CgroupId {
         CgroupId(self.get(slot).cgroup)
     }

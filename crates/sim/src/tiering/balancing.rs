@@ -11,7 +11,7 @@ use crate::memory::{Flag, FrameId, Memory, NodeId};
 use crate::mmu::{DensePage, SpaceId, Vma};
 use isotherm_core::host::{AddressRange, NodeId as HostNode, NodeMemory};
 use isotherm_core::promotion::hint_fault::{
-    Balancing, FaultStats, Faulter, Headroom, HotControls, HotGate, LastFault, ScanBudget, ScanPeriod, SpaceClock,
+    Balancing, FaultStats, Faulter, Headroom, HotControls, HotFilter, LastFault, ScanBudget, ScanPeriod, SpaceClock,
     TaskClock, two_references,
 };
 use isotherm_units::access::Backing;
@@ -98,7 +98,7 @@ pub(crate) struct Balancer {
     tick: Duration,
     pages: PageMemory,
     /// By node.
-    gates: Vec<HotGate>,
+    filters: Vec<HotFilter>,
     spaces: BTreeMap<SpaceId, SpaceScan>,
     threads: BTreeMap<usize, ThreadScan>,
     /// CPU time of scans, in threads' own time.
@@ -153,7 +153,7 @@ impl Balancer {
             },
             tick,
             pages: PageMemory::new(memory.frames.len()),
-            gates: memory.nodes.ids().map(|_| HotGate::default()).collect(),
+            filters: memory.nodes.ids().map(|_| HotFilter::default()).collect(),
             spaces: BTreeMap::new(),
             threads: BTreeMap::new(),
             scan_ns: 0,
@@ -178,12 +178,10 @@ impl Balancer {
         self.threads.insert(task, ThreadScan { clock, sequence, stats, private, shared, has_preferred_node: false });
     }
 
-    /// A thread has ended.
     pub(crate) fn thread_ended(&mut self, task: usize) {
         self.threads.remove(&task);
     }
 
-    /// A space has ended.
     pub(crate) fn space_ended(&mut self, space: SpaceId) {
         self.spaces.remove(&space);
     }
@@ -332,13 +330,15 @@ impl Balancer {
     /// Pages that were found hot, and those that were promoted as there was room for all: `pgpromote_candidate`,
     /// `pgpromote_candidate_nrl`.
     pub(crate) fn candidates(&self) -> (u64, u64) {
-        self.gates.iter().fold((0, 0), |(hot, ample), gate| (hot + gate.candidates, ample + gate.candidates_ample))
+        self.filters
+            .iter()
+            .fold((0, 0), |(hot, ample), filter| (hot + filter.candidates, ample + filter.candidates_ample))
     }
 
     fn is_hot(&mut self, to: NodeId, frame: FrameId, pages: u64, memory: &Memory, now: Instant) -> bool {
         let latency_ms = self.pages.latency_ms(frame, now);
         let headroom = Headroom::of(node_memory(memory, to));
-        self.gates[to.index()].decide(pages, latency_ms, headroom, &self.controls, now).promotes()
+        self.filters[to.index()].decide(pages, latency_ms, headroom, &self.controls, now).promotes()
     }
 
     /// The thread uses the mapping.

@@ -33,7 +33,6 @@ pub struct TieringPolicy {
 /// Who moves pages.
 #[derive(Clone, Copy, Debug)]
 pub enum Mover {
-    /// Nobody.
     Nobody,
     /// The scan daemon in this mode.
     Scan(Mode),

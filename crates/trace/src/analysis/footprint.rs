@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{PageTable, Step, walk};
+use super::{PageTable, TraceStep, walk};
 use crate::{EventKind, Result, TraceReader};
 
 /// Pages of a trace, in units of its page size.
@@ -47,9 +47,9 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    pub(crate) fn see(&mut self, step: &Step<'_>) {
+    pub(crate) fn see(&mut self, step: &TraceStep<'_>) {
         match step {
-            Step::Row { row, process, time_ns } => {
+            TraceStep::Row { row, process, time_ns } => {
                 for page in row.page..row.page + u64::from(row.pages) {
                     let number = self.pages.insert(*process, page) as usize;
                     if number == self.flags.len() {
@@ -65,12 +65,12 @@ impl Counts {
                     self.found.peak_time_ns = *time_ns;
                 }
             }
-            Step::Event { event, process } => match &event.kind {
+            TraceStep::Event { event, process } => match &event.kind {
                 EventKind::Map(map) => self.forget(*process, map.start, map.end),
                 EventKind::Unmap { start, end } => self.forget(*process, *start, *end),
                 _ => {}
             },
-            Step::Exit { process } => self.forget(*process, 0, crate::PAGE_LIMIT),
+            TraceStep::Exit { process } => self.forget(*process, 0, crate::PAGE_LIMIT),
         }
     }
 

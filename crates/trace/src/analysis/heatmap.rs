@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::layout::Layout;
-use super::{PageTable, Step, walk};
+use super::{PageTable, TraceStep, walk};
 use crate::{MapKind, Result, TraceError, TraceReader};
 
 /// Size of the matrix and how it folds.
@@ -61,7 +61,6 @@ pub struct Band {
     pub touched_pages: u64,
     /// Its rows in [`Heatmap::rows`].
     pub first_row: u32,
-    /// How many.
     pub rows: u32,
 }
 
@@ -123,9 +122,9 @@ fn find_blocks(reader: &mut TraceReader) -> Result<(Vec<Block>, u64)> {
     let mut group_of: Vec<u32> = Vec::new();
     let duration_ns = walk(reader, |step| {
         match step {
-            Step::Event { event, process } => layout.see(&meta, event, process),
-            Step::Exit { .. } => {}
-            Step::Row { row, process, .. } => {
+            TraceStep::Event { event, process } => layout.see(&meta, event, process),
+            TraceStep::Exit { .. } => {}
+            TraceStep::Row { row, process, .. } => {
                 layout.split(process, row.page, row.page + u64::from(row.pages), |group, start, end| {
                     for block in start >> BLOCK_SHIFT..=(end - 1) >> BLOCK_SHIFT {
                         let number = table.insert(process, block) as usize;
@@ -241,7 +240,7 @@ fn fill(reader: &mut TraceReader, map: &mut Heatmap) -> Result<()> {
         usize::try_from(column).unwrap_or(usize::MAX).min(columns - 1)
     };
     walk(reader, |step| {
-        let Step::Row { row, process, time_ns } = step else { return Ok(()) };
+        let TraceStep::Row { row, process, time_ns } = step else { return Ok(()) };
         let column = column_of(time_ns);
         let (mut at, end) = (row.page, row.page + u64::from(row.pages));
         while at < end {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::layout::{Group, Layout};
-use super::{PageTable, Step, share_ppm, walk};
+use super::{PageTable, TraceStep, share_ppm, walk};
 use crate::{MapKind, Result, TraceError, TraceReader};
 
 /// Where the accesses go. Pages are in units of the trace's page size; an access is a page touched by a row.
@@ -28,7 +28,6 @@ pub struct HotMapping {
     pub label: String,
     /// Different pages touched.
     pub touched_pages: u64,
-    /// Accesses.
     pub accesses: u64,
     /// Share of all accesses, parts a million.
     pub share_ppm: u64,
@@ -47,7 +46,6 @@ pub struct HotRange {
     pub end: u64,
     /// Different pages touched.
     pub touched_pages: u64,
-    /// Accesses.
     pub accesses: u64,
     /// Accesses a touched page, thousandths.
     pub milli_accesses_per_page: u64,
@@ -72,9 +70,9 @@ pub fn hot(reader: &mut TraceReader, nr_ranges: usize) -> Result<Hot> {
     let mut accesses = 0u64;
     walk(reader, |step| {
         match step {
-            Step::Event { event, process } => layout.see(&meta, event, process),
-            Step::Exit { .. } => {}
-            Step::Row { row, process, .. } => {
+            TraceStep::Event { event, process } => layout.see(&meta, event, process),
+            TraceStep::Exit { .. } => {}
+            TraceStep::Row { row, process, .. } => {
                 accesses += u64::from(row.pages);
                 layout.split(process, row.page, row.page + u64::from(row.pages), |group, start, end| {
                     for page in start..end {

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::layout::Layout;
-use super::{Step, share_ppm, walk};
+use super::{TraceStep, share_ppm, walk};
 use crate::{EventKind, MapKind, Result, TraceError, TraceReader};
 
 /// Bytes of a huge page.
@@ -52,14 +52,14 @@ pub struct HugeStep {
 /// Why a trace does not tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum NotTold {
+pub enum NotReported {
     /// Which memory is anonymous is not in it.
     NoMappings,
     /// Its pages do not divide 2 MiB into 2 to 512.
     PageSize,
 }
 
-impl NotTold {
+impl NotReported {
     /// In words.
     pub const fn message(self) -> &'static str {
         match self {
@@ -73,20 +73,20 @@ impl NotTold {
 ///
 /// # Errors
 /// When the trace is damaged.
-pub fn huge_ranges(reader: &mut TraceReader) -> Result<std::result::Result<HugeRanges, NotTold>> {
+pub fn huge_ranges(reader: &mut TraceReader) -> Result<std::result::Result<HugeRanges, NotReported>> {
     let meta = reader.meta().clone();
     let pages = HUGE_BYTES.checked_div(meta.page_bytes).unwrap_or(0);
     if !(2..=PAGES_MAX).contains(&pages) {
-        return Ok(Err(NotTold::PageSize));
+        return Ok(Err(NotReported::PageSize));
     }
     if !meta.events.iter().any(|event| matches!(event.kind, EventKind::Map(_))) {
-        return Ok(Err(NotTold::NoMappings));
+        return Ok(Err(NotReported::NoMappings));
     }
     let mut layout = Layout::default();
     let mut ranges = Ranges::new(pages);
     walk(reader, |step| {
         match step {
-            Step::Event { event, process } => {
+            TraceStep::Event { event, process } => {
                 match &event.kind {
                     EventKind::Map(map) => ranges.forget(process, map.start, map.end),
                     EventKind::Unmap { start, end } => ranges.forget(process, *start, *end),
@@ -94,8 +94,8 @@ pub fn huge_ranges(reader: &mut TraceReader) -> Result<std::result::Result<HugeR
                 }
                 layout.see(&meta, event, process);
             }
-            Step::Exit { process } => ranges.forget(process, 0, crate::PAGE_LIMIT),
-            Step::Row { row, process, .. } => {
+            TraceStep::Exit { process } => ranges.forget(process, 0, crate::PAGE_LIMIT),
+            TraceStep::Row { row, process, .. } => {
                 for page in row.page..row.page + u64::from(row.pages) {
                     ranges.touch(&mut layout, process, page);
                 }
@@ -118,7 +118,6 @@ struct Range {
     /// Anonymous pages touched and still mapped.
     resident: [u64; WORDS],
     nr_resident: u64,
-    /// The most there were.
     most: u64,
     /// It lay in one anonymous mapping when one of its pages was touched first.
     fits: bool,
@@ -127,7 +126,6 @@ struct Range {
 }
 
 struct Ranges {
-    /// Pages of each.
     pages: u64,
     index_of: HashMap<(usize, u64), usize>,
     /// Process and number of each of `ranges`.

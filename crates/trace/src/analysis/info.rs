@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::footprint::{Counts, Footprint};
 use super::layout::Layout;
-use super::{Step, walk};
+use super::{TraceStep, walk};
 use crate::{MapKind, Result, TraceError, TraceMeta, TraceReader};
 
 /// Summary of a trace. Pages are in units of `page_bytes`.
@@ -22,7 +22,6 @@ pub struct Info {
     pub exit_code: Option<i32>,
     /// Whether the recording saw the program's end.
     pub complete: bool,
-    /// Bytes a page.
     pub page_bytes: u64,
     /// Length of an epoch; 0: one row is one request.
     pub epoch_ns: u64,
@@ -51,20 +50,17 @@ pub struct Info {
     pub notes: Vec<String>,
 }
 
-/// One thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ThreadInfo {
     /// Index in the trace.
     pub thread: usize,
     /// Index of its process.
     pub process: usize,
-    /// Name of the process.
     pub process_name: String,
     /// Thread id when recorded.
     pub tid: u32,
     /// Name of the thread.
     pub name: String,
-    /// Its rows.
     pub rows: u64,
     /// Pages they touch.
     pub accesses: u64,
@@ -108,12 +104,12 @@ pub fn info(reader: &mut TraceReader) -> Result<Info> {
     let (mut rows, mut accesses, mut write_accesses) = (0u64, 0u64, 0u64);
     let duration_ns = walk(reader, |step| {
         match &step {
-            Step::Event { event, process } => {
+            TraceStep::Event { event, process } => {
                 layout.see(&meta, event, *process);
                 let thread = &mut threads[event.thread as usize];
                 thread.cpu_ns = thread.cpu_ns.max(event.time_ns);
             }
-            Step::Row { row, process, .. } => {
+            TraceStep::Row { row, process, .. } => {
                 let touched = u64::from(row.pages);
                 rows += 1;
                 accesses += touched;
@@ -146,7 +142,7 @@ pub fn info(reader: &mut TraceReader) -> Result<Info> {
                 });
                 return Ok(());
             }
-            Step::Exit { .. } => {}
+            TraceStep::Exit { .. } => {}
         }
         counts.see(&step);
         Ok::<(), TraceError>(())

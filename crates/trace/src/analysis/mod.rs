@@ -20,13 +20,13 @@ mod wss;
 pub use footprint::{Footprint, footprint};
 pub use heatmap::{Band, Heatmap, HeatmapOptions, HeatmapRow, heatmap};
 pub use hot::{Hot, HotMapping, HotRange, hot};
-pub use huge::{HugeRanges, HugeStep, NotTold, huge_ranges};
+pub use huge::{HugeRanges, HugeStep, NotReported, huge_ranges};
 pub use info::{Info, MappingInfo, ThreadInfo, info};
 pub use mrc::{MissRatioCurve, MrcPoint, mrc};
 pub use wss::{WorkingSet, WssPercentile, WssWindow, wss};
 
 pub(crate) use pages::PageTable;
-pub(crate) use walk::{Step, walk};
+pub(crate) use walk::{TraceStep, walk};
 
 /// Parts a million of a whole, rounded down; 0 of nothing.
 pub(crate) fn share_ppm(part: u64, whole: u64) -> u64 {

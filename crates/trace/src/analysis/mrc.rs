@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::stack::LruStack;
-use super::{PageTable, Step, walk};
+use super::{PageTable, TraceStep, walk};
 use crate::{EventKind, Result, TraceError, TraceReader};
 
 /// Misses of an LRU memory of every size. Sizes are in pages.
@@ -59,7 +59,7 @@ pub fn mrc(reader: &mut TraceReader) -> Result<MissRatioCurve> {
     let (mut accesses, mut cold_misses) = (0u64, 0u64);
     walk(reader, |step| {
         match step {
-            Step::Row { row, process, .. } => {
+            TraceStep::Row { row, process, .. } => {
                 accesses += u64::from(row.pages);
                 for page in row.page..row.page + u64::from(row.pages) {
                     match stack.access(pages.insert(process, page)) {
@@ -74,7 +74,7 @@ pub fn mrc(reader: &mut TraceReader) -> Result<MissRatioCurve> {
                     }
                 }
             }
-            Step::Event { event, process } => {
+            TraceStep::Event { event, process } => {
                 let range = match &event.kind {
                     EventKind::Map(map) => Some((map.start, map.end)),
                     EventKind::Unmap { start, end } => Some((*start, *end)),
@@ -84,7 +84,7 @@ pub fn mrc(reader: &mut TraceReader) -> Result<MissRatioCurve> {
                     forget(&pages, &mut stack, process, start, end);
                 }
             }
-            Step::Exit { process } => forget(&pages, &mut stack, process, 0, crate::PAGE_LIMIT),
+            TraceStep::Exit { process } => forget(&pages, &mut stack, process, 0, crate::PAGE_LIMIT),
         }
         Ok::<(), TraceError>(())
     })?;

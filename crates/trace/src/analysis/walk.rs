@@ -1,13 +1,13 @@
 //! One pass over rows and events together, in the order in which they happened, with the trace's clock.
 
-use crate::{Event, EventKind, Result, Row, TraceError, TraceMeta, TraceReader};
+use crate::{Event, EventKind, Result, TraceError, TraceMeta, TraceReader, TraceRow};
 
 /// What happens next.
 #[derive(Debug)]
-pub(crate) enum Step<'a> {
+pub(crate) enum TraceStep<'a> {
     /// A thread touches pages.
     Row {
-        row: Row,
+        row: TraceRow,
         process: usize,
         /// Trace time in nanoseconds; never goes back.
         time_ns: u64,
@@ -21,7 +21,7 @@ pub(crate) enum Step<'a> {
 /// Calls `each` for every step from the first row on; the trace time at the end.
 pub(crate) fn walk<E: From<TraceError>>(
     reader: &mut TraceReader,
-    mut each: impl FnMut(Step<'_>) -> Result<(), E>,
+    mut each: impl FnMut(TraceStep<'_>) -> Result<(), E>,
 ) -> Result<u64, E> {
     let meta = reader.meta().clone();
     let mut clock = Clock::new(&meta);
@@ -30,21 +30,21 @@ pub(crate) fn walk<E: From<TraceError>>(
         for (index, row) in batch.rows().enumerate() {
             while let Some(event) = events.next_if(|event| event.row <= batch.first_row + index as u64) {
                 let process = meta.process_of(event.thread);
-                each(Step::Event { event, process })?;
+                each(TraceStep::Event { event, process })?;
                 if clock.see(&meta, event) {
-                    each(Step::Exit { process })?;
+                    each(TraceStep::Exit { process })?;
                 }
             }
             let time_ns = clock.time_of(&row);
-            each(Step::Row { row, process: meta.process_of(row.thread), time_ns })?;
+            each(TraceStep::Row { row, process: meta.process_of(row.thread), time_ns })?;
         }
         Ok::<(), E>(())
     })?;
     for event in events {
         let process = meta.process_of(event.thread);
-        each(Step::Event { event, process })?;
+        each(TraceStep::Event { event, process })?;
         if clock.see(&meta, event) {
-            each(Step::Exit { process })?;
+            each(TraceStep::Exit { process })?;
         }
     }
     Ok(clock.now_ns)
@@ -85,7 +85,7 @@ impl Clock {
         self.now_ns
     }
 
-    fn time_of(&mut self, row: &Row) -> u64 {
+    fn time_of(&mut self, row: &TraceRow) -> u64 {
         self.advance(row.thread, row.time_ns)
     }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{PageTable, Step, walk};
+use super::{PageTable, TraceStep, walk};
 use crate::{Result, TraceError, TraceReader};
 
 /// Working-set sizes over time. Pages are in units of the trace's page size.
@@ -16,7 +16,6 @@ pub struct WorkingSet {
     pub percentiles: Vec<WssPercentile>,
 }
 
-/// One window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WssWindow {
     /// Its start, nanoseconds.
@@ -58,7 +57,7 @@ pub fn wss(reader: &mut TraceReader, window_ns: u64) -> Result<WorkingSet> {
     let mut counted: Vec<(u32, u32)> = Vec::new();
     let mut windows: Vec<WssWindow> = Vec::new();
     let duration_ns = walk(reader, |step| {
-        let Step::Row { row, process, time_ns } = step else { return Ok(()) };
+        let TraceStep::Row { row, process, time_ns } = step else { return Ok(()) };
         let index = window_index(time_ns, window_ns)?;
         fill(&mut windows, index, window_ns);
         let window = &mut windows[index as usize];

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::analysis::{Step, walk};
+use crate::analysis::{TraceStep, walk};
 use crate::file::parquet_file::{is_full, temporary_beside};
 use crate::{Result, TraceError, TraceReader};
 
@@ -151,7 +151,7 @@ pub(crate) fn for_each_access(
     mut each: impl FnMut(usize, u64, bool, u64) -> Result<()>,
 ) -> Result<()> {
     walk(reader, |step| {
-        let Step::Row { row, process, time_ns } = step else { return Ok(()) };
+        let TraceStep::Row { row, process, time_ns } = step else { return Ok(()) };
         (row.page..row.page + u64::from(row.pages)).try_for_each(|page| each(process, page, row.write, time_ns))
     })
     .map(|_| ())

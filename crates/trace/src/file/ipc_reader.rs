@@ -102,7 +102,7 @@ fn take_rows(message: &Message, from: usize, to: usize, batch: &mut RowBatch) {
         return;
     }
     for row in (from..to).filter(|&row| !message.notes_at(row)) {
-        batch.push(crate::Row {
+        batch.push(crate::TraceRow {
             time_ns: message.value(0, row),
             thread: u32::try_from(message.value(1, row)).unwrap_or(u32::MAX),
             page: message.value(2, row),

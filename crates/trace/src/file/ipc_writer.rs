@@ -42,14 +42,14 @@ impl<M: Medium> IpcSink<M> {
         self.pending.len()
     }
 
-    pub(crate) fn push(&mut self, row: crate::Row) {
+    pub(crate) fn push(&mut self, row: crate::TraceRow) {
         self.pending.push(row);
         self.notes.push(None);
     }
 
     pub(crate) fn note(&mut self, note: &Note) {
         let (thread, time_ns) = if let Note::Event(event) = note { (event.thread, event.time_ns) } else { (0, 0) };
-        self.pending.push(crate::Row { time_ns, thread, page: 0, pages: 0, write: false });
+        self.pending.push(crate::TraceRow { time_ns, thread, page: 0, pages: 0, write: false });
         self.notes.push(Some(serde_json::to_string(note).expect("notes are plain data")));
     }
 
@@ -116,7 +116,7 @@ mod tests {
     fn a_full_disk_keeps_all_whole_batches() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
-        let row = |index| crate::Row { time_ns: 0, thread: 0, page: index * 7919, pages: 1, write: false };
+        let row = |index| crate::TraceRow { time_ns: 0, thread: 0, page: index * 7919, pages: 1, write: false };
         let disk = SmallDisk { bytes: Vec::new(), room: 20_000 };
         let mut sink = IpcSink::create(disk, &TraceMeta::single("t")).unwrap();
         let mut written = 0;

@@ -35,7 +35,7 @@ pub(crate) enum Values<'a> {
 pub(crate) struct ParquetFile {
     target: PathBuf,
     temporary: PathBuf,
-    writer: Option<SerializedFileWriter<Witness>>,
+    writer: Option<SerializedFileWriter<ErrorKeeping>>,
     failure: Arc<Mutex<Option<std::io::Error>>>,
 }
 
@@ -46,12 +46,12 @@ impl std::fmt::Debug for ParquetFile {
 }
 
 /// The file below; keeps the system's own error, which the Parquet writer may turn into text.
-struct Witness {
+struct ErrorKeeping {
     file: File,
     failure: Arc<Mutex<Option<std::io::Error>>>,
 }
 
-impl Write for Witness {
+impl Write for ErrorKeeping {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.file.write(bytes).inspect_err(|error| {
             let copy = error.raw_os_error().map_or_else(|| error.kind().into(), std::io::Error::from_raw_os_error);
@@ -82,8 +82,8 @@ impl ParquetFile {
         let temporary = temporary_beside(target, "finishing");
         let file = File::create(&temporary).map_err(|error| TraceError::io("create", &temporary, error))?;
         let failure = Arc::new(Mutex::new(None));
-        let witness = Witness { file, failure: Arc::clone(&failure) };
-        let writer = SerializedFileWriter::new(witness, schema(table), Arc::new(properties(table)));
+        let file = ErrorKeeping { file, failure: Arc::clone(&failure) };
+        let writer = SerializedFileWriter::new(file, schema(table), Arc::new(properties(table)));
         let mut sink = Self { target: target.to_owned(), temporary, writer: None, failure };
         sink.writer = Some(writer.map_err(|error| sink.failed(&error))?);
         Ok(sink)
@@ -99,8 +99,8 @@ impl ParquetFile {
     pub(crate) fn finish(mut self, json: String) -> Result<()> {
         let mut writer = self.writer.take().expect("present until finished");
         writer.append_key_value_metadata(KeyValue::new(META_KEY.to_owned(), json));
-        let witness = writer.into_inner().map_err(|error| self.failed(&error))?;
-        witness.file.sync_all().map_err(|error| self.io_failed(error))?;
+        let file = writer.into_inner().map_err(|error| self.failed(&error))?;
+        file.file.sync_all().map_err(|error| self.io_failed(error))?;
         std::fs::rename(&self.temporary, &self.target).map_err(|error| TraceError::io("replace", &self.target, error))
     }
 
@@ -127,7 +127,7 @@ impl Drop for ParquetFile {
     }
 }
 
-fn write_group(writer: &mut SerializedFileWriter<Witness>, columns: &[Values<'_>]) -> Result<(), ParquetError> {
+fn write_group(writer: &mut SerializedFileWriter<ErrorKeeping>, columns: &[Values<'_>]) -> Result<(), ParquetError> {
     let mut group = writer.next_row_group()?;
     let mut columns = columns.iter();
     while let Some(mut values) = group.next_column()? {

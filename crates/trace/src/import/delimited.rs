@@ -9,7 +9,7 @@ use super::requests::{self, Requests};
 use super::text::{number_of, operation, page_of};
 use super::{IdUnit, ImportOptions, Importer, Input};
 use crate::file::table::COLUMNS;
-use crate::{Result, Row, ThreadMeta, TraceError, TraceWriter};
+use crate::{Result, ThreadMeta, TraceError, TraceRow, TraceWriter};
 
 pub(super) const IMPORTER: Importer = Importer {
     name: "csv",
@@ -201,7 +201,7 @@ fn convert_own(input: &mut Input, options: &ImportOptions, writer: &mut TraceWri
             if thread > 65_535 {
                 return Err(format!("thread {thread} is above 65,535"));
             }
-            Ok(Row { time_ns, thread, page: read(2, 0)?, pages: narrow(3, read(3, 1)?)?, write: read(4, 0)? != 0 })
+            Ok(TraceRow { time_ns, thread, page: read(2, 0)?, pages: narrow(3, read(3, 1)?)?, write: read(4, 0)? != 0 })
         })();
         let row = row.map_err(|what: String| input.bad_line(what))?;
         while writer.meta().threads.len() <= row.thread as usize {

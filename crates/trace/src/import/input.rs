@@ -51,7 +51,6 @@ impl Input {
         Ok(Self { path: name.to_owned(), reader, line: Vec::new(), line_number: 0 })
     }
 
-    /// Its name.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -8,7 +8,7 @@
 //! Options read: `epoch_ns`, `ns_per_instruction`.
 
 use super::{ImportOptions, Importer, Input};
-use crate::{EpochFilter, Result, Row, TraceMeta, TraceWriter};
+use crate::{EpochFilter, Result, TraceMeta, TraceRow, TraceWriter};
 
 pub(super) const IMPORTER: Importer = Importer {
     name: "lackey",
@@ -38,7 +38,7 @@ pub fn meta(options: &ImportOptions) -> TraceMeta {
 /// When the input cannot be read or the trace cannot be written.
 pub fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter) -> Result<()> {
     let mut filter = EpochFilter::new(options.epoch_ns);
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<TraceRow> = Vec::new();
     let mut instructions = 0u64;
     let mut strange_lines = 0u64;
     while let Some((_, line)) = input.next_line()? {

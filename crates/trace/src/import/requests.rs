@@ -2,7 +2,7 @@
 
 use super::numbering::Numbering;
 use super::{ImportOptions, RequestClock};
-use crate::{Result, Row, TraceMeta, TraceWriter};
+use crate::{Result, TraceMeta, TraceRow, TraceWriter};
 
 /// The meta of a trace of requests in format `name`.
 pub(crate) fn meta(name: &str) -> TraceMeta {
@@ -47,7 +47,7 @@ impl Requests {
         };
         self.latest_ns = time_ns;
         self.count += 1;
-        writer.push(Row { time_ns, thread: 0, page, pages: 1, write })
+        writer.push(TraceRow { time_ns, thread: 0, page, pages: 1, write })
     }
 
     /// Requests so far.

@@ -98,7 +98,6 @@ impl RegionReader {
         &self.meta
     }
 
-    /// The file.
     pub fn path(&self) -> &Path {
         &self.source().path
     }

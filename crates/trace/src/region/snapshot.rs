@@ -65,7 +65,6 @@ impl Intervals {
 pub struct SchemeStats {
     /// Regions the action was tried on.
     pub nr_tried: u64,
-    /// Their bytes.
     pub tried_bytes: u64,
     /// Regions of which at least a part was changed.
     pub nr_applied: u64,

@@ -125,7 +125,6 @@ impl RegionStore {
         self.form
     }
 
-    /// The file.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -20,7 +20,6 @@ pub(crate) struct Survey {
     pub(crate) gaps: bool,
 }
 
-/// One target of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TargetSurvey {
     /// Its id, unique where the record's own ids are not.

@@ -12,62 +12,27 @@ pub enum Warning {
     /// The file does not say how often the monitor looked: counts of accesses stay what they are, frequencies are not known.
     NoIntervals,
     /// Regions without an age: theirs is `None`.
-    NoAges {
-        /// How many.
-        regions: u64,
-    },
+    NoAges { regions: u64 },
     /// The file holds only the end of a snapshot; its length was taken from the snapshots around it.
-    DurationsDeduced {
-        /// How many snapshots.
-        snapshots: u64,
-    },
+    DurationsDeduced { snapshots: u64 },
     /// Snapshots of which regions are missing (lost events, or the file is cut) are left out.
-    IncompleteSnapshots {
-        /// How many.
-        snapshots: u64,
-        /// Line of the first.
-        first_line: u64,
-    },
+    IncompleteSnapshots { snapshots: u64, first_line: u64 },
     /// The last line has no end: it may be cut, and is left out.
-    LastLineCut {
-        /// Its number.
-        line: u64,
-    },
+    LastLineCut { line: u64 },
     /// Lines of other events are passed over.
-    OtherLines {
-        /// How many.
-        lines: u64,
-    },
+    OtherLines { lines: u64 },
     /// `damon_aggregated` lines are passed over, because `damon_region_aggregated` lines say the same and more.
-    RepeatedLines {
-        /// How many.
-        lines: u64,
-    },
+    RepeatedLines { lines: u64 },
     /// Regions were not in order of addresses and were sorted.
-    Sorted {
-        /// In how many snapshots.
-        snapshots: u64,
-    },
+    Sorted { snapshots: u64 },
     /// Numbers with a fraction were rounded down.
-    Rounded {
-        /// How many.
-        values: u64,
-    },
+    Rounded { values: u64 },
     /// Access counts or ages were given in another unit and were converted with the intervals.
-    Converted {
-        /// How many.
-        values: u64,
-    },
+    Converted { values: u64 },
     /// Hits of more than [`super::PROBES_MAX`] probes; those of the others are left out.
-    ProbesLeftOut {
-        /// In how many regions.
-        regions: u64,
-    },
+    ProbesLeftOut { regions: u64 },
     /// The format of the output cannot carry this; it is not in the output.
-    NotCarried {
-        /// What.
-        what: &'static str,
-    },
+    NotCarried { what: &'static str },
     /// The configuration beside the record is not understood: what it would have told is not known.
     CompanionUnreadable {
         /// Why not, with its path.

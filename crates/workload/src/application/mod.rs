@@ -15,7 +15,7 @@ use crate::key_value::{Distribution, Packing, Sampler};
 use crate::spaces::{Spaces, check_huge, check_share, footprint_pages, think_ns};
 use crate::spec::Kind;
 use crate::{BuildContext, Storage, WorkloadError};
-use stream::{Application, Area, Plan, Step};
+use stream::{Application, Area, Operation, Plan};
 
 /// A server, say: each operation computes, then takes its steps in order. A step touches items of an area, in each
 /// operation or once in so many.
@@ -173,7 +173,7 @@ impl ApplicationSpec {
         Ok(areas)
     }
 
-    fn steps(&self, areas: &[Area], context: &BuildContext) -> Result<Vec<Step>, WorkloadError> {
+    fn steps(&self, areas: &[Area], context: &BuildContext) -> Result<Vec<Operation>, WorkloadError> {
         let kind = Self::NAME;
         if self.steps.is_empty() {
             return Err(WorkloadError::field(kind, "steps", "empty", "one step or more"));
@@ -204,7 +204,7 @@ impl ApplicationSpec {
             }
             check_share(kind, "steps.writes", spec.writes)?;
             let (items, packing) = Packing::of(spec.item_size, pages);
-            Ok(Step {
+            Ok(Operation {
                 area,
                 items,
                 packing,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isotherm_units::access::{After, Batch, Channel, Run, Stream, StreamError};
 use isotherm_units::{Duration, Instant};
 
-use crate::chance::{Dice, Rng, dice};
+use crate::chance::{Random, Rng, random};
 use crate::extent::{BATCH_OPERATIONS, Budget, Extent};
 use crate::key_value::{Packing, Sampler};
 
@@ -13,7 +13,7 @@ use crate::key_value::{Packing, Sampler};
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) areas: Vec<Area>,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<Operation>,
     pub(super) compute_ns: u32,
     pub(super) processes: u64,
     pub(super) threads: u64,
@@ -32,7 +32,7 @@ pub(super) struct Area {
 }
 
 #[derive(Debug)]
-pub(super) struct Step {
+pub(super) struct Operation {
     /// Index of the area.
     pub(super) area: usize,
     pub(super) items: u64,
@@ -70,7 +70,7 @@ fn part(all: u64, (nth, of): (u64, u64)) -> std::ops::Range<u64> {
 
 pub(super) struct Application {
     plan: Arc<Plan>,
-    dice: Dice,
+    random: Random,
     budget: Budget,
     batch_operations: u64,
     /// What is left to load, by area.
@@ -95,10 +95,10 @@ impl Application {
         let index = nth as u64;
         let loaded = plan.areas.iter().enumerate().filter(|(_, area)| area.load);
         let load = loaded.map(|(number, area)| (number, part(area.pages, plan.place(area, index))));
-        let first = |step: &Step| part(step.items, plan.place(&plan.areas[step.area], index)).start;
+        let first = |step: &Operation| part(step.items, plan.place(&plan.areas[step.area], index)).start;
         let operation_ns = u64::from(plan.compute_ns) + 100 * plan.runs_per_operation();
         Self {
-            dice: dice(plan.seed, nth),
+            random: random(plan.seed, nth),
             budget: extent.share(index, plan.threads),
             batch_operations: extent
                 .batch_operations(operation_ns)
@@ -143,13 +143,13 @@ impl Application {
                 left -= block;
                 self.items.clear();
                 self.items.resize(usize::try_from(block).expect("at most BLOCK"), 0);
-                step.sampler.fill(step.items, &mut self.dice, &mut self.next[nth], &mut self.items);
+                step.sampler.fill(step.items, &mut self.random, &mut self.next[nth], &mut self.items);
                 step.packing.apply(&mut self.items);
                 for &page in &self.items {
                     let is_write = match step.write_below {
                         0 => false,
                         u64::MAX => true,
-                        below => self.dice.next_u64() < below,
+                        below => self.random.next_u64() < below,
                     };
                     let page = area.start + page;
                     let pages = step.packing.pages();

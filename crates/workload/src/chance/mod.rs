@@ -14,24 +14,24 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// The one random number generator of this crate.
-pub(crate) type Dice = Xoshiro256PlusPlus;
+pub(crate) type Random = Xoshiro256PlusPlus;
 
-/// The dice of lane `lane` (a thread, say) under `seed`; lanes never overlap (2^128 throws each).
-pub(crate) fn dice(seed: u64, lane: usize) -> Dice {
-    let mut dice = Dice::seed_from_u64(seed);
+/// The generator of lane `lane` (a thread, say) under `seed`; lanes never overlap (2^128 draws each).
+pub(crate) fn random(seed: u64, lane: usize) -> Random {
+    let mut random = Random::seed_from_u64(seed);
     for _ in 0..lane {
-        dice.jump();
+        random.jump();
     }
-    dice
+    random
 }
 
 /// Fills `out` with random words. Generators work in blocks, one step over the whole block at a time: each loop is small
 /// enough to keep all it needs in registers, which makes them about twice as fast as one loop of all steps.
 #[inline]
-pub(crate) fn fill_words(dice: &mut Dice, out: &mut [u64]) {
-    let mut local = dice.clone();
+pub(crate) fn fill_words(random: &mut Random, out: &mut [u64]) {
+    let mut local = random.clone();
     out.iter_mut().for_each(|word| *word = local.next_u64());
-    *dice = local;
+    *random = local;
 }
 
 /// Maps a random word to a number below `n` and hands back the unused randomness as a fraction of 2^64.
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn lanes_differ_and_repeat() {
-        let first = |lane| dice(7, lane).next_u64();
+        let first = |lane| random(7, lane).next_u64();
         assert_eq!(first(1), first(1));
         assert_ne!(first(0), first(1));
     }

@@ -4,7 +4,7 @@
 //! memory. Three one-to-one steps, about ten instructions: multiply modulo `len`, flip low bits differently in each of
 //! some 32 to 64 columns, multiply again.
 
-use super::{Dice, Rng, below, dice};
+use super::{Random, Rng, below, random};
 
 const COLUMNS_MAX: usize = 64;
 /// Lengths up to which products of 64 bits are enough.
@@ -21,10 +21,10 @@ impl Permutation {
     /// `len`: at least 1, at most 2^52.
     pub(crate) fn new(len: u64, seed: u64) -> Self {
         debug_assert!(len > 0 && len <= 1 << 52);
-        let mut dice = dice(seed, 0);
-        let first = Lattice::new(len, &mut dice);
-        let flips = Flips::new(len, &mut dice);
-        Self { first, flips, second: Lattice::new(len, &mut dice) }
+        let mut random = random(seed, 0);
+        let first = Lattice::new(len, &mut random);
+        let flips = Flips::new(len, &mut random);
+        Self { first, flips, second: Lattice::new(len, &mut random) }
     }
 
     /// Replaces each rank (below the length) by where it goes.
@@ -52,13 +52,13 @@ struct Lattice {
 }
 
 impl Lattice {
-    fn new(len: u64, dice: &mut Dice) -> Self {
-        let mut factor = len / 4 + below(dice.next_u64(), len / 2 + 1).0;
+    fn new(len: u64, random: &mut Random) -> Self {
+        let mut factor = len / 4 + below(random.next_u64(), len / 2 + 1).0;
         while common_divisor(factor, len) != 1 {
             factor += 1;
         }
         let factor = factor % len;
-        let shift = below(dice.next_u64(), len).0;
+        let shift = below(random.next_u64(), len).0;
         // Both are below `len`, and so the fractions below one.
         let fraction = |x: u64| u64::try_from((u128::from(x) << 64).div_ceil(u128::from(len))).unwrap_or(u64::MAX);
         Self { len, factor, shift, factor_fraction: fraction(factor), shift_fraction: fraction(shift) }
@@ -88,11 +88,11 @@ struct Flips {
 }
 
 impl Flips {
-    fn new(len: u64, dice: &mut Dice) -> Self {
+    fn new(len: u64, random: &mut Random) -> Self {
         let row_bits = (64 - (len - 1).leading_zeros()).saturating_sub(6);
         let mut masks = [0; COLUMNS_MAX];
         let complete = usize::try_from(len >> row_bits).expect("at most 64");
-        masks[..complete].fill_with(|| dice.next_u64() & ((1 << row_bits) - 1));
+        masks[..complete].fill_with(|| random.next_u64() & ((1 << row_bits) - 1));
         Self { row_bits, masks }
     }
 
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn the_short_cut_is_exact_up_to_its_limit() {
         for len in [1 << 32, (1 << 32) - 5, 3_000_000_019] {
-            let lattice = Lattice::new(len, &mut dice(1, 0));
+            let lattice = Lattice::new(len, &mut random(1, 0));
             for x in (0..len).step_by(99_999_989).chain([1, len - 1]) {
                 assert_eq!(lattice.at_quickly(x), lattice.at(x), "len {len}, x {x}");
             }

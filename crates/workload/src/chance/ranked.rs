@@ -8,7 +8,7 @@
 //! whether to keep it; with numbers of 64 bits that makes each rank's probability right to one part in 10^5.
 
 use super::alias::{AliasCell, alias_cells};
-use super::{Dice, Rng, below, fill_words, math};
+use super::{Random, Rng, below, fill_words, math};
 
 /// Falling weights by rank, in (0, 1].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -105,12 +105,12 @@ impl Ranked {
     }
 
     /// Fills `out` with ranks.
-    pub(crate) fn fill(&self, dice: &mut Dice, out: &mut [u64]) {
-        fill_words(dice, out);
+    pub(crate) fn fill(&self, random: &mut Random, out: &mut [u64]) {
+        fill_words(random, out);
         for word in out {
             *word = match self.rank_of(*word) {
                 Some(rank) => rank,
-                None => self.draw(dice),
+                None => self.draw(random),
             };
         }
     }
@@ -118,9 +118,9 @@ impl Ranked {
     /// One rank.
     #[cold]
     #[inline(never)]
-    pub(crate) fn draw(&self, dice: &mut Dice) -> u64 {
+    pub(crate) fn draw(&self, random: &mut Random) -> u64 {
         loop {
-            if let Some(rank) = self.rank_of(dice.next_u64()) {
+            if let Some(rank) = self.rank_of(random.next_u64()) {
                 return rank;
             }
         }
@@ -210,15 +210,15 @@ fn bucket_end(weight: Weight, start: u64, len: u64, limit: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chance::{check, dice};
+    use crate::chance::{check, random};
 
     /// Draws and compares with the exact probability of each rank (computed with the C library).
     fn compare(weight: Weight, len: u64, exact: impl Fn(f64) -> f64) {
         let ranked = Ranked::new(weight, len);
-        let mut dice = dice(42, 0);
+        let mut random = random(42, 0);
         let mut counts = vec![0u64; usize::try_from(len).unwrap()];
         let mut ranks = vec![0; 400_000];
-        ranked.fill(&mut dice, &mut ranks);
+        ranked.fill(&mut random, &mut ranks);
         ranks.iter().for_each(|&rank| counts[usize::try_from(rank).unwrap()] += 1);
         let weights: Vec<f64> = (0..len).map(|rank| exact(rank as f64)).collect();
         let sum: f64 = weights.iter().sum();
@@ -260,10 +260,10 @@ mod tests {
         // 2^40 ranks, theta 0.5: half of the weight lies beyond a quarter of the ranks.
         let len = 1u64 << 40;
         let ranked = Ranked::new(Weight::Zipf { theta: 0.5 }, len);
-        let mut dice = dice(9, 0);
+        let mut random = random(9, 0);
         let mut counts = [0u64; 16];
         for _ in 0..100_000 {
-            counts[usize::try_from(ranked.draw(&mut dice) >> 36).unwrap()] += 1;
+            counts[usize::try_from(ranked.draw(&mut random) >> 36).unwrap()] += 1;
         }
         let root = |part: u32| (f64::from(part) / 16.0).sqrt();
         check::near(&counts, &(0..16).map(|part| root(part + 1) - root(part)).collect::<Vec<_>>());

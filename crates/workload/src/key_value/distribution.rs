@@ -5,7 +5,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::WorkloadError;
-use crate::chance::{Dice, Permutation, Ranked, Rng, Weight, below, fill_words, threshold};
+use crate::chance::{Permutation, Random, Ranked, Rng, Weight, below, fill_words, threshold};
 use crate::spaces::check_share;
 
 /// How operations choose among items. Written as a name (`"zipfian"`: all defaults) or as a table with a `shape`
@@ -209,20 +209,20 @@ impl Sampler {
 
     /// Fills `out` with items out of `items`; [`Sampler::Latest`] with ages. `next` is the item of the next sequential
     /// access.
-    pub(crate) fn fill(&self, items: u64, dice: &mut Dice, next: &mut u64, out: &mut [u64]) {
+    pub(crate) fn fill(&self, items: u64, random: &mut Random, next: &mut u64, out: &mut [u64]) {
         match self {
             Self::Uniform => {
-                fill_words(dice, out);
+                fill_words(random, out);
                 out.iter_mut().for_each(|word| *word = below(*word, items).0);
             }
             Self::Ranked { table, place } => {
-                table.fill(dice, out);
+                table.fill(random, out);
                 place.apply(out);
             }
             Self::Gaussian { table, center } => {
-                table.fill(dice, out);
+                table.fill(random, out);
                 for item in out {
-                    *item = gaussian_item(table, *item, *center, items, dice);
+                    *item = gaussian_item(table, *item, *center, items, random);
                 }
             }
             Self::Sequential => {
@@ -231,12 +231,12 @@ impl Sampler {
                     *next = if *next + 1 == items { 0 } else { *next + 1 };
                 }
             }
-            Self::Latest { table } => table.fill(dice, out),
+            Self::Latest { table } => table.fill(random, out),
             Self::Hotspot { hot_items, hot_below, place } => {
                 for item in out.iter_mut() {
-                    let is_hot = dice.next_u64() <= *hot_below && *hot_items > 0;
+                    let is_hot = random.next_u64() <= *hot_below && *hot_items > 0;
                     let (from, among) = if is_hot { (0, *hot_items) } else { (*hot_items, items - hot_items) };
-                    *item = from + below(dice.next_u64(), among).0;
+                    *item = from + below(random.next_u64(), among).0;
                 }
                 place.apply(out);
             }
@@ -246,15 +246,15 @@ impl Sampler {
 
 /// The item at `distance` to either side of `center`; distances that lead beyond the ends are drawn again.
 #[inline]
-fn gaussian_item(table: &Ranked, mut distance: u64, center: u64, items: u64, dice: &mut Dice) -> u64 {
+fn gaussian_item(table: &Ranked, mut distance: u64, center: u64, items: u64, random: &mut Random) -> u64 {
     loop {
         // The bell's middle lies between `center - 1` and `center`.
-        let is_above = dice.next_u64() >> 63 == 0;
+        let is_above = random.next_u64() >> 63 == 0;
         let item = std::hint::select_unpredictable(is_above, center + distance, center.wrapping_sub(distance + 1));
         if item < items {
             return item;
         }
-        distance = table.draw(dice);
+        distance = table.draw(random);
     }
 }
 

@@ -6,7 +6,7 @@ use isotherm_units::access::{After, Batch, Channel, Run, Stream, StreamError};
 use isotherm_units::{Bytes, Instant, PAGE_BYTES};
 
 use super::distribution::Sampler;
-use crate::chance::{Dice, Rng, below, dice, fill_words};
+use crate::chance::{Random, Rng, below, fill_words, random};
 use crate::extent::{Budget, Extent};
 
 /// What all threads share.
@@ -81,7 +81,7 @@ pub(super) struct KeyValue {
     plan: Arc<Plan>,
     data_start: u64,
     index_start: Option<u64>,
-    dice: Dice,
+    random: Random,
     budget: Budget,
     batch_operations: u64,
     /// What is left to load, as page numbers.
@@ -118,7 +118,7 @@ impl KeyValue {
         }
         let operation_ns = u64::from(plan.compute_ns) + 100 * (1 + plan.index_levels.len() as u64);
         Self {
-            dice: dice(plan.seed, thread),
+            random: random(plan.seed, thread),
             budget: extent.share(index, threads),
             batch_operations: extent.batch_operations(operation_ns),
             load,
@@ -157,7 +157,7 @@ impl KeyValue {
             u64::MAX => batch.runs.extend(items.iter().map(|&page| run(page, true))),
             _ => {
                 let mut choices = [0; BLOCK];
-                fill_words(&mut self.dice, &mut choices[..items.len()]);
+                fill_words(&mut self.random, &mut choices[..items.len()]);
                 let chosen = items.iter().zip(&choices);
                 batch.runs.extend(chosen.map(|(&page, &choice)| run(page, choice < modify_below)));
             }
@@ -169,7 +169,7 @@ impl KeyValue {
         let plan = Arc::clone(&self.plan);
         let is_by_age = matches!(plan.sampler, Sampler::Latest { .. });
         for item in items {
-            let choice = self.dice.next_u64();
+            let choice = self.random.next_u64();
             let is_insert = choice < plan.insert_below;
             if is_insert {
                 *item = self.insert_next;
@@ -237,7 +237,7 @@ impl Stream for KeyValue {
         while left > 0 {
             let items = &mut items[..left.min(BLOCK)];
             left -= items.len();
-            plan.sampler.fill(plan.items, &mut self.dice, &mut self.sequential_next, items);
+            plan.sampler.fill(plan.items, &mut self.random, &mut self.sequential_next, items);
             if !is_plain {
                 self.operate_fully(items, batch);
                 continue;

@@ -5,7 +5,7 @@ use isotherm_units::{Instant, PAGE_BYTES, PAGE_SHIFT};
 
 use super::PhasesEnd;
 use super::config::{MasimConfig, Mode, Order, Pattern};
-use crate::chance::{Dice, Rng, below, dice};
+use crate::chance::{Random, Rng, below, random};
 
 /// What the spec says besides the file.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Masim {
     regions: Vec<Placed>,
     phases: Vec<TimedPhase>,
     options: Options,
-    dice: Dice,
+    random: Random,
     /// Pages to write before the first phase, as (next, end), last first.
     to_touch: Vec<(u64, u64)>,
     rounds_left: u64,
@@ -81,7 +81,7 @@ impl Masim {
             regions,
             phases: phases.collect(),
             options,
-            dice: dice(options.seed, 0),
+            random: random(options.seed, 0),
             to_touch,
             rounds_left: options.repeat,
             phase: 0,
@@ -145,7 +145,7 @@ impl Masim {
             return;
         }
         let phase = &self.phases[self.phase];
-        let (mut at, _) = below(self.dice.next_u64(), phase.weights);
+        let (mut at, _) = below(self.random.next_u64(), phase.weights);
         self.picked = 0;
         for (index, (pattern, _)) in phase.patterns.iter().enumerate() {
             if at < pattern.weight {
@@ -183,7 +183,7 @@ impl Stream for Masim {
                 }
                 Order::Random => {
                     let limits = self.options.limits.then_some(self.options.seed ^ pattern.region as u64);
-                    scatter(region, limits, wanted, pattern.mode, access_ns, &mut self.dice, &mut batch.runs);
+                    scatter(region, limits, wanted, pattern.mode, access_ns, &mut self.random, &mut batch.runs);
                 }
             }
             self.picked_left -= wanted;
@@ -239,11 +239,11 @@ fn scatter(
     accesses: u64,
     mode: Mode,
     access_ns: u32,
-    dice: &mut Dice,
+    random: &mut Random,
     runs: &mut Vec<Run>,
 ) {
     runs.extend((0..accesses).map(|_| {
-        let random = dice.next_u64();
+        let random = random.next_u64();
         let random = limits.map_or(random, |seed| table_word(seed, below(random, LIMITED_OFFSETS).0));
         let (offset, _) = below(random, region.bytes);
         run(mode, region.start_page + (offset >> PAGE_SHIFT), 1).after_ns(access_ns)

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use isotherm_trace::{EventKind, Row};
+use isotherm_trace::{EventKind, TraceRow};
 use isotherm_units::access::{LayoutChange, Mapping, Run};
 use isotherm_units::{Bytes, PAGE_BYTES, PageRange};
 
@@ -97,7 +97,7 @@ impl Decoder {
 
     /// The next row. Rows of threads that do not exist are left out.
     #[inline]
-    pub(super) fn row(&mut self, outline: &Outline, row: Row) {
+    pub(super) fn row(&mut self, outline: &Outline, row: TraceRow) {
         if outline.meta.events.get(self.next_event).is_some_and(|event| event.row <= self.row) {
             self.events(outline);
         }
@@ -306,7 +306,7 @@ impl ThreadState {
         }
     }
 
-    /// The open epoch ends at CPU time `end_ns`: spreads its time over its rows. Row i of n is touched after i/n of it.
+    /// The open epoch ends at CPU time `end_ns`: spreads its time over its rows. TraceRow i of n is touched after i/n of it.
     fn close_epoch(&mut self, end_ns: u64) {
         let rows = self.row_starts.len() as u64;
         let span = end_ns.saturating_sub(self.epoch_start_ns);

@@ -49,7 +49,6 @@ pub(super) struct Script {
     changes: Vec<Vec<LayoutChange>>,
 }
 
-/// A thread to be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ThreadOutline {
     pub(super) process: usize,

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use isotherm_trace::{EventKind, MapKind, MapRange, ProcessMeta, Row, ThreadMeta, TraceMeta, TraceWriter};
+use isotherm_trace::{EventKind, MapKind, MapRange, ProcessMeta, ThreadMeta, TraceMeta, TraceRow, TraceWriter};
 use isotherm_units::access::{
     After, Backing, Future, LayoutChange, Mapping, Owner, Run, Sharing, Stream, ThreadStart, Timing,
 };
@@ -14,15 +14,15 @@ use crate::order::testing::{Played, drain};
 /// What a trace is made of, in the order of the file.
 #[derive(Clone, Debug)]
 enum Item {
-    Row { thread: u32, time_ns: u64, page: u64, pages: u32, write: bool },
+    TraceRow { thread: u32, time_ns: u64, page: u64, pages: u32, write: bool },
     Event { thread: u32, time_ns: u64, kind: EventKind },
 }
 
 fn read(thread: u32, time_ns: u64, page: u64, pages: u32) -> Item {
-    Item::Row { thread, time_ns, page, pages, write: false }
+    Item::TraceRow { thread, time_ns, page, pages, write: false }
 }
 fn write(thread: u32, time_ns: u64, page: u64, pages: u32) -> Item {
-    Item::Row { thread, time_ns, page, pages, write: true }
+    Item::TraceRow { thread, time_ns, page, pages, write: true }
 }
 fn event(thread: u32, time_ns: u64, kind: EventKind) -> Item {
     Item::Event { thread, time_ns, kind }
@@ -59,8 +59,8 @@ fn store(path: &Path, meta: TraceMeta, items: &[Item]) {
     let mut writer = TraceWriter::create_finished(path, meta).unwrap();
     for item in items.iter().cloned() {
         match item {
-            Item::Row { thread, time_ns, page, pages, write } => {
-                writer.push(Row { time_ns, thread, page, pages, write }).unwrap();
+            Item::TraceRow { thread, time_ns, page, pages, write } => {
+                writer.push(TraceRow { time_ns, thread, page, pages, write }).unwrap();
             }
             Item::Event { thread, time_ns, kind } => writer.event(thread, time_ns, kind).unwrap(),
         }
@@ -359,7 +359,7 @@ fn random_trace() -> impl Strategy<Value = (TraceMeta, Vec<Item>)> {
             *time += step / 1500 * 1000;
             match (row, change) {
                 (Some((page, pages, is_write)), _) => {
-                    out.push(Item::Row { thread, time_ns: *time, page, pages, write: is_write });
+                    out.push(Item::TraceRow { thread, time_ns: *time, page, pages, write: is_write });
                 }
                 (_, Some((start, end, 0))) => out.push(event(thread, *time, unmap(start, end))),
                 (_, Some((start, end, 1))) => out.push(event(thread, *time, map(start, end))),
@@ -390,7 +390,7 @@ proptest! {
         let thrice = stored.play(&TraceSpec { epoch_repeat: 3, ..spec() });
         for thread in 0..4u32 {
             let rows = items.iter().filter_map(|item| match *item {
-                Item::Row { thread: t, time_ns, page, pages, write } if t == thread => Some((time_ns, page, pages, write)),
+                Item::TraceRow { thread: t, time_ns, page, pages, write } if t == thread => Some((time_ns, page, pages, write)),
                 _ => None,
             });
             let rows: Vec<_> = rows.collect();

@@ -56,7 +56,6 @@ Examples:
 that come with isotherm-lab are part of the program: after a --refresh build it anew, or name the
 folder with --data. Runs of another release of the kernel replace its file.";
 
-/// Runs the verb.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let workloads = Workloads::bundled();
     let selection = Selection {

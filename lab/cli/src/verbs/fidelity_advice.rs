@@ -82,7 +82,6 @@ Examples:
 before.json in the folder of the stores holds the answers of an older rule, which are judged next to the others.
 --refresh needs what `isotherm-lab rig` needs. Only what the stores lack is played; they are written after each boot.";
 
-/// What is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Kind {
     /// Both policies at 45, 55, 65, 75, 85 and 95 % of the peak.
@@ -117,7 +116,6 @@ struct Setting {
     before: Option<Answers>,
 }
 
-/// Runs the verb.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let root = data_folder()?;
     let folder = args.data.clone().unwrap_or_else(|| root.join("scenarios/fidelity/advice"));

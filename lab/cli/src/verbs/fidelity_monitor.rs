@@ -2,19 +2,18 @@
 
 use std::process::ExitCode;
 
-use isotherm_fidelity::beside::monitor::{ADDRESSES, BAR, PATTERNS, Row, SECONDS, SEEDS, compare, real, stored};
+use isotherm_fidelity::versus::monitor::{ADDRESSES, BAR, MonitorRow, PATTERNS, SECONDS, SEEDS, compare, real, stored};
 use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_terminal::{CliError, Format, Ui, render};
 
-pub(crate) use super::beside::Args;
-use super::beside::with_data;
+pub(crate) use super::versus::Args;
+use super::versus::with_data;
 
 pub(super) const AFTER_HELP: &str = "\
 Examples:
   isotherm-lab fidelity-monitor
   isotherm-lab fidelity-monitor --refresh --boots 3 --data monitor.json";
 
-/// Runs the verb.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let format = args.format.format;
     let data = with_data(&args, stored, &|rig| real(rig, PATTERNS, SECONDS), "fidelity-monitor", ui)?;
@@ -52,7 +51,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
 }
 
 /// A line for each pattern, kind of addresses and kernel, with two figures in both worlds; shares in percent.
-fn wide(title: &str, first: &str, second: &str, rows: &[Row]) -> Table {
+fn wide(title: &str, first: &str, second: &str, rows: &[MonitorRow]) -> Table {
     let mut columns = ["pattern", "addresses", "kernel"].map(Column::text).to_vec();
     for metric in [first, second] {
         let name = metric.trim_start_matches("often_").trim_start_matches("seen_").replace("nr_accesses_", "");
@@ -64,7 +63,7 @@ fn wide(title: &str, first: &str, second: &str, rows: &[Row]) -> Table {
     columns.extend(is_judged.then(|| Column::text("bar")));
     let mut table = Table::new(title, columns);
     for row in rows.iter().filter(|row| row.metric == first) {
-        let place = |row: &Row| (row.pattern, row.addresses, row.kernel.clone());
+        let place = |row: &MonitorRow| (row.pattern, row.addresses, row.kernel.clone());
         let Some(other) = rows.iter().find(|other| other.metric == second && place(other) == place(row)) else {
             continue;
         };
@@ -86,7 +85,7 @@ fn shown(metric: &str) -> (Unit, f64) {
     if metric == "regions" { (Unit::Count, 1.0) } else { (Unit::Ppm, 1e6) }
 }
 
-fn long(rows: &[Row]) -> Table {
+fn long(rows: &[MonitorRow]) -> Table {
     let columns = ["pattern", "addresses", "kernel", "metric"].map(Column::text).into_iter();
     let numbers = ["simulated", "simulated_low", "simulated_high", "real", "real_low", "real_high"]
         .map(|name| Column::number(name, Unit::Count));

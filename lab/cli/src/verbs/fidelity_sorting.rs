@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use isotherm_fidelity::beside::Row;
-use isotherm_fidelity::beside::sorting::{SEEDS, SORT_WORKLOADS, compare, real_all, stored};
+use isotherm_fidelity::versus::FigureRow;
+use isotherm_fidelity::versus::sorting::{SEEDS, SORT_WORKLOADS, compare, real_all, stored};
 use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_terminal::{CliError, Format, Ui, render};
 
-pub(crate) use super::beside::Args;
-use super::beside::{print, range, with_data};
+pub(crate) use super::versus::Args;
+use super::versus::{print, range, with_data};
 
 pub(super) const AFTER_HELP: &str = "\
 Examples:
@@ -16,7 +16,6 @@ Examples:
   isotherm-lab fidelity-sorting --format json
   isotherm-lab fidelity-sorting --refresh --kernel 6.12 --boots 5 --data sorting.json";
 
-/// Runs the verb.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let data = with_data(&args, stored, &real_all, "fidelity-sorting", ui)?;
     let bar = ui.progress("simulating", (SORT_WORKLOADS.len() * SEEDS.count()) as u64);
@@ -31,7 +30,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
 }
 
 /// A line for each workload and kernel: major faults without and with LRU_SORT in both worlds, and what it makes of them.
-fn faults(rows: &[Row]) -> Table {
+fn faults(rows: &[FigureRow]) -> Table {
     let columns = ["workload", "kernel"].map(Column::text).into_iter();
     let counts = ["plain, ours", "plain, kernel's", "sorted, ours", "sorted, kernel's"];
     let columns = columns.chain(counts.map(|name| Column::number(name, Unit::Count)));
@@ -40,7 +39,7 @@ fn faults(rows: &[Row]) -> Table {
     let mut table = Table::new("major faults under pressure; ratio: sorted by plain", columns.collect());
     for plain in rows.iter().filter(|row| row.metric == "major_faults_plain") {
         let same = |metric: &str| {
-            let is_it = |row: &&Row| row.case == plain.case && row.kernel == plain.kernel && row.metric == metric;
+            let is_it = |row: &&FigureRow| row.case == plain.case && row.kernel == plain.kernel && row.metric == metric;
             rows.iter().find(is_it)
         };
         let mut cells = vec![Cell::from(plain.case.as_str()), Cell::from(plain.kernel.as_str())];

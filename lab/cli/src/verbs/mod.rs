@@ -1,7 +1,6 @@
 //! The verbs. A new one = one file here with `Args` (its help text is the struct's doc comment, its examples are
 //! `after_help`) and `run`, a `mod` line, and one line in the table.
 
-mod beside;
 mod fidelity;
 mod fidelity_advice;
 mod fidelity_compaction;
@@ -10,6 +9,7 @@ mod fidelity_promotion;
 mod fidelity_sorting;
 mod rig;
 mod verify;
+mod versus;
 
 isotherm_terminal::verbs! {
     Fidelity => fidelity,

@@ -64,7 +64,6 @@ struct BootArgs {
     kernel: String,
 }
 
-/// Runs the verb.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     match args.what {
         What::Kernels(args) => kernels(&args, ui),

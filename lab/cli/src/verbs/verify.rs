@@ -44,7 +44,6 @@ Examples:
 
 Needs what `isotherm-lab rig` needs.";
 
-/// What is played.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Play {
     kernel: String,
@@ -68,7 +67,6 @@ impl FromStr for Play {
     }
 }
 
-/// Runs the verb.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     // What is missing is told before anything is played.
     let guest = rig::guest()?;

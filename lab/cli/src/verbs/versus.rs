@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use isotherm_fidelity::beside::{OfKernel, Range, Rig, Row, Stored};
+use isotherm_fidelity::versus::{FigureRow, OfKernel, Range, Rig, Stored};
 use isotherm_fidelity::{FidelityError, Selection, Workloads, write_whole};
 use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_terminal::{CliError, Format, FormatArg, Ui, render};
@@ -89,7 +89,7 @@ fn read<B: DeserializeOwned>(path: &Path) -> Result<Stored<B>, CliError> {
 }
 
 /// All rows, as programs and people read them.
-pub(super) fn print(command: &str, rows: &[Row], args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
+pub(super) fn print(command: &str, rows: &[FigureRow], args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
     if args.format.format == Format::Json {
         let json = serde_json::json!({ "command": command, "rows": rows });
         let json = serde_json::to_string_pretty(&json).map_err(CliError::failed)?;

@@ -34,11 +34,10 @@ pub struct Answer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recommended {
-    /// The set-up, for example `mglru + reclaim`.
+    /// The configuration, for example `mglru + reclaim`.
     pub candidate: String,
     /// Its policy: what real kernels play, without what works next to it.
     pub policy: String,
-    /// Memory in bytes.
     pub memory_bytes: u64,
     /// Most major faults that were predicted at 100, 103 and 110 % of that memory ([`HOLD_PERCENT`]).
     pub upper_faults: [u64; 3],
@@ -68,7 +67,6 @@ pub struct Answers {
     pub rule: String,
     /// How the answers were made, and what is special about them.
     pub note: String,
-    /// The answers.
     pub answers: Vec<Answer>,
 }
 

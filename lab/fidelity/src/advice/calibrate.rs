@@ -25,7 +25,6 @@ pub const ONE_SIDED_PERMILLE: u64 = 950;
 pub struct Interval {
     /// Least.
     pub low: u64,
-    /// Most.
     pub high: u64,
 }
 

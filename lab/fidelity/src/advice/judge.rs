@@ -19,7 +19,6 @@ const FAULTS: &str = "major_faults";
 pub struct Case {
     /// Name of the program.
     pub program: String,
-    /// Its set.
     pub set: Set,
     /// Release of the kernel.
     pub kernel: String,
@@ -76,18 +75,15 @@ impl Real {
 /// A recommendation at one size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HoldRow {
-    /// Which.
     #[serde(flatten)]
     pub case: Case,
     /// Size in percent of the recommended one.
     pub size_percent: u64,
-    /// Limit in pages.
     pub limit_pages: u64,
     /// Most major faults that were predicted.
     pub predicted: u64,
     /// What the kernel counted.
     pub real: Real,
-    /// Boots.
     pub boots: usize,
     /// Whether the real count is within the prediction; `None` if it was never played.
     pub holds: Option<bool>,
@@ -153,7 +149,6 @@ pub fn hold(answers: &[Answer], set_of: &dyn Fn(&str) -> Option<Set>, find: Find
 /// What safety costs in one case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PriceRow {
-    /// Which.
     #[serde(flatten)]
     pub case: Case,
     /// Most major faults that the allowed slow-down has room for.
@@ -270,7 +265,6 @@ pub struct Coverage {
     pub policy: String,
     /// Release of the kernel.
     pub kernel: String,
-    /// Counter.
     pub counter: &'static str,
     /// Plays of which something was predicted.
     pub plays: u64,

@@ -129,7 +129,6 @@ impl Listed {
 }
 
 impl Program {
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.workload.name
     }

@@ -45,7 +45,6 @@ impl Boot {
 /// A play and what its boots gave.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredPlay {
-    /// Which.
     #[serde(flatten)]
     pub key: Key,
     /// By boot; never empty.

@@ -1,14 +1,14 @@
 //! Compaction in real kernels: fragmented memory, left alone with proactive compaction off and on, then asked for huge pages.
 
-use isotherm_core::defrag::text::parse_buddyinfo;
-use isotherm_core::defrag::{FreeBlocks, HUGE_ORDER};
+use isotherm_core::compaction::text::parse_buddyinfo;
+use isotherm_core::compaction::{FreeBlocks, HUGE_ORDER};
 use isotherm_guest::fragmenting::{Fragment, Fragmented, Fragments, Holes, Moment};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::compaction_simulated::{Simulation, simulated};
-use super::{Boot, Range, Rig, Row, Stored, by_release, quiet, reports};
+use super::{Boot, FigureRow, Range, Rig, Stored, by_release, quiet, reports};
 use crate::FidelityError;
 use crate::rank::nearest;
 use isotherm_rig::job::Setting;
@@ -18,7 +18,6 @@ use isotherm_units::{Duration, PAGE_SHIFT};
 /// A case: which holes, and how proactive the kernel is.
 pub type Case = (Holes, u32);
 
-/// All cases.
 pub const CASES: [Case; 4] =
     [(Holes::Contiguous, 0), (Holes::Contiguous, 20), (Holes::Strided, 0), (Holes::Strided, 20)];
 
@@ -31,7 +30,6 @@ pub(super) const MIN_FREE_KIB: u64 = 8192;
 /// By kernel the pages that the guest's page allocator manages in the zone DMA32: `MemTotal` of a guest of this size, less the 3840
 /// pages of the zone DMA.
 const MANAGED_PAGES: [(&str, u64); 2] = [("7.2", 182_071 - 3840), ("6.12", 183_133 - 3840)];
-/// Pages of a section.
 const SECTION_PAGES: u64 = 512;
 /// Left free when the rest is filled: above the watermarks, so that filling it reclaims nothing, and so little that the share of free
 /// memory in large blocks stays below what proactive compaction begins at.
@@ -46,18 +44,17 @@ pub type RealBoot = Boot<RealRun>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RealRun {
-    /// Which holes.
     pub holes: Holes,
     /// How proactive.
     pub proactiveness: u32,
     /// Sections of 2 MiB that were filled.
     pub sections: u64,
     /// When holes were made.
-    pub before: Look,
+    pub before: Sample,
     /// When the kernel had been left alone.
-    pub after: Look,
+    pub after: Sample,
     /// When huge pages had been asked for.
-    pub end: Look,
+    pub end: Sample,
     /// What `/proc/vmstat` counted while the kernel was left alone; what stayed 0 is left out.
     pub alone: BTreeMap<String, u64>,
     /// The same while huge pages were asked for.
@@ -71,14 +68,14 @@ pub struct RealRun {
 /// Free memory at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Look {
+pub struct Sample {
     /// `/proc/buddyinfo`.
     pub buddyinfo: String,
     /// The kernel's own unusable index of a huge page, per mille, by zone; empty if it has none.
     pub unusable: BTreeMap<String, u32>,
 }
 
-impl Look {
+impl Sample {
     fn of(moment: &Moment) -> Self {
         Self { buddyinfo: moment.buddyinfo.clone(), unusable: unusable_of(&moment.unusable_index) }
     }
@@ -151,9 +148,9 @@ pub fn real(rig: &Rig<'_>, cases: &[Case], wait_ms: u64) -> Result<RealBoot, Fid
         holes,
         proactiveness,
         sections: fragmented.sections,
-        before: Look::of(&fragmented.before),
-        after: Look::of(&fragmented.after),
-        end: Look::of(&fragmented.end),
+        before: Sample::of(&fragmented.before),
+        after: Sample::of(&fragmented.after),
+        end: Sample::of(&fragmented.end),
         alone: change(&fragmented.before, &fragmented.after),
         asking: change(&fragmented.after, &fragmented.end),
         asked: fragmented.huge_ns.len() as u64,
@@ -198,7 +195,7 @@ pub fn stored() -> Result<Stored<RealBoot>, FidelityError> {
 pub(super) struct Measured {
     pub(super) sections: u64,
     /// Free blocks of the largest zone when holes were made, when it had been left alone, and when huge pages had been asked for.
-    pub(super) looks: [FreeBlocks; 3],
+    pub(super) samples: [FreeBlocks; 3],
     /// What was counted while memory was left alone; none is 0.
     pub(super) alone: BTreeMap<String, u64>,
     /// The same while huge pages were asked for.
@@ -210,10 +207,10 @@ pub(super) struct Measured {
 
 impl RealRun {
     fn measured(&self) -> Result<Measured, FidelityError> {
-        let blocks = |look: &Look| Ok::<_, FidelityError>(look.blocks()?.1);
+        let blocks = |sample: &Sample| Ok::<_, FidelityError>(sample.blocks()?.1);
         Ok(Measured {
             sections: self.sections,
-            looks: [blocks(&self.before)?, blocks(&self.after)?, blocks(&self.end)?],
+            samples: [blocks(&self.before)?, blocks(&self.after)?, blocks(&self.end)?],
             alone: self.alone.clone(),
             asking: self.asking.clone(),
             asked: self.asked,
@@ -233,23 +230,25 @@ fn counted(counts: &BTreeMap<String, u64>, name: &str) -> Option<f64> {
     Some(counts.get(name).copied().unwrap_or(0) as f64)
 }
 
-fn extfrag(look: &FreeBlocks) -> Option<f64> {
-    Some(f64::from(look.extfrag(HUGE_ORDER)))
+fn extfrag(sample: &FreeBlocks) -> Option<f64> {
+    Some(f64::from(sample.extfrag(HUGE_ORDER)))
 }
 
-fn free_blocks(look: &FreeBlocks) -> Option<f64> {
-    Some(look.suitable(HUGE_ORDER) as f64)
+fn free_blocks(sample: &FreeBlocks) -> Option<f64> {
+    Some(sample.suitable(HUGE_ORDER) as f64)
 }
 
 /// What is compared. Percentages, counts of pages, of blocks of 2 MiB, and the guest's own nanoseconds.
 const FIGURES: [Figure; 20] = [
     ("sections", |run| Some(run.sections as f64)),
-    ("extfrag_before", |run| extfrag(&run.looks[0])),
-    ("extfrag_after", |run| extfrag(&run.looks[1])),
-    ("extfrag_end", |run| extfrag(&run.looks[2])),
-    ("free_blocks_before", |run| free_blocks(&run.looks[0])),
-    ("free_blocks_after", |run| free_blocks(&run.looks[1])),
-    ("blocks_freed", |run| Some(run.looks[1].suitable(HUGE_ORDER) as f64 - run.looks[0].suitable(HUGE_ORDER) as f64)),
+    ("extfrag_before", |run| extfrag(&run.samples[0])),
+    ("extfrag_after", |run| extfrag(&run.samples[1])),
+    ("extfrag_end", |run| extfrag(&run.samples[2])),
+    ("free_blocks_before", |run| free_blocks(&run.samples[0])),
+    ("free_blocks_after", |run| free_blocks(&run.samples[1])),
+    ("blocks_freed", |run| {
+        Some(run.samples[1].suitable(HUGE_ORDER) as f64 - run.samples[0].suitable(HUGE_ORDER) as f64)
+    }),
     ("alone_migrate_scanned", |run| counted(&run.alone, "compact_migrate_scanned")),
     ("alone_free_scanned", |run| counted(&run.alone, "compact_free_scanned")),
     ("alone_pages_moved", |run| counted(&run.alone, "pgmigrate_success")),
@@ -270,7 +269,11 @@ const FIGURES: [Figure; 20] = [
 ///
 /// # Errors
 /// Data with a damaged text in it; the simulated machine refuses what it is to play.
-pub fn compare(stored: &Stored<RealBoot>, cases: &[Case], done: &mut dyn FnMut()) -> Result<Vec<Row>, FidelityError> {
+pub fn compare(
+    stored: &Stored<RealBoot>,
+    cases: &[Case],
+    done: &mut dyn FnMut(),
+) -> Result<Vec<FigureRow>, FidelityError> {
     let mut rows = Vec::new();
     for &(holes, proactiveness) in cases {
         for (kernel, boots) in by_release(&stored.boots) {
@@ -294,7 +297,7 @@ pub fn compare(stored: &Stored<RealBoot>, cases: &[Case], done: &mut dyn FnMut()
                 let of = |runs: &[Measured]| Range::of_some(&runs.iter().filter_map(figure).collect::<Vec<_>>());
                 let Some(real) = of(&real) else { continue };
                 let case = format!("{} {proactiveness}", holes.name());
-                rows.push(Row { case, kernel: kernel.to_owned(), metric, simulated: of(&ours), real });
+                rows.push(FigureRow { case, kernel: kernel.to_owned(), metric, simulated: of(&ours), real });
             }
         }
     }

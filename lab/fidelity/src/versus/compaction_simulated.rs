@@ -1,6 +1,6 @@
 //! The guest's fragmenter and its request for huge pages in the simulated machine.
 
-use isotherm_core::defrag::{Defragmenter, FreeBlocks, Leeway, Merged, MergedConfig, Proactiveness};
+use isotherm_core::compaction::{Compactor, FreeBlocks, Leeway, Merged, MergedConfig, Proactiveness};
 use isotherm_core::host::{Compacting, NodeId};
 use isotherm_guest::fragmenting::Holes;
 use isotherm_guest::monitoring::ARENA_PAGE;
@@ -65,10 +65,10 @@ pub(super) fn simulated(simulation: &Simulation) -> Result<Measured, FidelityErr
     let before = |at: Instant| Instant::from_ns(at.ns() - MOMENT.ns());
     let [filled, alone] = [before(FILLED), before(asking)].map(|until| simulation.play(None, until));
     let (filled, alone, end) = (filled?, alone?, simulation.play(Some(asked), asked + MOMENT)?);
-    let looks: [FreeBlocks; 3] = end.looks.try_into().expect("three moments");
+    let samples: [FreeBlocks; 3] = end.samples.try_into().expect("three moments");
     Ok(Measured {
         sections: simulation.sections,
-        looks,
+        samples,
         alone: change(&filled.outcome, &alone.outcome),
         asking: change(&alone.outcome, &end.outcome),
         asked: simulation.huge(),
@@ -83,7 +83,7 @@ fn change(before: &Outcome, after: &Outcome) -> BTreeMap<String, u64> {
 
 struct Played {
     outcome: Outcome,
-    looks: Vec<FreeBlocks>,
+    samples: Vec<FreeBlocks>,
     /// When the last huge page had been asked for.
     asked_at: Option<Instant>,
 }
@@ -126,18 +126,18 @@ impl Simulation {
         let id = builder.add_program(program("asker", mapping, Box::new(stream)), CgroupId::ROOT)?;
         // After the look.
         builder.start_at(id, asking + MOMENT);
-        let looks = Arc::new(Mutex::new(Vec::new()));
+        let samples = Arc::new(Mutex::new(Vec::new()));
         let proactive = Proactiveness::try_from(self.proactiveness).expect("up to 100");
         let off = Proactiveness::try_from(0).expect("allowed");
         let moments = [(FILLED, proactive), (asking, off)].into_iter().chain(end.map(|end| (end, off)));
         let config = MergedConfig { proactiveness: off, leeway: Leeway::default() };
         let daemon = Merged::new(config, NodeId(0), Instant::START).expect("checked when it was made");
-        let observer = Observer { daemon, moments: moments.collect(), looks: looks.clone() };
+        let observer = Observer { daemon, moments: moments.collect(), samples: samples.clone() };
         builder.monitor("kcompactd", Vec::new(), Box::new(observer))?;
         let outcome = builder.build().run(until)?;
-        let looks = std::mem::take(&mut *looks.lock().unwrap_or_else(PoisonError::into_inner));
+        let samples = std::mem::take(&mut *samples.lock().unwrap_or_else(PoisonError::into_inner));
         let asked_at = *asked_at.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Played { outcome, looks, asked_at })
+        Ok(Played { outcome, samples, asked_at })
     }
 
     /// What is given back, as in the guest.
@@ -223,7 +223,7 @@ struct Observer {
     daemon: Merged,
     /// When to look, and what to write then.
     moments: VecDeque<(Instant, Proactiveness)>,
-    looks: Arc<Mutex<Vec<FreeBlocks>>>,
+    samples: Arc<Mutex<Vec<FreeBlocks>>>,
 }
 
 impl MonitorDriver for Observer {
@@ -231,7 +231,7 @@ impl MonitorDriver for Observer {
         while let Some((_, proactiveness)) = self.moments.pop_front_if(|(at, _)| *at <= now) {
             let mut zones = Vec::new();
             host.zones(&mut zones)?;
-            self.looks.lock().unwrap_or_else(PoisonError::into_inner).push(zones[0].blocks);
+            self.samples.lock().unwrap_or_else(PoisonError::into_inner).push(zones[0].blocks);
             self.daemon.set_proactiveness(proactiveness, now);
         }
         self.daemon.handle_timeout(now, host)?;
@@ -243,7 +243,7 @@ impl MonitorDriver for Observer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isotherm_core::defrag::HUGE_ORDER;
+    use isotherm_core::compaction::HUGE_ORDER;
 
     /// 512 MiB with 240 sections, which are 480, and 20 MiB left.
     fn run(holes: Holes, proactiveness: u32) -> Measured {
@@ -279,19 +279,19 @@ mod tests {
         // 131072 less the kernel's and a quarter of 240 sections. Up to 6144 (twice the high mark) are at hand of the processor, and
         // not told.
         let free = (1 << 17) - 3072 - 240 * 128;
-        let before = measured.looks[0].pages();
+        let before = measured.samples[0].pages();
         assert!(before <= free && before + 6144 + 64 > free, "{before} of {free}");
         assert_eq!(measured.asked, 108);
-        assert_eq!(measured.looks[0], measured.looks[1], "left alone, nothing changes");
+        assert_eq!(measured.samples[0], measured.samples[1], "left alone, nothing changes");
         assert_eq!(measured.alone["pgmigrate_success"], 0);
     }
 
     #[test]
     fn proactive_compaction_makes_room_while_nobody_asks() {
         let (off, on) = (run(Holes::Contiguous, 0), run(Holes::Contiguous, 20));
-        assert_eq!(off.looks[0], on.looks[0], "the same until the knob is written");
+        assert_eq!(off.samples[0], on.samples[0], "the same until the knob is written");
         assert!(on.alone["compact_migrate_scanned"] > 0 && on.alone["pgmigrate_success"] > 0, "{on:?}");
-        assert!(on.looks[1].extfrag(HUGE_ORDER) < off.looks[1].extfrag(HUGE_ORDER), "{on:?}");
+        assert!(on.samples[1].extfrag(HUGE_ORDER) < off.samples[1].extfrag(HUGE_ORDER), "{on:?}");
         assert!(on.asking["thp_fault_alloc"] >= off.asking["thp_fault_alloc"]);
     }
 }

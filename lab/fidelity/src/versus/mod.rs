@@ -23,7 +23,6 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stored<B> {
-    /// The command.
     pub command: String,
     /// In the order in which they were made.
     pub boots: Vec<B>,
@@ -130,11 +129,9 @@ fn quiet() -> Vec<Setting> {
 /// A mean and where its figures lie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Range {
-    /// Of all.
     pub mean: f64,
     /// Least.
     pub low: f64,
-    /// Most.
     pub high: f64,
 }
 
@@ -156,8 +153,7 @@ impl Range {
 
 /// One figure of a case in both worlds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
-    /// What was done.
+pub struct FigureRow {
     pub case: String,
     /// `uname -r`.
     pub kernel: String,

@@ -1,7 +1,7 @@
 //! The monitor of `isotherm-core` in the simulated machine beside DAMON in real kernels: the same patterns, the same attributes, judged
 //! by the same code.
 
-use isotherm_core::host::AddressRange;
+use isotherm_core::host::UnitRange;
 use isotherm_core::monitor::{Attributes, Monitor, MonitorConfig, Operations, Tick};
 use isotherm_guest::monitoring::{ARENA_PAGE, Addresses, Region, Snapshot, Watch, Watches};
 use isotherm_guest::patterns::{Motion, Part, Pattern};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub use super::judge::{Detection, Scores};
 use super::judge::{Intervals, judge};
-pub use super::monitor_table::{BAR, Row, SEEDS, compare, stored};
+pub use super::monitor_table::{BAR, MonitorRow, SEEDS, compare, stored};
 use super::player::{PassTimes, Player};
 use super::{OfKernel, Rig, quiet, reports};
 use crate::FidelityError;
@@ -32,7 +32,6 @@ pub struct NamedPattern {
 const PAGES: u32 = 1 << 14;
 const EACH: Motion = Motion::Every { passes: 1 };
 
-/// What is played.
 pub const PATTERNS: &[NamedPattern] = &[
     // A quarter in use, the rest not.
     NamedPattern { name: "hot-set", parts: &[(4096, 4096, EACH)] },
@@ -187,7 +186,7 @@ pub fn simulated(
     let (operations, ranges) = match addresses {
         Addresses::Vaddr => (Operations::Vaddr, Vec::new()),
         Addresses::Fvaddr => {
-            (Operations::Fvaddr, vec![AddressRange::new(arena.start << PAGE_SHIFT, arena.end << PAGE_SHIFT)])
+            (Operations::Fvaddr, vec![UnitRange::new(arena.start << PAGE_SHIFT, arena.end << PAGE_SHIFT)])
         }
     };
     let attributes = Attributes {

@@ -16,7 +16,7 @@ pub const SEEDS: RangeInclusive<u64> = 1..=5;
 
 /// One figure in both worlds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct MonitorRow {
     /// Name of the pattern.
     pub pattern: &'static str,
     /// Kind of addresses.
@@ -61,7 +61,7 @@ pub fn compare(
     patterns: &[NamedPattern],
     seeds: RangeInclusive<u64>,
     done: &mut dyn FnMut(),
-) -> Result<Vec<Row>, FidelityError> {
+) -> Result<Vec<MonitorRow>, FidelityError> {
     let mut kernels: BTreeMap<&str, Vec<&RealBoot>> = BTreeMap::new();
     for boot in &stored.boots {
         kernels.entry(&boot.release).or_default().push(boot);
@@ -90,7 +90,7 @@ pub fn compare(
                         return None;
                     }
                     let (simulated, real) = (Range::of(&ours), Range::of(&real));
-                    Some(Row {
+                    Some(MonitorRow {
                         pattern: pattern.name,
                         addresses,
                         kernel: kernel.to_owned(),

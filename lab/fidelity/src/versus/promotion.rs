@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::promotion_simulated::simulated;
-use super::{Boot, Range, Rig, Row, Stored, by_release, quiet, reports};
+use super::{Boot, FigureRow, Range, Rig, Stored, by_release, quiet, reports};
 use crate::FidelityError;
 use isotherm_rig::job::Setting;
 use isotherm_rig::{Clock, Job, Machine, Report, Task};
@@ -167,7 +167,7 @@ pub fn compare(
     cases: &[TierCase],
     passes: u64,
     done: &mut dyn FnMut(),
-) -> Result<Vec<Row>, FidelityError> {
+) -> Result<Vec<FigureRow>, FidelityError> {
     let mut rows = Vec::new();
     for case in cases {
         let is_it = |run: &&RealRun| run.workload == case.name && run.mode == case.mode;
@@ -184,7 +184,7 @@ pub fn compare(
                 let of = |runs: &[Measured]| Range::of_some(&runs.iter().filter_map(figure).collect::<Vec<_>>());
                 let Some(real) = of(&real) else { return };
                 let case = format!("{}, mode {}", case.name, case.mode);
-                rows.push(Row { case, kernel: kernel.to_owned(), metric, simulated: of(&ours), real });
+                rows.push(FigureRow { case, kernel: kernel.to_owned(), metric, simulated: of(&ours), real });
             };
             for name in COUNTERS {
                 push(name, &|run| Some(run.vmstat.get(name).copied().unwrap_or(0) as f64));
@@ -196,14 +196,14 @@ pub fn compare(
     Ok(rows)
 }
 
-fn fast_pages(look: Option<&(u64, Vec<u64>)>) -> u64 {
-    look.and_then(|(_, nodes)| nodes.first()).copied().unwrap_or(0)
+fn fast_pages(sample: Option<&(u64, Vec<u64>)>) -> u64 {
+    sample.and_then(|(_, nodes)| nodes.first()).copied().unwrap_or(0)
 }
 
 /// `None`: nothing came to the fast node.
-fn passes_to_nine_tenths(looks: &[(u64, Vec<u64>)]) -> Option<u64> {
-    let most = fast_pages(looks.last());
-    let found = looks.iter().find(|look| fast_pages(Some(look)) * 10 >= most * 9);
+fn passes_to_nine_tenths(samples: &[(u64, Vec<u64>)]) -> Option<u64> {
+    let most = fast_pages(samples.last());
+    let found = samples.iter().find(|sample| fast_pages(Some(sample)) * 10 >= most * 9);
     found.filter(|_| most > 0).map(|(passes, _)| *passes)
 }
 
@@ -213,8 +213,8 @@ mod tests {
 
     #[test]
     fn nine_tenths_by_hand() {
-        let looks = [(0, vec![0, 100]), (10, vec![50, 50]), (20, vec![73, 27]), (30, vec![80, 20])];
-        assert_eq!((fast_pages(looks.last()), passes_to_nine_tenths(&looks)), (80, Some(20)));
+        let samples = [(0, vec![0, 100]), (10, vec![50, 50]), (20, vec![73, 27]), (30, vec![80, 20])];
+        assert_eq!((fast_pages(samples.last()), passes_to_nine_tenths(&samples)), (80, Some(20)));
         assert_eq!((fast_pages(None), passes_to_nine_tenths(&[])), (0, None));
         assert_eq!(passes_to_nine_tenths(&[(0, vec![0, 100]), (10, vec![0, 100])]), None, "nothing came");
     }

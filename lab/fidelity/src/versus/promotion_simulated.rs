@@ -46,8 +46,8 @@ pub(super) fn simulated(case: &TierCase, passes: u64) -> Result<Measured, Fideli
     builder.take_memory_of(id, 1)?;
     let balancing = BalancingConfig { promote_rate_limit_mbps: u64::from(RATE_MBPS), ..BalancingConfig::default() };
     builder.tiering(&TieringSpec { policy: name, balancing: Some(balancing), ..TieringSpec::default() }, 1)?;
-    let looks = Arc::new(Mutex::new(Vec::new()));
-    let looker = Looker { passes: 0, last: passes, looks: looks.clone() };
+    let samples = Arc::new(Mutex::new(Vec::new()));
+    let looker = Looker { passes: 0, last: passes, samples: samples.clone() };
     builder.monitor("looker", vec![MonitorTarget::Process(id, 0)], Box::new(looker))?;
     let outcome = builder.build().run(Instant::START + Duration::from_secs(3600))?;
     if outcome.programs[0].ending != Ending::Finished {
@@ -66,7 +66,7 @@ pub(super) fn simulated(case: &TierCase, passes: u64) -> Result<Measured, Fideli
     for (name, pages) in [("pgpromote_candidate", hot), ("pgpromote_candidate_nrl", ample)] {
         vmstat.insert(name.to_owned(), i64::try_from(pages).unwrap_or(i64::MAX));
     }
-    let nodes = std::mem::take(&mut *looks.lock().unwrap_or_else(PoisonError::into_inner));
+    let nodes = std::mem::take(&mut *samples.lock().unwrap_or_else(PoisonError::into_inner));
     Ok(Measured { vmstat, nodes })
 }
 
@@ -85,7 +85,7 @@ struct Looker {
     /// To be done when it looks next.
     passes: u64,
     last: u64,
-    looks: Arc<Mutex<Looks>>,
+    samples: Arc<Mutex<Looks>>,
 }
 
 impl MonitorDriver for Looker {
@@ -96,8 +96,8 @@ impl MonitorDriver for Looker {
             let mut found = vec![None; addresses.len()];
             host.page_nodes(TargetId(0), &addresses, &mut found)?;
             let on = |node| found.iter().filter(|found| **found == Some(NodeId(node))).count() as u64;
-            let look = (self.passes, vec![on(0), on(1)]);
-            self.looks.lock().unwrap_or_else(PoisonError::into_inner).push(look);
+            let sample = (self.passes, vec![on(0), on(1)]);
+            self.samples.lock().unwrap_or_else(PoisonError::into_inner).push(sample);
             self.passes += LOOK_EVERY;
         }
         Ok((self.passes <= self.last).then(|| due(self.passes)))

@@ -124,7 +124,6 @@ pub struct RealRun {
     pub workload: String,
     /// Whether lists were sorted.
     pub is_sorted: bool,
-    /// What was counted.
     pub counts: Counts,
 }
 
@@ -231,7 +230,10 @@ pub fn simulated(workload: &SortWorkload, is_sorted: bool, passes: u64, seed: u6
     builder.start_at(id, Instant::START);
     if is_sorted {
         let setup = Preset::LruSort(kept()).setup().expect("a test sets it up");
-        let watched = vec![Watched { target: MonitorTarget::Physical, ranges: vec![builder.physical_range()] }];
+        let watched = vec![Watched {
+            target: MonitorTarget::Physical,
+            ranges: vec![builder.physical_range(setup.config.addr_unit)],
+        }];
         let sink: TickSink = Box::new(|_, _| {});
         builder.kdamond("lru-sort", setup.config, seed, watched, sink)?;
     }

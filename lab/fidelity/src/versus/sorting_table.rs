@@ -1,7 +1,7 @@
 //! What LRU_SORT is worth, in real kernels and simulated, side by side.
 
 use super::sorting::{Counts, PASSES, RealBoot, RealRun, SORT_WORKLOADS, simulated};
-use super::{Range, Row, Stored, by_release};
+use super::{FigureRow, Range, Stored, by_release};
 use crate::FidelityError;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -50,7 +50,7 @@ pub fn compare(
     stored: &Stored<RealBoot>,
     seeds: RangeInclusive<u64>,
     done: &mut dyn FnMut(),
-) -> Result<Vec<Row>, FidelityError> {
+) -> Result<Vec<FigureRow>, FidelityError> {
     let mut rows = Vec::new();
     for workload in SORT_WORKLOADS {
         let kernels: Vec<(&str, Vec<Pair>)> =
@@ -70,7 +70,7 @@ pub fn compare(
                 let of = |pairs: &[Pair]| Range::of_some(&pairs.iter().filter_map(figure).collect::<Vec<_>>());
                 let Some(real) = of(&real) else { continue };
                 let case = workload.name.to_owned();
-                rows.push(Row { case, kernel: kernel.to_owned(), metric, simulated: of(&ours), real });
+                rows.push(FigureRow { case, kernel: kernel.to_owned(), metric, simulated: of(&ours), real });
             }
         }
     }

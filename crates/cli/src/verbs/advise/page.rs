@@ -15,7 +15,7 @@ pub(super) fn html(answers: &[Advice], question: &Question) -> Result<String, Cl
     let title = format!("How much memory does {} need?", advice.program);
     let machines: Vec<String> = answers.iter().map(words::machine).collect();
     let lead = format!(
-        "A recording replayed on a simulated machine under {} set-ups: {}.",
+        "A recording replayed on a simulated machine under {} configurations: {}.",
         CANDIDATES.len(),
         machines.join("; ")
     );
@@ -53,10 +53,10 @@ pub(super) fn html(answers: &[Advice], question: &Question) -> Result<String, Cl
     page.paragraph("Which pages the program touched, and when. Unmapped address space is folded away.");
     page.heatmap(&heatmap, PictureSize { width: 960, height: 640 });
     if let Some(config) = &advice.config {
-        page.section("The recommended set-up as a scenario");
+        page.section("The recommended configuration as a scenario");
         page.code(&isotherm_scenario::print(config));
     }
-    page.notes("Set-ups with schemes", &words::set_ups(advice));
+    page.notes("Configurations with schemes", &words::configurations(advice));
     page.notes("What this does not know", &advice.unknowns);
     page.footer(format!("isotherm {}", env!("CARGO_PKG_VERSION")));
     Ok(page.to_html())
@@ -70,8 +70,8 @@ fn on_release(page: &mut HtmlPage, advice: &Advice, is_one_of_several: bool) {
     };
     page.section(&heading("Side by side"));
     page.paragraph(
-        "All set-ups at one size: how much slower than with unlimited memory, in the middle and at most; major faults likewise; memory \
-         charge, mean over time; and the smallest size from which on each is safe. Upper ends hold chance, and for set-ups that were \
+        "All configurations at one size: how much slower than with unlimited memory, in the middle and at most; major faults likewise; memory \
+         charge, mean over time; and the smallest size from which on each is safe. Upper ends hold chance, and for configurations that were \
          compared with real kernels also what the model is off.",
     );
     page.table(&tables::side_by_side(advice));
@@ -101,7 +101,7 @@ fn on_release(page: &mut HtmlPage, advice: &Advice, is_one_of_several: bool) {
     page.notes("With the kernel's own parameters", &words::kernel_defaults(advice));
 }
 
-/// A curve of each set-up, with its interval where `y` gives one.
+/// A curve of each configuration, with its interval where `y` gives one.
 fn curves(advice: &Advice, y: impl Fn(&AdviceRow) -> Option<[f64; 3]>) -> Vec<Series> {
     let curve = |candidate: &Candidate| {
         let rows = advice.rows.iter().filter(|row| row.candidate == candidate.name);

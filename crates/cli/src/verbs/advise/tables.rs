@@ -6,13 +6,13 @@ use isotherm_units::Bytes;
 
 use super::words;
 
-/// Every set-up at every size, release by release.
+/// Every configuration at every size, release by release.
 pub(super) fn rows(answers: &[Advice]) -> Table {
     let mut table = Table::new(
         "",
         vec![
             Column::text("kernel"),
-            Column::text("set-up"),
+            Column::text("configuration"),
             Column::number("memory", Unit::Bytes),
             Column::number("of peak", Unit::Ppm),
             Column::number("n", Unit::Count),
@@ -68,13 +68,13 @@ pub(super) fn rows(answers: &[Advice]) -> Table {
     table
 }
 
-/// All set-ups at the recommended size, and from which on each is safe. For people: narrow.
+/// All configurations at the recommended size, and from which on each is safe. For people: narrow.
 pub(super) fn side_by_side(advice: &Advice) -> Table {
     let size = advice.compared_bytes;
     let share = u64::try_from(u128::from(size) * 1_000_000 / u128::from(advice.peak_bytes.max(1))).unwrap_or(u64::MAX);
     let title = format!("At memory.max = {} ({} of peak)", Bytes::new(size).approx(), percent(share));
     let columns = vec![
-        Column::text("set-up"),
+        Column::text("configuration"),
         Column { align: Align::Right, ..Column::text("slower by [%]") },
         Column { align: Align::Right, ..Column::text("at most [%]") },
         Column { align: Align::Right, ..Column::text("major faults") },
@@ -84,8 +84,8 @@ pub(super) fn side_by_side(advice: &Advice) -> Table {
         Column::text("note"),
     ];
     let mut table = Table::new(title, columns);
-    for set_up in &advice.set_ups {
-        let is_it = |row: &&AdviceRow| row.candidate == set_up.candidate && row.memory_bytes == size;
+    for configuration in &advice.configurations {
+        let is_it = |row: &&AdviceRow| row.candidate == configuration.candidate && row.memory_bytes == size;
         let Some(row) = advice.rows.iter().find(is_it) else { continue };
         if words::is_recommended(advice, row) {
             table.highlight = Some(table.rows.len());
@@ -103,7 +103,7 @@ pub(super) fn side_by_side(advice: &Advice) -> Table {
             Cell::from(faults),
             row.major_faults.high.into(),
             row.mean_bytes.median.into(),
-            set_up.enough_bytes.into(),
+            configuration.enough_bytes.into(),
             Cell::from(words::note(advice, row)),
         ]);
     }
@@ -113,7 +113,7 @@ pub(super) fn side_by_side(advice: &Advice) -> Table {
 /// What schemes did at that size.
 pub(super) fn schemes(advice: &Advice) -> Table {
     let columns = vec![
-        Column::text("set-up"),
+        Column::text("configuration"),
         Column::text("scheme"),
         Column::number("changed", Unit::Bytes),
         Column::text("stopped most by"),

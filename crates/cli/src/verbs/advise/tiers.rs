@@ -9,7 +9,6 @@ use isotherm_units::{Bytes, Duration};
 
 use crate::error::CliError;
 
-/// A kind of memory by its name.
 pub(super) fn kind_of(name: &str) -> Result<MemoryKind, String> {
     let unknown = || {
         let names: Vec<&str> = MemoryKind::ALL.iter().map(|kind| kind.name()).collect();

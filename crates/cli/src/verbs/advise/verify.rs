@@ -23,9 +23,8 @@ pub(super) fn ready(releases: &[KernelRelease], ui: &Ui) -> Result<Lab, CliError
 /// A recommendation at one size, on one release.
 #[derive(serde::Serialize)]
 pub(super) struct Verified {
-    /// Release.
     kernel: KernelRelease,
-    /// Set-up.
+    /// Configuration.
     candidate: &'static str,
     /// `memory.max` of the recorded pages.
     memory_bytes: u64,
@@ -100,7 +99,7 @@ fn to_verify(advice: &Advice) -> Vec<Verified> {
 pub(super) fn table(verified: &[Verified]) -> Table {
     let columns = vec![
         Column::text("kernel"),
-        Column::text("set-up"),
+        Column::text("configuration"),
         Column::number("memory", Unit::Bytes),
         Column::number("of recommended", Unit::Ppm),
         Column::number("predicted median", Unit::Count),

@@ -151,7 +151,7 @@ pub(super) fn signed_percent(ppm: u64) -> String {
 /// What of its memory could be huge pages, in a sentence.
 pub(super) fn huge_pages(advice: &Advice) -> String {
     let huge = &advice.huge_pages;
-    if let Some(why) = huge.not_told {
+    if let Some(why) = huge.not_reported {
         return format!("Huge pages: not told, because {}.", why.message());
     }
     let share = percent(huge.dense_share_ppm);
@@ -211,7 +211,7 @@ pub(super) fn latency_assumptions(advice: &Advice) -> Vec<String> {
     advice.huge_pages.fragmented.as_ref().map_or_else(Vec::new, |fragmented| fragmented.assumptions.clone())
 }
 
-/// Notes, each with its set-up.
+/// Notes, each with its configuration.
 pub(super) fn notes(advice: &Advice) -> Vec<String> {
     advice.notes.iter().map(|note| format!("{}: {}.", note.candidate, note.message)).collect()
 }
@@ -235,12 +235,12 @@ pub(super) fn kernel_defaults(advice: &Advice) -> Vec<String> {
 }
 
 /// What works beside the policy in each combination: parameters that are not the kernel's.
-pub(super) fn set_ups(advice: &Advice) -> Vec<String> {
+pub(super) fn configurations(advice: &Advice) -> Vec<String> {
     let mut groups: Vec<(&[String], Vec<&str>)> = Vec::new();
-    for set_up in advice.set_ups.iter().filter(|set_up| !set_up.presets.is_empty()) {
-        match groups.iter_mut().find(|(presets, _)| *presets == set_up.presets) {
-            Some((_, names)) => names.push(set_up.candidate),
-            None => groups.push((&set_up.presets, vec![set_up.candidate])),
+    for configuration in advice.configurations.iter().filter(|configuration| !configuration.presets.is_empty()) {
+        match groups.iter_mut().find(|(presets, _)| *presets == configuration.presets) {
+            Some((_, names)) => names.push(configuration.candidate),
+            None => groups.push((&configuration.presets, vec![configuration.candidate])),
         }
     }
     groups.into_iter().map(|(presets, names)| format!("{}: `{}`", names.join(", "), presets.join("`, `"))).collect()

@@ -3,8 +3,8 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use isotherm_core::defrag::text::{FreeText, ZoneInfo, ZoneTypes, parse_zoneinfo};
-use isotherm_core::defrag::{FreeBlocks, HUGE_ORDER, SpoilRate, estimated_yield, node_score, weighted_score};
+use isotherm_core::compaction::text::{FreeText, ZoneInfo, ZoneTypes, parse_zoneinfo};
+use isotherm_core::compaction::{FreeBlocks, HUGE_ORDER, SpoilRate, estimated_yield, node_score, weighted_score};
 use isotherm_report::{Cell, Column, Table, Unit};
 use serde::Serialize;
 

@@ -6,7 +6,7 @@ use isotherm_core::generations::EstimatorConfig;
 use isotherm_report::{Cell, Chart, Column, Series, Table, Unit};
 use isotherm_scenario::monitoring::Replay;
 use isotherm_scenario::{GenerationsSpec, RunOptions, Scenario};
-use isotherm_sim::machine::{GenerationsLook, GenerationsOutcome};
+use isotherm_sim::machine::{GenerationsOutcome, GenerationsSample};
 use isotherm_trace::TraceReader;
 use isotherm_units::{Amount, Duration, PAGE_BYTES};
 use serde::Serialize;
@@ -69,12 +69,12 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
     spinner.finish_and_clear();
     let (_, outcome) = played?;
     let tools = outcome.generations;
-    if tools.iter().all(|tool| tool.looks.is_empty()) {
+    if tools.iter().all(|tool| tool.samples.is_empty()) {
         let words: Vec<String> = tools.into_iter().flat_map(|tool| tool.words).collect();
         return Err(CliError::usage(format!("{}: nothing was read. {}", args.source, words.join(" "))));
     }
-    let told = tools.iter().find(|tool| told(tool).next().is_some());
-    let chart = told.map(|tool| chart(&args.source, tool));
+    let reported = tools.iter().find(|tool| reported(tool).next().is_some());
+    let chart = reported.map(|tool| chart(&args.source, tool));
     let mut tables = vec![summary(&tools)];
     tables.extend(tools.iter().map(histogram));
     let document = Document { source: &args.source, variant: replay.variant(), tools: &tools };
@@ -147,16 +147,16 @@ struct Document<'a> {
 }
 
 /// Looks that told something: estimate and truth in bytes. The first look at a program that has hardly begun is left out.
-fn told(tool: &GenerationsOutcome) -> impl Iterator<Item = (&GenerationsLook, u64, u64)> {
-    tool.looks.iter().skip(1).filter_map(|look| {
-        let used = look.used.filter(|_| look.estimate.told_window_ms.is_some())?;
-        Some((look, look.estimate.pages * PAGE_BYTES, used.present_pages * PAGE_BYTES))
+fn reported(tool: &GenerationsOutcome) -> impl Iterator<Item = (&GenerationsSample, u64, u64)> {
+    tool.samples.iter().skip(1).filter_map(|sample| {
+        let used = sample.used.filter(|_| sample.estimate.reported_window_ms.is_some())?;
+        Some((sample, sample.estimate.pages * PAGE_BYTES, used.present_pages * PAGE_BYTES))
     })
 }
 
 fn chart(source: &str, tool: &GenerationsOutcome) -> Chart {
-    let points = |pick: fn((&GenerationsLook, u64, u64)) -> u64| {
-        told(tool).map(|look| (look.0.reading.at_ns as f64, pick(look) as f64)).collect::<Vec<_>>()
+    let points = |pick: fn((&GenerationsSample, u64, u64)) -> u64| {
+        reported(tool).map(|sample| (sample.0.reading.at_ns as f64, pick(sample) as f64)).collect::<Vec<_>>()
     };
     Chart {
         title: format!("Working set by generations: {}", tool.name),
@@ -176,7 +176,7 @@ fn chart(source: &str, tool: &GenerationsOutcome) -> Chart {
 fn summary(tools: &[GenerationsOutcome]) -> Table {
     let columns = vec![
         Column::text("tool"),
-        Column::number("looks", Unit::Count),
+        Column::number("samples", Unit::Count),
         Column::number("estimated, mean", Unit::Bytes),
         Column::number("used, mean", Unit::Bytes),
         Column::text("error of the mean"),
@@ -187,18 +187,18 @@ fn summary(tools: &[GenerationsOutcome]) -> Table {
     ];
     let mut table = Table::new("tools over generations", columns);
     for tool in tools {
-        let looks: Vec<(u64, u64)> = told(tool).map(|(_, estimated, used)| (estimated, used)).collect();
+        let samples: Vec<(u64, u64)> = reported(tool).map(|(_, estimated, used)| (estimated, used)).collect();
         let mean = |pick: fn(&(u64, u64)) -> u64| {
-            let sum: u64 = looks.iter().map(pick).sum();
-            sum.checked_div(looks.len() as u64)
+            let sum: u64 = samples.iter().map(pick).sum();
+            sum.checked_div(samples.len() as u64)
         };
-        let mut errors: Vec<f64> = looks.iter().filter_map(|&(estimated, used)| error(estimated, used)).collect();
+        let mut errors: Vec<f64> = samples.iter().filter_map(|&(estimated, used)| error(estimated, used)).collect();
         errors.sort_by(|one, other| one.abs().total_cmp(&other.abs()));
-        let (estimated, used) = (mean(|look| look.0), mean(|look| look.1));
+        let (estimated, used) = (mean(|sample| sample.0), mean(|sample| sample.1));
         let of_mean = estimated.zip(used).and_then(|(estimated, used)| error(estimated, used));
         table.push(vec![
             tool.name.as_str().into(),
-            Cell::Int(tool.looks.len() as u64),
+            Cell::Int(tool.samples.len() as u64),
             estimated.map_or("-".into(), Cell::Int),
             used.map_or("-".into(), Cell::Int),
             percent(of_mean).into(),
@@ -220,23 +220,23 @@ fn histogram(tool: &GenerationsOutcome) -> Table {
     }
     columns.extend([Column::number("estimated", Unit::Bytes), Column::number("used", Unit::Bytes)]);
     columns.push(Column::text("error"));
-    let skipped = tool.looks.len().saturating_sub(SHOWN);
+    let skipped = tool.samples.len().saturating_sub(SHOWN);
     let title = match skipped {
         0 => format!("{}: memory by generation, youngest first", tool.name),
         _ => format!(
-            "{}: memory by generation, youngest first; the last {SHOWN} of {} looks",
+            "{}: memory by generation, youngest first; the last {SHOWN} of {} samples",
             tool.name,
-            tool.looks.len()
+            tool.samples.len()
         ),
     };
     let mut table = Table::new(title, columns);
-    for look in &tool.looks[skipped..] {
-        let mut row = vec![Cell::Int(look.reading.at_ns)];
-        for (anon, file) in by_age(look) {
+    for sample in &tool.samples[skipped..] {
+        let mut row = vec![Cell::Int(sample.reading.at_ns)];
+        for (anon, file) in by_age(sample) {
             row.extend([Cell::Int(anon), Cell::Int(file)]);
         }
-        let estimated = look.estimate.told_window_ms.map(|_| look.estimate.pages * PAGE_BYTES);
-        let used = look.used.map(|used| used.present_pages * PAGE_BYTES);
+        let estimated = sample.estimate.reported_window_ms.map(|_| sample.estimate.pages * PAGE_BYTES);
+        let used = sample.used.map(|used| used.present_pages * PAGE_BYTES);
         row.extend([estimated.map_or("-".into(), Cell::Int), used.map_or("-".into(), Cell::Int)]);
         row.push(percent(estimated.zip(used).and_then(|(estimated, used)| error(estimated, used))).into());
         table.push(row);
@@ -247,9 +247,9 @@ fn histogram(tool: &GenerationsOutcome) -> Table {
 /// Generations by place, as a reader right after an ageing finds them.
 const AGES: [&str; 4] = ["new", "last interval", "the one before", "older"];
 
-fn by_age(look: &GenerationsLook) -> [(u64, u64); AGES.len()] {
+fn by_age(sample: &GenerationsSample) -> [(u64, u64); AGES.len()] {
     let mut sums = [(0, 0); AGES.len()];
-    for group in &look.reading.groups {
+    for group in &sample.reading.groups {
         for (place, row) in group.listing.rows.iter().rev().enumerate() {
             let (anon, file) = &mut sums[place.min(AGES.len() - 1)];
             *anon += row.anon_pages * PAGE_BYTES;
@@ -278,25 +278,25 @@ fn long_table(tools: &[GenerationsOutcome]) -> Table {
     ];
     let mut table = Table::new("generations", columns);
     for tool in tools {
-        for look in &tool.looks {
-            let estimate = look.estimate;
+        for sample in &tool.samples {
+            let estimate = sample.estimate;
             let pages = |pages: Option<u64>| pages.map_or("".into(), |pages| Cell::Int(pages * PAGE_BYTES));
-            for group in &look.reading.groups {
+            for group in &sample.reading.groups {
                 for row in &group.listing.rows {
                     table.push(vec![
                         tool.name.as_str().into(),
-                        Cell::Int(look.reading.at_ns),
+                        Cell::Int(sample.reading.at_ns),
                         group.listing.path.as_str().into(),
                         Cell::Int(u64::from(group.listing.lruvec.node.0)),
                         Cell::Int(row.seq),
                         Cell::Int(row.age_ms * 1_000_000),
                         Cell::Int(row.anon_pages * PAGE_BYTES),
                         Cell::Int(row.file_pages * PAGE_BYTES),
-                        pages(estimate.told_window_ms.map(|_| estimate.pages)),
+                        pages(estimate.reported_window_ms.map(|_| estimate.pages)),
                         pages(Some(estimate.low_pages)),
                         pages(Some(estimate.high_pages)),
-                        pages(look.used.map(|used| used.present_pages)),
-                        pages(look.used.map(|used| used.touched_pages)),
+                        pages(sample.used.map(|used| used.present_pages)),
+                        pages(sample.used.map(|used| used.touched_pages)),
                     ]);
                 }
             }

@@ -1,7 +1,7 @@
 //! Which blocks to empty, and which to fill (docs/spec/compaction.md#s8-3, steps 1 to 5).
 
 use super::price::Prices;
-use crate::defrag::BlockUse;
+use crate::compaction::BlockUse;
 
 /// A page block that may be emptied or filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

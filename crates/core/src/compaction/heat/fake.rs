@@ -1,10 +1,10 @@
 //! A host whose pages are used at rates of their own: for tests. Moves what it is told to, and refuses what must not be done.
 
 use super::super::keep::PAGES_PER_BLOCK;
-use crate::defrag::{BlockUse, FreeBlocks, HUGE_ORDER, Marks, predicted_yield};
+use crate::compaction::{BlockUse, FreeBlocks, HUGE_ORDER, Marks, predicted_yield};
 use crate::host::{
-    BlocksLook, CompactEnd, CompactStep, Compacted, Compacting, DefragSignals, Granularity, HostError, MoveBatch,
-    NodeId, PageBlock, PageSight, ZoneId, ZoneState,
+    BlocksScan, CompactEnd, CompactStep, Compacted, Compacting, CompactionSignals, Granularity, HostError, MoveBatch,
+    NodeId, PageBlock, PageContent, ZoneId, ZoneState,
 };
 use isotherm_units::Duration;
 
@@ -31,7 +31,7 @@ pub(crate) struct Machine {
     /// Blocks that are not targets.
     pub(crate) closed: Vec<u32>,
     pub(crate) now_ns: u64,
-    pub(crate) signals: DefragSignals,
+    pub(crate) signals: CompactionSignals,
     /// Each batch: its block, how many pages were moved, and how often they are used together, thousandths a second.
     pub(crate) batches: Vec<(u32, u32, u64)>,
     pub(crate) min_mark: u64,
@@ -126,18 +126,18 @@ impl Compacting for Machine {
         Ok(Compacted { end: Some(CompactEnd::ScannersMet), ..Compacted::default() })
     }
 
-    fn defrag_signals(&mut self, _: NodeId) -> Result<DefragSignals, HostError> {
+    fn compaction_signals(&mut self, _: NodeId) -> Result<CompactionSignals, HostError> {
         Ok(self.signals)
     }
 
-    fn page_blocks(&mut self, look: &BlocksLook, out: &mut Vec<PageBlock>) -> Result<(), HostError> {
+    fn page_blocks(&mut self, check: &BlocksScan, out: &mut Vec<PageBlock>) -> Result<(), HostError> {
         for number in 0..self.blocks.len() {
             let movable: Vec<usize> =
                 (0..BLOCK).filter(|&at| matches!(self.blocks[number][at], Page::Movable { .. })).collect();
-            let sampled = (look.samples as usize).min(movable.len());
+            let sampled = (check.samples as usize).min(movable.len());
             let mut accessed = 0;
             for nth in 0..sampled {
-                let at = movable[(look.turn as usize + nth * movable.len() / sampled) % movable.len()];
+                let at = movable[(check.turn as usize + nth * movable.len() / sampled) % movable.len()];
                 accessed += u32::from(self.accessed(self.blocks[number][at]));
                 self.wipe(number, at);
             }
@@ -147,7 +147,13 @@ impl Compacting for Machine {
         Ok(())
     }
 
-    fn block_pages(&mut self, _: ZoneId, block: u32, clears: bool, out: &mut Vec<PageSight>) -> Result<(), HostError> {
+    fn block_pages(
+        &mut self,
+        _: ZoneId,
+        block: u32,
+        clears: bool,
+        out: &mut Vec<PageContent>,
+    ) -> Result<(), HostError> {
         if block as usize >= self.blocks.len() {
             return Err(HostError::Failed(format!("there is no block {block}, but {} of them", self.blocks.len())));
         }
@@ -155,9 +161,9 @@ impl Compacting for Machine {
         for at in 0..BLOCK {
             let page = self.blocks[block as usize][at];
             out.push(match page {
-                Page::Free => PageSight::Free,
-                Page::Fixed(_) => PageSight::Fixed,
-                Page::Movable { .. } => PageSight::Movable { accessed: self.accessed(page) },
+                Page::Free => PageContent::Free,
+                Page::Fixed(_) => PageContent::Fixed,
+                Page::Movable { .. } => PageContent::Movable { accessed: self.accessed(page) },
             });
             if clears {
                 self.wipe(block as usize, at);

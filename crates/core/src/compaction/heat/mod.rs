@@ -15,11 +15,11 @@ mod tests;
 mod warmth;
 mod work;
 
-use super::designs::{Activity, Defragmenter};
-use super::keep::{Aim, Keeper};
+use super::designs::{Activity, Compactor};
+use super::keep::{Aim, LevelControl};
 use super::rfc::after;
 use super::run::{Budget, Task, Why};
-use super::{DefragError, HUGE_ORDER, Hold, Verdict};
+use super::{CompactionError, HUGE_ORDER, Hold, Verdict};
 use crate::host::{Compacting, HostError, NodeId, Stop};
 use isotherm_units::{Duration, Instant, Ratio};
 pub use price::Prices;
@@ -30,7 +30,6 @@ use work::Work;
 /// Pages of a page block.
 const BLOCK_PAGES: u32 = 1 << HUGE_ORDER;
 
-/// Settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct HeatConfig {
@@ -83,21 +82,21 @@ impl HeatConfig {
         Aim { interval, keep, horizon, max_cpu_pressure }
     }
 
-    fn validate(&self) -> Result<(), DefragError> {
+    fn validate(&self) -> Result<(), CompactionError> {
         let spans = [
             ("epoch", self.epoch, Duration::from_ms(1), Duration::from_secs(60)),
             ("settle", self.settle, Duration::from_us(10), Duration::from_secs(60)),
         ];
         for (place, got, least, most) in spans {
             if got < least || got > most {
-                return Err(DefragError::out_of_range(place, got, format!("{least} to {most}")));
+                return Err(CompactionError::out_of_range(place, got, format!("{least} to {most}")));
             }
         }
         if !(1..=BLOCK_PAGES).contains(&self.samples) {
-            return Err(DefragError::out_of_range("samples", self.samples, format!("1 to {BLOCK_PAGES}")));
+            return Err(CompactionError::out_of_range("samples", self.samples, format!("1 to {BLOCK_PAGES}")));
         }
         if !(1..=1000).contains(&self.warm_up) {
-            return Err(DefragError::out_of_range("warm-up", self.warm_up, "1 to 1000 epochs"));
+            return Err(CompactionError::out_of_range("warm-up", self.warm_up, "1 to 1000 epochs"));
         }
         self.prices.validate()
     }
@@ -107,7 +106,7 @@ impl HeatConfig {
 #[derive(Debug)]
 pub struct Heat {
     config: HeatConfig,
-    keeper: Keeper,
+    control: LevelControl,
     next: Instant,
     /// The zone at work, and those that come after.
     work: Option<Work>,
@@ -125,16 +124,16 @@ impl Heat {
     ///
     /// # Errors
     /// The first setting that makes no sense.
-    pub fn new(config: HeatConfig, node: NodeId, now: Instant) -> Result<Self, DefragError> {
+    pub fn new(config: HeatConfig, node: NodeId, now: Instant) -> Result<Self, CompactionError> {
         config.validate()?;
-        let keeper = Keeper::new(config.aim(), node, now)?;
+        let control = LevelControl::new(config.aim(), node, now)?;
         let (waiting, whys) = (VecDeque::new(), Vec::new());
-        Ok(Self { config, keeper, next: now, work: None, waiting, moved: 0, freed: 0, whys, turn: 0 })
+        Ok(Self { config, control, next: now, work: None, waiting, moved: 0, freed: 0, whys, turn: 0 })
     }
 
-    fn look(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError> {
+    fn check(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError> {
         self.next = after(now, self.config.interval);
-        let (mut decision, tasks) = self.keeper.look(now, host)?;
+        let (mut decision, tasks) = self.control.check(now, host)?;
         if !tasks.is_empty() {
             match self.first_look(&tasks, host) {
                 Err(HostError::NotHere(_)) => decision.verdict = Verdict::Hold(Hold::HeatUnknown),
@@ -176,7 +175,7 @@ impl Heat {
                 self.whys.push(report.why);
                 self.start_next(now);
                 if self.work.is_none() {
-                    self.keeper.finish(now, self.moved, self.freed, &self.whys);
+                    self.control.finish(now, self.moved, self.freed, &self.whys);
                     self.next = after(now, self.config.interval);
                 }
             }
@@ -185,7 +184,7 @@ impl Heat {
     }
 }
 
-impl Defragmenter for Heat {
+impl Compactor for Heat {
     fn poll_timeout(&self) -> Option<Instant> {
         Some(self.next)
     }
@@ -194,8 +193,8 @@ impl Defragmenter for Heat {
         if now < self.next {
             return Ok(Activity::default());
         }
-        let Some(work) = self.work.take() else { return self.look(now, host) };
+        let Some(work) = self.work.take() else { return self.check(now, host) };
         self.next = after(now, self.config.interval);
-        self.go_on(work, now, host).inspect_err(|_| self.waiting.clear()).inspect_err(|_| self.keeper.fail(now))
+        self.go_on(work, now, host).inspect_err(|_| self.waiting.clear()).inspect_err(|_| self.control.fail(now))
     }
 }

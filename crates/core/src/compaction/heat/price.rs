@@ -5,7 +5,7 @@
 //! last of them is unmapped and its own turn has come, so that waits grow with the square of the batch. Hence a batch of its
 //! own size for each block: the more it is used, the smaller.
 
-use crate::defrag::DefragError;
+use crate::compaction::CompactionError;
 use isotherm_units::Duration;
 use serde::{Deserialize, Serialize};
 
@@ -40,16 +40,16 @@ impl Default for Prices {
 }
 
 impl Prices {
-    pub(super) fn validate(&self) -> Result<(), DefragError> {
+    pub(super) fn validate(&self) -> Result<(), CompactionError> {
         let longest = Duration::from_ms(100);
         for (place, got, least) in [("page", self.page, 1), ("flush", self.flush, 0), ("fault", self.fault, 0)] {
             if got.ns() < least || got > longest {
                 let allowed = format!("{} to 100ms", Duration::from_ns(least));
-                return Err(DefragError::out_of_range(format!("prices.{place}"), got, allowed));
+                return Err(CompactionError::out_of_range(format!("prices.{place}"), got, allowed));
             }
         }
         if self.stall_weight > 1_000_000 {
-            return Err(DefragError::out_of_range("prices.stall-weight", self.stall_weight, "0 to 1000000"));
+            return Err(CompactionError::out_of_range("prices.stall-weight", self.stall_weight, "0 to 1000000"));
         }
         Ok(())
     }

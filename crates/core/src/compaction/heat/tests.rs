@@ -2,7 +2,7 @@
 
 use super::fake::{BLOCK, Machine, Page};
 use super::*;
-use crate::defrag::{BudgetLimit, Decision, ZoneReport};
+use crate::compaction::{BudgetLimit, Decision, ZoneReport};
 use proptest::prelude::*;
 
 fn at_ms(ms: u64) -> Instant {
@@ -148,7 +148,7 @@ fn kswapd_and_missing_room_end_it() {
     assert_eq!((report.why, report.work.pages_moved), (Why::ReclaimRunning, 0));
     let mut full = machine(&[(512, 0, 0), (511, 0, 0)]);
     let (decisions, reports) = play(&keeping(1), &mut full, at_ms(3000));
-    assert!(reports.is_empty() && decisions.iter().all(|look| look.verdict == Verdict::Hold(Hold::NoYield)));
+    assert!(reports.is_empty() && decisions.iter().all(|check| check.verdict == Verdict::Hold(Hold::NoYield)));
 }
 
 #[test]

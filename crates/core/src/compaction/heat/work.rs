@@ -4,9 +4,9 @@ use super::choice::{Bounds, Candidate, PassedOver, choose, targets};
 use super::price::MAX_BATCH;
 use super::warmth::Warmth;
 use super::{BLOCK_PAGES, HeatConfig};
-use crate::defrag::run::{BudgetLimit, Task, Why, ZoneReport};
-use crate::defrag::{BlockUse, rfc::after};
-use crate::host::{BlocksLook, CompactEnd, CompactMode, Compacted, MoveBatch, PageBlock, PageSight, ZoneState};
+use crate::compaction::run::{BudgetLimit, Task, Why, ZoneReport};
+use crate::compaction::{BlockUse, rfc::after};
+use crate::host::{BlocksScan, CompactEnd, CompactMode, Compacted, MoveBatch, PageBlock, PageContent, ZoneState};
 use crate::host::{Compacting, HostError};
 use isotherm_units::{Duration, Instant};
 use std::collections::VecDeque;
@@ -120,7 +120,7 @@ impl Work {
             return self.end(why, now, host);
         }
         if now >= self.next_look {
-            return self.look(config, now, host);
+            return self.check(config, now, host);
         }
         match std::mem::replace(&mut self.phase, Phase::Choosing) {
             Phase::Warming(left) => {
@@ -136,7 +136,6 @@ impl Work {
         }
     }
 
-    /// What was done.
     pub(super) const fn total(&self) -> &Compacted {
         &self.total
     }
@@ -160,10 +159,10 @@ impl Work {
     }
 
     /// Looks at all blocks: what they hold, and how warm they are.
-    fn look(&mut self, config: &HeatConfig, now: Instant, host: &mut dyn Compacting) -> Result<Stepped, HostError> {
+    fn check(&mut self, config: &HeatConfig, now: Instant, host: &mut dyn Compacting) -> Result<Stepped, HostError> {
         let mut seen: Vec<PageBlock> = Vec::new();
-        let look = BlocksLook { zone: self.task.zone, samples: config.samples, turn: self.turn };
-        host.page_blocks(&look, &mut seen)?;
+        let check = BlocksScan { zone: self.task.zone, samples: config.samples, turn: self.turn };
+        host.page_blocks(&check, &mut seen)?;
         // What was used before the first look was used at any time.
         let is_first = self.blocks.is_empty();
         if is_first {
@@ -203,7 +202,7 @@ impl Work {
     }
 
     fn choose(&mut self, config: &HeatConfig, now: Instant, host: &mut dyn Compacting) -> Result<Stepped, HostError> {
-        let signals = host.defrag_signals(self.task.zone.node)?;
+        let signals = host.compaction_signals(self.task.zone.node)?;
         if signals.is_reclaiming || signals.has_reclaimed {
             return self.end(Why::ReclaimRunning, now, host);
         }
@@ -356,10 +355,10 @@ impl Work {
         let (mut quiet, mut used, mut is_fixed) = (Vec::new(), Vec::new(), false);
         for (page, sight) in (0..).zip(&seen) {
             match sight {
-                PageSight::Movable { accessed: true } => used.push(page),
-                PageSight::Movable { accessed: false } => quiet.push(page),
-                PageSight::Free => {}
-                PageSight::Fixed => is_fixed = true,
+                PageContent::Movable { accessed: true } => used.push(page),
+                PageContent::Movable { accessed: false } => quiet.push(page),
+                PageContent::Free => {}
+                PageContent::Fixed => is_fixed = true,
             }
         }
         self.total.scanned_migrate += seen.len() as u64;

@@ -3,7 +3,7 @@
 
 use super::TextError;
 use super::line::{self, Words};
-use crate::defrag::FreeBlocks;
+use crate::compaction::FreeBlocks;
 
 /// The free blocks of a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]

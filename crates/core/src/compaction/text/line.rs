@@ -1,7 +1,7 @@
 //! What the kernel's tables of zones have in common: rows `Node 0, zone   Normal, type …` with numbers behind.
 
 use super::TextError;
-use crate::defrag::FreeBlocks;
+use crate::compaction::FreeBlocks;
 
 /// Lines that hold something, numbered from 1, without the blanks around them.
 ///

@@ -3,7 +3,7 @@
 
 use super::TextError;
 use super::line::{self, Words};
-use crate::defrag::FreeBlocks;
+use crate::compaction::FreeBlocks;
 
 /// What the file tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,11 +19,9 @@ pub struct PageTypes {
 pub struct ZoneTypes {
     /// Number of the node.
     pub node: u32,
-    /// Its name.
     pub zone: String,
     /// Free blocks of each type, in the order of the text.
     pub free: Vec<TypeBlocks>,
-    /// Page blocks of each type.
     pub page_blocks: Vec<TypeCount>,
     /// Page blocks that hold pages of other types than their own; only kernels that track owners of pages tell.
     pub mixed_blocks: Option<Vec<TypeCount>>,
@@ -43,9 +41,7 @@ pub struct TypeBlocks {
 /// A count for one migrate type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeCount {
-    /// Its name.
     pub migrate_type: String,
-    /// How many.
     pub count: u64,
 }
 
@@ -232,8 +228,8 @@ fn free_list(words: &mut Words<'_>, orders: &mut Option<usize>, zones: &mut Vec<
     }
     zone.free.push(TypeBlocks { migrate_type, blocks, is_at_least });
     let pages: u64 = zone.free.iter().map(|free| free.blocks.pages()).sum();
-    if pages > crate::defrag::MAX_FREE_PAGES {
-        return Err(TextError::Blocks { line, source: crate::defrag::BlocksError::TooMany });
+    if pages > crate::compaction::MAX_FREE_PAGES {
+        return Err(TextError::Blocks { line, source: crate::compaction::BlocksError::TooMany });
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Texts of real kernels beside the kernels' own figures, written ones for what those do not have, and everything cut short.
 
 use super::*;
-use crate::defrag::{FreeBlocks, MAX_FREE_PAGES};
+use crate::compaction::{FreeBlocks, MAX_FREE_PAGES};
 use proptest::prelude::*;
 
 macro_rules! texts {

@@ -8,7 +8,6 @@ use super::line::{self, Words};
 pub struct ZoneInfo {
     /// Number of the node.
     pub node: u32,
-    /// Its name.
     pub zone: String,
     /// Free pages, those on per-CPU lists aside.
     pub free: u64,
@@ -16,9 +15,7 @@ pub struct ZoneInfo {
     pub boost: u64,
     /// Watermarks, boost included.
     pub min: u64,
-    /// Likewise.
     pub low: u64,
-    /// Likewise.
     pub high: u64,
     /// Pages that are there: the weight of the zone's score. 0 in zones without memory.
     pub present: u64,

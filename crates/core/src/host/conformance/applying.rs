@@ -1,7 +1,7 @@
 //! The contract of [`Applying`].
 
 use super::{Findings, Fixture};
-use crate::host::{Action, Applied, Applying, HostError, NodeId, Order, PageFilter, PageGate, PageTest, TargetId};
+use crate::host::{Action, Applied, Applying, HostError, NodeId, Order, PageFilter, PageFilters, PageTest, TargetId};
 use crate::vocabulary::ACTIONS;
 
 /// Plays it through on the process: actions that it has not are refused, `stat` changes nothing, what no page passes treats nothing.
@@ -13,7 +13,7 @@ pub fn applying(host: &mut dyn Applying, fixture: &Fixture) -> Findings {
     for entry in &ACTIONS {
         let name = entry.name;
         if !can.actions.contains(&entry.action) {
-            let answer = apply(host, fixture.process, entry.action, fixture, PageGate::default());
+            let answer = apply(host, fixture.process, entry.action, fixture, PageFilters::default());
             let is_refused = matches!(answer, Err(HostError::NotHere(_) | HostError::Failed(_)));
             let is_nothing = entry.action == Action::Stat && answer.is_ok_and(|applied| applied.bytes == 0);
             findings.expect(is_refused || is_nothing, &format!("`{name}` is not among the capabilities, and is done"));
@@ -21,18 +21,18 @@ pub fn applying(host: &mut dyn Applying, fixture: &Fixture) -> Findings {
         if can.filtered_actions.contains(&entry.action) {
             // No page passes: anonymous or not, each is rejected.
             let reject = |matching| PageFilter { test: PageTest::Anon, matching, allow: false };
-            let gate = PageGate::new(vec![reject(true), reject(false)], true);
-            let answer = apply(host, fixture.process, entry.action, fixture, gate);
+            let filter = PageFilters::new(vec![reject(true), reject(false)], true);
+            let answer = apply(host, fixture.process, entry.action, fixture, filter);
             findings.expect(
                 answer.is_ok_and(|applied| applied.bytes == 0),
                 &format!("`{name}` treats pages that no filter lets through"),
             );
         }
     }
-    let counted = apply(host, fixture.process, Action::Stat, fixture, PageGate::default());
+    let counted = apply(host, fixture.process, Action::Stat, fixture, PageFilters::default());
     findings.expect(counted.is_err() || counted.is_ok_and(|applied| applied.bytes == 0), "`stat` treats memory");
     if let (Some(gone), Some(&action)) = (fixture.gone, can.actions.iter().find(|action| **action != Action::Stat)) {
-        findings.expect_gone("apply", gone, &apply(host, gone, action, fixture, PageGate::default()));
+        findings.expect_gone("apply", gone, &apply(host, gone, action, fixture, PageFilters::default()));
     }
     findings
 }
@@ -42,12 +42,12 @@ fn apply(
     target: TargetId,
     action: Action,
     fixture: &Fixture,
-    mut gate: PageGate,
+    mut filter: PageFilters,
 ) -> Result<Applied, HostError> {
     let target_nid = action.migrates().then_some(NodeId(0));
     let range = fixture.mapped;
     host.apply(
         target,
-        &mut Order { action, range, gate: &mut gate, target_nid, destinations: &[], last_folio: &mut None },
+        &mut Order { action, range, filter: &mut filter, target_nid, destinations: &[], last_folio: &mut None },
     )
 }

@@ -2,7 +2,7 @@
 
 use super::Findings;
 use crate::host::{
-    BlocksLook, CompactEnd, CompactMode, CompactStep, Compacting, HostError, PageSight, Stop, ZoneState,
+    BlocksScan, CompactEnd, CompactMode, CompactStep, Compacting, HostError, PageContent, Stop, ZoneState,
 };
 use crate::vocabulary::HUGE_ORDER;
 
@@ -53,26 +53,26 @@ fn step(host: &mut dyn Compacting, zone: &ZoneState, findings: &mut Findings) {
 
 /// What blocks hold, against their pages.
 fn blocks(host: &mut dyn Compacting, zone: &ZoneState, findings: &mut Findings) {
-    let mut told = Vec::new();
-    let look = BlocksLook { zone: zone.id, samples: 0, turn: 0 };
-    if host.page_blocks(&look, &mut told).is_err() {
-        findings.expect(told.is_empty(), "page blocks that failed have left something behind");
+    let mut reported = Vec::new();
+    let check = BlocksScan { zone: zone.id, samples: 0, turn: 0 };
+    if host.page_blocks(&check, &mut reported).is_err() {
+        findings.expect(reported.is_empty(), "page blocks that failed have left something behind");
         return;
     }
-    findings.expect(told.windows(2).all(|pair| pair[0].number < pair[1].number), "page blocks do not ascend");
+    findings.expect(reported.windows(2).all(|pair| pair[0].number < pair[1].number), "page blocks do not ascend");
     findings.expect(
-        told.iter().all(|block| block.sampled == 0 && block.accessed == 0),
+        reported.iter().all(|block| block.sampled == 0 && block.accessed == 0),
         "bits are read that were not asked for",
     );
-    for block in told.iter().take(4) {
+    for block in reported.iter().take(4) {
         let mut pages = Vec::new();
         if host.block_pages(zone.id, block.number, false, &mut pages).is_err() {
             findings.expect(false, "the pages of a block that was told are not");
             continue;
         }
-        let count = |is: fn(&PageSight) -> bool| pages.iter().filter(|page| is(page)).count() as u64;
-        let movable = count(|page| matches!(page, PageSight::Movable { .. }));
-        let fixed = count(|page| matches!(page, PageSight::Fixed));
+        let count = |is: fn(&PageContent) -> bool| pages.iter().filter(|page| is(page)).count() as u64;
+        let movable = count(|page| matches!(page, PageContent::Movable { .. }));
+        let fixed = count(|page| matches!(page, PageContent::Fixed));
         let agrees = movable == u64::from(block.usage.movable) && fixed == u64::from(block.usage.fixed);
         findings.expect(agrees, "a block does not hold what its pages say");
     }

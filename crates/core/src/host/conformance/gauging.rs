@@ -31,9 +31,9 @@ pub fn gauging(host: &mut dyn Gauging, fixture: &Fixture) -> Findings {
     }
     findings.expect(host.memcg("/no/such/group").is_none(), "a group that is not there has a number");
     let mut by_node = Vec::new();
-    let told = host.node_bytes(fixture.process, &[fixture.mapped], &mut by_node);
-    findings.expect(told.is_ok() || by_node.is_empty(), "bytes by node that failed have left something behind");
-    if matches!(told, Err(HostError::NotHere(_))) {
+    let reported = host.node_bytes(fixture.process, &[fixture.mapped], &mut by_node);
+    findings.expect(reported.is_ok() || by_node.is_empty(), "bytes by node that failed have left something behind");
+    if matches!(reported, Err(HostError::NotHere(_))) {
         let metric = Metric::NodeEligibleMemBp;
         findings.expect(
             !can.metrics.contains(&metric),

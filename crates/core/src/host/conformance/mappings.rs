@@ -7,15 +7,15 @@ use crate::host::{AddressRange, Mappings};
 pub fn mappings(host: &mut dyn Mappings, fixture: &Fixture) -> Findings {
     let mut findings = Findings::default();
     let marker = AddressRange::new(1, 2);
-    let mut told = vec![marker];
-    if host.mappings(fixture.process, &mut told).is_err() {
-        findings.expect(told == [marker], "mappings that failed have left something behind");
+    let mut reported = vec![marker];
+    if host.mappings(fixture.process, &mut reported).is_err() {
+        findings.expect(reported == [marker], "mappings that failed have left something behind");
         return findings;
     }
-    findings.expect(told.first() == Some(&marker), "mappings are not appended");
-    let told = &told[1..];
-    findings.expect(are_ordered(told), "mappings are empty, overlap or do not ascend");
-    let covers = |address: u64| told.iter().any(|range| (range.start..range.end).contains(&address));
+    findings.expect(reported.first() == Some(&marker), "mappings are not appended");
+    let reported = &reported[1..];
+    findings.expect(are_ordered(reported), "mappings are empty, overlap or do not ascend");
+    let covers = |address: u64| reported.iter().any(|range| (range.start..range.end).contains(&address));
     let Fixture { mapped, hole, gone, .. } = *fixture;
     findings.expect(covers(mapped.start) && covers(mapped.end - 1), "what is mapped is not among the mappings");
     findings.expect(!covers(hole), "what is not mapped is among the mappings");

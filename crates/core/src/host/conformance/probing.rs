@@ -1,7 +1,7 @@
 //! The contract of [`Probing`].
 
 use super::{Findings, Fixture};
-use crate::host::{Level, Probe, Probing, Seen, Sight};
+use crate::host::{Level, Probe, ProbeResult, Probing, Seen};
 
 /// Plays it through: bits that nobody sets stay clear, tests change nothing, what is not mapped is said not to be.
 pub fn probing(host: &mut dyn Probing, fixture: &Fixture) -> Findings {
@@ -17,7 +17,7 @@ pub fn probing(host: &mut dyn Probing, fixture: &Fixture) -> Findings {
     };
     let leaf = |address| Probe { address, level: Level::LEAF };
     let pages: Vec<Probe> = (mapped.start..mapped.end).step_by(1 << page_shift).map(leaf).collect();
-    let mut sights = vec![Sight::default(); pages.len()];
+    let mut sights = vec![ProbeResult::default(); pages.len()];
     let cleared = host.clear(process, &pages, &mut sights);
     if cleared.is_err() {
         let tested = host.test(process, &pages, &mut sights);
@@ -36,7 +36,7 @@ pub fn probing(host: &mut dyn Probing, fixture: &Fixture) -> Findings {
         let idle = sights.iter().all(|sight| matches!(sight.seen, Seen::Idle | Seen::Unknown));
         findings.expect(tested.is_ok() && idle, what);
     }
-    let mut nothing = [Sight { seen: Seen::Accessed, level: Level::LEAF }];
+    let mut nothing = [ProbeResult { seen: Seen::Accessed, level: Level::LEAF }];
     let answer = host.test(process, &[leaf(hole)], &mut nothing);
     findings
         .expect(answer.is_err() || nothing[0].seen == Seen::NotMapped, "what is not mapped is told as something else");
@@ -53,7 +53,7 @@ pub fn probing(host: &mut dyn Probing, fixture: &Fixture) -> Findings {
     let flushed = host.flush(process);
     findings.expect_offered(can.flush, "flush", &flushed);
     if let Some(gone) = gone {
-        let (mut sights, mut bits) = ([Sight::default()], Vec::new());
+        let (mut sights, mut bits) = ([ProbeResult::default()], Vec::new());
         findings.expect_gone("clear", gone, &host.clear(gone, &[leaf(mapped.start)], &mut sights));
         findings.expect_gone("test", gone, &host.test(gone, &[leaf(mapped.start)], &mut sights));
         findings.expect_gone("scan_children", gone, &host.scan_children(gone, parent, &mut bits));

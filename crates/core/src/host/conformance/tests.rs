@@ -1,14 +1,14 @@
 //! The fakes of the features' tests keep the contract; hosts that break it in one place are found out.
 
 use super::*;
-use crate::defrag::fake::{Machine as ZoneMachine, Zone};
-use crate::defrag::heat::fake::{BLOCK, Machine as BlockMachine, Page};
+use crate::compaction::fake::{Machine as ZoneMachine, Zone};
+use crate::compaction::heat::fake::{BLOCK, Machine as BlockMachine, Page};
 use crate::generations::fake::FakeHost;
 use crate::host::{
-    Action, Ageing, Answer, Applied, Applying, Area, BlocksLook, Capabilities, CompactStep, Compacted, Compacting,
-    DefragSignals, Eviction, Gauging, GenerationCapabilities, Generational, Granularity, Level, Listing, Mappings,
-    MoveOrder, NodeId, NodeMemory, Order, PageBlock, PageMove, PageSight, Probe, Probing, ScanGate, Scanned, Seen,
-    Sight, Tiering, TieringCapabilities, ZoneId, ZoneState,
+    Action, Ageing, Answer, Applied, Applying, Area, BlocksScan, Capabilities, CompactStep, Compacted, Compacting,
+    CompactionSignals, Eviction, Gauging, GenerationCapabilities, Generational, Granularity, Level, Listing, Mappings,
+    MoveOrder, NodeId, NodeMemory, Order, PageBlock, PageContent, PageMove, Probe, ProbeResult, Probing, ScanFilter,
+    Scanned, Seen, Tiering, TieringCapabilities, ZoneId, ZoneState,
 };
 use crate::monitor::fake::World;
 use crate::promotion::fake::World as TierWorld;
@@ -105,11 +105,11 @@ impl Probing for Broken {
         }
     }
 
-    fn clear(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
+    fn clear(&mut self, target: TargetId, probes: &[Probe], sights: &mut [ProbeResult]) -> Result<(), HostError> {
         self.world.clear(target, probes, sights)
     }
 
-    fn test(&mut self, target: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
+    fn test(&mut self, target: TargetId, probes: &[Probe], sights: &mut [ProbeResult]) -> Result<(), HostError> {
         let answer = self.world.test(target, probes, sights);
         let seen = match self.how {
             "sees use that was not" => Seen::Accessed,
@@ -186,8 +186,8 @@ impl Compacting for BrokenZones {
         Ok(())
     }
 
-    fn defrag_signals(&mut self, node: NodeId) -> Result<DefragSignals, HostError> {
-        self.pages.defrag_signals(node)
+    fn compaction_signals(&mut self, node: NodeId) -> Result<CompactionSignals, HostError> {
+        self.pages.compaction_signals(node)
     }
 
     fn compact(&mut self, step: &CompactStep) -> Result<Compacted, HostError> {
@@ -196,8 +196,8 @@ impl Compacting for BrokenZones {
         Ok(Compacted { pages_moved: done.pages_moved + u64::from(goes_on), ..done })
     }
 
-    fn page_blocks(&mut self, look: &BlocksLook, out: &mut Vec<PageBlock>) -> Result<(), HostError> {
-        self.pages.page_blocks(look, out)?;
+    fn page_blocks(&mut self, check: &BlocksScan, out: &mut Vec<PageBlock>) -> Result<(), HostError> {
+        self.pages.page_blocks(check, out)?;
         match self.how {
             "miscounts a block" => out[1].usage.movable += 1,
             "reads bits unasked" => out[0].sampled = 1,
@@ -211,7 +211,7 @@ impl Compacting for BrokenZones {
         zone: ZoneId,
         block: u32,
         clears: bool,
-        out: &mut Vec<PageSight>,
+        out: &mut Vec<PageContent>,
     ) -> Result<(), HostError> {
         let block = if self.how == "has blocks that are not there" { 0 } else { block };
         self.pages.block_pages(zone, block, clears, out)
@@ -290,9 +290,9 @@ impl Tiering for BrokenTiers {
         &mut self,
         target: TargetId,
         range: AddressRange,
-        gate: &mut ScanGate,
+        filter: &mut ScanFilter,
     ) -> Result<Scanned, HostError> {
-        self.tiers.scan_accessed(target, range, gate)
+        self.tiers.scan_accessed(target, range, filter)
     }
 
     fn page_nodes(&mut self, target: TargetId, addresses: &[u64], out: &mut [Option<NodeId>]) -> Result<(), HostError> {

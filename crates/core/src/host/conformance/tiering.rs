@@ -19,11 +19,11 @@ pub fn tiering(host: &mut dyn Tiering, fixture: &Fixture) -> Findings {
             .expect(!gone.is_some_and(|gone| spaces.contains(&gone)), "a process that has ended is among the spaces");
     }
     let mut areas: Vec<Area> = Vec::new();
-    let told = host.areas(process, &mut areas);
-    findings.expect_offered(can.scan_accessed, "areas", &told);
+    let reported = host.areas(process, &mut areas);
+    findings.expect_offered(can.scan_accessed, "areas", &reported);
     let ranges: Vec<_> = areas.iter().map(|area| area.range).collect();
     findings.expect(are_ordered(&ranges), "areas are empty, overlap or do not ascend");
-    if told.is_ok() {
+    if reported.is_ok() {
         let covers = |address: u64| ranges.iter().any(|range| (range.start..range.end).contains(&address));
         findings.expect(covers(mapped.start) && !covers(hole), "areas are not what is mapped");
     }
@@ -69,9 +69,9 @@ fn moves(host: &mut dyn Tiering, fixture: &Fixture, findings: &mut Findings) {
         let Ok(results) = answer else { return };
         findings.expect(results[1] == PageMove::NotPresent, "what is not mapped was moved");
         let mut at = [None];
-        let is_told = host.page_nodes(process, &[mapped.start], &mut at).is_ok();
+        let is_reported = host.page_nodes(process, &[mapped.start], &mut at).is_ok();
         let is_there = matches!(results[0], PageMove::Moved(_) | PageMove::SameNode);
-        if is_told {
+        if is_reported {
             findings.expect(is_there == (at[0] == Some(node.node)), "a page is not where its move says");
         }
         if is_there {

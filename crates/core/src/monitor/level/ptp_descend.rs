@@ -160,7 +160,7 @@ impl Descent {
         &mut self,
         (id, levels, size_min): (TargetId, &Levels, u64),
         (tick, config): (u64, DescendConfig),
-        (regions, probes, sights): (&[Region], &[Probe], &[crate::host::Sight]),
+        (regions, probes, sights): (&[Region], &[Probe], &[crate::host::ProbeResult]),
         host: &mut dyn MonitorHost,
         activity: &mut Activity,
     ) -> Result<(), HostError> {

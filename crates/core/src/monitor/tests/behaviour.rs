@@ -95,7 +95,7 @@ fn early_calls_do_nothing_and_late_ones_count_what_was_missed() {
 fn a_target_that_ends_is_dropped_and_told() {
     let mut bench = Bench::fixed(&[(0, GIB)], |_| {});
     bench.world.map(TargetId(1), &[(0, GIB)]);
-    bench.monitor.add_target(TargetId(1), &[AddressRange::new(0, GIB)], &bench.world).unwrap();
+    bench.monitor.add_target(TargetId(1), &[UnitRange::new(0, GIB)], &bench.world).unwrap();
     bench.tick();
     bench.world.spaces.remove(&TargetId(0));
     bench.tick();
@@ -122,9 +122,11 @@ fn what_the_host_refuses_is_told_and_costs_one_sample() {
         for _ in 0..200 {
             bench.tick();
         }
-        let told =
-            bench.events.iter().any(|event| matches!(event, Event::HostFailed { call: told, .. } if *told == call));
-        assert!(told, "{call}: {:?}", bench.events);
+        let reported = bench
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::HostFailed { call: reported, .. } if *reported == call));
+        assert!(reported, "{call}: {:?}", bench.events);
         bench.world.failing = None;
         bench.tick();
         bench.events.clear();
@@ -209,8 +211,8 @@ fn fewer_regions_are_reached_within_an_aggregation_and_no_change_changes_nothing
 fn a_commit_matches_targets_by_place() {
     let mut bench = Bench::fixed(&[(0, GIB)], |_| {});
     bench.aggregate();
-    let range = |start, end| AddressRange::new(start, end);
-    let set = |id, ranges: &[AddressRange]| TargetChange::Set { id: TargetId(id), ranges: ranges.to_vec() };
+    let range = |start, end| UnitRange::new(start, end);
+    let set = |id, ranges: &[UnitRange]| TargetChange::Set { id: TargetId(id), ranges: ranges.to_vec() };
     let config = bench.monitor.config().clone();
     bench.world.map(TargetId(1), &[(0, GIB)]);
     // Without ranges everything stays; a further entry is a new target.
@@ -252,7 +254,7 @@ fn what_the_host_cannot_do_is_an_error_at_once() {
         let mut config = MonitorConfig { operations: Operations::Fvaddr, ..MonitorConfig::default() };
         change(&mut config);
         let mut monitor = Monitor::new(config, 1).unwrap();
-        monitor.add_target(TargetId(0), &[AddressRange::new(0, GIB)], world).map_err(|error| error.to_string())
+        monitor.add_target(TargetId(0), &[UnitRange::new(0, GIB)], world).map_err(|error| error.to_string())
     };
     assert_eq!(add(&world, |_| {}), Ok(()));
     let error = add(&world, |config| config.flush = FlushPolicy::Adaptive).unwrap_err();
@@ -267,7 +269,7 @@ fn what_the_host_cannot_do_is_an_error_at_once() {
 
     let mut physical =
         Monitor::new(MonitorConfig { operations: Operations::Paddr, ..MonitorConfig::default() }, 1).unwrap();
-    let ranges = [AddressRange::new(0, GIB)];
+    let ranges = [UnitRange::new(0, GIB)];
     assert!(matches!(physical.add_target(TargetId(0), &[], &world), Err(MonitorError::RangesMissing { .. })));
     physical.add_target(TargetId(0), &ranges, &world).unwrap();
     assert_eq!(physical.add_target(TargetId(0), &ranges, &world), Err(MonitorError::TargetTwice(TargetId(0))));
@@ -408,7 +410,7 @@ fn bits_set_before_are_not_accesses() {
         let mut config = MonitorConfig { operations: Operations::Fvaddr, ..MonitorConfig::default() };
         config.strategy = entry.name.parse().unwrap();
         let mut monitor = Monitor::new(config, 1).unwrap();
-        monitor.add_target(TargetId(0), &[AddressRange::new(0, 64 * GIB)], &world).unwrap();
+        monitor.add_target(TargetId(0), &[UnitRange::new(0, 64 * GIB)], &world).unwrap();
         let mut bench = Bench { world, monitor, events: Vec::new() }.started();
         for _ in 0..3 {
             let snapshot = bench.aggregate();
@@ -443,7 +445,7 @@ fn regions_do_not_change_between_clear_and_test() {
     let mut bench = Bench::fixed(&[(0, 4 * GIB)], |config| config.strategy = "ptp".parse().unwrap());
     bench.tick();
     let before = bench.monitor.targets[0].probes.clone();
-    let set = TargetChange::Set { id: TargetId(0), ranges: vec![AddressRange::new(4096, 8192)] };
+    let set = TargetChange::Set { id: TargetId(0), ranges: vec![UnitRange::new(4096, 8192)] };
     bench.monitor.commit(bench.monitor.config().clone(), Some(&[set]), &bench.world).unwrap();
     assert_eq!(bench.monitor.targets[0].probes, before, "T3");
     let tests = |bench: &Bench| bench.monitor.activity().tests.map(|count| count.tests).iter().sum::<u64>();

@@ -4,7 +4,7 @@
 //! full experiment is a scenario on the simulated machine; here the shape must hold (T10), with two seeds and half a minute.
 
 use super::*;
-use crate::host::{Applying, Capabilities, Gauging, HostError, Level, Mappings, Probe, Probing, Seen, Sight};
+use crate::host::{Applying, Capabilities, Gauging, HostError, Level, Mappings, Probe, ProbeResult, Probing, Seen};
 
 const PAGE: u64 = 4096;
 const SHIFTS: [u8; 4] = [12, 21, 30, 39];
@@ -32,17 +32,17 @@ impl Probing for EvenlyHot {
         Capabilities { shifts: SHIFTS.to_vec(), highest_level: Level(3), flush: false, scan_children: true }
     }
 
-    fn clear(&mut self, _: TargetId, probes: &[Probe], _: &mut [Sight]) -> Result<(), HostError> {
+    fn clear(&mut self, _: TargetId, probes: &[Probe], _: &mut [ProbeResult]) -> Result<(), HostError> {
         self.words += probes.len() as u64;
         Ok(())
     }
 
-    fn test(&mut self, _: TargetId, probes: &[Probe], sights: &mut [Sight]) -> Result<(), HostError> {
+    fn test(&mut self, _: TargetId, probes: &[Probe], sights: &mut [ProbeResult]) -> Result<(), HostError> {
         self.words += probes.len() as u64;
         for (probe, sight) in probes.iter().zip(sights) {
             let span = 1 << SHIFTS[usize::from(probe.level.0)];
             let is_set = self.is_set(probe.address & !(span - 1), span, 1.0);
-            *sight = Sight { seen: if is_set { Seen::Accessed } else { Seen::Idle }, level: probe.level };
+            *sight = ProbeResult { seen: if is_set { Seen::Accessed } else { Seen::Idle }, level: probe.level };
         }
         Ok(())
     }
@@ -100,7 +100,7 @@ fn find(strategy: &str, footprint: u64, hot_len: u64, rate: f64) -> Found {
             ..MonitorConfig::default()
         };
         let mut monitor = Monitor::new(config, seed).expect("good");
-        monitor.add_target(TargetId(0), &[AddressRange::new(base, base + footprint)], &host).expect("good");
+        monitor.add_target(TargetId(0), &[UnitRange::new(base, base + footprint)], &host).expect("good");
         monitor.start(Instant::START);
         let mut windows: Vec<Vec<RegionRecord>> = Vec::new();
         while let Some(at) = monitor.poll_timeout().filter(|at| at.ns() <= seconds * 1_000_000_000) {

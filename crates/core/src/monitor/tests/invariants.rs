@@ -81,13 +81,13 @@ fn config() -> impl Strategy<Value = MonitorConfig> {
         })
 }
 
-fn ranges(layout: &[(u64, u64)]) -> Vec<AddressRange> {
-    layout.iter().map(|&(start, end)| AddressRange::new(start, end)).collect()
+fn ranges(layout: &[(u64, u64)]) -> Vec<UnitRange> {
+    layout.iter().map(|&(start, end)| UnitRange::new(start, end)).collect()
 }
 
 /// Joins what touches.
-fn joined(ranges: impl Iterator<Item = AddressRange>) -> Vec<AddressRange> {
-    let mut joined: Vec<AddressRange> = Vec::new();
+fn joined(ranges: impl Iterator<Item = UnitRange>) -> Vec<UnitRange> {
+    let mut joined: Vec<UnitRange> = Vec::new();
     for range in ranges {
         match joined.last_mut() {
             Some(last) if last.end == range.start => last.end = range.end,
@@ -98,7 +98,7 @@ fn joined(ranges: impl Iterator<Item = AddressRange>) -> Vec<AddressRange> {
 }
 
 /// What regions of target 0 are to cover now, if it can be told from outside: the fixed ranges.
-fn check(monitor: &Monitor, fixed: Option<&[AddressRange]>, nr_max_ever: usize) -> Result<(), TestCaseError> {
+fn check(monitor: &Monitor, fixed: Option<&[UnitRange]>, nr_max_ever: usize) -> Result<(), TestCaseError> {
     let Some(regions) = monitor.regions(TargetId(0)) else { return Ok(()) };
     for region in regions {
         prop_assert!(!region.is_empty(), "{region:?}");

@@ -213,7 +213,7 @@ fn what_the_host_lacks_is_refused_before_the_run() {
     let schemes = vec![Scheme::default(), Scheme { action: Action::Cold, ..Scheme::default() }];
     let config = MonitorConfig { operations: Operations::Fvaddr, schemes, ..MonitorConfig::default() };
     let mut monitor = Monitor::new(config, 1).expect("a good configuration");
-    let error = monitor.add_target(TargetId(0), &[AddressRange::new(0, GIB)], &world).unwrap_err().to_string();
+    let error = monitor.add_target(TargetId(0), &[UnitRange::new(0, GIB)], &world).unwrap_err().to_string();
     assert!(error.starts_with("schemes[1]: `action` is cold, which is not available here"), "{error}");
 }
 
@@ -303,7 +303,7 @@ proptest! {
             ..MonitorConfig::default()
         };
         let mut monitor = Monitor::new(config, seed).expect("good");
-        let ranges = ranges.map(|(start, end)| AddressRange::new(start, end));
+        let ranges = ranges.map(|(start, end)| UnitRange::new(start, end));
         monitor.add_target(TargetId(0), &ranges, &world).expect("good ranges");
         monitor.start(Instant::START);
         for free in free {

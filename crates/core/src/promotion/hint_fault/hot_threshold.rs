@@ -35,7 +35,6 @@ impl Default for HotControls {
 /// Whether a node has so much free memory that hot and cold need not be told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Headroom {
-    /// It has.
     Ample,
     /// It has not.
     Scarce,
@@ -72,7 +71,7 @@ impl HotDecision {
 
 /// What a node of the top tier keeps about pages that want to come. All counts are of base pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HotGate {
+pub struct HotFilter {
     /// The threshold in force; `None`: the knob's.
     threshold_ms: Option<u64>,
     adapted_at: Instant,
@@ -85,7 +84,7 @@ pub struct HotGate {
     pub candidates_ample: u64,
 }
 
-impl HotGate {
+impl HotFilter {
     /// Decides about a folio of `pages` base pages that faulted `latency_ms` after it was made inaccessible.
     pub fn decide(
         &mut self,
@@ -174,13 +173,13 @@ mod tests {
 
     /// The threshold after each window of a minute in which so many candidates came.
     fn thresholds(came: &[u64]) -> Vec<u64> {
-        let mut gate = HotGate::default();
+        let mut filter = HotFilter::default();
         let mut now = 0;
         let window = |&came: &u64| {
-            gate.candidates += came;
+            filter.candidates += came;
             now += 60_001;
-            gate.decide(1, u64::MAX, Headroom::Scarce, &LIMIT_100_MB, at(now));
-            gate.threshold_ms(&LIMIT_100_MB)
+            filter.decide(1, u64::MAX, Headroom::Scarce, &LIMIT_100_MB, at(now));
+            filter.threshold_ms(&LIMIT_100_MB)
         };
         came.iter().map(window).collect()
     }
@@ -200,34 +199,34 @@ mod tests {
         assert_eq!((rising[0], &rising[6..]), (1125, &[1875, 2000, 2000, 2000][..]), "example 18: too few");
     }
 
-    fn passes(gate: &mut HotGate, pages: u64, now: Instant) -> bool {
-        gate.decide(pages, 0, Headroom::Scarce, &LIMIT_100_MB, now).promotes()
+    fn passes(filter: &mut HotFilter, pages: u64, now: Instant) -> bool {
+        filter.decide(pages, 0, Headroom::Scarce, &LIMIT_100_MB, now).promotes()
     }
 
     /// docs/spec/promotion.md#s7, example 19.
     #[test]
     fn a_second_lets_as_many_pages_through_as_the_rate() {
-        let mut gate = HotGate::default();
-        let passed = (0..30_000).filter(|_| passes(&mut gate, 1, at(1001))).count();
-        assert_eq!((passed, gate.candidates), (25_600, 30_000), "example 19");
+        let mut filter = HotFilter::default();
+        let passed = (0..30_000).filter(|_| passes(&mut filter, 1, at(1001))).count();
+        assert_eq!((passed, filter.candidates), (25_600, 30_000), "example 19");
         for (before, passing, after) in [(25_000, true, 25_512), (25_100, false, 25_612)] {
-            let mut gate = HotGate { window_start: at(1000), candidates: before, ..HotGate::default() };
-            assert_eq!(passes(&mut gate, 512, at(2000)), passing, "example 19: {before} and a huge page");
-            assert_eq!(gate.candidates - gate.candidates_at_window, after, "example 19: {before}");
+            let mut filter = HotFilter { window_start: at(1000), candidates: before, ..HotFilter::default() };
+            assert_eq!(passes(&mut filter, 512, at(2000)), passing, "example 19: {before} and a huge page");
+            assert_eq!(filter.candidates - filter.candidates_at_window, after, "example 19: {before}");
         }
-        let mut gate = HotGate::default();
+        let mut filter = HotFilter::default();
         let none = HotControls { rate_limit_mbps: 0, ..LIMIT_100_MB };
-        assert_eq!(gate.decide(1, 0, Headroom::Scarce, &none, at(1001)), HotDecision::RateLimited, "a rate of 0");
-        assert_eq!(gate.decide(1, 0, Headroom::Ample, &none, at(1001)), HotDecision::Ample);
+        assert_eq!(filter.decide(1, 0, Headroom::Scarce, &none, at(1001)), HotDecision::RateLimited, "a rate of 0");
+        assert_eq!(filter.decide(1, 0, Headroom::Ample, &none, at(1001)), HotDecision::Ample);
     }
 
     /// docs/spec/promotion.md#s7, example 20.
     #[test]
     fn hot_is_below_the_threshold() {
-        let mut gate = HotGate::default();
+        let mut filter = HotFilter::default();
         for (latency, decision, candidates) in [(999, HotDecision::Hot, 1), (1000, HotDecision::Cold, 1)] {
-            let got = gate.decide(1, latency, Headroom::Scarce, &LIMIT_100_MB, at(5));
-            assert_eq!((got, gate.candidates), (decision, candidates), "example 20: {latency} ms");
+            let got = filter.decide(1, latency, Headroom::Scarce, &LIMIT_100_MB, at(5));
+            assert_eq!((got, filter.candidates), (decision, candidates), "example 20: {latency} ms");
         }
     }
 
@@ -244,9 +243,9 @@ mod tests {
 
     #[test]
     fn room_for_all_takes_the_threshold_back() {
-        let mut gate = HotGate { threshold_ms: Some(125), ..HotGate::default() };
-        gate.decide(512, 5000, Headroom::Ample, &LIMIT_100_MB, at(5));
-        assert_eq!((gate.threshold_ms(&LIMIT_100_MB), gate.candidates, gate.candidates_ample), (1000, 0, 512));
+        let mut filter = HotFilter { threshold_ms: Some(125), ..HotFilter::default() };
+        filter.decide(512, 5000, Headroom::Ample, &LIMIT_100_MB, at(5));
+        assert_eq!((filter.threshold_ms(&LIMIT_100_MB), filter.candidates, filter.candidates_ample), (1000, 0, 512));
     }
 
     /// docs/spec/promotion.md#s4-2: 21 bits wrap after 2,097,152 ms.

@@ -2,7 +2,7 @@
 //!
 //! What is decided here is apart from any page table: when a thread scans ([`TaskClock`]) and how much ([`ScanBudget`]), how its
 //! period adapts ([`ScanPeriod`]), and whether a page that faulted moves: by two references in a row ([`two_references()`], mode 1),
-//! or by the time since it was made inaccessible ([`HotGate`], mode 2).
+//! or by the time since it was made inaccessible ([`HotFilter`], mode 2).
 
 mod hot_threshold;
 mod scan_budget;
@@ -10,7 +10,7 @@ mod scan_period;
 mod task_clock;
 mod two_references;
 
-pub use hot_threshold::{Headroom, HotControls, HotDecision, HotGate, latency_ms};
+pub use hot_threshold::{Headroom, HotControls, HotDecision, HotFilter, latency_ms};
 pub use scan_budget::ScanBudget;
 pub use scan_period::{FaultStats, ScanPeriod};
 pub use task_clock::{SpaceClock, TaskClock};
@@ -51,7 +51,7 @@ impl Balancing {
         }
     }
 
-    /// Hot pages of slow nodes are promoted by [`HotGate`].
+    /// Hot pages of slow nodes are promoted by [`HotFilter`].
     pub fn is_tiering(self) -> bool {
         matches!(self, Self::Tiering | Self::Both)
     }

@@ -123,10 +123,10 @@ fn play(mode: Mode, seed: u64) -> (String, u64) {
         world.run();
         let moves = world.moves;
         let step = promotion.handle_timeout(thread, now, &mut world);
-        let told = step.migration.map_or(0, |report| report.moved);
+        let reported = step.migration.map_or(0, |report| report.moved);
         log.push_str(&format!("{now} {thread:?} {step:?}\n"));
         world.check();
-        assert_eq!(world.moves - moves, told, "a step tells what it moved");
+        assert_eq!(world.moves - moves, reported, "a step tells what it moved");
         assert_eq!(world.moves, promotion.counters().migrated, "counters are the sums of the moves");
         assert_eq!(promotion.counters.outstanding(), promotion.queued(), "each entry ends in one way");
         disturb(&mut promotion, &mut world, now, &mut random);

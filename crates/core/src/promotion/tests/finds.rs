@@ -90,8 +90,8 @@ fn in_a_tebibyte_too() {
     let (begin, shown, probed) = (rch.now, rch.world.shown, rch.promotion.counters().regions_probed);
     let scans = rch.until(|promotion, _| promotion.counters().probes_hit > 0);
     assert!(scans <= 13 && rch.now.since(begin) <= Duration::from_secs(66), "{scans} scans, {}", rch.now.since(begin));
-    let looked = (rch.world.shown - shown) * 4096;
-    assert!(looked <= 512 * MIB, "probes find it, not looks at {looked} bytes");
+    let scanned = (rch.world.shown - shown) * 4096;
+    assert!(scanned <= 512 * MIB, "probes find it, not looks at {scanned} bytes");
     let probed = rch.promotion.counters().regions_probed - probed;
     assert!(probed <= 342 * scans, "section 3.2: {probed} regions in {scans} scans");
     // From there on it is hot, and moves.
@@ -248,9 +248,9 @@ fn regions_are_scanned_within_the_budget_also_in_one_large_area() {
     let now = settled[39].0;
     let before = world.shown;
     scans(&mut promotion, &mut world, now, 1);
-    let looked = (world.shown - before) * 4096;
+    let scanned = (world.shown - before) * 4096;
     // 12 GiB / 60 s * 5 s = 1 GiB, in regions of 4 MiB.
-    assert!((GIB..GIB + 4 * MIB + 1).contains(&looked), "{looked} bytes in a scan");
+    assert!((GIB..GIB + 4 * MIB + 1).contains(&scanned), "{scanned} bytes in a scan");
 }
 
 /// 32 GiB of huge pages in areas of 512 MiB.

@@ -114,7 +114,7 @@ fn a_host_that_lacks_something_is_told_what() {
             "mode `rch` is not available here: scans of ranges for accessed pages",
         ),
         (Mode::V0, |has| has.migrate = false, "mode `v0` is not available here: moves of pages between nodes"),
-        (Mode::V2, |has| has.tells_active = false, "mode `v2` is not available here: moves of active pages only"),
+        (Mode::V2, |has| has.knows_active = false, "mode `v2` is not available here: moves of active pages only"),
         (
             Mode::V0,
             |has| has.nodes[0].is_top_tier = false,

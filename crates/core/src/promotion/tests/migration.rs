@@ -57,7 +57,7 @@ fn early_calls_do_nothing() {
     let mut promotion = of_mode(Mode::V1, &mut world);
     for thread in [Thread::Scan, Thread::Migrate] {
         let step = promotion.handle_timeout(thread, ms(900), &mut world);
-        assert_eq!((step, world.shown), (crate::promotion::Step::default(), 0), "{thread:?}");
+        assert_eq!((step, world.shown), (crate::promotion::TimeoutReport::default(), 0), "{thread:?}");
     }
 }
 

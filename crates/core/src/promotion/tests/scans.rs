@@ -187,8 +187,8 @@ fn idle_spaces_cost_a_few_scans_and_then_little() {
         let before = world.shown;
         drive(&mut promotion, &mut world, ms(60_000), ms(120_000), |_, _, _, _| true);
         // Two looks at all in a minute: v0 looks at 1 GiB every second scan, `rch` at a quarter of it each scan... at most 12 scans.
-        let looks = (world.shown - before) / (8 * GIB / 4096);
-        assert!(looks <= 6, "{mode:?}: {looks} looks at everything in a minute");
+        let scans = (world.shown - before) / (8 * GIB / 4096);
+        assert!(scans <= 6, "{mode:?}: {scans} looks at everything in a minute");
         assert_eq!(promotion.counters().migrated, 0);
     }
 }

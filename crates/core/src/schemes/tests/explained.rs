@@ -1,8 +1,8 @@
-//! The five ways in which a set-up is broken most often are told by their true cause.
+//! The five ways in which a configuration is broken most often are told by their true cause.
 
 use super::*;
 
-fn told(rig: &Rig, scheme: &Scheme) -> String {
+fn reported(rig: &Rig, scheme: &Scheme) -> String {
     explain(scheme, &rig.report(0)).join(" ")
 }
 
@@ -13,7 +13,7 @@ fn the_true_cause_is_named() {
         let mut rig = Rig::new(std::slice::from_ref(scheme), &[idle]);
         prepare(&mut rig);
         rig.run();
-        told(&rig, scheme)
+        reported(&rig, scheme)
     };
 
     let mut never = Scheme { action: Action::LruPrio, ..Scheme::default() };
@@ -61,11 +61,11 @@ fn watermarks_are_named_also_where_there_was_no_pass() {
     (rig.machine.free, rig.machine.total) = (90, 100);
     assert_eq!(rig.engine.wait(Instant::START, &mut rig.machine), Ok(None), "the other one is at work");
     let rule = "it works from below 15% free memory on, up to 20% and down to 5%; now 90% is free.";
-    assert!(told(&rig, &scheme).ends_with(rule));
+    assert!(reported(&rig, &scheme).ends_with(rule));
     rig.run();
     let later = Instant::from_ns(90 * SECOND);
     assert_eq!(rig.engine.wait(later, &mut rig.machine), Ok(None));
-    let said = told(&rig, &scheme);
+    let said = reported(&rig, &scheme);
     assert!(said.contains("Its watermarks had it switched off for 1.50 m, in 1 of 1 passes: it works"), "{said}");
     rig.engine = Engine::new(std::slice::from_ref(&scheme));
     assert_eq!(rig.engine.wait(Instant::START, &mut rig.machine), Ok(Some(Duration::from_secs(5))));

@@ -76,7 +76,7 @@ proptest! {
             let pattern = scheme.access_pattern.resolve(&rig.attributes);
             let scorer = scheme.action.scorer(true).expect("of physical memory");
             let score = |region: &Region| scorer.score(region, &rig.attributes, &scheme.quotas.weights);
-            let qualifying: Vec<(u32, u32, AddressRange)> = rig.targets.iter()
+            let qualifying: Vec<(u32, u32, UnitRange)> = rig.targets.iter()
                 .flat_map(|target| target.regions.iter().map(|region| (target.id.0, region)))
                 .filter(|(_, region)| pattern.misses(region, region.len()).is_none())
                 .map(|(target, region)| (target, score(region), region.range))

@@ -20,7 +20,7 @@ pub use types::{Effort, MigrateType};
 
 use super::{Chain, FrameId, Frames, ListEnd};
 pub(in crate::memory) use bits::Bits;
-use isotherm_core::defrag::FreeBlocks;
+use isotherm_core::compaction::FreeBlocks;
 use types::NR_TYPES;
 
 /// log2 of the pages of the largest block.
@@ -108,7 +108,6 @@ impl Buddy {
         }
     }
 
-    /// Free pages.
     #[inline]
     pub const fn free_pages(&self) -> u64 {
         self.free_pages
@@ -139,7 +138,6 @@ impl Buddy {
         self.types[((frame.index_u32() - self.base) >> BLOCK_ORDER) as usize]
     }
 
-    /// How many page blocks have a type.
     pub fn page_blocks(&self, migrate_type: MigrateType) -> u64 {
         self.types.iter().filter(|&&other| other == migrate_type).count() as u64
     }

@@ -66,7 +66,6 @@ fn e16_split_and_merge() {
     assert_eq!((rig.buddy.effort().splits, rig.buddy.effort().merges), (10, 10));
 }
 
-/// E17.
 #[test]
 fn e17_a_block_that_will_merge_soon_goes_to_the_tail() {
     for (second_pair_is_free, expected) in [(true, [40, 0]), (false, [0, 40])] {

@@ -15,7 +15,6 @@ pub enum MigrateType {
 pub(super) const NR_TYPES: usize = 3;
 
 impl MigrateType {
-    /// All.
     pub const ALL: [Self; NR_TYPES] = [Self::Unmovable, Self::Movable, Self::Reclaimable];
 
     /// Whose blocks serve this type once its own are used up, in this order (section 2.4).

@@ -7,16 +7,16 @@ use crate::mmu::entry::Entry;
 use isotherm_units::PageRange;
 
 /// Entries that one look serves: those of a word.
-pub(crate) const LOOK: usize = 64;
+pub(crate) const GROUP: usize = 64;
 
 /// Young entries among those of a word from which on nothing is won by waiting for others: they share cache lines.
 const MANY: u32 = 16;
 
 /// 64 entries whose accessed bits are looked at together.
 #[derive(Clone, Copy)]
-pub(crate) struct Looked<'a>(&'a [u32; LOOK]);
+pub(crate) struct Entries<'a>(&'a [u32; GROUP]);
 
-impl Looked<'_> {
+impl Entries<'_> {
     /// The frame that entry `index` shows; the zero page and absent pages have none.
     #[inline]
     pub(crate) fn frame(self, index: usize) -> Option<FrameId> {
@@ -58,7 +58,6 @@ impl YoungEntries {
         let room = Self::ENOUGH + TABLE_PAGES;
         Self { entries: vec![0; room], pages: vec![DensePage(0); room], len: 0 }
     }
-    /// How many there are.
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
@@ -113,13 +112,13 @@ impl PageTable {
         &mut self,
         pages: PageRange,
         young: &mut YoungEntries,
-        mut look_at_once: impl FnMut(Looked<'_>, u64) -> u64,
+        mut look_at_once: impl FnMut(Entries<'_>, u64) -> u64,
     ) -> u64 {
         let slot = u32::from(self.directory[(pages.start >> CHUNK_SHIFT) as usize]) - 1;
         let chunk = &mut self.chunks[slot as usize];
         let (start, len) = ((pages.start & CHUNK_MASK) as usize, pages.len() as usize);
         let end = start + len;
-        let (first, last) = (start / LOOK, end.div_ceil(LOOK));
+        let (first, last) = (start / GROUP, end.div_ceil(GROUP));
         let marks = chunk.marks.as_deref();
         let Some(table) = chunk.tables[start / TABLE_PAGES].as_deref() else { return 0 };
         let (mut cleared_at_once, mut len) = (0, young.len);
@@ -128,16 +127,16 @@ impl PageTable {
             if bits == 0 {
                 continue; // test before clear: a store would materialise untouched memory
             }
-            let from = (first + index) * LOOK;
+            let from = (first + index) * GROUP;
             if from < start {
-                bits &= u64::MAX << (start % LOOK);
+                bits &= u64::MAX << (start % GROUP);
             }
-            if from + LOOK > end {
-                bits &= !(u64::MAX << (end % LOOK));
+            if from + GROUP > end {
+                bits &= !(u64::MAX << (end % GROUP));
             }
             if bits == u64::MAX || bits.count_ones() >= MANY {
-                let entries = table[from % TABLE_PAGES..][..LOOK].first_chunk().expect("64 entries");
-                let cleared = look_at_once(Looked(entries), bits);
+                let entries = table[from % TABLE_PAGES..][..GROUP].first_chunk().expect("64 entries");
+                let cleared = look_at_once(Entries(entries), bits);
                 debug_assert_eq!(cleared & !bits, 0, "only young entries are cleared");
                 group[ACCESSED] &= !cleared;
                 cleared_at_once += u64::from(cleared.count_ones());
@@ -170,32 +169,32 @@ impl PageTable {
         group[ACCESSED] |= bit;
     }
 
-    /// Shows the young entries of `pages`, which lie in one block that has a table, to `look`: 64 entries, and which of them
+    /// Shows the young entries of `pages`, which lie in one block that has a table, to `visit`: 64 entries, and which of them
     /// are young. The accessed bits that it returns are cleared.
     #[inline]
-    pub(crate) fn age_entries(&mut self, pages: PageRange, mut look: impl FnMut(Looked<'_>, u64) -> u64) {
+    pub(crate) fn age_entries(&mut self, pages: PageRange, mut visit: impl FnMut(Entries<'_>, u64) -> u64) {
         let slot = self.directory[(pages.start >> CHUNK_SHIFT) as usize];
         let chunk = &mut self.chunks[usize::from(slot) - 1];
         let (start, len) = ((pages.start & CHUNK_MASK) as usize, pages.len() as usize);
         let end = start + len;
         let Some(table) = chunk.tables[start / TABLE_PAGES].as_deref() else { return };
         let marks = chunk.marks.as_deref();
-        let (first, last) = (start / LOOK, end.div_ceil(LOOK));
+        let (first, last) = (start / GROUP, end.div_ceil(GROUP));
         for (index, group) in chunk.groups[first..last].iter_mut().enumerate() {
-            let at = (first + index) * LOOK;
+            let at = (first + index) * GROUP;
             let mut young = (group[PRESENT] | marked(marks, first + index)) & group[ACCESSED];
             if at < start {
-                young &= u64::MAX << (start % LOOK);
+                young &= u64::MAX << (start % GROUP);
             }
-            if at + LOOK > end {
-                young &= !(u64::MAX << (end % LOOK));
+            if at + GROUP > end {
+                young &= !(u64::MAX << (end % GROUP));
             }
             if young == 0 {
                 continue; // test before clear: a store would materialise untouched memory
             }
             let from = at % TABLE_PAGES;
-            let entries = table[from..from + LOOK].first_chunk().expect("64 entries");
-            let cleared = look(Looked(entries), young);
+            let entries = table[from..from + GROUP].first_chunk().expect("64 entries");
+            let cleared = visit(Entries(entries), young);
             debug_assert_eq!(cleared & !young, 0, "only young entries are cleared");
             group[ACCESSED] &= !cleared;
         }
@@ -232,7 +231,7 @@ mod tests {
     fn a_row_of_frames_is_told_from_others() {
         let mut table = mapped(&(0..64).collect::<Vec<_>>(), false);
         let mut row = None;
-        let mut look = |table: &mut PageTable| {
+        let mut visit = |table: &mut PageTable| {
             table.test_and_clear_young(table.dense(3).unwrap());
             table.mark_touched(table.dense(3).unwrap(), super::super::Need::Read);
             table.age_entries(PageRange::new(0, 64), |entries, _| {
@@ -241,10 +240,10 @@ mod tests {
             });
             row
         };
-        assert_eq!(look(&mut table), Some(FrameId::new(0)));
+        assert_eq!(visit(&mut table), Some(FrameId::new(0)));
         let dense = table.dense(40).unwrap();
         table.set_present(dense, Entry::Zero, false, false, false);
-        assert_eq!(look(&mut table), None);
+        assert_eq!(visit(&mut table), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! What a page table has beside its words: what kind it is, ground, and what changed behind the back of those who remember.
+//! What a page table has beside its words: what kind it is, premapped memory, and what changed behind the back of those who remember.
 
 use super::super::config::TableKind;
-use super::super::ground::Ground;
+use super::super::premapped::Premapped;
 use super::{CHUNK_PAGES, DensePage, Level, PageTable};
 use crate::memory::LatencyClasses;
 use isotherm_units::PageRange;
@@ -14,7 +14,7 @@ const STALE_MAX: usize = 33;
 #[derive(Debug, Default)]
 pub(super) struct Extension {
     pub(super) kind: TableKind,
-    pub(super) ground: Option<Box<Ground>>,
+    pub(super) premapped: Option<Box<Premapped>>,
     /// Kinds of memory that differ in latency, where there are several.
     pub(super) classes: Option<Arc<LatencyClasses>>,
     /// Of them, slower than the fastest.
@@ -40,16 +40,16 @@ impl PageTable {
         Self { extension: Extension { kind, ..Extension::default() }, ..Self::new() }
     }
 
-    /// Maps `range` as ground: from now on it never faults. Nothing may be mapped there.
-    pub(crate) fn lay_ground(&mut self, range: PageRange, huge: bool) {
+    /// Maps `range` as premapped: from now on it never faults. Nothing may be mapped there.
+    pub(crate) fn premap(&mut self, range: PageRange, huge: bool) {
         let kind = self.extension.kind;
-        self.extension.ground.get_or_insert_with(|| Box::new(Ground::new(kind))).lay(range, huge);
+        self.extension.premapped.get_or_insert_with(|| Box::new(Premapped::new(kind))).lay(range, huge);
     }
 
-    /// Unmaps ground in `range`.
-    pub(crate) fn cut_ground(&mut self, range: PageRange) {
-        if let Some(ground) = &mut self.extension.ground {
-            ground.cut(range);
+    /// Unmaps premapped memory in `range`.
+    pub(crate) fn cut_premapped(&mut self, range: PageRange) {
+        if let Some(premapped) = &mut self.extension.premapped {
+            premapped.cut(range);
             if self.extension.kind.translated {
                 self.extension.stale.resize(STALE_MAX + 1, range.start);
             }
@@ -57,8 +57,8 @@ impl PageTable {
     }
 
     /// Memory that was mapped before the run, page for page without a frame.
-    pub(crate) fn ground(&self) -> Option<&Ground> {
-        self.extension.ground.as_deref()
+    pub(crate) fn premapped(&self) -> Option<&Premapped> {
+        self.extension.premapped.as_deref()
     }
 
     /// After the newest chunk was made: its upper tables are new.

@@ -7,7 +7,7 @@ use isotherm_units::PageRange;
 
 /// Bits that were taken away.
 #[derive(Debug)]
-pub(crate) struct Veil(Vec<(DensePage, bool)>);
+pub(crate) struct MigrationEntries(Vec<(DensePage, bool)>);
 
 impl PageTable {
     /// The page that an entry shows lies in another frame from now on. All bits stay.
@@ -18,8 +18,8 @@ impl PageTable {
         self.note_class(dense, Entry::Frame(to));
     }
 
-    /// Lets no access to these pages through. Nothing but accesses may happen until [`unveil`](Self::unveil).
-    pub(crate) fn veil(&mut self, ranges: &[PageRange]) -> Veil {
+    /// Lets no access to these pages through. Nothing but accesses may happen until [`remove_migration_entries`](Self::unveil).
+    pub(crate) fn set_migration_entries(&mut self, ranges: &[PageRange]) -> MigrationEntries {
         let mut taken = Vec::new();
         for page in ranges.iter().flat_map(|range| range.start..range.end) {
             let Some(dense) = self.dense(page) else { continue };
@@ -35,11 +35,11 @@ impl PageTable {
             }
             taken.push((dense, writable));
         }
-        Veil(taken)
+        MigrationEntries(taken)
     }
 
     /// Gives all bits back.
-    pub(crate) fn unveil(&mut self, Veil(taken): Veil) {
+    pub(crate) fn remove_migration_entries(&mut self, MigrationEntries(taken): MigrationEntries) {
         for (dense, writable) in taken {
             let (group, bit) = self.group_mut(dense);
             group[PRESENT] |= bit;

@@ -202,7 +202,6 @@ impl PageTable {
         nr_done
     }
 
-    /// Touches one page.
     pub(super) fn touch_one(&mut self, page: u64, write: bool) -> Result<(), Stop> {
         let need = if write { Need::Write } else { Need::Read };
         let fault = Stop::Fault { page, need };

@@ -1,6 +1,6 @@
 //! The page table as one who looks at accessed bits sees it: entries by level and address, tables of 512 entries.
 
-use super::super::ground::Children;
+use super::super::premapped::Children;
 use super::hints::marked;
 use super::{ACCESSED, CHUNK_PAGES, CHUNK_SHIFT, Chunk, DensePage, Level, PRESENT, PageTable, TABLE_PAGES};
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ pub(crate) enum Found {
     Nothing(Level),
     /// An entry that points to a table, at the wanted level.
     Table(Level),
-    /// The entry that maps the page, at the wanted level or above. Ground has no dense page.
+    /// The entry that maps the page, at the wanted level or above. Premapped memory has no dense page.
     Leaf(Level, Option<DensePage>),
 }
 
@@ -33,7 +33,7 @@ fn chunks_below<'a>(
 impl PageTable {
     /// Walks towards `page` down to `wanted`, or to the leaf above it. `huge` holds the blocks under one entry.
     pub(crate) fn find(&self, page: u64, wanted: Level, huge: &BTreeSet<u64>) -> Found {
-        if let Some(leaf) = self.ground().and_then(|ground| ground.leaf_level(page)) {
+        if let Some(leaf) = self.premapped().and_then(|premapped| premapped.leaf_level(page)) {
             return if wanted <= leaf { Found::Leaf(leaf, None) } else { Found::Table(wanted) };
         }
         if wanted <= Level::PMD && !huge.is_empty() && huge.contains(&(page >> Level::PMD.span_shift())) {
@@ -52,7 +52,7 @@ impl PageTable {
 
     /// Whether the entry at `level` on the way to `page` points to a table or is a leaf.
     fn has_table(&self, level: Level, page: u64) -> bool {
-        if self.ground().is_some_and(|ground| ground.has_entry(level, page)) {
+        if self.premapped().is_some_and(|premapped| premapped.has_entry(level, page)) {
             return true;
         }
         let mut chunks = chunks_below(&self.directory, &self.used, level, page);
@@ -66,7 +66,7 @@ impl PageTable {
 
     /// The accessed bit of the entry at `level` on the way to `page`.
     pub(crate) fn is_entry_young(&self, level: Level, page: u64) -> bool {
-        if self.ground().is_some_and(|ground| ground.test(level, page)) {
+        if self.premapped().is_some_and(|premapped| premapped.test(level, page)) {
             return true;
         }
         match level {
@@ -81,7 +81,7 @@ impl PageTable {
 
     /// Reads and clears it.
     pub(crate) fn take_entry_young(&mut self, level: Level, page: u64) -> bool {
-        let mut was = self.extension.ground.as_mut().is_some_and(|ground| ground.test_and_clear(level, page));
+        let mut was = self.extension.premapped.as_mut().is_some_and(|premapped| premapped.test_and_clear(level, page));
         if level == Level::LEAF {
             return was | self.dense(page).is_some_and(|dense| self.test_and_clear_young(dense));
         }
@@ -96,8 +96,8 @@ impl PageTable {
     /// points to, in address order.
     pub(crate) fn take_children(&mut self, parent: Level, page: u64) -> Children {
         let mut out = [0; 8];
-        if let Some(ground) = &mut self.extension.ground {
-            ground.take_children(parent, page, &mut out);
+        if let Some(premapped) = &mut self.extension.premapped {
+            premapped.take_children(parent, page, &mut out);
         }
         let first = page >> parent.span_shift() << parent.span_shift();
         for slot in chunks_below(&self.directory, &self.used, parent, page) {
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_walk_finds_tables_leaves_and_holes() {
         let mut table = mapped(&[5, 600], false);
-        table.lay_ground(PageRange::new(GIB + 100, 3 * GIB), true);
+        table.premap(PageRange::new(GIB + 100, 3 * GIB), true);
         let leaf = |page: u64| Found::Leaf(Level::LEAF, table.dense(page));
         let cases = [
             (5, Level::LEAF, leaf(5)),
@@ -204,21 +204,21 @@ mod tests {
         assert_eq!(table.find(600, Level::LEAF, &huge), Found::Leaf(Level::PMD, table.dense(600)));
     }
 
-    /// Ground and ordinary pages answer the same questions alike, at every level.
+    /// Premapped memory and ordinary pages answer the same questions alike, at every level.
     #[test]
     fn ground_and_pages_agree() {
         let pages: Vec<u64> = [0, 3, 511, 512, 70_000, GIB - 1, GIB, 512 * GIB + 9, 700 * GIB].to_vec();
         let mut dense = mapped(&pages, false);
-        let mut ground = PageTable::new();
-        pages.iter().for_each(|&page| ground.lay_ground(PageRange::at(page, 1), false));
+        let mut premapped = PageTable::new();
+        pages.iter().for_each(|&page| premapped.premap(PageRange::at(page, 1), false));
         let all = [Level::LEAF, Level::PMD, Level::PUD, Level::P4D, Level::PGD];
         for round in 0..4usize {
-            for table in [&mut dense, &mut ground] {
+            for table in [&mut dense, &mut premapped] {
                 pages.iter().skip(round).step_by(2).for_each(|&page| touch(table, page));
             }
             for &page in &pages {
                 for level in all {
-                    let answers = [&dense, &ground].map(|table| table.is_entry_young(level, page));
+                    let answers = [&dense, &premapped].map(|table| table.is_entry_young(level, page));
                     assert_eq!(answers[0], answers[1], "{page:#x} {level:?} round {round}");
                 }
             }
@@ -226,14 +226,14 @@ mod tests {
                 for &page in &pages {
                     assert_eq!(
                         dense.take_children(level, page),
-                        ground.take_children(level, page),
+                        premapped.take_children(level, page),
                         "{page:#x} {level:?}"
                     );
                 }
             }
             let level = all[round + 1];
             for &page in &pages {
-                assert_eq!(dense.take_entry_young(level, page), ground.take_entry_young(level, page));
+                assert_eq!(dense.take_entry_young(level, page), premapped.take_entry_young(level, page));
             }
         }
     }

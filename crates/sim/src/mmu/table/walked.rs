@@ -1,4 +1,4 @@
-//! Playing accesses where the page table alone does not tell what happens: through translation caches, or on ground.
+//! Playing accesses where the page table alone does not tell what happens: through translation caches, or on premapped memory.
 
 use super::super::translation::{Reads, Translation};
 use super::{ACCESSED, CHUNK_SHIFT, Cursor, DIRTY, Level, Need, PRESENT, Pace, PageTable, Stop, WRITABLE};
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 impl PageTable {
     /// Plays runs as [`play`](Self::play) does, through `translation`. `huge` holds the blocks under one entry.
     ///
-    /// Without translation caches and ground, on a processor that sets accessed bits, this is `play` itself.
+    /// Without translation caches and premapped memory, on a processor that sets accessed bits, this is `play` itself.
     #[inline]
     pub(crate) fn play_in<T: Translation>(
         &mut self,
@@ -18,16 +18,16 @@ impl PageTable {
         cursor: &mut Cursor,
         pace: &mut Pace,
     ) -> Stop {
-        if T::OFF && self.extension.ground.is_none() && !self.extension.kind.by_fault {
+        if T::OFF && self.extension.premapped.is_none() && !self.extension.kind.by_fault {
             return self.play(runs, cursor, pace);
         }
         loop {
             if T::OFF
                 && !self.extension.kind.by_fault
                 && !cursor.thought
-                && let Some(ground) = &mut self.extension.ground
+                && let Some(premapped) = &mut self.extension.premapped
             {
-                cursor.run += ground.touch_singles(&runs[cursor.run..], pace);
+                cursor.run += premapped.touch_singles(&runs[cursor.run..], pace);
             }
             let Some(&run) = runs.get(cursor.run) else { return Stop::Done };
             if pace.now_ns >= pace.until_ns {
@@ -51,14 +51,14 @@ impl PageTable {
                         0 => u64::MAX,
                         page_ns => (pace.until_ns - pace.now_ns).div_ceil(page_ns),
                     };
-                    self.touch_ground_or_page(page, left.min(affordable), run.is_write())
+                    self.touch_premapped_or_page(page, left.min(affordable), run.is_write())
                 } else {
                     self.touch_translated(translation, huge, page, run.is_write())
                 };
                 match done {
                     Ok(pages) => {
                         cursor.page += pages;
-                        // Ground is in the fastest memory, and has no bits.
+                        // Premapped memory is in the fastest memory, and has no bits.
                         let class = if self.extension.classes.is_some() { self.class_at(page) } else { 0 };
                         pace.pay(u64::from(pages), class);
                     }
@@ -69,11 +69,11 @@ impl PageTable {
         }
     }
 
-    /// Touches up to `wanted` pages of ground, or one page elsewhere; how many.
+    /// Touches up to `wanted` pages of premapped memory, or one page elsewhere; how many.
     #[inline]
-    fn touch_ground_or_page(&mut self, page: u64, wanted: u64, write: bool) -> Result<u32, Stop> {
-        if let Some(ground) = &mut self.extension.ground {
-            let touched = ground.touch(page, wanted);
+    fn touch_premapped_or_page(&mut self, page: u64, wanted: u64, write: bool) -> Result<u32, Stop> {
+        if let Some(premapped) = &mut self.extension.premapped {
+            let touched = premapped.touch(page, wanted);
             if touched > 0 {
                 return Ok(touched as u32);
             }
@@ -90,11 +90,11 @@ impl PageTable {
         page: u64,
         write: bool,
     ) -> Result<u32, Stop> {
-        if let Some(ground) = &mut self.extension.ground
-            && let Some(leaf) = ground.leaf_level(page)
+        if let Some(premapped) = &mut self.extension.premapped
+            && let Some(leaf) = premapped.leaf_level(page)
         {
             let reads = translation.walk(page, || leaf);
-            ground.mark(page, reads);
+            premapped.mark(page, reads);
             return Ok(1);
         }
         let fault = Stop::Fault { page, need: if write { Need::Write } else { Need::Read } };

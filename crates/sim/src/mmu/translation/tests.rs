@@ -30,12 +30,12 @@ struct Rig {
 }
 
 impl Rig {
-    /// `pages` of ground under `config`.
+    /// `pages` of premapped memory under `config`.
     fn new(config: &TranslationConfig, pages: PageRange) -> Self {
         assert_eq!(config.first_error(), None);
         let mmu = MmuConfig { preset_accessed: false, translation: Some(config.clone()), ..MmuConfig::default() };
         let mut table = PageTable::of_kind(mmu.table_kind());
-        table.lay_ground(pages, false);
+        table.premap(pages, false);
         let mut caches = Caches::new(config, mmu.levels);
         caches.switch_to(SPACE);
         Self { table, caches }
@@ -95,7 +95,7 @@ fn u2_without_caches_nothing_changes() {
     let span = PageRange::at(70_000, 3 * GIB);
     let mut with = Rig::new(&NO_CACHES, span);
     let mut without = PageTable::of_kind(TableKind { preset: false, ..TableKind::default() });
-    without.lay_ground(span, false);
+    without.premap(span, false);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
     for step in 0..4000 {
         let page = span.start + below(&mut random, span.len());

@@ -203,7 +203,7 @@ impl ReclaimPolicy for Classic {
         true
     }
 
-    fn tells_active(&self) -> bool {
+    fn knows_active(&self) -> bool {
         true
     }
 

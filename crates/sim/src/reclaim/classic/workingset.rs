@@ -50,7 +50,7 @@ impl Classic {
         }
     }
 
-    /// Books what reclaiming a type has cost, in the lruvec and those above it.
+    /// Accounts for what reclaiming a type has cost, in the lruvec and those above it.
     pub(super) fn note_cost(
         &mut self,
         memory: &Memory,

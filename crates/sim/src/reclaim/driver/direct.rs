@@ -2,7 +2,7 @@
 //! (7.2 for allocations, 7.5 for charges).
 
 use super::walk::{self, Extent};
-use super::{MAX_RECLAIM_RETRIES, Step};
+use super::{MAX_RECLAIM_RETRIES, ReclaimStep};
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
 use crate::memory::{Memory, Node, NodeId};
@@ -82,11 +82,11 @@ impl Direct {
         reclaimed_before: &mut u64,
         memory: &mut Memory,
         policy: &mut dyn ReclaimPolicy,
-    ) -> Step {
+    ) -> ReclaimStep {
         let is_exact = policy.is_exact();
         if !self.running {
             if !is_exact && self.waits_for_kswapd(memory) {
-                return Step::Wait(KSWAPD_POLL);
+                return ReclaimStep::Wait(KSWAPD_POLL);
             }
             self.begin(scan, reclaimed_before, memory, is_exact);
         }
@@ -108,12 +108,12 @@ impl Direct {
         }
         let enough = scan.nr_reclaimed >= scan.nr_to_reclaim;
         if scan.blocked && !enough {
-            return Step::Again; // the attempt waits for the device before the next step
+            return ReclaimStep::Again; // the attempt waits for the device before the next step
         }
         if !enough && scan.priority > 0 {
             let throttle = self.throttle(scan, memory, self.preferred.unwrap_or_default());
             scan.priority -= 1;
-            return throttle.map_or(Step::Again, Step::Wait);
+            return throttle.map_or(ReclaimStep::Again, ReclaimStep::Wait);
         }
         policy.reclaim_ended(memory, None, scan);
         self.run_ended(scan, reclaimed_before, memory)
@@ -182,8 +182,8 @@ impl Direct {
     }
 
     /// All priorities are through: done, another run with a rule less, or failure.
-    fn run_ended(&mut self, scan: &mut Scan, reclaimed_before: &u64, memory: &mut Memory) -> Step {
-        let done = Step::Done { reclaimed: reclaimed_before + scan.nr_reclaimed };
+    fn run_ended(&mut self, scan: &mut Scan, reclaimed_before: &u64, memory: &mut Memory) -> ReclaimStep {
+        let done = ReclaimStep::Done { reclaimed: reclaimed_before + scan.nr_reclaimed };
         if scan.nr_reclaimed > 0 {
             return done;
         }
@@ -204,11 +204,11 @@ impl Direct {
         if self.persistence == Persistence::Allocation {
             memory.count(Counter::AllocStall, CgroupId::ROOT, 1);
         }
-        Step::Again
+        ReclaimStep::Again
     }
 
     /// A whole run freed nothing.
-    fn persist(&mut self, done: Step, scan: &Scan, memory: &mut Memory) -> Step {
+    fn persist(&mut self, done: ReclaimStep, scan: &Scan, memory: &mut Memory) -> ReclaimStep {
         match &mut self.persistence {
             Persistence::Once | Persistence::Asked { .. } => return done,
             Persistence::Charge { drained, pages } => {
@@ -219,7 +219,7 @@ impl Direct {
                 if !*drained {
                     *drained = true;
                     memory.cgroups.drain_stock(scan.root);
-                    return if fits(memory, *pages) { done } else { Step::Again };
+                    return if fits(memory, *pages) { done } else { ReclaimStep::Again };
                 }
             }
             Persistence::Allocation => {
@@ -233,12 +233,12 @@ impl Direct {
         }
         // Pages being written are pages about to be freed: nobody is killed before that.
         if let Some(at) = memory.io.next_write_completion() {
-            return Step::Wait(at.since(memory.now));
+            return ReclaimStep::Wait(at.since(memory.now));
         }
         if self.fruitless >= MAX_RECLAIM_RETRIES {
-            return Step::Failed;
+            return ReclaimStep::Failed;
         }
         self.fruitless += 1;
-        Step::Again
+        ReclaimStep::Again
     }
 }

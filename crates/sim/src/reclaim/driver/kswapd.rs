@@ -1,7 +1,7 @@
 //! One balancing run of a node's daemon (docs/spec/classic-lru.md#s7-4), and what it does about boosted watermarks (docs/spec/compaction.md#s2-5).
 
 use super::walk::{self, Extent};
-use super::{Step, WRITEBACK_THROTTLE};
+use super::{ReclaimStep, WRITEBACK_THROTTLE};
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
 use crate::memory::buddy::BLOCK_ORDER;
@@ -29,7 +29,7 @@ impl Kswapd {
         Self { node, running: false, cache_trim_failed: false, boosts: Vec::new(), boost_left: 0 }
     }
 
-    pub(super) fn step(&mut self, scan: &mut Scan, memory: &mut Memory, policy: &mut dyn ReclaimPolicy) -> Step {
+    pub(super) fn step(&mut self, scan: &mut Scan, memory: &mut Memory, policy: &mut dyn ReclaimPolicy) -> ReclaimStep {
         let node = self.node;
         if !self.running {
             self.running = true;
@@ -70,7 +70,7 @@ impl Kswapd {
             self.cache_trim_failed |= scan.cache_trim_used;
         }
         if scan.blocked && reclaimed == 0 {
-            return Step::Again; // the attempt waits for the device before the next step
+            return ReclaimStep::Again; // the attempt waits for the device before the next step
         }
         self.boost_left = self.boost_left.saturating_sub(reclaimed);
         if self.boost_left > 0 && reclaimed == 0 {
@@ -86,13 +86,13 @@ impl Kswapd {
             if scan.nr_reclaimed == 0 && !scan.cache_trim_disabled && self.cache_trim_failed {
                 scan.cache_trim_disabled = true;
                 scan.priority = DEF_PRIORITY;
-                return Step::Again;
+                return ReclaimStep::Again;
             }
             if scan.nr_reclaimed == 0 {
                 // Pages being written are pages about to be freed: that is not failure yet.
                 if let Some(at) = memory.io.next_write_completion() {
                     scan.priority = DEF_PRIORITY;
-                    return Step::Wait(at.since(memory.now));
+                    return ReclaimStep::Wait(at.since(memory.now));
                 }
                 *memory.reclaim.failures(node) += 1;
             }
@@ -102,10 +102,10 @@ impl Kswapd {
         if taken.writeback > 0 && taken.writeback == taken.pages {
             *memory.reclaim.all_writeback(node) = true;
         }
-        if taken.immediate > 0 { Step::Wait(WRITEBACK_THROTTLE) } else { Step::Again }
+        if taken.immediate > 0 { ReclaimStep::Wait(WRITEBACK_THROTTLE) } else { ReclaimStep::Again }
     }
 
-    fn over(&mut self, scan: &mut Scan, memory: &mut Memory, policy: &mut dyn ReclaimPolicy) -> Step {
+    fn over(&mut self, scan: &mut Scan, memory: &mut Memory, policy: &mut dyn ReclaimPolicy) -> ReclaimStep {
         policy.reclaim_ended(memory, Some(self.node), scan);
         self.running = false;
         self.boost_left = 0;
@@ -117,6 +117,6 @@ impl Kswapd {
             let wanted = &mut memory.kcompactd_wanted[self.node.index()];
             *wanted = (*wanted).max(BLOCK_ORDER);
         }
-        Step::Done { reclaimed: scan.nr_reclaimed }
+        ReclaimStep::Done { reclaimed: scan.nr_reclaimed }
     }
 }

@@ -24,12 +24,11 @@ use kswapd::Kswapd;
 
 /// What follows a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ReclaimStep {
     /// Call again.
     Again,
     /// Throttled: call again after this span, or as soon as a write to a device completes, whatever comes first.
     Wait(Duration),
-    /// Over.
     Done {
         /// Pages freed by the whole attempt.
         reclaimed: u64,
@@ -108,7 +107,7 @@ enum Driver {
 
 impl Attempt {
     /// For a task that could not get a frame near `node`: 32 pages from anywhere, the node first. Runs again while
-    /// nothing is freed though something could be, 16 times; then [`Step::Failed`].
+    /// nothing is freed though something could be, 16 times; then [`ReclaimStep::Failed`].
     pub fn direct(node: NodeId) -> Self {
         let scan = Scan::new(Reclaimer::Direct, CgroupId::ROOT, SWAP_CLUSTER_MAX, 0);
         Self::of(scan, Driver::Direct(Direct::new(Some(node), Persistence::Allocation)))
@@ -128,7 +127,7 @@ impl Attempt {
     }
 
     /// For a task that must charge `pages` to `cgroup`, which is at its `memory.max`: at least 32 pages from the group.
-    /// Counts the event `max`, drains what is charged ahead, tries 16 times; then [`Step::Failed`].
+    /// Counts the event `max`, drains what is charged ahead, tries 16 times; then [`ReclaimStep::Failed`].
     pub fn limit(cgroup: CgroupId, pages: u64) -> Self {
         let scan = Scan::new(Reclaimer::Limit, cgroup, pages.max(1), 0);
         Self::of(scan, Driver::Direct(Direct::new(None, Persistence::Charge { drained: false, pages: pages.max(1) })))
@@ -165,11 +164,11 @@ impl Attempt {
     }
 
     /// Does one pass. The caller has set [`Memory::now`].
-    pub fn step(&mut self, memory: &mut Memory, policy: &mut dyn ReclaimPolicy) -> Step {
+    pub fn step(&mut self, memory: &mut Memory, policy: &mut dyn ReclaimPolicy) -> ReclaimStep {
         if self.blocked {
             let next = memory.io.next_write_completion().filter(|_| memory.io.swap_queue_is_full());
             if let Some(at) = next {
-                return Step::Wait(at.since(memory.now));
+                return ReclaimStep::Wait(at.since(memory.now));
             }
             self.blocked = false;
         }

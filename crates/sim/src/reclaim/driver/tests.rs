@@ -51,16 +51,16 @@ fn c12_direct_vs_kswapd() {
     }
     // kswapd goes on until more than 4144 are free; the pages it scans at priority 12 of 3000 are none.
     set_free(&mut bed, 4145);
-    assert_eq!(bed.run(Attempt::kswapd(NODE)), Step::Done { reclaimed: 0 });
+    assert_eq!(bed.run(Attempt::kswapd(NODE)), ReclaimStep::Done { reclaimed: 0 });
     set_free(&mut bed, 3096);
-    let Step::Done { reclaimed } = bed.run(Attempt::kswapd(NODE)) else { panic!("kswapd does not fail") };
+    let ReclaimStep::Done { reclaimed } = bed.run(Attempt::kswapd(NODE)) else { panic!("kswapd does not fail") };
     let free = bed.memory.nodes.get(NODE).free();
     assert_eq!(free, 3096 + reclaimed);
     assert!((4145..4145 + 800).contains(&free), "{free}: balance is tested between passes");
     assert_eq!((bed.count(Counter::PageOutRun), bed.count(Counter::PgStealKswapd)), (2, reclaimed));
     // Direct reclaim wants 32.
     set_free(&mut bed, 2048);
-    let Step::Done { reclaimed } = bed.run(Attempt::direct(NODE)) else { panic!("there is enough to reclaim") };
+    let ReclaimStep::Done { reclaimed } = bed.run(Attempt::direct(NODE)) else { panic!("there is enough to reclaim") };
     assert!((32..64).contains(&reclaimed), "{reclaimed}");
     assert_eq!((bed.count(Counter::AllocStall), bed.count(Counter::PgStealDirect)), (1, reclaimed));
 }
@@ -85,7 +85,7 @@ fn a_boost_is_reclaimed_without_swapping_and_handed_to_kcompactd() {
         bed.memory.nodes.zone_mut(NODE, 0).boost_by_claims(2);
         assert_eq!(bed.memory.nodes.get(NODE).boost(), (plain.high * 3 / 2).clamp(512, 1024));
         assert!(bed.memory.nodes.get(NODE).is_balanced(), "enough is free");
-        let Step::Done { reclaimed } = bed.run(Attempt::kswapd(NODE)) else { panic!("it ends") };
+        let ReclaimStep::Done { reclaimed } = bed.run(Attempt::kswapd(NODE)) else { panic!("it ends") };
         assert_eq!(reclaimed > 0, has_cache, "{reclaimed}");
         assert_eq!(bed.count(Counter::PswpOut), 0, "nothing is written for it");
         let zone = &bed.memory.nodes.get(NODE).zones[0];
@@ -110,12 +110,12 @@ fn tasks_wait_for_kswapd_below_half_of_the_reserve() {
     let mut attempt = Attempt::direct(NODE);
     for _ in 0..2 {
         let step = attempt.step(&mut bed.memory, bed.policy.as_mut());
-        assert_eq!(step, Step::Wait(Duration::from_ms(1)));
+        assert_eq!(step, ReclaimStep::Wait(Duration::from_ms(1)));
         assert!(std::mem::take(&mut bed.memory.kswapd_wanted[0]));
     }
     assert_eq!((bed.count(Counter::PgScanDirectThrottle), bed.count(Counter::AllocStall)), (1, 0));
     set_free(&mut bed, 1025);
-    assert_eq!(attempt.step(&mut bed.memory, bed.policy.as_mut()), Step::Again);
+    assert_eq!(attempt.step(&mut bed.memory, bed.policy.as_mut()), ReclaimStep::Again);
     assert_eq!(bed.count(Counter::AllocStall), 1);
 }
 
@@ -131,14 +131,14 @@ fn kswapd_gives_up_after_16_runs_in_vain_until_something_is_reclaimed() {
     }
     for run in 1..=16 {
         assert!(!bed.memory.is_hopeless(NODE), "run {run}");
-        assert_eq!(bed.run(Attempt::kswapd(NODE)), Step::Done { reclaimed: 0 });
+        assert_eq!(bed.run(Attempt::kswapd(NODE)), ReclaimStep::Done { reclaimed: 0 });
     }
     assert!(bed.memory.is_hopeless(NODE));
     let file = bed.file("data", 8);
     for page in 0..8 {
         bed.cached(ROOT, file, page);
     }
-    assert!(matches!(bed.run(Attempt::kswapd(NODE)), Step::Done { reclaimed: 1.. }));
+    assert!(matches!(bed.run(Attempt::kswapd(NODE)), ReclaimStep::Done { reclaimed: 1.. }));
     assert!(!bed.memory.is_hopeless(NODE));
 }
 
@@ -215,10 +215,10 @@ fn low_is_broken_only_when_nothing_else_is_left() {
     }
     let usage = |bed: &Testbed, group| bed.memory.cgroups.get(group).usage;
     while usage(&bed, taken) > 0 {
-        assert_ne!(bed.run(Attempt::once(parent, 8)), Step::Done { reclaimed: 0 });
+        assert_ne!(bed.run(Attempt::once(parent, 8)), ReclaimStep::Done { reclaimed: 0 });
         assert_eq!((usage(&bed, kept), bed.memory.cgroups.get(kept).events.low), (40, 0));
     }
-    assert_ne!(bed.run(Attempt::once(parent, 8)), Step::Done { reclaimed: 0 });
+    assert_ne!(bed.run(Attempt::once(parent, 8)), ReclaimStep::Done { reclaimed: 0 });
     assert!(usage(&bed, kept) < 40 && bed.memory.cgroups.get(kept).events.low > 0);
     // `min` is never broken, and the target's own protection does not count.
     for page in 80..100 {
@@ -226,9 +226,9 @@ fn low_is_broken_only_when_nothing_else_is_left() {
     }
     let left = usage(&bed, kept);
     bed.set(kept, Knob::Min, 40);
-    assert_eq!(bed.run(Attempt::once(parent, 8)), Step::Done { reclaimed: 0 });
+    assert_eq!(bed.run(Attempt::once(parent, 8)), ReclaimStep::Done { reclaimed: 0 });
     assert_eq!(usage(&bed, kept), left);
-    assert_ne!(bed.run(Attempt::once(kept, 1)), Step::Done { reclaimed: 0 });
+    assert_ne!(bed.run(Attempt::once(kept, 1)), ReclaimStep::Done { reclaimed: 0 });
     bed.check();
 }
 
@@ -247,15 +247,15 @@ fn reclaim_waits_for_a_full_device_queue_and_for_writes_before_it_fails() {
     let Testbed { memory, policy } = &mut bed;
     loop {
         match attempt.step(memory, policy.as_mut()) {
-            Step::Again => assert!(memory.io.writes_in_flight() < 256 + 32, "the queue is bounded"),
-            Step::Wait(_) => {
+            ReclaimStep::Again => assert!(memory.io.writes_in_flight() < 256 + 32, "the queue is bounded"),
+            ReclaimStep::Wait(_) => {
                 waits += 1;
                 memory.now = memory.io.next_completion().expect("it waits for the device");
                 let now = memory.now;
                 fault::complete_io(memory, policy.as_mut(), now);
             }
-            Step::Done { reclaimed } => break assert!(reclaimed > 700, "{reclaimed}"),
-            Step::Failed => panic!("pages were being written"),
+            ReclaimStep::Done { reclaimed } => break assert!(reclaimed > 700, "{reclaimed}"),
+            ReclaimStep::Failed => panic!("pages were being written"),
         }
     }
     assert!(waits > 0);
@@ -275,11 +275,11 @@ fn proactive_reclaim_has_its_own_counters_and_swappiness() {
     for page in 0..64 {
         bed.cached(group, file, page);
     }
-    assert!(matches!(bed.run(Attempt::proactive(group, 32, 201)), Step::Done { reclaimed: 32.. }));
+    assert!(matches!(bed.run(Attempt::proactive(group, 32, 201)), ReclaimStep::Done { reclaimed: 32.. }));
     assert_eq!((bed.count(Counter::PgStealFile), bed.count(Counter::PgStealDirect)), (0, 0));
     let anon = bed.count(Counter::PgStealAnon);
     assert_eq!(bed.count(Counter::PgStealProactive), anon);
-    assert!(matches!(bed.run(Attempt::proactive(group, 32, 0)), Step::Done { reclaimed: 32.. }));
+    assert!(matches!(bed.run(Attempt::proactive(group, 32, 0)), ReclaimStep::Done { reclaimed: 32.. }));
     assert_eq!(bed.count(Counter::PgStealAnon), anon, "swappiness 0 spares anonymous pages");
     bed.check();
 }

@@ -3,7 +3,7 @@
 //! What is not told apart here is the same in both. Rules that are longer than a line stand in `v6_12.rs`, and are chosen where
 //! the rules of 7.2 begin.
 
-use super::page::{NR_TIERS, PageState, Sight};
+use super::page::{NR_TIERS, PageState, ProbeResult};
 use crate::memory::KernelRelease;
 use serde::{Deserialize, Serialize};
 
@@ -83,10 +83,10 @@ impl Baseline {
     }
 
     /// A walk saw it used: 6.12 promote at the first sight, and forget all uses.
-    pub(super) const fn seen_by_walk(self, state: PageState) -> (PageState, Sight) {
+    pub(super) const fn seen_by_walk(self, state: PageState) -> (PageState, ProbeResult) {
         match self {
             Self::V7_2 => state.seen_by_walk(),
-            Self::V6_12 => (state.cold(), Sight::Again),
+            Self::V6_12 => (state.cold(), ProbeResult::Again),
         }
     }
 }

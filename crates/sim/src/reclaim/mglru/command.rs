@@ -13,10 +13,8 @@ use crate::reclaim::{LruvecId, Reclaimer, Scan};
 /// Pages asked for in one go.
 const BATCH: u64 = 4096;
 
-/// One command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// What to do.
     pub action: Action,
     /// Number of the group.
     pub group: u64,

@@ -27,7 +27,6 @@ impl History {
         self.protected = [0; NR_TIERS];
     }
 
-    /// The reading of some tiers.
     pub(super) fn reading(&self, tiers: std::ops::Range<usize>, gain: u64) -> Reading {
         let mut reading = Reading { refaulted: 0, total: 0, gain };
         for tier in tiers {

@@ -19,7 +19,6 @@ pub enum ControlFile {
 }
 
 impl ControlFile {
-    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Enabled => "enabled",

@@ -61,7 +61,6 @@ impl Lruvec {
         }
     }
 
-    /// Generations of a type.
     pub(super) const fn nr_generations(&self, page_type: PageType) -> u64 {
         self.max_seq - self.min_seq[page_type as usize] + 1
     }

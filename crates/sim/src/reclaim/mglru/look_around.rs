@@ -7,12 +7,12 @@ use super::Mglru;
 use super::baseline::Baseline;
 use super::bloom::table_id;
 use super::generations::list_of;
-use super::page::{MIN_LRU_BATCH, Sight};
+use super::page::{MIN_LRU_BATCH, ProbeResult};
 use super::walk::is_worthwhile;
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
 use crate::memory::{Flag, FrameId, Mapper, Memory};
-use crate::mmu::Looked;
+use crate::mmu::Entries;
 use crate::reclaim::LruvecId;
 use isotherm_units::PageRange;
 
@@ -57,7 +57,7 @@ impl Mglru {
         }
         let (state, sight) = self.generations.state(frame).seen_by_rmap();
         self.generations.set_state(&memory.frames, frame, state);
-        if sight == Sight::First { Verdict::Keep } else { Verdict::Activate }
+        if sight == ProbeResult::First { Verdict::Keep } else { Verdict::Activate }
     }
 
     /// Whether the page was used through one of its mappings; the accessed bit is cleared.
@@ -96,7 +96,7 @@ impl Mglru {
         let mut nr_used = 0;
         let (frames, nodes, states) = (&memory.frames, &memory.nodes, &self.generations.states);
         let table = &mut memory.spaces[mapper.space.index()].table;
-        table.age_entries(window, |entries: Looked<'_>, bits: u64| {
+        table.age_entries(window, |entries: Entries<'_>, bits: u64| {
             let mut cleared = 0;
             for index in (0..64).filter(|index| bits >> index & 1 != 0) {
                 let is_home = |&frame: &FrameId| frames.cgroup(frame) == cgroup && nodes.of(frame) == node;
@@ -136,7 +136,7 @@ impl Mglru {
         let page_type = state.page_type() as usize;
         if self.has_walk_context {
             let (state, sight) = state.seen_by_walk();
-            if sight == Sight::First {
+            if sight == ProbeResult::First {
                 self.generations.states[frame.index()] = state;
                 return;
             }
@@ -147,7 +147,7 @@ impl Mglru {
         }
         let (state, sight) = state.seen_by_rmap();
         self.generations.states[frame.index()] = state;
-        if sight == Sight::Again && from != youngest {
+        if sight == ProbeResult::Again && from != youngest {
             self.generations.take_off(memory, frame);
             memory.frames.set(frame, Flag::Active);
             self.generations.insert(memory, frame, false);

@@ -37,7 +37,7 @@ pub use baseline::Baseline;
 pub use command::{Action, Command, Refusal};
 pub use config::{Features, MglruConfig};
 pub use files::ControlFile;
-pub use readout::{Row, cold_and_working_set};
+pub use readout::{ReadoutRow, cold_and_working_set};
 pub use switch::Switches;
 
 use super::classic::Classic;
@@ -217,7 +217,7 @@ impl ReclaimPolicy for Mglru {
         true
     }
 
-    fn tells_active(&self) -> bool {
+    fn knows_active(&self) -> bool {
         true
     }
 

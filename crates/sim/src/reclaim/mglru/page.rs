@@ -30,7 +30,7 @@ pub(super) struct PageState(u8);
 
 /// What a use through a page table leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sight {
+pub(super) enum ProbeResult {
     /// The first one: noted only.
     First,
     /// The page is to become young.
@@ -142,20 +142,20 @@ impl PageState {
 
     /// A walk over page tables saw it used.
     #[inline]
-    pub(super) const fn seen_by_walk(self) -> (Self, Sight) {
+    pub(super) const fn seen_by_walk(self) -> (Self, ProbeResult) {
         if self.0 & (REFERENCED | WORKINGSET) == 0 {
-            return (Self(self.0 & !REFS_MASK | REFERENCED), Sight::First);
+            return (Self(self.0 & !REFS_MASK | REFERENCED), ProbeResult::First);
         }
-        (self.without_refs().with_workingset(), Sight::Again)
+        (self.without_refs().with_workingset(), ProbeResult::Again)
     }
 
     /// The reverse map found it used.
-    pub(super) const fn seen_by_rmap(self) -> (Self, Sight) {
+    pub(super) const fn seen_by_rmap(self) -> (Self, ProbeResult) {
         if self.0 & (REFERENCED | WORKINGSET) == 0 {
-            return (Self(self.0 & !REFS_MASK | REFERENCED), Sight::First);
+            return (Self(self.0 & !REFS_MASK | REFERENCED), ProbeResult::First);
         }
         let after = if self.refs() > 1 { self.without_refs().with_workingset() } else { self.used_by_descriptor() };
-        (after, Sight::Again)
+        (after, ProbeResult::Again)
     }
 
     /// As an index into tables by state.
@@ -208,19 +208,19 @@ mod tests {
     fn a_walk_promotes_at_the_second_sight_or_after_a_fault() {
         let read_ahead = PageState::new(PageType::File);
         let (once, sight) = read_ahead.seen_by_walk();
-        assert_eq!((once.refs(), sight), (1, Sight::First));
+        assert_eq!((once.refs(), sight), (1, ProbeResult::First));
         let (twice, sight) = once.seen_by_walk();
-        assert_eq!((twice.refs(), twice.is_workingset(), sight), (0, true, Sight::Again));
+        assert_eq!((twice.refs(), twice.is_workingset(), sight), (0, true, ProbeResult::Again));
     }
 
     #[test]
     fn the_reverse_map_counts_a_use_until_there_were_several() {
         let (once, sight) = PageState::default().seen_by_rmap();
-        assert_eq!((once.refs(), sight), (1, Sight::First));
+        assert_eq!((once.refs(), sight), (1, ProbeResult::First));
         let (twice, sight) = once.seen_by_rmap();
-        assert_eq!((twice.refs(), twice.is_workingset(), sight), (2, false, Sight::Again));
+        assert_eq!((twice.refs(), twice.is_workingset(), sight), (2, false, ProbeResult::Again));
         let (often, sight) = twice.seen_by_rmap();
-        assert_eq!((often.refs(), often.is_workingset(), sight), (0, true, Sight::Again));
+        assert_eq!((often.refs(), often.is_workingset(), sight), (0, true, ProbeResult::Again));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::tests::{ROOT, bed, bed_with};
 use super::*;
 use crate::counters::Counter;
 use crate::reclaim::Scan;
-use crate::reclaim::driver::{Attempt, Step};
+use crate::reclaim::driver::{Attempt, ReclaimStep};
 use crate::reclaim::testbed::{Testbed, Touch};
 use crate::swap::device::DeviceKind;
 
@@ -106,7 +106,7 @@ fn direct_reclaim_does_not_pay_for_all_groups() {
         if ours {
             bed.mglru(|mglru, memory| mglru.shrink_node(memory, node, &mut scan));
         } else {
-            while attempt.step(&mut bed.memory, bed.policy.as_mut()) == Step::Again {}
+            while attempt.step(&mut bed.memory, bed.policy.as_mut()) == ReclaimStep::Again {}
         }
         bed.check();
         bed.memory.ledger.take()

@@ -11,22 +11,20 @@ use std::fmt::Write;
 
 /// One generation of a group on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Row {
-    /// Its number.
+pub struct ReadoutRow {
     pub seq: u64,
     /// How long ago it was made.
     pub age_ms: u64,
     /// Anonymous pages.
     pub anon_pages: u64,
-    /// File pages.
     pub file_pages: u64,
 }
 
 /// Pages of generations that are at least `threshold_ms` old, and pages of the others: what was not used for that long, and
 /// the working set.
-pub fn cold_and_working_set(rows: &[Row], threshold_ms: u64) -> (u64, u64) {
-    let pages = |row: &Row| row.anon_pages + row.file_pages;
-    let (cold, warm): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.age_ms >= threshold_ms);
+pub fn cold_and_working_set(rows: &[ReadoutRow], threshold_ms: u64) -> (u64, u64) {
+    let pages = |row: &ReadoutRow| row.anon_pages + row.file_pages;
+    let (cold, warm): (Vec<&ReadoutRow>, Vec<&ReadoutRow>) = rows.iter().partition(|row| row.age_ms >= threshold_ms);
     (cold.into_iter().map(pages).sum(), warm.into_iter().map(pages).sum())
 }
 
@@ -52,7 +50,7 @@ impl Mglru {
     }
 
     /// The generations of a group on a node, oldest first, as `lru_gen` shows them.
-    pub fn rows(&self, memory: &Memory, lruvec: LruvecId) -> Vec<Row> {
+    pub fn rows(&self, memory: &Memory, lruvec: LruvecId) -> Vec<ReadoutRow> {
         let own = self.generations.get(lruvec);
         (own.min_seq[0].min(own.min_seq[1])..=own.max_seq).map(|seq| row_of(own, seq, memory.now)).collect()
     }
@@ -89,14 +87,14 @@ impl Mglru {
     }
 }
 
-fn row_of(own: &Lruvec, seq: u64, now: Instant) -> Row {
+fn row_of(own: &Lruvec, seq: u64, now: Instant) -> ReadoutRow {
     let [anon_pages, file_pages] = own.nr[list_of(seq)];
-    Row { seq, age_ms: now.since(own.birth[list_of(seq)]).ns() / 1_000_000, anon_pages, file_pages }
+    ReadoutRow { seq, age_ms: now.since(own.birth[list_of(seq)]).ns() / 1_000_000, anon_pages, file_pages }
 }
 
 /// The text of one generation.
 fn row(own: &Lruvec, seq: u64, now: Instant, detail: Detail) -> String {
-    let Row { seq, age_ms, anon_pages, file_pages } = row_of(own, seq, now);
+    let ReadoutRow { seq, age_ms, anon_pages, file_pages } = row_of(own, seq, now);
     let mut out = format!(" {seq:10} {age_ms:10}");
     for (page_type, pages) in TYPES.into_iter().zip([anon_pages, file_pages]) {
         let is_past = seq < own.min_seq[page_type as usize];
@@ -152,12 +150,11 @@ mod tests {
     /// E22: working set and cold pages.
     #[test]
     fn e22_working_set_sizes() {
-        let row = |age_ms, anon_pages, file_pages| Row { seq: 0, age_ms, anon_pages, file_pages };
+        let row = |age_ms, anon_pages, file_pages| ReadoutRow { seq: 0, age_ms, anon_pages, file_pages };
         let rows = [row(12_031, 1024, 9), row(8020, 800, 12), row(3011, 16_000, 96), row(1002, 53_000, 0)];
         assert_eq!(cold_and_working_set(&rows, 8000), (1845, 69_096));
     }
 
-    /// E21: a row.
     #[test]
     fn e21_row() {
         let mut own = Lruvec::new(Instant::START);

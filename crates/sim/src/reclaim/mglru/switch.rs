@@ -67,7 +67,6 @@ impl Switches {
 }
 
 impl Mglru {
-    /// What is switched on.
     pub const fn switches(&self) -> Switches {
         self.switches
     }

@@ -11,7 +11,7 @@ use crate::memory::{CachePage, FileId};
 use crate::mmu::SpaceId;
 use crate::reclaim::Scan;
 use crate::reclaim::classic::shadow_layout;
-use crate::reclaim::driver::{Attempt, Step, effective_protection};
+use crate::reclaim::driver::{Attempt, ReclaimStep, effective_protection};
 use crate::reclaim::scan_balance::{Lru, PageType};
 use crate::reclaim::testbed::{Testbed, Touch};
 use crate::swap::device::DeviceKind;
@@ -90,7 +90,6 @@ impl Testbed {
     }
 }
 
-/// E5: the life of a page.
 #[test]
 fn e5_life_of_a_page() {
     let mut bed = bed(256, DeviceKind::Nvme);
@@ -423,7 +422,7 @@ fn tiers_that_come_back_are_spared() {
                         if bed.memory.nodes.get(NodeId::default()).free() > 0 {
                             break bed.cached(CgroupId::ROOT, file, page);
                         }
-                        assert!(matches!(bed.run(Attempt::direct(NodeId::default())), Step::Done { .. }));
+                        assert!(matches!(bed.run(Attempt::direct(NodeId::default())), ReclaimStep::Done { .. }));
                     };
                     for _ in 0..if file == hot { 2 } else { 1 } {
                         bed.policy.mark_accessed(&mut bed.memory, frame);
@@ -467,7 +466,7 @@ fn without_hardware_bits_only_the_reverse_map_looks() {
     (0..200).for_each(|page| assert_eq!(bed.write(space, page), Touch::Minor));
     assert_eq!(bed.mglru(|mglru, memory| mglru.switches().text(memory)), "0x0005\n");
     let reclaimed = |bed: &mut Testbed| match bed.run(Attempt::proactive(CgroupId::ROOT, 64, 60)) {
-        Step::Done { reclaimed } => reclaimed,
+        ReclaimStep::Done { reclaimed } => reclaimed,
         other => panic!("{other:?}"),
     };
     assert!(reclaimed(&mut bed) + reclaimed(&mut bed) > 32);

@@ -5,7 +5,7 @@ use super::controller::{History, choose_v6_12};
 use super::evict::{Queue, Turn};
 use super::generations::Entering;
 use super::generations::tests::{ANON, FILE, lruvec};
-use super::page::Sight;
+use super::page::ProbeResult;
 use super::v6_12::keep_step;
 use super::*;
 use crate::counters::Counter;
@@ -86,9 +86,9 @@ fn s18_insertion() {
 fn s18_promotion_at_the_first_sight() {
     let used = PageState::new(PageType::File).with_generation(1).used_by_descriptor().with_workingset();
     let (after, sight) = OLD.seen_by_walk(used);
-    assert_eq!((after.refs(), after.is_workingset(), sight), (0, false, Sight::Again));
-    assert_eq!(OLD.seen_by_walk(PageState::default()).1, Sight::Again);
-    assert_eq!(Baseline::V7_2.seen_by_walk(PageState::default()).1, Sight::First);
+    assert_eq!((after.refs(), after.is_workingset(), sight), (0, false, ProbeResult::Again));
+    assert_eq!(OLD.seen_by_walk(PageState::default()).1, ProbeResult::Again);
+    assert_eq!(Baseline::V7_2.seen_by_walk(PageState::default()).1, ProbeResult::First);
 }
 
 /// A mapped page in use with one mapping is kept, one that is marked referenced is activated, one that is not used goes.

@@ -9,11 +9,11 @@ use super::baseline::Baseline;
 use super::bloom::{BloomFilter, table_id};
 
 use super::generations::{Generations, Lruvec, list_of};
-use super::page::{PageState, Sight};
+use super::page::{PageState, ProbeResult};
 use super::{MglruConfig, Switches};
 use crate::cgroup::CgroupId;
 use crate::memory::{FrameId, Memory, NodeId};
-use crate::mmu::{Level, Looked, SpaceId, Vma, YoungEntries};
+use crate::mmu::{Entries, Level, SpaceId, Vma, YoungEntries};
 use crate::reclaim::{LruvecId, Work};
 use isotherm_units::PageRange;
 use isotherm_units::access::Backing;
@@ -35,14 +35,14 @@ pub(super) struct Walker {
     seq: u64,
     uses_upper_bits: bool,
     uses_filter: bool,
-    sightings: Box<Sightings>,
+    sightings: Box<Accessed>,
     batch: Batch,
     stats: WalkStats,
     work: Work,
 }
 
 /// What sightings do to pages, and how many there were.
-struct Sightings {
+struct Accessed {
     /// By byte: the byte afterwards.
     after: [PageState; 256],
     /// By byte before: how many were met.
@@ -69,16 +69,16 @@ struct Batch {
     has_strangers: bool,
 }
 
-impl Sightings {
-    /// Sightings that make pages members of generation `youngest`.
+impl Accessed {
+    /// Accessed that make pages members of generation `youngest`.
     fn of(youngest: u64, baseline: Baseline) -> Box<Self> {
         let mut after = [PageState::default(); 256];
         for index in 0..=u8::MAX {
             let state = PageState::from_index(index);
             after[state.index()] = match baseline.seen_by_walk(state) {
                 _ if state.generation().is_none() => state,
-                (noted, Sight::First) => noted,
-                (young, Sight::Again) => young.with_generation(list_of(youngest)),
+                (noted, ProbeResult::First) => noted,
+                (young, ProbeResult::Again) => young.with_generation(list_of(youngest)),
             };
         }
         Box::new(Self { after, met: [0; 256] })
@@ -143,7 +143,7 @@ impl Walker {
             seq,
             uses_upper_bits: config.features.upper_bits && switches.has_upper_bits() && memory.mmu.nonleaf_accessed,
             uses_filter: config.features.bloom_filter,
-            sightings: Sightings::of(seq, generations.baseline),
+            sightings: Accessed::of(seq, generations.baseline),
             batch: Batch { young: YoungEntries::new(), ..Batch::default() },
             stats: WalkStats::default(),
             work: Work::default(),
@@ -194,7 +194,7 @@ impl Walker {
         self.look_at_batch(memory, states, filters, id);
     }
 
-    /// Corrects the sizes of generations, and books the work.
+    /// Corrects the sizes of generations, and accounts for the work.
     pub(super) fn settle(self, own: &mut Lruvec, memory: &mut Memory) {
         let moved = self.sightings.settle(own);
         let stats = &mut own.walk.stats;
@@ -266,7 +266,7 @@ impl Walker {
         let (frames, nodes) = (&memory.frames, &memory.nodes);
         let belongs = |frame: FrameId| is_home || (frames.cgroup(frame) == cgroup && nodes.of(frame) == node);
         let (batch, sightings) = (&mut self.batch, &mut self.sightings);
-        let look = |entries: Looked<'_>, bits: u64| {
+        let visit = |entries: Entries<'_>, bits: u64| {
             if is_home
                 && bits == u64::MAX
                 && let Some(first) = entries.first_of_row()
@@ -286,7 +286,7 @@ impl Walker {
             }
             cleared
         };
-        let cleared = memory.spaces[id.index()].table.take_young_entries(part, &mut batch.young, look);
+        let cleared = memory.spaces[id.index()].table.take_young_entries(part, &mut batch.young, visit);
         let table = batch.tables.last_mut().expect("just entered");
         table.total += part.len();
         table.young += cleared;

@@ -36,7 +36,6 @@ pub struct Context {
     pub operations: String,
     /// Bytes an address counts.
     pub address_unit_bytes: u64,
-    /// Whose memory.
     pub targets: Vec<Target>,
     /// How often it looks.
     pub intervals: MonitorIntervals,
@@ -124,7 +123,6 @@ pub struct Probe {
     pub weight: u64,
 }
 
-/// One filter of a probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProbeFilter {
     /// `anon`, `memcg`, `pgidle_set`, ….
@@ -142,7 +140,6 @@ pub struct ProbeFilter {
 pub struct SampleControl {
     /// By accessed bits of page tables.
     pub page_table: bool,
-    /// By page faults.
     pub page_fault: bool,
     /// Tried in order.
     pub filters: Vec<SampleFilter>,
@@ -181,14 +178,11 @@ pub enum Limit {
 /// From `min` to `max`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The least.
     pub min: Limit,
-    /// The most.
     pub max: Limit,
 }
 
 impl Default for Bounds {
-    /// Everything.
     fn default() -> Self {
         Self { min: Limit::At(0), max: Limit::Max }
     }
@@ -200,17 +194,14 @@ pub enum AccessUnit {
     /// Parts per million of the samples of an aggregation.
     #[default]
     Ppm,
-    /// Samples.
     Samples,
 }
 
 /// What bounds on ages count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AgeUnit {
-    /// Nanoseconds.
     #[default]
     Nanoseconds,
-    /// Aggregations.
     Aggregations,
 }
 
@@ -251,9 +242,7 @@ pub struct Scheme {
     pub pattern: AccessPattern,
     /// How often, nanoseconds; 0: with each snapshot.
     pub apply_interval_ns: u64,
-    /// How much.
     pub quotas: Quotas,
-    /// When at all.
     pub watermarks: Watermarks,
     /// Which pages.
     pub filters: Vec<SchemeFilter>,
@@ -323,7 +312,6 @@ impl Default for Quotas {
     }
 }
 
-/// One goal of a quota.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuotaGoal {
     /// `user_input`, `some_mem_psi_us`, `node_mem_used_bp`, ….
@@ -361,7 +349,6 @@ impl Default for Watermarks {
     }
 }
 
-/// One filter of a scheme.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchemeFilter {
     /// `anon`, `memcg`, `young`, `addr`, `target`, `hugepage_size`, ….

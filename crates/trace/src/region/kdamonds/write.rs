@@ -13,7 +13,6 @@ use crate::export::Output;
 /// In which notation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KdamondsForm {
-    /// JSON.
     Json,
     /// YAML; damo needs PyYAML to read it, and a file name that ends in `.yaml`.
     Yaml,

@@ -15,7 +15,7 @@ use isotherm_units::{Amount, Bytes, PAGE_BYTES, Ratio};
 const SLOWDOWNS_PERCENT: [u32; 3] = [2, 5, 10];
 /// Sizes that are asked for, in percent of the peak: the default of `isotherm advise`.
 const MEMORY_PERCENT: [u64; 7] = [40, 50, 60, 70, 80, 90, 100];
-/// Replays of each set-up at each size whose interval is compared with a stored play: as many as a recommendation rests on.
+/// Replays of each configuration at each size whose interval is compared with a stored play: as many as a recommendation rests on.
 const DRAWS: usize = 10;
 
 fn question(listed: &Listed, root: &Path, kernel: &str) -> Result<Question, CliError> {
