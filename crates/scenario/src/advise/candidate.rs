@@ -1,13 +1,14 @@
-//! The configurations that advice compares: one table. A new policy is tried by being registered; a new combination (something that
-//! works beside a policy) is one line here, and a function below if it is new.
+//! The configurations that advice compares. A new policy is tried by being registered; a new combination (something that works beside a
+//! policy) is one line here, and a function below if it is new.
 
 use crate::monitoring::MonitorSpec;
 use crate::{GenerationsSpec, Scenario};
 use isotherm_core::generations::{ReclaimerConfig, Swappiness};
 use isotherm_core::presets::{LruSort, Preset, Reclaim};
-use isotherm_sim::reclaim::policy_by_name;
+use isotherm_sim::reclaim::{POLICIES, PolicyEntry, policy_by_name};
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::{Bytes, Duration, Ratio};
+use std::sync::LazyLock;
 
 /// What combinations are fitted to.
 #[derive(Clone, Copy, Debug)]
@@ -29,24 +30,25 @@ pub struct Candidate {
     parts: &'static [Part],
 }
 
-const fn configuration(name: &'static str, policy: &'static str, parts: &'static [Part]) -> Candidate {
-    Candidate { name, policy, parts }
-}
-
-/// All configurations, in the order of results. A test checks that every registered policy is among them.
-pub const CANDIDATES: &[Candidate] = &[
-    configuration("classic", "classic", &[]),
-    configuration("classic + lru_sort", "classic", &[lru_sort]),
-    configuration("classic + reclaim", "classic", &[reclaim]),
-    configuration("mglru", "mglru", &[]),
-    configuration("mglru + lru_sort", "mglru", &[lru_sort]),
-    configuration("mglru + reclaim", "mglru", &[reclaim]),
-    configuration("mglru + proactive", "mglru", &[proactive]),
-    configuration("lru", "lru", &[]),
-    configuration("fifo", "fifo", &[]),
-    configuration("clock", "clock", &[]),
-    configuration("opt", "opt", &[]),
+/// Combinations: name, policy, what works beside it.
+const COMBINATIONS: &[(&str, &str, &[Part])] = &[
+    ("classic + lru_sort", "classic", &[lru_sort]),
+    ("classic + reclaim", "classic", &[reclaim]),
+    ("mglru + lru_sort", "mglru", &[lru_sort]),
+    ("mglru + reclaim", "mglru", &[reclaim]),
+    ("mglru + proactive", "mglru", &[proactive]),
 ];
+
+/// All configurations, in the order of results: each policy alone, and behind it what it is combined with.
+pub static CANDIDATES: LazyLock<Vec<Candidate>> = LazyLock::new(|| {
+    let of = |entry: &'static PolicyEntry| {
+        let alone = Candidate { name: entry.name, policy: entry.name, parts: &[] };
+        let combinations = COMBINATIONS.iter().filter(|(_, policy, _)| *policy == entry.name);
+        let combined = combinations.map(|&(name, policy, parts)| Candidate { name, policy, parts });
+        std::iter::once(alone).chain(combined)
+    };
+    POLICIES.iter().flat_map(of).collect()
+});
 
 impl Candidate {
     pub fn runs_on_linux(&self) -> bool {
@@ -141,25 +143,21 @@ fn monitor(name: &str, preset: Preset) -> MonitorSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isotherm_sim::reclaim::POLICIES;
     use std::collections::BTreeSet;
 
     const LENGTHS: [Duration; 4] =
         [Duration::ZERO, Duration::from_ms(2840), Duration::from_secs(3600), Duration::from_secs(u64::MAX >> 30)];
 
     #[test]
-    fn every_policy_is_tried() {
-        for entry in POLICIES {
-            let is_plain = |candidate: &&Candidate| candidate.policy == entry.name && candidate.parts.is_empty();
-            assert!(CANDIDATES.iter().any(|candidate| is_plain(&candidate)), "`{}` is not tried", entry.name);
-        }
+    fn every_combination_is_of_a_policy() {
+        assert_eq!(CANDIDATES.len(), POLICIES.len() + COMBINATIONS.len());
     }
 
     #[test]
     fn names_are_unique_and_say_what_is_in_them() {
         let names: BTreeSet<&str> = CANDIDATES.iter().map(|candidate| candidate.name).collect();
         assert_eq!(names.len(), CANDIDATES.len());
-        for candidate in CANDIDATES {
+        for candidate in CANDIDATES.iter() {
             let mut words = candidate.name.split(" + ");
             assert_eq!(words.next(), Some(candidate.policy));
             assert_eq!(words.count(), candidate.parts.len(), "{}", candidate.name);
@@ -169,7 +167,7 @@ mod tests {
     #[test]
     fn every_part_is_there_fitted_to_recordings_of_any_length() {
         for runtime in LENGTHS {
-            for candidate in CANDIDATES {
+            for candidate in CANDIDATES.iter() {
                 let scenario = candidate.apply(Scenario::named("x"), &Recording { runtime });
                 assert_eq!(
                     !scenario.generations.is_empty(),
@@ -195,7 +193,7 @@ mod tests {
     /// What `--config` writes for a combination is what it is.
     #[test]
     fn every_set_up_is_written_and_read_back() {
-        for candidate in CANDIDATES {
+        for candidate in CANDIDATES.iter() {
             let mut scenario = Scenario::named("x");
             scenario.machine.swap.device = DeviceKind::None.into();
             let load = isotherm_workload::WorkloadSpec::Trace(isotherm_workload::TraceSpec::new("x.parquet"));

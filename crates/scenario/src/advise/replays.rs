@@ -230,7 +230,7 @@ impl<'a> Replays<'a> {
     pub(super) fn kernel_defaults(&self, size: Bytes) -> Result<Vec<KernelDefaults>, ScenarioError> {
         let mut defaults = Vec::new();
         let mut known = BTreeSet::new();
-        for candidate in CANDIDATES {
+        for candidate in CANDIDATES.iter() {
             let mut scenario = self.scenario(candidate, size);
             let Some(fitted) = scenario.monitors.iter().find_map(MonitorSpec::preset) else { continue };
             let preset = fitted.name();

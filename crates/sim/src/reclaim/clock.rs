@@ -5,7 +5,7 @@
 //! cleared when that access is over.
 
 use super::order_log::{OrderLog, Ordered, evict_oldest};
-use super::{Arrival, Hint, ListSizes, LruvecId, ReclaimPolicy, Scan, Touches};
+use super::{Arrival, Hint, ListSizes, LruvecId, PolicyEntry, ReclaimPolicy, Scan, Touches};
 use crate::cgroup::CgroupId;
 use crate::memory::{Flag, FrameId, Memory, NodeId, PageOwner};
 use crate::mmu::SpaceId;
@@ -14,6 +14,14 @@ use std::collections::VecDeque;
 
 /// More pages than are on their way between fault and access at any time.
 const FRESH_MAX: usize = 64;
+
+/// Its line in the table of policies.
+pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+    name: "clock",
+    summary: "first in, first out with a second chance (baseline)",
+    runs_on_linux: false,
+    make: |_| Box::new(Clock::new()),
+};
 
 /// Second chance, page-exact.
 #[derive(Debug)]

@@ -1,9 +1,17 @@
 //! `fifo`: the page that came in first goes first (`docs/baselines.md`).
 
 use super::order_log::{OrderLog, Ordered, evict_oldest};
-use super::{Arrival, Hint, ListSizes, LruvecId, ReclaimPolicy, Scan};
+use super::{Arrival, Hint, ListSizes, LruvecId, PolicyEntry, ReclaimPolicy, Scan};
 use crate::cgroup::CgroupId;
 use crate::memory::{FrameId, Memory, NodeId};
+
+/// Its line in the table of policies.
+pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+    name: "fifo",
+    summary: "first in, first out (baseline)",
+    runs_on_linux: false,
+    make: |_| Box::new(Fifo::new()),
+};
 
 /// First in, first out, page-exact.
 #[derive(Debug)]

@@ -3,12 +3,20 @@
 use super::order_log::{OrderLog, Ordered, evict_oldest};
 use super::outcome::page_type;
 use super::scan_balance::PageType;
-use super::{Arrival, Hint, ListSizes, LruvecId, ReclaimPolicy, Scan, Touches};
+use super::{Arrival, Hint, ListSizes, LruvecId, PolicyEntry, ReclaimPolicy, Scan, Touches};
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
 use crate::memory::{Flag, FrameId, Memory, NodeId};
 use crate::mmu::SpaceId;
 use isotherm_units::access::Run;
+
+/// Its line in the table of policies.
+pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+    name: "lru",
+    summary: "exact least recently used (baseline)",
+    runs_on_linux: false,
+    make: |_| Box::new(Lru::new()),
+};
 
 /// Exact least recently used.
 #[derive(Debug)]

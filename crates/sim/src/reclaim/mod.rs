@@ -410,46 +410,9 @@ pub struct PolicySettings {
     pub mglru: MglruConfig,
 }
 
-/// Every policy. A new one is a file in this folder and a line here; command line, scenarios, `advise` and the
+/// Every policy. A new one is a file in this folder, with its entry, and a line here; command line, scenarios, `advise` and the
 /// conformance suite read this table.
-pub const POLICIES: &[PolicyEntry] = &[
-    PolicyEntry {
-        name: "classic",
-        summary: "two-list LRU of Linux: active and inactive pages",
-        runs_on_linux: true,
-        make: |_| Box::new(classic::Classic::new()),
-    },
-    PolicyEntry {
-        name: "mglru",
-        summary: "Multi-Gen LRU of Linux: generations, found by walks over page tables",
-        runs_on_linux: true,
-        make: |settings| Box::new(Mglru::with_config(settings.mglru)),
-    },
-    PolicyEntry {
-        name: "lru",
-        summary: "exact least recently used (baseline)",
-        runs_on_linux: false,
-        make: |_| Box::new(Lru::new()),
-    },
-    PolicyEntry {
-        name: "fifo",
-        summary: "first in, first out (baseline)",
-        runs_on_linux: false,
-        make: |_| Box::new(Fifo::new()),
-    },
-    PolicyEntry {
-        name: "clock",
-        summary: "first in, first out with a second chance (baseline)",
-        runs_on_linux: false,
-        make: |_| Box::new(Clock::new()),
-    },
-    PolicyEntry {
-        name: "opt",
-        summary: "Belady's MIN: knows the future, the fewest misses possible (baseline)",
-        runs_on_linux: false,
-        make: |_| Box::new(Opt::new()),
-    },
-];
+pub const POLICIES: &[PolicyEntry] = &[classic::ENTRY, mglru::ENTRY, lru::ENTRY, fifo::ENTRY, clock::ENTRY, opt::ENTRY];
 
 /// The policy called `name`.
 ///

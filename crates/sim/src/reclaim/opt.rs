@@ -9,7 +9,7 @@
 use super::order_log::{evict_exactly, grow_for, is_pinned};
 use super::outcome;
 use super::scan_balance::PageType;
-use super::{Arrival, Hint, ListSizes, LruvecId, PolicyError, ReclaimPolicy, Scan, Touches};
+use super::{Arrival, Hint, ListSizes, LruvecId, PolicyEntry, PolicyError, ReclaimPolicy, Scan, Touches};
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
 use crate::memory::{FileId, Flag, FrameId, Memory, NodeId, PageOwner};
@@ -23,6 +23,14 @@ const NEVER: u32 = u32::MAX;
 const ABSENT: u32 = u32::MAX - 1;
 /// Smaller heaps are not worth cleaning.
 const HEAP_MIN: usize = 4096;
+
+/// Its line in the table of policies.
+pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+    name: "opt",
+    summary: "Belady's MIN: knows the future, the fewest misses possible (baseline)",
+    runs_on_linux: false,
+    make: |_| Box::new(Opt::new()),
+};
 
 /// Belady's MIN. Needs [`ReclaimPolicy::set_future`].
 #[derive(Debug, Default)]

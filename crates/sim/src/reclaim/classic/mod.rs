@@ -18,13 +18,21 @@ mod workingset;
 use super::outcome::page_type;
 use super::refault::ShadowLayout;
 use super::scan_balance::{IoCost, Lru, PageType};
-use super::{Arrival, Hint, ListSizes, LruvecId, ReclaimPolicy, Scan};
+use super::{Arrival, Hint, ListSizes, LruvecId, PolicyEntry, ReclaimPolicy, Scan};
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
 use crate::memory::{Flag, FrameId, ListEnd, Memory, NodeId};
 use lists::Lists;
 use statistics::{Counted, Statistics};
 pub(super) use workingset::shadow_layout;
+
+/// Its line in the table of policies.
+pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+    name: "classic",
+    summary: "two-list LRU of Linux: active and inactive pages",
+    runs_on_linux: true,
+    make: |_| Box::new(Classic::default()),
+};
 
 /// The two-list LRU.
 #[derive(Debug, Default)]

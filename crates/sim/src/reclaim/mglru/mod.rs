@@ -43,7 +43,7 @@ pub use switch::Switches;
 use super::classic::Classic;
 use super::outcome::page_type;
 use super::refault::ShadowLayout;
-use super::{Arrival, Hint, ListSizes, LruvecId, ReclaimPolicy, Reclaimer, Scan};
+use super::{Arrival, Hint, ListSizes, LruvecId, PolicyEntry, ReclaimPolicy, Reclaimer, Scan};
 use crate::cgroup::CgroupId;
 use crate::memory::{Flag, FrameId, ListEnd, Memory, NodeId};
 use ageing::SpaceLists;
@@ -53,6 +53,14 @@ use groups::{Draw, GroupQueue, Move, NR_BINS};
 use isotherm_units::Instant;
 use page::PageState;
 use pending::Pending;
+
+/// Its line in the table of policies.
+pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+    name: "mglru",
+    summary: "Multi-Gen LRU of Linux: generations, found by walks over page tables",
+    runs_on_linux: true,
+    make: |settings| Box::new(Mglru::with_config(settings.mglru)),
+};
 
 /// The Multi-Gen LRU.
 #[derive(Debug)]
