@@ -67,9 +67,9 @@ const fn entry(
     ActionEntry { action, name, physical, virtual_space }
 }
 
-pub const ACTIONS: [ActionEntry; 11] = {
+pub const ACTIONS: &[ActionEntry] = {
     use Scorer::{Cold, Equal, Hot};
-    [
+    &[
         entry(Action::Stat, "stat", Some(Equal), Some(Equal)),
         entry(Action::Willneed, "willneed", None, Some(Equal)),
         entry(Action::Cold, "cold", None, Some(Equal)),
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn names_are_read_in_both_spellings() {
-        for entry in &ACTIONS {
+        for entry in ACTIONS {
             for name in [entry.name.to_owned(), entry.name.replace('-', "_")] {
                 let read: One = toml::from_str(&format!("action = \"{name}\"")).expect("a name of the table");
                 assert_eq!(read.action, entry.action);

@@ -12,6 +12,7 @@ use crate::reclaim::{Hint, Reclaimer, SWAP_CLUSTER_MAX, Scan};
 use isotherm_core::host::{
     Action, AddressRange, Applied, FilterType, HostError, Order, PageFilters, SchemeCapabilities,
 };
+use isotherm_core::schemes::ACTIONS;
 use isotherm_units::{Duration, PAGE_SHIFT, PageRange};
 
 /// Bytes of a page frame.
@@ -22,29 +23,8 @@ impl MemoryHost<'_> {
     pub(super) fn offers(&self, target: HostTarget) -> SchemeCapabilities {
         use FilterType as Type;
         let is_physical = target == HostTarget::Physical;
-        let of_target: &[Action] = match target {
-            HostTarget::Physical => &[
-                Action::Stat,
-                Action::Pageout,
-                Action::LruPrio,
-                Action::LruDeprio,
-                Action::MigrateHot,
-                Action::MigrateCold,
-            ],
-            HostTarget::Space(_) => &[
-                Action::Stat,
-                Action::Willneed,
-                Action::Cold,
-                Action::Pageout,
-                Action::Hugepage,
-                Action::Nohugepage,
-                Action::Collapse,
-                Action::MigrateHot,
-                Action::MigrateCold,
-            ],
-        };
-        let actions: Vec<Action> =
-            of_target.iter().copied().filter(|&action| self.refusal(target, action).is_none()).collect();
+        let of_target = ACTIONS.iter().map(|entry| entry.action).filter(|action| action.scorer(is_physical).is_some());
+        let actions: Vec<Action> = of_target.filter(|&action| self.refusal(target, action).is_none()).collect();
         let is_filtered =
             |action: &&Action| is_physical || matches!(action, Action::Stat | Action::MigrateHot | Action::MigrateCold);
         let filtered_actions = actions.iter().filter(is_filtered).copied().collect();

@@ -42,7 +42,7 @@ fn filter() -> impl Strategy<Value = (PageTest, bool, bool)> {
 fn step() -> impl Strategy<Value = Step> {
     let process = 0usize..4;
     let page = prop_oneof![3 => 0u64..60, 2 => 1500..PAGES, 1 => 0..PAGES];
-    let actions = ACTIONS.map(|entry| entry.action).to_vec();
+    let actions = ACTIONS.iter().map(|entry| entry.action).collect::<Vec<_>>();
     let acts =
         (0u32..6, prop::sample::select(actions), page.clone(), 1u64..1200, prop::collection::vec(filter(), 0..3));
     prop_oneof![

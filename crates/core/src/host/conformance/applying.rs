@@ -10,7 +10,7 @@ pub fn applying(host: &mut dyn Applying, fixture: &Fixture) -> Findings {
     let can = host.scheme_capabilities(fixture.process);
     let is_filtered = |action: &Action| can.actions.contains(action);
     findings.expect(can.filtered_actions.iter().all(is_filtered), "it filters pages for actions that it has not");
-    for entry in &ACTIONS {
+    for entry in ACTIONS {
         let name = entry.name;
         if !can.actions.contains(&entry.action) {
             let answer = apply(host, fixture.process, entry.action, fixture, PageFilters::default());
