@@ -54,7 +54,7 @@ pub(crate) enum Record<'a> {
     /// point of virtual time in ns. Repeated at the head of each chunk.
     Epoch { number: u64, order_ns: u64 },
     /// Pages touched. `delta` is from the end of the chunk's previous row.
-    TraceRow { delta: i64, pages: u64, write: bool },
+    Row { delta: i64, pages: u64, write: bool },
     /// A mapping appears.
     Map { start: u64, pages: u64, flags: u64, file_page: u64, name: &'a [u8] },
     /// Mappings of the range disappear.
@@ -87,7 +87,7 @@ impl Record<'_> {
                 out.name(name);
             }
             Self::Epoch { number, order_ns } => out.fields(2, &[number, order_ns]),
-            Self::TraceRow { delta, pages, write } => {
+            Self::Row { delta, pages, write } => {
                 out.fields(3, &[((delta << 1) ^ (delta >> 63)).cast_unsigned(), (pages - 1) << 1 | u64::from(write)]);
             }
             Self::Map { start, pages, flags, file_page, name } => {
@@ -161,8 +161,8 @@ mod tests {
     fn records_are_the_bytes_of_the_documentation() {
         // By hand from docs/recording.md#protocol.
         assert_eq!(bytes(Record::Epoch { number: 300, order_ns: 7 }), [2, 0xac, 0x02, 7]);
-        assert_eq!(bytes(Record::TraceRow { delta: -1, pages: 1, write: true }), [3, 1, 1]);
-        assert_eq!(bytes(Record::TraceRow { delta: 2, pages: 65, write: false }), [3, 4, 0x80, 0x01]);
+        assert_eq!(bytes(Record::Row { delta: -1, pages: 1, write: true }), [3, 1, 1]);
+        assert_eq!(bytes(Record::Row { delta: 2, pages: 65, write: false }), [3, 4, 0x80, 0x01]);
         assert_eq!(bytes(Record::NotFollowed { text: b"no" }), [12, 2, b'n', b'o']);
         assert_eq!(bytes(Record::Start { uid: 3, origin: Origin::Fork }), [8, 3, 2]);
         assert_eq!(

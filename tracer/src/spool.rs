@@ -126,7 +126,7 @@ impl Chunk {
         let PageRun { page, pages, write } = run;
         let delta = page.wrapping_sub(self.row_end).cast_signed();
         self.row_end = page + pages;
-        self.append(&Record::TraceRow { delta, pages, write });
+        self.append(&Record::Row { delta, pages, write });
     }
 
     fn stamp(&mut self, stamp: Stamp) {

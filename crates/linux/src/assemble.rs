@@ -146,7 +146,7 @@ impl Assembler {
         let mut records = Records::new(payload);
         let mut rows = Vec::new();
         while let Some(record) = records.next()? {
-            if let Record::TraceRow { page, pages, write } = record {
+            if let Record::Row { page, pages, write } = record {
                 rows.push((page, pages, write));
                 continue;
             }

@@ -80,7 +80,7 @@ pub(crate) struct MapFlags {
 pub(crate) enum Record {
     Hello { pid: u32, tid: u32, started_by: Option<u32>, origin: Origin, start_ns: u64, name: String },
     Epoch { number: u64, order_ns: u64 },
-    TraceRow { page: u64, pages: u32, write: bool },
+    Row { page: u64, pages: u32, write: bool },
     Map { start: u64, end: u64, flags: MapFlags, file_page: u64, name: String },
     Unmap { start: u64, end: u64 },
     Discard { start: u64, end: u64 },
@@ -136,7 +136,7 @@ impl<'a> Records<'a> {
                 let page = self.row_end.wrapping_add_signed(delta);
                 let pages: u32 = narrow("a row's length", (tail >> 1) + 1)?;
                 self.row_end = range("a row", page, pages.into())?;
-                Record::TraceRow { page, pages, write: tail & 1 != 0 }
+                Record::Row { page, pages, write: tail & 1 != 0 }
             }
             4 => {
                 let [start, pages, flags, file_page] = self.varints().map_err(cut_off)?;
@@ -268,8 +268,8 @@ mod tests {
                 name: "x".into(),
             },
             Record::Epoch { number: 300, order_ns: 7 },
-            Record::TraceRow { page: 100, pages: 1, write: true },
-            Record::TraceRow { page: 100, pages: 65, write: false },
+            Record::Row { page: 100, pages: 1, write: true },
+            Record::Row { page: 100, pages: 65, write: false },
             Record::Map { start: 16, end: 18, flags, file_page: 7, name: "/f".into() },
             Record::Remap { old_start: 16, old_end: 18, new_start: 32, new_end: 36 },
             Record::Start { uid: 3, origin: Origin::Fork },
