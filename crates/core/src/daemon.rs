@@ -61,7 +61,7 @@ pub enum DaemonError {
 
 macro_rules! daemons {
     ($($kind:ident, $report:ty, $account:ty, $name:literal, $summary:literal;)*) => {
-        /// What kinds of daemons there are.
+        /// The kinds of daemons.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Kind {
             $(
@@ -74,7 +74,7 @@ macro_rules! daemons {
         pub const DAEMONS: &[Kind] = &[$(Kind::$kind,)*];
 
         impl Kind {
-            /// What one is called.
+            /// Name of the kind, as in results and messages.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$kind => $name,)*
@@ -92,7 +92,7 @@ macro_rules! daemons {
         }
 
         impl Report {
-            /// Of what kind of daemon.
+            /// The kind of daemon that made the report.
             pub const fn kind(&self) -> Kind {
                 match self {
                     $(Self::$kind(_) => Kind::$kind,)*

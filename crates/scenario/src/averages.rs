@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct AverageSpec {
-    /// Stands where results have the workload.
+    /// Name of the average; it takes the place of the workload in results.
     pub name: String,
     /// Workloads, each counted once and alike. Default: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -20,7 +20,7 @@ pub struct AverageSpec {
     pub of: AverageOf,
 }
 
-/// What an average is taken of.
+/// Whether values or ratios are averaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AverageOf {

@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 pub struct CompactionSpec {
     /// Name of the daemon in results.
     pub name: String,
-    /// Number of its node. Default 0.
+    /// Number of the NUMA node that it compacts. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub node: u32,
-    /// How it decides.
+    /// The design that decides when to compact and how far, with its keys.
     #[serde(flatten)]
     pub design: Design,
 }
@@ -29,7 +29,7 @@ const fn is_zero(node: &u32) -> bool {
 }
 
 impl CompactionSpec {
-    /// On node 0.
+    /// A daemon of this design on node 0.
     pub fn new(name: &str, design: Design) -> Self {
         Self { name: name.to_owned(), node: 0, design }
     }

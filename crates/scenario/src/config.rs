@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub struct Scenario {
     /// Short name, as on the command line.
     pub name: String,
-    /// One line for reports.
+    /// One line of description, for reports. Default: empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub title: String,
     /// Seed of the first repeat; the others follow. Default 1.
@@ -42,18 +42,18 @@ pub struct Scenario {
     /// Metrics to report, see [`METRICS`](crate::METRICS). Default: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<String>,
-    /// Variant that ratios are taken against.
+    /// Name of the variant that ratios are taken against. Left out: no ratios are taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<String>,
     #[serde(default)]
     pub machine: MachineConfig,
-    /// Who decides what is on fast memory, on a machine with tiers.
+    /// The policy that decides what is on fast memory, on a machine with tiers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tiering: Option<TieringSpec>,
-    /// Variants `POLICY@LIMIT` from lists.
+    /// Policies and limits; each pair becomes a variant `POLICY@LIMIT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matrix: Option<Matrix>,
-    /// Groups, parents before children.
+    /// Control groups, parents before children.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cgroups: Vec<CgroupSpec>,
     pub workloads: Vec<WorkloadEntry>,
@@ -75,7 +75,7 @@ pub struct Scenario {
     /// Rows over several workloads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub averages: Vec<AverageSpec>,
-    /// Published numbers to print beside ours.
+    /// Published numbers to print next to ours.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<Reference>,
     /// What it is expected to show, to be printed as met or missed.
@@ -158,7 +158,7 @@ pub enum RunMode {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct WorkloadEntry {
-    /// Name in results.
+    /// Name in results. Its own group is named after it, if it has one.
     pub name: String,
     /// Group it runs in. Default: one of its own called as itself, with `limit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -212,16 +212,16 @@ pub struct CgroupSpec {
     /// `memory.max`. Shares are of the peak memory of the workloads in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<LimitValue>,
-    /// `memory.high`.
+    /// `memory.high`. Shares as for `max`. Left out: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<LimitValue>,
-    /// `memory.low`.
+    /// `memory.low`. Shares as for `max`. Left out: no protection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<LimitValue>,
-    /// `memory.min`.
+    /// `memory.min`. Shares as for `max`. Left out: no protection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<LimitValue>,
-    /// `memory.swap.max`.
+    /// `memory.swap.max`. Shares as for `max`. Left out: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swap_max: Option<LimitValue>,
 }
@@ -232,7 +232,7 @@ pub struct CgroupSpec {
 pub struct Matrix {
     /// Policies; `all` stands for every registered one.
     pub policies: Vec<String>,
-    /// Values of `limit`.
+    /// Values of [`Scenario::limit`]: sizes, or shares of peak memory.
     pub limits: Vec<Amount>,
 }
 
@@ -240,7 +240,7 @@ pub struct Matrix {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct VariantSpec {
-    /// Name in results.
+    /// Name in results, and for `against`.
     pub name: String,
     /// Workloads that it plays, where each has the machine for itself. Default: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -251,15 +251,15 @@ pub struct VariantSpec {
     pub patch: toml::Table,
 }
 
-/// A published number, or the interval in which it lies. Printed beside ours and used for nothing else.
+/// A published number, or the interval in which it lies. Printed next to ours and used for nothing else.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Reference {
     /// Workload of the row, or the name of an average.
     pub workload: String,
-    /// Variant of the row.
+    /// Variant of the row that it belongs to.
     pub variant: String,
-    /// Metric of the row.
+    /// Metric of the row that it belongs to.
     pub metric: String,
     /// The number; of the ratio if `against` is given. Default: the middle of the interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -267,13 +267,13 @@ pub struct Reference {
     /// Lower end of the published confidence interval; comes with `high`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
-    /// Upper end.
+    /// Upper end of the published confidence interval; comes with `low`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
     /// For ratios: the variant it is taken against.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<String>,
-    /// Where it is from.
+    /// Where the number was published.
     pub source: String,
 }
 
@@ -282,7 +282,7 @@ impl Reference {
     pub fn number(&self) -> Option<f64> {
         self.value.or_else(|| Some((self.low? + self.high?) / 2.0))
     }
-    /// The interval, if one is published.
+    /// Both ends of the published interval; `None` if no interval is given.
     pub fn interval(&self) -> Option<(f64, f64)> {
         Some((self.low?, self.high?))
     }

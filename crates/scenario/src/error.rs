@@ -11,15 +11,15 @@ pub enum ScenarioError {
     /// Neither a bundled name nor a file.
     #[error("`{name}` is neither a scenario file nor a bundled scenario; bundled: {bundled}")]
     NotFound {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
-        /// Names there are.
+        /// The names of the bundled scenarios.
         bundled: String,
     },
     /// The text is not a scenario.
     #[error("{place}: {message}")]
     Syntax {
-        /// `file:line:column`.
+        /// Place of the error: `file:line:column`.
         place: String,
         /// What is wrong, with what is allowed.
         message: String,

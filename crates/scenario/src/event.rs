@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct EventSpec {
     /// Simulated time of the first occurrence.
     pub at: Duration,
-    /// Repeats after each such span.
+    /// Time from one occurrence to the next. Left out: it occurs once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every: Option<Duration>,
     /// Writes limits of a group.
@@ -49,24 +49,24 @@ impl EventSpec {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SetSpec {
     pub cgroup: String,
-    /// `memory.max`.
+    /// `memory.max`. A lower value reclaims the excess at once, and kills if that fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<LimitValue>,
-    /// `memory.high`.
+    /// `memory.high`. A lower value reclaims the excess at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<LimitValue>,
-    /// `memory.low`.
+    /// `memory.low`: memory up to this is protected from reclaim as far as possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<LimitValue>,
-    /// `memory.min`.
+    /// `memory.min`: memory up to this is never reclaimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<LimitValue>,
-    /// `memory.swap.max`.
+    /// `memory.swap.max`: the most that the group may have in swap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swap_max: Option<LimitValue>,
 }
 
-/// A proactive reclaim request.
+/// A request for proactive reclaim, as a write to `memory.reclaim`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ReclaimSpec {
@@ -104,9 +104,9 @@ impl MglruSpec {
 /// A limit: `max` (none), a size, or a share of peak memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitValue {
-    /// The word `max`.
+    /// No limit; written as `max`.
     Max,
-    /// So much.
+    /// A size, or a share of peak memory.
     Amount(Amount),
 }
 

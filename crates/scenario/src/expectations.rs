@@ -4,34 +4,34 @@ use crate::result::ScenarioResult;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
-/// An `[[expectations]]` table.
+/// What one row of the results should show: an `[[expectations]]` table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ExpectationSpec {
-    /// Workload of the row.
+    /// Workload of the row that it is about.
     pub workload: String,
-    /// Variant of the row.
+    /// Variant of the row that it is about.
     pub variant: String,
-    /// Metric of the row.
+    /// Metric of the row that it is about.
     pub metric: String,
-    /// For the ratio to this variant.
+    /// It is about the ratio to this variant. Left out: about the value itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<String>,
-    /// The least that the mean should be.
+    /// The smallest mean, or mean ratio, that meets it; `at_most` is the largest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<f64>,
-    /// Whose expectation it is.
+    /// Whose expectation it is, or where it was published.
     pub source: String,
 }
 
-/// How it turned out.
+/// An expectation, and whether it is met.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ExpectationRow {
     #[serde(flatten, serialize_with = "as_in_results")]
     pub expected: ExpectationSpec,
-    /// The mean; `None` if there is no such row.
+    /// The measured mean, or mean ratio; `None` if there is no such row.
     pub measured: Option<f64>,
     /// Whether it is in range. Without a row it is not.
     pub met: bool,

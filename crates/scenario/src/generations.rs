@@ -15,18 +15,18 @@ use serde::{Deserialize, Serialize};
 pub struct GenerationsSpec {
     /// Name of the daemon in results.
     pub name: String,
-    /// What it does, and how.
+    /// Whether it estimates or reclaims, with its settings.
     #[serde(flatten)]
     pub tool: ToolConfig,
 }
 
 impl GenerationsSpec {
-    /// Estimates as `config` says.
+    /// A daemon that estimates the working set as `config` says.
     pub fn estimate(name: &str, config: EstimatorConfig) -> Self {
         Self { name: name.to_owned(), tool: ToolConfig::Estimate(config) }
     }
 
-    /// Evicts as `config` says.
+    /// A daemon that evicts old generations as `config` says.
     pub fn reclaim(name: &str, config: ReclaimerConfig) -> Self {
         Self { name: name.to_owned(), tool: ToolConfig::Reclaim(config) }
     }

@@ -25,7 +25,7 @@ pub enum MetricUnit {
 pub struct Sample<'a> {
     /// The workload; `None` on the row `system`.
     pub program: Option<&'a ProgramOutcome>,
-    /// Its group, or the root.
+    /// The workload's group; the root group on the row `system`.
     pub cgroup: &'a CgroupOutcome,
     pub outcome: &'a Outcome,
     /// Whether kernel threads work for this row alone.
@@ -35,10 +35,10 @@ pub struct Sample<'a> {
 }
 
 pub struct Metric {
-    /// Name in results.
+    /// Name in results; it contains the unit unless it is a plain count.
     pub name: &'static str,
     pub unit: MetricUnit,
-    /// One line for docs.
+    /// One line of description.
     pub what: &'static str,
     /// Takes it; `None` where it has no meaning (kernel time of one workload among several).
     pub take: fn(&Sample<'_>) -> Option<f64>,

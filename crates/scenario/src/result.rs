@@ -7,7 +7,7 @@ use crate::stats::Summary;
 use isotherm_sim::memory::KernelRelease;
 use serde::Serialize;
 
-/// Everything a scenario gave.
+/// The results of all variants and repeats of a scenario.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScenarioResult {
     pub scenario: String,
@@ -27,28 +27,28 @@ pub struct ScenarioResult {
 /// A metric of a workload under a variant, over all repeats.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ResultRow {
-    /// Workload, or `system`.
+    /// Name of the workload, or of an average; `system` for the whole machine.
     pub workload: String,
     pub variant: String,
     /// The release whose rules the simulated kernel followed.
     pub kernel: KernelRelease,
-    /// Metric, unit in its name.
+    /// Name of the metric; it contains the unit unless it is a plain count.
     pub metric: String,
-    /// Repeats.
+    /// Number of repeats that have a value.
     pub n: u64,
     pub mean: f64,
-    /// Sample standard deviation.
+    /// Sample standard deviation over repeats; 0 for one repeat.
     pub stddev: f64,
-    /// 95 % confidence interval of the mean; absent for one repeat.
+    /// Lower end of the 95 % confidence interval of the mean (Student's t); absent for one repeat.
     pub ci95_low: Option<f64>,
-    /// Its upper end.
+    /// Upper end of that interval; absent for one value.
     pub ci95_high: Option<f64>,
     /// Published value, or the middle of the published interval.
     pub reference: Option<f64>,
-    /// Lower end of the published interval.
+    /// Lower end of the published interval; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference_low: Option<f64>,
-    /// Its upper end.
+    /// Upper end of the published interval; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference_high: Option<f64>,
 }
@@ -56,30 +56,30 @@ pub struct ResultRow {
 /// A metric as a ratio to another variant, paired by seed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RatioRow {
-    /// Workload, or `system`.
+    /// Name of the workload, or of an average; `system` for the whole machine.
     pub workload: String,
     pub variant: String,
     /// The release whose rules the simulated kernel followed in this variant.
     pub kernel: KernelRelease,
     pub metric: String,
-    /// The variant it is divided by.
+    /// The variant whose value is the base of the ratio.
     pub against: String,
-    /// Pairs with a base other than 0.
+    /// Number of pairs of equal seed whose base is not 0.
     pub n: u64,
-    /// Mean ratio.
+    /// Mean of the ratios of all pairs.
     pub mean: f64,
-    /// Its sample standard deviation.
+    /// Sample standard deviation of the ratios; 0 for one pair.
     pub stddev: f64,
-    /// 95 % confidence interval; absent for one pair.
+    /// Lower end of the 95 % confidence interval of the mean ratio (Student's t); absent for one pair.
     pub ci95_low: Option<f64>,
-    /// Its upper end.
+    /// Upper end of that interval; absent for one value.
     pub ci95_high: Option<f64>,
     /// Published ratio, or the middle of the published interval.
     pub reference: Option<f64>,
-    /// Lower end of the published interval.
+    /// Lower end of the published interval; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference_low: Option<f64>,
-    /// Its upper end.
+    /// Upper end of the published interval; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference_high: Option<f64>,
     /// Whether our mean and the published ratio lie on the same side of 1; absent without a reference.
@@ -150,7 +150,7 @@ fn have_a_point_in_common(one: (f64, f64), other: (f64, f64)) -> bool {
 }
 
 impl ScenarioResult {
-    /// The row of this key.
+    /// The row of this workload, variant and metric; `None` if there is none.
     pub fn row(&self, workload: &str, variant: &str, metric: &str) -> Option<&ResultRow> {
         self.rows.iter().find(|row| row.workload == workload && row.variant == variant && row.metric == metric)
     }

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// Relative paths of workloads start here.
+    /// Folder at which relative paths of workloads start.
     pub base_dir: PathBuf,
     /// Stands for the scenario in messages: its file.
     pub place: String,
@@ -26,9 +26,9 @@ pub struct RunOptions {
 
 /// Told as runs end; called from several threads.
 pub trait Progress: Sync {
-    /// So many runs are planned in all.
+    /// `runs` more runs are planned.
     fn planned(&self, runs: u64);
-    /// One more is done.
+    /// One run has ended.
     fn done(&self);
 }
 

@@ -1,6 +1,6 @@
 //! Means with confidence intervals.
 
-/// n values summed up. Floats, because they are reported and never decided on.
+/// Mean and confidence interval of `n` values. Floats, because they are reported and never decided on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     pub n: u64,
@@ -9,12 +9,12 @@ pub struct Summary {
     pub stddev: f64,
     /// Lower end of the 95 % confidence interval of the mean (Student's t); `None` for one value.
     pub ci95_low: Option<f64>,
-    /// Upper end.
+    /// Upper end of that interval; `None` for one value.
     pub ci95_high: Option<f64>,
 }
 
 impl Summary {
-    /// Sums values up; `None` without any.
+    /// Summary of `values`; `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Self> {
         if values.is_empty() {
             return None;

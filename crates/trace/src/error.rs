@@ -9,7 +9,7 @@ pub type Result<T, E = TraceError> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// The system refused.
+    /// The operating system refused the operation.
     #[error("cannot {action} {}", path.display())]
     Io {
         /// What was tried: `open`, `read`, `write`, ….
@@ -17,14 +17,14 @@ pub enum TraceError {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// The disk filled up.
+    /// The disk is full.
     #[error("disk full while writing {}: {kept}; free some space or write elsewhere with --output", path.display())]
     DiskFull {
         path: PathBuf,
         /// What is left of the data, and where.
         kept: String,
     },
-    /// The file holds nothing.
+    /// The file has 0 bytes.
     #[error("{} is empty: not a trace. Make one with `isotherm record` or `isotherm import`", path.display())]
     Empty { path: PathBuf },
     /// The file is of another form than was expected.
@@ -36,7 +36,7 @@ pub enum TraceError {
         /// What was found, and the way out.
         found: String,
     },
-    /// The file is damaged.
+    /// The contents of the file are damaged.
     #[error("{} is damaged at byte {offset}: {what}. Record or copy it again", path.display())]
     Damaged {
         path: PathBuf,
@@ -48,7 +48,7 @@ pub enum TraceError {
     #[error("{}, {place} {number}: {what}", path.display())]
     BadValue {
         path: PathBuf,
-        /// `row`, `line` or `record`.
+        /// What is counted in `number`: `row`, `line` or `record`.
         place: &'static str,
         /// Its number: rows and records from 0, lines from 1.
         number: u64,
@@ -59,9 +59,9 @@ pub enum TraceError {
     #[error("{} has trace format version {found}; this program reads up to {known}. Use a newer isotherm", path.display())]
     TooNew {
         path: PathBuf,
-        /// Version in the file.
+        /// Format version of the file.
         found: u32,
-        /// Latest version known here.
+        /// Latest format version that this program reads.
         known: u32,
     },
     /// An option of an importer or exporter is wrong.

@@ -12,7 +12,7 @@ pub const FORMAT_VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TraceMeta {
-    /// [`FORMAT_VERSION`] of the writer.
+    /// The [`FORMAT_VERSION`] that the file was written with.
     pub format_version: u32,
     /// The command that was recorded, or empty.
     pub command: Vec<String>,
@@ -28,7 +28,7 @@ pub struct TraceMeta {
     pub epoch_ns: u64,
     /// CPU time an instruction is taken to last, where time was made from an instruction count.
     pub ns_per_instruction: Option<Fraction>,
-    /// Address spaces.
+    /// The address spaces; [`ThreadMeta::process`] is an index in this list.
     pub processes: Vec<ProcessMeta>,
     /// Threads; [`crate::TraceRow::thread`] is an index in this list.
     pub threads: Vec<ThreadMeta>,
@@ -38,7 +38,7 @@ pub struct TraceMeta {
     pub exit_code: Option<i32>,
     /// Whether the recording ran to the program's end. `false`: interrupted or torn, what is there is right.
     pub complete: bool,
-    /// Rows in the file.
+    /// Number of rows in the file.
     pub rows: u64,
     /// Pages touched by all rows: the sum of their `pages`.
     pub accesses: u64,
@@ -84,12 +84,12 @@ impl TraceMeta {
     }
 }
 
-/// A ratio of two integers.
+/// A ratio of two integers, kept exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fraction {
-    /// Above the line.
+    /// Numerator.
     pub numerator: u64,
-    /// Below the line; never 0.
+    /// Denominator; never 0.
     pub denominator: u64,
 }
 
@@ -115,7 +115,7 @@ pub struct ProcessMeta {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ThreadMeta {
-    /// Index in [`TraceMeta::processes`].
+    /// Index of its process in [`TraceMeta::processes`].
     pub process: usize,
     /// Its thread id when recorded, 0 if not known.
     pub tid: u32,
@@ -130,17 +130,17 @@ pub struct Event {
     /// It applies before this row of the file (rows of all threads counted).
     #[serde(default, skip_serializing_if = "is_default")]
     pub row: u64,
-    /// The thread that did it.
+    /// Index in [`TraceMeta::threads`] of the thread that did it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub thread: u32,
-    /// CPU time of that thread, nanoseconds.
+    /// CPU time of that thread when it happened, nanoseconds.
     #[serde(default, skip_serializing_if = "is_default")]
     pub time_ns: u64,
     #[serde(flatten)]
     pub kind: EventKind,
 }
 
-/// What an [`Event`] is.
+/// What happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum EventKind {
@@ -148,9 +148,9 @@ pub enum EventKind {
     Map(MapRange),
     /// A range was unmapped, its contents forgotten.
     Unmap {
-        /// First page.
+        /// Number of the first virtual page.
         start: u64,
-        /// Page after the last.
+        /// Number of the page after the last; not part of the range.
         end: u64,
     },
     /// This thread started another one (a first thread of another process: a fork).
@@ -161,7 +161,7 @@ pub enum EventKind {
     },
     /// This thread ended. When the last thread of a process ends, its memory is freed.
     EndThread,
-    /// This thread slept here.
+    /// This thread slept here, and used no CPU time.
     Idle {
         /// Wall time of the sleep, nanoseconds.
         ns: u64,
@@ -175,21 +175,21 @@ pub enum EventKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MapRange {
-    /// First page.
+    /// Number of the first virtual page.
     pub start: u64,
-    /// Page after the last.
+    /// Number of the page after the last; not part of the range.
     pub end: u64,
     pub what: MapKind,
-    /// Path of the file behind it.
+    /// Path of the mapped file; `None` if there is no file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Page of the file behind the first page.
+    /// Number of the file's page that the first page of the mapping shows.
     #[serde(skip_serializing_if = "is_default")]
     pub file_page: u64,
-    /// `MAP_SHARED`: writes are seen by others.
+    /// Whether the mapping is `MAP_SHARED`: then writes are seen by others.
     #[serde(skip_serializing_if = "is_default")]
     pub shared: bool,
-    /// Code may run from it.
+    /// Whether code may run from it (`PROT_EXEC`).
     #[serde(skip_serializing_if = "is_default")]
     pub executable: bool,
 }
@@ -203,14 +203,14 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", from = "String")]
 pub enum MapKind {
-    /// Grown by `brk`.
+    /// The heap that `brk` grows.
     Heap,
     /// A thread's stack.
     Stack,
     /// Private memory without a file.
     #[default]
     Anonymous,
-    /// A mapped file.
+    /// A mapped file other than the program's own.
     File,
     /// Shared memory without a regular file.
     Shared,

@@ -162,7 +162,7 @@ impl TraceReader {
         Ok(more)
     }
 
-    /// Goes back to the first row.
+    /// Goes back to the first row, for another pass.
     pub fn rewind(&mut self) {
         match &mut self.rows {
             Form::Parquet(rows) => rows.rewind(),

@@ -14,13 +14,13 @@ pub const BATCH_ROWS: usize = 16 * 1024;
 pub struct TraceRow {
     /// CPU time of the thread at the start of its epoch, nanoseconds; never decreases within a thread.
     pub time_ns: u64,
-    /// Index in [`crate::TraceMeta::threads`].
+    /// Index of the thread in [`crate::TraceMeta::threads`].
     pub thread: u32,
     /// First virtual page number, in units of [`crate::TraceMeta::page_bytes`]; `page + pages` ≤ [`PAGE_LIMIT`].
     pub page: u64,
-    /// How many pages; never 0.
+    /// Number of pages, at least 1.
     pub pages: u32,
-    /// Whether the pages were written.
+    /// Whether the pages were written; otherwise they were only read.
     pub write: bool,
 }
 
@@ -29,15 +29,15 @@ pub struct TraceRow {
 pub struct RowBatch {
     /// Index in the file of the batch's first row: the number that [`crate::Event::row`] counts.
     pub first_row: u64,
-    /// [`TraceRow::time_ns`].
+    /// Column of [`TraceRow::time_ns`].
     pub time_ns: Vec<u64>,
-    /// [`TraceRow::thread`].
+    /// Column of [`TraceRow::thread`].
     pub thread: Vec<u32>,
-    /// [`TraceRow::page`].
+    /// Column of [`TraceRow::page`].
     pub page: Vec<u64>,
-    /// [`TraceRow::pages`].
+    /// Column of [`TraceRow::pages`].
     pub pages: Vec<u32>,
-    /// [`TraceRow::write`].
+    /// Column of [`TraceRow::write`].
     pub write: Vec<bool>,
 }
 
@@ -46,15 +46,15 @@ impl RowBatch {
     pub fn new() -> Self {
         Self::default()
     }
-    /// How many rows it holds.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.page.len()
     }
-    /// Whether it holds none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.page.is_empty()
     }
-    /// Empties it and keeps its memory.
+    /// Removes all rows and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.time_ns.clear();
         self.thread.clear();
@@ -70,7 +70,7 @@ impl RowBatch {
         self.pages.resize(rows, 0);
         self.write.resize(rows, false);
     }
-    /// Appends a row.
+    /// Appends a row to every column.
     pub fn push(&mut self, row: TraceRow) {
         self.time_ns.push(row.time_ns);
         self.thread.push(row.thread);

@@ -22,7 +22,7 @@ pub enum Channel {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     tagged_page: u64,
-    /// How many pages; never 0.
+    /// Number of pages, at least 1.
     pub pages: u32,
     /// CPU time spent before the first page, in nanoseconds. Longer times are [`After::Compute`].
     pub think_ns: u32,
@@ -59,17 +59,17 @@ impl Run {
         self.think_ns = think_ns;
         self
     }
-    /// First virtual page number.
+    /// Number of the first virtual page.
     #[inline]
     pub const fn page(self) -> u64 {
         self.tagged_page & PAGE_MASK
     }
-    /// Whether it stores.
+    /// Whether the accesses are stores; otherwise they are loads.
     #[inline]
     pub const fn is_write(self) -> bool {
         self.tagged_page & WRITE_BIT != 0
     }
-    /// Page table or file descriptor.
+    /// How the program reaches the memory: through its page table or through a file descriptor.
     #[inline]
     pub const fn channel(self) -> Channel {
         if self.tagged_page & DESCRIPTOR_BIT == 0 { Channel::PageTable } else { Channel::FileDescriptor }
@@ -79,7 +79,7 @@ impl Run {
     pub const fn is_single_page(self) -> bool {
         self.pages == 1 && self.tagged_page & DESCRIPTOR_BIT == 0
     }
-    /// The pages touched.
+    /// The virtual pages touched, first to last.
     pub const fn range(self) -> PageRange {
         PageRange::at(self.page(), self.pages as u64)
     }
@@ -100,14 +100,14 @@ impl std::fmt::Debug for Run {
 /// The next accesses of one thread, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    /// The accesses.
+    /// The accesses in program order.
     pub runs: Vec<Run>,
     /// Operations (requests, transactions) that are complete when the last run is done; the unit of throughput.
     pub operations: u64,
 }
 
 impl Batch {
-    /// Empties it and keeps its memory.
+    /// Removes all runs and sets `operations` to 0; keeps the allocated memory.
     pub fn clear(&mut self) {
         self.runs.clear();
         self.operations = 0;
@@ -154,7 +154,7 @@ pub enum Backing {
     Anonymous,
     /// Pages of a file in [`Program::files`].
     File {
-        /// Index in [`Program::files`].
+        /// Index of the file in [`Program::files`].
         file: usize,
         /// The file page behind the first page of the mapping.
         first_page: u64,
@@ -163,21 +163,21 @@ pub enum Backing {
     },
 }
 
-/// `MAP_SHARED` or `MAP_PRIVATE`.
+/// What a write to a file mapping changes: `MAP_SHARED` or `MAP_PRIVATE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Writes reach the file.
+    /// Writes change the file, and others see them.
     Shared,
-    /// Writes stay with the process.
+    /// The first write to a page copies it; the file does not change.
     Private,
 }
 
 /// A range of an address space and what is behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// The virtual pages.
+    /// The virtual pages of the mapping, page numbers of 4 KiB.
     pub pages: PageRange,
-    /// What they show.
+    /// Where the contents of the pages come from.
     pub backing: Backing,
     /// Whether code runs from it: such file pages are kept longer by reclaim.
     pub executable: bool,
@@ -195,11 +195,11 @@ impl Mapping {
 /// A change of an address space, as by a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutChange {
-    /// `mmap`; replaces what was there.
+    /// `mmap`: maps a range and replaces what was mapped there.
     Map(Mapping),
     /// `munmap`; pages of the range that are not mapped are passed over.
     Unmap(PageRange),
-    /// `madvise`.
+    /// `madvise` on a range.
     Advise(PageRange, Advice),
     /// Somebody who does not tell holds the pages of the range that are there now, as a device does that reads or writes them:
     /// they stay in their frames until they are freed.
@@ -214,7 +214,7 @@ pub enum KernelCall {
     /// Gives back blocks that the program took under `tag`: `count` of them, or all if there are fewer, the oldest first. Blocks
     /// that are never given back stay in use, also when the program has ended.
     Give {
-        /// As in [`BlockRequest::tag`].
+        /// The name under which the blocks were taken: [`BlockRequest::tag`].
         tag: u32,
         count: u64,
     },
@@ -223,18 +223,18 @@ pub enum KernelCall {
     ReadStatistics,
 }
 
-/// Blocks that a program wants. Each is asked for by itself: what one attempt costs passes before the next, and is told with the
-/// results of the program. The thread goes on when it has `count`, or has failed `failures` times, successes between not
-/// counted.
+/// Blocks that a program wants. Each is asked for by itself: the time that one attempt costs passes before the next. It is reported
+/// with the results of the program. The thread goes on when it has `count`, or has failed `failures` times; successes in
+/// between do not reset that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRequest {
     /// A name for these blocks within the program.
     pub tag: u32,
     /// log2 of the pages of a block, 0 to 10.
     pub order: u32,
-    /// What they are for.
+    /// What the blocks are for; decides their migrate type.
     pub kind: BlockKind,
-    /// How hard is tried.
+    /// How hard the page allocator tries before it gives up.
     pub effort: BlockEffort,
     pub count: u64,
     /// How many may fail; at least 1.
@@ -272,17 +272,17 @@ pub enum Advice {
     Normal,
     /// Expect random access: no readahead.
     Random,
-    /// Expect sequential access.
+    /// Expect sequential access: readahead in full windows.
     Sequential,
-    /// Drop the contents now.
+    /// Drop the contents now; the next access finds zeroes or the file (`MADV_DONTNEED`).
     DontNeed,
-    /// Contents may be dropped later.
+    /// Contents may be dropped when memory is short (`MADV_FREE`).
     Free,
-    /// Read in now.
+    /// Start to read the range in now (`MADV_WILLNEED`).
     WillNeed,
-    /// Deactivate.
+    /// Deactivate the pages, so that reclaim takes them first (`MADV_COLD`).
     Cold,
-    /// Reclaim now.
+    /// Reclaim the pages now (`MADV_PAGEOUT`).
     PageOut,
 }
 
@@ -298,15 +298,15 @@ pub enum FileKind {
 /// A file that programs map or read. Files of equal name are one file to a machine, also across programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSpec {
-    /// Its path, or any name.
+    /// Its path, or any name. Files of equal name are one file.
     pub name: String,
-    /// Its length in pages.
+    /// Its length in pages of 4 KiB.
     pub pages: u64,
     /// Where its pages go when they are evicted.
     pub kind: FileKind,
 }
 
-/// One address space to be.
+/// An address space that a program will create.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
     pub name: String,
@@ -320,17 +320,17 @@ pub struct Process {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadStart {
     WithProgram,
-    /// When another thread says [`After::Start`].
+    /// When another thread starts it with [`After::Start`].
     ByThread,
 }
 
 /// One thread of a program.
 pub struct Thread {
-    /// Index in [`Program::processes`].
+    /// Index of its process in [`Program::processes`].
     pub process: usize,
-    /// When it begins.
+    /// When the thread begins to run.
     pub start: ThreadStart,
-    /// What it touches.
+    /// The accesses of the thread.
     pub stream: Box<dyn Stream>,
 }
 
@@ -367,12 +367,12 @@ impl Timing {
 /// Everything a machine needs to play a workload once.
 pub struct Program {
     pub name: String,
-    /// Files its mappings refer to.
+    /// Files that mappings and accesses refer to by index.
     pub files: Vec<FileSpec>,
-    /// Address spaces.
+    /// The address spaces, in the order of their indices.
     pub processes: Vec<Process>,
     pub threads: Vec<Thread>,
-    /// How time is known.
+    /// Whether the time of accesses is part of the stream, or computed by the machine.
     pub timing: Timing,
     /// When each page will be used, if the workload knows: what Belady's MIN needs.
     pub future: Option<Future>,
@@ -383,7 +383,7 @@ pub struct Program {
 pub enum Owner {
     /// Private memory of the process with this index.
     Process(usize),
-    /// Index in [`Program::files`].
+    /// The file with this index in [`Program::files`].
     File(usize),
 }
 
@@ -470,7 +470,7 @@ impl Future {
         Ok(Ok(future))
     }
 
-    /// How many dense pages there are.
+    /// Number of pages that have a position; dense indices are below it.
     pub fn dense_len(&self) -> usize {
         self.offsets.len().saturating_sub(1)
     }

@@ -2,7 +2,7 @@
 
 use crate::Bytes;
 
-/// log2 of the base page size.
+/// log2 of the bytes of a base page.
 pub const PAGE_SHIFT: u32 = 12;
 /// Bytes of a base page. All of isotherm counts in base pages of 4 KiB, as x86-64 does.
 pub const PAGE_BYTES: u64 = 1 << PAGE_SHIFT;
@@ -12,14 +12,14 @@ pub const PAGE_BYTES: u64 = 1 << PAGE_SHIFT;
 pub struct Pages(u64);
 
 impl Pages {
-    /// `count` pages.
+    /// A count of `count` base pages.
     pub const fn new(count: u64) -> Self {
         Self(count)
     }
     pub const fn get(self) -> u64 {
         self.0
     }
-    /// Their size; saturates.
+    /// Their size in bytes; saturates.
     pub const fn bytes(self) -> Bytes {
         Bytes::new(self.0.saturating_mul(PAGE_BYTES))
     }
@@ -41,7 +41,7 @@ impl VirtPage {
     pub const fn number(self) -> u64 {
         self.0
     }
-    /// The address of its first byte.
+    /// The byte address at which the page begins.
     pub const fn address(self) -> u64 {
         self.0 << PAGE_SHIFT
     }
@@ -50,9 +50,9 @@ impl VirtPage {
 /// Pages `start..end` of one address space or file, by number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct PageRange {
-    /// First page.
+    /// Number of the first page.
     pub start: u64,
-    /// One past the last page.
+    /// Number of the page after the last; not part of the range.
     pub end: u64,
 }
 
@@ -65,7 +65,7 @@ impl PageRange {
     pub const fn at(start: u64, pages: u64) -> Self {
         Self { start, end: start.saturating_add(pages) }
     }
-    /// How many pages.
+    /// Number of pages in the range; 0 if it is empty.
     pub const fn len(self) -> u64 {
         self.end.saturating_sub(self.start)
     }
@@ -73,7 +73,7 @@ impl PageRange {
     pub const fn is_empty(self) -> bool {
         self.end <= self.start
     }
-    /// Whether `page` is in it.
+    /// Whether page number `page` lies in the range.
     pub const fn contains(self, page: u64) -> bool {
         self.start <= page && page < self.end
     }
@@ -81,7 +81,7 @@ impl PageRange {
     pub fn intersection(self, other: Self) -> Self {
         Self { start: self.start.max(other.start), end: self.end.min(other.end) }
     }
-    /// Whether they share a page.
+    /// Whether both ranges have a page in common.
     pub fn overlaps(self, other: Self) -> bool {
         !self.intersection(other).is_empty()
     }

@@ -10,16 +10,16 @@ pub enum UnitError {
         text: String,
         /// The kind of quantity, with its article.
         what: &'static str,
-        /// One well-formed value.
+        /// A well-formed value, to show in the message.
         example: &'static str,
     },
     /// The number is fine, its unit is not known.
     #[error("`{text}` has the unknown unit `{unit}`; allowed: {allowed}")]
     UnknownUnit {
         text: String,
-        /// The part after the number.
+        /// The text after the number, which is not a known unit.
         unit: String,
-        /// All units, in order of size.
+        /// All known units, smallest first.
         allowed: String,
     },
     /// The value does not fit 64 bits in base units.

@@ -21,9 +21,9 @@ const KIND: Kind = Kind {
 quantity_traits!(Ratio, KIND, "a ratio such as \"75%\"");
 
 impl Ratio {
-    /// Nothing.
+    /// 0 %.
     pub const ZERO: Self = Self(0);
-    /// The whole.
+    /// 100 %.
     pub const ONE: Self = Self(1_000_000);
     /// A ratio of `percent` %; saturates.
     pub const fn from_percent(percent: u64) -> Self {
@@ -47,9 +47,9 @@ impl Ratio {
 /// An amount of memory given absolutely (`200MiB`) or as a share of something known later (`75%` of peak).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// So many bytes.
+    /// A number of bytes.
     Absolute(Bytes),
-    /// That share of the whole.
+    /// A share of a whole that the context defines, such as peak memory.
     Share(Ratio),
 }
 

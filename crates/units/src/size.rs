@@ -34,7 +34,7 @@ const KIND: Kind = Kind {
 quantity_traits!(Bytes, KIND, "a size such as \"1.5GiB\"");
 
 impl Bytes {
-    /// No bytes.
+    /// 0 bytes.
     pub const ZERO: Self = Self(0);
     /// A size of `bytes`.
     pub const fn new(bytes: u64) -> Self {
@@ -60,7 +60,7 @@ impl Bytes {
     pub const fn pages_floor(self) -> Pages {
         Pages::new(self.0 >> PAGE_SHIFT)
     }
-    /// Pages needed to hold it all.
+    /// Number of base pages needed to hold it, rounded up.
     pub const fn pages_ceil(self) -> Pages {
         Pages::new(self.0.div_ceil(1 << PAGE_SHIFT))
     }

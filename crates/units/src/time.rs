@@ -29,9 +29,9 @@ const KIND: Kind = Kind {
 quantity_traits!(Duration, KIND, "a time span such as \"5ms\"");
 
 impl Duration {
-    /// No time.
+    /// A span of 0 ns.
     pub const ZERO: Self = Self(0);
-    /// Longer than any run.
+    /// The longest span: longer than any run.
     pub const MAX: Self = Self(u64::MAX);
     /// A span of `ns` nanoseconds.
     pub const fn from_ns(ns: u64) -> Self {
@@ -49,7 +49,7 @@ impl Duration {
     pub const fn from_secs(s: u64) -> Self {
         Self(s.saturating_mul(1_000_000_000))
     }
-    /// Nanoseconds.
+    /// The span in nanoseconds.
     pub const fn ns(self) -> u64 {
         self.0
     }
@@ -92,7 +92,7 @@ impl std::iter::Sum for Duration {
 pub struct Instant(u64);
 
 impl Instant {
-    /// The beginning of the run.
+    /// The beginning of the run: 0 ns.
     pub const START: Self = Self(0);
     /// Later than everything: the due time of a timer that is off.
     pub const NEVER: Self = Self(u64::MAX);
@@ -100,7 +100,7 @@ impl Instant {
     pub const fn from_ns(ns: u64) -> Self {
         Self(ns)
     }
-    /// Nanoseconds since the beginning.
+    /// Nanoseconds since the beginning of the run.
     pub const fn ns(self) -> u64 {
         self.0
     }

@@ -19,13 +19,13 @@ pub struct ExplicitConfig {
     pub zone: Option<u8>,
     /// log2 of the pages of a block.
     pub order: u32,
-    /// A zone is compacted if its extfrag is above, percent.
+    /// A zone is compacted if its extfrag is above this, percent (0 to 100).
     pub high: u32,
-    /// And until it is there or below.
+    /// Compaction of a zone ends when its extfrag is at or below this, percent; at most `high`.
     pub low: u32,
-    /// How often it is asked for.
+    /// Time from one request to the next, at least 1 ms.
     pub every: Duration,
-    /// What it may cost each time.
+    /// Limits of each request.
     pub budget: Budget,
     /// Judged as the kernel would; see [`Request::kernel_quirks`].
     pub kernel_quirks: bool,
@@ -38,7 +38,7 @@ impl Default for ExplicitConfig {
     }
 }
 
-/// It at work on a node.
+/// The design `explicit`, running on one node.
 #[derive(Debug)]
 pub struct Explicit {
     request: Request,

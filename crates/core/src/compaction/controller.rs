@@ -19,15 +19,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ControllerConfig {
-    /// How often it looks.
+    /// Time from one check of the node to the next.
     pub interval: Duration,
-    /// Huge pages to keep free whatever was asked for of late.
+    /// Huge pages to keep free, whatever was asked for recently.
     pub keep: u64,
-    /// As many as are asked for in this time, at the rate of late, are kept free as well.
+    /// As many as are asked for in this time, at the recent rate, are kept free as well.
     pub horizon: Duration,
     /// It holds still while tasks waited for CPUs for this share of the last ten seconds, or more.
     pub max_cpu_pressure: Ratio,
-    /// What one attempt may cost.
+    /// Limits of one attempt.
     pub budget: Budget,
 }
 
@@ -50,7 +50,7 @@ impl ControllerConfig {
     }
 }
 
-/// It at work on a node.
+/// The design `controller`, running on one node.
 #[derive(Debug)]
 pub struct Controller {
     config: ControllerConfig,

@@ -5,37 +5,37 @@ use crate::host::{CompactionSignals, ZoneId, ZoneState};
 use crate::vocabulary::{FreeBlocks, MAX_ORDERS};
 use isotherm_units::Instant;
 
-/// A look at a node.
+/// A check of a node: the numbers that were read, and what was decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub at: Instant,
     pub node: NodeId,
-    /// Of which order, below.
+    /// The order that `free_blocks` and `extfrag` refer to.
     pub order: u32,
-    /// Free pages of all zones.
+    /// Free base pages of all zones of the node.
     pub free_pages: u64,
     /// Free blocks of the order. Beside it extfrag says little: it is a share of free memory, and swings with reclaim.
     pub free_blocks: u64,
-    /// Percent of free pages in smaller blocks.
+    /// Percent of free pages that lie in blocks smaller than `order`.
     pub extfrag: u32,
-    /// The node's score; of `merged` alone.
+    /// The node's fragmentation score, 0 to 100; only `merged` sets it, otherwise 0.
     pub score: u32,
-    /// Blocks that should be free; of `controller` alone.
+    /// Blocks that should be free; only `controller` sets it, otherwise 0.
     pub demand: u64,
-    /// Blocks that compaction is predicted to free; of `controller` alone.
+    /// Blocks that compaction is predicted to free; only `controller` sets it, otherwise 0.
     pub predicted_yield: u64,
-    /// How busy the node is, where that was asked.
+    /// How busy the node is; all 0 if the design does not ask.
     pub signals: CompactionSignals,
-    /// What follows.
+    /// Whether compaction starts, or why it does not.
     pub verdict: Verdict,
 }
 
-/// What follows of a look.
+/// The outcome of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Compaction of these zones, one after the other.
     Start(Vec<ZoneId>),
-    /// Nothing, and why.
+    /// Nothing is done, for this reason.
     Hold(Hold),
 }
 
@@ -44,19 +44,19 @@ pub enum Verdict {
 pub enum Hold {
     /// Not fragmented enough, or enough blocks are free.
     Enough,
-    /// Earlier attempts failed.
+    /// Earlier attempts failed, and the order is deferred for now.
     Deferred,
-    /// kswapd is at work.
+    /// kswapd of the node is reclaiming.
     Reclaiming,
-    /// Tasks wait for CPUs.
+    /// Too many tasks wait for CPUs.
     Busy,
     /// The last run gained too little; a pause that doubles.
     BackingOff,
     /// No block is predicted to become free.
     NoYield,
-    /// The host tells nothing that a yield could be predicted from.
+    /// The host reports nothing from which a yield could be predicted.
     YieldUnknown,
-    /// The host does not tell what page blocks hold; of `heat` alone.
+    /// The host does not report what page blocks hold; only `heat` needs that.
     HeatUnknown,
 }
 

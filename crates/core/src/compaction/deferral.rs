@@ -25,7 +25,7 @@ impl Deferral {
         self.considered < limit
     }
 
-    /// An attempt for `order` failed.
+    /// Notes that an attempt for `order` failed: later attempts are deferred for longer.
     pub fn defer(&mut self, order: u32) {
         self.considered = 0;
         self.shift = (self.shift + 1).min(MAX_SHIFT);

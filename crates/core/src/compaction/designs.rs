@@ -11,18 +11,18 @@ use crate::host::{Compacting, HostError, NodeId};
 use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
-/// What came of a call.
+/// What one call of [`Compactor::handle_timeout`] did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// CPU time, which is to pass before the next call.
+    /// CPU time that the call took; it has to pass before the next call.
     pub spent: Duration,
     /// What was decided, with what it was decided on. Calls that only go on with a compaction decide nothing.
     pub decision: Option<Decision>,
-    /// The zone that was finished.
+    /// The zone whose compaction ended in this call; `None` if none did.
     pub report: Option<ZoneReport>,
 }
 
-/// A design at work on a node.
+/// A design that runs on one node.
 pub trait Compactor: std::fmt::Debug {
     /// When to call [`handle_timeout`](Self::handle_timeout) next; `None`: not until a setting changes.
     fn poll_timeout(&self) -> Option<Instant>;
@@ -34,13 +34,13 @@ pub trait Compactor: std::fmt::Debug {
     fn handle_timeout(&mut self, now: Instant, host: &mut dyn Compacting) -> Result<Activity, HostError>;
 }
 
-/// One line of [`DESIGNS`].
+/// A design with its name; an entry of [`DESIGNS`].
 #[derive(Clone, Copy, Debug)]
 pub struct DesignEntry {
-    /// Its name in files.
+    /// Its name in files, in lower case.
     pub name: &'static str,
     pub summary: &'static str,
-    /// It with its defaults.
+    /// Makes the design with its default settings.
     pub make: fn() -> Design,
 }
 
@@ -62,7 +62,7 @@ macro_rules! designs {
         ];
 
         impl Design {
-            /// Its name in files.
+            /// The design's name in files, in lower case.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Self::$type(_) => $name,)*

@@ -20,11 +20,11 @@ pub struct Request {
     pub zone: Option<u8>,
     /// log2 of the pages of a block.
     pub order: u32,
-    /// A zone is compacted if its extfrag is above, percent.
+    /// A zone is compacted if its extfrag is above this, percent (0 to 100).
     pub high: u32,
     /// And until it is there or below. The original series says "below"; its code, and the kernel's, stop at the mark.
     pub low: u32,
-    /// What it may cost.
+    /// Limits of the whole request.
     #[serde(default)]
     pub budget: Budget,
     /// Judges as the kernel would: pages in flight are not counted as free, and nobody asks whether there is room to move
@@ -34,7 +34,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Without limits.
+    /// A request with an unlimited budget and without `kernel_quirks`.
     pub fn new(node: u32, zone: Option<u8>, order: u32, high: u32, low: u32) -> Self {
         Self { node, zone, order, high, low, budget: Budget::default(), kernel_quirks: false }
     }
@@ -109,7 +109,7 @@ impl CompactExtfrag {
         self.is_cancelled = true;
     }
 
-    /// Does a step of the work, and tells its CPU time, which is to pass before the next. Early or late calls do nothing.
+    /// Does a step of the work, and returns its CPU time, which is to pass before the next. Early or late calls do nothing.
     ///
     /// # Errors
     /// The host's; then it is done, with the reports of zones finished before.
@@ -181,7 +181,7 @@ pub(super) fn has_room(zone: &ZoneState, order: u32, gap: Gap) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// It makes no sense here.
+    /// The request is invalid on this host.
     #[error(transparent)]
     Request(#[from] CompactionError),
     /// The host does not tell of its zones.

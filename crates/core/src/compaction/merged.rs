@@ -20,9 +20,9 @@ const BACKOFF_INTERVAL: Duration = Duration::from_secs(32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct MergedConfig {
-    /// `vm.compaction_proactiveness`.
+    /// `vm.compaction_proactiveness`, 0 (off) to 100.
     pub proactiveness: Proactiveness,
-    /// Which kernel's distance between the marks.
+    /// The distance between the low and the high mark, which differs between kernels.
     pub leeway: Leeway,
 }
 

@@ -3,7 +3,7 @@
 use super::CompactionError;
 use serde::{Deserialize, Serialize};
 
-/// 0 (off) to 100 (restless).
+/// `vm.compaction_proactiveness`: 0 (off) to 100. Larger values compact earlier and further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub struct Proactiveness(u32);
@@ -33,7 +33,7 @@ impl From<Proactiveness> for u32 {
     }
 }
 
-/// Which kernel's arithmetic.
+/// How far the high mark lies above the low mark, which differs between kernels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Leeway {

@@ -13,13 +13,13 @@ use isotherm_units::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Marks of an order, percent.
+/// Marks of one order on extfrag, percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct OrderMarks {
-    /// It goes on while extfrag is above.
+    /// Compaction goes on while extfrag is above this, percent.
     pub low: u32,
-    /// It starts when extfrag is above.
+    /// Compaction starts when extfrag is above this, percent.
     pub high: u32,
 }
 
@@ -28,7 +28,7 @@ pub struct OrderMarks {
 pub struct RfcConfig {
     /// Marks by order, `"9" = { low = 25, high = 30 }`. Orders without are off, as all were by default.
     pub orders: BTreeMap<String, OrderMarks>,
-    /// How often it looks.
+    /// Time from one check of the node to the next.
     pub interval: Duration,
 }
 
@@ -88,7 +88,7 @@ impl RfcConfig {
     }
 }
 
-/// It at work.
+/// The design `rfc`, running on one node.
 #[derive(Debug)]
 pub struct Rfc {
     table: Table,

@@ -23,7 +23,7 @@ pub struct Budget {
     /// Waits of tasks for pages on their way, all together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stall: Option<Duration>,
-    /// Time since it started.
+    /// Elapsed time since the compaction started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall: Option<Duration>,
     /// Pages looked at without a block becoming free.
@@ -35,13 +35,13 @@ pub struct Budget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BudgetLimit {
-    /// Pages moved.
+    /// [`Budget::pages`].
     Pages,
-    /// CPU time.
+    /// [`Budget::cpu`].
     Cpu,
-    /// Waits of tasks.
+    /// [`Budget::stall`].
     Stall,
-    /// Time.
+    /// [`Budget::wall`].
     Wall,
 }
 
@@ -53,21 +53,21 @@ pub enum Why {
     AlreadyBelowHigh,
     /// extfrag has come down to the low mark, or as many blocks are free as were wanted.
     ReachedLow,
-    /// The whole zone was gone through.
+    /// The scanners met: the whole zone was scanned.
     ScannersMet,
     /// Too little is free to move pages into.
     NoTargets,
-    /// A limit was reached.
+    /// This limit of the [`Budget`] was reached.
     Budget(BudgetLimit),
     /// Too much was looked at without a block becoming free.
     NoProgress,
     /// kswapd is at work; both at once would work against each other.
     ReclaimRunning,
-    /// It was called off.
+    /// The caller cancelled it.
     Cancelled,
-    /// What is left to move is hot.
+    /// Only hot pages are left to move.
     HeatBlocked,
-    /// Locks were not to be had.
+    /// Locks were held by others.
     Contended,
     /// Earlier attempts failed, and this one was passed over.
     Deferred,
@@ -86,16 +86,16 @@ impl From<CompactEnd> for Why {
     }
 }
 
-/// What became of a zone.
+/// How the compaction of one zone ended, and what it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneReport {
     pub zone: ZoneId,
-    /// Why it ended.
+    /// Why it ended, or did not begin.
     pub why: Why,
     /// extfrag of the order in question before, percent.
     pub extfrag_before: u32,
     pub extfrag_after: u32,
-    /// What was done, all steps together.
+    /// What was done in this zone, all steps together.
     pub work: Compacted,
 }
 

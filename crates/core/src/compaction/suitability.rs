@@ -41,7 +41,7 @@ pub enum Gap {
 }
 
 impl Gap {
-    /// In pages, for `order`.
+    /// The gap in base pages, for a request of `order`.
     pub fn pages(self, order: u32) -> u64 {
         let twice = 2_u64.checked_shl(order).unwrap_or(u64::MAX);
         if self == Self::Capped { twice.min(32) } else { twice }
@@ -63,7 +63,7 @@ pub enum Suitability {
     TooFull,
     /// Memory is short rather than fragmented.
     NotFragmented,
-    /// It may help.
+    /// Compaction may help.
     Suitable,
 }
 

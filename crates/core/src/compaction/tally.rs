@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 /// What a design did on a node so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Looks at the node.
+    /// Checks of the node.
     pub checks: u64,
-    /// Looks that led to compaction.
+    /// Checks that started a compaction.
     pub starts: u64,
-    /// Calls that the host refused.
+    /// Calls that the host refused or failed.
     pub refusals: u64,
     /// The last of them.
     refused: Option<String>,

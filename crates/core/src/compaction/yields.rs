@@ -53,12 +53,12 @@ impl Default for SpoilRate {
 }
 
 impl SpoilRate {
-    /// In millionths.
+    /// The rate in millionths, 0 to 1,000,000.
     pub const fn ppm(self) -> u64 {
         self.0
     }
 
-    /// Of `tried` blocks `freed` became free.
+    /// Takes in a result: of `tried` blocks, `freed` became wholly free.
     pub fn learn(&mut self, tried: u64, freed: u64) {
         if tried == 0 {
             return;

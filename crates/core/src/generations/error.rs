@@ -6,10 +6,10 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{key}` is {got}; allowed: {allowed}")]
 pub struct GenerationsError {
-    /// Key in files.
+    /// The key in files, such as `interval`.
     pub key: &'static str,
     pub got: String,
-    /// What it may be.
+    /// The allowed values, in words.
     pub allowed: String,
 }
 

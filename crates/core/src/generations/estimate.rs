@@ -11,11 +11,11 @@ use serde::Serialize;
 /// Memory used within a window that ends at the last ageing. Pages of 4 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Estimate {
-    /// The window asked for.
+    /// The window that was asked for, milliseconds.
     pub window_ms: u64,
-    /// At least so much was used within it.
+    /// At least this many pages were used within the window.
     pub low_pages: u64,
-    /// At most.
+    /// At most this many pages were used within the window.
     pub high_pages: u64,
     /// What was used within [`reported_window_ms`](Self::reported_window_ms); 0 where that is `None`.
     pub pages: u64,

@@ -20,7 +20,7 @@ const WINDOWS_REPORTED: u64 = 2;
 /// Kernels count the age of generations in ticks; shorter intervals would be lost in rounding.
 const INTERVAL_MIN: Duration = Duration::from_ms(10);
 
-/// How it estimates.
+/// Settings of a working-set estimator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct EstimatorConfig {
@@ -28,11 +28,11 @@ pub struct EstimatorConfig {
     pub targets: Vec<String>,
     /// Time between two ageings, 10 ms and more. Costs a walk over all page tables of the targets each.
     pub interval: Duration,
-    /// "In use" is what was used within so long: a multiple of `interval` is told exactly, one or two; beyond these only bounds
-    /// are. Left out: one interval.
+    /// Memory used within this time counts as in use. One or two times `interval` are reported exactly; otherwise there are only
+    /// bounds. Left out: one interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<Duration>,
-    /// Whether walks look everywhere. Without, they pass over what they believe idle, cost less, and miss some.
+    /// Whether walks scan all page tables. Otherwise they skip what they believe idle, cost less, and miss some.
     pub force_scan: bool,
     /// What walks look at: 0 files only, 1 to 200 both types, `"max"` anonymous memory only. The other type grows old in use.
     pub can_swap: Swappiness,
@@ -51,7 +51,7 @@ impl Default for EstimatorConfig {
 }
 
 impl EstimatorConfig {
-    /// The window, said or not.
+    /// The window: as configured, else one interval.
     pub fn window(&self) -> Duration {
         self.window.unwrap_or(self.interval)
     }
@@ -110,13 +110,13 @@ pub struct GroupReading {
     /// The group, the node, and its generations.
     #[serde(flatten)]
     pub listing: Listing,
-    /// What was used within the window.
+    /// Pages used within the window.
     pub estimate: Estimate,
     /// What was idle for the window and longer, from all looks.
     pub cold: ColdBounds,
 }
 
-/// One look at all targets.
+/// One read of the generations of all targets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Reading {
     pub at_ns: u64,
@@ -192,12 +192,12 @@ impl Estimator {
         self.due
     }
 
-    /// Intervals that passed without a call.
+    /// Number of intervals that were left out because a call came too late.
     pub const fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// What became of its ageings.
+    /// Counts of what happened to each group when it was aged.
     pub const fn why(&self) -> &GenerationWhy {
         &self.why
     }

@@ -20,7 +20,7 @@ pub struct MinTtl {
     ms: u64,
 }
 
-/// A value that the kernel refuses.
+/// A value of `min_ttl_ms` that the kernel refuses.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("min_ttl_ms is `{got}`; allowed: 0 (off) to {MAX_MS} milliseconds")]
 pub struct MinTtlError {
@@ -30,16 +30,16 @@ pub struct MinTtlError {
 /// What counts of a group on the daemon's node.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupFacts<'a> {
-    /// Its generations.
+    /// The generations of the group on the node.
     pub listing: &'a Listing,
     /// It uses less than `memory.min` gives it: its pages are not to be had.
     pub is_below_min: bool,
 }
 
-/// What the daemon would do now.
+/// What the kernel would do now with a given `min_ttl_ms`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Forecast {
-    /// It would have a process killed.
+    /// It would invoke the OOM killer.
     pub kills: bool,
     /// Age of the oldest generation that may be evicted, of the group where it is oldest; `None`: no group has pages to give,
     /// and every value but 0 kills.
@@ -81,7 +81,7 @@ impl MinTtl {
         ms.map(|ms| Self { ms }).ok_or_else(refuse)
     }
 
-    /// Milliseconds.
+    /// The value in milliseconds; 0 is off.
     pub const fn ms(self) -> u64 {
         self.ms
     }

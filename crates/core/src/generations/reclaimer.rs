@@ -16,7 +16,7 @@ const OLDEST_INTERVALS: u64 = 3;
 /// Evictions of so many passes are held against what comes back.
 const PASSES_BLAMED: usize = 8;
 
-/// How it reclaims.
+/// Settings of a proactive reclaimer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ReclaimerConfig {
@@ -30,7 +30,7 @@ pub struct ReclaimerConfig {
     pub interval: Option<Duration>,
     /// How readily anonymous pages go rather than those of files. Default 60, as kernels are; without swap set 0.
     pub swappiness: Swappiness,
-    /// Bytes a pass. Default 128 MiB.
+    /// Bytes to evict in a pass at most, at least one page. Default 128 MiB.
     pub budget: Bytes,
     /// Passes are left out, and the budget halved, after an interval in which some task was stalled by memory for more than
     /// this share of the time. Default 0.1 %.
@@ -57,7 +57,7 @@ impl Default for ReclaimerConfig {
 }
 
 impl ReclaimerConfig {
-    /// The interval, said or not.
+    /// The interval: as configured, else half of the threshold.
     pub fn interval(&self) -> Duration {
         self.interval.unwrap_or(Duration::from_ns(self.threshold.ns() / 2))
     }
@@ -99,25 +99,25 @@ impl ReclaimerConfig {
     }
 }
 
-/// What one pass did.
+/// The result of one pass.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pass {
-    /// The generations before it evicted.
+    /// The generations as they were before anything was evicted.
     pub reading: Reading,
     /// Bytes in generations of the threshold's age and more.
     pub cold_bytes: u64,
-    /// What it could spend.
+    /// Bytes that this pass was allowed to evict.
     pub budget_bytes: u64,
     pub evicted_bytes: u64,
-    /// What came back since the last pass, where the host can tell.
+    /// Evicted bytes that were faulted in again since the last pass; `None` if the host cannot tell.
     pub refaulted_bytes: Option<u64>,
     /// Share of the time since the last pass in which some task was stalled by memory, in millionths, where the host can tell.
     pub stalled_ppm: Option<u64>,
-    /// Why it left cold memory alone.
+    /// Why it evicted nothing: memory pressure or refaults were above their limit; `None` if neither was.
     pub held_back: Option<GenerationReason>,
 }
 
-/// Ages, and evicts what is old.
+/// A tool that ages generations and evicts old ones.
 #[derive(Debug)]
 pub struct Reclaimer {
     config: ReclaimerConfig,
@@ -181,7 +181,7 @@ impl Reclaimer {
         self.estimator.poll_timeout()
     }
 
-    /// Intervals that passed without a call.
+    /// Number of intervals that were left out because a call came too late.
     pub const fn missed(&self) -> u64 {
         self.estimator.missed()
     }

@@ -9,10 +9,10 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("lru_gen, line {line}: {problem}; got `{text}`")]
 pub struct TextError {
-    /// From 1.
+    /// Number of the line, from 1.
     pub line: usize,
     pub problem: TextProblem,
-    /// The beginning of the line.
+    /// The beginning of the line that is wrong.
     pub text: String,
 }
 
@@ -23,7 +23,7 @@ pub enum TextProblem {
     /// Neither of the three kinds of line.
     #[error("expected `memcg ID PATH`, ` node NUMBER` or ` SEQ AGE-MS ANON FILE`")]
     Line,
-    /// A node before the first group.
+    /// A node stands before the first group.
     #[error("a node without a memcg before it")]
     NodeBeforeGroup,
     /// A generation before the first node of a group.
@@ -35,13 +35,13 @@ pub enum TextProblem {
     /// The number of a node above 2^32 - 1.
     #[error("expected the number of a node")]
     Node,
-    /// Numbers of generations ascend by one.
+    /// The numbers of the generations do not ascend by one.
     #[error("generations must ascend by one")]
     Order,
     /// The kernel keeps two generations at least.
     #[error("a node with fewer than two generations: the text is cut off")]
     TooFewRows,
-    /// Each line ends with a newline.
+    /// The last line has no line end.
     #[error("the last line has no end: the text is cut off")]
     CutOff,
 }

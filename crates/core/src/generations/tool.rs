@@ -20,7 +20,7 @@ pub enum ToolConfig {
 }
 
 impl ToolConfig {
-    /// The groups that it is for.
+    /// Paths of the groups that the tool works on.
     pub fn targets(&self) -> &[String] {
         match self {
             Self::Estimate(config) => &config.targets,
@@ -28,7 +28,7 @@ impl ToolConfig {
         }
     }
 
-    /// It for these groups.
+    /// The same settings for these groups.
     #[must_use]
     pub fn with_targets(self, targets: Vec<String>) -> Self {
         match self {
@@ -49,7 +49,7 @@ impl ToolConfig {
     }
 }
 
-/// A tool at work.
+/// A running tool.
 #[derive(Debug)]
 pub enum Tool {
     /// Estimates the working set.
@@ -58,10 +58,10 @@ pub enum Tool {
     Reclaim(Box<Reclaimer>),
 }
 
-/// What one run of a tool told.
+/// The result of one run of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sample {
-    /// Generations were read.
+    /// The estimator's reading.
     Estimate(Reading),
     /// They were read, and what is old was evicted.
     Reclaim(Pass),
@@ -70,7 +70,7 @@ pub enum Sample {
 /// What a tool has done so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolAccount {
-    /// What became of groups.
+    /// Counts of what happened to the groups.
     pub why: GenerationWhy,
     /// Intervals that passed without a look because it came too late.
     pub missed: u64,

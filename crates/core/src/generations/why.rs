@@ -16,7 +16,7 @@ pub struct Times {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GenerationReason {
-    /// A generation was made of it.
+    /// The group was aged: a new generation was made.
     Aged,
     /// No generation but the two youngest is as old as the threshold: nothing is cold.
     NothingOld,
@@ -29,9 +29,9 @@ pub enum GenerationReason {
     Evicted,
     /// Asked for, but still there: in use after all, locked, being written, or without a place in swap.
     StillThere,
-    /// No group of that name.
+    /// There is no group of that name.
     NoGroup,
-    /// The host has no such thing.
+    /// The host does not support the call.
     NotHere,
     /// The host refused or failed.
     Failed,
@@ -51,10 +51,10 @@ pub const GENERATION_REASONS: [(GenerationReason, &str); 10] = [
     (GenerationReason::Failed, "failed"),
 ];
 
-/// Passes of a tool.
+/// Numbers of passes of a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Passes {
-    /// Times that it was due.
+    /// Passes that were begun.
     pub begun: u64,
     /// Of these, it was backing off for memory pressure.
     pub pressure: u64,
@@ -64,7 +64,7 @@ pub struct Passes {
     pub unread: u64,
 }
 
-/// Counts of all passes.
+/// Counts of all passes since the tool was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GenerationWhy {
     pub passes: Passes,

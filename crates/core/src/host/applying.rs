@@ -11,12 +11,12 @@ pub trait Applying {
         SchemeCapabilities::default()
     }
 
-    /// Does one action with one range of a target, with as many pages of it as pass the gate.
+    /// Does one action with one range of a target, with those of its pages that pass the filters.
     ///
     /// | action | target | what is done | bytes |
     /// |---|---|---|---|
-    /// | `stat` | both | nothing; the gate is asked for each folio | 0 |
-    /// | `willneed`, `cold`, `pageout`, `hugepage`, `nohugepage`, `collapse` | process | `madvise` of that name; the gate is not asked | the whole range if it succeeded, else 0 |
+    /// | `stat` | both | nothing; the filters are asked for each folio | 0 |
+    /// | `willneed`, `cold`, `pageout`, `hugepage`, `nohugepage`, `collapse` | process | `madvise` of that name; the filters are not asked | the whole range if it succeeded, else 0 |
     /// | `pageout` | physical | referenced and young marks cleared, taken off the list (an unevictable folio is put back), reclaimed with writeback, unmapping and swap, never demoted | reclaimed |
     /// | `lru-prio` | physical | two lists: an inactive folio goes to the head of its active list, `referenced` stays as it is; an active one stays where it is. Generations: inserted anew at the second youngest, with the workingset mark at the youngest | all that passed and stand on a list, also where nothing moved |
     /// | `lru-deprio` | physical | two lists: an active folio goes to the head of the inactive list, active and referenced cleared; an inactive one stays where it is. Generations: references and workingset mark cleared, and unless it is in the oldest already inserted anew: file folios and anonymous ones in the swap cache in the oldest, other anonymous ones at the second youngest | all that passed and stand on a list, also where nothing moved |
@@ -27,7 +27,7 @@ pub trait Applying {
     ///
     /// # Errors
     /// [`HostError::Gone`]: nothing was done. [`HostError::NotHere`], [`HostError::Failed`]: taken as a try that changed
-    /// nothing, with what the gate has counted.
+    /// nothing, with what the filters have counted.
     fn apply(&mut self, _target: TargetId, _order: &mut Order<'_>) -> Result<Applied, HostError> {
         Err(HostError::NotHere("this host applies no schemes"))
     }
@@ -49,7 +49,7 @@ pub struct SchemeCapabilities {
 #[derive(Debug)]
 pub struct Order<'a> {
     pub action: Action,
-    /// Where: bytes. Ends of regions are aligned to pages but where a monitor was told to make smaller ones; then the start is
+    /// Byte addresses. Ends of regions are aligned to pages, except where a monitor was set to make smaller ones; then the start is
     /// meant up to the next page, and the length too.
     pub range: AddressRange,
     /// Which pages: every page that [`PageFilters::admit`] lets through, asked once for each folio, and no other. It counts
@@ -66,7 +66,7 @@ pub struct Order<'a> {
     pub last_folio: &'a mut Option<u64>,
 }
 
-/// What came of an [`Order`].
+/// The result of an [`Order`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     /// Bytes treated with success, as [`Applying::apply`] says for each action. May exceed the range where folios stick out.

@@ -14,7 +14,7 @@ pub trait Compacting {
     /// Appends the zones that have memory, ordered by node, then from low addresses to high.
     ///
     /// # Errors
-    /// [`HostError::NotHere`] where free memory is not told by zone and order.
+    /// [`HostError::NotHere`] where free memory is not known by zone and order.
     fn zones(&mut self, _out: &mut Vec<ZoneState>) -> Result<(), HostError> {
         Err(HostError::NotHere("this host does not tell free blocks of its zones"))
     }
@@ -22,7 +22,7 @@ pub trait Compacting {
     /// How busy a node is.
     ///
     /// # Errors
-    /// [`HostError::NotHere`] where that is not told.
+    /// [`HostError::NotHere`] where that is not known.
     fn compaction_signals(&mut self, _node: NodeId) -> Result<CompactionSignals, HostError> {
         Err(HostError::NotHere("this host does not tell how busy its nodes are"))
     }
@@ -40,7 +40,7 @@ pub trait Compacting {
     /// a monitor's, the look leaves marks so that reclaim does not take pages for unused whose bits were cleared.
     ///
     /// # Errors
-    /// [`HostError::NotHere`] where it is not told what blocks hold.
+    /// [`HostError::NotHere`] where it is not known what blocks hold.
     fn page_blocks(&mut self, _look: &BlocksScan, _out: &mut Vec<PageBlock>) -> Result<(), HostError> {
         Err(HostError::NotHere("this host does not tell what page blocks hold"))
     }
@@ -88,19 +88,19 @@ impl std::fmt::Display for ZoneId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneState {
     pub id: ZoneId,
-    /// Free blocks, all types together.
+    /// Free blocks by order, of all migrate types together.
     pub blocks: FreeBlocks,
     /// Pages that are there: the weight of the zone's score.
     pub present: u64,
-    /// Watermarks.
+    /// Watermarks of the zone, in pages.
     pub marks: Marks,
-    /// Free blocks of type Movable; `None` where they cannot be told apart.
+    /// Free blocks of migrate type Movable; `None` where types are not known.
     pub movable: Option<FreeBlocks>,
     /// [`predicted_yield`](crate::compaction::predicted_yield) from what each page block holds; `None` where that cannot be known.
     pub exact_yield: Option<u64>,
 }
 
-/// How busy a node is.
+/// Signals of how busy a node is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionSignals {
     /// kswapd of the node is at work.
@@ -118,39 +118,39 @@ pub struct CompactionSignals {
 pub enum Granularity {
     /// All nodes at once, for huge pages.
     System,
-    /// A node, all its zones.
+    /// One node at a time, with all its zones.
     Node,
     /// A zone, down to a level for an order.
     Zone,
 }
 
-/// How much compaction may wait for.
+/// What compaction may wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompactMode {
-    /// For locks of pages, not for write-back.
+    /// For locks of pages, but not for write-back.
     #[default]
     SyncLight,
-    /// For write-back as well.
+    /// For locks of pages and for write-back.
     Sync,
 }
 
 /// When a zone is compacted far enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Not before the scanners meet.
+    /// Only when the scanners meet.
     Never,
     /// extfrag of `order` is `low` percent or less.
     Order {
-        /// log2 of pages.
+        /// log2 of the pages of a block.
         order: u32,
-        /// Percent.
+        /// Percent, 0 to 100.
         low: u32,
     },
     /// extfrag of each order is at most its percentage; orders from 0 up.
     Orders([u32; MAX_ORDERS]),
-    /// So many blocks of `order` are free.
+    /// At least `count` blocks of `order` are free.
     Blocks {
-        /// log2 of pages.
+        /// log2 of the pages of a block.
         order: u32,
         count: u64,
     },
@@ -176,13 +176,13 @@ pub struct CompactStep {
     pub zone: ZoneId,
     /// From the ends of the zone. Otherwise from where the last step in this zone stopped.
     pub is_first: bool,
-    /// What may be waited for.
+    /// What the move may wait for.
     pub mode: CompactMode,
-    /// When it is enough.
+    /// When the zone is compacted far enough.
     pub stop: Stop,
     /// Pages in flight count as free when `stop` is tested. The kernel does not count them.
     pub counts_in_flight: bool,
-    /// Ends when kswapd is at work.
+    /// The step ends as soon as kswapd of the node reclaims.
     pub stops_for_reclaim: bool,
     /// Pages to look at for sources; it ends at the next boundary of a page block.
     pub max_scanned: u64,
@@ -209,7 +209,7 @@ pub struct PageBlock {
     pub number: u32,
     /// What it holds. Pages that somebody holds just now count as fixed.
     pub usage: BlockUse,
-    /// Pages whose accessed bits were read.
+    /// Pages of the block whose accessed bits were read.
     pub sampled: u32,
     /// How many of them were used since their bits were cleared last.
     pub accessed: u32,
@@ -218,11 +218,11 @@ pub struct PageBlock {
 /// A page of a page block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageContent {
-    /// Not in use.
+    /// The page is free.
     Free,
-    /// In use, and cannot be moved now.
+    /// The page is in use and cannot be moved now.
     Fixed,
-    /// In use, and can be moved.
+    /// The page is in use and can be moved.
     Movable {
         /// Used since its accessed bit was cleared last.
         accessed: bool,
@@ -234,7 +234,7 @@ pub enum PageContent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoveBatch<'a> {
     pub zone: ZoneId,
-    /// The block that they lie in.
+    /// Number in the zone of the block that the pages lie in.
     pub block: u32,
     /// Their numbers in the block. Those that are free or fixed by now are passed over.
     pub pages: &'a [u32],
@@ -242,7 +242,7 @@ pub struct MoveBatch<'a> {
     pub targets: &'a [u32],
     /// Pages that were used since their accessed bits were cleared last stay.
     pub spares_accessed: bool,
-    /// What may be waited for.
+    /// What the move may wait for.
     pub mode: CompactMode,
 }
 
@@ -253,22 +253,22 @@ pub enum CompactEnd {
     Reached,
     /// The scanners met: the zone was gone through.
     ScannersMet,
-    /// Nothing is free that pages could be moved into.
+    /// There is no free page to move pages into.
     NoTargets,
-    /// kswapd is at work.
+    /// kswapd of the node is reclaiming.
     Reclaiming,
-    /// Locks were not to be had.
+    /// Locks were held by others.
     Contended,
-    /// What is left to move is hot.
+    /// Only hot pages are left to move.
     Hot,
 }
 
-/// Tasks that waited for pages on their way.
+/// Waits of tasks for pages that were being moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stalls {
-    /// How many waits.
+    /// Number of waits.
     pub count: u64,
-    /// All together.
+    /// Sum of all waits.
     pub total: Duration,
     pub longest: Duration,
     /// Waits by length: entry n counts those of 2^n up to 2^(n+1) microseconds, the first also shorter ones, the last also
@@ -295,15 +295,15 @@ impl Stalls {
     }
 }
 
-/// What a step did.
+/// The result of a step; counts are of this step alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {
     /// `None`: there is more to do, it stopped at a limit of the step.
     pub end: Option<CompactEnd>,
     pub pages_moved: u64,
-    /// Pages looked at for sources.
+    /// Pages that the migration scanner checked for pages to move.
     pub scanned_migrate: u64,
-    /// Pages looked at for targets.
+    /// Pages that the free scanner checked for free pages.
     pub scanned_free: u64,
     /// Page blocks that became wholly free.
     pub blocks_freed: u64,
@@ -313,9 +313,9 @@ pub struct Compacted {
     pub blocks_spoiled_pinned: u64,
     /// Of the pages moved, those out of blocks that were then given up.
     pub pages_in_vain: u64,
-    /// CPU time of whoever compacts.
+    /// CPU time of the thread that compacts.
     pub cpu: Duration,
-    /// What it cost others.
+    /// Waits of other tasks for the pages that were moved.
     pub stalls: Stalls,
 }
 

@@ -65,13 +65,13 @@ pub enum Gauge {
     /// Pages on lists on a node that are charged to a memory cgroup or one below it.
     MemcgBytes {
         node: NodeId,
-        /// A number that [`Gauging::memcg`] gave.
+        /// Number of the memory cgroup, from [`Gauging::memcg`].
         memcg: u64,
     },
     /// Evicted pages of a memory cgroup, or of one below it, that came back so far: `workingset_refault_anon` and
     /// `workingset_refault_file` of its `memory.stat`.
     RefaultBytes {
-        /// A number that [`Gauging::memcg`] gave.
+        /// Number of the memory cgroup, from [`Gauging::memcg`].
         memcg: u64,
     },
 }

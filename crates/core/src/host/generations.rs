@@ -34,17 +34,17 @@ pub trait Generational {
 /// What a host can do with the generations of the Multi-Gen LRU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GenerationCapabilities {
-    /// [`Generational::read_generations`] is there.
+    /// Whether [`Generational::read_generations`] works here.
     pub read: bool,
-    /// [`Generational::age_generations`] is there.
+    /// Whether [`Generational::age_generations`] works here.
     pub age: bool,
-    /// [`Generational::evict_generations`] is there.
+    /// Whether [`Generational::evict_generations`] works here.
     pub evict: bool,
     /// What would have to be there for the rest, in words.
     pub missing: Option<&'static str>,
 }
 
-/// What came of one order.
+/// The answer to one order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     Done {
@@ -53,7 +53,7 @@ pub enum Answer {
     },
     /// It was carried out, and something is left.
     Partly {
-        /// Bytes freed.
+        /// Bytes that were freed.
         bytes: u64,
     },
     /// This host has no such call, and what it would need.

@@ -75,9 +75,9 @@ pub struct Capabilities {
     /// The highest level whose accessed bit means something: 0 where hardware sets no bits above the leaf, one below the
     /// top where user and kernel halves have separate top tables.
     pub highest_level: Level,
-    /// [`Probing::flush`] does something.
+    /// Whether [`Probing::flush`] does anything.
     pub flush: bool,
-    /// [`Probing::scan_children`] is there.
+    /// Whether [`Probing::scan_children`] works here.
     pub scan_children: bool,
 }
 
@@ -92,8 +92,8 @@ impl Capabilities {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Attribute {
-    /// Anonymous memory.
+    /// The page is anonymous.
     Anon,
-    /// Charged to this memory cgroup.
+    /// The page is charged to the memory cgroup of this number, from [`Gauging::memcg`](super::Gauging::memcg).
     Memcg(u64),
 }

@@ -14,7 +14,7 @@ pub trait Tiering {
     /// Appends all spaces that may be scanned, ascending: processes that have not ended.
     ///
     /// # Errors
-    /// [`HostError::NotHere`] where the driver tells of spaces one by one.
+    /// [`HostError::NotHere`] where the driver reports spaces one by one.
     fn spaces(&mut self, _out: &mut Vec<TargetId>) -> Result<(), HostError> {
         Err(HostError::NotHere("this host lists no spaces"))
     }
@@ -29,7 +29,7 @@ pub trait Tiering {
     }
 
     /// Looks at each page of `range`, in the order of addresses, and clears its accessed bit: the page and its marks are shown to
-    /// the gate by [`ScanFilter::see`], and what the gate did to the marks is kept. A huge leaf is one page of its size unless
+    /// the filter by [`ScanFilter::see`], and what the filter did to the marks is kept. A huge leaf is one page of its size unless
     /// [`ScanFilter::splits_huge`] says otherwise. Entries without a page are shown by [`ScanFilter::hole`], but not where the
     /// whole table is missing. Translations are not flushed.
     ///
@@ -87,15 +87,15 @@ pub trait Tiering {
 pub struct TieringCapabilities {
     /// All nodes, in the order of their numbers.
     pub nodes: Vec<TierNode>,
-    /// [`Tiering::spaces`] is there. Without it the driver tells of each space that comes and goes.
+    /// Whether [`Tiering::spaces`] works here. Without it the driver reports each space that comes and goes.
     pub spaces: bool,
-    /// [`Tiering::areas`] and [`Tiering::scan_accessed`] are there.
+    /// Whether [`Tiering::areas`] and [`Tiering::scan_accessed`] work here.
     pub scan_accessed: bool,
-    /// [`Tiering::page_nodes`] is there.
+    /// Whether [`Tiering::page_nodes`] works here.
     pub page_nodes: bool,
-    /// [`Tiering::node_memory`] is there.
+    /// Whether [`Tiering::node_memory`] works here.
     pub node_memory: bool,
-    /// [`Tiering::migrate`] is there.
+    /// Whether [`Tiering::migrate`] works here.
     pub migrate: bool,
     /// Moves can be limited to pages that stand among the active: [`MoveOrder::only_active`].
     pub knows_active: bool,
@@ -113,7 +113,7 @@ pub struct TierNode {
 /// A mapping of a space (a VMA), with what decides whether it is scanned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Area {
-    /// Its bytes.
+    /// Byte addresses of the mapping.
     pub range: AddressRange,
     /// What it is. The default is private anonymous memory that may be read and written.
     pub kind: AreaKind,
@@ -125,9 +125,9 @@ pub struct Area {
 pub struct AreaKind {
     /// Device memory or bare frame numbers (`VM_IO`, `VM_PFNMAP`).
     pub is_io: bool,
-    /// Files on memory (DAX).
+    /// A file that is mapped directly from its device (DAX).
     pub is_dax: bool,
-    /// `hugetlbfs`.
+    /// Memory of `hugetlbfs`.
     pub is_hugetlb: bool,
     /// Frames with and without a `struct page` (`VM_MIXEDMAP`).
     pub is_mixed: bool,
@@ -141,10 +141,10 @@ pub struct AreaKind {
     pub is_low_zone_file: bool,
 }
 
-/// What [`Tiering::scan_accessed`] did.
+/// The result of [`Tiering::scan_accessed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scanned {
-    /// First byte that was not looked at: the end of the range, or less where the gate said stop.
+    /// First byte that was not looked at: the end of the range, or less where the filter said stop.
     pub next: u64,
     /// CPU time that it took whoever runs the core.
     pub spent: Duration,
@@ -175,7 +175,7 @@ pub struct MoveOrder<'a> {
 pub enum PageMove {
     /// Its folio is on the node now: so many base pages, at least 1.
     Moved(u32),
-    /// It was there already.
+    /// The page was on that node already.
     SameNode,
     /// It is on another node of the top tier.
     TopTier,
@@ -183,27 +183,27 @@ pub enum PageMove {
     NotPresent,
     /// Locked, under writeback, or taken off its list by somebody else: worth another try.
     Busy,
-    /// Somebody holds references to it.
+    /// The page is pinned: others hold references to it.
     Pinned,
-    /// Mapped by several spaces, or executable and shared.
+    /// The page is mapped by several spaces, or it is executable and shared.
     Shared,
-    /// A dirty page of a file.
+    /// The page is a dirty page of a file.
     Dirty,
-    /// Not moved as it is not among the active.
+    /// The page is not among the active ones, and [`MoveOrder::only_active`] is set.
     NotActive,
-    /// No free page on the node.
+    /// The node has no free page.
     Full,
-    /// The node would have fallen below its high watermark.
+    /// The node would have fallen below its high watermark, and [`MoveOrder::keeps_high_watermark`] is set.
     BelowWatermark,
 }
 
 /// Free memory of a node and its marks, in base pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeMemory {
-    /// Memory that the node has.
+    /// Base pages that the node has in total.
     pub present: u64,
     pub free: u64,
-    /// Reclaim stops here.
+    /// High watermark: reclaim stops when free memory is above it.
     pub high: u64,
     /// In tiering mode reclaim stops here, above `high`.
     pub promo: u64,

@@ -17,7 +17,7 @@ pub enum Baseline {
     /// age grow through steps between zero and not zero, cuts large regions at the start only.
     #[serde(rename = "v6_6", alias = "6.6", alias = "v6.6")]
     V6_6,
-    /// Linux 7.2.
+    /// The behaviour of Linux 7.2.
     #[default]
     #[serde(rename = "v7_2", alias = "7.2", alias = "v7.2")]
     V7_2,
@@ -66,10 +66,10 @@ pub struct IntervalsGoal {
     pub access: Ratio,
     /// Aggregations from one adjustment to the next, at least 1.
     pub aggrs: u32,
-    /// The sampling interval goes no lower.
+    /// Lower bound of the sampling interval.
     #[serde(alias = "min_sample_interval", alias = "min-sample-us", alias = "min_sample_us")]
     pub min_sample_interval: Duration,
-    /// The sampling interval goes no higher.
+    /// Upper bound of the sampling interval.
     #[serde(alias = "max_sample_interval", alias = "max-sample-us", alias = "max_sample_us")]
     pub max_sample_interval: Duration,
 }

@@ -38,7 +38,7 @@ impl Operations {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sampling {
-    /// One address a region and tick.
+    /// Each tick checks one address of each region.
     #[default]
     Spread,
     /// All at the beginning: as many addresses a region as ticks, tested once at the end. Each integrates the whole
@@ -50,7 +50,7 @@ pub enum Sampling {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct MonitorConfig {
-    /// The address space.
+    /// The kind of address space that is monitored.
     #[serde(alias = "ops")]
     pub operations: Operations,
     /// Intervals and numbers of regions.

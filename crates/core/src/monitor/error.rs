@@ -16,45 +16,45 @@ pub enum MonitorError {
         /// The values it may have.
         allowed: String,
     },
-    /// No strategy of this name.
+    /// There is no strategy of this name.
     #[error("unknown strategy `{name}`; allowed: {allowed}")]
     UnknownStrategy {
         name: String,
-        /// All names.
+        /// The known names, separated by commas.
         allowed: String,
     },
-    /// The ranges of a target.
+    /// The ranges of a target cannot be monitored.
     #[error("target {}: {source}", target.0)]
     Ranges {
         target: TargetId,
-        /// What is wrong with them.
+        /// What is wrong with the ranges.
         source: RangesError,
     },
     /// This kind of target has no ranges of its own.
     #[error("target {}: `{operations}` needs ranges to monitor", target.0)]
     RangesMissing {
         target: TargetId,
-        /// The address space.
+        /// Name of the operations set, such as `fvaddr`.
         operations: &'static str,
     },
     /// A context of physical memory has one target.
     #[error("target {}: physical memory is one target; allowed: no second one in a context", .0.0)]
     SecondPhysicalTarget(TargetId),
-    /// The number is taken.
+    /// A target of this number is in the context already.
     #[error("target {} is in this context already", .0.0)]
     TargetTwice(TargetId),
     /// An entry to take away has nothing at its place.
     #[error("target entry {index} takes away a target, but the context has only {nr_targets}")]
     NothingToTakeAway {
-        /// From 0.
+        /// Position of the entry in the list, from 0.
         index: usize,
         nr_targets: usize,
     },
     #[error("schemes[{index}]: {source}")]
     Scheme {
-        /// Its place in the list.
+        /// Position of the scheme in the list, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// What is wrong with the scheme.
         source: SchemeError,
     },
     /// The host says it cannot do what the configuration asks for.
@@ -64,9 +64,9 @@ pub enum MonitorError {
     #[error("target {}: the host's page-table shifts {shifts:?} with highest level {highest} make no sense", target.0)]
     BadLevels {
         target: TargetId,
-        /// As the host gave them.
+        /// log2 of the bytes of an entry, by level, as the host reported them.
         shifts: Vec<u8>,
-        /// As the host gave it.
+        /// The highest usable level, as the host reported it.
         highest: u8,
     },
 }

@@ -9,7 +9,7 @@ use super::target::Target;
 use crate::host::{Level, Probe, Seen};
 use serde::{Deserialize, Serialize};
 
-/// When translations are dropped.
+/// When cached translations are flushed after accessed bits were cleared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FlushPolicy {

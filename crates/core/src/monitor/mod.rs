@@ -261,7 +261,7 @@ impl Monitor {
         self.targets.iter().map(|target| target.id)
     }
 
-    /// How all schemes stand, in order.
+    /// State and counts of all schemes, in order.
     pub fn scheme_reports(&self) -> Vec<SchemeReport> {
         self.schemes.reports(self.size_min.saturating_mul(self.config.addr_unit.get()))
     }
@@ -282,12 +282,12 @@ impl Monitor {
         &self.activity
     }
 
-    /// The attributes in force: as asked for, but for intervals moved by tuning.
+    /// The attributes in force: those of the configuration, except intervals that tuning has changed.
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
     }
 
-    /// The configuration as asked for.
+    /// The configuration as it was given, before tuning.
     pub fn config(&self) -> &MonitorConfig {
         &self.config
     }

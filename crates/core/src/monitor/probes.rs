@@ -13,7 +13,7 @@ pub struct AttributeProbe {
     pub filters: Vec<ProbeFilter>,
 }
 
-/// One step of an [`AttributeProbe`].
+/// One filter of an [`AttributeProbe`]; the first that matches decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ProbeFilter {

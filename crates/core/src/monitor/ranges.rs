@@ -12,10 +12,10 @@ pub enum RangesError {
         "the mappings have fewer than two gaps; allowed: mappings in at least three separate places, or fixed ranges"
     )]
     TooFewGaps,
-    /// A range holds nothing.
+    /// A range is empty.
     #[error("range {index} ({:#x}-{:#x}) is empty; allowed: an end above the start", range.start, range.end)]
     Empty {
-        /// From 0.
+        /// Position of the range in the list, from 0.
         index: usize,
         range: UnitRange,
     },
@@ -26,7 +26,7 @@ pub enum RangesError {
         range.start, range.end, index - 1
     )]
     Overlapping {
-        /// From 0.
+        /// Position of the range in the list, from 0.
         index: usize,
         range: UnitRange,
         /// What starts are aligned down to and ends up.
@@ -35,10 +35,10 @@ pub enum RangesError {
     /// The address does not fit 64 bits once multiplied by the address unit.
     #[error("range {index} ends at {end:#x} units of {addr_unit} bytes; allowed: up to 2^64 bytes")]
     OutOfSpace {
-        /// From 0.
+        /// Position of the range in the list, from 0.
         index: usize,
         end: u64,
-        /// Bytes of a unit.
+        /// Bytes of an address unit.
         addr_unit: u64,
     },
 }

@@ -13,7 +13,7 @@ pub(crate) const HIT_BP: u32 = 10_000;
 /// Addresses `[start, end)` in the units of the context, and their counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Region {
-    /// Never empty.
+    /// Addresses in units of the context; never empty.
     pub range: UnitRange,
     /// Positive samples so far in the current aggregation.
     pub nr_accesses: u32,

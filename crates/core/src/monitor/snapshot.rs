@@ -11,14 +11,14 @@ use std::ops::Range;
 /// The result of one aggregation: all regions after merging, before their counters are reset and they are split.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// When the aggregation ended.
+    /// Time at which the aggregation ended.
     pub at: Instant,
     /// Number of the snapshot in its context, from 1; 0 before the first.
     pub number: u64,
     /// The intervals that counts and ages are stated in. After tuning these are the new ones already, and counts and ages
     /// were converted to them.
     pub sample_interval: Duration,
-    /// See `sample_interval`.
+    /// The aggregation interval; see `sample_interval`.
     pub aggr_interval: Duration,
     /// The highest count that these intervals allow; an interval change may leave higher ones.
     pub nr_accesses_max: u32,
@@ -36,25 +36,25 @@ pub struct Snapshot {
 /// One region of a [`Snapshot`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionRecord {
-    /// Byte addresses.
+    /// Byte addresses of the region.
     pub range: AddressRange,
-    /// Positive samples in the aggregation.
+    /// Samples of the aggregation that found the region accessed, 0 to [`Snapshot::nr_accesses_max`] in general.
     pub nr_accesses: u32,
     /// Aggregations in a row with similar counts.
     pub age: u32,
-    /// Samples that passed each attribute probe.
+    /// Samples in which each attribute probe held, in the order of the probes.
     pub probe_hits: [u32; PROBES_MAX],
     /// The level of the page table at which it was last looked at. Above 0, one access stands for a whole entry: the region
     /// holds something that was used, not everything in it was.
     pub level: Level,
 }
 
-/// Tests at one level.
+/// Tests of accessed bits at one level of the page table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LevelCount {
-    /// Entries whose bit was read.
+    /// Entries whose accessed bit was read.
     pub tests: u64,
-    /// Of those, entries that had been accessed.
+    /// Of those, entries whose bit was set.
     pub accessed: u64,
 }
 
@@ -63,11 +63,11 @@ pub struct LevelCount {
 pub struct Activity {
     /// Times it was woken and had something to do.
     pub wakeups: u64,
-    /// Samples taken.
+    /// Sampling ticks that were carried out.
     pub ticks: u64,
     /// Samples that would have been taken, had it not been woken late.
     pub missed_ticks: u64,
-    /// Snapshots.
+    /// Aggregations completed; each makes a snapshot.
     pub aggregations: u64,
     /// Accessed bits cleared by probes, by level asked for.
     pub clears: [u64; LEVELS_MAX],
@@ -75,11 +75,11 @@ pub struct Activity {
     pub tests: [LevelCount; LEVELS_MAX],
     /// Samples dropped because the entry changed its kind or regions changed between clear and test.
     pub dropped_samples: u64,
-    /// Tables scanned by a walk down.
+    /// Page tables that walks down scanned.
     pub child_scans: u64,
     /// Page-table words read and cleared by these.
     pub child_scan_words: u64,
-    /// Times that translations were dropped.
+    /// Times that cached translations were flushed.
     pub flushes: u64,
     /// Tests above the leaf with an entry below tested at the same time: what the next one is counted of.
     pub consistency_tests: u64,
@@ -101,11 +101,11 @@ impl Activity {
 /// stands in `events`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tick {
-    /// A new [`Snapshot`] is there.
+    /// This call completed an aggregation: a new [`Snapshot`] is available.
     pub has_snapshot: bool,
     /// Ticks that did not happen because this call came late.
     pub missed: u64,
-    /// In the order in which they happened.
+    /// What was out of the ordinary, in the order in which it happened.
     pub events: Vec<Event>,
 }
 
@@ -119,25 +119,25 @@ pub enum Event {
     /// some, it keeps them.
     NoLayout {
         target: TargetId,
-        /// Why not.
+        /// Why the mappings cannot be made into ranges.
         why: RangesError,
     },
     /// The host refused something. The sample, scan or update it was for is lost.
     HostFailed {
         target: TargetId,
-        /// Which request.
+        /// Name of the request to the host.
         call: &'static str,
-        /// Its answer.
+        /// The host's answer.
         error: HostError,
     },
     /// Tuning changed the intervals.
     Tuned {
-        /// From now on.
+        /// The new sampling interval.
         sample_interval: Duration,
-        /// From now on.
+        /// The new aggregation interval.
         aggr_interval: Duration,
     },
-    /// A committed configuration is in force.
+    /// A configuration that was committed earlier has taken effect.
     Committed,
     /// The regions that schemes were tried on since [`start_walk`](super::Monitor::start_walk), one pass of each scheme.
     TriedRegions(Vec<TriedRegion>),

@@ -32,46 +32,46 @@ pub struct LruSort {
     /// CPU time a window, half for each scheme, whole milliseconds. 0: no limit.
     #[serde(alias = "quota_ms", alias = "quota-ms")]
     pub quota_time: Duration,
-    /// Length of a window.
+    /// Length of a quota window; at its start the quota is full again.
     #[serde(alias = "quota_reset_interval_ms", alias = "quota-reset-interval-ms")]
     pub quota_reset_interval: Duration,
-    /// How often free memory is looked at while there is nothing to do.
+    /// Time between two checks of free memory while the schemes are switched off.
     #[serde(alias = "wmarks_interval")]
     pub wmarks_interval: Duration,
-    /// Above this share of free memory nothing is done.
+    /// The schemes switch off above this share of free memory.
     #[serde(alias = "wmarks_high")]
     pub wmarks_high: Ratio,
-    /// Below this share it begins.
+    /// The schemes switch on below this share of free memory.
     #[serde(alias = "wmarks_mid")]
     pub wmarks_mid: Ratio,
-    /// Below this share nothing is done.
+    /// The schemes switch off below this share of free memory.
     #[serde(alias = "wmarks_low")]
     pub wmarks_low: Ratio,
-    /// See [`Attributes`](crate::monitor::Attributes).
+    /// Time from one sample to the next. See [`Attributes`](crate::monitor::Attributes).
     #[serde(alias = "sample_interval")]
     pub sample_interval: Duration,
-    /// See [`Attributes`](crate::monitor::Attributes).
+    /// Time from one snapshot to the next. See [`Attributes`](crate::monitor::Attributes).
     #[serde(alias = "aggr_interval")]
     pub aggr_interval: Duration,
-    /// See [`Attributes`](crate::monitor::Attributes).
+    /// Fewest regions, at least 3. See [`Attributes`](crate::monitor::Attributes).
     #[serde(alias = "min_nr_regions")]
     pub min_nr_regions: u32,
-    /// See [`Attributes`](crate::monitor::Attributes).
+    /// Most regions. See [`Attributes`](crate::monitor::Attributes).
     #[serde(alias = "max_nr_regions")]
     pub max_nr_regions: u32,
-    /// First address unit to monitor.
+    /// First address to monitor, in units of `addr_unit`.
     #[serde(alias = "monitor_region_start")]
     pub monitor_region_start: u64,
     /// First address unit behind; with a start of 0 as well: all memory.
     #[serde(alias = "monitor_region_end")]
     pub monitor_region_end: u64,
-    /// Bytes of an address unit.
+    /// Bytes of an address unit, in which the two bounds above are given.
     #[serde(alias = "addr_unit")]
     pub addr_unit: Bytes,
 }
 
 impl Default for LruSort {
-    /// The kernel's.
+    /// The defaults of the kernel's module.
     fn default() -> Self {
         Self {
             active_mem_bp: 0,

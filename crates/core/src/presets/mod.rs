@@ -18,10 +18,10 @@ use crate::host::UnitRange;
 use crate::monitor::{MonitorConfig, MonitorError};
 use serde::{Deserialize, Serialize};
 
-/// What a preset comes to.
+/// The monitor that a preset stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// The monitor, with schemes.
+    /// The configuration of the monitor, with its schemes.
     pub config: MonitorConfig,
     /// The physical memory to monitor, in address units; `None`: all there is.
     pub range: Option<UnitRange>,
@@ -40,31 +40,31 @@ pub enum PresetError {
         /// The values it may have.
         allowed: String,
     },
-    /// What it comes to.
+    /// The resulting configuration of the monitor is invalid.
     #[error("preset `{preset}`: {source}")]
     Monitor { preset: &'static str, source: MonitorError },
-    /// No preset of this name.
+    /// There is no preset of this name.
     #[error("unknown preset `{name}`; allowed: {allowed}")]
     Unknown {
         name: String,
-        /// All names.
+        /// The known names, separated by commas.
         allowed: String,
     },
 }
 
-/// One line of [`PRESETS`].
+/// A preset with its name; an entry of [`PRESETS`].
 #[derive(Clone, Copy, Debug)]
 pub struct PresetEntry {
     /// Its name in files; underscores are taken as well.
     pub name: &'static str,
     pub summary: &'static str,
-    /// It with its defaults.
+    /// Makes the preset with its default values.
     pub make: fn() -> Preset,
 }
 
 macro_rules! presets {
     ($($type:ident, $name:literal, $alias:literal, $summary:literal;)*) => {
-        /// A preset with its values.
+        /// A preset with the values of its parameters.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(tag = "preset")]
         pub enum Preset {
@@ -80,7 +80,7 @@ macro_rules! presets {
         ];
 
         impl Preset {
-            /// Its name in files.
+            /// The preset's name in files, in kebab-case.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Self::$type(_) => $name,)*
@@ -113,7 +113,7 @@ presets! {
 impl std::str::FromStr for Preset {
     type Err = PresetError;
 
-    /// By name, with defaults.
+    /// Finds a preset by its name, with `-` or `_`, and gives it its defaults.
     fn from_str(name: &str) -> Result<Self, PresetError> {
         let entry = PRESETS.iter().find(|entry| entry.name == name.replace('_', "-"));
         entry.map(|entry| (entry.make)()).ok_or_else(|| PresetError::Unknown {

@@ -21,25 +21,25 @@ pub struct PlrusRadical {
     /// CPU time a window of each of the two schemes, whole milliseconds.
     #[serde(alias = "quota_ms", alias = "quota-ms")]
     pub quota_time: Duration,
-    /// Length of a window.
+    /// Length of a quota window; at its start the quota is full again.
     #[serde(alias = "quota_reset_interval_ms", alias = "quota-reset-interval-ms")]
     pub quota_reset_interval: Duration,
-    /// See [`Attributes`](crate::monitor::Attributes).
+    /// Time from one sample to the next. See [`Attributes`](crate::monitor::Attributes).
     #[serde(alias = "sample_interval")]
     pub sample_interval: Duration,
-    /// See [`Attributes`](crate::monitor::Attributes).
+    /// Time from one snapshot to the next. See [`Attributes`](crate::monitor::Attributes).
     #[serde(alias = "aggr_interval")]
     pub aggr_interval: Duration,
-    /// See [`Attributes`](crate::monitor::Attributes).
+    /// Fewest regions, at least 3. See [`Attributes`](crate::monitor::Attributes).
     #[serde(alias = "min_nr_regions")]
     pub min_nr_regions: u32,
-    /// See [`Attributes`](crate::monitor::Attributes).
+    /// Most regions. See [`Attributes`](crate::monitor::Attributes).
     #[serde(alias = "max_nr_regions")]
     pub max_nr_regions: u32,
 }
 
 impl Default for PlrusRadical {
-    /// The evaluation's.
+    /// The values of the evaluation.
     fn default() -> Self {
         Self {
             hot_thres_access_freq: Ratio::from_percent(20),

@@ -17,10 +17,10 @@ pub struct Reclaim {
     /// CPU time a window, whole milliseconds. 0: no limit.
     #[serde(alias = "quota_ms", alias = "quota-ms")]
     pub quota_time: Duration,
-    /// Bytes a window. 0: no limit.
+    /// Bytes that may be tried in a window. 0: no limit.
     #[serde(alias = "quota_sz", alias = "quota-sz")]
     pub quota_size: Bytes,
-    /// Length of a window.
+    /// Length of a quota window; at its start the quota is full again.
     #[serde(alias = "quota_reset_interval_ms", alias = "quota-reset-interval-ms")]
     pub quota_reset_interval: Duration,
     /// The quota is tuned until memory stalls tasks for so many microseconds a window. 0: not.
@@ -32,46 +32,46 @@ pub struct Reclaim {
     /// Intervals are tuned to 0.4 % positive samples, from 5 ms / 100 ms on, whatever intervals are given.
     #[serde(alias = "autotune_monitoring_intervals")]
     pub autotune_monitoring_intervals: bool,
-    /// Anonymous memory is left alone.
+    /// Pages out pages of files only and leaves anonymous memory alone.
     #[serde(alias = "skip_anon")]
     pub skip_anon: bool,
-    /// How often free memory is looked at while there is nothing to do.
+    /// Time between two checks of free memory while the scheme is switched off.
     #[serde(alias = "wmarks_interval")]
     pub wmarks_interval: Duration,
-    /// Above this share of free memory nothing is done.
+    /// The scheme switches off above this share of free memory.
     #[serde(alias = "wmarks_high")]
     pub wmarks_high: Ratio,
-    /// Below this share it begins.
+    /// The scheme switches on below this share of free memory.
     #[serde(alias = "wmarks_mid")]
     pub wmarks_mid: Ratio,
-    /// Below this share nothing is done.
+    /// The scheme switches off below this share of free memory.
     #[serde(alias = "wmarks_low")]
     pub wmarks_low: Ratio,
-    /// See [`Attributes`](crate::monitor::Attributes).
+    /// Time from one sample to the next. See [`Attributes`](crate::monitor::Attributes).
     #[serde(alias = "sample_interval")]
     pub sample_interval: Duration,
-    /// See [`Attributes`](crate::monitor::Attributes).
+    /// Time from one snapshot to the next. See [`Attributes`](crate::monitor::Attributes).
     #[serde(alias = "aggr_interval")]
     pub aggr_interval: Duration,
-    /// See [`Attributes`](crate::monitor::Attributes).
+    /// Fewest regions, at least 3. See [`Attributes`](crate::monitor::Attributes).
     #[serde(alias = "min_nr_regions")]
     pub min_nr_regions: u32,
-    /// See [`Attributes`](crate::monitor::Attributes).
+    /// Most regions. See [`Attributes`](crate::monitor::Attributes).
     #[serde(alias = "max_nr_regions")]
     pub max_nr_regions: u32,
-    /// First address unit to monitor.
+    /// First address to monitor, in units of `addr_unit`.
     #[serde(alias = "monitor_region_start")]
     pub monitor_region_start: u64,
     /// First address unit behind; with a start of 0 as well: all memory.
     #[serde(alias = "monitor_region_end")]
     pub monitor_region_end: u64,
-    /// Bytes of an address unit.
+    /// Bytes of an address unit, in which the two bounds above are given.
     #[serde(alias = "addr_unit")]
     pub addr_unit: Bytes,
 }
 
 impl Default for Reclaim {
-    /// The kernel's.
+    /// The defaults of the kernel's module.
     fn default() -> Self {
         Self {
             min_age: Duration::from_secs(120),

@@ -30,10 +30,10 @@ impl Stat {
     }
 }
 
-/// What STAT gives out.
+/// The numbers that the kernel's STAT module reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StatOutput {
-    /// The tuned aggregation interval.
+    /// The current aggregation interval after tuning, microseconds.
     pub aggr_interval_us: u64,
     /// Bytes a second, taking each positive sample for one reading of its whole region.
     pub estimated_memory_bandwidth: u64,
@@ -98,7 +98,7 @@ impl StatTracker {
         self.output()
     }
 
-    /// The last output.
+    /// The output for the last snapshot; `None` before the first.
     pub fn output(&self) -> Option<&StatOutput> {
         self.last.as_ref().map(|(_, output)| output)
     }

@@ -28,14 +28,14 @@ pub struct PromotionConfig {
     /// The scan period of new spaces, within the bounds of the mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mm_scan_period: Option<Duration>,
-    /// Between rounds, whole milliseconds; 0 never sleeps.
+    /// Sleep between two rounds, in whole milliseconds. 0: never sleeps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scan_sleep: Option<Duration>,
     /// Spaces that a round visits, due or not; 0 visits none.
     pub mms_to_scan: u32,
-    /// Which throttles are at work.
+    /// Which of scan period and scan size are adapted.
     pub throttling: Throttling,
-    /// Which page is useful.
+    /// When a page counts as useful, that is, worth promoting. Left out: as the mode has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_rule: Option<PageRule>,
     /// The scan of an area ends at the first empty entry, as in `v0`. Sparse heaps lose what lies behind.
@@ -81,12 +81,12 @@ impl Default for PromotionConfig {
 }
 
 impl PromotionConfig {
-    /// The defaults of a mode.
+    /// The configuration with the defaults of a mode.
     pub fn of_mode(mode: Mode) -> Self {
         Self { mode: Some(mode), ..Self::default() }
     }
 
-    /// The mode, said or not.
+    /// The mode: as configured, else `rch`.
     pub fn mode(&self) -> Mode {
         self.mode.unwrap_or_default()
     }

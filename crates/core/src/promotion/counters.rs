@@ -21,60 +21,60 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Scans that ended.
+    /// Scans of spaces that ended.
     mm_scans => "nr_kmmscand_mm_scans";
     /// Areas that were passed, also those not looked at; in `rch` looks at regions.
     vma_scans => "nr_kmmscand_vma_scans";
-    /// Entries queued.
+    /// Entries queued to be moved.
     queued => "nr_kmmscand_migadded";
-    /// Entries moved, whatever their size.
+    /// Entries that were moved, whatever their size.
     migrated => "nr_kmmscand_migrated";
-    /// Entries that were not moved, for whatever reason below but for those dropped.
+    /// Entries that were not moved, for any reason below, except those dropped.
     migrate_failed => "nr_kmmscand_migrate_failed";
-    /// Useful pages on slow nodes.
+    /// Useful pages that scans found on slow nodes.
     slow_tier => "nr_kmmscand_slowtier";
     /// Pages seen on nodes of the top tier, accessed or not.
     top_tier => "nr_kmmscand_toptier";
-    /// Pages whose bit was clear.
+    /// Pages whose accessed bit was clear.
     idle_page => "nr_kmmscand_idlepage";
-    /// Pages looked at by scans.
+    /// Base pages that scans checked.
     scanned => "pages_scanned";
-    /// Rounds begun.
+    /// Rounds over the scan list that were begun.
     rounds => "rounds";
     /// Times a space was passed over as its mappings were locked.
     lock_busy => "lock_busy";
     /// Ranges that the host could not scan.
     scan_failed => "scan_failed";
     regions_probed => "regions_probed";
-    /// Of them, with an access on a slow node.
+    /// Probed regions in which a page on a slow node had been accessed.
     probes_hit => "probes_hit";
     /// Regions passed over, as nothing had used the table entry above them.
     regions_quiet => "regions_quiet";
-    /// Pages moved.
+    /// Base pages that were moved.
     migrated_pages => "pages_migrated";
-    /// Entries that were on their node already.
+    /// Entries not moved because they were on their node already.
     failed_same_node => "failed_same_node";
-    /// On another node of the top tier.
+    /// Entries not moved because they were on another node of the top tier.
     failed_top_tier => "failed_top_tier";
-    /// Gone, or on no list.
+    /// Entries not moved because the page was gone or on no list.
     failed_not_present => "failed_not_present";
-    /// Locked or isolated.
+    /// Entries not moved because the page was locked, under write-back or isolated.
     failed_busy => "failed_busy";
-    /// Held by references.
+    /// Entries not moved because others held references to the page.
     failed_pinned => "failed_pinned";
-    /// Mapped by several spaces.
+    /// Entries not moved because several spaces mapped the page.
     failed_shared => "failed_shared";
-    /// Dirty pages of files.
+    /// Entries not moved because they were dirty pages of files.
     failed_dirty => "failed_dirty";
-    /// Not among the active.
+    /// Entries not moved because they were not among the active pages.
     failed_not_active => "failed_not_active";
-    /// No free page on the node.
+    /// Entries not moved because the node had no free page.
     failed_full => "failed_full";
-    /// The node would have fallen below its high watermark.
+    /// Entries not moved because the node would have fallen below its high watermark.
     failed_below_watermark => "failed_below_watermark";
-    /// The host refused the whole call.
+    /// Entries not moved because the host refused the whole call.
     failed_call => "failed_call";
-    /// Entries of spaces that exited.
+    /// Entries dropped because their space exited.
     dropped_exit => "dropped_exit";
     /// Entries dropped as their node was full, or as the space was scanned anew before they moved (`rch`).
     dropped_stale => "dropped_stale";

@@ -5,11 +5,11 @@ use crate::host::AreaKind;
 /// Why an area is not scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Obstacle {
-    /// Device memory or bare frame numbers.
+    /// The area is device memory or bare frame numbers.
     Io,
-    /// Files on memory.
+    /// The area is a file mapped directly from its device (DAX).
     Dax,
-    /// `hugetlbfs`.
+    /// The area is memory of `hugetlbfs`.
     Hugetlb,
     /// Frames with and without a `struct page`.
     Mixed,
@@ -17,7 +17,7 @@ pub enum Obstacle {
     Policy,
     /// A file mapping that is only read: program text and libraries, shared by many.
     ReadOnlyFile,
-    /// Nobody may access it.
+    /// The area may not be accessed at all (`PROT_NONE`).
     Inaccessible,
     /// A file that cannot have pages of the highest zone.
     LowZone,

@@ -17,17 +17,17 @@ pub enum PromotionError {
     /// There is nowhere to promote to, or from.
     #[error("no {tier} node has memory, so there is nothing to promote; this host has {nodes}")]
     OneTier {
-        /// Which is missing: `fast` or `slow`.
+        /// The tier that is missing: `fast` or `slow`.
         tier: &'static str,
         nodes: String,
     },
-    /// Pages cannot go to that node.
+    /// Pages cannot be promoted to that node.
     #[error("`target-node` is {}, which {why}; allowed: {allowed}", node.0)]
     TargetNode {
         node: NodeId,
-        /// What is wrong with it.
+        /// Why it is refused, as the end of a sentence.
         why: &'static str,
-        /// The nodes that will do.
+        /// The nodes that are allowed.
         allowed: String,
     },
     /// The host lacks what the daemon lives by.
@@ -37,14 +37,14 @@ pub enum PromotionError {
     #[error("space {} {why}", target.0)]
     Space {
         target: TargetId,
-        /// What is wrong with it.
+        /// Why it is refused, as the end of a sentence.
         why: &'static str,
     },
     /// The kernel has no such knob.
     #[error("ENOENT: no knob `{name}`; there are: {allowed}")]
     UnknownKnob {
         name: String,
-        /// All names.
+        /// The known names, separated by commas.
         allowed: String,
     },
     /// The kernel refuses the text that was written to a knob.
@@ -52,7 +52,7 @@ pub enum PromotionError {
     Knob {
         knob: &'static str,
         text: String,
-        /// What may be.
+        /// The values that the knob takes.
         allowed: String,
     },
 }

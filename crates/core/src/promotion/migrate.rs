@@ -22,15 +22,15 @@ pub(super) struct Mover {
     refusals: u32,
 }
 
-/// A batch that was moved, or should have been.
+/// What happened to a batch of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MigrationReport {
-    /// Of which space.
+    /// The space that the pages belong to.
     pub target: TargetId,
     pub node: NodeId,
-    /// Folios that were to be moved.
+    /// Folios in the batch.
     pub asked: u64,
-    /// Folios that were.
+    /// Folios of the batch that were moved; the others stayed where they were.
     pub moved: u64,
 }
 

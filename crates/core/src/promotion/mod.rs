@@ -60,7 +60,7 @@ use std::collections::BTreeMap;
 /// The daemon's threads, which a driver may give CPU time of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Thread {
-    /// `kmmscand`.
+    /// The scanning thread, `kmmscand`.
     Scan,
     /// `kmmmigrated`. In `v0` never due: its scanner moves pages.
     Migrate,
@@ -69,11 +69,11 @@ pub enum Thread {
 /// What one call of [`Promotion::handle_timeout`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeoutReport {
-    /// CPU time of the thread that the host told of. Time of its own decisions is the driver's to add.
+    /// CPU time of the thread that the host reported. The driver adds the time of its own decisions.
     pub spent: Duration,
-    /// A scan ended.
+    /// The scan that ended in this call; `None` if none did.
     pub scan: Option<ScanReport>,
-    /// Pages were moved, or should have been.
+    /// The batch that was handled in this call; `None` if none was.
     pub migration: Option<MigrationReport>,
 }
 
@@ -233,12 +233,12 @@ impl Promotion {
         self.keys.keys().copied()
     }
 
-    /// Folios that wait to be moved.
+    /// Number of folios that wait to be moved.
     pub fn queued(&self) -> u64 {
         self.list.folios()
     }
 
-    /// What was done since the start.
+    /// Counts since the daemon was made.
     pub fn counters(&self) -> &PromotionCounters {
         &self.counters
     }

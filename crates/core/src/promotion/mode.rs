@@ -10,9 +10,9 @@ const GIB: u64 = 1 << 30;
 /// The numbers and rules of a mode (docs/spec/promotion.md#s1-3). Sizes in bytes, times in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Scan period: the least, that of a new space, the most.
+    /// Scan period in milliseconds: the least, that of a new space, the most.
     pub period_ms: [u64; 3],
-    /// Scan size: the least, that of a new space, the most.
+    /// Bytes of address space in one scan: the least, that of a new space, the most.
     pub size: [u64; 3],
     /// A scan with fewer useful pages has found nothing.
     pub ignore_below: u64,
@@ -20,14 +20,14 @@ pub struct Limits {
     pub decay_shift: Option<u32>,
     /// Useful pages above `ignore_below` at the end of the budget lift it, to the end of the space in practice.
     pub goes_on: bool,
-    /// A new space waits so long for its first scan.
+    /// Milliseconds that a new space waits for its first scan.
     pub scan_delay_ms: u64,
-    /// Between rounds.
+    /// Milliseconds of sleep between two rounds.
     pub sleep_ms: u64,
     /// Pages are moved by a thread of its own, which pauses so long when its list stops being empty. `None`: by the scanner,
     /// after each scan.
     pub migrate_pause_ms: Option<u64>,
-    /// Which page is useful.
+    /// When a page counts as useful.
     pub rule: PageRule,
     /// Pages that are unevictable, shared or on no list are passed over when they are scanned.
     pub skips_unmovable: bool,
@@ -35,21 +35,21 @@ pub struct Limits {
     pub stops_at_hole: bool,
     /// Huge leaves are split before they are looked at.
     pub splits_huge: bool,
-    /// How the node is chosen.
+    /// How the node is chosen that a space's pages are promoted to.
     pub target: TargetRule,
     /// No move may bring a node below its high watermark.
     pub keeps_high_watermark: bool,
-    /// Only what stands among the active is moved.
+    /// Only pages among the active ones are moved.
     pub only_active: bool,
     /// In what order lists of spaces are served.
     pub turn: Turn,
-    /// Failed moves stretch the scan period.
+    /// Whether failed moves lengthen the scan period.
     pub feedback: bool,
     /// A space's scale of 1 to 10 stretches its scan period; otherwise only 0 means something: not scanned.
     pub scale_stretches: bool,
-    /// Spaces have a scale.
+    /// Whether spaces have a scale; otherwise all have the same.
     pub has_scale: bool,
-    /// Pages that are unmapped under one flush.
+    /// Number of pages that are unmapped under one flush.
     pub together: u32,
     /// Regions with heat and a rotating cursor in place of whole areas in turn.
     pub by_region: bool,
@@ -58,7 +58,7 @@ pub struct Limits {
     pub drops_stale: bool,
 }
 
-/// Whose pages move next.
+/// In what order the pages of several spaces are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// In the order in which they were found, over all spaces.
@@ -153,14 +153,14 @@ const RCH: Limits = Limits {
     ..V0
 };
 
-/// One line of [`MODES`].
+/// A mode with its name and numbers; an entry of [`MODES`].
 #[derive(Clone, Copy, Debug)]
 pub struct ModeEntry {
     pub mode: Mode,
-    /// Its name in files.
+    /// Its name in files, in lower case.
     pub name: &'static str,
     pub summary: &'static str,
-    /// Its numbers and rules.
+    /// The numbers and rules of the mode.
     pub limits: Limits,
 }
 
@@ -186,12 +186,12 @@ modes! {
 }
 
 impl Mode {
-    /// Its line in the table.
+    /// The entry of this mode in [`MODES`].
     pub fn entry(self) -> &'static ModeEntry {
         MODES.iter().find(|entry| entry.mode == self).expect("every mode has its line")
     }
 
-    /// Its numbers and rules.
+    /// The numbers and rules of the mode.
     pub fn limits(self) -> Limits {
         self.entry().limits
     }

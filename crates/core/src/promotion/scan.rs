@@ -40,19 +40,19 @@ enum Job {
 /// A scan that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanReport {
-    /// Of which space.
+    /// The space that was scanned.
     pub target: TargetId,
-    /// Useful pages that it found.
+    /// Useful base pages that the scan found.
     pub useful: u64,
-    /// What that means after the scan before.
+    /// How this result compares with that of the scan before.
     pub case: Case,
     /// Where the next one goes on: a byte address.
     pub address: u64,
-    /// How long until then.
+    /// Time until the next scan of the space.
     pub scan_period: Duration,
-    /// How much it will scan.
+    /// Bytes of address space that the next scan covers.
     pub scan_size: Bytes,
-    /// Where its pages go; `None`: the knob's node.
+    /// The node that its pages are promoted to; `None`: the node of the knob `target_node`.
     pub target_node: Option<NodeId>,
 }
 

@@ -16,7 +16,7 @@ pub(super) struct Slot {
     pub(super) address: u64,
     /// `None`: at once, as it was never scanned.
     pub(super) next_scan: Option<Instant>,
-    /// Useful pages of all scans.
+    /// Useful pages found by all scans of the space together.
     pub(super) useful: u64,
     /// Scans in a row that found no useful pages, but touched ones that could become useful.
     pub(super) promising: u32,
@@ -28,30 +28,30 @@ pub(super) struct Slot {
     pub(super) map: HeatMap,
 }
 
-/// How a space stands.
+/// The state of one space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpaceReport {
-    /// From the end of a scan to the next.
+    /// Time from the end of a scan to the next.
     pub scan_period: Duration,
-    /// Address space of one scan.
+    /// Bytes of address space that one scan covers.
     pub scan_size: Bytes,
     /// When it is scanned next; `None`: at the next round.
     pub next_scan: Option<Instant>,
     /// Useful pages of the last scan, 0 where they were too few.
     pub last_useful: u64,
-    /// Useful pages of all scans.
+    /// Useful pages found by all scans of the space together.
     pub useful: u64,
     /// Where the next scan goes on: a byte address.
     pub address: u64,
-    /// The node chosen by the last scan; `None`: the knob's.
+    /// The node chosen by the last scan; `None`: the node of the knob `target_node`.
     pub target_node: Option<NodeId>,
-    /// 0: not scanned.
+    /// The space's scale, 1 to 10; 0: it is not scanned.
     pub scale: u32,
-    /// Failed moves of the last ones, in percent.
+    /// Share of the recent moves that failed, in percent.
     pub failed_percent: u64,
-    /// Folios that wait to be moved.
+    /// Number of the space's folios that wait to be moved.
     pub queued: u64,
-    /// Regions with heat (`rch`).
+    /// Number of regions with a heat above 0; only in mode `rch`.
     pub hot_regions: u64,
 }
 

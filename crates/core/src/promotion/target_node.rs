@@ -4,10 +4,10 @@
 use crate::host::{NodeId, NodeMemory};
 use crate::vocabulary::NodeTally;
 
-/// How the node is chosen.
+/// How the node is chosen that a space's pages are promoted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetRule {
-    /// Always the knob's.
+    /// Always the node of the knob `target_node`.
     Fixed,
     /// That of the top tier on which the last scan looked at most pages (patch version 1).
     MostScanned,

@@ -15,30 +15,30 @@ const SIZE_SHIFT: u32 = 1;
 /// The most that a space's scale can be.
 pub const SCALE_MAX: u32 = 10;
 
-/// Which of the two throttles are at work.
+/// Which of scan period and scan size are adapted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Throttling {
     #[default]
     Both,
-    /// The size of a scan stays at its default.
+    /// Only the period is adapted; the size stays at its default.
     PeriodOnly,
-    /// The period stays at its default.
+    /// Only the size is adapted; the period stays at its default.
     SizeOnly,
-    /// Neither moves.
+    /// Neither the period nor the size is adapted.
     None,
 }
 
-/// What the last scan and this one found.
+/// What the previous scan and this one found, and what follows for period and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
-    /// Nothing, and nothing: slower, less.
+    /// Both scans found nothing: the period grows, the size shrinks.
     StillNothing,
-    /// Nothing, and then something: fast, all at once.
+    /// Only this scan found something: scans become frequent and as large as allowed at once.
     Found,
-    /// Something, and then nothing: slow, as much.
+    /// Only the previous scan found something: scans become rare; the size stays.
     Lost,
-    /// Something, and something again: faster, more.
+    /// Both scans found something: the period shrinks, the size grows.
     StillFound,
 }
 
@@ -47,12 +47,12 @@ pub enum Case {
 pub struct Stretch {
     /// The space's scale, 1 to 10.
     pub scale: u32,
-    /// Failed moves of all, in percent.
+    /// Share of moves that failed, in percent.
     pub failed_percent: u64,
 }
 
 impl Stretch {
-    /// Leaves periods as they are.
+    /// A stretch that leaves periods as they are.
     pub const NONE: Self = Self { scale: 1, failed_percent: 0 };
 }
 
@@ -61,14 +61,14 @@ impl Stretch {
 pub struct Throttle {
     /// Milliseconds from the end of a scan to the next.
     pub period_ms: u64,
-    /// Bytes of address space a scan.
+    /// Bytes of address space that one scan covers.
     pub size: u64,
     /// Useful pages of the last scan; 0 where they were too few.
     pub useful: u64,
 }
 
 impl Throttle {
-    /// That of a new space.
+    /// The throttle of a new space.
     pub fn new(limits: &Limits, period_ms: u64) -> Self {
         Self { period_ms, size: limits.size[1], useful: 0 }
     }

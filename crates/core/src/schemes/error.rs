@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemeError {
-    /// A value that makes no sense, alone or beside the others.
+    /// A value that makes no sense, alone or together with the others.
     #[error("`{place}` is {got}; allowed: {allowed}")]
     OutOfRange {
         /// The key, with the number of the entry in lists.
@@ -17,11 +17,11 @@ pub enum SchemeError {
     #[error("`{place}` is {got}, which is not available here; available: {available}")]
     NotHere {
         place: String,
-        /// What was asked for.
+        /// The value that was asked for.
         got: String,
         available: String,
     },
-    /// No such group on this host.
+    /// The host has no memory cgroup of this path.
     #[error("`{place}` is \"{path}\"; there is no memory cgroup of that path here")]
     UnknownMemcg { place: String, path: String },
 }

@@ -13,29 +13,29 @@ use crate::vocabulary::{PageFilter, PageTest};
 use isotherm_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// One filter. The first of a list that matches decides; if none does, memory is treated, but where the last filter is one
-/// that allows.
+/// One filter. The first of a list that matches decides. If none matches, the action is applied, unless the last filter is an
+/// allow filter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Filter {
-    /// What it looks at.
+    /// What the filter tests.
     #[serde(alias = "filter_type", alias = "type")]
     pub filter_type: FilterType,
     /// Matches what is of that type (`true`) or what is not.
     pub matching: bool,
     /// What matches is treated (`true`) or left alone.
     pub allow: bool,
-    /// Of `addr`, in bytes.
+    /// For `addr`: the range of byte addresses.
     #[serde(default, alias = "address_range", skip_serializing_if = "Option::is_none")]
     pub address_range: Option<FilterRange>,
     /// Of `target`: the number by which the driver knows it. In the kernel its place in the list, which is the same until
     /// a target ends.
     #[serde(default, alias = "target_idx", skip_serializing_if = "Option::is_none")]
     pub target_idx: Option<u32>,
-    /// Of `memcg`.
+    /// For `memcg`: absolute path of the memory cgroup.
     #[serde(default, alias = "memcg_path", skip_serializing_if = "Option::is_none")]
     pub memcg_path: Option<String>,
-    /// Of `hugepage-size`.
+    /// For `hugepage-size`: sizes of the folio, both bounds included.
     #[serde(default, alias = "hugepage_size", skip_serializing_if = "Option::is_none")]
     pub hugepage_size: Option<Bounds<Bytes>>,
 }
@@ -44,9 +44,9 @@ pub struct Filter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct FilterRange {
-    /// First byte.
+    /// Address of the first byte.
     pub start: u64,
-    /// First byte behind.
+    /// Address of the byte after the last; not part of the range. At least `start`.
     pub end: u64,
 }
 

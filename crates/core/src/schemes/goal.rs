@@ -19,10 +19,10 @@ pub struct Goal {
     /// For `user-input`: what is reported at the start.
     #[serde(alias = "current_value", alias = "current")]
     pub current_value: u64,
-    /// Of which node.
+    /// Number of the node, for metrics of a node; otherwise left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nid: Option<u32>,
-    /// Of which memory cgroup.
+    /// Path of the memory cgroup, for metrics of one; otherwise left out.
     #[serde(alias = "memcg_path", skip_serializing_if = "Option::is_none")]
     pub memcg_path: Option<String>,
 }
@@ -57,7 +57,7 @@ impl Goal {
     }
 }
 
-/// How a quota follows its goals.
+/// How the quota is changed from window to window to reach its goals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tuner {

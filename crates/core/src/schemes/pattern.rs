@@ -12,7 +12,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct AccessPattern {
-    /// Length of the region.
+    /// Length of the region in bytes.
     #[serde(alias = "sz", alias = "sz_bytes", alias = "sz-bytes")]
     pub size: Bounds<Bytes>,
     /// How many samples of the last aggregation interval found it used.
@@ -22,12 +22,12 @@ pub struct AccessPattern {
     pub age: Bounds<Age>,
 }
 
-/// From `min` to `max`, both included.
+/// A range of values from `min` to `max`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Bounds<T: Default> {
     pub min: T,
-    /// The most; left out: no limit.
+    /// Largest value; left out: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<T>,
 }
@@ -39,12 +39,12 @@ impl<T: Default> Default for Bounds<T> {
 }
 
 impl<T: Default> Bounds<T> {
-    /// `min` and more.
+    /// Bounds of `min` and more.
     pub fn from(min: T) -> Self {
         Self { min, max: None }
     }
 
-    /// `min` to `max`.
+    /// Bounds from `min` to `max`, both included.
     pub const fn new(min: T, max: T) -> Self {
         Self { min, max: Some(max) }
     }
@@ -81,7 +81,7 @@ impl Default for Age {
 }
 
 impl Frequency {
-    /// In samples, under these attributes.
+    /// The number of samples that it stands for under these attributes.
     pub fn samples(self, attributes: &Attributes) -> u32 {
         match self {
             Self::Samples(samples) => samples,
@@ -91,7 +91,7 @@ impl Frequency {
 }
 
 impl Age {
-    /// In aggregations, under these attributes.
+    /// The number of aggregations that it stands for under these attributes.
     pub fn aggregations(self, attributes: &Attributes) -> u32 {
         match self {
             Self::Aggregations(aggregations) => aggregations,

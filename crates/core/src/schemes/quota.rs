@@ -14,7 +14,7 @@ pub struct Quotas {
     /// all the same is the last of the window.
     #[serde(alias = "time_ms", alias = "time-ms", alias = "ms", skip_serializing_if = "Option::is_none")]
     pub time: Option<Duration>,
-    /// Bytes a window.
+    /// Bytes that may be tried in a window. Left out: no limit.
     #[serde(alias = "sz_bytes", alias = "sz-bytes", alias = "sz", skip_serializing_if = "Option::is_none")]
     pub size: Option<Bytes>,
     /// Length of a window. Windows end where schemes are applied, so that the real length is this rounded up.
@@ -23,7 +23,7 @@ pub struct Quotas {
     /// What the quota is tuned towards. The scheme does as much as the least demanding goal wants.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub goals: Vec<Goal>,
-    /// How it is tuned.
+    /// How the quota is tuned towards `goals`.
     #[serde(alias = "goal_tuner")]
     pub goal_tuner: Tuner,
     /// What counts how much when not all can be done.
@@ -37,23 +37,23 @@ pub struct Quotas {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Weights {
-    /// Size. No action looks at it: here to be read and written.
+    /// Weight of the size. No action uses it; it is read and written for completeness.
     #[serde(alias = "size", alias = "sz_permil", alias = "sz-permil")]
     pub sz: u32,
-    /// Frequency.
+    /// Weight of the frequency of accesses.
     #[serde(alias = "nr_accesses", alias = "nr_accesses_permil", alias = "nr-accesses-permil")]
     pub nr_accesses: u32,
     #[serde(alias = "age_permil", alias = "age-permil")]
     pub age: u32,
 }
 
-/// A share `num / denom`.
+/// The share `num / denom` of a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct FailCharge {
-    /// Above the line.
+    /// Numerator.
     pub num: u32,
-    /// Below the line, not 0.
+    /// Denominator; not 0.
     pub denom: u32,
 }
 

@@ -13,45 +13,45 @@ pub struct Stats {
     /// Bytes of the regions tried. Where a filter on addresses cut a region inside the try, with what was cut off: as in the
     /// kernel.
     pub sz_tried: u64,
-    /// Tries that changed something.
+    /// Tries in which at least one byte was changed.
     pub nr_applied: u64,
-    /// Bytes changed.
+    /// Bytes on which the action succeeded.
     pub sz_applied: u64,
-    /// Bytes that passed page filters.
+    /// Bytes that passed the page filters, changed or not.
     pub sz_ops_filter_passed: u64,
-    /// Windows that ended with a full quota.
+    /// Quota windows that ended with the quota used up.
     pub qt_exceeds: u64,
-    /// Looks at the last region of a target, not skipped and with quota left.
+    /// Passes over the last region of a target in which the region was not skipped and quota was left.
     pub nr_snapshots: u64,
 }
 
-/// How a scheme stands.
+/// The state and the counts of one scheme.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchemeReport {
-    /// Its place in the list.
+    /// Position of the scheme in its monitor, from 0.
     pub index: usize,
     pub action: Action,
-    /// What it has done.
+    /// Counts since the scheme was made.
     pub stats: Stats,
-    /// Its watermarks have it at work.
+    /// Whether its watermarks have it switched on.
     pub is_active: bool,
-    /// For how long its watermarks have had it switched off, up to their last look.
+    /// Nanoseconds for which its watermarks have had it switched off, up to their last check.
     pub inactive_ns: u64,
-    /// Free per mille of memory at the last look of its watermarks.
+    /// Free memory at the last check of its watermarks, per mille of all memory; `None` before the first.
     pub free_permil: Option<u64>,
     /// The effective quota of this window in bytes; `None` without any.
     pub effective_quota_bytes: Option<u64>,
-    /// Less than this is as good as nothing: the smallest region.
+    /// Size of the smallest region: a quota below it lets nothing be done.
     pub smallest_region_bytes: u64,
-    /// What was charged in this window.
+    /// Bytes charged to the quota in the current window; reset at the start of each.
     pub charged_bytes: u64,
-    /// CPU time that tries took in this window.
+    /// CPU time of tries in the current window, nanoseconds; reset at the start of each.
     pub charged_ns: u64,
-    /// Regions of a lower priority waited in the last pass.
+    /// Regions with a priority score below this waited in the last pass; 0: none did.
     pub min_score: u32,
-    /// Last values of the goals' metrics.
+    /// The last value of each goal's metric, in the order of the goals.
     pub goal_values: Vec<u64>,
-    /// What became of the regions in the last pass.
+    /// What happened to the regions in the last pass; `all_passes` adds up all passes.
     pub last_pass: Why,
     pub all_passes: Why,
 }
@@ -59,17 +59,17 @@ pub struct SchemeReport {
 /// A region that a scheme was tried on, as it was then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TriedRegion {
-    /// The scheme's place in the list.
+    /// Position of the scheme in its monitor, from 0.
     pub scheme: usize,
     pub target: TargetId,
-    /// Byte addresses.
+    /// Byte addresses of the region.
     pub range: AddressRange,
     /// Positive samples of the last aggregation interval, from the moving sum.
     pub nr_accesses: u32,
     /// Before the try, which begins it anew.
     pub age: u32,
-    /// Samples that passed each attribute probe.
+    /// Samples in which each attribute probe held, in the order of the probes.
     pub probe_hits: [u32; PROBES_MAX],
-    /// Bytes that passed page filters.
+    /// Bytes of the region that passed the page filters, changed or not.
     pub sz_filter_passed: u64,
 }

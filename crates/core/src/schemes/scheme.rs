@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Scheme {
-    /// What is done.
+    /// What is done with the regions.
     pub action: Action,
-    /// With which regions.
+    /// Which regions qualify.
     #[serde(alias = "access_pattern")]
     pub access_pattern: AccessPattern,
     /// How often, in whole microseconds, cut to whole samples. Zero: at the end of each aggregation.
@@ -25,19 +25,19 @@ pub struct Scheme {
     pub apply_interval: Duration,
     pub quotas: Quotas,
     pub watermarks: Watermarks,
-    /// Which regions not: `addr`, `target`.
+    /// Filters of types `addr` and `target`, applied to regions in order.
     #[serde(alias = "core_filters", skip_serializing_if = "Vec::is_empty")]
     pub core_filters: Vec<Filter>,
-    /// Which pages not: all other types.
+    /// Filters of all other types, applied to pages in order.
     #[serde(alias = "ops_filters", skip_serializing_if = "Vec::is_empty")]
     pub ops_filters: Vec<Filter>,
-    /// Of migrations: the node to move to.
+    /// For migrations: number of the node to move to.
     #[serde(alias = "target_nid", skip_serializing_if = "Option::is_none")]
     pub target_nid: Option<u32>,
     /// Of migrations in a process: several nodes, by turns.
     #[serde(alias = "destinations", skip_serializing_if = "Vec::is_empty")]
     pub dests: Vec<Destination>,
-    /// Stops after so many looks at the last region of a target. 0: never.
+    /// The scheme stops after it has seen the last region of a target this many times. 0: never.
     #[serde(alias = "max_nr_snapshots")]
     pub max_nr_snapshots: u64,
 }

@@ -5,35 +5,35 @@ use crate::host::{Gauge, HostError, MonitorHost};
 use isotherm_units::{Duration, Ratio};
 use serde::{Deserialize, Serialize};
 
-/// What watermarks are compared with.
+/// What the watermarks are compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WatermarkMetric {
-    /// Always at work.
+    /// Nothing: the scheme is always switched on.
     #[default]
     None,
-    /// Free of all memory, in whole per mille.
+    /// The free share of all memory, in whole per mille.
     #[serde(alias = "free_mem_rate")]
     FreeMemRate,
 }
 
-/// At work from below `mid` on until above `high` or below `low`. Above nothing needs to be done; below, the rest of the
-/// system is left alone.
+/// Switches a scheme on below `mid`, and off above `high` or below `low`. Above `high` nothing needs to be done; below `low` the
+/// rest of the system is left alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Watermarks {
-    /// Compared with what.
+    /// What the three marks are compared with.
     pub metric: WatermarkMetric,
-    /// How often it is looked at while no scheme of the context is at work; otherwise at each tick.
+    /// Time between two checks while no scheme of the context is switched on. Otherwise each tick checks.
     #[serde(alias = "interval_us", alias = "interval-us")]
     pub interval: Duration,
-    /// Above, it stops. Finer than per mille is cut off, as of all three.
+    /// The scheme switches off above this share. All three marks are cut to whole per mille.
     #[serde(alias = "high_permil", alias = "high-permil")]
     pub high: Ratio,
-    /// Below, it starts.
+    /// The scheme switches on below this share.
     #[serde(alias = "mid_permil", alias = "mid-permil")]
     pub mid: Ratio,
-    /// Below, it stops.
+    /// The scheme switches off below this share.
     #[serde(alias = "low_permil", alias = "low-permil")]
     pub low: Ratio,
 }

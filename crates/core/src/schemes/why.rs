@@ -6,7 +6,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
-/// Regions and their bytes.
+/// A number of regions, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     pub regions: u64,
@@ -29,39 +29,39 @@ impl Tally {
 /// What became of a region. Each that is shown to a scheme ends in exactly one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// Smaller than the pattern wants.
+    /// The region is smaller than the pattern asks for.
     TooSmall,
-    /// Larger.
+    /// The region is larger than the pattern allows.
     TooLarge,
-    /// Used less often.
+    /// It is used less often than the pattern asks for.
     TooFewAccesses,
-    /// Used more often.
+    /// It is used more often than the pattern allows.
     TooManyAccesses,
-    /// Its behaviour changed too recently.
+    /// Its age is below the pattern's: its behaviour changed too recently.
     TooYoung,
-    /// Its behaviour has lasted for too long.
+    /// Its age is above the pattern's: its behaviour has lasted for too long.
     TooOld,
     /// It qualified, but the quota was used up.
     QuotaFull,
     /// It qualified, but lies before the place where the quota ran out the last time.
     BeforeResume,
-    /// It qualified, but others have priority.
+    /// It qualified, but its priority score is below the cut-off.
     LowPriority,
     /// It qualified, but the scheme has made all the snapshots it was allowed.
     SnapshotsUsedUp,
     /// It qualified, but a filter of the core layer leaves it alone.
     CoreFilter,
-    /// Tried, and something was changed.
+    /// It was tried, and at least one byte was changed.
     Applied,
     /// Tried as `stat` does: nothing was to be changed.
     Counted,
     /// Tried, and nothing changed: page filters, or it was so already.
     NoEffect,
-    /// Tried; the host has no such thing.
+    /// It was tried, and the host does not support the action.
     NotHere,
-    /// Tried; the host failed.
+    /// It was tried, and the host failed.
     Failed,
-    /// Tried; the target has ended.
+    /// It was tried, and the target has ended.
     Gone,
 }
 
@@ -87,7 +87,7 @@ pub const REASONS: [(Reason, &str); 17] = [
 ];
 
 impl Reason {
-    /// Whether the host was asked.
+    /// Whether the host was asked to apply the action.
     pub fn is_tried(self) -> bool {
         self >= Self::Applied
     }
@@ -96,7 +96,7 @@ impl Reason {
 /// Counts of one pass, or of all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Why {
-    /// Times that the scheme was due.
+    /// Passes in which the scheme was due.
     pub passes: u64,
     /// Of these, its watermarks had it switched off.
     pub inactive_passes: u64,
@@ -119,7 +119,7 @@ impl Why {
         self.by_reason[reason as usize]
     }
 
-    /// All regions shown.
+    /// All regions that the scheme was shown, for any reason.
     pub fn shown(&self) -> Tally {
         let mut sum = Tally::default();
         self.by_reason.iter().for_each(|tally| sum.join(*tally));

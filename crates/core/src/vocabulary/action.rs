@@ -13,7 +13,7 @@ pub enum Action {
     Willneed,
     /// Make it the first that reclaim takes.
     Cold,
-    /// Reclaim it now.
+    /// Reclaim the region now.
     Pageout,
     /// Back it by huge pages as chances come.
     Hugepage,
@@ -27,26 +27,26 @@ pub enum Action {
     /// To the inactive list, or an old generation.
     #[serde(alias = "lru_deprio")]
     LruDeprio,
-    /// To other nodes, hottest first.
+    /// Migrate to other nodes, hottest regions first.
     #[serde(alias = "migrate_hot")]
     MigrateHot,
-    /// To other nodes, coldest first.
+    /// Migrate to other nodes, coldest regions first.
     #[serde(alias = "migrate_cold")]
     MigrateCold,
 }
 
-/// How an action ranks regions.
+/// Which regions an action treats first when a quota does not allow all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scorer {
-    /// Often used and for long first.
+    /// Regions used often and for long come first.
     Hot,
-    /// Unused and for long first.
+    /// Regions unused for long come first.
     Cold,
-    /// All alike.
+    /// All regions rank the same.
     Equal,
 }
 
-/// One line of [`ACTIONS`].
+/// An action with its name and with what it may be applied to; an entry of [`ACTIONS`].
 #[derive(Clone, Copy, Debug)]
 pub struct ActionEntry {
     pub action: Action,
@@ -85,12 +85,12 @@ pub const ACTIONS: &[ActionEntry] = {
 };
 
 impl Action {
-    /// Its line of the table.
+    /// The entry of this action in [`ACTIONS`].
     pub fn entry(self) -> &'static ActionEntry {
         ACTIONS.iter().find(|entry| entry.action == self).expect("every action has a line")
     }
 
-    /// Its name in files.
+    /// Its name in files, in kebab-case.
     pub fn name(self) -> &'static str {
         self.entry().name
     }

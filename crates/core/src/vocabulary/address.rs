@@ -10,9 +10,9 @@ pub struct TargetId(pub u32);
 /// Addresses `[start, end)` in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AddressRange {
-    /// First byte.
+    /// Address of the first byte.
     pub start: u64,
-    /// First byte behind.
+    /// Address of the byte after the last; not part of the range.
     pub end: u64,
 }
 
@@ -40,7 +40,7 @@ impl AddressRange {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitRange {
     pub start: u64,
-    /// First unit behind.
+    /// The unit after the last; not part of the range.
     pub end: u64,
 }
 
@@ -85,14 +85,14 @@ impl AddressRange {
 pub struct Level(pub u8);
 
 impl Level {
-    /// The entries of base pages.
+    /// Level 0: the entries that map base pages.
     pub const LEAF: Self = Self(0);
 }
 
 /// One place to look at: the entry at `level` on the way to `address`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Byte address.
+    /// Virtual or physical byte address, depending on the target.
     pub address: u64,
     /// Wanted level. A huge leaf above it is a valid answer at its own level.
     pub level: Level,
@@ -103,10 +103,10 @@ pub struct Probe {
 pub enum Seen {
     /// It was set: something below the entry was walked since it was last cleared.
     Accessed,
-    /// It was clear.
+    /// The accessed bit was clear.
     #[default]
     Idle,
-    /// No entry: nothing is mapped there.
+    /// There is no entry: nothing is mapped at the address.
     NotMapped,
     /// The entry changed its kind between clear and test, or could not be looked at: drop the sample.
     Unknown,
@@ -120,7 +120,7 @@ pub struct ProbeResult {
     pub level: Level,
 }
 
-/// A memory node.
+/// A NUMA node, by its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct NodeId(pub u32);
 

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Destination {
-    /// Which node.
+    /// Number of the NUMA node.
     #[serde(alias = "id")]
     pub nid: u32,
-    /// Its share of the sum of all weights.
+    /// Weight of this node: its share is this divided by the sum of all weights.
     pub weight: u32,
 }
 

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a filter looks at.
+/// What a filter tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FilterType {
     /// The address of the region. One that crosses a border is cut there.
     Addr,
-    /// The target of the region.
+    /// The target that the region belongs to.
     Target,
     /// The page is anonymous.
     Anon,
@@ -18,31 +18,31 @@ pub enum FilterType {
     Memcg,
     /// The page was accessed since this was last asked. Asking ages it.
     Young,
-    /// The size of the folio.
+    /// The size of the folio that the page belongs to, in bytes.
     #[serde(alias = "hugepage_size")]
     HugepageSize,
     /// The page is in no page table.
     Unmapped,
 }
 
-/// Who decides a filter.
+/// Whether the core or the host applies a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
-    /// The core, by region.
+    /// The core applies it, region by region, before the action is tried.
     Core,
-    /// The host, by page.
+    /// The host applies it, page by page, while it carries out the action.
     Ops,
 }
 
-/// One line of [`FILTER_TYPES`].
+/// A filter type with its name and argument; an entry of [`FILTER_TYPES`].
 #[derive(Clone, Copy, Debug)]
 pub struct FilterEntry {
     pub filter_type: FilterType,
     /// Its name in files; underscores are taken as well.
     pub name: &'static str,
-    /// Who decides it.
+    /// Whether the core or the host applies it.
     pub layer: Layer,
-    /// The key of its argument.
+    /// The key of its argument in files, such as `memcg-path`; `None` if it takes no argument.
     pub argument: Option<&'static str>,
 }
 
@@ -64,7 +64,7 @@ pub const FILTER_TYPES: [FilterEntry; 8] = {
 };
 
 impl FilterType {
-    /// Its line of the table.
+    /// The entry of this type in [`FILTER_TYPES`].
     pub fn entry(self) -> &'static FilterEntry {
         FILTER_TYPES.iter().find(|entry| entry.filter_type == self).expect("every type has a line")
     }

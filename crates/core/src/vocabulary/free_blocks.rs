@@ -19,10 +19,10 @@ pub const HUGE_ORDER: u32 = 9;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BlocksError {
-    /// No orders, or too many.
+    /// The number of orders is 0 or too large.
     #[error("{0} orders; allowed: 1 to {MAX_ORDERS}")]
     Orders(usize),
-    /// More memory than there can be.
+    /// The counts add up to more memory than an address space can hold.
     #[error("more than {MAX_FREE_PAGES} free pages (16 EiB in pages of 4 KiB), which no machine has")]
     TooMany,
 }
@@ -63,12 +63,12 @@ impl FreeBlocks {
         self.orders as u32
     }
 
-    /// Free pages.
+    /// Free base pages, of all orders together.
     pub fn pages(&self) -> u64 {
         self.counts().iter().enumerate().map(|(order, count)| count << order).sum()
     }
 
-    /// Free blocks, whatever their order.
+    /// Number of free blocks, of all orders together.
     pub fn blocks(&self) -> u64 {
         self.counts().iter().sum()
     }

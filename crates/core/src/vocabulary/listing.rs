@@ -14,17 +14,17 @@ pub struct Lruvec {
 /// One generation. Sizes are pages of 4 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GenerationRow {
-    /// Its number; only grows.
+    /// Sequence number of the generation; younger generations have larger numbers.
     pub seq: u64,
-    /// How long ago it was made.
+    /// Milliseconds since the generation was made.
     pub age_ms: u64,
-    /// Anonymous pages.
+    /// Anonymous pages in it; `file_pages` are those of files.
     pub anon_pages: u64,
     pub file_pages: u64,
 }
 
 impl GenerationRow {
-    /// Pages of both types.
+    /// Anonymous pages and pages of files together.
     pub const fn pages(&self) -> u64 {
         self.anon_pages.saturating_add(self.file_pages)
     }

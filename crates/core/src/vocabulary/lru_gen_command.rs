@@ -14,7 +14,7 @@ const ANON_ONLY: u32 = 201;
 pub enum Swappiness {
     /// 0 spares anonymous pages, 200 prefers them. Made by [`Swappiness::of`].
     Of(u32),
-    /// Anonymous pages only: the text `max`.
+    /// Anonymous pages only; written as `max`.
     AnonOnly,
 }
 
@@ -40,12 +40,12 @@ impl Swappiness {
         }
     }
 
-    /// Whether anonymous pages are looked at.
+    /// Whether anonymous pages are included.
     pub const fn takes_anon(self) -> bool {
         self.number() > 0
     }
 
-    /// Whether pages of files are.
+    /// Whether pages of files are included.
     pub const fn takes_file(self) -> bool {
         self.number() < ANON_ONLY
     }
@@ -112,7 +112,7 @@ pub struct Eviction {
     pub lruvec: Lruvec,
     /// The youngest generation to evict, at most the youngest of all minus 2.
     pub min_gen_nr: u64,
-    /// Which types.
+    /// Which types of pages to evict, and in which proportion.
     pub swappiness: Swappiness,
     /// Pages at most; the kernel may free a batch more.
     pub limit_pages: Option<u64>,

@@ -2,33 +2,33 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a goal looks at.
+/// What a goal measures. Names that end in `-bp` are in basis points (0 to 10,000).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
-    /// What the user last reported.
+    /// The value that the user reported last; it has no unit.
     #[default]
     #[serde(alias = "user_input")]
     UserInput,
     /// Microseconds in which some task was stalled by memory, since the last look.
     #[serde(alias = "some_mem_psi_us")]
     SomeMemPsiUs,
-    /// Used share of a node.
+    /// Used share of a node's memory, in basis points.
     #[serde(alias = "node_mem_used_bp")]
     NodeMemUsedBp,
-    /// Free share of a node.
+    /// Free share of a node's memory, in basis points.
     #[serde(alias = "node_mem_free_bp")]
     NodeMemFreeBp,
-    /// Share of a node that a memory cgroup uses.
+    /// Share of a node's memory that a memory cgroup uses, in basis points.
     #[serde(alias = "node_memcg_used_bp")]
     NodeMemcgUsedBp,
-    /// Share of a node that a memory cgroup does not use.
+    /// Share of a node's memory that a memory cgroup does not use, in basis points.
     #[serde(alias = "node_memcg_free_bp")]
     NodeMemcgFreeBp,
-    /// Active share of all pages on LRU lists.
+    /// Active share of all pages on LRU lists, in basis points.
     #[serde(alias = "active_mem_bp")]
     ActiveMemBp,
-    /// Inactive share of all pages on LRU lists.
+    /// Inactive share of all pages on LRU lists, in basis points.
     #[serde(alias = "inactive_mem_bp")]
     InactiveMemBp,
     /// Of the memory that the scheme's pattern is for, the share on a node.
@@ -36,16 +36,16 @@ pub enum Metric {
     NodeEligibleMemBp,
 }
 
-/// One line of [`METRICS`].
+/// A metric with its name and arguments; an entry of [`METRICS`].
 #[derive(Clone, Copy, Debug)]
 pub struct MetricEntry {
     pub metric: Metric,
     /// Its name in files; underscores are taken as well.
     pub name: &'static str,
     pub needs_node: bool,
-    /// It is of a memory cgroup.
+    /// Whether a goal with this metric must name a memory cgroup.
     pub needs_memcg: bool,
-    /// It is for schemes on physical memory.
+    /// Whether it is available only for schemes on physical memory.
     pub is_physical: bool,
 }
 
@@ -67,7 +67,7 @@ pub const METRICS: [MetricEntry; 9] = {
 };
 
 impl Metric {
-    /// Its line of the table.
+    /// The entry of this metric in [`METRICS`].
     pub fn entry(self) -> &'static MetricEntry {
         METRICS.iter().find(|entry| entry.metric == self).expect("every metric has a line")
     }

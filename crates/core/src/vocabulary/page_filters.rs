@@ -3,7 +3,7 @@
 /// A question about a page. A page that is not there answers none of them: do not ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageTest {
-    /// Its folio is anonymous.
+    /// The page belongs to an anonymous folio.
     Anon,
     /// Its folio is on an active list.
     Active,
@@ -14,16 +14,16 @@ pub enum PageTest {
     Young,
     /// Bytes of its folio, both ends included.
     FolioBytes { min: u64, max: u64 },
-    /// No page table maps its folio.
+    /// No page table maps the page's folio.
     Unmapped,
 }
 
-/// One filter on pages.
+/// A filter that the host applies to single pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageFilter {
-    /// What is asked.
+    /// The property of the page that is tested.
     pub test: PageTest,
-    /// Matches pages with this answer.
+    /// The filter matches pages for which the test gives this answer.
     pub matching: bool,
     /// Pages that match are treated, or left alone.
     pub allow: bool,
@@ -40,7 +40,7 @@ pub struct PageFilters {
 }
 
 impl PageFilters {
-    /// A gate of `filters`, the first that matches deciding. Pages that none matches pass unless `rejects_unmatched`.
+    /// Filters of which the first that matches decides. Pages that none matches pass unless `rejects_unmatched`.
     pub fn new(filters: Vec<PageFilter>, rejects_unmatched: bool) -> Self {
         let stopped_bytes = vec![0; filters.len() + 1];
         Self { filters, rejects_unmatched, passed_bytes: 0, stopped_bytes }
@@ -65,7 +65,7 @@ impl PageFilters {
         passes
     }
 
-    /// Bytes that passed so far.
+    /// Bytes of folios that passed since the counts were last reset.
     pub fn passed_bytes(&self) -> u64 {
         self.passed_bytes
     }
@@ -75,7 +75,7 @@ impl PageFilters {
         &self.stopped_bytes
     }
 
-    /// Forgets what was counted.
+    /// Sets all counts to 0.
     pub(crate) fn restart(&mut self) {
         self.passed_bytes = 0;
         self.stopped_bytes.fill(0);

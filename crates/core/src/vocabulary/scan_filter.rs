@@ -6,7 +6,7 @@ use super::NodeId;
 use isotherm_units::PAGE_BYTES;
 use serde::{Deserialize, Serialize};
 
-/// When a page is worth moving.
+/// When a page counts as useful, that is, worth promoting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PageRule {
@@ -37,7 +37,7 @@ pub struct PageMarks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "facts of a folio, each alone")]
 pub struct ScannedPage {
-    /// Its byte address.
+    /// Byte address of the page in its space.
     pub address: u64,
     /// Base pages of the entry: 1, or those of a huge leaf.
     pub pages: u32,
@@ -61,7 +61,7 @@ impl ScannedPage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bit {
     Clear,
-    /// Leaves it.
+    /// The host leaves the bit as it is.
     Keep,
 }
 
@@ -69,22 +69,22 @@ pub enum Bit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     On,
-    /// It ends here.
+    /// The scan of the range ends after this page.
     Stop,
 }
 
 /// Neighbouring folios of one size that were found useful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Byte address of the first.
+    /// Byte address of the first folio.
     pub address: u64,
     pub folios: u32,
-    /// Base pages of each.
+    /// Base pages of each folio; a power of two.
     pub folio_pages: u32,
 }
 
 impl Run {
-    /// First byte behind.
+    /// Byte address just after the last folio.
     pub fn end(&self) -> u64 {
         self.address + u64::from(self.folios) * self.step()
     }
@@ -100,9 +100,9 @@ impl Run {
 pub struct NodeTally {
     pub node: NodeId,
     pub is_top_tier: bool,
-    /// Pages that were looked at.
+    /// Base pages that the scan saw on this node.
     pub scanned: u64,
-    /// Of them, accessed by the rule.
+    /// Of these, base pages that count as accessed by the page rule.
     pub accessed: u64,
 }
 

@@ -7,9 +7,9 @@ use super::HUGE_ORDER;
 pub struct Marks {
     /// Below, only those who free memory may allocate.
     pub min: u64,
-    /// Below, kswapd wakes.
+    /// kswapd wakes when free pages fall below this.
     pub low: u64,
-    /// Above, it sleeps.
+    /// kswapd goes back to sleep when free pages are above this.
     pub high: u64,
 }
 

@@ -15,14 +15,14 @@ pub const EVENTS: u64 = 100;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelError {
-    /// Policy, by its name.
+    /// Name of the policy.
     pub policy: String,
     pub kernel: KernelRelease,
     /// Counter, by its name in results: `major_faults`.
     pub counter: String,
-    /// Real runs it was fitted to.
+    /// Number of real runs that it was fitted to.
     pub runs: u64,
-    /// Programs that these are of.
+    /// Number of programs that these runs are of.
     pub programs: u64,
     /// The kernel's count is at most so many millionths of the upper end, [`EVENTS`] added to both; 1 000 000 and more. In 97.5 of
     /// 100 cases.
@@ -44,7 +44,7 @@ impl ModelError {
         scaled(high, self.above_95_ppm, 1_000_000)
     }
 
-    /// The lower end, widened.
+    /// The lower end of an interval of chance, widened.
     pub fn widened_low(&self, low: u64) -> u64 {
         scaled(low, 1_000_000, self.below_ppm.max(1_000_000))
     }
@@ -65,7 +65,7 @@ pub fn model_errors() -> &'static [ModelError] {
     ERRORS.get_or_init(|| serde_json::from_str(include_str!("../../data/model-error.json")).expect("a test reads it"))
 }
 
-/// What was measured of a counter.
+/// The model's error for a counter under a policy of a release; `None` if it was not measured.
 pub fn model_error(policy: &str, kernel: KernelRelease, counter: &str) -> Option<&'static ModelError> {
     let is_it = |error: &&ModelError| error.policy == policy && error.kernel == kernel && error.counter == counter;
     model_errors().iter().find(is_it)

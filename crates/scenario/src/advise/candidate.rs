@@ -10,7 +10,7 @@ use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::{Bytes, Duration, Ratio};
 use std::sync::LazyLock;
 
-/// What combinations are fitted to.
+/// What the parameters of combinations are fitted to.
 #[derive(Clone, Copy, Debug)]
 pub struct Recording {
     /// How long the program runs with unlimited memory.
@@ -20,9 +20,9 @@ pub struct Recording {
 /// Puts something beside the policy.
 type Part = fn(&mut Scenario, &Recording);
 
-/// A configuration to try.
+/// A configuration to try: a policy, and what runs with it.
 pub struct Candidate {
-    /// Name in results.
+    /// Name in results, such as `classic + reclaim`.
     pub name: &'static str,
     /// Policy it builds on.
     policy: &'static str,

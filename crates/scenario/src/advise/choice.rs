@@ -11,14 +11,14 @@ use crate::error::ScenarioError;
 use isotherm_units::Bytes;
 use serde::Serialize;
 
-/// The configuration to choose.
+/// The recommended configuration and size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Recommendation {
-    /// Configuration.
+    /// Name of the configuration, such as `classic + reclaim`.
     pub candidate: &'static str,
-    /// `memory.max`.
+    /// Recommended `memory.max`, bytes.
     pub memory_bytes: u64,
-    /// It as a share of peak, in millionths.
+    /// `memory_bytes` as a share of peak, in millionths.
     pub memory_share_ppm: u64,
     /// Replays that the figures are drawn from.
     pub n: u64,
@@ -28,7 +28,7 @@ pub struct Recommendation {
     /// Major faults that cost the slow-down asked for, by what a fault costs in these replays; absent where none had more faults than
     /// with unlimited memory.
     pub allowed_faults: Option<u64>,
-    /// What it is predicted to gain.
+    /// The predicted gain compared with unlimited memory and with plain `classic`.
     pub gain: Gain,
     /// The same configuration with 3 % less, 3 % more and 10 % more memory.
     pub neighbours: Vec<Neighbour>,
@@ -38,7 +38,7 @@ pub struct Recommendation {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Gain {
-    /// Memory saved: peak less `memory.max`.
+    /// Memory saved, bytes: peak minus `memory.max`.
     pub saved_bytes: u64,
     /// No more than this could be saved with this configuration: peak less the largest size that was tried and is not safe. Absent when
     /// no size was too slow.
@@ -54,23 +54,23 @@ pub struct Gain {
 /// A ratio of runtimes, pair by pair of replays that had the same chance, in millionths: below 1 000 000 is faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AgainstClassic {
-    /// Pairs.
+    /// Number of pairs of replays.
     pub n: u64,
-    /// The ratios; chance alone.
+    /// The ratios of runtimes, in millionths; chance alone.
     pub runtime_ratio_ppm: Interval,
 }
 
 /// Something to know about a configuration's figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Note {
-    /// Which configuration.
+    /// Name of the configuration.
     pub candidate: &'static str,
     pub kind: NoteKind,
-    /// It in words.
+    /// The note as a sentence.
     pub message: String,
 }
 
-/// Kinds of notes.
+/// What a note is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoteKind {

@@ -8,27 +8,27 @@ use isotherm_units::Bytes;
 use rayon::prelude::*;
 use serde::Serialize;
 
-/// Which device of the machine.
+/// What a device is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceRole {
     /// The disk under files.
     Storage,
-    /// Where anonymous pages go.
+    /// The swap device, for anonymous pages.
     Swap,
 }
 
 /// The recommended configuration at the recommended size, on another device. One replay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OtherDevice {
-    /// Which one is another.
+    /// Which of the two devices was exchanged; the other is the one of the question.
     pub role: DeviceRole,
     pub device: DeviceConfig,
     /// Runtime against unlimited memory on the same devices, in millionths; absent when the program was killed.
     pub runtime_ratio_ppm: Option<u64>,
-    /// Major faults; absent likewise.
+    /// Number of major faults; absent when the program was killed.
     pub major_faults: Option<u64>,
-    /// Whether that is within the slow-down asked for.
+    /// Whether the runtime is within the slow-down asked for.
     pub is_fast_enough: bool,
 }
 

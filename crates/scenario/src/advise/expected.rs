@@ -8,11 +8,11 @@ use serde::Serialize;
 /// expected beyond each end; of ratios of runtimes, 5 beyond the upper end, which alone decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Interval {
-    /// Middle of the replays.
+    /// Median of the replays.
     pub median: u64,
     /// Lower end: chance and the model's error.
     pub low: u64,
-    /// Upper end.
+    /// Upper end: chance and the model's error.
     pub high: u64,
     /// Lower end of chance alone.
     pub chance_low: u64,

@@ -61,29 +61,30 @@ impl Run {
     }
 }
 
-/// A configuration at a size.
+/// The figures of a configuration at a size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AdviceRow {
-    /// Configuration.
+    /// Name of the configuration, such as `classic + reclaim`.
     pub candidate: &'static str,
     /// Whether Linux has it; baselines are shown, never recommended.
     pub runs_on_linux: bool,
     /// Whether its predictions were compared with real kernels of this release: only then it can be recommended.
     pub is_calibrated: bool,
-    /// `memory.max`; limits of replays lie up to 3 % beside it, and what the kernel takes for itself below.
+    /// `memory.max`, bytes. Limits of replays differ from it by up to 3 %, and by what the kernel takes for itself.
     pub memory_bytes: u64,
-    /// It as a share of peak, in millionths.
+    /// `memory_bytes` as a share of peak, in millionths.
     pub memory_share_ppm: u64,
     /// Replays that the figures are drawn from: those at this size, and neighbours whose limit could be this size's.
     pub n: u64,
-    /// Runtime: median.
+    /// Median runtime, nanoseconds of simulated time.
     pub runtime_ns: u64,
-    /// Runtime against unlimited memory, in millionths: 1 050 000 = 5 % slower. Absent when the program was killed in a replay.
+    /// Runtime as a ratio to that with unlimited memory, in millionths: 1 050 000 is 5 % slower. Absent when the program
+    /// was killed in a replay.
     pub runtime_ratio_ppm: Option<Interval>,
     /// Whether the upper end of that is within the slow-down asked for.
     pub is_fast_enough: bool,
     pub major_faults: Interval,
-    /// Where the replays fall into two groups.
+    /// The two groups, if the replays fall into two; otherwise `None`.
     pub gamble: Option<Gamble>,
     /// Major faults (median) divided by those of `opt` at the same size, in millionths; absent where `opt` has none,
     /// and where either was killed.
@@ -92,7 +93,7 @@ pub struct AdviceRow {
     pub mean_bytes: Interval,
     /// Share of the runtime in which some task was stalled on memory, in millionths: median.
     pub pressure_some_ppm: u64,
-    /// CPU time of reclaim, kswapd and direct: median.
+    /// CPU time of kswapd and of direct reclaim, nanoseconds; median.
     pub reclaim_cpu_ns: u64,
     /// CPU time of monitors with their schemes, and of tools over generations: median.
     pub monitor_cpu_ns: u64,
@@ -100,7 +101,7 @@ pub struct AdviceRow {
     pub schemes: Vec<SchemeDid>,
     /// How it ended; of replays that differ, the first bad end.
     pub ending: Ending,
-    /// Replays that did not finish.
+    /// Number of replays in which the program did not finish.
     pub unfinished: u64,
 }
 
@@ -111,7 +112,7 @@ pub struct SchemeDid {
     pub action: &'static str,
     /// Bytes it tried, mean over replays.
     pub tried_bytes: u64,
-    /// Bytes it changed.
+    /// Bytes it changed, mean over replays.
     pub applied_bytes: u64,
     /// What kept most bytes from being tried or changed, by the names of `isotherm explain`; also `watermarks`, where these
     /// had it switched off in every pass, and `not_due`. Absent if nothing did.

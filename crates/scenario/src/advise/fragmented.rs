@@ -44,7 +44,7 @@ const PROACTIVENESS: u32 = 75;
 /// At what latency huge pages would come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fragmented {
-    /// Memory of the machine.
+    /// Memory of the simulated machine, bytes.
     pub machine_bytes: u64,
     /// Huge pages asked for, one after the other.
     pub wanted: u64,
@@ -54,33 +54,33 @@ pub struct Fragmented {
     pub rows: Vec<LatencyRow>,
     /// The design with the fewest failures, of these the least time, of these the least CPU time.
     pub best: &'static str,
-    /// What it assumes.
+    /// The assumptions behind the figures, one sentence each.
     pub assumptions: Vec<String>,
 }
 
 /// Huge pages under one design of proactive compaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LatencyRow {
-    /// Its name; `none` without.
+    /// Name of the design; `none` for a machine without proactive compaction.
     pub design: &'static str,
     pub runs_on_linux: bool,
-    /// Huge pages that were had, of all machines.
+    /// Huge pages that were allocated, on all machines together.
     pub got: u64,
-    /// And that were not.
+    /// Allocations of huge pages that failed, on all machines together.
     pub failed: u64,
-    /// Share of those had that were there, millionths.
+    /// Of the huge pages allocated, the share for which a block was free, in millionths.
     pub light_share_ppm: u64,
-    /// Time that one took which was there: the median.
+    /// Median time of an allocation for which a block was free, nanoseconds; `None` if there was none.
     pub light_p50_ns: Option<u64>,
-    /// Time that one took which had to be made: the median.
+    /// Median time of an allocation for which compaction had to make a block, nanoseconds; `None` if there was none.
     pub fallback_p50_ns: Option<u64>,
-    /// And the 95th percentile.
+    /// 95th percentile of the same times, nanoseconds.
     pub fallback_p95_ns: Option<u64>,
-    /// The longest of all.
+    /// Longest time of all allocations, failures included, nanoseconds.
     pub max_ns: u64,
-    /// Time for one, a mean over all, failures included.
+    /// Mean time of all allocations, failures included, nanoseconds.
     pub mean_ns: u64,
-    /// CPU time of the daemon, a mean over machines.
+    /// CPU time of the daemon, mean over machines, nanoseconds.
     pub daemon_cpu_ns: u64,
 }
 
@@ -122,7 +122,7 @@ impl Fragmented {
         Ok(Some(Self { machine_bytes: machine.get(), wanted, n: SEEDS, rows, best, assumptions }))
     }
 
-    /// Without proactive compaction.
+    /// The row without proactive compaction.
     pub fn vanilla(&self) -> &LatencyRow {
         &self.rows[0]
     }

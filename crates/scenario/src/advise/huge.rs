@@ -8,17 +8,17 @@ use isotherm_trace::analysis::{HugeRanges, HugeStep, NotReported, huge_ranges};
 use isotherm_units::{Bytes, Ratio};
 use serde::Serialize;
 
-/// A 2 MiB range is dense that is touched by this share and more: huge, it holds no more beside than in use.
+/// A 2 MiB range is dense if at least this share of it is touched: as a huge page it adds no more memory than is in use.
 pub const DENSE: Ratio = Ratio::from_percent(50);
 
-/// What could be huge.
+/// How much of the program's memory could be huge pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HugePages {
     /// The share from which on a range is dense, in millionths.
     pub dense_share_ppm: u64,
-    /// What the recording tells.
+    /// What the recording says; `None` if it cannot.
     pub ranges: Option<HugeRanges>,
-    /// Why it does not.
+    /// Why the recording says nothing; `None` if it does.
     pub not_reported: Option<NotReported>,
     /// At what latency the dense ones would come on fragmented memory.
     pub fragmented: Option<Fragmented>,

@@ -47,10 +47,10 @@ use replays::Replays;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// What to advise on.
+/// A question to [`advise`]: a recording, sizes to try, devices, and the allowed slow-down.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// Name of the program, for reports.
+    /// Name of the program, used in reports only.
     pub name: String,
     pub trace: PathBuf,
     /// Memory sizes to try; shares are of peak memory. Others are tried where the answer needs them.
@@ -60,9 +60,9 @@ pub struct Question {
     /// The disk under files.
     pub storage: DeviceConfig,
     pub swap: DeviceConfig,
-    /// How much slower than with unlimited memory is still fine.
+    /// Allowed slow-down compared with unlimited memory; 5 % means a runtime of at most 105 %.
     pub slowdown: Ratio,
-    /// Processors of the machine.
+    /// Number of processors of the simulated machine.
     pub cpus: u32,
     /// Threads to replay with; `None` = one per processor.
     pub threads: Option<usize>,
@@ -77,24 +77,24 @@ pub struct Advice {
     pub kernel: KernelRelease,
     /// All releases that the recommendation holds on.
     pub holds_on: Vec<KernelRelease>,
-    /// Highest memory charge without limits: what shares are of.
+    /// Highest memory charge without limits, bytes; shares of memory refer to it.
     pub peak_bytes: u64,
-    /// Mean memory charge without limits, over time.
+    /// Memory charge without limits, mean over time, bytes.
     pub unlimited_mean_bytes: u64,
-    /// Runtime without limits.
+    /// Runtime without limits, nanoseconds of simulated time.
     pub unlimited_runtime_ns: u64,
     /// Major faults without limits (first reads of files).
     pub unlimited_major_faults: u64,
     /// The disk under files.
     pub storage: DeviceConfig,
     pub swap: DeviceConfig,
-    /// The slowdown asked for, in millionths.
+    /// The allowed slow-down, in millionths: 50 000 is 5 %.
     pub slowdown_allowed_ppm: u64,
     /// Every configuration at every size.
     pub rows: Vec<AdviceRow>,
     /// The size at which all configurations are compared: the recommended one, or the largest that was tried.
     pub compared_bytes: u64,
-    /// Each configuration in short.
+    /// A summary of each configuration.
     pub configurations: Vec<Configuration>,
     /// What to do; absent when no size tried is safe.
     pub recommendation: Option<Recommendation>,
@@ -104,16 +104,16 @@ pub struct Advice {
     pub notes: Vec<Note>,
     /// Combinations with the kernel's own parameters in place of fitted ones, at `compared_bytes`.
     pub kernel_defaults: Vec<KernelDefaults>,
-    /// What of its memory could be huge pages.
+    /// How much of its memory could be huge pages.
     pub huge_pages: HugePages,
-    /// What these figures do not include.
+    /// What these figures do not include, one sentence each.
     pub unknowns: Vec<String>,
-    /// The recommended configuration as a scenario.
+    /// The recommended configuration as a scenario; `None` without a recommendation.
     #[serde(skip)]
     pub config: Option<Scenario>,
 }
 
-/// A configuration in short.
+/// A summary of a configuration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Configuration {
     pub candidate: &'static str,
@@ -123,15 +123,15 @@ pub struct Configuration {
     pub is_calibrated: bool,
     /// The smallest size tried that is safe: fast enough, together with all larger ones.
     pub enough_bytes: Option<u64>,
-    /// What works beside the policy, as a scenario's `preset` with what differs from the kernel's parameters, or as the fitted keys
-    /// of its `[[generations]]`.
+    /// What runs with the policy, as a scenario's `preset` with what differs from the kernel's parameters, or as the fitted keys of
+    /// its `[[generations]]`.
     pub presets: Vec<String>,
 }
 
 /// How a combination fares with the kernel's own parameters.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelDefaults {
-    /// The combination.
+    /// Name of the combination, such as `classic + reclaim`.
     pub candidate: &'static str,
     pub preset: &'static str,
     /// Runtime against unlimited memory, in millionths; absent when the program was killed. One replay.

@@ -14,11 +14,11 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
     pub kernel: KernelRelease,
-    /// Configuration.
+    /// Name of the configuration, such as `classic + reclaim`.
     pub candidate: &'static str,
-    /// `memory.max`.
+    /// `memory.max` of the program's group, bytes.
     pub memory_bytes: u64,
-    /// Replays.
+    /// Number of replays behind the figures.
     pub n: u64,
     pub major_faults: Interval,
     /// Runtime against unlimited memory, in millionths; absent when the program was killed in a replay.

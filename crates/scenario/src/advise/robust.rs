@@ -12,9 +12,9 @@ use serde::Serialize;
 pub struct Neighbour {
     /// Memory against the recommended, in thousandths: 970, 1030 or 1100.
     pub of_recommended_permil: u64,
-    /// `memory.max`.
+    /// `memory.max` of the program's group, bytes.
     pub memory_bytes: u64,
-    /// Replays it is drawn from.
+    /// Number of replays behind the figures.
     pub n: u64,
     /// Runtime against unlimited memory, in millionths. Absent when the program was killed in a replay.
     pub runtime_ratio_ppm: Option<Interval>,
@@ -26,11 +26,11 @@ pub struct Neighbour {
 /// What safety costs: how likely a size is too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Odds {
-    /// `memory.max`.
+    /// `memory.max` of the program's group, bytes.
     pub memory_bytes: u64,
-    /// It as a share of peak, in millionths.
+    /// `memory_bytes` as a share of peak, in millionths.
     pub memory_share_ppm: u64,
-    /// Replays.
+    /// Number of replays behind the figures.
     pub n: u64,
     /// Share of them that is slower than asked for, or was killed, in millionths: chance alone, without the model's error.
     pub too_slow_ppm: u64,

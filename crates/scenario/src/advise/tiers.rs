@@ -38,28 +38,28 @@ const PLAYED: Duration = Duration::from_secs(30);
 /// So often is an epoch played at most.
 const EPOCHS_MAX: u64 = 100;
 
-/// What to advise on.
+/// A question about two tiers of memory.
 #[derive(Clone, Debug)]
 pub struct TierQuestion {
-    /// Name of the program, for reports.
+    /// Name of the program, used in reports only.
     pub name: String,
     pub trace: PathBuf,
     /// Size of the fast tier; shares are of peak memory.
     pub fast: Amount,
-    /// What the slow tier is.
+    /// Kind of memory of the slow tier.
     pub slow: MemoryKind,
     /// Release of the kernel by whose rules it is played.
     pub kernel: KernelRelease,
     /// The disk under files.
     pub storage: DeviceConfig,
     pub swap: DeviceConfig,
-    /// Processors of the machine.
+    /// Number of processors of the simulated machine.
     pub cpus: u32,
     /// Threads to replay with; `None` = one per processor.
     pub threads: Option<usize>,
 }
 
-/// The answer.
+/// The answer: every policy, and the recommended one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TierAdvice {
     /// Name of the program.
@@ -69,27 +69,27 @@ pub struct TierAdvice {
     /// The disk under files.
     pub storage: DeviceConfig,
     pub swap: DeviceConfig,
-    /// Highest memory charge without limits.
+    /// Highest memory charge without limits, bytes.
     pub peak_bytes: u64,
-    /// Size of the fast tier.
+    /// Size of the fast tier, bytes.
     pub fast_bytes: u64,
-    /// It as a share of peak, in millionths.
+    /// `fast_bytes` as a share of peak, in millionths.
     pub fast_share_ppm: u64,
-    /// What the slow tier is.
+    /// Kind of memory of the slow tier.
     pub slow: MemoryKind,
-    /// Its size: twice the peak.
+    /// Size of the slow tier, bytes: twice the peak.
     pub slow_bytes: u64,
     /// How often each epoch of the recording was played.
     pub epoch_repeat: u32,
-    /// Runtime with all memory fast: what ratios are to.
+    /// Runtime with all memory fast, nanoseconds: the base of ratios.
     pub all_fast_runtime_ns: u64,
-    /// Every policy.
+    /// Every policy of the table, in its order.
     pub rows: Vec<TierRow>,
     /// What to do; absent where no policy that Linux has lets the program finish.
     pub recommendation: Option<TierRecommendation>,
-    /// What these figures do not include.
+    /// What these figures do not include, one sentence each.
     pub unknowns: Vec<String>,
-    /// The recommended policy as a scenario.
+    /// The recommended policy as a scenario; `None` without a recommendation.
     #[serde(skip)]
     pub config: Option<Scenario>,
 }
@@ -100,34 +100,34 @@ pub struct TierRow {
     pub policy: &'static str,
     /// Whether Linux has it; others are shown, never recommended.
     pub runs_on_linux: bool,
-    /// It says what is possible, and is no policy.
+    /// Whether it is a bound (`all-fast`, `all-slow`), which is no policy.
     pub is_bound: bool,
-    /// Replays.
+    /// Number of replays behind the figures.
     pub n: u64,
     pub runtime_ns: u64,
     /// Runtime against all memory fast, pair by pair, in millionths. Absent where a replay did not finish.
     pub runtime_ratio_ppm: Option<u64>,
     /// Lower end of its 95 % confidence interval.
     pub runtime_ratio_ci95_low_ppm: Option<u64>,
-    /// Upper end.
+    /// Upper end of its 95 % confidence interval.
     pub runtime_ratio_ci95_high_ppm: Option<u64>,
     /// Share of touched pages that were on the fast tier, in millionths.
     pub fast_hit_ppm: Option<u64>,
     /// When that share, taken over a second, first reached 90 % of its last value; of replays that tell.
     pub fast_settled_ns: Option<u64>,
-    /// Moved to the fast tier.
+    /// Bytes moved to the fast tier.
     pub promoted_bytes: u64,
-    /// Of that, not used again before it left the fast tier or the run ended.
+    /// Of these, bytes not used again before they left the fast tier or the run ended.
     pub promoted_in_vain_bytes: u64,
-    /// Moved to the slow tier by reclaim.
+    /// Bytes that reclaim moved to the slow tier.
     pub demoted_bytes: u64,
-    /// CPU time of daemons.
+    /// CPU time of daemons, nanoseconds.
     pub daemon_cpu_ns: u64,
-    /// CPU time of finding and moving pages in the program's own time.
+    /// CPU time of finding and moving pages in the program's own time, nanoseconds.
     pub thread_cpu_ns: u64,
-    /// CPU time that the program lost to flushes for pages that moved.
+    /// CPU time that the program lost to flushes for pages that moved, nanoseconds.
     pub interrupted_ns: u64,
-    /// Replays that did not finish.
+    /// Number of replays in which the program did not finish.
     pub unfinished: u64,
     /// Of the first replay: time in ns and share of touches on the fast tier, over a second each, in millionths.
     pub fast_hits: Vec<(u64, u64)>,
@@ -151,12 +151,12 @@ pub struct TierRecommendation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TierRatio {
     pub policy: &'static str,
-    /// Against whom.
+    /// Name of the policy that is the base of the ratio.
     pub against: &'static str,
     pub ratio_ppm: u64,
-    /// Lower end.
+    /// Lower end of the 95 % confidence interval; `None` if there is no interval.
     pub ci95_low_ppm: Option<u64>,
-    /// Upper end.
+    /// Upper end of the 95 % confidence interval; `None` if there is no interval.
     pub ci95_high_ppm: Option<u64>,
 }
 

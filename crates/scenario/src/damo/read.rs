@@ -10,14 +10,14 @@ use isotherm_core::schemes::{
 use isotherm_trace::region::kdamonds::{self as damo, AccessUnit, AgeUnit, Context, Limit, SampleControl};
 use isotherm_units::{Bytes, Duration, Ratio};
 
-/// What a context amounts to.
+/// The monitor that a context of damo's stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamoMonitor {
-    /// How it watches, and what it does.
+    /// How it monitors, with its schemes.
     pub config: MonitorConfig,
-    /// Where it looks; empty: everywhere.
+    /// Ranges to monitor; empty: all that the target has.
     pub ranges: Vec<RangeSpec>,
-    /// Processes that it names by their numbers.
+    /// Number of targets that the context names by process id.
     pub nr_processes: usize,
 }
 

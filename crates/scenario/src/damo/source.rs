@@ -12,9 +12,9 @@ use std::path::Path;
 pub struct DamoSource {
     /// Relative paths start at the folder of the scenario.
     pub file: String,
-    /// Which kernel thread, from 0.
+    /// Index of the kernel thread in the file, from 0. `None`: any; only one context may fit.
     pub kdamond: Option<usize>,
-    /// Which of its contexts, from 0.
+    /// Index of the context in its thread, from 0. `None`: any; only one context may fit.
     pub context: Option<usize>,
 }
 

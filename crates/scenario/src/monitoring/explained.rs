@@ -23,18 +23,18 @@ pub struct ExplainedMonitor {
     /// From its first tick to the end of the run.
     pub watched_ns: u64,
     pub snapshots: u64,
-    /// CPU time of its thread.
+    /// CPU time of its kernel thread, nanoseconds.
     pub cpu_ns: u64,
     /// Whatever was out of the ordinary, in words, each kind once with how often it was.
     pub events: Vec<(String, u64)>,
-    /// Its schemes, in order.
+    /// Its schemes, in the order of its configuration.
     pub schemes: Vec<ExplainedScheme>,
 }
 
 /// A scheme, how it fared, and that in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainedScheme {
-    /// In counts.
+    /// State and counts of the scheme at the end of the run.
     #[serde(flatten)]
     pub report: SchemeReport,
     /// In sentences, what held it back most first.

@@ -4,7 +4,7 @@ use super::spans::{self, Window};
 use isotherm_core::host::AddressRange;
 use serde::Serialize;
 
-/// When a region counts as hot.
+/// The rule by which a region counts as hot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HotDefinition {

@@ -56,7 +56,7 @@ impl Replay {
         Ok(Self { variant, unit, context })
     }
 
-    /// The name of its variant.
+    /// Name of the variant that is replayed.
     pub fn variant(&self) -> &str {
         &self.variant.name
     }

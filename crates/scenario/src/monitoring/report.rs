@@ -9,14 +9,14 @@ use serde::Serialize;
 /// Cycles a nanosecond of the processor that the cost table describes: 3 GHz (`docs/costs.md`).
 pub const CYCLES_PER_NS: u64 = 3;
 
-/// One monitor of one run.
+/// What one monitor did in one run, and what it cost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MonitorReport {
     pub name: String,
     /// Indices of the workloads it watched; `None` stands for physical memory.
     #[serde(skip)]
     pub workloads: Vec<Option<usize>>,
-    /// From its first tick to the end of the run.
+    /// Time from its first tick to the end of the run, nanoseconds.
     pub watched_ns: u64,
     pub snapshots: u64,
     /// Mean number of regions over all ticks: each costs a clear and a test.
@@ -25,11 +25,11 @@ pub struct MonitorReport {
     pub checks: u64,
     /// Page-table words that walks down read and cleared.
     pub scanned_words: u64,
-    /// CPU time of its thread.
+    /// CPU time of its kernel thread, nanoseconds.
     pub cpu_ns: u64,
     /// The same in cycles of the processor that the cost table describes, [`CYCLES_PER_NS`].
     pub cpu_cycles: u64,
-    /// Times it was woken.
+    /// Times that its thread was woken.
     pub wakeups: u64,
     /// Times that cached translations were dropped.
     pub flushes: u64,

@@ -25,16 +25,16 @@ pub struct Detection {
 }
 
 impl Detection {
-    /// Whether both are at least 0.9.
+    /// Whether precision and recall are both at least 0.9.
     pub fn is_good(&self) -> bool {
         self.precision >= GOOD && self.recall >= GOOD
     }
 }
 
-/// Detection by one definition.
+/// How well a monitor detects what is hot by one definition.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct DefinitionScore {
-    /// When a region counts as hot.
+    /// The rule by which a region counts as hot.
     pub definition: HotDefinition,
     /// Against the pages that were really used in each period.
     pub accessed: Detection,
@@ -50,7 +50,7 @@ impl DefinitionScore {
     }
 }
 
-/// How good a monitor was.
+/// How accurate a monitor was in a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Scores {
     /// Length of a period: one second, less for short runs.
@@ -70,7 +70,7 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// Detection by `definition`.
+    /// The scores of `definition`.
     pub fn of(&self, definition: HotDefinition) -> &DefinitionScore {
         let index = HOT_DEFINITIONS.iter().position(|known| *known == definition).expect("all are listed");
         &self.definitions[index]

@@ -13,7 +13,7 @@ use serde::Serialize;
 /// A way to monitor, to be tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// For people: `ptp, 5ms/100ms, 1000 regions`.
+    /// Name for people, for example `ptp, 5ms/100ms, 1000 regions`.
     pub name: String,
     pub config: MonitorConfig,
 }
@@ -42,19 +42,19 @@ pub fn settings(base: &MonitorConfig) -> Vec<Setting> {
     all
 }
 
-/// How one setting did.
+/// The result of one setting.
 #[derive(Clone, Debug, Serialize)]
 pub struct Tried {
-    /// The setting's name.
+    /// Name of the setting.
     pub name: String,
     pub config: MonitorConfig,
     /// Detection by the definition asked for.
     pub detection: Detection,
-    /// The monitor, with all scores.
+    /// What the monitor did, with all scores.
     pub monitor: MonitorReport,
 }
 
-/// What a search found.
+/// The result of a search for the cheapest setting.
 #[derive(Clone, Debug, Serialize)]
 pub struct Search {
     /// All settings, in the order in which they were given.

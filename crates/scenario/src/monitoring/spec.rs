@@ -121,9 +121,9 @@ fn what_differs<S: Serializer>(preset: &Option<Preset>, serializer: S) -> Result
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RangeSpec {
-    /// First address.
+    /// First address of the range.
     pub start: u64,
-    /// The one behind the last.
+    /// Address after the last; not part of the range.
     pub end: u64,
 }
 

@@ -31,7 +31,7 @@ pub struct Watch {
     pub period: Duration,
 }
 
-/// What a watched replay gave.
+/// The result of a monitored replay.
 #[derive(Clone, Debug)]
 pub struct Watched {
     /// The monitor, with scores if asked for.
@@ -127,7 +127,7 @@ impl Watch {
         &self.replay.variant.scenario.monitors[0]
     }
 
-    /// How it watches.
+    /// The configuration of the monitor.
     pub fn config(&self) -> &MonitorConfig {
         &self.spec().config
     }

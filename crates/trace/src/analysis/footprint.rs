@@ -8,16 +8,16 @@ use crate::{EventKind, Result, TraceReader};
 /// Pages of a trace, in units of its page size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Footprint {
-    /// Different pages touched.
+    /// Number of distinct pages touched in the whole trace.
     pub touched_pages: u64,
-    /// Different pages written.
+    /// Number of distinct pages written in the whole trace.
     pub written_pages: u64,
     /// Largest number of pages at one time that had been touched and were still mapped: the memory a run needs to go
     /// without any reclaim. Pages unmapped, mapped over, or of a process that ended are not counted any more.
     pub peak_resident_pages: u64,
     /// Trace time at which that number was reached first, nanoseconds.
     pub peak_time_ns: u64,
-    /// Trace time at the end, nanoseconds.
+    /// Trace time at the end, nanoseconds from the start.
     pub duration_ns: u64,
 }
 

@@ -9,7 +9,7 @@ use crate::{MapKind, Result, TraceError, TraceReader};
 /// Size of the matrix and how it folds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeatmapOptions {
-    /// Columns of time, at least 1.
+    /// Number of columns over time, at least 1. Columns times rows: at most 2^26.
     pub columns: u32,
     /// Rows of addresses, at least 1. Fewer come out when fewer pages were touched.
     pub rows: u32,
@@ -23,16 +23,16 @@ impl Default for HeatmapOptions {
     }
 }
 
-/// Accesses by time and address.
+/// Accesses by time and address, as a matrix of cells.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Heatmap {
     /// Trace time of the right edge, nanoseconds; the left edge is 0.
     pub duration_ns: u64,
     /// Number of columns; column c covers `[c, c + 1) * duration_ns / columns`.
     pub columns: u32,
-    /// By process and address, lowest first.
+    /// The bands by process and address, lowest first.
     pub bands: Vec<Band>,
-    /// By address, lowest first.
+    /// The rows of all bands, lowest address first.
     pub rows: Vec<HeatmapRow>,
     /// Pages touched in each cell, counted once a row of the trace; row by row, `columns` cells each.
     pub cells: Vec<u64>,
@@ -40,38 +40,38 @@ pub struct Heatmap {
     pub hottest_milli: u64,
     /// Bands left out because there were too many for the rows asked for: the least touched ones.
     pub dropped_bands: u64,
-    /// Accesses in them.
+    /// Accesses in the bands left out.
     pub dropped_accesses: u64,
 }
 
 /// Touched memory without a long gap, of one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Band {
-    /// Index of the process.
+    /// Index of the process in the trace's list.
     pub process: usize,
     /// Kind of the mapping that has most touched pages; `None`: outside all known mappings.
     pub what: Option<MapKind>,
     /// Kind and last name of the file; ends in ` +n` when n more mappings share the band.
     pub label: String,
-    /// First page.
+    /// Number of the first virtual page.
     pub start: u64,
-    /// Page after the last.
+    /// Number of the page after the last; not part of the range.
     pub end: u64,
     /// Touched blocks of 16 pages, in pages: an upper bound of its touched pages.
     pub touched_pages: u64,
-    /// Its rows in [`Heatmap::rows`].
+    /// Index of its first row in [`Heatmap::rows`]; `rows` of them follow.
     pub first_row: u32,
     pub rows: u32,
 }
 
-/// One row of the matrix.
+/// One row of the matrix: a range of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct HeatmapRow {
-    /// Index in [`Heatmap::bands`].
+    /// Index of its band in [`Heatmap::bands`].
     pub band: u32,
-    /// First page.
+    /// Number of the first virtual page.
     pub start: u64,
-    /// Page after the last.
+    /// Number of the page after the last; not part of the range.
     pub end: u64,
 }
 

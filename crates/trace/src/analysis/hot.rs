@@ -9,9 +9,9 @@ use crate::{MapKind, Result, TraceError, TraceReader};
 /// Where the accesses go. Pages are in units of the trace's page size; an access is a page touched by a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Hot {
-    /// All accesses of the trace.
+    /// Number of all accesses of the trace.
     pub accesses: u64,
-    /// By mapping, most accesses first.
+    /// Mappings by kind and file, most accesses first.
     pub mappings: Vec<HotMapping>,
     /// The ranges with most accesses, most first.
     pub ranges: Vec<HotRange>,
@@ -20,13 +20,13 @@ pub struct Hot {
 /// All mappings of one kind and file of one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HotMapping {
-    /// Index of the process.
+    /// Index of the process in the trace's list.
     pub process: usize,
-    /// Kind; `None`: outside all known mappings.
+    /// Kind of the mapping; `None`: outside all known mappings.
     pub what: Option<MapKind>,
     /// Kind and last name of the file, for people.
     pub label: String,
-    /// Different pages touched.
+    /// Number of distinct pages touched.
     pub touched_pages: u64,
     pub accesses: u64,
     /// Share of all accesses, parts a million.
@@ -36,18 +36,18 @@ pub struct HotMapping {
 /// Neighbouring pages of similar heat: accesses a touched page within the same power of two.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HotRange {
-    /// Index of the process.
+    /// Index of the process in the trace's list.
     pub process: usize,
-    /// Its mapping's label.
+    /// Label of the mapping that it belongs to.
     pub label: String,
-    /// First page.
+    /// Number of the first virtual page.
     pub start: u64,
-    /// Page after the last.
+    /// Number of the page after the last; not part of the range.
     pub end: u64,
-    /// Different pages touched.
+    /// Number of distinct pages touched.
     pub touched_pages: u64,
     pub accesses: u64,
-    /// Accesses a touched page, thousandths.
+    /// Accesses per touched page, in thousandths.
     pub milli_accesses_per_page: u64,
     /// Share of all accesses, parts a million.
     pub share_ppm: u64,

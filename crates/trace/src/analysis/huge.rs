@@ -21,7 +21,7 @@ const WORDS: usize = 8;
 /// Shares that are told, in percent; 0 is a page.
 const SHARES_PERCENT: [u64; 6] = [0, 25, 50, 75, 90, 100];
 
-/// What could be huge.
+/// Memory that could be huge pages, by how densely it is touched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HugeRanges {
     /// Different pages touched, of any memory, in bytes.
@@ -37,30 +37,30 @@ pub struct HugeRanges {
 pub struct HugeStep {
     /// The share in parts a million; 0 is a page.
     pub least_share_ppm: u64,
-    /// Ranges of 2 MiB.
+    /// Number of ranges of 2 MiB.
     pub ranges: u64,
-    /// Touched bytes in them.
+    /// Touched bytes in these ranges, of each range the most at one time.
     pub held_bytes: u64,
     /// These as a share of all touched bytes, parts a million.
     pub held_share_ppm: u64,
     /// Share of all accesses (pages touched by rows) that go there, parts a million.
     pub accesses_share_ppm: u64,
-    /// Bytes that would be resident beside them if all were huge.
+    /// Bytes that would become resident in addition if all these ranges were huge pages.
     pub overhead_bytes: u64,
 }
 
-/// Why a trace does not tell.
+/// Why a trace cannot answer how much memory could be huge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NotReported {
-    /// Which memory is anonymous is not in it.
+    /// The trace has no mappings, so it is not known which memory is anonymous.
     NoMappings,
-    /// Its pages do not divide 2 MiB into 2 to 512.
+    /// The page size of the trace does not divide 2 MiB into 2 to 512 pages.
     PageSize,
 }
 
 impl NotReported {
-    /// In words.
+    /// The reason as a sentence without a full stop.
     pub const fn message(self) -> &'static str {
         match self {
             Self::NoMappings => "the recording says nothing of mappings, so which memory is anonymous is not known",

@@ -10,13 +10,13 @@ use crate::{MapKind, Result, TraceError, TraceMeta, TraceReader};
 /// Summary of a trace. Pages are in units of `page_bytes`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Info {
-    /// The command recorded, or empty.
+    /// The command that was recorded; empty if not known.
     pub command: Vec<String>,
-    /// What observed the accesses.
+    /// What observed the accesses, for example `qemu-user plugin`.
     pub recorder: String,
-    /// Who wrote the file.
+    /// Program and version that wrote the file.
     pub created_by: String,
-    /// Where it was recorded.
+    /// The machine of the recording, in words; empty if not known.
     pub host: String,
     /// Exit code of the program, if known.
     pub exit_code: Option<i32>,
@@ -25,15 +25,15 @@ pub struct Info {
     pub page_bytes: u64,
     /// Length of an epoch; 0: one row is one request.
     pub epoch_ns: u64,
-    /// Rows of the file.
+    /// Number of rows in the file.
     pub rows: u64,
     /// Pages touched by all rows together.
     pub accesses: u64,
-    /// Of these, by rows that write.
+    /// Of these, accesses by rows that write.
     pub write_accesses: u64,
-    /// Mappings, unmappings, thread starts, ….
+    /// Number of events: mappings, unmappings, thread starts and others.
     pub events: u64,
-    /// Length of the file.
+    /// Length of the file in bytes.
     pub file_bytes: u64,
     /// Thousandths of a byte of the file for each access.
     pub milli_bytes_per_access: u64,
@@ -42,9 +42,9 @@ pub struct Info {
     /// Pages touched, written, at most resident; trace time.
     #[serde(flatten)]
     pub footprint: Footprint,
-    /// By index.
+    /// The threads, in the order of their indices.
     pub threads: Vec<ThreadInfo>,
-    /// Most accesses first.
+    /// The mappings by kind and file, most accesses first.
     pub mappings: Vec<MappingInfo>,
     /// What the recorder or importer wants known.
     pub notes: Vec<String>,
@@ -52,17 +52,17 @@ pub struct Info {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ThreadInfo {
-    /// Index in the trace.
+    /// Index of the thread in the trace's list.
     pub thread: usize,
-    /// Index of its process.
+    /// Index of its process in the trace's list.
     pub process: usize,
     pub process_name: String,
-    /// Thread id when recorded.
+    /// Thread id at the time of the recording; 0 if not known.
     pub tid: u32,
-    /// Name of the thread.
+    /// Name of the thread; may be empty.
     pub name: String,
     pub rows: u64,
-    /// Pages they touch.
+    /// Pages touched by its rows, summed.
     pub accesses: u64,
     /// Its CPU time at its last row or event, nanoseconds.
     pub cpu_ns: u64,
@@ -71,19 +71,19 @@ pub struct ThreadInfo {
 /// All mappings of one kind and file of one process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MappingInfo {
-    /// Index of the process.
+    /// Index of the process in the trace's list.
     pub process: usize,
-    /// Kind; `None`: touched outside all known mappings.
+    /// Kind of the mapping; `None`: touched outside all known mappings.
     pub what: Option<MapKind>,
-    /// Path of the file.
+    /// Path of the mapped file; `None` if there is no file.
     pub file: Option<String>,
     /// Kind and last name of the file, for people.
     pub label: String,
     /// Different pages touched. A page that changed hands counts for the mapping that had it first.
     pub touched_pages: u64,
-    /// Of these, written.
+    /// Of these, pages that were written.
     pub written_pages: u64,
-    /// Pages touched by all rows.
+    /// Pages touched by all rows, summed.
     pub accesses: u64,
     /// Share of all accesses, parts a million.
     pub share_ppm: u64,

@@ -21,9 +21,9 @@ pub struct MissRatioCurve {
 /// From this size on, this many misses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct MrcPoint {
-    /// Size in pages.
+    /// Memory size in pages.
     pub pages: u64,
-    /// Misses at this size.
+    /// Number of misses at this size, up to the next point.
     pub misses: u64,
 }
 

@@ -18,22 +18,22 @@ pub struct WorkingSet {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WssWindow {
-    /// Its start, nanoseconds.
+    /// Start of the window, nanoseconds of trace time.
     pub start_ns: u64,
-    /// Different pages touched.
+    /// Number of distinct pages touched in the window.
     pub pages: u64,
-    /// Of these, written in the window.
+    /// Of these, pages written in the window.
     pub written_pages: u64,
-    /// Pages touched by all rows.
+    /// Pages touched by all rows of the window, summed.
     pub accesses: u64,
 }
 
 /// One percentile by nearest rank: this share of the windows has at most this many pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct WssPercentile {
-    /// 0 to 100.
+    /// The percentile, 0 to 100.
     pub percent: u8,
-    /// Working-set size.
+    /// Working-set size in pages.
     pub pages: u64,
 }
 

@@ -12,7 +12,7 @@ use crate::analysis::{TraceStep, walk};
 use crate::file::parquet_file::{is_full, temporary_beside};
 use crate::{Result, TraceError, TraceReader};
 
-/// What the exporters need to be told.
+/// Options of the exporters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportOptions {
     /// csv only: one line an access with the columns `time,obj_id,obj_size,op`, as libCacheSim reads with
@@ -20,7 +20,7 @@ pub struct ExportOptions {
     pub per_access: bool,
 }
 
-/// One foreign format.
+/// A foreign format that traces can be exported to.
 #[derive(Clone, Copy, Debug)]
 pub struct Exporter {
     /// Its name on the command line.
@@ -33,7 +33,7 @@ pub struct Exporter {
     pub convert: fn(&mut TraceReader, output: &Path, &ExportOptions) -> Result<()>,
 }
 
-/// Every exporter.
+/// All exporters, in the order of help texts.
 pub const EXPORTERS: &[Exporter] = &[oracle_general::EXPORTER, csv::EXPORTER, native::EXPORTER];
 
 /// Finds an exporter by its name.
@@ -47,7 +47,7 @@ pub fn exporter(name: &str) -> Result<&'static Exporter> {
     })
 }
 
-/// Writes the trace at `input` to `output`. `to`: name of the exporter; `None`: told by the ending of `output`'s name. A
+/// Writes the trace at `input` to `output`. `to`: name of the exporter; `None`: chosen by the ending of `output`'s name. A
 /// name that ends in `.zst` is compressed with zstd. `output` is put in place in one step when all is written.
 ///
 /// # Errors

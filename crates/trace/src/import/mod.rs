@@ -26,7 +26,7 @@ pub const EPOCH_NS: u64 = 1_000_000;
 /// friendly code, 1 a slow one; no more than an order of magnitude is claimed.
 pub const NS_PER_INSTRUCTION: Fraction = Fraction { numerator: 1, denominator: 2 };
 
-/// What the importers need to be told. Each importer's documentation says which of these it reads.
+/// Options of the importers. Each importer's documentation says which of these it reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportOptions {
     /// Length of an epoch for references, nanoseconds. Longer: smaller trace, coarser order.
@@ -77,13 +77,13 @@ pub enum IdUnit {
     /// `0x…` are addresses, plain numbers are pages (csv: all are pages).
     #[default]
     ByLooks,
-    /// Page or object numbers.
+    /// All numbers are page or object numbers.
     Pages,
-    /// Byte addresses.
+    /// All numbers are byte addresses.
     Addresses,
 }
 
-/// One foreign format.
+/// A foreign format that traces can be imported from.
 #[derive(Clone, Copy, Debug)]
 pub struct Importer {
     /// Its name on the command line.
@@ -94,7 +94,7 @@ pub struct Importer {
     pub detect: fn(name: &Path, head: &[u8]) -> bool,
     /// What the trace says about itself before the first row.
     pub meta: fn(&ImportOptions) -> TraceMeta,
-    /// Reads everything into the writer.
+    /// Reads the whole input and writes its rows to the writer.
     pub convert: fn(&mut Input, &ImportOptions, &mut TraceWriter) -> Result<()>,
 }
 
@@ -113,7 +113,7 @@ pub fn importer(name: &str) -> Result<&'static Importer> {
     })
 }
 
-/// Converts `input` to a finished trace at `output`. `from`: name of the importer; `None`: told by content and name.
+/// Converts `input` to a finished trace at `output`. `from`: name of the importer; `None`: recognized by content and name.
 /// Input compressed with zstd is decompressed on the way, whatever the format.
 ///
 /// # Errors

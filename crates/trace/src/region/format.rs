@@ -7,16 +7,16 @@ use super::writer::RegionWriter;
 use super::{RegionStore, Warning};
 use crate::{Result, TraceError};
 
-/// One format of output.
+/// A format that region records can be written in.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordFormat {
     /// Its name on the command line; damo's own for damo's formats.
     pub name: &'static str,
     /// One line for help.
     pub about: &'static str,
-    /// Endings of file names that mean it.
+    /// Endings of file names that mean this format.
     pub endings: &'static [&'static str],
-    /// Writes the whole record; what got lost.
+    /// Writes the whole record, and returns what the format cannot carry.
     pub write: fn(&mut RegionStore, &Path) -> Result<Vec<Warning>>,
 }
 

@@ -14,7 +14,7 @@ pub const RECORD_VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecordMeta {
-    /// [`RECORD_VERSION`] of the writer.
+    /// The [`RECORD_VERSION`] that the file was written with.
     pub record_version: u32,
     /// The command that was monitored, or empty.
     pub command: Vec<String>,
@@ -24,7 +24,7 @@ pub struct RecordMeta {
     pub created_by: String,
     /// The machine of the recording (architecture, kernel, CPU), in words.
     pub host: String,
-    /// How memory was monitored.
+    /// The monitoring contexts; [`TargetMeta::context`] is an index in this list.
     pub contexts: Vec<ContextMeta>,
     /// Whose memory was monitored; [`super::Snapshot::target`] is an index in this list.
     pub targets: Vec<TargetMeta>,
@@ -32,9 +32,9 @@ pub struct RecordMeta {
     pub stats: Vec<SnapshotStats>,
     /// Whether the recording ran to its end. `false`: interrupted or torn, what is there is right.
     pub complete: bool,
-    /// Snapshots in the file.
+    /// Number of snapshots in the file.
     pub snapshots: u64,
-    /// Regions of all snapshots.
+    /// Number of regions of all snapshots together.
     pub regions: u64,
     /// What a reader of results should know: what a conversion dropped, changed or made up.
     pub notes: Vec<String>,
@@ -95,19 +95,19 @@ impl RecordMeta {
 pub struct ContextMeta {
     /// Index of the kernel thread that ran it.
     pub kdamond: u32,
-    /// Its index in that thread.
+    /// Index of the context in that thread.
     pub context: u32,
     /// Operations set: `vaddr`, `fvaddr`, `paddr`, or empty when the record does not say.
     pub operations: String,
-    /// How the monitor looked when it started; each snapshot has its own.
+    /// Intervals of the monitor when it started; each snapshot has its own.
     pub intervals: Intervals,
     /// What auto-tuning aimed at, if it was on.
     pub intervals_goal: Option<IntervalsGoal>,
-    /// Fewest regions, if known.
+    /// Lower limit of the number of regions; `None` if not known.
     pub min_regions: Option<u64>,
-    /// Most regions, if known.
+    /// Upper limit of the number of regions; `None` if not known.
     pub max_regions: Option<u64>,
-    /// Bytes an address counts; above 0, and 1 but for the physical space of some 32-bit machines.
+    /// Bytes of an address unit; above 0, and 1 except for the physical space of some 32-bit machines.
     pub address_unit_bytes: u64,
     /// Names of the attribute probes, at most [`super::PROBES_MAX`].
     pub probes: Vec<String>,
@@ -135,7 +135,7 @@ impl Default for ContextMeta {
 pub struct IntervalsGoal {
     /// Share of all possible accesses that shall be observed, in parts per million.
     pub access_ppm: u64,
-    /// Over how many aggregations; 0: auto-tuning is off.
+    /// Aggregations from one adjustment to the next; 0: auto-tuning is off.
     pub nr_aggregations: u64,
     /// Shortest sampling interval, nanoseconds.
     pub min_sample_ns: u64,
@@ -147,17 +147,17 @@ pub struct IntervalsGoal {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TargetMeta {
-    /// Index in [`RecordMeta::contexts`].
+    /// Index of its context in [`RecordMeta::contexts`].
     pub context: usize,
     /// What DAMON calls it: an index in its context, a kernel address before Linux 5.16; `None`: all targets together.
     pub id: Option<u64>,
-    /// Its process, if it is one.
+    /// Process id; `None` if it is not a process.
     pub pid: Option<u32>,
     /// Its name for people; may be empty.
     pub name: String,
     /// Index of the scheme whose tried regions these are; `None`: all regions.
     pub scheme: Option<u32>,
-    /// That scheme's filters in damo's words.
+    /// Filters of that scheme, as damo writes them; empty without a scheme.
     pub scheme_filters: Vec<serde_json::Value>,
     /// What damo took the record from (`unknown`, `damon_stat`), where it says so.
     pub data_source: Option<String>,
@@ -166,9 +166,9 @@ pub struct TargetMeta {
 /// What the scheme of a snapshot's target had done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotStats {
-    /// [`super::Snapshot::number`].
+    /// Number of the snapshot: [`super::Snapshot::number`].
     pub snapshot: u64,
-    /// Up to then.
+    /// Counts of the scheme from its start up to this snapshot.
     #[serde(flatten)]
     pub stats: SchemeStats,
 }

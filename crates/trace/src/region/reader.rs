@@ -124,7 +124,7 @@ impl RegionReader {
         }
     }
 
-    /// Goes back to the first snapshot.
+    /// Goes back to the first snapshot, for another pass.
     pub fn rewind(&mut self) {
         match &mut self.form {
             Form::Parquet(table) => table.rewind(),

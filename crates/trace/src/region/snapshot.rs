@@ -10,7 +10,7 @@ pub const PROBES_MAX: usize = 4;
 pub struct Region {
     /// First address, in units of [`super::ContextMeta::address_unit_bytes`].
     pub start: u64,
-    /// Address after the last; above `start`.
+    /// Address after the last, in the same units; always above `start`.
     pub end: u64,
     /// In how many of the aggregation's samples it was found accessed: see [`Intervals::max_nr_accesses`].
     pub nr_accesses: u32,
@@ -25,7 +25,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// `end - start`.
+    /// Length in units of the context's addresses: `end - start`.
     pub fn len(&self) -> u64 {
         self.end.saturating_sub(self.start)
     }
@@ -35,7 +35,7 @@ impl Region {
     }
 }
 
-/// How often the monitor looked, at the time of one snapshot. Auto-tuning changes this while it runs.
+/// Intervals of the monitor at the time of one snapshot. Auto-tuning changes this while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Intervals {
@@ -43,12 +43,12 @@ pub struct Intervals {
     pub sample_ns: Option<u64>,
     /// Nanoseconds from one snapshot to the next; `None`: the record does not say.
     pub aggregation_ns: Option<u64>,
-    /// Nanoseconds from one look at the target's mappings to the next; `None`: the record does not say.
+    /// Nanoseconds from one read of the target's mappings to the next; `None`: the record does not say.
     pub update_ns: Option<u64>,
 }
 
 impl Intervals {
-    /// All three known.
+    /// Intervals of which all three are known, nanoseconds.
     pub const fn new(sample_ns: u64, aggregation_ns: u64, update_ns: u64) -> Self {
         Self { sample_ns: Some(sample_ns), aggregation_ns: Some(aggregation_ns), update_ns: Some(update_ns) }
     }
@@ -63,18 +63,18 @@ impl Intervals {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SchemeStats {
-    /// Regions the action was tried on.
+    /// Number of regions that the action was tried on.
     pub nr_tried: u64,
     pub tried_bytes: u64,
     /// Regions of which at least a part was changed.
     pub nr_applied: u64,
-    /// Bytes changed.
+    /// Bytes on which the action succeeded.
     pub applied_bytes: u64,
     /// Bytes that passed the filters of the operations set.
     pub filter_passed_bytes: u64,
-    /// How often the quota ran out.
+    /// Number of quota windows in which the quota ran out.
     pub nr_quota_exceeded: u64,
-    /// Snapshots the scheme has seen.
+    /// Number of snapshots that the scheme has seen.
     pub nr_snapshots: u64,
     /// After how many snapshots it stops; 0: never.
     pub max_nr_snapshots: u64,
@@ -85,13 +85,13 @@ pub struct SchemeStats {
 pub struct Snapshot {
     /// Its number in the file, from 0; set by readers, passed over by writers.
     pub number: u64,
-    /// Index in [`super::RecordMeta::targets`].
+    /// Index of the target in [`super::RecordMeta::targets`].
     pub target: u32,
     /// End of the aggregation, nanoseconds on the recording's clock; never decreases within a target.
     pub time_ns: u64,
     /// Length of the aggregation; `None`: the record does not say.
     pub duration_ns: Option<u64>,
-    /// How often the monitor looked during it.
+    /// Intervals of the monitor during it.
     pub intervals: Intervals,
     /// What the target's scheme had done, where the record is of a scheme and says so.
     pub stats: Option<SchemeStats>,
@@ -104,7 +104,7 @@ impl Snapshot {
     pub fn start_ns(&self) -> u64 {
         self.time_ns.saturating_sub(self.duration_ns.unwrap_or(0))
     }
-    /// Length of all regions together.
+    /// Length of all regions together, in units of the context's addresses.
     pub fn total_len(&self) -> u64 {
         self.regions.iter().map(Region::len).fold(0, u64::saturating_add)
     }

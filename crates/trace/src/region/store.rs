@@ -24,11 +24,11 @@ pub struct OpenOptions {
 /// In which form a record is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordForm {
-    /// Our own, finished.
+    /// isotherm's own format, finished (Parquet).
     Parquet,
-    /// Our own, being written or torn.
+    /// isotherm's own format, still being written or torn (Arrow IPC stream).
     ArrowStream,
-    /// damo's `json`.
+    /// damo's format `json`.
     DamoJson,
     /// damo's `json_compressed`: the same in a zlib stream.
     DamoJsonCompressed,
@@ -120,7 +120,7 @@ impl RegionStore {
         &self.warnings
     }
 
-    /// In which form it is stored.
+    /// The form in which it is stored.
     pub fn form(&self) -> RecordForm {
         self.form
     }

@@ -6,7 +6,7 @@
 pub enum Warning {
     /// A recording that was not finished: read up to its last whole batch.
     NotFinished {
-        /// Bytes after it.
+        /// Bytes after the last whole batch, which are left out.
         cut_bytes: u64,
     },
     /// The file does not say how often the monitor looked: counts of accesses stay what they are, frequencies are not known.
@@ -33,14 +33,14 @@ pub enum Warning {
     ProbesLeftOut { regions: u64 },
     /// The format of the output cannot carry this; it is not in the output.
     NotCarried { what: &'static str },
-    /// The configuration beside the record is not understood: what it would have told is not known.
+    /// The configuration next to the record is not understood, so its values are not known.
     CompanionUnreadable {
-        /// Why not, with its path.
+        /// Why it cannot be read, with its path.
         why: String,
     },
     /// A key that is not known here was passed over.
     UnknownKey {
-        /// Where, as `kdamonds[0].contexts[0].key`.
+        /// The key with its place, for example `kdamonds[0].contexts[0].key`.
         key: String,
     },
 }

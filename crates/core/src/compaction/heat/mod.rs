@@ -33,28 +33,28 @@ const BLOCK_PAGES: u32 = 1 << HUGE_ORDER;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct HeatConfig {
-    /// How often it looks.
+    /// Time from one check of the node to the next.
     pub interval: Duration,
-    /// Huge pages to keep free whatever was asked for of late.
+    /// Huge pages to keep free, whatever was asked for recently.
     pub keep: u64,
-    /// As many as are asked for in this time, at the rate of late, are kept free as well.
+    /// As many as are asked for in this time, at the recent rate, are kept free as well.
     pub horizon: Duration,
     /// It holds still while tasks waited for CPUs for this share of the last ten seconds, or more.
     pub max_cpu_pressure: Ratio,
     /// What the compaction of a zone may cost. `stall` counts waits as they are expected or seen, whichever are longer; with 0
     /// only pages that nobody uses are moved. Pages looked at in vain are not counted.
     pub budget: Budget,
-    /// Waits that may be caused in any 100 ms.
+    /// Time for which tasks may be made to wait in any 100 ms, all waits together.
     pub span_stall: Duration,
     /// Heat is measured over epochs of this length.
     pub epoch: Duration,
-    /// Epochs before the first block is chosen.
+    /// Epochs of measuring before the first block is chosen, 1 to 1000.
     pub warm_up: u32,
-    /// Pages of each block that are looked at in each epoch.
+    /// Pages of each block whose accessed bits are sampled in each epoch, 1 to 512.
     pub samples: u32,
     /// How long the pages of a block are watched before it is emptied.
     pub settle: Duration,
-    /// What is assumed of the host.
+    /// Costs that are assumed for the host, to estimate CPU time and waits.
     pub prices: Prices,
 }
 
@@ -102,7 +102,7 @@ impl HeatConfig {
     }
 }
 
-/// It at work on a node.
+/// The design `heat`, running on one node.
 #[derive(Debug)]
 pub struct Heat {
     config: HeatConfig,

@@ -8,11 +8,11 @@ use crate::compaction::FreeBlocks;
 /// The free blocks of a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneBlocks {
-    /// Number of the node.
+    /// Number of the NUMA node.
     pub node: u32,
-    /// `DMA`, `DMA32`, `Normal`, `HighMem`, `Movable`, `Device`.
+    /// Name of the zone: `DMA`, `DMA32`, `Normal`, `HighMem`, `Movable` or `Device`.
     pub zone: String,
-    /// By order.
+    /// Free blocks by order, from order 0.
     pub blocks: FreeBlocks,
 }
 

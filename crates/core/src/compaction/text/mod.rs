@@ -20,62 +20,62 @@ use super::BlocksError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TextError {
-    /// Nothing in it.
+    /// The text has no zone.
     #[error(
         "no zones in it; /proc/buddyinfo and /proc/pagetypeinfo have at least one, /proc/pagetypeinfo only for root"
     )]
     Empty,
-    /// It ends within a line.
+    /// The last line has no line end.
     #[error("line {line} is cut off: the text must end with a whole line")]
     CutOff {
-        /// From 1.
+        /// Number of the line, from 1.
         line: usize,
     },
-    /// It ends before it is complete.
+    /// The text ends before it is complete.
     #[error("the text ends before {missing}")]
     Missing {
-        /// What is not there.
+        /// The part that is missing.
         missing: String,
     },
     /// A line that should not be there.
     #[error("line {line}: expected {expected}, found {found}")]
     Unexpected {
-        /// From 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What should be there.
+        /// The text that is expected in this line.
         expected: String,
-        /// What is, shortened, in quotes.
+        /// The text that was found, shortened and in quotes.
         found: String,
     },
-    /// Counts that make no memory.
+    /// The counts of free blocks are impossible.
     #[error("line {line}: {source}")]
     Blocks {
-        /// From 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What is wrong with them.
+        /// What is wrong with the counts.
         source: BlocksError,
     },
-    /// Two rows for one thing.
+    /// The same zone, or the same row of a zone, occurs twice.
     #[error("line {line}: {what} for the second time; give one reading, not several behind each other")]
     Twice {
-        /// From 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What came again.
+        /// What occurs for the second time.
         what: String,
     },
 }
 
-/// A text that tells of free blocks.
+/// A text with counts of free blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FreeText {
-    /// `/proc/buddyinfo`.
+    /// The text was `/proc/buddyinfo`: free blocks by zone.
     Buddyinfo(Vec<ZoneBlocks>),
-    /// `/proc/pagetypeinfo`.
+    /// The text was `/proc/pagetypeinfo`: free blocks by zone and migrate type.
     PageTypes(PageTypes),
 }
 
 impl FreeText {
-    /// Reads either; which one it is, its first line tells.
+    /// Reads either text; the first line says which one it is.
     ///
     /// # Errors
     /// The first line that is wrong.

@@ -5,19 +5,19 @@ use super::TextError;
 use super::line::{self, Words};
 use crate::compaction::FreeBlocks;
 
-/// What the file tells.
+/// The contents of `/proc/pagetypeinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageTypes {
     /// log2 of the pages of a page block.
     pub block_order: u32,
-    /// By zone, in the order of the text.
+    /// The zones, in the order of the text.
     pub zones: Vec<ZoneTypes>,
 }
 
 /// A zone by migrate types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneTypes {
-    /// Number of the node.
+    /// Number of the NUMA node.
     pub node: u32,
     pub zone: String,
     /// Free blocks of each type, in the order of the text.
@@ -30,9 +30,9 @@ pub struct ZoneTypes {
 /// Free blocks of one migrate type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeBlocks {
-    /// `Unmovable`, `Movable`, `Reclaimable`, …
+    /// Name of the migrate type: `Unmovable`, `Movable`, `Reclaimable` and others.
     pub migrate_type: String,
-    /// By order.
+    /// Free blocks by order, from order 0.
     pub blocks: FreeBlocks,
     /// The kernel stopped counting a long list: some counts are lower than they should be.
     pub is_at_least: bool,

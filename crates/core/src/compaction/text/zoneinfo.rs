@@ -6,14 +6,14 @@ use super::line::{self, Words};
 /// A zone's sizes and watermarks, in pages. Marks that a kernel does not print are 0: boosts before 5.0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneInfo {
-    /// Number of the node.
+    /// Number of the NUMA node.
     pub node: u32,
     pub zone: String,
     /// Free pages, those on per-CPU lists aside.
     pub free: u64,
     /// What the marks below are raised by just now.
     pub boost: u64,
-    /// Watermarks, boost included.
+    /// Watermarks `min`, `low` and `high` in pages, boost included.
     pub min: u64,
     pub low: u64,
     pub high: u64,

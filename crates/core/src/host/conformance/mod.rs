@@ -28,7 +28,7 @@ use super::{AddressRange, HostError, TargetId};
 /// What the caller has made ready on the host.
 #[derive(Clone, Debug)]
 pub struct Fixture {
-    /// A process that lives.
+    /// A process that is alive during the test.
     pub process: TargetId,
     /// A part of it that is mapped, in whole pages, all of them present.
     pub mapped: AddressRange,
@@ -70,7 +70,7 @@ impl Findings {
         self.expect(is_so, &format!("`{call}` of a target that has ended is not `Gone` with its number"));
     }
 
-    /// What was found.
+    /// What is wrong with the host, one sentence each; empty if nothing is.
     pub fn sentences(&self) -> &[String] {
         &self.0
     }

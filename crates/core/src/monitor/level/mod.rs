@@ -19,15 +19,15 @@ use serde::{Deserialize, Serialize};
 pub const STRATEGIES: &[StrategyEntry] =
     &[leaf::ENTRY, ptp::ENTRY, ptp_aligned::ENTRY, ptp_descend::ENTRY, flex::ENTRY];
 
-/// Most levels of a page table.
+/// The largest number of page-table levels that is supported.
 pub const LEVELS_MAX: usize = 8;
 
-/// What a strategy does differently.
+/// A strategy's name, and what it does differently from the others.
 #[derive(Debug)]
 pub struct StrategyEntry {
-    /// As in configuration.
+    /// Name of the strategy in configuration files.
     pub name: &'static str,
-    /// One line for people.
+    /// One line of description.
     pub summary: &'static str,
     /// Looks at entries above the leaf, and so needs a target whose hardware sets their bits.
     pub probes_upper: bool,
@@ -46,7 +46,7 @@ pub struct StrategyEntry {
 pub struct Strategy(pub(crate) &'static StrategyEntry);
 
 impl Strategy {
-    /// Its entry in the table.
+    /// The entry of this strategy in the table.
     pub fn entry(self) -> &'static StrategyEntry {
         self.0
     }

@@ -32,7 +32,7 @@ const EVEN_PERCENT: u64 = 90;
 /// Runs of one table whose ends are looked at more closely.
 const RUNS_REFINED: usize = 8;
 
-/// Bounds of the walk down.
+/// Limits of the walk down from upper levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct DescendConfig {

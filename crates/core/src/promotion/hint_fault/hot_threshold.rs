@@ -14,14 +14,14 @@ const RATE_WINDOW: Duration = Duration::from_secs(1);
 /// Pages of the headroom that lets everything through, at least: 1 GiB.
 const HEADROOM_PAGES: u64 = 262_144;
 
-/// The knobs.
+/// Knobs of promotion by hint faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HotControls {
     /// `numa_balancing_promote_rate_limit_MBps`. 0: nothing passes but through free memory.
     pub rate_limit_mbps: u64,
     /// `hot_threshold_ms`: the threshold that adaptation starts from, and half of the most.
     pub hot_threshold_ms: u64,
-    /// `scan_period_max_ms`: how often the threshold adapts.
+    /// `scan_period_max_ms`: time from one adaptation of the threshold to the next.
     pub adapt_every_ms: u64,
 }
 
@@ -36,7 +36,7 @@ impl Default for HotControls {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Headroom {
     Ample,
-    /// It has not.
+    /// It has not; hot and cold pages have to be told apart.
     Scarce,
 }
 
@@ -54,7 +54,7 @@ impl Headroom {
 pub enum HotDecision {
     /// Promoted as there is room for all (`pgpromote_candidate_nrl`).
     Ample,
-    /// Promoted as it is hot.
+    /// Promoted, because it is hot.
     Hot,
     /// Hot, but too many others were in this second.
     RateLimited,
@@ -63,7 +63,7 @@ pub enum HotDecision {
 }
 
 impl HotDecision {
-    /// Whether it is to be moved.
+    /// Whether the page is to be promoted.
     pub fn promotes(self) -> bool {
         matches!(self, Self::Ample | Self::Hot)
     }
@@ -78,9 +78,9 @@ pub struct HotFilter {
     candidates_at_adaption: u64,
     window_start: Instant,
     candidates_at_window: u64,
-    /// `pgpromote_candidate`: hot, before the rate limit.
+    /// `pgpromote_candidate`: base pages that were hot, counted before the rate limit.
     pub candidates: u64,
-    /// `pgpromote_candidate_nrl`: promoted as there was room.
+    /// `pgpromote_candidate_nrl`: base pages promoted because there was room for all.
     pub candidates_ample: u64,
 }
 

@@ -21,14 +21,14 @@ use super::PromotionError;
 /// `/proc/sys/kernel/numa_balancing`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Balancing {
-    /// 0: no scans.
+    /// 0: no scans and no hint faults.
     #[default]
     Off,
     /// 1: pages follow the threads that use them.
     Normal,
     /// 2: hot pages of slow nodes are promoted; pages of the top tier are left alone.
     Tiering,
-    /// 3: both.
+    /// 3: both of the above.
     Both,
 }
 

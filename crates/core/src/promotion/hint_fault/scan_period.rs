@@ -16,22 +16,22 @@ const THRESHOLD: u64 = 7;
 /// The period of one thread, in milliseconds, and its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanPeriod {
-    /// From one scan of the thread to its next, in its own CPU time.
+    /// Milliseconds from one scan of the thread to its next, in its own CPU time.
     pub period_ms: u64,
-    /// Not below.
+    /// Lower bound of the period, milliseconds.
     pub min_ms: u64,
-    /// Not above.
+    /// Upper bound of the period, milliseconds.
     pub max_ms: u64,
 }
 
 /// Hint faults of a thread since they were taken in, in base pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultStats {
-    /// On the node where the thread ran.
+    /// Faults on pages of the node where the thread ran.
     pub local: u64,
-    /// On another.
+    /// Faults on pages of another node.
     pub remote: u64,
-    /// Whose page could not be moved.
+    /// Faults whose page could not be moved.
     pub failed: u64,
 }
 

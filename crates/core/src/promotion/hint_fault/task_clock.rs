@@ -10,7 +10,7 @@ const REST: u64 = 32;
 /// What the threads of a space share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpaceClock {
-    /// No scan before.
+    /// The space is not scanned before this time.
     pub next_scan: Instant,
 }
 
@@ -25,7 +25,7 @@ impl SpaceClock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskClock {
     stamp: Duration,
-    /// The period in force, in milliseconds.
+    /// The current scan period, in milliseconds of CPU time.
     pub period_ms: u64,
 }
 

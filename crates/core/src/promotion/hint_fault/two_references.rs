@@ -11,14 +11,14 @@ const EARLY_SEQUENCES: u64 = 4;
 /// Who faulted last on a page, as far as the page remembers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LastFault {
-    /// Nobody yet.
+    /// No fault yet.
     #[default]
     Unset,
     /// What is there was a time, left by mode 2, and names no processor.
     Invalid,
     /// A thread, by the low 8 bits of its number, on a node.
     By {
-        /// Where it ran.
+        /// The node on which the thread ran.
         node: NodeId,
         /// Low bits of its number. Two threads in 256 look alike.
         thread: u8,
@@ -28,13 +28,13 @@ pub enum LastFault {
 /// The thread that faults now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Faulter {
-    /// The node of its processor.
+    /// The node of the processor that the thread runs on.
     pub node: NodeId,
-    /// Low bits of its number.
+    /// Low 8 bits of the thread's number.
     pub thread: u8,
-    /// It was found to belong to a node.
+    /// Whether the thread has a preferred node.
     pub has_preferred_node: bool,
-    /// Scans of its space so far.
+    /// Number of scans of its space so far.
     pub scan_sequence: u64,
 }
 

@@ -13,10 +13,10 @@ pub use write::{KdamondsForm, print_kdamonds, write_kdamonds};
 
 use super::IntervalsGoal;
 
-/// All kernel threads of a configuration.
+/// A configuration: all kernel threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kdamonds {
-    /// In order of their index.
+    /// The kernel threads, in the order of their indices.
     pub kdamonds: Vec<Kdamond>,
 }
 
@@ -25,7 +25,7 @@ pub struct Kdamonds {
 pub struct Kdamond {
     /// How often the kernel refreshes its statistics files, nanoseconds; 0: on demand.
     pub refresh_ns: u64,
-    /// What it monitors.
+    /// The monitoring contexts of the thread, in the order of their indices.
     pub contexts: Vec<Context>,
 }
 
@@ -34,20 +34,20 @@ pub struct Kdamond {
 pub struct Context {
     /// Operations set: `vaddr`, `fvaddr`, `paddr`.
     pub operations: String,
-    /// Bytes an address counts.
+    /// Bytes of an address unit; 1 on most machines.
     pub address_unit_bytes: u64,
     pub targets: Vec<Target>,
-    /// How often it looks.
+    /// Intervals of sampling, of snapshots and of updates.
     pub intervals: MonitorIntervals,
-    /// Fewest regions.
+    /// Lower limit of the number of regions.
     pub min_regions: u64,
-    /// Most regions.
+    /// Upper limit of the number of regions.
     pub max_regions: u64,
-    /// Attribute probes.
+    /// Attribute probes, applied at each sample.
     pub probes: Vec<Probe>,
-    /// Which accesses are looked for.
+    /// Which accesses count, and how they are found.
     pub sample_control: SampleControl,
-    /// Whether monitoring is held.
+    /// Whether monitoring is paused.
     pub pause: bool,
     /// What is done with what is found.
     pub schemes: Vec<Scheme>,
@@ -74,16 +74,16 @@ impl Default for Context {
 /// A range of addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddressRange {
-    /// First address.
+    /// First address of the range.
     pub start: u64,
-    /// Address after the last.
+    /// Address after the last; not part of the range.
     pub end: u64,
 }
 
 /// Whose memory is monitored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// Its process; `None` for physical memory.
+    /// Process id; `None` for physical memory.
     pub pid: Option<u32>,
     /// Whether an online change shall remove it.
     pub obsolete: bool,
@@ -91,16 +91,16 @@ pub struct Target {
     pub regions: Vec<AddressRange>,
 }
 
-/// How often a monitor looks.
+/// Intervals of a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MonitorIntervals {
     /// From one check of a region to the next, nanoseconds.
     pub sample_ns: u64,
     /// From one snapshot to the next, nanoseconds.
     pub aggregation_ns: u64,
-    /// From one look at the target's mappings to the next, nanoseconds.
+    /// From one read of the target's mappings to the next, nanoseconds.
     pub update_ns: u64,
-    /// What auto-tuning aims at.
+    /// What auto-tuning of the intervals aims at; off if its `nr_aggregations` is 0.
     pub goal: IntervalsGoal,
 }
 
@@ -125,23 +125,23 @@ pub struct Probe {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProbeFilter {
-    /// `anon`, `memcg`, `pgidle_set`, ….
+    /// Type of the filter: `anon`, `memcg`, `pgidle_set` and others.
     pub filter_type: String,
     /// Whether it is for what is of that type, or for what is not.
     pub matching: bool,
-    /// Whether what it is for passes.
+    /// Whether what the filter matches passes (`true`) or is left out.
     pub allow: bool,
-    /// Of the control group.
+    /// For `memcg`: path of the control group.
     pub path: Option<String>,
 }
 
-/// Which accesses are looked for.
+/// Which accesses count, and how they are found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampleControl {
-    /// By accessed bits of page tables.
+    /// Whether accesses are found by accessed bits of page tables.
     pub page_table: bool,
     pub page_fault: bool,
-    /// Tried in order.
+    /// Filters of accesses, tried in order.
     pub filters: Vec<SampleFilter>,
 }
 
@@ -154,24 +154,24 @@ impl Default for SampleControl {
 /// One filter of accesses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampleFilter {
-    /// `cpumask`, `threads`, `write`.
+    /// Type of the filter: `cpumask`, `threads` or `write`.
     pub filter_type: String,
     /// Whether it is for what is of that type, or for what is not.
     pub matching: bool,
-    /// Whether what it is for passes.
+    /// Whether what the filter matches passes (`true`) or is left out.
     pub allow: bool,
-    /// In the kernel's notation.
+    /// For `cpumask`: the processors, in the kernel's notation.
     pub cpumask: Option<String>,
-    /// In the kernel's notation.
+    /// For `threads`: the threads, in the kernel's notation.
     pub threads: Option<String>,
 }
 
-/// A number, or without limit.
+/// A number, or no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
-    /// This much.
+    /// This number.
     At(u64),
-    /// `max`.
+    /// No limit; written as `max`.
     Max,
 }
 
@@ -188,7 +188,7 @@ impl Default for Bounds {
     }
 }
 
-/// What bounds on accesses count.
+/// The unit of bounds on accesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AccessUnit {
     /// Parts per million of the samples of an aggregation.
@@ -197,7 +197,7 @@ pub enum AccessUnit {
     Samples,
 }
 
-/// What bounds on ages count.
+/// The unit of bounds on ages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AgeUnit {
     #[default]
@@ -210,41 +210,41 @@ pub enum AgeUnit {
 pub struct AccessPattern {
     /// Length of a region in bytes.
     pub bytes: Bounds,
-    /// Accesses, in `access_unit`.
+    /// Accesses of a region, in `access_unit`.
     pub accesses: Bounds,
-    /// Of `accesses`.
+    /// The unit of `accesses`.
     pub access_unit: AccessUnit,
-    /// Age, in `age_unit`.
+    /// Age of a region, in `age_unit`.
     pub age: Bounds,
-    /// Of `age`.
+    /// The unit of `age`.
     pub age_unit: AgeUnit,
 }
 
 /// Where a migrating scheme moves memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Destination {
-    /// Number of the node.
+    /// Number of the NUMA node.
     pub id: u64,
-    /// Its share among all destinations.
+    /// Weight of this node among all destinations.
     pub weight: u64,
 }
 
 /// What is done with regions of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheme {
-    /// `pageout`, `lru_prio`, `migrate_hot`, `stat`, ….
+    /// Name of the action: `pageout`, `lru_prio`, `migrate_hot`, `stat` and others.
     pub action: String,
     /// Node that memory is moved to, where there is one only.
     pub target_nid: Option<u64>,
-    /// Nodes that memory is moved to.
+    /// Nodes that memory is moved to, with weights; empty if there is one node or none.
     pub destinations: Vec<Destination>,
-    /// Which regions.
+    /// Which regions qualify.
     pub pattern: AccessPattern,
-    /// How often, nanoseconds; 0: with each snapshot.
+    /// Time from one pass of the scheme to the next, nanoseconds; 0: with each snapshot.
     pub apply_interval_ns: u64,
     pub quotas: Quotas,
     pub watermarks: Watermarks,
-    /// Which pages.
+    /// Filters that leave memory out, in order.
     pub filters: Vec<SchemeFilter>,
     /// Snapshots after which it stops; 0: never. damo prints it among the statistics, and takes it on its command line only.
     pub max_nr_snapshots: u64,
@@ -270,11 +270,11 @@ impl Default for Scheme {
 /// How much a scheme may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quotas {
-    /// CPU time an interval, nanoseconds; 0: no limit.
+    /// CPU time of the scheme in an interval, nanoseconds; 0: no limit.
     pub time_ns: u64,
-    /// Bytes an interval; 0: no limit.
+    /// Bytes that may be tried in an interval; 0: no limit.
     pub bytes: u64,
-    /// Length of an interval, nanoseconds.
+    /// Length of a quota interval, nanoseconds; [`Limit::Max`]: it never ends.
     pub reset_interval_ns: Limit,
     /// Weight of a region's size where not all can be done, parts per million.
     pub weight_size_ppm: u64,
@@ -282,11 +282,11 @@ pub struct Quotas {
     pub weight_accesses_ppm: u64,
     /// Weight of its age, parts per million.
     pub weight_age_ppm: u64,
-    /// Share of failed bytes that is charged: above the line.
+    /// Share of failed bytes that is charged to the quota: numerator.
     pub fail_charge_numerator: u64,
-    /// Below the line; 0: all is charged.
+    /// Share of failed bytes that is charged to the quota: denominator; 0: all is charged.
     pub fail_charge_denominator: u64,
-    /// What the quota is tuned towards.
+    /// Goals that the quota is tuned towards.
     pub goals: Vec<QuotaGoal>,
     /// How it is tuned: `consist`, `temporal`.
     pub goal_tuner: String,
@@ -314,32 +314,32 @@ impl Default for Quotas {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuotaGoal {
-    /// `user_input`, `some_mem_psi_us`, `node_mem_used_bp`, ….
+    /// Name of the metric: `user_input`, `some_mem_psi_us`, `node_mem_used_bp` and others.
     pub metric: String,
-    /// Whether the rest to the whole is meant.
+    /// Whether the metric is taken as its complement, the whole minus the value.
     pub complement: bool,
-    /// Node that the metric is of.
+    /// Number of the node that the metric is of, for metrics of a node.
     pub nid: Option<u64>,
-    /// Control group that the metric is of.
+    /// Path of the control group that the metric is of, for metrics of one.
     pub memcg_path: Option<String>,
     /// In the unit that the metric's name ends in: microseconds, basis points, or a bare number.
     pub target_value: u64,
-    /// The same unit.
+    /// The current value, in the unit of `target_value`.
     pub current_value: u64,
 }
 
-/// When a scheme is active.
+/// When a scheme is switched on, depending on a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watermarks {
-    /// `none`, `free_mem_rate`.
+    /// What the marks are compared with: `none` or `free_mem_rate`.
     pub metric: String,
-    /// How often it is looked at, nanoseconds.
+    /// Time from one check of the metric to the next, nanoseconds.
     pub interval_ns: u64,
-    /// Above: not active. Parts per million.
+    /// The scheme switches off above this, parts per million.
     pub high_ppm: u64,
-    /// Below: becomes active. Parts per million.
+    /// The scheme switches on below this, parts per million.
     pub mid_ppm: u64,
-    /// Below: not active. Parts per million.
+    /// The scheme switches off below this, parts per million.
     pub low_ppm: u64,
 }
 
@@ -351,20 +351,20 @@ impl Default for Watermarks {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchemeFilter {
-    /// `anon`, `memcg`, `young`, `addr`, `target`, `hugepage_size`, ….
+    /// Type of the filter: `anon`, `memcg`, `young`, `addr`, `target`, `hugepage_size` and others.
     pub filter_type: String,
     /// Whether it is for what is of that type, or for what is not.
     pub matching: bool,
-    /// Whether what it is for passes.
+    /// Whether what the filter matches passes (`true`) or is left out.
     pub allow: bool,
-    /// Of `memcg`.
+    /// For `memcg`: path of the control group.
     pub memcg_path: Option<String>,
-    /// Of `addr`.
+    /// For `addr`: the range of addresses.
     pub address_range: Option<AddressRange>,
-    /// Of `target`: index of the target.
+    /// For `target`: index of the target in its context.
     pub target_index: Option<u64>,
-    /// Of `hugepage_size`, bytes.
+    /// For `hugepage_size`: sizes of the folio in bytes.
     pub hugepage_bytes: Option<Bounds>,
-    /// Of `probe_hits_wsum`.
+    /// For `probe_hits_wsum`: the weighted sum of probe hits.
     pub probe_hits: Option<Bounds>,
 }

@@ -10,7 +10,7 @@ use super::{
 use crate::Result;
 use crate::export::Output;
 
-/// In which notation.
+/// The notation in which a configuration is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KdamondsForm {
     Json,
@@ -28,7 +28,7 @@ pub fn write_kdamonds(path: impl AsRef<Path>, kdamonds: &Kdamonds, form: Kdamond
     output.finish()
 }
 
-/// The same as text.
+/// The configuration as text, in the notation of damo's files.
 pub fn print_kdamonds(kdamonds: &Kdamonds, form: KdamondsForm) -> String {
     let tree = Tree::Map(vec![("kdamonds", Tree::list(&kdamonds.kdamonds, kdamond))]);
     match form {
