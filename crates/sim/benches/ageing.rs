@@ -3,21 +3,19 @@
 //! Prints one JSON object a line: `name, unit, bar, value, pass`. A process maps memory and faults it in; then generations are
 //! made with the command that user space has for it, and timed. Without `--bench` it runs small and only checks that it works.
 
-#![expect(clippy::print_stdout, reason = "a benchmark's output")]
+mod setup;
 
 use std::time::Instant as Clock;
 
 use isotherm_sim::cgroup::CgroupId;
-use isotherm_sim::costs::Costs;
 use isotherm_sim::fault::{self, FaultOutcome, FaultState};
 use isotherm_sim::memory::watermarks::WatermarkConfig;
-use isotherm_sim::memory::{KernelRelease, Memory, MemoryConfig, MemorySetup, NodeId, NodeSetup, TieringSetup};
+use isotherm_sim::memory::{Memory, NodeId, NodeSetup};
 use isotherm_sim::mmu::{Need, SpaceId};
 use isotherm_sim::reclaim::mglru::{Action, Command};
 use isotherm_sim::reclaim::{Mglru, ReclaimPolicy};
 use isotherm_sim::swap::device::{DeviceKind, DeviceModel};
-use isotherm_units::access::Mapping;
-use isotherm_units::{PageRange, Pages};
+use isotherm_units::Pages;
 
 /// In which order the pages got their frames.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,12 +53,7 @@ fn main() {
     for (name, frames, touched, heuristic, bar) in ROWS {
         let best =
             (0..rounds).map(|round| measure(pages, frames, touched, heuristic, round)).fold(f64::INFINITY, f64::min);
-        let bar = bar.filter(|_| measuring);
-        let pass = bar.is_none_or(|bar| best <= bar);
-        let bar = bar.map_or("null".to_owned(), |bar| bar.to_string());
-        println!(
-            r#"{{"name": "ageing walk, {name}", "unit": "ms per 1 M pages", "bar": {bar}, "value": {best:.3}, "pass": {pass}}}"#
-        );
+        setup::report(&format!("ageing walk, {name}"), "ms per 1 M pages", bar.filter(|_| measuring), best);
     }
 }
 
@@ -93,29 +86,11 @@ fn age(memory: &mut Memory, policy: &mut Mglru, amount: Option<u64>) {
 }
 
 fn filled(pages: u64, frames: Frames) -> (Memory, Mglru, SpaceId) {
-    let costs = Costs::default();
-    let mut memory = Memory::assemble(&MemorySetup {
-        nodes: vec![NodeSetup::new(vec![Pages::new(pages + 64)], 80)],
-        tiering: TieringSetup::default(),
-        watermarks: WatermarkConfig { scale_factor: 0, min_free_kib: Some(0), ..WatermarkConfig::default() },
-        config: MemoryConfig {
-            swappiness: 60,
-            page_cluster: 0,
-            readahead_pages: 0,
-            hz: 250,
-            release: KernelRelease::V7_2,
-            lazy_statistics: false,
-        },
-        costs,
-        swap: (DeviceModel::preset(DeviceKind::Zram, &costs), Pages::new(pages)),
-        storage: DeviceModel::preset(DeviceKind::Nvme, &costs),
-    })
-    .expect("preset devices");
+    let mut setup = setup::memory_setup(vec![NodeSetup::new(vec![Pages::new(pages + 64)], 80)]);
+    setup.watermarks = WatermarkConfig { scale_factor: 0, min_free_kib: Some(0), ..WatermarkConfig::default() };
+    setup.swap = (DeviceModel::preset(DeviceKind::Zram, &setup.costs), Pages::new(pages));
     let mut policy = Mglru::new();
-    memory.nonresident_age.push(0);
-    policy.add_lruvec(memory.lruvec(CgroupId::ROOT, NodeId::default()));
-    let space = fault::new_space(&mut memory, "bench", (0, 0), CgroupId::ROOT);
-    fault::map(&mut memory, &mut policy, space, Mapping::anonymous(PageRange::new(0, pages))).expect("fits");
+    let (mut memory, space) = setup::assemble(&setup, &mut policy, pages);
     let mut state = FaultState::default();
     for index in 0..pages {
         let page = if frames == Frames::InOrder { index } else { index * 0x9e37_79b1 % pages };

@@ -13,7 +13,7 @@ use isotherm_sim::fault::{self, FaultOutcome, FaultState};
 use isotherm_sim::memory::{Mark, Memory, NodeId, NodeSetup};
 use isotherm_sim::migrate::MigrateMode;
 use isotherm_sim::mmu::{Need, SpaceId};
-use isotherm_sim::reclaim::ReclaimPolicy;
+use isotherm_sim::reclaim::{ReclaimPolicy, policy_by_name};
 use isotherm_units::{Duration, Pages};
 
 /// Pages of 2 MiB, and those of them that are in use.
@@ -40,7 +40,8 @@ fn main() {
 /// Seconds of one pass over a zone of `pages`, and the pages that it moved.
 fn measure(pages: u64) -> (f64, u64) {
     let zone = NodeSetup::new(vec![Pages::new(pages)], 80);
-    let (mut memory, mut policy, space) = setup::memory_of(vec![zone], pages);
+    let mut policy = policy_by_name("classic").expect("in the table").build();
+    let (mut memory, space) = setup::assemble(&setup::memory_setup(vec![zone]), policy.as_mut(), pages);
     fragment(&mut memory, policy.as_mut(), space, pages / BLOCK);
     let stop = Until::Level { stop: Stop::Never, counts_in_flight: false, stops_for_reclaim: false };
     let mut pass = ZoneRun::new(node(), 0, Request::whole(MigrateMode::SyncLight, stop));

@@ -14,7 +14,7 @@ use isotherm_sim::host::{HostTarget, MemoryHost, ProbeCounts};
 use isotherm_sim::memory::{Memory, NodeSetup};
 use isotherm_sim::mmu::{Need, SpaceId};
 use isotherm_sim::pressure::Pressure;
-use isotherm_sim::reclaim::ReclaimPolicy;
+use isotherm_sim::reclaim::{ReclaimPolicy, policy_by_name};
 use isotherm_sim::tick::TickRate;
 use isotherm_units::{Instant, Pages};
 
@@ -77,7 +77,8 @@ impl World {
     fn new(touched: u64, mapped: u64, spread: u64) -> Self {
         let zone = |pages: u64| vec![Pages::new(pages + pages / 8 + 4096)];
         let nodes = vec![NodeSetup::new(zone(touched), 100), NodeSetup::slow(zone(touched), 250)];
-        let (mut memory, mut policy, space) = setup::memory_of(nodes, mapped);
+        let mut policy = policy_by_name("classic").expect("in the table").build();
+        let (mut memory, space) = setup::assemble(&setup::memory_setup(nodes), policy.as_mut(), mapped);
         let slow = memory.nodes.ids().last().expect("two nodes");
         let mut state = FaultState::bound_to(slow);
         let pages: Vec<u64> = (0..touched).map(|page| page / 512 * 512 * spread + page % 512).collect();

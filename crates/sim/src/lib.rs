@@ -17,5 +17,7 @@ pub mod pressure;
 pub mod readahead;
 pub mod reclaim;
 pub mod swap;
+#[cfg(test)]
+mod testkit;
 pub mod tick;
 pub mod tiering;

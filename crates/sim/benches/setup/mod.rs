@@ -1,4 +1,6 @@
-//! What benches of whole memories share: a machine's memory under `classic` with one process, and a line of results.
+//! What benches of memories share: memory and a policy with one process, and a line of results.
+//!
+//! Tests have a kit for it (`src/testkit`), which needs what only the crate itself sees; benches see what users do.
 
 #![expect(clippy::print_stdout, reason = "a benchmark's output")]
 
@@ -8,15 +10,15 @@ use isotherm_sim::fault;
 use isotherm_sim::memory::watermarks::WatermarkConfig;
 use isotherm_sim::memory::{KernelRelease, Memory, MemoryConfig, MemorySetup, NodeSetup, TieringSetup};
 use isotherm_sim::mmu::SpaceId;
-use isotherm_sim::reclaim::{ReclaimPolicy, policy_by_name};
+use isotherm_sim::reclaim::ReclaimPolicy;
 use isotherm_sim::swap::device::{DeviceKind, DeviceModel};
 use isotherm_units::access::Mapping;
 use isotherm_units::{PageRange, Pages};
 
-/// Memory of these nodes without swap, and a process with one anonymous mapping of `pages` from page 0 on.
-pub(crate) fn memory_of(nodes: Vec<NodeSetup>, pages: u64) -> (Memory, Box<dyn ReclaimPolicy>, SpaceId) {
+/// Nodes without swap and readahead, with files on NVMe.
+pub(crate) fn memory_setup(nodes: Vec<NodeSetup>) -> MemorySetup {
     let costs = Costs::default();
-    let mut memory = Memory::assemble(&MemorySetup {
+    MemorySetup {
         nodes,
         tiering: TieringSetup::default(),
         watermarks: WatermarkConfig::default(),
@@ -31,17 +33,19 @@ pub(crate) fn memory_of(nodes: Vec<NodeSetup>, pages: u64) -> (Memory, Box<dyn R
         costs,
         swap: (DeviceModel::preset(DeviceKind::None, &costs), Pages::new(0)),
         storage: DeviceModel::preset(DeviceKind::Nvme, &costs),
-    })
-    .expect("preset devices");
-    let mut policy = policy_by_name("classic").expect("in the table").build();
+    }
+}
+
+/// Memory whose root group `policy` knows, and a process with one anonymous mapping of `pages` from page 0 on.
+pub(crate) fn assemble(setup: &MemorySetup, policy: &mut dyn ReclaimPolicy, pages: u64) -> (Memory, SpaceId) {
+    let mut memory = Memory::assemble(setup).expect("preset devices");
     for node in memory.nodes.ids() {
         memory.nonresident_age.push(0);
         policy.add_lruvec(memory.lruvec(CgroupId::ROOT, node));
     }
     let space = fault::new_space(&mut memory, "bench", (0, 0), CgroupId::ROOT);
-    let whole = PageRange::new(0, pages);
-    fault::map(&mut memory, policy.as_mut(), space, Mapping::anonymous(whole)).expect("it fits");
-    (memory, policy, space)
+    fault::map(&mut memory, policy, space, Mapping::anonymous(PageRange::new(0, pages))).expect("it fits");
+    (memory, space)
 }
 
 /// Prints a line: `name, unit, bar, value, pass`. A value passes up to its bar, and without one.

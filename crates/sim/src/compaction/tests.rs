@@ -1,12 +1,12 @@
 //! The worked examples of the specification, and what holds of every pass whatever it meets.
 
 use super::*;
-use crate::fault::testing::Rig;
 use crate::memory::watermarks::WatermarkConfig;
 use crate::memory::{Flag, FrameId, NodeSetup};
 use crate::migrate::MigrateMode;
 use crate::mmu::SpaceId;
 use crate::swap::device::DeviceKind;
+use crate::testkit::Rig;
 use isotherm_core::host::Stop;
 use isotherm_units::access::{Advice, LayoutChange};
 use isotherm_units::{PageRange, Pages};

@@ -130,12 +130,12 @@ fn will_need(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Rig;
     use crate::counters::Counter::{PgFault, PgMajFault, PswpIn, PswpOut};
     use crate::memory::{FileId, Flag};
     use crate::mmu::{Entry, SpaceId};
     use crate::reclaim::Hint;
     use crate::swap::device::DeviceKind;
+    use crate::testkit::Rig;
     use isotherm_units::PageRange;
     use isotherm_units::access::{Advice, FileKind, LayoutChange, Sharing};
 

@@ -126,9 +126,9 @@ fn take(memory: &mut Memory, preferred: NodeId, policy: MemoryPolicy, mark: Mark
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault::testing::Rig;
     use crate::memory::NodeSetup;
     use crate::swap::device::DeviceKind;
+    use crate::testkit::Rig;
     use isotherm_units::Pages;
 
     #[test]

@@ -131,10 +131,11 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Rig, Trouble};
     use super::*;
     use crate::counters::Counter::{PgFault, PgMajFault};
     use crate::swap::device::DeviceKind;
+    use crate::testkit::{Rig, Trouble};
+    use isotherm_units::PageRange;
 
     const NONE: Trouble = Trouble { waits: 0, memstalls: 0, shortages: 0, bad: false };
 
@@ -202,9 +203,7 @@ mod tests {
         let mut rig = Rig::new(DeviceKind::Zram);
         let space = rig.anonymous(100);
         rig.limit(32);
-        (0..33).for_each(|page| {
-            rig.write(space, page);
-        });
+        rig.write_all(space, PageRange::new(0, 33));
         assert_eq!(rig.count(PgFault), 33);
         assert_eq!(rig.memory.space(space).nr_swapped, 32, "a batch went");
     }

@@ -180,11 +180,11 @@ impl Faulting<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Rig, Trouble};
     use super::*;
     use crate::counters::Counter::{PgFault, PgMajFault};
     use crate::memory::PageOwner;
     use crate::swap::device::DeviceKind;
+    use crate::testkit::{Rig, Trouble};
     use isotherm_units::access::{Channel, Sharing};
 
     const FILE: FileId = FileId(0);

@@ -189,12 +189,12 @@ fn mapping_kind(vma: &crate::mmu::Vma) -> MappingKind {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Rig, Trouble};
     use super::super::{FaultOutcome, FaultState, fault};
     use super::*;
     use crate::counters::Counter::{PgFault, PgMajFault};
     use crate::reclaim::Hint;
     use crate::swap::device::{DeviceKind, DeviceModel};
+    use crate::testkit::{Rig, Trouble};
     use isotherm_units::access::LayoutChange;
 
     const NONE: Trouble = Trouble { waits: 0, memstalls: 0, shortages: 0, bad: false };

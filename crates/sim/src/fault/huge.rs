@@ -262,16 +262,16 @@ fn block_of(page: u64) -> PageRange {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{MACHINE_PAGES, Rig};
     use super::*;
     use crate::counters::Counter::PgFault;
     use crate::swap::device::DeviceKind;
+    use crate::testkit::{MACHINE_PAGES, Rig};
     use isotherm_units::access::{Advice, LayoutChange};
 
     fn rig(pages: u64) -> (Rig, SpaceId) {
         let mut rig = Rig::new(DeviceKind::Zram);
         let space = rig.space();
-        rig.map(space, Mapping { huge: true, ..Mapping::anonymous(PageRange::at(100, pages)) });
+        rig.map_huge(space, PageRange::at(100, pages));
         (rig, space)
     }
 
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!((rig.usage(), rig.memory.space(space).huge_blocks.len()), (513, 1));
         let mut short = Rig::new(DeviceKind::None);
         let space = short.space();
-        short.map(space, Mapping { huge: true, ..Mapping::anonymous(PageRange::new(0, MACHINE_PAGES)) });
+        short.map_huge(space, PageRange::new(0, MACHINE_PAGES));
         for block in 0..7 {
             short.write(space, block * 512);
         }

@@ -135,18 +135,16 @@ pub fn exit(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, space: SpaceId)
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Rig;
     use super::*;
     use crate::swap::device::DeviceKind;
+    use crate::testkit::Rig;
     use isotherm_units::access::{FileKind, Sharing};
 
     #[test]
     fn unmapping_a_part_frees_its_pages_and_slots() {
         let mut rig = Rig::new(DeviceKind::Nvme);
         let space = rig.anonymous(64);
-        (0..20).for_each(|page| {
-            rig.write(space, page);
-        });
+        rig.write_all(space, PageRange::new(0, 20));
         (10..20).for_each(|page| rig.evict(space, page));
         rig.change(space, LayoutChange::Unmap(PageRange::new(5, 15)));
         assert_eq!((rig.usage(), rig.memory.slots.used()), (5, 5));
@@ -174,9 +172,7 @@ mod tests {
         for device in [DeviceKind::Nvme, DeviceKind::Disk] {
             let mut rig = Rig::new(device);
             let space = rig.anonymous(64);
-            (0..40).for_each(|page| {
-                rig.write(space, page);
-            });
+            rig.write_all(space, PageRange::new(0, 40));
             (0..20).for_each(|page| rig.evict(space, page));
             let frame = rig.frame(space, 30).unwrap();
             rig.evict_frame(frame); // being written

@@ -23,8 +23,6 @@ mod writeback;
 
 #[cfg(test)]
 mod random;
-#[cfg(test)]
-pub(crate) mod testing;
 
 pub(crate) use advise::advise;
 pub use allocate::{MemoryPolicy, Shortage, allocate};

@@ -1,12 +1,12 @@
 //! Random sequences of everything a process can do, under every kind of swap device. [`Rig`] checks all invariants after
 //! each step; in the end nothing may be left but what files keep.
 
-use super::testing::Rig;
 use super::writeback::flush_old;
 use crate::memory::{FrameId, Mark, NodeId};
 use crate::migrate::MigrateMode;
 use crate::mmu::{Entry, SpaceId};
 use crate::swap::device::DeviceKind;
+use crate::testkit::Rig;
 use isotherm_units::access::{Advice, Backing, Channel, FileKind, LayoutChange, Mapping, Run, Sharing};
 use isotherm_units::{Duration, PageRange};
 use proptest::prelude::*;

@@ -70,11 +70,11 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Rig, Trouble};
     use super::*;
     use crate::counters::Counter::{PgFault, PgMajFault, PswpIn, PswpOut};
     use crate::mmu::SpaceId;
     use crate::swap::device::DeviceKind;
+    use crate::testkit::{Rig, Trouble};
 
     fn two_processes(device: DeviceKind) -> (Rig, SpaceId, SpaceId) {
         let mut rig = Rig::new(device);

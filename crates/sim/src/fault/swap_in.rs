@@ -153,12 +153,13 @@ impl Faulting<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Rig, Trouble};
     use super::super::{FaultOutcome, FaultState, fault};
     use super::*;
     use crate::counters::Counter::{PgFault, PgMajFault, PswpIn, PswpOut, SwapRa, SwapRaHit};
     use crate::reclaim::Arrival;
     use crate::swap::device::DeviceKind;
+    use crate::testkit::{Rig, Trouble};
+    use isotherm_units::PageRange;
 
     const ONE_WAIT: Trouble = Trouble { waits: 1, memstalls: 0, shortages: 0, bad: false };
 
@@ -296,9 +297,7 @@ mod tests {
     fn a_page_under_write_back_keeps_its_slot_even_if_swap_is_full() {
         let mut rig = Rig::with(DeviceKind::Nvme, 10, |_| {});
         let space = rig.anonymous(64);
-        (0..8).for_each(|page| {
-            rig.write(space, page);
-        });
+        rig.write_all(space, PageRange::new(0, 8));
         (0..7).for_each(|page| rig.evict(space, page));
         let frame = rig.frame(space, 7).unwrap();
         rig.evict_frame(frame);
@@ -313,9 +312,7 @@ mod tests {
     fn c15_a_full_device_always_releases_the_slot() {
         let mut rig = Rig::with(DeviceKind::Nvme, 60, |_| {});
         let space = rig.anonymous(64);
-        (0..40).for_each(|page| {
-            rig.write(space, page);
-        });
+        rig.write_all(space, PageRange::new(0, 40));
         (0..40).for_each(|page| rig.evict(space, page));
         rig.read(space, 10); // 20 of 60 free
         assert!(!rig.has(space, 10, Flag::SwapCache) && rig.has(space, 10, Flag::Dirty));
@@ -355,13 +352,13 @@ mod tests {
         let (mut rig, space) = swapped_out(DeviceKind::Zram);
         let free = |rig: &Rig| rig.memory.nodes.get(crate::memory::NodeId::default()).free();
         // 40 pages of 1578 bytes: 15.4 pages, rounded up.
-        assert_eq!(free(&rig), super::super::testing::MACHINE_PAGES - 16);
+        assert_eq!(free(&rig), crate::testkit::MACHINE_PAGES - 16);
         rig.read(space, 10); // one page back, one slot less: 15.02 pages
-        assert_eq!(free(&rig), super::super::testing::MACHINE_PAGES - 1 - 16);
+        assert_eq!(free(&rig), crate::testkit::MACHINE_PAGES - 1 - 16);
         rig.read(space, 11); // 14.6
-        assert_eq!(free(&rig), super::super::testing::MACHINE_PAGES - 2 - 15);
+        assert_eq!(free(&rig), crate::testkit::MACHINE_PAGES - 2 - 15);
         rig.exit(space);
-        assert_eq!(free(&rig), super::super::testing::MACHINE_PAGES);
+        assert_eq!(free(&rig), crate::testkit::MACHINE_PAGES);
     }
 
     #[test]

@@ -105,10 +105,10 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Rig;
     use super::*;
     use crate::counters::Counter::PgFault;
     use crate::swap::device::DeviceKind;
+    use crate::testkit::Rig;
     use isotherm_units::access::Sharing;
 
     fn at(rig: &mut Rig, seconds: u64) {

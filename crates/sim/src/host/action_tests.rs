@@ -12,7 +12,7 @@ use isotherm_core::host::{
     Action, AddressRange, FilterType, Gauge, Gauging, HostError, Metric, NodeId, PageFilter, PageFilters, PageTest,
     TargetId,
 };
-use isotherm_units::access::{Channel, FileKind, Mapping, Run};
+use isotherm_units::access::{Channel, FileKind, Run, Sharing};
 use isotherm_units::{Duration, Instant, PageRange};
 
 const PAGE: u64 = 4096;
@@ -41,7 +41,8 @@ fn written(policy: &str, swap: DeviceKind, pages: u64) -> (Stage, SpaceId, u32) 
 fn lru_prio_moves_inactive_pages_to_the_head_of_the_active_list() {
     let (mut stage, space, _) = written("classic", DeviceKind::Zram, 4);
     let frame = |stage: &Stage, page| stage.frame(space, page).unwrap();
-    stage.memory.frames.set(frame(&stage, 1), Flag::Referenced);
+    let second = frame(&stage, 1);
+    stage.memory.frames.set(second, Flag::Referenced);
     let age = stage.memory.nonresident_age.clone();
     let first = stage.number(space, 1);
     assert_eq!(stage.apply(PHYSICAL, Action::LruPrio, PageRange::at(first, 2)), Ok(2 * PAGE));
@@ -126,14 +127,14 @@ fn pages_under_write_back_do_not_count_as_reclaimed() {
 #[test]
 fn dirty_file_pages_and_locked_ones_stay() {
     let (mut stage, space, _) = written("classic", DeviceKind::Zram, 1);
-    stage.map_file(space, "data", FileKind::Regular, PageRange::at(2000, 4));
+    stage.map_file(space, "data", 2000, 4, Sharing::Shared, FileKind::Regular);
     stage.write(space, 2000);
     stage.read(space, 2001);
     let dirty = stage.frame(space, 2000).unwrap();
     let locked = stage.frame(space, 0).unwrap();
-    stage.policy.removed(&mut stage.memory, locked);
+    stage.bed.policy.removed(&mut stage.bed.memory, locked);
     stage.memory.frames.set(locked, Flag::Unevictable);
-    crate::reclaim::outcome::put_back(&mut stage.memory, stage.policy.as_mut(), locked);
+    crate::reclaim::outcome::put_back(&mut stage.bed.memory, stage.bed.policy.as_mut(), locked);
     let nr_file = stage.memory.files.get(crate::memory::FileId::from_index(0)).nr_cached;
     assert_eq!(stage.apply(PHYSICAL, Action::Pageout, ALL), Ok((nr_file - 1) * PAGE), "all but the dirty one");
     let flags = [Flag::Active, Flag::Reclaim, Flag::OnList].map(|flag| stage.memory.frames.has(dirty, flag));
@@ -152,7 +153,7 @@ fn dirty_file_pages_and_locked_ones_stay() {
 #[test]
 fn example_35_the_first_filter_that_matches_decides() {
     let (mut stage, space, _) = written("classic", DeviceKind::Zram, 1);
-    stage.map_file(space, "data", FileKind::Regular, PageRange::at(2000, 2));
+    stage.map_file(space, "data", 2000, 2, Sharing::Shared, FileKind::Regular);
     stage.read(space, 2000);
     stage.read(space, 2001);
     let numbers = [stage.number(space, 0), stage.number(space, 2000), stage.number(space, 2001)];
@@ -178,11 +179,11 @@ fn every_question_about_pages_is_answered() {
     let mut stage = Stage::new("classic", DeviceKind::Zram);
     let (space, _) = stage.process(1024);
     stage.write_all(space, PageRange::new(0, 3));
-    stage.map(space, Mapping { huge: true, ..Mapping::anonymous(PageRange::at(4096, 512)) });
+    stage.map_huge(space, PageRange::at(4096, 512));
     stage.write(space, 4096);
-    stage.map_file(space, "data", FileKind::Regular, PageRange::at(2000, 1));
+    stage.map_file(space, "data", 2000, 1, Sharing::Shared, FileKind::Regular);
     stage.read(space, 2000);
-    stage.map_file(space, "shared", FileKind::SharedMemory, PageRange::at(3000, 1));
+    stage.map_file(space, "shared", 3000, 1, Sharing::Shared, FileKind::SharedMemory);
     stage.write(space, 3000);
     let file = u64::from(stage.frame(space, 2000).unwrap().index_u32());
     stage.unmap(space, at(2000));
@@ -216,9 +217,9 @@ fn young_pages_are_young_once() {
     let mut stage = Stage::new("classic", DeviceKind::Zram);
     let (space, _) = stage.process(1024);
     stage.write_all(space, PageRange::new(0, 3));
-    stage.map(space, Mapping { huge: true, ..Mapping::anonymous(PageRange::at(4096, 512)) });
+    stage.map_huge(space, PageRange::at(4096, 512));
     stage.write(space, 4096);
-    stage.map_file(space, "data", FileKind::Regular, PageRange::at(2000, 1));
+    stage.map_file(space, "data", 2000, 1, Sharing::Shared, FileKind::Regular);
     stage.read(space, 2000);
     let young = |stage: &mut Stage| stage.apply_through(only(PageTest::Young, true), Action::Stat, ALL).1 / PAGE;
     assert_eq!((young(&mut stage), young(&mut stage)), (516, 0));
@@ -229,8 +230,7 @@ fn young_pages_are_young_once() {
     stage.read(child, 1);
     assert_eq!((young(&mut stage), young(&mut stage)), (1, 0), "used by the child");
     let run = Run::read(2000, 1).through(Channel::FileDescriptor);
-    let (mut done, mut state) = (0, crate::fault::FaultState::default());
-    crate::fault::descriptor(&mut stage.memory, stage.policy.as_mut(), space, run, &mut done, &mut state);
+    assert!(!stage.call(space, run).bad);
     assert_eq!(young(&mut stage), 1, "used through a descriptor");
 }
 
@@ -238,7 +238,7 @@ fn young_pages_are_young_once() {
 fn one_accessed_bit_answers_for_all_of_a_huge_page() {
     let mut stage = Stage::new("classic", DeviceKind::Zram);
     let (space, target) = stage.process(16);
-    stage.map(space, Mapping { huge: true, ..Mapping::anonymous(PageRange::at(4096, 512)) });
+    stage.map_huge(space, PageRange::at(4096, 512));
     stage.write(space, 4096);
     let young = |stage: &mut Stage| stage.apply_through(only(PageTest::Young, true), Action::Stat, ALL).1;
     assert_eq!((young(&mut stage), young(&mut stage)), (HUGE_PAGE, 0));

@@ -20,7 +20,7 @@ fn fragmented() -> (Stage, SpaceId) {
     stage.write_all(space, PageRange::new(0, 6 * 512));
     for block in 0..6 {
         let change = LayoutChange::Advise(PageRange::at(block * 512, 384), Advice::DontNeed);
-        crate::fault::change_layout(&mut stage.memory, stage.policy.as_mut(), space, change, &[]).unwrap();
+        stage.change(space, change);
     }
     let Memory { nodes, frames, .. } = &mut stage.memory;
     nodes.drain(frames, NodeId::default());

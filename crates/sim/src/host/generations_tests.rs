@@ -56,8 +56,8 @@ fn what_is_read_is_the_text_of_lru_gen() {
     age(&mut stage, ageing(3));
     pass_second(&mut stage);
     let text = {
-        let memory = &stage.memory;
-        stage.policy.as_mglru().expect("it is").lru_gen(memory)
+        let memory = &stage.bed.memory;
+        stage.bed.policy.as_mglru().expect("it is").lru_gen(memory)
     };
     let listings = read(&mut stage);
     assert_eq!(parse_lru_gen(&text).expect("the kernel's"), listings);
@@ -137,7 +137,8 @@ fn errors_of_commands() {
     assert_eq!(age(&mut stage, ageing(3)), Answer::Done { bytes: 0 });
     assert_eq!(read(&mut stage)[1].rows.last().map(|row| row.seq), Some(8));
     // Switched off at run time.
-    stage.policy.as_mglru().expect("it is").write_enabled(&mut stage.memory, "n").expect("a word of the switch");
+    let mglru = stage.bed.policy.as_mglru().expect("it is");
+    mglru.write_enabled(&mut stage.bed.memory, "n").expect("a word of the switch");
     let cause = failed(age(&mut stage, ageing(3)));
     assert_eq!(cause, "EINVAL: the Multi-Gen LRU is switched off");
 }

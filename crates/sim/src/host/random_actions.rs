@@ -8,7 +8,7 @@ use crate::reclaim::POLICIES;
 use crate::swap::device::DeviceKind;
 use isotherm_core::host::{Action, AddressRange, Gauge, Gauging, HostError, NodeId, PageFilter, PageFilters, PageTest};
 use isotherm_core::schemes::ACTIONS;
-use isotherm_units::access::{FileKind, Mapping};
+use isotherm_units::access::{FileKind, Sharing};
 use isotherm_units::{Duration, PageRange};
 use proptest::prelude::*;
 
@@ -74,9 +74,9 @@ impl World {
 
     fn start(&mut self) {
         let (space, _) = self.stage.process(512);
-        self.stage.map(space, Mapping { huge: true, ..Mapping::anonymous(PageRange::at(512, 1024)) });
-        self.stage.map_file(space, "data", FileKind::Regular, PageRange::at(1600, 100));
-        self.stage.map_file(space, "shared", FileKind::SharedMemory, PageRange::at(1750, 100));
+        self.stage.map_huge(space, PageRange::at(512, 1024));
+        self.stage.map_file(space, "data", 1600, 100, Sharing::Shared, FileKind::Regular);
+        self.stage.map_file(space, "shared", 1750, 100, Sharing::Shared, FileKind::SharedMemory);
         self.alive.push(space);
     }
 
@@ -88,7 +88,7 @@ impl World {
         match step {
             Step::Touch { process, page, write } => {
                 let space = self.pick(process);
-                let usage = self.stage.memory.cgroups.get(self.stage.app).usage;
+                let usage = self.stage.memory.cgroups.get(self.stage.cgroup).usage;
                 let is_mapped = self.stage.memory.space(space).vmas.find(page).is_some();
                 // Without swap, little can be given back.
                 if is_mapped && (self.has_swap || usage < 1500) {

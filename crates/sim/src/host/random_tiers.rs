@@ -8,7 +8,7 @@ use crate::mmu::{Need, SpaceId};
 use crate::reclaim::driver::Attempt;
 use crate::swap::device::DeviceKind;
 use isotherm_core::host::{MoveOrder, NodeId as HostNode, PageMove, TargetId, Tiering};
-use isotherm_units::access::{FileKind, Mapping};
+use isotherm_units::access::{FileKind, Sharing};
 use isotherm_units::{Duration, PageRange};
 use proptest::prelude::*;
 
@@ -101,8 +101,8 @@ impl World {
 
     fn start(&mut self) {
         let (space, target) = self.stage.process(512);
-        self.stage.map(space, Mapping { huge: true, ..Mapping::anonymous(PageRange::at(512, 1024)) });
-        self.stage.map_file(space, "data", FileKind::Regular, PageRange::at(1600, 100));
+        self.stage.map_huge(space, PageRange::at(512, 1024));
+        self.stage.map_file(space, "data", 1600, 100, Sharing::Shared, FileKind::Regular);
         self.alive.push((space, target));
     }
 
@@ -147,8 +147,8 @@ impl World {
             Step::LetGo => self.let_go(),
             Step::Demotion(wanted) => self.stage.memory.tiers.demotion = wanted,
             Step::PromoWatermark(wanted) => self.stage.memory.nodes.set_promo_watermark(wanted),
-            Step::Kswapd(node) => drop(self.stage.run(Attempt::kswapd(self.node(node)))),
-            Step::Direct(node) => drop(self.stage.run(Attempt::direct(self.node(node)))),
+            Step::Kswapd(node) => drop(self.stage.bed.run(Attempt::kswapd(self.node(node)))),
+            Step::Direct(node) => drop(self.stage.bed.run(Attempt::direct(self.node(node)))),
             Step::Reclaim(pages) => self.stage.reclaim(pages),
             Step::Hoard { node, pages } => {
                 // Compressed swap hides free pages, of the first nodes first.

@@ -1,87 +1,54 @@
 //! The behaviours of docs/spec/monitoring.md#s4 and the named tests of docs/spec/page-table-profiling.md#s9-3 that concern the host.
 
+use super::stage::Stage;
 use super::*;
-use crate::cgroup::CgroupId;
-use crate::costs::Costs;
-use crate::fault::{self, FaultOutcome, FaultState};
-use crate::memory::watermarks::WatermarkConfig;
-use crate::memory::{KernelRelease, MemoryConfig, MemorySetup, NodeSetup, TieringSetup};
+use crate::fault::{FaultState, fault};
 use crate::mmu::translation::Off;
 use crate::mmu::{Cursor, MmuConfig, Need, Pace, Stop, TranslationConfig};
-use crate::reclaim::{ReclaimPolicy, policy_by_name};
-use crate::swap::device::{DeviceKind, DeviceModel};
-use isotherm_units::access::{Backing, FileKind, Mapping, Run, Sharing};
-use isotherm_units::{PageRange, Pages};
+use crate::swap::device::DeviceKind;
+use crate::testkit::{Trouble, setup};
+use isotherm_units::PageRange;
+use isotherm_units::access::Run;
+use std::ops::{Deref, DerefMut};
 
 const FIRST: TargetId = TargetId(0);
 const BLOCK: u64 = 512;
 const GIB: u64 = 1 << 18;
 
-struct Rig {
-    memory: Memory,
-    policy: Box<dyn ReclaimPolicy>,
-    caches: Vec<Caches>,
-    targets: Vec<HostTarget>,
-    counts: ProbeCounts,
-    pressure: Pressure,
+/// Accesses go through the translation caches, where the processor has them.
+struct Rig(Stage);
+
+impl Deref for Rig {
+    type Target = Stage;
+    fn deref(&self) -> &Stage {
+        &self.0
+    }
+}
+
+impl DerefMut for Rig {
+    fn deref_mut(&mut self) -> &mut Stage {
+        &mut self.0
+    }
 }
 
 impl Rig {
-    fn new(mmu: MmuConfig) -> Self {
-        let costs = Costs::default();
-        let setup = MemorySetup {
-            nodes: vec![NodeSetup::new(vec![Pages::new(8192)], 100)],
-            tiering: TieringSetup::default(),
-            watermarks: WatermarkConfig::default(),
-            config: MemoryConfig {
-                swappiness: 60,
-                page_cluster: 3,
-                readahead_pages: 32,
-                hz: 250,
-                release: KernelRelease::V7_2,
-                lazy_statistics: false,
-            },
-            costs,
-            swap: (DeviceModel::preset(DeviceKind::None, &costs), Pages::new(0)),
-            storage: DeviceModel::preset(DeviceKind::Nvme, &costs),
-        };
-        let mut memory = Memory::assemble(&setup).unwrap();
-        let mut policy = policy_by_name("classic").unwrap().build();
-        memory.nonresident_age.push(0);
-        policy.add_lruvec(memory.lruvec(CgroupId::ROOT, crate::memory::NodeId::default()));
-        let caches = mmu.translation.iter().map(|sizes| Caches::new(sizes, mmu.levels)).collect();
-        memory.mmu = mmu;
-        let pressure = Pressure::new(memory.now, 1, crate::tick::TickRate::default());
-        Self { memory, policy, caches, targets: Vec::new(), counts: ProbeCounts::default(), pressure }
-    }
-
     /// A space with base pages at 0..4096, blocks of 2 MiB at 1 GiB, and premapped memory of 3 GiB at 1 TiB.
     fn with_space(mmu: MmuConfig) -> (Self, SpaceId) {
-        let mut rig = Self::new(mmu);
-        let space = fault::new_space(&mut rig.memory, "test", (0, 0), CgroupId::ROOT);
-        rig.map(space, Mapping::anonymous(PageRange::new(0, 4096)));
-        rig.map(space, Mapping { huge: true, ..Mapping::anonymous(PageRange::at(GIB, 8 * BLOCK)) });
-        let premapped = PageRange::at(1024 * GIB, 3 * GIB);
-        rig.map(space, Mapping::anonymous(premapped));
-        let first_frame = rig.memory.nr_page_frames();
-        rig.memory.premapped.push(crate::mmu::PremappedFrames { space, pages: premapped, first_frame });
-        rig.memory.space_mut(space).table.premap(premapped, false);
-        rig.targets = vec![HostTarget::Space(space), HostTarget::Physical];
-        (rig, space)
-    }
-
-    fn map(&mut self, space: SpaceId, mapping: Mapping) {
-        fault::map(&mut self.memory, self.policy.as_mut(), space, mapping).unwrap();
+        let mut stage = Stage::around("classic", &setup(&[8192], DeviceKind::None, 0), mmu);
+        let space = stage.anonymous(4096);
+        stage.map_huge(space, PageRange::at(GIB, 8 * BLOCK));
+        stage.premap(space, PageRange::at(1024 * GIB, 3 * GIB));
+        stage.targets = vec![HostTarget::Space(space), HostTarget::Physical];
+        (Self(stage), space)
     }
 
     fn access(&mut self, space: SpaceId, page: u64, need: Need) {
         let run = if need == Need::Write { Run::write(page, 1) } else { Run::read(page, 1) };
-        let mut state = FaultState::default();
         loop {
             let mut pace = Pace { until_ns: 9, page_ns: 1, ..Pace::default() };
-            let owner = self.memory.space_mut(space);
+            let owner = self.0.bed.memory.space_mut(space);
             let (table, huge) = (&mut owner.table, &owner.huge_blocks);
-            let stop = match self.caches.first_mut() {
+            let stop = match self.0.caches.first_mut() {
                 None => table.play_in(&mut Off, huge, &[run], &mut Cursor::default(), &mut pace),
                 Some(caches) => {
                     caches.switch_to(space);
@@ -89,11 +56,7 @@ impl Rig {
                 }
             };
             let Stop::Fault { page, need } = stop else { return };
-            let outcome = fault::fault(&mut self.memory, self.policy.as_mut(), space, page, need, &mut state);
-            if let FaultOutcome::Wait { until, .. } = outcome {
-                self.memory.now = until;
-                fault::complete_io(&mut self.memory, self.policy.as_mut(), until);
-            }
+            assert!(self.fault(space, page, need, &mut Trouble::default()), "out of memory");
         }
     }
     fn write(&mut self, space: SpaceId, page: u64) {
@@ -103,10 +66,6 @@ impl Rig {
         self.access(space, page, Need::Read);
     }
 
-    fn host(&mut self) -> MemoryHost<'_> {
-        let policy = self.policy.as_mut();
-        MemoryHost::new(&mut self.memory, policy, &self.pressure, &mut self.caches, &self.targets, &mut self.counts)
-    }
     fn clear(&mut self, page: u64, level: Level) -> (Seen, u8) {
         let (probe, mut sights) = (probe(page, level), [ProbeResult::default()]);
         self.host().clear(FIRST, &[probe], &mut sights).unwrap();
@@ -179,21 +138,18 @@ fn reclaim_does_not_lose_what_a_monitor_cleared() {
 #[test]
 fn a_use_through_a_descriptor_is_seen() {
     let (mut rig, space) = Rig::with_space(MmuConfig::default());
-    let file = rig.memory.files.open("file", FileKind::Regular, 64).unwrap();
-    let backing = Backing::File { file: file.index(), first_page: 0, sharing: Sharing::Shared };
-    rig.map(space, Mapping { backing, ..Mapping::anonymous(PageRange::at(9000, 64)) });
+    let file = rig.file("file", 64);
+    rig.map_open_file(space, 9000, file, 64, false);
     rig.read(space, 9003);
     let frame = rig.frame(space, 9003);
     rig.clear(9003, Level::LEAF);
     assert_eq!(rig.test(9003, Level::LEAF).0, Seen::Idle);
     let run = Run::read(9003, 1).through(isotherm_units::access::Channel::FileDescriptor);
-    let (mut done, mut state) = (0, FaultState::default());
-    let outcome = fault::descriptor(&mut rig.memory, rig.policy.as_mut(), space, run, &mut done, &mut state);
-    assert_eq!((outcome, done), (FaultOutcome::Done, 1));
+    assert_eq!(rig.call(space, run), Trouble::default());
     assert_eq!(rig.test(9003, Level::LEAF).0, Seen::Accessed);
     // Unmapped, the mark alone tells.
     rig.physical(u64::from(frame.index_u32()), Wish::Clear);
-    fault::unmap(&mut rig.memory, rig.policy.as_mut(), space, PageRange::at(9000, 64));
+    rig.unmap(space, PageRange::at(9000, 64));
     assert_eq!(rig.physical(u64::from(frame.index_u32()), Wish::Test), Seen::Idle);
     rig.memory.frames.met_use(frame);
     assert_eq!(rig.physical(u64::from(frame.index_u32()), Wish::Test), Seen::Accessed);
@@ -203,8 +159,7 @@ fn a_use_through_a_descriptor_is_seen() {
 fn physical_memory_is_probed_through_every_mapping() {
     let (mut rig, parent) = Rig::with_space(MmuConfig::default());
     rig.write(parent, 5);
-    let child = fault::new_space(&mut rig.memory, "child", (0, 1), CgroupId::ROOT);
-    fault::fork(&mut rig.memory, parent, child).unwrap();
+    let (child, _) = rig.fork(parent);
     rig.read(child, 5);
     let frame = u64::from(rig.frame(parent, 5).index_u32());
     assert_eq!(rig.physical(frame, Wish::Clear), Seen::Accessed);
@@ -218,7 +173,7 @@ fn physical_memory_is_probed_through_every_mapping() {
     assert_eq!(rig.physical(frame + 4000, Wish::Test), Seen::NotMapped, "a free frame stands on no list");
     assert_eq!(rig.physical(1 << 40, Wish::Test), Seen::NotMapped, "there is no such memory");
     let frame = FrameId::new(u32::try_from(frame).unwrap());
-    rig.policy.removed(&mut rig.memory, frame);
+    rig.0.bed.policy.removed(&mut rig.0.bed.memory, frame);
     assert_eq!(rig.physical(u64::from(frame.index_u32()), Wish::Test), Seen::NotMapped, "off its list");
     assert_eq!(rig.clear(5, Level::LEAF).0, Seen::Unknown, "passed over");
     assert_eq!(rig.test(5, Level::LEAF).0, Seen::Idle, "the mark of the last clear");
@@ -227,11 +182,10 @@ fn physical_memory_is_probed_through_every_mapping() {
 #[test]
 fn a_page_that_is_being_read_is_locked() {
     let (mut rig, space) = Rig::with_space(MmuConfig::default());
-    let file = rig.memory.files.open("file", FileKind::Regular, 64).unwrap();
-    let backing = Backing::File { file: file.index(), first_page: 0, sharing: Sharing::Shared };
-    rig.map(space, Mapping { backing, ..Mapping::anonymous(PageRange::at(9000, 64)) });
+    let file = rig.file("file", 64);
+    rig.map_open_file(space, 9000, file, 64, false);
     let mut state = FaultState::default();
-    fault::fault(&mut rig.memory, rig.policy.as_mut(), space, 9000, Need::Read, &mut state);
+    fault(&mut rig.0.bed.memory, rig.0.bed.policy.as_mut(), space, 9000, Need::Read, &mut state);
     let cached = rig.memory.files.get(file).known_pages().next().unwrap().1;
     let crate::memory::CachePage::Frame(frame) = cached else { panic!("{cached:?}") };
     assert!(rig.memory.frames.has(frame, Flag::Reading));
@@ -427,7 +381,7 @@ fn mappings_are_told_and_a_dead_process_is_gone() {
     assert_eq!(ranges, [mib(0, 16), mib(1024, 1040), mib(1 << 20, (1 << 20) + 3072)]);
     assert!(matches!(rig.host().mappings(TargetId(1), &mut ranges), Err(HostError::NotHere(_))));
     assert!(matches!(rig.host().mappings(TargetId(9), &mut ranges), Err(HostError::Failed(_))));
-    fault::exit(&mut rig.memory, rig.policy.as_mut(), space);
+    rig.exit(space);
     let (mut sights, probes) = ([ProbeResult::default()], [probe(5, Level::LEAF)]);
     assert_eq!(rig.host().clear(FIRST, &probes, &mut sights), Err(HostError::Gone(FIRST)));
     assert_eq!(rig.host().test(FIRST, &probes, &mut sights), Err(HostError::Gone(FIRST)));

@@ -11,7 +11,7 @@ use isotherm_core::host::{
     TargetId, Tiering,
 };
 use isotherm_core::promotion::{Mode, Promotion, PromotionConfig};
-use isotherm_units::access::{FileKind, Mapping};
+use isotherm_units::access::{FileKind, Mapping, Sharing};
 use isotherm_units::{Duration, Instant, PageRange};
 
 const PAGE: u64 = 4096;
@@ -59,7 +59,7 @@ fn on(stage: &mut Stage, target: u32, pages: PageRange, node: HostNode) -> usize
 fn nodes_areas_and_watermarks_are_told() {
     let mut stage = stage();
     let (space, target) = stage.process(64);
-    stage.map_file(space, "data", FileKind::Regular, PageRange::new(100, 116));
+    stage.map_file(space, "data", 100, 16, Sharing::Shared, FileKind::Regular);
     stage.write(space, 3);
     let has = stage.host().tiering_capabilities();
     let tiers: Vec<_> = has.nodes.iter().map(|node| (node.node, node.is_top_tier, node.has_memory)).collect();
@@ -182,8 +182,8 @@ fn v0_takes_every_page_at_first_sight_up_to_the_first_hole() {
     let mut order = PageRange::new(512, 513);
     // MADV_DONTNEED leaves an empty entry inside the mapping.
     crate::fault::advise(
-        &mut stage.memory,
-        stage.policy.as_mut(),
+        &mut stage.bed.memory,
+        stage.bed.policy.as_mut(),
         sparse,
         std::mem::take(&mut order),
         isotherm_units::access::Advice::DontNeed,
@@ -199,7 +199,7 @@ fn a_huge_page_is_one_folio_or_is_split() {
     for (split, nr_huge) in [(false, 1), (true, 0)] {
         let mut stage = stage();
         let (space, target) = stage.process(1);
-        stage.map(space, Mapping { huge: true, ..Mapping::anonymous(PageRange::new(512, 1024)) });
+        stage.map_huge(space, PageRange::new(512, 1024));
         stage.write(space, 700);
         assert_eq!(move_all(&mut stage, target, PageRange::new(600, 601), SLOW), [PageMove::Moved(512)]);
         let config = PromotionConfig { split_thp_on_scan: Some(split), ..PromotionConfig::of_mode(Mode::V0) };
@@ -291,7 +291,7 @@ fn reclaim_of_the_fast_node_demotes() {
         // Off, nothing goes: there is no swap.
         stage.memory.tiers.demotion = false;
         let before = count(&stage, Counter::PgMigrateSuccess);
-        let attempt = Attempt::once(stage.app, 32);
+        let attempt = Attempt::once(stage.cgroup, 32);
         assert_eq!(stage.run(attempt), ReclaimStep::Done { reclaimed: 0 }, "{policy}");
         assert_eq!(count(&stage, Counter::PgMigrateSuccess), before);
     }
@@ -331,11 +331,11 @@ fn with_no_room_below_pages_are_swapped_unless_reclaim_was_asked_for() {
         stage.memory.take_target(slow, Mark::Min).expect("above the min watermark");
     }
     // Not checked from here on: the frames taken are nobody's.
-    let mut attempt = Attempt::proactive(stage.app, 32, 60);
-    while attempt.step(&mut stage.memory, stage.policy.as_mut()) == ReclaimStep::Again {}
+    let mut attempt = Attempt::proactive(stage.cgroup, 32, 60);
+    while attempt.step(&mut stage.bed.memory, stage.bed.policy.as_mut()) == ReclaimStep::Again {}
     assert_eq!((count(&stage, Counter::PgDemoteProactive), count(&stage, Counter::PswpOut)), (0, 0));
     let mut attempt = Attempt::direct(NodeId(0));
-    while attempt.step(&mut stage.memory, stage.policy.as_mut()) == ReclaimStep::Again {}
+    while attempt.step(&mut stage.bed.memory, stage.bed.policy.as_mut()) == ReclaimStep::Again {}
     assert_eq!(count(&stage, Counter::PgDemoteDirect), 0);
     assert!(count(&stage, Counter::PgStealDirect) >= 32 && count(&stage, Counter::PgMigrateFail) == 0);
     assert!(stage.memory.kswapd_wanted[1], "the slow node's daemon is woken");
@@ -348,7 +348,7 @@ fn huge_and_pinned_pages_on_their_way_down() {
     let mut stage = Stage::with_nodes("classic", DeviceKind::None, &[4096, 8192]);
     stage.memory.tiers.demotion = true;
     let (space, target) = stage.process(1);
-    stage.map(space, Mapping { huge: true, ..Mapping::anonymous(PageRange::new(512, 1024)) });
+    stage.map_huge(space, PageRange::new(512, 1024));
     stage.write(space, 700);
     let pinned = stage.frame(space, 600).unwrap();
     stage.memory.frames.pin(pinned);

@@ -174,12 +174,12 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault::testing::Rig;
     use crate::memory::NodeSetup;
     use crate::mmu::SpaceId;
     use crate::swap::device::DeviceKind;
-    use isotherm_units::Pages;
-    use isotherm_units::access::{FileKind, Mapping, Sharing};
+    use crate::testkit::Rig;
+    use isotherm_units::access::{FileKind, Sharing};
+    use isotherm_units::{PageRange, Pages};
 
     const FAST: NodeId = NodeId(0);
     const SLOW: NodeId = NodeId(1);
@@ -210,9 +210,7 @@ mod tests {
     fn pages_are_promoted_and_counted_and_what_stays_says_why() {
         let mut rig = rig();
         let space = rig.anonymous(64);
-        (0..8).for_each(|page| {
-            rig.write(space, page);
-        });
+        rig.write_all(space, PageRange::new(0, 8));
         let pinned = rig.frame(space, 3).unwrap();
         rig.memory.frames.pin(pinned);
         let locked = rig.frame(space, 4).unwrap();
@@ -280,9 +278,7 @@ mod tests {
     fn the_gate_keeps_the_high_watermark_and_wakes_the_daemon() {
         let mut rig = rig();
         let space = rig.anonymous(4096);
-        (0..2200).for_each(|page| {
-            rig.write(space, page);
-        });
+        rig.write_all(space, PageRange::new(0, 2200));
         let high = rig.memory.nodes.get(FAST).high_marks();
         let room = 2048 - high - 1;
         let how = NodeMove { keeps_high_watermark: true, together: 64, ..NodeMove::freely(FAST) };
@@ -306,7 +302,7 @@ mod tests {
     fn a_huge_page_goes_as_one_or_not_at_all() {
         let mut rig = rig();
         let space = rig.space();
-        rig.map(space, Mapping { huge: true, ..Mapping::anonymous(isotherm_units::PageRange::new(0, 1024)) });
+        rig.map_huge(space, PageRange::new(0, 1024));
         rig.write(space, 7);
         rig.write(space, 700);
         assert_eq!(rig.memory.nodes.of(rig.frame(space, 511).unwrap()), SLOW);

@@ -1,12 +1,12 @@
 //! What a moved page keeps, what moving costs, and who waits for it.
 
 use super::*;
-use crate::fault::testing::{MACHINE_PAGES, Rig};
 use crate::fault::{FaultOutcome, FaultState, fault};
 use crate::memory::{Mark, NodeId, NodeSetup};
 use crate::mmu::{Need, SpaceId};
 use crate::swap::device::DeviceKind;
-use isotherm_units::access::{FileKind, Mapping, Sharing};
+use crate::testkit::{MACHINE_PAGES, Rig};
+use isotherm_units::access::{FileKind, Sharing};
 use isotherm_units::{PageRange, Pages};
 
 const NODE: NodeId = NodeId(0);
@@ -97,9 +97,7 @@ fn pages_go_to_another_node_and_its_lists() {
         setup.nodes = [100, 300].map(|ns| NodeSetup::new(vec![Pages::new(2048)], ns)).to_vec();
     });
     let space = rig.anonymous(600);
-    (0..600).for_each(|page| {
-        rig.write(space, page);
-    });
+    rig.write_all(space, PageRange::new(0, 600));
     let far = NodeId(1);
     let frames = (0..600).map(|page| rig.frame(space, page).unwrap());
     let mut moves: Vec<Move> = frames.map(|frame| (frame, frame)).collect();
@@ -126,9 +124,7 @@ fn rig_of_two(mb_per_s: [Option<u64>; 2], pages: u64) -> (Rig, SpaceId) {
         ];
     });
     let space = rig.anonymous(pages);
-    (0..pages).for_each(|page| {
-        rig.write(space, page);
-    });
+    rig.write_all(space, PageRange::new(0, pages));
     rig.memory.space_mut(space).running_cpus = 60;
     (rig, space)
 }
@@ -177,7 +173,7 @@ fn a_move_is_as_fast_as_the_slower_memory_and_the_flush_grows_with_processors() 
 fn a_huge_page_moves_as_one() {
     let mut rig = Rig::new(DeviceKind::None);
     let space = rig.space();
-    rig.map(space, Mapping { huge: true, ..Mapping::anonymous(PageRange::new(0, 1024)) });
+    rig.map_huge(space, PageRange::new(0, 1024));
     rig.write(space, 7);
     let from = rig.frame(space, 0).unwrap();
     assert_eq!(rig.memory.huge_page_of(rig.frame(space, 9).unwrap()), Some(from));
@@ -209,9 +205,7 @@ fn what_cannot_move_says_why() {
     let mut rig = Rig::new(DeviceKind::Nvme);
     let space = rig.anonymous(64);
     rig.map_file(space, "data", 100, 64, Sharing::Shared, FileKind::Regular);
-    (0..4).for_each(|page| {
-        rig.write(space, page);
-    });
+    rig.write_all(space, PageRange::new(0, 4));
     let frame = rig.frame(space, 0).unwrap();
     // Pinned: three passes together and seven alone, twice unmapped, and back where it was.
     rig.memory.frames.pin(frame);
@@ -260,9 +254,7 @@ fn what_cannot_move_says_why() {
 fn a_page_in_flight_is_waited_for() {
     let mut rig = Rig::new(DeviceKind::None);
     let space = rig.anonymous(8);
-    (0..3).for_each(|page| {
-        rig.write(space, page);
-    });
+    rig.write_all(space, PageRange::new(0, 3));
     rig.memory.ledger.take();
     let moves: Vec<Move> = (0..3).map(|page| (rig.frame(space, page).unwrap(), target(&mut rig))).collect();
     let now = rig.memory.now;
@@ -349,9 +341,7 @@ fn e26_a_batch_flushes_once_and_a_page_alone_each_time() {
         let mut rig = Rig::new(DeviceKind::None);
         rig.memory.migration.flush = flush;
         let space = rig.anonymous(pages);
-        (0..pages).for_each(|page| {
-            rig.write(space, page);
-        });
+        rig.write_all(space, PageRange::new(0, pages));
         let moves: Vec<Move> = (0..pages).map(|page| (rig.frame(space, page).unwrap(), target(&mut rig))).collect();
         rig.memory.ledger.take();
         let now = rig.memory.now;
@@ -368,9 +358,7 @@ fn the_veil_stops_accesses_and_changes_nothing() {
     use isotherm_units::access::Run;
     let mut rig = Rig::new(DeviceKind::None);
     let space = rig.anonymous(200);
-    (0..200).for_each(|page| {
-        rig.write(space, page);
-    });
+    rig.write_all(space, PageRange::new(0, 200));
     let table = &mut rig.memory.space_mut(space).table;
     let set_migration_entries = table.set_migration_entries(&[PageRange::at(70, 2), PageRange::at(190, 30)]);
     let runs = [Run::write(0, 70), Run::read(71, 1)];

@@ -1,12 +1,12 @@
 //! The baselines against their definitions (`docs/baselines.md`): page by page, on a group of `n` pages.
 
 use super::driver::{Attempt, ReclaimStep};
-use super::testbed::{Testbed, Touch};
 use super::{POLICIES, PolicyError, policy_by_name};
 use crate::cgroup::{CgroupId, Knob};
 use crate::counters::Counter;
 use crate::mmu::SpaceId;
 use crate::swap::device::DeviceKind;
+use crate::testkit::{Testbed, Touch};
 use isotherm_units::access::{Future, Owner};
 use isotherm_units::{PageRange, Pages};
 use proptest::prelude::*;
@@ -37,8 +37,8 @@ fn misses(policy: &str, n: u64, swap: DeviceKind, requests: &[u64]) -> Vec<bool>
         bed.policy.set_future(0, future_of(requests), &[]).unwrap();
     }
     let missed: Vec<bool> = requests.iter().map(|&page| bed.write(space, page) != Touch::Hit).collect();
-    bed.finish_io();
-    bed.check();
+    bed.settle();
+    bed.check_lists();
     let evicted = missed.iter().filter(|&&miss| miss).count() as u64;
     let resident = bed.memory.cgroups.get(group).usage;
     assert_eq!(bed.count(Counter::PgStealAnon), evicted - resident, "one eviction for each page needed");
@@ -128,7 +128,7 @@ fn a_monitor_that_clears_accessed_bits_changes_nothing() {
                 memory.frames.leave_young(frame);
             }
         }
-        bed.check();
+        bed.check_lists();
         assert_eq!(missed, model(policy, 9, &pages), "{policy}");
     }
 }
@@ -169,7 +169,7 @@ fn the_oldest_page_of_a_subtree_goes_wherever_it_lies() {
         bed.write(in_a, 3);
         assert_eq!(bed.frame(in_a, 0), None, "{policy}: the oldest of the group at its limit");
         assert!(bed.frame(in_b, 1).is_some(), "{policy}: another group's page");
-        bed.check();
+        bed.check_lists();
     }
 }
 
@@ -187,7 +187,7 @@ fn a_locked_page_is_passed_over_and_found_nothing_is_failure() {
         bed.lock(other);
         assert_eq!(bed.write(space, 3), Touch::OutOfMemory, "{}", entry.name);
         assert_eq!(bed.run(Attempt::once(group, 1)), ReclaimStep::Done { reclaimed: 0 }, "{}", entry.name);
-        bed.check();
+        bed.check_lists();
     }
 }
 
@@ -196,7 +196,7 @@ fn without_swap_only_file_pages_go() {
     for entry in POLICIES.iter().filter(|entry| !entry.runs_on_linux) {
         let (mut bed, _, space) = group_of(entry.name, 6, DeviceKind::None);
         let file = bed.file("data", 32);
-        bed.map_file(space, 1000, file, 32, false);
+        bed.map_open_file(space, 1000, file, 32, false);
         for page in 0..4 {
             bed.write(space, page);
         }
@@ -205,11 +205,11 @@ fn without_swap_only_file_pages_go() {
         }
         assert!((0..4).all(|page| bed.frame(space, page).is_some()), "{}", entry.name);
         assert_eq!(bed.count(Counter::PgStealFile), 30, "{}: two fit beside the four", entry.name);
-        bed.check();
+        bed.check_lists();
         bed.write(space, 4);
         bed.write(space, 5);
         assert_eq!(bed.write(space, 6), Touch::OutOfMemory, "{}", entry.name);
-        bed.check();
+        bed.check_lists();
     }
 }
 
@@ -218,18 +218,18 @@ fn a_dirty_file_page_is_written_and_its_frame_is_free_at_once() {
     for entry in POLICIES.iter().filter(|entry| !entry.runs_on_linux) {
         let (mut bed, _, space) = group_of(entry.name, 1, DeviceKind::None);
         let file = bed.file("data", 4);
-        bed.map_file(space, 1000, file, 4, false);
+        bed.map_open_file(space, 1000, file, 4, false);
         for page in [0, 1, 0] {
             assert_eq!(bed.write(space, 1000 + page), Touch::Major, "{}", entry.name);
         }
         assert_eq!(bed.memory.io.storage.stats().pages_written, 2, "{}", entry.name);
-        bed.check();
+        bed.check_lists();
     }
 }
 
 #[test]
 fn opt_counts_a_page_shared_by_fork_at_its_nearest_use() {
-    let (mut bed, group, parent) = group_of("opt", 3, DeviceKind::Zram);
+    let (mut bed, _, parent) = group_of("opt", 3, DeviceKind::Zram);
     let ranges = vec![(Owner::Process(0), PageRange::new(0, 8)), (Owner::Process(1), PageRange::new(0, 8))];
     // The parent uses 0, 1, 2; the child uses 0 soon, and nobody uses 1 again.
     let uses = [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (0, 2)];
@@ -239,29 +239,29 @@ fn opt_counts_a_page_shared_by_fork_at_its_nearest_use() {
     });
     bed.policy.set_future(0, future.unwrap().unwrap(), &[]).unwrap();
     (0..3).for_each(|page| assert_eq!(bed.write(parent, page), Touch::Minor));
-    let child = bed.fork(parent, group);
+    let child = bed.fork(parent);
     bed.write(parent, 3);
     assert_eq!(bed.frame(parent, 1), None, "not used by anybody again");
     assert_eq!(bed.read(child, 0), Touch::Hit);
     assert_eq!(bed.read(parent, 2), Touch::Hit);
-    bed.check();
+    bed.check_lists();
 }
 
 #[test]
 fn lru_keeps_the_order_of_pages_that_a_fork_shares() {
-    let (mut bed, group, parent) = group_of("lru", 4, DeviceKind::Zram);
+    let (mut bed, _, parent) = group_of("lru", 4, DeviceKind::Zram);
     (0..4).for_each(|page| assert_eq!(bed.write(parent, page), Touch::Minor));
     assert_eq!(bed.read(parent, 0), Touch::Hit);
-    let child = bed.fork(parent, group);
-    bed.check();
+    let child = bed.fork(parent);
+    bed.check_lists();
     assert_eq!(bed.read(child, 1), Touch::Hit);
     bed.exit(parent);
-    bed.check();
+    bed.check_lists();
     // Oldest first: 2, 3, 0 (read by the parent), 1 (by the child).
     for (new, gone) in [(10, 2), (11, 3), (12, 0), (13, 1)] {
         bed.write(child, new);
         assert_eq!(bed.frame(child, gone), None, "{gone} goes for {new}");
-        bed.check();
+        bed.check_lists();
     }
 }
 
@@ -282,6 +282,6 @@ fn a_lowered_limit_is_reached_exactly() {
         assert_eq!(bed.run(Attempt::once(group, 5)), ReclaimStep::Done { reclaimed: 5 }, "{}", entry.name);
         assert_eq!(bed.memory.cgroups.get(group).usage, 11, "{}", entry.name);
         assert_eq!(Pages::new(bed.count(Counter::PswpOut)), Pages::new(5), "{}", entry.name);
-        bed.check();
+        bed.check_lists();
     }
 }

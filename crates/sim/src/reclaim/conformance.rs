@@ -1,13 +1,13 @@
 //! What every policy must keep to, whatever it decides. Loops over [`POLICIES`]: a policy is tested by being registered.
 
 use super::driver::{Attempt, ReclaimStep};
-use super::testbed::{Testbed, Touch};
 use super::{Hint, POLICIES, PolicyEntry};
 use crate::cgroup::{CgroupId, Knob};
 use crate::memory::{Flag, FrameId, Mark, NodeId};
 use crate::migrate::{MigrateMode, Move};
 use crate::mmu::SpaceId;
 use crate::swap::device::DeviceKind;
+use crate::testkit::{Testbed, Touch};
 use isotherm_units::access::Mapping;
 use isotherm_units::{Duration, PageRange};
 use proptest::prelude::*;
@@ -81,7 +81,7 @@ impl Scene {
         let file = bed.file("shared", FILE_PAGES);
         let spaces: Vec<SpaceId> = groups.iter().map(|&group| bed.space(group, ANON_PAGES)).collect();
         for (index, &space) in spaces.iter().enumerate() {
-            bed.map_file(space, FILE_AT, file, FILE_PAGES, index == 0);
+            bed.map_open_file(space, FILE_AT, file, FILE_PAGES, index == 0);
         }
         Self { bed, groups, spaces, locked: Vec::new(), parents: [None; 3] }
     }
@@ -165,7 +165,7 @@ impl Scene {
             frames.filter(|frame| !self.locked.iter().any(|(.., other)| other == frame)).collect();
         from.sort_unstable();
         from.dedup();
-        let Testbed { memory, policy } = &mut self.bed;
+        let Testbed { memory, policy, .. } = &mut self.bed;
         let target = |from| Some((from, memory.take_target(NodeId::default(), Mark::Nothing)?));
         let moves: Vec<Move> = from.into_iter().map_while(target).collect();
         let moved = memory.migrate_batch(policy.as_mut(), &moves, MigrateMode::SyncLight);
@@ -181,7 +181,7 @@ impl Scene {
         match self.parents[who].take() {
             None => {
                 let parent = self.spaces[who];
-                self.spaces[who] = self.bed.fork(parent, self.groups[who]);
+                self.spaces[who] = self.bed.fork(parent);
                 self.parents[who] = Some(parent);
             }
             Some(parent) if who == 0 => {
@@ -193,7 +193,7 @@ impl Scene {
     }
 
     fn check(&self) {
-        self.bed.check();
+        self.bed.check_lists();
         for &(who, page, frame) in &self.locked {
             assert_eq!(self.bed.frame(self.spaces[who], page), Some(frame), "a locked page was taken");
         }
@@ -232,8 +232,8 @@ fn a_group_ends_under_its_limit() {
                     assert!(bed.memory.cgroups.get(group).usage <= 20, "{} on {swap}", entry.name);
                 }
             }
-            bed.finish_io();
-            bed.check();
+            bed.settle();
+            bed.check_lists();
         }
     }
 }
@@ -246,8 +246,8 @@ fn a_machine_ends_with_its_free_memory() {
         for page in 0..200 {
             assert_ne!(bed.write(space, page), Touch::OutOfMemory, "{}", entry.name);
         }
-        bed.finish_io();
-        bed.check();
+        bed.settle();
+        bed.check_lists();
         bed.unmap(space, PageRange::new(0, 200));
         assert_eq!((bed.memory.nodes.nr_used(), bed.memory.slots.used()), (0, 0), "{}", entry.name);
     }
@@ -266,7 +266,7 @@ fn protected_groups_are_spared() {
             assert_ne!(bed.write(in_taken, page), Touch::OutOfMemory, "{}", entry.name);
         }
         assert_eq!(bed.memory.cgroups.get(kept).usage, 20, "{}", entry.name);
-        bed.check();
+        bed.check_lists();
     }
 }
 
@@ -285,7 +285,7 @@ fn sorting_keeps_pages_on_lists() {
                 bed.policy.hint(&mut bed.memory, frame, hint);
                 assert!(bed.memory.frames.has(frame, Flag::OnList), "{}: {hint:?}", entry.name);
             }
-            bed.check();
+            bed.check_lists();
             if bed.policy.knows_active() {
                 let nr_active = frames.iter().filter(|&&frame| bed.policy.is_active(&bed.memory, frame)).count() as u64;
                 let sizes = bed.policy.sizes(bed.memory.lruvec(CgroupId::ROOT, crate::memory::NodeId::default()));

@@ -19,8 +19,6 @@ mod order_log;
 pub mod outcome;
 pub mod refault;
 pub mod scan_balance;
-#[cfg(test)]
-mod testbed;
 mod work;
 
 pub use clock::Clock;

@@ -73,9 +73,9 @@ mod tests {
     use super::*;
     use crate::cgroup::CgroupId;
     use crate::memory::NodeId;
-    use crate::reclaim::testbed::Testbed;
     use crate::reclaim::{Reclaimer, Scan};
     use crate::swap::device::DeviceKind;
+    use crate::testkit::Testbed;
 
     /// With 5000 cold file pages reclaim trims the cache (C10), once it knows of them.
     #[test]

@@ -2,14 +2,13 @@
 
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
-use crate::fault;
 use crate::memory::{CachePage, Flag, FrameId};
 use crate::mmu::{Entry, SpaceId};
 use crate::reclaim::driver::Attempt;
-use crate::reclaim::testbed::{Testbed, Touch};
 use crate::reclaim::{Hint, ListSizes, Reclaimer, Scan};
 use crate::swap::SlotId;
 use crate::swap::device::DeviceKind;
+use crate::testkit::{Testbed, Touch};
 use isotherm_units::PageRange;
 
 use super::Classic;
@@ -32,7 +31,7 @@ fn scan_all(bed: &mut Testbed) -> Scan {
     bed.policy.begin_walk(&mut bed.memory, node, &mut scan);
     let lruvec = bed.memory.lruvec(ROOT, node);
     bed.policy.shrink_lruvec(&mut bed.memory, lruvec, &mut scan);
-    bed.check();
+    bed.check_lists();
     scan
 }
 
@@ -90,7 +89,7 @@ fn c2_check_table_file() {
         assert_eq!((bed.count(Counter::PgActivate), bed.count(Counter::PgStealFile)), (1, 1));
         // The flusher was not needed (one of two was clean); once the page is written it goes to the cold tail.
         bed.memory.wake_flusher();
-        bed.finish_io();
+        bed.settle();
         assert_eq!((flags(&bed, dirty).0, bed.count(Counter::PgRotated)), (false, 1));
         assert_eq!(scan_all(&mut bed).nr_reclaimed, 1);
     }
@@ -117,7 +116,7 @@ fn c2_check_table_mapped_file() {
         let file = bed.file("data", 1);
         for _ in 0..nr_users {
             let space = bed.space(ROOT, 1);
-            bed.map_file(space, 100, file, 1, executable);
+            bed.map_open_file(space, 100, file, 1, executable);
             bed.read(space, 100);
         }
         assert_eq!(scan_all(&mut bed).nr_reclaimed, 0);
@@ -133,8 +132,8 @@ fn processes_outside_the_group_do_not_count() {
     bed.memory.cgroups.charge_batch = 1;
     let file = bed.file("data", 1);
     let (space, outside) = (bed.space(group, 1), bed.space(other, 1));
-    bed.map_file(space, 100, file, 1, false);
-    bed.map_file(outside, 100, file, 1, false);
+    bed.map_open_file(space, 100, file, 1, false);
+    bed.map_open_file(outside, 100, file, 1, false);
     bed.read(space, 100);
     bed.read(outside, 100);
     let (mine, theirs) = ((space, 100), (outside, 100));
@@ -157,8 +156,8 @@ fn deactivation_spares_used_code_only() {
     let mut bed = bed(16, DeviceKind::Zram);
     let file = bed.file("program", 2);
     let space = bed.space(ROOT, 2);
-    bed.map_file(space, 100, file, 1, true);
-    bed.map_file(space, 200, file, 2, false);
+    bed.map_open_file(space, 100, file, 1, true);
+    bed.map_open_file(space, 200, file, 2, false);
     bed.write(space, 0);
     bed.read(space, 100);
     bed.read(space, 201);
@@ -210,7 +209,7 @@ fn c6_refault() {
             [Counter::WorkingsetRefaultFile, Counter::WorkingsetActivateFile].map(|counter| bed.count(counter));
         assert_eq!(counted, [1, u64::from(recent)]);
         assert_eq!(bed.memory.nonresident_age[0], 1500 + u64::from(recent));
-        bed.check();
+        bed.check_lists();
     }
 }
 
@@ -253,7 +252,7 @@ fn hints() {
     let frame = bed.cached(ROOT, file, 0);
     let hint = |bed: &mut Testbed, hint| {
         let changed = bed.policy.hint(&mut bed.memory, frame, hint);
-        bed.check();
+        bed.check_lists();
         (changed, flags(bed, frame))
     };
     assert_eq!(hint(&mut bed, Hint::Deprioritise), (false, (false, false)));
@@ -274,7 +273,7 @@ fn lazily_freed_pages_go_without_being_written_unless_they_are_used_again() {
         bed.write(space, 0);
         let change =
             isotherm_units::access::LayoutChange::Advise(PageRange::new(0, 1), isotherm_units::access::Advice::Free);
-        fault::change_layout(&mut bed.memory, bed.policy.as_mut(), space, change, &[]).unwrap();
+        bed.change(space, change);
         assert_eq!((sizes(&bed).inactive_file, bed.count(Counter::PgLazyFree)), (1, 1));
         if written_again {
             bed.write(space, 0);
@@ -282,7 +281,7 @@ fn lazily_freed_pages_go_without_being_written_unless_they_are_used_again() {
         for _ in 0..3 {
             scan_all(&mut bed);
         }
-        bed.finish_io();
+        bed.settle();
         assert_eq!(bed.count(Counter::PgLazyFreed), u64::from(!written_again));
         if !written_again {
             assert_eq!(bed.write(space, 0), Touch::Minor, "a new page of zeroes");
@@ -296,12 +295,12 @@ fn lazily_freed_pages_go_without_being_written_unless_they_are_used_again() {
 fn evict(bed: &mut Testbed, space: SpaceId, page: u64) -> SlotId {
     for _ in 0..8 {
         bed.run(Attempt::once(ROOT, 1));
-        bed.finish_io();
+        bed.settle();
         let table = &bed.memory.space(space).table;
         if let Entry::Swap(slot) = table.entry(table.dense(page).unwrap())
             && bed.memory.slots.cached(slot).is_none()
         {
-            bed.check();
+            bed.check_lists();
             return slot;
         }
     }
@@ -334,14 +333,10 @@ fn c15_slot_reuse() {
         let space = bed.space(ROOT, 2);
         bed.write(space, 0);
         bed.write(space, 1);
-        let forked = matches!(how, Use::WriteAfterFork);
-        let child = fault::new_space(&mut bed.memory, "child", (0, 1), ROOT);
-        if forked {
-            fault::fork(&mut bed.memory, space, child).unwrap();
-        }
+        let child = matches!(how, Use::WriteAfterFork).then(|| bed.fork(space));
         let first = evict(&mut bed, space, 0);
-        if forked {
-            fault::exit(&mut bed.memory, bed.policy.as_mut(), child);
+        if let Some(child) = child {
+            bed.exit(child);
         }
         evict(&mut bed, space, 1);
         let before = bed.count(Counter::PswpOut);
@@ -388,5 +383,5 @@ fn a_limit_on_swap_keeps_pages_in() {
         bed.run(Attempt::once(group, 8));
     }
     assert_eq!((bed.memory.cgroups.get(group).usage, bed.memory.cgroups.get(group).swap_usage), (6, 2));
-    bed.check();
+    bed.check_lists();
 }

@@ -4,8 +4,8 @@ use crate::counters::Counter;
 use crate::fault::{self, Shortage};
 use crate::memory::watermarks::WatermarkConfig;
 use crate::reclaim::classic::Classic;
-use crate::reclaim::testbed::{Testbed, Touch};
 use crate::swap::device::DeviceKind;
+use crate::testkit::{Testbed, Touch};
 
 const ROOT: CgroupId = CgroupId::ROOT;
 const NODE: NodeId = NodeId(0);
@@ -153,7 +153,7 @@ fn a_charge_fails_after_all_retries_and_counts_its_event() {
     // The first run, one more after the stocks are drained, and 16 retries.
     assert_eq!(bed.memory.cgroups.get(group).events.max, 18);
     assert_eq!(bed.memory.cgroups.get(ROOT).events.max, 18);
-    bed.check();
+    bed.check_lists();
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn stocks_are_drained_before_anybody_is_killed() {
     assert_eq!((bed.memory.cgroups.get(a).stock, bed.memory.cgroups.get(group).usage), (63, 64));
     assert_eq!(bed.write(in_b, 0), Touch::Minor);
     assert_eq!(bed.memory.cgroups.get(a).stock, 0);
-    bed.check();
+    bed.check_lists();
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn partial_walks_share_the_burden() {
         })
         .collect();
     assert_eq!(hit, [0, 1, 2, 0], "each walk begins after the group where the one before it met its goal");
-    bed.check();
+    bed.check_lists();
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn low_is_broken_only_when_nothing_else_is_left() {
     assert_eq!(bed.run(Attempt::once(parent, 8)), ReclaimStep::Done { reclaimed: 0 });
     assert_eq!(usage(&bed, kept), left);
     assert_ne!(bed.run(Attempt::once(kept, 1)), ReclaimStep::Done { reclaimed: 0 });
-    bed.check();
+    bed.check_lists();
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn reclaim_waits_for_a_full_device_queue_and_for_writes_before_it_fails() {
     }
     let mut attempt = Attempt::once(ROOT, 1024);
     let mut waits = 0;
-    let Testbed { memory, policy } = &mut bed;
+    let Testbed { memory, policy, .. } = &mut bed;
     loop {
         match attempt.step(memory, policy.as_mut()) {
             ReclaimStep::Again => assert!(memory.io.writes_in_flight() < 256 + 32, "the queue is bounded"),
@@ -259,8 +259,8 @@ fn reclaim_waits_for_a_full_device_queue_and_for_writes_before_it_fails() {
         }
     }
     assert!(waits > 0);
-    bed.finish_io();
-    bed.check();
+    bed.settle();
+    bed.check_lists();
 }
 
 #[test]
@@ -281,5 +281,5 @@ fn proactive_reclaim_has_its_own_counters_and_swappiness() {
     assert_eq!(bed.count(Counter::PgStealProactive), anon);
     assert!(matches!(bed.run(Attempt::proactive(group, 32, 0)), ReclaimStep::Done { reclaimed: 32.. }));
     assert_eq!(bed.count(Counter::PgStealAnon), anon, "swappiness 0 spares anonymous pages");
-    bed.check();
+    bed.check_lists();
 }

@@ -6,8 +6,8 @@ use super::*;
 use crate::counters::Counter;
 use crate::reclaim::Scan;
 use crate::reclaim::driver::{Attempt, ReclaimStep};
-use crate::reclaim::testbed::{Testbed, Touch};
 use crate::swap::device::DeviceKind;
+use crate::testkit::{Testbed, Touch};
 
 /// Patch 02: in sparsely used regions the bits of 2 MiB entries save most entries, and a forced walk promotes the same pages.
 #[test]
@@ -58,7 +58,7 @@ fn rows_are_the_truth_and_a_command_frees_its_rows_only() {
     assert_eq!(rows(&mut bed), [(4, 700), (5, 200), (6, 100), (7, 0)]);
     bed.mglru(|mglru, memory| mglru.write_lru_gen(memory, "- 0 0 4 max")).unwrap();
     assert_eq!(rows(&mut bed), [(4, 0), (5, 200), (6, 100), (7, 0)], "row 4 is empty, and no other changed");
-    bed.check();
+    bed.check_lists();
 }
 
 /// Patch 06: with the same pages of both types, swappiness decides how the refaults are shared.
@@ -69,7 +69,7 @@ fn refaults_follow_swappiness() {
         bed.memory.config.swappiness = swappiness;
         let file = bed.file("data", 500);
         let space = bed.space(CgroupId::ROOT, 500);
-        bed.map_file(space, 1000, file, 500, false);
+        bed.map_open_file(space, 1000, file, 500, false);
         let mut random = Lot(11);
         for _ in 0..12_000 {
             random.bin();
@@ -77,7 +77,7 @@ fn refaults_follow_swappiness() {
             let touch = if page < 500 { bed.write(space, page) } else { bed.read(space, 500 + page) };
             assert_ne!(touch, Touch::OutOfMemory);
         }
-        bed.check();
+        bed.check_lists();
         (bed.count(Counter::WorkingsetRefaultAnon), bed.count(Counter::WorkingsetRefaultFile))
     };
     let share = |(anon, file): (u64, u64)| anon * 100 / (anon + file);
@@ -108,7 +108,7 @@ fn direct_reclaim_does_not_pay_for_all_groups() {
         } else {
             while attempt.step(&mut bed.memory, bed.policy.as_mut()) == ReclaimStep::Again {}
         }
-        bed.check();
+        bed.check_lists();
         bed.memory.ledger.take()
     };
     let (few, many) = (cost(8, true), cost(128, true));

@@ -6,15 +6,14 @@ use super::generations::list_of;
 use super::*;
 use crate::cgroup::Knob;
 use crate::counters::Counter;
-use crate::fault;
 use crate::memory::{CachePage, FileId};
 use crate::mmu::SpaceId;
 use crate::reclaim::Scan;
 use crate::reclaim::classic::shadow_layout;
 use crate::reclaim::driver::{Attempt, ReclaimStep, effective_protection};
 use crate::reclaim::scan_balance::{Lru, PageType};
-use crate::reclaim::testbed::{Testbed, Touch};
 use crate::swap::device::DeviceKind;
+use crate::testkit::{Testbed, Touch};
 use isotherm_units::access::{Advice, LayoutChange};
 use isotherm_units::{Duration, PageRange};
 
@@ -70,8 +69,8 @@ impl Testbed {
 
     pub(super) fn page_out(&mut self, space: SpaceId, pages: PageRange) {
         let change = LayoutChange::Advise(pages, Advice::PageOut);
-        fault::change_layout(&mut self.memory, self.policy.as_mut(), space, change, &[]).expect("mapped");
-        self.finish_io();
+        self.change(space, change);
+        self.settle();
         self.evict(64, 200); // those that were written while they stayed
     }
 
@@ -106,7 +105,7 @@ fn e5_life_of_a_page() {
     assert_eq!(bed.mglru(|mglru, _| mglru.generations.get(ROOT).max_seq), 5);
     assert_eq!(bed.seq(frame), Some(3), "not touched again: third youngest");
     assert_eq!(bed.seq_at(space, 1), Some(4), "touched between the two agings");
-    bed.check();
+    bed.check_lists();
 }
 
 /// E15: how much is scanned.
@@ -156,7 +155,7 @@ fn e15_e19_turns_of_groups() {
             to.into_iter().for_each(|to| mglru.rotate(memory, lruvec, to));
             to
         });
-        bed.check();
+        bed.check_lists();
         (to, scan.nr_scanned, bed.memory.cgroups.get(group).events.low)
     };
     assert_eq!(turn(small, 12), (Some(Move::Tail), 0, 0));
@@ -181,7 +180,7 @@ fn e16_old_backoff() {
         scan.priority = 1; // half of the list, as a 4096th of a terabyte is
         let node = NodeId::default();
         bed.mglru(|mglru, memory| mglru.shrink_node(memory, node, &mut scan));
-        bed.check();
+        bed.check_lists();
         scan.nr_reclaimed
     };
     assert_eq!(overshoot(false), 400, "the whole share of the priority");
@@ -203,7 +202,7 @@ fn e20_kill_switch_lists() {
     let CachePage::Frame(used) = bed.memory.files.get(file).page(2) else { panic!("cached") };
     assert_eq!((bed.seq(oldest[0]), bed.seq(used)), (Some(3), Some(4)));
     bed.mglru(|mglru, memory| mglru.write_enabled(memory, "n").unwrap());
-    bed.check();
+    bed.check_lists();
     let listed = bed.mglru(|mglru, memory| {
         let mut pages = Vec::new();
         while let Some(frame) = mglru.classic.give_oldest(memory, ROOT, Lru::InactiveFile) {
@@ -219,7 +218,7 @@ fn e20_kill_switch_lists() {
     );
     bed.mglru(|mglru, memory| mglru.write_enabled(memory, "y").unwrap());
     assert_eq!((bed.seq(oldest[0]), bed.seq(used)), (Some(3), Some(4)));
-    bed.check();
+    bed.check_lists();
 }
 
 /// E21: commands and their refusals.
@@ -260,7 +259,7 @@ fn e21_commands() {
         "older than all: nothing to do; ageing goes from the youngest"
     );
     assert_eq!(bed.mglru(|mglru, _| mglru.generations.get(lruvec).max_seq), 8);
-    bed.check();
+    bed.check_lists();
 }
 
 /// E23: where a page enters is decided when its batch is emptied.
@@ -334,7 +333,7 @@ fn pages_of_faults_are_promoted_at_the_first_sight() {
     bed.set_seqs(5, [3, 3]);
     let file = bed.file("data", 64);
     let space = bed.space(CgroupId::ROOT, 8);
-    bed.map_file(space, 1000, file, 16, false);
+    bed.map_open_file(space, 1000, file, 16, false);
     let cached = bed.cached(CgroupId::ROOT, file, 0);
     bed.read(space, 1000); // a minor fault: it never counts as a use
     bed.read(space, 1010); // a major one
@@ -345,7 +344,7 @@ fn pages_of_faults_are_promoted_at_the_first_sight() {
     bed.read(space, 1000);
     bed.age(Effort::Heuristic);
     assert_eq!(bed.seq(cached), Some(6));
-    bed.check();
+    bed.check_lists();
 }
 
 /// Walks pass over spaces that did not run, tables that were not entered, tables that were hardly used, and go everywhere when
@@ -377,7 +376,7 @@ fn walks_pass_over_what_is_idle() {
             "one table was entered, and one entry is not worth it"
         );
         assert_eq!(examined(&mut bed, Effort::Forced), 4 * 512);
-        bed.check();
+        bed.check_lists();
     }
 }
 
@@ -400,7 +399,7 @@ fn look_around_promotes_neighbours_and_feeds_the_filter() {
         bed.evict(63, 200);
         bed.evict(63, 200);
         assert_eq!(bed.memory.reclaim.work.rmap_walks, walks);
-        bed.check();
+        bed.check_lists();
     }
 }
 
@@ -431,7 +430,7 @@ fn tiers_that_come_back_are_spared() {
             }
             at += 250;
         }
-        bed.check();
+        bed.check_lists();
         bed.count(Counter::WorkingsetRefaultFile)
     };
     let (with, without) = (refaults(true), refaults(false));
@@ -472,7 +471,7 @@ fn without_hardware_bits_only_the_reverse_map_looks() {
     assert!(reclaimed(&mut bed) + reclaimed(&mut bed) > 32);
     let work = bed.memory.reclaim.work;
     assert!(work.rmap_walks > 0 && work.tables_tested == 0);
-    bed.check();
+    bed.check_lists();
 }
 
 /// A scheme's hints under generations (docs/spec/classic-lru.md#s3-6, mglru trap 10).
@@ -502,7 +501,7 @@ fn hints_move_pages_as_new_ones_are_placed() {
     assert_eq!(bed.seq(page), Some(3));
     assert!(hint(&mut bed, anon, Hint::LazyFree));
     assert_eq!((bed.seq(anon), bed.state(anon).page_type()), (Some(3), PageType::File));
-    bed.check();
+    bed.check_lists();
 }
 
 /// Toggled 1000 times at random points under load, the switch loses no page and doubles none, in either release: `check` walks
@@ -515,7 +514,7 @@ fn the_kill_switch_loses_no_page() {
         let group = bed.group(CgroupId::ROOT, "a");
         let file = bed.file("data", 80);
         let spaces = [bed.space(CgroupId::ROOT, 100), bed.space(group, 100)];
-        spaces.into_iter().for_each(|space| bed.map_file(space, 1000, file, 80, false));
+        spaces.into_iter().for_each(|space| bed.map_open_file(space, 1000, file, 80, false));
         let mut random = Lot(7);
         let mut draw = move |below: u64| {
             random.bin();
@@ -537,7 +536,7 @@ fn the_kill_switch_loses_no_page() {
             bed.mglru(|mglru, memory| mglru.write_enabled(memory, text).unwrap());
             let is_on = bed.mglru(|mglru, _| mglru.switches().has_core());
             toggles += u32::from(std::mem::replace(&mut was_on, is_on) != is_on);
-            bed.check();
+            bed.check_lists();
             evicted = bed.count(Counter::PgStealDirect);
         }
         assert!(evicted > 1000, "under load: {evicted}");
@@ -592,7 +591,7 @@ fn what_is_refused_changes_nothing() {
     bed.mglru(|mglru, memory| mglru.write_enabled(memory, "n").unwrap());
     let off = bed.mglru(|mglru, memory| mglru.write_lru_gen(memory, "+ 0 0 3"));
     assert_eq!(off, Err(Refusal::Off));
-    bed.check();
+    bed.check_lists();
 }
 
 /// A time to live with no process to kill: the daemon asks, nothing comes of it, and pages stay where they are.
@@ -608,5 +607,5 @@ fn a_time_to_live_without_a_victim_changes_nothing() {
     assert!(bed.memory.reclaim.kill_wanted);
     assert_eq!(bed.mglru(|mglru, memory| mglru.lru_gen_full(memory)), before);
     assert_eq!(scan.nr_reclaimed, 0);
-    bed.check();
+    bed.check_lists();
 }

@@ -12,8 +12,8 @@ use crate::counters::Counter;
 use crate::memory::CachePage;
 use crate::reclaim::Scan;
 use crate::reclaim::scan_balance::PageType;
-use crate::reclaim::testbed::{Testbed, Touch};
 use crate::swap::device::DeviceKind;
+use crate::testkit::{Testbed, Touch};
 
 const ROOT: LruvecId = LruvecId(0);
 const OLD: Baseline = Baseline::V6_12;
@@ -78,7 +78,7 @@ fn s18_insertion() {
         let frame = bed.frame(space, 0).unwrap();
         with(&mut bed, Mglru::insert_pending);
         assert_eq!(with(&mut bed, |mglru, _| mglru.generations.state(frame).generation()), Some(list));
-        bed.check();
+        bed.check_lists();
     }
 }
 
@@ -125,7 +125,7 @@ fn s18_look_around_activates_one_by_one() {
         for frame in frames {
             assert_eq!(with(&mut bed, |mglru, _| mglru.generations.state(frame).generation()), Some(youngest));
         }
-        bed.check();
+        bed.check_lists();
     }
 }
 
@@ -174,7 +174,7 @@ fn s18_sort() {
         assert_eq!(next, [frames[1], frames[0], frames[2]], "spared ones at the old end, the dirty one at the young");
     });
     assert_eq!(bed.count(Counter::WorkingsetActivateFile), 0);
-    bed.check();
+    bed.check_lists();
 }
 
 /// Forced increments count nothing in 6.12, and tier 0 in 7.2 (trap 8).
@@ -191,7 +191,7 @@ fn s18_forced_increments_count_nothing() {
             mglru.generations.force_min_seq(memory, ROOT, PageType::File, 60);
             assert_eq!(mglru.generations.get(ROOT).history[1].avg_total[0] * 2, protected, "{baseline:?}");
         });
-        bed.check();
+        bed.check_lists();
     }
 }
 
@@ -313,7 +313,7 @@ fn s18_a_batch_looks_further() {
         });
         assert_eq!(result, (scanned, freed), "{baseline:?}");
         assert!(matches!(bed.memory.files.get(file).page(0), CachePage::Frame(_)));
-        bed.check();
+        bed.check_lists();
     }
 }
 
@@ -332,7 +332,7 @@ fn small_processes_are_walked() {
         let space = bed.space(CgroupId::ROOT, 512);
         (0..63).for_each(|page| assert_eq!(bed.write(space, page), Touch::Minor));
         with(&mut bed, |mglru, memory| mglru.age(memory, ROOT, 60, Effort::Forced));
-        bed.check();
+        bed.check_lists();
         bed.memory.reclaim.work.entries_examined
     });
     assert_eq!(walked, [512, 512]);
@@ -357,7 +357,7 @@ fn ageing_takes_the_place_of_eviction() {
             assert_eq!(mglru.generations.get(ROOT).max_seq - before, ageings);
         });
         assert_eq!(scan.nr_scanned, 0);
-        bed.check();
+        bed.check_lists();
     }
 }
 
@@ -380,7 +380,7 @@ fn reclaim_for_a_limit_goes_on_beyond_its_target() {
             mglru.shrink_lruvec(memory, lruvec, &mut scan);
         });
         assert_eq!(scan.nr_reclaimed, freed, "{baseline:?} {below_limit}");
-        bed.check();
+        bed.check_lists();
     }
 }
 
@@ -420,7 +420,7 @@ fn shadows_of_generations_are_pruned_in_7_2() {
             bed.memory.files.get(crate::memory::FileId::from_index(0)).nr_shadows,
             200 - gone.iter().sum::<u64>()
         );
-        bed.check();
+        bed.check_lists();
         gone
     });
     // 200 nodes are 28 pages, which keep three: 98 of 197 are due, less than a batch of 128. Put off twice, half of it with what is due

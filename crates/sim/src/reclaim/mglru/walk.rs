@@ -372,8 +372,8 @@ impl Walker {
 mod tests {
     use super::*;
     use crate::reclaim::mglru::Mglru;
-    use crate::reclaim::testbed::{Testbed, Touch};
     use crate::swap::device::DeviceKind;
+    use crate::testkit::{Testbed, Touch};
 
     /// A huge entry over pages of another group keeps its bit.
     #[test]
