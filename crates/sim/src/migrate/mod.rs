@@ -160,7 +160,8 @@ impl Memory {
             match self.ready(policy, from, to, source) {
                 Ok((pages, mappers)) => {
                     self.ledger.spend(if source == Source::List { self.costs.migrate_isolate_ns } else { 0 });
-                    let is_pinned = self.frames.is_pinned(from);
+                    // Whoever holds a part of a huge page holds all of it: the kernel counts references by folio.
+                    let is_pinned = (0..pages).any(|at| self.frames.is_pinned(FrameId::new(from.index_u32() + at)));
                     going.push(Going { index, from, to, pages, mappers, is_pinned });
                 }
                 Err(refusal) => self.refuse(&mut migrated, index, from, refusal, mode),

@@ -201,6 +201,27 @@ fn a_huge_page_moves_as_one() {
 }
 
 #[test]
+fn a_huge_page_stays_where_any_of_its_pages_is_held() {
+    let mut rig = Rig::new(DeviceKind::None);
+    let space = rig.space();
+    rig.map(space, Mapping { huge: true, ..Mapping::anonymous(PageRange::new(0, 1024)) });
+    rig.write(space, 7);
+    let (from, held) = (rig.frame(space, 0).unwrap(), rig.frame(space, 300).unwrap());
+    let to = rig.memory.take_huge_target(NODE, Mark::Nothing).unwrap();
+    rig.memory.frames.pin(held);
+    let moved = rig.memory.migrate_batch(&mut rig.policy, &[(from, to)], MigrateMode::Sync);
+    assert_eq!((moved.pages, moved.failed.as_slice()), (0, &[(0, Refusal::Pinned)][..]));
+    assert_eq!(rig.counts([Counter::PgMigrateFail, Counter::ThpMigrationFail]), [512, 1]);
+    assert_eq!(rig.frame(space, 300), Some(held));
+    rig.memory.frames.unpin(held);
+    let moved = rig.memory.migrate_batch(&mut rig.policy, &[(from, to)], MigrateMode::Sync);
+    rig.check();
+    assert_eq!((moved.pages, moved.failed.len()), (512, 0));
+    rig.exit(space);
+    rig.assert_empty();
+}
+
+#[test]
 fn what_cannot_move_says_why() {
     let mut rig = Rig::new(DeviceKind::Nvme);
     let space = rig.anonymous(64);
