@@ -10,7 +10,9 @@ use crate::host::{Level, Probe, Seen};
 /// aggregation.
 pub(crate) fn drop_twins(target: &mut Target) {
     let Target { regions, probes, levels, batch_ends, .. } = target;
+    debug_assert!(batch_ends.is_empty(), "the sample before was dropped whole");
     let samples = probes.len() / regions.len().max(1);
+    debug_assert_eq!(regions.len() * samples, probes.len(), "each region has as many probes as each other");
     let entry = |probe: &Probe| (probe.level, levels.entry(probe.level, probe.address).0);
     let mut kept = 0;
     for region in 0..regions.len() {
@@ -24,6 +26,7 @@ pub(crate) fn drop_twins(target: &mut Target) {
                 kept += 1;
             }
         }
+        debug_assert!(kept > first || samples == 0, "the first of some twins stays");
         batch_ends.push(kept);
     }
     probes.truncate(kept);
@@ -31,6 +34,12 @@ pub(crate) fn drop_twins(target: &mut Target) {
 
 /// Counts what was seen; returns how many sights were none.
 pub(crate) fn count(target: &mut Target) -> u64 {
+    debug_assert_eq!(target.batch_ends.len(), target.regions.len(), "each region knows where its probes end");
+    debug_assert_eq!(
+        target.batch_ends.last().copied().unwrap_or(0),
+        target.sights.len(),
+        "each sight belongs to a region"
+    );
     let (mut first, mut dropped) = (0, 0);
     for (region, end) in target.regions.iter_mut().zip(&target.batch_ends) {
         let sights = &target.sights[first..*end];

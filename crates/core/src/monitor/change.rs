@@ -102,6 +102,7 @@ impl Monitor {
                 return Err(MonitorError::RangesMissing { target, operations: config.operations.name() });
             }
         }
+        debug_assert!(size_min.is_power_of_two(), "ranges are aligned by masks");
         self.pending = Some(Plan { config, targets: planned, levels, size_min });
         if !self.is_running() {
             self.serve();
@@ -137,6 +138,8 @@ impl Monitor {
     /// Puts a waiting commit in force.
     pub(super) fn serve(&mut self) {
         let Some(Plan { config, targets, levels, size_min }) = self.pending.take() else { return };
+        debug_assert!(size_min.is_power_of_two(), "ranges are aligned by masks");
+        debug_assert!(targets.is_none() || levels.is_empty(), "a new list of targets brings their levels itself");
         self.size_min = size_min;
         for (id, levels) in levels {
             if let Some(target) = self.targets.iter_mut().find(|target| target.id == id) {
@@ -154,6 +157,7 @@ impl Monitor {
         }
         self.config = config;
         self.events.push(Event::Committed);
+        debug_assert!(self.aggr_samples > 0, "an aggregation holds one sample at least");
     }
 
     fn replace_targets(&mut self, planned: Vec<PlannedTarget>) {
@@ -171,6 +175,10 @@ impl Monitor {
                 ranges::apply(&mut target.regions, &ranges, self.size_min, &mut self.spare);
                 target.wanted = ranges;
             }
+            debug_assert!(
+                self.targets.iter().all(|other| other.id != id),
+                "the plan refused a target that is there twice"
+            );
             self.targets.push(target);
         }
     }
@@ -178,6 +186,7 @@ impl Monitor {
     /// Puts `new` in force: converts results and arms all schedules again. Any difference does that, as in the kernel; in the
     /// middle of an aggregation the samples so far are given up.
     pub(super) fn set_attributes(&mut self, new: Attributes) {
+        debug_assert!(new.sample_interval <= new.aggr_interval, "an aggregation holds one sample at least");
         let is_aggregating = self.schedule.tick < self.schedule.next_aggregation;
         let convert = Conversion::between(&self.attributes, &new);
         for region in self.targets.iter_mut().flat_map(|target| &mut target.regions) {
@@ -187,6 +196,7 @@ impl Monitor {
         self.schedule.next_update = self.schedule.tick + new.update_ticks();
         self.schemes.arm(self.schedule.tick, &new);
         self.attributes = new;
+        debug_assert!(self.schedule.tick < self.schedule.next_aggregation, "the next aggregation is yet to come");
     }
 }
 
@@ -200,6 +210,7 @@ struct Conversion {
 
 impl Conversion {
     fn between(old: &Attributes, new: &Attributes) -> Self {
+        debug_assert!(new.aggr_interval.ns() > 0, "ages are counted in aggregations, which take time");
         Self {
             max_old: old.nr_accesses_max(),
             max_new: new.nr_accesses_max(),

@@ -171,6 +171,11 @@ impl MonitorConfig {
 
     /// The smallest region in address units on page tables such as `levels`.
     pub(crate) fn size_min(&self, levels: &Levels) -> u64 {
+        debug_assert!(self.addr_unit > Bytes::ZERO, "lengths are divided by the unit");
+        debug_assert!(
+            self.min_region_size.is_none_or(|size| size.get().is_power_of_two()),
+            "regions are aligned by masks"
+        );
         self.min_region_size.map(Bytes::get).unwrap_or_else(|| {
             let smallest = self.strategy.entry().smallest;
             let span = if levels.has(smallest) { levels.span(smallest) } else { u128::from(levels.page()) };

@@ -29,6 +29,12 @@ const COMPANION_EVERY: u64 = 16;
 /// Adds companions in front of the probes of `target`: for some regions an entry below the probed one, on the way to the same
 /// address, at each lower level in turn. In front, because children are to be cleared before their parents.
 pub(crate) fn add_companions(target: &mut Target, tick: u64) {
+    debug_assert!(target.doubted.is_empty(), "a sample gets its companions once");
+    debug_assert_eq!(
+        target.probes.len(),
+        target.regions.len(),
+        "one probe stands for each region until companions come"
+    );
     let nr_regions = target.probes.len();
     let first = usize::try_from(tick % COMPANION_EVERY).expect("below 16");
     let step = usize::try_from(COMPANION_EVERY).expect("16");
@@ -45,10 +51,20 @@ pub(crate) fn add_companions(target: &mut Target, tick: u64) {
 
 /// Compares probes of one tick, one of which lies below the entry of the other, and says whether any contradict.
 pub(crate) fn find_contradictions(target: &Target, activity: &mut Activity) -> bool {
+    debug_assert_eq!(
+        target.probes.len(),
+        target.doubted.len() + target.regions.len(),
+        "companions come first, then one probe a region"
+    );
+    debug_assert_eq!(target.sights.len(), target.probes.len(), "each probe saw something");
     let nr_companions = target.doubted.len();
     let mut found = false;
     let mut compare = |upper: usize, lower: usize| {
         let (above, below) = (target.sights[upper], target.sights[lower]);
+        debug_assert!(
+            target.probes[lower].level < target.probes[upper].level,
+            "only an entry further up covers the other"
+        );
         let comparable = |seen| matches!(seen, Seen::Accessed | Seen::Idle);
         let is_entry = above.level == target.probes[upper].level && below.level < above.level;
         if comparable(above.seen) && comparable(below.seen) && is_entry {

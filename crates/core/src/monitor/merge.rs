@@ -38,6 +38,10 @@ pub(crate) fn merge_all(targets: &mut [Target], limits: MergeLimits, baseline: B
         if baseline == Baseline::V6_6 || fits || threshold >= limits.threshold_max {
             return;
         }
+        debug_assert!(
+            next_threshold(threshold, limits.threshold_max) > threshold,
+            "a rising threshold ends the rounds"
+        );
         threshold = next_threshold(threshold, limits.threshold_max);
     }
 }
@@ -49,6 +53,7 @@ pub(crate) fn merge_neighbours(regions: &mut Vec<Region>, threshold: u32, size_m
     for index in 1..regions.len() {
         let region = regions[index];
         let last = &mut regions[kept];
+        debug_assert!(last.range.end <= region.range.start, "regions are ascending and disjoint");
         let is_alike = last.nr_accesses.abs_diff(region.nr_accesses) <= threshold;
         let fits = last.len().checked_add(region.len()).is_some_and(|len| len <= size_max);
         if last.range.end == region.range.start && is_alike && fits {

@@ -190,6 +190,7 @@ impl Monitor {
         }
         let levels = admit(&self.config, id, host)?;
         let size_min = if self.targets.is_empty() { self.config.size_min(&levels) } else { self.size_min };
+        debug_assert!(size_min.is_power_of_two(), "ranges are aligned by masks");
         ranges::validate(ranges, size_min, self.config.addr_unit.get())
             .map_err(|source| MonitorError::Ranges { target: id, source })?;
         let mut target = Target::new(id, levels, ranges.to_vec());

@@ -53,6 +53,11 @@ pub(crate) fn evaluate(
     buffers: &mut ProbeBuffers,
 ) -> Result<(), HostError> {
     let nr_regions = target.regions.len();
+    debug_assert_eq!(
+        target.probes.len(),
+        target.doubted.len() + nr_regions,
+        "companions come first, then one probe a region"
+    );
     let sampled = &target.probes[target.probes.len() - nr_regions..];
     let ProbeBuffers { addresses, answers } = buffers;
     addresses.clear();

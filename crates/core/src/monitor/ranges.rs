@@ -48,8 +48,10 @@ pub enum RangesError {
 /// Mappings are in bytes, as units are in a process. In a usual layout these are heap, mapped area and stack; smaller holes stay inside and are just never seen accessed.
 /// Of equal gaps the one found first keeps the better place.
 pub(crate) fn three_ranges(mappings: &[AddressRange], align: u64) -> Result<[UnitRange; 3], RangesError> {
+    debug_assert!(align.is_power_of_two(), "bounds are aligned by masks");
     let (mut largest, mut second) = (AddressRange::default(), AddressRange::default());
     for pair in mappings.windows(2) {
+        debug_assert!(pair[0].end <= pair[1].start, "the host gives mappings in order");
         let gap = AddressRange::new(pair[0].end, pair[1].start);
         if gap.len() > largest.len() {
             second = largest;
@@ -62,12 +64,14 @@ pub(crate) fn three_ranges(mappings: &[AddressRange], align: u64) -> Result<[Uni
         return Err(RangesError::TooFewGaps);
     };
     let (low, high) = if largest.start < second.start { (largest, second) } else { (second, largest) };
+    debug_assert!(low.end <= high.start, "something is mapped between two gaps");
     let aligned = |start, end| UnitRange::new(align_up(start, align), align_up(end, align));
     Ok([aligned(first.start, low.start), aligned(low.end, high.start), aligned(high.end, last.end)])
 }
 
 /// Whether `ranges` can be applied: not empty, ascending, and still disjoint once aligned outwards.
 pub(crate) fn validate(ranges: &[UnitRange], align: u64, addr_unit: u64) -> Result<(), RangesError> {
+    debug_assert!(align.is_power_of_two(), "bounds are aligned by masks");
     for (index, &range) in ranges.iter().enumerate() {
         if range.is_empty() {
             return Err(RangesError::Empty { index, range });
@@ -87,11 +91,13 @@ pub(crate) fn validate(ranges: &[UnitRange], align: u64, addr_unit: u64) -> Resu
 /// What survives keeps its counters, however much it grows or shrinks; new addresses begin with none. A region that spans
 /// two ranges belongs to the first.
 pub(crate) fn apply(regions: &mut Vec<Region>, ranges: &[UnitRange], align: u64, spare: &mut Vec<Region>) {
+    debug_assert!(align.is_power_of_two(), "bounds are aligned by masks");
     regions.retain(|region| ranges.iter().any(|range| region.range.overlaps(*range)));
     std::mem::swap(regions, spare);
     regions.clear();
     let mut old = spare.drain(..).peekable();
     for range in ranges {
+        debug_assert!(!range.is_empty(), "ranges were validated");
         let aligned = UnitRange::new(align_down(range.start, align), align_up(range.end, align));
         let first = regions.len();
         while let Some(mut region) = old.next_if(|region| region.range.start < range.end) {
@@ -111,6 +117,7 @@ pub(crate) fn apply(regions: &mut Vec<Region>, ranges: &[UnitRange], align: u64,
             None => regions.push(Region::new(aligned)),
         }
     }
+    debug_assert_eq!(old.len(), 0, "what overlaps a range was taken with one");
 }
 
 #[cfg(test)]

@@ -49,6 +49,7 @@ impl Region {
 
     /// Counts one sample. `samples` is the number of samples in an aggregation.
     pub(crate) fn count(&mut self, is_accessed: bool, samples: u32) {
+        debug_assert!(samples > 0, "an aggregation holds one sample at least");
         let hit = if is_accessed { HIT_BP } else { 0 };
         let last = self.last_nr_accesses.wrapping_mul(HIT_BP);
         self.nr_accesses_bp = moving_sum(self.nr_accesses_bp, last, samples, hit);
@@ -79,6 +80,7 @@ impl Region {
     /// Takes in the right neighbour. Counts and ages become means weighted by size, cut down to whole numbers: 20 accesses
     /// on 1 page and 0 on 999 give 0. The bias to cold is kept, because results are compared with the kernel's.
     pub(crate) fn fold(&mut self, right: &Self) {
+        debug_assert!(!self.is_empty() && !right.is_empty(), "a mean is weighted by sizes");
         debug_assert_eq!(self.range.end, right.range.start, "only neighbours merge");
         let (left_len, right_len) = (u128::from(self.len()), u128::from(right.len()));
         let mean = |left: u32, right: u32| {

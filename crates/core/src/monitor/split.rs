@@ -28,6 +28,8 @@ pub(crate) fn split_at_random(
     place: impl Fn(UnitRange, u64) -> u64,
     out: &mut Vec<Region>,
 ) {
+    debug_assert!(size_min.is_power_of_two(), "cuts are aligned by masks");
+    debug_assert!(!region.is_empty(), "only what holds something is cut");
     let first = out.len();
     for _ in 1..pieces {
         let len = region.len();
@@ -35,6 +37,7 @@ pub(crate) fn split_at_random(
             break;
         }
         let tenths = draw(1, 10);
+        debug_assert!((1..10).contains(&tenths), "a draw lies within its bounds");
         // u128: ten times the largest space does not fit 64 bits.
         let drawn = u64::try_from(u128::from(tenths) * u128::from(len) / 10).expect("below the length");
         let drawn = align_down(drawn, size_min);
@@ -53,6 +56,7 @@ pub(crate) fn size_limit(total: u64, nr_min: u32, size_min: u64) -> u64 {
 
 /// Cuts everything larger than `size_max` from the left into pieces of `size_max`; `spare` is scratch space.
 pub(crate) fn split_large(regions: &mut Vec<Region>, size_max: u64, spare: &mut Vec<Region>) {
+    debug_assert!(size_max > 0, "pieces of nothing would be cut for ever");
     if regions.iter().all(|region| region.len() <= size_max) {
         return;
     }
@@ -71,6 +75,7 @@ pub(crate) fn split_large(regions: &mut Vec<Region>, size_max: u64, spare: &mut 
 
 /// `value` down to a multiple of the power of two `unit`.
 pub(crate) const fn align_down(value: u64, unit: u64) -> u64 {
+    debug_assert!(unit.is_power_of_two(), "a mask aligns to powers of two alone");
     value & !(unit - 1)
 }
 

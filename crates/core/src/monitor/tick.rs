@@ -22,6 +22,7 @@ impl Monitor {
     pub fn handle_timeout(&mut self, now: Instant, host: &mut dyn MonitorHost) -> Tick {
         let Some(at) = self.poll_timeout().filter(|at| *at <= now) else { return Tick::default() };
         let number_before = self.snapshot.number;
+        debug_assert!(self.pace() > Duration::ZERO, "missed ticks are counted by the time of one");
         let missed = match self.phase {
             Phase::Sampling(_) => now.since(at).ns() / self.pace().ns(),
             // Nothing is sampled then.
@@ -45,6 +46,7 @@ impl Monitor {
             }
             Phase::Paused { due, .. } => self.pause_or_go_on(due, now, host),
         }
+        debug_assert!(self.snapshot.number <= number_before + 1, "a call ends one aggregation at most");
         let has_snapshot = self.snapshot.number > number_before;
         Tick { has_snapshot, missed, events: std::mem::take(&mut self.events) }
     }
@@ -57,6 +59,7 @@ impl Monitor {
             next_update: self.attributes.update_ticks(),
             next_tuning: 0,
         };
+        debug_assert!(self.schedule.next_aggregation > 0, "an aggregation holds one sample at least");
         if let Some(goal) = &self.attributes.intervals_goal {
             self.schedule.next_tuning = self.schedule.next_aggregation.saturating_mul(u64::from(goal.aggrs));
         }
@@ -108,6 +111,10 @@ impl Monitor {
 
     /// The service point: changes, then sleep on if paused, else the rest of the tick and the next one's PREPARE.
     fn pause_or_go_on(&mut self, due: Due, now: Instant, host: &mut dyn MonitorHost) {
+        debug_assert!(
+            matches!(self.phase, Phase::Sampling(_) | Phase::Paused { .. }),
+            "a tick ends after its sample or its pause"
+        );
         self.serve();
         if self.config.paused {
             self.cancel_walk();
@@ -140,6 +147,7 @@ impl Monitor {
             size_max: self.size_limit(),
             page_bytes: self.targets.first().map_or(PAGE, |target| target.levels.page()),
         };
+        debug_assert!(pass.size_min <= pass.size_max, "the smallest region is never too large");
         let Outcome { ended, refusals, walked } = self.schemes.run(&pass, &mut self.targets, &mut self.spare, host);
         for (target, call, error) in refusals {
             self.events.push(Event::HostFailed { target, call, error });
@@ -181,6 +189,7 @@ impl Monitor {
                 Ok(None) => {}
                 Ok(Some(wait)) => {
                     self.cancel_walk();
+                    debug_assert!(wait > Duration::ZERO, "a context that is not at work sleeps");
                     self.phase = Phase::Inactive(now + wait);
                     return;
                 }
@@ -216,6 +225,7 @@ impl Monitor {
             Sampling::Batch => self.attributes.nr_accesses_max(),
         };
         for region in &target.regions {
+            debug_assert!(!region.is_empty(), "an address is drawn from each region");
             for _ in 0..samples {
                 let address = self.random.between(region.range.start, region.range.end);
                 let address = address * unit.get();
@@ -233,6 +243,11 @@ impl Monitor {
             flush::add_companions(target, tick);
         }
         target.sights.resize(target.probes.len(), ProbeResult::default());
+        debug_assert!(
+            self.config.sampling == Sampling::Batch
+                || target.probes.len() == target.doubted.len() + target.regions.len(),
+            "companions come first, then one probe a region"
+        );
         if let Err(error) = host.clear(target.id, &target.probes, &mut target.sights) {
             self.activity.dropped_samples += target.regions.len() as u64;
             target.drop_sample();
@@ -273,6 +288,7 @@ impl Monitor {
         if target.probes.is_empty() {
             return Ok(());
         }
+        debug_assert_eq!(target.sights.len(), target.probes.len(), "each probe has a place for what it sees");
         if let Err(error) = host.test(target.id, &target.probes, &mut target.sights) {
             self.activity.dropped_samples += target.regions.len() as u64;
             target.drop_sample();
@@ -340,6 +356,10 @@ impl Monitor {
         if (sample_interval, aggr_interval) == (self.attributes.sample_interval, self.attributes.aggr_interval) {
             return;
         }
+        debug_assert!(
+            Duration::ZERO < sample_interval && sample_interval <= aggr_interval,
+            "tuning keeps the samples of an aggregation"
+        );
         self.activity.tunings += 1;
         self.events.push(Event::Tuned { sample_interval, aggr_interval });
         self.set_attributes(super::Attributes { sample_interval, aggr_interval, ..self.attributes.clone() });
@@ -350,6 +370,7 @@ impl Monitor {
         self.activity.aggregations += 1;
         let unit = self.config.addr_unit;
         let snapshot = &mut self.snapshot;
+        debug_assert!(snapshot.at <= now, "aggregations end one after the other");
         snapshot.elapsed = now.since(snapshot.at);
         snapshot.at = now;
         snapshot.number += 1;
@@ -373,6 +394,10 @@ impl Monitor {
         for (level, (now, before)) in self.activity.tests.iter().zip(before).enumerate() {
             snapshot.levels[level].tests = now.tests - before.tests;
             snapshot.levels[level].accessed = now.accessed - before.accessed;
+            debug_assert!(
+                snapshot.levels[level].accessed <= snapshot.levels[level].tests,
+                "only what was tested was seen accessed"
+            );
         }
         self.activity_before = self.activity;
     }
@@ -420,6 +445,7 @@ impl Monitor {
                     }
                     _ => spare.push(region),
                 }
+                debug_assert!(spare.len() > before, "a region leaves one piece at least");
                 room -= (spare.len() - before - 1) as u64;
             }
             std::mem::swap(regions, spare);
@@ -429,6 +455,7 @@ impl Monitor {
 
     /// Reads the mappings of a process again, and makes its regions follow.
     fn follow_mappings(&mut self, index: usize, host: &mut dyn MonitorHost) -> Result<(), Failure> {
+        debug_assert_eq!(self.config.operations, Operations::Vaddr, "only a whole process follows its mappings");
         let target = &mut self.targets[index];
         self.mappings.clear();
         host.mappings(target.id, &mut self.mappings).map_err(|error| Failure("mappings", error))?;
@@ -446,6 +473,7 @@ impl Monitor {
     /// Cuts all regions above the size limit, which it returns, aligned.
     fn enforce_min_nr_regions(&mut self) -> u64 {
         let limit = align_up(self.size_limit(), self.size_min);
+        debug_assert!(limit >= self.size_min && limit.is_multiple_of(self.size_min), "pieces of that size are regions");
         for target in &mut self.targets {
             split_large(&mut target.regions, limit, &mut self.spare);
         }
@@ -470,6 +498,7 @@ impl Monitor {
             match what(self, index, host) {
                 Ok(()) => {}
                 Err(Failure(_, HostError::Gone(_))) => {
+                    debug_assert_eq!(self.targets[index].id, target, "no target moves while one is looked at");
                     self.targets.remove(index);
                     self.events.push(Event::TargetGone(target));
                     continue;

@@ -10,6 +10,7 @@ use isotherm_units::Duration;
 /// kernel does, although its documentation speaks of all since the last tuning. 128 bits: bytes times samples times basis
 /// points do not fit 64 in a large space.
 pub(crate) fn score(targets: &[Target], samples: u64, goal_bp: u64) -> u64 {
+    debug_assert!(samples > 0 && goal_bp <= 10_000, "a goal is a share of samples that were taken");
     let regions = targets.iter().flat_map(|target| &target.regions);
     let (mut seen, mut all) = (0u128, 0u128);
     for region in regions {
@@ -23,11 +24,13 @@ pub(crate) fn score(targets: &[Target], samples: u64, goal_bp: u64) -> u64 {
 /// What to multiply the sampling interval by, in basis points: ×0.5 to ×2 a step.
 pub(crate) fn factor_bp(score: u64) -> u64 {
     let raw = feedback(100_000_000, score) / 10_000;
+    debug_assert!(raw <= 20_000, "a step doubles at most");
     if raw > 10_000 { raw } else { 5_000 + raw / 2 }
 }
 
 /// The next sampling interval.
 pub(crate) fn next_sample_interval(sample: Duration, factor_bp: u64, goal: &IntervalsGoal) -> Duration {
+    debug_assert!((5_000..=20_000).contains(&factor_bp), "a step halves at least and doubles at most");
     let sample_us = u128::from(sample.ns() / 1000) * u128::from(factor_bp) / 10_000;
     Duration::from_us(u64::try_from(sample_us).unwrap_or(u64::MAX))
         .clamp(goal.min_sample_interval, goal.max_sample_interval)

@@ -85,6 +85,7 @@ impl Slot {
             self.all_passes.page_filter_bytes.clear();
         }
         self.scheme = scheme.clone();
+        debug_assert_eq!(self.goals.len(), self.scheme.quotas.goals.len(), "each goal has its state");
         self.is_active = true;
     }
 }
@@ -124,6 +125,7 @@ impl Engine {
         if let Some(walk) = &mut self.walk {
             walk.is_done.resize(schemes.len(), false);
         }
+        debug_assert_eq!(self.slots.len(), schemes.len(), "schemes meet their slots by their place");
     }
 
     /// Sets all next passes, from `tick` on.
@@ -150,6 +152,7 @@ impl Engine {
 
     /// Looks at all watermarks. `Some`: no scheme is at work, and the next look is after that time.
     pub(crate) fn wait(&mut self, now: Instant, host: &mut dyn MonitorHost) -> Result<Option<Duration>, HostError> {
+        debug_assert!(self.last_look.is_none_or(|last| last <= now), "looks come one after the other");
         let passed = self.last_look.replace(now).map_or(Duration::ZERO, |last| now.since(last));
         let mut free = None;
         let mut shortest: Option<Duration> = None;
@@ -193,6 +196,7 @@ impl Engine {
         let Some(slot) = self.slots.get_mut(scheme) else { return false };
         let is_input = slot.scheme.quotas.goals.get(goal).is_some_and(|goal| goal.metric == super::Metric::UserInput);
         if is_input {
+            debug_assert_eq!(slot.goals.len(), slot.scheme.quotas.goals.len(), "each goal has its state");
             slot.goals[goal].current = value;
         }
         is_input

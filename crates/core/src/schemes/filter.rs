@@ -134,6 +134,11 @@ pub(crate) fn judge(
     region: &mut Region,
     mut cut: impl FnMut(&mut Region, u64),
 ) -> Verdict {
+    debug_assert!(!region.is_empty(), "only what holds something is judged");
+    debug_assert!(
+        grain.unit > Bytes::ZERO && grain.size_min.is_power_of_two(),
+        "borders are divided by the one and aligned by the other"
+    );
     for (index, filter) in filters.iter().enumerate() {
         let is_of_type = match (filter.address_range, filter.target_idx) {
             (Some(range), _) => {
@@ -170,6 +175,7 @@ fn is_inside(range: UnitRange, region: &mut Region, cut: &mut impl FnMut(&mut Re
         cut(region, range.start - start);
         return false;
     }
+    debug_assert!(start < range.end && range.end < end, "the border lies inside the region");
     cut(region, range.end - start);
     true
 }

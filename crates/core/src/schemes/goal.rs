@@ -95,6 +95,7 @@ pub(crate) fn score(
     host: &mut dyn MonitorHost,
     mut eligible: impl FnMut(&mut dyn MonitorHost) -> Result<Vec<(NodeId, u64)>, HostError>,
 ) -> Result<Score, HostError> {
+    debug_assert_eq!(goals.len(), states.len(), "each goal has its state");
     let mut highest = 0;
     for (goal, state) in goals.iter().zip(states) {
         state.current = measure(goal, state, host, &mut eligible)?;

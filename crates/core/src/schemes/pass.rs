@@ -84,6 +84,10 @@ impl Engine {
         spare: &mut Vec<Region>,
         host: &mut dyn MonitorHost,
     ) -> Outcome {
+        debug_assert!(
+            self.walk.as_ref().is_none_or(|walk| walk.is_done.len() == self.slots.len()),
+            "a walk waits for each scheme once"
+        );
         let mut outcome = Outcome::default();
         let is_due = |slot: &Slot| pass.tick >= slot.next_apply;
         self.forget(|id| targets.iter().all(|target| target.id != id));
@@ -122,6 +126,7 @@ impl Engine {
 impl Slot {
     /// Begins its part of a pass; `None` where watermarks have it switched off.
     fn begin(&mut self, pass: &Pass<'_>, host: &dyn MonitorHost) -> Option<Plan> {
+        debug_assert!(pass.tick >= self.next_apply, "only a scheme that is due has a turn");
         let scheme = &self.scheme;
         let mut filters: Vec<PageFilter> =
             scheme.ops_filters.iter().filter_map(|filter| filter.for_pages(host)).collect();
@@ -157,6 +162,7 @@ impl Slot {
     ) -> Plan {
         let Self { scheme, quota, goals, stats, last_pass, .. } = self;
         let quotas = &scheme.quotas;
+        debug_assert_eq!(goals.len(), quotas.goals.len(), "each goal has its state");
         let qualifies = |region: &Region| plan.pattern.misses(region, pass.bytes(region)).is_none();
         let was_full = quota.roll(quotas, pass.now, pass.grain(), || {
             let eligible = |host: &mut dyn MonitorHost| {
@@ -213,6 +219,7 @@ impl Slot {
         outcome: &mut Outcome,
         tried: Option<(usize, &mut Walk)>,
     ) {
+        debug_assert!(!region.is_empty(), "what others cut off leaves something");
         let held_back = if self.quota.is_full(&self.scheme.quotas, pass.grain()) {
             Some(Reason::QuotaFull)
         } else if self.is_before_resume(pass, target, region, rest) {
@@ -258,6 +265,7 @@ impl Slot {
         if !is_before && region.range.start < resume {
             let offset = align_down(resume - region.range.start, pass.size_min);
             is_before = true;
+            debug_assert!(offset < region.len(), "the place lies inside the region");
             if offset > 0 {
                 rest.cut(region, offset);
             } else if region.len() > pass.size_min {
@@ -283,11 +291,13 @@ impl Slot {
         outcome: &mut Outcome,
         tried: Option<(usize, &mut Walk)>,
     ) -> End {
+        debug_assert!(!self.quota.is_full(&self.scheme.quotas, pass.grain()), "a full quota holds all regions back");
         let Self { scheme, quota, stats, last_pass, last_folio, .. } = self;
         let quotas = &scheme.quotas;
         let mut size = pass.bytes(region);
         if quota.is_set(quotas) && size > quota.esz - quota.charged {
             let room = align_down((quota.esz - quota.charged) / pass.unit.get(), pass.size_min);
+            debug_assert!(room >= pass.size_min, "a quota that is not full has room for the smallest region");
             rest.cut(region, room);
             size = pass.bytes(region);
         }
@@ -342,6 +352,7 @@ impl Slot {
         stats.nr_tried += 1;
         stats.sz_tried += size;
         stats.nr_applied += u64::from(applied.bytes > 0);
+        debug_assert!(stats.nr_applied <= stats.nr_tried, "only a try changes something");
         stats.sz_applied += applied.bytes;
         stats.sz_ops_filter_passed += filter.passed_bytes();
         if verdict == Verdict::Undecided {

@@ -43,6 +43,7 @@ impl Histogram {
     pub(crate) const EMPTY: Self = Self([0; SCORE_MAX as usize + 1]);
 
     pub(crate) fn add(&mut self, score: u32, bytes: u64) {
+        debug_assert!(score <= SCORE_MAX, "each score has its bucket");
         let bucket = &mut self.0[score as usize];
         *bucket = bucket.saturating_add(bytes);
     }

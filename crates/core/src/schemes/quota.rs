@@ -166,6 +166,7 @@ impl QuotaState {
             self.set_effective(quotas, grain, &mut score);
         }
         let start = self.window_start.expect("set above");
+        debug_assert!(start <= now, "a window began before it ends");
         if now.since(start) < quotas.reset_interval {
             return false;
         }
@@ -174,6 +175,7 @@ impl QuotaState {
         self.window_start = Some(now);
         (self.charged, self.spent_ns) = (0, 0);
         self.set_effective(quotas, grain, &mut score);
+        debug_assert!(quotas.size.is_none_or(|size| self.esz <= size.get()), "the smallest limit is in force");
         was_full
     }
 
@@ -213,6 +215,7 @@ impl QuotaState {
         self.total_charged_ns = self.total_charged_ns.saturating_add(spent.ns());
         self.spent_ns = self.spent_ns.saturating_add(spent.ns());
         self.charged = self.charged.saturating_add(quotas.charge(tried, applied));
+        debug_assert!(self.spent_ns <= self.total_charged_ns, "a window is a part of the whole life");
     }
 }
 

@@ -39,6 +39,11 @@ pub(crate) fn walk(
     while let Some(mut region) = rest.cuts.pop().or_else(|| input.next()) {
         rest.has_more = input.peek().is_some();
         visit(&mut region, &mut rest);
+        debug_assert!(!region.is_empty(), "a cut leaves something on both sides");
+        debug_assert!(
+            regions.last().is_none_or(|left| left.range.end <= region.range.start),
+            "regions and what is cut off them come in order"
+        );
         match (regions.last_mut(), join_up_to) {
             (Some(left), Some(size_max)) if is_twin(left, &region, size_max) => left.range.end = region.range.end,
             _ => regions.push(region),

@@ -78,6 +78,7 @@ impl Watermarks {
     /// Whether it is at work with `free` per mille, given whether it was.
     pub(crate) fn is_active(&self, free_permil: u64, was_active: bool) -> bool {
         let [high, mid, low] = [self.high, self.mid, self.low].map(|mark| mark.ppm() / 1000);
+        debug_assert!(low <= mid && mid <= high, "marks were validated");
         match () {
             () if free_permil > high || free_permil < low => false,
             () if free_permil >= mid => was_active,

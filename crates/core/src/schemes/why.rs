@@ -138,9 +138,14 @@ impl Why {
     }
 
     pub(crate) fn count_rejected(&mut self, verdict: Verdict, bytes: u64) {
+        debug_assert!(
+            matches!(verdict, Verdict::Rejected(_) | Verdict::RejectedByDefault),
+            "only what a filter stopped is told as such"
+        );
         self.count(Reason::CoreFilter, bytes);
         let last = self.core_filters.len().saturating_sub(1);
         let place = if let Verdict::Rejected(index) = verdict { index } else { last };
+        debug_assert!(place < self.core_filters.len(), "each filter has its tally, and so has the default");
         if let Some(tally) = self.core_filters.get_mut(place) {
             tally.add(bytes);
         }
@@ -161,6 +166,10 @@ impl Why {
 
     /// Adds the counts of a pass.
     pub(crate) fn join(&mut self, pass: &Self) {
+        debug_assert!(
+            pass.inactive_passes <= pass.passes && pass.quota_too_small_passes <= pass.passes,
+            "those are counted of all passes"
+        );
         self.passes += pass.passes;
         self.inactive_passes += pass.inactive_passes;
         self.quota_too_small_passes += pass.quota_too_small_passes;

@@ -8,6 +8,7 @@ use crate::host::{AddressRange, Level};
 /// Spans nest, so the first level that does not fit ends the search. The result depends on the address: at its ragged
 /// edges a region is probed at lower levels than in the middle.
 pub(super) fn bounded(levels: &Levels, region: AddressRange, address: u64) -> Level {
+    debug_assert!(region.start <= address && address < region.end, "the address stands for its region");
     let mut picked = Level::LEAF;
     for level in levels.upper() {
         let (start, end) = levels.entry(level, address);
@@ -23,6 +24,7 @@ pub(super) fn bounded(levels: &Levels, region: AddressRange, address: u64) -> Le
 ///
 /// The part outside leaks in: an access to a neighbour there counts as one to the region.
 pub(super) fn tolerant(levels: &Levels, region: AddressRange, address: u64) -> Level {
+    debug_assert!(region.start <= address && address < region.end, "the address stands for its region");
     let fits = |level: &Level| {
         let (start, end) = levels.entry(*level, address);
         let inside = end.min(u128::from(region.end)).saturating_sub(start.max(u128::from(region.start)));

@@ -20,6 +20,9 @@ pub(super) const ENTRY: StrategyEntry = StrategyEntry {
 /// Moves a cut to the nearest border of the largest entries that fit twice into `range`. A cut that would then leave a piece
 /// below `size_min` stays.
 pub(super) fn nearest_border(levels: &Levels, range: AddressRange, offset: u64, size_min: u64) -> u64 {
+    debug_assert!(size_min.is_power_of_two(), "borders of entries are multiples of the smallest region or the reverse");
+    debug_assert!(0 < offset && offset < range.len(), "a cut leaves something on both sides");
+    debug_assert!(2 * u128::from(size_min) <= u128::from(range.len()), "a smaller range is not cut");
     let fits_twice = |level: &Level| 2 * levels.span(*level) <= u128::from(range.len());
     let span = levels.upper().rev().find(fits_twice).map_or(u128::from(levels.page()), |level| levels.span(level));
     let drawn = u128::from(range.start) + u128::from(offset);

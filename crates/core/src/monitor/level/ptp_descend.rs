@@ -104,10 +104,12 @@ impl Descent {
         host: &mut dyn MonitorHost,
         activity: &mut Activity,
     ) -> Result<(), HostError> {
+        debug_assert!(config.ticks > 0, "a table read in the tick that cleared it says nothing");
         let mut kept = 0;
         let mut failure = Ok(());
         for index in 0..self.armed.len() {
             let (table, since) = self.armed[index];
+            debug_assert!(since <= tick, "a table is cleared before it is read");
             if tick < since + u64::from(config.ticks) {
                 self.armed[kept] = (table, since);
                 kept += 1;
@@ -127,6 +129,10 @@ impl Descent {
             let evidence = Evidence { start: table.start, nr_entries, bits_at };
             let seen = &mut self.evidence[usize::from(entries.0)];
             let place = seen.partition_point(|other| other.start < evidence.start);
+            debug_assert!(
+                seen.get(place).is_none_or(|other| other.start != evidence.start),
+                "a table is read once in an aggregation"
+            );
             seen.insert(place, evidence);
             if children_matter(levels, entries, size_min) {
                 self.look_closer(levels, entries, evidence);
@@ -139,6 +145,7 @@ impl Descent {
     /// Queues the tables below the ends of the runs of `evidence`, to find their edges exactly.
     fn look_closer(&mut self, levels: &Levels, entries: Level, evidence: Evidence) {
         let bits = &self.bits[evidence.bits_at..];
+        debug_assert!(bits.len() >= words(evidence.nr_entries), "all words of the table were read");
         let span = u64::try_from(levels.span(entries)).expect("a child spans less than its parent");
         let mut from = 0;
         for _ in 0..RUNS_REFINED {
@@ -164,6 +171,11 @@ impl Descent {
         host: &mut dyn MonitorHost,
         activity: &mut Activity,
     ) -> Result<(), HostError> {
+        debug_assert_eq!(
+            (probes.len(), sights.len()),
+            (regions.len(), regions.len()),
+            "one probe a region, without companions"
+        );
         // Half of the budget, because what is cleared now is read by as much work in a later tick.
         let budget = usize::try_from(config.words_per_tick / 2).unwrap_or(usize::MAX);
         let mut queued: usize = self.waiting.iter().map(|table| cost(levels, table.level)).sum();
@@ -218,6 +230,7 @@ impl Descent {
     /// How `region` should be cut, by all that was read in this aggregation: the longest run of used entries at the highest
     /// level that shows an edge, its ends refined by what was read below them.
     pub(crate) fn cut(&self, levels: &Levels, region: AddressRange, size_min: u64) -> Cut {
+        debug_assert!(!region.is_empty() && size_min > 0, "only what holds something is cut");
         let mut is_known = false;
         for entries in (0..LEVELS_MAX).rev() {
             let Some((run, nr_set, nr_all)) = self.longest_run(levels, entries, region) else { continue };
@@ -240,6 +253,7 @@ impl Descent {
     /// The longest run of set entries of one level in `region`, with the number of set entries and of all that were looked
     /// at; `None` where none is set.
     fn longest_run(&self, levels: &Levels, entries: usize, region: AddressRange) -> Option<(AddressRange, u64, u64)> {
+        debug_assert!(!region.is_empty(), "a run lies in a region");
         let seen = &self.evidence[entries];
         let level = Level(u8::try_from(entries).expect("few levels"));
         let span = if seen.is_empty() { return None } else { u64::try_from(levels.span(level)).ok()? };
@@ -248,6 +262,7 @@ impl Descent {
         let (mut nr_set, mut nr_all) = (0, 0);
         for table in seen[first..].iter().take_while(|table| table.start < region.end) {
             let low = region.start.saturating_sub(table.start) / span;
+            debug_assert!(low < table.nr_entries, "tables that end before the region are skipped");
             let high = (region.end - table.start).div_ceil(span).min(table.nr_entries);
             let bits = &self.bits[table.bits_at..];
             let mut from = low;
@@ -263,6 +278,7 @@ impl Descent {
                 from = end;
             }
         }
+        debug_assert!(nr_set <= nr_all, "a set entry was looked at");
         (!longest.is_empty()).then_some((longest, nr_set, nr_all))
     }
 
@@ -276,6 +292,7 @@ impl Descent {
             let Some((first, _)) = next_run(&self.bits[table.bits_at..], 0, table.nr_entries) else { break };
             start += first * span_of(levels, below);
         }
+        debug_assert!(run.start <= start && start < run.end, "the first set entry lies in the run");
         start
     }
 
@@ -291,6 +308,7 @@ impl Descent {
             let Some(last) = (0..table.nr_entries).rev().find(|entry| is_set(bits, *entry)) else { break };
             end = table.start.saturating_add((last + 1) * span);
         }
+        debug_assert!(run.start < end && end <= run.end, "the last set entry lies in the run");
         end
     }
 
@@ -318,6 +336,7 @@ fn children_matter(levels: &Levels, level: Level, size_min: u64) -> bool {
 
 /// Level and number of the entries in the table below an entry of `level`.
 fn children(levels: &Levels, level: Level) -> (Level, u64) {
+    debug_assert!(level > Level::LEAF, "no table hangs below a page");
     let below = Level(level.0 - 1);
     (below, u64::try_from(levels.span(level) / levels.span(below)).expect("a table fits memory"))
 }
@@ -343,6 +362,7 @@ fn is_set(bits: &[u64], entry: u64) -> bool {
 
 /// The next run of set entries in `[from, end)`, gaps of up to [`GAP_MAX`] included.
 fn next_run(bits: &[u64], from: u64, end: u64) -> Option<(u64, u64)> {
+    debug_assert!(end <= bits.len() as u64 * 64, "each entry has its bit");
     let first = (from..end).find(|entry| is_set(bits, *entry))?;
     let mut last = first;
     for entry in first + 1..end {
