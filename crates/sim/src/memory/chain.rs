@@ -42,6 +42,8 @@ impl Chain {
     /// Adds a frame that is on no list.
     #[inline]
     pub fn push(&mut self, frames: &mut Frames, frame: FrameId, end: ListEnd) {
+        debug_assert!(self.head.is_none() == self.tail.is_none(), "a chain has both ends or none");
+        debug_assert!(self.head != Some(frame) && self.tail != Some(frame), "a frame is on one list at most");
         match end {
             ListEnd::Head => {
                 frames.set_previous(frame, None);
@@ -67,6 +69,7 @@ impl Chain {
     /// Turns the chain so that `last` is its tail; what was older comes to the head.
     pub fn turn_to_tail(&mut self, frames: &mut Frames, last: FrameId) {
         let (Some(head), Some(tail)) = (self.head, self.tail) else { return };
+        debug_assert!(frames.link(head).0.is_none() && frames.link(tail).1.is_none(), "nothing lies beyond the ends");
         let Some(after) = frames.link(last).1 else { return };
         frames.set_next(tail, Some(head));
         frames.set_previous(head, Some(tail));
@@ -78,6 +81,7 @@ impl Chain {
     /// Takes a frame out that is on this chain.
     #[inline]
     pub fn remove(&mut self, frames: &mut Frames, frame: FrameId) {
+        debug_assert!(!self.is_empty(), "a frame that leaves a chain was on it");
         let sides = join_neighbours(frames, frame);
         self.close(sides);
     }
@@ -103,6 +107,7 @@ impl Chain {
         if next.is_none() {
             self.tail = previous;
         }
+        debug_assert!(self.head.is_none() == self.tail.is_none(), "a chain has both ends or none");
     }
 
     /// From the oldest to the youngest.
@@ -115,6 +120,11 @@ impl Chain {
 #[inline]
 fn join_neighbours(frames: &mut Frames, frame: FrameId) -> (Option<FrameId>, Option<FrameId>) {
     let (previous, next) = frames.link(frame);
+    debug_assert!(
+        previous.is_none_or(|previous| frames.link(previous).1 == Some(frame)),
+        "the younger neighbour knows the frame"
+    );
+    debug_assert!(next.is_none_or(|next| frames.link(next).0 == Some(frame)), "the older neighbour knows the frame");
     if let Some(previous) = previous {
         frames.set_next(previous, next);
     }

@@ -106,16 +106,19 @@ impl SimFile {
 
     /// Replaces what is known of page `page`, which lies in the file.
     fn set_page(&mut self, page: u64, to: CachePage) {
+        debug_assert!(page < self.len(), "the page lies in the file");
         let before = self.page(page);
         let mut none = CacheNode::default();
         let at = usize::try_from(page / SHADOWS_PER_NODE).expect("in the file");
         let node = self.nodes.get_mut(at).unwrap_or(&mut none);
         match before {
             CachePage::Frame(_) => {
+                debug_assert!(self.nr_cached > 0, "a cached page was counted");
                 self.nr_cached -= 1;
                 node.nr_cached = node.nr_cached.saturating_sub(1);
             }
             CachePage::Shadow(_) => {
+                debug_assert!(self.nr_shadows > 0, "a shadow was counted");
                 self.nr_shadows -= 1;
                 node.nr_shadows = node.nr_shadows.saturating_sub(1);
             }
@@ -136,6 +139,10 @@ impl SimFile {
                 shadow + 1
             }
         };
+        debug_assert!(
+            u64::from(node.nr_cached) + u64::from(node.nr_shadows) <= SHADOWS_PER_NODE,
+            "a node has a slot for each page"
+        );
         self.pages[usize::try_from(page).expect("in the file")] = word;
     }
 
@@ -179,6 +186,10 @@ impl SimFile {
                 self.nodes.resize_with(pages.div_ceil(slots), CacheNode::default);
             }
         }
+        debug_assert!(
+            self.kind != FileKind::Regular || self.nodes.len() as u64 * SHADOWS_PER_NODE >= self.len(),
+            "each page of a file on a disk has its node"
+        );
     }
 }
 
@@ -233,6 +244,7 @@ impl Files {
     /// Prunes nodes of shadows that `lruvec` has too many of, as reclaim does after each look at its lists. `pages`: on them, as far
     /// as the kernel counts them; `priority`: of the reclaim, 0..=12. How many went.
     pub(crate) fn prune_shadows(&mut self, lruvec: LruvecId, pages: u64, priority: u32) -> u64 {
+        debug_assert!(priority <= 12, "reclaim begins with priority 12 and goes down");
         let nodes = self.shadow_nodes.prune(lruvec, pages, priority);
         for &(file, node) in &nodes {
             let first = node as u64 * SHADOWS_PER_NODE;

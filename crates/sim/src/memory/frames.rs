@@ -146,6 +146,7 @@ impl Frames {
 
     /// Makes `frame` the page of `owner`, paid by `cgroup`, with no flags but those that follow from the owner.
     pub fn assign(&mut self, frame: FrameId, owner: PageOwner, cgroup: CgroupId) {
+        debug_assert!(!self.has(frame, Flag::OnList), "a frame left its list before it got another page");
         let (id, place, flags) = match owner {
             PageOwner::Anonymous { space, page } => (space.0, page.raw(), Flag::SwapBacked as u16),
             PageOwner::File { file, page } => (file.0, page, Flag::FileOwned as u16),
@@ -175,13 +176,17 @@ impl Frames {
 
     /// Hands an anonymous page to another mapper (its first owner unmapped it).
     pub fn reassign_anonymous(&mut self, frame: FrameId, space: SpaceId, page: DensePage) {
-        debug_assert!(!self.has(frame, Flag::FileOwned));
+        debug_assert!(!self.has(frame, Flag::FileOwned), "pages of files have no first mapper");
         self.set_owner(frame, space.0, page.raw());
     }
 
     /// Makes a page that nothing maps the page of `owner`, and keeps all else: swap readahead by slot reads pages before it
     /// knows whose they are.
     pub fn adopt(&mut self, frame: FrameId, owner: PageOwner) {
+        debug_assert!(
+            self.has(frame, Flag::SwapCache),
+            "only a page that was read from its slot may wait for its owner"
+        );
         match owner {
             PageOwner::Anonymous { space, page } => {
                 self.clear(frame, Flag::FileOwned);
@@ -196,6 +201,7 @@ impl Frames {
 
     /// What `from` holds is in `to` from now on: owner, flags, group, slot, marks. `from` holds nothing afterwards.
     pub(crate) fn relocate(&mut self, from: FrameId, to: FrameId) {
+        debug_assert!(from != to, "a page moves to another frame");
         self.identity[to.index()] = std::mem::take(&mut self.identity[from.index()]);
         if self.has(to, Flag::SwapCache) {
             self.slot[to.index()] = self.slot[from.index()];
@@ -247,6 +253,7 @@ impl Frames {
     }
     /// Puts the page into the swap cache with `slot`, or takes it out.
     pub fn set_slot(&mut self, frame: FrameId, slot: Option<SlotId>) {
+        debug_assert!(slot.is_some() != self.has(frame, Flag::SwapCache), "a page has one slot, and leaves it once");
         match slot {
             Some(slot) => {
                 self.slot[frame.index()] = slot.index_u32();

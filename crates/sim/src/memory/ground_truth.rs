@@ -72,6 +72,7 @@ impl GroundTruth {
 impl GroundTruth {
     /// The page in `from` is in `to`, which held another one before.
     pub(crate) fn relocate(&mut self, from: FrameId, to: FrameId, before: CgroupId) {
+        debug_assert!(from != to, "a page moves to another frame");
         self.forget(to, before);
         self.judge(from);
         let used = std::mem::take(&mut self.last_use[from.index()]);

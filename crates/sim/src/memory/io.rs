@@ -141,12 +141,14 @@ impl Io {
         if at > now {
             return None;
         }
+        debug_assert_eq!(self.due.get(&completion.frame()), Some(&at), "a transfer in flight is known by its page");
         self.queue.pop();
         self.due.remove(&completion.frame());
         if completion.is_write() {
             self.writes.remove(&(at, completion.frame()));
             self.nr_swap_writes -= u64::from(matches!(completion, Completion::SwapWrite(_)));
         }
+        debug_assert_eq!(self.queue.len(), self.due.len(), "one transfer a page");
         Some(completion)
     }
 
@@ -157,6 +159,7 @@ impl Io {
     }
 
     fn push(&mut self, at: Instant, completion: Completion) {
+        debug_assert!(at >= self.latest, "nothing ends before it was submitted");
         self.nr_submitted += 1;
         self.queue.push(Reverse((at, self.nr_submitted, completion)));
         if completion.is_write() {
@@ -174,6 +177,10 @@ impl Memory {
     pub fn submit_swap_read(&mut self, frames: &[FrameId]) {
         let mut from_device = Vec::with_capacity(frames.len());
         for &frame in frames {
+            debug_assert!(
+                !self.frames.has(frame, Flag::Reading) && !self.frames.has(frame, Flag::Writeback),
+                "one transfer a page"
+            );
             let slot = self.frames.slot(frame).expect("read from its slot");
             if !self.slots.is_zero_filled(slot) {
                 from_device.push((u64::from(slot.index_u32()), frame));
@@ -200,6 +207,10 @@ impl Memory {
 
     /// Writes a page in the swap cache to its slot; it is clean from now on.
     pub fn submit_swap_write(&mut self, frame: FrameId) -> Written {
+        debug_assert!(
+            !self.frames.has(frame, Flag::Reading) && !self.frames.has(frame, Flag::Writeback),
+            "one transfer a page"
+        );
         let slot = self.frames.slot(frame).expect("written to its slot");
         self.frames.clear(frame, Flag::Dirty);
         let zero_filled = self.frames.has(frame, Flag::ZeroFilled);
@@ -221,6 +232,10 @@ impl Memory {
     /// Writes a slot whose page gives its frame back at once: baselines do not wait for write-back. The device is busy
     /// as with [`submit_swap_write`](Self::submit_swap_write), and the counters move.
     pub fn submit_swap_write_detached(&mut self, frame: FrameId) {
+        debug_assert!(
+            !self.frames.has(frame, Flag::Reading) && !self.frames.has(frame, Flag::Writeback),
+            "one transfer a page"
+        );
         let slot = self.frames.slot(frame).expect("written to its slot");
         self.frames.clear(frame, Flag::Dirty);
         let cgroup = self.frames.cgroup(frame);
@@ -232,6 +247,7 @@ impl Memory {
         self.count(Counter::PswpOut, cgroup, 1);
         let now = self.io.advance(self.now);
         let at = self.io.swap.submit_at(now, u64::from(slot.index_u32()), 1, Transfer::Write);
+        debug_assert!(at >= now, "a device ends nothing before it begins it");
         if self.io.swap_is_synchronous() {
             self.ledger.spend(at.since(now).ns());
             self.update_hidden();
@@ -254,6 +270,10 @@ impl Memory {
     /// Writes a page of a file that gives its frame back at once; see
     /// [`submit_swap_write_detached`](Self::submit_swap_write_detached).
     pub fn submit_file_write_detached(&mut self, frame: FrameId) {
+        debug_assert!(
+            !self.frames.has(frame, Flag::Reading) && !self.frames.has(frame, Flag::Writeback),
+            "one transfer a page"
+        );
         let PageOwner::File { file, page } = self.frames.owner(frame) else { unreachable!("a page of a file") };
         self.frames.clear(frame, Flag::Dirty);
         self.forget_dirty(file, page);
@@ -265,6 +285,10 @@ impl Memory {
     fn submit_file(&mut self, file: FileId, frames: &[FrameId], transfer: Transfer) {
         let mut pages = Vec::with_capacity(frames.len());
         for &frame in frames {
+            debug_assert!(
+                !self.frames.has(frame, Flag::Reading) && !self.frames.has(frame, Flag::Writeback),
+                "one transfer a page"
+            );
             let PageOwner::File { page, .. } = self.frames.owner(frame) else { unreachable!("a page of a file") };
             pages.push((file_position(file, page), frame));
         }

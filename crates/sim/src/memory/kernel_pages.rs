@@ -46,6 +46,7 @@ impl Memory {
 
     /// A block that was taken from its zone is the kernel's from now on.
     pub fn keep_for_kernel(&mut self, block: FrameId, order: u32, kind: MigrateType) {
+        debug_assert!(block.index_u32().is_multiple_of(1 << order), "blocks begin at multiples of their size");
         let before = self.kernel.blocks.insert(block, (order, kind));
         debug_assert_eq!(before, None, "taken twice");
         self.kernel.pages += 1 << order;
@@ -60,6 +61,7 @@ impl Memory {
     /// A block of the kernel becomes somebody else's; `false` if it has none there.
     pub(crate) fn take_from_kernel(&mut self, block: FrameId) -> bool {
         let Some((order, _)) = self.kernel.blocks.remove(&block) else { return false };
+        debug_assert!(self.kernel.pages >= 1 << order, "each block was counted when the kernel took it");
         self.kernel.pages -= 1 << order;
         true
     }
@@ -67,6 +69,7 @@ impl Memory {
     /// The kernel gives a block back; `false` if it has none there.
     pub fn give_from_kernel(&mut self, block: FrameId) -> bool {
         let Some((order, _)) = self.kernel.blocks.remove(&block) else { return false };
+        debug_assert!(self.kernel.pages >= 1 << order, "each block was counted when the kernel took it");
         self.kernel.pages -= 1 << order;
         let Self { nodes, frames, ledger, costs, .. } = self;
         ledger.spend(costs.free_page_ns);

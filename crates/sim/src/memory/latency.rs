@@ -25,6 +25,7 @@ impl LatencyClasses {
     /// # Panics
     /// With more than [`CLASSES_MAX`] classes: configurations are checked before.
     pub fn new(nodes: &[(u32, u64)], is_own: impl Fn(usize) -> bool) -> Option<Self> {
+        debug_assert!(nodes.windows(2).all(|pair| pair[0].0 <= pair[1].0), "nodes come in the order of their frames");
         let mut kinds: Vec<(u64, Option<usize>)> =
             nodes.iter().enumerate().map(|(index, &(_, ns))| (ns, is_own(index).then_some(index))).collect();
         let of_nodes = kinds.clone();
@@ -58,6 +59,7 @@ impl LatencyClasses {
     #[inline]
     pub fn of(&self, frame: FrameId) -> u8 {
         let after = self.nodes.partition_point(|&(first, _)| first <= frame.index_u32());
+        debug_assert!(after > 0, "the first node owns the first frame");
         self.nodes[after - 1].1
     }
     /// The class of a node.

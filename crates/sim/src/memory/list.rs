@@ -35,6 +35,7 @@ impl List {
     /// Adds a frame that is on no list.
     #[inline]
     pub fn push(&mut self, frames: &mut Frames, frame: FrameId, end: ListEnd) {
+        debug_assert!((self.len == 0) == self.chain.is_empty(), "a list without pages has no ends");
         self.chain.push(frames, frame, end);
         self.len += 1;
     }
@@ -42,6 +43,7 @@ impl List {
     /// Takes a frame out that is on this list.
     #[inline]
     pub fn remove(&mut self, frames: &mut Frames, frame: FrameId) {
+        debug_assert!(self.len > 0, "a page that leaves a list was on it");
         self.chain.remove(frames, frame);
         self.len -= 1;
     }

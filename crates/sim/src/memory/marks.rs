@@ -27,6 +27,10 @@ impl Marks {
 
     /// The page in `from` is in `to` from now on. A pinned one stays where it is.
     pub(super) fn relocate(&mut self, from: FrameId, to: FrameId) {
+        debug_assert!(
+            self.pinned.get(from.index() / 64).is_none_or(|word| word >> (from.index() % 64) & 1 == 0),
+            "a pinned page stays where it is"
+        );
         for bits in [&mut self.young, &mut self.idle] {
             let was = take(bits, from);
             take(bits, to);

@@ -102,6 +102,7 @@ impl Nodes {
             Node { zones: zones.collect(), latency_ns, bandwidth_mb_per_s, promo_watermark: false }
         };
         let nodes: Vec<Node> = layout.iter().map(&mut node).collect();
+        debug_assert!(first as usize <= frames.len(), "zones are made of the machine's frames");
         let firsts: Vec<(u32, u64)> = nodes.iter().map(|node| (node.zones[0].first, node.latency_ns)).collect();
         let classes = LatencyClasses::new(&firsts, |node| layout[node].loaded);
         Self { nodes, nr_hidden: 0, classes: classes.map(Arc::new) }
@@ -143,6 +144,7 @@ impl Nodes {
             return NodeId(0);
         }
         let after = self.nodes.partition_point(|node| node.zones[0].first <= frame.index_u32());
+        debug_assert!(after > 0, "node 0 owns the first frame");
         NodeId(u8::try_from(after - 1).expect("few nodes"))
     }
 
@@ -283,5 +285,9 @@ impl Nodes {
                 left -= share;
             }
         }
+        debug_assert!(
+            self.nodes.iter().flat_map(|node| &node.zones).map(|zone| zone.hidden).sum::<u64>() + left == pages,
+            "what is hidden lies in one zone each"
+        );
     }
 }

@@ -57,6 +57,7 @@ impl ShadowNodes {
 
     /// A slot of a node changed. `maker` made the node if it was not there.
     pub(super) fn update(&mut self, node: &mut CacheNode, place: (FileId, usize), maker: LruvecId) {
+        debug_assert!(node.listed.is_none() || node.owner.is_some(), "a node on a list was made by somebody");
         let is_there = node.nr_cached > 0 || node.nr_shadows > 0;
         let next = self.last + 1;
         let own = self.own(node.owner.unwrap_or(maker));
@@ -66,6 +67,7 @@ impl ShadowNodes {
                 node.owner = Some(maker);
             }
             (false, Some(_)) => {
+                debug_assert!(own.nr_nodes > 0, "each node was counted when it was made");
                 own.nr_nodes -= 1;
                 node.owner = None;
             }
@@ -78,17 +80,21 @@ impl ShadowNodes {
                 self.last = next;
             }
             (false, Some(at)) => {
+                debug_assert!(own.listed.contains_key(&at), "a node that leaves a list was on it");
                 own.listed.remove(&at);
                 node.listed = None;
             }
             _ => {}
         }
+        debug_assert!(node.listed.is_none() || node.nr_cached == 0, "only nodes without pages wait to be pruned");
     }
 
     /// The nodes that reclaim of `lruvec` prunes at a priority, 0..=12. `pages`: on its lists, as far as the kernel counts them. The
     /// caller removes their shadows.
     pub(super) fn prune(&mut self, lruvec: LruvecId, pages: u64, priority: u32) -> Vec<(FileId, usize)> {
+        debug_assert!(priority <= 12, "reclaim begins with priority 12 and goes down");
         let own = self.own(lruvec);
+        debug_assert!(own.listed.len() as u64 <= own.nr_nodes, "nodes on the list are among those made");
         let in_slabs = (own.nr_nodes * NODE_BYTES) >> PAGE_SHIFT;
         let freeable = (own.listed.len() as u64).saturating_sub(shadow_nodes_max(pages + in_slabs));
         if freeable == 0 {

@@ -15,6 +15,7 @@ impl Memory {
         for id in spaces {
             let is_own = self.running == Some(id);
             let space = self.space_mut(id);
+            debug_assert!(!is_own || space.running_cpus > 0, "who asks runs on a CPU");
             space.shootdowns += 1;
             others += u64::from(space.running_cpus) - u64::from(is_own);
         }

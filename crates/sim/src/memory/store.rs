@@ -240,6 +240,7 @@ impl Memory {
         let flags = self.frames.flags(frame);
         debug_assert!(!flags.has(Flag::OnList), "still on a list");
         debug_assert!(!flags.has_any([Flag::Writeback, Flag::Reading]), "under I/O");
+        debug_assert!(self.sole_mapper(frame).is_none(), "nothing maps it any more");
         if let PageOwner::File { file, page } = self.frames.owner(frame) {
             // Shared memory in the swap cache already left the page cache: there the slot stands for it.
             if !flags.has(Flag::SwapCache) {
@@ -259,6 +260,7 @@ impl Memory {
     #[inline]
     pub fn leave_swap_cache(&mut self, frame: FrameId, shadow: Option<u64>) {
         if let Some(slot) = self.frames.slot(frame) {
+            debug_assert_eq!(self.slots.cached(slot), Some(frame), "page and slot know each other");
             if self.frames.has(frame, Flag::Shared) {
                 self.slots.set_shared(slot);
             }
@@ -273,6 +275,7 @@ impl Memory {
 
     /// One page-table entry less refers to `slot`; a cached page stays in the swap cache.
     pub fn drop_swap_entry(&mut self, slot: SlotId) {
+        debug_assert!(self.slots.users(slot) > 0, "the entry was counted");
         let cgroup = self.slots.cgroup(slot);
         if self.slots.remove_user(slot) {
             self.cgroups.charge_swap(cgroup, -1);

@@ -107,6 +107,10 @@ pub struct DemotionTargets {
 impl Tiers {
     /// The tiers of these nodes.
     pub fn new(nodes: &[NodeSetup], setup: &TieringSetup) -> Self {
+        debug_assert!(
+            setup.distances.is_empty() || setup.distances.len() == nodes.len(),
+            "the table has a row for each node"
+        );
         let ids = || (0..u8::try_from(nodes.len()).expect("few nodes")).map(NodeId);
         let distance = |from: NodeId, to: NodeId| match setup.distances.get(from.index()) {
             Some(row) => row[to.index()],
@@ -183,6 +187,7 @@ impl Tiers {
     }
     /// The node of processor number `cpu` of `nr_cpus`: processors are dealt to their nodes in rows of equal length.
     pub fn node_of_cpu(&self, cpu: usize, nr_cpus: usize) -> NodeId {
+        debug_assert!(cpu < nr_cpus.max(1), "processors are numbered from 0");
         self.cpu_nodes.get(cpu * self.cpu_nodes.len() / nr_cpus.max(1)).copied().unwrap_or_default()
     }
 }

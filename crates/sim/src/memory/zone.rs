@@ -110,6 +110,7 @@ impl Zone {
         if attempts > 0 {
             let boost = self.unboosted.boost_after(self.boost, attempts, self.managed());
             self.is_boosted_anew |= boost > 0;
+            debug_assert!(boost >= self.boost, "claims raise marks only");
             self.boost = boost;
             self.marks = self.unboosted.boosted(boost);
         }
@@ -144,11 +145,13 @@ impl Zone {
 
     /// Pages that were set aside are in use from now on.
     pub(crate) fn use_aside(&mut self, pages: u64) {
+        debug_assert!(pages <= self.set_aside, "only what was set aside is used");
         self.set_aside -= pages;
     }
 
     /// Gives back what was set aside and not used.
     pub(crate) fn give_aside(&mut self, frames: &mut Frames, block: FrameId, order: u32) {
+        debug_assert!(1 << order <= self.set_aside, "only what was set aside is given back");
         self.set_aside -= 1 << order;
         self.buddy.free(frames, block, order);
     }
@@ -210,6 +213,8 @@ impl Zone {
     /// Gives a page back.
     #[inline]
     pub(super) fn give(&mut self, frames: &mut Frames, frame: FrameId) {
+        debug_assert!(self.range().contains(&frame.index_u32()), "a frame goes back to its zone");
+        debug_assert!(self.at_hand.pages.back() != Some(&frame.index_u32()), "a page is given back once");
         self.at_hand.pages.push_back(frame.index_u32());
         if self.at_hand.pages.len() > self.at_hand.high {
             self.flush(frames, self.at_hand.batch);
@@ -236,6 +241,7 @@ impl Zone {
 
     /// Gives a block back that [`take_block`](Self::take_block) gave.
     pub(super) fn give_block(&mut self, frames: &mut Frames, frame: FrameId, order: u32) {
+        debug_assert!(self.range().contains(&frame.index_u32()), "a block goes back to its zone");
         self.buddy.free(frames, frame, order);
     }
 
@@ -250,6 +256,7 @@ impl Zone {
     /// A batch of pages; the one taken first lies on top.
     #[cold]
     fn refill(&mut self, frames: &mut Frames) {
+        debug_assert!(self.at_hand.pages.is_empty(), "pages are fetched when none is left");
         self.settle(frames);
         let before = self.buddy.effort().boosts;
         let Self { buddy, at_hand: AtHand { pages, batch, .. }, .. } = self;

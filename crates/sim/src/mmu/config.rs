@@ -53,11 +53,13 @@ impl MmuConfig {
 
     /// log2 of the bytes that an entry spans, from the base page up.
     pub fn shifts(&self) -> Vec<u8> {
+        debug_assert!((4..=5).contains(&self.levels), "configurations are checked before");
         (0..self.levels).map(|level| 12 + 9 * level).collect()
     }
 
     /// The highest level whose accessed bit means something to the kernel.
     pub fn highest_level(&self) -> Level {
+        debug_assert!((4..=5).contains(&self.levels), "configurations are checked before");
         let top = if self.page_table_isolation { self.levels - 2 } else { self.levels - 1 };
         if self.nonleaf_accessed { Level::new(top).expect("4 or 5 levels") } else { Level::LEAF }
     }

@@ -23,6 +23,14 @@ impl Entry {
     /// Frames and slots stay below 2^31 - 2 (8 TiB of each).
     #[inline]
     pub(super) fn pack(self) -> u32 {
+        debug_assert!(
+            !matches!(self, Self::Frame(frame) if frame.index_u32() >= ZERO_PAGE - 1),
+            "frames stay below the number of the zero page"
+        );
+        debug_assert!(
+            !matches!(self, Self::Swap(slot) if slot.index_u32() & SWAP_BIT != 0),
+            "slots leave the top bit free"
+        );
         match self {
             Self::None => 0,
             Self::Zero => ZERO_PAGE,

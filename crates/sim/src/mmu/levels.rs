@@ -47,6 +47,7 @@ impl Level {
         1 << self.span_shift()
     }
     const fn upper_index(self) -> usize {
+        debug_assert!(self.0 > 0, "leaves have bits of their own");
         self.0 as usize - 1
     }
 }
@@ -109,6 +110,11 @@ impl UpperBits {
 
     /// Reads and clears the bits of all 2 MiB entries of the chunk: the table below a 1 GiB entry.
     pub(super) fn take_pmds(&mut self, out: &mut [u64]) {
+        debug_assert_eq!(
+            out.len(),
+            self.accessed[Level::PMD.upper_index()].len(),
+            "a table has as many entries as a chunk has blocks"
+        );
         for (out, word) in out.iter_mut().zip(&mut self.accessed[Level::PMD.upper_index()]) {
             *out |= std::mem::take(word);
         }
@@ -128,6 +134,7 @@ impl UpperBits {
             self.accessed[level.upper_index()][bit / 64] &= !(1 << (bit % 64));
             let first = (bit as u64) << level.span_shift();
             let span = PageRange::new(first, (first + level.span_pages()).min(chunk_pages));
+            debug_assert!(span.start < span.end, "the chunk holds a part of the entry");
             let first_block = span.start >> Level::PMD.span_shift();
             let last_block = (span.end - 1) >> Level::PMD.span_shift();
             for block in first_block..=last_block {

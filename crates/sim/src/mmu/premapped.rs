@@ -87,6 +87,7 @@ impl Block {
 
     #[cold]
     fn settle(&mut self, page: u64, highest: Level) {
+        debug_assert!(page & !(BLOCK_PAGES - 1) == self.first_page, "the page lies in the block");
         for level in Level::UPPER.into_iter().filter(|&level| level <= highest) {
             self.set(level, page);
         }
@@ -94,6 +95,7 @@ impl Block {
     }
 
     fn set(&mut self, level: Level, page: u64) {
+        debug_assert!(page & !(BLOCK_PAGES - 1) == self.first_page, "the page lies in the block");
         let bit = index(page & (BLOCK_PAGES - 1), level);
         match level {
             Level::LEAF => self.leaves.set(bit / 512, in_table(page)),
@@ -117,6 +119,7 @@ impl Block {
 
     /// Clears a set bit and unsettles what lies below it.
     fn clear(&mut self, level: Level, page: u64) {
+        debug_assert!(page & !(BLOCK_PAGES - 1) == self.first_page, "the page lies in the block");
         let within = page & (BLOCK_PAGES - 1);
         let bit = index(within, level);
         match level {
@@ -158,6 +161,7 @@ impl Premapped {
 
     /// Maps `range`, of which nothing is mapped here.
     pub(super) fn lay(&mut self, range: PageRange, huge: bool) {
+        debug_assert!(range.start < range.end && !self.overlaps(range), "each page is mapped once");
         let mut start = range.start;
         while start < range.end {
             let number = start >> BLOCK_SHIFT;
@@ -195,6 +199,7 @@ impl Premapped {
             }
             block.extents = kept;
         }
+        debug_assert!(!self.overlaps(range), "nothing of the range stays mapped");
     }
 
     /// Whether any page of `range` is mapped here.
@@ -278,6 +283,7 @@ impl Premapped {
     /// Touches up to `wanted` pages from `page` that lie in one word and are mapped; how many. Every walk is a whole one.
     #[inline]
     pub(super) fn touch(&mut self, page: u64, wanted: u64) -> u64 {
+        debug_assert!(wanted > 0, "a page is touched, or none is asked for");
         let highest = self.kind.highest_set;
         let Some(block) = self.block_mut(page) else { return 0 };
         let Some(extent) = block.extent(page).copied() else { return 0 };
@@ -304,6 +310,7 @@ impl Premapped {
     /// A walk to the mapped `page` read these words.
     #[inline]
     pub(super) fn mark(&mut self, page: u64, reads: Reads) {
+        debug_assert!(self.leaf_level(page).is_some(), "only mapped pages are walked to");
         let highest = self.kind.highest_set;
         if let Some(block) = self.block_mut(page).filter(|_| reads != Reads::NONE) {
             if reads.has(Level::LEAF) {
@@ -348,6 +355,7 @@ impl Premapped {
 
     /// Reads and clears the bits of the 512 entries in the table that the entry at `parent` points to.
     pub(super) fn take_children(&mut self, parent: Level, page: u64, out: &mut Children) {
+        debug_assert!(parent > Level::LEAF, "no table hangs below a page");
         let first = span_of(parent, page).start;
         match parent {
             Level::PMD => {
@@ -386,6 +394,7 @@ impl Premapped {
 /// The bits that the kernel sets when it makes the tables for `pages` of `block`: all entries that point to a table.
 fn preset_tables(block: &mut Block, pages: PageRange) {
     let within = PageRange::new(pages.start & (BLOCK_PAGES - 1), ((pages.end - 1) & (BLOCK_PAGES - 1)) + 1);
+    debug_assert!(within.start < within.end, "pages of one block follow each other");
     for level in [Level::PMD, Level::PUD] {
         let (first, last) = (index(within.start, level), index(within.end - 1, level));
         let words = if level == Level::PMD { &mut block.pmd[..] } else { &mut block.pud[..] };

@@ -194,6 +194,7 @@ impl PageTable {
                 self.directory[index] = u16::try_from(self.chunks.len()).expect("at most CHUNKS_MAX");
                 let entry = u32::try_from(index).expect("below DIRECTORY_LEN");
                 self.used.insert(self.used.partition_point(|&other| other < entry), entry);
+                debug_assert_eq!(self.used.len(), self.chunks.len(), "each chunk has one place in the directory");
                 self.preset_upper();
             }
         }
@@ -271,6 +272,7 @@ impl PageTable {
         if was_present {
             group.iter_mut().for_each(|word| *word &= !bit);
             self.stores_mut(dense).0.iter_mut().for_each(|word| *word &= !bit);
+            debug_assert!(self.nr_present > 0, "a present page was counted");
             self.nr_present -= 1;
             self.note_unmapped(dense);
         }
@@ -293,6 +295,7 @@ impl PageTable {
         let table = chunk.tables[within / TABLE_PAGES].as_mut();
         let entry = table.map_or(0, |table| std::mem::take(&mut table[within % TABLE_PAGES]));
         if was_present {
+            debug_assert!(self.nr_present > 0, "a present page was counted");
             self.nr_present -= 1;
             self.note_unmapped(dense);
         }
@@ -302,6 +305,7 @@ impl PageTable {
     /// Installs a present entry with accessed bit `young`; the dirty bit is set if `dirty`.
     #[inline]
     pub fn set_present(&mut self, dense: DensePage, entry: Entry, writable: bool, young: bool, dirty: bool) {
+        debug_assert!(!writable || entry != Entry::Zero, "nobody writes to the zero page");
         debug_assert!(matches!(entry, Entry::Frame(_) | Entry::Zero), "{entry:?} is absent");
         let was_marked = self.unmark(dense);
         let (group, bit) = self.group_mut(dense);
@@ -375,6 +379,8 @@ impl PageTable {
     }
     /// Sets the accessed (and for stores the dirty) bit as the hardware does at a touch that needed a fault.
     pub fn mark_touched(&mut self, dense: DensePage, need: Need) {
+        debug_assert!(self.is_present(dense), "a touch needs a mapped page");
+        debug_assert!(need == Need::Read || self.is_writable(dense), "a store needs permission");
         let (group, bit) = self.group_mut(dense);
         group[ACCESSED] |= bit;
         if need == Need::Write {

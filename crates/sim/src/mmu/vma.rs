@@ -29,6 +29,7 @@ impl Vma {
             let first_page = first_page + (cut.mapping.pages.start - self.mapping.pages.start);
             cut.mapping.backing = Backing::File { file, first_page, sharing };
         }
+        debug_assert!(!cut.mapping.pages.is_empty(), "a part of a mapping holds pages");
         cut
     }
 }
@@ -52,7 +53,11 @@ impl VmaList {
     /// Adds a range; what it overlaps must have been removed.
     pub fn insert(&mut self, vma: Vma) {
         let at = self.0.partition_point(|other| other.pages().start < vma.pages().start);
-        debug_assert!(self.0.get(at).is_none_or(|next| !next.pages().overlaps(vma.pages())));
+        debug_assert!(
+            self.0.get(at).is_none_or(|next| !next.pages().overlaps(vma.pages())),
+            "what it overlaps was removed"
+        );
+        debug_assert!(at == 0 || self.0[at - 1].pages().end <= vma.pages().start, "ranges are sorted and disjoint");
         self.0.insert(at, vma);
     }
 

@@ -92,6 +92,7 @@ impl ReclaimPolicy for Clock {
         self.log.add_lruvec(lruvec);
     }
     fn added(&mut self, memory: &mut Memory, frame: FrameId, _arrival: Arrival, _shadow: Option<u64>) {
+        debug_assert!(self.fresh.len() <= FRESH_MAX, "the oldest makes room for the newest");
         if self.fresh.len() == FRESH_MAX {
             self.fresh.pop_front();
         }

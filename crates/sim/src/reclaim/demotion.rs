@@ -46,8 +46,10 @@ pub(super) fn demote(
     let Some(&first) = frames.first() else { return demoted };
     let from = memory.nodes.of(first);
     let chosen = memory.tiers.next_demotion_node(from).expect("a node that can demote");
+    debug_assert!(chosen != from, "a slower node is another one");
     let (mut moves, mut left): (Vec<Move>, Vec<FrameId>) = (Vec::with_capacity(frames.len()), Vec::new());
     for frame in frames {
+        debug_assert_eq!(memory.nodes.of(frame), from, "a batch is of one node");
         if let Some((space, page)) = memory.sole_mapper(frame) {
             memory.split_huge(space, page);
         }
@@ -70,6 +72,7 @@ pub(super) fn demote(
             memory.count_on(counter_of(scan.reclaimer), from, cgroup, 1);
         }
     }
+    debug_assert!(demoted.pages + left.len() as u64 >= moves.len() as u64, "each page moved or is left");
     for frame in left {
         match scan.reclaimer {
             Reclaimer::Proactive => demoted.staying.push((frame, Fate::Keep)),

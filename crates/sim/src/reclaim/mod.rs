@@ -169,6 +169,10 @@ impl Taken {
 impl Scan {
     /// A scan at the gentlest priority for `nr_to_reclaim` pages of `root` and below, swapping allowed.
     pub fn new(reclaimer: Reclaimer, root: CgroupId, nr_to_reclaim: u64, swappiness: u32) -> Self {
+        debug_assert!(
+            swappiness <= scan_balance::SWAPPINESS_ANON_ONLY,
+            "swappiness is 0 to 200, or 201 for anonymous pages only"
+        );
         Self {
             reclaimer,
             root,

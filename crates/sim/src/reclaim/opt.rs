@@ -71,6 +71,7 @@ impl Opt {
 
     /// The page is used now, or comes in for a use that follows (`consume` false). Finds its next use.
     fn update(&mut self, memory: &Memory, frame: FrameId, by: Option<(SpaceId, DensePage)>, consume: bool) {
+        debug_assert!(memory.frames.has(frame, Flag::OnList), "only resident pages are used");
         let next = self.known.as_mut().map_or(NEVER, |known| known.next_use(memory, frame, by, consume));
         self.next_use[frame.index()] = next;
         if !can_ever_go(memory, frame) {
@@ -89,6 +90,7 @@ impl Opt {
         debug_assert!(!memory.frames.has(frame, Flag::OnList), "already known");
         memory.frames.set(frame, Flag::OnList);
         grow_for(&mut self.next_use, memory, frame, ABSENT);
+        debug_assert_eq!(self.next_use[frame.index()], ABSENT, "a page that left has no next use");
         *self.size(memory, frame) += 1;
         self.newest = Some(frame);
         self.update(memory, frame, None, false);
@@ -96,6 +98,7 @@ impl Opt {
 
     fn forget(&mut self, memory: &mut Memory, frame: FrameId) {
         if memory.frames.take(frame, Flag::OnList) {
+            debug_assert!(*self.size(memory, frame) > 0, "a page that leaves was counted");
             *self.size(memory, frame) -= 1;
             self.next_use[frame.index()] = ABSENT;
         }
@@ -195,6 +198,7 @@ impl ReclaimPolicy for Opt {
         }
         let is_listed = memory.frames.has(frame, Flag::OnList);
         if is_listed {
+            debug_assert!(*self.size(memory, frame) > 0, "a listed page was counted");
             *self.size(memory, frame) -= 1;
         }
         memory.frames.clear(frame, Flag::SwapBacked);
@@ -241,6 +245,10 @@ impl ReclaimPolicy for Opt {
                 self.next_use[frame.index()] = ABSENT;
                 continue;
             }
+            debug_assert!(
+                memory.frames.has(frame, Flag::OnList),
+                "entries that are up to date are those of listed pages"
+            );
             self.forget(memory, frame);
             if evict_exactly(memory, self, frame, scan) {
                 break;

@@ -177,6 +177,7 @@ impl OrderLog {
     pub(super) fn remove(&mut self, memory: &mut Memory, frame: FrameId) {
         if memory.frames.take(frame, Flag::OnList) {
             *self.size(memory, frame) -= 1;
+            debug_assert!(self.nr_live > 0, "a page that leaves the log was counted");
             self.nr_live -= 1;
             self.by_frame[frame.index()] = ABSENT;
         }
@@ -184,6 +185,7 @@ impl OrderLog {
 
     /// Moves a page to the young end.
     pub(super) fn touch(&mut self, memory: &mut Memory, frame: FrameId) {
+        debug_assert!(memory.frames.has(frame, Flag::OnList), "only a page of the log moves in it");
         self.make_room(memory);
         self.append(frame);
     }
@@ -294,6 +296,7 @@ impl OrderLog {
     #[inline]
     fn push(&mut self, named: Named) {
         self.log.push(named);
+        debug_assert!(self.log.len() < NOTED as usize, "places fit 32 bits, and none is that of noted frames");
         let place = self.last_place();
         match named.as_page() {
             None => self.by_frame[named.low() as usize] = place,
@@ -327,6 +330,7 @@ impl OrderLog {
         }
         let is_listed = memory.frames.has(frame, Flag::OnList);
         if is_listed {
+            debug_assert!(*self.size(memory, frame) > 0, "a page on the log was counted");
             *self.size(memory, frame) -= 1;
         }
         memory.frames.clear(frame, Flag::SwapBacked);
@@ -457,6 +461,7 @@ impl OrderLog {
             }
             begin = end;
         }
+        debug_assert!(self.nr_live <= kept && kept <= self.log.len(), "each page keeps an entry");
         self.log.truncate(kept);
         self.tails.fill(Tail::default());
         self.compact_at = (kept + 3 * self.nr_live).clamp(LOG_MIN, LOG_MAX);
@@ -502,6 +507,8 @@ impl OrderLog {
     /// Looks at the next block of the log for `lruvec`. `at` is the end of its candidates; returns where that is now.
     fn scan_on(&mut self, memory: &Memory, lruvec: LruvecId, at: usize) -> usize {
         let mut tail = std::mem::take(&mut self.tails[lruvec.index()]);
+        debug_assert_eq!(at, tail.candidates.len(), "more is looked at when all candidates were");
+        debug_assert!(tail.scanned < self.log.len(), "there is more to look at");
         let end = (tail.scanned + BLOCK).min(self.log.len());
         let latest = self.latest_in(tail.scanned, end);
         memory.warm_up(Bits(latest).map(|offset| {
@@ -530,6 +537,7 @@ impl OrderLog {
     /// Most entries near the old end are stale. Asking for many at once lets the loads overlap, each of which misses the
     /// caches; asked one by one, each would wait for the answer of the one before it.
     fn latest_in(&self, begin: usize, end: usize) -> u64 {
+        debug_assert!(begin <= end && end - begin <= BLOCK, "each entry has its bit");
         let mut latest = 0;
         for (offset, &named) in self.log[begin..end].iter().enumerate() {
             let place = match named.as_page() {
@@ -602,6 +610,7 @@ fn piece_of(pieces: &mut Vec<Vec<u32>>, page: DensePage) -> &mut u32 {
 /// Makes a column by frame long enough for `frame`. Frames are handed out from the lowest, so the column follows what is
 /// used, not what the machine has.
 pub(super) fn grow_for<T: Clone>(column: &mut Vec<T>, memory: &Memory, frame: FrameId, empty: T) {
+    debug_assert!(frame.index() < memory.frames.len(), "the frame is one of the machine");
     if column.len() <= frame.index() {
         column.resize((frame.index() + 1).next_power_of_two().min(memory.frames.len()), empty);
     }
@@ -641,6 +650,7 @@ pub(super) fn evict_oldest<P: Ordered>(policy: &mut P, memory: &mut Memory, lruv
         } else if policy.spares(memory, frame) {
             policy.log().append(frame);
         } else {
+            debug_assert!(memory.frames.has(frame, Flag::OnList), "live entries are those of listed pages");
             policy.log().remove(memory, frame);
             if evict_exactly(memory, policy, frame, scan) {
                 return;
@@ -662,6 +672,7 @@ pub(super) fn evict_exactly(
     frame: FrameId,
     scan: &mut Scan,
 ) -> bool {
+    debug_assert!(!is_pinned(memory, frame), "pinned pages are passed over");
     let (cgroup, page_type) = (memory.frames.cgroup(frame), outcome::page_type(memory, frame));
     let unmapped_before = scan.taken.unmapped;
     scan.taken.pages += 1;

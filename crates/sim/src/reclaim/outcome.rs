@@ -32,6 +32,7 @@ pub fn page_type(memory: &Memory, frame: FrameId) -> PageType {
 /// Notes what kind of page was taken, and decides about pages that cannot be evicted now whatever the policy thinks of
 /// them: locked in memory, being read, being written. `None`: the policy decides.
 pub fn divert(memory: &mut Memory, frame: FrameId, scan: &mut Scan) -> Option<Fate> {
+    debug_assert!(!memory.frames.has(frame, Flag::OnList), "a page is judged when it is off its list");
     let frames = &mut memory.frames;
     let is_file = frames.is_file_lru(frame);
     let is_writeback = frames.has(frame, Flag::Writeback);
@@ -69,6 +70,10 @@ pub fn divert(memory: &mut Memory, frame: FrameId, scan: &mut Scan) -> Option<Fa
 pub fn evict(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, frame: FrameId, scan: &mut Scan) -> Fate {
     let flags = memory.frames.flags(frame);
     debug_assert!(!flags.has(Flag::OnList), "still on a list");
+    debug_assert!(
+        !flags.has_any([Flag::Reading, Flag::Writeback, Flag::Unevictable]),
+        "pages that cannot go were diverted"
+    );
     let is_swap_backed = flags.has(Flag::SwapBacked);
     let is_lazily_freed = !is_swap_backed && !flags.has(Flag::FileOwned);
     if is_swap_backed && !flags.has(Flag::SwapCache) {
@@ -84,6 +89,7 @@ pub fn evict(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, frame: FrameId
         return Fate::Activate;
     }
     unmap(memory, frame, scan);
+    debug_assert!(memory.sole_mapper(frame).is_none(), "no entry shows the page any more");
     if memory.frames.has(frame, Flag::Dirty) {
         let is_exact = policy.is_exact();
         if is_swap_backed {
@@ -136,6 +142,7 @@ pub fn put_back(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, frame: Fram
 /// A page stays and counts as hot: marks and counts it, and gives its slot back if swap is getting full. Pages locked in
 /// memory are only passed over.
 pub fn activate(memory: &mut Memory, frame: FrameId) {
+    debug_assert!(!memory.frames.has(frame, Flag::OnList), "a page is judged when it is off its list");
     if memory.frames.has(frame, Flag::Unevictable) {
         return;
     }
@@ -200,6 +207,10 @@ pub struct Batch {
 /// Gives the page a slot and makes it dirty, so that it will be written there. `false`: no swap, none left, or not for
 /// this group.
 fn add_to_swap(memory: &mut Memory, frame: FrameId) -> bool {
+    debug_assert!(
+        memory.frames.has(frame, Flag::SwapBacked) && memory.frames.slot(frame).is_none(),
+        "a page that goes to swap gets one slot"
+    );
     let cgroup = memory.frames.cgroup(frame);
     if !memory.cgroups.may_swap(cgroup) {
         return false;
@@ -239,6 +250,11 @@ fn unmap(memory: &mut Memory, frame: FrameId, scan: &mut Scan) {
 }
 
 fn unmap_one(memory: &mut Memory, frame: FrameId, space: SpaceId, page: DensePage, slot: Option<SlotId>) {
+    debug_assert_eq!(
+        memory.space(space).table.entry(page),
+        Entry::Frame(frame),
+        "the reverse map leads to entries that show the page"
+    );
     memory.ledger.spend(memory.costs.unmap_page_ns);
     memory.split_huge(space, page);
     let is_file = memory.frames.has(frame, Flag::FileOwned);
@@ -248,6 +264,7 @@ fn unmap_one(memory: &mut Memory, frame: FrameId, space: SpaceId, page: DensePag
         false => {}
     }
     let mapper = &mut memory.spaces[space.index()];
+    debug_assert!(mapper.nr_resident > 0, "a mapped page is counted");
     mapper.nr_resident -= 1;
     match slot {
         Some(slot) => {

@@ -75,6 +75,7 @@ impl ShadowLayout {
 
     /// The shadow in a packed word.
     pub fn unpack(self, word: u64) -> Shadow {
+        debug_assert!(word >> 63 == 0, "shadows leave the top bit free");
         let workingset = word & 1 == 1;
         let word = word >> 1;
         let node = u8::try_from(word & ((1 << self.node_bits) - 1)).expect("at most 8 bits");

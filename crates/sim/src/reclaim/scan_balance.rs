@@ -99,6 +99,7 @@ impl Fractions {
     /// Cheaper types are scanned more, file pages more than anonymous ones at swappiness below 100 (spec 6.2). The costs
     /// are those of the lruvec that is reclaimed from; `swappiness` is at most 200.
     pub fn new(swappiness: u32, anon_cost: u64, file_cost: u64) -> Self {
+        debug_assert!(swappiness <= 200, "anonymous pages only is a mode of its own");
         let total = u128::from(anon_cost) + u128::from(file_cost);
         let (anon_cost, file_cost) = (total + u128::from(anon_cost), total + u128::from(file_cost));
         let sum = anon_cost + file_cost + 1;
@@ -266,6 +267,7 @@ impl ScanLoop {
         self.left[smaller] = 0;
         self.left[smaller + 1] = 0;
         for list in [other, other + 1] {
+            debug_assert!(self.left[list] <= self.targets[list], "what is left was planned");
             let done = self.targets[list] - self.left[list];
             let goal = self.targets[list].saturating_mul(100 - percent) / 100;
             self.left[list] = goal.saturating_sub(done);

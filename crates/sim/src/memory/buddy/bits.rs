@@ -19,11 +19,13 @@ impl Bits {
 
     #[inline]
     pub(in crate::memory) fn set(&mut self, at: u32) {
+        debug_assert!(!self.get(at), "each bit has one owner, who sets it once");
         self.0[(at / 64) as usize] |= 1 << (at % 64);
     }
 
     #[inline]
     pub(super) fn clear(&mut self, at: u32) {
+        debug_assert!(self.get(at), "who clears a bit has set it");
         self.0[(at / 64) as usize] &= !(1 << (at % 64));
     }
 

@@ -41,11 +41,16 @@ impl Buddy {
         fallback: Fallback,
         search: &mut Search,
     ) -> Option<FrameId> {
+        debug_assert!(order <= MAX_ORDER, "no list holds larger blocks");
         let own = if *search == Search::Own { self.smallest(frames, order, migrate_type) } else { None };
         let start = match own {
             Some(start) => start,
             None => self.take_elsewhere(frames, order, migrate_type, fallback, search)?,
         };
+        debug_assert!(
+            start.is_multiple_of(1 << order),
+            "a split keeps the lower half, which is aligned like the whole"
+        );
         if migrate_type != MigrateType::Movable {
             self.remember_fixed(start, order);
         }
@@ -91,6 +96,10 @@ impl Buddy {
                 self.effort.claims += 1;
                 return Some(start);
             }
+            debug_assert!(
+                owner != wanted && from < BLOCK_ORDER,
+                "own blocks were tried before, and whole page blocks need no count"
+            );
             self.effort.boosts += 1;
             if self.claim_block(frames, start, owner, wanted) {
                 self.effort.claims += 1;
@@ -103,6 +112,7 @@ impl Buddy {
     /// Gives the page block around `start` to `wanted` if half of it is free or alike, with its free blocks.
     /// Source: `try_to_claim_block`.
     fn claim_block(&mut self, frames: &mut Frames, start: u32, owner: MigrateType, wanted: MigrateType) -> bool {
+        debug_assert!(owner != wanted, "own blocks were tried before");
         let block = start & !(BLOCK_PAGES - 1);
         if block < self.first || block + BLOCK_PAGES > self.end {
             return false;
@@ -122,6 +132,10 @@ impl Buddy {
                 }
             }
         }
+        debug_assert!(
+            at == block + BLOCK_PAGES && free + movable <= BLOCK_PAGES,
+            "small blocks end with their page block, and each page counts once"
+        );
         let alike = match (wanted, owner) {
             (MigrateType::Movable, _) => movable,
             // Whether what cannot move is of this type or another one is not known; it is taken for alike.
@@ -150,6 +164,7 @@ impl Buddy {
     fn steal(&mut self, frames: &mut Frames, order: u32, wanted: MigrateType) -> Option<u32> {
         for from in order..=MAX_ORDER {
             let Some((start, owner)) = self.head_of_others(from, wanted) else { continue };
+            debug_assert!(owner != wanted, "own blocks were tried before");
             self.remove(frames, start, from, owner);
             self.expand(frames, start, from, order, owner);
             self.effort.steals += 1;

@@ -64,6 +64,7 @@ pub struct Buddy {
 impl Buddy {
     /// The frames `first..end`, all free, all page blocks of type Movable as after boot.
     pub fn new(frames: &mut Frames, first: u32, end: u32) -> Self {
+        debug_assert!(first <= end && end as usize <= frames.len(), "free blocks are linked through their frames");
         let base = first & !(MAX_PAGES - 1);
         let span = end.saturating_sub(base).next_multiple_of(MAX_PAGES);
         let fresh = (first.next_multiple_of(MAX_PAGES), end & !(MAX_PAGES - 1));
@@ -95,6 +96,7 @@ impl Buddy {
             buddy.filled[MigrateType::Movable as usize] |= 1 << MAX_ORDER;
             buddy.free_pages += u64::from(fresh.1 - fresh.0);
         }
+        debug_assert_eq!(buddy.free_pages, u64::from(end - first), "all memory is free at first");
         buddy
     }
 
@@ -151,6 +153,7 @@ impl Buddy {
     /// halves go to the heads of their lists. Source: `__rmqueue_smallest`.
     #[inline]
     fn smallest(&mut self, frames: &mut Frames, order: u32, migrate_type: MigrateType) -> Option<u32> {
+        debug_assert!(order <= MAX_ORDER, "no list holds larger blocks");
         let filled = self.filled[migrate_type as usize] >> order << order;
         if filled == 0 {
             return None;
@@ -172,6 +175,7 @@ impl Buddy {
             let mut start = self.head(order, kind).expect("a bit for each list that is not empty");
             self.remove(frames, start, order, kind);
             while 1 << order > left {
+                debug_assert!(order > 0, "a single page is never more than what is left");
                 order -= 1;
                 self.effort.splits += 1;
                 let middle = start + (1 << order);
@@ -192,6 +196,7 @@ impl Buddy {
     /// Gives back what of a block is not needed. Source: `expand`.
     #[inline]
     fn expand(&mut self, frames: &mut Frames, start: u32, from: u32, to: u32, migrate_type: MigrateType) {
+        debug_assert!(to <= from && from <= MAX_ORDER, "a block is split downwards");
         for order in (to..from).rev() {
             self.insert(frames, start + (1 << order), order, migrate_type, ListEnd::Head);
         }
@@ -203,7 +208,11 @@ impl Buddy {
     #[inline]
     pub fn free(&mut self, frames: &mut Frames, frame: FrameId, order: u32) {
         let start = frame.index_u32();
-        debug_assert!(start.is_multiple_of(1 << order) && start >= self.first && start + (1 << order) <= self.end);
+        debug_assert!(
+            start.is_multiple_of(1 << order) && start >= self.first && start + (1 << order) <= self.end,
+            "a block of the zone comes back"
+        );
+        debug_assert!(order <= MAX_ORDER && !self.is_head(start, order), "a block is given back once");
         if self.nr_fixed > 0 {
             self.forget_fixed(start, order);
         }
@@ -218,6 +227,7 @@ impl Buddy {
     /// Gives single pages back in one go: blocks as large as their places allow, and the same free blocks after it as by one page
     /// after the other, in another order on their lists.
     pub(in crate::memory) fn free_run(&mut self, frames: &mut Frames, pages: std::ops::Range<u32>) {
+        debug_assert!(pages.start < pages.end, "a run holds pages");
         let mut start = pages.start;
         while start < pages.end {
             let order = start.trailing_zeros().min((pages.end - start).ilog2()).min(MAX_ORDER);
@@ -239,6 +249,7 @@ impl Buddy {
             }
             // Whole page blocks may differ in type; those of the same block cannot.
             let other = self.type_of(FrameId::new(buddy));
+            debug_assert!(other == migrate_type || order >= BLOCK_ORDER, "a page block has one type");
             self.remove(frames, buddy, order, other);
             if other != migrate_type {
                 self.set_type(buddy, order, migrate_type);
@@ -286,6 +297,8 @@ impl Buddy {
 
     #[inline]
     fn insert(&mut self, frames: &mut Frames, start: u32, order: u32, migrate_type: MigrateType, end: ListEnd) {
+        debug_assert!(start.is_multiple_of(1 << order), "blocks begin at multiples of their size");
+        debug_assert!(self.first <= start && start + (1 << order) <= self.end, "blocks lie in their zone");
         self.lists[order as usize][migrate_type as usize].push(frames, FrameId::new(start), end);
         self.heads[order as usize].set((start - self.base) >> order);
         self.lengths[order as usize][migrate_type as usize] += 1;
@@ -303,6 +316,7 @@ impl Buddy {
             self.heads[order as usize].clear((start - self.base) >> order);
         }
         let length = &mut self.lengths[order as usize][migrate_type as usize];
+        debug_assert!(*length > 0, "a block that leaves a list was on it");
         *length -= 1;
         if *length == 0 {
             self.filled[migrate_type as usize] &= !(1 << order);
@@ -312,11 +326,13 @@ impl Buddy {
 
     /// Gives all page blocks of a block of at least that size another type.
     fn set_type(&mut self, start: u32, order: u32, migrate_type: MigrateType) {
+        debug_assert!(order >= BLOCK_ORDER && start.is_multiple_of(BLOCK_PAGES), "a type is that of whole page blocks");
         let block = ((start - self.base) >> BLOCK_ORDER) as usize;
         self.types[block..block + (1 << (order - BLOCK_ORDER))].fill(migrate_type);
     }
 
     fn remember_fixed(&mut self, start: u32, order: u32) {
+        debug_assert!(start.is_multiple_of(1 << order), "a block was asked for, not a part of one");
         (start..start + (1 << order)).for_each(|frame| self.fixed.set(frame - self.base));
         self.nr_fixed += 1 << order;
     }
@@ -325,6 +341,7 @@ impl Buddy {
         for frame in start..start + (1 << order) {
             if self.fixed.get(frame - self.base) {
                 self.fixed.clear(frame - self.base);
+                debug_assert!(self.nr_fixed > 0, "each fixed page was counted");
                 self.nr_fixed -= 1;
             }
         }

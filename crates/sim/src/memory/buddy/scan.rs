@@ -47,6 +47,7 @@ impl Buddy {
         let start = frame.index_u32();
         let order = self.free_order(start).expect("a free block");
         let kind = self.type_of(frame);
+        debug_assert!(!self.is_fixed(frame), "a free page belongs to nobody");
         self.remove(frames, start, order, kind);
         if order + 1 >= BLOCK_ORDER && kind != MigrateType::Movable {
             self.retype(frames, start, order, kind, MigrateType::Movable);
@@ -56,6 +57,7 @@ impl Buddy {
 
     /// Gives the page blocks around a block another type, with the free blocks in them.
     fn retype(&mut self, frames: &mut Frames, start: u32, order: u32, from: MigrateType, to: MigrateType) {
+        debug_assert!(from != to && start.is_multiple_of(1 << order), "a block is given away, not a part of one");
         let block = start & !(BLOCK_PAGES - 1);
         let end = (start + (1 << order)).next_multiple_of(BLOCK_PAGES);
         let mut at = block.max(self.first);
@@ -121,6 +123,7 @@ impl Buddy {
     /// From now on a block of exactly this order, as soon as it is whole, is kept for whoever calls
     /// [`captured`](Self::captured).
     pub fn capture(&mut self, order: u32, wanted: MigrateType) {
+        debug_assert!(self.capture.is_none() && order <= MAX_ORDER, "one waits at a time, for a block that can be");
         self.capture = Some(Capture { order, wanted, got: None });
     }
 
@@ -148,6 +151,7 @@ impl Buddy {
         if capture.order != order || capture.got.is_some() || is_kept {
             return false;
         }
+        debug_assert!(start.is_multiple_of(1 << order), "what is kept is a block");
         capture.got = Some(start);
         true
     }

@@ -52,6 +52,7 @@ impl Leaves {
     /// Sets the bit of page `page` of 512 in 2 MiB number `index`.
     #[inline]
     pub(super) fn set(&mut self, index: usize, page: u32) {
+        debug_assert!(page < USED, "a table has 512 entries");
         let slot = self.slots[index];
         if slot & FULL == 0 {
             if !holds(slot, page) {
@@ -69,6 +70,7 @@ impl Leaves {
     #[cold]
     fn insert(&mut self, index: usize, page: u32) {
         let slot = self.slots[index];
+        debug_assert!(slot & FULL == 0 && !holds(slot, page), "a page takes one lane");
         match LANE_SHIFTS.into_iter().find(|&shift| (slot >> shift) & USED == 0) {
             Some(shift) => self.slots[index] = slot & !(LANE_MASK << shift) | (page | USED) << shift,
             None => {
@@ -80,6 +82,7 @@ impl Leaves {
 
     /// Sets the bits of `mask` in word `word` of 2 MiB number `index`.
     pub(super) fn set_word(&mut self, index: usize, word: usize, mask: u64) {
+        debug_assert!(word < 8 && mask != 0, "a table has eight words, and some page is touched");
         if mask.is_power_of_two() {
             let page = word * 64 + mask.trailing_zeros() as usize;
             self.set(index, u32::try_from(page).expect("of 512"));
@@ -97,6 +100,7 @@ impl Leaves {
                 self.pool.push([0; 8]);
                 u32::try_from(self.pool.len() - 1).expect("as many as slots")
             });
+            debug_assert_eq!(self.pool[number as usize], [0; 8], "leaves that are spare are all zero");
             for page in lanes(slot) {
                 self.pool[number as usize][page / 64] |= 1 << (page % 64);
             }
@@ -115,6 +119,7 @@ impl Leaves {
     }
 
     pub(super) fn clear(&mut self, index: usize, page: u32) {
+        debug_assert!(page < USED, "a table has 512 entries");
         let slot = self.slots[index];
         if slot & FULL != 0 {
             self.pool[(slot & !FULL) as usize][page as usize / 64] &= !(1 << (page % 64));

@@ -71,6 +71,7 @@ impl YoungEntries {
         &self,
         which: std::ops::Range<usize>,
     ) -> impl Iterator<Item = (DensePage, Option<FrameId>)> + '_ {
+        debug_assert!(which.end <= self.len, "only entries that were taken are shown");
         let shown = |entry: &u32| match Entry::unpack(*entry) {
             Entry::Frame(frame) => Some(frame),
             Entry::None | Entry::Zero | Entry::Swap(_) => None,
@@ -114,6 +115,11 @@ impl PageTable {
         young: &mut YoungEntries,
         mut look_at_once: impl FnMut(Entries<'_>, u64) -> u64,
     ) -> u64 {
+        debug_assert!(!young.is_enough(), "there is room for a table more");
+        debug_assert!(
+            pages.start / TABLE_PAGES as u64 == (pages.end - 1) / TABLE_PAGES as u64,
+            "the pages lie under one table"
+        );
         let slot = u32::from(self.directory[(pages.start >> CHUNK_SHIFT) as usize]) - 1;
         let chunk = &mut self.chunks[slot as usize];
         let (start, len) = ((pages.start & CHUNK_MASK) as usize, pages.len() as usize);
@@ -165,6 +171,7 @@ impl PageTable {
 
     /// Sets the accessed bit again of an entry that was taken and is none of the walk's.
     pub(crate) fn give_back_young(&mut self, dense: DensePage) {
+        debug_assert!(self.is_present(dense) && !self.is_young(dense), "the bit of a mapped page was taken");
         let (group, bit) = self.group_mut(dense);
         group[ACCESSED] |= bit;
     }
@@ -173,6 +180,10 @@ impl PageTable {
     /// are young. The accessed bits that it returns are cleared.
     #[inline]
     pub(crate) fn age_entries(&mut self, pages: PageRange, mut visit: impl FnMut(Entries<'_>, u64) -> u64) {
+        debug_assert!(
+            pages.start / TABLE_PAGES as u64 == (pages.end - 1) / TABLE_PAGES as u64,
+            "the pages lie under one table"
+        );
         let slot = self.directory[(pages.start >> CHUNK_SHIFT) as usize];
         let chunk = &mut self.chunks[usize::from(slot) - 1];
         let (start, len) = ((pages.start & CHUNK_MASK) as usize, pages.len() as usize);

@@ -93,6 +93,7 @@ impl PageTable {
     }
 
     fn push_stale(&mut self, page: u64) {
+        debug_assert!(self.extension.kind.translated, "without caches nothing gets stale");
         if self.extension.stale.len() <= STALE_MAX {
             self.extension.stale.push(page);
         }

@@ -38,6 +38,7 @@ impl Chunk {
     pub(super) fn unmark(&mut self, word: usize, bits: u64) -> u64 {
         let Some(marks) = &mut self.marks else { return 0 };
         let was = marks[word][MARKED] & bits;
+        debug_assert!(self.groups[word][PRESENT] & was == 0, "a marked page is inaccessible");
         if was != 0 {
             marks[word].iter_mut().for_each(|word| *word &= !bits);
         }
@@ -53,6 +54,7 @@ impl Chunk {
     }
 
     fn mark(&mut self, word: usize, bits: u64) {
+        debug_assert!(bits & !self.groups[word][PRESENT] == 0, "only accessible pages are marked");
         let marks = self.marks.get_or_insert_with(|| {
             Box::<Groups>::try_from(vec![[0; 2]; self.groups.len()]).expect("as many as there are words of pages")
         });
@@ -65,6 +67,7 @@ impl Chunk {
     fn restore(&mut self, word: usize, bits: u64) {
         let Some(marks) = &mut self.marks else { return };
         let bits = marks[word][MARKED] & bits;
+        debug_assert!(self.groups[word][PRESENT] & bits == 0, "a marked page is inaccessible");
         self.groups[word][PRESENT] |= bits;
         self.stores[word][WRITABLE] |= marks[word][WAS_WRITABLE] & bits;
         marks[word].iter_mut().for_each(|word| *word &= !bits);
@@ -116,6 +119,7 @@ impl PageTable {
                 }
             }
         }
+        debug_assert!(nr_marked <= nr_seen, "only pages that were seen are marked");
         (nr_marked, nr_seen)
     }
 

@@ -42,6 +42,7 @@ impl PageTable {
     pub(crate) fn remove_migration_entries(&mut self, MigrationEntries(taken): MigrationEntries) {
         for (dense, writable) in taken {
             let (group, bit) = self.group_mut(dense);
+            debug_assert!(group[PRESENT] & bit == 0, "nothing was mapped there meanwhile");
             group[PRESENT] |= bit;
             if writable {
                 self.stores_mut(dense).0[WRITABLE] |= bit;

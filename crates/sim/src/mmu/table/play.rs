@@ -109,6 +109,7 @@ impl PageTable {
     }
 
     fn play_tiers<const PLANES: usize>(&mut self, runs: &[Run], cursor: &mut Cursor, pace: &mut Pace) -> Stop {
+        debug_assert!(cursor.run <= runs.len(), "the cursor is one of this batch");
         let mut now_ns = pace.now_ns;
         let stop = loop {
             if !cursor.thought && cursor.page == 0 {
@@ -175,6 +176,7 @@ impl PageTable {
                 if stores[WRITABLE] & bit == 0 {
                     break;
                 }
+                debug_assert!(group[PRESENT] & bit != 0, "a writable page is present");
                 stores[DIRTY] |= bit;
             } else if group[PRESENT] & bit == 0 {
                 break;
@@ -215,6 +217,7 @@ impl PageTable {
             if stores[WRITABLE] & bit == 0 {
                 return Err(fault);
             }
+            debug_assert!(group[PRESENT] & bit != 0, "a writable page is present");
             stores[DIRTY] |= bit;
         } else if group[PRESENT] & bit == 0 {
             return Err(fault);
@@ -252,6 +255,7 @@ impl PageTable {
                 page_ns => (pace.until_ns - *now_ns).div_ceil(page_ns),
             };
             let wanted = u64::from(run.pages - cursor.page).min(64 - (page % 64)).min(affordable) as u32;
+            debug_assert!(wanted > 0, "pages and time are left");
             let within = dense.within();
             let chunk = &mut self.chunks[dense.slot()];
             let planes = chunk.planes_at::<PLANES>(within);
@@ -270,6 +274,7 @@ impl PageTable {
                 hits = afforded;
                 pace.count(hits, planes);
             }
+            debug_assert!(hits & !group[PRESENT] == 0, "a writable page is present");
             group[ACCESSED] |= hits;
             if need == Need::Write {
                 stores[DIRTY] |= hits;

@@ -52,6 +52,7 @@ impl PageTable {
 
     /// Whether the entry at `level` on the way to `page` points to a table or is a leaf.
     fn has_table(&self, level: Level, page: u64) -> bool {
+        debug_assert!(level > Level::LEAF, "no table hangs below a page");
         if self.premapped().is_some_and(|premapped| premapped.has_entry(level, page)) {
             return true;
         }
@@ -95,6 +96,7 @@ impl PageTable {
     /// Reads and clears the accessed bits of the 512 entries in the table that the entry at `parent` on the way to `page`
     /// points to, in address order.
     pub(crate) fn take_children(&mut self, parent: Level, page: u64) -> Children {
+        debug_assert!(parent > Level::LEAF, "no table hangs below a page");
         let mut out = [0; 8];
         if let Some(premapped) = &mut self.extension.premapped {
             premapped.take_children(parent, page, &mut out);
@@ -121,6 +123,7 @@ impl PageTable {
 impl Chunk {
     /// Takes the accessed bits of the present pages among the 512 from chunk page `first`.
     fn take_leaves(&mut self, first: usize, out: &mut Children) {
+        debug_assert!(first.is_multiple_of(TABLE_PAGES), "a table begins with its first page");
         let marks = self.marks.as_deref();
         let words = first / 64..;
         for ((out, group), word) in out.iter_mut().zip(&mut self.groups[first / 64..first / 64 + 8]).zip(words) {

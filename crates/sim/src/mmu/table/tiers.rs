@@ -40,6 +40,7 @@ impl PageTable {
             (Entry::Frame(frame), Some(classes)) => usize::from(classes.of(frame)),
             _ => 0,
         };
+        debug_assert!(class <= nr_planes, "each slower class has its plane");
         let (within, bit) = (dense.within(), 1 << (dense.within() % 64));
         let words = &mut self.chunks[dense.slot()].planes[within / 64 * nr_planes..][..nr_planes];
         for (plane, word) in words.iter_mut().enumerate() {

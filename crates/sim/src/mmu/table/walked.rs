@@ -18,6 +18,7 @@ impl PageTable {
         cursor: &mut Cursor,
         pace: &mut Pace,
     ) -> Stop {
+        debug_assert!(cursor.run <= runs.len(), "the cursor is one of this batch");
         if T::OFF && self.extension.premapped.is_none() && !self.extension.kind.by_fault {
             return self.play(runs, cursor, pace);
         }
@@ -74,6 +75,7 @@ impl PageTable {
     fn touch_premapped_or_page(&mut self, page: u64, wanted: u64, write: bool) -> Result<u32, Stop> {
         if let Some(premapped) = &mut self.extension.premapped {
             let touched = premapped.touch(page, wanted);
+            debug_assert!(touched <= wanted, "no more is touched than was asked for");
             if touched > 0 {
                 return Ok(touched as u32);
             }
@@ -111,6 +113,7 @@ impl PageTable {
                 return Err(fault);
             }
             // The kernel flushes whenever it clears a dirty bit, so that a store always finds its way to the entry.
+            debug_assert!(group[PRESENT] & bit != 0, "a writable page is present");
             stores[DIRTY] |= bit;
         } else if group[PRESENT] & bit == 0 {
             return Err(fault);

@@ -39,6 +39,7 @@ impl Recent {
             self.tags.truncate(self.limit - 1);
             self.tags.insert(0, tag);
         }
+        debug_assert!(self.tags.len() <= self.limit, "the least used makes room");
     }
 }
 
@@ -70,6 +71,7 @@ impl Caches {
         let limits = [config.pde_entries, config.pdpte_entries, config.pml4_entries, config.pml5_entries];
         let ways = usize::try_from(config.tlb_ways).expect("few");
         let sets = usize::try_from(config.sets()).expect("bounded");
+        debug_assert!(sets == 0 || sets.is_power_of_two(), "the set of a page is found by a mask");
         Self {
             tlb: vec![EMPTY; sets * ways],
             ways,
@@ -85,6 +87,7 @@ impl Caches {
     /// A thread of `space` runs on this core from now on. Without PCID a change of the space drops everything; with it, what
     /// belonged to the space that must give up its identifier.
     pub fn switch_to(&mut self, space: SpaceId) {
+        debug_assert!(self.known.len() <= PCID_SPACES, "there are as many spaces as identifiers");
         let tag = tag_of(space);
         if self.tag == tag {
             return;
@@ -163,6 +166,7 @@ impl Translation for Caches {
 
     #[inline]
     fn walk(&mut self, page: u64, leaf: impl FnOnce() -> Level) -> Reads {
+        debug_assert!(self.tag != EMPTY && page < HUGE_BIT, "a space runs here, and its pages leave the tag alone");
         let huge = page >> Level::PMD.span_shift();
         let (base_entry, huge_entry) = (self.tag | page, self.tag | HUGE_BIT | huge);
         if self.hit(page, base_entry) || self.hit(huge, huge_entry) {

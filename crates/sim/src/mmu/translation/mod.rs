@@ -25,6 +25,7 @@ impl Reads {
     pub const NONE: Self = Self(0);
     /// Levels from `leaf` up to, but not including, `end`.
     pub(crate) const fn levels(leaf: Level, end: u8) -> Self {
+        debug_assert!(leaf.number() < end, "a walk reads the leaf at least");
         Self(((1 << end) - 1) & !((1 << leaf.number()) - 1))
     }
     /// Whether the word at `level` was read.

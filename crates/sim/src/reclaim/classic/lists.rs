@@ -36,12 +36,17 @@ impl Lists {
         let (lruvec, list) = (memory.lruvec_of(frame), list_of(memory, frame));
         self.lruvecs[lruvec.index()].lists[list].push(&mut memory.frames, frame, end);
         self.for_lineage(memory, lruvec, |above| above.subtree[list] += 1);
+        debug_assert!(
+            self.lruvecs[lruvec.index()].subtree[list] >= self.lruvecs[lruvec.index()].lists[list].len(),
+            "a group counts its own pages with those below it"
+        );
     }
 
     /// Takes a page off its list; its flags must not have changed since it was put there. Does nothing with pages on none.
     pub(super) fn remove(&mut self, memory: &mut Memory, frame: FrameId) {
         if memory.frames.take(frame, Flag::OnList) {
             let (lruvec, list) = (memory.lruvec_of(frame), list_of(memory, frame));
+            debug_assert!(self.lruvecs[lruvec.index()].subtree[list] > 0, "a page that leaves a list was counted");
             self.lruvecs[lruvec.index()].lists[list].remove(&mut memory.frames, frame);
             self.for_lineage(memory, lruvec, |above| above.subtree[list] -= 1);
         }
@@ -54,10 +59,16 @@ impl Lists {
         let mut taken = Vec::with_capacity(usize::try_from(nr).expect("at most a list"));
         for _ in 0..nr {
             let frame = self.lruvecs[lruvec.index()].lists[list].pop_tail(&mut memory.frames).expect("counted");
+            debug_assert_eq!(
+                (memory.lruvec_of(frame), list_of(memory, frame)),
+                (lruvec, list),
+                "flags name the list that a page is on"
+            );
             memory.frames.clear(frame, Flag::OnList);
             memory.frames.set(frame, Flag::Isolated);
             taken.push(frame);
         }
+        debug_assert!(self.lruvecs[lruvec.index()].subtree[list] >= nr, "what is taken was counted");
         self.for_lineage(memory, lruvec, |above| above.subtree[list] -= nr);
         taken
     }

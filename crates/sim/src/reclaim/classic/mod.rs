@@ -75,6 +75,7 @@ impl Classic {
 
     /// Moves a listed page to another list, as its flags say after `change`.
     fn relist(&mut self, memory: &mut Memory, frame: FrameId, end: ListEnd, change: impl FnOnce(&mut Memory)) {
+        debug_assert!(memory.frames.has(frame, Flag::OnList), "only a page on a list moves to another");
         self.lists.remove(memory, frame);
         change(memory);
         self.lists.push(memory, frame, end);
@@ -92,12 +93,14 @@ impl Classic {
     }
 
     fn activate(&mut self, memory: &mut Memory, frame: FrameId) {
+        debug_assert!(!memory.frames.has(frame, Flag::Active), "a hot page stays where it is");
         self.relist(memory, frame, ListEnd::Head, |memory| memory.frames.set(frame, Flag::Active));
         let cgroup = memory.frames.cgroup(frame);
         memory.count(Counter::PgActivate, cgroup, 1);
     }
 
     fn deactivate(&mut self, memory: &mut Memory, frame: FrameId) {
+        debug_assert!(memory.frames.has(frame, Flag::Active), "a cold page stays where it is");
         self.relist(memory, frame, ListEnd::Head, |memory| {
             memory.frames.clear(frame, Flag::Active);
             memory.frames.clear(frame, Flag::Referenced);
@@ -108,6 +111,7 @@ impl Classic {
 
     /// `MADV_FREE`: to the cold file list, where it is dropped without being written.
     fn free_lazily(&mut self, memory: &mut Memory, frame: FrameId) -> bool {
+        debug_assert!(!memory.frames.has(frame, Flag::Unevictable), "locked pages take no hints");
         let frames = &memory.frames;
         let refused = [Flag::FileOwned, Flag::SwapCache].into_iter().any(|flag| frames.has(frame, flag));
         if refused || !frames.has(frame, Flag::SwapBacked) {
@@ -125,6 +129,7 @@ impl Classic {
 
     /// `POSIX_FADV_DONTNEED` and the like on a file page that is not simply dropped.
     fn deactivate_file(&mut self, memory: &mut Memory, frame: FrameId) -> bool {
+        debug_assert!(!memory.frames.has(frame, Flag::Unevictable), "locked pages take no hints");
         if page_type(memory, frame) == PageType::Anon || !memory.mappers(frame).is_empty() {
             return false;
         }
@@ -220,6 +225,7 @@ impl ReclaimPolicy for Classic {
     }
 
     fn begin_walk(&mut self, memory: &mut Memory, node: NodeId, scan: &mut Scan) {
+        debug_assert!(scan.priority <= crate::reclaim::DEF_PRIORITY, "reclaim begins with the gentlest priority");
         if self.statistics.are_due(memory) {
             self.flush_statistics(memory);
         }
@@ -262,6 +268,7 @@ impl ReclaimPolicy for Classic {
 
     /// To the tail of the cold list: it can be freed now.
     fn writeback_ended(&mut self, memory: &mut Memory, frame: FrameId) {
+        debug_assert!(!memory.frames.has(frame, Flag::Writeback), "the page is told of when its write is over");
         let stays = [Flag::Dirty, Flag::Unevictable].into_iter().any(|flag| memory.frames.has(frame, flag));
         if stays || !memory.frames.has(frame, Flag::OnList) {
             return;

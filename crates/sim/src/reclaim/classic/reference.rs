@@ -53,6 +53,7 @@ pub(super) fn take_young(memory: &mut Memory, frame: FrameId, root: CgroupId) ->
 }
 
 fn take_from(memory: &mut Memory, frame: FrameId, mapper: Mapper, root: CgroupId, young: &mut Young) {
+    debug_assert!(memory.space(mapper.space).alive, "a dead space maps nothing");
     memory.reclaim.work.rmap_walks += 1;
     memory.ledger.spend(memory.costs.rmap_walk_ns);
     let space = memory.space(mapper.space);

@@ -47,6 +47,7 @@ impl Classic {
 
     /// Scans the lists of `lruvec` as far as this priority asks for.
     pub(super) fn shrink(&mut self, memory: &mut Memory, lruvec: LruvecId, scan: &mut Scan) {
+        debug_assert!(scan.priority <= DEF_PRIORITY, "reclaim begins with the gentlest priority");
         let targets = self.scan_targets(memory, lruvec, scan);
         let is_first_direct = scan.reclaimer == Reclaimer::Direct && scan.is_global() && scan.priority == DEF_PRIORITY;
         let mut left = ScanLoop::new(targets, is_first_direct);
@@ -133,6 +134,7 @@ impl Classic {
                 Fate::Demote => leaving.push(frame),
             }
         }
+        debug_assert_eq!((staying.len() + leaving.len()) as u64 + reclaimed, scanned, "each page has one fate");
         let demoted = demote(memory, self, leaving, scan);
         reclaimed += demoted.pages + demoted.freed;
         for (frame, fate) in demoted.staying {
@@ -146,6 +148,7 @@ impl Classic {
         if dirty_unqueued > 0 && dirty_unqueued == pages {
             memory.wake_flusher();
         }
+        debug_assert!(reclaimed <= scanned, "only what was looked at is freed");
         scan.taken.add(&taken_before);
         scan.nr_scanned += scanned;
         scan.nr_reclaimed += reclaimed;
@@ -192,6 +195,7 @@ impl Classic {
                 deactivated.push(frame);
             }
         }
+        debug_assert_eq!((rotated.len() + deactivated.len()) as u64, scanned, "each page goes to one list");
         let cgroup = memory.cgroup_of(lruvec);
         memory.count(Counter::PgRefill, cgroup, scanned);
         memory.count(Counter::PgDeactivate, cgroup, deactivated.len() as u64);

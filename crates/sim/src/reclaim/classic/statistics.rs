@@ -37,6 +37,10 @@ impl Statistics {
     }
 
     pub(super) fn flush(&mut self, memory: &Memory, by_lruvec: Vec<Counted>) {
+        debug_assert!(
+            self.flushed_at.is_none_or(|at| at <= memory.now),
+            "counters are added up one time after the other"
+        );
         *self = Self { by_lruvec, flushed_at: Some(memory.now) };
     }
 

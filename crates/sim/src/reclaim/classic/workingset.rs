@@ -23,6 +23,10 @@ impl Classic {
 
     /// A page with a shadow is back: activates it if it would have stayed, had the other lists made room.
     pub(super) fn refault(&mut self, memory: &mut Memory, frame: FrameId, shadow: u64) {
+        debug_assert!(
+            !memory.frames.has(frame, Flag::OnList),
+            "flags are set before a page is put on the list they name"
+        );
         let page_type = page_type(memory, frame);
         let (refault, activate, restore) = match page_type {
             PageType::Anon => {

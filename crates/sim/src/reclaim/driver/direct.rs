@@ -83,6 +83,7 @@ impl Direct {
         memory: &mut Memory,
         policy: &mut dyn ReclaimPolicy,
     ) -> ReclaimStep {
+        debug_assert!(scan.priority <= DEF_PRIORITY, "reclaim begins with the gentlest priority");
         let is_exact = policy.is_exact();
         if !self.running {
             if !is_exact && self.waits_for_kswapd(memory) {
@@ -120,6 +121,7 @@ impl Direct {
     }
 
     fn begin(&mut self, scan: &mut Scan, reclaimed_before: &mut u64, memory: &mut Memory, is_exact: bool) {
+        debug_assert!(scan.nr_to_reclaim > 0, "somebody wants pages");
         self.running = true;
         self.extent = Extent::Partial;
         *reclaimed_before += scan.nr_reclaimed;
@@ -170,6 +172,7 @@ impl Direct {
 
     /// A sleep of one tick when reclaim goes round faster than devices write (docs/spec/classic-lru.md#s7-1).
     fn throttle(&self, scan: &Scan, memory: &Memory, node: NodeId) -> Option<Duration> {
+        debug_assert!(memory.config.hz > 0, "a tick has a length");
         let no_progress = scan.is_global() && scan.priority == 1 && scan.nr_reclaimed == 0;
         let taken = &scan.taken;
         let is_congested = taken.dirty > 0 && taken.dirty == taken.congested;
@@ -183,6 +186,10 @@ impl Direct {
 
     /// All priorities are through: done, another run with a rule less, or failure.
     fn run_ended(&mut self, scan: &mut Scan, reclaimed_before: &u64, memory: &mut Memory) -> ReclaimStep {
+        debug_assert!(
+            scan.priority == 0 || scan.nr_reclaimed >= scan.nr_to_reclaim,
+            "all priorities are through, or the goal is met"
+        );
         let done = ReclaimStep::Done { reclaimed: reclaimed_before + scan.nr_reclaimed };
         if scan.nr_reclaimed > 0 {
             return done;
@@ -209,6 +216,10 @@ impl Direct {
 
     /// A whole run freed nothing.
     fn persist(&mut self, done: ReclaimStep, scan: &Scan, memory: &mut Memory) -> ReclaimStep {
+        debug_assert!(
+            scan.nr_reclaimed == 0 && self.fruitless <= MAX_RECLAIM_RETRIES,
+            "only runs that freed nothing are counted, up to the last try"
+        );
         match &mut self.persistence {
             Persistence::Once | Persistence::Asked { .. } => return done,
             Persistence::Charge { drained, pages } => {

@@ -45,6 +45,7 @@ impl Kswapd {
             self.boost_left = 0;
             scan.priority = DEF_PRIORITY;
         }
+        debug_assert!(self.boost_left <= self.boosts.iter().sum(), "what is left of the boosts is a part of them");
         let is_for_boost = self.boost_left > 0;
         scan.may_swap = !is_for_boost;
         if is_balanced && !is_for_boost {
@@ -80,6 +81,7 @@ impl Kswapd {
         let scanned_little = scan.nr_scanned < scan.nr_to_reclaim && !is_exact && !scan.blocked;
         let is_at_limit = is_for_boost && scan.priority == BOOST_PRIORITY;
         if scanned_little && !is_at_limit || reclaimed == 0 {
+            debug_assert!(scan.priority > 0, "the run ends at priority 0");
             scan.priority -= 1;
         }
         if scan.priority == 0 {
@@ -106,6 +108,7 @@ impl Kswapd {
     }
 
     fn over(&mut self, scan: &mut Scan, memory: &mut Memory, policy: &mut dyn ReclaimPolicy) -> ReclaimStep {
+        debug_assert!(self.running, "only a run that began can end");
         policy.reclaim_ended(memory, Some(self.node), scan);
         self.running = false;
         self.boost_left = 0;

@@ -32,6 +32,7 @@ pub(super) fn shrink_node(
     scan: &mut Scan,
     extent: Extent,
 ) {
+    debug_assert!(scan.priority <= crate::reclaim::DEF_PRIORITY, "reclaim begins with the gentlest priority");
     scan.taken = Taken::default();
     if policy.shrink_node(memory, node, scan) {
         return;
@@ -40,6 +41,11 @@ pub(super) fn shrink_node(
     let key = (scan.root, node);
     let groups = memory.cgroups.subtree(scan.root);
     let effective = effective_protection(memory, scan.root);
+    debug_assert!(
+        effective.is_empty() || effective.len() == memory.cgroups.len(),
+        "protection is known of all groups or of none"
+    );
+    debug_assert!(!groups.is_empty(), "a group is one of its own subtree");
     let stopped_at = match extent {
         Extent::Partial => memory.reclaim.walks.0.get(&key),
         Extent::Full => None,
@@ -80,6 +86,7 @@ pub(in crate::reclaim) fn prune_shadows(
 
 /// Frees pages one by one, each the best choice of all groups below `scan.root` on `nodes`, until the goal is met.
 pub(super) fn shrink_exactly(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, nodes: &[NodeId], scan: &mut Scan) {
+    debug_assert!(policy.is_exact(), "only exact policies choose page by page");
     memory.ledger.spend(memory.costs.reclaim_group_ns);
     let root = memory.cgroups.get(scan.root);
     if let ([node], true) = (nodes, root.children.is_empty()) {
@@ -101,6 +108,7 @@ fn free_one_by_one(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, lruvecs:
     while scan.nr_reclaimed < scan.nr_to_reclaim {
         let before = scan.nr_reclaimed;
         policy.shrink_exactly(memory, lruvecs, scan);
+        debug_assert!(scan.nr_reclaimed <= before + 1, "an exact policy frees one page at a time");
         if scan.nr_reclaimed == before {
             return;
         }

@@ -62,6 +62,7 @@ pub(super) struct SpaceLists {
 impl SpaceLists {
     /// The living address spaces of a group.
     fn of(&mut self, memory: &Memory, cgroup: CgroupId) -> &[SpaceId] {
+        debug_assert!(self.nr_known <= memory.spaces.len(), "dead spaces stay in the table");
         for index in self.nr_known..memory.spaces.len() {
             let group = memory.spaces[index].cgroup.index();
             if self.by_group.len() <= group {
@@ -120,6 +121,7 @@ impl Mglru {
         let own = self.generations.get_mut(lruvec);
         own.walk.filters = filters;
         own.walk.known_spaces = memory.spaces.len();
+        debug_assert_eq!(own.max_seq, seq, "nobody makes a generation during a walk");
         walker.settle(own, memory);
     }
 }

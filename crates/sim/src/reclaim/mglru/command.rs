@@ -178,6 +178,11 @@ impl Mglru {
         (swappiness, limit): (u32, Option<u64>),
         scan: &mut Scan,
     ) {
+        debug_assert!(!self.has_walk_context, "the means of a walk are those of one reclaimer");
+        debug_assert!(
+            seq + MIN_NR_GENS <= self.generations.get(lruvec).max_seq,
+            "the two youngest generations are not evicted"
+        );
         let limit = limit.unwrap_or(u64::MAX);
         self.has_walk_context = true;
         while self.generations.get(lruvec).min_evictable(swappiness) <= seq && scan.nr_reclaimed < limit {

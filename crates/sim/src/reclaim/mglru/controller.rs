@@ -71,6 +71,7 @@ fn tier_limit_against(set_point: Reading, history: &History, gain: u64) -> usize
 /// The type that 6.12 evicts, and the highest tier that it does not spare. Where neither swappiness nor the oldest generations
 /// decide, the lowest tiers of both types are compared, and then tiers of the one with the lowest of the other.
 pub(super) fn choose_v6_12(history: &[History; 2], min_seq: [u64; 2], swappiness: u32) -> (PageType, usize) {
+    debug_assert!(swappiness <= SWAPPINESS_ANON_ONLY, "swappiness is 0 to 200, or 201 for anonymous pages only");
     let own_limit = |page_type: PageType| (page_type, tier_limit(&history[page_type as usize], TIER_GAINS_V6_12));
     match swappiness {
         0 => own_limit(PageType::File),
@@ -90,6 +91,7 @@ pub(super) fn choose_v6_12(history: &[History; 2], min_seq: [u64; 2], swappiness
 
 /// The type to evict: refault ratios are kept at `200 - swappiness` for file pages to `swappiness` for anonymous ones.
 pub(super) fn type_to_evict(history: &[History; 2], swappiness: u32) -> PageType {
+    debug_assert!(swappiness <= SWAPPINESS_ANON_ONLY, "swappiness is 0 to 200, or 201 for anonymous pages only");
     match swappiness {
         0 | 1 => PageType::File,
         200..=SWAPPINESS_ANON_ONLY => PageType::Anon,

@@ -69,6 +69,7 @@ impl Mglru {
     }
 
     pub(super) fn nr_to_scan(&self, memory: &Memory, lruvec: LruvecId, swappiness: u32, scan: &mut Scan) -> u64 {
+        debug_assert!(scan.priority <= crate::reclaim::DEF_PRIORITY, "reclaim begins with the gentlest priority");
         let pages = self.generations.get(lruvec).evictable_pages(swappiness);
         if self.is_offline(lruvec) {
             return pages;
@@ -143,6 +144,7 @@ impl Mglru {
         queue: Queue,
         scan: &mut Scan,
     ) -> Evicted {
+        debug_assert!(wanted > 0, "nothing is evicted unless somebody wants pages");
         let baseline = self.baseline;
         // 6.12 finds out only afterwards.
         if baseline != Baseline::V6_12 {
@@ -187,6 +189,10 @@ impl Mglru {
         nr_isolated: u64,
         scan: &mut Scan,
     ) -> Vec<FrameId> {
+        debug_assert!(
+            nr_isolated == 0 || nr_isolated == pages.len() as u64,
+            "the first attempt is on all that was taken off"
+        );
         scan.nr_scanned += pages.len() as u64;
         let unmapped_before = scan.taken.unmapped;
         let mut reclaimed = 0;
@@ -225,6 +231,7 @@ impl Mglru {
         let unmapped = scan.taken.unmapped - unmapped_before;
         let cgroup = memory.cgroup_of(lruvec);
         outcome::count_batch(memory, scan, cgroup, page_type, Batch { scanned: nr_isolated, reclaimed, unmapped });
+        debug_assert!(again.is_empty() || nr_isolated > 0, "a second attempt is the last");
         again
     }
 
@@ -245,6 +252,7 @@ impl Mglru {
 
     /// A page that could not be evicted goes to any generation but the oldest.
     fn put_back(&mut self, memory: &mut Memory, frame: FrameId) {
+        debug_assert!(!memory.frames.has(frame, Flag::OnList), "a page comes back that was taken off");
         if memory.frames.has(frame, Flag::Unevictable) {
             self.classic.adopt(memory, frame, ListEnd::Head);
             return;
@@ -302,6 +310,10 @@ impl Mglru {
         wanted: u64,
         limit: usize,
     ) -> Isolated {
+        debug_assert!(
+            wanted > 0 && limit < NR_TIERS,
+            "the look ends after so many pages, and spares tiers that there are"
+        );
         let mut isolated = Isolated { scanned: 0, pages: Vec::new(), page_type };
         let own = self.generations.get(lruvec);
         if own.nr_generations(page_type) <= MIN_NR_GENS {
@@ -312,6 +324,7 @@ impl Mglru {
         let mut sorted = 0;
         while let Some(frame) = self.generations.get(lruvec).lists[oldest][page_type as usize].tail() {
             isolated.scanned += 1;
+            debug_assert_eq!(self.generations.state(frame).page_type(), page_type, "each type has its own lists");
             let is_sorted = match self.baseline {
                 Baseline::V7_2 => self.sort(memory, lruvec, frame, oldest, limit),
                 Baseline::V6_12 => self.sort_v6_12(memory, lruvec, frame, oldest, limit),
@@ -342,6 +355,10 @@ impl Mglru {
 
     /// Moves a page of the oldest list that belongs elsewhere: a walk promoted it, or its tier is spared.
     fn sort(&mut self, memory: &mut Memory, lruvec: LruvecId, frame: FrameId, oldest: usize, limit: usize) -> bool {
+        debug_assert!(
+            self.generations.get(lruvec).nr_generations(self.generations.state(frame).page_type()) > MIN_NR_GENS,
+            "the two youngest generations are not sorted"
+        );
         let state = self.generations.state(frame);
         let generation = state.generation().expect("on a list");
         if generation != oldest {

@@ -62,6 +62,10 @@ impl Lruvec {
     }
 
     pub(super) const fn nr_generations(&self, page_type: PageType) -> u64 {
+        debug_assert!(
+            self.min_seq[page_type as usize] <= self.max_seq,
+            "the oldest generation is no younger than the youngest"
+        );
         self.max_seq - self.min_seq[page_type as usize] + 1
     }
 
@@ -131,6 +135,10 @@ impl Lruvec {
     }
 
     fn advance_to(&mut self, candidates: [u64; 2]) -> bool {
+        debug_assert!(
+            candidates.into_iter().all(|seq| seq + MIN_NR_GENS <= self.max_seq + 1),
+            "the two youngest generations stay"
+        );
         let before = self.min_seq;
         for page_type in TYPES {
             let at = page_type as usize;
@@ -242,6 +250,11 @@ impl Generations {
         let seq = self.entry(memory, frame, rotated);
         let lruvec = memory.lruvec_of(frame);
         let page_type = page_type(memory, frame);
+        debug_assert!(
+            (self.get(lruvec).min_seq[page_type as usize]..=self.get(lruvec).max_seq).contains(&seq),
+            "a page enters a generation that there is"
+        );
+        debug_assert!(self.state(frame).generation().is_none(), "a page is of one generation at a time");
         let state = self.state(frame).of_type(page_type).with_generation(list_of(seq));
         self.set_state(&memory.frames, frame, state);
         memory.frames.clear(frame, Flag::Active);
@@ -255,11 +268,13 @@ impl Generations {
 
     /// Takes a page off its list; it belongs to no generation from now on.
     pub(super) fn take_off(&mut self, memory: &mut Memory, frame: FrameId) {
+        debug_assert!(memory.frames.has(frame, Flag::OnList), "a page of a generation is on a list");
         let state = self.state(frame);
         let generation = state.generation().expect("on a list");
         let page_type = state.page_type() as usize;
         let own = &mut self.lruvecs[memory.lruvec_of(frame).index()];
         Chain::unlink(own.lists.iter_mut().map(|lists| &mut lists[page_type]), &mut memory.frames, frame);
+        debug_assert!(own.nr[generation][page_type] > 0, "a page that leaves a generation was counted");
         own.nr[generation][page_type] -= 1;
         self.states[frame.index()] = state.without_generation();
         memory.frames.clear(frame, Flag::OnList);
@@ -276,8 +291,10 @@ impl Generations {
         if generation != list_of(oldest) {
             return generation;
         }
+        debug_assert!(oldest < own.max_seq, "there is a generation to move on to");
         let next = list_of(oldest + 1);
         self.states[frame.index()] = state.moved_on(self.baseline).with_generation(next);
+        debug_assert!(own.nr[generation][page_type] > 0, "a page that leaves a generation was counted");
         own.nr[generation][page_type] -= 1;
         own.nr[next][page_type] += 1;
         next
@@ -285,6 +302,11 @@ impl Generations {
 
     /// Links a page of the oldest generation into another list, which its byte names already.
     pub(super) fn relink(&mut self, memory: &mut Memory, lruvec: LruvecId, frame: FrameId, to: usize, end: ListEnd) {
+        debug_assert_eq!(
+            self.states[frame.index()].generation(),
+            Some(to),
+            "the byte of a page names its list before it is linked there"
+        );
         let own = &mut self.lruvecs[lruvec.index()];
         let page_type = self.states[frame.index()].page_type() as usize;
         Chain::unlink(own.lists.iter_mut().map(|lists| &mut lists[page_type]), &mut memory.frames, frame);
@@ -300,6 +322,7 @@ impl Generations {
         page_type: PageType,
         swappiness: u32,
     ) {
+        debug_assert!(self.get(lruvec).nr_generations(page_type) > MIN_NR_GENS, "the two youngest generations stay");
         let at = page_type as usize;
         let oldest = list_of(self.get(lruvec).min_seq[at]);
         if is_evictable(page_type, swappiness) {
@@ -331,6 +354,10 @@ impl Generations {
         let own = self.get_mut(lruvec);
         own.max_seq += 1;
         own.birth[list_of(own.max_seq)] = memory.now;
+        debug_assert!(
+            TYPES.into_iter().all(|page_type| (MIN_NR_GENS..=MAX_NR_GENS).contains(&own.nr_generations(page_type))),
+            "a type has two to four generations"
+        );
         true
     }
 

@@ -73,9 +73,14 @@ impl GroupQueue {
     /// Moves a group; the young generation becomes the old one when nothing is left of that.
     pub(super) fn rotate(&mut self, group: CgroupId, to: Move, draw: &mut impl Draw) {
         let from = self.places[group.index()];
+        debug_assert!(
+            from.generation == self.seq || from.generation == self.seq + 1,
+            "a group is of the old generation or the young one"
+        );
         let list = &mut self.lists[slot(from.generation)][from.bin];
         let at = list.iter().position(|&other| other == group).expect("where its place says");
         list.remove(at);
+        debug_assert!(self.nr[slot(from.generation)] > 0, "a group that leaves a generation was counted");
         self.nr[slot(from.generation)] -= 1;
         let bin = draw.bin();
         let place = &mut self.places[group.index()];
@@ -99,6 +104,7 @@ impl GroupQueue {
 
     /// What is left of the group's pages goes next.
     pub(super) fn take_offline(&mut self, group: CgroupId, draw: &mut impl Draw) {
+        debug_assert!(!self.places[group.index()].is_offline, "a group is removed once");
         self.places[group.index()].is_offline = true;
         self.rotate(group, Move::Old, draw);
     }

@@ -39,6 +39,10 @@ impl Mglru {
         rotated: bool,
         change: impl FnOnce(&mut Memory, PageState) -> PageState,
     ) {
+        debug_assert!(
+            self.generations.state(frame).generation().is_some(),
+            "only a page of a generation changes its place"
+        );
         self.generations.take_off(memory, frame);
         let state = change(memory, self.generations.state(frame));
         self.generations.set_state(&memory.frames, frame, state);
@@ -105,6 +109,7 @@ impl Mglru {
 
     /// Write-back ended of a page that reclaim waits for.
     pub(super) fn rotate_written(&mut self, memory: &mut Memory, frame: FrameId) {
+        debug_assert!(!memory.frames.has(frame, Flag::Writeback), "the page is told of when its write is over");
         let stays = memory.frames.flags(frame).has_any([Flag::Dirty, Flag::Unevictable]);
         if stays || self.generations.state(frame).generation().is_none() {
             return;

@@ -29,6 +29,7 @@ pub(super) enum Verdict {
 
 /// Pages of `mapped`, the part of a mapping under one table, that are looked at beside `page`: 64 around it.
 pub(super) const fn window(mapped: PageRange, page: u64) -> PageRange {
+    debug_assert!(mapped.start <= page && page < mapped.end, "the page is one of the mapping");
     let half = MIN_LRU_BATCH / 2;
     if mapped.end - mapped.start <= MIN_LRU_BATCH {
         mapped
@@ -62,6 +63,7 @@ impl Mglru {
 
     /// Whether the page was used through one of its mappings; the accessed bit is cleared.
     pub(super) fn look_through(&mut self, memory: &mut Memory, frame: FrameId, mapper: Mapper, root: CgroupId) -> bool {
+        debug_assert!(memory.space(mapper.space).alive, "a dead space maps nothing");
         memory.reclaim.work.rmap_walks += 1;
         memory.ledger.spend(memory.costs.rmap_walk_ns);
         let space = memory.space(mapper.space);
@@ -91,6 +93,7 @@ impl Mglru {
 
     /// Looks at the entries of `window`, one of which was young.
     fn look_around(&mut self, memory: &mut Memory, lruvec: LruvecId, mapper: Mapper, window: PageRange) {
+        debug_assert!(window.len() <= MIN_LRU_BATCH, "as many pages as there is room for");
         let (cgroup, node) = (memory.cgroup_of(lruvec), memory.node_of(lruvec));
         let mut used = [FrameId::new(0); 64];
         let mut nr_used = 0;
@@ -140,6 +143,7 @@ impl Mglru {
                 self.generations.states[frame.index()] = state;
                 return;
             }
+            debug_assert!(own.nr[from][page_type] > 0, "a page that leaves a generation was counted");
             own.nr[from][page_type] -= 1;
             own.nr[youngest][page_type] += 1;
             self.generations.states[frame.index()] = state.with_generation(youngest);

@@ -147,6 +147,7 @@ impl ReclaimPolicy for Mglru {
 
     /// docs/spec/mglru.md#s3-1.
     fn added(&mut self, memory: &mut Memory, frame: FrameId, arrival: Arrival, shadow: Option<u64>) {
+        debug_assert!(!memory.frames.has(frame, Flag::OnList), "a page that comes in is on no list");
         if !self.switches.has_core() {
             return self.classic.added(memory, frame, arrival, shadow);
         }
@@ -192,6 +193,7 @@ impl ReclaimPolicy for Mglru {
 
     /// As the kernel does it: of its generation is kept whether it was one of the two youngest, of its uses everything.
     fn put_back(&mut self, memory: &mut Memory, from: FrameId, to: FrameId) {
+        debug_assert!(!memory.frames.has(to, Flag::OnList), "a page comes back that was taken off");
         let state = self.generations.state(from);
         self.generations.set_state(&memory.frames, to, state);
         if !self.switches.has_core() {
@@ -259,6 +261,7 @@ impl ReclaimPolicy for Mglru {
     }
 
     fn shrink_lruvec(&mut self, memory: &mut Memory, lruvec: LruvecId, scan: &mut Scan) {
+        debug_assert!(!self.has_walk_context, "the means of a walk are those of one reclaimer");
         if !self.switches.has_core() {
             return self.classic.shrink_lruvec(memory, lruvec, scan);
         }

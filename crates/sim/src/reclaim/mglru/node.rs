@@ -44,6 +44,7 @@ impl Mglru {
 
     /// Groups that came to be since the last call join their queues, in the same bin on every node.
     pub(super) fn meet_groups(&mut self, memory: &Memory) {
+        debug_assert!(self.groups.len() <= memory.nodes.len(), "nodes do not go away");
         self.groups.resize_with(memory.nodes.len(), GroupQueue::default);
         for group in memory.cgroups.ids().skip(self.groups[0].len()) {
             let bin = self.lot.bin();
@@ -67,6 +68,7 @@ impl Mglru {
 
     /// Global reclaim from a node: groups in turn, until enough is freed.
     pub(super) fn shrink_in_turn(&mut self, memory: &mut Memory, node: NodeId, scan: &mut Scan) {
+        debug_assert!(scan.is_global(), "groups take turns where the whole machine is short of memory");
         self.insert_pending(memory);
         self.meet_groups(memory);
         self.set_initial_priority(memory, node, scan);
@@ -124,6 +126,10 @@ impl Mglru {
         effective: &[Effective],
         scan: &mut Scan,
     ) -> Option<Move> {
+        debug_assert!(
+            effective.is_empty() || effective.len() == memory.cgroups.len(),
+            "protection is known of all groups or of none"
+        );
         memory.ledger.spend(memory.costs.reclaim_group_ns);
         let group = memory.cgroup_of(lruvec);
         scan.effective = effective.get(group.index()).copied().unwrap_or_default();

@@ -67,6 +67,7 @@ impl PageState {
         self.0 & GEN_MASK == WAITING
     }
     pub(super) const fn waiting(self) -> Self {
+        debug_assert!(self.generation().is_none(), "a page that waits is of no generation");
         Self(self.0 | WAITING)
     }
 

@@ -42,6 +42,7 @@ impl Pending {
 impl Mglru {
     /// A new page waits for insertion.
     pub(super) fn put_off(&mut self, memory: &mut Memory, frame: FrameId) {
+        debug_assert!(self.pending.0.len() < BATCH, "a full batch was inserted at once");
         let page_type = page_type(memory, frame);
         let state = self.generations.state(frame).of_type(page_type).waiting();
         self.generations.set_state(&memory.frames, frame, state);
@@ -56,6 +57,7 @@ impl Mglru {
     pub(super) fn insert_pending(&mut self, memory: &mut Memory) {
         let mut waiting = std::mem::take(&mut self.pending.0);
         for (frame, ..) in waiting.drain(..) {
+            debug_assert!(self.generations.state(frame).is_waiting(), "the byte of a page that waits says so");
             let state = self.generations.state(frame).without_generation();
             self.generations.set_state(&memory.frames, frame, state);
             self.generations.insert(memory, frame, false);
@@ -65,6 +67,7 @@ impl Mglru {
 
     /// A waiting page is needed no more.
     pub(super) fn stop_waiting(&mut self, memory: &mut Memory, frame: FrameId) {
+        debug_assert!(self.generations.state(frame).is_waiting(), "only a page that waits can stop");
         self.pending.0.retain(|&(other, ..)| other != frame);
         let state = self.generations.state(frame).without_generation();
         self.generations.set_state(&memory.frames, frame, state);

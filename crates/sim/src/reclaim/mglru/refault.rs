@@ -49,6 +49,10 @@ impl Mglru {
 
     /// A page with a shadow is back.
     pub(super) fn refaulted(&mut self, memory: &mut Memory, frame: FrameId, shadow: u64) {
+        debug_assert!(
+            self.generations.state(frame).generation().is_none(),
+            "a refault is counted before the page enters a generation"
+        );
         let layout = self.layout(memory);
         let shadow = layout.unpack(shadow);
         let lruvec = memory.lruvec_of(frame);

@@ -92,6 +92,10 @@ impl Mglru {
     fn fill_generations(&mut self, memory: &mut Memory, lruvec: LruvecId) {
         for lru in Lru::ALL {
             while let Some(frame) = self.classic.give_oldest(memory, lruvec, lru) {
+                debug_assert!(
+                    self.generations.state(frame).generation().is_none(),
+                    "a page of the two lists is of no generation"
+                );
                 let flags = memory.frames.flags(frame);
                 let mut state = PageState::new(page_type(memory, frame));
                 if flags.has(Flag::Workingset) {
@@ -128,6 +132,7 @@ impl Mglru {
                 }
             }
         }
+        debug_assert_eq!(self.generations.get(lruvec).nr, [[0; 2]; NR_GENS], "nothing is left in generations");
     }
 }
 

@@ -115,6 +115,7 @@ impl Mglru {
             }
             let (Some(from), at) = (state.generation(), state.page_type() as usize) else { continue };
             let own = self.generations.get_mut(lruvec);
+            debug_assert!(own.nr[from][at] > 0, "a page that leaves a generation was counted");
             own.nr[from][at] -= 1;
             own.nr[youngest][at] += 1;
             self.generations.states[frame.index()] = state.cold().with_generation(youngest);
@@ -124,6 +125,7 @@ impl Mglru {
     /// Rejected after reclaim: what is being written keeps its place, the rest gets young. A page for which a second attempt is
     /// worth while does not come here at the first.
     pub(super) fn put_back_v6_12(&mut self, memory: &mut Memory, frame: FrameId) {
+        debug_assert!(!memory.frames.has(frame, Flag::OnList), "a page comes back that was taken off");
         let flags = memory.frames.flags(frame);
         if flags.has(Flag::Unevictable) {
             return self.classic.adopt(memory, frame, ListEnd::Head);
@@ -148,6 +150,7 @@ impl Mglru {
         oldest: usize,
         limit: usize,
     ) -> bool {
+        debug_assert!(limit < NR_TIERS, "only tiers that there are can be spared");
         let state = self.generations.state(frame);
         let (flags, page_type) = (memory.frames.flags(frame), state.page_type());
         let generation = state.generation().expect("on a list");
@@ -175,6 +178,10 @@ impl Mglru {
     /// Shadow: of use only while the generation it was evicted from would still be the oldest. The refault is counted before that is
     /// asked, and an activation after (`lru_gen_refault`).
     pub(super) fn refaulted_v6_12(&mut self, memory: &mut Memory, frame: FrameId, shadow: u64) {
+        debug_assert!(
+            self.generations.state(frame).generation().is_none(),
+            "a refault is counted before the page enters a generation"
+        );
         let layout = self.layout(memory);
         let shadow = layout.unpack(shadow);
         let lruvec = memory.lruvec_of(frame);
@@ -318,6 +325,7 @@ impl Mglru {
     /// Evicts from one lruvec as far as this priority asks for (`try_to_shrink_lruvec`). Reclaim for a limit does not stop at its
     /// target (`should_abort_scan`), for fairness among groups.
     pub(super) fn shrink_v6_12(&mut self, memory: &mut Memory, lruvec: LruvecId, scan: &mut Scan) -> Turn {
+        debug_assert!(scan.priority <= DEF_PRIORITY, "reclaim begins with the gentlest priority");
         let swappiness = Self::effective_swappiness(memory, lruvec, scan);
         let mut scanned = 0;
         loop {

@@ -99,6 +99,7 @@ impl Accessed {
     /// The same for pages of consecutive frames, if all are alike.
     #[inline]
     fn meet_row(&mut self, states: &mut [PageState]) -> bool {
+        debug_assert!(!states.is_empty(), "a row is as long as a word has bits");
         let first = states[0];
         let strays = states.iter().fold(0, |strays, state| strays | (state.bits() ^ first.bits()));
         if strays != 0 || first.generation().is_none() {
@@ -117,6 +118,7 @@ impl Accessed {
             let count = self.met[state.index()];
             let (Some(from), Some(to)) = (state.generation(), self.after[state.index()].generation()) else { continue };
             if count > 0 && from != to {
+                debug_assert!(own.nr[from][state.page_type() as usize] >= count, "each page that was met was counted");
                 own.nr[from][state.page_type() as usize] -= count;
                 own.nr[to][state.page_type() as usize] += count;
                 moved += count;
@@ -159,6 +161,7 @@ impl Walker {
         id: SpaceId,
         effort: Effort,
     ) {
+        debug_assert!(self.batch.tables.is_empty() && self.batch.young.len() == 0, "a batch is of one space");
         self.work.spaces_walked += 1;
         let vmas: Vec<Vma> = memory.space(id).vmas.iter().filter(|vma| self.is_walked(memory, vma)).copied().collect();
         for vma in vmas {
@@ -196,6 +199,7 @@ impl Walker {
 
     /// Corrects the sizes of generations, and accounts for the work.
     pub(super) fn settle(self, own: &mut Lruvec, memory: &mut Memory) {
+        debug_assert_eq!(own.max_seq, self.seq, "pages joined the generation that is still the youngest");
         let moved = self.sightings.settle(own);
         let stats = &mut own.walk.stats;
         stats.leaf_total += self.stats.leaf_total;
@@ -245,6 +249,7 @@ impl Walker {
     }
 
     fn leave_table(&mut self, filters: &mut [Option<BloomFilter>; 2], id: SpaceId, table: &Table) {
+        debug_assert!(table.young <= table.total, "a young entry is one of those scanned");
         self.stats.nonleaf_found += 1;
         if is_worthwhile(table.total, table.young) {
             self.stats.nonleaf_added += 1;
@@ -262,6 +267,7 @@ impl Walker {
 
     /// Scans entries of the table entered last.
     fn scan(&mut self, memory: &mut Memory, states: &mut [PageState], id: SpaceId, is_home: bool, part: PageRange) {
+        debug_assert!(part.len() <= 512, "a part lies under one table");
         let (cgroup, node) = (self.cgroup, self.node);
         let (frames, nodes) = (&memory.frames, &memory.nodes);
         let belongs = |frame: FrameId| is_home || (frames.cgroup(frame) == cgroup && nodes.of(frame) == node);
@@ -313,6 +319,10 @@ impl Walker {
         std::hint::black_box(bytes.fold(0, |all, state| all ^ state.bits()));
         let mut from = 0;
         for entered in tables.iter_mut().filter(|table| table.scanned) {
+            debug_assert!(
+                from <= entered.end && entered.end <= young.len(),
+                "each table has its share of the entries, in order"
+            );
             let mut met = 0;
             for (page, frame) in young.frames(from..entered.end) {
                 let belongs =
