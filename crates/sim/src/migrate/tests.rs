@@ -204,7 +204,7 @@ fn a_huge_page_moves_as_one() {
 fn a_huge_page_stays_where_any_of_its_pages_is_held() {
     let mut rig = Rig::new(DeviceKind::None);
     let space = rig.space();
-    rig.map(space, Mapping { huge: true, ..Mapping::anonymous(PageRange::new(0, 1024)) });
+    rig.map_huge(space, PageRange::new(0, 1024));
     rig.write(space, 7);
     let (from, held) = (rig.frame(space, 0).unwrap(), rig.frame(space, 300).unwrap());
     let to = rig.memory.take_huge_target(NODE, Mark::Nothing).unwrap();
