@@ -107,7 +107,7 @@ impl PageTable {
 
     /// Takes the young entries of `pages`, which lie in one block that has a table, and clears their accessed bits. Where many
     /// of 64 are young they are shown to `look_at_once` instead, which returns those whose accessed bits are to be cleared.
-    /// `young` is not [enough](YoungEntries::is_enough) before. How many were cleared at once.
+    /// `young` was not [enough](YoungEntries::is_enough) before the first pages of that table. How many were cleared at once.
     #[inline]
     pub(crate) fn take_young_entries(
         &mut self,
@@ -115,7 +115,8 @@ impl PageTable {
         young: &mut YoungEntries,
         mut look_at_once: impl FnMut(Entries<'_>, u64) -> u64,
     ) -> u64 {
-        debug_assert!(!young.is_enough(), "there is room for a table more");
+        // More than enough where a table is taken in parts, mapping by mapping; each of its entries is taken once.
+        debug_assert!(young.len + pages.len() as usize <= young.pages.len(), "room is kept for a table more");
         debug_assert!(
             pages.start / TABLE_PAGES as u64 == (pages.end - 1) / TABLE_PAGES as u64,
             "the pages lie under one table"
