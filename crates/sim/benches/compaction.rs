@@ -24,7 +24,7 @@ fn main() {
     let measuring = std::env::args().any(|argument| argument == "--bench");
     let mut first = None;
     for gib in [1_u64, 100] {
-        let pages = if measuring { gib << 18 } else { (gib * BLOCK * 4).min(1 << 14) };
+        let pages = if measuring { gib << 18 } else { (gib * BLOCK * 16).min(1 << 15) };
         let (seconds, moved) = measure(pages);
         let ns = seconds * 1e9 / pages as f64;
         setup::report(&format!("compact a zone, {gib} GiB"), "ns/page of the zone", None, ns);
