@@ -24,6 +24,8 @@ extern SysRes VG_(am_shared_mmap_file_float_valgrind)(SizeT length, UInt prot, I
 extern XArray* VG_(args_for_valgrind);        /* of HChar*: our own options, which a program started by execve gets */
 extern const HChar* VG_(args_the_exename);    /* the program, as the command line names it */
 extern Bool VG_(clo_trace_children);
+extern Bool VG_(resolve_filename)(Int fd, const HChar** path); /* gives a buffer that the next call overwrites */
+extern Int VG_(cl_exec_fd);                                   /* the program's file, open */
 
 #define PAGE_BITS 12
 #define PAGE_BYTES (1UL << PAGE_BITS)
@@ -36,6 +38,13 @@ static inline Bool is_of_tool(Addr address) { return address >= (Addr)__executab
 static inline ULong max_of(ULong a, ULong b) { return a > b ? a : b; }
 static inline ULong min_of(ULong a, ULong b) { return a < b ? a : b; }
 static inline ULong monus(ULong a, ULong b) { return a > b ? a - b : 0; }
+
+/* The path of the program that runs; of a script, its interpreter's. Valid up to the next call. */
+static inline const HChar* program_path(void)
+{
+   const HChar* path;
+   return VG_(resolve_filename)(VG_(cl_exec_fd), &path) ? path : VG_(args_the_exename);
+}
 
 /* A system call of the tool's own; its result is negative error numbers, as the kernel gives it. */
 static inline Word system_call(Word number, Word a, Word b, Word c, Word d, Word e)

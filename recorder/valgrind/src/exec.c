@@ -123,9 +123,26 @@ static Bool copy_string(const HChar* from, HChar* out)
    return False;
 }
 
-static void pass_on(Thread* thread, UInt uid, HChar* const* arguments)
+/* What the tool, which asks from a process of its own image and looks along $PATH, must call a program instead. */
+static void correct_name(HChar* path, Bool* corrected)
+{
+   HChar own[40];
+   VG_(sprintf)(own, "/proc/%d/exe", VG_(getpid)());
+   *corrected = True;
+   if (VG_(strcmp)(path, "/proc/self/exe") == 0 || VG_(strcmp)(path, own) == 0) {
+      VG_(strlcpy)(path, program_path(), PATH_BYTES);
+   } else if (VG_(strchr)(path, '/') == NULL && VG_(strlen)(path) + 3 <= PATH_BYTES) {
+      VG_(memmove)(path + 2, path, VG_(strlen)(path) + 1);
+      VG_(memcpy)(path, "./", 2);
+   } else {
+      *corrected = False;
+   }
+}
+
+static void pass_on(Thread* thread, UInt uid, const HChar* program, HChar* const* arguments)
 {
    HChar name[PATH_BYTES];
+   options_set_for_exec("--program=", program);
    options_set_number_for_exec("--uid=", uid);
    options_set_number_for_exec("--started-by=", thread->uid);
    options_set_number_for_exec("--start-ns=", thread_now_ns(thread));
@@ -142,14 +159,17 @@ void exec_not_followed(Thread* thread, const HChar* what)
 
 void exec_follow(Thread* thread, const HChar* path, HChar* const* arguments)
 {
-   HChar program[PATH_BYTES], text[TEXT_BYTES];
+   HChar name[PATH_BYTES], program[PATH_BYTES], text[TEXT_BYTES];
    const HChar* why;
-   if (!copy_string(path, program)) {
+   Bool corrected;
+   if (!copy_string(path, name)) {
       return;
    }
+   correct_name(name, &corrected);
+   VG_(strcpy)(program, name);
    switch (resolve(program, &why)) {
    case FOLLOWED:
-      pass_on(thread, syscalls_announce(thread, ORIGIN_EXEC), arguments);
+      pass_on(thread, syscalls_announce(thread, ORIGIN_EXEC), corrected ? name : "", arguments);
       break;
    case UNFOLLOWABLE:
       VG_(clo_trace_children) = False;

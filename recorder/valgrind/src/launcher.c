@@ -2,7 +2,10 @@
 
 /* isorec-launcher: executes the tool beside it with its own arguments. Valgrind wants to be started by a program that it can
    start again when the traced program calls execve, and whose name is in VALGRIND_LAUNCHER. Without a libc, so that it is
-   small and needs nothing. */
+   small and needs nothing.
+
+   The option --program=PATH, if PATH is not empty, replaces the first argument that is no option, the program: Valgrind hands
+   on what the traced program gave to execve, which means another file to the tool when it is /proc/self/exe. */
 
 #define TOOL "isorec-amd64-linux"
 #define PATH_BYTES 4096
@@ -50,6 +53,20 @@ static void fail(const char* message, Word bytes)
    call(NR_EXIT, CANNOT_EXECUTE, 0, 0);
 }
 
+/* Puts the path of --program in its place. */
+static void replace_program(char** arguments)
+{
+   char* program = 0;
+   for (char** argument = arguments + 1; *argument != 0; argument++) {
+      if (begins_with(*argument, "--program=")) {
+         program = *argument + sizeof "--program=" - 1;
+      } else if ((*argument)[0] != '-') {
+         *argument = program != 0 && program[0] != '\0' ? program : *argument;
+         return;
+      }
+   }
+}
+
 /* Fills in the three strings from this program's own path. */
 static void find_paths(void)
 {
@@ -84,6 +101,7 @@ __attribute__((noreturn, used)) void start(Word* stack)
       }
    }
    find_paths();
+   replace_program(arguments);
    all[kept++] = launcher;
    all[kept++] = library;
    all[kept] = 0;

@@ -21,6 +21,7 @@ static Bool parse(const HChar* argument)
    } else if VG_BINT_CLO (argument, "--uid", options.uid, 0, UID_LAST) {
    } else if VG_BINT_CLO (argument, "--started-by", options.started_by, 0, UID_LAST) {
    } else if VG_BINT_CLO (argument, "--start-ns", options.start_ns, 0, NS_END - 1) {
+   } else if VG_STR_CLO (argument, "--program", options.program) {
    } else if VG_STR_CLO (argument, "--argv0", options.argv0) {
    } else {
       return False;
@@ -31,7 +32,7 @@ static Bool parse(const HChar* argument)
 static void print_usage(void)
 {
    VG_(printf)("    --spool=DIR --epoch-instructions=N --epoch-ns=N [--uid=N] [--started-by=N]\n"
-               "    [--start-ns=N] [--argv0=NAME]    given by `isotherm record`\n");
+               "    [--start-ns=N] [--program=PATH] [--argv0=NAME]    given by `isotherm record`\n");
 }
 
 static void print_debug_usage(void)

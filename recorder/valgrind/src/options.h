@@ -16,6 +16,7 @@ typedef struct {
    Long uid;                /* --uid of the first thread */
    Long started_by;         /* --started-by: uid of the thread that called execve, or NOBODY */
    Long start_ns;           /* --start-ns: virtual time at which the first thread begins */
+   const HChar* program;    /* --program: for the launcher, see there */
    const HChar* argv0;      /* --argv0: what the program finds as its own name, or NULL: its path */
 } Options;
 

@@ -143,10 +143,9 @@ static void send(Thread* thread)
 
 static void say_hello(Thread* thread)
 {
-   HChar name[NAME_BYTES + 1];
-   VG_(client_fname)(name, sizeof name, True);
    ULong by = (ULong)(thread->started_by + 1), pid = (ULong)VG_(getpid)(), tid = (ULong)VG_(gettid)();
-   push(thread, &(Record){ RECORD_HELLO, 6, { RECORD_VERSION, pid, tid, by, thread->origin, thread->start_ns }, name });
+   push(thread, &(Record){ RECORD_HELLO, 6, { RECORD_VERSION, pid, tid, by, thread->origin, thread->start_ns },
+                           program_path() });
    send(thread);
 }
 
