@@ -25,6 +25,7 @@ extern XArray* VG_(args_for_valgrind);        /* of HChar*: our own options, whi
 extern const HChar* VG_(args_the_exename);    /* the program, as the command line names it */
 extern Bool VG_(clo_trace_children);
 extern Bool VG_(resolve_filename)(Int fd, const HChar** path); /* gives a buffer that the next call overwrites */
+extern Int VG_(log_output_sink);                              /* a structure; first its descriptor, -1 for none */
 extern Int VG_(cl_exec_fd);                                   /* the program's file, open */
 
 #define PAGE_BITS 12

@@ -5,7 +5,7 @@
    A superblock is cut into segments: at its side exits, before guarded or large accesses, and where a segment would outgrow
    its limits. At a segment's end stands one block of straight code and one guarded call, in words:
 
-      left = left - instructions;  news = left >> 40         not 0 only when the epoch is over
+      left = left - instructions;  news = left >> 40         not 0 only when the epoch or the turn is over
       for each page known now (code, constant addresses):
          news |= front[slot of page] ^ page
       for each group (accesses whose addresses differ by constants, within GROUP_SPAN bytes):
@@ -88,7 +88,7 @@ static void slow(const Segment* segment, Addr first0, Addr first1, Addr first2, 
       return;
    }
    if (instructions_left < 0) {
-      thread_at_boundary(thread);
+      thread_due(thread);
    }
    for (UInt i = 0; i < segment->nr_pages; i++) {
       thread_touch_range(thread, segment->pages[i] >> 1 << PAGE_BITS, 1, segment->pages[i] & 1);

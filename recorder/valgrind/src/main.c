@@ -15,6 +15,7 @@
 #include "syscalls.h"
 #include "thread.h"
 #include "pub_tool_machine.h"
+#include "pub_tool_options.h"
 
 #define ERROR_STREAM 2
 #define FIRST_THREAD 1
@@ -43,6 +44,9 @@ static void post_clo_init(void)
    options_check();
    spool_open();
    threads_create();
+   if (VG_(clo_verbosity) == 0) {
+      VG_(log_output_sink) = -1; /* or warnings and deaths by signals would be told on the program's stream even so */
+   }
 }
 
 /* The process ends in an orderly way or by a signal that kills it. */

@@ -26,7 +26,8 @@ typedef struct {
    Filter filter;
    Chunk chunk;
    ULong boundary; /* the instruction count at which the epoch ends; 0 before the first instruction */
-   Long left;      /* instructions up to the boundary, while another thread runs (see instructions_left) */
+   ULong due;      /* the instruction count at which thread_due is, at the latest at the boundary */
+   Long left;      /* instructions up to that, while another thread runs (see instructions_left) */
    ULong epoch;
    ULong sent_at_epoch;
    ULong published_ns;      /* computing time that is in the control block's sum */
@@ -41,7 +42,7 @@ typedef struct {
    Pending pending;
 } Thread;
 
-/* Of the running thread: instructions up to its boundary, counted down by the translated code. Negative: the epoch is over. */
+/* Of the running thread: instructions up to `due`, counted down by the translated code. Negative: call thread_due. */
 extern Long instructions_left;
 
 /* Registers for the core's events of threads and forks. */
@@ -62,8 +63,8 @@ void thread_touch(Thread* thread, ULong page, Bool write);
 /* [address, address + bytes) was touched. */
 void thread_touch_range(Thread* thread, Addr address, SizeT bytes, Bool write);
 
-/* The first instruction, or the first of a new epoch. */
-void thread_at_boundary(Thread* thread);
+/* The first instruction, the first of a new epoch, or the end of the thread's turn. */
+void thread_due(Thread* thread);
 
 /* Writes an event; what was touched before it is written first. */
 void thread_event(Thread* thread, const Record* record);

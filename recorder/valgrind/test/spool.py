@@ -105,7 +105,7 @@ class Recording:
         self.fifo = os.open(f"{self.spool}/fifo", os.O_RDWR | os.O_NONBLOCK)
         self.pending, self.threads, self.bytes = b"", {}, 0
         line = [f"{directory}/isorec-launcher", "--tool=isorec", "-q", "--command-line-only=yes", "--vgdb=no",
-                "--fair-sched=yes", "--log-file=/dev/null", f"--spool={self.spool}",
+                "--fair-sched=yes", f"--spool={self.spool}",
                 f"--epoch-instructions={epoch_instructions}", f"--epoch-ns={epoch_ns}", "--uid=0", *options, *command]
         self.child = subprocess.Popen(line, **popen)
 
