@@ -145,7 +145,7 @@ static void enter(ThreadId tid, UInt number, UWord* arguments, UInt nr_arguments
    for (UInt i = 0; i < SYSCALL_ARGUMENTS; i++) {
       thread->pending.arguments[i] = i < nr_arguments ? arguments[i] : 0;
    }
-   thread->pending.child = NO_UID;
+   thread_leaves(thread);
    switch (number) {
    case __NR_clone:
       syscalls_announce(thread, origin_of_clone(arguments[0]));
@@ -224,6 +224,7 @@ static void leave(ThreadId tid, UInt number, UWord* arguments, UInt nr_arguments
    if (thread == NULL) {
       return;
    }
+   thread_is_back(thread);
    if (sleep_is_possible(number)) {
       sleep_end(thread, number, sr_isError(result) ? -(Word)sr_Err(result) : (Word)sr_Res(result));
    } else if (sr_isError(result)) {

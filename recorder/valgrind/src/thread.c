@@ -16,6 +16,9 @@
    long that a thread that has just woken another is often still away when that one has answered, and never waits for it as
    it would on a processor of its own. The shorter, the better threads keep in step, and the more is lost in switching. */
 #define TURN_NS 50000
+/* How long a thread at the end of its turn lets the machine run one that is behind, and how often for one call. */
+#define NAP_NS 50000
+#define NAPS 40
 
 Long instructions_left;
 
@@ -200,6 +203,39 @@ static void yield(const Thread* thread)
                              (const UChar*)&blocks_left);
 }
 
+/* A call that does not wait gives up Valgrind's lock all the same. If the machine then has no processor for the thread, the
+   others run away from it, and it misses waits that it would have had. So they wait a little, with the lock: those behind
+   need a processor only to stand in the queue for it. A thread that stands there is not met here twice. */
+static void wait_for_those_behind(const Thread* thread)
+{
+   struct vki_timespec nap = { 0, NAP_NS };
+   ULong now_ns = thread_now_ns(thread);
+   for (ThreadId tid = 0; tid < VG_N_THREADS; tid++) {
+      Thread* other = threads[tid];
+      if (other == NULL || other == thread || !other->pending.away || other->pending.blocks ||
+          thread_now_ns(other) + TURN_NS > now_ns || other->pending.missed > NAPS) {
+         continue;
+      }
+      if (other->pending.missed++ > 0) {
+         system_call(__NR_nanosleep, (Word)&nap, 0, 0, 0, 0);
+         return;
+      }
+   }
+}
+
+void thread_leaves(Thread* thread)
+{
+   thread->pending.away = True;
+   thread->pending.blocks = False;
+   thread->pending.missed = 0;
+   thread->pending.child = NO_UID;
+}
+
+void thread_is_back(Thread* thread)
+{
+   thread->pending.away = False;
+}
+
 void thread_due(Thread* thread)
 {
    if (thread->boundary == 0) {
@@ -208,6 +244,7 @@ void thread_due(Thread* thread)
       begin_next_epoch(thread);
    }
    if (nr_threads > 1) {
+      wait_for_those_behind(thread);
       yield(thread);
    }
    begin_turn(thread);

@@ -15,6 +15,8 @@
 /* A system call between its entry and its return. */
 typedef struct {
    UWord arguments[SYSCALL_ARGUMENTS];
+   Bool away;   /* the call has begun and not returned */
+   UInt missed; /* how often others found at the end of their turns that it is away for no reason, see thread_due */
    Bool blocks; /* it found nothing to return with at once, so it sleeps */
    ULong entered_wall_ns;
    ULong entered_computed_ns; /* what all threads had computed when the call began */
@@ -47,6 +49,10 @@ extern Long instructions_left;
 
 /* Registers for the core's events of threads and forks. */
 void threads_track(void);
+
+/* The thread begins a system call, and is back from it. */
+void thread_leaves(Thread* thread);
+void thread_is_back(Thread* thread);
 
 /* Makes room for all threads; after the options are known. */
 void threads_create(void);
