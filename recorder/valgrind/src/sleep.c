@@ -11,7 +11,9 @@
    - The furthest thread does not tell how much was computed meanwhile: each of ten threads gets on at a tenth of the speed.
      So what all threads of all processes compute is summed up in the control block, and a sleep is quiet if that sum
      hardly grew. A thread's share is added when it goes to sleep, when another one runs, and each time it begins to run
-     translated code, which is after each system call and each turn. */
+     translated code, which is after each system call and each turn.
+   - Threads that hand the lock to each other at every call get on slower still, by hundreds. So this process must not have
+     used the processor much either. */
 
 #include "sleep.h"
 
@@ -20,6 +22,9 @@
 /* A sleep in which all threads together computed for less than this fraction of it was quiet. Valgrind is not slower than
    that by far. */
 #define BUSY_FRACTION 64
+/* A sleep in which this process ran for less than this fraction of it. */
+#define RAN_FRACTION 4
+#define CLOCK_OF_PROCESS 2 /* CLOCK_PROCESS_CPUTIME_ID */
 #define NS_PER_SECOND 1000000000ULL
 
 /* From the kernel's include/uapi/linux/{futex,wait,socket,poll}.h. */
@@ -39,10 +44,10 @@
 #define SET_BITS (SET_BYTES * 8)
 #define POLLED 256    /* more descriptors are taken for a call that waits */
 
-static ULong wall_ns(void)
+static ULong clock_ns(vki_clockid_t clock)
 {
    struct vki_timespec now;
-   VG_(clock_gettime)(&now, VKI_CLOCK_MONOTONIC);
+   VG_(clock_gettime)(&now, clock);
    return (ULong)now.tv_sec * NS_PER_SECOND + (ULong)now.tv_nsec;
 }
 
@@ -212,7 +217,8 @@ void sleep_begin(Thread* thread, UInt number)
    }
    thread_before_sleep(thread);
    thread_publish(thread); /* what it has computed itself up to now is not what others compute while it sleeps */
-   pending->entered_wall_ns = wall_ns();
+   pending->entered_wall_ns = clock_ns(VKI_CLOCK_MONOTONIC);
+   pending->entered_cpu_ns = clock_ns(CLOCK_OF_PROCESS);
    pending->entered_computed_ns = __atomic_load_n(&control->computed_ns, __ATOMIC_RELAXED);
 }
 
@@ -220,12 +226,13 @@ void sleep_begin(Thread* thread, UInt number)
    sleep ended by its own timeout, it took the time it took on the wall, unless others computed meanwhile. */
 static void woken(Thread* thread, Bool timed_out)
 {
-   ULong slept_ns = monus(wall_ns(), thread->pending.entered_wall_ns);
+   ULong slept_ns = monus(clock_ns(VKI_CLOCK_MONOTONIC), thread->pending.entered_wall_ns);
    if (slept_ns < SLEPT_NS) {
       return;
    }
    ULong computed_ns = __atomic_load_n(&control->computed_ns, __ATOMIC_RELAXED) - thread->pending.entered_computed_ns;
-   Bool quiet = computed_ns < slept_ns / BUSY_FRACTION;
+   ULong ran_ns = monus(clock_ns(CLOCK_OF_PROCESS), thread->pending.entered_cpu_ns);
+   Bool quiet = computed_ns < slept_ns / BUSY_FRACTION && ran_ns < slept_ns / RAN_FRACTION;
    thread_woken(thread, timed_out && quiet ? slept_ns : 0);
 }
 

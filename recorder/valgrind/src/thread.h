@@ -19,6 +19,7 @@ typedef struct {
    UInt missed; /* how often others found at the end of their turns that it is away for no reason, see thread_due */
    Bool blocks; /* it found nothing to return with at once, so it sleeps */
    ULong entered_wall_ns;
+   ULong entered_cpu_ns;      /* this process's processor time */
    ULong entered_computed_ns; /* what all threads had computed when the call began */
    Long child;                /* the uid announced for what the call starts, or NO_UID */
 } Pending;
