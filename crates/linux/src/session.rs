@@ -1,0 +1,368 @@
+//! A recording under an engine: starts it, takes what it sends over the spool, looks after the processes, writes the trace.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::{Duration as WallDuration, Instant as WallInstant};
+
+use isotherm_trace::{Fraction, NativeRun, TraceMeta, TraceWriter};
+use isotherm_units::Duration;
+
+use crate::assemble::{AssembleError, Assembler};
+use crate::engine::{EpochLength, Launch};
+use crate::error::RecordError;
+use crate::program::Program;
+use crate::protocol::ProtocolError;
+use crate::record::{RecordOptions, Recording, Report, exit_of};
+use crate::signals::Signals;
+use crate::spool::{Spool, chunks};
+use crate::{host, sys};
+
+/// How long one wait for records lasts at most, in milliseconds; then the program and its children are looked at.
+const WAIT_MS: u32 = 20;
+const PROGRESS_EVERY: WallDuration = WallDuration::from_millis(200);
+const FLUSH_EVERY: WallDuration = WallDuration::from_secs(1);
+/// A process that was announced and has not spoken for so long after all others ended was killed before it could.
+const SILENCE: WallDuration = WallDuration::from_secs(2);
+
+/// Where the program's standard streams go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Streams {
+    /// The caller's own.
+    Inherited,
+    /// Nowhere: the program is run to see whether it can be.
+    Closed,
+}
+
+pub(crate) fn record(
+    options: &RecordOptions,
+    program: &Program,
+    native: Option<NativeRun>,
+    engine: &dyn Launch,
+    streams: Streams,
+    report: &mut dyn FnMut(Report),
+) -> Result<Recording, RecordError> {
+    let epoch = EpochLength { instructions: options.epoch_instructions()?, ns: options.epoch.ns() };
+    let spool = Spool::create().map_err(|error| RecordError::io("make a directory for temporary files", error))?;
+    let signals = Signals::catch().map_err(|error| RecordError::io("catch signals", error))?;
+    let writer = TraceWriter::create(&options.output, meta(options, engine.recorder()))?;
+
+    let began = WallInstant::now();
+    let mut command = engine.command(spool.path(), epoch, program);
+    if streams == Streams::Closed {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    }
+    let child = command.spawn();
+    let child = child.map_err(|error| RecordError::io(format!("start {}", engine.path().display()), error))?;
+    let assembler = Assembler::new(writer, options.epoch.ns());
+    let session = Session {
+        options,
+        native,
+        spool,
+        signals,
+        child,
+        assembler,
+        processes: BTreeMap::new(),
+        stopped: None,
+        reported_stop: false,
+    };
+    session.run(engine.path(), began, report)
+}
+
+/// What a trace says of a recording before it begins.
+pub(crate) fn meta(options: &RecordOptions, recorder: &str) -> TraceMeta {
+    TraceMeta {
+        command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        recorder: recorder.to_owned(),
+        host: host::describe(),
+        epoch_ns: options.epoch.ns(),
+        ns_per_instruction: Some(options.ns_per_instruction),
+        ..TraceMeta::default()
+    }
+}
+
+/// A program being recorded.
+struct Session<'a> {
+    options: &'a RecordOptions,
+    native: Option<NativeRun>,
+    spool: Spool,
+    signals: Signals,
+    child: Child,
+    assembler: Assembler,
+    /// Handles of the processes that have spoken; `None`: the process was gone before it could be opened.
+    processes: BTreeMap<u32, Option<OwnedFd>>,
+    /// Why nothing more is recorded although the program runs on.
+    stopped: Option<Stop>,
+    /// Whether the user has been told of that.
+    reported_stop: bool,
+}
+
+enum Stop {
+    Failed(RecordError),
+    MaxSize,
+}
+
+impl From<ProtocolError> for Stop {
+    fn from(error: ProtocolError) -> Self {
+        // The path is filled in where the error is returned.
+        Self::Failed(RecordError::Stream { path: PathBuf::new(), why: error.to_string() })
+    }
+}
+
+impl From<AssembleError> for Stop {
+    fn from(error: AssembleError) -> Self {
+        match error {
+            AssembleError::Protocol(error) => error.into(),
+            AssembleError::Trace(error) => Self::Failed(error.into()),
+        }
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(RecordError::io("read what the tracer sends", error))
+    }
+}
+
+impl Session<'_> {
+    fn run(
+        mut self,
+        engine: &Path,
+        began: WallInstant,
+        report: &mut dyn FnMut(Report),
+    ) -> Result<Recording, RecordError> {
+        let mut exit: Option<(ExitStatus, Option<Duration>)> = None;
+        let mut signalled = false;
+        let (mut progress_due, mut flush_due) = (began + PROGRESS_EVERY, began + FLUSH_EVERY);
+        let mut quiet_since = None;
+        let (status, tool_cpu, interrupted) = loop {
+            let busy = self.receive(WAIT_MS);
+            let now = WallInstant::now();
+            let pid = exit.is_none().then_some(self.child.id());
+            // While the program lives, signals are its own business; afterwards they mean us.
+            signalled |= self.signals.pass_on(pid) && pid.is_none();
+            if exit.is_none() {
+                exit = self.wait_child()?;
+            }
+            if now >= flush_due {
+                flush_due = now + FLUSH_EVERY;
+                self.tick();
+            }
+            if now >= progress_due {
+                progress_due = now + PROGRESS_EVERY;
+                self.watch_size();
+                self.tell(report);
+            }
+            if busy {
+                continue;
+            }
+            self.look_after_processes();
+            if let Some((status, tool_cpu)) = exit {
+                let finished = self.assembler.living().is_empty();
+                if !finished {
+                    quiet_since = None;
+                }
+                let silent_since = *quiet_since.get_or_insert(now);
+                let waits = self.assembler.expects_more() && now < silent_since + SILENCE;
+                if (finished && !waits) || signalled || self.stopped.is_some() {
+                    break (status, tool_cpu, !finished);
+                }
+            }
+        };
+        let _ = self.spool.stop();
+        self.tell(report);
+        self.conclude(status, tool_cpu, interrupted, engine, began)
+    }
+
+    /// Takes what has arrived. Whether there was anything.
+    fn receive(&mut self, milliseconds: u32) -> bool {
+        let (assembler, stopped) = (&mut self.assembler, self.stopped.is_some());
+        let received = self.spool.receive::<Stop>(milliseconds, |header, payload| {
+            if stopped { Ok(()) } else { assembler.chunk(header, payload).map_err(Stop::from) }
+        });
+        received.unwrap_or_else(|stop| {
+            self.stop(stop);
+            true
+        })
+    }
+
+    /// Takes no more from now on; the first reason counts.
+    fn stop(&mut self, stop: Stop) {
+        let _ = self.spool.stop();
+        self.stopped.get_or_insert(stop);
+    }
+
+    fn tick(&mut self) {
+        if self.stopped.is_none()
+            && let Err(error) = self.assembler.tick()
+        {
+            self.stop(Stop::Failed(error.into()));
+        }
+    }
+
+    fn watch_size(&mut self) {
+        let Some(max_bytes) = self.options.max_bytes else { return };
+        if self.stopped.is_none() && self.file_bytes() >= max_bytes {
+            self.stop(Stop::MaxSize);
+        }
+    }
+
+    fn file_bytes(&self) -> u64 {
+        std::fs::metadata(&self.options.output).map_or(0, |status| status.len())
+    }
+
+    fn tell(&mut self, report: &mut dyn FnMut(Report)) {
+        self.assembler.take_warnings().into_iter().for_each(|warning| report(Report::Warning(warning)));
+        if let Some(stop) = self.stopped.as_ref().filter(|_| !self.reported_stop) {
+            self.reported_stop = true;
+            let why = match stop {
+                Stop::Failed(error) => error.to_string(),
+                Stop::MaxSize => "the file has reached --max-size".to_owned(),
+            };
+            report(Report::Warning(format!("nothing more is recorded, the program runs on: {why}")));
+        }
+        let totals = self.assembler.totals();
+        let cpu = Duration::from_ns(totals.cpu_ns);
+        report(Report::Progress { rows: totals.rows, bytes: self.file_bytes(), cpu });
+    }
+
+    /// Whether the program has ended: its status, and the CPU time that it and its children took under the engine.
+    fn wait_child(&mut self) -> Result<Option<(ExitStatus, Option<Duration>)>, RecordError> {
+        let ended = sys::open_process(self.child.id()).is_none_or(|process| sys::has_ended(&process));
+        if !ended {
+            return Ok(None);
+        }
+        let cpu = host::cpu_time(self.child.id()); // before it is reaped
+        let status = self.child.wait().map_err(|error| RecordError::io("wait for the program", error))?;
+        Ok(Some((status, cpu)))
+    }
+
+    /// Opens handles of new processes and takes in what ended ones left.
+    fn look_after_processes(&mut self) {
+        for pid in self.assembler.living() {
+            let process = self.processes.entry(pid).or_insert_with(|| sys::open_process(pid));
+            if !process.as_ref().is_none_or(sys::has_ended) {
+                continue;
+            }
+            // Its last words may still be in the FIFO.
+            while self.receive(0) {}
+            for uid in self.assembler.unfinished(pid) {
+                let Some(left) = self.spool.left_by(uid) else { continue };
+                if self.stopped.is_some() {
+                    break;
+                }
+                let assembler = &mut self.assembler;
+                let taken = chunks::<Stop>(&left, |header, payload| {
+                    // The file has room for one chunk; zeroes follow a short one.
+                    if payload.is_empty() { Ok(()) } else { assembler.chunk(header, payload).map_err(Stop::from) }
+                });
+                // What was being written when the process was killed may be half there: no reason to stop.
+                if let Err(stop @ Stop::Failed(RecordError::Trace(_))) = taken {
+                    self.stop(stop);
+                }
+            }
+            self.assembler.gone(pid);
+            self.processes.remove(&pid);
+        }
+    }
+
+    fn conclude(
+        self,
+        status: ExitStatus,
+        tool_cpu: Option<Duration>,
+        interrupted: bool,
+        engine: &Path,
+        began: WallInstant,
+    ) -> Result<Recording, RecordError> {
+        let Self { options, native, assembler, stopped, .. } = self;
+        if !assembler.has_begun() && stopped.is_none() {
+            let _ = std::fs::remove_file(&options.output);
+            return Err(RecordError::NothingRecorded { tool: engine.to_owned(), how: status.to_string() });
+        }
+        let (exit_code, signal) = exit_of(status);
+        // A signal that people or systems send to end a program; others are the program's own end.
+        let cut_off = signal.is_some_and(|signal| [1, 2, 3, 9, 15].contains(&signal));
+        let complete = !cut_off && !interrupted && stopped.is_none();
+        let instructions = assembler.instructions(options.epoch_instructions()?);
+        let (mut writer, totals, written) = assembler.finish();
+        let failed = match stopped {
+            Some(Stop::Failed(error)) => Some(error),
+            Some(Stop::MaxSize) => {
+                writer.note(format!("cut at --max-size {} bytes", options.max_bytes.unwrap_or(0)))?;
+                None
+            }
+            None => None,
+        };
+        if let Some(error @ RecordError::Trace(_)) = failed {
+            return Err(error); // the file cannot be written: nothing more to do to it
+        }
+        written?;
+        writer.set_outcome(Some(exit_code), complete)?;
+        // A part of a run has a part of its time.
+        let clock =
+            native.filter(|_| complete).and_then(|native| clock_of(&native, instructions, options.ns_per_instruction));
+        writer.finish_with(native, clock)?;
+        if let Some(error) = failed {
+            return Err(match error {
+                RecordError::Stream { why, .. } => RecordError::Stream { path: options.output.clone(), why },
+                error => error,
+            });
+        }
+        Ok(Recording {
+            path: options.output.clone(),
+            exit_code,
+            signal,
+            complete,
+            rows: totals.rows,
+            accesses: totals.accesses,
+            pages: totals.pages,
+            processes: totals.processes,
+            threads: totals.threads,
+            instructions,
+            cpu: Duration::from_ns(clock.map_or(totals.cpu_ns, |clock| clock.times(totals.cpu_ns))),
+            native,
+            is_timed: clock.is_some(),
+            wall: wall_since(began),
+            tool_cpu,
+            bytes: std::fs::metadata(&options.output).map_or(0, |status| status.len()),
+        })
+    }
+}
+
+/// A program that takes less CPU time has no clock to be set by: the kernel counts hundredths of a second.
+const CLOCK_MIN_NS: u64 = 100_000_000;
+/// The program took so many times longer or shorter than its instructions say: it did something else the first time.
+const CLOCK_MAX: u64 = 32;
+
+/// By which ratio times are to be multiplied so that the recording takes the CPU time of the native run.
+fn clock_of(native: &NativeRun, instructions: u64, ns_per_instruction: Fraction) -> Option<Fraction> {
+    let recorded_ns = ns_per_instruction.times(instructions);
+    let clock = Fraction { numerator: native.cpu_ns, denominator: recorded_ns };
+    let is_likely = clock.times(CLOCK_MAX) >= 1 && recorded_ns >= native.cpu_ns / CLOCK_MAX;
+    (native.cpu_ns >= CLOCK_MIN_NS && recorded_ns > 0 && is_likely).then_some(clock)
+}
+
+pub(crate) fn wall_since(began: WallInstant) -> Duration {
+    Duration::from_ns(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_that_of_the_native_run_if_it_can_be() {
+        let clock = |cpu_ms: u64, instructions| {
+            let native = NativeRun { cpu_ns: cpu_ms * 1_000_000, ..NativeRun::default() };
+            clock_of(&native, instructions, Fraction { numerator: 1, denominator: 5 })
+        };
+        // 5 billion instructions at 0.2 ns are a second.
+        assert_eq!(clock(1500, 5_000_000_000).map(|clock| clock.times(1000)), Some(1500));
+        assert_eq!(clock(90, 5_000_000_000), None, "too short to be measured");
+        assert_eq!(clock(1500, 0), None);
+        assert_eq!(clock(40_000, 5_000_000_000), None, "another run altogether");
+        assert_eq!(clock(100, 50_000_000_000), None, "another run altogether");
+    }
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+
+/* The exact table behind the front, one per thread. */
+
+#include "filter.h"
+
+/* Bits of an entry below the page: the stamp and the written bit. User addresses have 47 bits, their pages 35, which fills a
+   word together with the stamp. */
+#define STAMP_BITS 29
+#define STAMP_STEP 2UL /* stamps count in twos; bit 0 is the written bit */
+#define STAMP_END (1UL << STAMP_BITS)
+#define STAMP_MASK (STAMP_END - STAMP_STEP)
+#define WRITTEN 1UL
+#define PAGE_MASK ((1UL << (64 - STAMP_BITS)) - 1)
+/* 2^64 divided by the golden ratio, odd: neighbouring pages spread evenly. */
+#define HASH 0x9e3779b97f4a7c15UL
+#define FIRST_BITS 12
+
+Addr front_touched[FRONT_SLOTS];
+Addr front_written[FRONT_SLOTS];
+
+void front_clear(void)
+{
+   VG_(memset)(front_touched, 0xff, sizeof front_touched);
+   VG_(memset)(front_written, 0xff, sizeof front_written);
+}
+
+static SizeT table_length(const Filter* filter) { return (SizeT)1 << filter->bits; }
+
+static SizeT first_slot(const Filter* filter, ULong page) { return (page * HASH) >> (64 - filter->bits); }
+
+static SizeT next_slot(const Filter* filter, SizeT slot) { return (slot + 1) & (table_length(filter) - 1); }
+
+static ULong tag_of(const Filter* filter, ULong page) { return page << STAMP_BITS | filter->stamp; }
+
+static Bool is_current(const Filter* filter, ULong entry) { return (entry & STAMP_MASK) == filter->stamp; }
+
+static void make_table(Filter* filter, UInt bits)
+{
+   filter->bits = bits;
+   filter->table = VG_(calloc)("isorec.table", table_length(filter), sizeof *filter->table);
+   filter->places = VG_(malloc)("isorec.places", table_length(filter) * sizeof *filter->places);
+}
+
+static SizeT touched_bytes(const Filter* filter) { return (table_length(filter) / 2 + 1) * sizeof *filter->touched; }
+
+void filter_create(Filter* filter)
+{
+   make_table(filter, FIRST_BITS);
+   filter->stamp = STAMP_STEP;
+   filter->touched = VG_(malloc)("isorec.touched", touched_bytes(filter));
+   filter->nr_touched = 0;
+   filter->handed_out = 0;
+}
+
+void filter_destroy(Filter* filter)
+{
+   VG_(free)(filter->table);
+   VG_(free)(filter->places);
+   VG_(free)(filter->touched);
+}
+
+/* The slot of a page: the one that has it (`*found`), or the empty one where its search ends. */
+static SizeT find(const Filter* filter, ULong page, Bool* found)
+{
+   ULong tag = tag_of(filter, page);
+   SizeT slot = first_slot(filter, page);
+   while (is_current(filter, filter->table[slot])) {
+      if ((filter->table[slot] | WRITTEN) == (tag | WRITTEN)) {
+         *found = True;
+         return slot;
+      }
+      slot = next_slot(filter, slot);
+   }
+   *found = False;
+   return slot;
+}
+
+static void grow(Filter* filter)
+{
+   VG_(free)(filter->table);
+   VG_(free)(filter->places);
+   make_table(filter, filter->bits + 1);
+   filter->touched = VG_(realloc)("isorec.touched", filter->touched, touched_bytes(filter));
+   for (UInt place = 0; place < filter->nr_touched; place++) {
+      ULong page = filter->touched[place] >> 1;
+      if (page != 0) {
+         Bool found;
+         SizeT slot = find(filter, page, &found);
+         /* A page handed out as read and written later stands here twice; the later place counts. */
+         filter->table[slot] = tag_of(filter, page) | (filter->touched[place] & WRITTEN);
+         filter->places[slot] = place;
+      }
+   }
+}
+
+static void append(Filter* filter, SizeT slot, ULong page, Bool write)
+{
+   filter->places[slot] = filter->nr_touched;
+   filter->touched[filter->nr_touched++] = page << 1 | (write ? WRITTEN : 0);
+   if (filter->nr_touched * 2UL > table_length(filter)) {
+      grow(filter);
+   }
+}
+
+/* A page that was read in this epoch is written. */
+static void upgrade(Filter* filter, SizeT slot, ULong page)
+{
+   filter->table[slot] |= WRITTEN;
+   if (filter->places[slot] >= filter->handed_out) {
+      filter->touched[filter->places[slot]] |= WRITTEN;
+   } else {
+      append(filter, slot, page, True); /* its read is out already, so the write is a touch of its own */
+   }
+}
+
+void filter_touch(Filter* filter, ULong page, Bool write)
+{
+   page &= PAGE_MASK;
+   if (page == 0) {
+      return; /* never mapped; its value marks forgotten touches */
+   }
+   Bool found, written = write;
+   SizeT slot = find(filter, page, &found);
+   if (!found) {
+      filter->table[slot] = tag_of(filter, page) | (write ? WRITTEN : 0);
+      append(filter, slot, page, write);
+   } else if ((filter->table[slot] & WRITTEN) != 0) {
+      written = True;
+   } else if (write) {
+      upgrade(filter, slot, page);
+   }
+   Addr address = page << PAGE_BITS;
+   front_touched[front_slot(address)] = address;
+   if (written) {
+      front_written[front_slot(address)] = address;
+   }
+}
+
+void filter_hand_out(Filter* filter, RunSink sink, void* context)
+{
+   ULong start = 0, pages = 0;
+   Bool write = False;
+   for (UInt place = filter->handed_out; place < filter->nr_touched; place++) {
+      ULong page = filter->touched[place] >> 1;
+      Bool written = (filter->touched[place] & WRITTEN) != 0;
+      if (page == 0) {
+         continue;
+      }
+      if (pages > 0 && page == start + pages && written == write) {
+         pages++;
+         continue;
+      }
+      if (pages > 0) {
+         sink(context, start, pages, write);
+      }
+      start = page;
+      pages = 1;
+      write = written;
+   }
+   if (pages > 0) {
+      sink(context, start, pages, write);
+   }
+   filter->handed_out = filter->nr_touched;
+}
+
+void filter_next_epoch(Filter* filter)
+{
+   filter->nr_touched = 0;
+   filter->handed_out = 0;
+   filter->stamp += STAMP_STEP;
+   if (filter->stamp == STAMP_END) {
+      VG_(memset)(filter->table, 0, table_length(filter) * sizeof *filter->table);
+      filter->stamp = STAMP_STEP;
+   }
+   front_clear();
+}
+
+void filter_forget(Filter* filter, ULong start, ULong end)
+{
+   for (UInt place = 0; place < filter->nr_touched; place++) {
+      ULong page = filter->touched[place] >> 1;
+      if (page == 0 || page < start || page >= end) {
+         continue;
+      }
+      filter->touched[place] = 0;
+      Bool found;
+      SizeT slot = find(filter, page, &found);
+      if (found) {
+         filter->table[slot] = filter->stamp; /* page 0: not empty, so that later entries of the chain are found */
+      }
+   }
+   front_clear();
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+
+/* The tool's options: read at the start, changed for programs that execve starts. */
+
+#include "options.h"
+#include "pub_tool_options.h"
+#include "pub_tool_tooliface.h"
+
+/* Fewer than 2^40, because the inline check takes bits above as the sign of a counter that went below zero. */
+#define EPOCH_INSTRUCTIONS_END (1LL << 40)
+#define NS_END (1LL << 60) /* as the recorder has it: sums of few such values must not overflow */
+#define UID_LAST 0xffffffffLL
+
+Options options = { .started_by = NOBODY };
+
+static Bool parse(const HChar* argument)
+{
+   if VG_STR_CLO (argument, "--spool", options.spool) {
+   } else if VG_BINT_CLO (argument, "--epoch-instructions", options.epoch_instructions, 1, EPOCH_INSTRUCTIONS_END - 1) {
+   } else if VG_BINT_CLO (argument, "--epoch-ns", options.epoch_ns, 1, NS_END - 1) {
+   } else if VG_BINT_CLO (argument, "--uid", options.uid, 0, UID_LAST) {
+   } else if VG_BINT_CLO (argument, "--started-by", options.started_by, 0, UID_LAST) {
+   } else if VG_BINT_CLO (argument, "--start-ns", options.start_ns, 0, NS_END - 1) {
+   } else if VG_STR_CLO (argument, "--program", options.program) {
+   } else if VG_STR_CLO (argument, "--argv0", options.argv0) {
+   } else {
+      return False;
+   }
+   return True;
+}
+
+static void print_usage(void)
+{
+   VG_(printf)("    --spool=DIR --epoch-instructions=N --epoch-ns=N [--uid=N] [--started-by=N]\n"
+               "    [--start-ns=N] [--program=PATH] [--argv0=NAME]    given by `isotherm record`\n");
+}
+
+static void print_debug_usage(void)
+{
+}
+
+void options_declare(void)
+{
+   VG_(needs_command_line_options)(parse, print_usage, print_debug_usage);
+   /* Defaults that options of the core may still change. Chasing across calls makes start-up dearer, other code not
+      cheaper; registers need be exact at calls only. */
+   VG_(clo_trace_children) = True;
+   VG_(clo_vex_control).guest_chase = False;
+   VG_(clo_vex_control).iropt_register_updates_default = VexRegUpdSpAtMemAccess;
+   VG_(clo_px_file_backed) = VexRegUpdSpAtMemAccess;
+}
+
+void options_check(void)
+{
+   if (options.spool == NULL || options.epoch_instructions == 0 || options.epoch_ns == 0) {
+      warn("this tool is started by `isotherm record`; it needs --spool, --epoch-instructions, --epoch-ns");
+      VG_(exit)(1);
+   }
+}
+
+void options_set_for_exec(const HChar* prefix, const HChar* value)
+{
+   SizeT bytes = VG_(strlen)(prefix) + VG_(strlen)(value) + 1;
+   HChar* option = VG_(malloc)("isorec.option", bytes);
+   VG_(snprintf)(option, (Int)bytes, "%s%s", prefix, value);
+   for (Word i = 0; i < VG_(sizeXA)(VG_(args_for_valgrind)); i++) {
+      HChar** argument = VG_(indexXA)(VG_(args_for_valgrind), i);
+      if (VG_(strncmp)(*argument, prefix, VG_(strlen)(prefix)) == 0) {
+         *argument = option; /* the old one may be a string of the command line: not freed */
+         return;
+      }
+   }
+   VG_(addToXA)(VG_(args_for_valgrind), &option);
+}
+
+void options_set_number_for_exec(const HChar* prefix, ULong value)
+{
+   HChar text[24];
+   VG_(sprintf)(text, "%llu", value);
+   options_set_for_exec(prefix, text);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+
+/* The tool's options. Numbers are decimal. */
+
+#ifndef ISOREC_OPTIONS_H
+#define ISOREC_OPTIONS_H
+
+#include "core.h"
+
+#define NOBODY (-1LL)
+
+typedef struct {
+   const HChar* spool;      /* --spool: the directory with `control` and `fifo` */
+   Long epoch_instructions; /* --epoch-instructions: instructions in one epoch */
+   Long epoch_ns;           /* --epoch-ns: the time they stand for */
+   Long uid;                /* --uid of the first thread */
+   Long started_by;         /* --started-by: uid of the thread that called execve, or NOBODY */
+   Long start_ns;           /* --start-ns: virtual time at which the first thread begins */
+   const HChar* program;    /* --program: for the launcher, see there */
+   const HChar* argv0;      /* --argv0: what the program finds as its own name, or NULL: its path */
+} Options;
+
+extern Options options;
+
+/* Registers the options with the core. */
+void options_declare(void);
+
+/* Ends the process with a message if something is missing. */
+void options_check(void);
+
+/* Sets an option for the program that an execve of this process will start. `prefix` is its name and `=`. */
+void options_set_for_exec(const HChar* prefix, const HChar* value);
+void options_set_number_for_exec(const HChar* prefix, ULong value);
+
+#endif

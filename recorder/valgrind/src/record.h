@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+
+/* The records of the tracer's stream, as bytes. Specified in docs/recording.md#protocol; the reader is
+   crates/linux/src/protocol.rs, the other writer tracer/src/record.rs. */
+
+#ifndef ISOREC_RECORD_H
+#define ISOREC_RECORD_H
+
+#include "core.h"
+
+/* First bytes of every chunk: "iTR1", little endian. */
+#define CHUNK_MAGIC 0x31525469U
+/* A chunk is at most so long, so that writing it to a FIFO is atomic (PIPE_BUF of Linux). */
+#define CHUNK_BYTES 4096
+/* magic, payload bytes, thread uid, sequence number: four 32-bit words, little endian */
+#define HEADER_BYTES 16
+/* Version of the records, in every HELLO. */
+#define RECORD_VERSION 1
+/* Names longer than this are cut, so that each record fits into a chunk. */
+#define NAME_BYTES 1024
+#define VARINT_BYTES 10
+#define RECORD_FIELDS 6
+/* No record is longer: a tag, eight varints and a name. */
+#define RECORD_BYTES (1 + 8 * VARINT_BYTES + 3 + NAME_BYTES)
+
+/* Pages are virtual page numbers; fields in this order. */
+typedef enum {
+   RECORD_HELLO = 1,        /* version, pid, tid, starter's uid + 1 (0: none), origin, start in ns; name: the program */
+   RECORD_EPOCH = 2,        /* number, place in the order of all threads (ns of virtual time) */
+   RECORD_ROW = 3,          /* zigzag of the distance from the last row's end, (pages - 1) * 2 + written */
+   RECORD_MAP = 4,          /* first page, pages, MAP_* flags, page of the file; name: the file */
+   RECORD_UNMAP = 5,        /* first page, pages */
+   RECORD_DISCARD = 6,      /* first page, pages */
+   RECORD_REMAP = 7,        /* old first page, old pages, new first page, new pages */
+   RECORD_START = 8,        /* uid, origin; comes before the other's HELLO */
+   RECORD_START_FAILED = 9, /* uid */
+   RECORD_IDLE = 10,        /* ns */
+   RECORD_END = 11,         /* instructions */
+   RECORD_NOT_FOLLOWED = 12, /* text: which program runs unseen and why */
+   RECORD_EXIT = 13,        /* status */
+} RecordTag;
+
+/* How a thread came into being. */
+typedef enum { ORIGIN_PROGRAM = 0, ORIGIN_THREAD = 1, ORIGIN_FORK = 2, ORIGIN_EXEC = 3 } Origin;
+
+/* Flags of RECORD_MAP. */
+enum { MAP_IS_SHARED = 1, MAP_IS_EXECUTABLE = 2, MAP_IS_FILE = 4, MAP_IS_STACK = 8, MAP_IS_HEAP = 16, MAP_IS_INITIAL = 32 };
+
+typedef struct {
+   RecordTag tag;
+   UInt nr_fields;
+   ULong fields[RECORD_FIELDS];
+   const HChar* name; /* NULL: this kind of record has none */
+} Record;
+
+/* Writes a record to `out`, which has room for RECORD_BYTES. How many bytes it took. */
+UInt record_encode(const Record* record, UChar* out);
+
+#endif

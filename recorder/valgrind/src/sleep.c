@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+
+/* Sleep in virtual time, by the rules of tracer/src/syscall.rs: a thread that slept goes on at the latest point that any
+   thread has reached; one whose own timeout woke it slept what it slept on the wall, if nobody computed meanwhile.
+
+   Valgrind runs one thread at a time, which breaks two things those rules stand on:
+
+   - A call that took long did not always sleep. A `read` that has its data at once still gives up Valgrind's lock, and comes
+     back when the others have had their turns. So each call is asked before whether it would wait: with `poll` and the like,
+     without a timeout. Only if so can it have slept.
+   - The furthest thread does not tell how much was computed meanwhile: each of ten threads gets on at a tenth of the speed.
+     So what all threads of all processes compute is summed up in the control block, and a sleep is quiet if that sum
+     hardly grew. A thread's share is added when it goes to sleep, when another one runs, and each time it begins to run
+     translated code, which is after each system call and each turn.
+   - Threads that hand the lock to each other at every call get on slower still, by hundreds. So this process must not have
+     used the processor much either. */
+
+#include "sleep.h"
+
+/* Calls that took less wall time did not sleep: they had what was asked for. */
+#define SLEPT_NS 100000
+/* A sleep in which all threads together computed for less than this fraction of it was quiet. Valgrind is not slower than
+   that by far. */
+#define BUSY_FRACTION 64
+/* A sleep in which this process ran for less than this fraction of it. */
+#define RAN_FRACTION 4
+#define CLOCK_OF_PROCESS 2 /* CLOCK_PROCESS_CPUTIME_ID */
+#define NS_PER_SECOND 1000000000ULL
+
+/* From the kernel's include/uapi/linux/{futex,wait,socket,poll}.h. */
+#define FUTEX_COMMAND_MASK 0x7f
+#define FUTEX_WAIT_COMMAND 0
+#define FUTEX_WAIT_BITSET_COMMAND 9
+#define WAIT_NO_HANG 1
+#define WAIT_EXITED 4
+#define WAIT_KEEP 0x01000000 /* WNOWAIT: leave the child in its state */
+#define WAIT_ANY 0           /* P_ALL, P_PID, P_PGID */
+#define WAIT_PID 1
+#define WAIT_GROUP 2
+#define MESSAGE_NO_WAIT 0x40 /* MSG_DONTWAIT */
+#define TIMED_OUT 110 /* ETIMEDOUT */
+#define SIGINFO_BYTES 128
+#define SET_BYTES 128 /* a select set of FD_SETSIZE descriptors */
+#define SET_BITS (SET_BYTES * 8)
+#define POLLED 256    /* more descriptors are taken for a call that waits */
+
+static ULong clock_ns(vki_clockid_t clock)
+{
+   struct vki_timespec now;
+   VG_(clock_gettime)(&now, clock);
+   return (ULong)now.tv_sec * NS_PER_SECOND + (ULong)now.tv_nsec;
+}
+
+Bool sleep_is_possible(UInt number)
+{
+   switch (number) {
+   case __NR_read:
+   case __NR_poll:
+   case __NR_readv:
+   case __NR_select:
+   case __NR_pause:
+   case __NR_nanosleep:
+   case __NR_connect:
+   case __NR_accept:
+   case __NR_recvfrom:
+   case __NR_recvmsg:
+   case __NR_wait4:
+   case __NR_rt_sigtimedwait:
+   case __NR_rt_sigsuspend:
+   case __NR_futex:
+   case __NR_clock_nanosleep:
+   case __NR_epoll_wait:
+   case __NR_waitid:
+   case __NR_pselect6:
+   case __NR_ppoll:
+   case __NR_epoll_pwait:
+   case __NR_accept4:
+      return True;
+   default:
+      return False;
+   }
+}
+
+/* --- whether a call would wait --- */
+
+static Bool is_readable(const void* address, SizeT bytes)
+{
+   return VG_(am_is_valid_for_client)((Addr)address, bytes, VKI_PROT_READ);
+}
+
+static Bool descriptor_waits(UWord descriptor)
+{
+   struct vki_pollfd wanted = { .fd = (Int)descriptor, .events = VKI_POLLIN };
+   if (system_call(__NR_poll, (Word)&wanted, 1, 0, 0, 0) != 0) {
+      return False; /* there is something, or no such descriptor */
+   }
+   Word flags = system_call(__NR_fcntl, (Int)descriptor, VKI_F_GETFL, 0, 0, 0);
+   return flags >= 0 && (flags & VKI_O_NONBLOCK) == 0;
+}
+
+/* An epoll descriptor itself can be polled, which takes no event from it; O_NONBLOCK means nothing to it. */
+static Bool epoll_waits(UWord descriptor, Int timeout_ms)
+{
+   struct vki_pollfd wanted = { .fd = (Int)descriptor, .events = VKI_POLLIN };
+   return timeout_ms != 0 && system_call(__NR_poll, (Word)&wanted, 1, 0, 0, 0) == 0;
+}
+
+static Bool poll_waits(const void* descriptors, UWord count)
+{
+   struct vki_pollfd copy[POLLED];
+   if (count > POLLED) {
+      return True;
+   }
+   if (count > 0) {
+      if (!is_readable(descriptors, count * sizeof *copy)) {
+         return False;
+      }
+      VG_(memcpy)(copy, descriptors, count * sizeof *copy);
+   }
+   return system_call(__NR_poll, (Word)copy, (Word)count, 0, 0, 0) == 0;
+}
+
+static Bool select_waits(const UWord* arguments)
+{
+   UChar sets[3][SET_BYTES];
+   struct vki_timeval no_time = { 0, 0 };
+   Word pointers[3] = { 0, 0, 0 };
+   SizeT bytes = VG_ROUNDUP(arguments[0], 64) / 8;
+   if (arguments[0] > SET_BITS) {
+      return True;
+   }
+   for (UInt i = 0; i < 3; i++) {
+      const void* set = (const void*)arguments[1 + i];
+      if (set != NULL) {
+         if (!is_readable(set, bytes)) {
+            return False;
+         }
+         VG_(memcpy)(sets[i], set, bytes);
+         pointers[i] = (Word)sets[i];
+      }
+   }
+   return system_call(__NR_select, (Word)arguments[0], pointers[0], pointers[1], pointers[2], (Word)&no_time) == 0;
+}
+
+static Bool child_waits(UInt kind, UWord id, UWord flags)
+{
+   UInt information[SIGINFO_BYTES / sizeof(UInt)] = { 0 };
+   Word options_asked = (Word)((flags & ~(UWord)WAIT_NO_HANG) | WAIT_EXITED | WAIT_NO_HANG | WAIT_KEEP);
+   if ((flags & WAIT_NO_HANG) != 0) {
+      return False;
+   }
+   /* si_signo stays 0 when there is nobody to report. */
+   return system_call(__NR_waitid, kind, (Word)id, (Word)information, options_asked, 0) == 0 && information[0] == 0;
+}
+
+static Bool wait4_waits(Int pid, UWord flags)
+{
+   if (pid == -1) {
+      return child_waits(WAIT_ANY, 0, flags);
+   }
+   return pid > 0 ? child_waits(WAIT_PID, (UWord)pid, flags) : child_waits(WAIT_GROUP, (UWord)-pid, flags);
+}
+
+static Bool is_futex_wait(const UWord* arguments)
+{
+   UWord command = arguments[1] & FUTEX_COMMAND_MASK;
+   return command == FUTEX_WAIT_COMMAND || command == FUTEX_WAIT_BITSET_COMMAND;
+}
+
+static Bool has_no_time(UWord timeout, SizeT bytes)
+{
+   const ULong* parts = (const ULong*)timeout; /* seconds, then a fraction of one */
+   return timeout != 0 && is_readable(parts, bytes) && parts[0] == 0 && parts[1] == 0;
+}
+
+static Bool waits(UInt number, const UWord* arguments)
+{
+   switch (number) {
+   case __NR_read:
+   case __NR_readv:
+   case __NR_accept:
+   case __NR_accept4:
+      return descriptor_waits(arguments[0]);
+   case __NR_recvfrom:
+      return (arguments[3] & MESSAGE_NO_WAIT) == 0 && descriptor_waits(arguments[0]);
+   case __NR_recvmsg:
+      return (arguments[2] & MESSAGE_NO_WAIT) == 0 && descriptor_waits(arguments[0]);
+   case __NR_poll:
+      return (Int)arguments[2] != 0 && poll_waits((const void*)arguments[0], arguments[1]);
+   case __NR_ppoll:
+      return !has_no_time(arguments[2], 16) && poll_waits((const void*)arguments[0], arguments[1]);
+   case __NR_select:
+   case __NR_pselect6:
+      return !has_no_time(arguments[4], 16) && select_waits(arguments);
+   case __NR_epoll_wait:
+   case __NR_epoll_pwait:
+      return epoll_waits(arguments[0], (Int)arguments[3]);
+   case __NR_wait4:
+      return wait4_waits((Int)arguments[0], arguments[2]);
+   case __NR_waitid:
+      return child_waits((UInt)arguments[0], arguments[1], arguments[3]);
+   case __NR_futex:
+      return is_futex_wait(arguments);
+   default:
+      return True;
+   }
+}
+
+/* --- what it took --- */
+
+void sleep_begin(Thread* thread, UInt number)
+{
+   Pending* pending = &thread->pending;
+   pending->blocks = waits(number, pending->arguments);
+   if (!pending->blocks) {
+      return;
+   }
+   thread_before_sleep(thread);
+   thread_publish(thread); /* what it has computed itself up to now is not what others compute while it sleeps */
+   pending->entered_wall_ns = clock_ns(VKI_CLOCK_MONOTONIC);
+   pending->entered_cpu_ns = clock_ns(CLOCK_OF_PROCESS);
+   pending->entered_computed_ns = __atomic_load_n(&control->computed_ns, __ATOMIC_RELAXED);
+}
+
+/* The thread is back from a call that waited. If somebody ended its sleep, it is over when that somebody got there. If the
+   sleep ended by its own timeout, it took the time it took on the wall, unless others computed meanwhile. */
+static void woken(Thread* thread, Bool timed_out)
+{
+   ULong slept_ns = monus(clock_ns(VKI_CLOCK_MONOTONIC), thread->pending.entered_wall_ns);
+   if (slept_ns < SLEPT_NS) {
+      return;
+   }
+   ULong computed_ns = __atomic_load_n(&control->computed_ns, __ATOMIC_RELAXED) - thread->pending.entered_computed_ns;
+   ULong ran_ns = monus(clock_ns(CLOCK_OF_PROCESS), thread->pending.entered_cpu_ns);
+   Bool quiet = computed_ns < slept_ns / BUSY_FRACTION && ran_ns < slept_ns / RAN_FRACTION;
+   thread_woken(thread, timed_out && quiet ? slept_ns : 0);
+}
+
+/* A futex wait is over because another thread changed the word, however short it was: what follows comes after what that
+   thread did. Small differences are left, or each contended lock would be an event. */
+static void met(Thread* thread)
+{
+   ULong frontier_ns = __atomic_load_n(&control->frontier_ns, __ATOMIC_RELAXED);
+   if (monus(frontier_ns, thread_now_ns(thread)) >= SLEPT_NS) {
+      thread_woken(thread, 0);
+   }
+}
+
+void sleep_end(Thread* thread, UInt number, Word result)
+{
+   if (!thread->pending.blocks) {
+      return;
+   }
+   switch (number) {
+   case __NR_futex:
+      if (result >= 0 || result == -VKI_EAGAIN) {
+         met(thread);
+      } else {
+         woken(thread, result == -TIMED_OUT);
+      }
+      break;
+   case __NR_nanosleep:
+   case __NR_clock_nanosleep:
+      woken(thread, result == 0);
+      break;
+   case __NR_poll:
+   case __NR_ppoll:
+   case __NR_select:
+   case __NR_pselect6:
+   case __NR_epoll_wait:
+   case __NR_epoll_pwait:
+      woken(thread, result == 0);
+      break;
+   default:
+      woken(thread, result == -TIMED_OUT);
+      break;
+   }
+}

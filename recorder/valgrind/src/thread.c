@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+
+/* Threads: who runs, epochs and their ends, the order of what they write. */
+
+#include "thread.h"
+#include "layout.h"
+#include "pub_tool_guest.h"
+#include "pub_tool_machine.h"
+#include "pub_tool_tooliface.h"
+
+/* Chunks are sent after so many epochs even when they are not full, so that the recorder can put threads in order. */
+#define EPOCHS_PER_CHUNK 64
+/* A thread that is about to sleep sends a chunk that has waited for so many. */
+#define EPOCHS_BEFORE_SLEEP 4
+/* How long a thread runs before others have their turn. Valgrind's own turns are 100,000 blocks of code, some 0.15 ms: so
+   long that a thread that has just woken another is often still away when that one has answered, and never waits for it as
+   it would on a processor of its own. The shorter, the better threads keep in step, and the more is lost in switching. */
+#define TURN_NS 50000
+/* How long a thread at the end of its turn lets the machine run one that is behind, and how often for one call. */
+#define NAP_NS 50000
+#define NAPS 40
+
+Long instructions_left;
+
+static Thread** threads; /* by ThreadId */
+static Thread* running;
+
+/* How often the memory layout of this process has changed, and the latest place in the order at which it did. A thread that
+   meets a new page after a change by another thread must come after it in the trace, whatever its own clock says. */
+static ULong layout_generation;
+static ULong layout_order_ns;
+/* Whether this process has ever had a second thread, and how many it has. */
+static Bool has_threads;
+static UInt nr_threads;
+
+static ULong instructions_of(const Thread* thread)
+{
+   return thread->due - (ULong)(thread == running ? instructions_left : thread->left);
+}
+
+static ULong computed_ns(const Thread* thread)
+{
+   ULong instructions = instructions_of(thread), ns = (ULong)options.epoch_ns, in_epoch = (ULong)options.epoch_instructions;
+   return instructions / in_epoch * ns + instructions % in_epoch * ns / in_epoch;
+}
+
+ULong thread_now_ns(const Thread* thread)
+{
+   return thread->start_ns + thread->idle_ns + computed_ns(thread);
+}
+
+/* This moment's place in the order of all threads. */
+static ULong order_ns(const Thread* thread)
+{
+   return max_of(thread->order_floor_ns, thread_now_ns(thread));
+}
+
+static void raise(ULong* shared, ULong value)
+{
+   ULong before = __atomic_load_n(shared, __ATOMIC_RELAXED);
+   while (before < value && !__atomic_compare_exchange_n(shared, &before, value, True, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+   }
+}
+
+void thread_publish(Thread* thread)
+{
+   ULong ns = computed_ns(thread);
+   if (ns != thread->published_ns) {
+      __atomic_fetch_add(&control->computed_ns, ns - thread->published_ns, __ATOMIC_RELAXED);
+      thread->published_ns = ns;
+      raise(&control->frontier_ns, thread_now_ns(thread));
+   }
+}
+
+/* Begins the running thread's turn: up to its epoch's end if it is alone. */
+static void begin_turn(Thread* thread)
+{
+   ULong instructions = instructions_of(thread);
+   ULong turn = TURN_NS * (ULong)options.epoch_instructions / (ULong)options.epoch_ns + 1;
+   thread->due = nr_threads > 1 ? min_of(thread->boundary, instructions + turn) : thread->boundary;
+   instructions_left = (Long)(thread->due - instructions);
+}
+
+Thread* thread_running(void)
+{
+   return running;
+}
+
+Thread* thread_run(ThreadId tid)
+{
+   Thread* thread = tid < VG_N_THREADS ? threads[tid] : NULL;
+   if (thread == running) {
+      return thread;
+   }
+   if (running != NULL) {
+      running->left = instructions_left;
+      thread_publish(running); /* its time is what those that it woke go on at */
+   }
+   running = thread;
+   front_clear();
+   if (thread != NULL) {
+      instructions_left = thread->left;
+      begin_turn(thread);
+   }
+   return thread;
+}
+
+static Thread* create(ThreadId tid, UInt uid, Origin origin, Long started_by, ULong start_ns)
+{
+   Thread* thread = VG_(calloc)("isorec.thread", 1, sizeof *thread);
+   filter_create(&thread->filter);
+   chunk_create(&thread->chunk, uid);
+   thread->tid = tid;
+   thread->layout_generation = layout_generation;
+   thread->order_floor_ns = start_ns;
+   thread->block_order_ns = start_ns;
+   thread->uid = uid;
+   thread->started_by = started_by;
+   thread->origin = origin;
+   thread->start_ns = start_ns;
+   thread->pending.child = NO_UID;
+   threads[tid] = thread;
+   nr_threads++;
+   return thread;
+}
+
+static void destroy(Thread* thread)
+{
+   if (running == thread) {
+      running = NULL;
+   }
+   threads[thread->tid] = NULL;
+   nr_threads--;
+   filter_destroy(&thread->filter);
+   VG_(free)(thread);
+}
+
+static void push(Thread* thread, const Record* record)
+{
+   Stamp stamp = { thread->epoch, order_ns(thread) };
+   chunk_push(&thread->chunk, stamp, record);
+}
+
+static void push_run(void* context, ULong page, ULong pages, Bool write)
+{
+   Thread* thread = context;
+   Stamp stamp = { thread->epoch, thread->block_order_ns };
+   chunk_push_row(&thread->chunk, stamp, page, pages, write);
+}
+
+static void push_initial(void* context, const Record* record)
+{
+   push(context, record);
+}
+
+/* Writes the touches of the current epoch that are not written yet. */
+static void hand_out(Thread* thread)
+{
+   filter_hand_out(&thread->filter, push_run, thread);
+}
+
+static void send(Thread* thread)
+{
+   thread->sent_at_epoch = thread->epoch;
+   chunk_send(&thread->chunk);
+}
+
+static void say_hello(Thread* thread)
+{
+   ULong by = (ULong)(thread->started_by + 1), pid = (ULong)VG_(getpid)(), tid = (ULong)VG_(gettid)();
+   push(thread, &(Record){ RECORD_HELLO, 6, { RECORD_VERSION, pid, tid, by, thread->origin, thread->start_ns },
+                           program_path() });
+   send(thread);
+}
+
+static void begin_first_epoch(Thread* thread)
+{
+   thread->boundary = (ULong)options.epoch_instructions;
+   say_hello(thread);
+   if (thread->origin == ORIGIN_PROGRAM || thread->origin == ORIGIN_EXEC) {
+      layout_initial(push_initial, thread);
+   }
+}
+
+static void begin_next_epoch(Thread* thread)
+{
+   hand_out(thread);
+   filter_next_epoch(&thread->filter);
+   thread->epoch = instructions_of(thread) / (ULong)options.epoch_instructions;
+   thread->boundary = (thread->epoch + 1) * (ULong)options.epoch_instructions;
+   thread->block_order_ns = order_ns(thread);
+   thread_publish(thread);
+   if (thread->epoch - thread->sent_at_epoch >= EPOCHS_PER_CHUNK) {
+      send(thread);
+   }
+}
+
+/* Makes the core let others run: to it, all blocks of this turn are done. */
+static void yield(const Thread* thread)
+{
+   static const UInt blocks_left = 0;
+   VG_(set_shadow_regs_area)(thread->tid, 0, offsetof(VexGuestArchState, host_EvC_COUNTER), sizeof blocks_left,
+                             (const UChar*)&blocks_left);
+}
+
+/* A call that does not wait gives up Valgrind's lock all the same. If the machine then has no processor for the thread, the
+   others run away from it, and it misses waits that it would have had. So they wait a little, with the lock: those behind
+   need a processor only to stand in the queue for it. A thread that stands there is not met here twice. */
+static void wait_for_those_behind(const Thread* thread)
+{
+   struct vki_timespec nap = { 0, NAP_NS };
+   ULong now_ns = thread_now_ns(thread);
+   for (ThreadId tid = 0; tid < VG_N_THREADS; tid++) {
+      Thread* other = threads[tid];
+      if (other == NULL || other == thread || !other->pending.away || other->pending.blocks ||
+          thread_now_ns(other) + TURN_NS > now_ns || other->pending.missed > NAPS) {
+         continue;
+      }
+      if (other->pending.missed++ > 0) {
+         system_call(__NR_nanosleep, (Word)&nap, 0, 0, 0, 0);
+         return;
+      }
+   }
+}
+
+void thread_leaves(Thread* thread)
+{
+   thread->pending.away = True;
+   thread->pending.blocks = False;
+   thread->pending.missed = 0;
+   thread->pending.child = NO_UID;
+}
+
+void thread_is_back(Thread* thread)
+{
+   thread->pending.away = False;
+}
+
+void thread_due(Thread* thread)
+{
+   if (thread->boundary == 0) {
+      begin_first_epoch(thread);
+   } else if (instructions_of(thread) >= thread->boundary) {
+      begin_next_epoch(thread);
+   }
+   if (nr_threads > 1) {
+      wait_for_those_behind(thread);
+      yield(thread);
+   }
+   begin_turn(thread);
+}
+
+/* Another thread changed the layout: what was touched so far came before, what follows comes after. */
+static void see_layout(Thread* thread)
+{
+   hand_out(thread);
+   thread->layout_generation = layout_generation;
+   thread->order_floor_ns = max_of(thread->order_floor_ns, layout_order_ns);
+   thread->block_order_ns = order_ns(thread);
+}
+
+void thread_touch(Thread* thread, ULong page, Bool write)
+{
+   if (layout_generation != thread->layout_generation) {
+      see_layout(thread);
+   }
+   filter_touch(&thread->filter, page, write);
+}
+
+void thread_touch_range(Thread* thread, Addr address, SizeT bytes, Bool write)
+{
+   const Addr* front = write ? front_written : front_touched;
+   if (bytes == 0) {
+      return;
+   }
+   for (ULong page = address >> PAGE_BITS; page <= (address + bytes - 1) >> PAGE_BITS; page++) {
+      if (front[front_slot(page << PAGE_BITS)] != page << PAGE_BITS) {
+         thread_touch(thread, page, write);
+      }
+   }
+}
+
+void thread_event(Thread* thread, const Record* record)
+{
+   hand_out(thread);
+   push(thread, record);
+   thread->block_order_ns = order_ns(thread);
+}
+
+void thread_layout_event(Thread* thread, const Record* record)
+{
+   thread_publish(thread);
+   thread->order_floor_ns = max_of(thread->order_floor_ns, __atomic_load_n(&control->frontier_ns, __ATOMIC_RELAXED));
+   thread_event(thread, record);
+   thread->order_floor_ns = order_ns(thread) + 1;
+   layout_order_ns = max_of(layout_order_ns, thread->order_floor_ns);
+   if (layout_generation++ == thread->layout_generation) {
+      thread->layout_generation++; /* nobody else's change is in between */
+   }
+   if (has_threads) {
+      send(thread); /* or others' rows that come after it would be written before it arrives */
+   }
+}
+
+void thread_flush(Thread* thread)
+{
+   hand_out(thread);
+   send(thread);
+}
+
+void thread_before_sleep(Thread* thread)
+{
+   if (!chunk_is_empty(&thread->chunk) && thread->epoch - thread->sent_at_epoch >= EPOCHS_BEFORE_SLEEP) {
+      send(thread);
+   }
+}
+
+void thread_forget(Thread* thread, ULong start, ULong end)
+{
+   filter_forget(&thread->filter, start, end);
+}
+
+void thread_woken(Thread* thread, ULong slept_ns)
+{
+   ULong now_ns = thread_now_ns(thread);
+   ULong ns = max_of(__atomic_load_n(&control->frontier_ns, __ATOMIC_RELAXED), now_ns + slept_ns) - now_ns;
+   if (ns > 0) {
+      thread_event(thread, &(Record){ RECORD_IDLE, 1, { ns }, NULL });
+      thread->idle_ns += ns;
+      thread->block_order_ns = order_ns(thread);
+      thread_publish(thread);
+   }
+}
+
+static void end(Thread* thread)
+{
+   if (thread->boundary == 0) { /* it never ran: its clone failed */
+      chunk_close(&thread->chunk);
+   } else {
+      thread_publish(thread);
+      thread_event(thread, &(Record){ RECORD_END, 1, { instructions_of(thread) }, NULL });
+      chunk_close(&thread->chunk);
+   }
+   destroy(thread);
+}
+
+/* A thread comes into being, within its parent's clone; or the program's first, without a parent. */
+static void on_create(ThreadId parent_tid, ThreadId tid)
+{
+   Thread* parent = parent_tid == VG_INVALID_THREADID ? NULL : threads[parent_tid];
+   if (parent == NULL) {
+      Origin origin = options.started_by == NOBODY ? ORIGIN_PROGRAM : ORIGIN_EXEC;
+      create(tid, (UInt)options.uid, origin, options.started_by, (ULong)options.start_ns);
+      return;
+   }
+   UInt uid = parent->pending.child == NO_UID ? spool_new_uid() : (UInt)parent->pending.child;
+   has_threads = True;
+   create(tid, uid, ORIGIN_THREAD, parent->uid, thread_now_ns(parent));
+   if (parent == running) {
+      begin_turn(parent); /* it is not alone any more */
+   }
+}
+
+static void on_exit(ThreadId tid)
+{
+   Thread* thread = threads[tid];
+   if (thread == NULL) {
+      return;
+   }
+   if (thread->boundary != 0) {
+      thread_run(tid);
+   }
+   end(thread);
+}
+
+static void on_start(ThreadId tid, ULong blocks)
+{
+   (void)blocks;
+   Thread* thread = thread_run(tid);
+   if (thread != NULL) {
+      thread_publish(thread);
+   }
+}
+
+/* The only thread of a forked process begins anew with the uid that its parent announced. The others exist in the parent
+   only; chunks are the parent's: they stay as they are. */
+static void on_fork_in_child(ThreadId tid)
+{
+   Thread* parent = thread_run(tid);
+   if (parent == NULL) {
+      return;
+   }
+   UInt uid = parent->pending.child == NO_UID ? spool_new_uid() : (UInt)parent->pending.child;
+   Long started_by = parent->uid;
+   ULong start_ns = thread_now_ns(parent);
+   for (ThreadId other = 0; other < VG_N_THREADS; other++) {
+      if (threads[other] != NULL) {
+         chunk_abandon(&threads[other]->chunk);
+         destroy(threads[other]);
+      }
+   }
+   Thread* child = create(tid, uid, ORIGIN_FORK, started_by, start_ns);
+   child->boundary = (ULong)options.epoch_instructions;
+   thread_run(tid);
+   say_hello(child);
+}
+
+void threads_track(void)
+{
+   VG_(track_pre_thread_ll_create)(on_create);
+   VG_(track_pre_thread_ll_exit)(on_exit);
+   VG_(track_start_client_code)(on_start);
+   VG_(atfork)(NULL, NULL, on_fork_in_child);
+}
+
+void threads_create(void)
+{
+   threads = VG_(calloc)("isorec.threads", VG_N_THREADS, sizeof *threads);
+   front_clear();
+}
+
+void threads_end(void)
+{
+   for (ThreadId tid = 0; tid < VG_N_THREADS; tid++) {
+      if (threads[tid] != NULL) {
+         on_exit(tid);
+      }
+   }
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+
+/* One thread of the traced program: its instruction count, its epoch, its filter and its chunk. */
+
+#ifndef ISOREC_THREAD_H
+#define ISOREC_THREAD_H
+
+#include "filter.h"
+#include "options.h"
+#include "spool.h"
+
+#define SYSCALL_ARGUMENTS 6
+#define NO_UID (-1LL)
+
+/* A system call between its entry and its return. */
+typedef struct {
+   UWord arguments[SYSCALL_ARGUMENTS];
+   Bool away;   /* the call has begun and not returned */
+   UInt missed; /* how often others found at the end of their turns that it is away for no reason, see thread_due */
+   Bool blocks; /* it found nothing to return with at once, so it sleeps */
+   ULong entered_wall_ns;
+   ULong entered_cpu_ns;      /* this process's processor time */
+   ULong entered_computed_ns; /* what all threads had computed when the call began */
+   Long child;                /* the uid announced for what the call starts, or NO_UID */
+} Pending;
+
+typedef struct {
+   ThreadId tid;
+   Filter filter;
+   Chunk chunk;
+   ULong boundary; /* the instruction count at which the epoch ends; 0 before the first instruction */
+   ULong due;      /* the instruction count at which thread_due is, at the latest at the boundary */
+   Long left;      /* instructions up to that, while another thread runs (see instructions_left) */
+   ULong epoch;
+   ULong sent_at_epoch;
+   ULong published_ns;      /* computing time that is in the control block's sum */
+   ULong layout_generation; /* the process's when this thread last looked */
+   ULong order_floor_ns;    /* nothing that follows comes before this, in the order of all threads */
+   ULong block_order_ns;    /* where the touches that were not handed out began, in that order */
+   UInt uid;
+   Long started_by;
+   Origin origin;
+   ULong start_ns; /* virtual time at which the thread began */
+   ULong idle_ns;  /* how long it has slept */
+   Pending pending;
+} Thread;
+
+/* Of the running thread: instructions up to `due`, counted down by the translated code. Negative: call thread_due. */
+extern Long instructions_left;
+
+/* Registers for the core's events of threads and forks. */
+void threads_track(void);
+
+/* The thread begins a system call, and is back from it. */
+void thread_leaves(Thread* thread);
+void thread_is_back(Thread* thread);
+
+/* Makes room for all threads; after the options are known. */
+void threads_create(void);
+
+/* The thread that is running from now on, with its front; NULL if it is none that is recorded. */
+Thread* thread_run(ThreadId tid);
+
+/* The running thread, as the translated code calls. */
+Thread* thread_running(void);
+
+/* A load or store of a page that may be new; `page` is its number. */
+void thread_touch(Thread* thread, ULong page, Bool write);
+
+/* [address, address + bytes) was touched. */
+void thread_touch_range(Thread* thread, Addr address, SizeT bytes, Bool write);
+
+/* The first instruction, the first of a new epoch, or the end of the thread's turn. */
+void thread_due(Thread* thread);
+
+/* Writes an event; what was touched before it is written first. */
+void thread_event(Thread* thread, const Record* record);
+
+/* Writes a change of the process's memory layout. It comes after whatever any thread has begun to touch, because the others
+   have used the old layout until now. */
+void thread_layout_event(Thread* thread, const Record* record);
+
+/* Sends everything, finished epoch or not. */
+void thread_flush(Thread* thread);
+
+/* Before a system call that sleeps: do not sit on what is recorded. */
+void thread_before_sleep(Thread* thread);
+
+/* Memory of [start, end) (pages) is another one from now on. */
+void thread_forget(Thread* thread, ULong start, ULong end);
+
+/* The thread's point in virtual time: its beginning, its instructions and its sleep. */
+ULong thread_now_ns(const Thread* thread);
+
+/* Lets the others know how far this thread got. */
+void thread_publish(Thread* thread);
+
+/* The thread was woken after it had slept for `slept_ns` by its own timeout (0: somebody woke it). It goes on when that time
+   is over, and not before what the others have done already. */
+void thread_woken(Thread* thread, ULong slept_ns);
+
+/* All threads that are left end with the process. */
+void threads_end(void);
+
+#endif
