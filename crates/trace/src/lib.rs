@@ -18,7 +18,9 @@ mod writer;
 
 pub use epoch::EpochFilter;
 pub use error::{Result, TraceError};
-pub use meta::{Event, EventKind, FORMAT_VERSION, Fraction, MapKind, MapRange, ProcessMeta, ThreadMeta, TraceMeta};
+pub use meta::{
+    Event, EventKind, FORMAT_VERSION, Fraction, MapKind, MapRange, NativeRun, ProcessMeta, ThreadMeta, TraceMeta,
+};
 pub use reader::TraceReader;
 pub use row::{BATCH_ROWS, PAGE_LIMIT, RowBatch, TraceRow};
 pub use writer::{TraceWriter, finish_stream};

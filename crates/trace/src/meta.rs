@@ -28,6 +28,9 @@ pub struct TraceMeta {
     pub epoch_ns: u64,
     /// CPU time an instruction is taken to last, where time was made from an instruction count.
     pub ns_per_instruction: Option<Fraction>,
+    /// What the program used in a run of its own, without the recorder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub native: Option<NativeRun>,
     /// The address spaces; [`ThreadMeta::process`] is an index in this list.
     pub processes: Vec<ProcessMeta>,
     /// Threads; [`crate::TraceRow::thread`] is an index in this list.
@@ -57,6 +60,7 @@ impl Default for TraceMeta {
             page_bytes: isotherm_units::PAGE_BYTES,
             epoch_ns: 0,
             ns_per_instruction: None,
+            native: None,
             processes: Vec::new(),
             threads: Vec::new(),
             events: Vec::new(),
@@ -99,6 +103,36 @@ impl Fraction {
         let product = u128::from(count) * u128::from(self.numerator) / u128::from(self.denominator.max(1));
         u64::try_from(product).unwrap_or(u64::MAX)
     }
+
+    /// This ratio times another, to nine digits; itself without another.
+    #[must_use]
+    pub fn scaled(self, by: Option<Self>) -> Self {
+        const DENOMINATOR: u64 = 1_000_000_000;
+        by.map_or(self, |by| Self { numerator: by.times(self.times(DENOMINATOR)), denominator: DENOMINATOR })
+    }
+}
+
+/// What a program used when it ran without a recorder, as the kernel counted it. Memory is the sum over its processes, sampled every
+/// [`sample_ns`](Self::sample_ns): shared pages count once for each process, and peaks between two samples are missed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NativeRun {
+    /// User and system time of the program and of the children it waited for, nanoseconds; the kernel counts hundredths of a second.
+    pub cpu_ns: u64,
+    /// Time from start to end, nanoseconds.
+    pub wall_ns: u64,
+    /// Highest resident memory (`VmRSS`), bytes.
+    pub peak_rss_bytes: u64,
+    /// Highest memory of page tables (`VmPTE`), bytes.
+    pub peak_page_table_bytes: u64,
+    /// Highest swap (`VmSwap`), bytes.
+    pub peak_swap_bytes: u64,
+    /// Time in which some task of the whole system waited for memory (PSI `some`) while it ran, nanoseconds; `None` without PSI.
+    pub system_stall_ns: Option<u64>,
+    /// Time from one sample to the next, nanoseconds.
+    pub sample_ns: u64,
+    /// Exit code, or 128 + n after signal n.
+    pub exit_code: i32,
 }
 
 /// An address space.

@@ -8,7 +8,10 @@ use crate::file::parquet_file::is_full;
 use crate::file::parquet_writer::ParquetSink;
 use crate::fold::fold_events;
 use crate::reader::{TraceReader, row_flaw, thread_flaw};
-use crate::{BATCH_ROWS, Event, EventKind, ProcessMeta, Result, RowBatch, ThreadMeta, TraceError, TraceMeta, TraceRow};
+use crate::{
+    BATCH_ROWS, Event, EventKind, Fraction, NativeRun, ProcessMeta, Result, RowBatch, ThreadMeta, TraceError,
+    TraceMeta, TraceRow,
+};
 
 /// Rows and notes a batch of the stream.
 const STREAM_BATCH_ROWS: usize = 1 << 16;
@@ -222,12 +225,21 @@ impl TraceWriter {
     /// # Errors
     /// When it cannot be written: a stream stays in place, readable.
     pub fn finish(self) -> Result<TraceMeta> {
+        self.finish_with(None, None)
+    }
+
+    /// As [`TraceWriter::finish`], with what a run without the recorder told: its figures, and the clock by which times that were made of
+    /// instruction counts are right. `clock` is new time for old; sleeps keep their length. Conversions have no such clock, and leave it out.
+    ///
+    /// # Errors
+    /// As [`TraceWriter::finish`].
+    pub fn finish_with(self, native: Option<NativeRun>, clock: Option<Fraction>) -> Result<TraceMeta> {
         let Self { path, mut meta, sink, .. } = self;
         match sink {
             Sink::Stream(mut stream) => {
                 stream.close().map_err(|error| stream_error(&path, meta.rows, error))?;
                 drop(stream);
-                finish_stream(&path)
+                finish_stream_with(&path, native, clock)
             }
             Sink::Finished { mut sink, batch } => {
                 sink.push_batch(&batch)?;
@@ -244,16 +256,31 @@ impl TraceWriter {
 /// # Errors
 /// When it cannot be read or written; the file stays as it was.
 pub fn finish_stream(path: impl AsRef<Path>) -> Result<TraceMeta> {
-    let path = path.as_ref();
+    finish_stream_with(path.as_ref(), None, None)
+}
+
+fn finish_stream_with(path: &Path, native: Option<NativeRun>, clock: Option<Fraction>) -> Result<TraceMeta> {
+    let clocked = |ns: u64| clock.map_or(ns, |clock| clock.times(ns));
     let mut reader = TraceReader::open(path)?;
     if reader.is_finished() {
         return Ok(reader.meta().clone());
     }
     let done = (|| {
         let mut sink = ParquetSink::create(path)?;
-        reader.for_each_batch(|batch| sink.push_batch(batch))?;
+        let mut timed = RowBatch::new();
+        reader.for_each_batch(|batch| match clock {
+            None => sink.push_batch(batch),
+            Some(_) => {
+                timed.clone_from(batch);
+                timed.time_ns.iter_mut().for_each(|ns| *ns = clocked(*ns));
+                sink.push_batch(&timed)
+            }
+        })?;
         debug_assert_eq!(sink.rows(), reader.meta().rows, "the stream was scanned when opened");
-        let meta = TraceMeta { events: fold_events(reader.meta()), ..reader.meta().clone() };
+        let mut meta = TraceMeta { events: fold_events(reader.meta()), native, ..reader.meta().clone() };
+        meta.events.iter_mut().for_each(|event| event.time_ns = clocked(event.time_ns));
+        meta.epoch_ns = clocked(meta.epoch_ns);
+        meta.ns_per_instruction = meta.ns_per_instruction.map(|ratio| ratio.scaled(clock));
         sink.finish(meta)
     })();
     done.map_err(|error| match error {

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use isotherm_trace::{
-    Event, EventKind, MapKind, MapRange, ProcessMeta, Result, RowBatch, ThreadMeta, TraceError, TraceMeta, TraceReader,
-    TraceRow, TraceWriter, finish_stream,
+    Event, EventKind, Fraction, MapKind, MapRange, NativeRun, ProcessMeta, Result, RowBatch, ThreadMeta, TraceError,
+    TraceMeta, TraceReader, TraceRow, TraceWriter, finish_stream,
 };
 use proptest::prelude::*;
 
@@ -66,6 +66,25 @@ fn expected_events() -> Vec<Event> {
         Event { row: 0, thread: 0, time_ns: 0, kind: EventKind::StartThread { thread: 1 } },
         Event { row: 5, thread: 1, time_ns: 0, kind: EventKind::Unmap { start: 10, end: 12 } },
     ]
+}
+
+/// A native run sets the clock: CPU times are scaled, sleeps are not, and everything else stays.
+#[test]
+fn a_recording_is_finished_by_another_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    let (plain, timed) = (folder.path().join("plain"), folder.path().join("timed"));
+    let rows = sample_rows(300);
+    record(&plain, &rows).finish().unwrap();
+    let mut writer = record(&timed, &rows);
+    writer.event(0, 29_000_000, EventKind::Idle { ns: 77 }).unwrap();
+    let native = NativeRun { cpu_ns: 43_500_000, peak_rss_bytes: 1 << 20, ..NativeRun::default() };
+    writer.finish_with(Some(native), Some(Fraction { numerator: 3, denominator: 2 })).unwrap();
+    let ((before, plain), (after, timed)) = (read(&plain).unwrap(), read(&timed).unwrap());
+    let scaled: Vec<TraceRow> = plain.iter().map(|row| TraceRow { time_ns: row.time_ns * 3 / 2, ..*row }).collect();
+    assert_eq!(timed, scaled);
+    assert_eq!((before.native, after.native, after.epoch_ns), (None, Some(native), 1_500_000));
+    let idle = after.events.iter().find(|event| matches!(event.kind, EventKind::Idle { .. })).unwrap();
+    assert_eq!((idle.time_ns, &idle.kind), (43_500_000, &EventKind::Idle { ns: 77 }));
 }
 
 #[test]

@@ -54,6 +54,15 @@ fn summary(info: &Info) -> Table {
         several => format!("{several} threads"),
     };
     add("duration", format!("{} ({} of CPU time in {threads})", time(info.footprint.duration_ns), time(info.cpu_ns)));
+    if let Some(native) = &info.native {
+        add("without recorder", format!("{} of CPU time in {}", time(native.cpu_ns), time(native.wall_ns)));
+        let bytes = |bytes: u64| Unit::Bytes.approx(bytes as f64);
+        let (resident, tables, swap) = (native.peak_rss_bytes, native.peak_page_table_bytes, native.peak_swap_bytes);
+        add(
+            "measured peak",
+            format!("{} resident, {} of page tables, {} in swap", bytes(resident), bytes(tables), bytes(swap)),
+        );
+    }
     add(
         "epoch",
         if info.epoch_ns == 0 {
@@ -181,6 +190,7 @@ mod tests {
             complete: true,
             page_bytes: 4096,
             epoch_ns: 1_000_000,
+            native: None,
             rows: 400,
             accesses: 1200,
             write_accesses: 300,

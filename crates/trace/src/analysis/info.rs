@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::footprint::{Counts, Footprint};
 use super::layout::Layout;
 use super::{TraceStep, walk};
-use crate::{MapKind, Result, TraceError, TraceMeta, TraceReader};
+use crate::{MapKind, NativeRun, Result, TraceError, TraceMeta, TraceReader};
 
 /// Summary of a trace. Pages are in units of `page_bytes`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,6 +25,9 @@ pub struct Info {
     pub page_bytes: u64,
     /// Length of an epoch; 0: one row is one request.
     pub epoch_ns: u64,
+    /// What the program used in a run of its own, without the recorder; `None`: it had none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub native: Option<NativeRun>,
     /// Number of rows in the file.
     pub rows: u64,
     /// Pages touched by all rows together.
@@ -159,6 +162,7 @@ pub fn info(reader: &mut TraceReader) -> Result<Info> {
         complete: meta.complete,
         page_bytes: meta.page_bytes,
         epoch_ns: meta.epoch_ns,
+        native: meta.native,
         rows,
         accesses,
         write_accesses,
