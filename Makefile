@@ -6,16 +6,22 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 DEMO_TRACE ?= traces/sqlite.parquet
 DEMO_DIR := $(TARGET_DIR)/demo
 ISOTHERM := $(TARGET_DIR)/release/isotherm
+RECORDER := $(TARGET_DIR)/release/valgrind
 
-.PHONY: help build lab demo check check-fast test bench install uninstall clean
+.PHONY: help build recorder lab demo check check-fast test bench install uninstall clean
 .DEFAULT_GOAL := help
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
-build: ## The isotherm command and the recorder's plugin, optimised
+build: recorder ## The isotherm command and the recorder's engines, optimised
 	@scripts/need cargo cc
 	$(CARGO) build --release --locked --package isotherm-cli --package isotherm-tracer
+
+recorder: ## The engine that records under Valgrind's core; where its headers are missing, says what to install and goes on
+	@scripts/need cc
+	@$(MAKE) --no-print-directory -C recorder/valgrind OUT=$(abspath $(RECORDER)) || \
+		echo "Programs can be recorded under QEMU alone then (isotherm record --with qemu)." >&2
 
 lab: ## isotherm-lab, which compares with real kernels, and the program that runs in them
 	@scripts/need cargo cc
@@ -38,6 +44,7 @@ check-fast: ## Formatting, lints and unit tests: under two minutes on a built tr
 test: ## Everything CI runs: check, then all tests
 	@scripts/need cargo cc python3
 	scripts/install-test-needs
+	@$(MAKE) --no-print-directory recorder
 	$(CARGO) xtask check
 	$(CARGO) xtask guest
 	$(CARGO) test --locked --workspace
@@ -51,6 +58,9 @@ bench: build ## All benchmarks with their bars; writes target/bench.json
 install: build ## Into PREFIX (default /usr/local); the lab too, if it was built
 	install -Dm755 $(ISOTHERM) $(DESTDIR)$(PREFIX)/bin/isotherm
 	install -Dm755 $(TARGET_DIR)/release/libisotherm_tracer.so $(DESTDIR)$(PREFIX)/lib/isotherm/libisotherm_tracer.so
+	test ! -f $(RECORDER)/isorec-amd64-linux || { \
+		install -d $(DESTDIR)$(PREFIX)/lib/isotherm/valgrind && \
+		install -m755 $(RECORDER)/* $(DESTDIR)$(PREFIX)/lib/isotherm/valgrind; }
 	test ! -f $(TARGET_DIR)/release/isotherm-lab || \
 		install -Dm755 $(TARGET_DIR)/release/isotherm-lab $(DESTDIR)$(PREFIX)/bin/isotherm-lab
 	test ! -f $(TARGET_DIR)/guest/isotherm-guest || \
@@ -61,7 +71,7 @@ install: build ## Into PREFIX (default /usr/local); the lab too, if it was built
 uninstall: ## Removes what `make install` put into PREFIX
 	rm -f $(DESTDIR)$(PREFIX)/bin/isotherm $(DESTDIR)$(PREFIX)/bin/isotherm-lab \
 		$(DESTDIR)$(PREFIX)/lib/isotherm/libisotherm_tracer.so $(DESTDIR)$(PREFIX)/lib/isotherm/isotherm-guest
-	rm -rf $(DESTDIR)$(PREFIX)/share/isotherm
+	rm -rf $(DESTDIR)$(PREFIX)/share/isotherm $(DESTDIR)$(PREFIX)/lib/isotherm/valgrind
 
 clean: ## Removes everything that was built
 	$(CARGO) clean

@@ -38,7 +38,7 @@ fn main() {
     let recorded = Clock::start();
     match record(&options, &mut |_| {}) {
         Ok(recording) => assert_eq!(recording.exit_code, 0),
-        Err(error @ RecordError::ToolMissing { .. }) => return eprintln!("skipped: {error}"),
+        Err(error @ RecordError::NoEngine(_)) => return eprintln!("skipped: {error}"),
         Err(error) => panic!("{error}"),
     }
     let recorded = recorded.stop();

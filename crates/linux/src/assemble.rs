@@ -8,6 +8,7 @@ use isotherm_trace::{EventKind, ProcessMeta, Result, ThreadMeta, TraceRow, Trace
 
 use crate::layout::{Layout, map_range};
 use crate::protocol::{Header, Origin, ProtocolError, Record, Records};
+use crate::touched::Touched;
 
 /// Rows held back so that those of other threads can still go before them.
 const HELD_ROWS: usize = 1 << 18;
@@ -37,7 +38,7 @@ pub(crate) struct Assembler {
     latest_ns: u64,
     /// `latest_ns` at the last call of [`Assembler::tick`].
     settled_ns: u64,
-    touched: HashMap<(usize, u64), u64>,
+    touched: Touched,
     /// What to tell the user, once each.
     warnings: BTreeSet<String>,
     /// Threads announced that have not said a word; forks and programs started by `execve` only.
@@ -127,7 +128,7 @@ impl Assembler {
             next_arrival: 0,
             latest_ns: 0,
             settled_ns: 0,
-            touched: HashMap::new(),
+            touched: Touched::new(),
             warnings: BTreeSet::new(),
             expected: BTreeSet::new(),
         }
@@ -240,9 +241,7 @@ impl Assembler {
         let Written { index, process, .. } = self.in_file(uid)?;
         for (page, pages, write) in rows {
             self.writer.push(TraceRow { time_ns, thread: index, page, pages, write })?;
-            for page in page..page + u64::from(pages) {
-                *self.touched.entry((process, page / 64)).or_default() |= 1 << (page % 64);
-            }
+            self.touched.note(process, page, pages.into());
         }
         Ok(())
     }
@@ -372,7 +371,7 @@ impl Assembler {
         let meta = self.writer.meta();
         Totals {
             cpu_ns: cpu_ns.sum(),
-            pages: self.touched.values().map(|bits| u64::from(bits.count_ones())).sum(),
+            pages: self.touched.pages(),
             rows: meta.rows,
             accesses: meta.accesses,
             processes: meta.processes.len(),

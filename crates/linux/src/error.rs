@@ -24,26 +24,29 @@ pub enum RecordError {
         /// Why, and the way out.
         why: String,
     },
-    /// The emulator or Valgrind is missing.
-    #[error("{tool} is not installed: `apt-get install {package}`, or record with `--with {other}`")]
+    /// A program of the distribution is missing.
+    #[error("{tool} is not installed: `apt-get install {package}`")]
     ToolMissing {
         /// Name of the executable.
         tool: &'static str,
         /// Debian's package.
         package: &'static str,
-        /// What else can record.
-        other: &'static str,
     },
-    /// The tracer plugin is missing.
+    /// A file that comes with isotherm is missing.
     #[error(
-        "libisotherm_tracer.so not found; looked at {}. Build it with `cargo build --release -p isotherm-tracer`, or say \
-         where it is with ISOTHERM_TRACER=/path/libisotherm_tracer.so",
+        "{part} not found; looked at {}. `make build` builds it; {variable}=/path/{part} says where it is",
         looked_at.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
     )]
-    TracerMissing {
+    PartMissing {
+        part: &'static str,
+        /// The environment variable that names it.
+        variable: &'static str,
         /// Where it was looked for.
         looked_at: Vec<PathBuf>,
     },
+    /// No engine records here.
+    #[error("no engine records programs here: {}. {INSTALL}", told(.0))]
+    NoEngine(Vec<EngineFailure>),
     /// The epoch or the instruction's length is out of bounds.
     #[error("an epoch of {epoch_ns} ns is {instructions} instructions; allowed: 1000 to 2^40")]
     Epoch {
@@ -59,13 +62,10 @@ pub enum RecordError {
         action: String,
         source: io::Error,
     },
-    /// The emulator ended before the program began.
-    #[error(
-        "{tool} ended ({how}) before the program began; its own message is above. The tracer needs QEMU 4.2 to 8.2 \
-         (Debian 12 has 7.2); otherwise record with `--with lackey`"
-    )]
+    /// The engine ended before the program began.
+    #[error("{tool} ended ({how}) before the program began")]
     NothingRecorded {
-        /// The emulator's path.
+        /// The engine's path.
         tool: PathBuf,
         /// Its exit.
         how: String,
@@ -82,6 +82,24 @@ pub enum RecordError {
     Trace(#[from] isotherm_trace::TraceError),
 }
 
+/// An engine that does not record here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineFailure {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Why not.
+    pub why: String,
+}
+
+/// The way out where no engine works.
+const INSTALL: &str =
+    "With Valgrind's package (`apt-get install valgrind`), `make build` makes an engine that needs no more";
+
+fn told(failures: &[EngineFailure]) -> String {
+    let told: Vec<String> = failures.iter().map(|failure| format!("{}: {}", failure.name, failure.why)).collect();
+    told.join("; ")
+}
+
 fn searched(in_path: bool) -> &'static str {
     if in_path { " in $PATH; a program in this directory is given as `./NAME`" } else { "" }
 }
@@ -93,7 +111,7 @@ impl RecordError {
 
     /// Whether this host lacks something that can be installed or built.
     pub fn is_host_cannot(&self) -> bool {
-        matches!(self, Self::ToolMissing { .. } | Self::TracerMissing { .. })
+        matches!(self, Self::ToolMissing { .. } | Self::PartMissing { .. } | Self::NoEngine(_))
     }
 
     /// Whether the request itself is wrong: another command line is needed.

@@ -2,21 +2,22 @@
 //! writes a trace. How it works and what it does not see: `docs/recording.md`.
 
 mod assemble;
-mod emulator;
+mod engine;
 mod error;
 mod host;
-mod lackey;
 mod layout;
+mod native;
 mod program;
 mod protocol;
 mod record;
 mod release;
+mod session;
 mod signals;
 mod spool;
 mod sys;
+mod touched;
 
-pub use error::RecordError;
-pub use record::{
-    DEFAULT_EPOCH, DEFAULT_NS_PER_INSTRUCTION, RecordOptions, Recording, Report, Tool, record, tracer_path,
-};
+pub use engine::{ENGINES, EngineEntry, engine_named};
+pub use error::{EngineFailure, RecordError};
+pub use record::{DEFAULT_EPOCH, DEFAULT_NS_PER_INSTRUCTION, RecordOptions, Recording, Report, record, run_native};
 pub use release::kernel_version;

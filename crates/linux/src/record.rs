@@ -1,14 +1,16 @@
-//! Recording a program: what is asked, what comes out, which tool does it.
+//! Recording a program: what is asked, and what comes out.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
-use isotherm_trace::Fraction;
+use isotherm_trace::{Fraction, NativeRun};
 use isotherm_units::Duration;
 
-use crate::error::RecordError;
-use crate::{emulator, lackey, program};
+use crate::engine::{self, EngineEntry};
+use crate::error::{EngineFailure, RecordError};
+use crate::session::{self, Streams};
+use crate::{native, program};
 
 /// What `--epoch` is if nothing is said: short against the seconds over which reclaim acts, and long enough that most
 /// repeats of a page fall into one epoch.
@@ -18,16 +20,6 @@ pub const DEFAULT_EPOCH: Duration = Duration::from_ms(1);
 /// programs recorded in `traces/`, with the median here: see the table in `docs/recording.md#time`.
 pub const DEFAULT_NS_PER_INSTRUCTION: Fraction = Fraction { numerator: 1, denominator: 5 };
 
-/// What observes the accesses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Tool {
-    /// QEMU's user-mode emulation with the tracer plugin.
-    #[default]
-    Qemu,
-    /// Valgrind's lackey: hundreds of times slower, one process only, needs no plugin.
-    Lackey,
-}
-
 /// A recording to be made.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
@@ -35,8 +27,10 @@ pub struct RecordOptions {
     pub command: Vec<OsString>,
     /// Where the trace goes.
     pub output: PathBuf,
-    /// What observes.
-    pub tool: Tool,
+    /// What runs the program; `None`: the first of [`ENGINES`](crate::ENGINES) that works here.
+    pub engine: Option<&'static EngineEntry>,
+    /// Run the program once without an engine before, to learn how long it takes and how much memory it uses.
+    pub native_first: bool,
     /// Length of an epoch, in CPU time of a thread.
     pub epoch: Duration,
     /// CPU time of one instruction.
@@ -51,7 +45,8 @@ impl RecordOptions {
         Self {
             command,
             output: output.into(),
-            tool: Tool::default(),
+            engine: None,
+            native_first: false,
             epoch: DEFAULT_EPOCH,
             ns_per_instruction: DEFAULT_NS_PER_INSTRUCTION,
             max_bytes: None,
@@ -81,6 +76,13 @@ pub enum Report {
         /// CPU time of the program, all threads.
         cpu: Duration,
     },
+    /// Nobody asked for an engine; this one works here.
+    Engine {
+        /// Its name on the command line.
+        name: &'static str,
+        /// Better ones that do not work here.
+        passed_over: Vec<EngineFailure>,
+    },
     /// Something the user should know at once.
     Warning(String),
 }
@@ -109,6 +111,11 @@ pub struct Recording {
     pub instructions: u64,
     /// CPU time that the recording stands for, all threads.
     pub cpu: Duration,
+    /// What the program used in a run of its own before.
+    pub native: Option<NativeRun>,
+    /// Whether `cpu` and all times of the trace follow the CPU time of that run; otherwise they are instructions at the length that was
+    /// asked for.
+    pub is_timed: bool,
     /// Time the recording took on the wall.
     pub wall: Duration,
     /// CPU time the recorded processes took under the tool, as far as known.
@@ -128,18 +135,18 @@ pub struct Recording {
 pub fn record(options: &RecordOptions, report: &mut dyn FnMut(Report)) -> Result<Recording, RecordError> {
     let search = std::env::var_os("PATH");
     let program = program::resolve(&options.command, search.as_deref())?;
-    match options.tool {
-        Tool::Qemu => emulator::record(options, &program, report),
-        Tool::Lackey => lackey::record(options, &program, report),
-    }
+    let engine = engine::choose(options.engine, report)?;
+    let native = if options.native_first { Some(native::run(&program, Streams::Inherited)?) } else { None };
+    session::record(options, &program, native, engine.as_ref(), Streams::Inherited, report)
 }
 
-/// Where the tracer plugin is: `$ISOTHERM_TRACER`, beside the executable, in `../lib/isotherm`, or in the build directory.
+/// Runs a program without an engine: how long it takes, and how much memory it uses. It has the caller's standard streams.
 ///
 /// # Errors
-/// When it is at none of them.
-pub fn tracer_path() -> Result<PathBuf, RecordError> {
-    emulator::tracer_path()
+/// When the command cannot be started.
+pub fn run_native(command: &[OsString]) -> Result<NativeRun, RecordError> {
+    let search = std::env::var_os("PATH");
+    native::run(&program::resolve(command, search.as_deref())?, Streams::Inherited)
 }
 
 /// Exit code and signal of a program, the code as a shell has it.

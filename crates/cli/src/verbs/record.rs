@@ -5,9 +5,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::ValueEnum;
-use isotherm_linux::{RecordError, RecordOptions, Recording, Report, Tool};
-use isotherm_trace::Fraction;
+use isotherm_linux::{ENGINES, EngineEntry, RecordError, RecordOptions, Recording, Report, engine_named};
+use isotherm_trace::{Fraction, NativeRun};
 use isotherm_units::{Bytes, Duration, PAGE_BYTES};
 
 use crate::error::CliError;
@@ -15,22 +14,29 @@ use crate::ui::Ui;
 
 /// Run a program and write down which pages it touches.
 ///
-/// Exact and without root, for x86-64 programs with their threads and children, at about a fifteenth of their speed: the
-/// program runs under QEMU's user-mode emulation. It has this terminal, its exit code is passed on, and Ctrl-C is its own:
-/// the trace is finished when it has ended. Memory that the kernel touches for the program is seen in part only.
+/// Exact and without root, for x86-64 programs with their threads and children, at about a tenth of their speed: the program
+/// runs under an engine that sees each access. It has this terminal, its exit code is passed on, and Ctrl-C is its own: the
+/// trace is finished when it has ended.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// The trace to write (Parquet; an Arrow IPC stream while the program runs).
-    #[arg(long, short, value_name = "TRACE")]
-    output: PathBuf,
+    #[arg(long, short, value_name = "TRACE", required_unless_present = "native_only")]
+    output: Option<PathBuf>,
     /// Time in which a page of a thread is written down once. Longer makes smaller files and hides shorter reuse.
     #[arg(long, value_name = "TIME", default_value = "1ms")]
     epoch: Duration,
-    /// What observes the program.
-    #[arg(long, value_enum, value_name = "TOOL", default_value_t)]
-    with: With,
-    /// CPU time of 1000 instructions: the program's own CPU time divided by the instructions that a first recording reports.
+    /// What runs the program: `auto` takes the first of `valgrind`, `qemu` that really records here, and says which.
+    #[arg(long, value_name = "ENGINE", default_value = AUTO)]
+    with: String,
+    /// Run the program twice: first as it is, for its CPU time and memory. The trace's clock follows that CPU time, and the figures stand in
+    /// the trace. Only for programs that do the same again.
+    #[arg(long)]
+    native_first: bool,
+    /// Run the program once as it is, and print its CPU time and memory; record nothing.
+    #[arg(long, conflicts_with_all = ["output", "native_first"])]
+    native_only: bool,
+    /// CPU time of 1000 instructions, where no native run sets the clock.
     #[arg(long, value_name = "TIME", default_value = "200ns")]
     time_per_kinstructions: Duration,
     /// Stop recording at this file size; the program runs on.
@@ -44,40 +50,72 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "\
 Examples:
   isotherm record -o job.parquet -- python3 job.py
+  isotherm record -o exact.parquet --native-first -- python3 job.py
   isotherm record -o server.parquet --epoch 10ms -- redis-server --port 7000
-  isotherm record -o ls.parquet --with lackey -- ls -l
+  isotherm record -o render.parquet --with qemu -- ./render --threads 8
 
 Then: isotherm advise job.parquet, isotherm report heatmap job.parquet
 
-QEMU: apt-get install qemu-user; lackey: apt-get install valgrind. The exit code is the program's (128 + n after signal n);
-3 without a program run: this host lacks something.";
+Engines: `valgrind` comes with isotherm, sees what the kernel touches for the program, and runs threads one at a time; `qemu`
+(apt-get install qemu-user, 4.2 to 8.2) runs them side by side. The exit code is the program's (128 + n after signal n); 3
+without a program run: this host lacks something.";
 
-/// `--with`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum With {
-    /// QEMU's user-mode emulation.
-    #[default]
-    Qemu,
-    /// Valgrind's lackey: hundreds of times slower, one process only, no mappings.
-    Lackey,
+/// The first engine that works.
+const AUTO: &str = "auto";
+
+/// The engine that `--with` names; `None` for the first that works.
+fn engine(name: &str) -> Result<Option<&'static EngineEntry>, CliError> {
+    if name == AUTO {
+        return Ok(None);
+    }
+    engine_named(name).map(Some).ok_or_else(|| {
+        let names: Vec<&str> = ENGINES.iter().map(|entry| entry.name).collect();
+        CliError::usage(format!("`--with` is `{name}`; allowed: {AUTO}, {}", names.join(", ")))
+    })
 }
 
 /// Records and says what came out.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    let Some(output) = args.output else {
+        let native = isotherm_linux::run_native(&args.command).map_err(to_cli)?;
+        native_words(&native).iter().for_each(|line| ui.say(line));
+        return Ok(code(native.exit_code));
+    };
     let options = RecordOptions {
-        tool: match args.with {
-            With::Qemu => Tool::Qemu,
-            With::Lackey => Tool::Lackey,
-        },
+        engine: engine(&args.with)?,
+        native_first: args.native_first,
         epoch: args.epoch,
         ns_per_instruction: Fraction { numerator: args.time_per_kinstructions.ns(), denominator: 1000 },
         max_bytes: args.max_size.map(Bytes::get),
-        ..RecordOptions::new(args.command, args.output)
+        ..RecordOptions::new(args.command, output)
     };
     let recording = record(&options, ui)?;
     summary(&recording).iter().for_each(|line| ui.say(line));
-    // Codes are 0 to 255 by construction: an exit status, or 128 + a signal below 128.
-    Ok(ExitCode::from(u8::try_from(recording.exit_code).unwrap_or(1)))
+    Ok(code(recording.exit_code))
+}
+
+/// Codes are 0 to 255 by construction: an exit status, or 128 + a signal below 128.
+fn code(exit_code: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(exit_code).unwrap_or(1))
+}
+
+/// What a native run used.
+fn native_words(native: &NativeRun) -> Vec<String> {
+    let size = |bytes| Bytes::new(bytes).approx();
+    let time = |ns| Duration::from_ns(ns).approx();
+    let mut lines = vec![format!(
+        "without recording: {} of CPU time in {}; at most {} resident, {} of page tables, {} in swap (samples every {})",
+        time(native.cpu_ns),
+        time(native.wall_ns),
+        size(native.peak_rss_bytes),
+        size(native.peak_page_table_bytes),
+        size(native.peak_swap_bytes),
+        time(native.sample_ns),
+    )];
+    if let Some(ns) = native.system_stall_ns.filter(|&ns| ns > 0) {
+        lines.push(format!("some task of this machine waited for memory for {} of that time", time(ns)));
+    }
+    lines
 }
 
 /// Records a program into a temporary file, for a verb that works on the trace.
@@ -138,6 +176,12 @@ pub(crate) fn record(options: &RecordOptions, ui: &Ui) -> Result<Recording, CliE
                 spinner.set_position(rows);
             }
         }
+        Report::Engine { name, passed_over } => {
+            for failure in passed_over {
+                ui.warn(format_args!("{} does not record here: {}", failure.name, failure.why));
+            }
+            ui.say(format_args!("recording with {name}"));
+        }
         Report::Warning(warning) => ui.warn(warning),
         _ => {}
     });
@@ -181,6 +225,18 @@ fn summary(recording: &Recording) -> Vec<String> {
         String::new()
     };
     lines.push(format!("{cpu} of CPU time{instructions}, recorded in {wall}{slower}"));
+    match &recording.native {
+        None => {}
+        Some(native) => {
+            lines.extend(native_words(native));
+            lines.push(match recording.is_timed {
+                true => "the trace's clock follows that CPU time".to_owned(),
+                false => {
+                    "the trace's clock is the instruction count: the runs differ too much, or are too short".to_owned()
+                }
+            });
+        }
+    }
     if let Some(signal) = recording.signal {
         lines.push(format!("the program died by signal {signal}"));
     }
@@ -207,6 +263,8 @@ mod tests {
             threads: 2,
             instructions: 4_000_000,
             cpu: Duration::from_ms(100),
+            native: None,
+            is_timed: false,
             wall: Duration::from_ms(1500),
             tool_cpu: None,
             bytes: 2048,
@@ -235,8 +293,18 @@ mod tests {
     }
 
     #[test]
+    fn engines_are_named_or_refused_with_their_names() {
+        assert!(engine(AUTO).unwrap().is_none());
+        for entry in ENGINES {
+            assert_eq!(engine(entry.name).unwrap().map(|found| found.name), Some(entry.name));
+        }
+        let error = engine("lackey").unwrap_err();
+        assert!(matches!(error, CliError::Usage(_)) && error.to_string().contains("allowed: auto, valgrind, qemu"));
+    }
+
+    #[test]
     fn errors_have_their_exit_codes() {
-        let missing = RecordError::ToolMissing { tool: "qemu-x86_64", package: "qemu-user", other: "lackey" };
+        let missing = RecordError::ToolMissing { tool: "qemu-x86_64", package: "qemu-user" };
         assert!(matches!(to_cli(RecordError::NoCommand), CliError::Usage(_)));
         assert!(matches!(to_cli(missing), CliError::HostCannot(_)));
     }

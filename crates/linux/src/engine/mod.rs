@@ -1,0 +1,135 @@
+//! What runs a program and says which pages it touches: one table of engines. A new one is a file here and a line in [`ENGINES`].
+//!
+//! All engines send the same records over the same spool (`docs/recording.md#protocol`).
+
+mod qemu;
+mod valgrind;
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use isotherm_units::Duration;
+
+use crate::error::{EngineFailure, RecordError};
+use crate::program::{self, Program};
+use crate::record::{RecordOptions, Report};
+use crate::session::{self, Streams};
+use crate::sys;
+
+/// How long an epoch is, in both measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EpochLength {
+    /// Instructions of a thread.
+    pub(crate) instructions: u64,
+    /// The time they stand for.
+    pub(crate) ns: u64,
+}
+
+/// An engine that is installed here.
+pub(crate) trait Launch {
+    /// The program that is started, for messages.
+    fn path(&self) -> &Path;
+    /// What a trace says made it.
+    fn recorder(&self) -> &'static str;
+    /// The command that runs `program` and sends its records to the spool in the folder `spool`.
+    fn command(&self, spool: &Path, epoch: EpochLength, program: &Program) -> Command;
+}
+
+/// One line of [`ENGINES`].
+#[derive(Debug)]
+pub struct EngineEntry {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// One line for lists.
+    pub summary: &'static str,
+    /// Finds its parts.
+    locate: fn() -> Result<Box<dyn Launch>, RecordError>,
+}
+
+impl EngineEntry {
+    /// Records a program that does nothing, to see whether the engine works on this host.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn probe(&self) -> Result<(), RecordError> {
+        probe(self).map(drop)
+    }
+}
+
+/// All engines, the best first.
+pub const ENGINES: &[EngineEntry] = &[
+    EngineEntry { name: "valgrind", summary: "a Valgrind tool; comes with isotherm", locate: valgrind::locate },
+    EngineEntry { name: "qemu", summary: "QEMU's user-mode emulation, 4.2 to 8.2", locate: qemu::locate },
+];
+
+/// The engine called `name`.
+pub fn engine_named(name: &str) -> Option<&'static EngineEntry> {
+    ENGINES.iter().find(|entry| entry.name == name)
+}
+
+/// The engine that was asked for, or the first that really records a program here. Tells which one was taken, and why not
+/// those before it.
+pub(crate) fn choose(
+    wanted: Option<&'static EngineEntry>,
+    report: &mut dyn FnMut(Report),
+) -> Result<Box<dyn Launch>, RecordError> {
+    if let Some(entry) = wanted {
+        return (entry.locate)();
+    }
+    let mut failures = Vec::new();
+    for entry in ENGINES {
+        match probe(entry) {
+            Ok(engine) => {
+                report(Report::Engine { name: entry.name, passed_over: failures });
+                return Ok(engine);
+            }
+            Err(error) => failures.push(EngineFailure { name: entry.name, why: error.to_string() }),
+        }
+    }
+    Err(RecordError::NoEngine(failures))
+}
+
+/// Records a program that does nothing. An engine can be installed and refuse: a build without plugins, a kernel that
+/// forbids what it needs.
+fn probe(entry: &EngineEntry) -> Result<Box<dyn Launch>, RecordError> {
+    let engine = (entry.locate)()?;
+    let directory =
+        tempfile::tempdir().map_err(|error| RecordError::io("make a directory for temporary files", error))?;
+    let command = ["sh", "-c", ":"].map(OsString::from).to_vec();
+    let program = program::resolve(&command, Some(OsStr::new("/usr/bin:/bin")))?;
+    let options =
+        RecordOptions { epoch: Duration::from_ms(10), ..RecordOptions::new(command, directory.path().join("t")) };
+    session::record(&options, &program, None, engine.as_ref(), Streams::Closed, &mut |_| {})?;
+    Ok(engine)
+}
+
+/// An executable of `$PATH`.
+fn find_tool(name: &str) -> Option<PathBuf> {
+    let directories = std::env::var_os("PATH")?;
+    let mut paths = std::env::split_paths(&directories).map(|directory| directory.join(name));
+    paths.find(|path| path.is_file() && sys::may_execute(path))
+}
+
+/// A file that is built and installed with isotherm: where `variable` says, beside the executable, in `../lib/isotherm`, or
+/// in the build directory; `folder` is where it lies below these.
+fn find_part(name: &'static str, variable: &'static str, folder: &str) -> Result<PathBuf, RecordError> {
+    let missing = |looked_at| RecordError::PartMissing { part: name, variable, looked_at };
+    if let Some(path) = std::env::var_os(variable).filter(|path| !path.is_empty()) {
+        let path = PathBuf::from(path);
+        return if path.is_file() { Ok(path) } else { Err(missing(vec![path])) };
+    }
+    let executable = std::env::current_exe().map_err(|error| RecordError::io("find this executable", error))?;
+    let directory = executable.parent().unwrap_or(Path::new("/"));
+    let mut looked_at =
+        vec![directory.join(folder).join(name), directory.join("../lib/isotherm").join(folder).join(name)];
+    // In a build directory tests run from target/PROFILE/deps. The own profile goes first: it was built together.
+    if let Some(target) = directory.ancestors().find(|path| path.file_name() == Some(OsStr::new("target"))) {
+        looked_at.push(directory.join("..").join(folder).join(name));
+        looked_at.extend(["release", "debug"].map(|profile| target.join(profile).join(folder).join(name)));
+    }
+    match looked_at.iter().find(|path| path.is_file()) {
+        Some(path) => Ok(path.clone()),
+        None => Err(missing(looked_at)),
+    }
+}
