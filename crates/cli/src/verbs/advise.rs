@@ -257,9 +257,10 @@ fn write(path: &Path, text: &str) -> Result<(), CliError> {
 fn print_for_people(advice: &Advice, with_rows: bool, last: bool, ui: &Ui) -> Result<(), CliError> {
     let runtime = isotherm_units::Duration::from_ns(advice.unlimited_runtime_ns).approx();
     ui.print(format_args!(
-        "{}: peak memory {}, mean {}, {} with unlimited memory\n{}\n\n",
+        "{}: peak memory {}{}, mean {}, {} with unlimited memory\n{}\n\n",
         advice.program,
         Bytes::new(advice.peak_bytes).approx(),
+        words::measured_peak(advice),
         Bytes::new(advice.unlimited_mean_bytes).approx(),
         runtime,
         words::machine(advice),

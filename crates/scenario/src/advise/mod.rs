@@ -79,6 +79,9 @@ pub struct Advice {
     pub holds_on: Vec<KernelRelease>,
     /// Highest memory charge without limits, bytes; shares of memory refer to it.
     pub peak_bytes: u64,
+    /// Highest resident memory of the program in a run of its own, bytes; absent where the recording has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured_peak_bytes: Option<u64>,
     /// Memory charge without limits, mean over time, bytes.
     pub unlimited_mean_bytes: u64,
     /// Runtime without limits, nanoseconds of simulated time.
@@ -188,6 +191,7 @@ fn advice(
     huge_pages: &HugePages,
 ) -> Result<Advice, ScenarioError> {
     let question = replays.question;
+    let native = TraceReader::open(&question.trace).ok().and_then(|reader| reader.meta().native);
     let compared = choice::compare(replays, choice)?;
     let rows = figures::rows(replays);
     let recommendation = choice.and_then(|choice| choice::recommend(replays, choice));
@@ -204,6 +208,7 @@ fn advice(
         kernel: replays.kernel,
         holds_on: question.kernels.clone(),
         peak_bytes: replays.peak.get(),
+        measured_peak_bytes: native.map(|native| native.peak_rss_bytes),
         unlimited_mean_bytes: replays.unlimited.mean_bytes,
         unlimited_runtime_ns: replays.unlimited.runtime_ns,
         unlimited_major_faults: replays.unlimited.major_faults,

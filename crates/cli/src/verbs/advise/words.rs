@@ -148,6 +148,12 @@ pub(super) fn signed_percent(ppm: u64) -> String {
     format!("{sign}{}", percent(ppm.abs_diff(1_000_000)))
 }
 
+/// What the program held by itself, where that was measured.
+pub(super) fn measured_peak(advice: &Advice) -> String {
+    let words = |bytes| format!(" ({} resident when it ran by itself)", Bytes::new(bytes).approx());
+    advice.measured_peak_bytes.map(words).unwrap_or_default()
+}
+
 /// What of its memory could be huge pages, in a sentence.
 pub(super) fn huge_pages(advice: &Advice) -> String {
     let huge = &advice.huge_pages;
