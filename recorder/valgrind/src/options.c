@@ -43,11 +43,12 @@ void options_declare(void)
 {
    VG_(needs_command_line_options)(parse, print_usage, print_debug_usage);
    /* Defaults that options of the core may still change. Chasing across calls makes start-up dearer, other code not
-      cheaper; registers need be exact at calls only. */
+      cheaper. Registers are exact at each access, because programs live on faults: Java dies without.
+      What that costs was not to be told from noise (gcc, Python). */
    VG_(clo_trace_children) = True;
    VG_(clo_vex_control).guest_chase = False;
-   VG_(clo_vex_control).iropt_register_updates_default = VexRegUpdSpAtMemAccess;
-   VG_(clo_px_file_backed) = VexRegUpdSpAtMemAccess;
+   VG_(clo_vex_control).iropt_register_updates_default = VexRegUpdAllregsAtMemAccess;
+   VG_(clo_px_file_backed) = VexRegUpdAllregsAtMemAccess;
 }
 
 void options_check(void)

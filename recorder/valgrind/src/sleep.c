@@ -88,14 +88,17 @@ static Bool is_readable(const void* address, SizeT bytes)
    return VG_(am_is_valid_for_client)((Addr)address, bytes, VKI_PROT_READ);
 }
 
+static Bool may_wait(UWord descriptor)
+{
+   Word flags = system_call(__NR_fcntl, (Int)descriptor, VKI_F_GETFL, 0, 0, 0);
+   return flags >= 0 && (flags & VKI_O_NONBLOCK) == 0;
+}
+
 static Bool descriptor_waits(UWord descriptor)
 {
    struct vki_pollfd wanted = { .fd = (Int)descriptor, .events = VKI_POLLIN };
-   if (system_call(__NR_poll, (Word)&wanted, 1, 0, 0, 0) != 0) {
-      return False; /* there is something, or no such descriptor */
-   }
-   Word flags = system_call(__NR_fcntl, (Int)descriptor, VKI_F_GETFL, 0, 0, 0);
-   return flags >= 0 && (flags & VKI_O_NONBLOCK) == 0;
+   /* Not 0: there is something, or no such descriptor. */
+   return system_call(__NR_poll, (Word)&wanted, 1, 0, 0, 0) == 0 && may_wait(descriptor);
 }
 
 /* An epoll descriptor itself can be polled, which takes no event from it; O_NONBLOCK means nothing to it. */
@@ -181,6 +184,8 @@ static Bool waits(UInt number, const UWord* arguments)
    case __NR_accept:
    case __NR_accept4:
       return descriptor_waits(arguments[0]);
+   case __NR_connect:
+      return may_wait(arguments[0]);
    case __NR_recvfrom:
       return (arguments[3] & MESSAGE_NO_WAIT) == 0 && descriptor_waits(arguments[0]);
    case __NR_recvmsg:

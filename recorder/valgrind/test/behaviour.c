@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #define ROUNDS 200
@@ -175,6 +175,28 @@ __attribute__((noreturn)) static void victim(void)
    }
 }
 
+extern const char fault_here[];
+
+static void on_fault(int number, siginfo_t* information, void* context)
+{
+   (void)number, (void)information;
+   const greg_t* registers = ((ucontext_t*)context)->uc_mcontext.gregs;
+   _exit(registers[REG_R12] == 0x1234 && registers[REG_RIP] == (greg_t)(intptr_t)fault_here ? 0 : 1);
+}
+
+/* What a handler of a fault is told: the very instruction and registers, as Java's null checks need. */
+static int registers(void)
+{
+   struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO };
+   sigaction(SIGSEGV, &action, NULL);
+   __asm__ volatile("mov $0x1233, %%r12\n\tnop\n\tinc %%r12\n"
+                    ".globl fault_here\nfault_here:\tmov %%eax, (%0)\n\tmov $0, %%r12"
+                    :
+                    : "r"(16L)
+                    : "r12", "memory");
+   return 2;
+}
+
 int main(int count, char** arguments)
 {
    const char* what = count > 1 ? arguments[1] : "";
@@ -197,6 +219,8 @@ int main(int count, char** arguments)
       return closer();
    } else if (strcmp(what, "victim") == 0) {
       victim();
+   } else if (strcmp(what, "registers") == 0) {
+      return registers();
    } else if (strcmp(what, "fault") == 0) {
       *(volatile int*)16 = 1;
    }

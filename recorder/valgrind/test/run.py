@@ -110,6 +110,7 @@ def test_native_programs():
 def test_signals():
     recording = record(program("behaviour"), "fault", status=-signal.SIGSEGV)
     assert recording.err == b"" and recording.threads[0].of(END)
+    record(program("behaviour"), "registers")
     record("/bin/sh", "-c", "kill -TERM $$", status=-signal.SIGTERM)
     assert record("/bin/sh", "-c", "trap 'echo caught' USR1; kill -USR1 $$").out == b"caught\n"
 
