@@ -344,6 +344,21 @@ fn a_size_limit_stops_the_recording_and_not_the_program(engine: &'static EngineE
     assert!(trace.meta.notes.iter().any(|note| note.contains("--max-size")), "{:?}", trace.meta.notes);
 }
 
+/// What only the engine's own reader can see: sequence numbers, chunks left by a kill, which call counted as sleep.
+#[test]
+fn the_valgrind_tool_passes_its_own_tests() {
+    if engine("valgrind").is_none() {
+        return;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let tests = root.join("recorder/valgrind/test/run.py");
+    let output = Command::new("python3").arg(tests).arg(target.join("release/valgrind")).output();
+    let Ok(output) = output else { return skip("no python3") };
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}");
+}
+
 #[test]
 fn a_command_that_cannot_start_is_an_error_and_leaves_no_file() {
     let directory = tempfile::tempdir().unwrap();

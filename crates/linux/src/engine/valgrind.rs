@@ -1,5 +1,6 @@
 //! Our Valgrind tool (`recorder/valgrind`): a static executable that needs no Valgrind installed.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -8,7 +9,7 @@ use crate::error::RecordError;
 use crate::program::Program;
 
 const TOOL: &str = "isorec-amd64-linux";
-/// What the tool starts where the program starts another: executes the tool again.
+/// Executes the tool in its own folder: what we start, and what the tool starts where the program starts another.
 const LAUNCHER: &str = "isorec-launcher";
 /// Where tool, launcher and Valgrind's own preload library lie, below the places where isotherm looks.
 const FOLDER: &str = "valgrind";
@@ -37,16 +38,25 @@ impl Launch for Valgrind {
 
     fn command(&self, spool: &Path, epoch: EpochLength, program: &Program) -> Command {
         let folder = self.tool.parent().unwrap_or(Path::new("/"));
-        let mut command = Command::new(&self.tool);
-        command.env("VALGRIND_LIB", folder).env("VALGRIND_LAUNCHER", folder.join(LAUNCHER));
-        // Threads take turns by rights; chasing calls into one block costs more to translate than it saves.
-        command.args(["--tool=isorec", "-q", "--trace-children=yes", "--fair-sched=yes", "--vex-guest-chase=no"]);
+        let mut command = Command::new(folder.join(LAUNCHER));
+        // Nobody's ~/.valgrindrc and VALGRIND_OPTS, no debugger's pipes, and threads take turns by rights.
+        command.args(["--tool=isorec", "-q", "--command-line-only=yes", "--vgdb=no", "--fair-sched=yes"]);
         let EpochLength { instructions, ns } = epoch;
-        command.arg(format!("--spool={}", spool.display()));
+        command.arg(option("--spool=", spool.as_os_str()));
         command.arg(format!("--epoch-instructions={instructions}")).arg(format!("--epoch-ns={ns}")).arg("--uid=0");
-        command.arg(&program.path).args(program.arguments.iter().skip(1));
+        let mut words = program.arguments.iter();
+        if let Some(name) = words.next().filter(|name| *name != program.path.as_os_str()) {
+            command.arg(option("--argv0=", name));
+        }
+        command.arg(&program.path).args(words);
         command
     }
+}
+
+fn option(name: &str, value: &OsStr) -> OsString {
+    let mut option = OsString::from(name);
+    option.push(value);
+    option
 }
 
 #[cfg(test)]
@@ -60,10 +70,9 @@ mod tests {
         let command = engine.command(Path::new("/s"), EpochLength { instructions: 10, ns: 3 }, &program);
         let line: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
         assert_eq!(
-            line[line.len() - 6..],
-            ["--spool=/s", "--epoch-instructions=10", "--epoch-ns=3", "--uid=0", "/bin/x", "-z"]
+            line[line.len() - 7..],
+            ["--spool=/s", "--epoch-instructions=10", "--epoch-ns=3", "--uid=0", "--argv0=y", "/bin/x", "-z"]
         );
-        let variables: Vec<_> = command.get_envs().filter_map(|(_, value)| value?.to_str()).collect();
-        assert_eq!(variables, ["/lib/isotherm/valgrind/isorec-launcher", "/lib/isotherm/valgrind"]);
+        assert_eq!(command.get_program(), "/lib/isotherm/valgrind/isorec-launcher");
     }
 }
