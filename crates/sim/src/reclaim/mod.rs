@@ -282,7 +282,7 @@ pub trait ReclaimPolicy: Send {
         false
     }
 
-    /// Whether a page on a list is an active one. Asked only of policies that [tell](Self::tells_active).
+    /// Whether a page on a list is an active one. Asked only of policies that [know](Self::knows_active).
     fn is_active(&self, _memory: &Memory, _frame: FrameId) -> bool {
         false
     }

@@ -18,7 +18,7 @@ impl PageTable {
         self.note_class(dense, Entry::Frame(to));
     }
 
-    /// Lets no access to these pages through. Nothing but accesses may happen until [`remove_migration_entries`](Self::unveil).
+    /// Lets no access to these pages through. Nothing but accesses may happen until [`remove_migration_entries`](Self::remove_migration_entries).
     pub(crate) fn set_migration_entries(&mut self, ranges: &[PageRange]) -> MigrationEntries {
         let mut taken = Vec::new();
         for page in ranges.iter().flat_map(|range| range.start..range.end) {
