@@ -56,7 +56,9 @@ pub(crate) fn send_signal(pid: u32, signal: i32) {
 
 /// Whether a Ctrl-C of the terminal reaches this process and the program alike: both are its foreground.
 pub(crate) fn shares_terminal() -> bool {
-    let group = rustix::process::getpgrp();
+    // `getpgrp` of rustix asserts that there is one; in a new PID namespace the group is outside, and its number 0.
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let Some(group) = group_of(&stat) else { return false };
     let of = |stream: &dyn AsFd| rustix::termios::tcgetpgrp(stream.as_fd()) == Ok(group);
     of(&io::stdin()) || of(&io::stderr()) || of(&io::stdout())
 }
@@ -66,4 +68,23 @@ pub(crate) fn kernel() -> String {
     let name = rustix::system::uname();
     let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
     format!("{} {} {}", text(name.sysname()), text(name.release()), text(name.machine()))
+}
+
+/// `pgrp` of proc_pid_stat(5); `None` where the group is outside the PID namespace.
+fn group_of(stat: &str) -> Option<Pid> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    after_name.split_whitespace().nth(2)?.parse().ok().filter(|&group| group > 0).and_then(Pid::from_raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_group_is_read_or_is_outside() {
+        assert_eq!(group_of("12 (a b) c) S 1 77 77 0"), Pid::from_raw(77));
+        for stat in ["", "12 (x) S 1", "3 (x) S 1 0 0 0", "3 (x) S 1 -5 0 0", "3 (x) S 1 x"] {
+            assert_eq!(group_of(stat), None, "{stat}");
+        }
+    }
 }
