@@ -1,0 +1,101 @@
+//! README's first commands in clean roots of Debian releases, as a user without privileges, with nothing installed but Python and what
+//! `make install` puts there. Needs root, `mmdebstrap` and the network; skipped with a line that says so, or an error when
+//! ISOTHERM_REQUIRE_ALL=1.
+#![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Debian 12 and 13.
+const RELEASES: [&str; 2] = ["bookworm", "trixie"];
+
+fn skip(why: &str) {
+    assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none_or(|value| value != "1"), "{why}");
+    eprintln!("skipped: {why}");
+}
+
+fn output(program: &str, arguments: &[&str]) -> Option<Output> {
+    Command::new(program).args(arguments).output().ok()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// Makes the root of a release, or takes the one made before.
+fn root_of(release: &str) -> Result<PathBuf, String> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache =
+        cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"))).ok_or("HOME is not set")?;
+    let root = cache.join("isotherm/roots").join(release);
+    if root.join("usr/bin/python3").exists() {
+        return Ok(root);
+    }
+    // In its place only when it is whole.
+    let unfinished = root.with_extension("unfinished");
+    let _ = std::fs::remove_dir_all(&unfinished);
+    std::fs::create_dir_all(&unfinished).map_err(|error| error.to_string())?;
+    let place = unfinished.to_string_lossy();
+    let made = output("mmdebstrap", &["--variant=minbase", "--include=python3", release, &place]);
+    let made = made.ok_or("mmdebstrap is not installed (apt-get install mmdebstrap)")?;
+    if !made.status.success() {
+        return Err(format!("mmdebstrap cannot make a root of {release}: {}", said(&made)));
+    }
+    let _ = std::fs::remove_dir_all(&root);
+    std::fs::rename(&unfinished, &root).map_err(|error| error.to_string())?;
+    Ok(root)
+}
+
+/// Puts the command and its engine where `make install` does.
+fn install(root: &Path) {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let made = Command::new("make").args(["--silent", "recorder"]).current_dir(&project).status();
+    assert!(made.is_ok_and(|status| status.success()), "`make recorder` fails");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| project.join("target"), PathBuf::from);
+    let engine = root.join("usr/local/lib/isotherm/valgrind");
+    std::fs::create_dir_all(&engine).expect("root may");
+    std::fs::copy(env!("CARGO_BIN_EXE_isotherm"), root.join("usr/local/bin/isotherm")).expect("it was built");
+    for name in ["isorec-launcher", "isorec-amd64-linux", "vgpreload_core-amd64-linux.so"] {
+        std::fs::copy(target.join("release/valgrind").join(name), engine.join(name)).expect("it was built");
+    }
+}
+
+/// Runs a line in the root, with its own processes, as nobody in particular.
+fn shell(root: &Path, line: &str) -> Output {
+    let proc = format!("--mount-proc={}", root.join("proc").display());
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--pid", "--fork", &proc, "chroot", "--userspec=1000:1000"]).arg(root);
+    command.args(["env", "-i", "HOME=/tmp", "PATH=/usr/local/bin:/usr/bin:/bin", "sh", "-c", line]);
+    command.output().expect("util-linux and coreutils are there")
+}
+
+#[test]
+fn readmes_first_commands_work_on_debian_12_and_13_without_privileges() {
+    let id = output("id", &["-u"]);
+    if id.is_none_or(|id| id.stdout != b"0\n") {
+        return skip("roots of Debian releases are made by root");
+    }
+    for release in RELEASES {
+        let root = match root_of(release) {
+            Ok(root) => root,
+            Err(why) => return skip(&why),
+        };
+        install(&root);
+        let program = "d = {i: str(i) for i in range(100000)}; print(len(sorted(d.values())))";
+        let recorded = shell(
+            &root,
+            &format!(
+                "cd /tmp && rm -f app.py app.parquet && echo '{program}' > app.py && isotherm record -o app.parquet -- python3 app.py"
+            ),
+        );
+        assert!(recorded.status.success(), "{release}: {}", said(&recorded));
+        assert_eq!(recorded.stdout, b"100000\n", "{release}: the program's output is its own");
+        assert!(said(&recorded).contains("recording with valgrind"), "{release}: {}", said(&recorded));
+        let advice = shell(
+            &root,
+            "cd /tmp && isotherm advise app.parquet --kernel 6.12 --memory 50%,75%,100% --report app.html --config app.toml && ls app.html app.toml",
+        );
+        assert!(advice.status.success(), "{release}: {}", said(&advice));
+        assert!(said(&advice).contains("peak memory"), "{release}: {}", said(&advice));
+    }
+}
