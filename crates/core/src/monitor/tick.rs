@@ -218,7 +218,7 @@ impl Monitor {
         let tick = self.schedule.tick;
         let target = &mut self.targets[index];
         target.drop_sample();
-        let pick = self.config.strategy.entry().pick;
+        let strategy = self.config.strategy.entry();
         let unit = self.config.addr_unit;
         let samples = match self.config.sampling {
             Sampling::Spread => 1,
@@ -229,7 +229,10 @@ impl Monitor {
             for _ in 0..samples {
                 let address = self.random.between(region.range.start, region.range.end);
                 let address = address * unit.get();
-                let level = pick(&target.levels, region.range.in_bytes(unit), address);
+                let level = match strategy.probes_upper {
+                    true => (strategy.pick)(&target.levels, region.range.in_bytes(unit), address),
+                    false => Level::LEAF,
+                };
                 target.probes.push(Probe { address, level });
             }
         }
