@@ -353,10 +353,18 @@ fn the_valgrind_tool_passes_its_own_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let tests = root.join("recorder/valgrind/test/run.py");
-    let output = Command::new("python3").arg(tests).arg(target.join("release/valgrind")).output();
-    let Ok(output) = output else { return skip("no python3") };
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}");
+    // Some of them time sleeps, which other work on the machine can stretch: a second run decides.
+    let mut said = String::new();
+    for _ in 0..2 {
+        let output = Command::new("python3").arg(&tests).arg(target.join("release/valgrind")).output();
+        let Ok(output) = output else { return skip("no python3") };
+        if output.status.success() {
+            return;
+        }
+        said += &String::from_utf8_lossy(&output.stdout);
+        said += &String::from_utf8_lossy(&output.stderr);
+    }
+    panic!("{said}");
 }
 
 #[test]
