@@ -8,7 +8,7 @@ DEMO_DIR := $(TARGET_DIR)/demo
 ISOTHERM := $(TARGET_DIR)/release/isotherm
 RECORDER := $(TARGET_DIR)/release/valgrind
 
-.PHONY: help build recorder lab demo check check-fast test bench install uninstall clean
+.PHONY: help build recorder lab demo check check-fast test bench install install-recorder uninstall clean
 .DEFAULT_GOAL := help
 
 help: ## This list
@@ -58,15 +58,19 @@ bench: build ## All benchmarks with their bars; writes target/bench.json
 install: build ## Into PREFIX (default /usr/local); the lab too, if it was built
 	install -Dm755 $(ISOTHERM) $(DESTDIR)$(PREFIX)/bin/isotherm
 	install -Dm755 $(TARGET_DIR)/release/libisotherm_tracer.so $(DESTDIR)$(PREFIX)/lib/isotherm/libisotherm_tracer.so
-	test ! -f $(RECORDER)/isorec-amd64-linux || { \
-		install -d $(DESTDIR)$(PREFIX)/lib/isotherm/valgrind && \
-		install -m755 $(RECORDER)/* $(DESTDIR)$(PREFIX)/lib/isotherm/valgrind; }
+	@$(MAKE) --no-print-directory install-recorder
 	test ! -f $(TARGET_DIR)/release/isotherm-lab || \
 		install -Dm755 $(TARGET_DIR)/release/isotherm-lab $(DESTDIR)$(PREFIX)/bin/isotherm-lab
 	test ! -f $(TARGET_DIR)/guest/isotherm-guest || \
 		install -Dm755 $(TARGET_DIR)/guest/isotherm-guest $(DESTDIR)$(PREFIX)/lib/isotherm/isotherm-guest
 	install -d $(DESTDIR)$(PREFIX)/share/isotherm/traces
 	install -m644 traces/*.parquet $(DESTDIR)$(PREFIX)/share/isotherm/traces
+
+install-recorder:
+	test ! -f $(RECORDER)/isorec-amd64-linux || { \
+		install -d $(DESTDIR)$(PREFIX)/lib/isotherm/valgrind && \
+		install -m755 $(addprefix $(RECORDER)/,isorec-launcher isorec-amd64-linux vgpreload_core-amd64-linux.so) \
+			$(DESTDIR)$(PREFIX)/lib/isotherm/valgrind; }
 
 uninstall: ## Removes what `make install` put into PREFIX
 	rm -f $(DESTDIR)$(PREFIX)/bin/isotherm $(DESTDIR)$(PREFIX)/bin/isotherm-lab \

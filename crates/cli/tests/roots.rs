@@ -49,15 +49,13 @@ fn root_of(release: &str) -> Result<PathBuf, String> {
 /// Puts the command and its engine where `make install` does.
 fn install(root: &Path) {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let made = Command::new("make").args(["--silent", "recorder"]).current_dir(&project).status();
-    assert!(made.is_ok_and(|status| status.success()), "`make recorder` fails");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| project.join("target"), PathBuf::from);
-    let engine = root.join("usr/local/lib/isotherm/valgrind");
-    std::fs::create_dir_all(&engine).expect("root may");
-    std::fs::copy(env!("CARGO_BIN_EXE_isotherm"), root.join("usr/local/bin/isotherm")).expect("it was built");
-    for name in ["isorec-launcher", "isorec-amd64-linux", "vgpreload_core-amd64-linux.so"] {
-        std::fs::copy(target.join("release/valgrind").join(name), engine.join(name)).expect("it was built");
+    let _ = std::fs::remove_dir_all(root.join("usr/local/lib/isotherm"));
+    let place = format!("DESTDIR={}", root.display());
+    for arguments in [&["--silent", "recorder"][..], &["--silent", "install-recorder", &place]] {
+        let made = Command::new("make").args(arguments).current_dir(&project).status();
+        assert!(made.is_ok_and(|status| status.success()), "make {arguments:?} fails");
     }
+    std::fs::copy(env!("CARGO_BIN_EXE_isotherm"), root.join("usr/local/bin/isotherm")).expect("it was built");
 }
 
 /// Runs a line in the root, with its own processes, as nobody in particular.
