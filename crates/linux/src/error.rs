@@ -45,7 +45,7 @@ pub enum RecordError {
         looked_at: Vec<PathBuf>,
     },
     /// No engine records here.
-    #[error("no engine records programs here: {}. {INSTALL}", told(.0))]
+    #[error("no engine records programs here: {}. {INSTALL}", reasons(.0))]
     NoEngine(Vec<EngineFailure>),
     /// The epoch or the instruction's length is out of bounds.
     #[error("an epoch of {epoch_ns} ns is {instructions} instructions; allowed: 1000 to 2^40")]
@@ -95,9 +95,9 @@ pub struct EngineFailure {
 const INSTALL: &str =
     "With Valgrind's package (`apt-get install valgrind`), `make build` makes an engine that needs no more";
 
-fn told(failures: &[EngineFailure]) -> String {
-    let told: Vec<String> = failures.iter().map(|failure| format!("{}: {}", failure.name, failure.why)).collect();
-    told.join("; ")
+fn reasons(failures: &[EngineFailure]) -> String {
+    let reasons: Vec<String> = failures.iter().map(|failure| format!("{}: {}", failure.name, failure.why)).collect();
+    reasons.join("; ")
 }
 
 fn searched(in_path: bool) -> &'static str {

@@ -47,7 +47,7 @@ pub(crate) fn record(
     let epoch = EpochLength { instructions: options.epoch_instructions()?, ns: options.epoch.ns() };
     let spool = Spool::create().map_err(|error| RecordError::io("make a directory for temporary files", error))?;
     let signals = Signals::catch().map_err(|error| RecordError::io("catch signals", error))?;
-    let writer = TraceWriter::create(&options.output, meta(options, engine.recorder()))?;
+    let writer = TraceWriter::create(&options.output, meta(options, engine))?;
 
     let began = WallInstant::now();
     let mut command = engine.command(spool.path(), epoch, program);
@@ -72,10 +72,11 @@ pub(crate) fn record(
 }
 
 /// What a trace says of a recording before it begins.
-pub(crate) fn meta(options: &RecordOptions, recorder: &str) -> TraceMeta {
+fn meta(options: &RecordOptions, engine: &dyn Launch) -> TraceMeta {
     TraceMeta {
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        recorder: recorder.to_owned(),
+        recorder: engine.recorder().to_owned(),
+        kernel_accesses: engine.sees_the_kernel(),
         host: host::describe(),
         epoch_ns: options.epoch.ns(),
         ns_per_instruction: Some(options.ns_per_instruction),

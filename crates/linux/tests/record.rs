@@ -68,6 +68,7 @@ under_each_engine! {
         death_by_signal_is_passed_on_and_nothing_is_lost
         python_with_threads_and_a_fork
         a_size_limit_stops_the_recording_and_not_the_program
+        a_native_run_sets_the_clock
     ]
 }
 
@@ -342,6 +343,28 @@ fn a_size_limit_stops_the_recording_and_not_the_program(engine: &'static EngineE
     assert_eq!(trace.recording.exit_code, 4);
     assert!(!trace.meta.complete);
     assert!(trace.meta.notes.iter().any(|note| note.contains("--max-size")), "{:?}", trace.meta.notes);
+}
+
+fn a_native_run_sets_the_clock(engine: &'static EngineEntry) {
+    let directory = tempfile::tempdir().unwrap();
+    // Half a second or so of divisions, which take many times the 0.2 ns that an instruction is taken for.
+    let source = r#"
+        int main(int argc, char **argv) {
+            volatile unsigned long n = 0x123456789abcdefUL, d = argc + 6;
+            for (int i = 0; i < 60000000; i++) n = n / d + 0x123456789abcdefUL;
+            return 0;
+        }"#;
+    let Some(program) = compile(directory.path(), source) else { return };
+    let plain = options(engine, directory.path(), &[program.to_str().unwrap()]);
+    let (unset, set) = (run(&plain), run(&RecordOptions { native_first: true, ..plain }));
+    assert!(!unset.recording.is_timed && unset.recording.native.is_none() && unset.meta.native.is_none());
+    let native = set.meta.native.expect("it ran by itself");
+    assert!(set.recording.is_timed && native.cpu_ns >= 100_000_000 && native.peak_rss_bytes > 0, "{native:?}");
+    let recorded = set.rows.iter().map(|row| row.time_ns).max().unwrap() + set.meta.epoch_ns;
+    let (low, high) = (native.cpu_ns * 9 / 10, native.cpu_ns * 11 / 10);
+    assert!((low..=high).contains(&recorded), "{recorded} ns recorded, {} ns native", native.cpu_ns);
+    let differ = set.recording.instructions.abs_diff(unset.recording.instructions);
+    assert!(differ < 1_000_000, "the same run again, but for {differ} instructions");
 }
 
 /// What only the engine's own reader can see: sequence numbers, chunks left by a kill, which call counted as sleep.

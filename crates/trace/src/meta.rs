@@ -16,8 +16,11 @@ pub struct TraceMeta {
     pub format_version: u32,
     /// The command that was recorded, or empty.
     pub command: Vec<String>,
-    /// What observed the accesses, for example `qemu-user plugin`, `valgrind lackey`, `import oracleGeneral`.
+    /// What observed the accesses, for example `valgrind tool`, `qemu-user plugin`, `import oracleGeneral`.
     pub recorder: String,
+    /// Whether rows hold what the kernel touched for the program in system calls: buffers, paths, structures.
+    #[serde(skip_serializing_if = "is_default")]
+    pub kernel_accesses: bool,
     /// Program and version that wrote the file.
     pub created_by: String,
     /// The machine of the recording (architecture, kernel, CPU), in words.
@@ -55,6 +58,7 @@ impl Default for TraceMeta {
             format_version: FORMAT_VERSION,
             command: Vec::new(),
             recorder: String::new(),
+            kernel_accesses: false,
             created_by: concat!("isotherm ", env!("CARGO_PKG_VERSION")).to_owned(),
             host: String::new(),
             page_bytes: isotherm_units::PAGE_BYTES,

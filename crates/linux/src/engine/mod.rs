@@ -32,6 +32,8 @@ pub(crate) trait Launch {
     fn path(&self) -> &Path;
     /// What a trace says made it.
     fn recorder(&self) -> &'static str;
+    /// Whether it records the memory that the kernel touches for the program, in all system calls that it knows.
+    fn sees_the_kernel(&self) -> bool;
     /// The command that runs `program` and sends its records to the spool in the folder `spool`.
     fn command(&self, spool: &Path, epoch: EpochLength, program: &Program) -> Command;
 }
@@ -91,7 +93,7 @@ pub(crate) fn choose(
 }
 
 /// Records a program that does nothing. An engine can be installed and refuse: a build without plugins, a kernel that
-/// forbids what it needs.
+/// forbids what it needs. Only rows and the program's own exit code tell that it works.
 fn probe(entry: &EngineEntry) -> Result<Box<dyn Launch>, RecordError> {
     let engine = (entry.locate)()?;
     let directory =
@@ -100,7 +102,11 @@ fn probe(entry: &EngineEntry) -> Result<Box<dyn Launch>, RecordError> {
     let program = program::resolve(&command, Some(OsStr::new("/usr/bin:/bin")))?;
     let options =
         RecordOptions { epoch: Duration::from_ms(10), ..RecordOptions::new(command, directory.path().join("t")) };
-    session::record(&options, &program, None, engine.as_ref(), Streams::Closed, &mut |_| {})?;
+    let recording = session::record(&options, &program, None, engine.as_ref(), Streams::Closed, &mut |_| {})?;
+    if recording.rows == 0 || recording.exit_code != 0 {
+        let how = format!("exit code {}, {} rows, of a program that does nothing", recording.exit_code, recording.rows);
+        return Err(RecordError::NothingRecorded { tool: engine.path().to_owned(), how });
+    }
     Ok(engine)
 }
 

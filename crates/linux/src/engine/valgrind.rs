@@ -36,6 +36,10 @@ impl Launch for Valgrind {
         "valgrind tool"
     }
 
+    fn sees_the_kernel(&self) -> bool {
+        true
+    }
+
     fn command(&self, spool: &Path, epoch: EpochLength, program: &Program) -> Command {
         let folder = self.tool.parent().unwrap_or(Path::new("/"));
         let mut command = Command::new(folder.join(LAUNCHER));

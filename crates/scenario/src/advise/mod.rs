@@ -191,7 +191,7 @@ fn advice(
     huge_pages: &HugePages,
 ) -> Result<Advice, ScenarioError> {
     let question = replays.question;
-    let native = TraceReader::open(&question.trace).ok().and_then(|reader| reader.meta().native);
+    let meta = TraceReader::open(&question.trace).ok().map(|reader| reader.meta().clone()).unwrap_or_default();
     let compared = choice::compare(replays, choice)?;
     let rows = figures::rows(replays);
     let recommendation = choice.and_then(|choice| choice::recommend(replays, choice));
@@ -208,7 +208,7 @@ fn advice(
         kernel: replays.kernel,
         holds_on: question.kernels.clone(),
         peak_bytes: replays.peak.get(),
-        measured_peak_bytes: native.map(|native| native.peak_rss_bytes),
+        measured_peak_bytes: meta.native.map(|native| native.peak_rss_bytes),
         unlimited_mean_bytes: replays.unlimited.mean_bytes,
         unlimited_runtime_ns: replays.unlimited.runtime_ns,
         unlimited_major_faults: replays.unlimited.major_faults,
@@ -223,7 +223,7 @@ fn advice(
         notes,
         kernel_defaults: replays.kernel_defaults(compared)?,
         huge_pages: huge_pages.clone(),
-        unknowns: unknowns(question),
+        unknowns: unknowns(question, meta.kernel_accesses),
         config,
     })
 }
@@ -235,7 +235,14 @@ fn lists_requests(trace: &Path) -> bool {
 }
 
 /// What the figures leave out, in words for the user.
-fn unknowns(question: &Question) -> Vec<String> {
+fn unknowns(question: &Question, has_kernel_accesses: bool) -> Vec<String> {
+    let kernel = match has_kernel_accesses {
+        true => "The page cache of read() and write() is not in the recording.",
+        false => {
+            "Accesses of the kernel on the program's behalf (read and write buffers, page cache of read() and write()) are not in \
+             the recording."
+        }
+    };
     let filter = if lists_requests(&question.trace) {
         "The trace lists requests, not a program's accesses: each is played as a store that takes a page, at a made-up pace."
     } else {
@@ -256,9 +263,7 @@ fn unknowns(question: &Question) -> Vec<String> {
     };
     vec![
         filter.to_owned(),
-        "Accesses of the kernel on the program's behalf (read and write buffers, page cache of read() and write()) are not in \
-         the recording."
-            .to_owned(),
+        kernel.to_owned(),
         "Time is the program's own CPU time plus simulated stalls; waiting for input, disks or other programs is not in it."
             .to_owned(),
         device,
