@@ -28,10 +28,10 @@ impl Probing for Stripes {
         Ok(())
     }
 
-    fn test(&mut self, _: TargetId, probes: &[Probe], sights: &mut [ProbeResult]) -> Result<(), HostError> {
-        for (probe, sight) in probes.iter().zip(sights) {
+    fn test(&mut self, _: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {
+        for (probe, result) in probes.iter().zip(results) {
             let is_hot = (probe.address >> 30) & 1 == 1;
-            *sight = ProbeResult { seen: if is_hot { Seen::Accessed } else { Seen::Idle }, level: probe.level };
+            *result = ProbeResult { seen: if is_hot { Seen::Accessed } else { Seen::Idle }, level: probe.level };
         }
         Ok(())
     }

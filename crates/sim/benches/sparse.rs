@@ -274,7 +274,7 @@ fn look(mapped: u64, level: u8, looks: u64) -> f64 {
     impl MonitorDriver for Looker {
         fn run(&mut self, _now: Instant, host: &mut MemoryHost<'_>) -> Result<Option<Instant>, DriverError> {
             let mut random = Random(7);
-            let mut sights = vec![ProbeResult::default(); 1000];
+            let mut results = vec![ProbeResult::default(); 1000];
             let (mut best_ns, mut done) = (f64::INFINITY, 0);
             while done < self.looks {
                 let mut probe = |_| {
@@ -283,8 +283,8 @@ fn look(mapped: u64, level: u8, looks: u64) -> f64 {
                 };
                 let probes: Vec<Probe> = (0..1000).map(&mut probe).collect();
                 let begun = Clock::now();
-                host.clear(TargetId(0), &probes, &mut sights).expect("alive");
-                host.test(TargetId(0), &probes, &mut sights).expect("alive");
+                host.clear(TargetId(0), &probes, &mut results).expect("alive");
+                host.test(TargetId(0), &probes, &mut results).expect("alive");
                 best_ns = best_ns.min(begun.elapsed().as_nanos() as f64 / 2000.0);
                 done += 2000;
             }

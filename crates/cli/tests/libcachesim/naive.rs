@@ -58,7 +58,7 @@ fn farthest(order: &VecDeque<usize>, resident: &[Option<Page>]) -> usize {
 }
 
 #[test]
-fn worked_example_of_yardsticks_md() {
+fn worked_example_of_baselines_md() {
     let one_round = [1, 2, 3, 1, 4, 1, 2, 5, 3, 1, 2, 4, 5, 1];
     let requests = Requests { name: "example", pages: one_round.repeat(3) };
     let table = [(2, [37, 37, 35, 28]), (3, [34, 37, 31, 20]), (4, [20, 17, 20, 12])];

@@ -15,21 +15,21 @@ pub trait Probing {
         Capabilities { shifts: vec![PAGE_SHIFT], highest_level: Level(0), flush: false, scan_children: false }
     }
 
-    /// Clears the accessed bit of each probed entry. `sights[i]` says what it was before, as far as the host read it.
-    /// `sights` has the length of `probes`.
+    /// Clears the accessed bit of each probed entry. `results[i]` says what it was before, as far as the host read it.
+    /// `results` has the length of `probes`.
     ///
     /// # Errors
     /// [`HostError::Gone`], [`HostError::NotHere`]; then nothing was cleared.
-    fn clear(&mut self, _target: TargetId, _probes: &[Probe], _sights: &mut [ProbeResult]) -> Result<(), HostError> {
+    fn clear(&mut self, _target: TargetId, _probes: &[Probe], _results: &mut [ProbeResult]) -> Result<(), HostError> {
         Err(HostError::NotHere(NO_LOOKS))
     }
 
     /// Reads the accessed bit of each probed entry and leaves it as it is, so that two probes of one entry see the same.
-    /// `sights` has the length of `probes`.
+    /// `results` has the length of `probes`.
     ///
     /// # Errors
-    /// [`HostError::Gone`], [`HostError::NotHere`]; then no sight is valid.
-    fn test(&mut self, _target: TargetId, _probes: &[Probe], _sights: &mut [ProbeResult]) -> Result<(), HostError> {
+    /// [`HostError::Gone`], [`HostError::NotHere`]; then no result is valid.
+    fn test(&mut self, _target: TargetId, _probes: &[Probe], _results: &mut [ProbeResult]) -> Result<(), HostError> {
         Err(HostError::NotHere(NO_LOOKS))
     }
 

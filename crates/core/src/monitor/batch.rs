@@ -32,21 +32,21 @@ pub(crate) fn drop_twins(target: &mut Target) {
     probes.truncate(kept);
 }
 
-/// Counts what was seen; returns how many sights were none.
+/// Counts what was seen; returns how many results were none.
 pub(crate) fn count(target: &mut Target) -> u64 {
     debug_assert_eq!(target.batch_ends.len(), target.regions.len(), "each region knows where its probes end");
     debug_assert_eq!(
         target.batch_ends.last().copied().unwrap_or(0),
-        target.sights.len(),
-        "each sight belongs to a region"
+        target.results.len(),
+        "each result belongs to a region"
     );
     let (mut first, mut dropped) = (0, 0);
     for (region, end) in target.regions.iter_mut().zip(&target.batch_ends) {
-        let sights = &target.sights[first..*end];
-        let of = |seen| sights.iter().filter(|sight| sight.seen == seen).count();
+        let results = &target.results[first..*end];
+        let of = |seen| results.iter().filter(|result| result.seen == seen).count();
         region.nr_accesses = u32::try_from(of(Seen::Accessed)).expect("as many as samples at most");
         region.nr_accesses_bp = region.nr_accesses.wrapping_mul(HIT_BP);
-        region.level = sights.iter().map(|sight| sight.level).max().unwrap_or(Level::LEAF);
+        region.level = results.iter().map(|result| result.level).max().unwrap_or(Level::LEAF);
         dropped += of(Seen::Unknown) as u64;
         first = *end;
     }
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(target.batch_ends, [2, 3]);
         let entries: Vec<u64> = target.probes.iter().map(|probe| probe.address >> 21).collect();
         assert_eq!(entries, [0, 2, 3]);
-        target.sights =
+        target.results =
             [Seen::Accessed, Seen::Unknown, Seen::Accessed].map(|seen| ProbeResult { seen, level: Level(1) }).to_vec();
         assert_eq!(count(&mut target), 1);
         let counts: Vec<u32> = target.regions.iter().map(|region| region.nr_accesses).collect();

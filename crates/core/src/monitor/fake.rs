@@ -89,12 +89,12 @@ impl World {
         call: &'static str,
         target: TargetId,
         probes: &[Probe],
-        sights: &mut [ProbeResult],
+        results: &mut [ProbeResult],
     ) -> Result<(), HostError> {
-        assert_eq!(probes.len(), sights.len());
+        assert_eq!(probes.len(), results.len());
         let shifts = self.capabilities.shifts.clone();
         let space = self.called(call, target)?;
-        for (probe, sight) in probes.iter().zip(sights) {
+        for (probe, result) in probes.iter().zip(results) {
             let entry = (probe.level.0, probe.address >> shifts[usize::from(probe.level.0)]);
             let is_mapped =
                 space.mappings.iter().any(|range| range.start <= probe.address && probe.address < range.end);
@@ -104,7 +104,7 @@ impl World {
                 (true, false) => Seen::Idle,
             };
             let seen = if space.is_restless { Seen::Unknown } else { seen };
-            *sight = ProbeResult { seen, level: probe.level };
+            *result = ProbeResult { seen, level: probe.level };
             if call == "clear" {
                 space.set.remove(&entry);
             }
@@ -118,12 +118,12 @@ impl Probing for World {
         self.capabilities.clone()
     }
 
-    fn clear(&mut self, target: TargetId, probes: &[Probe], sights: &mut [ProbeResult]) -> Result<(), HostError> {
-        self.look("clear", target, probes, sights)
+    fn clear(&mut self, target: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {
+        self.look("clear", target, probes, results)
     }
 
-    fn test(&mut self, target: TargetId, probes: &[Probe], sights: &mut [ProbeResult]) -> Result<(), HostError> {
-        self.look("test", target, probes, sights)
+    fn test(&mut self, target: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {
+        self.look("test", target, probes, results)
     }
 
     fn scan_children(&mut self, target: TargetId, parent: Probe, out: &mut Vec<u64>) -> Result<(), HostError> {

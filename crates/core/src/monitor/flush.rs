@@ -56,11 +56,11 @@ pub(crate) fn find_contradictions(target: &Target, activity: &mut Activity) -> b
         target.doubted.len() + target.regions.len(),
         "companions come first, then one probe a region"
     );
-    debug_assert_eq!(target.sights.len(), target.probes.len(), "each probe saw something");
+    debug_assert_eq!(target.results.len(), target.probes.len(), "each probe saw something");
     let nr_companions = target.doubted.len();
     let mut found = false;
     let mut compare = |upper: usize, lower: usize| {
-        let (above, below) = (target.sights[upper], target.sights[lower]);
+        let (above, below) = (target.results[upper], target.results[lower]);
         debug_assert!(
             target.probes[lower].level < target.probes[upper].level,
             "only an entry further up covers the other"
@@ -127,8 +127,8 @@ mod tests {
             (Seen::NotMapped, Seen::Accessed, false, 0),
         ];
         for (above, below, expected, tests) in table {
-            let sight = |seen, level| ProbeResult { seen, level: Level(level) };
-            target.sights = vec![sight(below, 1), sight(above, 2), sight(Seen::Idle, 0)];
+            let result = |seen, level| ProbeResult { seen, level: Level(level) };
+            target.results = vec![result(below, 1), result(above, 2), result(Seen::Idle, 0)];
             let mut activity = Activity::default();
             assert_eq!(find_contradictions(&target, &mut activity), expected, "{above:?} over {below:?}");
             assert_eq!((activity.consistency_tests, activity.upper_clear_but_leaf_set), (tests, u64::from(expected)));
@@ -139,7 +139,7 @@ mod tests {
     fn an_entry_that_reaches_over_a_neighbour_is_compared_with_it() {
         let mut target = Target::for_test(vec![region(0, GIB - 4096, 0, 0), region(GIB - 4096, GIB, 0, 0)]);
         target.probes = vec![Probe { address: 5, level: Level(2) }, Probe { address: GIB - 4096, level: Level(0) }];
-        target.sights = vec![
+        target.results = vec![
             ProbeResult { seen: Seen::Idle, level: Level(2) },
             ProbeResult { seen: Seen::Accessed, level: Level(0) },
         ];

@@ -18,7 +18,7 @@ pub(crate) struct Target {
     /// Probes of the sample under way: first companions (see `flush.rs`), then one a region. Empty: no sample is under way.
     pub(crate) probes: Vec<Probe>,
     /// What they saw, at the same places.
-    pub(crate) sights: Vec<ProbeResult>,
+    pub(crate) results: Vec<ProbeResult>,
     /// For each companion the region whose entry it doubts.
     pub(crate) doubted: Vec<usize>,
     /// For each region the place behind its last probe, where regions have several (see `batch.rs`).
@@ -34,7 +34,7 @@ impl Target {
             wanted,
             regions: Vec::new(),
             probes: Vec::new(),
-            sights: Vec::new(),
+            results: Vec::new(),
             doubted: Vec::new(),
             batch_ends: Vec::new(),
             descent: Descent::default(),
@@ -44,7 +44,7 @@ impl Target {
     /// Ends the sample under way without a result: regions have changed between clear and test.
     pub(crate) fn drop_sample(&mut self) {
         self.probes.clear();
-        self.sights.clear();
+        self.results.clear();
         self.doubted.clear();
         self.batch_ends.clear();
     }

@@ -245,13 +245,13 @@ impl Monitor {
         if self.config.flush == FlushPolicy::Adaptive {
             flush::add_companions(target, tick);
         }
-        target.sights.resize(target.probes.len(), ProbeResult::default());
+        target.results.resize(target.probes.len(), ProbeResult::default());
         debug_assert!(
             self.config.sampling == Sampling::Batch
                 || target.probes.len() == target.doubted.len() + target.regions.len(),
             "companions come first, then one probe a region"
         );
-        if let Err(error) = host.clear(target.id, &target.probes, &mut target.sights) {
+        if let Err(error) = host.clear(target.id, &target.probes, &mut target.results) {
             self.activity.dropped_samples += target.regions.len() as u64;
             target.drop_sample();
             return Err(Failure("clear", error));
@@ -291,18 +291,18 @@ impl Monitor {
         if target.probes.is_empty() {
             return Ok(());
         }
-        debug_assert_eq!(target.sights.len(), target.probes.len(), "each probe has a place for what it sees");
-        if let Err(error) = host.test(target.id, &target.probes, &mut target.sights) {
+        debug_assert_eq!(target.results.len(), target.probes.len(), "each probe has a place for what it sees");
+        if let Err(error) = host.test(target.id, &target.probes, &mut target.results) {
             self.activity.dropped_samples += target.regions.len() as u64;
             target.drop_sample();
             return Err(Failure("test", error));
         }
         let samples = self.attributes.nr_accesses_max();
         let nr_companions = target.doubted.len();
-        for sight in &target.sights {
-            let count = &mut self.activity.tests[slot(sight.level)];
+        for result in &target.results {
+            let count = &mut self.activity.tests[slot(result.level)];
             count.tests += 1;
-            count.accessed += u64::from(sight.seen == Seen::Accessed);
+            count.accessed += u64::from(result.seen == Seen::Accessed);
         }
         if self.config.sampling == Sampling::Batch {
             self.activity.dropped_samples += batch::count(target);
@@ -310,12 +310,12 @@ impl Monitor {
             self.highest_count = counts.fold(self.highest_count, u32::max);
             return Ok(());
         }
-        for (region, sight) in target.regions.iter_mut().zip(&target.sights[nr_companions..]) {
-            region.level = sight.level;
-            if sight.seen == Seen::Unknown {
+        for (region, result) in target.regions.iter_mut().zip(&target.results[nr_companions..]) {
+            region.level = result.level;
+            if result.seen == Seen::Unknown {
                 self.activity.dropped_samples += 1;
             } else {
-                region.count(sight.seen == Seen::Accessed, samples);
+                region.count(result.seen == Seen::Accessed, samples);
             }
             self.highest_count = self.highest_count.max(region.nr_accesses);
         }
@@ -330,7 +330,7 @@ impl Monitor {
         if !self.config.strategy.entry().walks_down {
             return Ok(());
         }
-        let Target { id, levels, regions, probes, sights, doubted, descent, .. } = &mut self.targets[index];
+        let Target { id, levels, regions, probes, results, doubted, descent, .. } = &mut self.targets[index];
         let (place, pace) = ((*id, &*levels, self.size_min), (self.schedule.tick, self.config.descend));
         let failed = |error| Failure("scan_children", error);
         descent.read_due(place, pace, host, &mut self.activity).map_err(failed)?;
@@ -338,7 +338,7 @@ impl Monitor {
             return Ok(());
         }
         let nr_companions = doubted.len();
-        let seen = (regions.as_slice(), &probes[nr_companions..], &sights[nr_companions..]);
+        let seen = (regions.as_slice(), &probes[nr_companions..], &results[nr_companions..]);
         descent.clear_next(place, pace, seen, host, &mut self.activity).map_err(failed)
     }
 

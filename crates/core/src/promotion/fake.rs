@@ -164,17 +164,17 @@ impl World {
         call: &'static str,
         target: TargetId,
         probes: &[Probe],
-        sights: &mut [ProbeResult],
+        results: &mut [ProbeResult],
     ) -> Result<(), HostError> {
         let space = self.called(call, target)?;
         let is_background = space.background.is_some();
-        for (probe, sight) in probes.iter().zip(sights) {
+        for (probe, result) in probes.iter().zip(results) {
             if probe.level > Level::LEAF {
                 assert_eq!(probe.level, Level(2), "no other is kept");
                 let entry = probe.address >> GIB_SHIFT;
                 let is_used =
                     if call == "test" { space.used_gib.contains(&entry) } else { space.used_gib.remove(&entry) };
-                *sight = ProbeResult { seen: if is_used { Seen::Accessed } else { Seen::Idle }, level: probe.level };
+                *result = ProbeResult { seen: if is_used { Seen::Accessed } else { Seen::Idle }, level: probe.level };
                 continue;
             }
             let page = probe.address / PAGE;
@@ -189,7 +189,7 @@ impl World {
                 None if is_background => Seen::Idle,
                 None => Seen::NotMapped,
             };
-            *sight = ProbeResult { seen, level: Level::LEAF };
+            *result = ProbeResult { seen, level: Level::LEAF };
         }
         Ok(())
     }
@@ -275,12 +275,12 @@ impl Probing for World {
         }
     }
 
-    fn clear(&mut self, target: TargetId, probes: &[Probe], sights: &mut [ProbeResult]) -> Result<(), HostError> {
-        self.peek("clear", target, probes, sights)
+    fn clear(&mut self, target: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {
+        self.peek("clear", target, probes, results)
     }
 
-    fn test(&mut self, target: TargetId, probes: &[Probe], sights: &mut [ProbeResult]) -> Result<(), HostError> {
-        self.peek("test", target, probes, sights)
+    fn test(&mut self, target: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {
+        self.peek("test", target, probes, results)
     }
 }
 

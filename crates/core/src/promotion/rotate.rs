@@ -192,9 +192,9 @@ impl Rotate {
         if let Some((_, is_used)) = map.entry.filter(|(start, _)| *start == entry) {
             return Ok(is_used);
         }
-        let mut sights = [ProbeResult::default()];
-        let is_used = match scan.host.clear(scan.target, &[Probe { address, level }], &mut sights) {
-            Ok(()) => matches!(sights[0].seen, Seen::Accessed | Seen::Unknown),
+        let mut results = [ProbeResult::default()];
+        let is_used = match scan.host.clear(scan.target, &[Probe { address, level }], &mut results) {
+            Ok(()) => matches!(results[0].seen, Seen::Accessed | Seen::Unknown),
             Err(gone @ HostError::Gone(_)) => return Err(gone),
             Err(HostError::NotHere(_) | HostError::Failed(_)) => {
                 scan.counters.scan_failed += 1;
@@ -284,8 +284,8 @@ impl Rotate {
         let Some(sample) = sample else { return Ok(false) };
         let mut draw = Draw::new(parts, sample.seed);
         let probes = draw.probes(sample.draws);
-        let mut sights = vec![ProbeResult::default(); probes.len()];
-        match scan.host.test(scan.target, &probes, &mut sights) {
+        let mut results = vec![ProbeResult::default(); probes.len()];
+        match scan.host.test(scan.target, &probes, &mut results) {
             Ok(()) => {}
             Err(gone @ HostError::Gone(_)) => return Err(gone),
             Err(HostError::NotHere(_) | HostError::Failed(_)) => {
@@ -293,7 +293,7 @@ impl Rotate {
                 return Ok(false);
             }
         }
-        let accessed = probes.iter().zip(&sights).filter(|(_, sight)| sight.seen == Seen::Accessed);
+        let accessed = probes.iter().zip(&results).filter(|(_, result)| result.seen == Seen::Accessed);
         let accessed: Vec<u64> = accessed.map(|(probe, _)| probe.address).collect();
         on_slow_node(&accessed, scan, rules)
     }
@@ -329,8 +329,8 @@ fn arm(
             break;
         }
         let probes = draw.probes(wanted);
-        let mut sights = vec![ProbeResult::default(); probes.len()];
-        match scan.host.clear(scan.target, &probes, &mut sights) {
+        let mut results = vec![ProbeResult::default(); probes.len()];
+        match scan.host.clear(scan.target, &probes, &mut results) {
             Ok(()) => {}
             Err(gone @ HostError::Gone(_)) => return Err(gone),
             Err(HostError::NotHere(_) | HostError::Failed(_)) => {
@@ -339,7 +339,7 @@ fn arm(
             }
         }
         sample.draws += wanted;
-        let met = sights.iter().filter(|sight| matches!(sight.seen, Seen::Accessed | Seen::Idle)).count();
+        let met = results.iter().filter(|result| matches!(result.seen, Seen::Accessed | Seen::Idle)).count();
         present += u32::try_from(met).expect("a few draws");
     }
     Ok((sample, present))

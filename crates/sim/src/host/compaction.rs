@@ -154,7 +154,7 @@ impl MemoryHost<'_> {
             let mut at = frames.start;
             while at < frames.end {
                 let frame = FrameId::new(at);
-                match self.sight(place, frame) {
+                match self.result(place, frame) {
                     ProbeResult::Free(pages) => at += pages,
                     ProbeResult::AtHand => at += 1,
                     ProbeResult::Fixed => {
@@ -199,7 +199,7 @@ impl MemoryHost<'_> {
         seen == isotherm_core::host::Seen::Accessed
     }
 
-    fn sight(&self, place: Place, frame: FrameId) -> ProbeResult {
+    fn result(&self, place: Place, frame: FrameId) -> ProbeResult {
         let buddy = self.zone(place).buddy();
         let (memory, flags) = (&*self.memory, self.memory.frames.flags(frame));
         if !flags.has(Flag::OnList) {
@@ -233,7 +233,7 @@ impl MemoryHost<'_> {
             let frame = FrameId::new(frame);
             self.memory.ledger.spend(self.memory.costs.compact_scan_page_ns);
             // Also the later pages of free blocks, one by one.
-            out.push(match self.sight(place, frame) {
+            out.push(match self.result(place, frame) {
                 ProbeResult::Free(_) | ProbeResult::AtHand => PageContent::Free,
                 ProbeResult::Fixed => PageContent::Fixed,
                 ProbeResult::Movable if clears => PageContent::Movable { accessed: self.take_accessed(frame) },
@@ -271,7 +271,7 @@ impl MemoryHost<'_> {
                 continue;
             };
             let frame = FrameId::new(at);
-            let is_movable = matches!(self.sight(place, frame), ProbeResult::Movable);
+            let is_movable = matches!(self.result(place, frame), ProbeResult::Movable);
             if is_movable && !(batch.spares_accessed && self.is_accessed(frame)) {
                 sources.push(frame);
             }

@@ -81,11 +81,11 @@ fn blocks_tell_what_they_hold_and_how_much_of_it_is_used() {
     }
     assert_eq!(sampled(check(&mut stage, 32, 0))[1], (32, 2), "every fourth page, the first and the seventeenth");
     assert_eq!(sampled(check(&mut stage, 32, 1))[1], (32, 0), "others, and the bits are taken");
-    let mut sights = Vec::new();
-    stage.host().block_pages(ZONE, 0, false, &mut sights).unwrap();
-    let count = |sight: PageContent| sights.iter().filter(|&&other| other == sight).count();
-    assert_eq!((sights.len(), count(PageContent::Free), count(PageContent::Fixed)), (512, 384, 1));
-    let error = stage.host().block_pages(ZONE, 8, false, &mut sights);
+    let mut results = Vec::new();
+    stage.host().block_pages(ZONE, 0, false, &mut results).unwrap();
+    let count = |result: PageContent| results.iter().filter(|&&other| other == result).count();
+    assert_eq!((results.len(), count(PageContent::Free), count(PageContent::Fixed)), (512, 384, 1));
+    let error = stage.host().block_pages(ZONE, 8, false, &mut results);
     assert_eq!(error, Err(HostError::Failed("there is no page block 8; the zone has 8".to_owned())));
 }
 

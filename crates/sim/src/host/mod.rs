@@ -161,12 +161,12 @@ impl Probing for MemoryHost<'_> {
         }
     }
 
-    fn clear(&mut self, target: TargetId, probes: &[Probe], sights: &mut [ProbeResult]) -> Result<(), HostError> {
-        self.probe(Wish::Clear, target, probes, sights)
+    fn clear(&mut self, target: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {
+        self.probe(Wish::Clear, target, probes, results)
     }
 
-    fn test(&mut self, target: TargetId, probes: &[Probe], sights: &mut [ProbeResult]) -> Result<(), HostError> {
-        self.probe(Wish::Test, target, probes, sights)
+    fn test(&mut self, target: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {
+        self.probe(Wish::Test, target, probes, results)
     }
 
     fn scan_children(&mut self, target: TargetId, parent: Probe, out: &mut Vec<u64>) -> Result<(), HostError> {
@@ -387,17 +387,17 @@ impl MemoryHost<'_> {
         wish: Wish,
         target: TargetId,
         probes: &[Probe],
-        sights: &mut [ProbeResult],
+        results: &mut [ProbeResult],
     ) -> Result<(), HostError> {
-        assert_eq!(probes.len(), sights.len(), "one sight a probe");
+        assert_eq!(probes.len(), results.len(), "one result a probe");
         let target = self.target(target)?;
-        for (&probe, sight) in probes.iter().zip(sights) {
+        for (&probe, result) in probes.iter().zip(results) {
             let page = probe.address >> PAGE_SHIFT;
             let (seen, level) = match target {
                 HostTarget::Space(space) => self.probe_space(wish, space, page, probe.level),
                 HostTarget::Physical => self.probe_frame(wish, page),
             };
-            *sight = ProbeResult { seen, level: HostLevel(level.number()) };
+            *result = ProbeResult { seen, level: HostLevel(level.number()) };
             let counts = if wish == Wish::Clear { &mut self.counts.clears } else { &mut self.counts.tests };
             counts[usize::from(level.number())] += 1;
         }

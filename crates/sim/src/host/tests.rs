@@ -67,14 +67,14 @@ impl Rig {
     }
 
     fn clear(&mut self, page: u64, level: Level) -> (Seen, u8) {
-        let (probe, mut sights) = (probe(page, level), [ProbeResult::default()]);
-        self.host().clear(FIRST, &[probe], &mut sights).unwrap();
-        (sights[0].seen, sights[0].level.0)
+        let (probe, mut results) = (probe(page, level), [ProbeResult::default()]);
+        self.host().clear(FIRST, &[probe], &mut results).unwrap();
+        (results[0].seen, results[0].level.0)
     }
     fn test(&mut self, page: u64, level: Level) -> (Seen, u8) {
-        let (probe, mut sights) = (probe(page, level), [ProbeResult::default()]);
-        self.host().test(FIRST, &[probe], &mut sights).unwrap();
-        (sights[0].seen, sights[0].level.0)
+        let (probe, mut results) = (probe(page, level), [ProbeResult::default()]);
+        self.host().test(FIRST, &[probe], &mut results).unwrap();
+        (results[0].seen, results[0].level.0)
     }
     fn frame(&self, space: SpaceId, page: u64) -> FrameId {
         self.memory.space(space).table.frame_at(page).unwrap()
@@ -85,12 +85,12 @@ impl Rig {
     }
     /// What physical memory says of a page frame.
     fn physical(&mut self, frame: u64, wish: Wish) -> Seen {
-        let (probe, mut sights) = (probe(frame, Level::LEAF), [ProbeResult::default()]);
+        let (probe, mut results) = (probe(frame, Level::LEAF), [ProbeResult::default()]);
         match wish {
-            Wish::Clear => self.host().clear(TargetId(1), &[probe], &mut sights).unwrap(),
-            Wish::Test => self.host().test(TargetId(1), &[probe], &mut sights).unwrap(),
+            Wish::Clear => self.host().clear(TargetId(1), &[probe], &mut results).unwrap(),
+            Wish::Test => self.host().test(TargetId(1), &[probe], &mut results).unwrap(),
         }
-        sights[0].seen
+        results[0].seen
     }
 }
 
@@ -272,9 +272,9 @@ fn t4_probes_of_one_batch_do_not_share_results() {
     let holes = [(600 * GIB, Level::PUD), (page, Level::PMD), (page + BLOCK, Level::PMD), (page, Level::PMD)];
     let probes = holes.map(|(page, level)| probe(page, level));
     rig.clear(page + BLOCK, Level::PMD);
-    let mut sights = [ProbeResult::default(); 4];
-    rig.host().test(FIRST, &probes, &mut sights).unwrap();
-    let seen = sights.map(|sight| sight.seen);
+    let mut results = [ProbeResult::default(); 4];
+    rig.host().test(FIRST, &probes, &mut results).unwrap();
+    let seen = results.map(|result| result.seen);
     assert_eq!(seen, [Seen::NotMapped, Seen::Accessed, Seen::Idle, Seen::Accessed]);
 }
 
@@ -382,9 +382,9 @@ fn mappings_are_told_and_a_dead_process_is_gone() {
     assert!(matches!(rig.host().mappings(TargetId(1), &mut ranges), Err(HostError::NotHere(_))));
     assert!(matches!(rig.host().mappings(TargetId(9), &mut ranges), Err(HostError::Failed(_))));
     rig.exit(space);
-    let (mut sights, probes) = ([ProbeResult::default()], [probe(5, Level::LEAF)]);
-    assert_eq!(rig.host().clear(FIRST, &probes, &mut sights), Err(HostError::Gone(FIRST)));
-    assert_eq!(rig.host().test(FIRST, &probes, &mut sights), Err(HostError::Gone(FIRST)));
+    let (mut results, probes) = ([ProbeResult::default()], [probe(5, Level::LEAF)]);
+    assert_eq!(rig.host().clear(FIRST, &probes, &mut results), Err(HostError::Gone(FIRST)));
+    assert_eq!(rig.host().test(FIRST, &probes, &mut results), Err(HostError::Gone(FIRST)));
     assert_eq!(rig.host().mappings(FIRST, &mut ranges), Err(HostError::Gone(FIRST)));
     let first = rig.memory.premapped[0].first_frame;
     assert_eq!(rig.physical(first, Wish::Test), Seen::NotMapped);

@@ -23,13 +23,13 @@ struct Sampler {
 
 impl MonitorDriver for Sampler {
     fn run(&mut self, now: Instant, host: &mut MemoryHost<'_>) -> Result<Option<Instant>, DriverError> {
-        let mut sights = vec![ProbeResult::default(); self.probes.len()];
+        let mut results = vec![ProbeResult::default(); self.probes.len()];
         if std::mem::replace(&mut self.is_cleared, true) {
-            let answer = host.test(TargetId(0), &self.probes, &mut sights);
-            let answer = answer.map(|()| sights.iter().map(|sight| sight.seen).collect());
+            let answer = host.test(TargetId(0), &self.probes, &mut results);
+            let answer = answer.map(|()| results.iter().map(|result| result.seen).collect());
             self.seen.lock().unwrap().push((now, answer));
         }
-        let lives = host.clear(TargetId(0), &self.probes, &mut sights).is_ok();
+        let lives = host.clear(TargetId(0), &self.probes, &mut results).is_ok();
         Ok(lives.then(|| now + self.period))
     }
 }

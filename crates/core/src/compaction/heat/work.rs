@@ -353,8 +353,8 @@ impl Work {
         let mut seen = Vec::new();
         host.block_pages(self.task.zone, number, false, &mut seen)?;
         let (mut quiet, mut used, mut is_fixed) = (Vec::new(), Vec::new(), false);
-        for (page, sight) in (0..).zip(&seen) {
-            match sight {
+        for (page, result) in (0..).zip(&seen) {
+            match result {
                 PageContent::Movable { accessed: true } => used.push(page),
                 PageContent::Movable { accessed: false } => quiet.push(page),
                 PageContent::Free => {}

@@ -17,23 +17,23 @@ pub fn probing(host: &mut dyn Probing, fixture: &Fixture) -> Findings {
     };
     let leaf = |address| Probe { address, level: Level::LEAF };
     let pages: Vec<Probe> = (mapped.start..mapped.end).step_by(1 << page_shift).map(leaf).collect();
-    let mut sights = vec![ProbeResult::default(); pages.len()];
-    let cleared = host.clear(process, &pages, &mut sights);
+    let mut results = vec![ProbeResult::default(); pages.len()];
+    let cleared = host.clear(process, &pages, &mut results);
     if cleared.is_err() {
-        let tested = host.test(process, &pages, &mut sights);
+        let tested = host.test(process, &pages, &mut results);
         findings.expect(tested.is_err(), "it tests bits, and cannot clear them");
         return findings;
     }
-    for sight in &sights {
-        findings.expect(sight.seen != Seen::NotMapped, "a present page is told not to be mapped");
+    for result in &results {
+        findings.expect(result.seen != Seen::NotMapped, "a present page is told not to be mapped");
         findings.expect(
-            can.shifts.get(usize::from(sight.level.0)).is_some(),
+            can.shifts.get(usize::from(result.level.0)).is_some(),
             "an answer is of a level that does not exist",
         );
     }
     for what in ["a bit that was cleared and not set since is not idle", "a test has changed what it looked at"] {
-        let tested = host.test(process, &pages, &mut sights);
-        let idle = sights.iter().all(|sight| matches!(sight.seen, Seen::Idle | Seen::Unknown));
+        let tested = host.test(process, &pages, &mut results);
+        let idle = results.iter().all(|result| matches!(result.seen, Seen::Idle | Seen::Unknown));
         findings.expect(tested.is_ok() && idle, what);
     }
     let mut nothing = [ProbeResult { seen: Seen::Accessed, level: Level::LEAF }];
@@ -53,9 +53,9 @@ pub fn probing(host: &mut dyn Probing, fixture: &Fixture) -> Findings {
     let flushed = host.flush(process);
     findings.expect_offered(can.flush, "flush", &flushed);
     if let Some(gone) = gone {
-        let (mut sights, mut bits) = ([ProbeResult::default()], Vec::new());
-        findings.expect_gone("clear", gone, &host.clear(gone, &[leaf(mapped.start)], &mut sights));
-        findings.expect_gone("test", gone, &host.test(gone, &[leaf(mapped.start)], &mut sights));
+        let (mut results, mut bits) = ([ProbeResult::default()], Vec::new());
+        findings.expect_gone("clear", gone, &host.clear(gone, &[leaf(mapped.start)], &mut results));
+        findings.expect_gone("test", gone, &host.test(gone, &[leaf(mapped.start)], &mut results));
         findings.expect_gone("scan_children", gone, &host.scan_children(gone, parent, &mut bits));
         findings.expect(bits.is_empty(), "a scan that failed has left something behind");
     }

@@ -105,18 +105,18 @@ impl Probing for Broken {
         }
     }
 
-    fn clear(&mut self, target: TargetId, probes: &[Probe], sights: &mut [ProbeResult]) -> Result<(), HostError> {
-        self.world.clear(target, probes, sights)
+    fn clear(&mut self, target: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {
+        self.world.clear(target, probes, results)
     }
 
-    fn test(&mut self, target: TargetId, probes: &[Probe], sights: &mut [ProbeResult]) -> Result<(), HostError> {
-        let answer = self.world.test(target, probes, sights);
+    fn test(&mut self, target: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {
+        let answer = self.world.test(target, probes, results);
         let seen = match self.how {
             "sees use that was not" => Seen::Accessed,
             "takes holes for idle" if probes[0].address == FIXTURE.hole => Seen::Idle,
             _ => return answer,
         };
-        sights.iter_mut().for_each(|sight| sight.seen = seen);
+        results.iter_mut().for_each(|result| result.seen = seen);
         answer
     }
 

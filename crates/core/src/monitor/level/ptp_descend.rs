@@ -167,12 +167,12 @@ impl Descent {
         &mut self,
         (id, levels, size_min): (TargetId, &Levels, u64),
         (tick, config): (u64, DescendConfig),
-        (regions, probes, sights): (&[Region], &[Probe], &[crate::host::ProbeResult]),
+        (regions, probes, results): (&[Region], &[Probe], &[crate::host::ProbeResult]),
         host: &mut dyn MonitorHost,
         activity: &mut Activity,
     ) -> Result<(), HostError> {
         debug_assert_eq!(
-            (probes.len(), sights.len()),
+            (probes.len(), results.len()),
             (regions.len(), regions.len()),
             "one probe a region, without companions"
         );
@@ -184,8 +184,8 @@ impl Descent {
                 break;
             }
             let index = (self.turn + step) % regions.len();
-            let (region, probe, sight) = (&regions[index], &probes[index], &sights[index]);
-            let is_entry = sight.seen == Seen::Accessed && sight.level == probe.level && probe.level > Level::LEAF;
+            let (region, probe, result) = (&regions[index], &probes[index], &results[index]);
+            let is_entry = result.seen == Seen::Accessed && result.level == probe.level && probe.level > Level::LEAF;
             if !is_entry || !is_due(region.age) {
                 continue;
             }

@@ -37,12 +37,12 @@ impl Probing for EvenlyHot {
         Ok(())
     }
 
-    fn test(&mut self, _: TargetId, probes: &[Probe], sights: &mut [ProbeResult]) -> Result<(), HostError> {
+    fn test(&mut self, _: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {
         self.words += probes.len() as u64;
-        for (probe, sight) in probes.iter().zip(sights) {
+        for (probe, result) in probes.iter().zip(results) {
             let span = 1 << SHIFTS[usize::from(probe.level.0)];
             let is_set = self.is_set(probe.address & !(span - 1), span, 1.0);
-            *sight = ProbeResult { seen: if is_set { Seen::Accessed } else { Seen::Idle }, level: probe.level };
+            *result = ProbeResult { seen: if is_set { Seen::Accessed } else { Seen::Idle }, level: probe.level };
         }
         Ok(())
     }

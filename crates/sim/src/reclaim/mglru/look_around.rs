@@ -56,9 +56,9 @@ impl Mglru {
         if !is_used {
             return Verdict::Reclaim;
         }
-        let (state, sight) = self.generations.state(frame).seen_by_rmap();
+        let (state, result) = self.generations.state(frame).seen_by_rmap();
         self.generations.set_state(&memory.frames, frame, state);
-        if sight == ProbeResult::First { Verdict::Keep } else { Verdict::Activate }
+        if result == ProbeResult::First { Verdict::Keep } else { Verdict::Activate }
     }
 
     /// Whether the page was used through one of its mappings; the accessed bit is cleared.
@@ -138,8 +138,8 @@ impl Mglru {
         let from = state.generation().expect("on a list");
         let page_type = state.page_type() as usize;
         if self.has_walk_context {
-            let (state, sight) = state.seen_by_walk();
-            if sight == ProbeResult::First {
+            let (state, result) = state.seen_by_walk();
+            if result == ProbeResult::First {
                 self.generations.states[frame.index()] = state;
                 return;
             }
@@ -149,9 +149,9 @@ impl Mglru {
             self.generations.states[frame.index()] = state.with_generation(youngest);
             return;
         }
-        let (state, sight) = state.seen_by_rmap();
+        let (state, result) = state.seen_by_rmap();
         self.generations.states[frame.index()] = state;
-        if sight == ProbeResult::Again && from != youngest {
+        if result == ProbeResult::Again && from != youngest {
             self.generations.take_off(memory, frame);
             memory.frames.set(frame, Flag::Active);
             self.generations.insert(memory, frame, false);

@@ -208,20 +208,20 @@ mod tests {
     #[test]
     fn a_walk_promotes_at_the_second_sight_or_after_a_fault() {
         let read_ahead = PageState::new(PageType::File);
-        let (once, sight) = read_ahead.seen_by_walk();
-        assert_eq!((once.refs(), sight), (1, ProbeResult::First));
-        let (twice, sight) = once.seen_by_walk();
-        assert_eq!((twice.refs(), twice.is_workingset(), sight), (0, true, ProbeResult::Again));
+        let (once, result) = read_ahead.seen_by_walk();
+        assert_eq!((once.refs(), result), (1, ProbeResult::First));
+        let (twice, result) = once.seen_by_walk();
+        assert_eq!((twice.refs(), twice.is_workingset(), result), (0, true, ProbeResult::Again));
     }
 
     #[test]
     fn the_reverse_map_counts_a_use_until_there_were_several() {
-        let (once, sight) = PageState::default().seen_by_rmap();
-        assert_eq!((once.refs(), sight), (1, ProbeResult::First));
-        let (twice, sight) = once.seen_by_rmap();
-        assert_eq!((twice.refs(), twice.is_workingset(), sight), (2, false, ProbeResult::Again));
-        let (often, sight) = twice.seen_by_rmap();
-        assert_eq!((often.refs(), often.is_workingset(), sight), (0, true, ProbeResult::Again));
+        let (once, result) = PageState::default().seen_by_rmap();
+        assert_eq!((once.refs(), result), (1, ProbeResult::First));
+        let (twice, result) = once.seen_by_rmap();
+        assert_eq!((twice.refs(), twice.is_workingset(), result), (2, false, ProbeResult::Again));
+        let (often, result) = twice.seen_by_rmap();
+        assert_eq!((often.refs(), often.is_workingset(), result), (0, true, ProbeResult::Again));
     }
 
     #[test]

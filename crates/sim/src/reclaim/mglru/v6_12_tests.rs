@@ -85,8 +85,8 @@ fn s18_insertion() {
 #[test]
 fn s18_promotion_at_the_first_sight() {
     let used = PageState::new(PageType::File).with_generation(1).used_by_descriptor().with_workingset();
-    let (after, sight) = OLD.seen_by_walk(used);
-    assert_eq!((after.refs(), after.is_workingset(), sight), (0, false, ProbeResult::Again));
+    let (after, result) = OLD.seen_by_walk(used);
+    assert_eq!((after.refs(), after.is_workingset(), result), (0, false, ProbeResult::Again));
     assert_eq!(OLD.seen_by_walk(PageState::default()).1, ProbeResult::Again);
     assert_eq!(Baseline::V7_2.seen_by_walk(PageState::default()).1, ProbeResult::First);
 }
