@@ -95,5 +95,7 @@ fn readmes_first_commands_work_on_debian_12_and_13_without_privileges() {
         );
         assert!(advice.status.success(), "{release}: {}", said(&advice));
         assert!(said(&advice).contains("peak memory"), "{release}: {}", said(&advice));
+        let gap = "The page cache of read() and write() is not in the recording.";
+        assert!(said(&advice).contains(gap), "what the kernel touched is: {}", said(&advice));
     }
 }

@@ -69,6 +69,7 @@ under_each_engine! {
         python_with_threads_and_a_fork
         a_size_limit_stops_the_recording_and_not_the_program
         a_native_run_sets_the_clock
+        what_the_kernel_touches_is_recorded_where_the_trace_says_so
     ]
 }
 
@@ -343,6 +344,34 @@ fn a_size_limit_stops_the_recording_and_not_the_program(engine: &'static EngineE
     assert_eq!(trace.recording.exit_code, 4);
     assert!(!trace.meta.complete);
     assert!(trace.meta.notes.iter().any(|note| note.contains("--max-size")), "{:?}", trace.meta.notes);
+}
+
+fn what_the_kernel_touches_is_recorded_where_the_trace_says_so(engine: &'static EngineEntry) {
+    let directory = tempfile::tempdir().unwrap();
+    // Pages that only the kernel touches: by a call whose buffer every engine knows, and by two others.
+    let source = r#"
+        #include <fcntl.h>
+        #include <sys/mman.h>
+        #include <sys/stat.h>
+        #include <sys/uio.h>
+        #include <unistd.h>
+        int main() {
+            char *p = mmap((void *)0x700000000, 16 * 4096, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+            int zero = open("/dev/zero", O_RDONLY);
+            struct iovec one = { p + 8 * 4096, 4096 };
+            int fails = read(zero, p + 2 * 4096, 4096) != 4096;
+            fails += readv(zero, &one, 1) != 4096;
+            fails += fstat(zero, (struct stat *)(p + 12 * 4096)) != 0;
+            return fails;
+        }"#;
+    let Some(program) = compile(directory.path(), source) else { return };
+    let trace = run(&options(engine, directory.path(), &[program.to_str().unwrap()]));
+    assert_eq!(trace.recording.exit_code, 0);
+    let pages = trace.pages_of(0);
+    let touched: Vec<u64> = (0..16).filter(|page| pages.contains(&(0x70_0000 + page))).collect();
+    assert_eq!(touched, if trace.meta.kernel_accesses { vec![2, 8, 12] } else { vec![2] });
+    assert_eq!(trace.meta.kernel_accesses, engine.name == "valgrind");
 }
 
 fn a_native_run_sets_the_clock(engine: &'static EngineEntry) {
