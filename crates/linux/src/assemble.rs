@@ -240,7 +240,7 @@ impl Assembler {
         self.held_rows -= rows.len();
         let Written { index, process, .. } = self.in_file(uid)?;
         for (page, pages, write) in rows {
-            self.writer.push(TraceRow { time_ns, thread: index, page, pages, write })?;
+            self.writer.push(TraceRow { time_ns, thread: index, page, pages, write, kernel: false })?;
             self.touched.note(process, page, pages.into());
         }
         Ok(())

@@ -31,7 +31,7 @@ fn recording(folder: &Path) -> PathBuf {
             _ => (start + ONCE + ms % 20 * EVER.div_ceil(20), EVER.div_ceil(20)),
         };
         let pages = u32::try_from(pages.min(end - page)).unwrap();
-        writer.push(TraceRow { time_ns: ms * MS, thread: 0, page, pages, write: true }).unwrap();
+        writer.push(TraceRow { time_ns: ms * MS, thread: 0, page, pages, write: true, kernel: false }).unwrap();
     }
     writer.set_outcome(Some(0), true).unwrap();
     writer.finish().unwrap();

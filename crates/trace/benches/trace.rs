@@ -31,7 +31,7 @@ const EPOCH_NS: u64 = 1_000_000;
 
 fn scattered(random: &mut Random, index: u64) -> TraceRow {
     let page = 0x0007_f000_0000 + random.below(4 << 20);
-    TraceRow { time_ns: index / 800 * EPOCH_NS, thread: 0, page, pages: 1, write: random.below(3) == 0 }
+    TraceRow { time_ns: index / 800 * EPOCH_NS, thread: 0, page, pages: 1, write: random.below(3) == 0, kernel: false }
 }
 
 fn local(random: &mut Random, index: u64) -> TraceRow {
@@ -39,7 +39,7 @@ fn local(random: &mut Random, index: u64) -> TraceRow {
     let page =
         if index.is_multiple_of(4) { 0x5_5555 + random.below(256) } else { 0x0007_f000_0000 + index * 40 % (1 << 20) };
     let pages = if index.is_multiple_of(4) { 1 } else { 16 + u32::try_from(random.below(48)).expect("small") };
-    TraceRow { time_ns: index / 40 * EPOCH_NS, thread: 0, page, pages, write: (index / 4).is_multiple_of(8) }
+    TraceRow { time_ns: index / 40 * EPOCH_NS, thread: 0, page, pages, write: (index / 4).is_multiple_of(8), kernel: false }
 }
 
 fn write(path: &Path, rows: u64, mut row: impl FnMut(&mut Random, u64) -> TraceRow) -> TraceMeta {

@@ -95,7 +95,7 @@ impl ThreadEpoch {
                     row.pages += 1;
                 }
                 _ => {
-                    let next = TraceRow { time_ns: self.start_ns, thread, page, pages: 1, write };
+                    let next = TraceRow { time_ns: self.start_ns, thread, page, pages: 1, write, kernel: false };
                     if let Some(row) = run.replace(next) {
                         out(row);
                     }
@@ -189,7 +189,7 @@ mod tests {
         rows
     }
     fn row(time_ns: u64, page: u64, pages: u32, write: bool) -> TraceRow {
-        TraceRow { time_ns, thread: 0, page, pages, write }
+        TraceRow { time_ns, thread: 0, page, pages, write, kernel: false }
     }
 
     #[test]

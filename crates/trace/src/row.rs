@@ -22,6 +22,8 @@ pub struct TraceRow {
     pub pages: u32,
     /// Whether the pages were written; otherwise they were only read.
     pub write: bool,
+    /// Whether only the kernel touched them in this epoch, in a system call of the thread, on its behalf.
+    pub kernel: bool,
 }
 
 /// Consecutive rows of a file, column by column. All columns have the same length.
@@ -39,6 +41,8 @@ pub struct RowBatch {
     pub pages: Vec<u32>,
     /// Column of [`TraceRow::write`].
     pub write: Vec<bool>,
+    /// Column of [`TraceRow::kernel`].
+    pub kernel: Vec<bool>,
 }
 
 impl RowBatch {
@@ -61,6 +65,7 @@ impl RowBatch {
         self.page.clear();
         self.pages.clear();
         self.write.clear();
+        self.kernel.clear();
     }
     /// Gives all columns `rows` places, whatever they hold.
     pub(crate) fn resize(&mut self, rows: usize) {
@@ -69,6 +74,7 @@ impl RowBatch {
         self.page.resize(rows, 0);
         self.pages.resize(rows, 0);
         self.write.resize(rows, false);
+        self.kernel.resize(rows, false);
     }
     /// Appends a row to every column.
     pub fn push(&mut self, row: TraceRow) {
@@ -77,6 +83,7 @@ impl RowBatch {
         self.page.push(row.page);
         self.pages.push(row.pages);
         self.write.push(row.write);
+        self.kernel.push(row.kernel);
     }
     /// Row `index` of the batch.
     ///
@@ -90,6 +97,7 @@ impl RowBatch {
             page: self.page[index],
             pages: self.pages[index],
             write: self.write[index],
+            kernel: self.kernel[index],
         }
     }
     /// The rows in order.

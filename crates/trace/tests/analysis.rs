@@ -45,7 +45,7 @@ fn map(start: u64, end: u64, what: MapKind) -> EventKind {
     EventKind::Map(MapRange { start, end, what, ..MapRange::default() })
 }
 fn row(thread: u32, time_ns: u64, page: u64, pages: u32, write: bool) -> Step {
-    Step::Row(TraceRow { time_ns, thread, page, pages, write })
+    Step::Row(TraceRow { time_ns, thread, page, pages, write, kernel: false })
 }
 
 /// One touch of one page, or an end of pages, with the trace time; the model's own walk.

@@ -32,6 +32,7 @@ fn sample_rows(count: u64) -> Vec<TraceRow> {
         page: page(index),
         pages: pages(index),
         write: index.is_multiple_of(3),
+        kernel: index.is_multiple_of(5),
     };
     (0..count).map(row).collect()
 }
@@ -139,7 +140,7 @@ fn other_readers_see_the_same_parquet() {
     let reader = parquet::file::reader::SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
     let fields = reader.metadata().file_metadata().schema().get_fields().to_vec();
     let names: Vec<_> = fields.iter().map(|field| field.name().to_owned()).collect();
-    assert_eq!(names, ["time_ns", "thread", "page", "pages", "write"]);
+    assert_eq!(names, ["time_ns", "thread", "page", "pages", "write", "kernel"]);
     for (row, found) in rows.iter().zip(reader.get_row_iter(None).unwrap()) {
         let found = found.unwrap();
         let found = TraceRow {
@@ -148,6 +149,7 @@ fn other_readers_see_the_same_parquet() {
             page: found.get_ulong(2).unwrap(),
             pages: found.get_uint(3).unwrap(),
             write: found.get_bool(4).unwrap(),
+            kernel: found.get_bool(5).unwrap(),
         };
         assert_eq!(found, *row);
     }
@@ -184,6 +186,43 @@ fn other_readers_see_the_same_stream() {
     assert_eq!(notes, 8, "one process, two threads, three events, a remark, an outcome");
 }
 
+#[test]
+fn a_stream_without_the_column_of_the_kernel_is_read() {
+    use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
+    use arrow_schema::{DataType, Field, Schema};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t");
+    let rows: Vec<TraceRow> = sample_rows(3000);
+    let field = |name: &str, kind| Field::new(name, kind, name == "event");
+    let fields = vec![
+        field("time_ns", DataType::UInt64),
+        field("thread", DataType::UInt32),
+        field("page", DataType::UInt64),
+        field("pages", DataType::UInt32),
+        field("write", DataType::Boolean),
+        field("event", DataType::Utf8),
+    ];
+    let two_threads = TraceMeta { threads: vec![ThreadMeta::default(); 2], ..TraceMeta::single("t") };
+    let entry = ("isotherm".to_owned(), serde_json::to_string(&two_threads).unwrap());
+    let metadata = std::collections::HashMap::from([entry]);
+    let schema = Arc::new(Schema::new_with_metadata(fields, metadata));
+    let wide = |of: fn(&TraceRow) -> u64| Arc::new(rows.iter().map(of).collect::<UInt64Array>()) as ArrayRef;
+    let narrow = |of: fn(&TraceRow) -> u32| Arc::new(rows.iter().map(of).collect::<UInt32Array>()) as ArrayRef;
+    let columns: Vec<ArrayRef> = vec![
+        wide(|row| row.time_ns),
+        narrow(|row| row.thread),
+        wide(|row| row.page),
+        narrow(|row| row.pages),
+        Arc::new(rows.iter().map(|row| Some(row.write)).collect::<BooleanArray>()),
+        Arc::new(StringArray::from(vec![None::<&str>; rows.len()])),
+    ];
+    let mut writer = arrow_ipc::writer::StreamWriter::try_new(std::fs::File::create(&path).unwrap(), &schema).unwrap();
+    writer.write(&RecordBatch::try_new(schema, columns).unwrap()).unwrap();
+    writer.finish().unwrap();
+    let expected: Vec<TraceRow> = rows.iter().map(|row| TraceRow { kernel: false, ..*row }).collect();
+    assert_eq!(read(&path).unwrap().1, expected);
+}
+
 /// Parquet as other programs write it: other encodings, pages of version 1, columns that could be null.
 #[test]
 fn traces_rewritten_by_other_programs_are_read() {
@@ -209,7 +248,9 @@ fn traces_rewritten_by_other_programs_are_read() {
         let path = folder.path().join("t.parquet");
         write_foreign(&path, &rows, properties.set_write_batch_size(64).build(), nullable, true);
         let (_, read_rows) = read(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert!(read_rows == rows, "{name}: rows differ");
+        // They have no column `kernel`: the program made all accesses itself.
+        let expected: Vec<TraceRow> = rows.iter().map(|row| TraceRow { kernel: false, ..*row }).collect();
+        assert!(read_rows == expected, "{name}: rows differ");
     }
     let path = folder.path().join("t.parquet");
     write_foreign(&path, &rows, plain().build(), false, false);
@@ -381,7 +422,7 @@ fn later_versions_are_refused() {
 fn rows_that_cannot_be_are_refused_by_the_writer() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path().join("t"), TraceMeta::single("t")).unwrap();
-    let good = TraceRow { time_ns: 5, thread: 0, page: 1, pages: 1, write: false };
+    let good = TraceRow { time_ns: 5, thread: 0, page: 1, pages: 1, write: false, kernel: false };
     writer.push(good).unwrap();
     let table = [
         (TraceRow { pages: 0, ..good }, "`pages` is 0"),
@@ -406,12 +447,13 @@ fn a_folder_that_cannot_be_written_is_told() {
 fn any_row() -> impl Strategy<Value = TraceRow> {
     let page = prop_oneof![0u64..1000, 0u64..(1 << 51), Just((1 << 52) - u64::from(u32::MAX))];
     let pages = prop_oneof![Just(1u32), 1u32..100, Just(u32::MAX)];
-    (0u64..3, page, pages, any::<bool>()).prop_map(|(time_ns, page, pages, write)| TraceRow {
+    (0u64..3, page, pages, any::<bool>(), any::<bool>()).prop_map(|(time_ns, page, pages, write, kernel)| TraceRow {
         time_ns,
         thread: 0,
         page,
         pages,
         write,
+        kernel,
     })
 }
 

@@ -79,7 +79,7 @@ fn lackey_sample() {
     let options =
         ImportOptions { epoch_ns: 4, ns_per_instruction: Fraction { numerator: 1, denominator: 1 }, ..defaults() };
     let (meta, rows) = case.import(None, &options).unwrap();
-    let row = |time_ns, page, pages, write| TraceRow { time_ns, thread: 0, page, pages, write };
+    let row = |time_ns, page, pages, write| TraceRow { time_ns, thread: 0, page, pages, write, kernel: false };
     assert_eq!(
         rows,
         [
@@ -206,7 +206,7 @@ fn sample(path: &Path) -> Vec<TraceRow> {
         complete: true,
         ..TraceMeta::default()
     };
-    let row = |thread, time_ns, page, pages, write| TraceRow { time_ns, thread, page, pages, write };
+    let row = |thread, time_ns, page, pages, write| TraceRow { time_ns, thread, page, pages, write, kernel: false };
     let rows = vec![
         row(0, 0, 10, 3, false),
         row(1, 0, 11, 1, true),
@@ -252,7 +252,7 @@ fn csv_export_and_back() {
     let rows = sample(&trace);
     export(None, &trace, &csv, &ExportOptions::default()).unwrap();
     let text = std::fs::read_to_string(&csv).unwrap();
-    assert!(text.starts_with("time_ns,thread,page,pages,write\n0,0,10,3,0\n0,1,11,1,1\n"), "{text}");
+    assert!(text.starts_with("time_ns,thread,page,pages,write,kernel\n0,0,10,3,0,0\n0,1,11,1,1,0\n"), "{text}");
     import(None, &csv, &back, &defaults()).unwrap();
     assert_eq!(read(&back).1, rows);
     export(Some("csv"), &trace, &csv, &ExportOptions { per_access: true }).unwrap();

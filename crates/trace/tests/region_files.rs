@@ -239,7 +239,7 @@ fn what_is_no_record_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x");
     let mut writer = TraceWriter::create(&path, TraceMeta::single("t")).unwrap();
-    writer.push(TraceRow { time_ns: 0, thread: 0, page: 1, pages: 1, write: false }).unwrap();
+    writer.push(TraceRow { time_ns: 0, thread: 0, page: 1, pages: 1, write: false, kernel: false }).unwrap();
     writer.flush().unwrap();
     let error = RegionStore::open(&path).unwrap_err().to_string();
     assert!(error.contains("not a region record") && error.contains("isotherm monitor"), "{error}");

@@ -27,7 +27,7 @@ fn recording(folder: &Path) -> PathBuf {
     writer.event(0, 0, EventKind::Map(map)).unwrap();
     for ms in 0..200 {
         let page = start + ms % 20 * 100;
-        writer.push(TraceRow { time_ns: ms * MS, thread: 0, page, pages: 100, write: true }).unwrap();
+        writer.push(TraceRow { time_ns: ms * MS, thread: 0, page, pages: 100, write: true, kernel: false }).unwrap();
     }
     writer.set_outcome(Some(0), true).unwrap();
     writer.finish().unwrap();

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use super::{ExportOptions, Exporter, Output, check_processes, for_each_access, object_id};
 use crate::file::table::COLUMNS;
-use crate::{Result, TraceReader};
+use crate::{Result, TraceReader, TraceRow};
 
 pub(super) const EXPORTER: Exporter = Exporter {
     name: "csv",
-    about: "text: time_ns,thread,page,pages,write a row, or time,obj_id,obj_size,op an access",
+    about: "text: time_ns,thread,page,pages,write,kernel a row, or time,obj_id,obj_size,op an access",
     endings: &[".csv"],
     convert,
 };
@@ -35,8 +35,9 @@ fn convert(reader: &mut TraceReader, output: &Path, options: &ExportOptions) -> 
         put(&mut out, format_args!("{}\n", COLUMNS.join(",")))?;
         reader.for_each_batch(|batch| {
             batch.rows().try_for_each(|row| {
-                let write = u8::from(row.write);
-                put(&mut out, format_args!("{},{},{},{},{write}\n", row.time_ns, row.thread, row.page, row.pages))
+                let (write, kernel) = (u8::from(row.write), u8::from(row.kernel));
+                let TraceRow { time_ns, thread, page, pages, .. } = row;
+                put(&mut out, format_args!("{time_ns},{thread},{page},{pages},{write},{kernel}\n"))
             })
         })?;
     }

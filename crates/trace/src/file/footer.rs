@@ -43,7 +43,7 @@ pub(crate) struct Chunk {
 #[derive(Clone, Debug)]
 pub(crate) struct RowGroup {
     pub(crate) rows: u64,
-    /// In the order of [`Table::columns`].
+    /// In the order of [`Table::columns`]; optional ones that are not there are left out.
     pub(crate) chunks: Vec<Chunk>,
 }
 
@@ -136,6 +136,9 @@ fn find_columns(source: &Source, table: &Table, root: &Struct<'_>) -> Result<Vec
     let find = |column: &super::table::Column| {
         let name = column.name;
         let index = leaves.iter().position(|leaf| leaf.bytes(4) == Some(name.as_bytes()));
+        if index.is_none() && column.optional {
+            return Ok(None);
+        }
         let index = index.ok_or_else(|| wrong(format!("Parquet without a column `{name}`")))?;
         let physical = match leaves[index].int(1) {
             Some(0) if column.kind == Kind::Bool => Physical::Boolean,
@@ -148,9 +151,9 @@ fn find_columns(source: &Source, table: &Table, root: &Struct<'_>) -> Result<Vec
             Some(1) => true,
             _ => return Err(wrong(format!("column `{name}` holds lists"))),
         };
-        Ok(Found { name, index, physical, optional })
+        Ok(Some(Found { name, index, physical, optional }))
     };
-    table.columns.iter().map(find).collect()
+    table.columns.iter().filter_map(|column| find(column).transpose()).collect()
 }
 
 fn read_chunk(

@@ -95,10 +95,16 @@ fn take_rows(message: &Message, from: usize, to: usize, batch: &mut RowBatch) {
         batch.thread.extend(narrow(1));
         batch.page.extend(wide(2));
         batch.pages.extend(narrow(3));
-        let first = batch.write.len();
-        batch.write.resize(first + (to - from).next_multiple_of(8), false);
-        unpack_bits(&message.columns[4].0[from / 8..to.div_ceil(8)], &mut batch.write[first..]);
-        batch.write.truncate(first + to - from);
+        let bits = |column: usize, out: &mut Vec<bool>| {
+            let first = out.len();
+            out.resize(first + (to - from).next_multiple_of(8), false);
+            if message.has_column(column) {
+                unpack_bits(&message.columns[column].0[from / 8..to.div_ceil(8)], &mut out[first..]);
+            }
+            out.truncate(first + to - from);
+        };
+        bits(4, &mut batch.write);
+        bits(5, &mut batch.kernel);
         return;
     }
     for row in (from..to).filter(|&row| !message.notes_at(row)) {
@@ -108,6 +114,7 @@ fn take_rows(message: &Message, from: usize, to: usize, batch: &mut RowBatch) {
             page: message.value(2, row),
             pages: u32::try_from(message.value(3, row)).unwrap_or(u32::MAX),
             write: message.bit(4, row),
+            kernel: message.has_column(5) && message.bit(5, row),
         });
     }
 }

@@ -231,6 +231,11 @@ impl Message {
         self.is_note.get(row / 8).is_some_and(|byte| byte >> (row % 8) & 1 != 0)
     }
 
+    /// Whether the stream has this column of the table; one that is required always is there.
+    pub(crate) fn has_column(&self, column: usize) -> bool {
+        self.rows == 0 || !self.columns[column].0.is_empty()
+    }
+
     /// Of an integer column.
     pub(crate) fn value(&self, column: usize, row: usize) -> u64 {
         let (values, width) = &self.columns[column];
@@ -316,7 +321,8 @@ fn read_schema(source: &Source, table: &Table, metadata: &[u8]) -> Result<(Vec<F
             _ => return Err(wrong(&format!("column `{name}` does not belong in {}, or has another type", table.what))),
         });
     }
-    for (index, name) in table.names().into_iter().enumerate() {
+    for (index, described) in table.columns.iter().enumerate() {
+        let name = described.name;
         let count = fields
             .iter()
             .filter(|field| match field {
@@ -324,7 +330,7 @@ fn read_schema(source: &Source, table: &Table, metadata: &[u8]) -> Result<(Vec<F
                 FieldKind::Notes => false,
             })
             .count();
-        if count != 1 {
+        if count != 1 && !(described.optional && count == 0) {
             return Err(wrong(&format!("column `{name}` is there {count} times")));
         }
     }

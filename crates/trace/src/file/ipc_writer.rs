@@ -49,7 +49,7 @@ impl<M: Medium> IpcSink<M> {
 
     pub(crate) fn note(&mut self, note: &Note) {
         let (thread, time_ns) = if let Note::Event(event) = note { (event.thread, event.time_ns) } else { (0, 0) };
-        self.pending.push(crate::TraceRow { time_ns, thread, page: 0, pages: 0, write: false });
+        self.pending.push(crate::TraceRow { time_ns, thread, page: 0, pages: 0, write: false, kernel: false });
         self.notes.push(Some(serde_json::to_string(note).expect("notes are plain data")));
     }
 
@@ -67,6 +67,7 @@ impl<M: Medium> IpcSink<M> {
             Arc::new(UInt64Array::from(rows.page)),
             Arc::new(UInt32Array::from(rows.pages)),
             Arc::new(BooleanArray::from(rows.write)),
+            Arc::new(BooleanArray::from(rows.kernel)),
         ];
         self.file.write(columns, std::mem::take(&mut self.notes))
     }
@@ -116,7 +117,7 @@ mod tests {
     fn a_full_disk_keeps_all_whole_batches() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
-        let row = |index| crate::TraceRow { time_ns: 0, thread: 0, page: index * 7919, pages: 1, write: false };
+        let row = |index| crate::TraceRow { time_ns: 0, thread: 0, page: index * 7919, pages: 1, write: false, kernel: false };
         let disk = SmallDisk { bytes: Vec::new(), room: 20_000 };
         let mut sink = IpcSink::create(disk, &TraceMeta::single("t")).unwrap();
         let mut written = 0;

@@ -45,6 +45,7 @@ impl ParquetTable {
         while self.rows_left == 0 {
             let Some(group) = self.row_groups.get(self.next_group) else { return Ok(0) };
             if self.columns.is_empty() {
+                // Optional columns stand last, so that a file that lacks one has fewer chunks.
                 for (column, &chunk) in self.table.columns.iter().zip(&group.chunks) {
                     self.columns.push(ColumnReader::new(&self.source, column.name, chunk)?);
                 }
@@ -64,9 +65,15 @@ impl ParquetTable {
         self.columns[column].read(&self.source, out)
     }
 
-    /// Fills `out` with the batch's values of boolean column `column`.
+    /// Fills `out` with the batch's values of boolean column `column`; with `false` where the file lacks it.
     pub(crate) fn read_bools(&mut self, column: usize, out: &mut [bool]) -> Result<()> {
-        self.columns[column].read_bools(&self.source, out)
+        match self.columns.get_mut(column) {
+            Some(column) => column.read_bools(&self.source, out),
+            None => {
+                out.fill(false);
+                Ok(())
+            }
+        }
     }
 }
 
@@ -104,6 +111,7 @@ impl ParquetRows {
         self.table.read(2, &mut batch.page[..])?;
         self.table.read(3, &mut batch.pages[..])?;
         self.table.read_bools(4, &mut batch.write)?;
+        self.table.read_bools(5, &mut batch.kernel)?;
         Ok(true)
     }
 }

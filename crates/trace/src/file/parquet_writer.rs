@@ -6,7 +6,7 @@ use super::parquet_file::{GROUP_ROWS, ParquetFile, Values};
 use super::table::TRACE;
 use crate::{Result, RowBatch, TraceMeta};
 
-/// The rows of a finished trace in the making: 25 bytes a row of a row group.
+/// The rows of a finished trace in the making: 26 bytes a row of a row group.
 #[derive(Debug)]
 pub(crate) struct ParquetSink {
     file: ParquetFile,
@@ -17,6 +17,7 @@ pub(crate) struct ParquetSink {
     page: Vec<i64>,
     pages: Vec<i32>,
     write: Vec<bool>,
+    kernel: Vec<bool>,
 }
 
 impl ParquetSink {
@@ -30,6 +31,7 @@ impl ParquetSink {
             page: Vec::new(),
             pages: Vec::new(),
             write: Vec::new(),
+            kernel: Vec::new(),
         })
     }
 
@@ -44,6 +46,7 @@ impl ParquetSink {
         self.page.extend(batch.page.iter().map(|value| value.cast_signed()));
         self.pages.extend(batch.pages.iter().map(|value| value.cast_signed()));
         self.write.extend_from_slice(&batch.write);
+        self.kernel.extend_from_slice(&batch.kernel);
         self.rows += batch.len() as u64;
         self.accesses += batch.accesses();
         if self.page.len() >= GROUP_ROWS { self.write_group() } else { Ok(()) }
@@ -59,12 +62,14 @@ impl ParquetSink {
             Values::U64(&self.page),
             Values::U32(&self.pages),
             Values::Bool(&self.write),
+            Values::Bool(&self.kernel),
         ])?;
         self.time_ns.clear();
         self.thread.clear();
         self.page.clear();
         self.pages.clear();
         self.write.clear();
+        self.kernel.clear();
         Ok(())
     }
 

@@ -13,6 +13,17 @@ pub(crate) enum Kind {
 pub(crate) struct Column {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
+    /// Whether a file may lack it: all its values are then 0 or `false`. Such columns stand behind all others.
+    pub(crate) optional: bool,
+}
+
+impl Column {
+    pub(crate) const fn required(name: &'static str, kind: Kind) -> Self {
+        Self { name, kind, optional: false }
+    }
+    pub(crate) const fn optional(name: &'static str, kind: Kind) -> Self {
+        Self { name, kind, optional: true }
+    }
 }
 
 /// The columns of one kind of file.
@@ -34,7 +45,7 @@ impl Table {
 }
 
 /// The names of [`TRACE`].
-pub(crate) const COLUMNS: [&str; 5] = ["time_ns", "thread", "page", "pages", "write"];
+pub(crate) const COLUMNS: [&str; 6] = ["time_ns", "thread", "page", "pages", "write", "kernel"];
 
 /// Page traces; columns in the order of [`crate::RowBatch`].
 pub(crate) const TRACE: Table = Table {
@@ -42,10 +53,11 @@ pub(crate) const TRACE: Table = Table {
     made_by: "isotherm record",
     root: "trace",
     columns: &[
-        Column { name: COLUMNS[0], kind: Kind::U64 },
-        Column { name: COLUMNS[1], kind: Kind::U32 },
-        Column { name: COLUMNS[2], kind: Kind::U64 },
-        Column { name: COLUMNS[3], kind: Kind::U32 },
-        Column { name: COLUMNS[4], kind: Kind::Bool },
+        Column::required(COLUMNS[0], Kind::U64),
+        Column::required(COLUMNS[1], Kind::U32),
+        Column::required(COLUMNS[2], Kind::U64),
+        Column::required(COLUMNS[3], Kind::U32),
+        Column::required(COLUMNS[4], Kind::Bool),
+        Column::optional(COLUMNS[5], Kind::Bool),
     ],
 };

@@ -13,7 +13,7 @@ use crate::{Result, ThreadMeta, TraceError, TraceRow, TraceWriter};
 
 pub(super) const IMPORTER: Importer = Importer {
     name: "csv",
-    about: "text in columns: libCacheSim csv (with --columns), or time_ns,thread,page,pages,write with a header line",
+    about: "text in columns: libCacheSim csv (with --columns), or time_ns,thread,page,pages,write,kernel with a header line",
     detect: |name, head| {
         let extension = name.extension().is_some_and(|extension| extension == "csv" || extension == "tsv");
         extension || (head.starts_with(COLUMNS[0].as_bytes()) && head.contains(&b','))
@@ -201,7 +201,8 @@ fn convert_own(input: &mut Input, options: &ImportOptions, writer: &mut TraceWri
             if thread > 65_535 {
                 return Err(format!("thread {thread} is above 65,535"));
             }
-            Ok(TraceRow { time_ns, thread, page: read(2, 0)?, pages: narrow(3, read(3, 1)?)?, write: read(4, 0)? != 0 })
+            let (write, kernel) = (read(4, 0)? != 0, read(5, 0)? != 0);
+            Ok(TraceRow { time_ns, thread, page: read(2, 0)?, pages: narrow(3, read(3, 1)?)?, write, kernel })
         })();
         let row = row.map_err(|what: String| input.bad_line(what))?;
         while writer.meta().threads.len() <= row.thread as usize {

@@ -47,7 +47,7 @@ impl Requests {
         };
         self.latest_ns = time_ns;
         self.count += 1;
-        writer.push(TraceRow { time_ns, thread: 0, page, pages: 1, write })
+        writer.push(TraceRow { time_ns, thread: 0, page, pages: 1, write, kernel: false })
     }
 
     /// Requests so far.

@@ -13,11 +13,11 @@ use crate::file::parquet_reader::ParquetTable;
 use crate::file::table::{Column, Kind, Table};
 
 const fn wide(name: &'static str) -> Column {
-    Column { name, kind: Kind::U64 }
+    Column::required(name, Kind::U64)
 }
 
 const fn narrow(name: &'static str) -> Column {
-    Column { name, kind: Kind::U32 }
+    Column::required(name, Kind::U32)
 }
 
 /// A region record.
@@ -34,7 +34,7 @@ pub(crate) const RECORD: Table = Table {
         wide("end"),
         narrow("nr_accesses"),
         narrow("age"),
-        Column { name: "has_age", kind: Kind::Bool },
+        Column::required("has_age", Kind::Bool),
         narrow("level"),
         narrow("probe_hits_0"),
         narrow("probe_hits_1"),

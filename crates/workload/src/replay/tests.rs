@@ -60,7 +60,7 @@ fn store(path: &Path, meta: TraceMeta, items: &[Item]) {
     for item in items.iter().cloned() {
         match item {
             Item::TraceRow { thread, time_ns, page, pages, write } => {
-                writer.push(TraceRow { time_ns, thread, page, pages, write }).unwrap();
+                writer.push(TraceRow { time_ns, thread, page, pages, write, kernel: false }).unwrap();
             }
             Item::Event { thread, time_ns, kind } => writer.event(thread, time_ns, kind).unwrap(),
         }
