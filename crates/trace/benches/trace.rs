@@ -39,7 +39,14 @@ fn local(random: &mut Random, index: u64) -> TraceRow {
     let page =
         if index.is_multiple_of(4) { 0x5_5555 + random.below(256) } else { 0x0007_f000_0000 + index * 40 % (1 << 20) };
     let pages = if index.is_multiple_of(4) { 1 } else { 16 + u32::try_from(random.below(48)).expect("small") };
-    TraceRow { time_ns: index / 40 * EPOCH_NS, thread: 0, page, pages, write: (index / 4).is_multiple_of(8), kernel: false }
+    TraceRow {
+        time_ns: index / 40 * EPOCH_NS,
+        thread: 0,
+        page,
+        pages,
+        write: (index / 4).is_multiple_of(8),
+        kernel: false,
+    }
 }
 
 fn write(path: &Path, rows: u64, mut row: impl FnMut(&mut Random, u64) -> TraceRow) -> TraceMeta {

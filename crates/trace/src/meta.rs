@@ -21,6 +21,10 @@ pub struct TraceMeta {
     /// Whether rows hold what the kernel touched for the program in system calls: buffers, paths, structures.
     #[serde(skip_serializing_if = "is_default")]
     pub kernel_accesses: bool,
+    /// Page numbers that stand for pages of the page cache: rows in this range are reads and writes through file descriptors.
+    /// `None`: such accesses were not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_cache: Option<PageCacheRange>,
     /// Program and version that wrote the file.
     pub created_by: String,
     /// The machine of the recording (architecture, kernel, CPU), in words.
@@ -59,6 +63,7 @@ impl Default for TraceMeta {
             command: Vec::new(),
             recorder: String::new(),
             kernel_accesses: false,
+            page_cache: None,
             created_by: concat!("isotherm ", env!("CARGO_PKG_VERSION")).to_owned(),
             host: String::new(),
             page_bytes: isotherm_units::PAGE_BYTES,
@@ -89,6 +94,31 @@ impl TraceMeta {
     /// The process of thread `thread`; 0 for threads that are not listed.
     pub fn process_of(&self, thread: u32) -> usize {
         self.threads.get(thread as usize).map_or(0, |thread| thread.process)
+    }
+    /// Whether `page` stands for a page of the page cache ([`TraceMeta::page_cache`]).
+    pub fn is_page_cache(&self, page: u64) -> bool {
+        self.page_cache.is_some_and(|range| range.contains(page))
+    }
+}
+
+/// Page numbers of a trace that no program maps. A file that is read or written through descriptors has its place in it, shown by
+/// [`EventKind::Map`] in each process that uses it: always the same place, so that one page number is one page of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageCacheRange {
+    /// The first page number.
+    pub start: u64,
+    /// The page number after the last; not part of the range.
+    pub end: u64,
+}
+
+impl PageCacheRange {
+    /// What the recorder takes: 8 TiB from address 0x6800_0000_0000 on. User addresses of x86-64 end at 0x8000_0000_0000; neither
+    /// the kernel nor an engine gives out addresses there unasked.
+    pub const RECORDED: Self = Self { start: 0x6_8000_0000, end: 0x7_0000_0000 };
+
+    /// Whether `page` lies in it.
+    pub fn contains(self, page: u64) -> bool {
+        (self.start..self.end).contains(&page)
     }
 }
 
@@ -254,6 +284,9 @@ pub enum MapKind {
     Shared,
     /// The program's own file and its loader.
     Image,
+    /// No mapping of the program's: pages of a file that it reads and writes through descriptors ([`TraceMeta::page_cache`]). Files
+    /// of memory file systems are [`MapKind::Shared`] there.
+    PageCache,
 }
 
 impl MapKind {
@@ -266,6 +299,7 @@ impl MapKind {
             Self::File => "file",
             Self::Shared => "shared",
             Self::Image => "image",
+            Self::PageCache => "page_cache",
         }
     }
 }
@@ -273,7 +307,7 @@ impl MapKind {
 impl From<String> for MapKind {
     /// Words of later versions are taken for [`MapKind::Anonymous`].
     fn from(name: String) -> Self {
-        let known = [Self::Heap, Self::Stack, Self::Anonymous, Self::File, Self::Shared, Self::Image];
+        let known = [Self::Heap, Self::Stack, Self::Anonymous, Self::File, Self::Shared, Self::Image, Self::PageCache];
         known.into_iter().find(|kind| kind.name() == name).unwrap_or_default()
     }
 }

@@ -48,6 +48,47 @@ fn row(thread: u32, time_ns: u64, page: u64, pages: u32, write: bool) -> Step {
     Step::Row(TraceRow { time_ns, thread, page, pages, write, kernel: false })
 }
 
+#[test]
+fn pages_of_the_page_cache_are_shared_and_outlive_processes() {
+    use isotherm_trace::PageCacheRange;
+    use isotherm_trace::analysis::{footprint, info, mrc, wss};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t");
+    let first = PageCacheRange::RECORDED.start;
+    let meta = TraceMeta { page_cache: Some(PageCacheRange::RECORDED), ..meta() };
+    let mut writer = TraceWriter::create(&path, meta).unwrap();
+    let cached = || {
+        let (what, file) = (MapKind::PageCache, Some("/data/f".to_owned()));
+        EventKind::Map(MapRange { start: first, end: first + 8, what, file, ..MapRange::default() })
+    };
+    let row = |thread, time_ns, page, pages, kernel| TraceRow { time_ns, thread, page, pages, write: false, kernel };
+    writer.event(0, 0, map(5, 9, MapKind::Heap)).unwrap();
+    writer.push(row(0, 0, 5, 1, false)).unwrap();
+    writer.event(0, 0, cached()).unwrap();
+    writer.push(row(0, 0, first, 4, true)).unwrap();
+    writer.event(0, 5, EventKind::StartThread { thread: 1 }).unwrap();
+    // The child opens the same file: nothing is mapped over, and its pages are the same.
+    writer.event(1, 0, cached()).unwrap();
+    writer.push(row(1, 0, 5, 1, false)).unwrap();
+    writer.push(row(1, 0, first + 2, 4, true)).unwrap();
+    writer.event(1, 10, EventKind::EndThread).unwrap();
+    writer.push(row(0, 20, first, 6, true)).unwrap();
+    writer.finish().unwrap();
+    let mut reader = TraceReader::open(&path).unwrap();
+    let found = footprint(&mut reader).unwrap();
+    assert_eq!((found.touched_pages, found.page_cache_pages), (8, 6), "one page in each process, six of the file");
+    assert_eq!(found.peak_resident_pages, 8);
+    let curve = mrc(&mut reader).unwrap();
+    assert_eq!((curve.accesses, curve.cold_misses, curve.misses_at(8)), (16, 8, 8), "the file stayed");
+    let windows: Vec<u64> = wss(&mut reader, 10).unwrap().windows.iter().map(|window| window.pages).collect();
+    assert_eq!(windows, [8, 0, 6]);
+    let info = info(&mut reader).unwrap();
+    assert!(info.descriptor_accesses);
+    assert_eq!((info.accesses, info.kernel_accesses), (16, 14));
+    let of_file: Vec<_> = info.mappings.iter().filter(|row| row.label == "page cache f").collect();
+    assert_eq!(of_file.iter().map(|row| (row.process, row.touched_pages)).collect::<Vec<_>>(), [(0, 4), (1, 2)]);
+}
+
 /// One touch of one page, or an end of pages, with the trace time; the model's own walk.
 #[derive(Clone, Copy, Debug)]
 enum Fact {

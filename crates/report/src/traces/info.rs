@@ -74,12 +74,19 @@ fn summary(info: &Info) -> Table {
     add("page size", Unit::Bytes.approx(info.page_bytes as f64));
     add("touched", size(info.footprint.touched_pages));
     add("written", size(info.footprint.written_pages));
+    if info.descriptor_accesses {
+        add("of the page cache", size(info.footprint.page_cache_pages));
+    }
     add(
         "peak resident",
         format!("{} at {}", size(info.footprint.peak_resident_pages), time(info.footprint.peak_time_ns)),
     );
-    let writes = Unit::Ppm.approx(info.write_accesses as f64 * 1e6 / info.accesses.max(1) as f64);
-    add("touches", format!("{} in {} rows, {writes} of them writes", info.accesses, info.rows));
+    let share = |accesses: u64| Unit::Ppm.approx(accesses as f64 * 1e6 / info.accesses.max(1) as f64);
+    let mut touches = format!("{} in {} rows, {} of them writes", info.accesses, info.rows, share(info.write_accesses));
+    if info.kernel_accesses > 0 {
+        touches.push_str(&format!(", {} by the kernel alone", share(info.kernel_accesses)));
+    }
+    add("touches", touches);
     add("events", info.events.to_string());
     let per_access = significant(info.milli_bytes_per_access as f64 / 1000.0, 3);
     add("file", format!("{} ({per_access} bytes a touch)", Unit::Bytes.approx(info.file_bytes as f64)));
@@ -191,9 +198,11 @@ mod tests {
             page_bytes: 4096,
             epoch_ns: 1_000_000,
             native: None,
+            descriptor_accesses: true,
             rows: 400,
             accesses: 1200,
             write_accesses: 300,
+            kernel_accesses: 12,
             events: 12,
             file_bytes: 2400,
             milli_bytes_per_access: 2000,
@@ -203,6 +212,7 @@ mod tests {
                 written_pages: 2,
                 peak_resident_pages: 900,
                 peak_time_ns: 5,
+                page_cache_pages: 16,
                 duration_ns: 2_000_000_000,
             },
             threads: vec![thread],
@@ -216,20 +226,21 @@ mod tests {
         let text: String = info_tables(&small()).iter().map(|table| table.to_text(&TermStyle::plain(100))).collect();
         insta::assert_snapshot!(text, @r#"
         trace
-        command        sqlite3 index.db
-        recorder       qemu-user plugin
-        written by     isotherm 0.1.0
-        exit code      0
-        complete       yes
-        duration       2 s (2 s of CPU time in one thread)
-        epoch          1ms
-        page size      4 KiB
-        touched        4 MiB (1024 pages)
-        written        8 KiB (2 pages)
-        peak resident  3.52 MiB (900 pages) at 5 ns
-        touches        1200 in 400 rows, 25 % of them writes
-        events         12
-        file           2.34 KiB (2 bytes a touch)
+        command            sqlite3 index.db
+        recorder           qemu-user plugin
+        written by         isotherm 0.1.0
+        exit code          0
+        complete           yes
+        duration           2 s (2 s of CPU time in one thread)
+        epoch              1ms
+        page size          4 KiB
+        touched            4 MiB (1024 pages)
+        written            8 KiB (2 pages)
+        of the page cache  64 KiB (16 pages)
+        peak resident      3.52 MiB (900 pages) at 5 ns
+        touches            1200 in 400 rows, 25 % of them writes, 1 % by the kernel alone
+        events             12
+        file               2.34 KiB (2 bytes a touch)
         mappings
         mapping   touched [MiB]  written [KiB]  accesses  share [%]
         heap               2.00           4.00       900       75.0

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{PageTable, TraceStep, walk};
-use crate::{EventKind, Result, TraceReader};
+use crate::{EventKind, PageCacheRange, Result, TraceMeta, TraceReader};
 
 /// Pages of a trace, in units of its page size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -13,8 +13,12 @@ pub struct Footprint {
     /// Number of distinct pages written in the whole trace.
     pub written_pages: u64,
     /// Largest number of pages at one time that had been touched and were still mapped: the memory a run needs to go
-    /// without any reclaim. Pages unmapped, mapped over, or of a process that ended are not counted any more.
+    /// without any reclaim. Pages unmapped, mapped over, or of a process that ended are not counted any more; pages of the page
+    /// cache stay to the end.
     pub peak_resident_pages: u64,
+    /// Of the touched pages those of the page cache: read or written through file descriptors. A page that is also mapped counts
+    /// here and there.
+    pub page_cache_pages: u64,
     /// Trace time at which that number was reached first, nanoseconds.
     pub peak_time_ns: u64,
     /// Trace time at the end, nanoseconds from the start.
@@ -26,7 +30,7 @@ pub struct Footprint {
 /// # Errors
 /// When the trace is damaged.
 pub fn footprint(reader: &mut TraceReader) -> Result<Footprint> {
-    let mut counts = Counts::default();
+    let mut counts = Counts::new(reader.meta());
     let duration_ns = walk(reader, |step| {
         counts.see(&step);
         Ok::<(), crate::TraceError>(())
@@ -43,10 +47,15 @@ pub(crate) struct Counts {
     pages: PageTable,
     flags: Vec<u8>,
     resident: u64,
+    page_cache: Option<PageCacheRange>,
     found: Footprint,
 }
 
 impl Counts {
+    pub(crate) fn new(meta: &TraceMeta) -> Self {
+        Self { pages: PageTable::of(meta), page_cache: meta.page_cache, ..Self::default() }
+    }
+
     pub(crate) fn see(&mut self, step: &TraceStep<'_>) {
         match step {
             TraceStep::Row { row, process, time_ns } => {
@@ -54,6 +63,8 @@ impl Counts {
                     let number = self.pages.insert(*process, page) as usize;
                     if number == self.flags.len() {
                         self.flags.push(0);
+                        let is_cached = self.page_cache.is_some_and(|range| range.contains(page));
+                        self.found.page_cache_pages += u64::from(is_cached);
                     }
                     let flags = &mut self.flags[number];
                     self.resident += u64::from(*flags & RESIDENT == 0);

@@ -28,12 +28,16 @@ pub struct Info {
     /// What the program used in a run of its own, without the recorder; `None`: it had none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub native: Option<NativeRun>,
+    /// Whether rows hold reads and writes of files through descriptors.
+    pub descriptor_accesses: bool,
     /// Number of rows in the file.
     pub rows: u64,
     /// Pages touched by all rows together.
     pub accesses: u64,
     /// Of these, accesses by rows that write.
     pub write_accesses: u64,
+    /// Of these, accesses of pages that only the kernel touched in their epoch, for the program.
+    pub kernel_accesses: u64,
     /// Number of events: mappings, unmappings, thread starts and others.
     pub events: u64,
     /// Length of the file in bytes.
@@ -99,12 +103,12 @@ pub struct MappingInfo {
 pub fn info(reader: &mut TraceReader) -> Result<Info> {
     let meta = reader.meta().clone();
     let mut threads = thread_table(&meta);
-    let mut counts = Counts::default();
+    let mut counts = Counts::new(&meta);
     let mut layout = Layout::default();
     let mut accesses_of: Vec<u64> = Vec::new();
     // Group of each page by its number: the first that had it.
     let mut owner: Vec<u32> = Vec::new();
-    let (mut rows, mut accesses, mut write_accesses) = (0u64, 0u64, 0u64);
+    let (mut rows, mut accesses, mut write_accesses, mut kernel_accesses) = (0u64, 0u64, 0u64, 0u64);
     let duration_ns = walk(reader, |step| {
         match &step {
             TraceStep::Event { event, process } => {
@@ -117,6 +121,7 @@ pub fn info(reader: &mut TraceReader) -> Result<Info> {
                 rows += 1;
                 accesses += touched;
                 write_accesses += if row.write { touched } else { 0 };
+                kernel_accesses += if row.kernel { touched } else { 0 };
                 let thread = &mut threads[row.thread as usize];
                 thread.rows += 1;
                 thread.accesses += touched;
@@ -132,7 +137,7 @@ pub fn info(reader: &mut TraceReader) -> Result<Info> {
                     accesses_of[group_index] += end - start;
                     if new_pages > 0 {
                         // New pages of this row got the next numbers in ascending order of pages.
-                        counts.pages().0.for_each_in(*process, start, end, |number| {
+                        counts.pages().0.for_each_touched(*process, start, end, |number| {
                             let number = number as usize;
                             if number >= owner.len() {
                                 owner.resize(number + 1, u32::MAX);
@@ -163,9 +168,11 @@ pub fn info(reader: &mut TraceReader) -> Result<Info> {
         page_bytes: meta.page_bytes,
         epoch_ns: meta.epoch_ns,
         native: meta.native,
+        descriptor_accesses: meta.page_cache.is_some(),
         rows,
         accesses,
         write_accesses,
+        kernel_accesses,
         events: meta.events.len() as u64,
         file_bytes,
         milli_bytes_per_access: u64::try_from(milli_bytes).unwrap_or(u64::MAX),

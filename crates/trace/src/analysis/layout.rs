@@ -16,10 +16,10 @@ pub(crate) struct Group {
 impl Group {
     /// For people: the kind, and the file's last name.
     pub(crate) fn label(&self) -> String {
-        let kind = self.what.map_or("not mapped", MapKind::name);
+        let kind = self.what.map_or("not mapped", MapKind::name).replace('_', " ");
         match &self.file {
             Some(file) => format!("{kind} {}", file.rsplit('/').next().unwrap_or(file)),
-            None => kind.to_owned(),
+            None => kind,
         }
     }
 }

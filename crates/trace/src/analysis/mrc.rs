@@ -52,7 +52,7 @@ impl MissRatioCurve {
 /// # Errors
 /// When the trace is damaged.
 pub fn mrc(reader: &mut TraceReader) -> Result<MissRatioCurve> {
-    let mut pages = PageTable::default();
+    let mut pages = PageTable::of(reader.meta());
     let mut stack = LruStack::default();
     // hits[d - 1]: accesses at stack distance d.
     let mut hits: Vec<u64> = Vec::new();

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use crate::{PageCacheRange, TraceMeta};
+
 const LEAF_SHIFT: u32 = 4;
 const LEAF_PAGES: usize = 1 << LEAF_SHIFT;
 const ABSENT: u32 = u32::MAX;
@@ -16,7 +18,12 @@ pub(crate) struct PageTable {
     leaves: Vec<[u32; LEAF_PAGES]>,
     last: Option<(LeafKey, u32)>,
     len: u32,
+    /// Pages that are the same in all processes.
+    shared: Option<PageCacheRange>,
 }
+
+/// In place of a process, for pages that all share.
+const EVERYBODY: usize = u32::MAX as usize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct LeafKey {
@@ -53,6 +60,15 @@ impl Hasher for FastHasher {
 }
 
 impl PageTable {
+    /// A table in which pages of the page cache are the same for all processes of the trace.
+    pub(crate) fn of(meta: &TraceMeta) -> Self {
+        Self { shared: meta.page_cache, ..Self::default() }
+    }
+
+    fn owner(&self, process: usize, page: u64) -> usize {
+        if self.shared.is_some_and(|shared| shared.contains(page)) { EVERYBODY } else { process }
+    }
+
     /// How many pages have numbers.
     pub(crate) fn len(&self) -> u64 {
         u64::from(self.len)
@@ -64,7 +80,7 @@ impl PageTable {
     /// At 2^32 - 1 pages, a footprint of 16 TiB of touched memory: the table alone would take 16 GiB.
     #[inline]
     pub(crate) fn insert(&mut self, process: usize, page: u64) -> u32 {
-        let key = LeafKey::of(process, page);
+        let key = LeafKey::of(self.owner(process, page), page);
         let leaf = match self.last {
             Some((last, leaf)) if last == key => leaf,
             _ => {
@@ -95,7 +111,12 @@ impl PageTable {
         })
     }
 
-    /// Calls `each` with the numbers of all pages of `process` in `start..end` that have one. Order is not by page.
+    /// Calls `each` with the numbers of pages that `process` touched in `start..end`, one mapping's, whoever shares them.
+    pub(crate) fn for_each_touched(&self, process: usize, start: u64, end: u64, each: impl FnMut(u32)) {
+        self.for_each_in(self.owner(process, start), start, end, each);
+    }
+
+    /// Calls `each` with the numbers of all pages in `start..end` that `process` alone has. Order is not by page.
     pub(crate) fn for_each_in(&self, process: usize, start: u64, end: u64, mut each: impl FnMut(u32)) {
         if start >= end {
             return;

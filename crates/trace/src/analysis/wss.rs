@@ -52,7 +52,7 @@ pub fn wss(reader: &mut TraceReader, window_ns: u64) -> Result<WorkingSet> {
         let what = format!("is {window_ns} ns; allowed: from the trace's epoch of {} ns on", epoch_ns.max(1));
         return Err(TraceError::option("window", what));
     }
-    let mut pages = PageTable::default();
+    let mut pages = PageTable::of(reader.meta());
     // For each page the window that counted it last, plus 1; the same for writes.
     let mut counted: Vec<(u32, u32)> = Vec::new();
     let mut windows: Vec<WssWindow> = Vec::new();

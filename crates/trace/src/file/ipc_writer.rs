@@ -117,7 +117,14 @@ mod tests {
     fn a_full_disk_keeps_all_whole_batches() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
-        let row = |index| crate::TraceRow { time_ns: 0, thread: 0, page: index * 7919, pages: 1, write: false, kernel: false };
+        let row = |index| crate::TraceRow {
+            time_ns: 0,
+            thread: 0,
+            page: index * 7919,
+            pages: 1,
+            write: false,
+            kernel: false,
+        };
         let disk = SmallDisk { bytes: Vec::new(), room: 20_000 };
         let mut sink = IpcSink::create(disk, &TraceMeta::single("t")).unwrap();
         let mut written = 0;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use isotherm_trace::{EventKind, TraceRow};
-use isotherm_units::access::{LayoutChange, Mapping, Run};
+use isotherm_units::access::{Backing, Channel, LayoutChange, Mapping, Run};
 use isotherm_units::{Bytes, PAGE_BYTES, PageRange};
 
 use super::script::{Mark, Outline, ThreadPart, is_initial};
@@ -60,6 +60,8 @@ struct ThreadState {
     passed: usize,
     /// The mapping of its last row; valid while `known` is up to date.
     last_mapping: PageRange,
+    /// How rows in that mapping reach it.
+    last_channel: Channel,
 }
 
 impl Decoder {
@@ -84,6 +86,7 @@ impl Decoder {
             known: 0,
             passed: 0,
             last_mapping: PageRange::default(),
+            last_channel: Channel::PageTable,
         });
         let mut decoder = Self { row: 0, next_event: 0, processes: processes.collect(), threads: threads.collect() };
         // A process that begins with the program although forked begins with its parent's first layout.
@@ -124,9 +127,9 @@ impl Decoder {
             && pages.end <= thread.last_mapping.end;
         thread.row_starts.push(thread.queue.runs.len() - thread.closed_runs);
         if is_cached && scale == 1 {
-            thread.queue.runs.push(run(row.page, row.pages, row.write));
+            thread.queue.runs.push(run(row.page, row.pages, row.write).through(thread.last_channel));
         } else {
-            thread.push_split(process, pages, row.write);
+            thread.push_split(process, pages, row.write, outline.channel(row.page));
         }
     }
 
@@ -292,15 +295,18 @@ impl ThreadState {
     }
 
     /// Appends `pages` as runs that each lie in one mapping.
-    fn push_split(&mut self, process: &mut ProcessState, pages: PageRange, is_write: bool) {
+    fn push_split(&mut self, process: &mut ProcessState, pages: PageRange, is_write: bool, through: Channel) {
         self.know(process);
         let mut rest = PageRange::new(pages.start, pages.end.min(isotherm_trace::PAGE_LIMIT));
         while !rest.is_empty() {
             let mapping = process.mapping_of(rest.start, self.passed);
+            // A damaged trace may name no file here: then there is none to read.
+            let is_file = process.layout.find(rest.start).is_some_and(|found| found.backing != Backing::Anonymous);
+            self.last_channel = if is_file { through } else { Channel::PageTable };
             self.know(process);
             let end = rest.end.min(mapping.end).min(rest.start + u64::from(u32::MAX));
             let len = u32::try_from(end - rest.start).expect("cut above");
-            self.queue.runs.push(run(rest.start, len, is_write));
+            self.queue.runs.push(run(rest.start, len, is_write).through(self.last_channel));
             rest.start = end;
             self.last_mapping = mapping;
         }

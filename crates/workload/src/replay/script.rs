@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use isotherm_trace::{EventKind, MapKind, RowBatch, TraceMeta, TraceReader};
 use isotherm_units::access::{
-    Backing, FileKind, FileSpec, Future, LayoutChange, Mapping, Process, Run, Sharing, ThreadStart,
+    Backing, Channel, FileKind, FileSpec, Future, LayoutChange, Mapping, Process, Run, Sharing, ThreadStart,
 };
 use isotherm_units::{PAGE_BYTES, PageRange, Ratio};
 
@@ -148,6 +148,12 @@ impl Outline {
         Ok(())
     }
 
+    /// How a row reaches `page`, a number of the trace.
+    #[inline]
+    pub(super) fn channel(&self, page: u64) -> Channel {
+        if self.meta.is_page_cache(page) { Channel::FileDescriptor } else { Channel::PageTable }
+    }
+
     /// Whether the same thread can play the rows again where it left off.
     pub(super) fn keeps_memory_between_rounds(&self) -> bool {
         self.threads.len() == 1 && self.changes.iter().all(Option::is_none)
@@ -230,7 +236,9 @@ fn layout_changes(meta: &TraceMeta, page_scale: u64) -> (Vec<FileSpec>, Vec<Opti
                 return None;
             }
             let is_shared_memory = map.what == MapKind::Shared || map.shared && map.file.is_none();
-            let sharing = if map.shared || is_shared_memory { Sharing::Shared } else { Sharing::Private };
+            let is_page_cache = meta.is_page_cache(map.start);
+            let sharing =
+                if map.shared || is_shared_memory || is_page_cache { Sharing::Shared } else { Sharing::Private };
             let first_page = map.file_page.saturating_mul(page_scale);
             let kind = if is_shared_memory { FileKind::SharedMemory } else { FileKind::Regular };
             let file = match &map.file {

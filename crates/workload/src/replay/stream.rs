@@ -194,7 +194,7 @@ impl Replay {
             PlayAs::Write => Run::write,
         };
         for run in &mut batch.runs {
-            *run = force(run.page(), run.pages).after_ns(run.think_ns);
+            *run = force(run.page(), run.pages).through(run.channel()).after_ns(run.think_ns);
         }
         self.count(batch);
     }

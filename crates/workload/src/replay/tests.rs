@@ -30,6 +30,11 @@ fn event(thread: u32, time_ns: u64, kind: EventKind) -> Item {
 fn map(start: u64, end: u64) -> EventKind {
     EventKind::Map(MapRange { start, end, ..MapRange::default() })
 }
+/// Pages `start..end` of file `name` from its page `first` on, read and written through descriptors.
+fn cached(name: &str, start: u64, end: u64, first: u64) -> EventKind {
+    let (what, file) = (MapKind::PageCache, Some(name.to_owned()));
+    EventKind::Map(MapRange { start, end, what, file, file_page: first, ..MapRange::default() })
+}
 fn unmap(start: u64, end: u64) -> EventKind {
     EventKind::Unmap { start, end }
 }
@@ -162,6 +167,61 @@ fn one_thread_row_for_row() {
     );
     assert_eq!(played.compute_ns[&0], 3600);
     assert_eq!(played.operations, 0);
+}
+
+#[test]
+fn rows_of_the_page_cache_go_through_descriptors() {
+    use isotherm_trace::PageCacheRange;
+    use isotherm_units::access::{Channel, FileKind};
+    let first = PageCacheRange::RECORDED.start;
+    let memory = MapRange {
+        start: first + 64,
+        end: first + 66,
+        what: MapKind::Shared,
+        file: Some("/dev/shm/m".into()),
+        ..MapRange::default()
+    };
+    let stored = Stored::new(
+        TraceMeta { page_cache: Some(PageCacheRange::RECORDED), ..meta(1000, &[0, 1]) },
+        &[
+            event(0, 0, map(10, 20)),
+            write(0, 0, 10, 1),
+            event(0, 0, cached("/data", first, first + 4, 0)),
+            read(0, 0, first, 4),
+            // The file has grown: its next pages come behind, and the finished trace has one mapping.
+            event(0, 0, cached("/data", first + 4, first + 6, 4)),
+            write(0, 0, first + 3, 3),
+            event(0, 0, EventKind::Map(memory)),
+            write(0, 0, first + 64, 2),
+            event(0, 500, EventKind::StartThread { thread: 1 }),
+            read(1, 0, first + 1, 1),
+            read(1, 0, 10, 1),
+            // No file is known there: then it is memory.
+            read(1, 0, first + 900, 1),
+        ],
+    );
+    let program = stored.held(&spec());
+    let files: Vec<_> = program.files.iter().map(|file| (file.name.as_str(), file.pages, file.kind)).collect();
+    assert_eq!(files, [("/data", 6, FileKind::Regular), ("trace./dev/shm/m", 2, FileKind::SharedMemory)]);
+    let played = stored.play(&spec());
+    let by_call = |run: Run| run.through(Channel::FileDescriptor);
+    let untimed = |thread| played.of_thread(thread).into_iter().map(|run| run.after_ns(0)).collect::<Vec<_>>();
+    let own = [
+        Run::write(10, 1),
+        by_call(Run::read(first, 4)),
+        by_call(Run::write(first + 3, 3)),
+        by_call(Run::write(first + 64, 2)),
+    ];
+    assert_eq!(untimed(0), own);
+    assert_eq!(untimed(1), [by_call(Run::read(first + 1, 1)), Run::read(10, 1), Run::read(first + 900, 1)]);
+    let changes = played.afters.iter().filter_map(|after| match after {
+        After::Change(LayoutChange::Map(mapping)) => Some(mapping.backing),
+        _ => None,
+    });
+    let shared = |file, first_page| Backing::File { file, first_page, sharing: Sharing::Shared };
+    assert_eq!(changes.collect::<Vec<_>>(), [shared(0, 0), shared(1, 0), Backing::Anonymous]);
+    let as_reads = stored.play(&TraceSpec { play_as: PlayAs::Read, ..spec() });
+    assert_eq!(as_reads.of_thread(0)[2].after_ns(0), by_call(Run::read(first + 3, 3)));
 }
 
 #[test]
