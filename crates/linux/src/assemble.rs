@@ -4,9 +4,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
-use isotherm_trace::{EventKind, ProcessMeta, Result, ThreadMeta, TraceRow, TraceWriter};
+use isotherm_trace::{EventKind, PageCacheRange, ProcessMeta, Result, ThreadMeta, TraceRow, TraceWriter};
 
 use crate::layout::{Layout, map_range};
+use crate::page_cache::{FileNumber, PageCache, Place};
 use crate::protocol::{Header, Origin, ProtocolError, Record, Records};
 use crate::touched::Touched;
 
@@ -32,6 +33,7 @@ pub(crate) struct Assembler {
     written: HashMap<u32, Written>,
     /// By index of the process in the file.
     layouts: Vec<Layout>,
+    page_cache: PageCache,
     held: BinaryHeap<Reverse<Held>>,
     held_rows: usize,
     next_arrival: u64,
@@ -53,6 +55,8 @@ struct Arrival {
     /// Place in the order of all threads of what comes next.
     order_ns: u64,
     epoch: u64,
+    /// The file that its chunk speaks of.
+    file: Option<FileNumber>,
     instructions: Option<u64>,
     ended: bool,
     native: bool,
@@ -83,8 +87,17 @@ struct Held {
 }
 
 enum What {
-    Rows(Vec<(u64, u32, bool)>),
+    Rows(Vec<Touch>),
     Event(Record),
+    Transfer { file: FileNumber, page: u64, pages: u32, write: bool },
+}
+
+/// A row but for its thread and time.
+struct Touch {
+    page: u64,
+    pages: u32,
+    write: bool,
+    kernel: bool,
 }
 
 impl PartialEq for Held {
@@ -123,6 +136,7 @@ impl Assembler {
             arrivals: BTreeMap::new(),
             written: HashMap::new(),
             layouts: Vec::new(),
+            page_cache: PageCache::new(PageCacheRange::RECORDED),
             held: BinaryHeap::new(),
             held_rows: 0,
             next_arrival: 0,
@@ -144,11 +158,12 @@ impl Assembler {
             self.warnings.insert(format!("{} blocks of records were lost", header.sequence - arrival.next_sequence));
         }
         arrival.next_sequence = header.sequence.saturating_add(1);
+        arrival.file = None;
         let mut records = Records::new(payload);
         let mut rows = Vec::new();
         while let Some(record) = records.next()? {
-            if let Record::Row { page, pages, write } = record {
-                rows.push((page, pages, write));
+            if let Record::Row { page, pages, write, kernel } = record {
+                rows.push(Touch { page, pages, write, kernel });
                 continue;
             }
             self.hold_rows(header.uid, &mut rows);
@@ -161,7 +176,7 @@ impl Assembler {
         Ok(())
     }
 
-    fn hold_rows(&mut self, uid: u32, rows: &mut Vec<(u64, u32, bool)>) {
+    fn hold_rows(&mut self, uid: u32, rows: &mut Vec<Touch>) {
         if !rows.is_empty() {
             self.held_rows += rows.len();
             self.hold(uid, What::Rows(std::mem::take(rows)));
@@ -201,6 +216,18 @@ impl Assembler {
                 arrival.ended = true;
             }
             Record::Exit { .. } => return,
+            Record::File { pages, in_memory, name } => {
+                arrival.file = Some(self.page_cache.file(name, pages, in_memory));
+                return;
+            }
+            Record::Transfer { page, pages, write } => {
+                // Engines name the file first.
+                if let Some(file) = arrival.file {
+                    self.page_cache.reaches(file, page + u64::from(pages));
+                    self.hold(uid, What::Transfer { file, page, pages, write });
+                }
+                return;
+            }
             _ => {}
         }
         self.hold(uid, What::Event(record));
@@ -231,17 +258,43 @@ impl Assembler {
             match held.what {
                 What::Rows(rows) => self.write_rows(held.uid, held.time_ns, rows)?,
                 What::Event(record) => self.write_event(held.uid, held.time_ns, record)?,
+                What::Transfer { file, page, pages, write } => {
+                    self.write_transfer(held.uid, held.time_ns, file, (page, pages), write)?;
+                }
             }
         }
         Ok(())
     }
 
-    fn write_rows(&mut self, uid: u32, time_ns: u64, rows: Vec<(u64, u32, bool)>) -> Result<()> {
+    fn write_rows(&mut self, uid: u32, time_ns: u64, rows: Vec<Touch>) -> Result<()> {
         self.held_rows -= rows.len();
         let Written { index, process, .. } = self.in_file(uid)?;
-        for (page, pages, write) in rows {
-            self.writer.push(TraceRow { time_ns, thread: index, page, pages, write, kernel: false })?;
+        for Touch { page, pages, write, kernel } in rows {
+            self.writer.push(TraceRow { time_ns, thread: index, page, pages, write, kernel })?;
             self.touched.note(process, page, pages.into());
+        }
+        Ok(())
+    }
+
+    /// Reads and writes of a file, and before them the places of it that the process has not used yet.
+    fn write_transfer(
+        &mut self,
+        uid: u32,
+        time_ns: u64,
+        file: FileNumber,
+        (page, pages): (u64, u32),
+        write: bool,
+    ) -> Result<()> {
+        let Written { index, process, .. } = self.in_file(uid)?;
+        let places = self.page_cache.places(process, file, page, pages);
+        if places.iter().map(|place| place.pages).sum::<u32>() < pages {
+            self.warnings.insert("too many pages of files were read or written; some are not in the trace".to_owned());
+        }
+        for Place { map, page, pages } in places {
+            if let Some(map) = map {
+                self.writer.event(index, time_ns, EventKind::Map(map))?;
+            }
+            self.writer.push(TraceRow { time_ns, thread: index, page, pages, write, kernel: true })?;
         }
         Ok(())
     }
@@ -312,10 +365,12 @@ impl Assembler {
             (Origin::Fork, Some(parent)) => {
                 let forked_from = Some(parent.process);
                 self.layouts.push(self.layouts[parent.process].clone());
+                self.page_cache.add_process(forked_from);
                 self.writer.add_process(ProcessMeta { pid, name: name.clone(), forked_from })?
             }
             _ => {
                 self.layouts.push(Layout::default());
+                self.page_cache.add_process(None);
                 self.writer.add_process(ProcessMeta { pid, name: name.clone(), forked_from: None })?
             }
         };

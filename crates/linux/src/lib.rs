@@ -7,6 +7,7 @@ mod error;
 mod host;
 mod layout;
 mod native;
+mod page_cache;
 mod program;
 mod protocol;
 mod record;

@@ -78,19 +78,76 @@ pub(crate) struct MapFlags {
 /// One record. Ranges of pages are `start..end`; rows carry their page, not the difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
-    Hello { pid: u32, tid: u32, started_by: Option<u32>, origin: Origin, start_ns: u64, name: String },
-    Epoch { number: u64, order_ns: u64 },
-    Row { page: u64, pages: u32, write: bool },
-    Map { start: u64, end: u64, flags: MapFlags, file_page: u64, name: String },
-    Unmap { start: u64, end: u64 },
-    Discard { start: u64, end: u64 },
-    Remap { old_start: u64, old_end: u64, new_start: u64, new_end: u64 },
-    Start { uid: u32, origin: Origin },
-    StartFailed { uid: u32 },
-    Idle { ns: u64 },
-    End { instructions: u64 },
-    NotFollowed { text: String },
-    Exit { status: u64 },
+    Hello {
+        pid: u32,
+        tid: u32,
+        started_by: Option<u32>,
+        origin: Origin,
+        start_ns: u64,
+        name: String,
+    },
+    Epoch {
+        number: u64,
+        order_ns: u64,
+    },
+    Row {
+        page: u64,
+        pages: u32,
+        write: bool,
+        kernel: bool,
+    },
+    /// What follows in this chunk as [`Record::Transfer`] is of this file, which has so many pages.
+    File {
+        pages: u64,
+        in_memory: bool,
+        name: String,
+    },
+    /// Pages of the chunk's file, read or written through a descriptor.
+    Transfer {
+        page: u64,
+        pages: u32,
+        write: bool,
+    },
+    Map {
+        start: u64,
+        end: u64,
+        flags: MapFlags,
+        file_page: u64,
+        name: String,
+    },
+    Unmap {
+        start: u64,
+        end: u64,
+    },
+    Discard {
+        start: u64,
+        end: u64,
+    },
+    Remap {
+        old_start: u64,
+        old_end: u64,
+        new_start: u64,
+        new_end: u64,
+    },
+    Start {
+        uid: u32,
+        origin: Origin,
+    },
+    StartFailed {
+        uid: u32,
+    },
+    Idle {
+        ns: u64,
+    },
+    End {
+        instructions: u64,
+    },
+    NotFollowed {
+        text: String,
+    },
+    Exit {
+        status: u64,
+    },
 }
 
 /// The records of one chunk's payload.
@@ -98,11 +155,12 @@ pub(crate) struct Records<'a> {
     payload: &'a [u8],
     offset: usize,
     row_end: u64,
+    transfer_end: u64,
 }
 
 impl<'a> Records<'a> {
     pub(crate) fn new(payload: &'a [u8]) -> Self {
-        Self { payload, offset: 0, row_end: 0 }
+        Self { payload, offset: 0, row_end: 0, transfer_end: 0 }
     }
 
     /// The next record, `None` after the last.
@@ -130,13 +188,11 @@ impl<'a> Records<'a> {
                 let [number, order_ns] = self.varints().map_err(cut_off)?;
                 Record::Epoch { number, order_ns: time(order_ns)? }
             }
-            3 => {
-                let [delta, tail] = self.varints().map_err(cut_off)?;
-                let delta = (delta >> 1).cast_signed() ^ -((delta & 1).cast_signed());
-                let page = self.row_end.wrapping_add_signed(delta);
-                let pages: u32 = narrow("a row's length", (tail >> 1) + 1)?;
-                self.row_end = range("a row", page, pages.into())?;
-                Record::Row { page, pages, write: tail & 1 != 0 }
+            3 | 16 => {
+                let fields = self.varints().map_err(cut_off)?;
+                let (page, pages, write) = run_after(self.row_end, fields)?;
+                self.row_end = page + u64::from(pages);
+                Record::Row { page, pages, write, kernel: tag == 16 }
             }
             4 => {
                 let [start, pages, flags, file_page] = self.varints().map_err(cut_off)?;
@@ -162,6 +218,18 @@ impl<'a> Records<'a> {
             11 => Record::End { instructions: self.varint().map_err(cut_off)? },
             12 => Record::NotFollowed { text: self.name().map_err(cut_off)? },
             13 => Record::Exit { status: self.varint().map_err(cut_off)? },
+            14 => {
+                let [pages, flags] = self.varints().map_err(cut_off)?;
+                let name = self.name().map_err(cut_off)?;
+                self.transfer_end = 0;
+                Record::File { pages: range("the length of a file", 0, pages)?, in_memory: flags & 1 != 0, name }
+            }
+            15 => {
+                let fields = self.varints().map_err(cut_off)?;
+                let (page, pages, write) = run_after(self.transfer_end, fields)?;
+                self.transfer_end = page + u64::from(pages);
+                Record::Transfer { page, pages, write }
+            }
             _ => return Err(ProtocolError::UnknownRecord { tag, offset: start }),
         };
         Ok(Some(record))
@@ -195,6 +263,15 @@ impl<'a> Records<'a> {
         self.offset = end;
         Ok(String::from_utf8_lossy(bytes).into_owned())
     }
+}
+
+/// First page, pages and whether they were written, told by the distance from where the run before ended.
+fn run_after(end: u64, [delta, tail]: [u64; 2]) -> Result<(u64, u32, bool), ProtocolError> {
+    let delta = (delta >> 1).cast_signed() ^ -((delta & 1).cast_signed());
+    let page = end.wrapping_add_signed(delta);
+    let pages: u32 = narrow("a row's length", (tail >> 1) + 1)?;
+    range("a row", page, pages.into())?;
+    Ok((page, pages, tail & 1 != 0))
 }
 
 fn narrow(what: &'static str, value: u64) -> Result<u32, ProtocolError> {
@@ -252,6 +329,9 @@ mod tests {
         8, 3, 2, // forks uid 3
         10, 0x80, 0x08, // idle 1024 ns
         12, 2, b'n', b'o', // not followed
+        16, 2, 0, // a row by the kernel, one page after
+        14, 9, 1, 2, b'/', b'm', // file /m in memory, 9 pages
+        15, 4, 3, 15, 1, 0, // its pages 2 and 3 written, page 3 read
         13, 1, 11, 99, // exit, end
     ];
 
@@ -268,13 +348,17 @@ mod tests {
                 name: "x".into(),
             },
             Record::Epoch { number: 300, order_ns: 7 },
-            Record::Row { page: 100, pages: 1, write: true },
-            Record::Row { page: 100, pages: 65, write: false },
+            Record::Row { page: 100, pages: 1, write: true, kernel: false },
+            Record::Row { page: 100, pages: 65, write: false, kernel: false },
             Record::Map { start: 16, end: 18, flags, file_page: 7, name: "/f".into() },
             Record::Remap { old_start: 16, old_end: 18, new_start: 32, new_end: 36 },
             Record::Start { uid: 3, origin: Origin::Fork },
             Record::Idle { ns: 1024 },
             Record::NotFollowed { text: "no".into() },
+            Record::Row { page: 166, pages: 1, write: false, kernel: true },
+            Record::File { pages: 9, in_memory: true, name: "/m".into() },
+            Record::Transfer { page: 2, pages: 2, write: true },
+            Record::Transfer { page: 3, pages: 1, write: false },
             Record::Exit { status: 1 },
             Record::End { instructions: 99 },
         ];
@@ -313,7 +397,7 @@ mod tests {
                     state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                     // Small values, so that tags are mostly known.
                     let byte = state.to_le_bytes()[7];
-                    if byte < 160 { byte % 15 } else { byte }
+                    if byte < 160 { byte % 18 } else { byte }
                 })
                 .collect();
             let _ = records(&bytes);

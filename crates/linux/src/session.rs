@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration as WallDuration, Instant as WallInstant};
 
-use isotherm_trace::{Fraction, NativeRun, TraceMeta, TraceWriter};
+use isotherm_trace::{Fraction, NativeRun, PageCacheRange, TraceMeta, TraceWriter};
 use isotherm_units::Duration;
 
 use crate::assemble::{AssembleError, Assembler};
@@ -77,6 +77,7 @@ fn meta(options: &RecordOptions, engine: &dyn Launch) -> TraceMeta {
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         recorder: engine.recorder().to_owned(),
         kernel_accesses: engine.sees_the_kernel(),
+        page_cache: Some(PageCacheRange::RECORDED),
         host: host::describe(),
         epoch_ns: options.epoch.ns(),
         ns_per_instruction: Some(options.ns_per_instruction),

@@ -11,6 +11,9 @@
 #define STAMP_END (1UL << STAMP_BITS)
 #define STAMP_MASK (STAMP_END - STAMP_STEP)
 #define WRITTEN 1UL
+/* Of an entry of `touched`, below the page: the written bit, and whether only the kernel touched it. */
+#define BY_KERNEL 2UL
+#define TOUCH_BITS 2
 #define PAGE_MASK ((1UL << (64 - STAMP_BITS)) - 1)
 /* 2^64 divided by the golden ratio, odd: neighbouring pages spread evenly. */
 #define HASH 0x9e3779b97f4a7c15UL
@@ -83,7 +86,7 @@ static void grow(Filter* filter)
    make_table(filter, filter->bits + 1);
    filter->touched = VG_(realloc)("isorec.touched", filter->touched, touched_bytes(filter));
    for (UInt place = 0; place < filter->nr_touched; place++) {
-      ULong page = filter->touched[place] >> 1;
+      ULong page = filter->touched[place] >> TOUCH_BITS;
       if (page != 0) {
          Bool found;
          SizeT slot = find(filter, page, &found);
@@ -94,27 +97,36 @@ static void grow(Filter* filter)
    }
 }
 
-static void append(Filter* filter, SizeT slot, ULong page, Bool write)
+static void append(Filter* filter, SizeT slot, ULong page, Bool write, Bool kernel)
 {
    filter->places[slot] = filter->nr_touched;
-   filter->touched[filter->nr_touched++] = page << 1 | (write ? WRITTEN : 0);
+   filter->touched[filter->nr_touched++] = page << TOUCH_BITS | (kernel ? BY_KERNEL : 0) | (write ? WRITTEN : 0);
    if (filter->nr_touched * 2UL > table_length(filter)) {
       grow(filter);
    }
 }
 
-/* A page that was read in this epoch is written. */
-static void upgrade(Filter* filter, SizeT slot, ULong page)
+/* A page that was touched in this epoch is now written, or touched by the program for the first time. */
+static void touch_again(Filter* filter, SizeT slot, ULong page, Bool write, Bool kernel)
 {
-   filter->table[slot] |= WRITTEN;
-   if (filter->places[slot] >= filter->handed_out) {
-      filter->touched[filter->places[slot]] |= WRITTEN;
-   } else {
-      append(filter, slot, page, True); /* its read is out already, so the write is a touch of its own */
+   ULong* touch = &filter->touched[filter->places[slot]];
+   Bool is_first_write = write && (filter->table[slot] & WRITTEN) == 0;
+   Bool is_first_own = !kernel && (*touch & BY_KERNEL) != 0;
+   if (!is_first_write && !is_first_own) {
+      return;
    }
+   if (write) {
+      filter->table[slot] |= WRITTEN;
+   }
+   if (filter->places[slot] < filter->handed_out) {
+      append(filter, slot, page, write, kernel); /* what was touched is out already, so this is a touch of its own */
+      return;
+   }
+   *touch |= write ? WRITTEN : 0;
+   *touch &= kernel ? ~0UL : ~BY_KERNEL;
 }
 
-void filter_touch(Filter* filter, ULong page, Bool write)
+void filter_touch(Filter* filter, ULong page, Bool write, Bool kernel)
 {
    page &= PAGE_MASK;
    if (page == 0) {
@@ -124,11 +136,13 @@ void filter_touch(Filter* filter, ULong page, Bool write)
    SizeT slot = find(filter, page, &found);
    if (!found) {
       filter->table[slot] = tag_of(filter, page) | (write ? WRITTEN : 0);
-      append(filter, slot, page, write);
-   } else if ((filter->table[slot] & WRITTEN) != 0) {
-      written = True;
-   } else if (write) {
-      upgrade(filter, slot, page);
+      append(filter, slot, page, write, kernel);
+   } else {
+      written = write || (filter->table[slot] & WRITTEN) != 0;
+      touch_again(filter, slot, page, write, kernel);
+   }
+   if (kernel) {
+      return;
    }
    Addr address = page << PAGE_BITS;
    front_touched[front_slot(address)] = address;
@@ -140,26 +154,27 @@ void filter_touch(Filter* filter, ULong page, Bool write)
 void filter_hand_out(Filter* filter, RunSink sink, void* context)
 {
    ULong start = 0, pages = 0;
-   Bool write = False;
+   Bool write = False, kernel = False;
    for (UInt place = filter->handed_out; place < filter->nr_touched; place++) {
-      ULong page = filter->touched[place] >> 1;
-      Bool written = (filter->touched[place] & WRITTEN) != 0;
+      ULong page = filter->touched[place] >> TOUCH_BITS;
+      Bool written = (filter->touched[place] & WRITTEN) != 0, by_kernel = (filter->touched[place] & BY_KERNEL) != 0;
       if (page == 0) {
          continue;
       }
-      if (pages > 0 && page == start + pages && written == write) {
+      if (pages > 0 && page == start + pages && written == write && by_kernel == kernel) {
          pages++;
          continue;
       }
       if (pages > 0) {
-         sink(context, start, pages, write);
+         sink(context, start, pages, write, kernel);
       }
       start = page;
       pages = 1;
       write = written;
+      kernel = by_kernel;
    }
    if (pages > 0) {
-      sink(context, start, pages, write);
+      sink(context, start, pages, write, kernel);
    }
    filter->handed_out = filter->nr_touched;
 }
@@ -179,7 +194,7 @@ void filter_next_epoch(Filter* filter)
 void filter_forget(Filter* filter, ULong start, ULong end)
 {
    for (UInt place = 0; place < filter->nr_touched; place++) {
-      ULong page = filter->touched[place] >> 1;
+      ULong page = filter->touched[place] >> TOUCH_BITS;
       if (page == 0 || page < start || page >= end) {
          continue;
       }

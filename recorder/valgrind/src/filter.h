@@ -31,7 +31,7 @@ typedef struct {
    UInt bits; /* log2 of the table's length */
    ULong* table;
    UInt* places;    /* where the page of a table entry stands in `touched`; valid where the entry is */
-   ULong* touched;  /* page << 1 | written in order of first touch, or 0 for a page forgotten since; half the table's length */
+   ULong* touched;  /* page, by kernel, written (two bits) in order of first touch, or 0 for a page forgotten since; half the table's length */
    UInt nr_touched;
    UInt handed_out; /* touches below this place were handed out */
 } Filter;
@@ -39,11 +39,12 @@ typedef struct {
 void filter_create(Filter* filter);
 void filter_destroy(Filter* filter);
 
-/* A load or store of page number `page`, also noted in front. */
-void filter_touch(Filter* filter, ULong page, Bool write);
+/* A load or store of page number `page`. One by the program is noted in front too; one by the kernel is not, so that the
+   program's own first touch comes here. */
+void filter_touch(Filter* filter, ULong page, Bool write, Bool kernel);
 
-/* Pages that follow each other in order of first touch. */
-typedef void (*RunSink)(void* context, ULong page, ULong pages, Bool write);
+/* Pages that follow each other in order of first touch. `kernel`: only the kernel touched them. */
+typedef void (*RunSink)(void* context, ULong page, ULong pages, Bool write, Bool kernel);
 
 /* Hands out the touches since the last call, folded into runs, and keeps the pages in the filter: within this epoch they do
    not appear again. */

@@ -38,6 +38,9 @@ typedef enum {
    RECORD_END = 11,         /* instructions */
    RECORD_NOT_FOLLOWED = 12, /* text: which program runs unseen and why */
    RECORD_EXIT = 13,        /* status */
+   RECORD_FILE = 14,        /* its pages, 1 if it is in memory; name: the file that transfers of this chunk are of from here on */
+   RECORD_TRANSFER = 15,    /* as RECORD_ROW, of pages of that file; the distance is from the last transfer since RECORD_FILE */
+   RECORD_KERNEL_ROW = 16,  /* as RECORD_ROW: only the kernel touched these, for the program */
 } RecordTag;
 
 /* How a thread came into being. */

@@ -86,6 +86,7 @@ static void begin(Chunk* chunk)
    chunk->length = HEADER_BYTES;
    chunk->stamped = False;
    chunk->row_end = 0;
+   chunk->file_number = 0;
 }
 
 void chunk_create(Chunk* chunk, UInt uid)
@@ -134,17 +135,38 @@ void chunk_push(Chunk* chunk, Stamp stamp, const Record* record)
    }
 }
 
-void chunk_push_row(Chunk* chunk, Stamp stamp, ULong page, ULong pages, Bool write)
+/* A run of pages after one that ended at `*end`. */
+static void append_run(Chunk* chunk, RecordTag tag, ULong* end, ULong page, ULong pages, Bool write)
+{
+   Long distance = (Long)(page - *end);
+   ULong zigzag = (ULong)distance << 1 ^ (ULong)(distance >> 63);
+   *end = page + pages;
+   append(chunk, &(Record){ tag, 2, { zigzag, (pages - 1) << 1 | (write ? 1 : 0) }, NULL });
+}
+
+void chunk_push_row(Chunk* chunk, Stamp stamp, ULong page, ULong pages, Bool write, Bool kernel)
 {
    if (chunk->buffer == NULL) {
       return;
    }
    make_room(chunk, ROW_BYTES);
    append_stamp(chunk, stamp);
-   Long distance = (Long)(page - chunk->row_end);
-   ULong zigzag = (ULong)distance << 1 ^ (ULong)(distance >> 63);
-   chunk->row_end = page + pages;
-   append(chunk, &(Record){ RECORD_ROW, 2, { zigzag, (pages - 1) << 1 | (write ? 1 : 0) }, NULL });
+   append_run(chunk, kernel ? RECORD_KERNEL_ROW : RECORD_ROW, &chunk->row_end, page, pages, write);
+}
+
+void chunk_push_transfer(Chunk* chunk, Stamp stamp, const File* file, ULong page, ULong pages, Bool write)
+{
+   if (chunk->buffer == NULL) {
+      return;
+   }
+   make_room(chunk, RECORD_BYTES + ROW_BYTES);
+   append_stamp(chunk, stamp);
+   if (chunk->file_number != file->number) {
+      chunk->file_number = file->number;
+      chunk->transfer_end = 0;
+      append(chunk, &(Record){ RECORD_FILE, 2, { file->pages, file->is_in_memory ? 1 : 0 }, file->name });
+   }
+   append_run(chunk, RECORD_TRANSFER, &chunk->transfer_end, page, pages, write);
 }
 
 /* A write to a pipe that nobody reads any more leaves a SIGPIPE behind, which must not reach the program. The core keeps it

@@ -36,6 +36,8 @@ typedef struct {
    Bool stamped; /* whether this chunk has said `stamp` */
    Stamp stamp;
    ULong row_end; /* where the chunk's last row ended */
+   ULong file_number;  /* the file that the chunk speaks of; 0: none */
+   ULong transfer_end; /* where the last transfer of that file ended */
 } Chunk;
 
 /* Maps `control` of the spool that the recorder made; ends the process with a message if that fails. */
@@ -51,7 +53,18 @@ void chunk_create(Chunk* chunk, UInt uid);
 void chunk_push(Chunk* chunk, Stamp stamp, const Record* record);
 
 /* Appends a row: `pages` pages from `page`. Rows are small, so they fill chunks further than other records. */
-void chunk_push_row(Chunk* chunk, Stamp stamp, ULong page, ULong pages, Bool write);
+void chunk_push_row(Chunk* chunk, Stamp stamp, ULong page, ULong pages, Bool write, Bool kernel);
+
+/* A file that the program uses through a descriptor. */
+typedef struct {
+   ULong number; /* another one each time it is looked up, from 1 */
+   ULong pages;  /* its length now */
+   Bool is_in_memory;
+   const HChar* name;
+} File;
+
+/* Appends a transfer of `pages` pages of `file` from `page` on, and before it the file if the chunk spoke of another. */
+void chunk_push_transfer(Chunk* chunk, Stamp stamp, const File* file, ULong page, ULong pages, Bool write);
 
 /* Writes the chunk to the FIFO and begins the next one. */
 void chunk_send(Chunk* chunk);

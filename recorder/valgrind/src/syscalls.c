@@ -4,6 +4,7 @@
 
 #include "syscalls.h"
 #include "exec.h"
+#include "files.h"
 #include "layout.h"
 #include "pub_tool_tooliface.h"
 #include "sleep.h"
@@ -185,6 +186,9 @@ static void succeeded(Thread* thread, UInt number, UWord value)
    case __NR_mremap:
       on_mremap(thread, value);
       break;
+   case __NR_close:
+      files_closed();
+      break;
    case __NR_brk:
       on_brk(thread, value);
       break;
@@ -225,6 +229,9 @@ static void leave(ThreadId tid, UInt number, UWord* arguments, UInt nr_arguments
       return;
    }
    thread_is_back(thread);
+   if (!sr_isError(result)) {
+      files_used(thread, number, sr_Res(result));
+   }
    if (sleep_is_possible(number)) {
       sleep_end(thread, number, sr_isError(result) ? -(Word)sr_Err(result) : (Word)sr_Res(result));
    } else if (sr_isError(result)) {
@@ -244,7 +251,7 @@ static void touch(CorePart part, ThreadId tid, Addr address, SizeT bytes, Bool w
    if (is_kernel(part) && bytes > 0 && VG_(am_is_valid_for_client)(address, bytes, VKI_PROT_NONE)) {
       Thread* thread = thread_run(tid);
       if (thread != NULL) {
-         thread_touch_range(thread, address, bytes, write);
+         thread_kernel_touch(thread, address, bytes, write);
       }
    }
 }

@@ -141,11 +141,11 @@ static void push(Thread* thread, const Record* record)
    chunk_push(&thread->chunk, stamp, record);
 }
 
-static void push_run(void* context, ULong page, ULong pages, Bool write)
+static void push_run(void* context, ULong page, ULong pages, Bool write, Bool kernel)
 {
    Thread* thread = context;
    Stamp stamp = { thread->epoch, thread->block_order_ns };
-   chunk_push_row(&thread->chunk, stamp, page, pages, write);
+   chunk_push_row(&thread->chunk, stamp, page, pages, write, kernel);
 }
 
 static void push_initial(void* context, const Record* record)
@@ -259,15 +259,15 @@ static void see_layout(Thread* thread)
    thread->block_order_ns = order_ns(thread);
 }
 
-void thread_touch(Thread* thread, ULong page, Bool write)
+static void touch(Thread* thread, ULong page, Bool write, Bool kernel)
 {
    if (layout_generation != thread->layout_generation) {
       see_layout(thread);
    }
-   filter_touch(&thread->filter, page, write);
+   filter_touch(&thread->filter, page, write, kernel);
 }
 
-void thread_touch_range(Thread* thread, Addr address, SizeT bytes, Bool write)
+static void touch_range(Thread* thread, Addr address, SizeT bytes, Bool write, Bool kernel)
 {
    const Addr* front = write ? front_written : front_touched;
    if (bytes == 0) {
@@ -275,9 +275,32 @@ void thread_touch_range(Thread* thread, Addr address, SizeT bytes, Bool write)
    }
    for (ULong page = address >> PAGE_BITS; page <= (address + bytes - 1) >> PAGE_BITS; page++) {
       if (front[front_slot(page << PAGE_BITS)] != page << PAGE_BITS) {
-         thread_touch(thread, page, write);
+         touch(thread, page, write, kernel);
       }
    }
+}
+
+void thread_touch(Thread* thread, ULong page, Bool write)
+{
+   touch(thread, page, write, False);
+}
+
+void thread_touch_range(Thread* thread, Addr address, SizeT bytes, Bool write)
+{
+   touch_range(thread, address, bytes, write, False);
+}
+
+void thread_kernel_touch(Thread* thread, Addr address, SizeT bytes, Bool write)
+{
+   touch_range(thread, address, bytes, write, True);
+}
+
+void thread_transfer(Thread* thread, const File* file, ULong page, ULong pages, Bool write)
+{
+   Stamp stamp = { thread->epoch, order_ns(thread) };
+   hand_out(thread);
+   chunk_push_transfer(&thread->chunk, stamp, file, page, pages, write);
+   thread->block_order_ns = stamp.order_ns;
 }
 
 void thread_event(Thread* thread, const Record* record)

@@ -12,6 +12,14 @@
 #define SYSCALL_ARGUMENTS 6
 #define NO_UID (-1LL)
 
+/* The pages of a file that a thread read or wrote last. */
+typedef struct {
+   ULong file; /* File.number */
+   ULong last_page;
+   ULong epoch;
+   Bool write;
+} Transfer;
+
 /* A system call between its entry and its return. */
 typedef struct {
    UWord arguments[SYSCALL_ARGUMENTS];
@@ -43,6 +51,7 @@ typedef struct {
    ULong start_ns; /* virtual time at which the thread began */
    ULong idle_ns;  /* how long it has slept */
    Pending pending;
+   Transfer transfer;
 } Thread;
 
 /* Of the running thread: instructions up to `due`, counted down by the translated code. Negative: call thread_due. */
@@ -69,6 +78,12 @@ void thread_touch(Thread* thread, ULong page, Bool write);
 
 /* [address, address + bytes) was touched. */
 void thread_touch_range(Thread* thread, Addr address, SizeT bytes, Bool write);
+
+/* The kernel touched [address, address + bytes) for the thread. */
+void thread_kernel_touch(Thread* thread, Addr address, SizeT bytes, Bool write);
+
+/* The thread read or wrote `pages` pages of a file from `page` on. What it touched before is written first. */
+void thread_transfer(Thread* thread, const File* file, ULong page, ULong pages, Bool write);
 
 /* The first instruction, the first of a new epoch, or the end of the thread's turn. */
 void thread_due(Thread* thread);

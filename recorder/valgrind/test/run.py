@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 
-from spool import END, EXEC, EXIT, FORK, HELLO, IDLE, MAP, NOT_FOLLOWED, START, START_FAILED, THREAD, Recording
+from spool import END, EXEC, EXIT, FILE, FORK, HELLO, IDLE, MAP, NOT_FOLLOWED, START, START_FAILED, THREAD, Recording
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOOL = None
@@ -20,6 +20,8 @@ MS = 1_000_000
 # Page of the mapping in pattern.c -> written.
 EXPECTED = {1: 0, 3: 1, 5: 1, 7: 0, 8: 0, 10: 1, 11: 1, 13: 1, 15: 1, 20: 1, 21: 1, 22: 1, 30: 0, 31: 0, 32: 0, 40: 0, 41: 0,
             44: 1, 48: 1, 50: 1, 51: 1, 60: 1, 62: 1, 63: 1, 65: 1, 67: 0, 69: 0, 70: 0, 72: 1, 73: 1, 120: 1}
+# Of these what only the kernel touched: buffers of system calls.
+BY_KERNEL = {60, 62, 63, 65, 67, 69, 70}
 EXPECTED_OF_THREAD = {100: 1, 101: 0}
 EXPECTED_OF_FORK = {110: 1}
 EXPECTED_AFTER_EXEC = {200: 1}
@@ -56,6 +58,7 @@ def test_pattern():
     recording = record(program("pattern"), status=7)
     first, second = (int(line, 16) for line in recording.out.split())
     assert within(recording.threads[0], first) == EXPECTED, within(recording.threads[0], first)
+    assert {page - first for page in recording.threads[0].by_kernel()} & set(EXPECTED) == BY_KERNEL
     (thread,), (fork,) = recording.by_origin(THREAD), recording.by_origin(FORK)
     assert within(thread, first) == EXPECTED_OF_THREAD
     assert within(fork, first) == EXPECTED_OF_FORK
@@ -67,6 +70,27 @@ def test_pattern():
     assert started == [(thread.uid, THREAD), (fork.uid, FORK), (after.uid, EXEC)]
     repeated = [page for epoch, page, _ in recording.threads[0].touches() if epoch == 0 and page == first + 5]
     assert len(repeated) == 1, "read and then written is one row"
+
+
+def test_files():
+    data, memory = os.path.join(BUILD, "data"), f"/dev/shm/isorec-test-{os.getpid()}"
+    with open(data, "wb") as file:
+        file.write(bytes(20 * 4096 + 100))
+    try:
+        recording = record(program("files"), data, memory)
+    finally:
+        os.unlink(memory)
+    first = recording.threads[0]
+    # test/files.c says what it does. Going on in a page is no new use; each transfer ends with its last byte.
+    assert first.transfers(data) == [(0, 3, 0), (3, 2, 0), (20, 1, 0), (7, 2, 0), (9, 1, 0), (10, 1, 0), (2, 1, 1), (4, 2, 1),
+                                     (5, 1, 0), (12, 2, 0), (21, 1, 1)], first.transfers(data)
+    assert first.transfers(memory) == [(0, 1, 1), (1, 1, 1), (1, 2, 1), (0, 3, 0)], first.transfers(memory)
+    named = {name: fields for _, _, _, fields, name in first.of(FILE)}
+    assert named[os.fsencode(data)][1] == 0 and named[os.fsencode(memory)][1] == 1
+    assert [fields[0] for _, _, _, fields, name in first.of(FILE) if name == os.fsencode(data)][0] == 21, "its length in pages"
+    assert not [name for name in named if name.startswith((b"/proc", b"/sys", b"/dev/null"))], named
+    (child,) = recording.by_origin(FORK)
+    assert child.transfers(data) == [(6, 1, 0)]
 
 
 def test_epochs_repeat_pages():

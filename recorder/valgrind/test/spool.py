@@ -13,10 +13,11 @@ from collections import defaultdict
 
 MAGIC = b"iTR1"
 CHUNK_BYTES, HEADER_BYTES = 4096, 16
-HELLO, EPOCH, ROW, MAP, UNMAP, DISCARD, REMAP, START, START_FAILED, IDLE, END, NOT_FOLLOWED, EXIT = range(1, 14)
+HELLO, EPOCH, ROW, MAP, UNMAP, DISCARD, REMAP, START, START_FAILED, IDLE, END, NOT_FOLLOWED, EXIT, FILE, \
+    TRANSFER, KERNEL_ROW = range(1, 17)
 FIELDS = {HELLO: 6, EPOCH: 2, ROW: 2, MAP: 4, UNMAP: 2, DISCARD: 2, REMAP: 4, START: 2, START_FAILED: 1, IDLE: 1, END: 1,
-          NOT_FOLLOWED: 0, EXIT: 1}
-NAMED = {HELLO, MAP, NOT_FOLLOWED}
+          NOT_FOLLOWED: 0, EXIT: 1, FILE: 2, TRANSFER: 2, KERNEL_ROW: 2}
+NAMED = {HELLO, MAP, NOT_FOLLOWED, FILE}
 PROGRAM, THREAD, FORK, EXEC = range(4)
 
 
@@ -25,14 +26,14 @@ class Thread:
 
     def __init__(self, uid):
         self.uid, self.sequence, self.epoch, self.order = uid, 0, 0, 0
-        self.records = []  # (epoch, order, tag, fields, name); a row's fields are (page, pages, written)
+        self.records = []  # (epoch, order, tag, fields, name); a row's and a transfer's fields are (page, pages, written)
 
     def take(self, sequence, payload):
         if sequence < self.sequence:
             return  # seen already
         assert sequence == self.sequence, f"uid {self.uid}: chunk {sequence} after {self.sequence - 1}"
         self.sequence += 1
-        offset, row_end = 0, 0
+        offset, row_end, transfer_end, file = 0, 0, 0, None
         while offset < len(payload):
             tag = payload[offset]
             offset += 1
@@ -48,16 +49,20 @@ class Thread:
             if tag == EPOCH:
                 assert fields[0] >= self.epoch and fields[1] >= self.order, "time went back"
                 self.epoch, self.order = fields
-            if tag == ROW:
-                page = row_end + ((fields[0] >> 1) ^ -(fields[0] & 1))
-                pages = (fields[1] >> 1) + 1
-                row_end = page + pages
-                assert 0 < page < 1 << 35
-                fields = [page, pages, fields[1] & 1]
+            if tag == FILE:
+                transfer_end, file = 0, name
+            if tag in (ROW, KERNEL_ROW):
+                fields = run_after(row_end, fields)
+                row_end = fields[0] + fields[1]
+                assert 0 < fields[0] < 1 << 35
+            if tag == TRANSFER:
+                assert file is not None, "each chunk says which file it speaks of"
+                fields, name = run_after(transfer_end, fields), file
+                transfer_end = fields[0] + fields[1]
             self.records.append((self.epoch, self.order, tag, fields, name))
 
-    def of(self, tag):
-        return [record for record in self.records if record[2] == tag]
+    def of(self, *tags):
+        return [record for record in self.records if record[2] in tags]
 
     @property
     def hello(self):
@@ -66,20 +71,33 @@ class Thread:
     def pages(self):
         """Page -> written at least once."""
         out = {}
-        for _, _, _, (page, pages, written), _ in self.of(ROW):
+        for _, _, _, (page, pages, written), _ in self.of(ROW, KERNEL_ROW):
             for each in range(page, page + pages):
                 out[each] = out.get(each, 0) | written
         return out
 
     def touches(self):
-        return [(epoch, each, written) for epoch, _, _, (page, pages, written), _ in self.of(ROW)
+        return [(epoch, each, written) for epoch, _, _, (page, pages, written), _ in self.of(ROW, KERNEL_ROW)
                 for each in range(page, page + pages)]
+
+    def by_kernel(self):
+        """Pages that only the kernel touched in some epoch."""
+        return {each for _, _, _, (page, pages, _), _ in self.of(KERNEL_ROW) for each in range(page, page + pages)}
+
+    def transfers(self, path):
+        """What was read and written of a file, in order: (page, pages, written)."""
+        return [tuple(fields) for _, _, _, fields, name in self.of(TRANSFER) if name == os.fsencode(path)]
 
     def idle_ns(self):
         return sum(fields[0] for _, _, _, fields, _ in self.of(IDLE))
 
     def instructions(self):
         return self.of(END)[0][3][0]
+
+
+def run_after(end, fields):
+    """Page, pages and written of a run that is told by its distance from where the one before ended."""
+    return [end + ((fields[0] >> 1) ^ -(fields[0] & 1)), (fields[1] >> 1) + 1, fields[1] & 1]
 
 
 def varint(data, offset):

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+
+/* Files that the program reads and writes through descriptors: their pages are in the page cache, not in its memory. */
+
+#ifndef ISOREC_FILES_H
+#define ISOREC_FILES_H
+
+#include "thread.h"
+
+/* After a system call that succeeded: says which pages of which files it read and wrote, if it is one that does. `bytes` is its
+   result, `thread->pending.arguments` has its arguments. */
+void files_used(Thread* thread, UInt number, UWord bytes);
+
+/* A descriptor was closed: its file may go, and another have its inode. */
+void files_closed(void);
+
+#endif
