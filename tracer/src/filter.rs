@@ -13,6 +13,9 @@ const STAMP_BITS: u32 = 29;
 const STAMP_STEP: u64 = 2;
 const STAMP_END: u64 = 1 << STAMP_BITS;
 const WRITTEN: u64 = 1;
+/// Of an entry of `touched`, below the page: the written bit, and whether only the kernel touched it.
+const BY_KERNEL: u64 = 2;
+const TOUCH_BITS: u32 = 2;
 /// User addresses have 47 bits, their pages 35, which fills a word together with the stamp.
 const PAGE_MASK: u64 = (1 << (64 - STAMP_BITS)) - 1;
 /// 2^64 divided by the golden ratio, odd: neighbouring pages spread evenly.
@@ -29,7 +32,7 @@ pub(crate) struct Filter {
     /// Where the page of a table entry stands in `touched`; valid where the entry is.
     places: Box<[u32]>,
     shift: u32,
-    /// `page << 1 | written`, or 0 for a page forgotten since.
+    /// The page, whether by the kernel, whether written (two bits), or 0 for a page forgotten since.
     touched: Vec<u64>,
     /// Touches below this place were handed out.
     handed_out: usize,
@@ -41,6 +44,8 @@ pub(crate) struct PageRun {
     pub(crate) page: u64,
     pub(crate) pages: u64,
     pub(crate) write: bool,
+    /// Only the kernel touched them, for the program.
+    pub(crate) kernel: bool,
 }
 
 impl Filter {
@@ -97,44 +102,60 @@ impl Filter {
         if page == 0 {
             return; // never mapped; its value marks forgotten touches
         }
+        let written = self.note(page, write, false);
+        self.front[front_slot(page)] = page << STAMP_BITS | self.stamp | u64::from(written);
+    }
+
+    /// The kernel touches a page for the program. The front does not hear of it, so that the program's own first touch is seen.
+    pub(crate) fn kernel_touch(&mut self, page: u64, write: bool) {
+        let page = page & PAGE_MASK;
+        if page != 0 && !self.is_known(page, u64::from(write)) {
+            self.note(page, write, true);
+        }
+    }
+
+    /// Takes in a touch; whether the page is a written one.
+    fn note(&mut self, page: u64, write: bool, kernel: bool) -> bool {
         let tag = page << STAMP_BITS | self.stamp;
         let mut slot = self.slot(page);
-        let mut written = write;
         loop {
             let entry = self.table[slot];
             if entry | WRITTEN == tag | WRITTEN {
-                written |= entry & WRITTEN != 0;
-                if written && entry & WRITTEN == 0 {
-                    self.upgrade(slot, page);
-                }
-                break;
+                self.touch_again(slot, page, write, kernel);
+                return write || entry & WRITTEN != 0;
             }
             if entry & (STAMP_END - STAMP_STEP) != self.stamp {
-                self.insert(slot, page, write);
-                break;
+                self.table[slot] = tag | u64::from(write);
+                self.append(slot, page, write, kernel);
+                return write;
             }
             slot = (slot + 1) & (self.table.len() - 1);
         }
-        self.front[front_slot(page)] = tag | u64::from(written);
     }
 
-    /// A page that was read in this epoch is written.
-    fn upgrade(&mut self, slot: usize, page: u64) {
-        self.table[slot] |= WRITTEN;
+    /// A page that was touched in this epoch is now written, or touched by the program for the first time.
+    fn touch_again(&mut self, slot: usize, page: u64, write: bool, kernel: bool) {
         let place = self.places[slot] as usize;
-        if place >= self.handed_out {
-            self.touched[place] |= 1;
-        } else {
-            // Its read is out already, so the write is a touch of its own.
-            self.places[slot] = place_of(self.touched.len());
-            self.touched.push(page << 1 | 1);
+        let is_first_write = write && self.table[slot] & WRITTEN == 0;
+        let is_first_own = !kernel && self.touched[place] & BY_KERNEL != 0;
+        if !is_first_write && !is_first_own {
+            return;
+        }
+        self.table[slot] |= u64::from(write);
+        if place < self.handed_out {
+            // What was touched is out already, so this is a touch of its own.
+            self.append(slot, page, write, kernel);
+            return;
+        }
+        self.touched[place] |= u64::from(write);
+        if !kernel {
+            self.touched[place] &= !BY_KERNEL;
         }
     }
 
-    fn insert(&mut self, slot: usize, page: u64, write: bool) {
-        self.table[slot] = page << STAMP_BITS | self.stamp | u64::from(write);
+    fn append(&mut self, slot: usize, page: u64, write: bool, kernel: bool) {
         self.places[slot] = place_of(self.touched.len());
-        self.touched.push(page << 1 | u64::from(write));
+        self.touched.push(page << TOUCH_BITS | if kernel { BY_KERNEL } else { 0 } | u64::from(write));
         if self.touched.len() * 2 > self.table.len() {
             self.grow();
         }
@@ -146,7 +167,7 @@ impl Filter {
         self.table = vec![0; 1 << bits].into_boxed_slice();
         self.places = vec![0; 1 << bits].into_boxed_slice();
         for (place, &touch) in self.touched.iter().enumerate() {
-            let (page, written) = (touch >> 1, touch & 1);
+            let (page, written) = (touch >> TOUCH_BITS, touch & WRITTEN);
             if page == 0 {
                 continue;
             }
@@ -166,14 +187,16 @@ impl Filter {
     pub(crate) fn hand_out(&mut self, mut sink: impl FnMut(PageRun)) {
         let mut open: Option<PageRun> = None;
         for &touch in &self.touched[self.handed_out..] {
-            let (page, write) = (touch >> 1, touch & 1 != 0);
+            let (page, write, kernel) = (touch >> TOUCH_BITS, touch & WRITTEN != 0, touch & BY_KERNEL != 0);
             if page == 0 {
                 continue;
             }
             match &mut open {
-                Some(run) if run.page + run.pages == page && run.write == write => run.pages += 1,
+                Some(run) if run.page + run.pages == page && (run.write, run.kernel) == (write, kernel) => {
+                    run.pages += 1
+                }
                 _ => {
-                    if let Some(run) = open.replace(PageRun { page, pages: 1, write }) {
+                    if let Some(run) = open.replace(PageRun { page, pages: 1, write, kernel }) {
                         sink(run);
                     }
                 }
@@ -205,7 +228,7 @@ impl Filter {
     /// Makes pages of `[start, end)` count as untouched, because other memory is there from now on. Hand out first.
     pub(crate) fn forget(&mut self, start: u64, end: u64) {
         for place in 0..self.touched.len() {
-            let page = self.touched[place] >> 1;
+            let page = self.touched[place] >> TOUCH_BITS;
             if page == 0 || page < start || page >= end {
                 continue;
             }
@@ -279,6 +302,30 @@ mod tests {
         (104..106).for_each(|page| filter.write(page));
         filter.read(99);
         assert_eq!(runs(&mut filter), [(100, 4, false), (104, 2, true), (99, 1, false)]);
+    }
+
+    #[test]
+    fn touches_by_the_kernel_alone_are_told_apart() {
+        let mut filter = Filter::new();
+        let kernel = |filter: &mut Filter| {
+            let mut out = Vec::new();
+            filter.hand_out(|run| out.push((run.page, run.pages, run.write, run.kernel)));
+            out
+        };
+        filter.kernel_touch(5, true);
+        filter.kernel_touch(6, true);
+        filter.kernel_touch(7, false);
+        filter.read(7);
+        filter.read(8);
+        filter.kernel_touch(8, false);
+        assert_eq!(kernel(&mut filter), [(5, 2, true, true), (7, 2, false, false)]);
+        // What is out is not changed any more: the program's own touch is another row.
+        filter.read(5);
+        filter.read(5);
+        filter.kernel_touch(8, true);
+        assert_eq!(kernel(&mut filter), [(5, 1, false, false), (8, 1, true, true)]);
+        filter.kernel_touch(5, true);
+        assert!(!filter.has_news());
     }
 
     #[test]

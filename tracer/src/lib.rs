@@ -9,6 +9,7 @@
 #![cfg_attr(test, expect(dead_code, reason = "without the emulator nobody calls most of it"))]
 
 mod exec;
+mod files;
 mod filter;
 mod layout;
 mod options;

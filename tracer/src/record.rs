@@ -54,7 +54,11 @@ pub(crate) enum Record<'a> {
     /// point of virtual time in ns. Repeated at the head of each chunk.
     Epoch { number: u64, order_ns: u64 },
     /// Pages touched. `delta` is from the end of the chunk's previous row.
-    Row { delta: i64, pages: u64, write: bool },
+    Row { delta: i64, pages: u64, write: bool, kernel: bool },
+    /// What follows in this chunk as [`Record::Transfer`] is of this file, which has so many pages.
+    File { pages: u64, in_memory: bool, name: &'a [u8] },
+    /// Pages of that file, read or written through a descriptor. `delta` is from the end of the transfer before it.
+    Transfer { delta: i64, pages: u64, write: bool },
     /// A mapping appears.
     Map { start: u64, pages: u64, flags: u64, file_page: u64, name: &'a [u8] },
     /// Mappings of the range disappear.
@@ -87,9 +91,12 @@ impl Record<'_> {
                 out.name(name);
             }
             Self::Epoch { number, order_ns } => out.fields(2, &[number, order_ns]),
-            Self::Row { delta, pages, write } => {
-                out.fields(3, &[((delta << 1) ^ (delta >> 63)).cast_unsigned(), (pages - 1) << 1 | u64::from(write)]);
+            Self::Row { delta, pages, write, kernel } => out.run(if kernel { 16 } else { 3 }, delta, pages, write),
+            Self::File { pages, in_memory, name } => {
+                out.fields(14, &[pages, u64::from(in_memory)]);
+                out.name(name);
             }
+            Self::Transfer { delta, pages, write } => out.run(15, delta, pages, write),
             Self::Map { start, pages, flags, file_page, name } => {
                 out.fields(4, &[start, pages, flags, file_page]);
                 out.name(name);
@@ -122,6 +129,10 @@ impl Writer<'_> {
     fn fields(&mut self, tag: u8, fields: &[u64]) {
         self.byte(tag);
         fields.iter().for_each(|&field| self.varint(field));
+    }
+
+    fn run(&mut self, tag: u8, delta: i64, pages: u64, write: bool) {
+        self.fields(tag, &[((delta << 1) ^ (delta >> 63)).cast_unsigned(), (pages - 1) << 1 | u64::from(write)]);
     }
 
     fn byte(&mut self, byte: u8) {
@@ -161,8 +172,11 @@ mod tests {
     fn records_are_the_bytes_of_the_documentation() {
         // By hand from docs/recording.md#protocol.
         assert_eq!(bytes(Record::Epoch { number: 300, order_ns: 7 }), [2, 0xac, 0x02, 7]);
-        assert_eq!(bytes(Record::Row { delta: -1, pages: 1, write: true }), [3, 1, 1]);
-        assert_eq!(bytes(Record::Row { delta: 2, pages: 65, write: false }), [3, 4, 0x80, 0x01]);
+        assert_eq!(bytes(Record::Row { delta: -1, pages: 1, write: true, kernel: false }), [3, 1, 1]);
+        assert_eq!(bytes(Record::Row { delta: 2, pages: 65, write: false, kernel: false }), [3, 4, 0x80, 0x01]);
+        assert_eq!(bytes(Record::Row { delta: 1, pages: 1, write: false, kernel: true }), [16, 2, 0]);
+        assert_eq!(bytes(Record::File { pages: 9, in_memory: true, name: b"/m" }), [14, 9, 1, 2, b'/', b'm']);
+        assert_eq!(bytes(Record::Transfer { delta: 2, pages: 2, write: true }), [15, 4, 3]);
         assert_eq!(bytes(Record::NotFollowed { text: b"no" }), [12, 2, b'n', b'o']);
         assert_eq!(bytes(Record::Start { uid: 3, origin: Origin::Fork }), [8, 3, 2]);
         assert_eq!(

@@ -72,11 +72,13 @@ pub(crate) struct Stamp {
 
 /// An epoch record: a tag and two varints.
 const STAMP_BYTES: usize = 1 + 10 + 10;
+/// The same of a row.
+const ROW_BYTES: usize = 1 + 10 + 10;
 
 /// The chunk that a thread is filling.
 pub(crate) struct Chunk {
     buffer: &'static mut [u8],
-    file: CString,
+    path: CString,
     uid: u32,
     sequence: u32,
     len: usize,
@@ -84,6 +86,9 @@ pub(crate) struct Chunk {
     stamp: Option<Stamp>,
     /// Where the chunk's last row ended.
     row_end: u64,
+    /// The file that the chunk speaks of, 0 for none, and where its last transfer ended.
+    file: u64,
+    transfer_end: u64,
 }
 
 impl Chunk {
@@ -91,7 +96,17 @@ impl Chunk {
     pub(crate) fn create(spool: &Spool, uid: u32) -> std::io::Result<Self> {
         let file = c_path(&format!("{}/thread.{uid}", spool.directory));
         let buffer = sys::map_shared_file(&file, CHUNK_BYTES, sys::Create::Yes)?;
-        let mut chunk = Self { buffer, file, uid, sequence: 0, len: HEADER_BYTES, stamp: None, row_end: 0 };
+        let mut chunk = Self {
+            buffer,
+            path: file,
+            uid,
+            sequence: 0,
+            len: HEADER_BYTES,
+            stamp: None,
+            row_end: 0,
+            file: 0,
+            transfer_end: 0,
+        };
         chunk.begin();
         Ok(chunk)
     }
@@ -105,6 +120,7 @@ impl Chunk {
         self.len = HEADER_BYTES;
         self.stamp = None;
         self.row_end = 0;
+        self.file = 0;
     }
 
     /// Appends a record, sending the chunk first when it is full.
@@ -118,15 +134,30 @@ impl Chunk {
 
     /// Appends a row; rows are small, so they fill chunks further than other records.
     pub(crate) fn push_row(&mut self, spool: &Spool, stamp: Stamp, run: PageRun) {
-        const ROW_BYTES: usize = 1 + 10 + 10;
         if self.len + STAMP_BYTES + ROW_BYTES > CHUNK_BYTES {
             self.send(spool);
         }
         self.stamp(stamp);
-        let PageRun { page, pages, write } = run;
+        let PageRun { page, pages, write, kernel } = run;
         let delta = page.wrapping_sub(self.row_end).cast_signed();
         self.row_end = page + pages;
-        self.append(&Record::Row { delta, pages, write });
+        self.append(&Record::Row { delta, pages, write, kernel });
+    }
+
+    /// Appends pages of a file that were read or written, and before them the file, `named`, if the chunk spoke of another.
+    pub(crate) fn push_transfer(&mut self, spool: &Spool, stamp: Stamp, file: u64, named: &Record<'_>, run: PageRun) {
+        if self.len + STAMP_BYTES + RECORD_BYTES + ROW_BYTES > CHUNK_BYTES {
+            self.send(spool);
+        }
+        self.stamp(stamp);
+        if self.file != file {
+            (self.file, self.transfer_end) = (file, 0);
+            self.append(named);
+        }
+        let PageRun { page, pages, write, .. } = run;
+        let delta = page.wrapping_sub(self.transfer_end).cast_signed();
+        self.transfer_end = page + pages;
+        self.append(&Record::Transfer { delta, pages, write });
     }
 
     fn stamp(&mut self, stamp: Stamp) {
@@ -167,7 +198,7 @@ impl Chunk {
     /// Sends what is left and removes the file.
     pub(crate) fn close(mut self, spool: &Spool) {
         self.send(spool);
-        sys::unlink(&self.file);
+        sys::unlink(&self.path);
         sys::unmap(self.buffer);
     }
 }

@@ -131,6 +131,47 @@ pub(crate) fn pid_and_tid() -> (u64, u64) {
     (u64::from(pid.unsigned_abs()), tid.unsigned_abs())
 }
 
+/// What is known of an open file.
+pub(crate) struct FileStatus {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    /// Its length.
+    pub(crate) bytes: u64,
+    pub(crate) is_regular: bool,
+    /// Whether it goes past the page cache.
+    pub(crate) is_direct: bool,
+}
+
+/// Asks about a descriptor; `None` if it is not open.
+pub(crate) fn file_status(descriptor: c_int) -> Option<FileStatus> {
+    // SAFETY: all zeroes is a valid `stat`.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `status` may be written; the rest takes numbers only.
+    let (result, flags) = unsafe { (libc::fstat(descriptor, &mut status), libc::fcntl(descriptor, libc::F_GETFL)) };
+    (result == 0 && flags >= 0).then_some(FileStatus {
+        device: status.st_dev,
+        inode: status.st_ino,
+        bytes: status.st_size.unsigned_abs(),
+        is_regular: status.st_mode & libc::S_IFMT == libc::S_IFREG,
+        is_direct: flags & libc::O_DIRECT != 0,
+    })
+}
+
+/// The kind of the file system that an open file is on, as a number of the kernel's `magic.h`.
+pub(crate) fn file_system(descriptor: c_int) -> Option<u32> {
+    // SAFETY: all zeroes is a valid `statfs`.
+    let mut status: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `status` may be written.
+    let result = unsafe { libc::fstatfs(descriptor, &mut status) };
+    u32::try_from(status.f_type).ok().filter(|_| result == 0)
+}
+
+/// Where a descriptor stands in its file.
+pub(crate) fn position(descriptor: c_int) -> Option<u64> {
+    // SAFETY: takes numbers only.
+    u64::try_from(unsafe { libc::lseek(descriptor, 0, libc::SEEK_CUR) }).ok()
+}
+
 /// The length of a System V shared memory segment.
 pub(crate) fn attached_segment_bytes(shmid: u64) -> Option<u64> {
     let id = c_int::try_from(shmid).ok()?;

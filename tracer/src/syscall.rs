@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::record::{Origin, Record, map_flags};
 use crate::spool::Spool;
 use crate::thread::Thread;
-use crate::{exec, sys};
+use crate::{exec, files, sys};
 
 /// Numbers from the kernel's `arch/x86/entry/syscalls/syscall_64.tbl`.
 mod nr {
@@ -141,6 +141,7 @@ pub(crate) fn leave(thread: &mut Thread, spool: &Spool, number: i64, result: i64
         }
         return;
     };
+    files::used(thread, spool, number, arguments, value);
     match number {
         nr::MMAP => map(thread, spool, value),
         nr::MUNMAP => unmap(thread, spool, arguments[0], arguments[1]),

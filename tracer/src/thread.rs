@@ -4,7 +4,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::filter::Filter;
+use crate::files::LastFile;
+use crate::filter::{Filter, PageRun};
 use crate::record::{Origin, Record};
 use crate::spool::{Chunk, Spool, Stamp};
 use crate::sys;
@@ -54,6 +55,7 @@ pub(crate) struct Thread {
     idle_ns: u64,
     chunk: Option<Chunk>,
     pub(crate) pending: Pending,
+    pub(crate) last_file: LastFile,
 }
 
 impl Thread {
@@ -85,6 +87,7 @@ impl Thread {
             idle_ns: 0,
             chunk: Chunk::create(spool, uid).map_err(|error| warn_unrecorded(uid, &error)).ok(),
             pending: Pending::default(),
+            last_file: LastFile::default(),
         }
     }
 
@@ -140,9 +143,27 @@ impl Thread {
         if bytes == 0 {
             return;
         }
-        for page in address >> 12..=address.saturating_add(bytes - 1) >> 12 {
-            self.touch(spool, page, write);
+        if LAYOUT_GENERATION.load(Ordering::Relaxed) != self.layout_generation {
+            self.see_layout(spool);
         }
+        for page in address >> 12..=address.saturating_add(bytes - 1) >> 12 {
+            self.filter.kernel_touch(page, write);
+        }
+    }
+
+    /// Number of the current epoch.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The thread read or wrote pages of a file, which `named` says. What it touched before is written first.
+    pub(crate) fn transfer(&mut self, spool: &Spool, file: u64, named: &Record<'_>, run: PageRun) {
+        self.hand_out(spool);
+        let stamp = Stamp { epoch: self.epoch, order_ns: self.order_ns() };
+        if let Some(chunk) = &mut self.chunk {
+            chunk.push_transfer(spool, stamp, file, named, run);
+        }
+        self.block_order_ns = stamp.order_ns;
     }
 
     /// The first instruction, or the first of a new epoch.

@@ -70,6 +70,7 @@ under_each_engine! {
         a_size_limit_stops_the_recording_and_not_the_program
         a_native_run_sets_the_clock
         what_the_kernel_touches_is_recorded_where_the_trace_says_so
+        files_read_and_written_by_descriptor_are_in_the_trace
     ]
 }
 
@@ -372,6 +373,52 @@ fn what_the_kernel_touches_is_recorded_where_the_trace_says_so(engine: &'static 
     let touched: Vec<u64> = (0..16).filter(|page| pages.contains(&(0x70_0000 + page))).collect();
     assert_eq!(touched, if trace.meta.kernel_accesses { vec![2, 8, 12] } else { vec![2] });
     assert_eq!(trace.meta.kernel_accesses, engine.name == "valgrind");
+    let by_program = trace.rows.iter().filter(|row| !row.kernel);
+    let own = by_program.flat_map(|row| row.page..row.page + u64::from(row.pages)).collect::<BTreeSet<_>>();
+    assert!(touched.iter().all(|page| !own.contains(&(0x70_0000 + page))), "the program itself did not touch them");
+}
+
+fn files_read_and_written_by_descriptor_are_in_the_trace(engine: &'static EngineEntry) {
+    let directory = tempfile::tempdir().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recorder/valgrind/test/files.c");
+    let Some(program) = compile(directory.path(), &std::fs::read_to_string(source).unwrap()) else { return };
+    let data = directory.path().join("data");
+    std::fs::write(&data, vec![0; 20 * 4096 + 100]).unwrap();
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let memory = memory.path().join("m");
+    let command = [&program, &data, &memory].map(|path| path.to_str().unwrap());
+    let trace = run(&options(engine, directory.path(), &command));
+    assert_eq!(trace.recording.exit_code, 0);
+    let range = trace.meta.page_cache.expect("both engines record descriptors");
+    // Page numbers of the range as pages of files, told by the mappings of the thread's process.
+    let transfers = |thread: u32, path: &Path| -> Vec<(u64, u32, bool)> {
+        let file = |page: u64| {
+            let mut shown = trace.maps().filter(|map| map.start <= page && page < map.end);
+            let map = shown.next().expect("it is shown before it is used");
+            (map.file.clone().unwrap(), map.file_page + (page - map.start))
+        };
+        let used = trace.rows.iter().filter(|row| row.thread == thread && range.contains(row.page));
+        let used = used.map(|row| (file(row.page), row));
+        let of_path = used.filter(|((name, _), _)| Path::new(name) == path);
+        of_path.map(|((_, page), row)| (page, row.pages, row.write)).collect()
+    };
+    // What the program does, in its source. A transfer of several pages is in as many rows as the file has pieces.
+    let joined = |runs: Vec<(u64, u32, bool)>| -> Vec<(u64, bool)> {
+        runs.into_iter()
+            .flat_map(|(page, pages, write)| (page..page + u64::from(pages)).map(move |p| (p, write)))
+            .collect()
+    };
+    let r = |pages: &[u64]| pages.iter().map(|&page| (page, false)).collect::<Vec<_>>();
+    let w = |pages: &[u64]| pages.iter().map(|&page| (page, true)).collect::<Vec<_>>();
+    let expected = [r(&[0, 1, 2, 3, 4, 20, 7, 8, 9, 10]), w(&[2, 4, 5]), r(&[5, 12, 13]), w(&[21])].concat();
+    assert_eq!(joined(transfers(0, &data)), expected);
+    assert_eq!(joined(transfers(0, &memory)), [w(&[0, 1, 1, 2]), r(&[0, 1, 2])].concat());
+    let kind = |path: &Path| trace.maps().find(|map| map.file.as_deref() == path.to_str()).unwrap().what;
+    assert_eq!((kind(&data), kind(&memory)), (MapKind::PageCache, MapKind::Shared));
+    assert!(trace.rows.iter().all(|row| row.kernel || !range.contains(row.page)));
+    let child = trace.meta.threads.iter().position(|thread| thread.process == 1).unwrap();
+    assert_eq!(joined(transfers(u32::try_from(child).unwrap(), &data)), r(&[6]));
+    assert!(trace.maps().all(|map| map.file.as_deref() != Some("/dev/null")));
 }
 
 fn a_native_run_sets_the_clock(engine: &'static EngineEntry) {
