@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-//! The plugin as QEMU sees it: registration and callbacks, plugin API version 1 (QEMU 4.2 to 8.2).
+//! The plugin as QEMU sees it: registration and callbacks, plugin API version 1 (QEMU 4.2 to 8.2) and 2 (from 9.0 on).
 #![expect(unsafe_code, reason = "the interface is C")]
 
 use std::cell::Cell;
@@ -8,19 +8,33 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 use crate::options::Options;
 use crate::qemu;
 use crate::record::Origin;
 use crate::spool::Spool;
-use crate::syscall;
 use crate::thread::Thread;
+use crate::{sys, syscall};
 
-/// The plugin API this is written for. QEMU reads the symbol before it calls anything.
+/// The version of the plugin API that QEMU shall give. QEMU reads the symbol after it has loaded the plugin and before it calls
+/// anything, so [`choose_version`] can still set it.
 #[unsafe(no_mangle)]
 #[used]
-pub(crate) static qemu_plugin_version: c_int = 1;
+pub(crate) static qemu_plugin_version: AtomicI32 = AtomicI32::new(1);
+
+/// Runs while the plugin is loaded.
+#[unsafe(link_section = ".init_array")]
+#[used]
+static AT_LOADING: extern "C" fn() = choose_version;
+
+/// QEMU 9 and later refuse plugins of version 1, and earlier ones those of version 2. What is used here is the same in both. A
+/// function that came with version 2 (`qemu_plugin_num_vcpus`, QEMU 9.0) tells them apart.
+extern "C" fn choose_version() {
+    if sys::is_loaded(c"qemu_plugin_num_vcpus") {
+        qemu_plugin_version.store(2, Ordering::Relaxed);
+    }
+}
 
 /// The emulator numbers threads from 0 and reuses numbers.
 const MAX_VCPUS: usize = 1 << 16;
@@ -69,7 +83,7 @@ pub(crate) unsafe extern "C" fn qemu_plugin_install(
         return 1;
     }
     let Some(store_bit) = find_store_bit() else {
-        crate::warn("this QEMU tells loads from stores in an unknown way; QEMU 4.2 to 8.2 can be used");
+        crate::warn("this QEMU tells loads from stores in an unknown way; QEMU 4.2 to 10 can be used");
         return 1;
     };
     STORE_BIT.store(store_bit, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
-//! QEMU's plugin interface, version 1: the part that is used. Declared by hand from `include/qemu/qemu-plugin.h` of QEMU
-//! 7.2, because the generated bindings want a newer QEMU's development files on some hosts and add nothing else.
+//! QEMU's plugin interface: the part that is used, the same in versions 1 and 2. Declared by hand from
+//! `include/qemu/qemu-plugin.h` of QEMU 7.2 and 10.0, because the generated bindings want a newer QEMU's development files on some hosts and add nothing else.
 #![expect(unsafe_code, reason = "declarations of C functions")]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};

@@ -182,6 +182,12 @@ pub(crate) fn attached_segment_bytes(shmid: u64) -> Option<u64> {
     (result == 0).then_some(status.shm_segsz as u64)
 }
 
+/// Whether this process has a function of this name, the program's own or a library's.
+pub(crate) fn is_loaded(function: &CStr) -> bool {
+    // SAFETY: the name is a C string; the address is not used.
+    !unsafe { libc::dlsym(libc::RTLD_DEFAULT, function.as_ptr()) }.is_null()
+}
+
 /// The user this process acts as.
 pub(crate) fn effective_uid() -> u32 {
     // SAFETY: takes nothing and cannot fail.

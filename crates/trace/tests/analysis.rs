@@ -78,6 +78,7 @@ fn pages_of_the_page_cache_are_shared_and_outlive_processes() {
     let found = footprint(&mut reader).unwrap();
     assert_eq!((found.touched_pages, found.page_cache_pages), (8, 6), "one page in each process, six of the file");
     assert_eq!(found.peak_resident_pages, 8);
+    assert_eq!(isotherm_trace::analysis::page_cache_pages(&mut reader).unwrap(), Some(6));
     let curve = mrc(&mut reader).unwrap();
     assert_eq!((curve.accesses, curve.cold_misses, curve.misses_at(8)), (16, 8, 8), "the file stayed");
     let windows: Vec<u64> = wss(&mut reader, 10).unwrap().windows.iter().map(|window| window.pages).collect();

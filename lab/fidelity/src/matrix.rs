@@ -343,7 +343,7 @@ mod tests {
         let workloads = Workloads::bundled();
         let of = |set| workloads.list().filter(|&(_, of, _)| of == set).map(|(name, ..)| name).collect::<Vec<_>>();
         assert_eq!(of(Set::Fitting), ["sqlite", "redis", "gcc", "zipf", "scan"]);
-        assert_eq!(of(Set::HeldOut), ["python", "node", "uniform", "mix", "groups"]);
+        assert_eq!(of(Set::HeldOut), ["python", "node", "table", "uniform", "mix", "groups"]);
     }
 
     #[test]

@@ -260,7 +260,7 @@ fn print_for_people(advice: &Advice, with_rows: bool, last: bool, ui: &Ui) -> Re
         "{}: peak memory {}{}, mean {}, {} with unlimited memory\n{}\n\n",
         advice.program,
         Bytes::new(advice.peak_bytes).approx(),
-        words::measured_peak(advice),
+        words::beside_the_peak(advice),
         Bytes::new(advice.unlimited_mean_bytes).approx(),
         runtime,
         words::machine(advice),

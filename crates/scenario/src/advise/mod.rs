@@ -40,7 +40,8 @@ use crate::run::Progress;
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
-use isotherm_trace::TraceReader;
+use isotherm_trace::analysis::page_cache_pages;
+use isotherm_trace::{TraceMeta, TraceReader};
 use isotherm_units::{Amount, Ratio};
 use isotherm_workload::BuildContext;
 use replays::Replays;
@@ -82,6 +83,9 @@ pub struct Advice {
     /// Highest resident memory of the program in a run of its own, bytes; absent where the recording has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured_peak_bytes: Option<u64>,
+    /// Different pages of files that it reads and writes through descriptors, bytes; absent where those were not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_cache_bytes: Option<u64>,
     /// Memory charge without limits, mean over time, bytes.
     pub unlimited_mean_bytes: u64,
     /// Runtime without limits, nanoseconds of simulated time.
@@ -191,7 +195,9 @@ fn advice(
     huge_pages: &HugePages,
 ) -> Result<Advice, ScenarioError> {
     let question = replays.question;
-    let meta = TraceReader::open(&question.trace).ok().map(|reader| reader.meta().clone()).unwrap_or_default();
+    let mut trace = TraceReader::open(&question.trace).ok();
+    let meta = trace.as_ref().map(|trace| trace.meta().clone()).unwrap_or_default();
+    let page_cache_pages = trace.as_mut().and_then(|trace| page_cache_pages(trace).ok()).flatten();
     let compared = choice::compare(replays, choice)?;
     let rows = figures::rows(replays);
     let recommendation = choice.and_then(|choice| choice::recommend(replays, choice));
@@ -209,6 +215,7 @@ fn advice(
         holds_on: question.kernels.clone(),
         peak_bytes: replays.peak.get(),
         measured_peak_bytes: meta.native.map(|native| native.peak_rss_bytes),
+        page_cache_bytes: page_cache_pages.map(|pages| pages.saturating_mul(meta.page_bytes)),
         unlimited_mean_bytes: replays.unlimited.mean_bytes,
         unlimited_runtime_ns: replays.unlimited.runtime_ns,
         unlimited_major_faults: replays.unlimited.major_faults,
@@ -223,7 +230,7 @@ fn advice(
         notes,
         kernel_defaults: replays.kernel_defaults(compared)?,
         huge_pages: huge_pages.clone(),
-        unknowns: unknowns(question, meta.kernel_accesses),
+        unknowns: unknowns(question, &meta),
         config,
     })
 }
@@ -235,10 +242,17 @@ fn lists_requests(trace: &Path) -> bool {
 }
 
 /// What the figures leave out, in words for the user.
-fn unknowns(question: &Question, has_kernel_accesses: bool) -> Vec<String> {
-    let kernel = match has_kernel_accesses {
-        true => "The page cache of read() and write() is not in the recording.",
-        false => {
+fn unknowns(question: &Question, meta: &TraceMeta) -> Vec<String> {
+    let kernel = match (meta.kernel_accesses, meta.page_cache.is_some()) {
+        (true, true) => {
+            "Memory of the kernel itself (page tables, directories, inodes) and what io_uring touches are not in the recording."
+        }
+        (false, true) => {
+            "Of the buffers that the kernel reads and writes for the program, those of uncommon system calls are not in the \
+             recording."
+        }
+        (true, false) => "The page cache of read() and write() is not in the recording.",
+        (false, false) => {
             "Accesses of the kernel on the program's behalf (read and write buffers, page cache of read() and write()) are not in \
              the recording."
         }

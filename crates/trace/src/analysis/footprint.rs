@@ -38,6 +38,25 @@ pub fn footprint(reader: &mut TraceReader) -> Result<Footprint> {
     Ok(counts.finish(duration_ns))
 }
 
+/// How many different pages of the page cache a trace reads and writes through file descriptors; `None`: such accesses were not recorded.
+///
+/// # Errors
+/// When the trace is damaged.
+pub fn page_cache_pages(reader: &mut TraceReader) -> Result<Option<u64>> {
+    let meta = reader.meta().clone();
+    let Some(range) = meta.page_cache else { return Ok(None) };
+    let mut pages = PageTable::of(&meta);
+    reader.for_each_batch(|batch| {
+        for (&page, &count) in batch.page.iter().zip(&batch.pages).filter(|(page, _)| range.contains(**page)) {
+            (page..page + u64::from(count)).for_each(|page| {
+                pages.insert(0, page);
+            });
+        }
+        Ok::<(), crate::TraceError>(())
+    })?;
+    Ok(Some(pages.len()))
+}
+
 const RESIDENT: u8 = 1;
 const WRITTEN: u8 = 2;
 

@@ -17,7 +17,7 @@ mod stack;
 mod walk;
 mod wss;
 
-pub use footprint::{Footprint, footprint};
+pub use footprint::{Footprint, footprint, page_cache_pages};
 pub use heatmap::{Band, Heatmap, HeatmapOptions, HeatmapRow, heatmap};
 pub use hot::{Hot, HotMapping, HotRange, hot};
 pub use huge::{HugeRanges, HugeStep, NotReported, huge_ranges};

@@ -21,7 +21,7 @@ pub(super) fn html(answers: &[Advice], question: &Question) -> Result<String, Cl
     );
     let mut page = HtmlPage::new(title, lead);
     let mut facts = vec![
-        ("peak memory".to_owned(), Bytes::new(advice.peak_bytes).approx() + &words::measured_peak(advice)),
+        ("peak memory".to_owned(), Bytes::new(advice.peak_bytes).approx() + &words::beside_the_peak(advice)),
         ("runtime with unlimited memory".to_owned(), Duration::from_ns(advice.unlimited_runtime_ns).approx()),
     ];
     if let Some(best) = &advice.recommendation {

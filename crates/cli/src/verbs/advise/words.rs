@@ -148,10 +148,14 @@ pub(super) fn signed_percent(ppm: u64) -> String {
     format!("{sign}{}", percent(ppm.abs_diff(1_000_000)))
 }
 
-/// What the program held by itself, where that was measured.
-pub(super) fn measured_peak(advice: &Advice) -> String {
-    let words = |bytes| format!(" ({} resident when it ran by itself)", Bytes::new(bytes).approx());
-    advice.measured_peak_bytes.map(words).unwrap_or_default()
+/// What the program held by itself, where that was measured, and what of its files it uses.
+pub(super) fn beside_the_peak(advice: &Advice) -> String {
+    let size = |bytes: u64| Bytes::new(bytes).approx();
+    let measured = advice.measured_peak_bytes.map(|bytes| format!("{} resident when it ran by itself", size(bytes)));
+    let files = advice.page_cache_bytes.filter(|&bytes| bytes > 0);
+    let files = files.map(|bytes| format!("{} of files read and written", size(bytes)));
+    let said: Vec<String> = measured.into_iter().chain(files).collect();
+    if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) }
 }
 
 /// What of its memory could be huge pages, in a sentence.
