@@ -4,25 +4,31 @@
 //! without a system call of the program.
 
 use std::os::unix::ffi::OsStringExt;
+use std::sync::OnceLock;
 
 use crate::record::{Record, map_flags};
 
-/// The emulator keeps itself above (its own image, libraries and heap); programs are placed far below.
-const EMULATOR_FROM: u64 = 0x5000_0000_0000;
+/// What was mapped before the program was loaded: ranges of pages of the emulator's own.
+static EMULATOR: OnceLock<Vec<(u64, u64)>> = OnceLock::new();
 /// The smallest stack that `ulimit -s` is ever set to in practice, in pages.
 const STACK_PAGES: u64 = 16;
 
-/// Reports the mappings of the program in `/proc/self/maps`.
+/// To be called while the plugin is loaded, which is before the program is.
+pub(crate) fn note_emulator() {
+    let text = std::fs::read("/proc/self/maps").unwrap_or_default();
+    let lines = text.split(|&byte| byte == b'\n').filter_map(parse);
+    let _ = EMULATOR.set(lines.map(|line| (line.start, line.end)).collect());
+}
+
+/// Reports the mappings of the program in `/proc/self/maps`: what came since then. QEMU 9 and later place programs among their own
+/// memory. Of that, what the emulator has taken meanwhile is reported too, without harm, because no program touches it; but for
+/// its translated code, which alone is anonymous and executable.
 pub(crate) fn initial(mut sink: impl FnMut(&Record<'_>)) {
     let Ok(text) = std::fs::read("/proc/self/maps") else { return };
     let mappings: Vec<Line<'_>> = text.split(|&byte| byte == b'\n').filter_map(parse).collect();
-    let program = || mappings.iter().filter(|line| line.start < EMULATOR_FROM >> 12);
-    // Anonymous memory next to a file is its .bss; the stack is the largest that stands alone.
-    let stack = program()
-        .filter(|line| line.name.is_empty() && line.writable && line.end - line.start >= STACK_PAGES)
-        .max_by_key(|line| line.end - line.start)
-        .map(|line| line.start);
-    for line in program().filter(|line| line.accessible) {
+    let of_program: Vec<&Line<'_>> = mappings.iter().filter(|line| is_of_program(line)).collect();
+    let stack = stack_of(&of_program);
+    for line in of_program.iter().filter(|line| line.accessible) {
         let mut flags = map_flags::INITIAL;
         if line.shared {
             flags |= map_flags::SHARED;
@@ -39,6 +45,21 @@ pub(crate) fn initial(mut sink: impl FnMut(&Record<'_>)) {
         let (start, pages) = (line.start, line.end - line.start);
         sink(&Record::Map { start, pages, flags, file_page: line.file_page, name: line.name });
     }
+}
+
+fn is_of_program(line: &Line<'_>) -> bool {
+    let own =
+        EMULATOR.get().is_some_and(|ranges| ranges.iter().any(|&(start, end)| start < line.end && line.start < end));
+    // In brackets are the emulator's heap and stack, which grow.
+    !own && !line.name.starts_with(b"[") && (!line.name.is_empty() || !line.executable)
+}
+
+/// The stack: the largest anonymous mapping with a guard page below, or of all where there is none.
+fn stack_of(lines: &[&Line<'_>]) -> Option<u64> {
+    let has_guard = |line: &Line<'_>| lines.iter().any(|below| below.end == line.start && !below.accessible);
+    let stacks =
+        lines.iter().filter(|line| line.name.is_empty() && line.writable && line.end - line.start >= STACK_PAGES);
+    stacks.max_by_key(|line| (has_guard(line), line.end - line.start)).map(|line| line.start)
 }
 
 /// One mapping, in pages.
@@ -93,6 +114,24 @@ pub(crate) fn program_name() -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_stack_is_the_largest_with_a_guard_below() {
+        let lines = [
+            &b"1000000-4000000 rw-p 00000000 00:00 0 "[..],
+            b"7000000-7001000 ---p 00000000 00:00 0 ",
+            b"7001000-7801000 rw-p 00000000 00:00 0 ",
+            b"9000000-9001000 ---p 00000000 00:00 0 ",
+            b"9001000-9101000 rw-p 00000000 00:00 0 ",
+        ]
+        .map(|line| parse(line).unwrap());
+        assert_eq!(stack_of(&lines.iter().collect::<Vec<_>>()), Some(0x7001));
+        assert_eq!(stack_of(&[&lines[0]]), Some(0x1000));
+        assert_eq!(stack_of(&[]), None);
+        let named = |line: &[u8]| is_of_program(&parse(line).unwrap());
+        assert!(named(b"1000-2000 r-xp 00000000 fe:00 9 /bin/x") && !named(b"1000-2000 rw-p 00000000 00:00 0 [heap]"));
+        assert!(!named(b"1000-2000 rwxp 00000000 00:00 0 "), "translated code");
+    }
 
     #[test]
     fn lines_of_proc_maps_are_read() {

@@ -7,8 +7,8 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::options::Options;
 use crate::qemu;
@@ -31,7 +31,7 @@ static AT_LOADING: extern "C" fn() = choose_version;
 /// QEMU 9 and later refuse plugins of version 1, and earlier ones those of version 2. What is used here is the same in both. A
 /// function that came with version 2 (`qemu_plugin_num_vcpus`, QEMU 9.0) tells them apart.
 extern "C" fn choose_version() {
-    if sys::is_loaded(c"qemu_plugin_num_vcpus") {
+    if sys::loaded(c"qemu_plugin_num_vcpus").is_some() {
         qemu_plugin_version.store(2, Ordering::Relaxed);
     }
 }
@@ -87,6 +87,7 @@ pub(crate) unsafe extern "C" fn qemu_plugin_install(
         return 1;
     };
     STORE_BIT.store(store_bit, Ordering::Relaxed);
+    crate::layout::note_emulator();
     let count = usize::try_from(count).unwrap_or(0);
     let texts = (0..count).map(|index| {
         // SAFETY: `arguments` has `count` C strings that live during this call.
@@ -113,15 +114,53 @@ pub(crate) unsafe extern "C" fn qemu_plugin_install(
     0
 }
 
-/// A virtual CPU is made: the program's first, or one for a thread, within the parent's `clone`.
+/// A thread that its parent has announced, and that has not begun yet.
+#[derive(Clone, Copy)]
+pub(crate) struct Announced {
+    pub(crate) uid: u32,
+    pub(crate) parent: u32,
+    /// Virtual time at which it begins, in nanoseconds.
+    pub(crate) start_ns: u64,
+}
+
+/// In the order of their announcements. QEMU makes one thread at a time.
+static ANNOUNCED: Mutex<Vec<Announced>> = Mutex::new(Vec::new());
+
+fn announced() -> MutexGuard<'static, Vec<Announced>> {
+    ANNOUNCED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A thread will begin soon.
+pub(crate) fn expect_thread(thread: Announced) {
+    announced().push(thread);
+}
+
+/// The thread announced as `uid` has not begun, or is begun by other means.
+pub(crate) fn expect_no_more(uid: u32) {
+    announced().retain(|thread| thread.uid != uid);
+}
+
+/// A virtual CPU is made: the program's first, or one for a thread. Up to QEMU 8 that is within the parent's `clone`; from 9 on the
+/// thread itself comes here before it runs, and takes the oldest announcement.
 extern "C" fn on_vcpu_init(_id: qemu::Id, vcpu: c_uint) {
     let Session { spool, options } = session();
     // SAFETY: `CURRENT` holds this host thread's own traced thread, which is in a system call and not in a callback.
     let parent = unsafe { CURRENT.get().as_mut() };
-    let thread = match parent {
+    let own = || {
+        let mut announced = announced();
+        if announced.is_empty() { None } else { Some(announced.remove(0)) }
+    };
+    let announced = match parent {
         Some(parent) => {
             let uid = parent.pending.child.unwrap_or_else(|| spool.new_uid());
-            Thread::new(spool, options.epoch, uid, Origin::Thread, Some(parent.uid), parent.now_ns())
+            expect_no_more(uid);
+            Some(Announced { uid, parent: parent.uid, start_ns: parent.now_ns() })
+        }
+        None => own(),
+    };
+    let thread = match announced {
+        Some(Announced { uid, parent, start_ns }) => {
+            Thread::new(spool, options.epoch, uid, Origin::Thread, Some(parent), start_ns)
         }
         None => {
             let origin = if options.started_by.is_some() { Origin::Exec } else { Origin::Program };
@@ -249,6 +288,7 @@ extern "C" fn on_exit(_id: qemu::Id, _data: *mut c_void) {
 
 /// After a fork only the calling thread exists.
 pub(crate) fn forget_other_threads(own: &Thread) {
+    announced().clear();
     for slot in &THREADS {
         if !std::ptr::eq(slot.load(Ordering::Relaxed), own) {
             // Not freed: another thread may have been in the middle of changing it when the process was copied.
@@ -265,16 +305,22 @@ pub(crate) fn argument_for_exec(spool: &Spool, uid: u32, started_by: u32, start_
     CString::new(options.to_argument()).unwrap_or_default()
 }
 
-/// The program that the emulator runs: QEMU's own answer where it has one.
+/// The program that the emulator runs: QEMU's own answer where it has one. QEMU 10.0 declares the function and leaves it out of
+/// user-mode emulators; then it is the program that we have put on the emulator's command line, behind `-0 NAME`.
 pub(crate) fn program_path() -> Option<PathBuf> {
-    // SAFETY: returns null or a C string that is ours.
-    unsafe {
-        let path = qemu::qemu_plugin_path_to_binary();
-        if path.is_null() {
-            return None;
+    if let Some(function) = sys::loaded(c"qemu_plugin_path_to_binary") {
+        // SAFETY: QEMU's function of that name has this type; it returns null or a C string that is ours.
+        unsafe {
+            let path_to_binary: extern "C" fn() -> *const c_char = std::mem::transmute(function);
+            let path = path_to_binary();
+            if !path.is_null() {
+                let bytes = CStr::from_ptr(path).to_bytes().to_vec();
+                libc::free(path.cast_mut().cast());
+                return Some(PathBuf::from(std::ffi::OsString::from_vec(bytes)));
+            }
         }
-        let bytes = CStr::from_ptr(path).to_bytes().to_vec();
-        libc::free(path.cast_mut().cast());
-        Some(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
     }
+    let line = std::fs::read("/proc/self/cmdline").ok()?;
+    let mut words = line.split(|&byte| byte == 0).skip_while(|&word| word != b"-0").skip(2);
+    words.next().map(|word| PathBuf::from(std::ffi::OsString::from_vec(word.to_vec())))
 }

@@ -65,5 +65,4 @@ unsafe extern "C" {
     pub(crate) fn qemu_plugin_insn_size(instruction: *const Instruction) -> usize;
     pub(crate) fn qemu_plugin_mem_size_shift(info: MemoryInfo) -> c_uint;
     pub(crate) fn qemu_plugin_mem_is_store(info: MemoryInfo) -> bool;
-    pub(crate) fn qemu_plugin_path_to_binary() -> *const c_char;
 }

@@ -3,8 +3,9 @@
 //! The system calls the tracer makes itself, with safe faces.
 #![expect(unsafe_code, reason = "mappings, guest memory and exec cannot be had otherwise")]
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::{Error, ErrorKind, Result};
+use std::ptr::NonNull;
 
 use crate::record::CHUNK_BYTES;
 use crate::spool::Control;
@@ -182,10 +183,10 @@ pub(crate) fn attached_segment_bytes(shmid: u64) -> Option<u64> {
     (result == 0).then_some(status.shm_segsz as u64)
 }
 
-/// Whether this process has a function of this name, the program's own or a library's.
-pub(crate) fn is_loaded(function: &CStr) -> bool {
-    // SAFETY: the name is a C string; the address is not used.
-    !unsafe { libc::dlsym(libc::RTLD_DEFAULT, function.as_ptr()) }.is_null()
+/// The address of this process's function of this name, the program's own or a library's.
+pub(crate) fn loaded(function: &CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: the name is a C string.
+    NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, function.as_ptr()) })
 }
 
 /// The user this process acts as.

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::plugin::{self, Announced};
 use crate::record::{Origin, Record, map_flags};
 use crate::spool::Spool;
 use crate::thread::Thread;
@@ -120,6 +121,9 @@ pub(crate) fn announce(thread: &mut Thread, spool: &Spool, origin: Origin) -> u3
     let uid = spool.new_uid();
     thread.pending.child = Some(uid);
     thread.advance_frontier(spool);
+    if origin == Origin::Thread {
+        plugin::expect_thread(Announced { uid, parent: thread.uid, start_ns: thread.now_ns() });
+    }
     thread.event(spool, &Record::Start { uid, origin });
     thread.flush(spool);
     uid
@@ -132,6 +136,7 @@ pub(crate) fn leave(thread: &mut Thread, spool: &Spool, number: i64, result: i64
         match number {
             nr::CLONE | nr::FORK | nr::VFORK => {
                 if let Some(uid) = thread.pending.child.take() {
+                    plugin::expect_no_more(uid);
                     thread.event(spool, &Record::StartFailed { uid });
                 }
             }
@@ -165,7 +170,7 @@ pub(crate) fn leave(thread: &mut Thread, spool: &Spool, number: i64, result: i64
         nr::SHMDT => {} // the length is not in the call; the recorder keeps the mapping until something replaces it
         nr::CLONE | nr::FORK | nr::VFORK if value == 0 => {
             if let Some(uid) = thread.pending.child.take() {
-                crate::plugin::forget_other_threads(thread);
+                plugin::forget_other_threads(thread);
                 thread.become_child(spool, uid);
             }
         }

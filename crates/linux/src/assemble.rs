@@ -295,6 +295,8 @@ impl Assembler {
                 self.writer.event(index, time_ns, EventKind::Map(map))?;
             }
             self.writer.push(TraceRow { time_ns, thread: index, page, pages, write, kernel: true })?;
+            // The same pages for all processes.
+            self.touched.note(0, page, pages.into());
         }
         Ok(())
     }

@@ -57,7 +57,7 @@ Examples:
 Then: isotherm advise job.parquet, isotherm report heatmap job.parquet
 
 Engines: `valgrind` comes with isotherm, sees what the kernel touches for the program, and runs threads one at a time; `qemu`
-(apt-get install qemu-user, 4.2 to 8.2) runs them side by side. The exit code is the program's (128 + n after signal n); 3
+(qemu-user of Debian 12, or another with plugins) runs them side by side. The exit code is the program's (128 + n after signal n); 3
 without a program run: this host lacks something.";
 
 /// The first engine that works.

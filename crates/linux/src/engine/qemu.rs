@@ -1,4 +1,4 @@
-//! QEMU's user-mode emulation with the tracer plugin, versions 4.2 to 8.2.
+//! QEMU's user-mode emulation with the tracer plugin, from version 4.2 on.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
