@@ -1,17 +1,17 @@
 //! From the tracer's records to a trace: threads get their places in the file's lists, rows of all threads are put in the
 //! order of virtual time, mappings are followed so that moves and discards can be told.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use isotherm_trace::{EventKind, PageCacheRange, ProcessMeta, Result, ThreadMeta, TraceRow, TraceWriter};
+use isotherm_trace::{EventKind, PageCacheRange, PageRun, ProcessMeta, Result, ThreadMeta, TraceWriter};
 
 use crate::layout::{Layout, map_range};
 use crate::page_cache::{FileNumber, PageCache, Place};
 use crate::protocol::{Header, Origin, ProtocolError, Record, Records};
+use crate::queue::{Item, Queue, Transfer, Until};
 use crate::touched::Touched;
 
-/// Rows held back so that those of other threads can still go before them.
+/// Rows, and items, held back so that those of other threads can still go before them.
 const HELD_ROWS: usize = 1 << 18;
 
 /// A chunk could not be used.
@@ -34,9 +34,9 @@ pub(crate) struct Assembler {
     /// By index of the process in the file.
     layouts: Vec<Layout>,
     page_cache: PageCache,
-    held: BinaryHeap<Reverse<Held>>,
-    held_rows: usize,
-    next_arrival: u64,
+    held: Queue,
+    /// Rows of a chunk on their way into `held`, and of an item on their way into the file; empty in between.
+    runs: Vec<PageRun>,
     latest_ns: u64,
     /// `latest_ns` at the last call of [`Assembler::tick`].
     settled_ns: u64,
@@ -77,46 +77,6 @@ struct Written {
     ended: bool,
 }
 
-/// Something that goes into the file when its time has come.
-struct Held {
-    order_ns: u64,
-    arrived: u64,
-    uid: u32,
-    time_ns: u64,
-    what: What,
-}
-
-enum What {
-    Rows(Vec<Touch>),
-    Event(Record),
-    Transfer { file: FileNumber, page: u64, pages: u32, write: bool },
-}
-
-/// A row but for its thread and time.
-struct Touch {
-    page: u64,
-    pages: u32,
-    write: bool,
-    kernel: bool,
-}
-
-impl PartialEq for Held {
-    fn eq(&self, other: &Self) -> bool {
-        (self.order_ns, self.arrived) == (other.order_ns, other.arrived)
-    }
-}
-impl Eq for Held {}
-impl PartialOrd for Held {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Held {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.order_ns, self.arrived).cmp(&(other.order_ns, other.arrived))
-    }
-}
-
 /// What is known about the recording so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
@@ -137,9 +97,8 @@ impl Assembler {
             written: HashMap::new(),
             layouts: Vec::new(),
             page_cache: PageCache::new(PageCacheRange::RECORDED),
-            held: BinaryHeap::new(),
-            held_rows: 0,
-            next_arrival: 0,
+            held: Queue::default(),
+            runs: Vec::new(),
             latest_ns: 0,
             settled_ns: 0,
             touched: Touched::new(),
@@ -160,26 +119,30 @@ impl Assembler {
         arrival.next_sequence = header.sequence.saturating_add(1);
         arrival.file = None;
         let mut records = Records::new(payload);
-        let mut rows = Vec::new();
-        while let Some(record) = records.next()? {
-            if let Record::Row { page, pages, write, kernel } = record {
-                rows.push(Touch { page, pages, write, kernel });
-                continue;
+        let mut runs = std::mem::take(&mut self.runs);
+        loop {
+            // Rows before a record that is not understood are kept.
+            let rows = records.rows(&mut runs);
+            self.hold_rows(header.uid, &runs);
+            runs.clear();
+            rows?;
+            match records.next()? {
+                Some(record) => self.record(header.uid, record),
+                None => break,
             }
-            self.hold_rows(header.uid, &mut rows);
-            self.record(header.uid, record);
         }
-        self.hold_rows(header.uid, &mut rows);
-        if self.held_rows > HELD_ROWS {
-            self.release(|assembler, _| assembler.held_rows > HELD_ROWS / 2)?;
+        self.runs = runs;
+        if self.held.exceeds(HELD_ROWS) {
+            self.release(Until::Held(HELD_ROWS / 2))?;
+            self.held.trim();
         }
         Ok(())
     }
 
-    fn hold_rows(&mut self, uid: u32, rows: &mut Vec<Touch>) {
-        if !rows.is_empty() {
-            self.held_rows += rows.len();
-            self.hold(uid, What::Rows(std::mem::take(rows)));
+    fn hold_rows(&mut self, uid: u32, runs: &[PageRun]) {
+        if !runs.is_empty() {
+            let (order_ns, time_ns) = self.now_of(uid);
+            self.held.push_rows(uid, order_ns, time_ns, runs);
         }
     }
 
@@ -187,7 +150,7 @@ impl Assembler {
         let arrival = self.arrivals.entry(uid).or_default();
         match record {
             Record::Hello { pid, tid, started_by, origin, start_ns, name } => {
-                arrival.order_ns = start_ns;
+                arrival.order_ns = arrival.order_ns.max(start_ns);
                 arrival.hello = Some(Hello { pid, tid, started_by, origin, name });
                 self.expected.remove(&uid);
                 return;
@@ -220,81 +183,76 @@ impl Assembler {
                 arrival.file = Some(self.page_cache.file(name, pages, in_memory));
                 return;
             }
-            Record::Transfer { page, pages, write } => {
+            Record::Transfer(run) => {
                 // Engines name the file first.
                 if let Some(file) = arrival.file {
-                    self.page_cache.reaches(file, page + u64::from(pages));
-                    self.hold(uid, What::Transfer { file, page, pages, write });
+                    self.page_cache.reaches(file, run.page + u64::from(run.pages));
+                    let (order_ns, time_ns) = self.now_of(uid);
+                    self.held.push_transfer(uid, order_ns, time_ns, Transfer { file, run });
                 }
                 return;
             }
             _ => {}
         }
-        self.hold(uid, What::Event(record));
+        self.hold_event(uid, record);
     }
 
-    fn hold(&mut self, uid: u32, what: What) {
+    fn hold_event(&mut self, uid: u32, event: Record) {
+        let (order_ns, time_ns) = self.now_of(uid);
+        self.held.push_event(uid, order_ns, time_ns, event);
+    }
+
+    /// Place in the order of all threads, and CPU time, of what a thread says now.
+    fn now_of(&mut self, uid: u32) -> (u64, u64) {
         let arrival = self.arrivals.entry(uid).or_default();
         let time_ns = arrival.epoch.saturating_mul(self.epoch_ns).min(i64::MAX.unsigned_abs());
-        let order_ns = arrival.order_ns;
-        self.latest_ns = self.latest_ns.max(order_ns);
-        self.held.push(Reverse(Held { order_ns, arrived: self.next_arrival, uid, time_ns, what }));
-        self.next_arrival += 1;
+        self.latest_ns = self.latest_ns.max(arrival.order_ns);
+        (arrival.order_ns, time_ns)
     }
 
     /// To be called about once a second: writes what was there at the last call, so that a crash of the recorder loses
     /// little.
     pub(crate) fn tick(&mut self) -> Result<()> {
-        let settled_ns = self.settled_ns;
-        self.release(|_, held| held.order_ns <= settled_ns)?;
+        self.release(Until::Order(self.settled_ns))?;
         self.settled_ns = self.latest_ns;
         self.writer.flush()
     }
 
-    /// Writes held items, oldest first, while `go_on` says so.
-    fn release(&mut self, go_on: impl Fn(&Self, &Held) -> bool) -> Result<()> {
-        while self.held.peek().is_some_and(|Reverse(held)| go_on(self, held)) {
-            let Some(Reverse(held)) = self.held.pop() else { break };
-            match held.what {
-                What::Rows(rows) => self.write_rows(held.uid, held.time_ns, rows)?,
-                What::Event(record) => self.write_event(held.uid, held.time_ns, record)?,
-                What::Transfer { file, page, pages, write } => {
-                    self.write_transfer(held.uid, held.time_ns, file, (page, pages), write)?;
-                }
+    /// Writes held items, oldest first.
+    fn release(&mut self, until: Until) -> Result<()> {
+        let mut runs = std::mem::take(&mut self.runs);
+        while let Some((uid, time_ns, item)) = self.held.next(until, &mut runs) {
+            match item {
+                Item::Rows(_) => self.write_rows(uid, time_ns, &runs)?,
+                Item::Event(record) => self.write_event(uid, time_ns, *record)?,
+                Item::Transfer(transfer) => self.write_transfer(uid, time_ns, transfer)?,
             }
+            runs.clear();
         }
+        self.runs = runs;
         Ok(())
     }
 
-    fn write_rows(&mut self, uid: u32, time_ns: u64, rows: Vec<Touch>) -> Result<()> {
-        self.held_rows -= rows.len();
+    fn write_rows(&mut self, uid: u32, time_ns: u64, runs: &[PageRun]) -> Result<()> {
         let Written { index, process, .. } = self.in_file(uid)?;
-        for Touch { page, pages, write, kernel } in rows {
-            self.writer.push(TraceRow { time_ns, thread: index, page, pages, write, kernel })?;
-            self.touched.note(process, page, pages.into());
+        for run in runs {
+            self.touched.note(process, run.page, run.pages.into());
         }
-        Ok(())
+        self.writer.push_runs(time_ns, index, runs)
     }
 
     /// Reads and writes of a file, and before them the places of it that the process has not used yet.
-    fn write_transfer(
-        &mut self,
-        uid: u32,
-        time_ns: u64,
-        file: FileNumber,
-        (page, pages): (u64, u32),
-        write: bool,
-    ) -> Result<()> {
+    fn write_transfer(&mut self, uid: u32, time_ns: u64, Transfer { file, run }: Transfer) -> Result<()> {
         let Written { index, process, .. } = self.in_file(uid)?;
-        let places = self.page_cache.places(process, file, page, pages);
-        if places.iter().map(|place| place.pages).sum::<u32>() < pages {
+        let places = self.page_cache.places(process, file, run.page, run.pages);
+        if places.iter().map(|place| place.pages).sum::<u32>() < run.pages {
             self.warnings.insert("too many pages of files were read or written; some are not in the trace".to_owned());
         }
         for Place { map, page, pages } in places {
             if let Some(map) = map {
                 self.writer.event(index, time_ns, EventKind::Map(map))?;
             }
-            self.writer.push(TraceRow { time_ns, thread: index, page, pages, write, kernel: true })?;
+            self.writer.push_runs(time_ns, index, &[PageRun { page, pages, ..run }])?;
             // The same pages for all processes.
             self.touched.note(0, page, pages.into());
         }
@@ -402,7 +360,7 @@ impl Assembler {
                 arrival.ended = true;
             }
             // What a program that replaced it began is not its own end.
-            self.hold(uid, What::Event(Record::End { instructions: 0 }));
+            self.hold_event(uid, Record::End { instructions: 0 });
         }
     }
 
@@ -444,7 +402,7 @@ impl Assembler {
 
     /// Writes everything that is held and hands the writer back.
     pub(crate) fn finish(mut self) -> (TraceWriter, Totals, Result<()>) {
-        let written = self.release(|_, _| true);
+        let written = self.release(Until::Empty);
         let totals = self.totals();
         (self.writer, totals, written)
     }

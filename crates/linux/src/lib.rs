@@ -10,11 +10,13 @@ mod native;
 mod page_cache;
 mod program;
 mod protocol;
+mod queue;
 mod record;
 mod release;
 mod session;
 mod signals;
 mod spool;
+mod stream;
 mod sys;
 mod touched;
 
@@ -22,3 +24,4 @@ pub use engine::{ENGINES, EngineEntry, engine_named};
 pub use error::{EngineFailure, RecordError};
 pub use record::{DEFAULT_EPOCH, DEFAULT_NS_PER_INSTRUCTION, RecordOptions, Recording, Report, record, run_native};
 pub use release::kernel_version;
+pub use stream::trace_from_stream;

@@ -1,7 +1,7 @@
 //! The tracer's stream, read: chunks from the FIFO, records from a chunk. Specified in `docs/recording.md#protocol`; the
 //! writer is `tracer/src/record.rs`, under another licence, which is why the two share no code.
 
-use isotherm_trace::PAGE_LIMIT;
+use isotherm_trace::{PAGE_LIMIT, PageRun};
 
 /// First bytes of every chunk.
 const MAGIC: [u8; 4] = *b"iTR1";
@@ -11,6 +11,11 @@ pub(crate) const CHUNK_BYTES: usize = 4096;
 pub(crate) const HEADER_BYTES: usize = 16;
 /// Version of the records that is understood.
 const VERSION: u64 = 1;
+
+/// Tag of a row.
+const ROW: u8 = 3;
+/// The same of pages that only the kernel touched.
+const KERNEL_ROW: u8 = 16;
 
 /// What is wrong with a stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,12 +95,7 @@ pub(crate) enum Record {
         number: u64,
         order_ns: u64,
     },
-    Row {
-        page: u64,
-        pages: u32,
-        write: bool,
-        kernel: bool,
-    },
+    Row(PageRun),
     /// What follows in this chunk as [`Record::Transfer`] is of this file, which has so many pages.
     File {
         pages: u64,
@@ -103,11 +103,7 @@ pub(crate) enum Record {
         name: String,
     },
     /// Pages of the chunk's file, read or written through a descriptor.
-    Transfer {
-        page: u64,
-        pages: u32,
-        write: bool,
-    },
+    Transfer(PageRun),
     Map {
         start: u64,
         end: u64,
@@ -188,11 +184,10 @@ impl<'a> Records<'a> {
                 let [number, order_ns] = self.varints().map_err(cut_off)?;
                 Record::Epoch { number, order_ns: time(order_ns)? }
             }
-            3 | 16 => {
+            ROW | KERNEL_ROW => {
                 let fields = self.varints().map_err(cut_off)?;
-                let (page, pages, write) = run_after(self.row_end, fields)?;
-                self.row_end = page + u64::from(pages);
-                Record::Row { page, pages, write, kernel: tag == 16 }
+                let run = run_after(&mut self.row_end, fields)?;
+                Record::Row(PageRun { kernel: tag == KERNEL_ROW, ..run })
             }
             4 => {
                 let [start, pages, flags, file_page] = self.varints().map_err(cut_off)?;
@@ -226,13 +221,56 @@ impl<'a> Records<'a> {
             }
             15 => {
                 let fields = self.varints().map_err(cut_off)?;
-                let (page, pages, write) = run_after(self.transfer_end, fields)?;
-                self.transfer_end = page + u64::from(pages);
-                Record::Transfer { page, pages, write }
+                let run = run_after(&mut self.transfer_end, fields)?;
+                Record::Transfer(PageRun { kernel: true, ..run })
             }
             _ => return Err(ProtocolError::UnknownRecord { tag, offset: start }),
         };
         Ok(Some(record))
+    }
+
+    /// Appends the rows that come next, up to a record of another kind or the end. Nearly all records are rows, so this takes those of the
+    /// usual lengths in few steps, and leaves all others, and all errors, to [`Records::next`].
+    pub(crate) fn rows(&mut self, runs: &mut Vec<PageRun>) -> Result<(), ProtocolError> {
+        while matches!(self.payload.get(self.offset), Some(&(ROW | KERNEL_ROW))) {
+            if let Some(run) = self.short_row() {
+                runs.push(run);
+                continue;
+            }
+            match self.next()? {
+                Some(Record::Row(run)) => runs.push(run),
+                _ => unreachable!("the tag is that of a row"),
+            }
+        }
+        Ok(())
+    }
+
+    /// The row that comes next, if its first number has at most seven bytes and its second one byte, and it is right.
+    fn short_row(&mut self) -> Option<PageRun> {
+        // The tag, seven bytes of a number and one of the other: whatever is not there is no such row.
+        let bytes = self.payload.get(self.offset..)?.first_chunk::<9>()?;
+        let word = u64::from_le_bytes(*bytes.last_chunk::<8>()?);
+        let ends = !word & 0x0080_8080_8080_8080;
+        if ends == 0 {
+            return None;
+        }
+        // Bits up to the first byte that ends a number, 8 to 56.
+        let bits = ends.trailing_zeros() + 1;
+        let tail = (word >> bits).to_le_bytes()[0];
+        let number = word & (u64::MAX >> (64 - bits));
+        // Seven bits of each byte, put together in pairs, in pairs of pairs, and once more.
+        let number = number & 0x007f_007f_007f_007f | (number & 0x7f00_7f00_7f00_7f00) >> 1;
+        let number = number & 0x0000_3fff_0000_3fff | (number & 0x3fff_0000_3fff_0000) >> 2;
+        let number = number & 0x0fff_ffff | (number & 0x0fff_ffff_0000_0000) >> 4;
+        let page = self.row_end.wrapping_add_signed(zigzag(number));
+        let pages = u32::from(tail >> 1) + 1;
+        let end = page.wrapping_add(pages.into());
+        if tail & 0x80 != 0 || page >= PAGE_LIMIT || end > PAGE_LIMIT {
+            return None;
+        }
+        self.offset += bits as usize / 8 + 2;
+        self.row_end = end;
+        Some(PageRun { page, pages, write: tail & 1 != 0, kernel: bytes[0] == KERNEL_ROW })
     }
 
     fn varint(&mut self) -> Result<u64, ()> {
@@ -265,13 +303,17 @@ impl<'a> Records<'a> {
     }
 }
 
-/// First page, pages and whether they were written, told by the distance from where the run before ended.
-fn run_after(end: u64, [delta, tail]: [u64; 2]) -> Result<(u64, u32, bool), ProtocolError> {
-    let delta = (delta >> 1).cast_signed() ^ -((delta & 1).cast_signed());
-    let page = end.wrapping_add_signed(delta);
+/// A run told by its distance from where the one before ended, which `end` is set to.
+fn run_after(end: &mut u64, [delta, tail]: [u64; 2]) -> Result<PageRun, ProtocolError> {
+    let page = end.wrapping_add_signed(zigzag(delta));
     let pages: u32 = narrow("a row's length", (tail >> 1) + 1)?;
-    range("a row", page, pages.into())?;
-    Ok((page, pages, tail & 1 != 0))
+    *end = range("a row", page, pages.into())?;
+    Ok(PageRun { page, pages, write: tail & 1 != 0, kernel: false })
+}
+
+/// Signed numbers as unsigned ones: 0, -1, 1, -2, ….
+fn zigzag(number: u64) -> i64 {
+    (number >> 1).cast_signed() ^ -((number & 1).cast_signed())
 }
 
 fn narrow(what: &'static str, value: u64) -> Result<u32, ProtocolError> {
@@ -348,21 +390,62 @@ mod tests {
                 name: "x".into(),
             },
             Record::Epoch { number: 300, order_ns: 7 },
-            Record::Row { page: 100, pages: 1, write: true, kernel: false },
-            Record::Row { page: 100, pages: 65, write: false, kernel: false },
+            Record::Row(PageRun { page: 100, pages: 1, write: true, kernel: false }),
+            Record::Row(PageRun { page: 100, pages: 65, write: false, kernel: false }),
             Record::Map { start: 16, end: 18, flags, file_page: 7, name: "/f".into() },
             Record::Remap { old_start: 16, old_end: 18, new_start: 32, new_end: 36 },
             Record::Start { uid: 3, origin: Origin::Fork },
             Record::Idle { ns: 1024 },
             Record::NotFollowed { text: "no".into() },
-            Record::Row { page: 166, pages: 1, write: false, kernel: true },
+            Record::Row(PageRun { page: 166, pages: 1, write: false, kernel: true }),
             Record::File { pages: 9, in_memory: true, name: "/m".into() },
-            Record::Transfer { page: 2, pages: 2, write: true },
-            Record::Transfer { page: 3, pages: 1, write: false },
+            Record::Transfer(PageRun { page: 2, pages: 2, write: true, kernel: true }),
+            Record::Transfer(PageRun { page: 3, pages: 1, write: false, kernel: true }),
             Record::Exit { status: 1 },
             Record::End { instructions: 99 },
         ];
         assert_eq!(records(EXAMPLE).unwrap(), expected);
+    }
+
+    #[test]
+    fn rows_are_the_same_taken_together_and_one_by_one() {
+        let mut state = 5u64;
+        let mut draw = |bits: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) >> (53 - bits)
+        };
+        let varint = |mut value: u64, out: &mut Vec<u8>| {
+            while value >= 0x80 {
+                out.push(value.to_le_bytes()[0] | 0x80);
+                value >>= 7;
+            }
+            out.push(value.to_le_bytes()[0]);
+        };
+        let (mut payload, mut row_end, mut expected) = (Vec::new(), 0u64, Vec::new());
+        for index in 0..4000 {
+            // Numbers of all lengths, at both ends of what is allowed.
+            let bits = 1 + draw(10) % 52;
+            let (page, pages) = (draw(bits) % (PAGE_LIMIT - 300), 1 + draw(bits % 9));
+            let delta = page.wrapping_sub(row_end).cast_signed();
+            let kernel = index % 5 == 0;
+            payload.push(if kernel { KERNEL_ROW } else { ROW });
+            varint((delta << 1 ^ delta >> 63).cast_unsigned(), &mut payload);
+            varint((pages - 1) << 1 | u64::from(index % 3 == 0), &mut payload);
+            row_end = page + pages;
+            expected.push(PageRun { page, pages: u32::try_from(pages).unwrap(), write: index % 3 == 0, kernel });
+        }
+        let mut runs = Vec::new();
+        let mut together = Records::new(&payload);
+        together.rows(&mut runs).unwrap();
+        assert_eq!(runs, expected);
+        assert_eq!(records(&payload).unwrap(), expected.into_iter().map(Record::Row).collect::<Vec<_>>());
+        // One page too many, after the last that is allowed.
+        let mut beyond = vec![ROW];
+        varint((PAGE_LIMIT - 1) << 1, &mut beyond);
+        beyond.extend([0, ROW, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let (mut runs, mut reader) = (Vec::new(), Records::new(&beyond));
+        assert!(matches!(reader.rows(&mut runs), Err(ProtocolError::Value { .. })));
+        assert_eq!(runs, [PageRun { page: PAGE_LIMIT - 1, pages: 1, write: false, kernel: false }]);
     }
 
     #[test]

@@ -16,8 +16,38 @@ pub(crate) struct Spool {
     directory: tempfile::TempDir,
     control: File,
     fifo: File,
-    /// Bytes read from the FIFO that are not whole chunks yet.
-    pending: Vec<u8>,
+    incoming: Incoming,
+}
+
+/// What was read of a stream of chunks and is not used yet: a part of a chunk, between two calls.
+pub(crate) struct Incoming {
+    bytes: Vec<u8>,
+    filled: usize,
+}
+
+impl Incoming {
+    pub(crate) fn new() -> Self {
+        Self { bytes: vec![0; 1 << 16], filled: 0 }
+    }
+
+    /// Where the next bytes go; never empty.
+    pub(crate) fn space(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.filled..]
+    }
+
+    /// Takes `len` bytes that were read into [`Incoming::space`], and gives all whole chunks to `sink`.
+    pub(crate) fn take<E: From<ProtocolError>>(
+        &mut self,
+        len: usize,
+        sink: impl FnMut(Header, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let filled = self.filled + len;
+        let used = chunks(&self.bytes[..filled], sink)?;
+        // Less than a chunk is left, so there is always room.
+        self.bytes.copy_within(used..filled, 0);
+        self.filled = filled - used;
+        Ok(())
+    }
 }
 
 impl Spool {
@@ -31,7 +61,7 @@ impl Spool {
         control.seek(SeekFrom::Start(NEXT_UID_OFFSET))?;
         control.write_all(&1u32.to_le_bytes())?;
         let fifo = sys::make_fifo(&directory.path().join("fifo"))?;
-        Ok(Self { directory, control, fifo, pending: Vec::with_capacity(1 << 16) })
+        Ok(Self { directory, control, fifo, incoming: Incoming::new() })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -53,17 +83,14 @@ impl Spool {
         if !sys::wait_readable(&self.fifo, milliseconds)? {
             return Ok(false);
         }
-        let mut buffer = [0; 1 << 16];
         let mut any = false;
         // Bounded, so that signals and progress get their turn with a program that is faster than we are.
         for _ in 0..64 {
-            match self.fifo.read(&mut buffer) {
+            match self.fifo.read(self.incoming.space()) {
                 Ok(0) => break,
                 Ok(len) => {
                     any = true;
-                    self.pending.extend_from_slice(&buffer[..len]);
-                    let used = chunks(&self.pending, &mut sink)?;
-                    self.pending.drain(..used);
+                    self.incoming.take(len, &mut sink)?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

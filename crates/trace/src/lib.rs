@@ -23,5 +23,5 @@ pub use meta::{
     TraceMeta,
 };
 pub use reader::TraceReader;
-pub use row::{BATCH_ROWS, PAGE_LIMIT, RowBatch, TraceRow};
+pub use row::{BATCH_ROWS, PAGE_LIMIT, PageRun, RowBatch, TraceRow};
 pub use writer::{TraceWriter, finish_stream};

@@ -26,6 +26,19 @@ pub struct TraceRow {
     pub kernel: bool,
 }
 
+/// What a thread touched, without when and which: a part of a [`TraceRow`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageRun {
+    /// As [`TraceRow::page`].
+    pub page: u64,
+    /// As [`TraceRow::pages`].
+    pub pages: u32,
+    /// As [`TraceRow::write`].
+    pub write: bool,
+    /// As [`TraceRow::kernel`].
+    pub kernel: bool,
+}
+
 /// Consecutive rows of a file, column by column. All columns have the same length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowBatch {
@@ -84,6 +97,16 @@ impl RowBatch {
         self.pages.push(row.pages);
         self.write.push(row.write);
         self.kernel.push(row.kernel);
+    }
+    /// Appends what `thread` touched in one epoch.
+    pub(crate) fn extend(&mut self, time_ns: u64, thread: u32, runs: &[PageRun]) {
+        let rows = self.len() + runs.len();
+        self.time_ns.resize(rows, time_ns);
+        self.thread.resize(rows, thread);
+        self.page.extend(runs.iter().map(|run| run.page));
+        self.pages.extend(runs.iter().map(|run| run.pages));
+        self.write.extend(runs.iter().map(|run| run.write));
+        self.kernel.extend(runs.iter().map(|run| run.kernel));
     }
     /// Row `index` of the batch.
     ///

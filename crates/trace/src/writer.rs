@@ -9,8 +9,8 @@ use crate::file::parquet_writer::ParquetSink;
 use crate::fold::fold_events;
 use crate::reader::{TraceReader, row_flaw, thread_flaw};
 use crate::{
-    BATCH_ROWS, Event, EventKind, Fraction, NativeRun, ProcessMeta, Result, RowBatch, ThreadMeta, TraceError,
-    TraceMeta, TraceRow,
+    BATCH_ROWS, Event, EventKind, Fraction, NativeRun, PAGE_LIMIT, PageRun, ProcessMeta, Result, RowBatch, ThreadMeta,
+    TraceError, TraceMeta, TraceRow,
 };
 
 /// Rows and notes a batch of the stream.
@@ -91,6 +91,40 @@ impl TraceWriter {
                 Ok(())
             }
         }
+    }
+
+    /// Appends what `thread` touched in its epoch at `time_ns`: a row for each of `runs`, as by [`TraceWriter::push`], but cheaper.
+    ///
+    /// # Errors
+    /// As [`TraceWriter::push`]; then rows before the one that is not allowed are in the trace.
+    pub fn push_runs(&mut self, time_ns: u64, thread: u32, mut runs: &[PageRun]) -> Result<()> {
+        let known = (thread as usize) < self.times_ns.len();
+        let in_order = known && (self.times_ns[thread as usize]..=i64::MAX.unsigned_abs()).contains(&time_ns);
+        // Without branches; whatever is found is told row by row. A sum that wraps had a page beyond the limit.
+        let flaws = runs.iter().fold(0, |flaws, run| {
+            let end = run.page.wrapping_add(run.pages.into());
+            flaws | u64::from(run.pages == 0) | (run.page | end.wrapping_sub(1)) & !(PAGE_LIMIT - 1)
+        });
+        if !in_order || flaws != 0 || !matches!(self.sink, Sink::Stream(_)) {
+            return runs.iter().try_for_each(|&PageRun { page, pages, write, kernel }| {
+                self.push(TraceRow { time_ns, thread, page, pages, write, kernel })
+            });
+        }
+        self.times_ns[thread as usize] = time_ns;
+        self.meta.rows += runs.len() as u64;
+        self.meta.accesses += runs.iter().map(|run| u64::from(run.pages)).sum::<u64>();
+        while let Sink::Stream(stream) = &mut self.sink {
+            let (now, later) = runs.split_at(runs.len().min(STREAM_BATCH_ROWS - stream.pending()));
+            stream.extend(time_ns, thread, now);
+            runs = later;
+            if stream.pending() >= STREAM_BATCH_ROWS {
+                self.flush()?;
+            }
+            if runs.is_empty() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn check(&mut self, row: &TraceRow) -> Result<()> {
@@ -239,7 +273,8 @@ impl TraceWriter {
             Sink::Stream(mut stream) => {
                 stream.close().map_err(|error| stream_error(&path, meta.rows, error))?;
                 drop(stream);
-                finish_stream_with(&path, native, clock)
+                let reader = TraceReader::open_closed(&path, meta)?;
+                finish_stream_with(reader, native, clock)
             }
             Sink::Finished { mut sink, batch } => {
                 sink.push_batch(&batch)?;
@@ -256,17 +291,18 @@ impl TraceWriter {
 /// # Errors
 /// When it cannot be read or written; the file stays as it was.
 pub fn finish_stream(path: impl AsRef<Path>) -> Result<TraceMeta> {
-    finish_stream_with(path.as_ref(), None, None)
+    let reader = TraceReader::open(path)?;
+    if reader.is_finished() { Ok(reader.meta().clone()) } else { finish_stream_with(reader, None, None) }
 }
 
-fn finish_stream_with(path: &Path, native: Option<NativeRun>, clock: Option<Fraction>) -> Result<TraceMeta> {
+fn finish_stream_with(
+    mut reader: TraceReader,
+    native: Option<NativeRun>,
+    clock: Option<Fraction>,
+) -> Result<TraceMeta> {
     let clocked = |ns: u64| clock.map_or(ns, |clock| clock.times(ns));
-    let mut reader = TraceReader::open(path)?;
-    if reader.is_finished() {
-        return Ok(reader.meta().clone());
-    }
     let done = (|| {
-        let mut sink = ParquetSink::create(path)?;
+        let mut sink = ParquetSink::create(reader.path())?;
         let mut timed = RowBatch::new();
         reader.for_each_batch(|batch| match clock {
             None => sink.push_batch(batch),
@@ -276,7 +312,7 @@ fn finish_stream_with(path: &Path, native: Option<NativeRun>, clock: Option<Frac
                 sink.push_batch(&timed)
             }
         })?;
-        debug_assert_eq!(sink.rows(), reader.meta().rows, "the stream was scanned when opened");
+        debug_assert_eq!(sink.rows(), reader.meta().rows, "the stream was scanned, or written here");
         let mut meta = TraceMeta { events: fold_events(reader.meta()), native, ..reader.meta().clone() };
         meta.events.iter_mut().for_each(|event| event.time_ns = clocked(event.time_ns));
         meta.epoch_ns = clocked(meta.epoch_ns);

@@ -62,7 +62,11 @@ impl EngineEntry {
 /// All engines, the best first.
 pub const ENGINES: &[EngineEntry] = &[
     EngineEntry { name: "valgrind", summary: "a Valgrind tool; comes with isotherm", locate: valgrind::locate },
-    EngineEntry { name: "qemu", summary: "QEMU's user-mode emulation with plugins, 4.2 or later", locate: qemu::locate },
+    EngineEntry {
+        name: "qemu",
+        summary: "QEMU's user-mode emulation with plugins, 4.2 or later",
+        locate: qemu::locate,
+    },
 ];
 
 /// The engine called `name`.

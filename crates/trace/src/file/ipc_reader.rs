@@ -1,7 +1,7 @@
 //! The rows of a trace that is being written, or torn.
 
 use super::Source;
-use super::decode::{little_endian, unpack_bits};
+use super::decode::unpack_bits;
 use super::ipc_stream::{IpcTable, Message};
 use super::ipc_writer::Note;
 use super::table::TRACE;
@@ -23,6 +23,13 @@ impl IpcRows {
         let mut meta = crate::reader::parse_meta(&table.source().path, &json)?;
         scan(&mut table, &mut meta)?;
         Ok((Self { table, next_row: 0, rows_done: 0 }, meta))
+    }
+
+    /// Reads the header of a stream that was closed; the metadata that stand in notes are known to the caller.
+    pub(crate) fn open_closed(source: Source) -> Result<Self> {
+        let (mut table, _) = IpcTable::open(source, &TRACE)?;
+        table.expect_closed();
+        Ok(Self { table, next_row: 0, rows_done: 0 })
     }
 
     pub(crate) fn source(&self) -> &Source {
@@ -80,42 +87,55 @@ fn scan(table: &mut IpcTable, meta: &mut TraceMeta) -> Result<()> {
 
 /// Appends rows `from..to` of `message` to `batch`; notes are passed over.
 fn take_rows(message: &Message, from: usize, to: usize, batch: &mut RowBatch) {
-    if !message.has_notes() && from.is_multiple_of(8) {
-        let narrow = |column: usize| {
-            let (values, width) = &message.columns[column];
-            let values = values[from * width..to * width].chunks_exact(*width);
-            // Values of a wider column that do not fit are refused by the reader's check of the rows.
-            values.map(|bytes| u32::try_from(little_endian(bytes)).unwrap_or(u32::MAX))
-        };
-        let wide = |column: usize| {
-            let (values, width) = &message.columns[column];
-            values[from * width..to * width].chunks_exact(*width).map(little_endian)
-        };
-        batch.time_ns.extend(wide(0));
-        batch.thread.extend(narrow(1));
-        batch.page.extend(wide(2));
-        batch.pages.extend(narrow(3));
-        let bits = |column: usize, out: &mut Vec<bool>| {
-            let first = out.len();
-            out.resize(first + (to - from).next_multiple_of(8), false);
-            if message.has_column(column) {
-                unpack_bits(&message.columns[column].0[from / 8..to.div_ceil(8)], &mut out[first..]);
-            }
-            out.truncate(first + to - from);
-        };
-        bits(4, &mut batch.write);
-        bits(5, &mut batch.kernel);
+    if !message.has_notes() {
+        return take_span(message, from, to, batch);
+    }
+    // Between notes there are mostly many rows.
+    let mut start = from;
+    for row in (from..to).filter(|&row| message.notes_at(row)) {
+        take_span(message, start, row, batch);
+        start = row + 1;
+    }
+    take_span(message, start, to, batch);
+}
+
+/// Appends rows `from..to` of `message`, none of which is a note.
+fn take_span(message: &Message, from: usize, to: usize, batch: &mut RowBatch) {
+    if from == to {
         return;
     }
-    for row in (from..to).filter(|&row| !message.notes_at(row)) {
-        batch.push(crate::TraceRow {
-            time_ns: message.value(0, row),
-            thread: u32::try_from(message.value(1, row)).unwrap_or(u32::MAX),
-            page: message.value(2, row),
-            pages: u32::try_from(message.value(3, row)).unwrap_or(u32::MAX),
-            write: message.bit(4, row),
-            kernel: message.has_column(5) && message.bit(5, row),
-        });
+    extend(message, 0, from, to, &mut batch.time_ns, |value| value);
+    extend(message, 2, from, to, &mut batch.page, |value| value);
+    // Values of a wider column that do not fit are refused by the reader's check of the rows.
+    let narrow = |value| u32::try_from(value).unwrap_or(u32::MAX);
+    extend(message, 1, from, to, &mut batch.thread, narrow);
+    extend(message, 3, from, to, &mut batch.pages, narrow);
+    extend_bits(message, 4, from, to, &mut batch.write);
+    extend_bits(message, 5, from, to, &mut batch.kernel);
+}
+
+/// Appends the bits `from..to` of a column; `false` where the stream lacks it.
+fn extend_bits(message: &Message, column: usize, from: usize, to: usize, out: &mut Vec<bool>) {
+    let first = out.len();
+    if !message.has_column(column) {
+        out.resize(first + to - from, false);
+    } else if from.is_multiple_of(8) {
+        out.resize(first + (to - from).next_multiple_of(8), false);
+        unpack_bits(&message.columns[column].0[from / 8..to.div_ceil(8)], &mut out[first..]);
+        out.truncate(first + to - from);
+    } else {
+        out.extend((from..to).map(|row| message.bit(column, row)));
+    }
+}
+
+/// Appends the integers `from..to` of a column, which are 4 or 8 bytes wide.
+fn extend<T>(message: &Message, column: usize, from: usize, to: usize, out: &mut Vec<T>, as_value: impl Fn(u64) -> T) {
+    let (values, width) = &message.columns[column];
+    let values = &values[from * width..to * width];
+    if *width == 8 {
+        out.extend(values.as_chunks::<8>().0.iter().map(|bytes| as_value(u64::from_le_bytes(*bytes))));
+    } else {
+        out.extend(values.as_chunks::<4>().0.iter().map(|bytes| as_value(u32::from_le_bytes(*bytes).into())));
     }
 }
 

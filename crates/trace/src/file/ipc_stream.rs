@@ -76,7 +76,7 @@ enum Next {
 }
 
 impl IpcTable {
-    /// Reads the header; its metadata as JSON. [`IpcTable::scan`] must come next.
+    /// Reads the header; its metadata as JSON. [`IpcTable::scan`] or [`IpcTable::expect_closed`] must come next.
     pub(crate) fn open(source: Source, table: &Table) -> Result<(Self, String)> {
         let mut current = Message::default();
         let Next::Frame(frame) = next_frame(&source, 0, &mut current.metadata)? else {
@@ -119,6 +119,11 @@ impl IpcTable {
         self.end = self.next_message;
         self.rewind();
         Ok((!closed).then(|| self.source.bytes - self.end))
+    }
+
+    /// Takes the place of [`IpcTable::scan`] for a stream of which is known that it was closed: by a marker of 8 bytes.
+    pub(crate) fn expect_closed(&mut self) {
+        self.end = self.source.bytes.saturating_sub(8);
     }
 
     /// The next batch; `None` at the end.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, UInt32Array, UInt64Array};
+use arrow_array::{ArrayRef, BooleanArray, StringArray, UInt32Array, UInt64Array};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer};
 use serde::{Deserialize, Serialize};
 
 use super::ipc_file::{IpcFile, Medium};
@@ -25,8 +26,8 @@ pub(crate) enum Note {
 pub(crate) struct IpcSink<M> {
     file: IpcFile<M>,
     pending: RowBatch,
-    /// For each pending row its note, if it is one.
-    notes: Vec<Option<String>>,
+    /// Notes among the pending rows, with their places.
+    notes: Vec<(usize, String)>,
 }
 
 impl<M: Medium> IpcSink<M> {
@@ -44,13 +45,17 @@ impl<M: Medium> IpcSink<M> {
 
     pub(crate) fn push(&mut self, row: crate::TraceRow) {
         self.pending.push(row);
-        self.notes.push(None);
+    }
+
+    /// Appends what `thread` touched in one epoch.
+    pub(crate) fn extend(&mut self, time_ns: u64, thread: u32, runs: &[crate::PageRun]) {
+        self.pending.extend(time_ns, thread, runs);
     }
 
     pub(crate) fn note(&mut self, note: &Note) {
         let (thread, time_ns) = if let Note::Event(event) = note { (event.thread, event.time_ns) } else { (0, 0) };
+        self.notes.push((self.pending.len(), serde_json::to_string(note).expect("notes are plain data")));
         self.pending.push(crate::TraceRow { time_ns, thread, page: 0, pages: 0, write: false, kernel: false });
-        self.notes.push(Some(serde_json::to_string(note).expect("notes are plain data")));
     }
 
     /// Hands everything pending to the medium as one whole batch.
@@ -61,15 +66,16 @@ impl<M: Medium> IpcSink<M> {
             return Ok(());
         }
         let rows = std::mem::take(&mut self.pending);
+        let notes = notes_column(rows.len(), &std::mem::take(&mut self.notes));
         let columns: Vec<ArrayRef> = vec![
             Arc::new(UInt64Array::from(rows.time_ns)),
             Arc::new(UInt32Array::from(rows.thread)),
             Arc::new(UInt64Array::from(rows.page)),
             Arc::new(UInt32Array::from(rows.pages)),
-            Arc::new(BooleanArray::from(rows.write)),
-            Arc::new(BooleanArray::from(rows.kernel)),
+            Arc::new(BooleanArray::new(bits(&rows.write), None)),
+            Arc::new(BooleanArray::new(bits(&rows.kernel), None)),
         ];
-        self.file.write(columns, std::mem::take(&mut self.notes))
+        self.file.write(columns, notes)
     }
 
     /// Flushes and closes the stream.
@@ -77,6 +83,33 @@ impl<M: Medium> IpcSink<M> {
         self.flush()?;
         self.file.close()
     }
+}
+
+/// The column of notes of a batch of `rows` rows. Nearly all rows are none, so nothing is done for each of them but a copy.
+fn notes_column(rows: usize, notes: &[(usize, String)]) -> StringArray {
+    if notes.is_empty() {
+        return StringArray::new_null(rows);
+    }
+    let (mut offsets, mut text, mut is_note) =
+        (Vec::with_capacity(rows + 1), String::new(), vec![0u8; rows.div_ceil(8)]);
+    for (place, note) in notes {
+        // A row's text begins where that of the row before ends.
+        offsets.resize(place + 1, i32::try_from(text.len()).expect("a batch of notes is short"));
+        text.push_str(note);
+        is_note[place / 8] |= 1 << (place % 8);
+    }
+    offsets.resize(rows + 1, i32::try_from(text.len()).expect("a batch of notes is short"));
+    let is_note = NullBuffer::new(BooleanBuffer::new(Buffer::from_vec(is_note), 0, rows));
+    StringArray::new(OffsetBuffer::new(offsets.into()), Buffer::from_vec(text.into_bytes()), Some(is_note))
+}
+
+/// A bit for each value, the first one lowest.
+fn bits(values: &[bool]) -> BooleanBuffer {
+    let (whole, rest) = values.as_chunks::<8>();
+    let pack = |values: &[bool]| values.iter().rev().fold(0u8, |byte, &value| byte << 1 | u8::from(value));
+    let mut bytes: Vec<u8> = whole.iter().map(|eight| pack(eight)).collect();
+    bytes.extend((!rest.is_empty()).then(|| pack(rest)));
+    BooleanBuffer::new(Buffer::from_vec(bytes), 0, values.len())
 }
 
 #[cfg(test)]

@@ -41,6 +41,16 @@ impl ParquetSink {
 
     /// Appends rows, which the caller has checked.
     pub(crate) fn push_batch(&mut self, batch: &RowBatch) -> Result<()> {
+        if self.page.is_empty() {
+            // Room for the whole group at once: doubling would take twice as much for the last batch. What is not used is never resident.
+            let room = GROUP_ROWS + batch.len();
+            self.time_ns.reserve_exact(room);
+            self.thread.reserve_exact(room);
+            self.page.reserve_exact(room);
+            self.pages.reserve_exact(room);
+            self.write.reserve_exact(room);
+            self.kernel.reserve_exact(room);
+        }
         self.time_ns.extend(batch.time_ns.iter().map(|value| value.cast_signed()));
         self.thread.extend(batch.thread.iter().map(|value| value.cast_signed()));
         self.page.extend(batch.page.iter().map(|value| value.cast_signed()));

@@ -218,7 +218,7 @@ impl RegionWriter {
         if self.rows.len() == 0 {
             return Ok(());
         }
-        let written = file.write(self.rows.take_arrays(), std::mem::take(notes));
+        let written = file.write(self.rows.take_arrays(), std::mem::take(notes).into());
         written.map_err(|error| stream_error(&self.path, self.meta.snapshots, error))
     }
 
