@@ -70,6 +70,17 @@ pub enum RecordError {
         /// Its exit.
         how: String,
     },
+    /// The engine was tried with a program that does nothing, and did not come to its end.
+    #[error("{tool} did not end within {seconds} s with a program that does nothing, and was killed")]
+    EngineHangs {
+        /// The engine's path.
+        tool: PathBuf,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// A signal came while an engine was tried.
+    #[error("interrupted before the program was started")]
+    Interrupted,
     /// The tracer sends what this recorder does not understand.
     #[error(
         "the tracer's records are not understood: {why}. Build the tracer and isotherm from the same version; {} holds \

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration as WallDuration, Instant as WallInstant};
 
 use isotherm_trace::NativeRun;
@@ -12,7 +12,7 @@ use isotherm_units::Duration;
 use crate::error::RecordError;
 use crate::program::Program;
 use crate::record::exit_of;
-use crate::session::{Streams, wall_since};
+use crate::session::wall_since;
 use crate::signals::Signals;
 use crate::{host, sys};
 
@@ -20,7 +20,7 @@ use crate::{host, sys};
 const SAMPLE: WallDuration = WallDuration::from_millis(20);
 
 /// Runs the program as it is and watches it.
-pub(crate) fn run(program: &Program, streams: Streams) -> Result<NativeRun, RecordError> {
+pub(crate) fn run(program: &Program) -> Result<NativeRun, RecordError> {
     let signals = Signals::catch().map_err(|error| RecordError::io("catch signals", error))?;
     let mut command = Command::new(&program.path);
     let mut words = program.arguments.iter();
@@ -28,9 +28,6 @@ pub(crate) fn run(program: &Program, streams: Streams) -> Result<NativeRun, Reco
         command.arg0(name);
     }
     command.args(words);
-    if streams == Streams::Closed {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    }
     let stalled_ns = stall_ns();
     let began = WallInstant::now();
     let child = command.spawn();
@@ -149,7 +146,7 @@ mod tests {
                     python3 -c 'x = bytearray(40 << 20); import time; time.sleep(1.0)'; wait; exit 3";
         let arguments = ["sh", "-c", line].map(std::ffi::OsString::from).to_vec();
         let program = Program { path: "/bin/sh".into(), arguments };
-        let native = run(&program, Streams::Closed).unwrap();
+        let native = run(&program).unwrap();
         if native.exit_code != 3 {
             return assert_eq!(native.exit_code, 127, "no python3 here");
         }

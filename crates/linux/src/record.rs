@@ -9,7 +9,7 @@ use isotherm_units::Duration;
 
 use crate::engine::{self, EngineEntry};
 use crate::error::{EngineFailure, RecordError};
-use crate::session::{self, Streams};
+use crate::session::{self, Purpose};
 use crate::{native, program};
 
 /// What `--epoch` is if nothing is said: short against the seconds over which reclaim acts, and long enough that most
@@ -135,9 +135,14 @@ pub struct Recording {
 pub fn record(options: &RecordOptions, report: &mut dyn FnMut(Report)) -> Result<Recording, RecordError> {
     let search = std::env::var_os("PATH");
     let program = program::resolve(&options.command, search.as_deref())?;
-    let engine = engine::choose(options.engine, report)?;
-    let native = if options.native_first { Some(native::run(&program, Streams::Inherited)?) } else { None };
-    session::record(options, &program, native, engine.as_ref(), Streams::Inherited, report)
+    let chosen = engine::choose(options.engine, report)?;
+    let native = if options.native_first { Some(native::run(&program)?) } else { None };
+    let recorded = session::record(options, &program, native, chosen.engine.as_ref(), Purpose::Run, report);
+    if let Err(RecordError::NothingRecorded { .. } | RecordError::Io { .. }) = recorded {
+        // Not tried again now: the program may have run.
+        chosen.recorded_nothing();
+    }
+    recorded
 }
 
 /// Runs a program without an engine: how long it takes, and how much memory it uses. It has the caller's standard streams.
@@ -146,7 +151,7 @@ pub fn record(options: &RecordOptions, report: &mut dyn FnMut(Report)) -> Result
 /// When the command cannot be started.
 pub fn run_native(command: &[OsString]) -> Result<NativeRun, RecordError> {
     let search = std::env::var_os("PATH");
-    native::run(&program::resolve(command, search.as_deref())?, Streams::Inherited)
+    native::run(&program::resolve(command, search.as_deref())?)
 }
 
 /// Exit code and signal of a program, the code as a shell has it.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration as WallDuration, Instant as WallInstant};
@@ -27,13 +28,16 @@ const FLUSH_EVERY: WallDuration = WallDuration::from_secs(1);
 /// A process that was announced and has not spoken for so long after all others ended was killed before it could.
 const SILENCE: WallDuration = WallDuration::from_secs(2);
 
-/// Where the program's standard streams go.
+/// How long an engine may take for a program that does nothing; it takes half a second on a quiet machine.
+const PROBE_LIMIT: WallDuration = WallDuration::from_secs(10);
+
+/// What a program is run for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Streams {
-    /// The caller's own.
-    Inherited,
-    /// Nowhere: the program is run to see whether it can be.
-    Closed,
+pub(crate) enum Purpose {
+    /// The user wants it to run: it has the caller's standard streams and signals, and all the time it needs.
+    Run,
+    /// To see whether the engine works: without streams, and ended when it takes longer than [`PROBE_LIMIT`], or by any signal.
+    Probe,
 }
 
 pub(crate) fn record(
@@ -41,7 +45,7 @@ pub(crate) fn record(
     program: &Program,
     native: Option<NativeRun>,
     engine: &dyn Launch,
-    streams: Streams,
+    purpose: Purpose,
     report: &mut dyn FnMut(Report),
 ) -> Result<Recording, RecordError> {
     let epoch = EpochLength { instructions: options.epoch_instructions()?, ns: options.epoch.ns() };
@@ -51,14 +55,17 @@ pub(crate) fn record(
 
     let began = WallInstant::now();
     let mut command = engine.command(spool.path(), epoch, program);
-    if streams == Streams::Closed {
+    if purpose == Purpose::Probe {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // A group of its own, so that all of it can be ended.
+        command.process_group(0);
     }
     let child = command.spawn();
     let child = child.map_err(|error| RecordError::io(format!("start {}", engine.path().display()), error))?;
     let assembler = Assembler::new(writer, options.epoch.ns());
     let session = Session {
         options,
+        purpose,
         native,
         spool,
         signals,
@@ -88,6 +95,7 @@ fn meta(options: &RecordOptions, engine: &dyn Launch) -> TraceMeta {
 /// A program being recorded.
 struct Session<'a> {
     options: &'a RecordOptions,
+    purpose: Purpose,
     native: Option<NativeRun>,
     spool: Spool,
     signals: Signals,
@@ -144,7 +152,11 @@ impl Session<'_> {
             let now = WallInstant::now();
             let pid = exit.is_none().then_some(self.child.id());
             // While the program lives, signals are its own business; afterwards they mean us.
-            signalled |= self.signals.pass_on(pid) && pid.is_none();
+            let any = self.signals.pass_on(pid);
+            signalled |= any && pid.is_none();
+            if self.purpose == Purpose::Probe && (any || now >= began + PROBE_LIMIT) {
+                return Err(self.give_up(engine, any));
+            }
             if exit.is_none() {
                 exit = self.wait_child()?;
             }
@@ -176,6 +188,18 @@ impl Session<'_> {
         let _ = self.spool.stop();
         self.tell(report);
         self.conclude(status, tool_cpu, interrupted, engine, began)
+    }
+
+    /// Ends an engine that was only to be tried, with all that it started.
+    fn give_up(mut self, engine: &Path, interrupted: bool) -> RecordError {
+        let _ = self.spool.stop();
+        sys::kill_group(self.child.id());
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.options.output);
+        if interrupted {
+            return RecordError::Interrupted;
+        }
+        RecordError::EngineHangs { tool: engine.to_owned(), seconds: PROBE_LIMIT.as_secs() }
     }
 
     /// Takes what has arrived. Whether there was anything.

@@ -54,6 +54,18 @@ pub(crate) fn send_signal(pid: u32, signal: i32) {
     }
 }
 
+/// Kills a process that leads its group, and the whole group.
+pub(crate) fn kill_group(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+    }
+}
+
+/// Number of the user whose rights this process has.
+pub(crate) fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// Whether a Ctrl-C of the terminal reaches this process and the program alike: both are its foreground.
 pub(crate) fn shares_terminal() -> bool {
     // `getpgrp` of rustix asserts that there is one; in a new PID namespace the group is outside, and its number 0.

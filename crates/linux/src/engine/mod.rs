@@ -2,6 +2,7 @@
 //!
 //! All engines send the same records over the same spool (`docs/recording.md#protocol`).
 
+mod found;
 mod qemu;
 mod valgrind;
 
@@ -14,7 +15,7 @@ use isotherm_units::Duration;
 use crate::error::{EngineFailure, RecordError};
 use crate::program::{self, Program};
 use crate::record::{RecordOptions, Report};
-use crate::session::{self, Streams};
+use crate::session::{self, Purpose};
 use crate::sys;
 
 /// How long an epoch is, in both measures.
@@ -30,6 +31,8 @@ pub(crate) struct EpochLength {
 pub(crate) trait Launch {
     /// The program that is started, for messages.
     fn path(&self) -> &Path;
+    /// All files that it is made of, as far as isotherm knows.
+    fn parts(&self) -> Vec<PathBuf>;
     /// What a trace says made it.
     fn recorder(&self) -> &'static str;
     /// Whether it records the memory that the kernel touches for the program, in all system calls that it knows.
@@ -74,26 +77,53 @@ pub fn engine_named(name: &str) -> Option<&'static EngineEntry> {
     ENGINES.iter().find(|entry| entry.name == name)
 }
 
+/// The engine of a recording.
+pub(crate) struct Chosen {
+    pub(crate) engine: Box<dyn Launch>,
+    /// That it works was found earlier, and not tried again.
+    assumed: Option<found::Finding>,
+}
+
+impl Chosen {
+    /// To be called when it recorded nothing: what was found earlier does not hold, and the next recording tries the engine first.
+    pub(crate) fn recorded_nothing(&self) {
+        self.assumed.iter().for_each(found::Finding::forget);
+    }
+}
+
 /// The engine that was asked for, or the first that really records a program here. Tells which one was taken, and why not
 /// those before it.
 pub(crate) fn choose(
     wanted: Option<&'static EngineEntry>,
     report: &mut dyn FnMut(Report),
-) -> Result<Box<dyn Launch>, RecordError> {
+) -> Result<Chosen, RecordError> {
     if let Some(entry) = wanted {
-        return (entry.locate)();
+        return Ok(Chosen { engine: (entry.locate)()?, assumed: None });
     }
     let mut failures = Vec::new();
     for entry in ENGINES {
-        match probe(entry) {
-            Ok(engine) => {
+        match find(entry) {
+            Ok(chosen) => {
                 report(Report::Engine { name: entry.name, passed_over: failures });
-                return Ok(engine);
+                return Ok(chosen);
             }
+            Err(error @ RecordError::Interrupted) => return Err(error),
             Err(error) => failures.push(EngineFailure { name: entry.name, why: error.to_string() }),
         }
     }
     Err(RecordError::NoEngine(failures))
+}
+
+/// The engine, if it was found to work before or is found to work now.
+fn find(entry: &EngineEntry) -> Result<Chosen, RecordError> {
+    let engine = (entry.locate)()?;
+    let finding = found::Finding::of(entry.name, engine.as_ref());
+    if let Some(finding) = finding.as_ref().filter(|finding| finding.holds()) {
+        return Ok(Chosen { engine, assumed: Some(finding.clone()) });
+    }
+    let engine = probe(entry)?;
+    finding.iter().for_each(found::Finding::keep);
+    Ok(Chosen { engine, assumed: None })
 }
 
 /// Records a program that does nothing. An engine can be installed and refuse: a build without plugins, a kernel that
@@ -106,7 +136,7 @@ fn probe(entry: &EngineEntry) -> Result<Box<dyn Launch>, RecordError> {
     let program = program::resolve(&command, Some(OsStr::new("/usr/bin:/bin")))?;
     let options =
         RecordOptions { epoch: Duration::from_ms(10), ..RecordOptions::new(command, directory.path().join("t")) };
-    let recording = session::record(&options, &program, None, engine.as_ref(), Streams::Closed, &mut |_| {})?;
+    let recording = session::record(&options, &program, None, engine.as_ref(), Purpose::Probe, &mut |_| {})?;
     if recording.rows == 0 || recording.exit_code != 0 {
         let how = format!("exit code {}, {} rows, of a program that does nothing", recording.exit_code, recording.rows);
         return Err(RecordError::NothingRecorded { tool: engine.path().to_owned(), how });

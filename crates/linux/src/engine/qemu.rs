@@ -29,6 +29,10 @@ impl Launch for Qemu {
         &self.emulator
     }
 
+    fn parts(&self) -> Vec<PathBuf> {
+        vec![self.emulator.clone(), self.tracer.clone()]
+    }
+
     fn recorder(&self) -> &'static str {
         "qemu-user plugin"
     }

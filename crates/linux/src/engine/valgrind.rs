@@ -11,6 +11,8 @@ use crate::program::Program;
 const TOOL: &str = "isorec-amd64-linux";
 /// Executes the tool in its own folder: what we start, and what the tool starts where the program starts another.
 const LAUNCHER: &str = "isorec-launcher";
+/// Valgrind's own, which the tool has the program load.
+const PRELOAD: &str = "vgpreload_core-amd64-linux.so";
 /// Where tool, launcher and Valgrind's own preload library lie, below the places where isotherm looks.
 const FOLDER: &str = "valgrind";
 
@@ -30,6 +32,10 @@ pub(super) fn locate() -> Result<Box<dyn Launch>, RecordError> {
 impl Launch for Valgrind {
     fn path(&self) -> &Path {
         &self.tool
+    }
+
+    fn parts(&self) -> Vec<PathBuf> {
+        [TOOL, LAUNCHER, PRELOAD].iter().map(|name| self.tool.with_file_name(name)).collect()
     }
 
     fn recorder(&self) -> &'static str {
