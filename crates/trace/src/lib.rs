@@ -1,9 +1,10 @@
 //! Page traces on disk: which pages each thread of a program touched, epoch by epoch. Reader, writer, importers,
-//! exporters, analyses. And [region records](region): what a monitor found out about that.
+//! exporters, analyses, cuts and merges. And [region records](region): what a monitor found out about that.
 //!
 //! The formats are described in `docs/traces.md` and `docs/records.md`. Everything streams: no function holds a whole trace unless it says so.
 
 pub mod analysis;
+pub mod edit;
 mod epoch;
 mod error;
 pub mod export;
@@ -14,6 +15,7 @@ mod meta;
 mod reader;
 pub mod region;
 mod row;
+mod rows;
 mod writer;
 
 pub use epoch::EpochFilter;
@@ -24,4 +26,5 @@ pub use meta::{
 };
 pub use reader::TraceReader;
 pub use row::{BATCH_ROWS, PAGE_LIMIT, PageRun, RowBatch, TraceRow};
+pub use rows::TraceRows;
 pub use writer::{TraceWriter, finish_stream};

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{PageTable, TraceStep, walk};
-use crate::{EventKind, PageCacheRange, Result, TraceMeta, TraceReader};
+use crate::{EventKind, PageCacheRange, Result, TraceMeta, TraceRows};
 
 /// Pages of a trace, in units of its page size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -29,7 +29,7 @@ pub struct Footprint {
 ///
 /// # Errors
 /// When the trace is damaged.
-pub fn footprint(reader: &mut TraceReader) -> Result<Footprint> {
+pub fn footprint(reader: &mut impl TraceRows) -> Result<Footprint> {
     let mut counts = Counts::new(reader.meta());
     let duration_ns = walk(reader, |step| {
         counts.see(&step);
@@ -42,7 +42,7 @@ pub fn footprint(reader: &mut TraceReader) -> Result<Footprint> {
 ///
 /// # Errors
 /// When the trace is damaged.
-pub fn page_cache_pages(reader: &mut TraceReader) -> Result<Option<u64>> {
+pub fn page_cache_pages(reader: &mut impl TraceRows) -> Result<Option<u64>> {
     let meta = reader.meta().clone();
     let Some(range) = meta.page_cache else { return Ok(None) };
     let mut pages = PageTable::of(&meta);

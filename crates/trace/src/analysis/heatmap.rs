@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::layout::Layout;
 use super::{PageTable, TraceStep, walk};
-use crate::{MapKind, Result, TraceError, TraceReader};
+use crate::{MapKind, Result, TraceError, TraceRows};
 
 /// Size of the matrix and how it folds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ const BLOCK_PAGES: u64 = 1 << BLOCK_SHIFT;
 ///
 /// # Errors
 /// When the options ask for nothing, or for more than 2^26 cells, or the trace is damaged.
-pub fn heatmap(reader: &mut TraceReader, options: &HeatmapOptions) -> Result<Heatmap> {
+pub fn heatmap(reader: &mut impl TraceRows, options: &HeatmapOptions) -> Result<Heatmap> {
     let cells = u64::from(options.columns) * u64::from(options.rows);
     if cells == 0 || cells > 1 << 26 {
         let what = format!("of {} columns and {} rows; allowed: 1 to 2^26 cells", options.columns, options.rows);
@@ -115,7 +115,7 @@ struct Block {
     label: std::rc::Rc<str>,
 }
 
-fn find_blocks(reader: &mut TraceReader) -> Result<(Vec<Block>, u64)> {
+fn find_blocks(reader: &mut impl TraceRows) -> Result<(Vec<Block>, u64)> {
     let meta = reader.meta().clone();
     let mut layout = Layout::default();
     let mut table = PageTable::default();
@@ -231,7 +231,7 @@ fn rows_of(bands: &[Band]) -> Vec<HeatmapRow> {
     rows
 }
 
-fn fill(reader: &mut TraceReader, map: &mut Heatmap) -> Result<()> {
+fn fill(reader: &mut impl TraceRows, map: &mut Heatmap) -> Result<()> {
     let columns = map.columns as usize;
     map.cells = vec![0; map.rows.len() * columns];
     let Heatmap { duration_ns, bands, rows, cells, dropped_accesses, .. } = map;

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::footprint::{Counts, Footprint};
 use super::layout::Layout;
 use super::{TraceStep, walk};
-use crate::{MapKind, NativeRun, Result, TraceError, TraceMeta, TraceReader};
+use crate::{MapKind, NativeRun, Result, TraceError, TraceMeta, TraceRows};
 
 /// Summary of a trace. Pages are in units of `page_bytes`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -40,9 +40,9 @@ pub struct Info {
     pub kernel_accesses: u64,
     /// Number of events: mappings, unmappings, thread starts and others.
     pub events: u64,
-    /// Length of the file in bytes.
+    /// Length of the file in bytes; of the whole file, also where only a part of it was asked for.
     pub file_bytes: u64,
-    /// Thousandths of a byte of the file for each access.
+    /// Thousandths of a byte of the file for each access of the file.
     pub milli_bytes_per_access: u64,
     /// CPU time of all threads together, nanoseconds; exact to an epoch a thread.
     pub cpu_ns: u64,
@@ -100,7 +100,7 @@ pub struct MappingInfo {
 ///
 /// # Errors
 /// When the trace is damaged.
-pub fn info(reader: &mut TraceReader) -> Result<Info> {
+pub fn info(reader: &mut impl TraceRows) -> Result<Info> {
     let meta = reader.meta().clone();
     let mut threads = thread_table(&meta);
     let mut counts = Counts::new(&meta);
@@ -157,7 +157,8 @@ pub fn info(reader: &mut TraceReader) -> Result<Info> {
     })?;
     let mappings = mapping_table(&layout, &counts, &owner, &accesses_of, accesses);
     let file_bytes = reader.file_bytes();
-    let milli_bytes = u128::from(file_bytes) * 1000 / u128::from(accesses.max(1));
+    let file_accesses = reader.file_accesses().unwrap_or(accesses);
+    let milli_bytes = u128::from(file_bytes) * 1000 / u128::from(file_accesses.max(1));
     Ok(Info {
         command: meta.command.clone(),
         recorder: meta.recorder.clone(),

@@ -25,8 +25,9 @@ pub use info::{Info, MappingInfo, ThreadInfo, info};
 pub use mrc::{MissRatioCurve, MrcPoint, mrc};
 pub use wss::{WorkingSet, WssPercentile, WssWindow, wss};
 
+pub(crate) use layout::Layout;
 pub(crate) use pages::PageTable;
-pub(crate) use walk::{TraceStep, walk};
+pub(crate) use walk::{Clock, TraceStep, walk};
 
 /// Parts a million of a whole, rounded down; 0 of nothing.
 pub(crate) fn share_ppm(part: u64, whole: u64) -> u64 {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::stack::LruStack;
 use super::{PageTable, TraceStep, walk};
-use crate::{EventKind, Result, TraceError, TraceReader};
+use crate::{EventKind, Result, TraceError, TraceRows};
 
 /// Misses of an LRU memory of every size. Sizes are in pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -51,7 +51,7 @@ impl MissRatioCurve {
 ///
 /// # Errors
 /// When the trace is damaged.
-pub fn mrc(reader: &mut TraceReader) -> Result<MissRatioCurve> {
+pub fn mrc(reader: &mut impl TraceRows) -> Result<MissRatioCurve> {
     let mut pages = PageTable::of(reader.meta());
     let mut stack = LruStack::default();
     // hits[d - 1]: accesses at stack distance d.

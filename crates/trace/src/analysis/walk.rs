@@ -1,6 +1,6 @@
 //! One pass over rows and events together, in the order in which they happened, with the trace's clock.
 
-use crate::{Event, EventKind, Result, TraceError, TraceMeta, TraceReader, TraceRow};
+use crate::{Event, EventKind, Result, TraceError, TraceMeta, TraceRows, TraceRow};
 
 /// What happens next.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) enum TraceStep<'a> {
 
 /// Calls `each` for every step from the first row on; the trace time at the end.
 pub(crate) fn walk<E: From<TraceError>>(
-    reader: &mut TraceReader,
+    reader: &mut impl TraceRows,
     mut each: impl FnMut(TraceStep<'_>) -> Result<(), E>,
 ) -> Result<u64, E> {
     let meta = reader.meta().clone();
@@ -52,7 +52,7 @@ pub(crate) fn walk<E: From<TraceError>>(
 
 /// Trace time of all threads together.
 #[derive(Debug)]
-struct Clock {
+pub(crate) struct Clock {
     now_ns: u64,
     /// Trace time minus CPU time of each thread; `None` before it is known to have started.
     offsets_ns: Vec<Option<u64>>,
@@ -61,7 +61,7 @@ struct Clock {
 }
 
 impl Clock {
-    fn new(meta: &TraceMeta) -> Self {
+    pub(crate) fn new(meta: &TraceMeta) -> Self {
         let mut clock = Self { now_ns: 0, offsets_ns: Vec::new(), alive: vec![0; meta.processes.len()] };
         for thread in &meta.threads {
             let from_start = thread.started_by.is_none();
@@ -77,7 +77,8 @@ impl Clock {
         self.now_ns
     }
 
-    fn advance(&mut self, thread: u32, cpu_ns: u64) -> u64 {
+    /// `thread` has used `cpu_ns` of CPU time: the trace time of what it does then.
+    pub(crate) fn advance(&mut self, thread: u32, cpu_ns: u64) -> u64 {
         // A thread whose start was not recorded is taken to start now.
         let now_ns = self.now_ns;
         let offset_ns = *self.offsets_ns[thread as usize].get_or_insert(now_ns.saturating_sub(cpu_ns));
@@ -85,12 +86,17 @@ impl Clock {
         self.now_ns
     }
 
+    /// Trace time minus CPU time of a thread; `None` before it is known to have started.
+    pub(crate) fn offset_ns(&self, thread: usize) -> Option<u64> {
+        self.offsets_ns[thread]
+    }
+
     fn time_of(&mut self, row: &TraceRow) -> u64 {
         self.advance(row.thread, row.time_ns)
     }
 
-    /// Whether the event ended a process.
-    fn see(&mut self, meta: &TraceMeta, event: &Event) -> bool {
+    /// Takes in an event. Whether it ended a process.
+    pub(crate) fn see(&mut self, meta: &TraceMeta, event: &Event) -> bool {
         self.advance(event.thread, event.time_ns);
         match &event.kind {
             EventKind::StartThread { thread } => {

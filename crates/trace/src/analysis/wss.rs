@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{PageTable, TraceStep, walk};
-use crate::{Result, TraceError, TraceReader};
+use crate::{Result, TraceError, TraceRows};
 
 /// Working-set sizes over time. Pages are in units of the trace's page size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -46,7 +46,7 @@ const PERCENTS: [u8; 9] = [0, 1, 10, 25, 50, 75, 90, 99, 100];
 ///
 /// # Errors
 /// When the window is 0 or shorter than an epoch or makes more than 2^20 windows, or the trace is damaged.
-pub fn wss(reader: &mut TraceReader, window_ns: u64) -> Result<WorkingSet> {
+pub fn wss(reader: &mut impl TraceRows, window_ns: u64) -> Result<WorkingSet> {
     let epoch_ns = reader.meta().epoch_ns;
     if window_ns == 0 || window_ns < epoch_ns {
         let what = format!("is {window_ns} ns; allowed: from the trace's epoch of {} ns on", epoch_ns.max(1));

@@ -1,12 +1,12 @@
 //! Text in columns: csv of libCacheSim's kind, told by its column numbers, or our own, told by its header line.
 //!
 //! With `csv_columns`: one row a request. Columns count from 1; `obj-id-is-num=0` takes ids as names. Object sizes are
-//! dropped. Without: the header line names our columns `time_ns, thread, page, pages, write` in any order (`page` must
+//! dropped, unless `split_objects` takes all pages of each object. Without: the header line names our columns `time_ns, thread, page, pages, write` in any order (`page` must
 //! be there), and rows are taken as they are. Fields may be quoted; a delimiter inside quotes belongs to the field.
-//! Options read: `csv_columns`, `unit`, `radix`, `clock`, `ns_per_request`, `epoch_ns` (own columns only).
+//! Options read: `csv_columns`, `unit`, `radix`, `clock`, `ns_per_request`, `split_objects`, `epoch_ns` (own columns only).
 
-use super::requests::{self, Requests};
-use super::text::{number_of, operation, page_of};
+use super::requests::{self, Object, Requests};
+use super::text::{number_of, operation};
 use super::{IdUnit, ImportOptions, Importer, Input};
 use crate::file::table::COLUMNS;
 use crate::{Result, ThreadMeta, TraceError, TraceRow, TraceWriter};
@@ -14,6 +14,7 @@ use crate::{Result, ThreadMeta, TraceError, TraceRow, TraceWriter};
 pub(super) const IMPORTER: Importer = Importer {
     name: "csv",
     about: "text in columns: libCacheSim csv (with --columns), or time_ns,thread,page,pages,write,kernel with a header line",
+    has_sizes: true,
     detect: |name, head| {
         let extension = name.extension().is_some_and(|extension| extension == "csv" || extension == "tsv");
         extension || (head.starts_with(COLUMNS[0].as_bytes()) && head.contains(&b','))
@@ -23,8 +24,18 @@ pub(super) const IMPORTER: Importer = Importer {
 };
 
 fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter) -> Result<()> {
+    let missing = |what: &str| Err(TraceError::option("split-objects", what));
     match &options.csv_columns {
-        Some(columns) => convert_requests(input, options, &Columns::parse(columns)?, writer),
+        Some(columns) => {
+            let columns = Columns::parse(columns)?;
+            if options.split_objects && columns.size.is_none() {
+                return missing("needs the sizes of objects; say where they are with obj-size-col in --columns");
+            }
+            convert_requests(input, options, &columns, writer)
+        }
+        None if options.split_objects => {
+            missing("is for requests of objects; say where their ids and sizes are with --columns")
+        }
         None => convert_own(input, options, writer),
     }
 }
@@ -34,6 +45,7 @@ fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter)
 struct Columns {
     time: Option<usize>,
     id: usize,
+    size: Option<usize>,
     operation: Option<usize>,
     delimiter: u8,
     has_header: bool,
@@ -44,7 +56,7 @@ impl Columns {
     fn parse(spec: &str) -> Result<Self> {
         let bad = |what: String| TraceError::option("columns", what);
         let mut found =
-            Self { time: None, id: 0, operation: None, delimiter: b',', has_header: false, id_is_number: true };
+            Self { time: None, id: 0, size: None, operation: None, delimiter: b',', has_header: false, id_is_number: true };
         let mut id = None;
         let mut rest = spec.to_owned();
         // The delimiter may be the comma that also separates the options.
@@ -72,7 +84,7 @@ impl Columns {
             match key {
                 "time-col" => found.time = Some(column()?),
                 "obj-id-col" => id = Some(column()?),
-                "obj-size-col" => drop(column()?),
+                "obj-size-col" => found.size = Some(column()?),
                 "op-col" => found.operation = Some(column()?),
                 "has-header" => found.has_header = flag()?,
                 "obj-id-is-num" => found.id_is_number = flag()?,
@@ -102,14 +114,16 @@ fn convert_requests(
             continue;
         }
         let request = read_request(line, columns, options, &mut requests).map_err(|what| input.bad_line(what))?;
-        requests.push(writer, request.page, request.write, request.clock_s)?;
+        requests.push(writer, request.object, request.write, request.clock_s)?;
     }
-    writer.note("object sizes were dropped: each object is one page")?;
+    if !options.split_objects {
+        writer.note("object sizes were dropped: each object is one page")?;
+    }
     requests.finish(writer)
 }
 
 struct Request {
-    page: u64,
+    object: Object,
     write: bool,
     clock_s: u64,
 }
@@ -129,14 +143,26 @@ fn read_request(
     let text = |column: usize| {
         std::str::from_utf8(field(column)?).map(str::trim).map_err(|_| format!("column {} is not text", column + 1))
     };
-    let page = if columns.id_is_number {
+    let size_bytes = match columns.size.filter(|_| options.split_objects) {
+        None => 0,
+        Some(column) => {
+            let word = text(column)?;
+            word.parse().map_err(|_| format!("`{word}` in column {} is no size in bytes below 2^64", column + 1))?
+        }
+    };
+    let object = if columns.id_is_number {
         let word = text(columns.id)?;
         let (number, _) = number_of(word, options.radix).ok_or_else(|| {
             format!("`{word}` in column {} is not a number below 2^64; names need obj-id-is-num=0", columns.id + 1)
         })?;
-        page_of(requests, number, options.unit == IdUnit::Addresses)
+        match (options.unit, options.split_objects) {
+            (IdUnit::Addresses, true) => Object::at(number, size_bytes)?,
+            (IdUnit::Addresses, false) => Object::single(number >> isotherm_units::PAGE_SHIFT),
+            (IdUnit::ByLooks | IdUnit::Pages, _) => requests.place(number, size_bytes)?,
+        }
     } else {
-        requests.numbering.page_of_name(field(columns.id)?)
+        let number = requests.numbering.page_of_name(field(columns.id)?);
+        requests.place(number, size_bytes)?
     };
     let write = match columns.operation {
         None => false,
@@ -153,7 +179,7 @@ fn read_request(
             whole.parse().map_err(|_| format!("`{word}` in column {} is not a time in seconds", column + 1))?
         }
     };
-    Ok(Request { page, write, clock_s })
+    Ok(Request { object, write, clock_s })
 }
 
 fn convert_own(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter) -> Result<()> {
@@ -249,11 +275,11 @@ mod tests {
     fn the_column_options_of_libcachesim() {
         let spec = "time-col=1,obj-id-col=2,obj-size-col=3,delimiter=,,has-header=1,obj-id-is-num=1";
         let expected =
-            Columns { time: Some(0), id: 1, operation: None, delimiter: b',', has_header: true, id_is_number: true };
+            Columns { time: Some(0), id: 1, size: Some(2), operation: None, delimiter: b',', has_header: true, id_is_number: true };
         assert_eq!(Columns::parse(spec).unwrap(), expected);
         let spec = "obj-id-col=5,delimiter=\\t,op-col=6,obj-id-is-num=0";
         let expected =
-            Columns { time: None, id: 4, operation: Some(5), delimiter: b'\t', has_header: false, id_is_number: false };
+            Columns { time: None, id: 4, size: None, operation: Some(5), delimiter: b'\t', has_header: false, id_is_number: false };
         assert_eq!(Columns::parse(spec).unwrap(), expected);
         for (bad, word) in [
             ("time-col=1", "obj-id-col"),

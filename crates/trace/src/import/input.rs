@@ -17,6 +17,7 @@ pub struct Input {
     reader: Box<dyn BufRead>,
     line: Vec<u8>,
     line_number: u64,
+    line_has_end: bool,
 }
 
 impl std::fmt::Debug for Input {
@@ -48,7 +49,7 @@ impl Input {
         } else {
             Box::new(plain)
         };
-        Ok(Self { path: name.to_owned(), reader, line: Vec::new(), line_number: 0 })
+        Ok(Self { path: name.to_owned(), reader, line: Vec::new(), line_number: 0, line_has_end: true })
     }
 
     pub fn path(&self) -> &Path {
@@ -76,7 +77,8 @@ impl Input {
             return Ok(None);
         }
         self.line_number += 1;
-        if self.line.last() == Some(&b'\n') {
+        self.line_has_end = self.line.last() == Some(&b'\n');
+        if self.line_has_end {
             self.line.pop();
             if self.line.last() == Some(&b'\r') {
                 self.line.pop();
@@ -90,6 +92,11 @@ impl Input {
             ));
         }
         Ok(Some((self.line_number, &self.line)))
+    }
+
+    /// Whether the line read last had an end. The last one of a file that was cut off has none.
+    pub fn line_has_end(&self) -> bool {
+        self.line_has_end
     }
 
     /// Fills `record` with the next bytes; how many there were before the end.

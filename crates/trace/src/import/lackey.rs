@@ -13,6 +13,7 @@ use crate::{EpochFilter, Result, TraceMeta, TraceRow, TraceWriter};
 pub(super) const IMPORTER: Importer = Importer {
     name: "lackey",
     about: "text of `valgrind --tool=lackey --trace-mem=yes`",
+    has_sizes: false,
     detect: |_, head| head.split(|&byte| byte == b'\n').take(100).any(|line| parse(line).is_some()),
     meta,
     convert,

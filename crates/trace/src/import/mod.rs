@@ -1,15 +1,19 @@
 //! Traces of other programs become ours. One file a format, one line in [`IMPORTERS`].
 //!
-//! Everything streams. Two kinds of input are told apart: streams of *references* (Valgrind lackey) go through the
-//! [`crate::EpochFilter`]; streams of *requests* (oracleGeneral, csv, text) keep one row for each request, in order, so
-//! that a replay can be compared request for request ([`crate::TraceMeta::epoch_ns`] is then 0).
+//! Everything streams. Two kinds of input are told apart: streams of *references* (Valgrind lackey, drmemtrace) go through the
+//! [`crate::EpochFilter`]; streams of *requests* (oracleGeneral, lcs, csv, text) and of samples (perf) keep one row for each
+//! of them, in order, so that a replay can be compared request for request ([`crate::TraceMeta::epoch_ns`] is then 0).
 
 mod delimited;
+mod drmemtrace;
+mod extents;
 mod input;
 pub mod lackey;
+mod lcs;
 mod native;
 mod numbering;
 mod oracle_general;
+mod perf;
 mod requests;
 mod text;
 
@@ -45,6 +49,9 @@ pub struct ImportOptions {
     /// `time-col=1,obj-id-col=2,obj-size-col=3,delimiter=,,has-header=1,obj-id-is-num=1`; columns count from 1.
     /// `None`: the header line must name columns of our own csv.
     pub csv_columns: Option<String>,
+    /// Requests of objects: each row is all pages of the object, by its size and pages of 4 KiB, instead of one page. Objects
+    /// then lie one after the other in order of appearance.
+    pub split_objects: bool,
 }
 
 impl Default for ImportOptions {
@@ -57,6 +64,7 @@ impl Default for ImportOptions {
             unit: IdUnit::ByLooks,
             radix: 10,
             csv_columns: None,
+            split_objects: false,
         }
     }
 }
@@ -90,6 +98,8 @@ pub struct Importer {
     pub name: &'static str,
     /// One line for help.
     pub about: &'static str,
+    /// Whether its requests carry sizes of objects: only such formats take [`ImportOptions::split_objects`].
+    pub has_sizes: bool,
     /// Whether a file of this name and beginning (decompressed) is of this format.
     pub detect: fn(name: &Path, head: &[u8]) -> bool,
     /// What the trace says about itself before the first row.
@@ -99,8 +109,16 @@ pub struct Importer {
 }
 
 /// Every importer, in the order in which a file is tried.
-pub const IMPORTERS: &[Importer] =
-    &[native::IMPORTER, lackey::IMPORTER, oracle_general::IMPORTER, delimited::IMPORTER, text::IMPORTER];
+pub const IMPORTERS: &[Importer] = &[
+    native::IMPORTER,
+    lackey::IMPORTER,
+    drmemtrace::IMPORTER,
+    perf::IMPORTER,
+    lcs::IMPORTER,
+    oracle_general::IMPORTER,
+    delimited::IMPORTER,
+    text::IMPORTER,
+];
 
 /// Finds an importer by its name.
 ///
@@ -136,6 +154,11 @@ pub fn import(from: Option<&str>, input: &Path, output: &Path, options: &ImportO
             found: format!("say which it is with --from {}", names.join("|")),
         });
     };
+    if options.split_objects && !importer.has_sizes {
+        let names: Vec<_> = IMPORTERS.iter().filter(|one| one.has_sizes).map(|one| one.name).collect();
+        let what = format!("{} has no sizes of objects; formats that have: {}", importer.name, names.join(", "));
+        return Err(TraceError::option("split-objects", what));
+    }
     let mut writer = TraceWriter::create_finished(output, (importer.meta)(options))?;
     (importer.convert)(&mut opened, options, &mut writer)?;
     if writer.meta().rows == 0 {

@@ -1,8 +1,9 @@
 //! libCacheSim's oracleGeneral: records of 24 bytes, little-endian, without a header: `u32 clock_time` (seconds),
 //! `u64 obj_id`, `u32 obj_size`, `i64 next_access_vtime`.
 //!
-//! Each record becomes one read of page `obj_id`. Dropped: the size (each object is one page) and the next access (it
-//! follows from the order). Ids of 2^51 or more are numbered densely. Options read: `clock`, `ns_per_request`.
+//! Each record becomes one read of page `obj_id`, or with `split_objects` of as many pages as the size needs. Dropped: the size
+//! otherwise, and the next access (it follows from the order). Ids of 2^51 or more are numbered densely. Options read: `clock`,
+//! `ns_per_request`, `split_objects`.
 
 use std::path::Path;
 
@@ -13,6 +14,7 @@ use crate::{Result, TraceError, TraceWriter};
 pub(super) const IMPORTER: Importer = Importer {
     name: "oracle-general",
     about: "libCacheSim oracleGeneral (.oracleGeneral, .oracleGeneral.bin, also .zst)",
+    has_sizes: true,
     detect,
     meta: |_| requests::meta("oracleGeneral"),
     convert,
@@ -39,6 +41,7 @@ fn detect(name: &Path, head: &[u8]) -> bool {
 struct Record {
     clock_s: u32,
     id: u64,
+    size_bytes: u32,
     next: i64,
 }
 
@@ -48,6 +51,7 @@ fn parse(bytes: &[u8]) -> Record {
     Record {
         clock_s: u32::try_from(number(0, 4)).expect("four bytes"),
         id: number(4, 12),
+        size_bytes: u32::try_from(number(12, 16)).expect("four bytes"),
         next: number(16, 24).cast_signed(),
     }
 }
@@ -60,8 +64,10 @@ fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter)
             0 => break,
             RECORD_BYTES => {
                 let record = parse(&bytes);
-                let page = requests.numbering.page_of(record.id);
-                requests.push(writer, page, false, u64::from(record.clock_s))?;
+                let object = requests.place(record.id, u64::from(record.size_bytes));
+                let object = object
+                    .map_err(|what| TraceError::bad_value(input.path(), "record", requests.count(), what))?;
+                requests.push(writer, object, false, u64::from(record.clock_s))?;
             }
             len => {
                 let what = format!("cut off: {len} of {RECORD_BYTES} bytes. Not oracleGeneral, or not copied whole");
@@ -69,6 +75,10 @@ fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter)
             }
         }
     }
-    writer.note("object sizes were dropped: each object is one page; all requests are reads")?;
+    writer.note(if options.split_objects {
+        "all requests are reads"
+    } else {
+        "object sizes were dropped: each object is one page; all requests are reads"
+    })?;
     requests.finish(writer)
 }

@@ -1,5 +1,6 @@
 //! What the importers of request traces share: one row a request, with a clock.
 
+use super::extents::{Extents, pages_of};
 use super::numbering::Numbering;
 use super::{ImportOptions, RequestClock};
 use crate::{Result, TraceMeta, TraceRow, TraceWriter};
@@ -19,6 +20,32 @@ pub(crate) struct Requests {
     latest_ns: u64,
     went_back: u64,
     pub(crate) numbering: Numbering,
+    /// Where objects of several pages lie; `None`: each object is one page.
+    extents: Option<Extents>,
+}
+
+/// The pages of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Object {
+    pub(crate) page: u64,
+    pub(crate) pages: u32,
+}
+
+impl Object {
+    /// One page.
+    pub(crate) fn single(page: u64) -> Self {
+        Self { page, pages: 1 }
+    }
+    /// The pages that `size_bytes` from `address` on lie in; what is wrong if that cannot be.
+    pub(crate) fn at(address: u64, size_bytes: u64) -> Result<Self, String> {
+        let first = address >> isotherm_units::PAGE_SHIFT;
+        let within = address & (isotherm_units::PAGE_BYTES - 1);
+        let pages = pages_of(within.saturating_add(size_bytes))?;
+        if first + u64::from(pages) > crate::PAGE_LIMIT {
+            return Err(format!("{size_bytes} bytes from address {address:#x} end after the last address"));
+        }
+        Ok(Self { page: first, pages })
+    }
 }
 
 impl Requests {
@@ -31,11 +58,20 @@ impl Requests {
             latest_ns: 0,
             went_back: 0,
             numbering: Numbering::default(),
+            extents: options.split_objects.then(Extents::default),
         }
     }
 
-    /// A request of `page`; `clock_s`: the file's own time in seconds.
-    pub(crate) fn push(&mut self, writer: &mut TraceWriter, page: u64, write: bool, clock_s: u64) -> Result<()> {
+    /// The pages of object `id` that has `size_bytes`; what is wrong if there is no place for it.
+    pub(crate) fn place(&mut self, id: u64, size_bytes: u64) -> Result<Object, String> {
+        match &mut self.extents {
+            Some(extents) => extents.place(id, size_bytes).map(|(page, pages)| Object { page, pages }),
+            None => Ok(Object::single(self.numbering.page_of(id))),
+        }
+    }
+
+    /// A request of `object`; `clock_s`: the file's own time in seconds.
+    pub(crate) fn push(&mut self, writer: &mut TraceWriter, object: Object, write: bool, clock_s: u64) -> Result<()> {
         let time_ns = match self.clock {
             RequestClock::Even => self.count.saturating_mul(self.ns_per_request).min(i64::MAX.unsigned_abs()),
             RequestClock::File => {
@@ -47,7 +83,7 @@ impl Requests {
         };
         self.latest_ns = time_ns;
         self.count += 1;
-        writer.push(TraceRow { time_ns, thread: 0, page, pages: 1, write, kernel: false })
+        writer.push(TraceRow { time_ns, thread: 0, page: object.page, pages: object.pages, write, kernel: false })
     }
 
     /// Requests so far.
@@ -64,8 +100,10 @@ impl Requests {
         if self.went_back > 0 {
             writer.note(format!("the clock went back {} times; the latest time was kept", self.went_back))?;
         }
-        if let Some(remark) = self.numbering.remark() {
-            writer.note(remark)?;
+        match (&self.extents, self.numbering.remark()) {
+            (Some(extents), _) => writer.note(extents.remark())?,
+            (None, Some(remark)) => writer.note(remark)?,
+            (None, None) => {}
         }
         writer.set_outcome(None, true)
     }

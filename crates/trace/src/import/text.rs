@@ -4,13 +4,14 @@
 //! bare numbers as hexadecimal. Words are separated by spaces, tabs or commas; empty lines and lines with `#` are passed
 //! over. Each line is one row. Options read: `unit`, `radix`, `ns_per_request`.
 
-use super::requests::{self, Requests};
+use super::requests::{self, Object, Requests};
 use super::{IdUnit, ImportOptions, Importer, Input};
 use crate::{Result, TraceWriter};
 
 pub(super) const IMPORTER: Importer = Importer {
     name: "text",
     about: "one page number (decimal) or address (0x…) a line, optionally with r or w",
+    has_sizes: false,
     detect: |_, head| {
         let first = head.split(|&byte| byte == b'\n').find(|line| !is_comment(line));
         first.and_then(|line| std::str::from_utf8(line).ok()).is_some_and(|line| parse(line.trim_end(), 10).is_ok())
@@ -44,7 +45,7 @@ fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter)
         };
         let page = page_of(&mut requests, number, is_address);
         let count = requests.count();
-        requests.push(writer, page, write, count)?;
+        requests.push(writer, Object::single(page), write, count)?;
     }
     requests.finish(writer)
 }

@@ -1,0 +1,54 @@
+//! Rows and events of a trace one by one, in the order in which they happened.
+
+use crate::{Result, RowBatch, TraceReader, TraceRow};
+
+/// What happens next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// A thread touches pages.
+    Row(TraceRow),
+    /// The event of this index in the trace's list.
+    Event(usize),
+}
+
+/// A pass over a trace that is asked for its next step. Holds one batch of rows.
+#[derive(Debug)]
+pub(crate) struct Steps<'a> {
+    reader: &'a mut TraceReader,
+    batch: RowBatch,
+    /// Index in `batch` of the next row.
+    next: usize,
+    next_event: usize,
+}
+
+impl<'a> Steps<'a> {
+    pub(crate) fn new(reader: &'a mut TraceReader) -> Self {
+        reader.rewind();
+        Self { reader, batch: RowBatch::new(), next: 0, next_event: 0 }
+    }
+
+    /// The next step, and the number of rows before it; `None` at the end.
+    pub(crate) fn next(&mut self) -> Result<Option<(Step, u64)>> {
+        if self.next >= self.batch.len() {
+            let after = self.batch.first_row + self.batch.len() as u64;
+            self.next = 0;
+            if !self.reader.next_batch(&mut self.batch)? {
+                self.batch.clear();
+                self.batch.first_row = after;
+            }
+        }
+        let row = self.batch.first_row + self.next as u64;
+        let is_end = self.batch.is_empty();
+        if let Some(event) = self.reader.meta().events.get(self.next_event)
+            && (is_end || event.row <= row)
+        {
+            self.next_event += 1;
+            return Ok(Some((Step::Event(self.next_event - 1), row)));
+        }
+        if is_end {
+            return Ok(None);
+        }
+        self.next += 1;
+        Ok(Some((Step::Row(self.batch.row(self.next - 1)), row)))
+    }
+}
