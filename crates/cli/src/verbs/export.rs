@@ -81,9 +81,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     if region_files::is_record(&args.input) {
         return export_record(&args, ui);
     }
-    if let Some(flag) = args.intervals.given() {
-        return Err(CliError::usage(format!("{flag} is for region records, which {} is not", args.input.display())));
-    }
+    args.intervals.refuse_for_trace(&args.input)?;
     if let Some(format) = args.to.as_deref().filter(|format| region_files::is_format(format)) {
         let what = "a page trace has no regions. Make a record of it: isotherm monitor";
         return Err(CliError::usage(format!(

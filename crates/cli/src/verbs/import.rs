@@ -29,13 +29,13 @@ pub(crate) struct Args {
     /// Format of the input.
     #[arg(long, value_name = "FORMAT", value_parser = PossibleValuesParser::new(formats()))]
     from: Option<String>,
-    /// Streams of references (lackey): epoch in which a page is kept once.
+    /// Streams of references (lackey, drmemtrace): epoch in which a page is kept once.
     #[arg(long, value_name = "TIME", default_value = "1ms")]
     epoch: Duration,
-    /// Streams of references (lackey): CPU time of 1000 instructions.
+    /// Streams of references (lackey, drmemtrace): CPU time of 1000 instructions.
     #[arg(long, value_name = "TIME", default_value = "500ns")]
     time_per_kinstructions: Duration,
-    /// Streams of requests (oracle-general, csv, text): time from one request to the next.
+    /// Streams of requests (oracle-general, lcs, csv, text): time from one request to the next.
     #[arg(long, value_name = "TIME", default_value = "1us")]
     time_per_request: Duration,
     /// Streams of requests: where their time comes from.
@@ -50,6 +50,9 @@ pub(crate) struct Args {
     /// csv: columns in libCacheSim's words; they count from 1. Without it the header line names our own columns.
     #[arg(long, value_name = "SPEC")]
     columns: Option<String>,
+    /// oracle-general, lcs, csv: a request touches all pages of its object, by the object's size, not one page.
+    #[arg(long)]
+    split_objects: bool,
     #[command(flatten)]
     intervals: IntervalArgs,
 }
@@ -61,9 +64,15 @@ Examples:
   isotherm import damon.data -o regions.parquet
   isotherm import trace-cmd.txt --sample 5ms --aggr 100ms -o regions.parquet
   isotherm import pages.txt --from text --unit addresses -o pages.parquet
+  isotherm import cluster10.lcs.zst --split-objects -o cluster10.parquet
+  isotherm import perf.txt -o samples.parquet
+  isotherm import view.txt -o app.parquet
   isotherm import t.csv --columns time-col=1,obj-id-col=2,obj-size-col=3,delimiter=,,has-header=1 -o t.parquet
 
-A log for the first: valgrind --tool=lackey --trace-mem=yes --log-file=lackey.log CMD";
+lackey.log: valgrind --tool=lackey --trace-mem=yes --log-file=lackey.log CMD
+perf.txt:   perf record -e page-faults -c 1 -d CMD, or perf mem record CMD; then
+            perf script -F comm,pid,tid,time,event,addr,data_src > perf.txt
+view.txt:   drrun -t drmemtrace -tool view -indir DIRECTORY 2> view.txt";
 
 /// `--clock`.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -103,9 +112,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         region_files::convert(&args.input, options, &args.output, region_files::own_format()?, ui)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(flag) = args.intervals.given() {
-        return Err(CliError::usage(format!("{flag} is for region records, which {} is not", args.input.display())));
-    }
+    args.intervals.refuse_for_trace(&args.input)?;
     let options = ImportOptions {
         epoch_ns: args.epoch.ns(),
         ns_per_instruction: Fraction { numerator: args.time_per_kinstructions.ns(), denominator: 1000 },
@@ -121,6 +128,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         },
         radix: if args.hexadecimal { 16 } else { 10 },
         csv_columns: args.columns,
+        split_objects: args.split_objects,
     };
     let spinner = ui.spinner("importing");
     let meta = import::import(args.from.as_deref(), &args.input, &args.output, &options);

@@ -10,7 +10,9 @@ mod monitor;
 mod record;
 mod region_files;
 mod report;
+mod selection;
 mod simulate;
+mod trace;
 
 pub(crate) use isotherm_terminal::{render, style};
 
@@ -24,4 +26,5 @@ isotherm_terminal::verbs! {
     Record => record,
     Report => report,
     Simulate => simulate,
+    Trace => trace,
 }

@@ -32,6 +32,16 @@ impl IntervalArgs {
         }
     }
 
+    /// Fails if one was given, for a file that is a page trace.
+    pub(crate) fn refuse_for_trace(&self, input: &Path) -> Result<(), CliError> {
+        match self.given() {
+            Some(flag) => {
+                Err(CliError::usage(format!("{flag} is for region records, which {} is not", input.display())))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// How a record is opened.
     pub(crate) fn options(&self) -> Result<OpenOptions, CliError> {
         let (sample_ns, aggregation_ns) = (self.sample.map(Duration::ns), self.aggr.map(Duration::ns));

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use isotherm_report::Heatmap;
-use isotherm_trace::TraceReader;
+use isotherm_trace::{TraceReader, TraceRows};
 use isotherm_trace::analysis::{self, Heatmap as Matrix, HeatmapOptions};
 
 use crate::error::CliError;
@@ -42,6 +42,7 @@ Examples:
   isotherm report mrc traces/sqlite.parquet --format csv
   isotherm report generations traces/redis.parquet --interval 200ms
   isotherm report heatmap damon.data --from 10s --to 20s
+  isotherm report wss traces/redis.parquet --from 25% --to 75% --mapping heap
   isotherm report access damon.data --at last --sort temperature
   isotherm report idle damon.data --at all --png idle.png
   isotherm report fragmentation /proc/buddyinfo
@@ -91,7 +92,7 @@ pub(crate) fn trace_heatmap(trace: &Path) -> Result<Heatmap, CliError> {
 
 /// The matrix for a picture. Its columns are whole epochs: narrower ones would be empty in turn, and stripes would be seen
 /// that are not there.
-fn picture_matrix(reader: &mut TraceReader) -> isotherm_trace::Result<Matrix> {
+fn picture_matrix(reader: &mut impl TraceRows) -> isotherm_trace::Result<Matrix> {
     let matrix = analysis::heatmap(reader, &PICTURE_CELLS)?;
     match whole_epochs(matrix.duration_ns, reader.meta().epoch_ns) {
         PICTURE_COLUMNS => Ok(matrix),

@@ -114,6 +114,19 @@ fn address(text: &str) -> Result<u64, String> {
     text.parse::<Bytes>().map(Bytes::get).map_err(|_| bad())
 }
 
+/// Ranges in ascending order, with those that touch or overlap as one.
+pub(crate) fn joined(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, kept| {
+        let joins = next.0 <= kept.1;
+        if joins {
+            kept.1 = kept.1.max(next.1);
+        }
+        joins
+    });
+    ranges
+}
+
 /// Which accesses are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {

@@ -1,6 +1,6 @@
 //! Which accesses of a trace are kept, row by row.
 
-use super::selection::{Access, Selection, check_mappings, is_mapping};
+use super::selection::{Access, Selection, check_mappings, is_mapping, joined};
 use crate::analysis::Layout;
 use crate::{Event, Result, TraceMeta, TraceRow};
 
@@ -25,18 +25,9 @@ impl Sieve {
     pub(crate) fn new(meta: &TraceMeta, selection: &Selection) -> Result<Self> {
         check_mappings(meta, &selection.mappings)?;
         let page = |range: &super::AddressRange| (range.start / meta.page_bytes, range.end.div_ceil(meta.page_bytes));
-        let mut ranges: Vec<(u64, u64)> = selection.ranges.iter().map(page).collect();
-        ranges.sort_unstable();
-        ranges.dedup_by(|next, kept| {
-            let joins = next.0 <= kept.1;
-            if joins {
-                kept.1 = kept.1.max(next.1);
-            }
-            joins
-        });
         Ok(Self {
             threads: selection.threads_kept(meta)?,
-            ranges,
+            ranges: joined(selection.ranges.iter().map(page).collect()),
             wanted_mappings: selection.mappings.clone(),
             write: selection.access.map(|access| access == Access::Writes),
             layout: Layout::default(),

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::damo::{json_write, perf_write};
+use super::edit::with_warnings;
 use super::writer::RegionWriter;
 use super::{RegionStore, Warning};
 use crate::{Result, TraceError};
@@ -51,14 +52,7 @@ pub fn record_format_of(path: &Path) -> Option<&'static RecordFormat> {
 }
 
 fn write_own(store: &mut RegionStore, output: &Path) -> Result<Vec<Warning>> {
-    let mut meta = store.meta().clone();
-    for warning in store.warnings() {
-        let note = warning.to_string();
-        if !meta.notes.contains(&note) {
-            meta.notes.push(note);
-        }
-    }
-    let mut writer = RegionWriter::create_finished(output, meta)?;
+    let mut writer = RegionWriter::create_finished(output, with_warnings(store))?;
     store.for_each(|snapshot| writer.push(snapshot))?;
     writer.finish()?;
     Ok(Vec::new())

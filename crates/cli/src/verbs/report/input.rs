@@ -3,22 +3,27 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use isotherm_report::records::{self, Selection, Survey};
-use isotherm_trace::region::RegionStore;
-use isotherm_trace::{TraceError, TraceMeta, TraceReader};
-use isotherm_units::Duration;
+use isotherm_report::records::{self, Survey};
+use isotherm_trace::edit::{Moment, Selection, TracePart};
+use isotherm_trace::region::{RegionStore, record_span_ns};
+use isotherm_trace::{TraceError, TraceMeta, TraceReader, TraceRows};
 
 use crate::error::CliError;
 use crate::ui::Ui;
 use crate::verbs::region_files::IntervalArgs;
+use crate::verbs::selection::{PlaceArgs, WindowArgs};
 
-/// The file, and which part of it where it is a region record.
+/// The file, and which part of it.
 #[derive(Debug, clap::Args)]
 pub(super) struct InputArgs {
     /// A page trace (see `isotherm record` and `isotherm import`) or a region record (`isotherm monitor`, damo, the
     /// kernel's text), also one that is still being written.
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    #[command(flatten)]
+    window: WindowArgs,
+    #[command(flatten)]
+    places: PlaceArgs,
     #[command(flatten)]
     part: PartArgs,
 }
@@ -27,12 +32,6 @@ pub(super) struct InputArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Region records")]
 struct PartArgs {
-    /// From this time on, counted from the record's first moment.
-    #[arg(long, value_name = "TIME")]
-    from: Option<Duration>,
-    /// Up to this time.
-    #[arg(long, value_name = "TIME")]
-    to: Option<Duration>,
     /// Targets by number or name [default: all but those of schemes].
     #[arg(long, value_name = "TARGET", value_delimiter = ',')]
     target: Vec<String>,
@@ -42,9 +41,8 @@ struct PartArgs {
 
 impl PartArgs {
     fn given(&self) -> Option<&'static str> {
-        let given =
-            [(self.from.is_some(), "--from"), (self.to.is_some(), "--to"), (!self.target.is_empty(), "--target")];
-        given.into_iter().find(|(given, _)| *given).map(|(_, name)| name).or_else(|| self.intervals.given())
+        let target = (!self.target.is_empty()).then_some("--target");
+        target.or_else(|| self.intervals.given())
     }
 }
 
@@ -55,10 +53,10 @@ pub(super) enum Input {
     Record(Box<Record>),
 }
 
-/// A page trace.
+/// A page trace, or the part of it that was asked for.
 #[derive(Debug)]
 pub(super) struct TraceInput {
-    pub(super) reader: TraceReader,
+    part: TracePart,
     pub(super) meta: TraceMeta,
 }
 
@@ -67,10 +65,10 @@ impl TraceInput {
     pub(super) fn analyse<T>(
         &mut self,
         ui: &Ui,
-        analysis: impl FnOnce(&mut TraceReader) -> isotherm_trace::Result<T>,
+        analysis: impl FnOnce(&mut TracePart) -> isotherm_trace::Result<T>,
     ) -> Result<T, CliError> {
         let spinner = ui.spinner("reading the trace");
-        let result = analysis(&mut self.reader);
+        let result = analysis(&mut self.part);
         spinner.finish_and_clear();
         Ok(result?)
     }
@@ -107,7 +105,7 @@ impl Record {
 impl InputArgs {
     /// Opens the file as what it is.
     pub(super) fn open(&self, ui: &Ui) -> Result<Input, CliError> {
-        match self.open_trace() {
+        match self.open_trace(ui) {
             Ok(trace) => Ok(Input::Trace(Box::new(trace?))),
             Err(not_a_trace) => Ok(Input::Record(Box::new(self.open_record(not_a_trace, ui)?))),
         }
@@ -135,7 +133,7 @@ impl InputArgs {
     }
 
     /// `Err`: it is something else than a page trace, and why it is none.
-    fn open_trace(&self) -> Result<Result<TraceInput, CliError>, TraceError> {
+    fn open_trace(&self, ui: &Ui) -> Result<Result<TraceInput, CliError>, TraceError> {
         let reader = match TraceReader::open(&self.file) {
             Ok(reader) => reader,
             Err(error @ TraceError::WrongFormat { .. }) => return Err(error),
@@ -144,28 +142,38 @@ impl InputArgs {
         if let Some(flag) = self.part.given() {
             return Ok(Err(self.refuse("a page trace", &format!("{flag} is for region records"))));
         }
-        let meta = reader.meta().clone();
-        Ok(Ok(TraceInput { reader, meta }))
+        let selection = Selection { from: self.window.from, to: self.window.to, ..self.places.selection() };
+        let spinner = ui.spinner("finding the part");
+        let part = TracePart::new(reader, &selection);
+        spinner.finish_and_clear();
+        Ok(part.map_err(CliError::from).map(|part| TraceInput { meta: part.meta().clone(), part }))
     }
 
     fn open_record(&self, not_a_trace: TraceError, ui: &Ui) -> Result<Record, CliError> {
         let options = self.part.intervals.options()?;
         let spinner = ui.spinner("reading the record");
         let opened = RegionStore::open_with(&self.file, options);
-        let (mut store, selection) = match opened {
-            Ok(store) => (store, self.selection()),
+        let mut store = match opened {
+            Ok(store) => store,
             // Our own containers are told apart by their columns: what was wrong with it as a trace says more.
             Err(TraceError::WrongFormat { .. }) if is_container(&self.file) => return Err(not_a_trace.into()),
             Err(error) => return Err(error.into()),
         };
+        if let Some(flag) = self.places.given() {
+            return Err(self.refuse("a region record", &format!("{flag} is for page traces. For records: isotherm trace filter")));
+        }
+        let selection = self.selection(&mut store)?;
         let survey = Survey::of(&mut store, &selection);
         spinner.finish_and_clear();
         Ok(Record { survey: survey?, store })
     }
 
-    fn selection(&self) -> Selection {
-        let ns = |time: Option<Duration>| time.map(Duration::ns);
-        Selection { from_ns: ns(self.part.from), to_ns: ns(self.part.to), targets: self.part.target.clone() }
+    fn selection(&self, store: &mut RegionStore) -> Result<records::Selection, CliError> {
+        let WindowArgs { from, to } = self.window;
+        let in_shares = [from, to].into_iter().flatten().any(|moment| matches!(moment, Moment::Share(_)));
+        let (start_ns, end_ns) = if in_shares { record_span_ns(store)? } else { (0, 0) };
+        let ns = |moment: Option<Moment>| moment.map(|moment| moment.ns_of(end_ns - start_ns));
+        Ok(records::Selection { from_ns: ns(from), to_ns: ns(to), targets: self.part.target.clone() })
     }
 }
 

@@ -1,0 +1,90 @@
+//! `isotherm trace`: parts of page traces and region records, and several put together. One file for each and one line in the
+//! table.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use isotherm_trace::TraceMeta;
+use isotherm_trace::export::EXPORTERS;
+use isotherm_trace::region::{RECORD_FORMATS, RecordMeta, record_format_of};
+
+use crate::error::CliError;
+use crate::ui::Ui;
+
+mod cut;
+mod filter;
+mod merge;
+
+/// Cut a page trace or a region record in time, filter it, or merge several.
+///
+/// The output is a finished file of the same kind, also of one that was not. What was dropped is among its notes.
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  isotherm trace cut app.parquet --from 2s --to 5s -o middle.parquet
+  isotherm trace cut app.parquet --from 10% -o warm.parquet
+  isotherm trace filter app.parquet --process redis-server --mapping heap -o heap.parquet
+  isotherm trace filter app.parquet --range 0x7f3a00000000-0x7f3a40000000 --writes -o written.parquet
+  isotherm trace merge a.parquet b.parquet -o both.parquet
+  isotherm trace cut damon.data --from 10s --to 20s -o regions.parquet
+
+What happens to state that began before a window: docs/traces.md";
+
+#[derive(clap::Subcommand)]
+enum What {
+    Cut(cut::Args),
+    Filter(filter::Args),
+    Merge(merge::Args),
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    match args.what {
+        What::Cut(args) => cut::run(&args, ui),
+        What::Filter(args) => filter::run(&args, ui),
+        What::Merge(args) => merge::run(&args, ui),
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The file to write; for `#[command(flatten)]`.
+#[derive(Debug, clap::Args)]
+struct OutputArg {
+    /// The file to write (Parquet).
+    #[arg(long, short, value_name = "OUTPUT")]
+    output: PathBuf,
+}
+
+impl OutputArg {
+    /// The path, unless its ending says another format than the one that is written.
+    fn path(&self) -> Result<&Path, CliError> {
+        let name = self.output.to_string_lossy().to_lowercase();
+        let is_other = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
+        let own = RECORD_FORMATS[0].name;
+        let trace = EXPORTERS.iter().any(|exporter| exporter.name != own && is_other(exporter.endings));
+        let record = record_format_of(&self.output).is_some_and(|format| format.name != own);
+        if trace || record {
+            let output = self.output.display();
+            return Err(CliError::usage(format!(
+                "`{output}` has the ending of another format; this writes {own}. Take another name, and `isotherm export` then"
+            )));
+        }
+        Ok(&self.output)
+    }
+}
+
+fn say_trace(output: &Path, meta: &TraceMeta, ui: &Ui) {
+    ui.say(format_args!("{}: {} rows, {} page accesses", output.display(), meta.rows, meta.accesses));
+    meta.notes.iter().for_each(|note| ui.say(format_args!("note: {note}")));
+}
+
+fn say_record(output: &Path, meta: &RecordMeta, ui: &Ui) {
+    ui.say(format_args!("{}: {} snapshots, {} regions", output.display(), meta.snapshots, meta.regions));
+    meta.notes.iter().for_each(|note| ui.say(format_args!("note: {note}")));
+}
