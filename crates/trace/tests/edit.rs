@@ -89,12 +89,7 @@ fn family() -> TraceMeta {
     TraceMeta {
         command: vec!["app".into()],
         processes: vec![process(100, None), process(200, Some(0))],
-        threads: vec![
-            thread(0, 100, None),
-            thread(0, 101, Some(0)),
-            thread(1, 200, Some(0)),
-            thread(0, 102, Some(0)),
-        ],
+        threads: vec![thread(0, 100, None), thread(0, 101, Some(0)), thread(1, 200, Some(0)), thread(0, 102, Some(0))],
         epoch_ns: 10,
         complete: true,
         exit_code: Some(0),
@@ -171,7 +166,11 @@ fn a_cut_by_hand() {
     assert_eq!(rows, [row(1, 5, 7, 1), row(0, 44, 8, 1)], "55 to 110; thread 1 sleeps for 15 more");
     assert!(!meta.complete);
     let (meta, rows) = written(&path, &Selection { to: None, ..shares });
-    assert_eq!((rows.len(), meta.complete, meta.exit_code), (3, false, Some(0)), "torn as the input, which lacks its end");
+    assert_eq!(
+        (rows.len(), meta.complete, meta.exit_code),
+        (3, false, Some(0)),
+        "torn as the input, which lacks its end"
+    );
 }
 
 #[test]
@@ -218,7 +217,11 @@ fn a_filter_drops_rows_and_keeps_time() {
     let idle = |row, time_ns| event(row, 0, time_ns, EventKind::Idle { ns: 0 });
     assert_eq!(meta.events[2], event(0, 0, 0, EventKind::StartThread { thread: 1 }));
     assert_eq!(meta.events[3..], [idle(1, 50), event(1, 1, 20, EventKind::StartThread { thread: 2 }), idle(2, 90)]);
-    assert!(meta.notes.iter().any(|note| note.contains("mapping heap: 3 accesses kept, 4 dropped")), "{:?}", meta.notes);
+    assert!(
+        meta.notes.iter().any(|note| note.contains("mapping heap: 3 accesses kept, 4 dropped")),
+        "{:?}",
+        meta.notes
+    );
     let writes = Selection { access: Some(Access::Writes), ..Selection::default() };
     assert_eq!(written(&path, &writes).1, [TraceRow { write: true, ..row(2, 0, 1, 1) }]);
     let range = AddressRange { start: 19 * 4096, end: 26 * 4096 };
@@ -258,14 +261,17 @@ fn what_leaves_nothing_is_told() {
     write(&path, family(), &[Step::Row(row(0, 7, 1, 3))]);
     let error = |selection: Selection| part(&path, &selection).unwrap_err().to_string();
     for (selection, words) in [
-        (window(100, 200), ["nothing is left", "trace time 100ns to 200ns", "3 accesses from 0 to 7"]),
-        (window(3, 5), ["nothing is left", "3ns to 5ns", "over"]),
+        (window(100, 200), ["nothing is left of it for", "trace time 100ns to 200ns", "3 accesses from 0 to 7"]),
+        (window(3, 5), ["nothing is left of it for", "3ns to 5ns", "over"]),
         (window(9, 9), ["`from`", "not before --to", "9ns"]),
         (
             Selection { ranges: vec![AddressRange { start: 0, end: 9 }], ..Selection::default() },
-            ["nothing is left", "range 0x0-0x9", "isotherm report info"],
+            ["nothing is left of it for", "range 0x0-0x9", "isotherm report info"],
         ),
-        (Selection { threads: vec!["x".into()], ..Selection::default() }, ["`thread`", "no thread `x`", "0 (tid 100, t100)"]),
+        (
+            Selection { threads: vec!["x".into()], ..Selection::default() },
+            ["`thread`", "no thread `x`", "0 (tid 100, t100)"],
+        ),
         (Selection { mappings: vec!["x".into()], ..Selection::default() }, ["`mapping`", "`x`", "does not say"]),
     ] {
         let error = error(selection);
@@ -278,23 +284,27 @@ fn what_leaves_nothing_is_told() {
 fn a_merge_by_hand() {
     let folder = tempfile::tempdir().unwrap();
     let (a, b, out) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("out"));
-    let meta = |command: &str| TraceMeta {
-        command: vec![command.into()],
-        notes: vec!["odd".into()],
-        ..family()
-    };
-    write(&a, meta("one"), &[
-        Step::Event(0, 0, map(0, 20, MapKind::Heap)),
-        Step::Row(row(0, 5, 1, 1)),
-        Step::Event(0, 20, EventKind::StartThread { thread: 1 }),
-        Step::Row(row(1, 10, 2, 1)),
-    ]);
-    write(&b, meta("two"), &[
-        Step::Row(row(0, 0, 7, 1)),
-        Step::Event(0, 10, EventKind::Idle { ns: 15 }),
-        Step::Row(row(0, 10, 8, 2)),
-        Step::Row(row(0, 30, 9, 1)),
-    ]);
+    let meta = |command: &str| TraceMeta { command: vec![command.into()], notes: vec!["odd".into()], ..family() };
+    write(
+        &a,
+        meta("one"),
+        &[
+            Step::Event(0, 0, map(0, 20, MapKind::Heap)),
+            Step::Row(row(0, 5, 1, 1)),
+            Step::Event(0, 20, EventKind::StartThread { thread: 1 }),
+            Step::Row(row(1, 10, 2, 1)),
+        ],
+    );
+    write(
+        &b,
+        meta("two"),
+        &[
+            Step::Row(row(0, 0, 7, 1)),
+            Step::Event(0, 10, EventKind::Idle { ns: 15 }),
+            Step::Row(row(0, 10, 8, 2)),
+            Step::Row(row(0, 30, 9, 1)),
+        ],
+    );
     let meta = merge(&[a.clone(), b.clone()], &out, |_| {}).unwrap();
     let (read_meta, rows) = read(&out);
     assert_eq!(meta, read_meta);

@@ -197,6 +197,274 @@ fn wrong_input_is_told_with_its_place() {
     assert!(torn.error(None, &defaults()).contains("cannot read"));
 }
 
+/// A file of libCacheSim's lcs: header of 8192 bytes or, of 2023, 1024; and the records as they are.
+fn lcs(version: u64, is_new: bool, nr_requests: i64, records: &[Vec<u8>]) -> Vec<u8> {
+    let magic = 0x1234_5678_9abc_def0_u64.to_le_bytes();
+    let mut bytes = vec![0; if is_new { 8192 } else { 1024 }];
+    let end = bytes.len() - 8;
+    bytes[..8].copy_from_slice(&magic);
+    bytes[8..16].copy_from_slice(&version.to_le_bytes());
+    bytes[24..32].copy_from_slice(&nr_requests.to_le_bytes());
+    bytes[end..].copy_from_slice(&magic);
+    records.iter().for_each(|record| bytes.extend(record));
+    bytes
+}
+
+fn lcs_versions() -> impl Strategy<Value = u64> {
+    0u64..11
+}
+
+/// One record of lcs: clock, id, size, operation; then tenant, time to live, next access and features as the version has them.
+fn lcs_record(version: u64, clock_s: u32, id: u64, size: u32, operation: u8) -> Vec<u8> {
+    let mut bytes = [&clock_s.to_le_bytes()[..], &id.to_le_bytes()].concat();
+    match version {
+        1 | 2 => bytes.extend(size.to_le_bytes()),
+        _ => bytes.extend(i64::from(size).to_le_bytes()),
+    }
+    if version > 1 {
+        bytes.extend([operation, 7, 0, 0]);
+    }
+    if version > 2 {
+        bytes.extend(3600u32.to_le_bytes());
+    }
+    bytes.extend((-1i64).to_le_bytes());
+    let features = match version {
+        4..=8 => 1 << (version - 4),
+        _ => 0,
+    };
+    bytes.extend(vec![0xff; 4 * features]);
+    bytes
+}
+
+#[test]
+fn lcs_of_every_version() {
+    // Sizes of records: libCacheSim, traceReader/customizedReader/lcs.h, its static assertions.
+    for (version, bytes) in (1..).zip([24, 28, 36, 40, 44, 52, 68, 100]) {
+        assert_eq!(lcs_record(version, 0, 0, 0, 0).len(), bytes, "version {version}");
+        for is_new in [true, false] {
+            // get, set, read, write, delete, nop. Version 1 has no operations.
+            let all: Vec<_> = [(5, 1), (6, 3), (5, 12), (7, 13), (7, 9), (5, 0)]
+                .map(|(id, operation)| lcs_record(version, 100, id, 5000, operation))
+                .into();
+            let (meta, rows) = Case::new("a", lcs(version, is_new, 6, &all)).import(None, &defaults()).unwrap();
+            let writes = |write| write && version > 1;
+            let expected = [(5, false), (6, true), (5, false), (7, true), (7, true), (5, false)];
+            assert_eq!(requests(&rows), expected.map(|(page, write)| (page, writes(write))), "version {version}");
+            assert_eq!((meta.recorder.as_str(), meta.complete, meta.epoch_ns), ("import lcs", true, 0));
+            assert!(meta.notes.iter().any(|note| note.starts_with("object sizes were dropped")), "{:?}", meta.notes);
+        }
+    }
+    let one = [lcs_record(3, 0, 1, 1, 1)];
+    let (meta, _) = Case::new("a.lcs", lcs(3, true, 2, &one)).import(None, &defaults()).unwrap();
+    assert!(!meta.complete && meta.notes.iter().any(|note| note.contains("counts 2 requests, the file has 1")));
+}
+
+#[test]
+fn lcs_that_is_wrong_is_told() {
+    let one = [lcs_record(3, 0, 1, 1, 1)];
+    let whole = lcs(3, true, 1, &one);
+    let mut no_end = whole.clone();
+    no_end[8191] = 0;
+    let mut negative = lcs_record(3, 0, 1, 1, 1);
+    negative[19] = 0x80;
+    for (bytes, words) in [
+        (whole[..whole.len() - 1].to_vec(), vec!["record 0", "35 of 36"]),
+        (whole[..8191].to_vec(), vec!["header is cut off"]),
+        (whole[..900].to_vec(), vec!["header is cut off"]),
+        (no_end, vec!["no end after 1024 or 8192"]),
+        (lcs(9, true, 1, &one), vec!["version 9", "1 to 8"]),
+        (lcs(0, true, 1, &one), vec!["version 0"]),
+        (lcs(u64::MAX, true, 1, &one), vec!["version 18446744073709551615"]),
+        (lcs(3, true, 1, &[negative]), vec!["record 0", "size is -"]),
+        (lcs(3, true, 0, &[]), vec!["has none"]),
+    ] {
+        let error = Case::new("a.lcs", bytes).error(Some("lcs"), &defaults());
+        assert!(words.iter().all(|word| error.contains(word)), "{words:?}: {error}");
+    }
+    let other = Case::new("a", vec![0; 9000]).error(Some("lcs"), &defaults());
+    assert!(other.contains("does not begin as one"), "{other}");
+}
+
+#[test]
+fn objects_are_split_into_pages() {
+    let split = |options: ImportOptions| ImportOptions { split_objects: true, ..options };
+    let pages = |rows: &[TraceRow]| rows.iter().map(|row| (row.page, row.pages)).collect::<Vec<_>>();
+    // 5000 bytes are 2 pages, 0 bytes one, 4096 one; the first object grows to 3 pages and moves behind the others.
+    let expected = [(0, 2), (2, 1), (3, 1), (0, 2), (4, 3), (4, 2)];
+    let sizes = [(9u64, 5000u32), (1 << 60, 0), (3, 4096), (9, 5000), (9, 12_288), (9, 4097)];
+    let oracle = records(&sizes.map(|(id, size)| (0, id, size, -1)));
+    let lcs = lcs(2, true, 6, &sizes.map(|(id, size)| lcs_record(2, 0, id, size, 1)));
+    for (name, bytes) in [("a.oracleGeneral", oracle), ("a.lcs", lcs)] {
+        let (meta, rows) = Case::new(name, bytes).import(None, &split(defaults())).unwrap();
+        assert_eq!(pages(&rows), expected, "{name}");
+        assert_eq!((meta.rows, meta.accesses), (6, 11));
+        let note = "3 objects lie one after the other on as many pages as they need, 7 in all; 1 times";
+        assert!(meta.notes.iter().any(|found| found.starts_with(note)), "{:?}", meta.notes);
+        assert!(!meta.notes.iter().any(|note| note.contains("sizes were dropped")), "{:?}", meta.notes);
+    }
+    let columns = |spec: &str| split(ImportOptions { csv_columns: Some(spec.into()), ..defaults() });
+    let csv = columns("obj-id-col=1,obj-size-col=2,obj-id-is-num=0");
+    let (_, rows) = Case::new("a.csv", "x,5000\ny,1\nx,1\n").import(None, &csv).unwrap();
+    assert_eq!(pages(&rows), [(0, 2), (2, 1), (0, 1)], "names");
+    let blocks = ImportOptions { unit: IdUnit::Addresses, ..columns("obj-id-col=1,obj-size-col=2") };
+    let (_, rows) = Case::new("a.csv", "4095,2\n0x3000,8192\n8192,0\n").import(None, &blocks).unwrap();
+    assert_eq!(pages(&rows), [(0, 2), (3, 2), (2, 1)], "addresses stay where they are");
+    for (name, text, from, options, words) in [
+        ("a.csv", "1,2\n", None, columns("obj-id-col=1"), vec!["split-objects", "obj-size-col"]),
+        ("a.csv", "page\n1\n", None, split(defaults()), vec!["split-objects", "--columns"]),
+        ("a.csv", "1,big\n", None, columns("obj-id-col=1,obj-size-col=2"), vec!["line 1", "`big`", "size in bytes"]),
+        ("a.csv", "1,-1\n", None, columns("obj-id-col=1,obj-size-col=2"), vec!["line 1", "`-1`"]),
+        ("a.csv", "1,999999999999999999\n", None, columns("obj-id-col=1,obj-size-col=2"), vec!["line 1", "16 TiB"]),
+        ("a.txt", "1\n", Some("text"), split(defaults()), vec!["split-objects", "text has no sizes", "lcs"]),
+        ("a.log", "I  0401ab70,3\n", None, split(defaults()), vec!["split-objects", "lackey has no sizes"]),
+    ] {
+        let error = Case::new(name, text).error(from, &options);
+        assert!(words.iter().all(|word| error.contains(word)), "{text:?} {words:?}: {error}");
+    }
+}
+
+/// Of two threads, as the view tool prints it.
+const VIEW: &str = "\
+Output format:
+<--record#-> <--instr#->: <---tid---> <record details>
+------------------------------------------------------------
+           1           0:          70 <marker: version 6>
+           2           0:          70 <marker: tid 70 on core 1>
+           3           1:          70 ifetch       4 byte(s) @ 0x0000000000401ffe 48 8b 5c 24          mov    0x08(%rsp)[8byte] -> %rbx
+           4           1:          70 read         8 byte(s) @ 0x00007fdf64e2adc8 by PC 0x0000000000401ffe
+           5           2:          70 ifetch       5 byte(s) @ 0x0000000000402002 non-branch
+------------------------------------------------------------
+           6           3:          71 ifetch       1 byte(s) @ 0x0000000000401000 c3       ret
+           7           3:          71 write        8 byte(s) @ 0x00007fdf64e2bff8 by PC 0x0000000000401000
+           8           3:          71 pref-r-L1    8 byte(s) @ 0x0000000000999000 by PC 0x0000000000401000
+           9           3:          71 <thread 71 exited>
+          10           4:          70 ifetch       5 byte(s) @ 0x0000000000402007 non-branch
+View tool results:
+              4 : total instructions
+";
+
+#[test]
+fn drmemtrace_sample() {
+    let options =
+        ImportOptions { epoch_ns: 3, ns_per_instruction: Fraction { numerator: 1, denominator: 1 }, ..defaults() };
+    let case = Case::new("view.txt", VIEW);
+    let (meta, rows) = case.import(None, &options).unwrap();
+    let row = |time_ns, thread, page, pages, write| TraceRow { time_ns, thread, page, pages, write };
+    // Thread 70 has made 2 instructions when 71 appears, and its epoch ends with its third.
+    assert_eq!(
+        rows,
+        [
+            row(0, 0, 0x401, 2, false),
+            row(0, 0, 0x7_fdf6_4e2a, 1, false),
+            row(0, 1, 0x401, 1, false),
+            row(0, 1, 0x7_fdf6_4e2b, 1, true),
+            row(3, 0, 0x402, 1, false),
+        ]
+    );
+    let tids: Vec<_> = meta.threads.iter().map(|thread| (thread.tid, thread.process, thread.started_by)).collect();
+    assert_eq!(tids, [(70, 0, None), (71, 0, Some(0))]);
+    let events: Vec<_> =
+        meta.events.iter().map(|event| (event.row, event.thread, event.time_ns, &event.kind)).collect();
+    assert_eq!(events, [(2, 0, 2, &EventKind::StartThread { thread: 1 }), (4, 1, 1, &EventKind::EndThread)]);
+    assert!(meta.complete && meta.notes.iter().any(|note| note.starts_with("1 prefetches")), "{:?}", meta.notes);
+    assert!(meta.notes.iter().any(|note| note.starts_with("4 instructions")), "{:?}", meta.notes);
+}
+
+/// Page faults of two processes and a memory sample, as perf 6.1 prints them.
+const PERF: &str = "\
+         python3 26297/26297 36786.786235: page-faults:     55ac8d132424      1e05080021 |OP N/A|LVL N/A or N/A|SNP N/A|TLB N/A|LCK N/A|BLK  N/A
+         python3 26297/26298 36786.786245: page-faults:     7fca6f257110      1e05080021 |OP N/A|LVL N/A or N/A|SNP N/A|TLB N/A|LCK N/A|BLK  N/A
+    my prog 1 300/300 36786.787235: cpu/mem-stores/P:     55ac8d132424      5080144 |OP STORE|LVL L1 hit|SNP N/A|TLB N/A|LCK N/A|BLK  N/A
+         python3 26297/26297 36786.786230: page-faults: ffff888100000000      1e05080021 |OP N/A|LVL N/A or N/A
+         python3 26297/26297 36786.786230: page-faults:                0      1e05080021 |OP N/A|LVL N/A or N/A
+         python3 26297/26297 36786.786230: page-faults:     55ac8d133424      1e05080021 |OP N/A|LVL N/A or N/A
+         python3 26297 36786.786204: PERF_RECORD_MMAP2 26297/26297: [0x7ffd8d163000(0x21000) @ 0x7ffffffde000 00:00 0 0]: rw-p [stack]
+";
+
+#[test]
+fn perf_script_sample() {
+    let (meta, rows) = Case::new("perf.txt", PERF).import(None, &defaults()).unwrap();
+    let row = |time_ns, thread, page, write| TraceRow { time_ns, thread, page, pages: 1, write };
+    assert_eq!(
+        rows,
+        [
+            row(0, 0, 0x5_5ac8_d132, false),
+            row(10_000, 1, 0x7_fca6_f257, false),
+            row(1_000_000, 2, 0x5_5ac8_d132, true),
+            row(0, 0, 0x5_5ac8_d133, false),
+        ]
+    );
+    let threads: Vec<_> =
+        meta.threads.iter().map(|thread| (thread.tid, thread.process, thread.name.as_str())).collect();
+    assert_eq!(threads, [(26297, 0, "python3"), (26298, 0, "python3"), (300, 1, "my prog 1")]);
+    assert_eq!((meta.processes[1].pid, meta.epoch_ns, meta.complete), (300, 0, true));
+    for note in [
+        "samples: each row is one access out of many",
+        "page faults: each row",
+        "time is the clock of the samples",
+        "1 samples of kernel addresses",
+        "1 samples without an address",
+        "1 lines that are no samples",
+    ] {
+        assert!(meta.notes.iter().any(|found| found.starts_with(note)), "{note}: {:?}", meta.notes);
+    }
+    let command = "perf script -F comm,pid,tid,time,event,addr,data_src";
+    let without = "  x 7 1.000000:   1 page-faults:  ffffffff8175336a elf_load+0x28a ([kernel.kallsyms])\n";
+    let error = Case::new("p", without).error(Some("perf-script"), &defaults());
+    assert!(error.contains("1 samples carry no address") && error.contains(command), "{error}");
+    let two = "x 7 1.000000: page-faults: 7f00\ny 8 1.000001: page-faults: 7f00\n";
+    let error = Case::new("p", two).error(Some("perf-script"), &defaults());
+    assert!(error.contains("line 2") && error.contains("of which process") && error.contains(command), "{error}");
+    assert_eq!(Case::new("p", &two[..33]).import(Some("perf-script"), &defaults()).unwrap().1.len(), 1);
+}
+
+/// Every cut of every sample is read up to its last whole line or record, or refused; nothing is made up.
+#[test]
+fn samples_cut_at_every_byte() {
+    let all: Vec<_> = [(5, 1), (6, 3)].map(|(id, operation)| lcs_record(2, 100, id, 5000, operation)).into();
+    let lcs = lcs(2, false, 2, &all);
+    for (importer, sample, nr_from) in
+        [("drmemtrace", VIEW.as_bytes(), 0), ("perf-script", PERF.as_bytes(), 0), ("lcs", lcs.as_slice(), 8150)]
+    {
+        let touched = |rows: &[TraceRow]| -> std::collections::BTreeSet<(u32, u64)> {
+            let pages = |row: &TraceRow| {
+                let row = *row;
+                (0..u64::from(row.pages)).map(move |page| (row.thread, row.page + page))
+            };
+            rows.iter().flat_map(pages).collect()
+        };
+        let (_, whole) = Case::new("x", sample).import(Some(importer), &defaults()).unwrap();
+        let whole = touched(&whole);
+        for len in nr_from..sample.len() {
+            let case = Case::new("x", &sample[..len]);
+            if let Ok((meta, rows)) = case.import(Some(importer), &defaults()) {
+                assert!(touched(&rows).is_subset(&whole), "{importer} cut at {len}");
+                let at_line_end = sample[..len].ends_with(b"\n") || sample[..len].is_empty();
+                assert_eq!(meta.complete, importer != "lcs" && at_line_end, "{importer} cut at {len}");
+            }
+        }
+    }
+}
+
+#[test]
+fn huge_and_empty_input_is_refused() {
+    for importer in ["drmemtrace", "perf-script", "lcs"] {
+        let error = Case::new("x", "").error(Some(importer), &defaults());
+        assert!(error.contains("empty"), "{importer}: {error}");
+        let error = Case::new("x", "\n\n").error(Some(importer), &defaults());
+        assert!(error.contains("has none") || error.contains("cut off"), "{importer}: {error}");
+        let error = Case::new("x", vec![b'1'; 1 << 20]).error(Some(importer), &defaults());
+        assert!(error.contains("64 KiB") || error.contains("does not begin"), "{importer}: {error}");
+    }
+    // Numbers at their limits.
+    let view = "  1  1: 4294967295 ifetch 65536 byte(s) @ 0xffffffffffffffff x\n";
+    let (_, rows) = Case::new("x", view).import(None, &defaults()).unwrap();
+    assert_eq!((rows[0].page, rows[0].pages), ((1 << 52) - 1, 1), "the last page");
+    let perf = "x 4294967295/4294967295 18446744073.709551615: page-faults: 7fffffffffffffff\n";
+    let (meta, _) = Case::new("x", perf).import(None, &defaults()).unwrap();
+    assert_eq!((meta.recorder.as_str(), meta.threads[0].tid), ("perf script", u32::MAX));
+}
+
 /// Two processes whose pages have the same numbers, runs, writes and events.
 fn sample(path: &Path) -> Vec<TraceRow> {
     let meta = TraceMeta {
@@ -306,13 +574,21 @@ proptest! {
         bytes in prop_oneof![
             proptest::collection::vec(any::<u8>(), 1..300),
             "([ILSM=0-9a-f,rwx\" .#-]{0,20}\n){0,20}".prop_map(String::into_bytes),
+            "(a [0-9]{1,3}(/[0-9]{1,2})? [0-9]{1,3}\\.[0-9]{1,10}: [0-9 ]{0,3}x(store)?: [0-9a-f ]{0,20}(\\|OP LOAD|address=0x[0-9a-f]{0,18})?\n){0,20}"
+                .prop_map(String::into_bytes),
+            "(  [0-9]{1,4}  [0-9]: {1,2}[0-9]{1,4} (read|write|ifetch|pref|<thread 1 exited>|<marker:) {1,3}[0-9]{1,3} byte\\(s\\) @ 0x[0-9a-f]{0,18}\n){0,20}"
+                .prop_map(String::into_bytes),
+            (lcs_versions(), proptest::collection::vec(any::<u8>(), 0..300))
+                .prop_map(|(version, body)| lcs(version, true, 3, &[body])),
         ],
     ) {
         let case = Case::new("x", bytes);
         let csv = ImportOptions { csv_columns: Some("obj-id-col=1,time-col=2,op-col=3".into()), ..defaults() };
+        let split = ImportOptions { split_objects: true, csv_columns: Some("obj-id-col=1,obj-size-col=2".into()), ..defaults() };
         for importer in IMPORTERS {
             let _ = case.import(Some(importer.name), &defaults());
             let _ = case.import(Some(importer.name), &csv);
+            let _ = case.import(Some(importer.name), &split);
         }
         let _ = case.import(None, &defaults());
     }

@@ -53,7 +53,10 @@ fn a_cut_keeps_whole_snapshots_on_their_clock() {
     record(&path, 10);
     // The first moment is 1000; snapshots end at 100, 200, … from there. 200 ends at the left edge, 400 at the right one.
     let (meta, all) = selected(&path, &RecordSelection { from: after(200), to: after(400), ..Default::default() });
-    assert_eq!(all.iter().map(|one| (one.time_ns, one.target)).collect::<Vec<_>>(), [(1300, 0), (1300, 1), (1400, 0), (1400, 1)]);
+    assert_eq!(
+        all.iter().map(|one| (one.time_ns, one.target)).collect::<Vec<_>>(),
+        [(1300, 0), (1300, 1), (1400, 0), (1400, 1)]
+    );
     assert_eq!(all[0].stats.unwrap().nr_tried, 3, "its own statistics");
     assert!(!meta.complete && meta.notes[0].contains("200ns to 400ns"), "{:?}", meta.notes);
     let share = |percent| Some(Moment::Share(Ratio::from_percent(percent)));
@@ -82,7 +85,10 @@ fn a_filter_drops_targets_and_clips_regions() {
     let apart = RecordSelection { ranges: vec![range(14_000, 15_000), range(9000, 10_000)], ..Default::default() };
     assert_eq!(selected(&path, &apart).1[0].regions, [part(9000, 10_000, 7), part(14_000, 15_000, 7)]);
     let overlapping = RecordSelection { ranges: vec![range(0, 3000), range(2000, 4096)], ..Default::default() };
-    assert_eq!((selected(&path, &overlapping).1[0].regions[0].start, selected(&path, &overlapping).1[0].regions.len()), (0, 1));
+    assert_eq!(
+        (selected(&path, &overlapping).1[0].regions[0].start, selected(&path, &overlapping).1[0].regions.len()),
+        (0, 1)
+    );
 }
 
 #[test]
@@ -126,7 +132,8 @@ fn records_of_the_same_intervals_are_merged() {
         let all = store.read_all().unwrap();
         assert_eq!(all.iter().filter(|one| one.target >= 2).count(), 2);
         let ours: Vec<_> = all.iter().filter(|one| one.target < 2).map(|one| one.regions.clone()).collect();
-        let theirs: Vec<_> = RegionStore::open(&a).unwrap().read_all().unwrap().into_iter().map(|one| one.regions).collect();
+        let theirs: Vec<_> =
+            RegionStore::open(&a).unwrap().read_all().unwrap().into_iter().map(|one| one.regions).collect();
         assert_eq!(ours, theirs);
         assert!(meta.notes.iter().any(|note| note.starts_with("targets 2 to 3 are merged from b")), "{:?}", meta.notes);
     }

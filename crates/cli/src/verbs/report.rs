@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use isotherm_report::Heatmap;
-use isotherm_trace::{TraceReader, TraceRows};
 use isotherm_trace::analysis::{self, Heatmap as Matrix, HeatmapOptions};
+use isotherm_trace::{TraceReader, TraceRows};
 
 use crate::error::CliError;
 use crate::ui::Ui;

@@ -1,6 +1,6 @@
 //! One pass over rows and events together, in the order in which they happened, with the trace's clock.
 
-use crate::{Event, EventKind, Result, TraceError, TraceMeta, TraceRows, TraceRow};
+use crate::{Event, EventKind, Result, TraceError, TraceMeta, TraceRow, TraceRows};
 
 /// What happens next.
 #[derive(Debug)]

@@ -9,7 +9,8 @@ use isotherm_units::Duration;
 use super::steps::{Step, Steps};
 use crate::analysis::Clock;
 use crate::{
-    BATCH_ROWS, Event, EventKind, ProcessMeta, Result, ThreadMeta, TraceError, TraceMeta, TraceReader, TraceRow, TraceWriter,
+    BATCH_ROWS, Event, EventKind, ProcessMeta, Result, ThreadMeta, TraceError, TraceMeta, TraceReader, TraceRow,
+    TraceWriter,
 };
 
 /// Puts traces into one finished trace at `output`, as if their programs had been started together: all processes and threads,
@@ -140,10 +141,12 @@ fn merged_meta(readers: &[TraceReader]) -> (TraceMeta, Vec<(usize, u32)>) {
         let theirs = reader.meta();
         let (process, thread) = (meta.processes.len(), meta.threads.len());
         firsts.push((process, u32::try_from(thread).expect("readers list fewer threads")));
-        meta.processes.extend(theirs.processes.iter().map(|one| ProcessMeta {
-            forked_from: one.forked_from.map(|from| from + process),
-            ..one.clone()
-        }));
+        meta.processes.extend(
+            theirs
+                .processes
+                .iter()
+                .map(|one| ProcessMeta { forked_from: one.forked_from.map(|from| from + process), ..one.clone() }),
+        );
         meta.threads.extend(theirs.threads.iter().map(|one| ThreadMeta {
             process: one.process + process,
             started_by: one.started_by.map(|by| by + thread),

@@ -16,5 +16,5 @@ mod steps;
 
 pub use merge::merge;
 pub use part::{TracePart, write_part};
-pub(crate) use selection::{joined, window_ns};
 pub use selection::{Access, AddressRange, Moment, Selection};
+pub(crate) use selection::{joined, window_ns};

@@ -91,11 +91,7 @@ fn next_batch(batch: &mut RowBatch) {
 ///
 /// # Errors
 /// When the trace is damaged, or the output cannot be written; it is then untouched.
-pub fn write_part(
-    part: &mut TracePart,
-    output: impl AsRef<Path>,
-    mut progress: impl FnMut(u64),
-) -> Result<TraceMeta> {
+pub fn write_part(part: &mut TracePart, output: impl AsRef<Path>, mut progress: impl FnMut(u64)) -> Result<TraceMeta> {
     let mut writer = TraceWriter::create_finished(output, part.meta().clone())?;
     part.for_each_batch(|batch| {
         progress(batch.len() as u64);

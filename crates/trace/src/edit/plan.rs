@@ -55,7 +55,7 @@ pub(crate) fn plan(reader: &mut TraceReader, selection: &Selection, sieve: &mut 
         let until = Duration::from_ns(planner.now_ns).approx();
         let asked = planner.asked(selection);
         let what = format!(
-            "nothing is left: no access by {asked}. The trace has {} accesses from 0 to {}{until}; see `isotherm report info`",
+            "nothing is left of it for {asked}. The trace has {} accesses from 0 to {}{until}; see `isotherm report info`",
             source.accesses,
             if planner.cut_at_end { "over " } else { "" },
         );
@@ -89,7 +89,9 @@ enum Base {
     #[default]
     Unknown,
     /// It ran at the beginning: that lies between the CPU time here and that of its next step.
-    Running { since_ns: u64 },
+    Running {
+        since_ns: u64,
+    },
     Known(u64),
 }
 
@@ -421,9 +423,10 @@ impl<'a> Planner<'a> {
     /// The events of the part.
     fn renumbered(&self, threads: &[Option<Place>]) -> Vec<Event> {
         let place = |thread: u32| threads[thread as usize];
-        let opening = self.opening.iter().filter_map(|event| {
-            place(event.thread).map(|place| Event { thread: place.number, ..event.clone() })
-        });
+        let opening = self
+            .opening
+            .iter()
+            .filter_map(|event| place(event.thread).map(|place| Event { thread: place.number, ..event.clone() }));
         let later = self.events.iter().filter_map(|event| {
             let Place { number, base_ns } = place(event.thread)?;
             let kind = match &event.kind {
@@ -472,7 +475,8 @@ impl<'a> Planner<'a> {
             notes.push(format!("filtered to {}: {kept} accesses kept, {dropped} dropped", selection.words()));
         }
         if self.source.native.is_some() {
-            notes.push("figures of the run without the recorder are left out: they are of the whole program".to_owned());
+            notes
+                .push("figures of the run without the recorder are left out: they are of the whole program".to_owned());
         }
         notes
     }

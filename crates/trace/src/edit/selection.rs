@@ -66,7 +66,8 @@ impl FromStr for Moment {
                 Err(error) => Err(error.to_string()),
             };
         }
-        let span: Duration = text.parse().map_err(|error| format!("{error}, or a share of the length such as `25%`"))?;
+        let span: Duration =
+            text.parse().map_err(|error| format!("{error}, or a share of the length such as `25%`"))?;
         Ok(Self::After(span))
     }
 }

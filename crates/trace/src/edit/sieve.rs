@@ -102,8 +102,7 @@ impl Sieve {
 
     fn wants(&mut self, group: usize) -> bool {
         for group in &self.layout.groups()[self.is_wanted.len().min(group + 1)..=group] {
-            let wanted =
-                group.what.is_some_and(|what| is_mapping(what, group.file.as_deref(), &self.wanted_mappings));
+            let wanted = group.what.is_some_and(|what| is_mapping(what, group.file.as_deref(), &self.wanted_mappings));
             self.is_wanted.push(wanted);
         }
         self.is_wanted[group]

@@ -55,8 +55,15 @@ struct Columns {
 impl Columns {
     fn parse(spec: &str) -> Result<Self> {
         let bad = |what: String| TraceError::option("columns", what);
-        let mut found =
-            Self { time: None, id: 0, size: None, operation: None, delimiter: b',', has_header: false, id_is_number: true };
+        let mut found = Self {
+            time: None,
+            id: 0,
+            size: None,
+            operation: None,
+            delimiter: b',',
+            has_header: false,
+            id_is_number: true,
+        };
         let mut id = None;
         let mut rest = spec.to_owned();
         // The delimiter may be the comma that also separates the options.
@@ -274,12 +281,26 @@ mod tests {
     #[test]
     fn the_column_options_of_libcachesim() {
         let spec = "time-col=1,obj-id-col=2,obj-size-col=3,delimiter=,,has-header=1,obj-id-is-num=1";
-        let expected =
-            Columns { time: Some(0), id: 1, size: Some(2), operation: None, delimiter: b',', has_header: true, id_is_number: true };
+        let expected = Columns {
+            time: Some(0),
+            id: 1,
+            size: Some(2),
+            operation: None,
+            delimiter: b',',
+            has_header: true,
+            id_is_number: true,
+        };
         assert_eq!(Columns::parse(spec).unwrap(), expected);
         let spec = "obj-id-col=5,delimiter=\\t,op-col=6,obj-id-is-num=0";
-        let expected =
-            Columns { time: None, id: 4, size: None, operation: Some(5), delimiter: b'\t', has_header: false, id_is_number: false };
+        let expected = Columns {
+            time: None,
+            id: 4,
+            size: None,
+            operation: Some(5),
+            delimiter: b'\t',
+            has_header: false,
+            id_is_number: false,
+        };
         assert_eq!(Columns::parse(spec).unwrap(), expected);
         for (bad, word) in [
             ("time-col=1", "obj-id-col"),

@@ -40,7 +40,12 @@ fn meta(options: &ImportOptions) -> TraceMeta {
 /// What a line says of its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
-    Touch { is_instruction: bool, write: bool, address: u64, size: u64 },
+    Touch {
+        is_instruction: bool,
+        write: bool,
+        address: u64,
+        size: u64,
+    },
     /// A prefetch or a flush of caches.
     Hint,
     Marker,
@@ -63,7 +68,8 @@ fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter)
     let time = |instructions: u64| options.ns_per_instruction.times(instructions).min(i64::MAX.unsigned_abs());
     while let Some((_, line)) = input.next_line()? {
         let parsed = parse(line);
-        let is_talk = line.is_empty() || line.starts_with(b"---") || line.starts_with(b"<--") || line == b"Output format:";
+        let is_talk =
+            line.is_empty() || line.starts_with(b"---") || line.starts_with(b"<--") || line == b"Output format:";
         if !input.line_has_end() {
             // Its numbers may be cut.
             is_cut = true;
@@ -191,9 +197,15 @@ mod tests {
                 "   1   0:  7 write       16 byte(s) @ 0x00007fdf64e2adc8 by PC 0x0000000000404a7e",
                 touch(7, false, true, 0x7fdf_64e2_adc8, 16),
             ),
-            ("       10663        8012:     2444839 <marker: timestamp 13334813807921548>", Some((2_444_839, Said::Marker))),
+            (
+                "       10663        8012:     2444839 <marker: timestamp 13334813807921548>",
+                Some((2_444_839, Said::Marker)),
+            ),
             ("   9   8:  7 <thread 7 exited>", Some((7, Said::Exit))),
-            ("   9   8:  7 pref-r-L1    8 byte(s) @ 0x00007fdf64e2adc8 by PC 0x0000000000404a7e", Some((7, Said::Hint))),
+            (
+                "   9   8:  7 pref-r-L1    8 byte(s) @ 0x00007fdf64e2adc8 by PC 0x0000000000404a7e",
+                Some((7, Said::Hint)),
+            ),
             ("------------------------------------------------------------", None),
             ("<--record#-> <--instr#->: <---tid---> <record details>", None),
             ("   9   8:  7 read   8 byte(s) @ 0x", None),

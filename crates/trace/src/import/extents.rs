@@ -44,7 +44,11 @@ impl Extents {
             0 => String::new(),
             moved => format!("; {moved} times an object had grown and moved to new pages"),
         };
-        format!("{} objects lie one after the other on as many pages as they need, {} in all{moved}", self.places.len(), self.next)
+        format!(
+            "{} objects lie one after the other on as many pages as they need, {} in all{moved}",
+            self.places.len(),
+            self.next
+        )
     }
 }
 

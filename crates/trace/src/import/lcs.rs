@@ -57,7 +57,8 @@ fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter)
     }
     requests.finish(writer)?;
     if header.nr_requests > count {
-        writer.note(format!("the header counts {} requests, the file has {count}: it is cut off", header.nr_requests))?;
+        writer
+            .note(format!("the header counts {} requests, the file has {count}: it is cut off", header.nr_requests))?;
         writer.set_outcome(None, false)?;
     }
     Ok(())

@@ -65,8 +65,8 @@ fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter)
             RECORD_BYTES => {
                 let record = parse(&bytes);
                 let object = requests.place(record.id, u64::from(record.size_bytes));
-                let object = object
-                    .map_err(|what| TraceError::bad_value(input.path(), "record", requests.count(), what))?;
+                let object =
+                    object.map_err(|what| TraceError::bad_value(input.path(), "record", requests.count(), what))?;
                 requests.push(writer, object, false, u64::from(record.clock_s))?;
             }
             len => {

@@ -89,7 +89,8 @@ fn convert(input: &mut Input, _: &ImportOptions, writer: &mut TraceWriter) -> Re
         }
         // Without its process, a thread's address space is known only if there is no other thread.
         if sample.pid.is_none() && *only_tid.get_or_insert(sample.tid) != sample.tid {
-            let what = format!("samples of several threads do not say of which process they are. Print them with: {COMMAND}");
+            let what =
+                format!("samples of several threads do not say of which process they are. Print them with: {COMMAND}");
             return Err(input.bad_line(what));
         }
         let pid = sample.pid.unwrap_or(sample.tid);
@@ -215,7 +216,8 @@ fn address(fields: &str) -> Option<u64> {
     }
     let address = hexadecimal(words.next()?)?;
     let mut rest = words.peekable();
-    let is_instruction = rest.peek().is_some() && !rest.any(|word| word.len() >= NUMBER_DIGITS_MIN && hexadecimal(word).is_some());
+    let is_instruction =
+        rest.peek().is_some() && !rest.any(|word| word.len() >= NUMBER_DIGITS_MIN && hexadecimal(word).is_some());
     (!is_instruction).then_some(address)
 }
 
@@ -283,8 +285,22 @@ mod tests {
                 None,
                 false,
             ),
-            ("  true  4633 [001] 37152.972835: exceptions:page_fault_user: address=0x7f1069afcb70 ip=0x7f1069afcb70 error_code=0x14", None, 4633, 37_152_972_835_000, Some(0x7f10_69af_cb70), false),
-            ("  true  4633 [001] 37152.972844: exceptions:page_fault_user: address=0x7f1069b15e06 ip=0x7f1069afd7ad error_code=0x6", None, 4633, 37_152_972_844_000, Some(0x7f10_69b1_5e06), true),
+            (
+                "  true  4633 [001] 37152.972835: exceptions:page_fault_user: address=0x7f1069afcb70 ip=0x7f1069afcb70 error_code=0x14",
+                None,
+                4633,
+                37_152_972_835_000,
+                Some(0x7f10_69af_cb70),
+                false,
+            ),
+            (
+                "  true  4633 [001] 37152.972844: exceptions:page_fault_user: address=0x7f1069b15e06 ip=0x7f1069afd7ad error_code=0x6",
+                None,
+                4633,
+                37_152_972_844_000,
+                Some(0x7f10_69b1_5e06),
+                true,
+            ),
             ("true 4639/4639 37154.330720: page-faults: ", Some(4639), 4639, 37_154_330_720_000, None, false),
             (
                 "chromium-browse   46572 [002] 544966.882384:      10000 cpu_core/MEM_UOPS_RETIRED.LOAD_LATENCY/: 7ffdf1391b0c     10268100142 |OP LOAD|LVL L1 hit|SNP None|TLB L1 or L2 hit|LCK No|BLK    N/A    5   7    0   7fad7c47425d [unknown] (/usr/lib64/libglib-2.0.so)",
@@ -294,7 +310,14 @@ mod tests {
                 Some(0x7ffd_f139_1b0c),
                 false,
             ),
-            ("x 1/1 0.000000001: cpu/mem-stores/P: 7f00 5080144 |OP STORE|LVL L1 hit", Some(1), 1, 1, Some(0x7f00), true),
+            (
+                "x 1/1 0.000000001: cpu/mem-stores/P: 7f00 5080144 |OP STORE|LVL L1 hit",
+                Some(1),
+                1,
+                1,
+                Some(0x7f00),
+                true,
+            ),
             ("x 1/1 0.1: cpu/mem-stores/P: 7f00", Some(1), 1, 100_000_000, Some(0x7f00), true),
             ("x 1/1 0.1: page-faults: 0", Some(1), 1, 100_000_000, Some(0), false),
         ];

@@ -82,8 +82,9 @@ pub fn write_selected(
     if snapshots == 0 || (regions == 0 && !selection.ranges.is_empty()) {
         let length = Duration::from_ns(end_ns - origin_ns).approx();
         let what = if snapshots == 0 { "no snapshot" } else { "no region" };
-        let what =
-            format!("nothing is left: {what} of what was asked for. The record has {nr_before} snapshots from 0 to {length}");
+        let what = format!(
+            "nothing is left: {what} of what was asked for. The record has {nr_before} snapshots from 0 to {length}"
+        );
         return Err(TraceError::Unsupported { path: store.path().to_owned(), what });
     }
     writer.finish()
@@ -138,7 +139,10 @@ fn append(meta: &mut RecordMeta, store: &RegionStore) -> u32 {
     let first = u32::try_from(meta.targets.len()).unwrap_or(u32::MAX);
     // Kernel threads of different records are different ones.
     let first_kdamond = meta.contexts.iter().map(|context| context.kdamond + 1).max().unwrap_or(0);
-    let moved = |context: &ContextMeta| ContextMeta { kdamond: context.kdamond.saturating_add(first_kdamond), ..context.clone() };
+    let moved = |context: &ContextMeta| ContextMeta {
+        kdamond: context.kdamond.saturating_add(first_kdamond),
+        ..context.clone()
+    };
     meta.contexts.extend(theirs.contexts.iter().map(moved));
     meta.targets.extend(
         theirs.targets.iter().map(|target| TargetMeta { context: target.context + first_context, ..target.clone() }),
@@ -243,7 +247,8 @@ fn clip(out: &mut Vec<Region>, regions: &[Region], ranges: &[(u64, u64)], unit_b
             let start = region.start.max(range_start / unit_bytes).max(taken);
             let end = region.end.min(range_end.div_ceil(unit_bytes));
             if start < end {
-                let passed = u128::from(region.filter_passed_bytes) * u128::from(end - start) / u128::from(region.len());
+                let passed =
+                    u128::from(region.filter_passed_bytes) * u128::from(end - start) / u128::from(region.len());
                 let filter_passed_bytes = u64::try_from(passed).unwrap_or(u64::MAX);
                 out.push(Region { start, end, filter_passed_bytes, ..*region });
             }
@@ -263,7 +268,10 @@ fn notes(selection: &RecordSelection, (from_ns, to_ns): (u64, u64)) -> Vec<Strin
     }
     if !selection.ranges.is_empty() {
         let ranges: Vec<String> = selection.ranges.iter().map(|r| format!("{:#x}-{:#x}", r.start, r.end)).collect();
-        notes.push(format!("filtered to range {}; counts and ages of regions that were cut are those of the whole", ranges.join(" or ")));
+        notes.push(format!(
+            "filtered to range {}; counts and ages of regions that were cut are those of the whole",
+            ranges.join(" or ")
+        ));
     }
     notes
 }

@@ -160,7 +160,8 @@ impl InputArgs {
             Err(error) => return Err(error.into()),
         };
         if let Some(flag) = self.places.given() {
-            return Err(self.refuse("a region record", &format!("{flag} is for page traces. For records: isotherm trace filter")));
+            return Err(self
+                .refuse("a region record", &format!("{flag} is for page traces. For records: isotherm trace filter")));
         }
         let selection = self.selection(&mut store)?;
         let survey = Survey::of(&mut store, &selection);

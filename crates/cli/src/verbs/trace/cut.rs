@@ -6,8 +6,8 @@ use isotherm_trace::TraceReader;
 use isotherm_trace::edit::Selection;
 use isotherm_trace::region::{RecordSelection, RegionStore};
 
-use super::filter::{write_record, write_trace};
 use super::OutputArg;
+use super::filter::{write_record, write_trace};
 use crate::error::CliError;
 use crate::ui::Ui;
 use crate::verbs::region_files::{self, IntervalArgs};

@@ -42,7 +42,9 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
         // What cannot be read at all says so itself.
         TraceReader::open(trace)?;
         let (record, trace) = (record.display(), trace.display());
-        return Err(CliError::usage(format!("{record} is a region record and {trace} a page trace; merge one kind only")));
+        return Err(CliError::usage(format!(
+            "{record} is a region record and {trace} a page trace; merge one kind only"
+        )));
     }
     if records.first() == Some(&true) {
         let options = args.intervals.options()?;
