@@ -290,7 +290,7 @@ fn bad_questions_are_refused_with_a_way_out() {
         (&["report", "mrc", &path], 2, "order of accesses"),
         (&["report", "idle", trace], 2, "isotherm monitor"),
         (&["report", "access", trace], 2, "isotherm monitor"),
-        (&["report", "wss", trace, "--from", "1s"], 2, "--from is for region records"),
+        (&["report", "wss", trace, "--target", "0"], 2, "--target is for region records"),
         (&["report", "hot", trace, "--at", "1s"], 2, "--at is for region records"),
         (&["report", "wss", &path, "--window", "1s"], 2, "aggregations"),
         (&["report", "wss", &path, "--from", "2s", "--to", "1s"], 2, "not before --to"),

@@ -410,12 +410,12 @@ fn perf_script_sample() {
     }
     let command = "perf script -F comm,pid,tid,time,event,addr,data_src";
     let without = "  x 7 1.000000:   1 page-faults:  ffffffff8175336a elf_load+0x28a ([kernel.kallsyms])\n";
-    let error = Case::new("p", without).error(Some("perf-script"), &defaults());
+    let error = Case::new("p", without).error(Some("perf-samples"), &defaults());
     assert!(error.contains("1 samples carry no address") && error.contains(command), "{error}");
     let two = "x 7 1.000000: page-faults: 7f00\ny 8 1.000001: page-faults: 7f00\n";
-    let error = Case::new("p", two).error(Some("perf-script"), &defaults());
+    let error = Case::new("p", two).error(Some("perf-samples"), &defaults());
     assert!(error.contains("line 2") && error.contains("of which process") && error.contains(command), "{error}");
-    assert_eq!(Case::new("p", &two[..33]).import(Some("perf-script"), &defaults()).unwrap().1.len(), 1);
+    assert_eq!(Case::new("p", &two[..33]).import(Some("perf-samples"), &defaults()).unwrap().1.len(), 1);
 }
 
 /// Every cut of every sample is read up to its last whole line or record, or refused; nothing is made up.
@@ -424,7 +424,7 @@ fn samples_cut_at_every_byte() {
     let all: Vec<_> = [(5, 1), (6, 3)].map(|(id, operation)| lcs_record(2, 100, id, 5000, operation)).into();
     let lcs = lcs(2, false, 2, &all);
     for (importer, sample, nr_from) in
-        [("drmemtrace", VIEW.as_bytes(), 0), ("perf-script", PERF.as_bytes(), 0), ("lcs", lcs.as_slice(), 8150)]
+        [("drmemtrace", VIEW.as_bytes(), 0), ("perf-samples", PERF.as_bytes(), 0), ("lcs", lcs.as_slice(), 8150)]
     {
         let touched = |rows: &[TraceRow]| -> std::collections::BTreeSet<(u32, u64)> {
             let pages = |row: &TraceRow| {
@@ -448,7 +448,7 @@ fn samples_cut_at_every_byte() {
 
 #[test]
 fn huge_and_empty_input_is_refused() {
-    for importer in ["drmemtrace", "perf-script", "lcs"] {
+    for importer in ["drmemtrace", "perf-samples", "lcs"] {
         let error = Case::new("x", "").error(Some(importer), &defaults());
         assert!(error.contains("empty"), "{importer}: {error}");
         let error = Case::new("x", "\n\n").error(Some(importer), &defaults());

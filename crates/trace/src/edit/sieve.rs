@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn rows_are_cut_at_the_edges_of_ranges() {
-        let range = |start, end| AddressRange { start: start * 4096, end: end * 4096 };
+        let range = |start: u64, end: u64| AddressRange { start: start * 4096, end: end * 4096 };
         let ranges = |ranges: Vec<AddressRange>| Selection { ranges, ..Selection::default() };
         assert_eq!(kept(ranges(vec![range(5, 7), range(10, 12)]), &[], (4, 10, false)), [(5, 2), (10, 2)]);
         assert_eq!(kept(ranges(vec![range(10, 12), range(5, 11)]), &[], (4, 10, false)), [(5, 7)], "ranges that join");

@@ -15,7 +15,7 @@ use super::{ImportOptions, Importer, Input};
 use crate::{ProcessMeta, Result, ThreadMeta, TraceError, TraceMeta, TraceRow, TraceWriter};
 
 pub(super) const IMPORTER: Importer = Importer {
-    name: "perf-script",
+    name: "perf-samples",
     about: "text of `perf script -F comm,pid,tid,time,event,addr,data_src`: memory samples, page faults",
     has_sizes: false,
     detect: |_, head| {
@@ -67,8 +67,7 @@ fn convert(input: &mut Input, _: &ImportOptions, writer: &mut TraceWriter) -> Re
     let mut counts = Counts::default();
     let mut first_ns = None;
     let mut only_tid = None;
-    loop {
-        let Some((_, line)) = input.next_line()? else { break };
+    while let Some((_, line)) = input.next_line()? {
         let line = line.to_vec();
         if !input.line_has_end() {
             // Its numbers may be cut.
@@ -250,9 +249,10 @@ mod tests {
 
     #[test]
     fn lines_of_perf_script() {
-        // (line, pid, tid, time, address, write). The first seven are perf 6.1's own; the eighth is from the commit message
-        // of Linux `perf script: Show also errors for --insn-trace`'s neighbours on data sources, with the fields of `-d -W`.
-        let table: [(&str, Option<u32>, u32, u64, Option<u64>, bool); 11] = [
+        // (line, pid, tid, time, address, write). The first seven are perf 6.1's own. The eighth, with the fields of `-d -W`, is
+        // from linux-perf-users: T. Falcon, January 2025, on fields of `perf script` for core PMUs of hybrid processors.
+        type Line = (&'static str, Option<u32>, u32, u64, Option<u64>, bool);
+        let table: [Line; 11] = [
             (
                 "         python3 26297/26297 36786.786235: page-faults:     55ac8d132424 ",
                 Some(26297),
