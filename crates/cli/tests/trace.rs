@@ -72,9 +72,9 @@ fn a_report_of_a_window_is_that_of_the_cut() {
     assert_eq!(of_cut[1..], of_filtered[1..]);
     assert_eq!(of_cut[0]["accesses"], of_filtered[0]["accesses"]);
     assert_eq!(of_filtered[0]["duration_ns"].as_u64(), Some(duration), "rows are dropped, time is not");
-    let labels: Vec<_> =
-        of_filtered[3]["mappings"].as_array().expect("a list").iter().map(|one| &one["label"]).collect();
-    assert_eq!(labels, ["file orders.db", "heap"]);
+    let mappings = of_filtered[3]["mappings"].as_array().expect("a list");
+    let labels: std::collections::BTreeSet<_> = mappings.iter().filter_map(|one| one["label"].as_str()).collect();
+    assert_eq!(labels, ["file orders.db", "heap"].into());
 }
 
 #[test]
@@ -86,7 +86,10 @@ fn ranges_are_addresses() {
     let range = format!("{:#x}-{:#x}", bytes("start"), bytes("end"));
     said(&["trace", "filter", &trace, "--range", &range, "-o", &out]);
     let found = &reports(&out, &[])[3];
-    assert_eq!((&found["accesses"], &found["ranges"][0]["start"]), (&hot["accesses"], &hot["start"]));
+    assert_eq!(found["accesses"], hot["accesses"]);
+    let page = |range: &serde_json::Value, key: &str| range[key].as_u64().expect("a page");
+    let inside = |range| page(range, "start") >= page(hot, "start") && page(range, "end") <= page(hot, "end");
+    assert!(found["ranges"].as_array().expect("a list").iter().all(inside), "{found}");
     assert_eq!(&reports(&trace, &["--range", &range])[3], found);
 }
 

@@ -370,6 +370,17 @@ fn drmemtrace_sample() {
     assert!(meta.notes.iter().any(|note| note.starts_with("4 instructions")), "{:?}", meta.notes);
 }
 
+#[test]
+fn a_thread_of_drmemtrace_is_started_by_one_that_lives() {
+    let line = |tid: u32, rest: &str| format!("  1  1: {tid} {rest}\n");
+    let touch = "read 8 byte(s) @ 0x1000 by PC 0x1";
+    let text = [(70, touch), (71, touch), (71, "<thread 71 exited>"), (71, touch), (72, touch)];
+    let text: String = text.iter().map(|&(tid, rest)| line(tid, rest)).collect();
+    let (meta, _) = Case::new("view.txt", text).import(None, &defaults()).unwrap();
+    let threads: Vec<_> = meta.threads.iter().map(|thread| (thread.tid, thread.started_by)).collect();
+    assert_eq!(threads, [(70, None), (71, Some(0)), (71, Some(0)), (72, Some(2))], "a tid may come again");
+}
+
 /// Page faults of two processes and a memory sample, as perf 6.1 prints them.
 const PERF: &str = "\
          python3 26297/26297 36786.786235: page-faults:     55ac8d132424      1e05080021 |OP N/A|LVL N/A or N/A|SNP N/A|TLB N/A|LCK N/A|BLK  N/A

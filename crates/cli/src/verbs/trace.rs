@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use isotherm_trace::TraceMeta;
 use isotherm_trace::export::EXPORTERS;
-use isotherm_trace::region::{RECORD_FORMATS, RecordMeta, record_format_of};
+use isotherm_trace::region::{RECORD_FORMATS, RecordMeta, Warning, record_format_of};
 
 use crate::error::CliError;
 use crate::ui::Ui;
@@ -84,7 +84,10 @@ fn say_trace(output: &Path, meta: &TraceMeta, ui: &Ui) {
     meta.notes.iter().for_each(|note| ui.say(format_args!("note: {note}")));
 }
 
-fn say_record(output: &Path, meta: &RecordMeta, ui: &Ui) {
+/// `warned`: what has been said as a warning, and is among the notes too.
+fn say_record(output: &Path, meta: &RecordMeta, warned: &[Warning], ui: &Ui) {
     ui.say(format_args!("{}: {} snapshots, {} regions", output.display(), meta.snapshots, meta.regions));
-    meta.notes.iter().for_each(|note| ui.say(format_args!("note: {note}")));
+    let warned: Vec<String> = warned.iter().map(Warning::to_string).collect();
+    let notes = meta.notes.iter().filter(|note| !warned.contains(note));
+    notes.for_each(|note| ui.say(format_args!("note: {note}")));
 }

@@ -57,7 +57,17 @@ struct Threads {
     by_tid: HashMap<u32, u32>,
     /// By number: instructions so far.
     instructions: Vec<u64>,
+    /// By number: whether it has ended.
+    ended: Vec<bool>,
     latest: Option<u32>,
+}
+
+impl Threads {
+    /// Who may have started a thread that appears now: the one that ran last, or else the first that still lives.
+    fn starter(&self) -> Option<u32> {
+        let lives = |number: &u32| !self.ended[*number as usize];
+        self.latest.filter(lives).or_else(|| (0u32..).take(self.ended.len()).find(lives))
+    }
 }
 
 fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter) -> Result<()> {
@@ -87,7 +97,7 @@ fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter)
         let number = match threads.by_tid.get(&tid) {
             Some(&number) => number,
             None => {
-                let by = threads.latest;
+                let by = threads.starter();
                 let started_by = by.and_then(|by| usize::try_from(by).ok());
                 let number = writer.add_thread(ThreadMeta { process: 0, tid, name: String::new(), started_by })?;
                 if let Some(by) = by {
@@ -98,6 +108,7 @@ fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter)
                 }
                 threads.by_tid.insert(tid, number);
                 threads.instructions.push(0);
+                threads.ended.push(false);
                 number
             }
         };
@@ -116,6 +127,7 @@ fn convert(input: &mut Input, options: &ImportOptions, writer: &mut TraceWriter)
                 filter.flush_thread(number, &mut |row| rows.push(row));
                 rows.drain(..).try_for_each(|row| writer.push(row))?;
                 writer.event(number, time(*instructions), EventKind::EndThread)?;
+                threads.ended[number as usize] = true;
                 // Another thread may get the same tid.
                 threads.by_tid.remove(&tid);
             }

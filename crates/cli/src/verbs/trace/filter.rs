@@ -122,6 +122,6 @@ pub(super) fn write_record(
     let written = write_selected(&mut store, selection, output, |snapshots| bar.inc(snapshots));
     bar.finish_and_clear();
     store.warnings().iter().for_each(|warning| ui.warn(warning));
-    say_record(output, &written?, ui);
+    say_record(output, &written?, store.warnings(), ui);
     Ok(())
 }

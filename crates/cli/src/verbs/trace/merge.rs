@@ -51,7 +51,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
         let spinner = ui.spinner("merging snapshots");
         let merged = merge_records(&args.inputs, options, output, |snapshots| spinner.inc(snapshots));
         spinner.finish_and_clear();
-        say_record(output, &merged?, ui);
+        say_record(output, &merged?, &[], ui);
         return Ok(());
     }
     let mut rows = 0;
