@@ -39,7 +39,7 @@ fn write(path: &Path, meta: TraceMeta, steps: &[Step]) {
         }
     }
     writer.flush().unwrap();
-    std::mem::forget(writer);
+    drop(writer);
 }
 
 fn rows_of(source: &mut impl TraceRows) -> Vec<TraceRow> {
@@ -415,6 +415,17 @@ fn possible_steps() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
+/// The same with mappings of which no two are alike. Finishing a trace folds a mapping that continues another into that one, and
+/// with its event goes the time at which it was made.
+fn unlike(mut steps: Vec<Step>) -> Vec<Step> {
+    for (number, step) in steps.iter_mut().enumerate() {
+        if let Step::Event(_, _, EventKind::Map(map)) = step {
+            map.file = Some(format!("/lib/{number}"));
+        }
+    }
+    steps
+}
+
 /// The naive clock: trace time of each step, in order.
 fn trace_times(meta: &TraceMeta, steps: &[Step]) -> Vec<u64> {
     let mut offsets: Vec<Option<u64>> =
@@ -559,7 +570,7 @@ proptest! {
 
     /// A cut keeps the rows of the window in order, the CPU time between rows of each thread, and what every page shows.
     #[test]
-    fn a_cut_keeps_rows_clocks_and_mappings(steps in possible_steps(), from in 0u64..300, length in 1u64..300) {
+    fn a_cut_keeps_rows_clocks_and_mappings(steps in possible_steps().prop_map(unlike), from in 0u64..300, length in 1u64..300) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
         write(&path, family(), &steps);
@@ -633,7 +644,7 @@ proptest! {
 
     /// A filter by address changes neither the length of a trace nor when anything starts.
     #[test]
-    fn a_filter_by_address_keeps_the_length(steps in any_steps(), start in 0u64..40, len in 1u64..20) {
+    fn a_filter_by_address_keeps_the_length(steps in any_steps().prop_map(unlike), start in 0u64..40, len in 1u64..20) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
         write(&path, family(), &steps);
@@ -656,7 +667,7 @@ proptest! {
 
     /// Merged traces come apart again: filtering for the processes of one gives its rows back.
     #[test]
-    fn a_merge_comes_apart(first in any_steps(), second in any_steps()) {
+    fn a_merge_comes_apart(first in any_steps().prop_map(unlike), second in any_steps().prop_map(unlike)) {
         let folder = tempfile::tempdir().unwrap();
         let (a, b, out) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("out"));
         write(&a, family(), &first);

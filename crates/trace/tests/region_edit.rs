@@ -173,7 +173,7 @@ fn a_torn_record_is_read_and_stays_marked() {
     let mut writer = RegionWriter::create(&path, RecordMeta::single("vaddr", "t")).unwrap();
     writer.push(&snapshot(0, 100, vec![region(0, 4096, 1)])).unwrap();
     writer.flush().unwrap();
-    std::mem::forget(writer);
+    drop(writer);
     let (meta, all) = selected(&path, &RecordSelection::default());
     assert_eq!((all.len(), meta.complete), (1, false));
     assert!(meta.notes.iter().any(|note| note.contains("not finished")), "{:?}", meta.notes);
