@@ -349,7 +349,7 @@ fn drmemtrace_sample() {
         ImportOptions { epoch_ns: 3, ns_per_instruction: Fraction { numerator: 1, denominator: 1 }, ..defaults() };
     let case = Case::new("view.txt", VIEW);
     let (meta, rows) = case.import(None, &options).unwrap();
-    let row = |time_ns, thread, page, pages, write| TraceRow { time_ns, thread, page, pages, write };
+    let row = |time_ns, thread, page, pages, write| TraceRow { time_ns, thread, page, pages, write, kernel: false };
     // Thread 70 has made 2 instructions when 71 appears, and its epoch ends with its third.
     assert_eq!(
         rows,
@@ -395,7 +395,7 @@ const PERF: &str = "\
 #[test]
 fn perf_script_sample() {
     let (meta, rows) = Case::new("perf.txt", PERF).import(None, &defaults()).unwrap();
-    let row = |time_ns, thread, page, write| TraceRow { time_ns, thread, page, pages: 1, write };
+    let row = |time_ns, thread, page, write| TraceRow { time_ns, thread, page, pages: 1, write, kernel: false };
     assert_eq!(
         rows,
         [

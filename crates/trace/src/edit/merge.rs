@@ -9,8 +9,8 @@ use isotherm_units::Duration;
 use super::steps::{Step, Steps};
 use crate::analysis::Clock;
 use crate::{
-    BATCH_ROWS, Event, EventKind, ProcessMeta, Result, ThreadMeta, TraceError, TraceMeta, TraceReader, TraceRow,
-    TraceWriter,
+    BATCH_ROWS, Event, EventKind, MapRange, PageCacheRange, ProcessMeta, Result, ThreadMeta, TraceError, TraceMeta,
+    TraceReader, TraceRow, TraceWriter,
 };
 
 /// Puts traces into one finished trace at `output`, as if their programs had been started together: all processes and threads,
@@ -23,7 +23,9 @@ use crate::{
 pub fn merge(inputs: &[PathBuf], output: impl AsRef<Path>, mut progress: impl FnMut(u64)) -> Result<TraceMeta> {
     let mut readers = inputs.iter().map(TraceReader::open).collect::<Result<Vec<_>>>()?;
     check(&readers)?;
-    let (meta, firsts) = merged_meta(&readers);
+    let (page_cache, moved) = places_of_files(&readers)?;
+    let (mut meta, firsts) = merged_meta(&readers);
+    meta.page_cache = page_cache;
     let mut writer = TraceWriter::create_finished(output, meta)?;
     let metas: Vec<TraceMeta> = readers.iter().map(|reader| reader.meta().clone()).collect();
     let mut cursors: Vec<Cursor<'_>> = (readers.iter_mut().zip(&metas))
@@ -41,7 +43,8 @@ pub fn merge(inputs: &[PathBuf], output: impl AsRef<Path>, mut progress: impl Fn
         let first_thread = firsts[index].1;
         match next[index].take().expect("a head has a step") {
             Step::Row(row) => {
-                writer.push(TraceRow { thread: row.thread + first_thread, ..row })?;
+                let page = row.page + if metas[index].is_page_cache(row.page) { moved[index] } else { 0 };
+                writer.push(TraceRow { thread: row.thread + first_thread, page, ..row })?;
                 if writer.meta().rows.is_multiple_of(BATCH_ROWS as u64) {
                     progress(BATCH_ROWS as u64);
                 }
@@ -50,6 +53,10 @@ pub fn merge(inputs: &[PathBuf], output: impl AsRef<Path>, mut progress: impl Fn
                 let Event { thread, time_ns, kind, .. } = metas[index].events[event].clone();
                 let kind = match kind {
                     EventKind::StartThread { thread } => EventKind::StartThread { thread: thread + first_thread },
+                    EventKind::Map(map) if metas[index].is_page_cache(map.start) => {
+                        let (start, end) = (map.start + moved[index], map.end + moved[index]);
+                        EventKind::Map(MapRange { start, end, ..map })
+                    }
                     kind => kind,
                 };
                 writer.event(thread + first_thread, time_ns, kind)?;
@@ -65,6 +72,36 @@ pub fn merge(inputs: &[PathBuf], output: impl AsRef<Path>, mut progress: impl Fn
         return Err(TraceError::Unsupported { path, what: "nothing to merge: no trace has accesses".to_owned() });
     }
     writer.finish()
+}
+
+/// Where the page numbers of files that are read and written are in the merged trace, and by how much those of each trace move up: there
+/// one number is one file's for all of them.
+fn places_of_files(readers: &[TraceReader]) -> Result<(Option<PageCacheRange>, Vec<u64>)> {
+    let mut merged: Option<PageCacheRange> = None;
+    let mut moved = vec![0; readers.len()];
+    let mut next = 0;
+    for (reader, moved) in readers.iter().zip(&mut moved) {
+        let meta = reader.meta();
+        let Some(range) = meta.page_cache else { continue };
+        if merged.is_some_and(|merged| merged.start != range.start) {
+            let what = "it keeps the files that it reads and writes at other page numbers than the first trace";
+            return Err(TraceError::Unsupported { path: reader.path().to_owned(), what: what.to_owned() });
+        }
+        let ends = meta.events.iter().filter_map(|event| match &event.kind {
+            EventKind::Map(map) if range.contains(map.start) => Some(map.end.min(range.end)),
+            _ => None,
+        });
+        let used = ends.max().unwrap_or(range.start) - range.start;
+        *moved = next;
+        next += used;
+        let end = merged.map_or(range.end, |merged| merged.end.max(range.end));
+        if used > end - range.start || next > end - range.start {
+            let what = "with it, the files that the traces read and write are too many for one".to_owned();
+            return Err(TraceError::Unsupported { path: reader.path().to_owned(), what });
+        }
+        merged = Some(PageCacheRange { start: range.start, end });
+    }
+    Ok((merged, moved))
 }
 
 /// One trace on its way.
@@ -167,6 +204,9 @@ fn merged_meta(readers: &[TraceReader]) -> (TraceMeta, Vec<(usize, u32)>) {
     meta.notes.push("all programs are taken to start at the same time".to_owned());
     if metas().any(|one| one.kernel_accesses) && !meta.kernel_accesses {
         meta.notes.push("only some of the traces hold what the kernel touched for the program".to_owned());
+    }
+    if metas().any(|one| one.page_cache.is_some()) && !metas().all(|one| one.page_cache.is_some()) {
+        meta.notes.push("only some of the traces hold files that were read and written through descriptors".to_owned());
     }
     if metas().any(|one| one.native.is_some()) {
         meta.notes.push("figures of runs without the recorder are left out: they are of each program alone".to_owned());
