@@ -79,6 +79,8 @@ pub(crate) enum Record<'a> {
     NotFollowed { text: &'a [u8] },
     /// The process ended itself with this status, as `_exit` was told.
     Exit { status: u64 },
+    /// CPU time and instructions of the thread so far.
+    Clock { ns: u64, instructions: u64 },
 }
 
 impl Record<'_> {
@@ -115,6 +117,7 @@ impl Record<'_> {
                 out.name(text);
             }
             Self::Exit { status } => out.fields(13, &[status]),
+            Self::Clock { ns, instructions } => out.fields(17, &[ns, instructions]),
         }
     }
 }
@@ -178,6 +181,7 @@ mod tests {
         assert_eq!(bytes(Record::File { pages: 9, in_memory: true, name: b"/m" }), [14, 9, 1, 2, b'/', b'm']);
         assert_eq!(bytes(Record::Transfer { delta: 2, pages: 2, write: true }), [15, 4, 3]);
         assert_eq!(bytes(Record::NotFollowed { text: b"no" }), [12, 2, b'n', b'o']);
+        assert_eq!(bytes(Record::Clock { ns: 128, instructions: 5 }), [17, 0x80, 0x01, 5]);
         assert_eq!(bytes(Record::Start { uid: 3, origin: Origin::Fork }), [8, 3, 2]);
         assert_eq!(
             bytes(Record::Hello {

@@ -125,6 +125,9 @@ pub(crate) fn announce(thread: &mut Thread, spool: &Spool, origin: Origin) -> u3
         plugin::expect_thread(Announced { uid, parent: thread.uid, start_ns: thread.now_ns() });
     }
     thread.event(spool, &Record::Start { uid, origin });
+    if origin == Origin::Exec {
+        thread.tell_clock(spool); // the last word of this thread if the call succeeds
+    }
     thread.flush(spool);
     uid
 }

@@ -267,8 +267,18 @@ impl Thread {
 
     /// The thread's point in virtual time: its beginning, its instructions and its sleep, in nanoseconds.
     pub(crate) fn now_ns(&self) -> u64 {
+        self.start_ns + self.idle_ns + self.computed_ns()
+    }
+
+    /// What its instructions took, in nanoseconds.
+    fn computed_ns(&self) -> u64 {
         let ran_ns = u128::from(self.instructions) * u128::from(self.length.ns) / u128::from(self.length.instructions);
-        self.start_ns + self.idle_ns + u64::try_from(ran_ns).unwrap_or(u64::MAX / 4)
+        u64::try_from(ran_ns).unwrap_or(u64::MAX / 4)
+    }
+
+    /// Says how much time the thread has computed.
+    pub(crate) fn tell_clock(&mut self, spool: &Spool) {
+        self.push(spool, &Record::Clock { ns: self.computed_ns(), instructions: self.instructions });
     }
 
     /// Lets the others know how far this thread got.
@@ -304,6 +314,8 @@ impl Thread {
     pub(crate) fn end(&mut self, spool: &Spool) {
         self.advance_frontier(spool);
         let instructions = self.instructions;
+        self.hand_out(spool);
+        self.tell_clock(spool);
         self.event(spool, &Record::End { instructions });
         if let Some(chunk) = self.chunk.take() {
             chunk.close(spool);

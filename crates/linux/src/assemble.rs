@@ -57,7 +57,8 @@ struct Arrival {
     epoch: u64,
     /// The file that its chunk speaks of.
     file: Option<FileNumber>,
-    instructions: Option<u64>,
+    /// CPU time in ns and instructions up to its end, or up to an `execve`.
+    clock: Option<(u64, u64)>,
     ended: bool,
     native: bool,
 }
@@ -174,10 +175,11 @@ impl Assembler {
                 let unheard = self.arrivals.get(&child).is_none_or(|child| child.hello.is_none());
                 let _ = unheard && origin != Origin::Thread && self.expected.insert(child);
             }
-            Record::End { instructions } => {
-                arrival.instructions = Some(instructions);
-                arrival.ended = true;
+            Record::Clock { ns, instructions } => {
+                arrival.clock = Some((ns, instructions));
+                return;
             }
+            Record::End { .. } => arrival.ended = true,
             Record::Exit { .. } => return,
             Record::File { pages, in_memory, name } => {
                 arrival.file = Some(self.page_cache.file(name, pages, in_memory));
@@ -293,6 +295,9 @@ impl Assembler {
     }
 
     fn end_thread(&mut self, uid: u32, time_ns: u64) -> Result<()> {
+        // Rows have the time at which their epoch began; the end can be told exactly.
+        let told = self.arrivals.get(&uid).and_then(|arrival| arrival.clock);
+        let time_ns = told.map_or(time_ns, |(ns, _)| time_ns.max(ns));
         match self.written.get_mut(&uid) {
             Some(written) if !written.ended => {
                 written.ended = true;
@@ -382,7 +387,10 @@ impl Assembler {
     /// Sums so far.
     pub(crate) fn totals(&self) -> Totals {
         let threads = self.arrivals.values();
-        let cpu_ns = threads.map(|arrival| (arrival.epoch + u64::from(arrival.hello.is_some())) * self.epoch_ns);
+        let cpu_ns = threads.map(|arrival| match arrival.clock {
+            Some((ns, _)) => ns.max(arrival.epoch * self.epoch_ns),
+            None => (arrival.epoch + u64::from(arrival.hello.is_some())) * self.epoch_ns,
+        });
         let meta = self.writer.meta();
         Totals {
             cpu_ns: cpu_ns.sum(),
@@ -394,9 +402,11 @@ impl Assembler {
         }
     }
 
-    /// Instructions: what threads reported at their ends; whole epochs of `epoch_instructions` for those that could not.
-    pub(crate) fn instructions(&self, epoch_instructions: u64) -> u64 {
-        let of = |arrival: &Arrival| arrival.instructions.unwrap_or(arrival.epoch.saturating_mul(epoch_instructions));
+    /// Instructions: what threads reported at their ends; whole epochs of `epoch_instructions` for those that could not, if an epoch is
+    /// a number of instructions.
+    pub(crate) fn instructions(&self, epoch_instructions: Option<u64>) -> u64 {
+        let counted = |arrival: &Arrival| arrival.epoch.saturating_mul(epoch_instructions.unwrap_or(0));
+        let of = |arrival: &Arrival| arrival.clock.map_or(counted(arrival), |(_, told)| told.max(counted(arrival)));
         self.arrivals.values().map(of).sum()
     }
 

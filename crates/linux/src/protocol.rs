@@ -144,6 +144,11 @@ pub(crate) enum Record {
     Exit {
         status: u64,
     },
+    /// CPU time and instructions of the thread so far.
+    Clock {
+        ns: u64,
+        instructions: u64,
+    },
 }
 
 /// The records of one chunk's payload.
@@ -223,6 +228,10 @@ impl<'a> Records<'a> {
                 let fields = self.varints().map_err(cut_off)?;
                 let run = run_after(&mut self.transfer_end, fields)?;
                 Record::Transfer(PageRun { kernel: true, ..run })
+            }
+            17 => {
+                let [ns, instructions] = self.varints().map_err(cut_off)?;
+                Record::Clock { ns: time(ns)?, instructions }
             }
             _ => return Err(ProtocolError::UnknownRecord { tag, offset: start }),
         };
@@ -374,7 +383,8 @@ mod tests {
         16, 2, 0, // a row by the kernel, one page after
         14, 9, 1, 2, b'/', b'm', // file /m in memory, 9 pages
         15, 4, 3, 15, 1, 0, // its pages 2 and 3 written, page 3 read
-        13, 1, 11, 99, // exit, end
+        13, 1, 17, 20, 99, // exit, clock
+        11, 99, // end
     ];
 
     #[test]
@@ -402,6 +412,7 @@ mod tests {
             Record::Transfer(PageRun { page: 2, pages: 2, write: true, kernel: true }),
             Record::Transfer(PageRun { page: 3, pages: 1, write: false, kernel: true }),
             Record::Exit { status: 1 },
+            Record::Clock { ns: 20, instructions: 99 },
             Record::End { instructions: 99 },
         ];
         assert_eq!(records(EXAMPLE).unwrap(), expected);

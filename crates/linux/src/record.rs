@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
-use isotherm_trace::{Fraction, NativeRun};
+use isotherm_trace::{Clock, Fraction, NativeRun};
 use isotherm_units::Duration;
 
-use crate::engine::{self, EngineEntry};
+use crate::engine::{self, EngineEntry, EpochLength};
 use crate::error::{EngineFailure, RecordError};
 use crate::session::{self, Purpose};
 use crate::{native, program};
@@ -19,6 +19,12 @@ pub const DEFAULT_EPOCH: Duration = Duration::from_ms(1);
 /// CPU time that one instruction is taken to last: native CPU time divided by instructions was 0.13 to 0.55 ns for the
 /// programs recorded in `traces/`, with the median here: see the table in `docs/recording.md#time`.
 pub const DEFAULT_NS_PER_INSTRUCTION: Fraction = Fraction { numerator: 1, denominator: 5 };
+
+/// How far such a clock was off, percent of native CPU time; as above.
+pub(crate) const DEFAULT_ERROR_PERCENT: u32 = 70;
+/// How far a clock by prices (`recorder/valgrind/src/prices.c`) was off, percent of native CPU time: the table of judged programs in
+/// `docs/recording.md#time`.
+pub(crate) const PRICES_ERROR_PERCENT: u32 = 40;
 
 /// A recording to be made.
 #[derive(Clone, Debug)]
@@ -33,8 +39,8 @@ pub struct RecordOptions {
     pub native_first: bool,
     /// Length of an epoch, in CPU time of a thread.
     pub epoch: Duration,
-    /// CPU time of one instruction.
-    pub ns_per_instruction: Fraction,
+    /// CPU time of one instruction; `None`: prices by kind of work where the engine has them, [`DEFAULT_NS_PER_INSTRUCTION`] otherwise.
+    pub ns_per_instruction: Option<Fraction>,
     /// Stop recording when the file has so many bytes; the program runs on.
     pub max_bytes: Option<u64>,
 }
@@ -48,13 +54,23 @@ impl RecordOptions {
             engine: None,
             native_first: false,
             epoch: DEFAULT_EPOCH,
-            ns_per_instruction: DEFAULT_NS_PER_INSTRUCTION,
+            ns_per_instruction: None,
             max_bytes: None,
         }
     }
 
-    pub(crate) fn epoch_instructions(&self) -> Result<u64, RecordError> {
-        let Fraction { numerator, denominator } = self.ns_per_instruction;
+    /// How long an epoch is under an engine that counts time by prices or does not.
+    pub(crate) fn epoch_length(&self, has_prices: bool) -> Result<EpochLength, RecordError> {
+        let instructions = self.epoch_instructions()?;
+        Ok(EpochLength {
+            instructions,
+            ns: self.epoch.ns(),
+            by_prices: has_prices && self.ns_per_instruction.is_none(),
+        })
+    }
+
+    fn epoch_instructions(&self) -> Result<u64, RecordError> {
+        let Fraction { numerator, denominator } = self.ns_per_instruction.unwrap_or(DEFAULT_NS_PER_INSTRUCTION);
         let epoch_ns = self.epoch.ns();
         let instructions = u128::from(epoch_ns) * u128::from(denominator) / u128::from(numerator.max(1));
         let instructions = u64::try_from(instructions).unwrap_or(u64::MAX);
@@ -107,15 +123,15 @@ pub struct Recording {
     pub processes: usize,
     /// Threads seen.
     pub threads: usize,
-    /// Instructions of all threads, but for a part of the last epoch of killed ones; 0 where the tool does not count them.
+    /// Instructions of all threads that ended in an orderly way; of killed ones whole epochs, or none if `clock` is not the instruction
+    /// count.
     pub instructions: u64,
     /// CPU time that the recording stands for, all threads.
     pub cpu: Duration,
     /// What the program used in a run of its own before.
     pub native: Option<NativeRun>,
-    /// Whether `cpu` and all times of the trace follow the CPU time of that run; otherwise they are instructions at the length that was
-    /// asked for.
-    pub is_timed: bool,
+    /// What `cpu` and all times of the trace come from.
+    pub clock: Clock,
     /// Time the recording took on the wall.
     pub wall: Duration,
     /// CPU time the recorded processes took under the tool, as far as known.
@@ -172,7 +188,7 @@ mod tests {
     fn epochs_in_instructions() {
         let options = |epoch: &str, numerator, denominator| RecordOptions {
             epoch: epoch.parse().unwrap(),
-            ns_per_instruction: Fraction { numerator, denominator },
+            ns_per_instruction: Some(Fraction { numerator, denominator }),
             ..RecordOptions::new(vec![], "x")
         };
         // 1 ms at 0.25 ns an instruction = 4 000 000.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration as WallDuration, Instant as WallInstant};
 
-use isotherm_trace::{Fraction, NativeRun, PageCacheRange, TraceMeta, TraceWriter};
+use isotherm_trace::{Clock, ClockKind, Fraction, NativeRun, PageCacheRange, TraceMeta, TraceWriter};
 use isotherm_units::Duration;
 
 use crate::assemble::{AssembleError, Assembler};
@@ -16,7 +16,9 @@ use crate::engine::{EpochLength, Launch};
 use crate::error::RecordError;
 use crate::program::Program;
 use crate::protocol::ProtocolError;
-use crate::record::{RecordOptions, Recording, Report, exit_of};
+use crate::record::{
+    DEFAULT_ERROR_PERCENT, DEFAULT_NS_PER_INSTRUCTION, PRICES_ERROR_PERCENT, RecordOptions, Recording, Report, exit_of,
+};
 use crate::signals::Signals;
 use crate::spool::{Spool, chunks};
 use crate::{host, sys};
@@ -48,10 +50,10 @@ pub(crate) fn record(
     purpose: Purpose,
     report: &mut dyn FnMut(Report),
 ) -> Result<Recording, RecordError> {
-    let epoch = EpochLength { instructions: options.epoch_instructions()?, ns: options.epoch.ns() };
+    let epoch = options.epoch_length(engine.has_prices())?;
     let spool = Spool::create().map_err(|error| RecordError::io("make a directory for temporary files", error))?;
     let signals = Signals::catch().map_err(|error| RecordError::io("catch signals", error))?;
-    let writer = TraceWriter::create(&options.output, meta(options, engine))?;
+    let writer = TraceWriter::create(&options.output, meta(options, engine, epoch))?;
 
     let began = WallInstant::now();
     let mut command = engine.command(spool.path(), epoch, program);
@@ -66,6 +68,7 @@ pub(crate) fn record(
     let session = Session {
         options,
         purpose,
+        epoch,
         native,
         spool,
         signals,
@@ -79,7 +82,13 @@ pub(crate) fn record(
 }
 
 /// What a trace says of a recording before it begins.
-fn meta(options: &RecordOptions, engine: &dyn Launch) -> TraceMeta {
+fn meta(options: &RecordOptions, engine: &dyn Launch, epoch: EpochLength) -> TraceMeta {
+    let clock = match options.ns_per_instruction {
+        Some(_) => Clock { kind: ClockKind::Instructions, error_percent: None },
+        None if epoch.by_prices => Clock { kind: ClockKind::InstructionMix, error_percent: Some(PRICES_ERROR_PERCENT) },
+        None => Clock { kind: ClockKind::Instructions, error_percent: Some(DEFAULT_ERROR_PERCENT) },
+    };
+    let per_instruction = options.ns_per_instruction.unwrap_or(DEFAULT_NS_PER_INSTRUCTION);
     TraceMeta {
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         recorder: engine.recorder().to_owned(),
@@ -87,7 +96,8 @@ fn meta(options: &RecordOptions, engine: &dyn Launch) -> TraceMeta {
         page_cache: Some(PageCacheRange::RECORDED),
         host: host::describe(),
         epoch_ns: options.epoch.ns(),
-        ns_per_instruction: Some(options.ns_per_instruction),
+        ns_per_instruction: (!epoch.by_prices).then_some(per_instruction),
+        clock,
         ..TraceMeta::default()
     }
 }
@@ -96,6 +106,7 @@ fn meta(options: &RecordOptions, engine: &dyn Launch) -> TraceMeta {
 struct Session<'a> {
     options: &'a RecordOptions,
     purpose: Purpose,
+    epoch: EpochLength,
     native: Option<NativeRun>,
     spool: Spool,
     signals: Signals,
@@ -302,7 +313,7 @@ impl Session<'_> {
         engine: &Path,
         began: WallInstant,
     ) -> Result<Recording, RecordError> {
-        let Self { options, native, assembler, stopped, .. } = self;
+        let Self { options, epoch, native, assembler, stopped, .. } = self;
         if !assembler.has_begun() && stopped.is_none() {
             let _ = std::fs::remove_file(&options.output);
             return Err(RecordError::NothingRecorded { tool: engine.to_owned(), how: status.to_string() });
@@ -311,7 +322,7 @@ impl Session<'_> {
         // A signal that people or systems send to end a program; others are the program's own end.
         let cut_off = signal.is_some_and(|signal| [1, 2, 3, 9, 15].contains(&signal));
         let complete = !cut_off && !interrupted && stopped.is_none();
-        let instructions = assembler.instructions(options.epoch_instructions()?);
+        let instructions = assembler.instructions((!epoch.by_prices).then_some(epoch.instructions));
         let (mut writer, totals, written) = assembler.finish();
         let failed = match stopped {
             Some(Stop::Failed(error)) => Some(error),
@@ -327,9 +338,8 @@ impl Session<'_> {
         written?;
         writer.set_outcome(Some(exit_code), complete)?;
         // A part of a run has a part of its time.
-        let clock =
-            native.filter(|_| complete).and_then(|native| clock_of(&native, instructions, options.ns_per_instruction));
-        writer.finish_with(native, clock)?;
+        let ratio = native.filter(|_| complete).and_then(|native| ratio_of(&native, totals.cpu_ns));
+        let clock = writer.finish_with(native, ratio)?.clock;
         if let Some(error) = failed {
             return Err(match error {
                 RecordError::Stream { why, .. } => RecordError::Stream { path: options.output.clone(), why },
@@ -347,9 +357,9 @@ impl Session<'_> {
             processes: totals.processes,
             threads: totals.threads,
             instructions,
-            cpu: Duration::from_ns(clock.map_or(totals.cpu_ns, |clock| clock.times(totals.cpu_ns))),
+            cpu: Duration::from_ns(ratio.map_or(totals.cpu_ns, |ratio| ratio.times(totals.cpu_ns))),
             native,
-            is_timed: clock.is_some(),
+            clock,
             wall: wall_since(began),
             tool_cpu,
             bytes: std::fs::metadata(&options.output).map_or(0, |status| status.len()),
@@ -359,15 +369,14 @@ impl Session<'_> {
 
 /// A program that takes less CPU time has no clock to be set by: the kernel counts hundredths of a second.
 const CLOCK_MIN_NS: u64 = 100_000_000;
-/// The program took so many times longer or shorter than its instructions say: it did something else the first time.
+/// The program took so many times longer or shorter than its recording says: it did something else the first time.
 const CLOCK_MAX: u64 = 32;
 
 /// By which ratio times are to be multiplied so that the recording takes the CPU time of the native run.
-fn clock_of(native: &NativeRun, instructions: u64, ns_per_instruction: Fraction) -> Option<Fraction> {
-    let recorded_ns = ns_per_instruction.times(instructions);
-    let clock = Fraction { numerator: native.cpu_ns, denominator: recorded_ns };
-    let is_likely = clock.times(CLOCK_MAX) >= 1 && recorded_ns >= native.cpu_ns / CLOCK_MAX;
-    (native.cpu_ns >= CLOCK_MIN_NS && recorded_ns > 0 && is_likely).then_some(clock)
+fn ratio_of(native: &NativeRun, recorded_ns: u64) -> Option<Fraction> {
+    let ratio = Fraction { numerator: native.cpu_ns, denominator: recorded_ns };
+    let is_likely = ratio.times(CLOCK_MAX) >= 1 && recorded_ns >= native.cpu_ns / CLOCK_MAX;
+    (native.cpu_ns >= CLOCK_MIN_NS && recorded_ns > 0 && is_likely).then_some(ratio)
 }
 
 pub(crate) fn wall_since(began: WallInstant) -> Duration {
@@ -380,15 +389,14 @@ mod tests {
 
     #[test]
     fn the_clock_is_that_of_the_native_run_if_it_can_be() {
-        let clock = |cpu_ms: u64, instructions| {
+        let ratio = |cpu_ms: u64, recorded_ms: u64| {
             let native = NativeRun { cpu_ns: cpu_ms * 1_000_000, ..NativeRun::default() };
-            clock_of(&native, instructions, Fraction { numerator: 1, denominator: 5 })
+            ratio_of(&native, recorded_ms * 1_000_000)
         };
-        // 5 billion instructions at 0.2 ns are a second.
-        assert_eq!(clock(1500, 5_000_000_000).map(|clock| clock.times(1000)), Some(1500));
-        assert_eq!(clock(90, 5_000_000_000), None, "too short to be measured");
-        assert_eq!(clock(1500, 0), None);
-        assert_eq!(clock(40_000, 5_000_000_000), None, "another run altogether");
-        assert_eq!(clock(100, 50_000_000_000), None, "another run altogether");
+        assert_eq!(ratio(1500, 1000).map(|ratio| ratio.times(1000)), Some(1500));
+        assert_eq!(ratio(90, 1000), None, "too short to be measured");
+        assert_eq!(ratio(1500, 0), None);
+        assert_eq!(ratio(40_000, 1000), None, "another run altogether");
+        assert_eq!(ratio(100, 10_000), None, "another run altogether");
     }
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use isotherm_linux::{EngineEntry, RecordError, RecordOptions, Recording, Report, engine_named, record};
-use isotherm_trace::{EventKind, MapKind, RowBatch, TraceMeta, TraceReader, TraceRow};
+use isotherm_trace::{Clock, ClockKind, EventKind, Fraction, MapKind, RowBatch, TraceMeta, TraceReader, TraceRow};
 
 /// Says why a test does nothing, or fails where all must run.
 fn skip(why: &str) {
@@ -69,6 +69,8 @@ under_each_engine! {
         python_with_threads_and_a_fork
         a_size_limit_stops_the_recording_and_not_the_program
         a_native_run_sets_the_clock
+        the_clock_is_what_the_trace_says
+        short_programs_have_time
         what_the_kernel_touches_is_recorded_where_the_trace_says_so
         files_read_and_written_by_descriptor_are_in_the_trace
     ]
@@ -423,7 +425,7 @@ fn files_read_and_written_by_descriptor_are_in_the_trace(engine: &'static Engine
 
 fn a_native_run_sets_the_clock(engine: &'static EngineEntry) {
     let directory = tempfile::tempdir().unwrap();
-    // Half a second or so of divisions, which take many times the 0.2 ns that an instruction is taken for.
+    // Half a second or so of divisions.
     let source = r#"
         int main(int argc, char **argv) {
             volatile unsigned long n = 0x123456789abcdefUL, d = argc + 6;
@@ -433,14 +435,72 @@ fn a_native_run_sets_the_clock(engine: &'static EngineEntry) {
     let Some(program) = compile(directory.path(), source) else { return };
     let plain = options(engine, directory.path(), &[program.to_str().unwrap()]);
     let (unset, set) = (run(&plain), run(&RecordOptions { native_first: true, ..plain }));
-    assert!(!unset.recording.is_timed && unset.recording.native.is_none() && unset.meta.native.is_none());
+    assert!(unset.meta.clock.kind != ClockKind::Native && unset.meta.clock.error_percent.is_some());
+    assert!(unset.recording.native.is_none() && unset.meta.native.is_none());
     let native = set.meta.native.expect("it ran by itself");
-    assert!(set.recording.is_timed && native.cpu_ns >= 100_000_000 && native.peak_rss_bytes > 0, "{native:?}");
+    assert_eq!((set.recording.clock, set.meta.clock), (Clock::NATIVE, Clock::NATIVE));
+    assert!(native.cpu_ns >= 100_000_000 && native.peak_rss_bytes > 0, "{native:?}");
     let recorded = set.rows.iter().map(|row| row.time_ns).max().unwrap() + set.meta.epoch_ns;
     let (low, high) = (native.cpu_ns * 9 / 10, native.cpu_ns * 11 / 10);
     assert!((low..=high).contains(&recorded), "{recorded} ns recorded, {} ns native", native.cpu_ns);
     let differ = set.recording.instructions.abs_diff(unset.recording.instructions);
     assert!(differ < 1_000_000, "the same run again, but for {differ} instructions");
+}
+
+fn cpu_ns(trace: &Trace) -> u64 {
+    let ends = trace.meta.events.iter().filter(|event| event.kind == EventKind::EndThread);
+    ends.map(|event| event.time_ns).sum()
+}
+
+/// Divisions and additions, as many instructions of each.
+fn the_clock_is_what_the_trace_says(engine: &'static EngineEntry) {
+    let directory = tempfile::tempdir().unwrap();
+    let source = r#"
+        int main(int argc, char **argv) {
+            unsigned long count = 2000000;
+            if (argc > 1)
+                __asm__ volatile("1: xor %%edx, %%edx; mov $99, %%eax; divq %0; dec %0; jnz 1b" : "+r"(count) : : "rax", "rdx", "cc");
+            else
+                __asm__ volatile("1: xor %%edx, %%edx; mov $99, %%eax; add $7, %%rdx; dec %0; jnz 1b" : "+r"(count) : : "rax", "rdx", "cc");
+            return 0;
+        }"#;
+    let Some(program) = compile(directory.path(), source) else { return };
+    let program = program.to_str().unwrap();
+    let [adds, divides] =
+        [vec![program], vec![program, "divide"]].map(|command| options(engine, directory.path(), &command));
+    let (added, divided) = (run(&adds), run(&divides));
+    for trace in [&added, &divided] {
+        assert_eq!(trace.recording.cpu.ns(), cpu_ns(trace), "the end of a thread is exact");
+        assert_eq!(trace.recording.clock, trace.meta.clock);
+    }
+    let more = cpu_ns(&divided).saturating_sub(cpu_ns(&added));
+    match added.meta.clock.kind {
+        ClockKind::InstructionMix => {
+            assert!(added.meta.ns_per_instruction.is_none());
+            assert!(more > 1_000_000, "a division takes longer than an addition: {more} ns more");
+        }
+        kind => {
+            assert_eq!(kind, ClockKind::Instructions);
+            assert!(more < 100_000, "{more} ns more");
+        }
+    }
+    assert_eq!(added.meta.clock.kind == ClockKind::InstructionMix, engine.name == "valgrind");
+    // An instruction's length that is given counts, whatever the engine.
+    let asked = RecordOptions { ns_per_instruction: Some(Fraction { numerator: 3, denominator: 10 }), ..divides };
+    let trace = run(&asked);
+    assert_eq!(trace.meta.clock, Clock { kind: ClockKind::Instructions, error_percent: None });
+    assert_eq!(trace.meta.ns_per_instruction, asked.ns_per_instruction);
+    assert_eq!(cpu_ns(&trace), trace.recording.instructions * 3 / 10);
+}
+
+/// A thread that calls `execve` ends there; what it computed before counts.
+fn short_programs_have_time(engine: &'static EngineEntry) {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = run(&options(engine, directory.path(), &["sh", "-c", "/bin/true; exec /bin/true"]));
+    let times = trace.meta.events.iter().filter(|event| event.kind == EventKind::EndThread).map(|event| event.time_ns);
+    let times: Vec<u64> = times.collect();
+    assert!(times.len() >= 4 && times.iter().all(|&ns| ns > 0), "{times:?}");
+    assert_eq!(trace.recording.cpu.ns(), times.iter().sum::<u64>());
 }
 
 /// What only the engine's own reader can see: sequence numbers, chunks left by a kill, which call counted as sleep.

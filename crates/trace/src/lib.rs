@@ -21,8 +21,8 @@ mod writer;
 pub use epoch::EpochFilter;
 pub use error::{Result, TraceError};
 pub use meta::{
-    Event, EventKind, FORMAT_VERSION, Fraction, MapKind, MapRange, NativeRun, PageCacheRange, ProcessMeta, ThreadMeta,
-    TraceMeta,
+    Clock, ClockKind, Event, EventKind, FORMAT_VERSION, Fraction, MapKind, MapRange, NativeRun, PageCacheRange,
+    ProcessMeta, ThreadMeta, TraceMeta,
 };
 pub use reader::TraceReader;
 pub use row::{BATCH_ROWS, PAGE_LIMIT, PageRun, RowBatch, TraceRow};

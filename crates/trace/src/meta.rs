@@ -35,6 +35,9 @@ pub struct TraceMeta {
     pub epoch_ns: u64,
     /// CPU time an instruction is taken to last, where time was made from an instruction count.
     pub ns_per_instruction: Option<Fraction>,
+    /// Where the CPU time of rows and events comes from.
+    #[serde(skip_serializing_if = "is_default")]
+    pub clock: Clock,
     /// What the program used in a run of its own, without the recorder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub native: Option<NativeRun>,
@@ -69,6 +72,7 @@ impl Default for TraceMeta {
             page_bytes: isotherm_units::PAGE_BYTES,
             epoch_ns: 0,
             ns_per_instruction: None,
+            clock: Clock::default(),
             native: None,
             processes: Vec::new(),
             threads: Vec::new(),
@@ -119,6 +123,57 @@ impl PageCacheRange {
     /// Whether `page` lies in it.
     pub fn contains(self, page: u64) -> bool {
         (self.start..self.end).contains(&page)
+    }
+}
+
+/// Where a trace's times come from, and how sure they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Clock {
+    pub kind: ClockKind,
+    /// Largest difference from native CPU time, percent of it, over the programs that this clock was judged on
+    /// (`docs/recording.md#time`); `None`: it was not judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_percent: Option<u32>,
+}
+
+impl Clock {
+    /// That of a trace whose times were stretched to a native run's.
+    pub const NATIVE: Self = Self { kind: ClockKind::Native, error_percent: Some(10) };
+}
+
+/// What a thread's CPU time was made from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", from = "String")]
+pub enum ClockKind {
+    /// The file does not say: it is older than this field, or its times are those of another tool.
+    #[default]
+    Unknown,
+    /// The number of its instructions, each of the same length.
+    Instructions,
+    /// Its instructions, far memory accesses and system calls, each kind at a price.
+    InstructionMix,
+    /// As [`ClockKind::Instructions`] or [`ClockKind::InstructionMix`], stretched to the CPU time of a run without the recorder.
+    Native,
+}
+
+impl ClockKind {
+    /// The word used in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Instructions => "instructions",
+            Self::InstructionMix => "instruction_mix",
+            Self::Native => "native",
+        }
+    }
+}
+
+impl From<String> for ClockKind {
+    /// Words of later versions are taken for [`ClockKind::Unknown`].
+    fn from(name: String) -> Self {
+        let known = [Self::Instructions, Self::InstructionMix, Self::Native];
+        known.into_iter().find(|kind| kind.name() == name).unwrap_or_default()
     }
 }
 
@@ -335,6 +390,7 @@ mod tests {
         ];
         TraceMeta {
             ns_per_instruction: Some(Fraction { numerator: 1, denominator: 4 }),
+            clock: Clock { kind: ClockKind::InstructionMix, error_percent: Some(40) },
             events: kinds.into_iter().map(|kind| Event { row: 7, thread: 2, time_ns: 5, kind }).collect(),
             exit_code: Some(-1),
             ..TraceMeta::single("x")
@@ -351,11 +407,12 @@ mod tests {
 
     #[test]
     fn reading_is_tolerant() {
-        let json = r#"{"command":["a"],"later":{"x":1},"events":[{"row":3,"kind":"teleport","to":9},
+        let json = r#"{"command":["a"],"later":{"x":1},"clock":{"kind":"sundial"},"events":[{"row":3,"kind":"teleport","to":9},
             {"row":4,"kind":"map","start":1,"end":2,"what":"gpu"}]}"#;
         let meta: TraceMeta = serde_json::from_str(json).unwrap();
         assert_eq!(meta.command, ["a"]);
         assert_eq!(meta.page_bytes, 4096);
+        assert_eq!(meta.clock, Clock::default());
         assert_eq!(meta.events[0], Event { row: 3, thread: 0, time_ns: 0, kind: EventKind::Unknown });
         assert!(matches!(&meta.events[1].kind, EventKind::Map(map) if map.what == MapKind::Anonymous && map.end == 2));
     }

@@ -9,8 +9,8 @@ use crate::file::parquet_writer::ParquetSink;
 use crate::fold::fold_events;
 use crate::reader::{TraceReader, row_flaw, thread_flaw};
 use crate::{
-    BATCH_ROWS, Event, EventKind, Fraction, NativeRun, PAGE_LIMIT, PageRun, ProcessMeta, Result, RowBatch, ThreadMeta,
-    TraceError, TraceMeta, TraceRow,
+    BATCH_ROWS, Clock, Event, EventKind, Fraction, NativeRun, PAGE_LIMIT, PageRun, ProcessMeta, Result, RowBatch,
+    ThreadMeta, TraceError, TraceMeta, TraceRow,
 };
 
 /// Rows and notes a batch of the stream.
@@ -317,6 +317,9 @@ fn finish_stream_with(
         meta.events.iter_mut().for_each(|event| event.time_ns = clocked(event.time_ns));
         meta.epoch_ns = clocked(meta.epoch_ns);
         meta.ns_per_instruction = meta.ns_per_instruction.map(|ratio| ratio.scaled(clock));
+        if clock.is_some() {
+            meta.clock = Clock::NATIVE;
+        }
         sink.finish(meta)
     })();
     done.map_err(|error| match error {

@@ -169,6 +169,7 @@ void exec_follow(Thread* thread, const HChar* path, HChar* const* arguments)
    VG_(strcpy)(program, name);
    switch (resolve(program, &why)) {
    case FOLLOWED:
+      mix_write();
       pass_on(thread, syscalls_announce(thread, ORIGIN_EXEC), corrected ? name : "", arguments);
       break;
    case UNFOLLOWABLE:

@@ -5,7 +5,7 @@
    A superblock is cut into segments: at its side exits, before guarded or large accesses, and where a segment would outgrow
    its limits. At a segment's end stands one block of straight code and one guarded call, in words:
 
-      left = left - instructions;  news = left >> 40         not 0 only when the epoch or the turn is over
+      counter = counter - step;  news = counter >> 63        not 0 only when the epoch or the turn is over
       for each page known now (code, constant addresses):
          news |= front[slot of page] ^ page
       for each group (accesses whose addresses differ by constants, within GROUP_SPAN bytes):
@@ -26,8 +26,7 @@
 #define ACCESSES 48
 /* Measured: 128 is a little better than 64, 256 and 512. */
 #define GROUP_SPAN 128
-/* An epoch's counter is far from these bits, unless it went below zero. */
-#define SIGN_SHIFT 40
+#define SIGN_SHIFT 63
 #define SLOT_SHIFT (PAGE_BITS - 3) /* from an address to its front slot, in bytes */
 #define SLOT_MASK ((FRONT_SLOTS - 1) << 3)
 
@@ -43,7 +42,8 @@ typedef struct {
 typedef struct {
    UShort nr_pages;
    UShort nr_accesses;
-   ULong* pages; /* page << 1 | written */
+   ULong* pages;      /* page << 1 | written */
+   const UInt* works; /* for --count-mix: by kind */
    Access accesses[];
 } Segment;
 
@@ -57,6 +57,7 @@ typedef struct {
 typedef struct {
    IRTemp root;
    Long offset;
+   Bool loaded; /* it depends on a load of this superblock */
 } Place;
 
 /* An access of a segment that is being put together. */
@@ -71,7 +72,10 @@ typedef struct {
    IRSB* out;
    Place* places; /* by temporary of the superblock: where it points, as a root and an offset */
    Int nr_places;
-   UInt instructions;
+   UInt works[WORK_TRANSLATED]; /* of the segment */
+   UInt iterations; /* of string instructions */
+   UInt kinds; /* of the instruction that is looked at, as bits, to count each once */
+   UInt string_bytes; /* not 0: that instruction repeats and stores so much each time; accesses and branches are in its price */
    UInt nr_pages, nr_groups, nr_found;
    ULong pages[PAGES];
    Group groups[GROUPS];
@@ -87,7 +91,7 @@ static void slow(const Segment* segment, Addr first0, Addr first1, Addr first2, 
    if (thread == NULL) {
       return;
    }
-   if (instructions_left < 0) {
+   if (thread_counter < 0) {
       thread_due(thread);
    }
    for (UInt i = 0; i < segment->nr_pages; i++) {
@@ -96,6 +100,13 @@ static void slow(const Segment* segment, Addr first0, Addr first1, Addr first2, 
    for (UInt i = 0; i < segment->nr_accesses; i++) {
       const Access* access = &segment->accesses[i];
       thread_touch_range(thread, firsts[access->group] + access->offset, access->bytes, access->write);
+   }
+}
+
+static void count_works(const UInt* works)
+{
+   for (UInt kind = 0; kind < WORK_TRANSLATED; kind++) {
+      work_done[kind] += works[kind];
    }
 }
 
@@ -144,11 +155,23 @@ static const Addr* front_of(Bool write) { return write ? front_written : front_t
 
 /* --- a segment's end --- */
 
-static IRExpr* count_down(IRSB* out, UInt instructions)
+static IRExpr* count_down(IRSB* out, ULong step)
 {
-   IRExpr* left = binary(out, Iop_Sub64, load(out, address_of(&instructions_left)), word(instructions));
-   addStmtToIRSB(out, IRStmt_Store(Iend_LE, address_of(&instructions_left), left));
-   return binary(out, Iop_Shr64, left, IRExpr_Const(IRConst_U8(SIGN_SHIFT)));
+   IRExpr* counter = binary(out, Iop_Sub64, load(out, address_of(&thread_counter)), word(step));
+   addStmtToIRSB(out, IRStmt_Store(Iend_LE, address_of(&thread_counter), counter));
+   return binary(out, Iop_Sar64, counter, IRExpr_Const(IRConst_U8(SIGN_SHIFT))); /* all ones if it is below zero */
+}
+
+static ULong step_of(const Builder* builder)
+{
+   ULong instructions = builder->works[WORK_INSTRUCTION] + builder->iterations, units = 0;
+   if (!has_prices()) {
+      return counter_step(instructions, instructions);
+   }
+   for (UInt kind = 0; kind < WORK_TRANSLATED; kind++) {
+      units += (ULong)prices[kind] * builder->works[kind];
+   }
+   return counter_step(units, instructions);
 }
 
 static IRExpr* check_page(IRSB* out, ULong page_and_write)
@@ -205,8 +228,14 @@ static void finish_segment(Builder* builder)
    IRSB* out = builder->out;
    IRExpr* news = NULL;
    IRExpr* firsts[GROUPS];
-   if (builder->instructions > 0) {
-      news = count_down(out, builder->instructions);
+   ULong step = step_of(builder);
+   if (step != 0) {
+      news = count_down(out, step);
+   }
+   if (options.count_mix != NULL) {
+      UInt* works = VG_(perm_malloc)(sizeof builder->works, sizeof *works);
+      VG_(memcpy)(works, builder->works, sizeof builder->works);
+      call(out, "count_works", count_works, mkIRExprVec_1(address_of(works)), NULL);
    }
    for (UInt i = 0; i < builder->nr_pages; i++) {
       news = either(out, news, check_page(out, builder->pages[i]));
@@ -224,7 +253,9 @@ static void finish_segment(Builder* builder)
          mkIRExprVec_6(address_of(describe(builder)), firsts[0], firsts[1], firsts[2], firsts[3], firsts[4]);
       call(out, "slow", slow, arguments, guard);
    }
-   builder->instructions = builder->nr_pages = builder->nr_groups = builder->nr_found = 0;
+   VG_(memset)(builder->works, 0, sizeof builder->works);
+   builder->iterations = 0;
+   builder->nr_pages = builder->nr_groups = builder->nr_found = 0;
 }
 
 /* --- what comes together in a segment --- */
@@ -251,9 +282,47 @@ static void add_pages(Builder* builder, Addr address, UInt bytes, Bool write)
    }
 }
 
+/* Another piece of work of the instruction that is looked at. */
+static void add_work(Builder* builder, Work kind)
+{
+   builder->works[kind] += builder->string_bytes != 0 ? 0 : 1;
+}
+
+/* What all operations of the instruction are together. */
+static void add_kind(Builder* builder, Work kind)
+{
+   if ((builder->kinds & 1U << kind) == 0) {
+      builder->kinds |= 1U << kind;
+      add_work(builder, kind);
+   }
+}
+
+/* How much a repeated `movs` or `stos` moves each time; 0: another instruction. Its code: Intel SDM, volume 2, REP. */
+static UInt bytes_of_string(const UChar* code, UInt bytes)
+{
+   UInt i = 0, size = 4;
+   Bool repeats = False;
+   for (; i + 1 < bytes; i++) {
+      if (code[i] == 0xf3) {
+         repeats = True;
+      } else if (code[i] == 0x66) {
+         size = 2;
+      } else if ((code[i] & 0xf0) == 0x40) {
+         size = (code[i] & 8) != 0 ? 8 : size;
+      } else {
+         return 0;
+      }
+   }
+   UChar operation = code[i] & 0xfe;
+   return !repeats || (operation != 0xa4 && operation != 0xaa) ? 0 : (code[i] & 1) != 0 ? size : 1;
+}
+
 static void add_instruction(Builder* builder, Addr address, UInt bytes)
 {
-   builder->instructions++;
+   builder->kinds = 0;
+   builder->string_bytes = bytes_of_string((const UChar*)address, bytes);
+   builder->iterations += builder->string_bytes != 0 ? 1 : 0;
+   add_work(builder, WORK_INSTRUCTION);
    Addr last_page = builder->nr_pages == 0 ? FRONT_EMPTY : builder->pages[builder->nr_pages - 1] >> 1;
    if (address >> PAGE_BITS == last_page && (address + bytes - 1) >> PAGE_BITS == last_page) {
       return; /* as most are */
@@ -327,19 +396,106 @@ static Bool is_temporary(const IRExpr* value) { return value->tag == Iex_RdTmp; 
 
 static Bool is_word(const IRExpr* value) { return value->tag == Iex_Const && value->Iex.Const.con->tag == Ico_U64; }
 
+static Bool is_loaded(const Builder* builder, const IRExpr* value)
+{
+   return is_temporary(value) && builder->places[value->Iex.RdTmp.tmp].loaded;
+}
+
+/* Whether a value depends on a load of this superblock. */
+static Bool depends_on_load(const Builder* builder, const IRExpr* value)
+{
+   switch (value->tag) {
+   case Iex_Load:
+      return True;
+   case Iex_Unop:
+      return is_loaded(builder, value->Iex.Unop.arg);
+   case Iex_Binop:
+      return is_loaded(builder, value->Iex.Binop.arg1) || is_loaded(builder, value->Iex.Binop.arg2);
+   case Iex_CCall:
+      for (IRExpr** argument = value->Iex.CCall.args; *argument != NULL; argument++) {
+         if (is_loaded(builder, *argument)) {
+            return True;
+         }
+      }
+      return False;
+   case Iex_ITE:
+      return is_loaded(builder, value->Iex.ITE.iftrue) || is_loaded(builder, value->Iex.ITE.iffalse);
+   default:
+      return is_loaded(builder, value);
+   }
+}
+
+/* The kind of an operation; WORK_INSTRUCTION: none of its own. */
+static Work kind_of(const Builder* builder, const IRExpr* value)
+{
+   IROp operation = value->tag == Iex_Unop    ? value->Iex.Unop.op
+                    : value->tag == Iex_Binop ? value->Iex.Binop.op
+                    : value->tag == Iex_Triop ? value->Iex.Triop.details->op
+                    : value->tag == Iex_Qop   ? value->Iex.Qop.details->op
+                                              : Iop_INVALID;
+   switch (operation) {
+   case Iop_INVALID:
+      return WORK_INSTRUCTION;
+   case Iop_Mul8:
+   case Iop_Mul16:
+   case Iop_Mul32:
+   case Iop_Mul64:
+   case Iop_MullS8:
+   case Iop_MullS16:
+   case Iop_MullS32:
+   case Iop_MullS64:
+   case Iop_MullU8:
+   case Iop_MullU16:
+   case Iop_MullU32:
+   case Iop_MullU64:
+      return WORK_MULTIPLY;
+   case Iop_DivModU64to32:
+   case Iop_DivModS64to32:
+   case Iop_DivModU128to64:
+   case Iop_DivModS128to64:
+   case Iop_DivF64:
+   case Iop_SqrtF64:
+   case Iop_Div64F0x2:
+   case Iop_Div32F0x4:
+   case Iop_Div64Fx2:
+   case Iop_Div32Fx4:
+   case Iop_Div64Fx4:
+   case Iop_Div32Fx8:
+   case Iop_Sqrt64F0x2:
+   case Iop_Sqrt32F0x4:
+   case Iop_Sqrt64Fx2:
+   case Iop_Sqrt32Fx4:
+   case Iop_Sqrt64Fx4:
+   case Iop_Sqrt32Fx8:
+      return WORK_DIVIDE;
+   default:
+      break;
+   }
+   switch (typeOfIRExpr(builder->out->tyenv, value)) {
+   case Ity_F32:
+   case Ity_F64:
+   case Ity_V128:
+   case Ity_V256:
+      return WORK_VECTOR;
+   default:
+      return WORK_INSTRUCTION;
+   }
+}
+
 /* Where the temporary points, if its value is another one's plus or minus a constant. */
 static void follow(Builder* builder, IRTemp temporary, const IRExpr* value)
 {
    Place* place = &builder->places[temporary];
+   place->loaded = depends_on_load(builder, value);
    if (value->tag == Iex_RdTmp) {
       *place = builder->places[value->Iex.RdTmp.tmp];
    } else if (value->tag == Iex_Binop && is_temporary(value->Iex.Binop.arg1) && is_word(value->Iex.Binop.arg2)) {
       Long distance = (Long)value->Iex.Binop.arg2->Iex.Const.con->Ico.U64;
       Place from = builder->places[value->Iex.Binop.arg1->Iex.RdTmp.tmp];
       if (value->Iex.Binop.op == Iop_Add64) {
-         *place = (Place){ from.root, (Long)((ULong)from.offset + (ULong)distance) };
+         *place = (Place){ from.root, (Long)((ULong)from.offset + (ULong)distance), from.loaded };
       } else if (value->Iex.Binop.op == Iop_Sub64) {
-         *place = (Place){ from.root, (Long)((ULong)from.offset - (ULong)distance) };
+         *place = (Place){ from.root, (Long)((ULong)from.offset - (ULong)distance), from.loaded };
       }
    }
 }
@@ -379,7 +535,20 @@ static void add_linked(Builder* builder, const IRStmt* statement)
    add_access(builder, statement->Ist.LLSC.addr, bytes_of(builder, value), data != NULL);
 }
 
-/* Notes what a statement does to memory; the statement itself comes after. */
+static void add_temporary(Builder* builder, IRTemp temporary, const IRExpr* value)
+{
+   Work kind = kind_of(builder, value);
+   follow(builder, temporary, value);
+   if (kind != WORK_INSTRUCTION) {
+      add_kind(builder, kind);
+   }
+   if (value->tag == Iex_Load) {
+      add_work(builder, is_loaded(builder, value->Iex.Load.addr) ? WORK_CHASE : WORK_LOAD);
+      add_access(builder, value->Iex.Load.addr, (UInt)sizeofIRType(value->Iex.Load.ty), False);
+   }
+}
+
+/* Notes what a statement does; the statement itself comes after. */
 static void look_at(Builder* builder, const IRStmt* statement)
 {
    switch (statement->tag) {
@@ -387,35 +556,40 @@ static void look_at(Builder* builder, const IRStmt* statement)
       add_instruction(builder, statement->Ist.IMark.addr, statement->Ist.IMark.len);
       break;
    case Ist_WrTmp:
-      follow(builder, statement->Ist.WrTmp.tmp, statement->Ist.WrTmp.data);
-      if (statement->Ist.WrTmp.data->tag == Iex_Load) {
-         const IRExpr* data = statement->Ist.WrTmp.data;
-         add_access(builder, data->Iex.Load.addr, (UInt)sizeofIRType(data->Iex.Load.ty), False);
-      }
+      add_temporary(builder, statement->Ist.WrTmp.tmp, statement->Ist.WrTmp.data);
       break;
    case Ist_Store:
+      add_work(builder, WORK_STORE);
+      builder->works[WORK_STRING_BYTE] += builder->string_bytes;
       add_access(builder, statement->Ist.Store.addr, bytes_of(builder, statement->Ist.Store.data), True);
       break;
    case Ist_StoreG: {
       const IRStoreG* store = statement->Ist.StoreG.details;
+      add_work(builder, WORK_STORE);
       add_by_itself(builder, store->addr, bytes_of(builder, store->data), True, store->guard);
       break;
    }
    case Ist_LoadG: {
       const IRLoadG* guarded = statement->Ist.LoadG.details;
+      add_work(builder, WORK_LOAD);
       add_by_itself(builder, guarded->addr, bytes_of_guarded_load(guarded->cvt), False, guarded->guard);
       break;
    }
    case Ist_CAS:
+      add_work(builder, WORK_ATOMIC);
       add_compare_and_swap(builder, statement->Ist.CAS.details);
       break;
    case Ist_LLSC:
+      add_work(builder, WORK_ATOMIC);
       add_linked(builder, statement);
       break;
    case Ist_Dirty:
       add_helper(builder, statement->Ist.Dirty.details);
       break;
    case Ist_Exit:
+      if (statement->Ist.Exit.jk == Ijk_Boring) {
+         add_work(builder, is_loaded(builder, statement->Ist.Exit.guard) ? WORK_LOADED_BRANCH : WORK_BRANCH);
+      }
       finish_segment(builder);
       break;
    default:
@@ -428,7 +602,7 @@ static void find_roots(Builder* builder, const IRSB* in)
    builder->nr_places = in->tyenv->types_used;
    builder->places = VG_(malloc)("isorec.places", (SizeT)(builder->nr_places + 1) * sizeof(Place));
    for (Int i = 0; i < builder->nr_places; i++) {
-      builder->places[i] = (Place){ (IRTemp)i, 0 };
+      builder->places[i] = (Place){ (IRTemp)i, 0, False };
    }
 }
 
@@ -448,7 +622,11 @@ IRSB* instrument(VgCallbackClosure* closure, IRSB* in, const VexGuestLayout* lay
       look_at(&builder, in->stmts[i]);
       addStmtToIRSB(builder.out, in->stmts[i]);
    }
+   if (in->next->tag == Iex_RdTmp && in->jumpkind != Ijk_Ret) {
+      add_work(&builder, WORK_INDIRECT);
+   }
    finish_segment(&builder);
+   thread_works(thread_running(), WORK_NEW_CODE, 1);
    VG_(free)(builder.places);
    return builder.out;
 }

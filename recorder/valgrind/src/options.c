@@ -3,11 +3,12 @@
 /* The tool's options: read at the start, changed for programs that execve starts. */
 
 #include "options.h"
+#include "prices.h"
 #include "pub_tool_options.h"
 #include "pub_tool_tooliface.h"
 
-/* Fewer than 2^40, because the inline check takes bits above as the sign of a counter that went below zero. */
 #define EPOCH_INSTRUCTIONS_END (1LL << 40)
+#define EPOCH_NS_END (1LL << 52) /* its units fit into a word */
 #define NS_END (1LL << 60) /* as the recorder has it: sums of few such values must not overflow */
 #define UID_LAST 0xffffffffLL
 
@@ -16,12 +17,13 @@ Options options = { .started_by = NOBODY };
 static Bool parse(const HChar* argument)
 {
    if VG_STR_CLO (argument, "--spool", options.spool) {
-   } else if VG_BINT_CLO (argument, "--epoch-instructions", options.epoch_instructions, 1, EPOCH_INSTRUCTIONS_END - 1) {
-   } else if VG_BINT_CLO (argument, "--epoch-ns", options.epoch_ns, 1, NS_END - 1) {
+   } else if VG_BINT_CLO (argument, "--epoch-instructions", options.epoch_instructions, 0, EPOCH_INSTRUCTIONS_END - 1) {
+   } else if VG_BINT_CLO (argument, "--epoch-ns", options.epoch_ns, 1, EPOCH_NS_END - 1) {
    } else if VG_BINT_CLO (argument, "--uid", options.uid, 0, UID_LAST) {
    } else if VG_BINT_CLO (argument, "--started-by", options.started_by, 0, UID_LAST) {
    } else if VG_BINT_CLO (argument, "--start-ns", options.start_ns, 0, NS_END - 1) {
    } else if VG_STR_CLO (argument, "--program", options.program) {
+   } else if VG_STR_CLO (argument, "--count-mix", options.count_mix) {
    } else if VG_STR_CLO (argument, "--argv0", options.argv0) {
    } else {
       return False;
@@ -31,12 +33,13 @@ static Bool parse(const HChar* argument)
 
 static void print_usage(void)
 {
-   VG_(printf)("    --spool=DIR --epoch-instructions=N --epoch-ns=N [--uid=N] [--started-by=N]\n"
+   VG_(printf)("    --spool=DIR --epoch-ns=N [--epoch-instructions=N] [--uid=N] [--started-by=N]\n"
                "    [--start-ns=N] [--program=PATH] [--argv0=NAME]    given by `isotherm record`\n");
 }
 
 static void print_debug_usage(void)
 {
+   VG_(printf)("    --count-mix=FILE          counts work by kind, for recorder/valgrind/prices/fit.py\n");
 }
 
 void options_declare(void)
@@ -53,10 +56,11 @@ void options_declare(void)
 
 void options_check(void)
 {
-   if (options.spool == NULL || options.epoch_instructions == 0 || options.epoch_ns == 0) {
-      warn("this tool is started by `isotherm record`; it needs --spool, --epoch-instructions, --epoch-ns");
+   if (options.spool == NULL || options.epoch_ns == 0) {
+      warn("this tool is started by `isotherm record`; it needs --spool and --epoch-ns");
       VG_(exit)(1);
    }
+   options.epoch_units = has_prices() ? options.epoch_ns * UNITS_PER_NS : options.epoch_instructions;
 }
 
 void options_set_for_exec(const HChar* prefix, const HChar* value)

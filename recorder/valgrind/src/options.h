@@ -11,16 +11,21 @@
 
 typedef struct {
    const HChar* spool;      /* --spool: the directory with `control` and `fifo` */
-   Long epoch_instructions; /* --epoch-instructions: instructions in one epoch */
-   Long epoch_ns;           /* --epoch-ns: the time they stand for */
+   Long epoch_instructions; /* --epoch-instructions: instructions in one epoch; 0: time is counted by prices (prices.h) */
+   Long epoch_ns;           /* --epoch-ns: the time of one epoch */
+   Long epoch_units;        /* units of a thread's clock in one epoch: instructions, or by prices UNITS_PER_NS a nanosecond */
    Long uid;                /* --uid of the first thread */
    Long started_by;         /* --started-by: uid of the thread that called execve, or NOBODY */
    Long start_ns;           /* --start-ns: virtual time at which the first thread begins */
    const HChar* program;    /* --program: for the launcher, see there */
+   const HChar* count_mix;  /* --count-mix: a file for the amounts of work by kind, a line for each program; or NULL */
    const HChar* argv0;      /* --argv0: what the program finds as its own name, or NULL: its path */
 } Options;
 
 extern Options options;
+
+/* Whether time is counted by prices, and not by instructions of one length. */
+static inline Bool has_prices(void) { return options.epoch_instructions == 0; }
 
 /* Registers the options with the core. */
 void options_declare(void);

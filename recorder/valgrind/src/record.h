@@ -41,6 +41,7 @@ typedef enum {
    RECORD_FILE = 14,        /* its pages, 1 if it is in memory; name: the file that transfers of this chunk are of from here on */
    RECORD_TRANSFER = 15,    /* as RECORD_ROW, of pages of that file; the distance is from the last transfer since RECORD_FILE */
    RECORD_KERNEL_ROW = 16,  /* as RECORD_ROW: only the kernel touched these, for the program */
+   RECORD_CLOCK = 17,       /* CPU time so far in ns, instructions so far */
 } RecordTag;
 
 /* How a thread came into being. */

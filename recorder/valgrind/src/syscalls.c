@@ -117,6 +117,9 @@ UInt syscalls_announce(Thread* thread, Origin origin)
    thread->pending.child = uid;
    thread_publish(thread);
    thread_event(thread, &(Record){ RECORD_START, 2, { uid, origin }, NULL });
+   if (origin == ORIGIN_EXEC) {
+      thread_tell_clock(thread); /* the last word of this thread if the call succeeds */
+   }
    thread_flush(thread);
    return uid;
 }
@@ -137,6 +140,28 @@ static Origin origin_of_clone(UWord flags)
 
 /* --- entry and return --- */
 
+/* The work of a call, before it. */
+static void works(Thread* thread, UInt number)
+{
+   const UWord* arguments = thread->pending.arguments;
+   Work kind;
+   switch (number) {
+   case __NR_clone:
+      kind = origin_of_clone(arguments[0]) == ORIGIN_THREAD ? WORK_START_THREAD : WORK_FORK;
+      break;
+   case __NR_fork:
+   case __NR_vfork:
+      kind = WORK_FORK;
+      break;
+   default:
+      kind = work_of_call(number, arguments[0]);
+      break;
+   }
+   if (kind != WORK_KINDS) {
+      thread_works(thread, kind, 1);
+   }
+}
+
 static void enter(ThreadId tid, UInt number, UWord* arguments, UInt nr_arguments)
 {
    Thread* thread = thread_run(tid);
@@ -146,6 +171,7 @@ static void enter(ThreadId tid, UInt number, UWord* arguments, UInt nr_arguments
    for (UInt i = 0; i < SYSCALL_ARGUMENTS; i++) {
       thread->pending.arguments[i] = i < nr_arguments ? arguments[i] : 0;
    }
+   works(thread, number);
    thread_leaves(thread);
    switch (number) {
    case __NR_clone:
@@ -231,6 +257,9 @@ static void leave(ThreadId tid, UInt number, UWord* arguments, UInt nr_arguments
    thread_is_back(thread);
    if (!sr_isError(result)) {
       files_used(thread, number, sr_Res(result));
+   }
+   if (call_moves_bytes(number) && !sr_isError(result)) {
+      thread_works(thread, WORK_COPIED_BYTE, sr_Res(result));
    }
    if (sleep_is_possible(number)) {
       sleep_end(thread, number, sr_isError(result) ? -(Word)sr_Err(result) : (Word)sr_Res(result));

@@ -19,8 +19,16 @@
 /* How long a thread at the end of its turn lets the machine run one that is behind, and how often for one call. */
 #define NAP_NS 50000
 #define NAPS 40
+/* The longest turn in units, so that the instructions in it, none of which costs less than one, fit below COUNT_BITS. */
+#define TURN_UNITS (1LL << 30)
+/* Distant pages are told by which a thread touches in a tick: 1 ms of its time. */
+#define TICK_UNITS (UNITS_PER_NS * 1000000ULL)
+#define TICK_BITS 24
+#define TICK_MASK ((1ULL << TICK_BITS) - 1)
+/* A piece of work counts as so much at most, so that the counter does not run over. */
+#define WORK_UNITS (1ULL << 29)
 
-Long instructions_left;
+Long thread_counter;
 
 static Thread** threads; /* by ThreadId */
 static Thread* running;
@@ -33,15 +41,42 @@ static ULong layout_order_ns;
 static Bool has_threads;
 static UInt nr_threads;
 
-static ULong instructions_of(const Thread* thread)
+static Long* counter_of(Thread* thread) { return thread == running ? &thread_counter : &thread->counter; }
+
+static Long counted(const Thread* thread) { return thread == running ? thread_counter : thread->counter; }
+
+static ULong units_of(const Thread* thread) { return thread->due - (ULong)(counted(thread) >> COUNT_BITS); }
+
+static ULong instructions_of(const Thread* thread) { return thread->instructions + (UInt)counted(thread); }
+
+/* Begins to count anew, up to `due`. */
+static void count_up_to(Thread* thread, ULong due)
 {
-   return thread->due - (ULong)(thread == running ? instructions_left : thread->left);
+   Long units = (Long)(due - units_of(thread));
+   thread->instructions = instructions_of(thread);
+   thread->due = due;
+   *counter_of(thread) = (Long)((ULong)units << COUNT_BITS);
 }
 
 static ULong computed_ns(const Thread* thread)
 {
-   ULong instructions = instructions_of(thread), ns = (ULong)options.epoch_ns, in_epoch = (ULong)options.epoch_instructions;
-   return instructions / in_epoch * ns + instructions % in_epoch * ns / in_epoch;
+   unsigned __int128 product = (unsigned __int128)units_of(thread) * (ULong)options.epoch_ns;
+   return (ULong)(product / (ULong)options.epoch_units);
+}
+
+void thread_works(Thread* thread, Work kind, ULong count)
+{
+   if (thread == NULL) {
+      return;
+   }
+   work_done[kind] += count;
+   if (!has_prices()) {
+      return;
+   }
+   *counter_of(thread) -= (Long)(min_of(prices[kind] * count, WORK_UNITS) << COUNT_BITS);
+   if (counted(thread) >> COUNT_BITS < -TURN_UNITS) {
+      count_up_to(thread, units_of(thread) - 1); /* still due */
+   }
 }
 
 ULong thread_now_ns(const Thread* thread)
@@ -75,10 +110,10 @@ void thread_publish(Thread* thread)
 /* Begins the running thread's turn: up to its epoch's end if it is alone. */
 static void begin_turn(Thread* thread)
 {
-   ULong instructions = instructions_of(thread);
-   ULong turn = TURN_NS * (ULong)options.epoch_instructions / (ULong)options.epoch_ns + 1;
-   thread->due = nr_threads > 1 ? min_of(thread->boundary, instructions + turn) : thread->boundary;
-   instructions_left = (Long)(thread->due - instructions);
+   ULong turn = (ULong)((unsigned __int128)TURN_NS * (ULong)options.epoch_units / (ULong)options.epoch_ns) + 1;
+   ULong longest = nr_threads > 1 ? min_of(turn, TURN_UNITS) : TURN_UNITS;
+   ULong due = min_of(thread->boundary, units_of(thread) + longest);
+   count_up_to(thread, has_prices() ? min_of(due, thread->tick * TICK_UNITS) : due);
 }
 
 Thread* thread_running(void)
@@ -93,13 +128,13 @@ Thread* thread_run(ThreadId tid)
       return thread;
    }
    if (running != NULL) {
-      running->left = instructions_left;
+      running->counter = thread_counter;
       thread_publish(running); /* its time is what those that it woke go on at */
    }
    running = thread;
    front_clear();
    if (thread != NULL) {
-      instructions_left = thread->left;
+      thread_counter = thread->counter;
       begin_turn(thread);
    }
    return thread;
@@ -111,6 +146,7 @@ static Thread* create(ThreadId tid, UInt uid, Origin origin, Long started_by, UL
    filter_create(&thread->filter);
    chunk_create(&thread->chunk, uid);
    thread->tid = tid;
+   thread->tick = 1;
    thread->layout_generation = layout_generation;
    thread->order_floor_ns = start_ns;
    thread->block_order_ns = start_ns;
@@ -175,10 +211,11 @@ static void say_hello(Thread* thread)
 
 static void begin_first_epoch(Thread* thread)
 {
-   thread->boundary = (ULong)options.epoch_instructions;
+   thread->boundary = (ULong)options.epoch_units;
    say_hello(thread);
    if (thread->origin == ORIGIN_PROGRAM || thread->origin == ORIGIN_EXEC) {
       layout_initial(push_initial, thread);
+      thread_works(thread, WORK_EXEC, 1);
    }
 }
 
@@ -186,8 +223,8 @@ static void begin_next_epoch(Thread* thread)
 {
    hand_out(thread);
    filter_next_epoch(&thread->filter);
-   thread->epoch = instructions_of(thread) / (ULong)options.epoch_instructions;
-   thread->boundary = (thread->epoch + 1) * (ULong)options.epoch_instructions;
+   thread->epoch = units_of(thread) / (ULong)options.epoch_units;
+   thread->boundary = (thread->epoch + 1) * (ULong)options.epoch_units;
    thread->block_order_ns = order_ns(thread);
    thread_publish(thread);
    if (thread->epoch - thread->sent_at_epoch >= EPOCHS_PER_CHUNK) {
@@ -240,8 +277,12 @@ void thread_due(Thread* thread)
 {
    if (thread->boundary == 0) {
       begin_first_epoch(thread);
-   } else if (instructions_of(thread) >= thread->boundary) {
+   } else if (units_of(thread) >= thread->boundary) {
       begin_next_epoch(thread);
+   }
+   if (has_prices() && units_of(thread) >= thread->tick * TICK_UNITS) {
+      thread->tick = units_of(thread) / TICK_UNITS + 1;
+      front_clear(); /* so that the touches of this tick are seen */
    }
    if (nr_threads > 1) {
       wait_for_those_behind(thread);
@@ -259,10 +300,24 @@ static void see_layout(Thread* thread)
    thread->block_order_ns = order_ns(thread);
 }
 
+/* What a touch says about caches and TLBs: whether the page is among those of this tick, whatever the lengths of epochs and turns. */
+static void price_touch(Thread* thread, ULong page)
+{
+   ULong tag = page << TICK_BITS | (thread->tick & TICK_MASK);
+   ULong* recent = &thread->recent[page % RECENT_PAGES];
+   if (*recent != tag) {
+      thread_works(thread, (*recent & TICK_MASK) == (tag & TICK_MASK) ? WORK_FAR_TOUCH : WORK_FIRST_TOUCH, 1);
+      *recent = tag;
+   }
+}
+
 static void touch(Thread* thread, ULong page, Bool write, Bool kernel)
 {
    if (layout_generation != thread->layout_generation) {
       see_layout(thread);
+   }
+   if (has_prices()) {
+      price_touch(thread, page);
    }
    filter_touch(&thread->filter, page, write, kernel);
 }
@@ -355,12 +410,19 @@ void thread_woken(Thread* thread, ULong slept_ns)
    }
 }
 
+void thread_tell_clock(Thread* thread)
+{
+   push(thread, &(Record){ RECORD_CLOCK, 2, { computed_ns(thread), instructions_of(thread) }, NULL });
+}
+
 static void end(Thread* thread)
 {
    if (thread->boundary == 0) { /* it never ran: its clone failed */
       chunk_close(&thread->chunk);
    } else {
       thread_publish(thread);
+      hand_out(thread);
+      thread_tell_clock(thread);
       thread_event(thread, &(Record){ RECORD_END, 1, { instructions_of(thread) }, NULL });
       chunk_close(&thread->chunk);
    }
@@ -422,8 +484,9 @@ static void on_fork_in_child(ThreadId tid)
          destroy(threads[other]);
       }
    }
+   VG_(memset)(work_done, 0, sizeof work_done);
    Thread* child = create(tid, uid, ORIGIN_FORK, started_by, start_ns);
-   child->boundary = (ULong)options.epoch_instructions;
+   child->boundary = (ULong)options.epoch_units;
    thread_run(tid);
    say_hello(child);
 }
@@ -449,4 +512,5 @@ void threads_end(void)
          on_exit(tid);
       }
    }
+   mix_write();
 }

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 
-/* One thread of the traced program: its instruction count, its epoch, its filter and its chunk. */
+/* One thread of the traced program: its clock, its epoch, its filter and its chunk. */
 
 #ifndef ISOREC_THREAD_H
 #define ISOREC_THREAD_H
 
 #include "filter.h"
 #include "options.h"
+#include "prices.h"
 #include "spool.h"
 
 #define SYSCALL_ARGUMENTS 6
+/* As much memory as a second-level TLB and cache reach, about. */
+#define RECENT_PAGES FRONT_SLOTS
 #define NO_UID (-1LL)
 
 /* The pages of a file that a thread read or wrote last. */
@@ -36,9 +39,12 @@ typedef struct {
    ThreadId tid;
    Filter filter;
    Chunk chunk;
-   ULong boundary; /* the instruction count at which the epoch ends; 0 before the first instruction */
-   ULong due;      /* the instruction count at which thread_due is, at the latest at the boundary */
-   Long left;      /* instructions up to that, while another thread runs (see instructions_left) */
+   ULong boundary; /* the time in units at which the epoch ends; 0 before the first instruction */
+   ULong due;      /* the time in units at which thread_due is, at the latest at the boundary */
+   ULong instructions; /* that ran up to the beginning of its turn */
+   Long counter;       /* while another thread runs (see thread_counter) */
+   ULong tick;                 /* the one it is in, from 1 */
+   ULong recent[RECENT_PAGES]; /* pages with the tick of their last touch through the filter, by their low bits */
    ULong epoch;
    ULong sent_at_epoch;
    ULong published_ns;      /* computing time that is in the control block's sum */
@@ -54,8 +60,13 @@ typedef struct {
    Transfer transfer;
 } Thread;
 
-/* Of the running thread: instructions up to `due`, counted down by the translated code. Negative: call thread_due. */
-extern Long instructions_left;
+/* Of the running thread, kept by the translated code in one word: above COUNT_BITS the units up to `due`, counted down; below
+   them the instructions of this turn, counted up. Negative: call thread_due. */
+extern Long thread_counter;
+#define COUNT_BITS 32
+
+/* What the translated code subtracts for so many units and instructions. */
+static inline ULong counter_step(ULong units, ULong instructions) { return (units << COUNT_BITS) - instructions; }
 
 /* Registers for the core's events of threads and forks. */
 void threads_track(void);
@@ -104,7 +115,13 @@ void thread_before_sleep(Thread* thread);
 /* Memory of [start, end) (pages) is another one from now on. */
 void thread_forget(Thread* thread, ULong start, ULong end);
 
-/* The thread's point in virtual time: its beginning, its instructions and its sleep. */
+/* The thread has done `count` pieces of work of this kind, beyond what the translated code counts by itself. */
+void thread_works(Thread* thread, Work kind, ULong count);
+
+/* Says how much time the thread has computed. */
+void thread_tell_clock(Thread* thread);
+
+/* The thread's point in virtual time: its beginning, what it has computed and its sleep. */
 ULong thread_now_ns(const Thread* thread);
 
 /* Lets the others know how far this thread got. */

@@ -3,13 +3,14 @@
 """Tests of the tool in DIRECTORY, where the Makefile put it: `test/run.py DIRECTORY [NAME …]`."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-from spool import END, EXEC, EXIT, FILE, FORK, HELLO, IDLE, MAP, NOT_FOLLOWED, START, START_FAILED, THREAD, Recording
+from spool import CLOCK, END, EXEC, EXIT, FILE, FORK, HELLO, IDLE, MAP, NOT_FOLLOWED, START, START_FAILED, THREAD, Recording
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOOL = None
@@ -101,6 +102,94 @@ def test_epochs_repeat_pages():
     stack = max(page for page, written in thread.pages().items() if written)
     epochs = {epoch for epoch, page, _ in thread.touches() if page == stack}
     assert len(epochs) > 20
+
+
+def prices():
+    """Kind of work -> units, from the source."""
+    with open(f"{HERE}/../src/prices.c", encoding="utf-8") as file:
+        return {kind.lower(): int(units) for kind, units in re.findall(r"\[WORK_(\w+)\] = (\d+),", file.read())}
+
+
+def amounts(path):
+    """Kind of work -> amount, of all lines of a --count-mix file."""
+    total = {}
+    with open(path, encoding="ascii") as file:
+        for word in file.read().split():
+            kind, amount = word.split("=")
+            total[kind] = total.get(kind, 0) + int(amount)
+    return total
+
+
+def work(*arguments):
+    """The work of a program by kind, and its clock."""
+    path = os.path.join(BUILD, "mix")
+    if os.path.exists(path):
+        os.remove(path)
+    recording = record(program("work"), *arguments, epoch_instructions=0, options=[f"--count-mix={path}"])
+    return amounts(path), recording.threads[0]
+
+
+def test_work_is_counted_exactly():
+    # A loop twice as long: the difference is the loop. What it does stands in work.c, as assembly.
+    price, rounds = prices(), 100_000
+    for kind, per_round in [
+        ("plain", {"instruction": 4, "branch": 1}),
+        ("loads", {"instruction": 4, "load": 1, "chase": 1, "branch": 1}),
+        ("stores", {"instruction": 4, "store": 2, "branch": 1}),
+        ("divides", {"instruction": 5, "divide": 1, "branch": 1}),
+        ("multiplies", {"instruction": 3, "multiply": 1, "branch": 1}),
+        ("floats", {"instruction": 4, "vector": 1, "divide": 1, "branch": 1}),
+        ("strings", {"instruction": 5, "string_byte": 64, "branch": 1}),
+        ("atomics", {"instruction": 3, "atomic": 1, "branch": 1}),
+        ("calls", {"instruction": 4, "call": 1, "branch": 1}),
+    ]:
+        (once, first), (twice, second) = work(kind, str(rounds)), work(kind, str(2 * rounds))
+        done = {name: twice[name] - once[name] for name in once}
+        for name in set(done) - {"first_touch", "far_touch", "new_code", "branch", "loaded_branch", "load", "atomic"}:
+            assert done[name] == per_round.get(name, 0) * rounds, (kind, name, done[name])
+        for name in {"load", "atomic"} & set(per_round):
+            assert done[name] >= per_round[name] * rounds, (kind, name, done[name])
+        # The clock is the sum, to a nanosecond a reading.
+        for amounts_done, thread in ((once, first), (twice, second)):
+            units = sum(price.get(name, 0) * amount for name, amount in amounts_done.items())
+            assert abs(thread.clock_ns() - units // 256) <= 1, (kind, thread.clock_ns(), units // 256)
+            strings = amounts_done["string_byte"] // 8 if kind == "strings" else 0
+            assert amounts_done["instruction"] <= thread.instructions() - strings
+
+
+def test_divisions_take_longer_than_additions():
+    (_, plain), (_, divides) = work("plain", "1000000"), work("divides", "1000000")
+    assert divides.clock_ns() > 2 * plain.clock_ns(), (plain.clock_ns(), divides.clock_ns())
+
+
+def test_far_memory_takes_longer():
+    near, far = (record(program("work"), "touches", str(4_000_000), pages, epoch_instructions=0).threads[0]
+                 for pages in ("100", "40000"))
+    assert far.clock_ns() > 1.5 * near.clock_ns(), (near.clock_ns(), far.clock_ns())
+    # However long the epoch is, the clock is the same but for the tool's own pages of code.
+    others = [record(program("work"), "touches", "4000000", "40000", epoch_instructions=0, epoch_ns=ns).threads[0].clock_ns()
+              for ns in (100_000, 50_000_000)]
+    assert all(0.99 < other / far.clock_ns() < 1.01 for other in others), (far.clock_ns(), others)
+
+
+def test_the_clock_is_the_same_each_time():
+    def rows():
+        thread = record(program("work"), "touches", "1000000", "9000", epoch_instructions=0).threads[0]
+        return [each for each in thread.records if each[2] != HELLO]
+    assert rows() == rows()
+
+
+def test_instructions_of_one_length():
+    # As `--time-per-kinstructions` wants it: nothing but instructions counts.
+    thread = record(program("work"), "divides", "1000000", epoch_instructions=10_000, epoch_ns=3_000).threads[0]
+    assert thread.clock_ns() == thread.instructions() * 3 // 10, (thread.clock_ns(), thread.instructions())
+
+
+def test_clock_before_an_exec():
+    recording = record("/bin/sh", "-c", "exec /bin/true", epoch_instructions=0)
+    (after,) = recording.by_origin(EXEC)
+    assert len(recording.threads[0].of(CLOCK)) == 1 and len(after.of(CLOCK)) == 1
+    assert recording.threads[0].clock_ns() <= after.hello[3][5]
 
 
 def test_native_programs():
@@ -284,7 +373,7 @@ def test_not_followed():
 
 
 def test_missing_options():
-    for options, words in [(["--spool=/nonexistent", "--epoch-instructions=1", "--epoch-ns=1"], b"cannot map /nonexistent"),
+    for options, words in [(["--spool=/nonexistent", "--epoch-ns=1"], b"cannot map /nonexistent"),
                            ([], b"started by `isotherm record`")]:
         status, out, err = native(f"{TOOL}/isorec-launcher", "--tool=isorec", "-q", *options, "/bin/true")
         assert status == 1 and out == b"" and words in err, (status, err)

@@ -14,9 +14,9 @@ from collections import defaultdict
 MAGIC = b"iTR1"
 CHUNK_BYTES, HEADER_BYTES = 4096, 16
 HELLO, EPOCH, ROW, MAP, UNMAP, DISCARD, REMAP, START, START_FAILED, IDLE, END, NOT_FOLLOWED, EXIT, FILE, \
-    TRANSFER, KERNEL_ROW = range(1, 17)
+    TRANSFER, KERNEL_ROW, CLOCK = range(1, 18)
 FIELDS = {HELLO: 6, EPOCH: 2, ROW: 2, MAP: 4, UNMAP: 2, DISCARD: 2, REMAP: 4, START: 2, START_FAILED: 1, IDLE: 1, END: 1,
-          NOT_FOLLOWED: 0, EXIT: 1, FILE: 2, TRANSFER: 2, KERNEL_ROW: 2}
+          NOT_FOLLOWED: 0, EXIT: 1, FILE: 2, TRANSFER: 2, KERNEL_ROW: 2, CLOCK: 2}
 NAMED = {HELLO, MAP, NOT_FOLLOWED, FILE}
 PROGRAM, THREAD, FORK, EXEC = range(4)
 
@@ -91,6 +91,10 @@ class Thread:
     def idle_ns(self):
         return sum(fields[0] for _, _, _, fields, _ in self.of(IDLE))
 
+    def clock_ns(self):
+        """CPU time, as told at its end or before its execve."""
+        return self.of(CLOCK)[-1][3][0]
+
     def instructions(self):
         return self.of(END)[0][3][0]
 
@@ -112,7 +116,7 @@ def varint(data, offset):
 
 
 class Recording:
-    """A program under the tool. `threads`: by uid."""
+    """A program under the tool. `threads`: by uid. `epoch_instructions` 0: time is counted by prices."""
 
     def __init__(self, directory, command, epoch_instructions=5_000_000, epoch_ns=1_000_000, options=(), **popen):
         base = "/dev/shm" if os.path.isdir("/dev/shm") else None

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use isotherm_linux::{ENGINES, EngineEntry, RecordError, RecordOptions, Recording, Report, engine_named};
-use isotherm_trace::{Fraction, NativeRun};
+use isotherm_trace::{ClockKind, Fraction, NativeRun};
 use isotherm_units::{Bytes, Duration, PAGE_BYTES};
 
 use crate::error::CliError;
@@ -36,9 +36,10 @@ pub(crate) struct Args {
     /// Run the program once as it is, and print its CPU time and memory; record nothing.
     #[arg(long, conflicts_with_all = ["output", "native_first"])]
     native_only: bool,
-    /// CPU time of 1000 instructions, where no native run sets the clock.
-    #[arg(long, value_name = "TIME", default_value = "200ns")]
-    time_per_kinstructions: Duration,
+    /// CPU time of 1000 instructions, where no native run sets the clock. Without it `valgrind` counts each kind of work at its price, and
+    /// `qemu` takes 200ns.
+    #[arg(long, value_name = "TIME")]
+    time_per_kinstructions: Option<Duration>,
     /// Stop recording at this file size; the program runs on.
     #[arg(long, value_name = "SIZE")]
     max_size: Option<Bytes>,
@@ -85,7 +86,9 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         engine: engine(&args.with)?,
         native_first: args.native_first,
         epoch: args.epoch,
-        ns_per_instruction: Fraction { numerator: args.time_per_kinstructions.ns(), denominator: 1000 },
+        ns_per_instruction: args
+            .time_per_kinstructions
+            .map(|time| Fraction { numerator: time.ns(), denominator: 1000 }),
         max_bytes: args.max_size.map(Bytes::get),
         ..RecordOptions::new(args.command, output)
     };
@@ -225,18 +228,10 @@ fn summary(recording: &Recording) -> Vec<String> {
         String::new()
     };
     lines.push(format!("{cpu} of CPU time{instructions}, recorded in {wall}{slower}"));
-    match &recording.native {
-        None => {}
-        Some(native) => {
-            lines.extend(native_words(native));
-            lines.push(match recording.is_timed {
-                true => "the trace's clock follows that CPU time".to_owned(),
-                false => {
-                    "the trace's clock is the instruction count: the runs differ too much, or are too short".to_owned()
-                }
-            });
-        }
+    if let Some(native) = &recording.native {
+        lines.extend(native_words(native));
     }
+    lines.push(clock_words(recording));
     if let Some(signal) = recording.signal {
         lines.push(format!("the program died by signal {signal}"));
     }
@@ -246,8 +241,26 @@ fn summary(recording: &Recording) -> Vec<String> {
     lines
 }
 
+/// What the trace's clock is, and how far it may be off.
+fn clock_words(recording: &Recording) -> String {
+    let kind = match recording.clock.kind {
+        ClockKind::Native => "follows that CPU time",
+        ClockKind::InstructionMix => "counts instructions, far memory accesses and system calls by kind",
+        _ => "counts instructions of one length",
+    };
+    let unset = match recording.native {
+        Some(_) if recording.clock.kind != ClockKind::Native => "; the native run differs too much, or is too short",
+        _ => "",
+    };
+    let error = recording.clock.error_percent;
+    let error = error.map_or(String::new(), |percent| format!("; up to {percent} % off on programs it was judged on"));
+    format!("the trace's clock {kind}{unset}{error}")
+}
+
 #[cfg(test)]
 mod tests {
+    use isotherm_trace::Clock;
+
     use super::*;
 
     fn recording() -> Recording {
@@ -264,7 +277,7 @@ mod tests {
             instructions: 4_000_000,
             cpu: Duration::from_ms(100),
             native: None,
-            is_timed: false,
+            clock: Clock { kind: ClockKind::InstructionMix, error_percent: Some(40) },
             wall: Duration::from_ms(1500),
             tool_cpu: None,
             bytes: 2048,
@@ -279,7 +292,8 @@ mod tests {
             "t.parquet: 10 rows, 20 page accesses; 1.00 MiB touched by 1 process, 2 threads; 2.00 KiB on disk"
         );
         assert!(lines[1].ends_with("about 15 times slower than without"), "{}", lines[1]);
-        assert!(lines[2].contains("signal 11") && lines[3].contains("does not reach"));
+        assert!(lines[2].contains("memory accesses and system calls by kind; up to 40 % off"), "{}", lines[2]);
+        assert!(lines[3].contains("signal 11") && lines[4].contains("does not reach"));
     }
 
     #[test]

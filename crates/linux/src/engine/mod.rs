@@ -18,13 +18,15 @@ use crate::record::{RecordOptions, Report};
 use crate::session::{self, Purpose};
 use crate::sys;
 
-/// How long an epoch is, in both measures.
+/// How long an epoch is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EpochLength {
-    /// Instructions of a thread.
+    /// Instructions of a thread, if they are what time is made from.
     pub(crate) instructions: u64,
-    /// The time they stand for.
+    /// CPU time of a thread.
     pub(crate) ns: u64,
+    /// Whether time is made from the engine's own prices instead.
+    pub(crate) by_prices: bool,
 }
 
 /// An engine that is installed here.
@@ -37,6 +39,8 @@ pub(crate) trait Launch {
     fn recorder(&self) -> &'static str;
     /// Whether it records the memory that the kernel touches for the program, in all system calls that it knows.
     fn sees_the_kernel(&self) -> bool;
+    /// Whether it can count a thread's time by prices of kinds of work, rather than by instructions of one length.
+    fn has_prices(&self) -> bool;
     /// The command that runs `program` and sends its records to the spool in the folder `spool`.
     fn command(&self, spool: &Path, epoch: EpochLength, program: &Program) -> Command;
 }

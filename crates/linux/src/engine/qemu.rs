@@ -41,6 +41,10 @@ impl Launch for Qemu {
         false // six system calls are not all
     }
 
+    fn has_prices(&self) -> bool {
+        false
+    }
+
     fn command(&self, spool: &Path, epoch: EpochLength, program: &Program) -> Command {
         command(&self.emulator, &plugin_argument(&self.tracer, spool, epoch), program)
     }
@@ -53,7 +57,7 @@ fn plugin_argument(tracer: &Path, spool: &Path, epoch: EpochLength) -> OsString 
         bytes.flat_map(|&byte| if byte == b',' { vec![byte, byte] } else { vec![byte] }).collect::<Vec<u8>>()
     };
     let (tracer, spool) = (escape(tracer), escape(spool));
-    let EpochLength { instructions, ns } = epoch;
+    let EpochLength { instructions, ns, .. } = epoch;
     let numbers = format!(",epoch-instructions={instructions},epoch-ns={ns},uid=0");
     let parts = [&tracer[..], b",tracer=", &tracer, b",spool=", &spool, numbers.as_bytes()];
     OsStr::from_bytes(&parts.concat()).to_owned()
@@ -81,7 +85,11 @@ mod tests {
     #[test]
     fn the_command_line_of_the_emulator() {
         let program = Program { path: "/bin/x".into(), arguments: vec!["y".into(), "-z".into()] };
-        let plugin = plugin_argument(Path::new("/a,b.so"), Path::new("/s"), EpochLength { instructions: 10, ns: 3 });
+        let plugin = plugin_argument(
+            Path::new("/a,b.so"),
+            Path::new("/s"),
+            EpochLength { instructions: 10, ns: 3, by_prices: false },
+        );
         assert_eq!(plugin, "/a,,b.so,tracer=/a,,b.so,spool=/s,epoch-instructions=10,epoch-ns=3,uid=0");
         let command = command(Path::new("/q"), &plugin, &program);
         let line: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();

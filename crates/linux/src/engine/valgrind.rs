@@ -46,14 +46,21 @@ impl Launch for Valgrind {
         true
     }
 
+    fn has_prices(&self) -> bool {
+        true
+    }
+
     fn command(&self, spool: &Path, epoch: EpochLength, program: &Program) -> Command {
         let folder = self.tool.parent().unwrap_or(Path::new("/"));
         let mut command = Command::new(folder.join(LAUNCHER));
         // Nobody's ~/.valgrindrc and VALGRIND_OPTS, no debugger's pipes, and threads take turns by rights.
         command.args(["--tool=isorec", "-q", "--command-line-only=yes", "--vgdb=no", "--fair-sched=yes"]);
-        let EpochLength { instructions, ns } = epoch;
+        let EpochLength { instructions, ns, by_prices } = epoch;
         command.arg(option("--spool=", spool.as_os_str()));
-        command.arg(format!("--epoch-instructions={instructions}")).arg(format!("--epoch-ns={ns}")).arg("--uid=0");
+        if !by_prices {
+            command.arg(format!("--epoch-instructions={instructions}"));
+        }
+        command.arg(format!("--epoch-ns={ns}")).arg("--uid=0");
         let mut words = program.arguments.iter();
         if let Some(name) = words.next().filter(|name| *name != program.path.as_os_str()) {
             command.arg(option("--argv0=", name));
@@ -77,12 +84,17 @@ mod tests {
     fn the_command_line_of_the_tool() {
         let program = Program { path: "/bin/x".into(), arguments: vec!["y".into(), "-z".into()] };
         let engine = Valgrind { tool: "/lib/isotherm/valgrind/isorec-amd64-linux".into() };
-        let command = engine.command(Path::new("/s"), EpochLength { instructions: 10, ns: 3 }, &program);
-        let line: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+        let command =
+            |by_prices| engine.command(Path::new("/s"), EpochLength { instructions: 10, ns: 3, by_prices }, &program);
+        let line = |command: &Command| -> Vec<_> {
+            command.get_args().map(|word| word.to_string_lossy().into_owned()).skip(5).collect()
+        };
         assert_eq!(
-            line[line.len() - 7..],
+            line(&command(false)),
             ["--spool=/s", "--epoch-instructions=10", "--epoch-ns=3", "--uid=0", "--argv0=y", "/bin/x", "-z"]
         );
+        let command = command(true);
+        assert_eq!(line(&command), ["--spool=/s", "--epoch-ns=3", "--uid=0", "--argv0=y", "/bin/x", "-z"]);
         assert_eq!(command.get_program(), "/lib/isotherm/valgrind/isorec-launcher");
     }
 }

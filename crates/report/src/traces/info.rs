@@ -1,6 +1,7 @@
 //! What is in a trace.
 
 use isotherm_trace::analysis::Info;
+use isotherm_trace::{Clock, ClockKind};
 use isotherm_units::Duration;
 
 use super::{bytes, without_process};
@@ -54,6 +55,7 @@ fn summary(info: &Info) -> Table {
         several => format!("{several} threads"),
     };
     add("duration", format!("{} ({} of CPU time in {threads})", time(info.footprint.duration_ns), time(info.cpu_ns)));
+    add("clock", clock_words(&info.clock));
     if let Some(native) = &info.native {
         add("without recorder", format!("{} of CPU time in {}", time(native.cpu_ns), time(native.wall_ns)));
         let bytes = |bytes: u64| Unit::Bytes.approx(bytes as f64);
@@ -91,6 +93,20 @@ fn summary(info: &Info) -> Table {
     let per_access = significant(info.milli_bytes_per_access as f64 / 1000.0, 3);
     add("file", format!("{} ({per_access} bytes a touch)", Unit::Bytes.approx(info.file_bytes as f64)));
     table
+}
+
+/// Where the times come from, and how far they may be off; empty if the file does not say.
+fn clock_words(clock: &Clock) -> String {
+    let kind = match clock.kind {
+        ClockKind::Unknown => return String::new(),
+        ClockKind::Instructions => "instructions of one length",
+        ClockKind::InstructionMix => "prices of kinds of instructions, memory accesses and system calls",
+        ClockKind::Native => "CPU time of a run without the recorder",
+    };
+    match clock.error_percent {
+        Some(percent) => format!("{kind}; up to {percent} % off on programs it was judged on"),
+        None => format!("{kind}; not judged"),
+    }
 }
 
 fn mapping_table(info: &Info) -> Table {
@@ -197,6 +213,7 @@ mod tests {
             complete: true,
             page_bytes: 4096,
             epoch_ns: 1_000_000,
+            clock: Clock { kind: ClockKind::Instructions, error_percent: Some(50) },
             native: None,
             descriptor_accesses: true,
             rows: 400,
@@ -232,6 +249,7 @@ mod tests {
         exit code          0
         complete           yes
         duration           2 s (2 s of CPU time in one thread)
+        clock              instructions of one length; up to 50 % off on programs it was judged on
         epoch              1ms
         page size          4 KiB
         touched            4 MiB (1024 pages)

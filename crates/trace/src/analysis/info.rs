@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::footprint::{Counts, Footprint};
 use super::layout::Layout;
 use super::{TraceStep, walk};
-use crate::{MapKind, NativeRun, Result, TraceError, TraceMeta, TraceRows};
+use crate::{Clock, MapKind, NativeRun, Result, TraceError, TraceMeta, TraceRows};
 
 /// Summary of a trace. Pages are in units of `page_bytes`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,6 +25,8 @@ pub struct Info {
     pub page_bytes: u64,
     /// Length of an epoch; 0: one row is one request.
     pub epoch_ns: u64,
+    /// Where the times come from.
+    pub clock: Clock,
     /// What the program used in a run of its own, without the recorder; `None`: it had none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub native: Option<NativeRun>,
@@ -168,6 +170,7 @@ pub fn info(reader: &mut impl TraceRows) -> Result<Info> {
         complete: meta.complete,
         page_bytes: meta.page_bytes,
         epoch_ns: meta.epoch_ns,
+        clock: meta.clock,
         native: meta.native,
         descriptor_accesses: meta.page_cache.is_some(),
         rows,

@@ -8,7 +8,7 @@
 //! Options read: `epoch_ns`, `ns_per_instruction`.
 
 use super::{ImportOptions, Importer, Input};
-use crate::{EpochFilter, Result, TraceMeta, TraceRow, TraceWriter};
+use crate::{Clock, ClockKind, EpochFilter, Result, TraceMeta, TraceRow, TraceWriter};
 
 pub(super) const IMPORTER: Importer = Importer {
     name: "lackey",
@@ -29,6 +29,7 @@ pub fn meta(options: &ImportOptions) -> TraceMeta {
         recorder: "valgrind lackey".to_owned(),
         epoch_ns: options.epoch_ns,
         ns_per_instruction: Some(options.ns_per_instruction),
+        clock: Clock { kind: ClockKind::Instructions, error_percent: None },
         ..TraceMeta::single("program")
     }
 }

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+
+/* What a program's work costs: the clock of a thread is the sum of these prices. */
+
+#ifndef ISOREC_PRICES_H
+#define ISOREC_PRICES_H
+
+#include "core.h"
+
+/* Kinds of work. An instruction counts as one and once more for each other kind that it belongs to. */
+typedef enum {
+   /* Counted at translation. */
+   WORK_INSTRUCTION,
+   WORK_STRING_BYTE, /* bytes moved or filled by `rep movs` and `rep stos`; those instructions are of no other kind */
+   WORK_LOAD,
+   WORK_CHASE, /* a load whose address depends on a load before it in the block */
+   WORK_STORE,
+   WORK_BRANCH,   /* conditional */
+   WORK_LOADED_BRANCH, /* the same, if the condition depends on a load before it in the block */
+   WORK_INDIRECT, /* a jump or call to an address that is not in the code; not a return */
+   WORK_VECTOR,   /* floating point, and arithmetic on vector registers */
+   WORK_MULTIPLY, /* of integers */
+   WORK_DIVIDE,   /* of any kind, and square roots */
+   WORK_ATOMIC,
+   WORK_TRANSLATED, /* end of those */
+   /* Counted where the tool is called anyway. */
+   WORK_NEW_CODE = WORK_TRANSLATED, /* a block that has not run before */
+   WORK_FIRST_TOUCH,                /* of a page, in a millisecond */
+   WORK_FAR_TOUCH,                  /* of a page that another one has pushed out of those 4096 of this millisecond that are near */
+   WORK_CALL,                       /* system calls; those below are of no other kind */
+   WORK_FILE_CALL,                  /* with a path */
+   WORK_MAP_CALL,                   /* that changes the memory layout */
+   WORK_SOCKET_CALL,                /* that moves data through a socket */
+   WORK_START_THREAD,
+   WORK_FORK,
+   WORK_EXEC, /* counted by the program that it starts */
+   WORK_COPIED_BYTE, /* that a system call moved */
+   WORK_KINDS,
+} Work;
+
+/* Units of time in a nanosecond. */
+#define UNITS_PER_NS 256
+
+extern const HChar* const work_names[WORK_KINDS];
+extern const UInt prices[WORK_KINDS]; /* in units */
+
+/* The kind of a system call; WORK_KINDS: it costs nothing, because a program calls it without the kernel when it runs alone. */
+Work work_of_call(UInt number, UWord first_argument);
+
+/* Whether the call's result is a number of bytes that it moved. */
+Bool call_moves_bytes(UInt number);
+
+/* For --count-mix: sums of this process, and where they go. */
+extern ULong work_done[WORK_KINDS];
+void mix_write(void);
+
+#endif
