@@ -8,8 +8,8 @@
     fit.py fit FOLDER                     fits the prices to the first list and prints both tables
 
 Needs numpy. A program's native time is the least user and system time of several runs (earlier ones in measured.json count too),
-less its page faults at the price of one (measured by `loops faults`), because the simulated machine adds faults itself. What counts
-as a far access depends a little on the prices in the tool: build it with new prices, measure and fit again, until they stay."""
+less its page faults at the price of one (measured by `loops faults`), because the simulated machine adds faults itself. The amounts of
+work do not depend on the prices in the tool."""
 
 import json
 import os
@@ -22,7 +22,7 @@ import time
 
 import programs
 
-RUNS = 2
+RUNS = 3
 CALIBRATION = ["./loops", "faults", "4", "131072"]
 
 

@@ -13,7 +13,8 @@ import numpy as np
 UNITS_PER_NS = 256
 # What processors of these years take, in ns: where the search begins, and where a price stays that no program tells.
 GUESS = {
-    "instruction": 0.05, "string_byte": 0.02, "load": 0.03, "chase": 0.1, "store": 0.03, "branch": 0.1, "loaded_branch": 0.2, "indirect": 0.5,
+    "instruction": 0.05, "string_byte": 0.02, "load": 0.03, "chase": 0.1, "store": 0.03, "branch": 0.1, "loaded_branch": 0.2,
+    "indirect": 0.5,
     "vector": 0.1, "multiply": 0.3, "divide": 1, "atomic": 5, "new_code": 200, "first_touch": 100, "far_touch": 30, "call": 150,
     "file_call": 1000, "map_call": 1000, "socket_call": 3000, "start_thread": 10_000, "fork": 100_000, "exec": 300_000,
     "copied_byte": 0.05,

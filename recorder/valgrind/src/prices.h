@@ -25,8 +25,8 @@ typedef enum {
    WORK_TRANSLATED, /* end of those */
    /* Counted where the tool is called anyway. */
    WORK_NEW_CODE = WORK_TRANSLATED, /* a block that has not run before */
-   WORK_FIRST_TOUCH,                /* of a page, in a millisecond */
-   WORK_FAR_TOUCH,                  /* of a page that another one has pushed out of those 4096 of this millisecond that are near */
+   WORK_FIRST_TOUCH,                /* of a page, in a tick: some millions of instructions (thread.c) */
+   WORK_FAR_TOUCH,                  /* of a page that another one has pushed out of the 4096 near ones of this tick */
    WORK_CALL,                       /* system calls; those below are of no other kind */
    WORK_FILE_CALL,                  /* with a path */
    WORK_MAP_CALL,                   /* that changes the memory layout */

@@ -21,8 +21,11 @@
 #define NAPS 40
 /* The longest turn in units, so that the instructions in it, none of which costs less than one, fit below COUNT_BITS. */
 #define TURN_UNITS (1LL << 30)
-/* Distant pages are told by which a thread touches in a tick: 1 ms of its time. */
-#define TICK_UNITS (UNITS_PER_NS * 1000000ULL)
+/* Distant pages are told by which a thread touches in a tick. It is a number of instructions, about a millisecond of them, and not a
+   time: the price of touches would bring the next tick nearer, and with it more touches. */
+#define TICK_INSTRUCTIONS 8000000ULL
+/* A tick may end so much too late. */
+#define TICK_SLACK (TICK_INSTRUCTIONS / 16)
 #define TICK_BITS 24
 #define TICK_MASK ((1ULL << TICK_BITS) - 1)
 /* A piece of work counts as so much at most, so that the counter does not run over. */
@@ -113,7 +116,12 @@ static void begin_turn(Thread* thread)
    ULong turn = (ULong)((unsigned __int128)TURN_NS * (ULong)options.epoch_units / (ULong)options.epoch_ns) + 1;
    ULong longest = nr_threads > 1 ? min_of(turn, TURN_UNITS) : TURN_UNITS;
    ULong due = min_of(thread->boundary, units_of(thread) + longest);
-   count_up_to(thread, has_prices() ? min_of(due, thread->tick * TICK_UNITS) : due);
+   if (has_prices()) {
+      /* An instruction costs at least its own price, so this is never too late by more than the slack. */
+      ULong instructions = max_of(monus(thread->tick * TICK_INSTRUCTIONS, instructions_of(thread)), TICK_SLACK);
+      due = min_of(due, units_of(thread) + instructions * prices[WORK_INSTRUCTION]);
+   }
+   count_up_to(thread, due);
 }
 
 Thread* thread_running(void)
@@ -280,8 +288,8 @@ void thread_due(Thread* thread)
    } else if (units_of(thread) >= thread->boundary) {
       begin_next_epoch(thread);
    }
-   if (has_prices() && units_of(thread) >= thread->tick * TICK_UNITS) {
-      thread->tick = units_of(thread) / TICK_UNITS + 1;
+   if (has_prices() && instructions_of(thread) >= thread->tick * TICK_INSTRUCTIONS) {
+      thread->tick = instructions_of(thread) / TICK_INSTRUCTIONS + 1;
       front_clear(); /* so that the touches of this tick are seen */
    }
    if (nr_threads > 1) {
