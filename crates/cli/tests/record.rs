@@ -1,4 +1,5 @@
-//! `isotherm record` with engines that are not what they seem, and without any.
+//! `isotherm record` with engines that are not what they seem, without any, and on hosts that run out of something.
+#![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -11,6 +12,12 @@ fn record(folder: &Path, arguments: &[&str], valgrind: &Path, tracer: &Path) -> 
     // What other tests found about engines is not theirs to know.
     command.env("XDG_CACHE_HOME", folder.join("cache"));
     command.env("ISOTHERM_VALGRIND", valgrind).env("ISOTHERM_TRACER", tracer).output().unwrap()
+}
+
+/// Says why a test does nothing, or fails where all must run.
+fn skip(why: &str) {
+    assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none_or(|value| value != "1"), "{why}");
+    eprintln!("skipped: {why}");
 }
 
 fn said(output: &Output) -> String {
@@ -104,6 +111,145 @@ fn an_engine_that_hangs_is_given_up_and_killed() {
     let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
     let status = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     assert!(status.is_empty() || status.contains(") Z "), "what it started is gone too: {status}");
+}
+
+/// A launcher that sends what is in `chunks`: a thread that touches `rows` pages here and there, and then ends.
+fn sender(folder: &Path, rows: u64) -> std::path::PathBuf {
+    let hello = [1, 1, 9, 9, 0, 0, 0, 1, b'p', 2, 0, 0];
+    let (mut chunks, mut payload, mut sequence) = (Vec::new(), hello.to_vec(), 0u32);
+    let mut send = |payload: &mut Vec<u8>, chunks: &mut Vec<u8>| {
+        chunks.extend(b"iTR1");
+        for word in [u32::try_from(payload.len()).unwrap(), 0, sequence] {
+            chunks.extend(word.to_le_bytes());
+        }
+        chunks.append(payload);
+        sequence += 1;
+    };
+    let (mut state, mut end) = (1u64, 0i64);
+    for _ in 0..rows {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let page = i64::try_from(state >> 40).unwrap();
+        let mut delta = ((page - end) << 1 ^ (page - end) >> 63).cast_unsigned();
+        payload.push(3);
+        while delta >= 0x80 {
+            payload.push(delta.to_le_bytes()[0] | 0x80);
+            delta >>= 7;
+        }
+        payload.extend([delta.to_le_bytes()[0], 0]);
+        end = page + 1;
+        if payload.len() > 4000 {
+            send(&mut payload, &mut chunks);
+            (payload, end) = (vec![2, 0, 0], 0);
+        }
+    }
+    payload.extend([11, 1]);
+    send(&mut payload, &mut chunks);
+    std::fs::write(folder.join("chunks"), chunks).unwrap();
+    let line = r#"for word; do case $word in --spool=*) spool=${word#--spool=};; esac; done; cat "${0%/*}/chunks" > "$spool/fifo""#;
+    pretender(folder, line)
+}
+
+/// Rows of a trace that must open.
+fn rows(trace: &Path) -> u64 {
+    isotherm_trace::TraceReader::open(trace)
+        .unwrap_or_else(|error| panic!("what was recorded opens: {error}"))
+        .meta()
+        .rows
+}
+
+#[test]
+fn a_file_that_may_not_grow_further_keeps_what_it_has_and_the_program_runs_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (tool, nowhere) = (sender(folder.path(), 4000), folder.path().join("nowhere"));
+    let trace = folder.path().join("out/t.parquet");
+    let mut codes = std::collections::BTreeSet::new();
+    // Whatever isotherm writes has a limit of so many bytes, its own spool of 4096 among it.
+    for limit in (0..30_000u64).step_by(397) {
+        let _ = std::fs::remove_dir_all(folder.path().join("out"));
+        std::fs::create_dir(folder.path().join("out")).unwrap();
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--fsize={limit}:{limit}")).arg(env!("CARGO_BIN_EXE_isotherm"));
+        command.args(["record", "--with", "valgrind", "-o"]).arg(&trace).args(["--", "true"]);
+        let output = command.env("ISOTHERM_VALGRIND", &tool).env("ISOTHERM_TRACER", &nowhere).output().unwrap();
+        let (code, text) = (output.status.code(), said(&output));
+        match code {
+            Some(0) => assert_eq!(rows(&trace), 4000, "{limit}: {text}"),
+            Some(4) => {
+                assert!(text.contains("disk full while writing"), "{limit}: {text}");
+                assert!([0, 4000].contains(&rows(&trace)), "{limit}: all batches or none: {text}");
+            }
+            // Before the program was started.
+            Some(1) => assert!(text.contains("File too large") && !trace.exists(), "{limit}: {text}"),
+            _ => panic!("{limit}: {code:?} {text}"),
+        }
+        codes.extend(code);
+        let left = std::fs::read_dir(folder.path().join("out")).unwrap().count();
+        assert_eq!(left, usize::from(code != Some(1)), "{limit}: no temporary file stays");
+    }
+    assert_eq!(codes, [0, 1, 4].into(), "limits of all three kinds were tried");
+}
+
+#[test]
+fn a_full_disk_keeps_what_it_has_and_the_program_runs_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (tool, nowhere) = (sender(folder.path(), 20_000), folder.path().join("nowhere"));
+    let place = folder.path().join("disk");
+    std::fs::create_dir(&place).unwrap();
+    let (mut codes, mut kept) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
+    for pages in (2..48).step_by(3) {
+        // A file system of its own, gone with the shell. What is on it is looked at before.
+        let line = format!(
+            "mount -t tmpfs -o size={} none disk || exit 99
+             {} record --with valgrind -o disk/t.parquet -- true; code=$?
+             cp disk/t.parquet out; ls -A disk | wc -l > names; exit $code",
+            pages * 4096,
+            env!("CARGO_BIN_EXE_isotherm")
+        );
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &line]).current_dir(folder.path());
+        let output = command.env("ISOTHERM_VALGRIND", &tool).env("ISOTHERM_TRACER", &nowhere).output();
+        let Ok(output) = output else { return skip("no unshare") };
+        let (code, text) = (output.status.code(), said(&output));
+        if matches!(code, Some(99)) || text.contains("unshare failed") {
+            return skip("file systems are mounted by root");
+        }
+        let rows = rows(&folder.path().join("out"));
+        match code {
+            Some(0) => assert_eq!(rows, 20_000, "{pages}: {text}"),
+            Some(4) => assert!(text.contains("disk full while writing"), "{pages}: {text}"),
+            _ => panic!("{pages}: {code:?} {text}"),
+        }
+        assert_eq!(std::fs::read_to_string(folder.path().join("names")).unwrap().trim(), "1", "{pages}: {text}");
+        codes.extend(code);
+        kept.insert(rows);
+    }
+    assert_eq!(codes, [0, 4].into());
+    assert!(kept.contains(&20_000) && kept.contains(&0), "{kept:?}");
+}
+
+#[test]
+fn more_processes_than_open_files_are_recorded_to_their_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "ulimit -Sn 24; exec \"$0\" record --with \"$1\" -o \"$1.parquet\" -- \
+                sh -c 'for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30
+                       do (sleep 3; exit 7) & done; exit 5'";
+    for engine in isotherm_linux::ENGINES {
+        if let Err(error) = engine.probe() {
+            skip(&format!("{} does not record here: {error}", engine.name));
+            continue;
+        }
+        let mut command = Command::new("sh");
+        command.args(["-c", line, env!("CARGO_BIN_EXE_isotherm"), engine.name]).current_dir(folder.path());
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(5), "{}", said(&output));
+        let trace = isotherm_trace::TraceReader::open(folder.path().join(format!("{}.parquet", engine.name))).unwrap();
+        let meta = trace.meta();
+        assert!(meta.complete && meta.processes.len() >= 31, "{} processes: {}", meta.processes.len(), said(&output));
+        // Each slept, and that is in the trace only if it was recorded to its end.
+        let slept = meta.events.iter().filter(|event| matches!(event.kind, isotherm_trace::EventKind::Idle { .. }));
+        let slept: std::collections::BTreeSet<u32> = slept.map(|event| event.thread).collect();
+        assert!(slept.len() >= 30, "{}: {} slept", engine.name, slept.len());
+    }
 }
 
 #[test]

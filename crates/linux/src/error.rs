@@ -88,7 +88,10 @@ pub enum RecordError {
         path.display()
     )]
     Stream { path: PathBuf, why: String },
-    /// The trace cannot be written.
+    /// The trace cannot be begun; the program was not started.
+    #[error(transparent)]
+    NotBegun(isotherm_trace::TraceError),
+    /// The trace cannot be written to its end. What was written until then stays.
     #[error(transparent)]
     Trace(#[from] isotherm_trace::TraceError),
 }
@@ -132,10 +135,6 @@ impl RecordError {
 
     /// Whether a part of the recording is kept in the file.
     pub fn is_partial(&self) -> bool {
-        match self {
-            Self::Stream { .. } => true,
-            Self::Trace(error) => error.is_disk_full(),
-            _ => false,
-        }
+        matches!(self, Self::Stream { .. } | Self::Trace(_))
     }
 }

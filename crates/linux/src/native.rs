@@ -35,7 +35,7 @@ pub(crate) fn run(program: &Program) -> Result<NativeRun, RecordError> {
     let mut peak = Memory::default();
     let cpu = loop {
         signals.pass_on(Some(child.id()));
-        let process = sys::open_process(child.id());
+        let process = sys::open_process(child.id()).map_err(|error| RecordError::io("watch the program", error))?;
         let milliseconds = u32::try_from(SAMPLE.as_millis()).unwrap_or(20);
         if process.is_none_or(|process| sys::wait_readable(&process, milliseconds).unwrap_or(true)) {
             break host::cpu_time(child.id()); // before it is reaped

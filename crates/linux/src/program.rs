@@ -1,9 +1,10 @@
 //! From a command to what the emulator can run: an ELF file for x86-64, with its arguments.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::RecordError;
@@ -40,7 +41,16 @@ pub(crate) fn resolve(command: &[OsString], search: Option<&OsStr>) -> Result<Pr
         }
         let head = head_of(&path).map_err(|error| RecordError::io(format!("read {}", path.display()), error))?;
         match kind_of(&head) {
-            Kind::Program => return Ok(Program { path, arguments }),
+            Kind::Program => match privileges(&path, &status) {
+                None => return Ok(Program { path, arguments }),
+                Some(what) => {
+                    return Err(not_executable(&format!(
+                        "it {what}, and would run under an engine without the rights that this gives. A copy of it (`cp`) is an \
+                         ordinary program that can be recorded"
+                    )));
+                }
+            },
+            Kind::Broken => return Err(not_executable("it is an ELF file without a program in it")),
             Kind::OtherMachine => return Err(not_executable("it is not a program for x86-64")),
             Kind::Unknown => {
                 return Err(not_executable("it is neither an ELF program nor a script with a `#!` line"));
@@ -53,6 +63,15 @@ pub(crate) fn resolve(command: &[OsString], search: Option<&OsStr>) -> Result<Pr
         }
     }
     Err(RecordError::NotExecutable { path, why: "its interpreters are scripts, more than five deep".into() })
+}
+
+/// What makes a program run with other rights than its caller's. Engines refuse it, or run it without them.
+fn privileges(path: &Path, status: &Metadata) -> Option<&'static str> {
+    match status.mode() & 0o6000 {
+        0 => sys::has_capabilities(path).then_some("has file capabilities"),
+        0o2000 => Some("is set-group-ID"),
+        _ => Some("is set-user-ID"),
+    }
 }
 
 fn find(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, RecordError> {
@@ -78,8 +97,13 @@ fn head_of(path: &Path) -> std::io::Result<Vec<u8>> {
 #[derive(Debug, PartialEq, Eq)]
 enum Kind {
     Program,
+    /// For this machine, but no more than the beginning of a header, or a header of something that is no program.
+    Broken,
     OtherMachine,
-    Script { interpreter: PathBuf, argument: Option<OsString> },
+    Script {
+        interpreter: PathBuf,
+        argument: Option<OsString>,
+    },
     Unknown,
 }
 
@@ -87,7 +111,12 @@ fn kind_of(head: &[u8]) -> Kind {
     if head.starts_with(b"\x7fELF") {
         // 64 bits, little endian, EM_X86_64.
         let ours = head.len() >= 20 && head[4..6] == [2, 1] && head[18..20] == [62, 0];
-        return if ours { Kind::Program } else { Kind::OtherMachine };
+        if !ours {
+            return Kind::OtherMachine;
+        }
+        // A header of 64 bytes, ET_EXEC or ET_DYN, with program headers (`e_phnum`): what the kernel asks for, too.
+        let is_whole = head.len() >= 64 && matches!(head[16..18], [2 | 3, 0]) && head[56..58] != [0, 0];
+        return if is_whole { Kind::Program } else { Kind::Broken };
     }
     let Some(line) = head.strip_prefix(b"#!") else { return Kind::Unknown };
     let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii();
@@ -141,6 +170,7 @@ mod tests {
             (at("empty", "", 0o755), "neither an ELF program nor a script"),
             (at("bare", "#!\n", 0o755), "neither an ELF program nor a script"),
             (at("elf32", "\x7fELF\x01\x01", 0o755), "not a program for x86-64"),
+            (at("torn", "\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0", 0o755), "without a program in it"),
             (at("lost", "#!/does/not/exist\n", 0o755), "look at /does/not/exist"),
             (at("loop", &format!("#!{}\n", directory.path().join("loop").display()), 0o755), "five deep"),
         ];

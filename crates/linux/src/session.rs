@@ -1,6 +1,7 @@
 //! A recording under an engine: starts it, takes what it sends over the spool, looks after the processes, writes the trace.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -51,9 +52,9 @@ pub(crate) fn record(
     report: &mut dyn FnMut(Report),
 ) -> Result<Recording, RecordError> {
     let epoch = options.epoch_length(engine.has_prices())?;
-    let spool = Spool::create().map_err(|error| RecordError::io("make a directory for temporary files", error))?;
     let signals = Signals::catch().map_err(|error| RecordError::io("catch signals", error))?;
-    let writer = TraceWriter::create(&options.output, meta(options, engine, epoch))?;
+    let spool = Spool::create().map_err(|error| RecordError::io("make a directory for temporary files", error))?;
+    let writer = TraceWriter::create(&options.output, meta(options, engine, epoch)).map_err(RecordError::NotBegun)?;
 
     let began = WallInstant::now();
     let mut command = engine.command(spool.path(), epoch, program);
@@ -267,8 +268,7 @@ impl Session<'_> {
 
     /// Whether the program has ended: its status, and the CPU time that it and its children took under the engine.
     fn wait_child(&mut self) -> Result<Option<(ExitStatus, Option<Duration>)>, RecordError> {
-        let ended = sys::open_process(self.child.id()).is_none_or(|process| sys::has_ended(&process));
-        if !ended {
+        if !sys::child_has_ended(self.child.id()).map_err(|error| RecordError::io("wait for the program", error))? {
             return Ok(None);
         }
         let cpu = host::cpu_time(self.child.id()); // before it is reaped
@@ -278,8 +278,17 @@ impl Session<'_> {
 
     /// Opens handles of new processes and takes in what ended ones left.
     fn look_after_processes(&mut self) {
-        for pid in self.assembler.living() {
-            let process = self.processes.entry(pid).or_insert_with(|| sys::open_process(pid));
+        let living = self.assembler.living();
+        // Most processes say that they end; their handles are not needed any more, and there are only so many.
+        self.processes.retain(|pid, _| living.contains(pid));
+        for pid in living {
+            let process = match self.processes.entry(pid) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => match sys::open_process(pid) {
+                    Ok(process) => unknown.insert(process),
+                    Err(_) => continue, // it lives; its turn comes when others have ended
+                },
+            };
             if !process.as_ref().is_none_or(sys::has_ended) {
                 continue;
             }

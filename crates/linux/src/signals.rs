@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::SigId;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 
 use crate::sys;
 
 /// Signals caught; given back when dropped.
 pub(crate) struct Signals {
     caught: Vec<(i32, Arc<AtomicBool>, SigId)>,
+    /// That of a file at its largest allowed size (RLIMIT_FSIZE) would end the recorder; caught, the write fails and says why. It is not
+    /// ignored instead, because the program would inherit that.
+    too_large: SigId,
     /// Whether a Ctrl-C reaches the program without our help.
     shares_terminal: bool,
 }
@@ -23,7 +26,8 @@ impl Signals {
             let id = signal_hook::flag::register(signal, Arc::clone(&flag))?;
             caught.push((signal, flag, id));
         }
-        Ok(Self { caught, shares_terminal: sys::shares_terminal() })
+        let too_large = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
+        Ok(Self { caught, too_large, shares_terminal: sys::shares_terminal() })
     }
 
     /// Passes on what has come since the last call; whether anything has.
@@ -48,5 +52,6 @@ impl Drop for Signals {
         for (_, _, id) in &self.caught {
             signal_hook::low_level::unregister(*id);
         }
+        signal_hook::low_level::unregister(self.too_large);
     }
 }

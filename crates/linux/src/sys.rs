@@ -8,11 +8,17 @@ use std::path::Path;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, Mode, OFlags, access};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, waitid};
 
 /// Whether this process may execute the file.
 pub(crate) fn may_execute(path: &Path) -> bool {
     access(path, Access::EXEC_OK).is_ok()
+}
+
+/// Whether the file gives who executes it capabilities (capabilities(7)).
+pub(crate) fn has_capabilities(path: &Path) -> bool {
+    let mut nothing: [u8; 0] = [];
+    rustix::fs::getxattr(path, "security.capability", &mut nothing).is_ok()
 }
 
 /// Makes a FIFO and opens it for reading. It is open for writing too, so that it does not end when its writers pause.
@@ -35,15 +41,36 @@ pub(crate) fn wait_readable(file: impl AsFd, milliseconds: u32) -> io::Result<bo
     }
 }
 
-/// A handle of a process that stays its own when the number is given to another.
-pub(crate) fn open_process(pid: u32) -> Option<OwnedFd> {
-    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
-    rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()
+/// A handle of a process that stays its own when the number is given to another; `None` if there is no such process.
+///
+/// # Errors
+/// When it cannot be had although the process may be there: this process has too many open files.
+pub(crate) fn open_process(pid: u32) -> io::Result<Option<OwnedFd>> {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
+    match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(process) => Ok(Some(process)),
+        Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM)
+            if rustix::process::test_kill_process(pid) != Err(Errno::SRCH) =>
+        {
+            Err(Errno::MFILE.into())
+        }
+        Err(_) => Ok(None),
+    }
 }
 
 /// Whether the process behind a handle has ended, reaped or not.
 pub(crate) fn has_ended(process: &OwnedFd) -> bool {
     wait_readable(process, 0).unwrap_or(true)
+}
+
+/// Whether a child of this process has ended; it is not reaped. Needs no open file.
+pub(crate) fn child_has_ended(pid: u32) -> io::Result<bool> {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(true) };
+    match waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT) {
+        Ok(status) => Ok(status.is_some()),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Sends a signal by number; that the process is gone does not matter.

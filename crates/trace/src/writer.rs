@@ -42,7 +42,11 @@ impl TraceWriter {
     pub fn create(path: impl AsRef<Path>, meta: TraceMeta) -> Result<Self> {
         let path = path.as_ref();
         let file = File::create(path).map_err(|error| TraceError::io("create", path, error))?;
-        let sink = IpcSink::create(file, &meta).map_err(|error| stream_error(path, 0, error))?;
+        let sink = IpcSink::create(file, &meta).map_err(|error| {
+            // Not even the header is there: nothing that could be opened.
+            let _ = std::fs::remove_file(path);
+            TraceError::io("write", path, error)
+        })?;
         Ok(Self::with(path, meta, Sink::Stream(Box::new(sink))))
     }
 

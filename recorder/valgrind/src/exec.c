@@ -88,9 +88,16 @@ static Verdict resolve(HChar* path, const HChar** why)
          return UNFOLLOWABLE;
       }
       if (is_program(head, length)) {
-         /* The core would run it without the privileges. */
-         *why = "set-user-ID";
-         return (status.mode & MODE_PRIVILEGED) != 0 && (Int)status.uid != VG_(geteuid)() ? UNFOLLOWABLE : FOLLOWED;
+         /* The core refuses these, and those of the own user too. */
+         if ((status.mode & MODE_PRIVILEGED) != 0) {
+            *why = "set-user-ID";
+            return UNFOLLOWABLE;
+         }
+         if (system_call(__NR_getxattr, (Word)path, (Word)"security.capability", 0, 0, 0) >= 0) {
+            *why = "file capabilities";
+            return UNFOLLOWABLE;
+         }
+         return FOLLOWED;
       }
       if (starts_with(head, length, "\177ELF")) {
          *why = "not for x86-64";
