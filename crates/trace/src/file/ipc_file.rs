@@ -119,4 +119,8 @@ impl<M> IpcFile<M> {
     pub(crate) fn medium(&self) -> &M {
         &self.medium
     }
+
+    pub(crate) fn into_medium(self) -> M {
+        self.medium
+    }
 }

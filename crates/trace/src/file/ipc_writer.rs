@@ -173,4 +173,42 @@ mod tests {
         assert!(written > 2);
         assert_eq!(crate::TraceReader::open(&path).unwrap().meta().rows, written * 100);
     }
+
+    #[test]
+    fn a_disk_that_is_full_at_any_byte_keeps_all_whole_batches() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        // A note among few rows; how many rows were whole, and the disk.
+        let write = |room: usize| -> Option<(u64, SmallDisk)> {
+            let disk = SmallDisk { bytes: Vec::new(), room };
+            let mut sink = IpcSink::create(disk, &TraceMeta::single("t")).ok()?;
+            let mut whole = 0;
+            for batch in 0..3u64 {
+                let run = |index: u64| crate::PageRun { page: batch * 100 + index * 7919, pages: 1, write: index == 2 };
+                sink.extend(batch, 0, &(0..9).map(run).collect::<Vec<_>>());
+                sink.note(&Note::Remark(format!("batch {batch}")));
+                match sink.flush() {
+                    Ok(()) => whole += 9,
+                    Err(_) => return Some((whole, sink.file.into_medium())),
+                }
+            }
+            let _ = sink.close();
+            Some((whole, sink.file.into_medium()))
+        };
+        let (_, disk) = write(1 << 20).expect("there is room");
+        let bytes = disk.bytes.len();
+        let mut seen = std::collections::BTreeSet::new();
+        for room in 0..=bytes {
+            let Some((whole, disk)) = write(room) else {
+                seen.insert(None);
+                continue;
+            };
+            std::fs::write(&path, &disk.bytes).unwrap();
+            let reader = crate::TraceReader::open(&path).unwrap_or_else(|error| panic!("{room} of {bytes}: {error}"));
+            let notes = reader.meta().notes.iter().filter(|note| note.starts_with("batch")).count() as u64;
+            assert_eq!((reader.meta().rows, notes), (whole, whole / 9), "{room} of {bytes}");
+            seen.insert(Some(whole));
+        }
+        assert_eq!(seen, [None, Some(0), Some(9), Some(18), Some(27)].into());
+    }
 }
