@@ -100,11 +100,11 @@ fn clock_words(clock: &Clock) -> String {
     let kind = match clock.kind {
         ClockKind::Unknown => return String::new(),
         ClockKind::Instructions => "instructions of one length",
-        ClockKind::InstructionMix => "prices of kinds of instructions, memory accesses and system calls",
+        ClockKind::InstructionMix => "instructions, memory accesses and calls at prices",
         ClockKind::Native => "CPU time of a run without the recorder",
     };
     match clock.error_percent {
-        Some(percent) => format!("{kind}; up to {percent} % off on programs it was judged on"),
+        Some(percent) => format!("{kind}; up to {percent} % off"),
         None => format!("{kind}; not judged"),
     }
 }
@@ -249,7 +249,7 @@ mod tests {
         exit code          0
         complete           yes
         duration           2 s (2 s of CPU time in one thread)
-        clock              instructions of one length; up to 50 % off on programs it was judged on
+        clock              instructions of one length; up to 50 % off
         epoch              1ms
         page size          4 KiB
         touched            4 MiB (1024 pages)
