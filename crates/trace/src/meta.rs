@@ -131,8 +131,8 @@ impl PageCacheRange {
 #[serde(default)]
 pub struct Clock {
     pub kind: ClockKind,
-    /// Largest difference from native CPU time, percent of it, over the programs that this clock was judged on
-    /// (`docs/recording.md#time`); `None`: it was not judged.
+    /// Largest difference from native CPU time, percent of it, over all whole programs for which it was
+    /// measured (`docs/recording.md#time`); `None`: it was not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_percent: Option<u32>,
 }
