@@ -253,7 +253,7 @@ fn clock_words(recording: &Recording) -> String {
         _ => "",
     };
     let error = recording.clock.error_percent;
-    let error = error.map_or(String::new(), |percent| format!("; up to {percent} % off on programs it was judged on"));
+    let error = error.map_or(String::new(), |percent| format!("; up to {percent} % off"));
     format!("the trace's clock {kind}{unset}{error}")
 }
 
