@@ -19,7 +19,7 @@ const DOWNWARD: &[(&str, &[&str])] = &[
     ("lab/rig", &["units", "trace", "workload", "guest"]),
     ("lab/fidelity", &["units", "core", "workload", "sim", "rig", "guest"]),
     ("lab/guest", &[]),
-    ("lab/cli", &["units", "sim", "workload", "scenario", "report", "terminal", "rig", "fidelity"]),
+    ("lab/cli", &["units", "trace", "sim", "workload", "scenario", "report", "linux", "terminal", "rig", "fidelity"]),
     ("tracer", &[]),
     ("xtask", &[]),
 ];

@@ -7,6 +7,7 @@ mod fidelity_compaction;
 mod fidelity_monitor;
 mod fidelity_promotion;
 mod fidelity_sorting;
+mod recorders;
 mod rig;
 mod verify;
 mod versus;
@@ -26,6 +27,7 @@ isotherm_terminal::verbs! {
     /// Hint-fault promotion from a slow node beside real kernels.
     #[command(after_help = fidelity_promotion::AFTER_HELP)]
     FidelityPromotion => fidelity_promotion,
+    Recorders => recorders,
     Rig => rig,
     Verify => verify,
 }

@@ -1,0 +1,213 @@
+//! Clean roots of Debian releases, and what runs in them: without privileges, with processes of its own.
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use isotherm_terminal::{CliError, Ui};
+use isotherm_trace::NativeRun;
+use serde::{Deserialize, Serialize};
+
+use super::programs::{Program, Size, files};
+
+/// A release and the packages that the programs and engines need there.
+pub(super) struct Release {
+    pub(super) name: &'static str,
+    /// Beside those of [`PACKAGES`].
+    packages: &'static [&'static str],
+}
+
+pub(super) const RELEASES: [Release; 2] = [
+    Release { name: "bookworm", packages: &["qemu-user"] }, // 7.2, the last with plugins of the version that the tracer is for
+    Release { name: "trixie", packages: &[] },
+];
+
+const PACKAGES: [&str; 8] = ["python3", "sqlite3", "gcc", "libc6-dev", "redis-server", "redis-tools", "nodejs", "make"];
+/// Who runs programs there, and where.
+const USER: u32 = 1000;
+const FOLDER: &str = "tmp/recorders";
+
+/// What a run took.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Spent {
+    /// User and system time with all children, in ns.
+    pub(super) cpu_ns: u64,
+    pub(super) wall_ns: u64,
+    exit_code: i32,
+}
+
+impl Spent {
+    /// Without a native run that was a part of it.
+    pub(super) fn subtract(&mut self, native: Option<&NativeRun>) {
+        if let Some(native) = native {
+            self.cpu_ns = self.cpu_ns.saturating_sub(native.cpu_ns);
+            self.wall_ns = self.wall_ns.saturating_sub(native.wall_ns);
+        }
+    }
+}
+
+/// A root that is there.
+pub(super) struct Root {
+    pub(super) release: &'static Release,
+    path: PathBuf,
+}
+
+impl Root {
+    /// Takes the root made before, or makes it.
+    pub(super) fn of(release: &'static Release, ui: &Ui) -> Result<Self, CliError> {
+        let id = output(Command::new("id").arg("-u"))?;
+        if id.stdout != b"0\n" {
+            return Err(CliError::host_cannot("roots of Debian releases are made and entered by root"));
+        }
+        let set = |variable| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
+        let cache = cache.ok_or_else(|| CliError::host_cannot("neither XDG_CACHE_HOME nor HOME is set"))?;
+        let path = cache.join("isotherm/roots").join(format!("{}-recorders", release.name));
+        if !path.exists() {
+            ui.say(format_args!("making a root of {} in {}", release.name, path.display()));
+            make(release, &path)?;
+        }
+        Ok(Self { release, path })
+    }
+
+    /// Puts `isotherm` and its engines where `make install` does, and the programs where they run; compiles those that are C.
+    pub(super) fn install(&self) -> Result<(), CliError> {
+        let this = std::env::current_exe().map_err(CliError::failed)?;
+        let built = this.parent().unwrap_or(Path::new("/"));
+        let copy = |from: &str, to: &str| {
+            let to = self.path.join(to);
+            std::fs::create_dir_all(to.parent().unwrap_or(&self.path)).map_err(CliError::failed)?;
+            std::fs::copy(built.join(from), &to).map(drop).map_err(|error| {
+                CliError::host_cannot(format!(
+                    "{} cannot be copied: {error}; `make build` makes it",
+                    built.join(from).display()
+                ))
+            })
+        };
+        copy("isotherm", "usr/local/bin/isotherm")?;
+        copy("libisotherm_tracer.so", "usr/local/lib/isotherm/libisotherm_tracer.so")?;
+        for part in ["isorec-amd64-linux", "isorec-launcher", "vgpreload_core-amd64-linux.so"] {
+            copy(&format!("valgrind/{part}"), &format!("usr/local/lib/isotherm/valgrind/{part}"))?;
+        }
+        let folder = self.path.join(FOLDER);
+        let _ = std::fs::remove_dir_all(&folder);
+        let wrote = std::fs::create_dir_all(folder.join("build")).and_then(|()| {
+            for (name, text) in files() {
+                std::fs::write(folder.join(name), text)?;
+            }
+            [&folder, &folder.join("build")].into_iter().try_for_each(|folder| {
+                chown(folder, Some(USER), Some(USER))?;
+                std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755))
+            })
+        });
+        wrote.map_err(CliError::failed)?;
+        let compiled =
+            self.shell("for name in random threads; do gcc -O2 -pthread -o $name $name.c || exit 1; done")?;
+        if !compiled.status.success() {
+            return Err(CliError::failed(format!("{}: {}", self.release.name, said(&compiled))));
+        }
+        // The first run of a program reads it from the disk: not a part of any figure.
+        let warm =
+            "python3 -c pass; node -e 0; sqlite3 :memory: .quit; gcc --version; redis-server --version; make --version";
+        self.shell(warm).map(drop)
+    }
+
+    /// Whether an engine records here.
+    pub(super) fn has(&self, engine: &str) -> bool {
+        let line = format!("isotherm record -o probe.parquet --with {engine} -- true && rm probe.parquet");
+        self.shell(&line).is_ok_and(|output| output.status.success())
+    }
+
+    /// The trace of the last run under an engine.
+    pub(super) fn trace(&self, engine: &str) -> PathBuf {
+        self.path.join(FOLDER).join(format!("{engine}.parquet"))
+    }
+
+    /// Runs a program, natively, or under an engine and natively before that.
+    pub(super) fn run(&self, program: &Program, size: Size, engine: Option<&str>) -> Result<Spent, CliError> {
+        let line = match engine {
+            None => program.command.to_owned(),
+            Some(engine) => {
+                let command = quoted(program.command);
+                format!(
+                    "exec isotherm --quiet record --native-first --with {engine} -o {engine}.parquet -- sh -c {command}"
+                )
+            }
+        };
+        let (load, times) = (program.load.unwrap_or_default(), 1 + u32::from(engine.is_some()));
+        let all = format!(
+            "export N={}; exec python3 measure.py {} {} {times}",
+            program.number(size),
+            quoted(&line),
+            quoted(load)
+        );
+        let output = self.shell(&all)?;
+        let spent: Option<Spent> = serde_json::from_slice(&output.stdout).ok();
+        let failed = |what: String| {
+            let log = std::fs::read_to_string(self.path.join(FOLDER).join("said")).unwrap_or_default();
+            let engine = engine.unwrap_or("no engine");
+            CliError::failed(format!("{}, {}, {engine}: {what}\n{log}", self.release.name, program.name))
+        };
+        match spent {
+            None => Err(failed(said(&output))),
+            Some(spent) if spent.exit_code != 0 => Err(failed(format!("exit code {}", spent.exit_code))),
+            Some(spent) => Ok(spent),
+        }
+    }
+
+    /// Runs a line in the root, with its own processes, as nobody in particular.
+    fn shell(&self, line: &str) -> Result<Output, CliError> {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--pid", "--fork", &format!("--mount-proc={}", self.path.join("proc").display())]);
+        command.args(["chroot", &format!("--userspec={USER}:{USER}")]).arg(&self.path);
+        command.args(["env", "-i", "HOME=/tmp", "PATH=/usr/local/bin:/usr/bin:/bin", "sh", "-c"]);
+        output(command.arg(format!("cd /{FOLDER} && {line}")))
+    }
+}
+
+/// Makes the root, in its place only when it is whole.
+fn make(release: &Release, path: &Path) -> Result<(), CliError> {
+    let unfinished = path.with_extension("unfinished");
+    let _ = std::fs::remove_dir_all(&unfinished);
+    std::fs::create_dir_all(&unfinished).map_err(CliError::failed)?;
+    let packages: Vec<&str> = PACKAGES.iter().chain(release.packages).copied().collect();
+    let mut command = Command::new("mmdebstrap");
+    command.args(["--variant=minbase", &format!("--include={}", packages.join(",")), release.name]).arg(&unfinished);
+    let made = output(&mut command)?;
+    if !made.status.success() {
+        return Err(CliError::host_cannot(format!(
+            "mmdebstrap cannot make a root of {}: {}",
+            release.name,
+            said(&made)
+        )));
+    }
+    std::fs::rename(&unfinished, path).map_err(CliError::failed)
+}
+
+fn output(command: &mut Command) -> Result<Output, CliError> {
+    command.output().map_err(|error| {
+        let name = command.get_program().to_string_lossy().into_owned();
+        CliError::host_cannot(format!("{name}: {error} (apt-get install mmdebstrap util-linux coreutils)"))
+    })
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// As one word of a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quoted_line_is_one_word() {
+        let text = "a 'b' \"c\" $d";
+        let echoed = Command::new("sh").args(["-c", &format!("printf %s {}", quoted(text))]).output().unwrap();
+        assert_eq!(String::from_utf8(echoed.stdout).unwrap(), text);
+    }
+}
