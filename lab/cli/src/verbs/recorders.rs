@@ -9,9 +9,8 @@ mod tables;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use isotherm_linux::DEFAULT_NS_PER_INSTRUCTION;
 use isotherm_terminal::{CliError, Ui};
-use isotherm_trace::{Fraction, NativeRun, TraceMeta};
+use isotherm_trace::{Clock, EventKind};
 use serde::Serialize;
 
 use agreement::Agreement;
@@ -81,22 +80,10 @@ struct Recorded {
     /// Different pages, per process.
     pages: u64,
     complete: bool,
-    /// CPU time of all threads at the default length of an instruction, in ns.
+    /// CPU time of all threads by the trace's clock, in ns.
     cpu_ns: u64,
-    /// The same at the length that the native run before it set.
-    timed_ns: u64,
-    /// That run.
-    native: Option<NativeRun>,
-}
-
-/// Times of this trace are to be multiplied by this, to be those of the default length of an instruction.
-fn to_default_clock(meta: &TraceMeta) -> Fraction {
-    let default = DEFAULT_NS_PER_INSTRUCTION;
-    let set = meta.ns_per_instruction.unwrap_or(default);
-    Fraction {
-        numerator: default.numerator.saturating_mul(set.denominator),
-        denominator: default.denominator.saturating_mul(set.numerator),
-    }
+    /// That clock.
+    clock: Clock,
 }
 
 /// Runs all that was asked for and prints it.
@@ -161,16 +148,15 @@ fn compare(
     let mut rows: Vec<Row> = [None].into_iter().chain(engines.iter().copied().map(Some)).map(row).collect();
     for _ in 0..repeat {
         for row in &mut rows {
-            let mut spent = root.run(program, size, row.engine)?;
-            if let Some(engine) = row.engine {
-                let recorded = read(&root.trace(engine))?;
-                spent.subtract(recorded.native.as_ref());
-                row.recorded = Some(recorded);
-            }
-            row.runs.push(spent);
+            row.runs.push(root.run(program, size, row.engine, "")?);
+            row.recorded = row.engine.map(|engine| read(&root.trace(engine))).transpose()?;
         }
     }
     if program.is_deterministic && engines.len() == 2 {
+        // Windows of time are the same ones only by the same clock.
+        for engine in engines {
+            root.run(program, size, Some(engine), "--time-per-kinstructions 200ns")?;
+        }
         let [one, other] = [engines[0], engines[1]].map(|engine| root.trace(engine));
         let agreement = Agreement::of(root.release.name, program.name, &one, &other).map_err(CliError::failed)?;
         results.agreement.push(agreement);
@@ -195,14 +181,16 @@ fn read(trace: &Path) -> Result<Recorded, CliError> {
             Ok::<(), isotherm_trace::TraceError>(())
         })
         .map_err(CliError::failed)?;
-    let timed_ns: u64 = ends.iter().sum();
+    // Where a thread's end is known, it is exact.
+    for event in meta.events.iter().filter(|event| event.kind == EventKind::EndThread) {
+        ends[event.thread as usize] = event.time_ns;
+    }
     Ok(Recorded {
         rows: meta.rows,
         accesses: meta.accesses,
         pages: pages.len() as u64,
         complete: meta.complete,
-        cpu_ns: to_default_clock(&meta).times(timed_ns),
-        timed_ns,
-        native: meta.native,
+        cpu_ns: ends.iter().sum(),
+        clock: meta.clock,
     })
 }

@@ -141,8 +141,6 @@ fn touches(path: &Path, names: &mut Names) -> Result<Touches, TraceError> {
     let mut processes = vec![Mappings::default(); meta.processes.len()];
     let mut events = meta.events.iter().peekable();
     let mut touches = Touches { windows: BTreeMap::new() };
-    // Both on one clock, whatever native runs have set.
-    let clock = super::to_default_clock(&meta);
     reader.for_each_batch(|batch| {
         for (index, row) in batch.rows().enumerate() {
             while let Some(event) = events.next_if(|event| event.row <= batch.first_row + index as u64) {
@@ -160,7 +158,7 @@ fn touches(path: &Path, names: &mut Names) -> Result<Touches, TraceError> {
                 }
             }
             let process = meta.process_of(row.thread);
-            let window = touches.windows.entry((row.thread, clock.times(row.time_ns) / WINDOW_NS)).or_default();
+            let window = touches.windows.entry((row.thread, row.time_ns / WINDOW_NS)).or_default();
             for page in row.page..row.page + u64::from(row.pages) {
                 let (name, place) = processes[process].name(page, unmapped);
                 window.insert((process, name, place));
@@ -192,7 +190,7 @@ mod tests {
             .event(0, 0, EventKind::Map(MapRange { start: base + 20, end: base + 40, ..MapRange::default() }))
             .unwrap();
         writer.event(0, 0, EventKind::Unmap { start: base + 25, end: base + 26 }).unwrap();
-        let row = |time_ns, page, pages| TraceRow { time_ns, thread: 0, page, pages, write: false };
+        let row = |time_ns, page, pages| TraceRow { time_ns, thread: 0, page, pages, write: false, kernel: false };
         writer.push(row(0, base + 3, 2)).unwrap();
         writer.push(row(WINDOW_NS, base + 30, late)).unwrap();
         writer.finish().unwrap();

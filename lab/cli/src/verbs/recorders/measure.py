@@ -6,23 +6,20 @@ import subprocess
 import sys
 import time
 
-line, load, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
+line, load = sys.argv[1], sys.argv[2]
 SOCKET, WAIT_S = "server.sock", 120
 if os.path.exists(SOCKET):
     os.unlink(SOCKET)
 began = time.monotonic()
 with open("said", "wb") as said:
     program = subprocess.Popen(["sh", "-c", line], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said)
-for _ in range(times if load else 0):
+if load:
     deadline = time.monotonic() + WAIT_S
     while not os.path.exists(SOCKET) and time.monotonic() < deadline and not os.waitid(
         os.P_PID, program.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT
     ):
         time.sleep(0.01)
     subprocess.run(["sh", "-c", load], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    # The server removes its socket before it ends; a second one makes it again.
-    while os.path.exists(SOCKET) and time.monotonic() < deadline:
-        time.sleep(0.01)
 _, status, usage = os.wait4(program.pid, 0)
 wall = time.monotonic() - began
 print(json.dumps({

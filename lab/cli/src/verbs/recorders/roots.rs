@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use isotherm_terminal::{CliError, Ui};
-use isotherm_trace::NativeRun;
 use serde::{Deserialize, Serialize};
 
 use super::programs::{Program, Size, files};
@@ -18,7 +17,7 @@ pub(super) struct Release {
 }
 
 pub(super) const RELEASES: [Release; 2] = [
-    Release { name: "bookworm", packages: &["qemu-user"] }, // 7.2, the last with plugins of the version that the tracer is for
+    Release { name: "bookworm", packages: &["qemu-user"] }, // 7.2; that of trixie cannot load plugins
     Release { name: "trixie", packages: &[] },
 ];
 
@@ -34,16 +33,6 @@ pub(super) struct Spent {
     pub(super) cpu_ns: u64,
     pub(super) wall_ns: u64,
     exit_code: i32,
-}
-
-impl Spent {
-    /// Without a native run that was a part of it.
-    pub(super) fn subtract(&mut self, native: Option<&NativeRun>) {
-        if let Some(native) = native {
-            self.cpu_ns = self.cpu_ns.saturating_sub(native.cpu_ns);
-            self.wall_ns = self.wall_ns.saturating_sub(native.wall_ns);
-        }
-    }
 }
 
 /// A root that is there.
@@ -123,24 +112,24 @@ impl Root {
         self.path.join(FOLDER).join(format!("{engine}.parquet"))
     }
 
-    /// Runs a program, natively, or under an engine and natively before that.
-    pub(super) fn run(&self, program: &Program, size: Size, engine: Option<&str>) -> Result<Spent, CliError> {
+    /// Runs a program, natively or under an engine, which records with `options`.
+    pub(super) fn run(
+        &self,
+        program: &Program,
+        size: Size,
+        engine: Option<&str>,
+        options: &str,
+    ) -> Result<Spent, CliError> {
         let line = match engine {
             None => program.command.to_owned(),
             Some(engine) => {
                 let command = quoted(program.command);
-                format!(
-                    "exec isotherm --quiet record --native-first --with {engine} -o {engine}.parquet -- sh -c {command}"
-                )
+                format!("exec isotherm --quiet record {options} --with {engine} -o {engine}.parquet -- sh -c {command}")
             }
         };
-        let (load, times) = (program.load.unwrap_or_default(), 1 + u32::from(engine.is_some()));
-        let all = format!(
-            "export N={}; exec python3 measure.py {} {} {times}",
-            program.number(size),
-            quoted(&line),
-            quoted(load)
-        );
+        let load = program.load.unwrap_or_default();
+        let all =
+            format!("export N={}; exec python3 measure.py {} {}", program.number(size), quoted(&line), quoted(load));
         let output = self.shell(&all)?;
         let spent: Option<Spent> = serde_json::from_slice(&output.stdout).ok();
         let failed = |what: String| {
