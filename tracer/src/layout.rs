@@ -8,21 +8,23 @@ use std::sync::OnceLock;
 
 use crate::record::{Record, map_flags};
 
-/// What was mapped before the program was loaded: ranges of pages of the emulator's own.
+/// Up to QEMU 8 the emulator keeps itself above (its own image, libraries and heap), and places programs far below.
+const EMULATOR_FROM: u64 = 0x5000_0000_0000;
+/// From QEMU 9 on, what was mapped before the program was loaded: ranges of pages of the emulator's own.
 static EMULATOR: OnceLock<Vec<(u64, u64)>> = OnceLock::new();
 /// The smallest stack that `ulimit -s` is ever set to in practice, in pages.
 const STACK_PAGES: u64 = 16;
 
-/// To be called while the plugin is loaded, which is before the program is.
+/// To be called while the plugin is loaded, which is before the program is, where programs lie among the emulator's memory.
 pub(crate) fn note_emulator() {
     let text = std::fs::read("/proc/self/maps").unwrap_or_default();
     let lines = text.split(|&byte| byte == b'\n').filter_map(parse);
     let _ = EMULATOR.set(lines.map(|line| (line.start, line.end)).collect());
 }
 
-/// Reports the mappings of the program in `/proc/self/maps`: what came since then. QEMU 9 and later place programs among their own
-/// memory. Of that, what the emulator has taken meanwhile is reported too, without harm, because no program touches it; but for
-/// its translated code, which alone is anonymous and executable.
+/// Reports the mappings of the program in `/proc/self/maps`. Under QEMU 9 and later that is what came since [`note_emulator`]. What the
+/// emulator itself has taken meanwhile is reported too, without harm, because no program touches it; but for its translated code, which
+/// alone is anonymous and executable.
 pub(crate) fn initial(mut sink: impl FnMut(&Record<'_>)) {
     let Ok(text) = std::fs::read("/proc/self/maps") else { return };
     let mappings: Vec<Line<'_>> = text.split(|&byte| byte == b'\n').filter_map(parse).collect();
@@ -48,8 +50,8 @@ pub(crate) fn initial(mut sink: impl FnMut(&Record<'_>)) {
 }
 
 fn is_of_program(line: &Line<'_>) -> bool {
-    let own =
-        EMULATOR.get().is_some_and(|ranges| ranges.iter().any(|&(start, end)| start < line.end && line.start < end));
+    let Some(emulator) = EMULATOR.get() else { return line.start < EMULATOR_FROM >> 12 };
+    let own = emulator.iter().any(|&(start, end)| start < line.end && line.start < end);
     // In brackets are the emulator's heap and stack, which grow.
     !own && !line.name.starts_with(b"[") && (!line.name.is_empty() || !line.executable)
 }
@@ -128,9 +130,18 @@ mod tests {
         assert_eq!(stack_of(&lines.iter().collect::<Vec<_>>()), Some(0x7001));
         assert_eq!(stack_of(&[&lines[0]]), Some(0x1000));
         assert_eq!(stack_of(&[]), None);
-        let named = |line: &[u8]| is_of_program(&parse(line).unwrap());
-        assert!(named(b"1000-2000 r-xp 00000000 fe:00 9 /bin/x") && !named(b"1000-2000 rw-p 00000000 00:00 0 [heap]"));
-        assert!(!named(b"1000-2000 rwxp 00000000 00:00 0 "), "translated code");
+    }
+
+    #[test]
+    fn programs_are_told_from_the_emulator() {
+        let own = |line: &[u8]| is_of_program(&parse(line).unwrap());
+        assert!(own(b"4000000000-4000001000 rw-p 00000000 00:00 0 "));
+        assert!(!own(b"7f0000000000-7f0000001000 rw-p 00000000 00:00 0 "), "above where programs are, up to QEMU 8");
+        note_emulator();
+        let (start, _) = EMULATOR.get().unwrap()[0];
+        assert!(!own(format!("{:x}-{:x} rw-p 00000000 00:00 0 ", start << 12, (start + 1) << 12).as_bytes()));
+        assert!(own(b"1000-2000 r-xp 00000000 fe:00 9 /bin/x") && !own(b"1000-2000 rw-p 00000000 00:00 0 [heap]"));
+        assert!(!own(b"1000-2000 rwxp 00000000 00:00 0 "), "translated code");
     }
 
     #[test]

@@ -87,7 +87,9 @@ pub(crate) unsafe extern "C" fn qemu_plugin_install(
         return 1;
     };
     STORE_BIT.store(store_bit, Ordering::Relaxed);
-    crate::layout::note_emulator();
+    if qemu_plugin_version.load(Ordering::Relaxed) > 1 {
+        crate::layout::note_emulator();
+    }
     let count = usize::try_from(count).unwrap_or(0);
     let texts = (0..count).map(|index| {
         // SAFETY: `arguments` has `count` C strings that live during this call.

@@ -14,50 +14,6 @@ use isotherm_trace::{
 use isotherm_units::{Duration, Ratio};
 use proptest::prelude::*;
 
-#[test]
-fn merged_traces_keep_their_files_apart() {
-    use isotherm_trace::PageCacheRange;
-    let folder = tempfile::tempdir().unwrap();
-    let first = PageCacheRange::RECORDED.start;
-    let one = |name: &str, file: &str, pages: u64| {
-        let path = folder.path().join(name);
-        let (what, file) = (MapKind::PageCache, Some(file.to_owned()));
-        let map = MapRange { start: first, end: first + pages, what, file, ..MapRange::default() };
-        let steps = [
-            Step::Event(0, 0, EventKind::Map(map)),
-            Step::Row(row(0, 0, 5, 1)),
-            Step::Row(TraceRow { kernel: true, ..row(0, 0, first + 1, 2) }),
-        ];
-        let meta = TraceMeta { page_cache: Some(PageCacheRange::RECORDED), ..TraceMeta::single(name) };
-        write(&path, meta, &steps);
-        path
-    };
-    let inputs = [one("a", "/x", 3), one("b", "/y", 4)];
-    let output = folder.path().join("out");
-    let meta = merge(&inputs, &output, |_| {}).unwrap();
-    assert_eq!(meta.page_cache, Some(PageCacheRange::RECORDED));
-    let maps = meta.events.iter().filter_map(|event| match &event.kind {
-        EventKind::Map(map) => Some((event.thread, map.start - first, map.end - first, map.file.as_deref().unwrap())),
-        _ => None,
-    });
-    let maps: Vec<_> = maps.collect();
-    assert_eq!(maps, [(0, 0, 3, "/x"), (1, 3, 7, "/y")], "the second trace's files come behind the first's");
-    let used: Vec<_> = read(&output).1.iter().map(|row| (row.thread, row.page, row.kernel)).collect();
-    assert_eq!(used, [(0, 5, false), (0, first + 1, true), (1, 5, false), (1, first + 4, true)]);
-    assert_eq!(footprint(&mut TraceReader::open(&output).unwrap()).unwrap().page_cache_pages, 4);
-    // One that holds none of this is told, and one that is laid out otherwise refused.
-    let plain = folder.path().join("plain");
-    write(&plain, TraceMeta::single("p"), &[Step::Row(row(0, 0, 1, 1))]);
-    let meta = merge(&[inputs[0].clone(), plain], &output, |_| {}).unwrap();
-    assert!(meta.notes.iter().any(|note| note.contains("only some of the traces hold files")), "{:?}", meta.notes);
-    let other = folder.path().join("other");
-    let elsewhere =
-        TraceMeta { page_cache: Some(PageCacheRange { start: 1 << 40, end: 1 << 41 }), ..TraceMeta::single("o") };
-    write(&other, elsewhere, &[Step::Row(row(0, 0, 1, 1))]);
-    let error = merge(&[inputs[0].clone(), other], &output, |_| {}).unwrap_err().to_string();
-    assert!(error.contains("other page numbers"), "{error}");
-}
-
 /// What happens, in file order.
 #[derive(Clone, Debug)]
 enum Step {

@@ -1,5 +1,5 @@
 //! How far two recordings of one program agree. Addresses differ between engines, so pages are named by their mapping and their place in
-//! it: a file's name and page, or the number of an anonymous mapping of its process, in the order in which they were made.
+//! it: a file's name and page, or the number of an anonymous mapping of its process, in the order in which they were first touched.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -81,7 +81,8 @@ fn jaccard(one: &BTreeSet<Name>, other: &BTreeSet<Name>) -> f64 {
 #[derive(Clone, Copy)]
 struct Mapped {
     end: u64,
-    name: u32,
+    /// `None`: anonymous and not touched yet.
+    name: Option<u32>,
     first: u64,
 }
 
@@ -119,25 +120,31 @@ impl Mappings {
             (None, MapKind::Stack) => ("stack".to_owned(), u64::MAX / 2 - (map.end - map.start)),
             (None, MapKind::Heap) => ("heap".to_owned(), 0),
             (None, _) => {
-                self.nr_anonymous += 1;
-                (format!("anonymous {}", self.nr_anonymous), 0)
+                self.ranges.insert(map.start, Mapped { end: map.end, name: None, first: 0 });
+                return;
             }
         };
-        self.ranges.insert(map.start, Mapped { end: map.end, name: names.of(name), first });
+        self.ranges.insert(map.start, Mapped { end: map.end, name: Some(names.of(name)), first });
     }
 
-    fn name(&self, page: u64, unmapped: u32) -> (u32, u64) {
-        match self.ranges.range(..=page).next_back().filter(|(_, range)| range.end > page) {
-            Some((&start, range)) => (range.name, range.first + (page - start)),
-            None => (unmapped, page),
-        }
+    /// The name of a touched page. Engines themselves have anonymous mappings that programs do not touch, so one is numbered at its
+    /// first touch.
+    fn name(&mut self, page: u64, names: &mut Names) -> (u32, u64) {
+        let Some((&start, range)) = self.ranges.range_mut(..=page).next_back().filter(|(_, range)| range.end > page)
+        else {
+            return (names.of("nothing that is mapped".to_owned()), page);
+        };
+        let name = *range.name.get_or_insert_with(|| {
+            self.nr_anonymous += 1;
+            names.of(format!("anonymous {}", self.nr_anonymous))
+        });
+        (name, range.first + (page - start))
     }
 }
 
 fn touches(path: &Path, names: &mut Names) -> Result<Touches, TraceError> {
     let mut reader = TraceReader::open(path)?;
     let meta = reader.meta().clone();
-    let unmapped = names.of("nothing that is mapped".to_owned());
     let mut processes = vec![Mappings::default(); meta.processes.len()];
     let mut events = meta.events.iter().peekable();
     let mut touches = Touches { windows: BTreeMap::new() };
@@ -160,7 +167,7 @@ fn touches(path: &Path, names: &mut Names) -> Result<Touches, TraceError> {
             let process = meta.process_of(row.thread);
             let window = touches.windows.entry((row.thread, row.time_ns / WINDOW_NS)).or_default();
             for page in row.page..row.page + u64::from(row.pages) {
-                let (name, place) = processes[process].name(page, unmapped);
+                let (name, place) = processes[process].name(page, names);
                 window.insert((process, name, place));
             }
         }

@@ -47,7 +47,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     Program {
         name: "sqlite",
         command: "sed s/ROWS/$N/ orders.sql > orders.now && exec sqlite3 -batch :memory: '.read orders.now'",
-        numbers: (100_000, 2_000),
+        numbers: (600_000, 2_000),
         load: None,
         is_deterministic: true,
     },
