@@ -184,7 +184,12 @@ mod tests {
             let mut sink = IpcSink::create(disk, &TraceMeta::single("t")).ok()?;
             let mut whole = 0;
             for batch in 0..3u64 {
-                let run = |index: u64| crate::PageRun { page: batch * 100 + index * 7919, pages: 1, write: index == 2 };
+                let run = |index: u64| crate::PageRun {
+                    page: batch * 100 + index * 7919,
+                    pages: 1,
+                    write: index == 2,
+                    kernel: index == 3,
+                };
                 sink.extend(batch, 0, &(0..9).map(run).collect::<Vec<_>>());
                 sink.note(&Note::Remark(format!("batch {batch}")));
                 match sink.flush() {

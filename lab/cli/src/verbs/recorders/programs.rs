@@ -12,7 +12,7 @@ pub(super) enum Size {
 /// One program.
 pub(super) struct Program {
     pub(super) name: &'static str,
-    /// Runs in the folder with [`FILES`]; `$N` is one of `numbers`.
+    /// Runs in the folder with [`files`]; `$N` is one of `numbers`.
     pub(super) command: &'static str,
     /// `$N`, full and small.
     numbers: (u32, u32),
