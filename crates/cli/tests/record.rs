@@ -275,6 +275,32 @@ fn an_engine_that_is_missing_is_said_with_the_places_looked_at() {
 }
 
 #[test]
+fn advice_on_a_command_takes_the_engine_that_is_named() {
+    build_engines();
+    let folder = tempfile::tempdir().unwrap();
+    let nowhere = folder.path().join("nowhere");
+    let advise = |arguments: &[&str], hidden: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm"));
+        command.args(["advise", "--kernel", "6.12", "--memory", "100%"]).args(arguments).args(["--", "sh", "-c", ":"]);
+        command.env("XDG_CACHE_HOME", folder.path().join("cache")).env(hidden, &nowhere).output().unwrap()
+    };
+    for (engine, other) in [("valgrind", "ISOTHERM_TRACER"), ("qemu", "ISOTHERM_VALGRIND")] {
+        if let Err(error) = isotherm_linux::engine_named(engine).unwrap().probe() {
+            skip(&format!("{engine} does not record here: {error}"));
+            continue;
+        }
+        let output = advise(&["--with", engine, "--native-first"], other);
+        assert_eq!(output.status.code(), Some(0), "{engine}: {}", said(&output));
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(told.contains("resident when it ran by itself"), "{engine}: {told}");
+    }
+    let output = advise(&["--with", "qemu"], "ISOTHERM_TRACER");
+    assert_eq!(output.status.code(), Some(3), "the other engine is not taken: {}", said(&output));
+    let output = advise(&["--with", "lackey"], "X");
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+}
+
+#[test]
 fn a_native_run_needs_no_engine_and_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let nowhere = folder.path().join("nowhere");

@@ -117,7 +117,7 @@ pub struct Recording {
     pub rows: u64,
     /// Pages touched by all rows.
     pub accesses: u64,
-    /// Different pages touched, per process.
+    /// Different pages touched, per process; those of files that were read and written by descriptor once for all.
     pub pages: u64,
     /// Address spaces seen.
     pub processes: usize,

@@ -62,7 +62,7 @@ Engines: `valgrind` comes with isotherm, sees what the kernel touches for the pr
 without a program run: this host lacks something.";
 
 /// The first engine that works.
-const AUTO: &str = "auto";
+pub(crate) const AUTO: &str = "auto";
 
 /// The engine that `--with` names; `None` for the first that works.
 fn engine(name: &str) -> Result<Option<&'static EngineEntry>, CliError> {
@@ -122,10 +122,17 @@ fn native_words(native: &NativeRun) -> Vec<String> {
 }
 
 /// Records a program into a temporary file, for a verb that works on the trace.
-pub(crate) fn record_for_advice(command: &[String], ui: &Ui) -> Result<TemporaryTrace, CliError> {
+pub(crate) fn record_for_advice(
+    command: &[String],
+    with: &str,
+    native_first: bool,
+    ui: &Ui,
+) -> Result<TemporaryTrace, CliError> {
+    let engine = engine(with)?;
     let trace = TemporaryTrace::create()
         .map_err(|error| CliError::failed(error).while_doing("cannot make a directory for the recording"))?;
-    let recording = record(&RecordOptions::new(command.iter().map(OsString::from).collect(), trace.path()), ui)?;
+    let options = RecordOptions::new(command.iter().map(OsString::from).collect(), trace.path());
+    let recording = record(&RecordOptions { engine, native_first, ..options }, ui)?;
     summary(&recording).iter().skip(1).for_each(|line| ui.say(line));
     if recording.exit_code != 0 {
         ui.warn(format_args!("the program ended with exit code {}", recording.exit_code));
