@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 
 //! The records of the tracer's stream, as bytes. The protocol is specified in `docs/recording.md#protocol`; the reader is
-//! `crates/linux/src/protocol.rs`.
+//! `crates/recorder/src/protocol.rs`.
 
 /// First bytes of every chunk.
 pub(crate) const MAGIC: [u8; 4] = *b"iTR1";

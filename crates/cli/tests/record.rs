@@ -245,7 +245,7 @@ fn more_processes_than_open_files_are_recorded_to_their_ends() {
     let line = "ulimit -Sn 24; exec \"$0\" record --with \"$1\" -o \"$1.parquet\" -- \
                 sh -c 'for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30
                        do (sleep 3; exit 7) & done; exit 5'";
-    for engine in isotherm_linux::ENGINES {
+    for engine in isotherm_recorder::ENGINES {
         if let Err(error) = engine.probe() {
             skip(&format!("{} does not record here: {error}", engine.name));
             continue;
@@ -285,7 +285,7 @@ fn advice_on_a_command_takes_the_engine_that_is_named() {
         command.env("XDG_CACHE_HOME", folder.path().join("cache")).env(hidden, &nowhere).output().unwrap()
     };
     for (engine, other) in [("valgrind", "ISOTHERM_TRACER"), ("qemu", "ISOTHERM_VALGRIND")] {
-        if let Err(error) = isotherm_linux::engine_named(engine).unwrap().probe() {
+        if let Err(error) = isotherm_recorder::engine_named(engine).unwrap().probe() {
             skip(&format!("{engine} does not record here: {error}"));
             continue;
         }

@@ -1,140 +1,68 @@
-//! Why a recording could not be made.
+//! What can go wrong on a live machine, in words that say what to do.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// A recording failed, wholly or after a part of it was kept.
+/// Why something could not be seen or done.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RecordError {
-    /// No command was given.
-    #[error("no program to record: give one after `--`, as in `isotherm record -o t.parquet -- python3 job.py`")]
-    NoCommand,
-    /// The command names nothing that can be found.
-    #[error("program `{name}` not found{}", searched(*in_path))]
-    ProgramNotFound {
-        name: String,
-        /// Whether `$PATH` was searched.
-        in_path: bool,
-    },
-    /// The file is there but cannot be executed.
-    #[error("{} cannot be executed: {why}", path.display())]
-    NotExecutable {
-        path: PathBuf,
-        /// Why, and the way out.
-        why: String,
-    },
-    /// A program of the distribution is missing.
-    #[error("{tool} is not installed: `apt-get install {package}`")]
-    ToolMissing {
-        /// Name of the executable.
-        tool: &'static str,
-        /// Debian's package.
-        package: &'static str,
-    },
-    /// A file that comes with isotherm is missing.
-    #[error(
-        "{part} not found; looked at {}. `make build` builds it; {variable}=/path/{part} says where it is",
-        looked_at.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
-    )]
-    PartMissing {
-        part: &'static str,
-        /// The environment variable that names it.
-        variable: &'static str,
-        /// Where it was looked for.
-        looked_at: Vec<PathBuf>,
-    },
-    /// No engine records here.
-    #[error("no engine records programs here: {}. {INSTALL}", reasons(.0))]
-    NoEngine(Vec<EngineFailure>),
-    /// The epoch or the instruction's length is out of bounds.
-    #[error("an epoch of {epoch_ns} ns is {instructions} instructions; allowed: 1000 to 2^40")]
-    Epoch {
-        /// The epoch asked for.
-        epoch_ns: u64,
-        /// Its length in instructions.
-        instructions: u64,
-    },
-    /// A system call of the recorder failed.
-    #[error("cannot {action}")]
+pub enum LiveError {
+    /// The kernel refused to read or write a file.
+    #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// What was tried, with the path.
-        action: String,
+        /// `read`, `write`, `open`.
+        what: &'static str,
+        path: PathBuf,
         source: io::Error,
     },
-    /// The engine ended before the program began.
-    #[error("{tool} ended ({how}) before the program began")]
-    NothingRecorded {
-        /// The engine's path.
-        tool: PathBuf,
-        /// Its exit.
-        how: String,
+    /// A file says something that no known kernel writes.
+    #[error("{} holds {found}, which is not understood; it comes from a kernel that isotherm does not know", path.display())]
+    Strange {
+        path: PathBuf,
+        /// What stands there, shortened.
+        found: String,
     },
-    /// The engine was tried with a program that does nothing, and did not come to its end.
-    #[error("{tool} did not end within {seconds} s with a program that does nothing, and was killed")]
-    EngineHangs {
-        /// The engine's path.
-        tool: PathBuf,
-        /// How long it was waited for.
-        seconds: u64,
+    /// This machine has no such thing.
+    #[error("{what}: {needs}")]
+    NotHere {
+        /// What was wanted.
+        what: &'static str,
+        /// What it would take, in words.
+        needs: String,
     },
-    /// A signal came while an engine was tried.
-    #[error("interrupted before the program was started")]
-    Interrupted,
-    /// The tracer sends what this recorder does not understand.
-    #[error(
-        "the tracer's records are not understood: {why}. Build the tracer and isotherm from the same version; {} holds \
-         what came before",
-        path.display()
-    )]
-    Stream { path: PathBuf, why: String },
-    /// The trace cannot be begun; the program was not started.
-    #[error(transparent)]
-    NotBegun(isotherm_trace::TraceError),
-    /// The trace cannot be written to its end. What was written until then stays.
-    #[error(transparent)]
-    Trace(#[from] isotherm_trace::TraceError),
+    /// Somebody else uses it.
+    #[error("{what} is in use by {by}; {way_out}")]
+    Busy {
+        /// What was wanted.
+        what: &'static str,
+        /// Who has it.
+        by: String,
+        /// What would free it.
+        way_out: String,
+    },
+    /// The target has ended, or is another program now.
+    #[error("{0}")]
+    Gone(String),
+    /// The target cannot be watched, ever: a kernel thread, for example.
+    #[error("{0}")]
+    Refused(String),
 }
 
-/// An engine that does not record here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EngineFailure {
-    /// Its name on the command line.
-    pub name: &'static str,
-    /// Why not.
-    pub why: String,
-}
-
-/// The way out where no engine works.
-const INSTALL: &str =
-    "With Valgrind's package (`apt-get install valgrind`), `make build` makes an engine that needs no more";
-
-fn reasons(failures: &[EngineFailure]) -> String {
-    let reasons: Vec<String> = failures.iter().map(|failure| format!("{}: {}", failure.name, failure.why)).collect();
-    reasons.join("; ")
-}
-
-fn searched(in_path: bool) -> &'static str {
-    if in_path { " in $PATH; a program in this directory is given as `./NAME`" } else { "" }
-}
-
-impl RecordError {
-    pub(crate) fn io(action: impl Into<String>, source: impl Into<io::Error>) -> Self {
-        Self::Io { action: action.into(), source: source.into() }
+impl LiveError {
+    pub(crate) fn io(what: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { what, path: path.to_owned(), source }
     }
 
-    /// Whether this host lacks something that can be installed or built.
-    pub fn is_host_cannot(&self) -> bool {
-        matches!(self, Self::ToolMissing { .. } | Self::PartMissing { .. } | Self::NoEngine(_))
+    pub(crate) fn strange(path: impl Into<PathBuf>, found: String) -> Self {
+        Self::Strange { path: path.into(), found }
     }
 
-    /// Whether the request itself is wrong: another command line is needed.
-    pub fn is_usage(&self) -> bool {
-        matches!(self, Self::NoCommand | Self::ProgramNotFound { .. } | Self::NotExecutable { .. } | Self::Epoch { .. })
+    /// Whether a file was not there.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Whether a part of the recording is kept in the file.
-    pub fn is_partial(&self) -> bool {
-        matches!(self, Self::Stream { .. } | Self::Trace(_))
+    /// Whether rights were lacking.
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
     }
 }

@@ -1,27 +1,12 @@
-//! Live Linux: the recorder of page traces. Starts the program under an emulator that sees each access, reads what it says,
-//! writes a trace. How it works and what it does not see: `docs/recording.md`.
+//! Live Linux: the Host of `isotherm-core` over a running kernel. A file for each source; everything is read and written below one
+//! [`Root`], so that trees of files test it; system calls stand in one module. No policy and no loop.
+//!
+//! What it builds on: `docs/spec/live.md`, `docs/spec/live-linux.md`.
 
-mod assemble;
-mod engine;
 mod error;
-mod host;
-mod layout;
-mod native;
-mod page_cache;
-mod program;
-mod protocol;
-mod queue;
-mod record;
 mod release;
-mod session;
-mod signals;
-mod spool;
-mod stream;
-mod sys;
-mod touched;
+mod root;
 
-pub use engine::{ENGINES, EngineEntry, engine_named};
-pub use error::{EngineFailure, RecordError};
-pub use record::{DEFAULT_EPOCH, DEFAULT_NS_PER_INSTRUCTION, RecordOptions, Recording, Report, record, run_native};
+pub use error::LiveError;
 pub use release::kernel_version;
-pub use stream::trace_from_stream;
+pub use root::Root;

@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use isotherm_linux::{ENGINES, EngineEntry, RecordError, RecordOptions, Recording, Report, engine_named};
+use isotherm_recorder::{ENGINES, EngineEntry, RecordError, RecordOptions, Recording, Report, engine_named};
 use isotherm_trace::{ClockKind, Fraction, NativeRun};
 use isotherm_units::{Bytes, Duration, PAGE_BYTES};
 
@@ -78,7 +78,7 @@ fn engine(name: &str) -> Result<Option<&'static EngineEntry>, CliError> {
 /// Records and says what came out.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let Some(output) = args.output else {
-        let native = isotherm_linux::run_native(&args.command).map_err(to_cli)?;
+        let native = isotherm_recorder::run_native(&args.command).map_err(to_cli)?;
         native_words(&native).iter().for_each(|line| ui.say(line));
         return Ok(code(native.exit_code));
     };
@@ -178,7 +178,7 @@ impl Drop for TemporaryTrace {
 pub(crate) fn record(options: &RecordOptions, ui: &Ui) -> Result<Recording, CliError> {
     // A program that has the terminal must not find our line on it.
     let spinner = (!ui.is_terminal()).then(|| ui.spinner("recording"));
-    let recording = isotherm_linux::record(options, &mut |report| match report {
+    let recording = isotherm_recorder::record(options, &mut |report| match report {
         Report::Progress { rows, bytes, cpu } => {
             if let Some(spinner) = &spinner {
                 let (bytes, cpu) = (Bytes::new(bytes).approx(), cpu.approx());

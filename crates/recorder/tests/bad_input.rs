@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use common::{compile, skip, under_each_engine};
-use isotherm_linux::{EngineEntry, RecordError, RecordOptions, Recording, Report, record};
+use isotherm_recorder::{EngineEntry, RecordError, RecordOptions, Recording, Report, record};
 use isotherm_trace::{RowBatch, TraceMeta, TraceReader};
 
 under_each_engine! {

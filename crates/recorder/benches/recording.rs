@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use isotherm_linux::{RecordError, RecordOptions, record};
+use isotherm_recorder::{RecordError, RecordOptions, record};
 
 const PYTHON: &str = "/usr/bin/python3";
 const SLOW_DOWN_BAR: f64 = 25.0;

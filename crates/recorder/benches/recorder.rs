@@ -12,7 +12,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::Command;
 
-use isotherm_linux::trace_from_stream;
+use isotherm_recorder::trace_from_stream;
 use isotherm_units::Duration;
 
 /// Bar for CPU time, in ns a touch.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use isotherm_linux::{EngineEntry, engine_named};
+use isotherm_recorder::{EngineEntry, engine_named};
 
 /// Says why a test does nothing, or fails where all must run.
 pub(crate) fn skip(why: &str) {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{compile, engine, skip, under_each_engine};
-use isotherm_linux::{EngineEntry, RecordError, RecordOptions, Recording, Report, record};
+use isotherm_recorder::{EngineEntry, RecordError, RecordOptions, Recording, Report, record};
 use isotherm_trace::{Clock, ClockKind, EventKind, Fraction, MapKind, RowBatch, TraceMeta, TraceReader, TraceRow};
 
 under_each_engine! {

@@ -1,0 +1,128 @@
+//! One root below which everything is read and written: `/`, or the folder of a test that looks like it.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use crate::LiveError;
+
+/// Most bytes that are read of one file: far above what kernels write, far below what hurts.
+const READ_MAX: u64 = 64 << 20;
+
+/// Where `proc`, `sys` and `dev` are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root(PathBuf);
+
+impl Default for Root {
+    fn default() -> Self {
+        Self(PathBuf::from("/"))
+    }
+}
+
+impl Root {
+    /// A tree of files that stands for a machine.
+    pub fn below(folder: impl Into<PathBuf>) -> Self {
+        Self(folder.into())
+    }
+
+    /// The real machine: system calls may be made that no tree of files answers.
+    pub fn is_real(&self) -> bool {
+        self.0 == Path::new("/")
+    }
+
+    /// The path of a file, which is given from the root on, with or without a slash in front.
+    pub fn path(&self, from_root: impl AsRef<Path>) -> PathBuf {
+        let from_root = from_root.as_ref();
+        self.0.join(from_root.strip_prefix("/").unwrap_or(from_root))
+    }
+
+    /// Whether there is a file or folder.
+    pub fn has(&self, from_root: impl AsRef<Path>) -> bool {
+        self.path(from_root).exists()
+    }
+
+    /// The text of a file. What is no UTF-8 is replaced.
+    ///
+    /// # Errors
+    /// [`LiveError::Io`] with the path; a file of more than 64 MiB is an error too.
+    pub fn read(&self, from_root: impl AsRef<Path>) -> Result<String, LiveError> {
+        use io::Read as _;
+        let path = self.path(from_root);
+        let read = || {
+            let mut bytes = Vec::new();
+            fs::File::open(&path)?.take(READ_MAX + 1).read_to_end(&mut bytes)?;
+            if bytes.len() as u64 > READ_MAX {
+                return Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than 64 MiB"));
+            }
+            Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+        };
+        read().map_err(|error| LiveError::io("read", &path, error))
+    }
+
+    /// The one value that a file holds, without white space around it.
+    ///
+    /// # Errors
+    /// [`LiveError::Io`], or [`LiveError::Strange`] if it is not of that kind.
+    pub fn value<T: std::str::FromStr>(&self, from_root: impl AsRef<Path>) -> Result<T, LiveError> {
+        let text = self.read(&from_root)?;
+        let text = text.trim();
+        text.parse().map_err(|_| LiveError::strange(self.path(from_root), format!("`{}`", shortened(text))))
+    }
+
+    /// Writes to a knob: one `write` of the whole text, as the kernel wants it.
+    ///
+    /// # Errors
+    /// [`LiveError::Io`] with the path and what the kernel said.
+    pub fn write(&self, from_root: impl AsRef<Path>, text: &str) -> Result<(), LiveError> {
+        let path = self.path(from_root);
+        let write = || {
+            let mut file = fs::OpenOptions::new().write(true).truncate(!self.is_real()).open(&path)?;
+            match file.write(text.as_bytes())? {
+                written if written == text.len() => Ok(()),
+                written => {
+                    Err(io::Error::new(io::ErrorKind::WriteZero, format!("took {written} of {} bytes", text.len())))
+                }
+            }
+        };
+        write().map_err(|error| LiveError::io("write", &path, error))
+    }
+}
+
+/// The beginning of a text, for messages.
+pub(crate) fn shortened(text: &str) -> String {
+    const SHOWN: usize = 60;
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_stands_for_a_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::below(folder.path());
+        fs::create_dir_all(root.path("/proc")).unwrap();
+        fs::write(root.path("proc/value"), " 12\n").unwrap();
+        assert!(root.has("/proc/value") && !root.is_real() && Root::default().is_real());
+        assert_eq!(root.value::<u64>("/proc/value").unwrap(), 12);
+        root.write("/proc/value", "7").unwrap();
+        assert_eq!(root.read("/proc/value").unwrap(), "7");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_the_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::below(folder.path());
+        let missing = root.read("/proc/vmstat").unwrap_err().to_string();
+        assert!(missing.contains("proc/vmstat") && missing.contains("read"), "{missing}");
+        fs::write(root.path("garbage"), [0xff, 0xfe, b'x']).unwrap();
+        let strange = root.value::<u64>("/garbage").unwrap_err().to_string();
+        assert!(strange.contains("garbage"), "{strange}");
+        assert!(root.write("/absent/knob", "1").is_err());
+        assert_eq!(shortened(&"é".repeat(100)).chars().count(), 61);
+    }
+}

@@ -1,0 +1,140 @@
+//! Why a recording could not be made.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A recording failed, wholly or after a part of it was kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// No command was given.
+    #[error("no program to record: give one after `--`, as in `isotherm record -o t.parquet -- python3 job.py`")]
+    NoCommand,
+    /// The command names nothing that can be found.
+    #[error("program `{name}` not found{}", searched(*in_path))]
+    ProgramNotFound {
+        name: String,
+        /// Whether `$PATH` was searched.
+        in_path: bool,
+    },
+    /// The file is there but cannot be executed.
+    #[error("{} cannot be executed: {why}", path.display())]
+    NotExecutable {
+        path: PathBuf,
+        /// Why, and the way out.
+        why: String,
+    },
+    /// A program of the distribution is missing.
+    #[error("{tool} is not installed: `apt-get install {package}`")]
+    ToolMissing {
+        /// Name of the executable.
+        tool: &'static str,
+        /// Debian's package.
+        package: &'static str,
+    },
+    /// A file that comes with isotherm is missing.
+    #[error(
+        "{part} not found; looked at {}. `make build` builds it; {variable}=/path/{part} says where it is",
+        looked_at.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+    )]
+    PartMissing {
+        part: &'static str,
+        /// The environment variable that names it.
+        variable: &'static str,
+        /// Where it was looked for.
+        looked_at: Vec<PathBuf>,
+    },
+    /// No engine records here.
+    #[error("no engine records programs here: {}. {INSTALL}", reasons(.0))]
+    NoEngine(Vec<EngineFailure>),
+    /// The epoch or the instruction's length is out of bounds.
+    #[error("an epoch of {epoch_ns} ns is {instructions} instructions; allowed: 1000 to 2^40")]
+    Epoch {
+        /// The epoch asked for.
+        epoch_ns: u64,
+        /// Its length in instructions.
+        instructions: u64,
+    },
+    /// A system call of the recorder failed.
+    #[error("cannot {action}")]
+    Io {
+        /// What was tried, with the path.
+        action: String,
+        source: io::Error,
+    },
+    /// The engine ended before the program began.
+    #[error("{tool} ended ({how}) before the program began")]
+    NothingRecorded {
+        /// The engine's path.
+        tool: PathBuf,
+        /// Its exit.
+        how: String,
+    },
+    /// The engine was tried with a program that does nothing, and did not come to its end.
+    #[error("{tool} did not end within {seconds} s with a program that does nothing, and was killed")]
+    EngineHangs {
+        /// The engine's path.
+        tool: PathBuf,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// A signal came while an engine was tried.
+    #[error("interrupted before the program was started")]
+    Interrupted,
+    /// The tracer sends what this recorder does not understand.
+    #[error(
+        "the tracer's records are not understood: {why}. Build the tracer and isotherm from the same version; {} holds \
+         what came before",
+        path.display()
+    )]
+    Stream { path: PathBuf, why: String },
+    /// The trace cannot be begun; the program was not started.
+    #[error(transparent)]
+    NotBegun(isotherm_trace::TraceError),
+    /// The trace cannot be written to its end. What was written until then stays.
+    #[error(transparent)]
+    Trace(#[from] isotherm_trace::TraceError),
+}
+
+/// An engine that does not record here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineFailure {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Why not.
+    pub why: String,
+}
+
+/// The way out where no engine works.
+const INSTALL: &str =
+    "With Valgrind's package (`apt-get install valgrind`), `make build` makes an engine that needs no more";
+
+fn reasons(failures: &[EngineFailure]) -> String {
+    let reasons: Vec<String> = failures.iter().map(|failure| format!("{}: {}", failure.name, failure.why)).collect();
+    reasons.join("; ")
+}
+
+fn searched(in_path: bool) -> &'static str {
+    if in_path { " in $PATH; a program in this directory is given as `./NAME`" } else { "" }
+}
+
+impl RecordError {
+    pub(crate) fn io(action: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self::Io { action: action.into(), source: source.into() }
+    }
+
+    /// Whether this host lacks something that can be installed or built.
+    pub fn is_host_cannot(&self) -> bool {
+        matches!(self, Self::ToolMissing { .. } | Self::PartMissing { .. } | Self::NoEngine(_))
+    }
+
+    /// Whether the request itself is wrong: another command line is needed.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::NoCommand | Self::ProgramNotFound { .. } | Self::NotExecutable { .. } | Self::Epoch { .. })
+    }
+
+    /// Whether a part of the recording is kept in the file.
+    pub fn is_partial(&self) -> bool {
+        matches!(self, Self::Stream { .. } | Self::Trace(_))
+    }
+}
