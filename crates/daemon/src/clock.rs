@@ -1,0 +1,27 @@
+//! Time and cost, as whoever drives the loop gives them.
+
+use isotherm_units::{Duration, Instant};
+
+/// Time of the loop. A real one never goes back; a virtual one jumps to where it is told to sleep.
+pub trait Clock {
+    /// Time since the loop was started.
+    fn now(&self) -> Instant;
+
+    /// Sleeps until then; not at all if that has passed. May wake early.
+    fn sleep_until(&mut self, until: Instant) -> Woken;
+}
+
+/// Why a sleep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// The time has come, or the sleep was cut short for no reason.
+    Due,
+    /// Whoever drives the loop wants it to end: a signal.
+    Stopped,
+}
+
+/// What the watching costs.
+pub trait Meter {
+    /// CPU time that our own threads took so far, calls into the kernel included.
+    fn spent(&mut self) -> Duration;
+}

@@ -1,0 +1,155 @@
+//! The monitor of `isotherm-core` as a source.
+
+use isotherm_core::host::{MonitorHost, TargetId, UnitRange};
+use isotherm_core::monitor::{Event, Monitor, MonitorConfig, MonitorError, TargetChange};
+use isotherm_units::Instant;
+
+use crate::{Finding, RegionLook, Source, SourceError};
+
+/// A monitor with the host that it looks at.
+#[derive(Debug)]
+pub struct Monitored<H> {
+    monitor: Monitor,
+    /// As asked for: what stretches multiply.
+    config: MonitorConfig,
+    host: H,
+    /// All targets that ever were, by their index in records.
+    known: Vec<TargetId>,
+    /// Refusals that were told, so that each is told once.
+    told: Vec<String>,
+}
+
+impl<H: MonitorHost> Monitored<H> {
+    /// Begins at `now`. `targets` with ranges in address units; none for all that a process maps.
+    ///
+    /// # Errors
+    /// The configuration, or what the host lacks for it.
+    pub fn start(
+        config: MonitorConfig,
+        seed: u64,
+        host: H,
+        targets: &[(TargetId, Vec<UnitRange>)],
+        now: Instant,
+    ) -> Result<Self, MonitorError> {
+        let mut monitor = Monitor::new(config.clone(), seed)?;
+        for (target, ranges) in targets {
+            monitor.add_target(*target, ranges, &host)?;
+        }
+        monitor.start(now);
+        let known = targets.iter().map(|(target, _)| *target).collect();
+        Ok(Self { monitor, config, host, known, told: Vec::new() })
+    }
+
+    /// The host, to tell it of targets that come and go.
+    pub fn host_mut(&mut self) -> &mut H {
+        &mut self.host
+    }
+
+    /// What the monitor has done.
+    pub fn monitor(&self) -> &Monitor {
+        &self.monitor
+    }
+
+    /// Watches one more target from now on; its index in what is found.
+    ///
+    /// # Errors
+    /// What the host lacks for it.
+    pub fn add_target(&mut self, target: TargetId, ranges: &[UnitRange]) -> Result<u32, MonitorError> {
+        self.monitor.add_target(target, ranges, &self.host)?;
+        if let Some(index) = self.known.iter().position(|known| *known == target) {
+            return Ok(index_of(index));
+        }
+        self.known.push(target);
+        Ok(index_of(self.known.len() - 1))
+    }
+
+    /// Watches a target no longer.
+    ///
+    /// # Errors
+    /// What is wrong with the targets that stay.
+    pub fn remove_target(&mut self, target: TargetId) -> Result<(), MonitorError> {
+        let changes: Vec<TargetChange> = self
+            .monitor
+            .targets()
+            .map(|id| if id == target { TargetChange::Remove } else { TargetChange::Set { id, ranges: Vec::new() } })
+            .collect();
+        let config = self.monitor.config().clone();
+        self.monitor.commit(config, Some(&changes), &self.host)
+    }
+
+    fn told_once(&mut self, words: String, found: &mut Vec<Finding>) {
+        if !self.told.contains(&words) {
+            self.told.push(words.clone());
+            found.push(Finding::Said(words));
+        }
+    }
+
+    fn looks(&self) -> impl Iterator<Item = RegionLook> + '_ {
+        let snapshot = self.monitor.snapshot();
+        snapshot.targets.iter().filter_map(|(id, place)| {
+            let target = index_of(self.known.iter().position(|known| known == id)?);
+            let regions = snapshot.regions[place.clone()].to_vec();
+            Some(RegionLook {
+                target,
+                at: snapshot.at,
+                elapsed: snapshot.elapsed,
+                sample_interval: snapshot.sample_interval,
+                aggr_interval: snapshot.aggr_interval,
+                regions,
+            })
+        })
+    }
+}
+
+fn index_of(index: usize) -> u32 {
+    u32::try_from(index).expect("targets are processes, of which there are fewer than 2^22")
+}
+
+/// The words for an event that the user should know of; `None` for those that are no news.
+fn words(event: &Event) -> Option<String> {
+    match event {
+        Event::NoLayout { why, .. } => Some(format!("nothing to watch yet: {why}")),
+        Event::HostFailed { call, error, .. } => Some(format!("a sample was lost, `{call}`: {error}")),
+        Event::Tuned { sample_interval, aggr_interval } => {
+            Some(format!("tuned: a sample each {sample_interval}, an aggregation each {aggr_interval}"))
+        }
+        _ => None,
+    }
+}
+
+impl<H: MonitorHost> Source for Monitored<H> {
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.monitor.poll_timeout()
+    }
+
+    fn look(&mut self, now: Instant, found: &mut Vec<Finding>) -> Result<(), SourceError> {
+        let tick = self.monitor.handle_timeout(now, &mut self.host);
+        for event in &tick.events {
+            if let Some(words) = words(event) {
+                self.told_once(words, found);
+            }
+        }
+        if tick.has_snapshot {
+            found.extend(self.looks().map(Finding::Regions));
+        }
+        if tick.events.contains(&Event::Stopped) {
+            return Err(SourceError::Gone("all that was watched has ended".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn stretch(&mut self, stretch: u32, _now: Instant) -> Result<(), SourceError> {
+        let mut config = self.config.clone();
+        let attributes = &mut config.attributes;
+        for interval in [&mut attributes.sample_interval, &mut attributes.aggr_interval] {
+            *interval = interval.saturating_mul(u64::from(stretch));
+        }
+        // Mappings are read as often as before, but not more often than they are used.
+        attributes.ops_update_interval = attributes.ops_update_interval.max(attributes.aggr_interval);
+        if let Some(goal) = &mut attributes.intervals_goal {
+            goal.min_sample_interval = goal.min_sample_interval.saturating_mul(u64::from(stretch));
+            goal.max_sample_interval = goal.max_sample_interval.max(goal.min_sample_interval);
+        }
+        self.monitor.commit(config, None, &self.host).map_err(|error| SourceError::Failed(Box::new(error)))
+    }
+}
