@@ -88,6 +88,9 @@ pub enum RecordError {
         path.display()
     )]
     Stream { path: PathBuf, why: String },
+    /// Running processes cannot be looked at any more.
+    #[error("{0}; the trace holds what came before")]
+    LookingFailed(String),
     /// The trace cannot be begun; the program was not started.
     #[error(transparent)]
     NotBegun(isotherm_trace::TraceError),
@@ -135,6 +138,6 @@ impl RecordError {
 
     /// Whether a part of the recording is kept in the file.
     pub fn is_partial(&self) -> bool {
-        matches!(self, Self::Stream { .. } | Self::Trace(_))
+        matches!(self, Self::Stream { .. } | Self::LookingFailed(_) | Self::Trace(_))
     }
 }

@@ -1,6 +1,7 @@
 //! The recorder of page traces. Starts the program under an emulator that sees each access, reads what it says,
 //! writes a trace. How it works and what it does not see: `docs/recording.md`.
 
+mod accessed;
 mod assemble;
 mod engine;
 mod error;
@@ -19,6 +20,9 @@ mod stream;
 mod sys;
 mod touched;
 
+pub use accessed::{
+    AccessedOptions, AccessedRecording, AccessedReport, Bits, Change, Eyes, LookError, Who, record_accessed,
+};
 pub use engine::{ENGINES, EngineEntry, engine_named};
 pub use error::{EngineFailure, RecordError};
 pub use record::{DEFAULT_EPOCH, DEFAULT_NS_PER_INSTRUCTION, RecordOptions, Recording, Report, record, run_native};

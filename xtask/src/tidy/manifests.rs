@@ -13,7 +13,7 @@ const DOWNWARD: &[(&str, &[&str])] = &[
     ("crates/sim", &["units", "core"]),
     ("crates/report", &["units", "trace"]),
     ("crates/linux", &["units", "core"]),
-    ("crates/recorder", &["units", "trace", "linux"]),
+    ("crates/recorder", &["units", "trace", "daemon"]),
     ("crates/daemon", &["units", "core"]),
     ("crates/top", &["units", "trace", "report"]),
     ("crates/scenario", &["units", "core", "trace", "workload", "sim"]),

@@ -1,0 +1,370 @@
+//! A recording of running processes: epochs, who comes and goes, the budget, the trace.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use isotherm_daemon::{Budget, Clock, Meter, Woken};
+use isotherm_trace::{
+    Clock as TraceClock, ClockKind, EventKind, MapRange, PageRun, ProcessMeta, ThreadMeta, TraceMeta, TraceWriter,
+};
+use isotherm_units::{Bytes, Duration, Ratio};
+
+use super::rows::append_runs;
+use super::{Bits, Change, Eyes, LookError, Who, changes};
+use crate::error::RecordError;
+use crate::touched::Touched;
+
+/// Pages of one look: 4 GiB of base pages, whose three bitmaps are 384 KiB.
+const PIECE_PAGES: u64 = 1 << 20;
+
+/// A recording to be made.
+#[derive(Clone, Debug)]
+pub struct AccessedOptions {
+    /// What the trace says was recorded.
+    pub command: Vec<String>,
+    /// Where the trace goes.
+    pub output: PathBuf,
+    /// Time from one look to the next.
+    pub epoch: Duration,
+    /// How long to record; `None`: until it is stopped, or the last process has ended.
+    pub length: Option<Duration>,
+    /// Share of one processor that looking may take. Epochs become longer when it is not enough.
+    pub max_cpu: Ratio,
+    /// Stop at this file size.
+    pub max_bytes: Option<u64>,
+    /// The machine, in words.
+    pub host: String,
+}
+
+/// What the caller may show while it goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessedReport {
+    /// After each epoch.
+    Progress {
+        /// Since the beginning.
+        elapsed: Duration,
+        /// Processes that are recorded now.
+        processes: usize,
+        /// Memory used in the last epoch, of all processes.
+        used: Bytes,
+        /// Rows written.
+        rows: u64,
+    },
+    /// Something the user should know.
+    Said(String),
+}
+
+/// A recording that was made.
+#[derive(Clone, Debug)]
+pub struct AccessedRecording {
+    /// Epochs that were looked at.
+    pub epochs: u64,
+    /// The longest time from one look to the next.
+    pub longest_epoch: Duration,
+    /// By how much epochs were stretched at most.
+    pub stretched: u32,
+    pub rows: u64,
+    /// Different pages that were used or present.
+    pub pages: u64,
+    pub processes: usize,
+    /// How long was recorded.
+    pub elapsed: Duration,
+    /// CPU time that looking took.
+    pub spent: Duration,
+    /// Why it ended, in words.
+    pub end: String,
+}
+
+/// A process of the recording.
+struct Living {
+    process: usize,
+    thread: u32,
+    layout: Vec<MapRange>,
+    /// Its CPU time at the last look.
+    cpu: Duration,
+    /// Its clock in the trace.
+    time_ns: u64,
+    /// Its first look is behind.
+    was_seen: bool,
+    /// Bits that are set at its first look say nothing: fork set them.
+    is_copy: bool,
+}
+
+/// Records running processes until the time is over, the last one has ended, or the clock says stop.
+///
+/// # Errors
+/// When the trace cannot be written, or looking fails; [`RecordError::is_partial`] tells whether the file holds a part.
+pub fn record_accessed(
+    options: &AccessedOptions,
+    eyes: &mut dyn Eyes,
+    clock: &mut dyn Clock,
+    meter: &mut dyn Meter,
+    report: &mut dyn FnMut(AccessedReport),
+) -> Result<AccessedRecording, RecordError> {
+    let meta = TraceMeta {
+        command: options.command.clone(),
+        recorder: "isotherm record, accessed bits".to_owned(),
+        host: options.host.clone(),
+        page_bytes: eyes.page_bytes(),
+        epoch_ns: options.epoch.ns(),
+        ns_per_instruction: None,
+        clock: TraceClock { kind: ClockKind::Native, error_percent: None },
+        complete: false,
+        ..TraceMeta::default()
+    };
+    let writer = TraceWriter::create(&options.output, meta).map_err(RecordError::NotBegun)?;
+    let mut session = Session {
+        options,
+        eyes,
+        writer,
+        living: BTreeMap::new(),
+        touched: Touched::new(),
+        bits: Bits::default(),
+        runs: Vec::new(),
+        used_pages: 0,
+        processes: 0,
+    };
+    let recorded = session.run(clock, meter, report);
+    let Session { mut writer, .. } = session;
+    match recorded {
+        Ok(recording) => {
+            NOTES.iter().try_for_each(|note| writer.note(*note))?;
+            if recording.stretched > 1 {
+                writer.note(format!(
+                    "looking was kept below {} of a processor: epochs became up to {} long",
+                    options.max_cpu, recording.longest_epoch
+                ))?;
+            }
+            writer.set_outcome(None, true)?;
+            writer.finish()?;
+            Ok(recording)
+        }
+        Err(error) => {
+            // What is there is right, and stays.
+            let _ = writer.flush();
+            Err(error)
+        }
+    }
+}
+
+/// What readers of such a trace should know.
+const NOTES: [&str; 3] = [
+    "recorded from accessed bits: within an epoch the order of accesses is not known, they stand by address",
+    "threads of a process are one thread, whose clock is wall time; time in which none of them ran is a sleep",
+    "what was resident when the recording began stands as one access each at its beginning",
+];
+
+struct Session<'a> {
+    options: &'a AccessedOptions,
+    eyes: &'a mut dyn Eyes,
+    writer: TraceWriter,
+    living: BTreeMap<Who, Living>,
+    touched: Touched,
+    bits: Bits,
+    runs: Vec<PageRun>,
+    used_pages: u64,
+    processes: usize,
+}
+
+impl Session<'_> {
+    fn run(
+        &mut self,
+        clock: &mut dyn Clock,
+        meter: &mut dyn Meter,
+        report: &mut dyn FnMut(AccessedReport),
+    ) -> Result<AccessedRecording, RecordError> {
+        let start = clock.now();
+        let end = self.options.length.map(|length| start + length);
+        let spent_before = meter.spent();
+        let mut budget = Budget::new(self.options.max_cpu, start, spent_before);
+        let mut recording = AccessedRecording {
+            epochs: 0,
+            longest_epoch: Duration::ZERO,
+            stretched: 1,
+            rows: 0,
+            pages: 0,
+            processes: 0,
+            elapsed: Duration::ZERO,
+            spent: Duration::ZERO,
+            end: String::new(),
+        };
+        let mut last = start;
+        recording.end = loop {
+            let now = clock.now();
+            self.epoch(now.since(last))?;
+            if recording.epochs > 0 {
+                recording.longest_epoch = recording.longest_epoch.max(now.since(last));
+            }
+            last = now;
+            recording.epochs += 1;
+            report(AccessedReport::Progress {
+                elapsed: now.since(start),
+                processes: self.living.len(),
+                used: Bytes::new(self.used_pages.saturating_mul(self.writer.meta().page_bytes)),
+                rows: self.writer.meta().rows,
+            });
+            if self.living.is_empty() {
+                break "all that was recorded has ended".to_owned();
+            }
+            if end.is_some_and(|end| now >= end) {
+                break "the time is over".to_owned();
+            }
+            if self.is_full() {
+                break "the file has reached its size".to_owned();
+            }
+            if let Some(stretch) = budget.look(now, meter.spent()) {
+                recording.stretched = recording.stretched.max(stretch);
+                report(AccessedReport::Said(self.words_of(stretch)));
+            }
+            let due = now + self.options.epoch.saturating_mul(u64::from(budget.stretch()));
+            let due = end.map_or(due, |end| due.min(end));
+            if clock.sleep_until(due) == Woken::Stopped {
+                // What was used until now belongs to the recording.
+                let now = clock.now();
+                self.epoch(now.since(last))?;
+                recording.epochs += 1;
+                break "stopped".to_owned();
+            }
+        };
+        let ends: Vec<Who> = self.living.keys().copied().collect();
+        ends.into_iter().try_for_each(|who| self.went(who))?;
+        recording.rows = self.writer.meta().rows;
+        recording.pages = self.touched.pages();
+        recording.processes = self.processes;
+        recording.elapsed = clock.now().since(start);
+        recording.spent = meter.spent().saturating_sub(spent_before);
+        Ok(recording)
+    }
+
+    fn words_of(&self, stretch: u32) -> String {
+        let epoch = self.options.epoch.saturating_mul(u64::from(stretch));
+        match stretch {
+            1 => format!("looks come every {epoch} again, as asked for"),
+            _ => {
+                format!("looking costs more than {} of a processor: looks come every {epoch} now", self.options.max_cpu)
+            }
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        let size = || std::fs::metadata(&self.options.output).map_or(0, |file| file.len());
+        self.options.max_bytes.is_some_and(|max| size() >= max)
+    }
+
+    /// One look at everybody. `elapsed`: time since the look before.
+    fn epoch(&mut self, elapsed: Duration) -> Result<(), RecordError> {
+        for change in self.eyes.changes().map_err(lost)? {
+            self.change(change)?;
+        }
+        self.used_pages = 0;
+        let everybody: Vec<Who> = self.living.keys().copied().collect();
+        for who in everybody {
+            match self.look_at(who, elapsed) {
+                Ok(()) => {}
+                // The next changes tell that it went.
+                Err(Failed::Look(LookError::Gone)) => {}
+                Err(Failed::Look(error)) => return Err(lost(error)),
+                Err(Failed::Trace(error)) => return Err(error.into()),
+            }
+        }
+        self.writer.flush()?;
+        Ok(())
+    }
+
+    fn change(&mut self, change: Change) -> Result<(), RecordError> {
+        let (who, pid, name, parent, is_copy) = match change {
+            Change::Went(who) => return self.went(who),
+            Change::Came { who, pid, name, parent, shares_with_parent } => (who, pid, name, parent, shares_with_parent),
+        };
+        let parent = parent.and_then(|parent| self.living.get(&parent));
+        let is_copy = is_copy && parent.is_some();
+        let of_parent = parent.map(|parent| (parent.process, parent.thread, parent.time_ns, parent.layout.clone()));
+        let forked_from = of_parent.as_ref().filter(|_| is_copy).map(|parent| parent.0);
+        let process = self.writer.add_process(ProcessMeta { pid, name: name.clone(), forked_from })?;
+        let started_by = of_parent.as_ref().map(|parent| parent.1 as usize);
+        let thread = self.writer.add_thread(ThreadMeta { process, tid: pid, name, started_by })?;
+        if let Some((_, starter, time_ns, _)) = &of_parent {
+            self.writer.event(*starter, *time_ns, EventKind::StartThread { thread })?;
+        }
+        let layout = of_parent.filter(|_| is_copy).map(|parent| parent.3).unwrap_or_default();
+        let living = Living { process, thread, layout, cpu: Duration::ZERO, time_ns: 0, was_seen: false, is_copy };
+        self.living.insert(who, living);
+        self.processes += 1;
+        Ok(())
+    }
+
+    fn went(&mut self, who: Who) -> Result<(), RecordError> {
+        if let Some(living) = self.living.remove(&who) {
+            self.writer.event(living.thread, living.time_ns, EventKind::EndThread)?;
+        }
+        Ok(())
+    }
+
+    fn look_at(&mut self, who: Who, elapsed: Duration) -> Result<(), Failed> {
+        let mappings = self.eyes.mappings(who)?;
+        let cpu = self.eyes.cpu_time(who)?;
+        let Some(living) = self.living.get_mut(&who) else { return Ok(()) };
+        let at = living.time_ns;
+        let is_first = !living.was_seen;
+        for event in changes::between(&living.layout, &mappings) {
+            self.writer.event(living.thread, at, event)?;
+        }
+        // All threads of a process are one: what they ran at once took no longer than the epoch.
+        let ran = if is_first { Duration::ZERO } else { cpu.saturating_sub(living.cpu).min(elapsed) };
+        let (thread, process, is_copy) = (living.thread, living.process, living.is_copy);
+        living.layout.clone_from(&mappings);
+        (living.cpu, living.was_seen) = (cpu, true);
+        self.runs.clear();
+        for range in &mappings {
+            let mut start = range.start;
+            while start < range.end {
+                let end = range.end.min(start.saturating_add(PIECE_PAGES));
+                self.bits.resize(end - start);
+                self.eyes.look(who, start, end, &mut self.bits)?;
+                match (is_first, is_copy) {
+                    (true, true) => {}
+                    (true, false) => append_runs(start, &self.bits.present, &self.bits.written, &mut self.runs),
+                    (false, _) => append_runs(start, &self.bits.young, &self.bits.written, &mut self.runs),
+                }
+                start = end;
+            }
+        }
+        self.eyes.settle(who)?;
+        for run in &self.runs {
+            self.touched.note(process, run.page, u64::from(run.pages));
+            if !is_first {
+                self.used_pages += u64::from(run.pages);
+            }
+        }
+        self.writer.push_runs(at, thread, &self.runs)?;
+        let Some(living) = self.living.get_mut(&who) else { return Ok(()) };
+        living.time_ns = at + ran.ns();
+        let slept = if is_first { Duration::ZERO } else { elapsed.saturating_sub(ran) };
+        if slept > Duration::ZERO {
+            self.writer.event(thread, living.time_ns, EventKind::Idle { ns: slept.ns() })?;
+        }
+        Ok(())
+    }
+}
+
+/// Why an epoch of one process failed.
+enum Failed {
+    Look(LookError),
+    Trace(isotherm_trace::TraceError),
+}
+
+impl From<LookError> for Failed {
+    fn from(error: LookError) -> Self {
+        Self::Look(error)
+    }
+}
+
+impl From<isotherm_trace::TraceError> for Failed {
+    fn from(error: isotherm_trace::TraceError) -> Self {
+        Self::Trace(error)
+    }
+}
+
+fn lost(error: LookError) -> RecordError {
+    RecordError::LookingFailed(error.to_string())
+}
