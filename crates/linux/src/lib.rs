@@ -3,10 +3,12 @@
 //!
 //! What it builds on: `docs/spec/live.md`, `docs/spec/live-linux.md`.
 
+mod clock;
 mod error;
 mod release;
 mod root;
 
+pub use clock::{Stopwatch, own_cpu_time};
 pub use error::LiveError;
 pub use release::kernel_version;
 pub use root::Root;

@@ -62,8 +62,9 @@ mod tests {
             let mut again = ([0u64; 3], [0u64; 3]);
             for (page, pages, write) in runs(0, &used, &written) {
                 for page in page..page + u64::from(pages) {
-                    again.0[page as usize / 64] |= 1 << (page % 64);
-                    again.1[page as usize / 64] |= u64::from(write) << (page % 64);
+                    let word = usize::try_from(page / 64).unwrap();
+                    again.0[word] |= 1 << (page % 64);
+                    again.1[word] |= u64::from(write) << (page % 64);
                 }
             }
             let both: Vec<u64> = used.iter().zip(&written).map(|(used, written)| used & written).collect();
