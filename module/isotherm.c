@@ -487,8 +487,6 @@ static bool is_allowed(const struct isotherm_scan *asked)
 
 	if (asked->flags & ~ISOTHERM_FLAGS || asked->level >= nr_levels())
 		return false;
-	if (asked->written && asked->level > 0)
-		return false;
 	mask = (1UL << shift_of(asked->level)) - 1;
 	return asked->start <= asked->end && asked->end <= 1UL << 56 && !((asked->start | asked->end) & mask);
 }
@@ -510,7 +508,7 @@ static long do_scan(void __user *argument)
 	asked.next = asked.start;
 	scan.shift = shift_of(asked.level);
 	scan.clears = asked.flags & ISOTHERM_CLEAR;
-	scan.wants_written = asked.written;
+	scan.wants_written = asked.written && !asked.level;
 	scan.mm = target_mm(&asked.target);
 	if (IS_ERR(scan.mm))
 		return PTR_ERR(scan.mm);

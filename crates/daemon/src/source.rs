@@ -32,6 +32,18 @@ pub trait Source {
 pub enum Finding {
     /// Regions of one target.
     Regions(RegionLook),
+    /// A target came; its regions follow.
+    Came {
+        /// Its index, as in [`RegionLook::target`].
+        target: u32,
+        pid: Option<u32>,
+        name: String,
+    },
+    /// A target has ended, or is another program now.
+    Went {
+        /// Its index.
+        target: u32,
+    },
     /// Something out of the ordinary, in words.
     Said(String),
 }

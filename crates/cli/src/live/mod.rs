@@ -1,0 +1,25 @@
+//! What the live verbs share: whom to watch, time and budget, ways of looking.
+
+mod clear_refs;
+mod following;
+mod target;
+mod time;
+
+pub(crate) use clear_refs::Sweeping;
+pub(crate) use following::Following;
+pub(crate) use target::{Target, TargetArgs};
+pub(crate) use time::{BudgetArgs, LiveClock, OwnCpu};
+
+use isotherm_linux::LiveError;
+
+use crate::error::CliError;
+
+/// A live error by whose fault it is: what this host lacks is exit code 3.
+pub(crate) fn to_cli(error: LiveError) -> CliError {
+    match error {
+        LiveError::NotHere { .. } | LiveError::Busy { .. } => CliError::host_cannot(error),
+        LiveError::Refused(_) => CliError::usage(error),
+        LiveError::Io { .. } if error.is_denied() => CliError::host_cannot(format!("{error}; run it as root")),
+        _ => CliError::failed(error),
+    }
+}

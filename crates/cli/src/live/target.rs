@@ -1,0 +1,90 @@
+//! Whom a live verb watches: a process, a group, a command that it starts, or physical memory.
+
+use std::ffi::OsString;
+use std::process::{Child, Command};
+
+use isotherm_linux::{Family, Process, Root};
+
+use super::to_cli;
+use crate::error::CliError;
+
+/// For `#[command(flatten)]` in verbs that watch.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "What to watch, live")]
+pub(crate) struct TargetArgs {
+    /// A running process, with its children.
+    #[arg(long, value_name = "PID", conflicts_with_all = ["cgroup", "physical"])]
+    pub(crate) pid: Option<u32>,
+    /// All processes of a control group (version 2) and of those below it: its path as in /proc/PID/cgroup, or below /sys/fs/cgroup.
+    #[arg(long, value_name = "PATH", conflicts_with = "physical")]
+    pub(crate) cgroup: Option<String>,
+    /// All of physical memory.
+    #[arg(long)]
+    pub(crate) physical: bool,
+}
+
+/// What was asked for.
+#[derive(Debug)]
+pub(crate) enum Target {
+    /// Processes.
+    Family {
+        family: Family,
+        /// For titles and file names.
+        name: String,
+        /// What was started for it; ended with it.
+        child: Option<Started>,
+    },
+    /// Physical memory.
+    Physical,
+}
+
+/// A program that was started to be watched. It is not killed when the watch ends before it.
+#[derive(Debug)]
+pub(crate) struct Started(Child);
+
+impl Started {
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Waits for it, if it has ended or ends anyway.
+    pub(crate) fn wait(&mut self) -> Option<std::process::ExitStatus> {
+        self.0.try_wait().ok().flatten()
+    }
+}
+
+impl TargetArgs {
+    /// Whether any was given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.pid.is_some() || self.cgroup.is_some() || self.physical
+    }
+
+    /// Finds it. A command is started.
+    pub(crate) fn open(&self, root: &Root, command: &[OsString]) -> Result<Target, CliError> {
+        if self.physical {
+            return Ok(Target::Physical);
+        }
+        if let Some(pid) = self.pid {
+            // What can never be watched is refused here, in words.
+            let process = Process::open(root, pid).map_err(to_cli)?;
+            let name = process.name().to_owned();
+            let family = Family::of_process(root, pid).map_err(to_cli)?;
+            return Ok(Target::Family { family, name, child: None });
+        }
+        if let Some(path) = &self.cgroup {
+            let path = path.strip_prefix("/sys/fs/cgroup").unwrap_or(path);
+            let family = Family::of_group(root, path).map_err(to_cli)?;
+            return Ok(Target::Family { family, name: path.trim_matches('/').to_owned(), child: None });
+        }
+        let Some((program, arguments)) = command.split_first() else {
+            return Err(CliError::usage("nothing to watch: give --pid, --cgroup, --physical, or a command after --"));
+        };
+        let started = Command::new(program).args(arguments).spawn();
+        let child = Started(started.map_err(|error| {
+            CliError::failed(format!("cannot start `{}`: {error}", program.to_string_lossy()))
+        })?);
+        let family = Family::of_process(root, child.pid()).map_err(to_cli)?;
+        let name = std::path::Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
+        Ok(Target::Family { family, name, child: Some(child) })
+    }
+}

@@ -1,0 +1,61 @@
+//! Time, and what watching may cost.
+
+use isotherm_daemon::{Clock, Meter, WatchOptions, Woken};
+use isotherm_linux::{Stopwatch, own_cpu_time};
+use isotherm_units::{Duration, Instant, Ratio};
+
+use crate::error::CliError;
+
+/// The machine's clock; SIGINT and SIGTERM end its sleeps.
+#[derive(Debug)]
+pub(crate) struct LiveClock(Stopwatch);
+
+impl LiveClock {
+    pub(crate) fn start() -> Result<Self, CliError> {
+        Stopwatch::start().map(Self).map_err(|error| CliError::failed(error).while_doing("cannot catch signals"))
+    }
+}
+
+impl Clock for LiveClock {
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    fn sleep_until(&mut self, until: Instant) -> Woken {
+        if self.0.sleep_until(until) { Woken::Due } else { Woken::Stopped }
+    }
+}
+
+/// CPU time of this process.
+#[derive(Debug)]
+pub(crate) struct OwnCpu;
+
+impl Meter for OwnCpu {
+    fn spent(&mut self) -> Duration {
+        own_cpu_time()
+    }
+}
+
+/// How long, and at what cost.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct BudgetArgs {
+    /// How long to watch [default: until Ctrl-C, or until the target ends].
+    #[arg(long = "for", value_name = "TIME")]
+    length: Option<Duration>,
+    /// Share of one processor that watching may take, threads of the kernel included. Above it looks come less often.
+    #[arg(long, value_name = "SHARE", default_value = "1%")]
+    max_cpu: Ratio,
+}
+
+impl BudgetArgs {
+    /// Checked.
+    pub(crate) fn options(self) -> Result<WatchOptions, CliError> {
+        if self.length == Some(Duration::ZERO) {
+            return Err(CliError::usage("--for is 0; allowed: any time above, as in --for 60s"));
+        }
+        if self.max_cpu == Ratio::from_ppm(0) || self.max_cpu > Ratio::ONE {
+            return Err(CliError::usage(format!("--max-cpu is {}; allowed: above 0% up to 100% of one processor", self.max_cpu)));
+        }
+        Ok(WatchOptions { length: self.length, max_cpu: self.max_cpu })
+    }
+}
