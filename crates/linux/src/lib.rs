@@ -5,10 +5,12 @@
 
 mod clock;
 mod error;
+mod host;
 mod release;
 mod root;
 
 pub use clock::{Stopwatch, own_cpu_time};
 pub use error::LiveError;
+pub use host::LiveHost;
 pub use release::kernel_version;
 pub use root::Root;
