@@ -4,13 +4,26 @@
 //! What it builds on: `docs/spec/live.md`, `docs/spec/live-linux.md`.
 
 mod clock;
+mod clear_refs;
 mod error;
 mod host;
+mod maps;
+mod module;
+mod pagemap;
+mod process;
 mod release;
 mod root;
+mod smaps;
+mod sys;
 
 pub use clock::{Stopwatch, own_cpu_time};
+pub use clear_refs::{ClearRefs, ClearedPages, Referenced, sweep_interval};
 pub use error::LiveError;
-pub use host::LiveHost;
+pub use host::{LiveHost, LiveTarget};
+pub use maps::{Mapping, maps};
+pub use module::{Bitmap, Look, Module, ScanResult};
+pub use pagemap::{Categories, PageRegion, PagemapEntry, pagemap, pagemap_scan};
+pub use process::{Changes, Family, Life, Member, Process};
 pub use release::kernel_version;
 pub use root::Root;
+pub use smaps::{SmapsArea, VmFlags, smaps};

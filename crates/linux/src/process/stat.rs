@@ -1,0 +1,98 @@
+//! `/proc/PID/stat`. The parser is our own: that of `procfs` panics on a line without a number in front.
+
+/// What tells processes apart, and kinds of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) pid: u32,
+    /// Name of the program, cut to 15 bytes by the kernel. May hold spaces and parentheses.
+    pub(crate) name: String,
+    /// `R`, `S`, `D`, `T`, `t`, `Z`, `X`, `I`.
+    pub(crate) state: char,
+    pub(crate) parent: u32,
+    flags: u64,
+    pub(crate) major_faults: u64,
+    /// In clock ticks since boot (field 22).
+    pub(crate) start_time: u64,
+    /// Where the program's code starts (field 26); 0 or 1 without the right to know.
+    pub(crate) code_start: u64,
+}
+
+/// `PF_EXITING`.
+const EXITING: u64 = 0x4;
+/// `PF_KTHREAD`.
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+impl Stat {
+    /// Reads the one line; `None` if it is not of that form.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (front, rest) = text.split_at(text.rfind(')')?);
+        let (pid, name) = front.split_once('(')?;
+        // Field 3 of proc(5) is the first here.
+        let fields: Vec<&str> = rest[1..].split_ascii_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3);
+        let mut state = field(3)?.chars();
+        let stat = Self {
+            pid: pid.trim().parse().ok()?,
+            name: name.to_owned(),
+            state: state.next()?,
+            parent: field(4)?.parse().ok()?,
+            flags: field(9)?.parse().ok()?,
+            major_faults: field(12)?.parse().ok()?,
+            start_time: field(22)?.parse().ok()?,
+            code_start: field(26)?.parse().ok()?,
+        };
+        state.next().is_none().then_some(stat)
+    }
+
+    pub(crate) fn is_kernel_thread(&self) -> bool {
+        self.flags & KERNEL_THREAD != 0
+    }
+
+    /// It gives up what it has, on its way out.
+    pub(crate) fn is_exiting(&self) -> bool {
+        self.flags & EXITING != 0
+    }
+
+    /// It has ended, and its parent has not asked for its exit code yet; or is about to vanish.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LINE: &str = "812 (a) (b c)) S 1 812 812 0 -1 4194560 991 0 17 0 3 4 0 0 20 0 1 0 88123 12345 678 18446744073709551615 94000 95000 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
+
+    #[test]
+    fn names_may_hold_anything() {
+        let stat = Stat::parse(LINE).unwrap();
+        assert_eq!((stat.pid, stat.name.as_str(), stat.state, stat.parent), (812, "a) (b c)", 'S', 1));
+        assert_eq!((stat.major_faults, stat.start_time, stat.code_start), (17, 88123, 94000));
+        assert!(!stat.is_kernel_thread() && !stat.has_ended());
+        let thread = Stat::parse(&LINE.replace("4194560", "2129984").replace(") S ", ") I ")).unwrap();
+        assert!(thread.is_kernel_thread());
+        assert!(Stat::parse(&LINE.replace(") S ", ") Z ")).unwrap().has_ended());
+    }
+
+    #[test]
+    fn what_is_cut_short_is_no_stat() {
+        let enough = LINE.find("94000").unwrap();
+        for end in 0..enough {
+            assert_eq!(Stat::parse(&LINE[..end]), None, "{end} bytes");
+        }
+        for garbage in ["", ")", "(", "1)", "x (y) S", "1 (y) SS 1", "(a) S 1 1", &"9".repeat(1 << 20)] {
+            assert_eq!(Stat::parse(garbage), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "\\PC*", at in 0..LINE.len()) {
+            Stat::parse(&text);
+            Stat::parse(&format!("{}{text}{}", &LINE[..at], &LINE[at..]));
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! All system calls of this crate that the standard library does not have. Calls on another process change or read that process alone:
+//! addresses are numbers here and are never dereferenced.
+
+#![allow(unsafe_code, reason = "system calls without a safe wrapper; docs/spec/live.md#2-rooms")]
+
+use crate::module::abi;
+use crate::pagemap::{PageRegion, PmScan};
+use isotherm_units::Duration;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use std::ffi::c_void;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::ptr;
+
+/// Most ranges of one [`process_madvise`] (`UIO_MAXIOV`).
+pub(crate) const IOVECS_MAX: usize = 1024;
+
+/// What `process_madvise` lets one process advise another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Advice {
+    WillNeed = libc::MADV_WILLNEED,
+    Cold = libc::MADV_COLD,
+    PageOut = libc::MADV_PAGEOUT,
+    Collapse = libc::MADV_COLLAPSE,
+}
+
+/// Bytes of a base page of this kernel: 4, 16 or 64 KiB.
+pub(crate) fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+/// A handle of a process that stays its own when the number is given to another.
+pub(crate) fn open_pidfd(pid: u32) -> io::Result<OwnedFd> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::Error::from(Errno::SRCH))?;
+    Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?)
+}
+
+/// Whether the process behind a handle has ended, reaped or not.
+pub(crate) fn has_ended(pidfd: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+    loop {
+        match poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Err(Errno::INTR) => {}
+            Ok(ready) => return ready > 0,
+            Err(_) => return true,
+        }
+    }
+}
+
+/// CPU time that the calling thread has used so far.
+pub(crate) fn thread_cpu_time() -> Duration {
+    cpu_time(ClockId::ThreadCPUTime)
+}
+
+/// CPU time that all threads of this process have used so far.
+pub(crate) fn own_cpu_time() -> Duration {
+    cpu_time(ClockId::ProcessCPUTime)
+}
+
+fn cpu_time(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
+    let (seconds, ns) = (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0));
+    Duration::from_ns(seconds * 1_000_000_000 + ns)
+}
+
+/// Advises ranges `(start, bytes)` of another process, at most [`IOVECS_MAX`]. Bytes advised, which may be fewer.
+pub(crate) fn process_madvise(pidfd: &OwnedFd, ranges: &[(u64, u64)], advice: Advice) -> io::Result<u64> {
+    let iovec = |&(start, bytes): &(u64, u64)| libc::iovec {
+        iov_base: ptr::without_provenance_mut::<c_void>(word(start)),
+        iov_len: word(bytes),
+    };
+    let iovecs: Vec<libc::iovec> = ranges.iter().take(IOVECS_MAX).map(iovec).collect();
+    // SAFETY: the kernel reads `iovecs.len()` elements of a vector that lives through the call. What they name lies in the other process,
+    // whose contents no kind of `Advice` changes.
+    let advised = unsafe {
+        libc::syscall(
+            libc::SYS_process_madvise,
+            pidfd.as_raw_fd(),
+            iovecs.as_ptr(),
+            iovecs.len(),
+            advice as libc::c_int,
+            0_u32,
+        )
+    };
+    u64::try_from(advised).map_err(|_| io::Error::last_os_error())
+}
+
+/// What `move_pages` writes for a page that it did not come to.
+pub(crate) const NOT_REACHED: i32 = i32::MIN;
+
+/// The node of each page, or a negative error number.
+pub(crate) fn query_nodes(pid: u32, addresses: &[u64]) -> io::Result<Vec<i32>> {
+    move_or_query(pid, addresses, None)
+}
+
+/// Moves pages to a node, only those that the process has for itself. A node or a negative error number for each, [`NOT_REACHED`] for
+/// those behind one at which the kernel gave up.
+pub(crate) fn move_to_node(pid: u32, addresses: &[u64], node: i32) -> io::Result<Vec<i32>> {
+    move_or_query(pid, addresses, Some(node))
+}
+
+fn move_or_query(pid: u32, addresses: &[u64], to: Option<i32>) -> io::Result<Vec<i32>> {
+    let pages: Vec<*const c_void> = addresses.iter().map(|&address| ptr::without_provenance(word(address))).collect();
+    let nodes = to.map(|node| vec![node; pages.len()]);
+    let mut status = vec![NOT_REACHED; pages.len()];
+    let pid = i32::try_from(pid).map_err(|_| io::Error::from(Errno::SRCH))?;
+    // SAFETY: `pages`, `nodes` if given, and `status` have `pages.len()` elements of the kind that the kernel reads or writes, and live
+    // through the call. Pages are addresses of the other process and are not dereferenced here; a move keeps their contents.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            pid,
+            pages.len(),
+            pages.as_ptr(),
+            nodes.as_ref().map_or(ptr::null(), |nodes| nodes.as_ptr()),
+            status.as_mut_ptr(),
+            MPOL_MF_MOVE,
+        )
+    };
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(status) }
+}
+
+/// Only pages that no other process maps (`linux/mempolicy.h`).
+const MPOL_MF_MOVE: libc::c_int = 1 << 1;
+
+/// Ranges of pages of some categories. How many of `regions` were filled, and the address at which the walk ended.
+pub(crate) fn pagemap_scan(pagemap: &File, scan: &mut PmScan, regions: &mut [PageRegion]) -> io::Result<usize> {
+    scan.regions = regions.as_mut_ptr().expose_provenance() as u64;
+    scan.nr_regions = regions.len() as u64;
+    // SAFETY: `scan` is laid out as `struct pm_scan_arg` and names `regions`, of which the kernel fills at most that many. Both live
+    // through the call.
+    let filled = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, ptr::from_mut(scan)) };
+    usize::try_from(filled).map_err(|_| io::Error::last_os_error())
+}
+
+/// `_IOWR('f', 16, struct pm_scan_arg)`.
+const PAGEMAP_SCAN: u32 = rustix::ioctl::opcode::read_write::<PmScan>(b'f', 16);
+
+/// Asks the module which version it is of.
+pub(crate) fn module_version(device: &File) -> io::Result<abi::Version> {
+    let mut version = abi::Version::default();
+    // SAFETY: the module writes a `struct isotherm_version`, as which `version` is laid out.
+    let answer = unsafe { libc::ioctl(device.as_raw_fd(), abi::VERSION as _, ptr::from_mut(&mut version)) };
+    answered(answer).map(|()| version)
+}
+
+/// Looks at entries, whose answers are written to them.
+pub(crate) fn module_probe(
+    device: &File,
+    target: abi::Target,
+    entries: &mut [abi::Entry],
+    flags: u32,
+) -> io::Result<()> {
+    let mut probe = abi::Probe {
+        target,
+        entries: entries.as_mut_ptr().expose_provenance() as u64,
+        count: u32::try_from(entries.len()).map_err(|_| io::Error::from(Errno::INVAL))?,
+        flags,
+    };
+    // SAFETY: `probe` is laid out as `struct isotherm_probe` and names `entries`, of which it gives the number. Any bytes are valid entries.
+    let answer = unsafe { libc::ioctl(device.as_raw_fd(), abi::PROBE as _, ptr::from_mut(&mut probe)) };
+    answered(answer)
+}
+
+/// Scans entries into bitmaps, each of which must have a bit for every entry of the range; bitmaps that are empty are not wanted.
+pub(crate) fn module_scan(
+    device: &File,
+    scan: &mut abi::Scan,
+    nr_entries: u64,
+    bitmaps: [&mut [u64]; 4],
+) -> io::Result<()> {
+    let nr_words = usize::try_from(nr_entries.div_ceil(64)).map_err(|_| io::Error::from(Errno::INVAL))?;
+    let [young, present, huge, written] = bitmaps.map(|words| match words.len() {
+        0 => Some(0),
+        enough if enough >= nr_words => Some(words.as_mut_ptr().expose_provenance() as u64),
+        _ => None,
+    });
+    let (Some(young), Some(present), Some(huge), Some(written)) = (young, present, huge, written) else {
+        return Err(Errno::INVAL.into());
+    };
+    (scan.young, scan.present, scan.huge, scan.written) = (young, present, huge, written);
+    // SAFETY: `scan` is laid out as `struct isotherm_scan`. The bitmaps that it names were found long enough for all entries of the range.
+    let answer = unsafe { libc::ioctl(device.as_raw_fd(), abi::SCAN as _, ptr::from_mut(scan)) };
+    answered(answer)
+}
+
+/// Drops the cached translations of a process.
+pub(crate) fn module_flush(device: &File, target: abi::Target) -> io::Result<()> {
+    // SAFETY: the module reads a `struct isotherm_flush`, which is a target alone.
+    let answer = unsafe { libc::ioctl(device.as_raw_fd(), abi::FLUSH as _, ptr::from_ref(&target)) };
+    answered(answer)
+}
+
+/// Marks pages accessed. How many were.
+pub(crate) fn module_activate(device: &File, target: abi::Target, addresses: &[u64]) -> io::Result<u32> {
+    let mut activate = abi::Activate {
+        target,
+        addresses: addresses.as_ptr().expose_provenance() as u64,
+        count: u32::try_from(addresses.len()).map_err(|_| io::Error::from(Errno::INVAL))?,
+        done: 0,
+    };
+    // SAFETY: `activate` is laid out as `struct isotherm_activate` and names `addresses`, of which it gives the number; they are only read.
+    let answer = unsafe { libc::ioctl(device.as_raw_fd(), abi::ACTIVATE as _, ptr::from_mut(&mut activate)) };
+    answered(answer).map(|()| activate.done)
+}
+
+fn answered(answer: libc::c_int) -> io::Result<()> {
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// An address or a length as the calls take it. What does not fit is no address of this machine: the call refuses it.
+fn word(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
