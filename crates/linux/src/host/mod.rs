@@ -1,16 +1,97 @@
 //! The live machine as a Host of `isotherm-core`: which target is which process, and the roles, a file each.
 
-use crate::Root;
+mod applying;
+mod mappings;
+mod marks;
+mod nodes;
+mod probing;
+mod tiering;
+
+use crate::module::Module;
+use crate::process::Process;
+use crate::{LiveError, Root, sys};
+use isotherm_core::host::{HostError, TargetId};
+use isotherm_units::Duration;
+use marks::Marks;
+use std::collections::BTreeMap;
+
+/// What a target is on this machine.
+#[derive(Debug)]
+pub enum LiveTarget {
+    /// Virtual memory of a process.
+    Process(Process),
+    /// Physical memory of the machine.
+    Physical,
+}
 
 /// Answers what `core` asks, from the machine below a [`Root`].
 #[derive(Debug, Default)]
 pub struct LiveHost {
     pub(crate) root: Root,
+    pub(crate) targets: BTreeMap<TargetId, LiveTarget>,
+    pub(crate) module: Option<Module>,
+    /// What scans noted of pages, by target.
+    pub(crate) marks: BTreeMap<TargetId, Marks>,
 }
 
 impl LiveHost {
-    /// A host over a machine, without targets.
+    /// A host over a machine, without targets and without the module.
     pub fn new(root: Root) -> Self {
-        Self { root }
+        Self { root, ..Self::default() }
     }
+
+    /// Uses the accessed-bit module from now on, or no longer.
+    pub fn use_module(&mut self, module: Option<Module>) {
+        self.module = module;
+    }
+
+    /// Gives a number to a target. One that had this number before is dropped.
+    pub fn add(&mut self, number: TargetId, target: LiveTarget) {
+        self.marks.remove(&number);
+        self.targets.insert(number, target);
+    }
+
+    /// Drops a target, which is [`HostError::Gone`] from now on.
+    pub fn remove(&mut self, number: TargetId) -> Option<LiveTarget> {
+        self.marks.remove(&number);
+        self.targets.remove(&number)
+    }
+
+    pub(crate) fn target(&self, number: TargetId) -> Result<&LiveTarget, HostError> {
+        self.targets.get(&number).ok_or(HostError::Gone(number))
+    }
+
+    /// The process of a target, which lives and runs the program that it ran when it was added.
+    pub(crate) fn process(&self, number: TargetId, physical: &'static str) -> Result<&Process, HostError> {
+        match self.target(number)? {
+            LiveTarget::Process(process) => process.check().map(|()| process).map_err(|error| answer(number, error)),
+            LiveTarget::Physical => Err(HostError::NotHere(physical)),
+        }
+    }
+
+    /// A process and the module that looks at it.
+    pub(crate) fn looked_at(
+        &self,
+        number: TargetId,
+        physical: &'static str,
+        missing: &'static str,
+    ) -> Result<(&Process, &Module), HostError> {
+        let process = self.process(number, physical)?;
+        self.module.as_ref().map(|module| (process, module)).ok_or(HostError::NotHere(missing))
+    }
+}
+
+/// A failure as an answer to `core`.
+pub(crate) fn answer(target: TargetId, error: LiveError) -> HostError {
+    match error {
+        LiveError::Gone(_) => HostError::Gone(target),
+        other => HostError::Failed(other.to_string()),
+    }
+}
+
+/// CPU time of this thread while something is done.
+pub(crate) fn measured<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let before = sys::thread_cpu_time().ns();
+    let done = work();
+    (done, Duration::from_ns(sys::thread_cpu_time().ns().saturating_sub(before)))
 }

@@ -1,0 +1,243 @@
+//! Actions of schemes on processes, by `process_madvise` (docs/spec/live-linux.md#2-interfaces-that-act).
+
+use super::{LiveHost, LiveTarget, answer, measured};
+use crate::maps::{Mapping, maps};
+use crate::process::Process;
+use crate::sys::{Advice, IOVECS_MAX};
+use crate::{LiveError, sys};
+use isotherm_core::host::{Action, AddressRange, Applied, Applying, HostError, Order, SchemeCapabilities, TargetId};
+use std::io;
+
+const ACTIONS: [(Action, Advice); 4] = [
+    (Action::Willneed, Advice::WillNeed),
+    (Action::Cold, Advice::Cold),
+    (Action::Pageout, Advice::PageOut),
+    (Action::Collapse, Advice::Collapse),
+];
+/// Number of CAP_SYS_NICE.
+const SYS_NICE: u32 = 23;
+const PHYSICAL: &str = "this host acts on processes; on physical memory DAMON does, with `engine = \"kernel\"`";
+const NEEDS_NICE: &str = "process_madvise on another process needs CAP_SYS_NICE: run as root, or give the service AmbientCapabilities=CAP_SYS_NICE CAP_SYS_PTRACE";
+const NEEDS_CALL: &str = "process_madvise needs a real machine with Linux 5.10 or later";
+const NO_CALL: &str = "process_madvise lets no process do this to another: `hugepage` and `nohugepage` are done by DAMON with `engine = \"kernel\"`, migration by `[tiering]`";
+const NO_FILTERS: &str =
+    "process_madvise asks no page filters: remove them, or let DAMON do it with `engine = \"kernel\"`";
+
+impl Applying for LiveHost {
+    fn scheme_capabilities(&self, target: TargetId) -> SchemeCapabilities {
+        let Some(LiveTarget::Process(_)) = self.targets.get(&target) else { return SchemeCapabilities::default() };
+        let mut actions = vec![Action::Stat];
+        if self.may_advise().is_ok() {
+            actions.extend(ACTIONS.map(|(action, _)| action));
+        }
+        SchemeCapabilities { actions, ..SchemeCapabilities::default() }
+    }
+
+    fn apply(&mut self, target: TargetId, order: &mut Order<'_>) -> Result<Applied, HostError> {
+        let process = self.process(target, PHYSICAL)?;
+        if !order.filter.is_open() {
+            return Err(HostError::NotHere(NO_FILTERS));
+        }
+        if order.action == Action::Stat {
+            return Ok(Applied::default());
+        }
+        let Some(&(_, advice)) = ACTIONS.iter().find(|(action, _)| *action == order.action) else {
+            return Err(HostError::NotHere(NO_CALL));
+        };
+        self.may_advise().map_err(HostError::NotHere)?;
+        let (bytes, spent) = measured(|| self.advise(process, order.range, advice));
+        let bytes = bytes.map_err(|error| answer(target, error))?;
+        Ok(Applied { bytes, spent })
+    }
+}
+
+impl LiveHost {
+    /// Whether `process_madvise` may be called on others, or what it takes.
+    fn may_advise(&self) -> Result<(), &'static str> {
+        if !self.root.is_real() {
+            return Err(NEEDS_CALL);
+        }
+        let status = self.root.read("/proc/self/status").unwrap_or_default();
+        if has_capability(&status, SYS_NICE) { Ok(()) } else { Err(NEEDS_NICE) }
+    }
+
+    /// Advises the mapped parts of a range. The length of the range if all of it is mapped and was advised, else 0: as the kernel's own
+    /// monitor counts.
+    fn advise(&self, process: &Process, range: AddressRange, advice: Advice) -> Result<u64, LiveError> {
+        let Some(pidfd) = process.pidfd() else { return Ok(0) };
+        let range = inward(range, sys::page_bytes());
+        let mappings = maps(process)?;
+        let parts = parts(range, &mappings);
+        if advice == Advice::PageOut {
+            self.refuse_without_swap(&parts)?;
+        }
+        let ranges: Vec<(u64, u64)> = parts.iter().map(|(part, _)| (part.start, part.len())).collect();
+        process.check()?;
+        let advised = advise_all(&ranges, |ranges| sys::process_madvise(pidfd, ranges, advice));
+        match advised {
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(process.gone()),
+            Err(error) => Err(LiveError::io("advise", &process.path(""), error)),
+            Ok(advised) => {
+                process.check()?;
+                Ok(if advised == range.len() { advised } else { 0 })
+            }
+        }
+    }
+
+    /// Without free swap `MADV_PAGEOUT` says that it is done, leaves the pages where they are, and makes all of them active.
+    fn refuse_without_swap(&self, parts: &[(AddressRange, &Mapping)]) -> Result<(), LiveError> {
+        let needed: u64 = parts.iter().filter(|(_, mapping)| mapping.may_need_swap()).map(|(part, _)| part.len()).sum();
+        let free = swap_free_bytes(&self.root.read("/proc/meminfo")?).unwrap_or(0);
+        if needed > free {
+            return Err(LiveError::Refused(format!(
+                "pageout of {needed} bytes of anonymous memory with {free} bytes of free swap would only make its pages active: add swap, or limit the scheme to file mappings"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// The whole pages inside a range.
+fn inward(range: AddressRange, page_bytes: u64) -> AddressRange {
+    let start = range.start.div_ceil(page_bytes).saturating_mul(page_bytes);
+    AddressRange::new(start, (range.end / page_bytes * page_bytes).max(start))
+}
+
+/// The mapped parts of a range, each within one mapping.
+fn parts(range: AddressRange, mappings: &[Mapping]) -> Vec<(AddressRange, &Mapping)> {
+    let within = mappings.iter().filter(|mapping| mapping.range.overlaps(range));
+    let part =
+        |mapping: &Mapping| AddressRange::new(mapping.range.start.max(range.start), mapping.range.end.min(range.end));
+    within.map(|mapping| (part(mapping), mapping)).collect()
+}
+
+/// Advises ranges `(start, bytes)` in batches: goes on behind what was advised, and passes over a range that is refused. Bytes advised.
+///
+/// # Errors
+/// The process has ended, or may not be advised at all.
+fn advise_all(ranges: &[(u64, u64)], mut advise: impl FnMut(&[(u64, u64)]) -> io::Result<u64>) -> io::Result<u64> {
+    let mut left = ranges.to_vec();
+    let (mut first, mut total) = (0, 0);
+    while first < left.len() {
+        let batch = &left[first..left.len().min(first + IOVECS_MAX)];
+        match advise(batch) {
+            Ok(0) => first += 1,
+            Ok(mut advised) => {
+                total += advised;
+                while let Some((start, bytes)) = left.get_mut(first).filter(|_| advised > 0) {
+                    let part = advised.min(*bytes);
+                    (*start, *bytes, advised) = (*start + part, *bytes - part, advised - part);
+                    first += usize::from(*bytes == 0);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::ESRCH | libc::EPERM | libc::EACCES | libc::ENOSYS | libc::EBADF)
+                ) =>
+            {
+                return Err(error);
+            }
+            // A hole that came meanwhile, locked memory, device memory, contention: not this range.
+            Err(_) => first += 1,
+        }
+    }
+    Ok(total)
+}
+
+/// Whether `CapEff` of `/proc/PID/status` has a capability.
+fn has_capability(status: &str, number: u32) -> bool {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let set = line.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
+    set.is_some_and(|set| set >> number & 1 == 1)
+}
+
+/// `SwapFree` of `/proc/meminfo`.
+fn swap_free_bytes(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("SwapFree:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn errno(number: i32) -> io::Result<u64> {
+        Err(io::Error::from_raw_os_error(number))
+    }
+
+    /// A kernel that advises up to the first bad range, as docs/spec/live-linux.md#2-interfaces-that-act saw it.
+    fn kernel(bad: u64, most: u64) -> impl FnMut(&[(u64, u64)]) -> io::Result<u64> {
+        move |ranges| {
+            if ranges.len() > 1024 {
+                return errno(libc::EINVAL);
+            }
+            let good: u64 = ranges.iter().take_while(|(start, _)| *start != bad).map(|(_, bytes)| bytes).sum();
+            if good == 0 { errno(libc::ENOMEM) } else { Ok(good.min(most)) }
+        }
+    }
+
+    #[test]
+    fn short_answers_are_resumed_and_bad_ranges_passed_over() {
+        let ranges = [(0, 10), (100, 20), (200, 30)];
+        let all = |bad, most| advise_all(&ranges, kernel(bad, most)).unwrap();
+        assert_eq!((all(9999, u64::MAX), all(9999, 7)), (60, 60));
+        assert_eq!((all(0, u64::MAX), all(100, u64::MAX), all(200, 8)), (50, 40, 30));
+        let many: Vec<(u64, u64)> = (0..3000).map(|start| (start * 10, 4)).collect();
+        assert_eq!(advise_all(&many, kernel(20_480, u64::MAX)).unwrap(), 2999 * 4);
+        for fatal in [libc::ESRCH, libc::EPERM] {
+            assert_eq!(advise_all(&ranges, |_| errno(fatal)).unwrap_err().raw_os_error(), Some(fatal));
+        }
+        assert_eq!(advise_all(&ranges, |_| errno(libc::EINVAL)).unwrap(), 0);
+        assert_eq!(advise_all(&ranges, |_| Ok(0)).unwrap(), 0, "it ends even so");
+    }
+
+    #[test]
+    fn a_range_is_cut_into_whole_pages_of_mappings() {
+        assert_eq!(inward(AddressRange::new(1, 8193), 4096), AddressRange::new(4096, 8192));
+        assert_eq!(inward(AddressRange::new(4097, 8191), 4096).len(), 0);
+        assert_eq!(inward(AddressRange::new(1, 70_000), 65_536).len(), 0, "pages may be large");
+        let mappings = crate::maps::parse("1000-3000 rw-p 0 0:0 0\n5000-9000 r--p 0 0:0 3 /f\n").unwrap();
+        let cut = |start, end| {
+            parts(AddressRange::new(start, end), &mappings)
+                .iter()
+                .map(|(part, _)| (part.start, part.end))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(cut(0x2000, 0x6000), [(0x2000, 0x3000), (0x5000, 0x6000)]);
+        assert_eq!(cut(0x3000, 0x5000), []);
+    }
+
+    #[test]
+    fn pageout_of_anonymous_memory_wants_free_swap() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = LiveHost::new(crate::Root::below(folder.path()));
+        std::fs::create_dir(folder.path().join("proc")).unwrap();
+        let mappings = crate::maps::parse("1000-3000 rw-p 0 0:0 0\n5000-9000 r--p 0 0:0 3 /f\n").unwrap();
+        let refusal = |start, end| host.refuse_without_swap(&parts(AddressRange::new(start, end), &mappings));
+        for (free, is_refused) in [("0 kB", true), ("4 kB", true), ("8 kB", false), ("", true)] {
+            std::fs::write(folder.path().join("proc/meminfo"), format!("SwapTotal: 9 kB\nSwapFree:  {free}\n"))
+                .unwrap();
+            assert_eq!(refusal(0x1000, 0x9000).is_err(), is_refused, "{free}");
+            assert!(refusal(0x5000, 0x9000).is_ok(), "files need no swap");
+        }
+    }
+
+    #[test]
+    fn capabilities_and_swap_are_read() {
+        let status = "Name:\tx\nCapEff:\t0000000000800000\n";
+        assert!(has_capability(status, 23) && !has_capability(status, 22));
+        assert!(!has_capability("CapEff:\tzz\n", 23) && !has_capability("", 23));
+        assert_eq!(swap_free_bytes("SwapFree:       18446744073709551615 kB\n"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "\\PC*") {
+            has_capability(&format!("CapEff:{text}"), 23);
+            swap_free_bytes(&format!("SwapFree:{text}"));
+        }
+    }
+}
