@@ -4,6 +4,7 @@
 mod documented;
 mod kernel;
 mod lab;
+mod live;
 mod verbs;
 
 use std::process::ExitCode;

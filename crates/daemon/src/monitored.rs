@@ -40,6 +40,11 @@ impl<H: MonitorHost> Monitored<H> {
         Ok(Self { monitor, config, host, known, told: Vec::new() })
     }
 
+    /// The host.
+    pub fn host(&self) -> &H {
+        &self.host
+    }
+
     /// The host, to tell it of targets that come and go.
     pub fn host_mut(&mut self) -> &mut H {
         &mut self.host

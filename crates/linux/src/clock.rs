@@ -9,6 +9,8 @@ use rustix::time::{ClockId, clock_gettime};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
+use crate::sys;
+
 /// Time since it was made, and a sleep that signals end. Time stands still while the machine is suspended.
 #[derive(Debug)]
 pub struct Stopwatch {
@@ -65,7 +67,7 @@ impl Drop for Stopwatch {
 
 /// CPU time of all threads of this process, in programs and in the kernel.
 pub fn own_cpu_time() -> Duration {
-    Duration::from_ns(clock_ns(ClockId::ProcessCPUTime))
+    sys::own_cpu_time()
 }
 
 fn clock_ns(clock: ClockId) -> u64 {

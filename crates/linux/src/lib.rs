@@ -3,8 +3,8 @@
 //!
 //! What it builds on: `docs/spec/live.md`, `docs/spec/live-linux.md`.
 
-mod clock;
 mod clear_refs;
+mod clock;
 mod error;
 mod host;
 mod maps;
@@ -16,8 +16,8 @@ mod root;
 mod smaps;
 mod sys;
 
-pub use clock::{Stopwatch, own_cpu_time};
 pub use clear_refs::{ClearRefs, ClearedPages, Referenced, sweep_interval};
+pub use clock::{Stopwatch, own_cpu_time};
 pub use error::LiveError;
 pub use host::{LiveHost, LiveTarget};
 pub use maps::{Mapping, maps};

@@ -80,9 +80,10 @@ impl TargetArgs {
             return Err(CliError::usage("nothing to watch: give --pid, --cgroup, --physical, or a command after --"));
         };
         let started = Command::new(program).args(arguments).spawn();
-        let child = Started(started.map_err(|error| {
-            CliError::failed(format!("cannot start `{}`: {error}", program.to_string_lossy()))
-        })?);
+        let child = Started(
+            started
+                .map_err(|error| CliError::failed(format!("cannot start `{}`: {error}", program.to_string_lossy())))?,
+        );
         let family = Family::of_process(root, child.pid()).map_err(to_cli)?;
         let name = std::path::Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
         Ok(Target::Family { family, name, child: Some(child) })

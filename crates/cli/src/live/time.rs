@@ -54,7 +54,10 @@ impl BudgetArgs {
             return Err(CliError::usage("--for is 0; allowed: any time above, as in --for 60s"));
         }
         if self.max_cpu == Ratio::from_ppm(0) || self.max_cpu > Ratio::ONE {
-            return Err(CliError::usage(format!("--max-cpu is {}; allowed: above 0% up to 100% of one processor", self.max_cpu)));
+            return Err(CliError::usage(format!(
+                "--max-cpu is {}; allowed: above 0% up to 100% of one processor",
+                self.max_cpu
+            )));
         }
         Ok(WatchOptions { length: self.length, max_cpu: self.max_cpu })
     }

@@ -14,6 +14,7 @@ use crate::error::CliError;
 use crate::format::{Format, FormatArg};
 use crate::ui::Ui;
 
+mod live;
 pub(crate) mod settings;
 pub(crate) mod source;
 
@@ -22,7 +23,11 @@ mod kdamonds;
 use settings::SettingArgs;
 use source::{Source, SourceArgs};
 
-/// Run a monitor over a replay on the simulated machine, and write down what it finds as a region record.
+/// Watch which memory is used how often, and write it down as a region record: of a running process, group or machine, or of a replay
+/// on the simulated machine.
+///
+/// What runs now is watched by DAMON, by the accessed-bit module or by clear_refs (--source). Nothing else on the machine is changed,
+/// and it costs at most --max-cpu of one processor.
 ///
 /// A trace is replayed with memory for everything, so that the record shows the program and not its shortage. The record's
 /// format is told by the ending of its name: .parquet is our own, .json, .data and .txt are damo's. Flags also have
@@ -36,6 +41,8 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "RECORD")]
     output: PathBuf,
     #[command(flatten)]
+    live: live::LiveArgs,
+    #[command(flatten)]
     settings: SettingArgs,
     #[command(flatten)]
     format: FormatArg,
@@ -47,9 +54,16 @@ Examples:
   isotherm monitor traces/redis.parquet -o redis.regions.parquet --sample 1ms --aggr 20ms --strategy ptp-aligned
   isotherm monitor traces/redis.parquet -o redis.data --config kdamonds.json
   isotherm monitor traces/gcc.parquet --process 1 -o cc1.regions.parquet
+  isotherm monitor --pid 1234 --for 60s -o service.regions.parquet
+  isotherm monitor --cgroup /system.slice/nginx.service --source damon -o nginx.regions.parquet
+  isotherm monitor -o job.regions.parquet -- python3 job.py
   isotherm report heatmap sqlite.regions.parquet --bands-of traces/sqlite.parquet";
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    if args.live.is_given() {
+        args.source.refuse_given("a live target")?;
+        return live::run(&args.live, &args.settings, args.source.seed(), &args.output, args.format, ui);
+    }
     let source = args.source.open(&args.settings, ui)?;
     let report = match record_format_of(&args.output).filter(|format| format.name != RECORD_FORMATS[0].name) {
         None => record(&source, &args.output, ui)?,

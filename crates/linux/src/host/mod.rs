@@ -57,6 +57,15 @@ impl LiveHost {
         self.targets.remove(&number)
     }
 
+    /// Whether a target lives, and runs the program that it ran when it was added. Physical memory does.
+    pub fn is_as_added(&self, number: TargetId) -> bool {
+        match self.targets.get(&number) {
+            Some(LiveTarget::Process(process)) => process.check().is_ok(),
+            Some(LiveTarget::Physical) => true,
+            None => false,
+        }
+    }
+
     pub(crate) fn target(&self, number: TargetId) -> Result<&LiveTarget, HostError> {
         self.targets.get(&number).ok_or(HostError::Gone(number))
     }
@@ -95,3 +104,5 @@ pub(crate) fn measured<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let done = work();
     (done, Duration::from_ns(sys::thread_cpu_time().ns().saturating_sub(before)))
 }
+
+impl isotherm_core::host::Gauging for LiveHost {}

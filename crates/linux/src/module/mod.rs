@@ -35,8 +35,10 @@ const SHIFT_MAX: u8 = 56;
 pub enum Look {
     /// Bits stay as they are.
     Test,
-    /// Bits that are set are cleared.
+    /// Accessed bits that are set are cleared.
     Clear,
+    /// Dirty bits of leaves, too, after their pages were marked dirty: tells what is written from now on.
+    ClearWritten,
 }
 
 /// The entries of one level in a range, a bit each.
@@ -48,7 +50,7 @@ pub struct ScanResult {
     pub present: Bitmap,
     /// Mapped by a huge leaf above the level, whose accessed bit stands for all entries that it covers.
     pub huge: Bitmap,
-    /// Written since a scan with [`Look::Clear`]; at the leaf level.
+    /// Written since the last scan with [`Look::ClearWritten`]; empty unless the scan is one, and at the leaf level.
     pub written: Bitmap,
     /// Entries of a kind that is not looked at: device memory, hugetlbfs.
     pub nr_skipped: u64,
@@ -131,7 +133,7 @@ impl Module {
             LiveError::Refused(format!("page tables here have {} levels, and no level {}", self.shifts.len(), level.0))
         })?;
         let plan = ScanPlan::new(range, shift);
-        let mut result = ScanResult::sized(plan.nr_entries)?;
+        let mut result = ScanResult::sized(plan.nr_entries, look)?;
         let mut scan = abi::Scan {
             target,
             start: plan.start,
@@ -233,7 +235,7 @@ impl ScanPlan {
 }
 
 impl ScanResult {
-    fn sized(nr_entries: u64) -> Result<Self, LiveError> {
+    fn sized(nr_entries: u64, look: Look) -> Result<Self, LiveError> {
         let bitmap = Bitmap::sized(nr_entries).ok_or_else(|| {
             LiveError::Refused(format!(
                 "a scan of {nr_entries} entries at once: ask for smaller ranges, or a higher level"
@@ -243,7 +245,8 @@ impl ScanResult {
             young: bitmap.clone(),
             present: bitmap.clone(),
             huge: bitmap.clone(),
-            written: bitmap,
+            // No room tells the module that nobody asks.
+            written: if look == Look::ClearWritten { bitmap } else { Bitmap::default() },
             nr_skipped: 0,
         })
     }
@@ -282,7 +285,7 @@ fn target_of(process: &Process) -> Result<Target, LiveError> {
 fn flags(look: Look) -> u32 {
     match look {
         Look::Test => 0,
-        Look::Clear => abi::CLEAR,
+        Look::Clear | Look::ClearWritten => abi::CLEAR,
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct SourceArgs {
     /// A page trace (see `isotherm record` and `isotherm import`), a scenario file or the name of a bundled scenario
     /// (`isotherm simulate --list`).
     #[arg(value_name = "TRACE|SCENARIO")]
-    source: String,
+    source: Option<String>,
     /// Traces: number of the process, from 0 [default: the one with most accesses].
     #[arg(long, value_name = "N")]
     process: Option<usize>,
@@ -56,15 +56,42 @@ pub(crate) struct Source {
 impl SourceArgs {
     /// Finds it, and puts the monitor on it.
     pub(crate) fn open(&self, args: &SettingArgs, ui: &Ui) -> Result<Source, CliError> {
-        if is_scenario(&self.source) {
-            self.of_scenario(args, ui)
+        let Some(source) = &self.source else {
+            return Err(CliError::usage(
+                "nothing to watch: give a trace, a scenario, --pid, --cgroup, --physical, or a command after --",
+            ));
+        };
+        if is_scenario(source) {
+            self.of_scenario(source, args, ui)
         } else {
-            self.of_trace(Path::new(&self.source), args, ui)
+            self.of_trace(Path::new(source), args, ui)
         }
     }
 
-    fn of_scenario(&self, args: &SettingArgs, ui: &Ui) -> Result<Source, CliError> {
-        let (mut scenario, base_dir) = simulate::find(&self.source, ui)?;
+    /// Refuses what is for replays when something else is watched.
+    pub(super) fn refuse_given(&self, other: &str) -> Result<(), CliError> {
+        let given = [
+            (self.source.is_some(), "a trace or a scenario"),
+            (self.process.is_some(), "--process"),
+            (self.translation_caches, "--translation-caches"),
+            (self.variant.is_some(), "--variant"),
+            (self.workload.is_some(), "--workload"),
+        ];
+        match given.iter().find(|(is_given, _)| *is_given) {
+            Some((_, what)) => {
+                Err(CliError::usage(format!("{what} is for replays, and not for {other}: leave out one of them")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The seed of the monitor's chance.
+    pub(super) fn seed(&self) -> Option<u64> {
+        self.seed
+    }
+
+    fn of_scenario(&self, source: &str, args: &SettingArgs, ui: &Ui) -> Result<Source, CliError> {
+        let (mut scenario, base_dir) = simulate::find(source, ui)?;
         scenario.seed = self.seed.unwrap_or(scenario.seed);
         let mut config = None;
         if args.is_given() || scenario.monitors.is_empty() {
@@ -79,7 +106,7 @@ impl SourceArgs {
             }
             config = Some(settings.config);
         }
-        let options = RunOptions { base_dir, place: self.source.clone(), threads: None };
+        let options = RunOptions { base_dir, place: source.to_owned(), threads: None };
         let (variant, workload) = (self.variant.as_deref(), self.workload.as_deref());
         let watch = Watch::scenario(&scenario, &options, variant, workload, config)?;
         Ok(Source { watch, trace: None, name: scenario.name, process: 0 })

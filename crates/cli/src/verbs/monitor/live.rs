@@ -1,0 +1,398 @@
+//! `isotherm monitor` of what runs now: a source, its loop, the record that grows meanwhile.
+
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::ExitCode;
+
+use isotherm_daemon::{Clock, End, Finding, Heard, RegionLook, Source, WatchOptions, Watched, watch};
+use isotherm_linux::Root;
+use isotherm_report::{Cell, Column, Table, Unit};
+use isotherm_trace::TraceError;
+use isotherm_trace::region::{
+    ContextMeta, Intervals, RECORD_FORMATS, RecordMeta, Region, RegionStore, RegionWriter, Snapshot, TargetMeta,
+    record_format_of,
+};
+use isotherm_units::{Bytes, Duration, Instant};
+use serde::Serialize;
+
+use super::settings::SettingArgs;
+use crate::error::CliError;
+use crate::format::{Format, FormatArg};
+use crate::live::{BudgetArgs, LiveClock, OwnCpu, Target, TargetArgs};
+use crate::ui::Ui;
+
+/// Where findings of a running machine come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SourceName {
+    /// The first that works here: DAMON, the module, clear_refs.
+    #[default]
+    Auto,
+    /// The kernel's own monitor, by its files in sysfs.
+    Damon,
+    /// Our monitor over the accessed-bit module, at all levels of page tables.
+    Module,
+    /// `clear_refs` and `smaps`: one number for each mapping.
+    ClearRefs,
+}
+
+/// For `#[command(flatten)]`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LiveArgs {
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+    /// Where findings come from.
+    #[arg(id = "live-source", long = "source", value_enum, value_name = "SOURCE", default_value = "auto")]
+    source: SourceName,
+    #[command(flatten)]
+    budget: BudgetArgs,
+    /// Start this program and watch it.
+    #[arg(id = "live-command", last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+impl LiveArgs {
+    /// Whether something live is to be watched.
+    pub(crate) fn is_given(&self) -> bool {
+        self.target.is_given() || !self.command.is_empty()
+    }
+}
+
+/// What came of it, for tables.
+#[derive(Debug, Default, Serialize)]
+struct Summary {
+    source: &'static str,
+    ended: String,
+    watched_ns: u64,
+    snapshots: u64,
+    targets: u64,
+    regions_mean: f64,
+    /// In the last aggregations of all targets that are left.
+    watched_bytes: u64,
+    used_bytes: u64,
+    cpu_ns: u64,
+    cpu_of_kernel_ns: u64,
+    cpu_share_ppm: u64,
+    stretched: u32,
+}
+
+pub(crate) fn run(
+    live: &LiveArgs,
+    settings: &SettingArgs,
+    seed: Option<u64>,
+    output: &Path,
+    format: FormatArg,
+    ui: &Ui,
+) -> Result<ExitCode, CliError> {
+    let options = live.budget.options()?;
+    let root = Root::default();
+    let target = live.target.open(&root, &live.command)?;
+    let mut clock = LiveClock::start()?;
+    let (mut child, name, mut source, chosen, operations) = match target {
+        Target::Physical => {
+            let (source, name) = sources::physical(live.source, settings, &root, clock.now(), ui)?;
+            (None, "physical memory".to_owned(), source, name, "paddr")
+        }
+        Target::Family { family, name, child } => {
+            let (source, chosen, operations) =
+                sources::of_family(live.source, settings, seed, &root, family, clock.now(), ui)?;
+            (child, name, source, chosen, operations)
+        }
+    };
+    ui.say(format_args!("watching {name} by {}", chosen.words));
+    let record = Record::create(output, chosen.name, operations, live, settings, ui)?;
+    let summary = record.watch(source.as_mut(), &mut clock, options, chosen.name, ui)?;
+    if let Some(child) = &mut child
+        && child.wait().is_none()
+    {
+        ui.say(format_args!("process {} runs on", child.pid()));
+    }
+    print(&summary, format.format, ui)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+mod sources;
+
+/// A source that was chosen.
+#[derive(Clone, Copy, Debug)]
+struct Chosen {
+    /// As on the command line.
+    name: &'static str,
+    /// What it is, for people.
+    words: &'static str,
+}
+
+/// The region record that grows.
+struct Record {
+    writer: RegionWriter,
+    path: std::path::PathBuf,
+    /// Another format is made of it in the end.
+    then: Option<&'static isotherm_trace::region::RecordFormat>,
+    output: std::path::PathBuf,
+}
+
+impl Record {
+    fn create(
+        output: &Path,
+        source: &str,
+        operations: &str,
+        live: &LiveArgs,
+        settings: &SettingArgs,
+        ui: &Ui,
+    ) -> Result<Self, CliError> {
+        let config = settings.settings(ui)?.config;
+        let attributes = &config.attributes;
+        let context = ContextMeta {
+            operations: operations.to_owned(),
+            intervals: Intervals::new(
+                attributes.sample_interval.ns(),
+                attributes.aggr_interval.ns(),
+                attributes.ops_update_interval.ns(),
+            ),
+            min_regions: Some(u64::from(attributes.min_nr_regions)),
+            max_regions: Some(u64::from(attributes.max_nr_regions)),
+            ..ContextMeta::default()
+        };
+        let mut notes = vec![format!("watched live, source: {source}")];
+        if source == "clear-refs" {
+            notes.push("a region is a mapping; its count is the percentage of its resident pages that were used, not how often".to_owned());
+        }
+        let meta = RecordMeta {
+            command: live.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            recorder: "isotherm monitor".to_owned(),
+            host: isotherm_linux::kernel_version()
+                .map_or_else(|| "Linux".to_owned(), |version| format!("Linux {version}")),
+            contexts: vec![context],
+            notes,
+            ..RecordMeta::default()
+        };
+        let then = record_format_of(output).filter(|format| format.name != RECORD_FORMATS[0].name);
+        let path = if then.is_some() { super::beside(output) } else { output.to_owned() };
+        let writer = RegionWriter::create(&path, meta)?;
+        Ok(Self { writer, path, then, output: output.to_owned() })
+    }
+
+    fn watch(
+        mut self,
+        source: &mut dyn Source,
+        clock: &mut LiveClock,
+        options: WatchOptions,
+        name: &'static str,
+        ui: &Ui,
+    ) -> Result<Summary, CliError> {
+        let spinner = ui.spinner("watching: snapshots");
+        let mut shown = Shown::default();
+        let mut failed: Option<TraceError> = None;
+        let mut flushed = Instant::START;
+        let watched = watch(source, clock, &mut OwnCpu, options, &mut |now, heard| {
+            let noted = match heard {
+                Heard::Found(Finding::Regions(look)) => {
+                    spinner.inc(1);
+                    shown.look(look);
+                    spinner.set_message(format!("{}; snapshots:", shown.line(now)));
+                    self.writer.push(&snapshot_of(look))
+                }
+                Heard::Found(Finding::Came { target, pid, name }) => {
+                    shown.targets += 1;
+                    self.writer
+                        .add_target(TargetMeta {
+                            id: Some(u64::from(*target)),
+                            pid: *pid,
+                            name: name.clone(),
+                            ..TargetMeta::default()
+                        })
+                        .map(|_| ())
+                }
+                Heard::Found(Finding::Went { target }) => {
+                    shown.last.remove(target);
+                    Ok(())
+                }
+                Heard::Found(Finding::Said(words)) => {
+                    spinner.suspend(|| ui.warn(words));
+                    self.writer.note(words.clone())
+                }
+                Heard::Paced { stretch, refusal } => {
+                    let words = paced(stretch, refusal, options);
+                    spinner.suspend(|| ui.say(&words));
+                    self.writer.note(words)
+                }
+            };
+            let kept = noted.and_then(|()| {
+                // What is there survives us, at most a second of it is lost.
+                if now.since(flushed) < Duration::from_secs(1) {
+                    return Ok(());
+                }
+                flushed = now;
+                self.writer.flush()
+            });
+            match kept {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        });
+        spinner.finish_and_clear();
+        if let Some(error) = failed {
+            return Err(CliError::partial(error));
+        }
+        let watched = watched.map_err(CliError::partial)?;
+        let summary = shown.summary(name, &watched, &self.writer);
+        if self.writer.meta().snapshots == 0 {
+            let _ = std::fs::remove_file(&self.path);
+            return Err(CliError::failed(format!(
+                "no snapshot in {}: {}; watch longer, or take a shorter --aggr",
+                watched.elapsed.approx(),
+                summary.ended
+            )));
+        }
+        self.writer.set_outcome(watched.end != End::Stopped)?;
+        self.writer.finish()?;
+        if let Some(format) = self.then {
+            let lost = RegionStore::open(&self.path)?.write(&self.output, format)?;
+            lost.iter().for_each(|warning| ui.warn(warning));
+            let _ = std::fs::remove_file(&self.path);
+        }
+        ui.say(format_args!("wrote {}", self.output.display()));
+        if let End::Lost(words) = &watched.end {
+            return Err(CliError::partial(format!("{words}; {} holds what came before", self.output.display())));
+        }
+        Ok(summary)
+    }
+}
+
+fn paced(stretch: u32, refusal: Option<String>, options: WatchOptions) -> String {
+    match (stretch, refusal) {
+        (_, Some(why)) => {
+            format!("watching costs more than {} of a processor and cannot slow down: {why}", options.max_cpu)
+        }
+        (1, None) => "intervals are as asked for again".to_owned(),
+        (_, None) => format!(
+            "watching costs more than {} of a processor: intervals are {stretch} times as long now",
+            options.max_cpu
+        ),
+    }
+}
+
+/// What is known just now, for a line and the summary.
+#[derive(Debug, Default)]
+struct Shown {
+    targets: u64,
+    last: std::collections::BTreeMap<u32, (u64, u64)>,
+}
+
+impl Shown {
+    fn look(&mut self, look: &RegionLook) {
+        self.last.insert(look.target, look.used_and_all());
+    }
+
+    fn sums(&self) -> (u64, u64) {
+        self.last.values().fold((0, 0), |sums, one| (sums.0.saturating_add(one.0), sums.1.saturating_add(one.1)))
+    }
+
+    fn line(&self, now: Instant) -> String {
+        let (used, all) = self.sums();
+        let (used, all) = (Bytes::new(used).approx(), Bytes::new(all).approx());
+        format!("watching: {}, {used} used of {all}", now.since(Instant::START).approx())
+    }
+
+    fn summary(&self, source: &'static str, watched: &Watched, writer: &RegionWriter) -> Summary {
+        let (used_bytes, watched_bytes) = self.sums();
+        let snapshots = writer.meta().snapshots;
+        let share = u128::from(watched.spent.ns()) * 1_000_000 / u128::from(watched.elapsed.ns().max(1));
+        Summary {
+            source,
+            ended: match &watched.end {
+                End::TimeOver => "the time is over".to_owned(),
+                End::Stopped => "stopped".to_owned(),
+                End::TargetGone(words) | End::Lost(words) => words.clone(),
+            },
+            watched_ns: watched.elapsed.ns(),
+            snapshots,
+            targets: self.targets,
+            regions_mean: (writer.meta().regions as f64 / snapshots.max(1) as f64 * 10.0).round() / 10.0,
+            watched_bytes,
+            used_bytes,
+            cpu_ns: watched.spent.ns(),
+            cpu_of_kernel_ns: watched.spent_by_kernel.ns(),
+            cpu_share_ppm: u64::try_from(share).unwrap_or(u64::MAX),
+            stretched: watched.stretched,
+        }
+    }
+}
+
+fn snapshot_of(look: &RegionLook) -> Snapshot {
+    let region = |record: &isotherm_core::monitor::RegionRecord| Region {
+        start: record.range.start,
+        end: record.range.end,
+        nr_accesses: record.nr_accesses,
+        age: Some(record.age),
+        level: record.level.0,
+        probe_hits: record.probe_hits,
+        filter_passed_bytes: 0,
+    };
+    Snapshot {
+        target: look.target,
+        time_ns: look.at.ns(),
+        duration_ns: Some(look.elapsed.ns()),
+        intervals: Intervals {
+            sample_ns: Some(look.sample_interval.ns()),
+            aggregation_ns: Some(look.aggr_interval.ns()),
+            update_ns: None,
+        },
+        regions: look.regions.iter().map(region).collect(),
+        ..Snapshot::default()
+    }
+}
+
+fn print(summary: &Summary, format: Format, ui: &Ui) -> Result<(), CliError> {
+    if format == Format::Json {
+        let text = serde_json::to_string_pretty(summary).map_err(CliError::failed)?;
+        return ui.print(format_args!("{text}\n"));
+    }
+    let columns = vec![
+        Column::text("source"),
+        Column::number("watched", Unit::Ns),
+        Column::number("targets", Unit::Count),
+        Column::number("snapshots", Unit::Count),
+        Column::number("regions mean", Unit::Count),
+        Column::number("memory", Unit::Bytes),
+        Column::number("used", Unit::Bytes),
+        Column::number("CPU time", Unit::Ns),
+        Column::number("CPU share", Unit::Ppm),
+        Column::number("stretched", Unit::Count),
+        Column::text("ended"),
+    ];
+    let mut table = Table::new("watched live", columns);
+    table.push(vec![
+        Cell::Text(summary.source.to_owned()),
+        summary.watched_ns.into(),
+        summary.targets.into(),
+        summary.snapshots.into(),
+        Cell::Float(summary.regions_mean),
+        summary.watched_bytes.into(),
+        summary.used_bytes.into(),
+        summary.cpu_ns.into(),
+        summary.cpu_share_ppm.into(),
+        Cell::Int(u64::from(summary.stretched)),
+        Cell::Text(summary.ended.clone()),
+    ]);
+    match format {
+        Format::Csv => ui.print(table.to_csv()),
+        _ => ui.print(crate::verbs::render(&table, format, ui)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pace_is_told_in_words() {
+        let options = WatchOptions { length: None, max_cpu: isotherm_units::Ratio::from_percent(1) };
+        assert_eq!(paced(1, None, options), "intervals are as asked for again");
+        assert!(paced(7, None, options).contains("more than 1% of a processor: intervals are 7 times as long"));
+        assert!(paced(7, Some("no".to_owned()), options).ends_with("cannot slow down: no"));
+    }
+}
