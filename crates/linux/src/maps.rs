@@ -52,7 +52,8 @@ impl Mapping {
         (!range.is_empty() && matches!(share, b'p' | b's' | b'S')).then_some(mapping)
     }
 
-    /// Whether its pages go to swap when they are reclaimed: anonymous ones, copies of file pages, and shared memory.
+    /// Whether its pages go to swap when they are reclaimed: anonymous ones, copies of file pages, and shared memory. Files on a tmpfs
+    /// elsewhere than in `/dev/shm` look like any others.
     pub fn may_need_swap(&self) -> bool {
         const SHARED_MEMORY: [&str; 5] = ["/dev/zero", "/memfd:", "/SYSV", "/dev/shm/", "/i915"];
         let is_shared_memory = SHARED_MEMORY.iter().any(|path| self.name.starts_with(path));

@@ -188,6 +188,22 @@ pub fn pagemap_scan(
     Ok(Some(found))
 }
 
+/// Bytes under a huge leaf of the lowest kind: one table of 8-byte entries of pages.
+pub(crate) fn huge_bytes() -> u64 {
+    sys::page_bytes() * (sys::page_bytes() / ENTRY)
+}
+
+/// Whether a huge leaf maps the page at an address; not known before Linux 6.7, and then taken for no.
+///
+/// # Errors
+/// [`LiveError::Gone`], [`LiveError::Io`].
+pub(crate) fn is_huge(process: &Process, address: u64) -> Result<bool, LiveError> {
+    let start = address & !(sys::page_bytes() - 1);
+    let page = AddressRange::new(start, start.saturating_add(1));
+    let wanted = Categories::PRESENT.and(Categories::HUGE);
+    Ok(pagemap_scan(process, page, wanted, Categories::default())?.is_some_and(|found| !found.is_empty()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

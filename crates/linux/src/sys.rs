@@ -167,13 +167,10 @@ pub(crate) fn module_probe(
     answered(answer)
 }
 
-/// Scans entries into bitmaps, each of which must have a bit for every entry of the range; bitmaps that are empty are not wanted.
-pub(crate) fn module_scan(
-    device: &File,
-    scan: &mut abi::Scan,
-    nr_entries: u64,
-    bitmaps: [&mut [u64]; 4],
-) -> io::Result<()> {
+/// Scans entries of `1 << shift` bytes into bitmaps, each of which must have a bit for every entry of the range; bitmaps that are empty are
+/// not wanted.
+pub(crate) fn module_scan(device: &File, scan: &mut abi::Scan, shift: u8, bitmaps: [&mut [u64]; 4]) -> io::Result<()> {
+    let nr_entries = scan.end.saturating_sub(scan.start).div_ceil(1 << shift.min(63));
     let nr_words = usize::try_from(nr_entries.div_ceil(64)).map_err(|_| io::Error::from(Errno::INVAL))?;
     let [young, present, huge, written] = bitmaps.map(|words| match words.len() {
         0 => Some(0),

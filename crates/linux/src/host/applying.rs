@@ -2,6 +2,7 @@
 
 use super::{LiveHost, LiveTarget, answer, measured};
 use crate::maps::{Mapping, maps};
+use crate::pagemap::{huge_bytes, is_huge};
 use crate::process::Process;
 use crate::sys::{Advice, IOVECS_MAX};
 use crate::{LiveError, sys};
@@ -61,11 +62,15 @@ impl LiveHost {
         if has_capability(&status, SYS_NICE) { Ok(()) } else { Err(NEEDS_NICE) }
     }
 
-    /// Advises the mapped parts of a range. The length of the range if all of it is mapped and was advised, else 0: as the kernel's own
-    /// monitor counts.
+    /// Advises the mapped parts of a range. The bytes if all of it is mapped and was advised, else 0: as the kernel's own monitor counts.
+    /// `cold` and `pageout` would split a huge page of which the range has a part, so such parts at its ends are left out.
     fn advise(&self, process: &Process, range: AddressRange, advice: Advice) -> Result<u64, LiveError> {
         let Some(pidfd) = process.pidfd() else { return Ok(0) };
-        let range = inward(range, sys::page_bytes());
+        let mut range = inward(range, sys::page_bytes());
+        if matches!(advice, Advice::Cold | Advice::PageOut) && !range.is_empty() {
+            let (start_is_huge, end_is_huge) = (is_huge(process, range.start)?, is_huge(process, range.end - 1)?);
+            range = without_parts(range, huge_bytes(), start_is_huge, end_is_huge);
+        }
         let mappings = maps(process)?;
         let parts = parts(range, &mappings);
         if advice == Advice::PageOut {
@@ -101,6 +106,13 @@ impl LiveHost {
 fn inward(range: AddressRange, page_bytes: u64) -> AddressRange {
     let start = range.start.div_ceil(page_bytes).saturating_mul(page_bytes);
     AddressRange::new(start, (range.end / page_bytes * page_bytes).max(start))
+}
+
+/// A range without the part of a huge page at its start, and at its end.
+fn without_parts(range: AddressRange, huge_bytes: u64, start_is_huge: bool, end_is_huge: bool) -> AddressRange {
+    let start = if start_is_huge { range.start.next_multiple_of(huge_bytes) } else { range.start };
+    let end = if end_is_huge { range.end / huge_bytes * huge_bytes } else { range.end };
+    AddressRange::new(start, end.max(start))
 }
 
 /// The mapped parts of a range, each within one mapping.
@@ -208,6 +220,20 @@ mod tests {
         };
         assert_eq!(cut(0x2000, 0x6000), [(0x2000, 0x3000), (0x5000, 0x6000)]);
         assert_eq!(cut(0x3000, 0x5000), []);
+    }
+
+    #[test]
+    fn huge_pages_are_treated_whole_or_not_at_all() {
+        const HUGE: u64 = 2 << 20;
+        let cut = |start, end, first, last| {
+            let range = without_parts(AddressRange::new(start, end), HUGE, first, last);
+            (range.start, range.end)
+        };
+        assert_eq!(cut(HUGE, 3 * HUGE, true, true), (HUGE, 3 * HUGE), "whole ones stay");
+        assert_eq!(cut(4096, 3 * HUGE - 4096, true, true), (HUGE, 2 * HUGE));
+        assert_eq!(cut(4096, 3 * HUGE - 4096, true, false), (HUGE, 3 * HUGE - 4096));
+        assert_eq!(cut(4096, 3 * HUGE - 4096, false, true), (4096, 2 * HUGE));
+        assert_eq!(cut(4096, 8192, true, true), (HUGE, HUGE), "nothing is left of one page in a huge one");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::marks::Marks;
 use super::nodes::{node_memory, nodes};
 use super::{LiveHost, LiveTarget, answer, measured};
 use crate::module::{Look, Module, NEEDS_MODULE, ScanResult};
-use crate::pagemap::pagemap;
+use crate::pagemap::{huge_bytes, is_huge, pagemap};
 use crate::process::{Life, Process};
 use crate::smaps::{SmapsArea, smaps};
 use crate::{LiveError, sys};
@@ -121,12 +121,19 @@ impl Tiering for LiveHost {
                 Some(at) if order.only_promotes && is_top(at) => Some(PageMove::TopTier),
                 Some(_) => None,
             };
-            let mut left = Vec::new();
+            let (mut left, mut taken) = (Vec::new(), 0);
             for (index, (&at, result)) in before.iter().zip(results.iter_mut()).enumerate() {
-                match judge(at) {
-                    Some(judged) => *result = judged,
-                    None if (left.len() as u64) < room => left.push(index),
-                    None => *result = PageMove::BelowWatermark,
+                if let Some(judged) = judge(at) {
+                    *result = judged;
+                    continue;
+                }
+                // Nobody needs the size of a page where there is room for any.
+                let pages = if order.keeps_high_watermark { folio_pages(process, order.pages[index])? } else { 1 };
+                if taken + u64::from(pages) <= room {
+                    taken += u64::from(pages);
+                    left.push(index);
+                } else {
+                    *result = PageMove::BelowWatermark;
                 }
             }
             move_some(process, order, &left, results)
@@ -160,7 +167,11 @@ fn move_some(
             // The kernel gives up at a page that it cannot move, and says nothing of those behind it: what counts is where they are.
             let after = nodes_of(process, &pages)?;
             for ((&index, status), at) in batch.iter().zip(status).zip(after) {
-                results[index] = if at == Some(order.to) { PageMove::Moved(base_pages()) } else { verdict(status, at) };
+                results[index] = if at == Some(order.to) {
+                    PageMove::Moved(folio_pages(process, order.pages[index])?)
+                } else {
+                    verdict(status, at)
+                };
             }
         }
         left.retain(|&index| results[index] == PageMove::Busy);
@@ -201,6 +212,15 @@ fn call_failed(process: &Process, what: &'static str, error: io::Error) -> LiveE
 /// Pages of 4 KiB in a page of this kernel.
 fn base_pages() -> u32 {
     u32::try_from(sys::page_bytes() / PAGE_BYTES).map_or(1, |pages| pages.max(1))
+}
+
+/// Pages of 4 KiB that move with the page at an address: 1, or those of a huge leaf.
+fn folio_pages(process: &Process, address: u64) -> Result<u32, LiveError> {
+    Ok(if is_huge(process, address)? {
+        u32::try_from(huge_bytes() / PAGE_BYTES).unwrap_or(u32::MAX)
+    } else {
+        base_pages()
+    })
 }
 
 /// A scan of one range.

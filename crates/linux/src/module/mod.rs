@@ -144,11 +144,10 @@ impl Module {
         };
         while scan.start < scan.end {
             let done = plan.entries_before(scan.start);
-            let left = plan.nr_entries - done;
             let word = usize::try_from(done / 64).unwrap_or(usize::MAX);
             let bitmaps = [&mut result.young, &mut result.present, &mut result.huge, &mut result.written]
                 .map(|bitmap| bitmap.words_from(word));
-            match sys::module_scan(&self.device, &mut scan, left, bitmaps) {
+            match sys::module_scan(&self.device, &mut scan, shift, bitmaps) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 answer => self.answered(process, answer)?,
             }
