@@ -144,7 +144,8 @@ pub(crate) struct PmScan {
     return_mask: u64,
 }
 
-/// Ranges of pages that are of all of `wanted`, with what of `told` each is; `None` if this kernel has no such scan (before 6.7).
+/// Ranges of pages that are of all of `wanted`, with what of `told` each is; `None` if this kernel has no such scan (before 6.7). A range
+/// that reaches behind the address space has none.
 ///
 /// # Errors
 /// [`LiveError::Gone`], [`LiveError::Io`].
@@ -172,6 +173,8 @@ pub fn pagemap_scan(
         let filled = match sys::pagemap_scan(process.pagemap(), &mut scan, &mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)) => return Ok(None),
+            // The range reaches behind the address space.
+            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => break,
             Err(error) => {
                 process.check()?;
                 return Err(LiveError::io("scan", &process.path("pagemap"), error));

@@ -122,9 +122,18 @@ fn cold_is_done_where_it_may_be_and_refused_in_words_where_not() {
     }
     let hole = AddressRange::new(HOLE, HOLE + range.len());
     assert!(matches!(apply(&mut host, PROCESS, Action::Cold, hole), Ok(0) | Err(HostError::NotHere(_))));
-    let beyond_swap = AddressRange::new(0, 1 << 47);
-    let answer = apply(&mut host, PROCESS, Action::Hugepage, beyond_swap);
+    let all = AddressRange::new(0, u64::MAX);
+    assert!(matches!(apply(&mut host, PROCESS, Action::Cold, all), Ok(0) | Err(HostError::NotHere(_))), "with holes");
+    let answer = apply(&mut host, PROCESS, Action::Hugepage, range);
     assert!(matches!(answer, Err(HostError::NotHere(words)) if words.contains("DAMON")));
+    // The stack is anonymous: without swap it must never be called done.
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let has_swap = !meminfo.lines().any(|line| line.starts_with("SwapFree:") && line.ends_with(" 0 kB"));
+    match apply(&mut host, PROCESS, Action::Pageout, range) {
+        Ok(bytes) => assert!(has_swap && bytes <= range.len(), "{bytes} bytes"),
+        Err(HostError::Failed(words)) => assert!(words.contains("swap"), "{words}"),
+        Err(other) => assert!(matches!(other, HostError::NotHere(_)), "{other}"),
+    }
     assert_eq!(apply(&mut host, GONE, Action::Stat, range), Err(HostError::Gone(GONE)));
 }
 
