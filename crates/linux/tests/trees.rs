@@ -70,6 +70,8 @@ fn what_cannot_be_watched_is_said() {
     let (_folder, root) = copy("7.2");
     let stat = root.path("/proc/812/stat");
     let text = fs::read_to_string(&stat).unwrap();
+    fs::write(&stat, text.replace(" 4194560 ", " 4194564 ")).unwrap();
+    assert_eq!(refusal(&root, 812), "gone: process 812 (web (main)) has ended", "on its way out");
     for garbage in [&[][..], b"\0\0\0", b"812", &[0xff; 4096], &text.as_bytes()[..40]] {
         fs::write(&stat, garbage).unwrap();
         assert!(refusal(&root, 812).starts_with("other: "), "{garbage:?}");

@@ -50,7 +50,7 @@ impl Process {
         // The handle comes first: what is read after it is of the same process as long as the handle lives at the end.
         let pidfd = if root.is_real() { Some(open_pidfd(root, pid)?) } else { None };
         let stat = read_stat(root, pid)?;
-        if stat.has_ended() {
+        if stat.has_ended() || stat.is_exiting() {
             return Err(ended(pid, &stat.name));
         }
         if stat.is_kernel_thread() {
@@ -60,7 +60,11 @@ impl Process {
             )));
         }
         let path = root.path(format!("/proc/{pid}/pagemap"));
-        let pagemap = File::open(&path).map_err(|error| cannot_open(&path, error, pid, &stat.name))?;
+        let pagemap = File::open(&path).map_err(|error| {
+            // A process on its way out has no address space, which looks like a lack of rights.
+            let has_ended = read_stat(root, pid).map_or(true, |now| now.has_ended() || now.is_exiting());
+            if has_ended { ended(pid, &stat.name) } else { cannot_open(&path, error, pid, &stat.name) }
+        })?;
         let process = Self {
             root: root.clone(),
             pid,
