@@ -5,6 +5,7 @@
 
 mod clear_refs;
 mod clock;
+pub mod counters;
 mod error;
 mod host;
 mod maps;
