@@ -8,6 +8,7 @@ mod clock;
 pub mod counters;
 mod error;
 mod host;
+pub mod knobs;
 mod maps;
 mod module;
 mod pagemap;
