@@ -6,6 +6,7 @@
 mod clear_refs;
 mod clock;
 pub mod counters;
+pub mod damon;
 mod error;
 mod host;
 pub mod knobs;

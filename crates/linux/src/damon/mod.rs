@@ -1,0 +1,94 @@
+//! The kernel's DAMON through its files in sysfs (docs/spec/live-linux.md): what it can do here, who uses it, and monitoring with it.
+
+mod session;
+
+pub use session::{DamonTarget, Options, Session, Snapshot, TriedRegion, Tuned};
+
+use crate::{LiveError, Root};
+
+const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
+/// The module that watches the whole machine; on by default on 7.2.
+const STAT_ENABLED: &str = "/sys/module/damon_stat/parameters/enabled";
+/// Modules of the kernel that run DAMON, and their folders.
+const MODULES: [(&str, &str); 3] =
+    [("DAMON_STAT", "damon_stat"), ("DAMON_LRU_SORT", "damon_lru_sort"), ("DAMON_RECLAIM", "damon_reclaim")];
+/// Operations that kernels without a list of them are taken to have.
+const OPERATIONS_WITHOUT_LIST: [&str; 2] = ["vaddr", "paddr"];
+
+/// Somebody who uses DAMON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DamonUser {
+    /// A module of the kernel that is on: `DAMON_STAT`, `DAMON_LRU_SORT`, `DAMON_RECLAIM`.
+    Module(&'static str),
+    /// A kdamond that was made through sysfs.
+    Kdamond {
+        /// Its number in sysfs.
+        number: u32,
+        is_on: bool,
+        /// Of its thread, while it is on.
+        pid: Option<u32>,
+    },
+}
+
+impl std::fmt::Display for DamonUser {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Module(name) => f.write_str(name),
+            Self::Kdamond { number, is_on: false, .. } => write!(f, "kdamond {number}, which somebody made and is off"),
+            Self::Kdamond { number, pid: Some(pid), .. } => {
+                write!(f, "kdamond {number}, which somebody runs (PID {pid})")
+            }
+            Self::Kdamond { number, pid: None, .. } => write!(f, "kdamond {number}, which somebody runs"),
+        }
+    }
+}
+
+/// The operations that contexts can have here: `vaddr`, `fvaddr`, `paddr`. Known only where a context exists, because the kernel
+/// lists them in it: otherwise those that every kernel with these files has.
+///
+/// # Errors
+/// [`LiveError::NotHere`] for a kernel without DAMON in sysfs.
+pub fn operations(root: &Root) -> Result<Vec<String>, LiveError> {
+    needs_sysfs(root)?;
+    match root.read(format!("{ADMIN}/0/contexts/0/avail_operations")) {
+        Ok(text) => Ok(text.split_whitespace().map(str::to_owned).collect()),
+        Err(error) if error.is_missing() => Ok(OPERATIONS_WITHOUT_LIST.map(str::to_owned).to_vec()),
+        Err(error) => Err(error),
+    }
+}
+
+fn needs_sysfs(root: &Root) -> Result<(), LiveError> {
+    if root.has(ADMIN) {
+        return Ok(());
+    }
+    Err(LiveError::NotHere {
+        what: "DAMON",
+        needs:
+            "it needs a kernel of 5.18 or newer with CONFIG_DAMON_SYSFS, and CONFIG_DAMON_VADDR or CONFIG_DAMON_PADDR"
+                .to_owned(),
+    })
+}
+
+/// Who uses DAMON just now: modules first, then kdamonds by number. Nothing is changed.
+///
+/// # Errors
+/// [`LiveError::Io`], [`LiveError::Strange`]. A kernel without DAMON has no users.
+pub fn users(root: &Root) -> Result<Vec<DamonUser>, LiveError> {
+    let mut users = Vec::new();
+    for (name, module) in MODULES {
+        let path = format!("/sys/module/{module}/parameters/enabled");
+        if root.has(&path) && matches!(root.read(&path)?.trim(), "Y" | "1" | "y") {
+            users.push(DamonUser::Module(name));
+        }
+    }
+    if root.has(ADMIN) {
+        let kdamonds: u32 = root.value(format!("{ADMIN}/nr_kdamonds"))?;
+        // A machine has a handful; more come from no kernel.
+        for number in 0..kdamonds.min(4096) {
+            let is_on = root.read(format!("{ADMIN}/{number}/state"))?.trim() == "on";
+            let pid = root.value::<i64>(format!("{ADMIN}/{number}/pid")).ok().and_then(|pid| u32::try_from(pid).ok());
+            users.push(DamonUser::Kdamond { number, is_on, pid });
+        }
+    }
+    Ok(users)
+}

@@ -1,0 +1,435 @@
+//! One kdamond of our own that monitors a target and changes nothing.
+
+use super::{ADMIN, DamonUser, STAT_ENABLED, needs_sysfs, users};
+use crate::knobs::Knobs;
+use crate::{LiveError, Root};
+use isotherm_core::host::AddressRange;
+use isotherm_core::monitor::Attributes;
+use isotherm_units::Duration;
+
+const CONTEXT: &str = "/sys/kernel/mm/damon/admin/kdamonds/0/contexts/0";
+
+/// What is monitored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DamonTarget {
+    /// All of a process; the kernel follows its mappings (`vaddr`).
+    Process(u32),
+    /// Ranges of a process, for good (`fvaddr`): finds borders faster, because no region lies in holes.
+    Ranges(u32, Vec<AddressRange>),
+    /// Ranges of physical memory (`paddr`).
+    Physical(Vec<AddressRange>),
+}
+
+impl DamonTarget {
+    const fn operations(&self) -> &'static str {
+        match self {
+            Self::Process(_) => "vaddr",
+            Self::Ranges(..) => "fvaddr",
+            Self::Physical(_) => "paddr",
+        }
+    }
+}
+
+/// What a session may do to get DAMON.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Switches DAMON_STAT off for the session, and on again afterwards.
+    pub takes_damon_stat: bool,
+}
+
+/// A region as the kernel reports it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TriedRegion {
+    pub range: AddressRange,
+    /// Samples of the last aggregation in which it was found accessed.
+    pub nr_accesses: u32,
+    /// Aggregations for which its access frequency has hardly changed.
+    pub age: u32,
+}
+
+/// The regions of one aggregation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Ascending.
+    pub regions: Vec<TriedRegion>,
+}
+
+/// Intervals as the kernel has tuned them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuned {
+    pub sample_interval: Duration,
+    pub aggr_interval: Duration,
+}
+
+/// A running kdamond of our own. When it is stopped or dropped, everything is as it was.
+#[derive(Debug)]
+pub struct Session {
+    root: Root,
+    pid: Option<u32>,
+    /// DAMON_STAT's switch, where it was taken.
+    stat: Knobs,
+    is_running: bool,
+}
+
+impl Session {
+    /// Starts to monitor. A kdamond that somebody else made is never touched, not even one that is off.
+    ///
+    /// # Errors
+    /// [`LiveError::Busy`] with the names of those who use DAMON; [`LiveError::NotHere`]; [`LiveError::Refused`] for attributes out of
+    /// their limits or that the kernel did not take; [`LiveError::Io`]. Nothing is left behind.
+    pub fn start(
+        root: &Root,
+        attributes: &Attributes,
+        target: &DamonTarget,
+        options: Options,
+    ) -> Result<Self, LiveError> {
+        attributes.validate().map_err(|error| LiveError::Refused(error.to_string()))?;
+        needs_sysfs(root)?;
+        let users = users(root)?;
+        let is_stat = |user: &DamonUser| *user == DamonUser::Module("DAMON_STAT");
+        let takes_stat = options.takes_damon_stat && users.iter().any(is_stat);
+        let others: Vec<&DamonUser> = users.iter().filter(|user| !(takes_stat && is_stat(user))).collect();
+        if !others.is_empty() {
+            return Err(busy(&others));
+        }
+        let mut session = Self { root: root.clone(), pid: None, stat: Knobs::new(root.clone()), is_running: false };
+        if takes_stat {
+            session.stat.set(STAT_ENABLED, "N")?;
+        }
+        // If somebody came first after all, the kernel refuses this, and theirs is not touched.
+        session.set(format!("{ADMIN}/nr_kdamonds"), "1")?;
+        // From here on the kdamond is ours: dropping the session puts everything back.
+        session.is_running = true;
+        session.configure(attributes, target)?;
+        session.state("on").map_err(|error| match &error {
+            LiveError::Io { source, .. } if source.raw_os_error() == Some(libc::EBUSY) => busy(&[]),
+            _ => error,
+        })?;
+        session.pid = root.value::<i64>(format!("{ADMIN}/0/pid")).ok().and_then(|pid| u32::try_from(pid).ok());
+        Ok(session)
+    }
+
+    fn configure(&self, attributes: &Attributes, target: &DamonTarget) -> Result<(), LiveError> {
+        let us = |interval: Duration| interval.ns() / 1000;
+        self.set(format!("{ADMIN}/0/contexts/nr_contexts"), "1")?;
+        self.set(format!("{CONTEXT}/operations"), target.operations()).map_err(|error| match error {
+            LiveError::Io { .. } => LiveError::NotHere {
+                what: "DAMON for this target",
+                needs: format!("it needs a kernel whose DAMON has the operations `{}`", target.operations()),
+            },
+            error => error,
+        })?;
+        let attrs = format!("{CONTEXT}/monitoring_attrs");
+        // The bounds of regions are checked at each write: the upper one first.
+        let mut numbers = vec![
+            ("intervals/sample_us", us(attributes.sample_interval)),
+            ("intervals/aggr_us", us(attributes.aggr_interval)),
+            ("intervals/update_us", us(attributes.ops_update_interval)),
+            ("nr_regions/max", u64::from(attributes.max_nr_regions)),
+            ("nr_regions/min", u64::from(attributes.min_nr_regions)),
+        ];
+        if let Some(goal) = &attributes.intervals_goal {
+            if !self.root.has(format!("{attrs}/intervals/intervals_goal")) {
+                return Err(LiveError::NotHere {
+                    what: "an intervals goal",
+                    needs: "it needs DAMON of Linux 6.15 or newer; without `intervals-goal` intervals are fixed"
+                        .to_owned(),
+                });
+            }
+            numbers.extend([
+                ("intervals/intervals_goal/access_bp", goal.access.ppm() / 100),
+                ("intervals/intervals_goal/aggrs", u64::from(goal.aggrs)),
+                ("intervals/intervals_goal/min_sample_us", us(goal.min_sample_interval)),
+                ("intervals/intervals_goal/max_sample_us", us(goal.max_sample_interval)),
+            ]);
+        }
+        for (file, number) in numbers {
+            self.set(format!("{attrs}/{file}"), &number.to_string())?;
+        }
+        let targets = format!("{CONTEXT}/targets");
+        self.set(format!("{targets}/nr_targets"), "1")?;
+        let (pid, ranges): (_, &[AddressRange]) = match target {
+            DamonTarget::Process(pid) => (Some(pid), &[]),
+            DamonTarget::Ranges(pid, ranges) => (Some(pid), ranges),
+            DamonTarget::Physical(ranges) => (None, ranges),
+        };
+        if let Some(pid) = pid {
+            self.set(format!("{targets}/0/pid_target"), &pid.to_string())?;
+        }
+        if !ranges.is_empty() {
+            self.set(format!("{targets}/0/regions/nr_regions"), &ranges.len().to_string())?;
+        }
+        for (number, range) in ranges.iter().enumerate() {
+            self.set(format!("{targets}/0/regions/{number}/start"), &range.start.to_string())?;
+            self.set(format!("{targets}/0/regions/{number}/end"), &range.end.to_string())?;
+        }
+        let schemes = format!("{CONTEXT}/schemes");
+        self.set(format!("{schemes}/nr_schemes"), "1")?;
+        self.set(format!("{schemes}/0/action"), "stat")?;
+        // Every region: the upper limits are 0 at first.
+        for (file, most) in [("sz", u64::MAX), ("nr_accesses", u64::from(u32::MAX)), ("age", u64::from(u32::MAX))] {
+            self.set(format!("{schemes}/0/access_pattern/{file}/max"), &most.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Writes a value and reads it back.
+    fn set(&self, path: String, value: &str) -> Result<(), LiveError> {
+        self.root.write(&path, value)?;
+        let now = self.root.read(&path)?;
+        if now.trim() == value {
+            return Ok(());
+        }
+        Err(LiveError::Refused(format!("DAMON did not take {value} in {path}: it holds {} afterwards", now.trim())))
+    }
+
+    fn state(&self, word: &str) -> Result<(), LiveError> {
+        self.root.write(format!("{ADMIN}/0/state"), word)
+    }
+
+    /// Whether the kdamond still runs. It ends by itself when its process does.
+    pub fn is_on(&self) -> bool {
+        self.root.read(format!("{ADMIN}/0/state")).is_ok_and(|state| state.trim() == "on")
+    }
+
+    /// The regions of the next aggregation: this blocks until it is over.
+    ///
+    /// # Errors
+    /// [`LiveError::Gone`] if monitoring has ended, as it does with its process; [`LiveError::Io`], [`LiveError::Strange`].
+    pub fn snapshot(&self) -> Result<Snapshot, LiveError> {
+        self.command("update_schemes_tried_regions")?;
+        let snapshot = self.regions()?;
+        // Hundreds of folders in sysfs are given back.
+        self.command("clear_schemes_tried_regions")?;
+        Ok(snapshot)
+    }
+
+    /// What the scheme last saw.
+    fn regions(&self) -> Result<Snapshot, LiveError> {
+        let folder = format!("{CONTEXT}/schemes/0/tried_regions");
+        let path = self.root.path(&folder);
+        let entries = std::fs::read_dir(&path).map_err(|error| LiveError::io("read", &path, error))?;
+        let mut regions = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| LiveError::io("read", &path, error))?;
+            // Next to the regions stands a file with their sum.
+            let name = entry.file_name();
+            let Some(number) = name.to_str().and_then(|name| name.parse::<u64>().ok()) else { continue };
+            let place = format!("{folder}/{number}");
+            let (start, end) = (self.root.value(format!("{place}/start"))?, self.root.value(format!("{place}/end"))?);
+            regions.push(TriedRegion {
+                range: AddressRange::new(start, end),
+                nr_accesses: self.root.value(format!("{place}/nr_accesses"))?,
+                age: self.root.value(format!("{place}/age"))?,
+            });
+        }
+        regions.sort_unstable_by_key(|region| region.range.start);
+        Ok(Snapshot { regions })
+    }
+
+    fn command(&self, word: &str) -> Result<(), LiveError> {
+        if !self.is_on() {
+            return Err(ended());
+        }
+        self.state(word).map_err(|error| match &error {
+            LiveError::Io { source, .. } if source.raw_os_error() == Some(libc::ECANCELED) => ended(),
+            _ if !self.is_on() => ended(),
+            _ => error,
+        })
+    }
+
+    /// Intervals as the kernel has tuned them by now; `None` on kernels that do not tune.
+    ///
+    /// # Errors
+    /// As of [`snapshot`](Self::snapshot).
+    pub fn tuned(&self) -> Result<Option<Tuned>, LiveError> {
+        let intervals = format!("{CONTEXT}/monitoring_attrs/intervals");
+        if !self.root.has(format!("{intervals}/intervals_goal")) {
+            return Ok(None);
+        }
+        self.command("update_tuned_intervals")?;
+        let us = |file: &str| self.root.value(format!("{intervals}/{file}")).map(Duration::from_us);
+        Ok(Some(Tuned { sample_interval: us("sample_us")?, aggr_interval: us("aggr_us")? }))
+    }
+
+    /// PID of the kernel thread that monitors.
+    pub const fn kdamond_pid(&self) -> Option<u32> {
+        self.pid
+    }
+
+    /// Stops, and puts everything back as it was.
+    ///
+    /// # Errors
+    /// [`LiveError::Io`] for what could not be put back.
+    pub fn stop(mut self) -> Result<(), LiveError> {
+        self.put_back()
+    }
+
+    fn put_back(&mut self) -> Result<(), LiveError> {
+        if !std::mem::take(&mut self.is_running) {
+            return Ok(());
+        }
+        let now = self.root.value::<i64>(format!("{ADMIN}/0/pid")).ok().and_then(|pid| u32::try_from(pid).ok());
+        if self.is_on() && self.pid.is_some() && now != self.pid {
+            self.stat.restore();
+            return Err(LiveError::Gone(
+                "the kdamond was replaced by somebody else's, which was left alone".to_owned(),
+            ));
+        }
+        let off = if self.is_on() { self.state("off") } else { Ok(()) };
+        // It may have ended between the two calls.
+        let now = self.root.value::<i64>(format!("{ADMIN}/0/pid")).ok().and_then(|pid| u32::try_from(pid).ok());
+        if self.is_on() && self.pid.is_some() && now != self.pid {
+            self.stat.restore();
+            return Err(LiveError::Gone(
+                "the kdamond was replaced by somebody else's, which was left alone".to_owned(),
+            ));
+        }
+        let off = if self.is_on() { off } else { Ok(()) };
+        let removed = self.root.write(format!("{ADMIN}/nr_kdamonds"), "0");
+        self.stat.restore();
+        off.and(removed)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Who wants to know how it went calls `stop`.
+        let _ = self.put_back();
+    }
+}
+
+fn ended() -> LiveError {
+    LiveError::Gone("DAMON has stopped monitoring: its process has ended, or somebody switched it off".to_owned())
+}
+
+fn busy(users: &[&DamonUser]) -> LiveError {
+    let names: Vec<String> = users.iter().map(ToString::to_string).collect();
+    let by = if names.is_empty() { "somebody who came first".to_owned() } else { names.join(", ") };
+    let is_stat_alone = matches!(users, [DamonUser::Module("DAMON_STAT")]);
+    let way_out = if is_stat_alone {
+        format!(
+            "let the session take it (it is switched off meanwhile and on again afterwards), or write N to {STAT_ENABLED}"
+        )
+    } else {
+        "stop them first: write N to the module's `enabled`, or end the program that made the kdamond".to_owned()
+    };
+    LiveError::Busy { what: "DAMON", by, way_out }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// The folders that the kernel makes when the counts are written.
+    fn tree(stat: &str, nr_kdamonds: &str, state: &str) -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::below(folder.path());
+        let put = |path: &str, text: &str| {
+            let path = root.path(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        put(STAT_ENABLED, stat);
+        put(&format!("{ADMIN}/nr_kdamonds"), nr_kdamonds);
+        put(&format!("{ADMIN}/0/state"), state);
+        put(&format!("{ADMIN}/0/pid"), "77\n");
+        put(&format!("{ADMIN}/0/contexts/nr_contexts"), "0\n");
+        for file in [
+            "operations",
+            "monitoring_attrs/intervals/sample_us",
+            "monitoring_attrs/intervals/aggr_us",
+            "monitoring_attrs/intervals/update_us",
+            "monitoring_attrs/nr_regions/min",
+            "monitoring_attrs/nr_regions/max",
+            "targets/nr_targets",
+            "targets/0/pid_target",
+            "targets/0/regions/nr_regions",
+            "targets/0/regions/0/start",
+            "targets/0/regions/0/end",
+            "schemes/nr_schemes",
+            "schemes/0/action",
+            "schemes/0/access_pattern/sz/max",
+            "schemes/0/access_pattern/nr_accesses/max",
+            "schemes/0/access_pattern/age/max",
+        ] {
+            put(&format!("{CONTEXT}/{file}"), "0\n");
+        }
+        put(&format!("{CONTEXT}/schemes/0/tried_regions/total_bytes"), "12288\n");
+        for (number, start, nr_accesses) in [(1, 8192, 0), (0, 4096, 20)] {
+            let place = format!("{CONTEXT}/schemes/0/tried_regions/{number}");
+            put(&format!("{place}/start"), &format!("{start}\n"));
+            put(&format!("{place}/end"), &format!("{}\n", start + 4096));
+            put(&format!("{place}/nr_accesses"), &format!("{nr_accesses}\n"));
+            put(&format!("{place}/age"), "3\n");
+        }
+        (folder, root)
+    }
+
+    fn start(root: &Root, takes_damon_stat: bool) -> Result<Session, LiveError> {
+        let target = DamonTarget::Ranges(7, vec![AddressRange::new(4096, 12_288)]);
+        Session::start(root, &Attributes::default(), &target, Options { takes_damon_stat })
+    }
+
+    #[test]
+    fn a_session_writes_all_reads_regions_and_puts_back() {
+        let (_folder, root) = tree("N\n", "0\n", "off\n");
+        let session = start(&root, false).unwrap();
+        assert_eq!(session.kdamond_pid(), Some(77));
+        for (file, value) in [
+            ("operations", "fvaddr"),
+            ("monitoring_attrs/intervals/sample_us", "5000"),
+            ("targets/0/regions/0/end", "12288"),
+            ("schemes/0/access_pattern/sz/max", "18446744073709551615"),
+        ] {
+            assert_eq!(root.read(format!("{CONTEXT}/{file}")).unwrap(), value, "{file}");
+        }
+        assert_eq!(session.tuned().unwrap(), None);
+        let regions = session.regions().unwrap().regions;
+        assert_eq!(
+            regions.iter().map(|region| (region.range.start, region.nr_accesses)).collect::<Vec<_>>(),
+            [(4096, 20), (8192, 0)]
+        );
+        // A file does not go back to `on` by itself after a command, so the kdamond of this tree ends with it.
+        let gone = session.snapshot().unwrap_err();
+        assert!(matches!(gone, LiveError::Gone(_)), "{gone}");
+        session.stop().unwrap();
+        assert_eq!(root.read(format!("{ADMIN}/nr_kdamonds")).unwrap(), "0");
+    }
+
+    #[test]
+    fn who_has_damon_keeps_it() {
+        for (stat, nr_kdamonds, state, name) in
+            [("Y\n", "0\n", "off\n", "DAMON_STAT"), ("N\n", "1\n", "on\n", "PID 77"), ("N\n", "1\n", "off\n", "is off")]
+        {
+            let (_folder, root) = tree(stat, nr_kdamonds, state);
+            let error = start(&root, false).unwrap_err();
+            assert!(matches!(&error, LiveError::Busy { .. }) && error.to_string().contains(name), "{error}");
+            assert_eq!(root.read(format!("{ADMIN}/nr_kdamonds")).unwrap(), nr_kdamonds, "nothing was written");
+        }
+    }
+
+    #[test]
+    fn damon_stat_is_taken_only_on_request_and_given_back() {
+        let (_folder, root) = tree("Y\n", "0\n", "off\n");
+        let session = start(&root, true).unwrap();
+        assert_eq!(root.read(STAT_ENABLED).unwrap(), "N");
+        drop(session);
+        assert_eq!(root.read(STAT_ENABLED).unwrap(), "Y");
+    }
+
+    #[test]
+    fn a_start_that_fails_half_way_leaves_nothing() {
+        let (_folder, root) = tree("Y\n", "0\n", "off\n");
+        fs::remove_file(root.path(format!("{CONTEXT}/schemes/0/action"))).unwrap();
+        assert!(start(&root, true).is_err());
+        assert_eq!(
+            (root.read(STAT_ENABLED).unwrap(), root.read(format!("{ADMIN}/nr_kdamonds")).unwrap()),
+            ("Y".into(), "0".into())
+        );
+        let none = tempfile::tempdir().unwrap();
+        let error = start(&Root::below(none.path()), false).unwrap_err().to_string();
+        assert!(error.contains("CONFIG_DAMON_SYSFS"), "{error}");
+    }
+}
