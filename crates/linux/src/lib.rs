@@ -10,6 +10,7 @@ pub mod damon;
 mod error;
 mod host;
 pub mod knobs;
+pub mod lru_gen;
 mod maps;
 mod module;
 mod pagemap;

@@ -1,6 +1,9 @@
 //! The live machine as a Host of `isotherm-core`: which target is which process, and the roles, a file each.
 
 mod applying;
+mod compacting;
+mod gauging;
+mod generations;
 mod mappings;
 mod marks;
 mod nodes;
