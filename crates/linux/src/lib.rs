@@ -3,6 +3,7 @@
 //!
 //! What it builds on: `docs/spec/live.md`, `docs/spec/live-linux.md`.
 
+pub mod cgroup;
 mod clear_refs;
 mod clock;
 pub mod counters;

@@ -1,0 +1,319 @@
+//! Memory cgroups, version 2: found by path or by pattern, and what the kernel says of one.
+
+use crate::counters::{parsed, quoted};
+use crate::{LiveError, Root};
+use isotherm_units::Bytes;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+
+/// Where version 2 is mounted: alone, and next to version 1 by systemd.
+const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+/// Most groups that are gone through for a pattern.
+const GROUPS_MAX: usize = 1 << 16;
+
+/// The hierarchy of version 2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hierarchy {
+    root: Root,
+    /// From the root on.
+    mount: PathBuf,
+}
+
+/// A limit of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// The kernel writes `max`.
+    Unlimited,
+    At(Bytes),
+}
+
+/// A group that was there when it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    root: Root,
+    /// Its folder, from the root on.
+    folder: PathBuf,
+    /// In the hierarchy, with a slash in front: `/app.slice/web.service`.
+    path: String,
+    /// Number of its inode, which stays as long as the group; a new group of the same name has another.
+    number: u64,
+}
+
+impl Hierarchy {
+    /// Finds where version 2 with the memory controller is mounted.
+    ///
+    /// # Errors
+    /// [`LiveError::NotHere`] that says what is missing: version 2, or the memory controller in it.
+    pub fn find(root: &Root) -> Result<Self, LiveError> {
+        let mut has_version_2 = false;
+        for mount in MOUNTS {
+            let Ok(controllers) = root.read(format!("{mount}/cgroup.controllers")) else { continue };
+            has_version_2 = true;
+            if controllers.split_whitespace().any(|name| name == "memory") {
+                return Ok(Self { root: root.clone(), mount: mount.into() });
+            }
+        }
+        let needs = if root.has("/sys/fs/cgroup/memory") {
+            "the memory controller belongs to cgroup version 1 here, which isotherm does not use; boot with \
+             `systemd.unified_cgroup_hierarchy=1`, so that version 2 has it"
+        } else if has_version_2 {
+            "cgroup version 2 has no memory controller here; boot without `cgroup_disable=memory` (on some boards with `cgroup_enable=memory`)"
+        } else {
+            "cgroup version 2 is not mounted; `mount -t cgroup2 none /sys/fs/cgroup` mounts it"
+        };
+        Err(LiveError::NotHere { what: "memory of cgroups", needs: needs.to_owned() })
+    }
+
+    /// The group at a path: in the hierarchy (`/app.slice/web.service`, with or without the slash), or with the mount point in front.
+    ///
+    /// # Errors
+    /// [`LiveError::Refused`] for a path that leads out of the hierarchy, [`LiveError::Gone`] if there is no such group.
+    pub fn group(&self, path: &str) -> Result<Group, LiveError> {
+        let path = self.normal(path)?;
+        let folder = self.mount.join(path.trim_start_matches('/'));
+        match std::fs::metadata(self.root.path(&folder)) {
+            Ok(data) if data.is_dir() => Ok(Group { root: self.root.clone(), folder, path, number: data.ino() }),
+            _ => Err(LiveError::Gone(format!("there is no cgroup {path}; `systemd-cgls` lists those that there are"))),
+        }
+    }
+
+    /// A path in the hierarchy, with one slash in front and none at the end; `/` is the root.
+    fn normal(&self, path: &str) -> Result<String, LiveError> {
+        let inside = match Path::new(path).strip_prefix(&self.mount) {
+            Ok(inside) => inside,
+            Err(_) => Path::new(path),
+        };
+        let mut normal = String::new();
+        for part in inside.components() {
+            match part {
+                Component::Normal(name) => {
+                    normal.push('/');
+                    normal.push_str(&name.to_string_lossy());
+                }
+                Component::RootDir | Component::CurDir => {}
+                Component::ParentDir | Component::Prefix(_) => {
+                    return Err(LiveError::Refused(format!("the cgroup path {path} has `..` in it; write it out")));
+                }
+            }
+        }
+        Ok(if normal.is_empty() { "/".to_owned() } else { normal })
+    }
+
+    /// The groups whose path fits a pattern, by path. `*` stands for any characters but a slash, `?` for one of them.
+    ///
+    /// # Errors
+    /// [`LiveError::Refused`] for a pattern that leads out of the hierarchy.
+    pub fn matching(&self, pattern: &str) -> Result<Vec<Group>, LiveError> {
+        let pattern = self.normal(pattern)?;
+        let parts: Vec<&str> = pattern.split('/').filter(|part| !part.is_empty()).collect();
+        let mut found = vec!["/".to_owned()];
+        for part in parts {
+            let mut next = Vec::new();
+            for path in found {
+                let folder = self.mount.join(path.trim_start_matches('/'));
+                // A group may go while others are looked at.
+                let Ok(entries) = std::fs::read_dir(self.root.path(folder)) else { continue };
+                for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+                    if let Some(name) = entry.file_name().to_str().filter(|name| fits(part.as_bytes(), name.as_bytes()))
+                    {
+                        next.push(format!("{}/{name}", path.trim_end_matches('/')));
+                    }
+                }
+            }
+            next.truncate(GROUPS_MAX);
+            found = next;
+        }
+        found.sort_unstable();
+        Ok(found.iter().filter_map(|path| self.group(path).ok()).collect())
+    }
+}
+
+impl Group {
+    /// In the hierarchy, with a slash in front.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Its folder from the root on: for [`memory_stat`](crate::counters::memory_stat) and [`pressure`](crate::counters::pressure).
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Number of its inode.
+    pub const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether it is still there, and not another one of the same name.
+    pub fn is_there(&self) -> bool {
+        std::fs::metadata(self.root.path(&self.folder)).is_ok_and(|data| data.ino() == self.number)
+    }
+
+    /// PIDs of the processes in it, not of those in groups below; none for an empty group.
+    ///
+    /// # Errors
+    /// [`LiveError::Io`], [`LiveError::Strange`].
+    pub fn processes(&self) -> Result<Vec<u32>, LiveError> {
+        parsed(&self.root, self.folder.join("cgroup.procs"), |text| {
+            // 0 stands for a process outside of our namespace of PIDs.
+            let pids = text.lines().filter(|line| !matches!(line.trim(), "" | "0"));
+            pids.map(|line| line.trim().parse().map_err(|_| quoted(line))).collect()
+        })
+    }
+
+    /// Bytes that are charged to it. The root group has no such file.
+    ///
+    /// # Errors
+    /// As of [`limit`](Self::limit).
+    pub fn current(&self) -> Result<Bytes, LiveError> {
+        self.bytes("memory.current")
+    }
+
+    /// The size in one of its files: `memory.current`, `memory.peak` (5.19 and newer), `memory.swap.current`.
+    ///
+    /// # Errors
+    /// As of [`limit`](Self::limit).
+    pub fn bytes(&self, file: &str) -> Result<Bytes, LiveError> {
+        let value = self.root.value(self.folder.join(file)).map(Bytes::new);
+        value.map_err(|error| self.explained(file, error))
+    }
+
+    /// One of `memory.high`, `memory.max`, `memory.min`, `memory.low`, `memory.swap.max`.
+    ///
+    /// # Errors
+    /// [`LiveError::NotHere`] if the memory controller is not on for this group, with how to switch it on; [`LiveError::Gone`];
+    /// [`LiveError::Strange`].
+    pub fn limit(&self, file: &str) -> Result<Limit, LiveError> {
+        let limit = parsed(&self.root, self.folder.join(file), |text| match text.trim() {
+            "max" => Ok(Limit::Unlimited),
+            number => number.parse().map(|bytes| Limit::At(Bytes::new(bytes))).map_err(|_| quoted(text)),
+        });
+        limit.map_err(|error| self.explained(file, error))
+    }
+
+    /// Why a file of the memory controller is not there.
+    fn explained(&self, file: &str, error: LiveError) -> LiveError {
+        if !error.is_missing() {
+            return error;
+        }
+        if !self.is_there() {
+            return LiveError::Gone(format!("the cgroup {} has been removed", self.path));
+        }
+        let needs = match self.folder.parent() {
+            _ if self.path == "/" => format!("the root group has no {file}; name a group below it"),
+            Some(parent) => format!(
+                "the cgroup {} has no {file}; `echo +memory > {}/cgroup.subtree_control` switches the memory controller on for it \
+                 (or MemoryAccounting=yes in its unit), unless the kernel is too old for this file",
+                self.path,
+                parent.display()
+            ),
+            None => format!("the cgroup {} has no {file}", self.path),
+        };
+        LiveError::NotHere { what: "memory of a cgroup", needs }
+    }
+}
+
+/// Whether a name fits a pattern of `*` and `?`. Takes at most the product of both lengths in steps.
+fn fits(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut at, mut taken) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while taken < name.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, taken));
+                at += 1;
+            }
+            Some(&byte) if byte == b'?' || byte == name[taken] => (at, taken) = (at + 1, taken + 1),
+            _ => {
+                // The last star takes one more character.
+                let Some((place, from)) = star else { return false };
+                star = Some((place, from + 1));
+                (at, taken) = (place + 1, from + 1);
+            }
+        }
+    }
+    pattern[at..].iter().all(|&byte| byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = folder.path().join("sys/fs/cgroup").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let root = Root::below(folder.path());
+        (folder, root)
+    }
+
+    #[test]
+    fn groups_by_path_and_pattern() {
+        let (_folder, root) = tree(&[
+            ("cgroup.controllers", "cpu memory\n"),
+            ("app.slice/web-1.service/memory.current", "4096\n"),
+            ("app.slice/web-1.service/memory.high", "max\n"),
+            ("app.slice/web-1.service/memory.max", "8192\n"),
+            ("app.slice/web-1.service/memory.low", "much\n"),
+            ("app.slice/web-1.service/cgroup.procs", "0\n12\n13\n"),
+            ("app.slice/web-22.service/cgroup.procs", ""),
+        ]);
+        let all = Hierarchy::find(&root).unwrap();
+        let web = all.group("/app.slice/web-1.service").unwrap();
+        for path in
+            ["app.slice/web-1.service/", "/sys/fs/cgroup/app.slice/web-1.service", "//app.slice/./web-1.service"]
+        {
+            assert_eq!(all.group(path).unwrap(), web, "{path}");
+        }
+        assert_eq!((web.current().unwrap(), web.processes().unwrap()), (Bytes::new(4096), vec![12, 13]));
+        assert_eq!(web.limit("memory.high").unwrap(), Limit::Unlimited);
+        assert_eq!(web.limit("memory.max").unwrap(), Limit::At(Bytes::new(8192)));
+        assert!(matches!(web.limit("memory.low"), Err(LiveError::Strange { .. })));
+        let paths =
+            |pattern| all.matching(pattern).unwrap().iter().map(|group| group.path().to_owned()).collect::<Vec<_>>();
+        assert_eq!(paths("/app.slice/web-*.service"), ["/app.slice/web-1.service", "/app.slice/web-22.service"]);
+        assert_eq!((paths("/app.slice/web-?.service").len(), paths("/*").len(), paths("/x/*").len()), (1, 1, 0));
+        let empty = all.group("/app.slice/web-22.service").unwrap();
+        assert_eq!(empty.processes().unwrap(), []);
+        assert!(empty.current().unwrap_err().to_string().contains("app.slice/cgroup.subtree_control"));
+        assert!(matches!(all.group("/../../proc"), Err(LiveError::Refused(_))));
+        assert!(matches!(all.group("/absent"), Err(LiveError::Gone(_))));
+        fs::remove_dir_all(root.path("/sys/fs/cgroup/app.slice")).unwrap();
+        assert!(!web.is_there() && matches!(web.current(), Err(LiveError::Gone(_))));
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        for (file, words) in [
+            ("memory/memory.limit_in_bytes", "version 1"),
+            ("cgroup.controllers", "cgroup_disable"),
+            ("x", "not mounted"),
+        ] {
+            let (_folder, root) = tree(&[(file, "cpu\n")]);
+            let error = Hierarchy::find(&root).unwrap_err().to_string();
+            assert!(error.contains(words), "{file}: {error}");
+        }
+        let (_folder, root) = tree(&[("unified/cgroup.controllers", "memory\n")]);
+        assert_eq!(Hierarchy::find(&root).unwrap().mount, Path::new("/sys/fs/cgroup/unified"));
+    }
+
+    #[test]
+    fn patterns() {
+        for (pattern, name, is_fit) in [
+            ("", "", true),
+            ("*", "", true),
+            ("a*b*c", "aXbYbZc", true),
+            ("a*b", "aXc", false),
+            ("?", "", false),
+            ("**", "a", true),
+            ("a", "ab", false),
+        ] {
+            assert_eq!(fits(pattern.as_bytes(), name.as_bytes()), is_fit, "{pattern} {name}");
+        }
+        assert!(!fits("*a".repeat(50).as_bytes(), "b".repeat(5000).as_bytes()));
+    }
+}
