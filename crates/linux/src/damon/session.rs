@@ -257,6 +257,13 @@ impl Session {
         self.pid
     }
 
+    /// CPU time that the kernel thread has used so far, in the kernel's ticks of 10 ms; `None` once it has ended.
+    pub fn cpu_time(&self) -> Option<Duration> {
+        let stat = self.root.read(format!("/proc/{}/stat", self.pid?)).ok()?;
+        let per_second = rustix::param::clock_ticks_per_second();
+        cpu_ticks(&stat)?.checked_mul(1_000_000)?.checked_div(per_second).map(Duration::from_us)
+    }
+
     /// Stops, and puts everything back as it was.
     ///
     /// # Errors
@@ -297,6 +304,14 @@ impl Drop for Session {
         // Who wants to know how it went calls `stop`.
         let _ = self.put_back();
     }
+}
+
+/// `utime` and `stime` of a line of `/proc/PID/stat` of a thread named kdamond; its PID may be another's by now.
+fn cpu_ticks(stat: &str) -> Option<u64> {
+    let (before, after) = stat.rsplit_once(')')?;
+    before.split_once('(')?.1.strip_prefix("kdamond")?;
+    let mut ticks = after.split_whitespace().skip(11).map(|word| word.parse::<u64>().ok());
+    ticks.next()??.checked_add(ticks.next()??)
 }
 
 fn ended() -> LiveError {
@@ -396,6 +411,17 @@ mod tests {
         assert!(matches!(gone, LiveError::Gone(_)), "{gone}");
         session.stop().unwrap();
         assert_eq!(root.read(format!("{ADMIN}/nr_kdamonds")).unwrap(), "0");
+    }
+
+    #[test]
+    fn cpu_time_is_that_of_a_kdamond() {
+        let line = "77 (kdamond.0) S 2 0 0 0 -1 69238848 0 0 0 0 5 7 0 0 20 0 1 0 9 0 0\n";
+        assert_eq!(cpu_ticks(line), Some(12));
+        assert_eq!(cpu_ticks(&line.replace("kdamond.0", "bash")), None);
+        assert_eq!(cpu_ticks(&line.replace(" 5 7 ", &format!(" {0} {0} ", u64::MAX))), None);
+        for end in 0..line.len() {
+            assert!(cpu_ticks(&line[..end]).is_none_or(|ticks| ticks <= 12));
+        }
     }
 
     #[test]
