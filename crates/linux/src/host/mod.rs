@@ -107,5 +107,3 @@ pub(crate) fn measured<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let done = work();
     (done, Duration::from_ns(sys::thread_cpu_time().ns().saturating_sub(before)))
 }
-
-impl isotherm_core::host::Gauging for LiveHost {}
