@@ -1,5 +1,6 @@
 //! Page traces on disk: which pages each thread of a program touched, epoch by epoch. Reader, writer, importers,
-//! exporters, analyses, cuts and merges. And [region records](region): what a monitor found out about that.
+//! exporters, analyses, cuts and merges. [Region records](region): what a monitor found out about that.
+//! [Group records](group): what the kernel shows of a cgroup over time.
 //!
 //! The formats are described in `docs/traces.md` and `docs/records.md`. Everything streams: no function holds a whole trace unless it says so.
 
@@ -10,6 +11,7 @@ mod error;
 pub mod export;
 mod file;
 mod fold;
+pub mod group;
 pub mod import;
 mod meta;
 mod reader;

@@ -1,0 +1,15 @@
+//! Group records: what the generations and counters of one cgroup, or of the whole system, showed over time.
+//!
+//! [`GroupWriter`] records an Arrow IPC stream and turns it into Parquet at the end; [`GroupReader`] reads both, look by look.
+//! The columns and the metadata: `docs/records.md#group-records`.
+
+mod columns;
+mod look;
+mod meta;
+mod reader;
+mod writer;
+
+pub use look::{Gauges, Generation, Look, LookKind};
+pub use meta::{GROUP_VERSION, GroupMeta};
+pub use reader::{GroupReader, is_group_record};
+pub use writer::{GroupWriter, finish_group_record};

@@ -1,0 +1,196 @@
+//! Reading a group record, finished or not.
+
+use std::path::Path;
+
+use super::columns::{GROUP, Rows};
+use super::look::LOOK_GENERATIONS_MAX;
+use super::writer::Note;
+use super::{GROUP_VERSION, GroupMeta, Look};
+use crate::file::Source;
+use crate::file::footer::{Footer, META_KEY, is_parquet};
+use crate::file::ipc_stream::{IpcTable, is_ipc};
+use crate::file::parquet_reader::ParquetTable;
+use crate::reader::describe;
+use crate::{Result, TraceError};
+
+/// A group record on disk, read look by look.
+#[derive(Debug)]
+pub struct GroupReader {
+    meta: GroupMeta,
+    form: Form,
+    rows: Rows,
+    next_row: usize,
+    /// Number after that of the look handed out last.
+    next_number: u64,
+    latest_ns: u64,
+}
+
+#[derive(Debug)]
+enum Form {
+    Parquet(Box<ParquetTable>),
+    Ipc(Box<IpcTable>),
+}
+
+/// Whether the file has the columns of a group record; what else it is or how it is damaged is for others to say.
+pub fn is_group_record(path: impl AsRef<Path>) -> bool {
+    !matches!(GroupReader::open(path), Err(TraceError::WrongFormat { .. } | TraceError::Io { .. }))
+}
+
+impl GroupReader {
+    /// Opens a record: finished (Parquet), being written or torn (Arrow IPC stream); told apart by content.
+    ///
+    /// # Errors
+    /// When it cannot be read, is no group record, or is damaged. A torn stream is not an error: it opens up to its last whole
+    /// batch, with [`GroupMeta::complete`] = `false` and a note.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let source = Source::open(path.as_ref())?;
+        let mut head = Vec::new();
+        source.read_at(0, usize::try_from(source.bytes.min(8)).expect("at most 8"), &mut head)?;
+        let wrong = |found: String| TraceError::WrongFormat { path: source.path.clone(), expected: GROUP.what, found };
+        if head.is_empty() {
+            return Err(wrong("it is empty".to_owned()));
+        }
+        let (meta, form) = if is_parquet(&head) {
+            let footer = Footer::read(&source, &GROUP)?;
+            let Some(json) = &footer.meta_json else {
+                return Err(wrong(format!(
+                    "Parquet without the metadata key `{META_KEY}` (lost when it was rewritten?)"
+                )));
+            };
+            let meta = parse_meta(&source.path, json)?;
+            (meta, Form::Parquet(Box::new(ParquetTable::new(source, footer, &GROUP))))
+        } else if is_ipc(&head) {
+            let (mut table, json) = IpcTable::open(source, &GROUP)?;
+            let mut meta = parse_meta(&table.source().path, &json)?;
+            scan(&mut table, &mut meta)?;
+            (meta, Form::Ipc(Box::new(table)))
+        } else {
+            return Err(wrong(describe(&head)));
+        };
+        Ok(Self { meta, form, rows: Rows::default(), next_row: 0, next_number: 0, latest_ns: 0 })
+    }
+
+    /// What the record says about itself, complete.
+    pub fn meta(&self) -> &GroupMeta {
+        &self.meta
+    }
+
+    /// Whether the file is finished (Parquet); otherwise it is an Arrow IPC stream.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.form, Form::Parquet(_))
+    }
+
+    /// Path of the file.
+    pub fn path(&self) -> &Path {
+        match &self.form {
+            Form::Parquet(table) => &table.source().path,
+            Form::Ipc(table) => &table.source().path,
+        }
+    }
+
+    /// All looks that are left. A look takes some hundred bytes.
+    ///
+    /// # Errors
+    /// When the file is damaged or cannot be read.
+    pub fn read_all(&mut self) -> Result<Vec<Look>> {
+        let (mut all, mut look) = (Vec::new(), Look::default());
+        while self.next_look(&mut look)? {
+            all.push(look.clone());
+        }
+        Ok(all)
+    }
+
+    /// Replaces `look` by the next one. `false`: none is left.
+    ///
+    /// # Errors
+    /// When the file is damaged or cannot be read.
+    pub fn next_look(&mut self, look: &mut Look) -> Result<bool> {
+        look.generations.clear();
+        if !self.has_row()? {
+            return Ok(false);
+        }
+        let number = self.rows.number_at(self.next_row);
+        self.rows.start_look(self.next_row, look);
+        if number < self.next_number {
+            return Err(self.bad(number, "its number is not above that of the look before"));
+        }
+        if look.time_ns < self.latest_ns {
+            return Err(self.bad(number, "its time is before that of the look before"));
+        }
+        while self.has_row()? && self.rows.number_at(self.next_row) == number {
+            if let Some(flaw) = self.rows.take_generation(self.next_row, look) {
+                return Err(self.bad(number, flaw));
+            }
+            if look.generations.len() > LOOK_GENERATIONS_MAX {
+                break;
+            }
+            self.next_row += 1;
+        }
+        if let Some(flaw) = look.flaw() {
+            return Err(self.bad(number, flaw));
+        }
+        (self.next_number, self.latest_ns) = (number.saturating_add(1), look.time_ns);
+        Ok(true)
+    }
+
+    #[cold]
+    fn bad(&self, number: u64, what: impl Into<String>) -> TraceError {
+        TraceError::bad_value(self.path(), "look", number, what)
+    }
+
+    /// Whether there is a row at `next_row`, after reading on where needed.
+    fn has_row(&mut self) -> Result<bool> {
+        while self.next_row >= self.rows.len() {
+            self.next_row = 0;
+            let more = match &mut self.form {
+                Form::Parquet(table) => self.rows.read_parquet(table)?,
+                Form::Ipc(table) => match table.next_message()? {
+                    Some(message) => {
+                        self.rows.read_message(message);
+                        true
+                    }
+                    None => false,
+                },
+            };
+            if !more {
+                self.rows.clear();
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn parse_meta(path: &Path, json: &str) -> Result<GroupMeta> {
+    let meta: GroupMeta = serde_json::from_str(json)
+        .map_err(|error| TraceError::damaged(path, 0, format!("its metadata are not understood: {error}")))?;
+    if meta.group_version > GROUP_VERSION {
+        let (found, known) = (meta.group_version, GROUP_VERSION);
+        return Err(TraceError::TooNew { path: path.to_owned(), found, known });
+    }
+    Ok(meta)
+}
+
+/// Reads all batches once, for notes and counts.
+fn scan(table: &mut IpcTable, meta: &mut GroupMeta) -> Result<()> {
+    (meta.looks, meta.complete) = (0, false);
+    let mut latest = None;
+    let cut_bytes = table.scan(|source, place, message, notes| {
+        for note in notes {
+            let note: Note = serde_json::from_str(&note)
+                .map_err(|error| source.damaged(place, format!("an event is not understood: {error}")))?;
+            note.apply(meta);
+        }
+        for row in (0..message.rows).filter(|&row| !message.notes_at(row)) {
+            let number = Some(message.value(0, row));
+            meta.looks += u64::from(latest != number);
+            latest = number;
+        }
+        Ok(())
+    })?;
+    if let Some(cut) = cut_bytes {
+        meta.complete = false;
+        meta.notes.push(format!("not finished: read up to the last whole batch; {cut} bytes after it left out"));
+    }
+    Ok(())
+}
