@@ -9,6 +9,7 @@ pub mod advise;
 mod assemble;
 mod averages;
 mod bundled;
+pub mod coldness;
 mod compaction;
 mod config;
 mod culprit;

@@ -1,0 +1,47 @@
+//! Advice from what a stock kernel shows of a running program: how much of its memory is cold, how often such memory is used again,
+//! and the least `memory.high` that this supports. From [group records](isotherm_trace::group) (generations of the Multi-Gen LRU)
+//! and from [region records](isotherm_trace::region) (DAMON). The method and its limits: `docs/cold.md`.
+
+mod advice;
+mod groups;
+mod regions;
+mod stall;
+mod step;
+
+pub use advice::{AgeRow, ColdAdvice, CurvePoint, Goals, Recommendation, Source};
+pub use groups::GroupRecord;
+pub use stall::StallRange;
+pub use step::Bounds;
+
+use isotherm_trace::TraceError;
+use isotherm_trace::region::RegionStore;
+
+/// Why a record gives no advice.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ColdnessError {
+    /// The record cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The record does not hold enough for any figure.
+    #[error("no advice can be drawn from this record: {0}")]
+    Unsupported(String),
+}
+
+/// Advice from looks at the generations of a group.
+///
+/// # Errors
+/// When the looks support no figure: what is missing is said.
+pub fn advise_group(record: &GroupRecord, goals: Goals) -> Result<ColdAdvice, ColdnessError> {
+    let observed = groups::observe(record)?;
+    Ok(advice::of(&observed, goals))
+}
+
+/// Advice from the snapshots of a monitor. Reads the record once, with the memory of two snapshots.
+///
+/// # Errors
+/// When it cannot be read, or supports no figure: what is missing is said.
+pub fn advise_regions(store: &mut RegionStore, goals: Goals) -> Result<ColdAdvice, ColdnessError> {
+    let observed = regions::observe(store)?;
+    Ok(advice::of(&observed, goals))
+}
