@@ -16,6 +16,7 @@ use crate::format::{Format, FormatArg};
 use crate::kernel::{self, KernelArg, Kernels};
 use crate::ui::Ui;
 
+mod cold;
 mod page;
 mod tables;
 mod tiers;
@@ -29,12 +30,15 @@ mod words;
 /// smallest memory from which on the program surely stays within `--slowdown` of its speed with unlimited memory. With `-- COMMAND`
 /// the program is recorded first.
 ///
+/// A record of regions (`isotherm monitor`) or generations cannot be replayed. From such a file come how much memory was cold, how often
+/// it was used again, and the least `memory.high` that this supports: docs/cold.md.
+///
 /// With `--fast` and `--slow` it asks something else: on a machine whose fast memory holds only a part of the program's peak, which
 /// policy keeps the right pages there? Every policy over tiers is played, and compared with all memory fast.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// A recording (see `isotherm record` and `isotherm import`).
+    /// A recording (see `isotherm record` and `isotherm import`), or a record of regions or generations of a running program.
     #[arg(value_name = "TRACE", required_unless_present = "command", conflicts_with = "command")]
     trace: Option<PathBuf>,
     /// Memory sizes to try: shares of peak memory, or sizes.
@@ -55,6 +59,12 @@ pub(crate) struct Args {
     /// How much slower than with unlimited memory is still fine.
     #[arg(long, value_name = "RATIO", default_value = "5%")]
     slowdown: Ratio,
+    /// Records: refaults a second that are still fine [default: 50/s].
+    #[arg(long, value_name = "RATE")]
+    goal: Option<cold::RefaultGoal>,
+    /// Records: share of time in which some task may wait for memory [default: 0.1%].
+    #[arg(long, value_name = "SHARE")]
+    pressure: Option<Ratio>,
     /// Size of the fast tier, on a machine with two: a share of peak memory, or a size.
     #[arg(long, value_name = "SIZE", requires = "slow", conflicts_with_all = ["memory", "slowdown", "rows"])]
     fast: Option<Amount>,
@@ -103,9 +113,16 @@ Examples:
   isotherm advise traces/sqlite.parquet --memory 50%,75%,200MiB --format json
   isotherm advise traces/sqlite.parquet --rows
   isotherm advise traces/sqlite.parquet --fast 50% --slow cxl
+  isotherm advise regions.parquet --goal 50/s --swap zram
   isotherm advise -- python3 -c \"print(sum(range(10**7)))\"";
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    if let Some(record) = args.trace.as_deref().map(cold::find).transpose()?.flatten() {
+        return cold::run(record, &args, ui);
+    }
+    if args.goal.is_some() || args.pressure.is_some() {
+        return Err(CliError::usage("--goal and --pressure are for records; with page traces say --slowdown"));
+    }
     let recorded = match &args.trace {
         Some(_) => None,
         None => Some(super::record::record_for_advice(&args.command, &args.with, args.native_first, ui)?),
