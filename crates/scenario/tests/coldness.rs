@@ -87,6 +87,7 @@ const RECORDINGS: [&str; 12] = [
 
 /// The table of docs/cold.md: with `--nocapture` it is printed.
 #[test]
+#[expect(clippy::print_stderr, reason = "the table is for the documentation")]
 fn every_recommended_limit_keeps_the_goal() {
     let mut limits = 0;
     for recording in RECORDINGS {

@@ -223,7 +223,7 @@ fn ages(observed: &Observed) -> Vec<AgeRow> {
             rows.push(AgeRow {
                 kind,
                 age_ns,
-                cold_last_bytes: shown().last().map_or(0, |(_, cut)| cut.cold_bytes),
+                cold_last_bytes: shown().next_back().map_or(0, |(_, cut)| cut.cold_bytes),
                 cold_mean_bytes: mean(|cut| cut.cold_bytes),
                 cold_min_bytes: shown().map(|(_, cut)| cut.cold_bytes).min().unwrap_or(0),
                 refaults_per_s: again.per(ratio(PAGE_BYTES, 1) * seconds),
