@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use isotherm_trace::analysis::{HeatmapOptions, footprint, heatmap, hot, huge_ranges, info, mrc, wss};
+use isotherm_trace::analysis::{HeatmapOptions, IdleAt, footprint, heatmap, hot, huge_ranges, idle, info, mrc, wss};
 use isotherm_trace::{
     EventKind, MapKind, MapRange, ProcessMeta, ThreadMeta, TraceMeta, TraceReader, TraceRow, TraceWriter,
 };
@@ -88,6 +88,41 @@ fn pages_of_the_page_cache_are_shared_and_outlive_processes() {
     assert_eq!((info.accesses, info.kernel_accesses), (16, 14));
     let of_file: Vec<_> = info.mappings.iter().filter(|row| row.label == "page cache f").collect();
     assert_eq!(of_file.iter().map(|row| (row.process, row.touched_pages)).collect::<Vec<_>>(), [(0, 4), (1, 2)]);
+}
+
+#[test]
+fn idle_ages_by_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    let steps = [
+        row(0, 0, 5, 4, false),
+        Step::Event(0, 5, EventKind::StartThread { thread: 1 }),
+        row(0, 20, 5, 1, true),
+        Step::Event(0, 40, EventKind::Unmap { start: 7, end: 9 }),
+        row(1, 55, 5, 1, false),
+        row(0, 100, 6, 1, false),
+        Step::Event(0, 150, EventKind::EndThread),
+    ];
+    let mut reader = write(&folder.path().join("t"), &steps);
+    let mut ages = |at| -> Vec<(u64, u64, Vec<u64>)> {
+        let moments = idle(&mut reader, at, &[0, 30, 60]).unwrap();
+        moments.into_iter().map(|moment| (moment.time_ns, moment.in_use_pages, moment.idle_pages)).collect()
+    };
+    assert_eq!(ages(IdleAt::Time(0)), [(0, 4, vec![0, 0, 0])]);
+    assert_eq!(ages(IdleAt::Time(30)), [(30, 0, vec![1, 3, 0])], "10 ns, and three pages 30 ns: bounds are included");
+    assert_eq!(ages(IdleAt::Time(39)), [(39, 0, vec![1, 3, 0])], "still mapped though no row follows before the unmap");
+    assert_eq!(ages(IdleAt::Time(40)), [(40, 0, vec![1, 1, 0])]);
+    // Process 1 touched its page 5 at 60, process 0 its page 5 at 20.
+    let last = (100, 1, vec![0, 1, 1]);
+    assert_eq!(ages(IdleAt::LastAccess), [last.clone()]);
+    assert_eq!(ages(IdleAt::Spread(2)), [(50, 0, vec![0, 2, 0]), last]);
+    assert_eq!(ages(IdleAt::Time(150)), [(150, 0, vec![0, 0, 1])], "process 0 has ended");
+    for (at, word) in [(IdleAt::Time(151), "150 ns"), (IdleAt::Spread(0), "1 to"), (IdleAt::Spread(u32::MAX), "1 to")] {
+        let error = idle(&mut reader, at, &[0]).unwrap_err().to_string();
+        assert!(error.contains(word), "{error}");
+    }
+    for bounds_ns in [&[][..], &[1, 2], &[0, 0], &[0, 2, 1]] {
+        assert!(idle(&mut reader, IdleAt::LastAccess, bounds_ns).is_err(), "{bounds_ns:?}");
+    }
 }
 
 /// One touch of one page, or an end of pages, with the trace time; the model's own walk.
@@ -242,6 +277,29 @@ proptest! {
                 (index * window_ns, pages.len() as u64, written.len() as u64, accesses));
         }
         prop_assert!(sets.is_empty(), "windows are missing: {:?}", sets);
+
+        // Idle age: the last touch of each page that is there at the last touch of all.
+        let end = facts.iter().rposition(|fact| matches!(fact, Fact::Touch { .. })).map_or(0, |last| last + 1);
+        let (mut last_ns, mut now_ns) = (BTreeMap::new(), 0);
+        for fact in &facts[..end] {
+            match *fact {
+                Fact::Touch { process, page, time_ns, .. } => {
+                    now_ns = time_ns;
+                    last_ns.insert((process, page), time_ns);
+                }
+                Fact::Gone { process, start, end } => {
+                    last_ns.retain(|&(held, page), _| held != process || !(start..end).contains(&page));
+                }
+            }
+        }
+        if end > 0 {
+            let pages = |ages: std::ops::Range<u64>| {
+                last_ns.values().filter(|&&last_ns| ages.contains(&(now_ns - last_ns))).count() as u64
+            };
+            let found = &idle(&mut reader, IdleAt::LastAccess, &[0, 20, 50]).unwrap()[0];
+            prop_assert_eq!((found.time_ns, found.in_use_pages), (now_ns, pages(0..10)));
+            prop_assert_eq!(&found.idle_pages, &[pages(10..20), pages(20..50), pages(50..u64::MAX)]);
+        }
 
         // Miss-ratio curve: one cache of each size.
         let curve = mrc(&mut reader).unwrap();
