@@ -288,7 +288,7 @@ fn bad_questions_are_refused_with_a_way_out() {
     let trace = trace.to_str().unwrap();
     let table: [(&[&str], i32, &str); 12] = [
         (&["report", "mrc", &path], 2, "order of accesses"),
-        (&["report", "idle", trace], 2, "isotherm monitor"),
+        (&["report", "idle", trace, "--at", "1h"], 2, "allowed: from 0 to"),
         (&["report", "access", trace], 2, "isotherm monitor"),
         (&["report", "wss", trace, "--target", "0"], 2, "--target is for region records"),
         (&["report", "hot", trace, "--at", "1s"], 2, "--at is for region records"),

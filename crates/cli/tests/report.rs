@@ -20,7 +20,7 @@ fn report(kind: &str, args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-const KINDS: [&str; 5] = ["heatmap", "wss", "mrc", "hot", "info"];
+const KINDS: [&str; 6] = ["heatmap", "wss", "mrc", "hot", "idle", "info"];
 
 #[test]
 fn every_kind_in_every_format() {
@@ -49,7 +49,7 @@ fn the_same_numbers_in_every_form() {
 fn pictures_are_written_and_nothing_is_printed() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    for kind in ["heatmap", "wss", "mrc"] {
+    for kind in ["heatmap", "wss", "mrc", "idle"] {
         let (png, svg, html) = (path("x.png"), path("x.svg"), path("x.html"));
         let args = ["--png", &png, "--svg", &svg, "--html", &html, "--width", "640", "--height", "400"];
         assert_eq!(report(kind, &args), "");

@@ -45,6 +45,7 @@ Examples:
   isotherm report wss traces/redis.parquet --from 25% --to 75% --mapping heap
   isotherm report access damon.data --at last --sort temperature
   isotherm report idle damon.data --at all --png idle.png
+  isotherm report idle traces/redis.parquet --at 2s
   isotherm report fragmentation /proc/buddyinfo
 
 How to read the pictures: docs/pictures.md";

@@ -4,7 +4,7 @@ use isotherm_trace::TraceError;
 use isotherm_trace::region::RegionStore;
 use serde::Serialize;
 
-use super::{At, Survey, moments, no_ages, no_intervals, subject};
+use super::{At, Survey, moments, no_ages, no_intervals};
 use crate::{Axis, Cell, Chart, Column, Series, Table, Unit};
 
 /// Lower bounds of the bins of idle times, after that of memory in use.
@@ -28,16 +28,16 @@ pub const IDLE_BOUNDS_NS: &[u64] = &[
     86_400_000_000_000,
 ];
 
-/// Bytes by idle time.
+/// Bytes by idle time, of a region record or of a page trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct IdleTimes {
-    /// End of the (last) snapshot, from the record's first moment.
+    /// End of the (last) snapshot, from the record's first moment; of a page trace: trace time of the (last) moment.
     pub time_ns: u64,
-    /// Snapshots whose mean this is, of each target.
+    /// Snapshots whose mean this is, of each target; of a page trace: moments.
     pub snapshots: u64,
-    /// Bytes in regions that were found accessed.
+    /// Bytes in regions that were found accessed; of a page trace: bytes of pages touched in the epoch of that time.
     pub in_use_bytes: u64,
-    /// Bytes in regions that were not, by how long: from each of [`IDLE_BOUNDS_NS`] to the next.
+    /// Bytes that were not, by how long: from each of [`IDLE_BOUNDS_NS`] to the next.
     pub idle_bytes: Vec<u64>,
 }
 
@@ -95,12 +95,12 @@ pub fn idle(store: &mut RegionStore, survey: &Survey, at: At) -> Result<IdleTime
     })
 }
 
-/// A bar for each bin.
-pub fn idle_chart(idle: &IdleTimes, store: &RegionStore) -> Chart {
+/// A bar for each bin. `subject` says in one line what was monitored or recorded.
+pub fn idle_chart(idle: &IdleTimes, subject: String) -> Chart {
     let (names, bytes): (Vec<String>, Vec<u64>) = idle.bins().into_iter().unzip();
     Chart {
         title: format!("Memory by idle time {}", when(idle)),
-        subtitle: subject(store),
+        subtitle: subject,
         x: Axis::categories("not found accessed for", names),
         y: Axis::new("memory", Unit::Bytes),
         series: vec![Series::bars("memory", &bytes.iter().map(|&bytes| bytes as f64).collect::<Vec<_>>())],

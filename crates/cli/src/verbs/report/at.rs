@@ -1,4 +1,4 @@
-//! `--at`: which snapshots of a region record.
+//! `--at`: which moment of a region record; `report idle` takes it for page traces, too.
 
 use isotherm_report::records::At;
 use isotherm_units::Duration;
