@@ -9,7 +9,7 @@ DEMO_DIR := $(TARGET_DIR)/demo
 ISOTHERM := $(TARGET_DIR)/release/isotherm
 RECORDER := $(TARGET_DIR)/release/valgrind
 
-.PHONY: help build recorder module module-install lab demo check check-fast test bench install install-recorder uninstall clean
+.PHONY: help build recorder lab module module-install demo check check-fast test bench install install-recorder uninstall clean
 .DEFAULT_GOAL := help
 
 help: ## This list
@@ -41,6 +41,18 @@ lab: ## isotherm-lab, which compares with real kernels, and the program that run
 	@scripts/need cargo cc
 	$(CARGO) build --release --locked --package isotherm-lab
 	$(CARGO) xtask guest
+
+module: ## The accessed-bit kernel module, for the kernel that runs
+	@scripts/need cc
+	@test -d /lib/modules/$$(uname -r)/build || { echo "There are no headers of Linux $$(uname -r) here: as root" \
+		"'apt-get install linux-headers-$$(uname -r)', or what your system calls the package." >&2; exit 1; }
+	$(MAKE) -C module
+
+module-install: ## The module for this and later kernels, by DKMS; as root
+	@command -v dkms >/dev/null || { echo "dkms is missing: as root 'apt-get install dkms'." >&2; exit 1; }
+	install -d /usr/src/isotherm-1
+	install -m644 $(addprefix module/,isotherm.c isotherm.h Makefile dkms.conf LICENSE README.md) /usr/src/isotherm-1
+	dkms install isotherm/1
 
 demo: build ## Advise on a bundled recording; writes target/demo/report.html
 	@mkdir -p $(DEMO_DIR)

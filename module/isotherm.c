@@ -83,6 +83,50 @@ static struct mm_struct *target_mm(const struct isotherm_target *target)
 	return mm ? mm : ERR_PTR(-ESRCH);
 }
 
+/* The same, with its mmap lock held for reading. */
+static struct mm_struct *locked_mm(const struct isotherm_target *target)
+{
+	struct mm_struct *mm = target_mm(target);
+
+	if (!IS_ERR(mm) && mmap_read_lock_killable(mm)) {
+		mmput(mm);
+		return ERR_PTR(-EINTR);
+	}
+	return mm;
+}
+
+/* ---- flushes ---------------------------------------------------------------------------------------------------------- */
+
+/* Whether flush_here() drops the translations of all address spaces: without INVPCID those of the loaded one alone. */
+static bool flushes_all(void)
+{
+	return boot_cpu_has(X86_FEATURE_INVPCID) || !boot_cpu_has(X86_FEATURE_PCID);
+}
+
+static void flush_here(void *unused)
+{
+	/* With INVPCID both halves of an isolated address space, whatever their numbers. */
+	if (boot_cpu_has(X86_FEATURE_INVPCID))
+		invpcid_flush_all_nonglobals();
+	else
+		native_write_cr3(__native_read_cr3());
+}
+
+/* Drops what processors remember of an address space's tables. May be called under a table's lock, with interrupts on. */
+static void flush_mm(struct mm_struct *mm)
+{
+	const struct cpumask *cpus = mm_cpumask(mm);
+
+#ifdef X86_FEATURE_INVLPGB
+	/* Numbers of address spaces may be the same on all processors then; who comes back to one does not compare generations. */
+	if (boot_cpu_has(X86_FEATURE_INVLPGB))
+		cpus = cpu_online_mask;
+#endif
+	/* Processors that ran it earlier compare this number when they come back. It is a barrier, too: the mask is read after it. */
+	atomic64_inc_return(&mm->context.tlb_gen);
+	on_each_cpu_mask(cpus, flush_here, NULL, true);
+}
+
 /* ---- one word --------------------------------------------------------------------------------------------------------- */
 
 enum kind { NOTHING, TABLE, LEAF, STRANGE };
@@ -152,11 +196,11 @@ static bool test_word(unsigned long *word, unsigned long bit, bool clears)
 
 	if (!clears)
 		return value & bit;
-	/* Without the present bit the processor sets nothing, and the word may be of another kind soon. */
-	while (value & bit && value & _PAGE_PRESENT)
+	/* An entry that a fault hint made inaccessible is cleared as well, or it would seem accessed again and again. */
+	while (value & bit && value & (_PAGE_PRESENT | _PAGE_PROTNONE))
 		if (try_cmpxchg(word, &value, value & ~bit))
 			return true;
-	return value & bit;
+	return false;
 }
 
 static bool test_young(const struct place *place, bool clears)
@@ -176,42 +220,12 @@ static struct vm_area_struct *mapping_in(struct mm_struct *mm, struct vm_area_st
 {
 	if (!last || start < last->vm_start || start >= last->vm_end)
 		last = find_vma(mm, start);
-	return start < end && last && last->vm_start < end ? last : NULL;
+	return last && last->vm_start < end ? last : NULL;
 }
 
 static bool is_strange(const struct vm_area_struct *vma)
 {
 	return vma->vm_flags & STRANGE_FLAGS || vma_is_dax(vma);
-}
-
-/* ---- batches ---------------------------------------------------------------------------------------------------------- */
-
-/* An array of the caller's about one process. */
-struct batch {
-	struct mm_struct *mm;
-	void *items;
-	size_t bytes;
-};
-
-static long open_batch(struct batch *batch, const struct isotherm_target *target, u64 from, u32 count, size_t size)
-{
-	if (count > ISOTHERM_BATCH_MAX)
-		return -EINVAL;
-	batch->bytes = array_size(count, size);
-	batch->mm = target_mm(target);
-	if (IS_ERR(batch->mm))
-		return PTR_ERR(batch->mm);
-	batch->items = vmemdup_user(u64_to_user_ptr(from), max_t(size_t, batch->bytes, 1));
-	if (!IS_ERR(batch->items))
-		return 0;
-	mmput(batch->mm);
-	return PTR_ERR(batch->items);
-}
-
-static void close_batch(struct batch *batch)
-{
-	kvfree(batch->items);
-	mmput(batch->mm);
 }
 
 /* ---- probe ------------------------------------------------------------------------------------------------------------ */
@@ -246,32 +260,36 @@ static void probe_one(struct mm_struct *mm, struct vm_area_struct **vma, struct 
 static long do_probe(void __user *argument)
 {
 	struct isotherm_probe probe;
-	struct isotherm_entry *entry;
+	struct isotherm_entry *entries;
 	struct vm_area_struct *vma = NULL;
-	struct batch batch;
-	long result;
+	struct mm_struct *mm;
+	long result = -EINVAL;
+	size_t bytes;
 	u32 index;
 
 	if (copy_from_user(&probe, argument, sizeof(probe)))
 		return -EFAULT;
-	if (probe.flags & ~ISOTHERM_FLAGS)
+	if (probe.flags & ~ISOTHERM_FLAGS || probe.count > ISOTHERM_BATCH_MAX)
 		return -EINVAL;
-	result = open_batch(&batch, &probe.target, probe.entries, probe.count, sizeof(*entry));
+	bytes = array_size(probe.count, sizeof(*entries));
+	entries = vmemdup_user(u64_to_user_ptr(probe.entries), bytes);
+	if (IS_ERR(entries))
+		return PTR_ERR(entries);
+	for (index = 0; index < probe.count; index++)
+		if (entries[index].level >= nr_levels() || memchr_inv(entries[index].padding, 0, sizeof(entries->padding)))
+			goto free;
+	mm = locked_mm(&probe.target);
+	result = PTR_ERR_OR_ZERO(mm);
 	if (result)
-		return result;
-	for (index = 0, entry = batch.items; index < probe.count && !result; index++, entry++)
-		if (entry->level >= nr_levels() || memchr_inv(entry->padding, 0, sizeof(entry->padding)))
-			result = -EINVAL;
-	if (!result && mmap_read_lock_killable(batch.mm))
-		result = -EINTR;
-	if (!result) {
-		for (index = 0, entry = batch.items; index < probe.count; index++, entry++)
-			probe_one(batch.mm, &vma, entry, probe.flags & ISOTHERM_CLEAR);
-		mmap_read_unlock(batch.mm);
-		if (copy_to_user(u64_to_user_ptr(probe.entries), batch.items, batch.bytes))
-			result = -EFAULT;
-	}
-	close_batch(&batch);
+		goto free;
+	for (index = 0; index < probe.count; index++)
+		probe_one(mm, &vma, &entries[index], probe.flags & ISOTHERM_CLEAR);
+	mmap_read_unlock(mm);
+	mmput(mm);
+	if (copy_to_user(u64_to_user_ptr(probe.entries), entries, bytes))
+		result = -EFAULT;
+free:
+	kvfree(entries);
 	return result;
 }
 
@@ -317,11 +335,12 @@ static void note(struct scan *scan, unsigned long first, unsigned long end, bool
  * Whether a page was written since its dirty bit was cleared last; clears it. The table's lock is held, so that the page stays.
  *
  * Nothing is lost: the page is marked dirty before the bit goes, so reclaim writes it out, and a page that MADV_FREE gave up
- * is kept as after a write. A write through a translation that is still cached sets no bit, but comes before the unmapping that
- * any writing out or freeing begins with. Shadow stacks are told by a dirty bit without the right to write: they are not touched,
- * nor is any page that may not be written, nor one without a struct page (zero page).
+ * is kept as after a write. A processor that remembers the bit as set would not set it again: reclaim and MADV_FREE, which ask
+ * the bit whether they must flush, would then miss a write. So whoever clears any flushes before the lock goes (`cleared`).
+ * Shadow stacks are told by a dirty bit without the right to write: they are not touched, nor is any page that may not be
+ * written, nor one without a struct page (zero page).
  */
-static bool test_written(unsigned long *word, struct page *page, bool clears)
+static bool test_written(unsigned long *word, struct page *page, bool clears, bool *cleared)
 {
 	unsigned long value = READ_ONCE(*word);
 	unsigned long wanted = _PAGE_PRESENT | _PAGE_RW | _PAGE_DIRTY;
@@ -330,15 +349,9 @@ static bool test_written(unsigned long *word, struct page *page, bool clears)
 		return false;
 	if (clears && page) {
 		set_page_dirty(page);
-		test_word(word, _PAGE_DIRTY, true);
+		*cleared |= test_word(word, _PAGE_DIRTY, true);
 	}
 	return true;
-}
-
-/* Whether an upper entry is what it was, but for what the processor sets. */
-static bool is_same(pmd_t *upper, pmd_t pmd)
-{
-	return !((pmd_val(READ_ONCE(*upper)) ^ pmd_val(pmd)) & ~(_PAGE_ACCESSED | _PAGE_DIRTY));
 }
 
 /* A table of page-table entries, whose upper entry was read as `pmd`. */
@@ -346,12 +359,12 @@ static void scan_table(struct scan *scan, pmd_t *upper, pmd_t pmd, unsigned long
 {
 	unsigned long *word = (unsigned long *)pte_offset_kernel(&pmd, address);
 	spinlock_t *lock = scan->wants_written ? pte_lockptr(scan->mm, &pmd) : NULL;
-	bool young, written = false;
+	bool young, written = false, cleared = false;
 
 	if (lock) {
 		spin_lock(lock);
 		/* With the lock held the table stays, if it is still the one. */
-		if (!is_same(upper, pmd)) {
+		if ((pmd_val(READ_ONCE(*upper)) ^ pmd_val(pmd)) & ~(_PAGE_ACCESSED | _PAGE_DIRTY)) {
 			spin_unlock(lock);
 			scan->asked->nr_skipped += (end - address) >> PAGE_SHIFT;
 			return;
@@ -363,50 +376,52 @@ static void scan_table(struct scan *scan, pmd_t *upper, pmd_t pmd, unsigned long
 		if (kind_of(pte_val(pte), 0) != LEAF)
 			continue;
 		young = test_word(word, _PAGE_ACCESSED, scan->clears);
-		if (lock && !pte_special(pte))
-			written = test_written(word, pfn_valid(pte_pfn(pte)) ? pte_page(pte) : NULL, scan->clears);
-		else
-			written = false;
+		written = false;
+		if (lock && !pte_special(pte) && pfn_valid(pte_pfn(pte)))
+			written = test_written(word, pte_page(pte), scan->clears, &cleared);
 		note(scan, address, address + PAGE_SIZE, young, false, written);
 	}
+	if (cleared)
+		flush_mm(scan->mm);
 	if (lock)
 		spin_unlock(lock);
 }
 
-/*
- * A huge leaf, of which [address, end) is asked for. Its bit stands for all of it: it is cleared with the last part only, so that
- * a leaf larger than a chunk reads the same in all of them.
- */
+/* A huge page of which [address, end) is asked for. */
 static void scan_huge(struct scan *scan, struct vm_area_struct *vma, const struct place *place, unsigned long address,
 		      unsigned long end)
 {
-	unsigned long span = 1UL << shift_of(place->level);
-	bool clears = scan->clears && (!(end & (span - 1)) || end == vma->vm_end || end == scan->asked->end);
-	bool written = false;
+	bool young = test_young(place, scan->clears);
+	bool written = false, cleared = false;
 
-	if (scan->wants_written && !is_vm_hugetlb_page(vma)) {
+	if (scan->wants_written && place->level == 1 && !is_vm_hugetlb_page(vma)) {
 		pmd_t *pmd = (pmd_t *)place->word;
 		spinlock_t *lock = pmd_lock(scan->mm, pmd);
 
 		if (pmd_trans_huge(*pmd))
-			written = test_written(place->word, pmd_page(*pmd), clears);
+			written = test_written(place->word, pmd_page(*pmd), scan->clears, &cleared);
+		if (cleared)
+			flush_mm(scan->mm);
 		spin_unlock(lock);
 	} else if (scan->wants_written) {
-		written = test_written(place->word, NULL, false);
+		written = test_written(place->word, NULL, false, &cleared);
 	}
-	note(scan, address, end, test_young(place, clears), place->level > scan->asked->level, written);
+	note(scan, address, end, young, true, written);
 }
 
 /* Pages of [start, end), which lies in one chunk. */
 static void scan_leaves(struct scan *scan, unsigned long start, unsigned long end)
 {
 	struct vm_area_struct *vma = NULL;
+	unsigned long flags;
 
-	while ((vma = mapping_in(scan->mm, vma, start, end))) {
-		bool is_shared_table = is_vm_hugetlb_page(vma);
+	while (start < end) {
 		unsigned long stop, span;
 		struct place place;
 
+		vma = mapping_in(scan->mm, vma, start, end);
+		if (!vma)
+			return;
 		start = max(start, vma->vm_start);
 		stop = min(end, vma->vm_end);
 		if (is_strange(vma)) {
@@ -414,58 +429,73 @@ static void scan_leaves(struct scan *scan, unsigned long start, unsigned long en
 			start = stop;
 			continue;
 		}
+		if (is_vm_hugetlb_page(vma)) {
+			local_irq_save(flags);
+			place = find_place(scan->mm, start, 1);
+			span = 1UL << shift_of(place.level);
+			stop = min(stop, (start & ~(span - 1)) + span);
+			if (place.kind == LEAF)
+				scan_huge(scan, vma, &place, start, stop);
+			local_irq_restore(flags);
+			start = stop;
+			continue;
+		}
 		rcu_read_lock();
-		if (is_shared_table)
-			local_irq_disable();
 		place = find_place(scan->mm, start, 1);
 		span = 1UL << shift_of(place.level);
 		stop = min(stop, (start & ~(span - 1)) + span);
-		if (place.kind == TABLE && !is_shared_table)
+		if (place.kind == TABLE)
 			scan_table(scan, (pmd_t *)place.word, __pmd(place.value), start, stop);
 		else if (place.kind == LEAF)
 			scan_huge(scan, vma, &place, start, stop);
 		else if (place.kind == STRANGE)
 			scan->asked->nr_skipped += (stop - start) >> PAGE_SHIFT;
-		if (is_shared_table)
-			local_irq_enable();
 		rcu_read_unlock();
 		start = stop;
 	}
 }
 
-/* Entries above the leaf of [start, end). A mapping that begins within an entry is found, too. */
+/* Entries above the leaf of [start, end). */
 static void scan_upper(struct scan *scan, unsigned long start, unsigned long end)
 {
 	struct vm_area_struct *vma = NULL;
 	unsigned long span = 1UL << scan->shift;
+	unsigned long flags;
 
-	while (start < end && (vma = mapping_in(scan->mm, vma, start, end))) {
+	while (start < end) {
 		struct place place;
 
+		vma = mapping_in(scan->mm, vma, start, end);
+		if (!vma)
+			return;
 		start = max(start, vma->vm_start & ~(span - 1));
-		local_irq_disable();
+		local_irq_save(flags);
 		place = find_place(scan->mm, max(start, vma->vm_start), scan->asked->level);
 		if (place.kind == STRANGE)
 			scan->asked->nr_skipped++;
-		else if (place.kind == LEAF)
-			scan_huge(scan, vma, &place, start, start + span);
-		else if (place.kind == TABLE)
-			note(scan, start, start + span, test_young(&place, scan->clears), false, false);
-		local_irq_enable();
+		else if (place.kind != NOTHING)
+			note(scan, start, start + span, test_young(&place, scan->clears),
+			     place.level > scan->asked->level, false);
+		local_irq_restore(flags);
 		start += span;
+		/* A mapping that begins behind this one may share the entry; the next look finds it. */
+		if (start >= vma->vm_end)
+			vma = NULL;
 	}
+}
+
+static int put_bits(u64 to, unsigned long first, unsigned long entries, const unsigned long *bits)
+{
+	if (!to)
+		return 0;
+	return copy_to_user(u64_to_user_ptr(to + first / 8), bits, DIV_ROUND_UP(entries, 64) * 8) ? -EFAULT : 0;
 }
 
 static int scan_chunk(struct scan *scan, unsigned long end)
 {
 	struct isotherm_scan *asked = scan->asked;
-	const struct { u64 to; const unsigned long *bits; } maps[] = {
-		{ asked->young, scan->chunk->young }, { asked->present, scan->chunk->present },
-		{ asked->huge, scan->chunk->huge }, { asked->written, scan->chunk->written },
-	};
 	unsigned long first = (scan->base - asked->start) >> scan->shift;
-	unsigned long bytes = DIV_ROUND_UP((end - scan->base) >> scan->shift, 64) * 8;
-	unsigned int index;
+	unsigned long entries = (end - scan->base) >> scan->shift;
 
 	memset(scan->chunk, 0, sizeof(*scan->chunk));
 	if (mmap_read_lock_killable(scan->mm))
@@ -475,9 +505,11 @@ static int scan_chunk(struct scan *scan, unsigned long end)
 	else
 		scan_upper(scan, scan->base, end);
 	mmap_read_unlock(scan->mm);
-	for (index = 0; index < ARRAY_SIZE(maps); index++)
-		if (maps[index].to && copy_to_user(u64_to_user_ptr(maps[index].to + first / 8), maps[index].bits, bytes))
-			return -EFAULT;
+	if (put_bits(asked->young, first, entries, scan->chunk->young) ||
+	    put_bits(asked->present, first, entries, scan->chunk->present) ||
+	    put_bits(asked->huge, first, entries, scan->chunk->huge) ||
+	    put_bits(asked->written, first, entries, scan->chunk->written))
+		return -EFAULT;
 	return 0;
 }
 
@@ -486,6 +518,8 @@ static bool is_allowed(const struct isotherm_scan *asked)
 	unsigned long mask;
 
 	if (asked->flags & ~ISOTHERM_FLAGS || asked->level >= nr_levels())
+		return false;
+	if (asked->written && asked->level > 0)
 		return false;
 	mask = (1UL << shift_of(asked->level)) - 1;
 	return asked->start <= asked->end && asked->end <= 1UL << 56 && !((asked->start | asked->end) & mask);
@@ -506,9 +540,11 @@ static long do_scan(void __user *argument)
 	asked.nr_present = 0;
 	asked.nr_skipped = 0;
 	asked.next = asked.start;
+	if (asked.written && asked.flags & ISOTHERM_CLEAR && (boot_cpu_has(X86_FEATURE_XENPV) || !flushes_all()))
+		return -EOPNOTSUPP;
 	scan.shift = shift_of(asked.level);
 	scan.clears = asked.flags & ISOTHERM_CLEAR;
-	scan.wants_written = asked.written && !asked.level;
+	scan.wants_written = asked.written;
 	scan.mm = target_mm(&asked.target);
 	if (IS_ERR(scan.mm))
 		return PTR_ERR(scan.mm);
@@ -541,17 +577,6 @@ static long do_scan(void __user *argument)
 	return result;
 }
 
-/* ---- flush ------------------------------------------------------------------------------------------------------------ */
-
-static void flush_here(void *unused)
-{
-	/* All address spaces of this processor, so that both halves of an isolated one are among them. */
-	if (boot_cpu_has(X86_FEATURE_INVPCID))
-		invpcid_flush_all_nonglobals();
-	else
-		native_write_cr3(__native_read_cr3());
-}
-
 static long do_flush(void __user *argument)
 {
 	struct isotherm_flush flush;
@@ -564,9 +589,7 @@ static long do_flush(void __user *argument)
 	mm = target_mm(&flush.target);
 	if (IS_ERR(mm))
 		return PTR_ERR(mm);
-	/* Processors that ran it earlier and kept its translations drop them when they come back to it. */
-	atomic64_inc(&mm->context.tlb_gen);
-	on_each_cpu_mask(mm_cpumask(mm), flush_here, NULL, true);
+	flush_mm(mm);
 	mmput(mm);
 	return 0;
 }
@@ -576,35 +599,37 @@ static long do_flush(void __user *argument)
 /* The folio that an address maps, with a reference; NULL where there is none that stands on a list. */
 static struct folio *folio_at(struct mm_struct *mm, struct vm_area_struct **vma, unsigned long address)
 {
-	struct page *page = NULL;
 	struct folio *folio = NULL;
 	struct place place;
 	spinlock_t *lock;
-	pmd_t *upper, pmd;
 
 	*vma = mapping_in(mm, *vma, address, address + PAGE_SIZE);
 	if (!*vma || is_strange(*vma) || is_vm_hugetlb_page(*vma))
 		return NULL;
 	rcu_read_lock();
 	place = find_place(mm, address, 1);
-	upper = (pmd_t *)place.word;
-	pmd = __pmd(place.value);
-	if (place.level == 1 && (place.kind == LEAF || place.kind == TABLE)) {
-		lock = place.kind == LEAF ? pmd_lockptr(mm, upper) : pte_lockptr(mm, &pmd);
-		spin_lock(lock);
-		if (!is_same(upper, pmd)) {
-			/* Changed under the look: there may be a page, but not this one. */
-		} else if (place.kind == LEAF) {
-			/* Only one that may be written: not the huge zero page. */
-			page = pmd_write(pmd) ? pmd_page(pmd) : NULL;
-		} else {
-			pte_t pte = READ_ONCE(*pte_offset_kernel(&pmd, address));
+	if (place.level == 1 && place.kind == LEAF) {
+		pmd_t *pmd = (pmd_t *)place.word;
 
-			page = pte_present(pte) && !pte_special(pte) && pfn_valid(pte_pfn(pte)) ? pte_page(pte) : NULL;
-		}
-		if (page) {
-			folio = page_folio(page);
+		lock = pmd_lock(mm, pmd);
+		if (pmd_trans_huge(*pmd) && pmd_write(*pmd)) {
+			folio = page_folio(pmd_page(*pmd));
 			folio_get(folio);
+		}
+		spin_unlock(lock);
+	} else if (place.level == 1 && place.kind == TABLE) {
+		pmd_t pmd = __pmd(place.value);
+		pte_t *entry = pte_offset_kernel(&pmd, address);
+
+		lock = pte_lockptr(mm, &pmd);
+		spin_lock(lock);
+		if (!((READ_ONCE(*place.word) ^ place.value) & ~(_PAGE_ACCESSED | _PAGE_DIRTY))) {
+			pte_t pte = { READ_ONCE(*(unsigned long *)entry) };
+
+			if (pte_present(pte) && !pte_special(pte) && pfn_valid(pte_pfn(pte))) {
+				folio = page_folio(pte_page(pte));
+				folio_get(folio);
+			}
 		}
 		spin_unlock(lock);
 	}
@@ -616,24 +641,26 @@ static long do_activate(void __user *argument)
 {
 	struct isotherm_activate asked;
 	struct vm_area_struct *vma = NULL;
-	struct batch batch;
-	u64 *address;
-	long result;
+	struct mm_struct *mm;
+	u64 *addresses;
 	u32 index;
 
 	if (copy_from_user(&asked, argument, sizeof(asked)))
 		return -EFAULT;
-	result = open_batch(&batch, &asked.target, asked.addresses, asked.count, sizeof(*address));
-	if (result)
-		return result;
-	asked.done = 0;
-	if (mmap_read_lock_killable(batch.mm)) {
-		close_batch(&batch);
-		return -EINTR;
+	if (asked.count > ISOTHERM_BATCH_MAX)
+		return -EINVAL;
+	addresses = vmemdup_user(u64_to_user_ptr(asked.addresses), array_size(asked.count, sizeof(*addresses)));
+	if (IS_ERR(addresses))
+		return PTR_ERR(addresses);
+	mm = locked_mm(&asked.target);
+	if (IS_ERR(mm)) {
+		kvfree(addresses);
+		return PTR_ERR(mm);
 	}
-	for (index = 0, address = batch.items; index < asked.count; index++, address++) {
-		unsigned long page = *address & PAGE_MASK;
-		struct folio *folio = page < TASK_SIZE_MAX ? folio_at(batch.mm, &vma, page) : NULL;
+	asked.done = 0;
+	for (index = 0; index < asked.count; index++) {
+		unsigned long address = addresses[index] & PAGE_MASK;
+		struct folio *folio = address < TASK_SIZE_MAX ? folio_at(mm, &vma, address) : NULL;
 
 		if (!folio)
 			continue;
@@ -641,8 +668,9 @@ static long do_activate(void __user *argument)
 		folio_put(folio);
 		asked.done++;
 	}
-	mmap_read_unlock(batch.mm);
-	close_batch(&batch);
+	mmap_read_unlock(mm);
+	mmput(mm);
+	kvfree(addresses);
 	return copy_to_user(argument, &asked, sizeof(asked)) ? -EFAULT : 0;
 }
 
