@@ -1,4 +1,5 @@
-//! `cargo xtask guest`: builds the first process of the rig's guests, statically linked, into `target/guest`.
+//! Programs that run in the rig's guests, statically linked: `cargo xtask guest` builds their first process into `target/guest`,
+//! `cargo xtask static` isotherm itself into `target/static`.
 
 use std::path::PathBuf;
 
@@ -8,28 +9,40 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Linked into one file, at a fixed address below everything that scripts map.
 const FLAGS: &str = "['-Ctarget-feature=+crt-static', '-Crelocation-model=static']";
 
-/// Builds it.
+/// Links as the system likes: isotherm maps nothing at places of its own.
+const STATIC_FLAGS: &str = "['-Ctarget-feature=+crt-static']";
+
+/// Builds the first process.
 pub(crate) fn run() -> Findings {
+    build("isotherm-guest", "isotherm-guest", "guest", FLAGS)
+}
+
+/// Builds isotherm.
+pub(crate) fn run_static() -> Findings {
+    build("isotherm-cli", "isotherm", "static", STATIC_FLAGS)
+}
+
+fn build(package: &str, program: &str, folder: &str, flags: &str) -> Findings {
     if std::env::consts::ARCH != "x86_64" {
-        println!("guest: not built: the rig's guests are x86-64, and no cross compiler is set up here");
+        println!("{program}: not built: the rig's guests are x86-64, and no cross compiler is set up here");
         return Vec::new();
     }
     // A target of its own, so that build scripts and macros are linked as usual.
     let status = workspace::cargo()
-        .args(["build", "--locked", "--release", "--package", "isotherm-guest", "--target", TARGET])
-        .args(["--config", &format!("target.{TARGET}.rustflags={FLAGS}")])
+        .args(["build", "--locked", "--release", "--package", package, "--bin", program, "--target", TARGET])
+        .args(["--config", &format!("target.{TARGET}.rustflags={flags}")])
         .status();
     match status {
         Ok(status) if status.success() => {}
-        Ok(_) => return vec!["the guest's program does not build; see above".to_owned()],
+        Ok(_) => return vec![format!("{program} does not build; see above")],
         Err(error) => return vec![format!("cannot run cargo: {error}")],
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace::root().join("target"), PathBuf::from);
-    let built = target.join(TARGET).join("release/isotherm-guest");
-    let folder = target.join("guest");
-    let place = folder.join("isotherm-guest");
+    let built = target.join(TARGET).join("release").join(program);
+    let folder = target.join(folder);
+    let place = folder.join(program);
     // Another name first: a guest may be started from the old one just now.
-    let part = folder.join("isotherm-guest.part");
+    let part = folder.join(format!("{program}.part"));
     let put = || -> std::io::Result<()> {
         std::fs::create_dir_all(&folder)?;
         std::fs::copy(&built, &part)?;

@@ -6,6 +6,7 @@ mod check;
 mod commits;
 mod guest;
 mod licences;
+mod module;
 mod tidy;
 mod workspace;
 
@@ -23,6 +24,9 @@ cargo xtask COMMAND
   digests    whether a release build makes the bytes of results that stand in crates/scenario/tests/data/digests.txt;
              `cargo test` asks a debug build
   guest      the program that runs in the rig's virtual machines, into target/guest
+  static     isotherm itself, linked into one file, into target/static
+  module     the accessed-bit module for kernels of the rig, into the cache; as root
+             module NAME…  for those of 6.1, 6.12, 7.2 (without names: 6.12 and 7.2)
   bench      all benchmarks with their bars, the comparison with libCacheSim; writes target/bench.json
              bench NAME…  only benchmark targets whose name contains one of the words";
 
@@ -39,6 +43,8 @@ fn main() -> ExitCode {
         "licences" | "licenses" => licences::run(),
         "digests" => check::digests(),
         "guest" => guest::run(),
+        "static" => guest::run_static(),
+        "module" => module::run(rest),
         "bench" => bench::run(rest),
         "help" | "--help" | "-h" => {
             println!("{HELP}");
