@@ -18,12 +18,20 @@ const FLUSH_PAGES: u64 = 64;
 /// What player and watcher share.
 pub(crate) struct PassLog {
     /// 1 when all of the arena was touched.
-    ready: AtomicU32,
+    pub(crate) ready: AtomicU32,
     /// 1 when the player is to end.
     stop: AtomicU32,
     /// Passes begun.
     passes: AtomicU64,
     starts_ns: [AtomicU64; PASSES_MAX],
+}
+
+impl PassLog {
+    /// When each pass began.
+    pub(crate) fn starts(&self) -> Vec<u64> {
+        let passes = usize::try_from(self.passes.load(Ordering::Acquire)).unwrap_or(PASSES_MAX).min(PASSES_MAX);
+        self.starts_ns[..passes].iter().map(|start| start.load(Ordering::Relaxed)).collect()
+    }
 }
 
 /// Does the job.
@@ -62,18 +70,18 @@ pub(crate) fn watch(watch: &Watch, reporter: &mut Reporter) -> Result<(), String
     while !sys::has_ended(pid) {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let passes = usize::try_from(log.passes.load(Ordering::Acquire)).unwrap_or(PASSES_MAX).min(PASSES_MAX);
-    let passes_ns = log.starts_ns[..passes].iter().map(|start| start.load(Ordering::Relaxed)).collect();
+    let passes_ns = log.starts();
     reporter.say(&Report::Watched(Watched { mappings, passes_ns, snapshots }));
     Ok(())
 }
 
-fn since(base: Instant) -> u64 {
+/// Nanoseconds since then.
+pub(crate) fn since(base: Instant) -> u64 {
     u64::try_from(base.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Lives as the player. Does not return.
-fn play(pattern: &Pattern, every: Duration, base: Instant, log: &PassLog) -> ! {
+pub(crate) fn play(pattern: &Pattern, every: Duration, base: Instant, log: &PassLog) -> ! {
     let done = || -> std::io::Result<()> {
         sys::map(ARENA_PAGE, u64::from(pattern.pages), Backing::Anonymous)?;
         sys::touch(ARENA_PAGE, u64::from(pattern.pages), true, 1);

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use crate::fragmenting::{Fragmented, Fragments};
+use crate::living::{Live, Lived, ModuleTest, ModuleTested};
 use crate::monitoring::{Watched, Watches};
 use crate::sorting::{Sorted, Sorts};
 use crate::tiering::{Tiered, Tierings};
@@ -65,6 +66,10 @@ pub enum Task {
     Fragment(Fragments),
     /// Play patterns in memory that begins on a slow node.
     Tier(Tierings),
+    /// Run a program beside workloads.
+    Live(Live),
+    /// Test the accessed-bit module.
+    Module(ModuleTest),
 }
 
 /// A replay.
@@ -142,6 +147,10 @@ pub enum Report {
     Fragmented(Fragmented),
     /// What promotion did.
     Tiered(Tiered),
+    /// What a program did beside workloads.
+    Lived(Lived),
+    /// What the accessed-bit module was tested for, which it passed.
+    ModuleTested(ModuleTested),
     /// A process of the script was killed.
     Killed {
         /// Index in the script.

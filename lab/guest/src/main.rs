@@ -7,8 +7,10 @@
 mod conductor;
 mod damon;
 mod fragment;
+mod live;
 mod lru_sort;
 mod machine;
+mod module_test;
 mod observe;
 mod player;
 mod series;
@@ -79,6 +81,8 @@ fn work(reporter: &mut Reporter) -> Result<(), String> {
         Task::Sort(sorts) => sorts.runs.iter().try_for_each(|run| lru_sort::sort(run, reporter)),
         Task::Fragment(fragments) => fragments.runs.iter().try_for_each(|run| fragment::fragment(run, reporter)),
         Task::Tier(tierings) => tierings.runs.iter().try_for_each(|run| tiers::tier(run, reporter)),
+        Task::Live(task) => live::live(task, reporter),
+        Task::Module(test) => module_test::test(test, reporter),
         Task::Watch(watches) => watches.runs.iter().try_for_each(|run| damon::watch(run, reporter)),
     }
 }

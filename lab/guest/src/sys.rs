@@ -39,6 +39,48 @@ pub(crate) fn load_module(file: &impl AsRawFd, parameters: &str) -> io::Result<(
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// `delete_module`, without waiting.
+pub(crate) fn unload_module(name: &str) -> io::Result<()> {
+    let name = text(name)?;
+    // SAFETY: a string that ends with a zero byte and lives through the call.
+    let result = unsafe { libc::syscall(libc::SYS_delete_module, name.as_ptr(), libc::O_NONBLOCK) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// `ioctl` of the accessed-bit module, of which the error is the number. The caller keeps addresses, that of the argument and those
+/// in it, to memory of its own that nothing else refers to, or to such as is not mapped.
+pub(crate) fn ioctl(file: &File, command: u32, argument: u64) -> Result<(), i32> {
+    // SAFETY: an open file; what is written lies where the caller says.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::c_ulong::from(command) as _, argument) };
+    if result == -1 { Err(io::Error::last_os_error().raw_os_error().unwrap_or(0)) } else { Ok(()) }
+}
+
+/// The kernel's log, a record each.
+pub(crate) fn kernel_log() -> io::Result<Vec<String>> {
+    use std::io::Read;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut file = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg")?;
+    let mut record = vec![0; 8192];
+    let mut records = Vec::new();
+    loop {
+        match file.read(&mut record) {
+            Ok(bytes) => records.push(String::from_utf8_lossy(&record[..bytes]).into_owned()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(records),
+            // Records were dropped to make room: the next read goes on behind them.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Waits for a child, and takes its status.
+pub(crate) fn wait(child: i32) -> io::Result<i32> {
+    let mut status = 0;
+    // SAFETY: a number that lives through the call.
+    check(unsafe { libc::waitpid(child, &raw mut status, 0) })?;
+    Ok(status)
+}
+
 /// `swapon`.
 pub(crate) fn swap_on(device: &str) -> io::Result<()> {
     let device = text(device)?;
@@ -299,6 +341,8 @@ pub(crate) unsafe trait SharedMemory: Sync {}
 unsafe impl SharedMemory for crate::shared::Control {}
 // SAFETY: atomics only.
 unsafe impl SharedMemory for crate::damon::PassLog {}
+// SAFETY: atomics only.
+unsafe impl SharedMemory for crate::module_test::Orders {}
 // SAFETY: atomics only.
 unsafe impl SharedMemory for crate::lru_sort::FilterBy {}
 // SAFETY: atomics and arrays of them.

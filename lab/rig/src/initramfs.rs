@@ -33,6 +33,11 @@ impl Initramfs {
         self.add(Builder::new(path).mode(DATA), bytes);
     }
 
+    /// Adds a program; `path` without a slash in front.
+    pub(crate) fn program(&mut self, path: &str, bytes: &[u8]) {
+        self.add(Builder::new(path).mode(PROGRAM), bytes);
+    }
+
     /// Adds a folder.
     pub(crate) fn folder(&mut self, path: &str) {
         self.add(Builder::new(path).mode(FOLDER), &[]);

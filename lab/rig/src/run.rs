@@ -28,6 +28,46 @@ pub struct Run<'a> {
     pub job: &'a Job,
     /// What it plays, if it plays.
     pub script: Option<&'a Script>,
+    /// What else the guest is given.
+    pub extras: &'a Extras,
+}
+
+/// What a guest is given beside its own program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// Kernel modules, not packed, loaded in this order after the rig's own.
+    pub modules: Vec<PathBuf>,
+    /// Programs and files.
+    pub files: Vec<Extra>,
+}
+
+/// A file for a guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extra {
+    /// Where it lies here.
+    pub from: PathBuf,
+    /// Where it lies in the guest: an absolute path.
+    pub to: String,
+    /// Whether it can be run.
+    pub is_program: bool,
+}
+
+impl Extras {
+    fn add_to(&self, files: &mut Initramfs) -> Result<(), RigError> {
+        for (index, path) in self.modules.iter().enumerate() {
+            let bytes = fs::read(path).map_err(RigError::io(path))?;
+            // Behind those of the rig, which begin with two digits.
+            files.file(&format!("{}/x{index:02}.ko", inside(MODULES_PATH)), &bytes);
+        }
+        for Extra { from, to, is_program } in &self.files {
+            let bytes = fs::read(from).map_err(RigError::io(from))?;
+            let to = inside(to);
+            // A folder that is there stays as it is.
+            to.match_indices('/').for_each(|(end, _)| files.folder(&to[..end]));
+            if *is_program { files.program(to, &bytes) } else { files.file(to, &bytes) }
+        }
+        Ok(())
+    }
 }
 
 /// What came of it.
@@ -104,6 +144,7 @@ impl Run<'_> {
         for (index, (name, bytes)) in Modules::of(&self.kernel.modules, MODULES)?.loaded.iter().enumerate() {
             files.file(&format!("{}/{index:02}-{name}.ko", inside(MODULES_PATH)), bytes);
         }
+        self.extras.add_to(&mut files)?;
         files.file(inside(JOB_PATH), &serde_json::to_vec(job).expect("a job is plain data"));
         if let Some(script) = self.script {
             let bytes = script.encode();

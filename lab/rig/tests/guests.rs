@@ -4,7 +4,7 @@
 
 use isotherm_rig::job::{Play, Setting};
 use isotherm_rig::script::{Action, Advice, CONDUCTOR, Operation, ScriptFile};
-use isotherm_rig::{AtHand, Job, Machine, Observation, RigError, Run, RunResult, Script, Task};
+use isotherm_rig::{AtHand, Extras, Job, Machine, Observation, RigError, Run, RunResult, Script, Task};
 use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn boot() -> Job {
 
 fn run(rig: &AtHand, machine: &Machine, job: &Job, script: Option<&Script>) -> Result<RunResult, RigError> {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    Run { kernel: &rig.kernel.1, machine, guest: &rig.guest, job, script }.go()
+    Run { kernel: &rig.kernel.1, machine, guest: &rig.guest, job, script, extras: &Extras::default() }.go()
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use isotherm_report::{Cell, Column, Table};
-use isotherm_rig::{Job, KERNELS, Kernel, KernelEntry, Machine, RigError, Run, Task, guest_program};
+use isotherm_rig::{Extras, Job, KERNELS, Kernel, KernelEntry, Machine, RigError, Run, Task, guest_program};
 use isotherm_terminal::{CliError, FormatArg, Ui, render};
 
 mod play;
@@ -152,7 +152,8 @@ fn boot(args: &BootArgs, ui: &Ui) -> Result<(), CliError> {
     let (guest, kernel) = (guest()?, kernel(&args.kernel, ui)?);
     let job = Job { settings: Vec::new(), zram_bytes: None, files_device: None, task: Task::Boot };
     let machine = Machine::default();
-    let run = Run { kernel: &kernel, machine: &machine, guest: &guest, job: &job, script: None };
+    let run =
+        Run { kernel: &kernel, machine: &machine, guest: &guest, job: &job, script: None, extras: &Extras::default() };
     let result = run.go().map_err(error)?;
     ui.print(format_args!("Linux {} booted and ended in {:.1} s.\n", result.kernel, result.took.as_secs_f64()))
 }

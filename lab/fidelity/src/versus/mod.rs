@@ -14,7 +14,7 @@ mod sorting_table;
 
 use crate::FidelityError;
 use isotherm_rig::job::{Job, Setting};
-use isotherm_rig::{Kernel, Machine, Report, RigError, Run, RunResult};
+use isotherm_rig::{Extras, Kernel, Machine, Report, RigError, Run, RunResult};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -86,7 +86,8 @@ pub struct Rig<'a> {
 
 impl Rig<'_> {
     fn run(&self, machine: &Machine, job: &Job) -> Result<RunResult, FidelityError> {
-        Ok(Run { kernel: self.kernel.1, machine, guest: self.guest, job, script: None }.go()?)
+        Ok(Run { kernel: self.kernel.1, machine, guest: self.guest, job, script: None, extras: &Extras::default() }
+            .go()?)
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_rig::job::{Play, Setting};
-use isotherm_rig::{Job, Machine, Observation, Run, Task, script_of};
+use isotherm_rig::{Extras, Job, Machine, Observation, Run, Task, script_of};
 use isotherm_scenario::{RunOptions, Scenario, ScenarioResult, WorkloadEntry};
 use isotherm_sim::machine::{MachineConfig, NodeConfig};
 use isotherm_sim::memory::KernelRelease;
@@ -101,7 +101,14 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
         isolated_tables: true,
         ..Machine::default()
     };
-    let run = Run { kernel: &kernel, machine: &machine, guest: &guest, job: &job, script: Some(&script) };
+    let run = Run {
+        kernel: &kernel,
+        machine: &machine,
+        guest: &guest,
+        job: &job,
+        script: Some(&script),
+        extras: &Extras::default(),
+    };
     let bar = ui.progress("booting", u64::from(args.boots));
     let mut seen = Vec::new();
     for boot in 1..=args.boots {

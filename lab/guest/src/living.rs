@@ -1,0 +1,78 @@
+//! A program run beside workloads, and the tests of the accessed-bit module: what the guest is to do, and what it reports.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use crate::patterns::Pattern;
+
+/// Start workloads, then run a program that the host put in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Live {
+    /// Started in this order; all have touched their arenas once before the program starts. They are killed after it.
+    pub workloads: Vec<LiveWorkload>,
+    /// Absolute path.
+    pub program: String,
+    pub arguments: Vec<String>,
+    /// All of it: nothing is inherited.
+    pub environment: BTreeMap<String, String>,
+    /// The program is killed after so many seconds.
+    pub seconds_max: u64,
+    /// Files to report when it ended.
+    pub outputs: Vec<String>,
+}
+
+/// A process that plays a pattern at [`ARENA_PAGE`](crate::monitoring::ARENA_PAGE).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LiveWorkload {
+    /// The control group that it is in, for example `app/web`; made if need be.
+    pub group: String,
+    pub pattern: Pattern,
+    /// Time from the start of one pass to that of the next.
+    pub pass_us: u64,
+}
+
+/// What came of it. Bytes that are no text are replaced.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lived {
+    /// `None`: a signal ended it.
+    pub exit_code: Option<i32>,
+    /// Whether it was killed because its time was over.
+    pub timed_out: bool,
+    pub stdout: String,
+    pub stderr: String,
+    /// Contents of the files asked for that were there.
+    pub outputs: BTreeMap<String, String>,
+    /// When the program started and ended, on the clock of the passes, in nanoseconds.
+    pub ran_ns: (u64, u64),
+    /// By workload.
+    pub players: Vec<LivePlayer>,
+}
+
+/// What a workload did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LivePlayer {
+    pub pid: i32,
+    /// When each pass began.
+    pub passes_ns: Vec<u64>,
+}
+
+/// Test the accessed-bit module, which is loaded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModuleTest {
+    /// Calls that each process makes in the storms.
+    pub storm_calls: u64,
+    /// What the storms' chances come from.
+    pub seed: u64,
+}
+
+/// What came of it: all that was looked at held, or the job failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModuleTested {
+    /// What was looked at, in order.
+    pub checks: Vec<String>,
+    /// By level from the leaf: entries scanned and cleared in one go, and how long that took in emulated nanoseconds.
+    pub scans: Vec<(u64, u64)>,
+}

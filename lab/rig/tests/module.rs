@@ -1,0 +1,111 @@
+//! The accessed-bit module in real kernels. `cargo xtask module` builds it; where it was not built, these tests say so and pass; with
+//! `ISOTHERM_REQUIRE_ALL=1` they fail. `ISOTHERM_STORM_CALLS` makes the storms longer.
+#![expect(clippy::print_stdout, reason = "says what is skipped, and what scans took")]
+
+use isotherm_rig::job::Setting;
+use isotherm_rig::living::{Live, LiveWorkload, ModuleTest};
+use isotherm_rig::patterns::{Motion, Part, Pattern};
+use isotherm_rig::{AtHand, Extra, Extras, Job, KernelEntry, Machine, Report, Run, RunResult, Task};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Two guests at once starve each other on two processors.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn is_required() -> bool {
+    std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some_and(|all| all == "1")
+}
+
+fn target() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it lies in the target folder")
+}
+
+/// Where `cargo xtask module` builds into.
+fn cache() -> Option<PathBuf> {
+    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    named("ISOTHERM_CACHE")
+        .or_else(|| named("XDG_CACHE_HOME").map(|folder| folder.join("isotherm")))
+        .or_else(|| named("HOME").map(|folder| folder.join(".cache/isotherm")))
+}
+
+fn run(rig: &AtHand, task: Task, extras: &Extras) -> RunResult {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    // Active pages are those of the classic lists.
+    let setting = |path: &str, value: &str| Setting { path: path.to_owned(), value: value.to_owned(), optional: true };
+    let settings = vec![setting("/sys/kernel/mm/lru_gen/enabled", "0")];
+    let job = Job { settings, zram_bytes: None, files_device: None, task };
+    let machine = Machine { cpus: 2, time_limit: Duration::from_secs(1800), ..Machine::default() };
+    Run { kernel: &rig.kernel.1, machine: &machine, guest: &rig.guest, job: &job, script: None, extras }.go().unwrap()
+}
+
+fn module_holds(name: &str) {
+    let cache = cache().expect("a folder for kernels");
+    let guest = target().join("guest/isotherm-guest");
+    let entry = KernelEntry::named(name).unwrap();
+    // The kernel that the module was built for, whatever the target folder has.
+    let kernel = entry.cached(&cache.join("kernels"));
+    let module = kernel.as_ref().map(|kernel| cache.join("modules").join(&kernel.release).join("isotherm.ko"));
+    let (Some(kernel), Some(module)) = (kernel, module.filter(|module| module.is_file() && guest.is_file())) else {
+        assert!(
+            !is_required(),
+            "the module for Linux {name} or the guest is not built: `cargo xtask module` and `cargo xtask guest`"
+        );
+        println!("module: skipped: not built for Linux {name} (`cargo xtask module`, `cargo xtask guest`)");
+        return;
+    };
+    let rig = AtHand { kernel: (entry.name, kernel), guest };
+    let storm_calls = std::env::var("ISOTHERM_STORM_CALLS").map_or(1000, |calls| calls.parse().expect("a number"));
+    let extras = Extras { modules: vec![module], ..Extras::default() };
+    let result = run(&rig, Task::Module(ModuleTest { storm_calls, seed: 1 }), &extras);
+    let tested = result.reports.iter().find_map(|report| match report {
+        Report::ModuleTested(tested) => Some(tested),
+        _ => None,
+    });
+    let tested = tested.expect("the guest says what it tested");
+    assert_eq!(tested.checks.last().map(String::as_str), Some("nothing in the log"));
+    println!("module: Linux {}: entries and ns by level {:?}", result.kernel, tested.scans);
+}
+
+#[test]
+fn it_holds_in_6_12() {
+    module_holds("6.12");
+}
+
+#[test]
+fn it_holds_in_7_2() {
+    module_holds("7.2");
+}
+
+#[test]
+fn a_program_runs_beside_a_workload() {
+    let Some(rig) = AtHand::find(target(), "6.12", is_required(), &|what| println!("{what}")).unwrap() else { return };
+    // The guest's own program says that it is not the first process, and ends with 2.
+    let extra = Extra { from: rig.guest.clone(), to: "/bin/program".to_owned(), is_program: true };
+    let extras = Extras { files: vec![extra], ..Extras::default() };
+    let part = Part { first: 0, pages: 256, motion: Motion::Every { passes: 1 } };
+    let workload = LiveWorkload {
+        group: "app/web".to_owned(),
+        pattern: Pattern { pages: 1024, parts: vec![part] },
+        pass_us: 1000,
+    };
+    let live = Live {
+        workloads: vec![workload],
+        program: "/bin/program".to_owned(),
+        arguments: Vec::new(),
+        environment: [("PATH".to_owned(), "/bin".to_owned())].into(),
+        seconds_max: 60,
+        outputs: vec!["/tmp/stderr".to_owned(), "/nowhere".to_owned()],
+    };
+    let result = run(&rig, Task::Live(live), &extras);
+    let lived = result.reports.iter().find_map(|report| match report {
+        Report::Lived(lived) => Some(lived),
+        _ => None,
+    });
+    let lived = lived.expect("the guest says what the program did");
+    assert_eq!((lived.exit_code, lived.timed_out), (Some(2), false));
+    assert!(lived.stderr.contains("is the first process of a virtual machine"), "{lived:?}");
+    assert_eq!(lived.outputs.keys().collect::<Vec<_>>(), ["/tmp/stderr"]);
+    assert_eq!(lived.players.len(), 1);
+    assert!(lived.ran_ns.0 < lived.ran_ns.1);
+}
