@@ -9,7 +9,7 @@ DEMO_DIR := $(TARGET_DIR)/demo
 ISOTHERM := $(TARGET_DIR)/release/isotherm
 RECORDER := $(TARGET_DIR)/release/valgrind
 
-.PHONY: help build recorder lab module module-install demo check check-fast test bench install install-recorder uninstall clean
+.PHONY: help build recorder lab module module-install module-test demo check check-fast test bench install install-recorder uninstall clean
 .DEFAULT_GOAL := help
 
 help: ## This list
@@ -53,6 +53,11 @@ module-install: ## The module for this and later kernels, by DKMS; as root
 	install -d /usr/src/isotherm-1
 	install -m644 $(addprefix module/,isotherm.c isotherm.h Makefile dkms.conf LICENSE README.md) /usr/src/isotherm-1
 	dkms install isotherm/1
+
+module-test: ## The module built for Linux 6.12 and 7.2, and tested there in virtual machines; as root
+	$(CARGO) xtask guest
+	$(CARGO) xtask module
+	ISOTHERM_REQUIRE_ALL=1 $(CARGO) test --locked --package isotherm-rig --test module
 
 demo: build ## Advise on a bundled recording; writes target/demo/report.html
 	@mkdir -p $(DEMO_DIR)
