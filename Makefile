@@ -3,7 +3,6 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
-KVER ?= $(shell uname -r)
 DEMO_TRACE ?= traces/sqlite.parquet
 DEMO_DIR := $(TARGET_DIR)/demo
 ISOTHERM := $(TARGET_DIR)/release/isotherm
@@ -23,19 +22,6 @@ recorder: ## The engine that records under Valgrind's core; where its headers ar
 	@scripts/need cc
 	@$(MAKE) --no-print-directory -C recorder/valgrind OUT=$(abspath $(RECORDER)) || \
 		echo "Programs can be recorded under QEMU alone then (isotherm record --with qemu)." >&2
-
-module: ## The accessed-bit kernel module, for the running kernel
-	@scripts/need cc
-	@test -d /lib/modules/$(KVER)/build || { \
-		echo "make module: no headers of Linux $(KVER) in /lib/modules/$(KVER)/build." >&2; \
-		echo "Debian and Ubuntu: apt-get install linux-headers-$(KVER). Fedora: dnf install kernel-devel-$(KVER)." >&2; exit 1; }
-	$(MAKE) -C module KVER=$(KVER)
-
-module-install: ## The module through DKMS, built anew for each new kernel (as root)
-	@command -v dkms >/dev/null || { echo "make module-install: dkms is not installed (apt-get install dkms)." >&2; exit 1; }
-	install -d $(DESTDIR)/usr/src/isotherm-1
-	install -m644 $(addprefix module/,isotherm.c isotherm.h Makefile dkms.conf LICENSE README.md) $(DESTDIR)/usr/src/isotherm-1
-	dkms install isotherm/1
 
 lab: ## isotherm-lab, which compares with real kernels, and the program that runs in them
 	@scripts/need cargo cc

@@ -57,8 +57,6 @@ static unsigned int shift_of(unsigned int level)
 	return shifts[level];
 }
 
-/* ---- targets ---------------------------------------------------------------------------------------------------------- */
-
 /*
  * The memory of a process. The reference to the task keeps it this task while its start is compared: a number that was given
  * to another process meanwhile is refused. A task that becomes another program by exec keeps its number and its start; who
@@ -95,8 +93,6 @@ static struct mm_struct *locked_mm(const struct isotherm_target *target)
 	return mm;
 }
 
-/* ---- flushes ---------------------------------------------------------------------------------------------------------- */
-
 /* Whether flush_here() drops the translations of all address spaces: without INVPCID those of the loaded one alone. */
 static bool flushes_all(void)
 {
@@ -126,8 +122,6 @@ static void flush_mm(struct mm_struct *mm)
 	atomic64_inc_return(&mm->context.tlb_gen);
 	on_each_cpu_mask(cpus, flush_here, NULL, true);
 }
-
-/* ---- one word --------------------------------------------------------------------------------------------------------- */
 
 enum kind { NOTHING, TABLE, LEAF, STRANGE };
 
@@ -212,23 +206,19 @@ static bool test_young(const struct place *place, bool clears)
 	return young;
 }
 
-/* ---- mappings --------------------------------------------------------------------------------------------------------- */
-
 /* The first mapping that has a part in [start, end); the one of the last look is tried first. */
 static struct vm_area_struct *mapping_in(struct mm_struct *mm, struct vm_area_struct *last, unsigned long start,
 					 unsigned long end)
 {
 	if (!last || start < last->vm_start || start >= last->vm_end)
 		last = find_vma(mm, start);
-	return last && last->vm_start < end ? last : NULL;
+	return start < end && last && last->vm_start < end ? last : NULL;
 }
 
 static bool is_strange(const struct vm_area_struct *vma)
 {
 	return vma->vm_flags & STRANGE_FLAGS || vma_is_dax(vma);
 }
-
-/* ---- probe ------------------------------------------------------------------------------------------------------------ */
 
 static void probe_one(struct mm_struct *mm, struct vm_area_struct **vma, struct isotherm_entry *entry, bool clears)
 {
@@ -293,8 +283,6 @@ free:
 	return result;
 }
 
-/* ---- scan ------------------------------------------------------------------------------------------------------------- */
-
 /* A piece of a scan: what was found of up to CHUNK_ENTRIES entries. */
 struct chunk {
 	unsigned long young[CHUNK_WORDS];
@@ -354,6 +342,12 @@ static bool test_written(unsigned long *word, struct page *page, bool clears, bo
 	return true;
 }
 
+/* Whether an upper entry is what it was, but for what the processor sets. */
+static bool is_same(pmd_t *upper, pmd_t pmd)
+{
+	return !((pmd_val(READ_ONCE(*upper)) ^ pmd_val(pmd)) & ~(_PAGE_ACCESSED | _PAGE_DIRTY));
+}
+
 /* A table of page-table entries, whose upper entry was read as `pmd`. */
 static void scan_table(struct scan *scan, pmd_t *upper, pmd_t pmd, unsigned long address, unsigned long end)
 {
@@ -364,7 +358,7 @@ static void scan_table(struct scan *scan, pmd_t *upper, pmd_t pmd, unsigned long
 	if (lock) {
 		spin_lock(lock);
 		/* With the lock held the table stays, if it is still the one. */
-		if ((pmd_val(READ_ONCE(*upper)) ^ pmd_val(pmd)) & ~(_PAGE_ACCESSED | _PAGE_DIRTY)) {
+		if (!is_same(upper, pmd)) {
 			spin_unlock(lock);
 			scan->asked->nr_skipped += (end - address) >> PAGE_SHIFT;
 			return;
@@ -387,41 +381,42 @@ static void scan_table(struct scan *scan, pmd_t *upper, pmd_t pmd, unsigned long
 		spin_unlock(lock);
 }
 
-/* A huge page of which [address, end) is asked for. */
+/*
+ * A huge leaf, of which [address, end) is asked for. Its bit stands for all of it: it is cleared with the last part only, so that
+ * a leaf larger than a chunk reads the same in all of them.
+ */
 static void scan_huge(struct scan *scan, struct vm_area_struct *vma, const struct place *place, unsigned long address,
 		      unsigned long end)
 {
-	bool young = test_young(place, scan->clears);
+	unsigned long span = 1UL << shift_of(place->level);
+	bool clears = scan->clears && (!(end & (span - 1)) || end == vma->vm_end || end == scan->asked->end);
 	bool written = false, cleared = false;
 
-	if (scan->wants_written && place->level == 1 && !is_vm_hugetlb_page(vma)) {
+	if (scan->wants_written && !is_vm_hugetlb_page(vma)) {
 		pmd_t *pmd = (pmd_t *)place->word;
 		spinlock_t *lock = pmd_lock(scan->mm, pmd);
 
 		if (pmd_trans_huge(*pmd))
-			written = test_written(place->word, pmd_page(*pmd), scan->clears, &cleared);
+			written = test_written(place->word, pmd_page(*pmd), clears, &cleared);
 		if (cleared)
 			flush_mm(scan->mm);
 		spin_unlock(lock);
 	} else if (scan->wants_written) {
 		written = test_written(place->word, NULL, false, &cleared);
 	}
-	note(scan, address, end, young, true, written);
+	note(scan, address, end, test_young(place, clears), place->level > scan->asked->level, written);
 }
 
 /* Pages of [start, end), which lies in one chunk. */
 static void scan_leaves(struct scan *scan, unsigned long start, unsigned long end)
 {
 	struct vm_area_struct *vma = NULL;
-	unsigned long flags;
 
-	while (start < end) {
+	while ((vma = mapping_in(scan->mm, vma, start, end))) {
+		bool is_shared_table = is_vm_hugetlb_page(vma);
 		unsigned long stop, span;
 		struct place place;
 
-		vma = mapping_in(scan->mm, vma, start, end);
-		if (!vma)
-			return;
 		start = max(start, vma->vm_start);
 		stop = min(end, vma->vm_end);
 		if (is_strange(vma)) {
@@ -429,73 +424,58 @@ static void scan_leaves(struct scan *scan, unsigned long start, unsigned long en
 			start = stop;
 			continue;
 		}
-		if (is_vm_hugetlb_page(vma)) {
-			local_irq_save(flags);
-			place = find_place(scan->mm, start, 1);
-			span = 1UL << shift_of(place.level);
-			stop = min(stop, (start & ~(span - 1)) + span);
-			if (place.kind == LEAF)
-				scan_huge(scan, vma, &place, start, stop);
-			local_irq_restore(flags);
-			start = stop;
-			continue;
-		}
 		rcu_read_lock();
+		if (is_shared_table)
+			local_irq_disable();
 		place = find_place(scan->mm, start, 1);
 		span = 1UL << shift_of(place.level);
 		stop = min(stop, (start & ~(span - 1)) + span);
-		if (place.kind == TABLE)
+		if (place.kind == TABLE && !is_shared_table)
 			scan_table(scan, (pmd_t *)place.word, __pmd(place.value), start, stop);
 		else if (place.kind == LEAF)
 			scan_huge(scan, vma, &place, start, stop);
 		else if (place.kind == STRANGE)
 			scan->asked->nr_skipped += (stop - start) >> PAGE_SHIFT;
+		if (is_shared_table)
+			local_irq_enable();
 		rcu_read_unlock();
 		start = stop;
 	}
 }
 
-/* Entries above the leaf of [start, end). */
+/* Entries above the leaf of [start, end). A mapping that begins within an entry is found, too. */
 static void scan_upper(struct scan *scan, unsigned long start, unsigned long end)
 {
 	struct vm_area_struct *vma = NULL;
 	unsigned long span = 1UL << scan->shift;
-	unsigned long flags;
 
-	while (start < end) {
+	while (start < end && (vma = mapping_in(scan->mm, vma, start, end))) {
 		struct place place;
 
-		vma = mapping_in(scan->mm, vma, start, end);
-		if (!vma)
-			return;
 		start = max(start, vma->vm_start & ~(span - 1));
-		local_irq_save(flags);
+		local_irq_disable();
 		place = find_place(scan->mm, max(start, vma->vm_start), scan->asked->level);
 		if (place.kind == STRANGE)
 			scan->asked->nr_skipped++;
-		else if (place.kind != NOTHING)
-			note(scan, start, start + span, test_young(&place, scan->clears),
-			     place.level > scan->asked->level, false);
-		local_irq_restore(flags);
+		else if (place.kind == LEAF)
+			scan_huge(scan, vma, &place, start, start + span);
+		else if (place.kind == TABLE)
+			note(scan, start, start + span, test_young(&place, scan->clears), false, false);
+		local_irq_enable();
 		start += span;
-		/* A mapping that begins behind this one may share the entry; the next look finds it. */
-		if (start >= vma->vm_end)
-			vma = NULL;
 	}
-}
-
-static int put_bits(u64 to, unsigned long first, unsigned long entries, const unsigned long *bits)
-{
-	if (!to)
-		return 0;
-	return copy_to_user(u64_to_user_ptr(to + first / 8), bits, DIV_ROUND_UP(entries, 64) * 8) ? -EFAULT : 0;
 }
 
 static int scan_chunk(struct scan *scan, unsigned long end)
 {
 	struct isotherm_scan *asked = scan->asked;
+	const struct { u64 to; const unsigned long *bits; } maps[] = {
+		{ asked->young, scan->chunk->young }, { asked->present, scan->chunk->present },
+		{ asked->huge, scan->chunk->huge }, { asked->written, scan->chunk->written },
+	};
 	unsigned long first = (scan->base - asked->start) >> scan->shift;
-	unsigned long entries = (end - scan->base) >> scan->shift;
+	unsigned long bytes = DIV_ROUND_UP((end - scan->base) >> scan->shift, 64) * 8;
+	unsigned int index;
 
 	memset(scan->chunk, 0, sizeof(*scan->chunk));
 	if (mmap_read_lock_killable(scan->mm))
@@ -505,11 +485,9 @@ static int scan_chunk(struct scan *scan, unsigned long end)
 	else
 		scan_upper(scan, scan->base, end);
 	mmap_read_unlock(scan->mm);
-	if (put_bits(asked->young, first, entries, scan->chunk->young) ||
-	    put_bits(asked->present, first, entries, scan->chunk->present) ||
-	    put_bits(asked->huge, first, entries, scan->chunk->huge) ||
-	    put_bits(asked->written, first, entries, scan->chunk->written))
-		return -EFAULT;
+	for (index = 0; index < ARRAY_SIZE(maps); index++)
+		if (maps[index].to && copy_to_user(u64_to_user_ptr(maps[index].to + first / 8), maps[index].bits, bytes))
+			return -EFAULT;
 	return 0;
 }
 
@@ -594,42 +572,38 @@ static long do_flush(void __user *argument)
 	return 0;
 }
 
-/* ---- activate --------------------------------------------------------------------------------------------------------- */
-
 /* The folio that an address maps, with a reference; NULL where there is none that stands on a list. */
 static struct folio *folio_at(struct mm_struct *mm, struct vm_area_struct **vma, unsigned long address)
 {
+	struct page *page = NULL;
 	struct folio *folio = NULL;
 	struct place place;
 	spinlock_t *lock;
+	pmd_t *upper, pmd;
 
 	*vma = mapping_in(mm, *vma, address, address + PAGE_SIZE);
 	if (!*vma || is_strange(*vma) || is_vm_hugetlb_page(*vma))
 		return NULL;
 	rcu_read_lock();
 	place = find_place(mm, address, 1);
-	if (place.level == 1 && place.kind == LEAF) {
-		pmd_t *pmd = (pmd_t *)place.word;
-
-		lock = pmd_lock(mm, pmd);
-		if (pmd_trans_huge(*pmd) && pmd_write(*pmd)) {
-			folio = page_folio(pmd_page(*pmd));
-			folio_get(folio);
-		}
-		spin_unlock(lock);
-	} else if (place.level == 1 && place.kind == TABLE) {
-		pmd_t pmd = __pmd(place.value);
-		pte_t *entry = pte_offset_kernel(&pmd, address);
-
-		lock = pte_lockptr(mm, &pmd);
+	upper = (pmd_t *)place.word;
+	pmd = __pmd(place.value);
+	if (place.level == 1 && (place.kind == LEAF || place.kind == TABLE)) {
+		lock = place.kind == LEAF ? pmd_lockptr(mm, upper) : pte_lockptr(mm, &pmd);
 		spin_lock(lock);
-		if (!((READ_ONCE(*place.word) ^ place.value) & ~(_PAGE_ACCESSED | _PAGE_DIRTY))) {
-			pte_t pte = { READ_ONCE(*(unsigned long *)entry) };
+		if (!is_same(upper, pmd)) {
+			/* Changed under the look: there may be a page, but not this one. */
+		} else if (place.kind == LEAF) {
+			/* Only one that may be written: not the huge zero page. */
+			page = pmd_write(pmd) ? pmd_page(pmd) : NULL;
+		} else {
+			pte_t pte = READ_ONCE(*pte_offset_kernel(&pmd, address));
 
-			if (pte_present(pte) && !pte_special(pte) && pfn_valid(pte_pfn(pte))) {
-				folio = page_folio(pte_page(pte));
-				folio_get(folio);
-			}
+			page = pte_present(pte) && !pte_special(pte) && pfn_valid(pte_pfn(pte)) ? pte_page(pte) : NULL;
+		}
+		if (page) {
+			folio = page_folio(page);
+			folio_get(folio);
 		}
 		spin_unlock(lock);
 	}
@@ -673,8 +647,6 @@ static long do_activate(void __user *argument)
 	kvfree(addresses);
 	return copy_to_user(argument, &asked, sizeof(asked)) ? -EFAULT : 0;
 }
-
-/* ---- device ----------------------------------------------------------------------------------------------------------- */
 
 static long do_version(void __user *argument)
 {

@@ -83,7 +83,7 @@ struct isotherm_scan {
 	__u64 present;
 	/* mapped by a huge leaf above the level, whose bit stands for all entries that it covers; */
 	__u64 huge;
-	/* written since ISOTHERM_CLEAR cleared it last. Leaf level only, 0 above. The page is marked dirty before the bit goes. */
+	/* written since ISOTHERM_CLEAR cleared it last. At the leaf level only. The page is marked dirty before the bit goes. */
 	__u64 written;
 	__u32 level;
 	__u32 flags;
