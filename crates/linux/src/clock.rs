@@ -1,4 +1,4 @@
-//! Time on a live machine, and CPU time of this process.
+//! Time on a live machine, and CPU time of processes.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,8 @@ use rustix::time::{ClockId, clock_gettime};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-use crate::sys;
+use crate::process::Process;
+use crate::{LiveError, sys};
 
 /// Time since it was made, and a sleep that signals end. Time stands still while the machine is suspended.
 #[derive(Debug)]
@@ -68,6 +69,22 @@ impl Drop for Stopwatch {
 /// CPU time of all threads of this process, in programs and in the kernel.
 pub fn own_cpu_time() -> Duration {
     sys::own_cpu_time()
+}
+
+/// CPU time of all threads of a process so far, those that have ended included.
+///
+/// # Errors
+/// [`LiveError::Gone`], [`LiveError::Strange`].
+pub fn process_cpu_time(process: &Process) -> Result<Duration, LiveError> {
+    sys::cpu_time_of(process.pid()).ok_or_else(|| match process.check() {
+        Err(error) => error,
+        Ok(()) => LiveError::Gone(format!("process {} has ended", process.pid())),
+    })
+}
+
+/// Bytes of a base page.
+pub fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
 }
 
 fn clock_ns(clock: ClockId) -> u64 {

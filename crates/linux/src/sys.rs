@@ -62,6 +62,23 @@ pub(crate) fn own_cpu_time() -> Duration {
     cpu_time(ClockId::ProcessCPUTime)
 }
 
+/// CPU time that all threads of another process have used so far; `None` if there is no such process.
+pub(crate) fn cpu_time_of(pid: u32) -> Option<Duration> {
+    let pid = libc::pid_t::try_from(pid).ok()?;
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: `clock` is a place for the number that the call gives back.
+    if unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) } != 0 {
+        return None;
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a place for the time that the call gives back.
+    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
+        return None;
+    }
+    let (seconds, ns) = (u64::try_from(time.tv_sec).ok()?, u64::try_from(time.tv_nsec).ok()?);
+    Some(Duration::from_ns(seconds.saturating_mul(1_000_000_000).saturating_add(ns)))
+}
+
 fn cpu_time(clock: ClockId) -> Duration {
     let time = clock_gettime(clock);
     let (seconds, ns) = (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0));

@@ -33,7 +33,8 @@ pub(crate) struct Sweeping {
 
 #[derive(Debug)]
 struct Swept {
-    target: u32,
+    /// Its index, once it was announced.
+    target: Option<u32>,
     process: Process,
     sweeps: ClearRefs,
     last: Option<Instant>,
@@ -72,14 +73,8 @@ impl Sweeping {
 
     fn add(&mut self, member: Member) -> Result<(), LiveError> {
         let process = Process::open(&self.root, member.pid)?;
-        let swept = Swept {
-            target: self.next_number,
-            process,
-            sweeps: ClearRefs::new(ClearedPages::All),
-            last: None,
-            before: Vec::new(),
-        };
-        self.next_number += 1;
+        let swept =
+            Swept { target: None, process, sweeps: ClearRefs::new(ClearedPages::All), last: None, before: Vec::new() };
         self.members.insert(member, swept);
         Ok(())
     }
@@ -90,7 +85,7 @@ impl Sweeping {
         self.members.retain(|member, swept| {
             let stays = !changes.went.contains(member) && swept.process.check().is_ok();
             if !stays {
-                found.push(Finding::Went { target: swept.target });
+                found.extend(swept.target.map(|target| Finding::Went { target }));
                 if !changes.went.contains(member) {
                     again.push(*member);
                 }
@@ -125,17 +120,20 @@ impl Source for Sweeping {
                 Err(LiveError::Gone(_)) => continue,
                 Err(error) => return Err(SourceError::Failed(Box::new(error))),
             };
-            let Some(last) = swept.last.replace(now) else {
-                // What the first sweep finds is from before any interval.
-                let (target, name) = (swept.target, swept.process.name().to_owned());
+            // What the first sweep finds is from before any interval.
+            let Some(last) = swept.last.replace(now) else { continue };
+            let target = *swept.target.get_or_insert_with(|| {
+                let target = self.next_number;
+                self.next_number += 1;
+                let name = swept.process.name().to_owned();
                 found.push(Finding::Came { target, pid: Some(swept.process.pid()), name });
-                continue;
-            };
+                target
+            });
             let regions = regions(&referenced, &swept.before);
             swept.before.clone_from(&regions);
             let elapsed = now.since(last);
             found.push(Finding::Regions(RegionLook {
-                target: swept.target,
+                target,
                 at: now,
                 elapsed,
                 sample_interval: Duration::from_ns(interval.ns() / COUNTS),

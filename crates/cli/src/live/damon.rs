@@ -114,8 +114,8 @@ impl Source for DamonSource {
         };
         let tuned = session.tuned().ok().flatten();
         let attributes = self.stretched();
-        let (sample_interval, aggr_interval) =
-            tuned.map_or((attributes.sample_interval, attributes.aggr_interval), |tuned| {
+        let (sample_interval, aggr_interval) = tuned
+            .map_or((attributes.sample_interval, attributes.aggr_interval), |tuned| {
                 (tuned.sample_interval, tuned.aggr_interval)
             });
         let region = |region: &isotherm_linux::damon::TriedRegion| RegionRecord {
@@ -198,6 +198,10 @@ mod tests {
         for nothing in ["", "x", "0-0 : System RAM x", "5-1 : System RAM", "0-ffffffffffffffff : System RAM"] {
             assert_eq!(ram_in(nothing), [], "{nothing}");
         }
-        assert_eq!(ram_in("00000000-00000000 : System RAM\n"), [AddressRange::new(0, 1)], "hidden from others than root");
+        assert_eq!(
+            ram_in("00000000-00000000 : System RAM\n"),
+            [AddressRange::new(0, 1)],
+            "hidden from others than root"
+        );
     }
 }

@@ -1,11 +1,15 @@
 //! What the live verbs share: whom to watch, time and budget, ways of looking.
 
 mod clear_refs;
+mod damon;
+mod eyes;
 mod following;
 mod target;
 mod time;
 
 pub(crate) use clear_refs::Sweeping;
+pub(crate) use damon::{DamonSource, system_ram};
+pub(crate) use eyes::LiveEyes;
 pub(crate) use following::Following;
 pub(crate) use target::{Target, TargetArgs};
 pub(crate) use time::{BudgetArgs, LiveClock, OwnCpu};

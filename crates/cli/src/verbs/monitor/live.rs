@@ -34,6 +34,8 @@ pub(crate) enum SourceName {
     Module,
     /// `clear_refs` and `smaps`: one number for each mapping.
     ClearRefs,
+    /// The generations of the Multi-Gen LRU of a group: ages, but no addresses. Writes a group record.
+    Generations,
 }
 
 /// For `#[command(flatten)]`.
@@ -44,6 +46,9 @@ pub(crate) struct LiveArgs {
     /// Where findings come from.
     #[arg(id = "live-source", long = "source", value_enum, value_name = "SOURCE", default_value = "auto")]
     source: SourceName,
+    /// Where only DAMON_STAT uses DAMON, switch it off meanwhile, and on again afterwards.
+    #[arg(long)]
+    take_damon_stat: bool,
     #[command(flatten)]
     budget: BudgetArgs,
     /// Start this program and watch it.
@@ -52,6 +57,10 @@ pub(crate) struct LiveArgs {
 }
 
 impl LiveArgs {
+    fn damon_options(&self) -> isotherm_linux::damon::Options {
+        isotherm_linux::damon::Options { takes_damon_stat: self.take_damon_stat }
+    }
+
     /// Whether something live is to be watched.
     pub(crate) fn is_given(&self) -> bool {
         self.target.is_given() || !self.command.is_empty()
@@ -90,12 +99,13 @@ pub(crate) fn run(
     let mut clock = LiveClock::start()?;
     let (mut child, name, mut source, chosen, operations) = match target {
         Target::Physical => {
-            let (source, name) = sources::physical(live.source, settings, &root, clock.now(), ui)?;
+            let (source, name) =
+                sources::physical(live.source, settings, &root, live.damon_options(), clock.now(), ui)?;
             (None, "physical memory".to_owned(), source, name, "paddr")
         }
         Target::Family { family, name, child } => {
             let (source, chosen, operations) =
-                sources::of_family(live.source, settings, seed, &root, family, clock.now(), ui)?;
+                sources::of_family(live.source, settings, seed, &root, family, live.damon_options(), clock.now(), ui)?;
             (child, name, source, chosen, operations)
         }
     };

@@ -1,71 +1,134 @@
 //! Which source watches, and what each needs.
 
-use isotherm_core::host::UnitRange;
+use isotherm_core::host::{AddressRange, UnitRange};
 use isotherm_core::monitor::{MonitorConfig, Operations, Strategy};
 use isotherm_daemon::Source;
+use isotherm_linux::damon::{DamonTarget, Options};
 use isotherm_linux::{Family, LiveHost, Module, Root};
 use isotherm_units::{Duration, Instant};
 
 use super::{Chosen, SourceName};
 use crate::error::CliError;
-use crate::live::{Following, Sweeping, to_cli};
+use crate::live::{DamonSource, Following, Sweeping, system_ram, to_cli};
 use crate::ui::Ui;
 use crate::verbs::monitor::settings::SettingArgs;
 
+const DAMON: Chosen = Chosen { name: "damon", words: "DAMON, the kernel's monitor" };
 const MODULE: Chosen = Chosen { name: "module", words: "accessed bits (module)" };
 const CLEAR_REFS: Chosen = Chosen { name: "clear-refs", words: "clear_refs and smaps: one number for each mapping" };
 
 type Opened = (Box<dyn Source>, Chosen, &'static str);
 
 /// A source over processes.
+#[allow(clippy::too_many_arguments, reason = "each is one thing that the command line says")]
 pub(super) fn of_family(
     asked: SourceName,
     args: &SettingArgs,
     seed: Option<u64>,
     root: &Root,
     family: Family,
+    options: Options,
     now: Instant,
     ui: &Ui,
 ) -> Result<Opened, CliError> {
     let settings = args.settings(ui)?;
-    let config = settings.config;
+    let config = settings.config.clone();
     let ranges: Vec<UnitRange> = settings.ranges.iter().map(|range| UnitRange::new(range.start, range.end)).collect();
     if config.operations == Operations::Paddr {
         return Err(CliError::usage("--ops paddr is physical memory: give --physical in place of a process"));
     }
     let operations = if config.operations == Operations::Fvaddr { "fvaddr" } else { "vaddr" };
+    let damon = |family: Family| -> Result<Opened, CliError> {
+        refuse_strategy(&config, "damon")?;
+        let target = damon_target(&config, &settings.ranges, root, family, ui)?;
+        let source = DamonSource::start(root, target, config.attributes.clone(), options, now)?;
+        Ok((Box::new(source), DAMON, operations))
+    };
+    let module = |module: Module, family: Family| -> Result<Opened, CliError> {
+        Ok((Box::new(following(config.clone(), &ranges, seed, module, root, family, now)?), MODULE, operations))
+    };
+    let clear_refs = |family: Family| -> Result<Opened, CliError> {
+        refuse_strategy(&config, "clear-refs")?;
+        Ok((Box::new(Sweeping::start(sweep_interval(&config), root, family, now)?), CLEAR_REFS, "vaddr"))
+    };
     match asked {
-        SourceName::Module => {
-            let module = Module::open(root).map_err(to_cli)?;
-            Ok((Box::new(following(config, &ranges, seed, module, root, family, now)?), MODULE, operations))
+        SourceName::Damon => damon(family),
+        SourceName::Module => module(Module::open(root).map_err(to_cli)?, family),
+        SourceName::ClearRefs => clear_refs(family),
+        SourceName::Generations => {
+            Err(CliError::usage("generations have no addresses: they are written by another loop"))
         }
-        SourceName::ClearRefs => {
-            refuse_strategy(&config, "clear-refs")?;
-            Ok((Box::new(Sweeping::start(sweep_interval(&config), root, family, now)?), CLEAR_REFS, "vaddr"))
+        SourceName::Auto => {
+            // Upper levels of page tables are for the module alone.
+            let mut passed_over = Vec::new();
+            if config.strategy == Strategy::default() {
+                match damon(family.clone()) {
+                    Ok(opened) => return Ok(opened),
+                    Err(error) => passed_over.push(format!("DAMON: {error}")),
+                }
+            }
+            match Module::open(root) {
+                Ok(opened) => return module(opened, family),
+                Err(error) => passed_over.push(error.to_string()),
+            }
+            passed_over.iter().for_each(|words| ui.say(format_args!("passed over: {words}")));
+            clear_refs(family)
         }
-        SourceName::Damon => Err(CliError::host_cannot("DAMON is not driven yet")),
-        SourceName::Auto => match Module::open(root) {
-            Ok(module) => {
-                Ok((Box::new(following(config, &ranges, seed, module, root, family, now)?), MODULE, operations))
-            }
-            Err(error) => {
-                refuse_strategy(&config, "clear-refs")?;
-                ui.warn(format_args!("{error}; watching by clear_refs, which tells one number for each mapping"));
-                Ok((Box::new(Sweeping::start(sweep_interval(&config), root, family, now)?), CLEAR_REFS, "vaddr"))
-            }
-        },
     }
 }
 
 /// A source over physical memory.
 pub(super) fn physical(
-    _asked: SourceName,
-    _args: &SettingArgs,
-    _root: &Root,
-    _now: Instant,
-    _ui: &Ui,
+    asked: SourceName,
+    args: &SettingArgs,
+    root: &Root,
+    options: Options,
+    now: Instant,
+    ui: &Ui,
 ) -> Result<(Box<dyn Source>, Chosen), CliError> {
-    Err(CliError::host_cannot("DAMON is not driven yet"))
+    if !matches!(asked, SourceName::Auto | SourceName::Damon) {
+        return Err(CliError::host_cannot("physical memory is watched by DAMON alone so far: --source damon"));
+    }
+    let settings = args.settings(ui)?;
+    refuse_strategy(&settings.config, "damon")?;
+    let given = settings.ranges.iter().map(|range| AddressRange::new(range.start, range.end));
+    let mut ranges: Vec<AddressRange> = given.collect();
+    if ranges.is_empty() {
+        ranges = system_ram(root)?;
+    }
+    let source = DamonSource::start(root, DamonTarget::Physical(ranges), settings.config.attributes, options, now)?;
+    Ok((Box::new(source), DAMON))
+}
+
+/// DAMON is given one process: of several the one with most memory, and that is said.
+fn damon_target(
+    config: &MonitorConfig,
+    ranges: &[isotherm_scenario::monitoring::RangeSpec],
+    root: &Root,
+    mut family: Family,
+    ui: &Ui,
+) -> Result<DamonTarget, CliError> {
+    let members = family.update().map_err(to_cli)?.came;
+    let resident = |pid: u32| {
+        let statm = root.read(format!("/proc/{pid}/statm")).unwrap_or_default();
+        statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let largest = members.iter().max_by_key(|member| resident(member.pid));
+    let Some(largest) = largest else {
+        return Err(CliError::failed("there is no process to watch: the group is empty, or all have ended"));
+    };
+    if members.len() > 1 {
+        ui.warn(format_args!(
+            "DAMON watches one process here: {} of {}, the one with most memory; --source module watches all",
+            largest.pid,
+            members.len()
+        ));
+    }
+    if config.operations == Operations::Fvaddr {
+        let ranges = ranges.iter().map(|range| AddressRange::new(range.start, range.end)).collect();
+        return Ok(DamonTarget::Ranges(largest.pid, ranges));
+    }
+    Ok(DamonTarget::Process(largest.pid))
 }
 
 fn following(
