@@ -79,6 +79,9 @@ pub enum FidelityError {
     /// Data of no boot at all.
     #[error("{place} has no boots to compare with; make some: isotherm-lab {table} --refresh --data {place}")]
     NoBoots { place: String, table: String },
+    /// The command failed in the guest.
+    #[error("{0}")]
+    Live(String),
     /// There is nothing to compare with.
     #[error("no stored runs of this selection in {place}; make them: isotherm-lab fidelity --refresh")]
     Nothing {

@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::Reporter;
 use crate::damon::{PassLog, play, since};
 use crate::machine::write;
 use crate::sys::{self, Forked};
+use crate::{Reporter, knobs};
 
 const GROUPS: &str = "/sys/fs/cgroup";
 const STDOUT: &str = "/tmp/stdout";
@@ -23,7 +23,10 @@ pub(crate) fn live(live: &Live, reporter: &mut Reporter) -> Result<(), String> {
     std::fs::create_dir_all("/tmp").map_err(|error| format!("/tmp: {error}"))?;
     let players: Vec<(i32, &PassLog)> =
         live.workloads.iter().map(|workload| start(workload, base)).collect::<Result<_, _>>()?;
+    let knobs = knobs::read_all();
     let mut lived = run(live, base)?;
+    lived.knobs_changed = knobs::differences(&knobs, &knobs::read_all());
+    lived.knobs_read = knobs.len() as u64;
     for &(pid, log) in &players {
         if sys::has_ended(pid) {
             return Err(format!("player {pid} ended before the program did"));

@@ -46,6 +46,10 @@ pub struct Lived {
     pub outputs: BTreeMap<String, String>,
     /// When the program started and ended, on the clock of the passes, in nanoseconds.
     pub ran_ns: (u64, u64),
+    /// Files of `/proc` and `/sys` that can be set and were read before and after.
+    pub knobs_read: u64,
+    /// What the program left changed of them, a line each.
+    pub knobs_changed: Vec<String>,
     /// By workload.
     pub players: Vec<LivePlayer>,
 }

@@ -7,6 +7,7 @@
 mod conductor;
 mod damon;
 mod fragment;
+mod knobs;
 mod live;
 mod lru_sort;
 mod machine;

@@ -26,7 +26,7 @@ const DOWNWARD: &[(&str, &[&str])] = &[
     ),
     ("crates/terminal", &["trace", "scenario", "report"]),
     ("lab/rig", &["units", "trace", "workload", "guest"]),
-    ("lab/fidelity", &["units", "core", "workload", "sim", "rig", "guest"]),
+    ("lab/fidelity", &["units", "core", "trace", "workload", "sim", "rig", "guest"]),
     ("lab/guest", &[]),
     (
         "lab/cli",

@@ -7,6 +7,7 @@ mod fidelity_compaction;
 mod fidelity_monitor;
 mod fidelity_promotion;
 mod fidelity_sorting;
+mod live;
 mod recorders;
 mod rig;
 mod verify;
@@ -27,6 +28,7 @@ isotherm_terminal::verbs! {
     /// Hint-fault promotion from a slow node beside real kernels.
     #[command(after_help = fidelity_promotion::AFTER_HELP)]
     FidelityPromotion => fidelity_promotion,
+    Live => live,
     Recorders => recorders,
     Rig => rig,
     Verify => verify,

@@ -4,6 +4,7 @@
 pub mod compaction;
 mod compaction_simulated;
 mod judge;
+pub mod live;
 pub mod monitor;
 mod monitor_table;
 mod player;
@@ -86,8 +87,11 @@ pub struct Rig<'a> {
 
 impl Rig<'_> {
     fn run(&self, machine: &Machine, job: &Job) -> Result<RunResult, FidelityError> {
-        Ok(Run { kernel: self.kernel.1, machine, guest: self.guest, job, script: None, extras: &Extras::default() }
-            .go()?)
+        self.run_with(machine, job, &Extras::default())
+    }
+
+    fn run_with(&self, machine: &Machine, job: &Job, extras: &Extras) -> Result<RunResult, FidelityError> {
+        Ok(Run { kernel: self.kernel.1, machine, guest: self.guest, job, script: None, extras }.go()?)
     }
 }
 

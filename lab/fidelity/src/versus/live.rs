@@ -1,0 +1,201 @@
+//! `isotherm monitor` inside real kernels, beside the page-exact truth of the programs that it watches.
+
+use isotherm_guest::living::{Live, LiveWorkload, Lived};
+use isotherm_guest::monitoring::{Region, Snapshot};
+use isotherm_guest::patterns::{Motion, Part, Pattern};
+use isotherm_rig::{Clock, Extra, Extras, Job, Machine, Report, Task};
+use isotherm_trace::region::RegionStore;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+pub use super::judge::Scores;
+use super::judge::{Intervals, judge};
+use super::{Rig, quiet, reports};
+use crate::FidelityError;
+
+const PROGRAM: &str = "/bin/isotherm";
+const RECORD: &str = "/tmp/record.json";
+const SUMMARY: &str = "/tmp/summary.json";
+const GROUP: &str = "app/watched";
+const PASS_US: u64 = 10_000;
+const SAMPLES: u32 = 20;
+
+/// A way of watching.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// In tables.
+    pub name: &'static str,
+    /// What `isotherm monitor` is told beside whom to watch and for how long.
+    arguments: &'static [&'static str],
+    /// Interval between two samples.
+    sample_ms: u64,
+}
+
+/// All ways. Intervals are ten times the usual ones, because an emulated kernel is slow.
+pub const WAYS: &[Way] = &[
+    Way { name: "damon", arguments: &["--source", "damon", "--sample", "50ms", "--aggr", "1s"], sample_ms: 50 },
+    Way { name: "module, leaf", arguments: &["--source", "module", "--sample", "50ms", "--aggr", "1s"], sample_ms: 50 },
+    Way {
+        name: "module, ptp-flex",
+        arguments: &[
+            "--source",
+            "module",
+            "--strategy",
+            "ptp-flex",
+            "--flush",
+            "batched",
+            "--sample",
+            "50ms",
+            "--aggr",
+            "1s",
+        ],
+        sample_ms: 50,
+    },
+    Way { name: "clear-refs", arguments: &["--source", "clear-refs", "--aggr", "1s"], sample_ms: 50 },
+];
+
+/// A few hot pieces of 2 to 32 MiB, strewn over 64 GiB.
+pub fn sparse_64g() -> Pattern {
+    let each = Motion::Every { passes: 1 };
+    let piece = |gib: u32, mib: u32| Part { first: gib << 18, pages: mib << 8, motion: each };
+    Pattern { pages: 64 << 18, parts: vec![piece(3, 2), piece(21, 8), piece(40, 32), piece(57, 4)] }
+}
+
+/// What came of a way in one boot.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LiveRun {
+    /// Name of the pattern.
+    pub pattern: String,
+    /// Name of the way.
+    pub way: String,
+    /// `uname -r`.
+    pub kernel: String,
+    /// How right it was.
+    pub scores: Scores,
+    /// CPU time of command and kernel threads as a share of an emulated processor, in millionths.
+    pub cpu_share_ppm: u64,
+    /// By how much intervals were stretched.
+    pub stretched: u64,
+    /// What the command left changed on the machine; empty as it should be.
+    pub knobs_changed: Vec<String>,
+    /// How many knobs were looked at for that.
+    pub knobs_read: u64,
+}
+
+/// What is put into the guest.
+#[derive(Clone, Copy, Debug)]
+pub struct Product<'a> {
+    /// The command, statically linked (`cargo xtask static`).
+    pub isotherm: &'a Path,
+    /// The module for this kernel (`cargo xtask module`).
+    pub module: &'a Path,
+}
+
+/// Runs the command beside a player, whatever it is told.
+///
+/// # Errors
+/// The guest does not come to its end.
+pub fn beside(
+    rig: &Rig<'_>,
+    product: Product<'_>,
+    workloads: Vec<LiveWorkload>,
+    arguments: Vec<String>,
+    outputs: Vec<String>,
+    machine: &Machine,
+) -> Result<(String, Lived), FidelityError> {
+    let live = Live {
+        workloads,
+        program: PROGRAM.to_owned(),
+        arguments,
+        environment: [("HOME".to_owned(), "/tmp".to_owned())].into(),
+        seconds_max: 900,
+        outputs,
+    };
+    let job = Job { settings: quiet(), zram_bytes: None, files_device: None, task: Task::Live(live) };
+    let extras = Extras {
+        modules: vec![product.module.to_owned()],
+        files: vec![Extra { from: product.isotherm.to_owned(), to: PROGRAM.to_owned(), is_program: true }],
+    };
+    let result = rig.run_with(machine, &job, &extras)?;
+    let lived = reports(&result, 1, |report| match report {
+        Report::Lived(lived) => Some(lived),
+        _ => None,
+    })?;
+    Ok((result.kernel.clone(), lived[0].clone()))
+}
+
+/// Watches a pattern one way in one boot of a kernel.
+///
+/// # Errors
+/// The guest does not come to its end, or the command fails there, with what it said.
+pub fn watch(
+    rig: &Rig<'_>,
+    product: Product<'_>,
+    name: &str,
+    pattern: &Pattern,
+    way: &Way,
+    seconds: u64,
+) -> Result<LiveRun, FidelityError> {
+    let machine = Machine {
+        clock: Clock::Instructions,
+        memory_bytes: 2 << 30,
+        time_limit: std::time::Duration::from_secs(900),
+        ..Machine::default()
+    };
+    let workload = LiveWorkload { group: GROUP.to_owned(), pattern: pattern.clone(), pass_us: PASS_US };
+    let mut arguments: Vec<String> =
+        ["monitor", "--cgroup", GROUP, "-o", RECORD, "--max-cpu", "100%", "--format", "json"]
+            .map(str::to_owned)
+            .to_vec();
+    arguments.extend(["--for".to_owned(), format!("{seconds}s"), "--update".to_owned(), "1s".to_owned()]);
+    arguments.extend(way.arguments.iter().map(|&word| word.to_owned()));
+    let (kernel, lived) =
+        beside(rig, product, vec![workload], arguments, vec![RECORD.to_owned(), SUMMARY.to_owned()], &machine)?;
+    let said =
+        || format!("`isotherm monitor` by {} ended with {:?}: {}", way.name, lived.exit_code, lived.stderr.trim());
+    let (Some(0), Some(record)) = (lived.exit_code, lived.outputs.get(RECORD)) else {
+        return Err(FidelityError::Live(said()));
+    };
+    let snapshots =
+        snapshots(record, lived.ran_ns.0).map_err(|error| FidelityError::Live(format!("{}; {error}", said())))?;
+    let summary: serde_json::Value = serde_json::from_str(&lived.stdout).unwrap_or_default();
+    let figure = |name: &str| summary.get(name).and_then(serde_json::Value::as_u64).unwrap_or_default();
+    let passes = lived.players.first().map(|player| player.passes_ns.clone()).unwrap_or_default();
+    let intervals = Intervals { sample_ns: way.sample_ms * 1_000_000, samples: SAMPLES };
+    Ok(LiveRun {
+        pattern: name.to_owned(),
+        way: way.name.to_owned(),
+        kernel,
+        scores: judge(pattern, &passes, &snapshots, intervals),
+        cpu_share_ppm: figure("cpu_share_ppm"),
+        stretched: figure("stretched"),
+        knobs_changed: lived.knobs_changed,
+        knobs_read: lived.knobs_read,
+    })
+}
+
+/// The snapshots of a record in damo's JSON, whose clock began at `start_ns`. Counts are scaled to [`SAMPLES`].
+fn snapshots(record: &str, start_ns: u64) -> Result<Vec<Snapshot>, String> {
+    let file = tempfile::Builder::new().suffix(".json").tempfile().map_err(|error| error.to_string())?;
+    std::fs::write(file.path(), record).map_err(|error| error.to_string())?;
+    let mut store = RegionStore::open(file.path()).map_err(|error| error.to_string())?;
+    let mut snapshots = Vec::new();
+    store
+        .for_each(|snapshot| {
+            let most = snapshot.intervals.max_nr_accesses().unwrap_or(u64::from(SAMPLES)).max(1);
+            let region = |region: &isotherm_trace::region::Region| Region {
+                start: region.start,
+                end: region.end,
+                nr_accesses: u32::try_from((u64::from(region.nr_accesses) * u64::from(SAMPLES)).div_ceil(most))
+                    .unwrap_or(SAMPLES),
+                age: region.age.unwrap_or(0),
+            };
+            snapshots.push(Snapshot {
+                at_ns: start_ns + snapshot.time_ns,
+                regions: snapshot.regions.iter().map(region).collect(),
+            });
+            Ok::<_, isotherm_trace::TraceError>(())
+        })
+        .map_err(|error| error.to_string())?;
+    Ok(snapshots)
+}
