@@ -4,6 +4,7 @@ mod clear_refs;
 mod damon;
 mod eyes;
 mod following;
+mod group;
 mod target;
 mod time;
 
@@ -11,6 +12,7 @@ pub(crate) use clear_refs::Sweeping;
 pub(crate) use damon::{DamonSource, system_ram};
 pub(crate) use eyes::LiveEyes;
 pub(crate) use following::Following;
+pub(crate) use group::GroupWatch;
 pub(crate) use target::{Target, TargetArgs};
 pub(crate) use time::{BudgetArgs, LiveClock, OwnCpu};
 

@@ -48,6 +48,14 @@ pub(crate) struct BudgetArgs {
 }
 
 impl BudgetArgs {
+    /// Refuses a length where nothing live is watched.
+    pub(crate) fn refuse_length(self) -> Result<(), CliError> {
+        match self.length {
+            Some(_) => Err(CliError::usage("--for is for what runs now; allowed with --pid, --cgroup, and the like")),
+            None => Ok(()),
+        }
+    }
+
     /// Checked.
     pub(crate) fn options(self) -> Result<WatchOptions, CliError> {
         if self.length == Some(Duration::ZERO) {

@@ -9,7 +9,7 @@ use isotherm_sim::machine::MemoryKind;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_terminal::BarProgress;
-use isotherm_units::{Amount, Bytes, Ratio};
+use isotherm_units::{Amount, Bytes, Duration, Ratio};
 
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
@@ -39,7 +39,7 @@ mod words;
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// A recording (see `isotherm record` and `isotherm import`), or a record of regions or generations of a running program.
-    #[arg(value_name = "TRACE", required_unless_present = "command", conflicts_with = "command")]
+    #[arg(value_name = "TRACE", required_unless_present_any = ["command", "cgroup"], conflicts_with_all = ["command", "cgroup"])]
     trace: Option<PathBuf>,
     /// Memory sizes to try: shares of peak memory, or sizes.
     #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "40%,50%,60%,70%,80%,90%,100%")]
@@ -99,6 +99,17 @@ pub(crate) struct Args {
     /// Run COMMAND once as it is before it is recorded, for its CPU time and memory (see `isotherm record --help`).
     #[arg(long, requires = "command")]
     native_first: bool,
+    /// Watch this control group (version 2) first, by the generations of the Multi-Gen LRU and its counters, and advise a memory.high.
+    #[arg(long, value_name = "PATH", conflicts_with = "command")]
+    cgroup: Option<String>,
+    /// With --cgroup: time between two looks [default: a sixtieth of --for, 2s to 60s].
+    #[arg(long, value_name = "TIME", requires = "cgroup")]
+    interval: Option<Duration>,
+    /// With --cgroup: keep the record of what was seen.
+    #[arg(long, value_name = "FILE", requires = "cgroup")]
+    keep: Option<PathBuf>,
+    #[command(flatten)]
+    budget: crate::live::BudgetArgs,
     /// Record this program first.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -114,9 +125,14 @@ Examples:
   isotherm advise traces/sqlite.parquet --rows
   isotherm advise traces/sqlite.parquet --fast 50% --slow cxl
   isotherm advise regions.parquet --goal 50/s --swap zram
+  isotherm advise --cgroup /system.slice/nginx.service --for 10m
   isotherm advise -- python3 -c \"print(sum(range(10**7)))\"";
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    if let Some(path) = args.cgroup.clone() {
+        return cold::run_live(&path, &args, ui);
+    }
+    args.budget.refuse_length()?;
     if let Some(record) = args.trace.as_deref().map(cold::find).transpose()?.flatten() {
         return cold::run(record, &args, ui);
     }

@@ -64,6 +64,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         args.source.refuse_given("a live target")?;
         return live::run(&args.live, &args.settings, args.source.seed(), &args.output, args.format, ui);
     }
+    args.live.budget.refuse_length()?;
     let source = args.source.open(&args.settings, ui)?;
     let report = match record_format_of(&args.output).filter(|format| format.name != RECORD_FORMATS[0].name) {
         None => record(&source, &args.output, ui)?,

@@ -96,6 +96,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         let max_bytes = args.max_size.map(Bytes::get);
         return running::run(&args.running, &output, args.epoch, max_bytes, ui);
     }
+    args.running.budget.refuse_length()?;
     let options = RecordOptions {
         engine: engine(&args.with)?,
         native_first: args.native_first,

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::str::FromStr;
 
+use isotherm_linux::Root;
 use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_scenario::coldness::{Bounds, ColdAdvice, Goals, GroupRecord, Source, advise_group, advise_regions};
 use isotherm_sim::swap::DeviceConfig;
@@ -16,6 +17,7 @@ use isotherm_units::{Bytes, Duration};
 use super::Args;
 use crate::error::CliError;
 use crate::format::Format;
+use crate::live::{GroupWatch, LiveClock};
 use crate::ui::Ui;
 
 /// Refaults a second, as `50/s` on the command line.
@@ -54,6 +56,31 @@ pub(super) fn find(path: &Path) -> Result<Option<Record>, CliError> {
         Err(error) => Err(error.into()),
     }
 }
+
+/// Watches a group, then advises on what was seen.
+pub(super) fn run_live(path: &str, args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    let mut options = args.budget.options()?;
+    if options.length.is_none() {
+        options.length = Some(DEFAULT_LENGTH);
+    }
+    let folder =
+        tempfile::tempdir().map_err(|error| CliError::failed(error).while_doing("cannot make a temporary folder"))?;
+    let file = args.keep.clone().unwrap_or_else(|| folder.path().join("group.parquet"));
+    let group = GroupWatch::open(&Root::default(), path)?;
+    let length = options.length.unwrap_or(DEFAULT_LENGTH).approx();
+    ui.say(format_args!("watching {path} for {length}; generations are made at each look, nothing else is changed"));
+    let watched = group.record(&file, args.interval, options, &mut LiveClock::start()?, ui)?;
+    ui.say(format_args!(
+        "{} looks for {} of CPU time; ended: {}",
+        watched.looks,
+        watched.spent.approx(),
+        watched.ended
+    ));
+    run(Record::Group(Box::new(GroupReader::open(&file)?)), args, ui)
+}
+
+/// As long as it takes to tell of memory that is used once in some minutes.
+const DEFAULT_LENGTH: Duration = Duration::from_secs(600);
 
 pub(super) fn run(record: Record, args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let refused = [

@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::settings::SettingArgs;
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
-use crate::live::{BudgetArgs, LiveClock, OwnCpu, Target, TargetArgs};
+use crate::live::{BudgetArgs, GroupWatch, LiveClock, OwnCpu, Target, TargetArgs};
 use crate::ui::Ui;
 
 /// Where findings of a running machine come from.
@@ -50,7 +50,7 @@ pub(crate) struct LiveArgs {
     #[arg(long)]
     take_damon_stat: bool,
     #[command(flatten)]
-    budget: BudgetArgs,
+    pub(crate) budget: BudgetArgs,
     /// Start this program and watch it.
     #[arg(id = "live-command", last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
@@ -95,6 +95,9 @@ pub(crate) fn run(
 ) -> Result<ExitCode, CliError> {
     let options = live.budget.options()?;
     let root = Root::default();
+    if live.source == SourceName::Generations {
+        return generations(live, options, &root, output, ui);
+    }
     let target = live.target.open(&root, &live.command)?;
     let mut clock = LiveClock::start()?;
     let (mut child, name, mut source, chosen, operations) = match target {
@@ -118,6 +121,33 @@ pub(crate) fn run(
         ui.say(format_args!("process {} runs on", child.pid()));
     }
     print(&summary, format.format, ui)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Generations have no addresses: ages of a group, in a group record.
+fn generations(
+    live: &LiveArgs,
+    options: WatchOptions,
+    root: &Root,
+    output: &Path,
+    ui: &Ui,
+) -> Result<ExitCode, CliError> {
+    let Some(path) = &live.target.cgroup else {
+        return Err(CliError::usage("generations are those of a control group: give --cgroup"));
+    };
+    let group = GroupWatch::open(root, path)?;
+    ui.say(format_args!(
+        "generations tell ages of memory by group, and no addresses: {} becomes a group record",
+        output.display()
+    ));
+    let watched = group.record(output, None, options, &mut LiveClock::start()?, ui)?;
+    let (elapsed, spent) = (watched.elapsed.approx(), watched.spent.approx());
+    ui.say(format_args!(
+        "{}: {} looks in {elapsed}, for {spent} of CPU time; ended: {}. Then: isotherm advise {0}",
+        output.display(),
+        watched.looks,
+        watched.ended
+    ));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -28,7 +28,7 @@ pub(super) struct RunningArgs {
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
     #[command(flatten)]
-    budget: BudgetArgs,
+    pub(super) budget: BudgetArgs,
 }
 
 impl RunningArgs {
