@@ -113,7 +113,7 @@ fn idle_ages_by_hand() {
     assert_eq!(ages(IdleAt::Time(40)), [(40, 0, vec![1, 1, 0])]);
     // Process 1 touched its page 5 at 60, process 0 its page 5 at 20.
     let last = (100, 1, vec![0, 1, 1]);
-    assert_eq!(ages(IdleAt::LastAccess), [last.clone()]);
+    assert_eq!(ages(IdleAt::LastAccess), std::slice::from_ref(&last));
     assert_eq!(ages(IdleAt::Spread(2)), [(50, 0, vec![0, 2, 0]), last]);
     assert_eq!(ages(IdleAt::Time(150)), [(150, 0, vec![0, 0, 1])], "process 0 has ended");
     for (at, word) in [(IdleAt::Time(151), "150 ns"), (IdleAt::Spread(0), "1 to"), (IdleAt::Spread(u32::MAX), "1 to")] {

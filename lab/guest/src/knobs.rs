@@ -52,7 +52,8 @@ fn read_below(folder: &Path, depth: usize, knobs: &mut BTreeMap<String, String>)
             read_below(&path, depth - 1, knobs);
         }
         let is_knob = meta.is_file() && meta.mode() & 0o200 != 0 && meta.mode() & 0o400 != 0;
-        if !is_knob || PASSED_OVER.iter().any(|passed| name == *passed) {
+        if !is_knob || PASSED_OVER.iter().any(|passed| name == *passed) || name.to_string_lossy().ends_with(".pressure")
+        {
             continue;
         }
         if let Ok(text) = fs::read_to_string(&path)

@@ -70,6 +70,9 @@ fn start(workload: &LiveWorkload, base: Instant) -> Result<(i32, &'static PassLo
             return Err(format!("the player of group {} ended before its first pass", workload.group));
         }
     }
+    if let Some(high) = workload.high_bytes {
+        write(&format!("{group}/memory.high"), &high.to_string())?;
+    }
     Ok((pid, log))
 }
 
@@ -101,6 +104,10 @@ fn run(live: &Live, base: Instant) -> Result<Lived, String> {
     let text = |path: &str| std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     lived.stdout = text(STDOUT).map_err(|error| format!("{STDOUT}: {error}"))?;
     lived.stderr = text(STDERR).map_err(|error| format!("{STDERR}: {error}"))?;
-    lived.outputs = live.outputs.iter().filter_map(|path| Some((path.clone(), text(path).ok()?))).collect();
+    let hex = |path: &String| {
+        let bytes = std::fs::read(path).ok()?;
+        Some((path.clone(), bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()))
+    };
+    lived.outputs = live.outputs.iter().filter_map(hex).collect();
     Ok(lived)
 }

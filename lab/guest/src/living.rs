@@ -31,6 +31,8 @@ pub struct LiveWorkload {
     pub pattern: Pattern,
     /// Time from the start of one pass to that of the next.
     pub pass_us: u64,
+    /// `memory.high` of its group once it has touched everything.
+    pub high_bytes: Option<u64>,
 }
 
 /// What came of it. Bytes that are no text are replaced.
@@ -42,7 +44,7 @@ pub struct Lived {
     pub timed_out: bool,
     pub stdout: String,
     pub stderr: String,
-    /// Contents of the files asked for that were there.
+    /// Contents of the files asked for that were there, two hexadecimal digits a byte; see [`Lived::output`].
     pub outputs: BTreeMap<String, String>,
     /// When the program started and ended, on the clock of the passes, in nanoseconds.
     pub ran_ns: (u64, u64),
@@ -52,6 +54,15 @@ pub struct Lived {
     pub knobs_changed: Vec<String>,
     /// By workload.
     pub players: Vec<LivePlayer>,
+}
+
+impl Lived {
+    /// Bytes of a file that was asked for; `None` if it was not there.
+    pub fn output(&self, path: &str) -> Option<Vec<u8>> {
+        let digits = self.outputs.get(path)?.as_bytes();
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        digits.chunks(2).map(byte).collect()
+    }
 }
 
 /// What a workload did.

@@ -88,6 +88,7 @@ fn a_program_runs_beside_a_workload() {
         group: "app/web".to_owned(),
         pattern: Pattern { pages: 1024, parts: vec![part] },
         pass_us: 1000,
+        high_bytes: None,
     };
     let live = Live {
         workloads: vec![workload],
@@ -104,6 +105,8 @@ fn a_program_runs_beside_a_workload() {
     });
     let lived = lived.expect("the guest says what the program did");
     assert_eq!((lived.exit_code, lived.timed_out), (Some(2), false));
+    let stderr = lived.output("/tmp/stderr").expect("it was asked for");
+    assert_eq!(String::from_utf8_lossy(&stderr), lived.stderr);
     assert!(lived.stderr.contains("is the first process of a virtual machine"), "{lived:?}");
     assert_eq!(lived.outputs.keys().collect::<Vec<_>>(), ["/tmp/stderr"]);
     assert_eq!(lived.players.len(), 1);

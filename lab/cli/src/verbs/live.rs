@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use isotherm_fidelity::FidelityError;
 use isotherm_fidelity::versus::Rig;
 use isotherm_fidelity::versus::live::{LiveRun, Product, WAYS, sparse_64g, watch};
+use isotherm_fidelity::versus::live_advice::{WORKLOADS, advise};
 use isotherm_fidelity::versus::monitor::PATTERNS;
 use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_terminal::{CliError, Format, FormatArg, Ui, render};
@@ -21,6 +22,7 @@ use super::rig;
 #[command(after_help = "\
 Examples:
   isotherm-lab live
+  isotherm-lab live --advice --seconds 60
   isotherm-lab live --kernel 7.2 --pattern hot-set,sparse-64g --way damon --boots 1")]
 pub(crate) struct Args {
     /// Only these kernels [default: 6.12 and 7.2].
@@ -35,6 +37,9 @@ pub(crate) struct Args {
     /// Boots of each case.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     boots: u32,
+    /// Instead: have `isotherm advise --cgroup` watch groups, set the memory.high that it recommends, and count refaults.
+    #[arg(long, conflicts_with_all = ["pattern", "way", "boots"])]
+    advice: bool,
     /// How long each is watched, in seconds of the guest.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(5..=600))]
     seconds: u64,
@@ -61,6 +66,9 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         patterns.push((LARGE, sparse_64g()));
     }
     let ways: Vec<_> = WAYS.iter().filter(|way| wanted(way.name, &args.way)).collect();
+    if args.advice {
+        return advice(&args, &kernels, ui);
+    }
     if patterns.is_empty() || ways.is_empty() {
         let known: Vec<&str> = WAYS.iter().map(|way| way.name).collect();
         return Err(CliError::usage(format!(
@@ -107,6 +115,60 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     }
     if runs.len() < total {
         return Err(CliError::partial(format!("{} of {total} runs failed", total - runs.len())));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Predicted and counted refaults of recommended limits.
+fn advice(args: &Args, kernels: &[String], ui: &Ui) -> Result<ExitCode, CliError> {
+    let guest = rig::guest()?;
+    let bar = ui.progress("advising", (kernels.len() * WORKLOADS.len()) as u64);
+    let mut runs = Vec::new();
+    for name in rig::kernel_names(kernels) {
+        let entry = isotherm_rig::KernelEntry::named(&name).map_err(|error| CliError::usage(error.to_string()))?;
+        let kernel = rig::kernel(entry.name, ui)?;
+        let module = module_of(&kernel.release)?;
+        let rig = Rig { kernel: (entry.name, &kernel), guest: &guest };
+        for workload in WORKLOADS {
+            let run = advise(&rig, Product { isotherm: &args.isotherm, module: &module }, workload, args.seconds);
+            bar.inc(1);
+            match run {
+                Ok(run) => runs.push(run),
+                Err(FidelityError::Live(words)) => bar.suspend(|| ui.warn(format_args!("{}: {words}", workload.name))),
+                Err(error) => return Err(super::fidelity::error(error)),
+            }
+        }
+    }
+    bar.finish_and_clear();
+    if args.format.format == Format::Json {
+        let text = serde_json::to_string_pretty(&runs).map_err(CliError::failed)?;
+        ui.print(format_args!("{text}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut columns = ["workload", "kernel"].map(Column::text).to_vec();
+    columns.extend([Column::number("peak", Unit::Bytes), Column::number("memory.high", Unit::Bytes)]);
+    for name in ["predicted", "at least", "at most", "counted"] {
+        columns.push(Column::number(name, Unit::PerSecond));
+    }
+    columns.push(Column::number("pressure", Unit::Ppm));
+    let mut table = Table::new("refaults a second under the recommended memory.high", columns);
+    for run in &runs {
+        let predicted = |pick: fn((f64, f64, f64)) -> f64| Cell::from(run.predicted_per_s.map(pick));
+        table.push(vec![
+            Cell::from(run.workload.as_str()),
+            Cell::from(run.kernel.as_str()),
+            run.peak_bytes.into(),
+            run.high_bytes.map_or(Cell::from(None::<f64>), Cell::from),
+            predicted(|rate| rate.1),
+            predicted(|rate| rate.0),
+            predicted(|rate| rate.2),
+            Cell::from(run.measured_per_s),
+            Cell::from(run.pressure_some_percent.map(|percent| (percent * 1e4).round())),
+        ]);
+    }
+    match args.format.format {
+        Format::Csv => ui.print(table.to_csv())?,
+        format => ui.print(render(&table, format, ui))?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -15,7 +15,6 @@ use crate::FidelityError;
 
 const PROGRAM: &str = "/bin/isotherm";
 const RECORD: &str = "/tmp/record.json";
-const SUMMARY: &str = "/tmp/summary.json";
 const GROUP: &str = "app/watched";
 const PASS_US: u64 = 10_000;
 const SAMPLES: u32 = 20;
@@ -36,12 +35,12 @@ pub const WAYS: &[Way] = &[
     Way { name: "damon", arguments: &["--source", "damon", "--sample", "50ms", "--aggr", "1s"], sample_ms: 50 },
     Way { name: "module, leaf", arguments: &["--source", "module", "--sample", "50ms", "--aggr", "1s"], sample_ms: 50 },
     Way {
-        name: "module, ptp-flex",
+        name: "module, ptp",
         arguments: &[
             "--source",
             "module",
             "--strategy",
-            "ptp-flex",
+            "ptp",
             "--flush",
             "batched",
             "--sample",
@@ -102,6 +101,7 @@ pub fn beside(
     arguments: Vec<String>,
     outputs: Vec<String>,
     machine: &Machine,
+    zram: Option<u64>,
 ) -> Result<(String, Lived), FidelityError> {
     let live = Live {
         workloads,
@@ -111,7 +111,7 @@ pub fn beside(
         seconds_max: 900,
         outputs,
     };
-    let job = Job { settings: quiet(), zram_bytes: None, files_device: None, task: Task::Live(live) };
+    let job = Job { settings: quiet(), zram_bytes: zram, files_device: None, task: Task::Live(live) };
     let extras = Extras {
         modules: vec![product.module.to_owned()],
         files: vec![Extra { from: product.isotherm.to_owned(), to: PROGRAM.to_owned(), is_program: true }],
@@ -142,22 +142,22 @@ pub fn watch(
         time_limit: std::time::Duration::from_secs(900),
         ..Machine::default()
     };
-    let workload = LiveWorkload { group: GROUP.to_owned(), pattern: pattern.clone(), pass_us: PASS_US };
+    let workload =
+        LiveWorkload { group: GROUP.to_owned(), pattern: pattern.clone(), pass_us: PASS_US, high_bytes: None };
     let mut arguments: Vec<String> =
         ["monitor", "--cgroup", GROUP, "-o", RECORD, "--max-cpu", "100%", "--format", "json"]
             .map(str::to_owned)
             .to_vec();
     arguments.extend(["--for".to_owned(), format!("{seconds}s"), "--update".to_owned(), "1s".to_owned()]);
     arguments.extend(way.arguments.iter().map(|&word| word.to_owned()));
-    let (kernel, lived) =
-        beside(rig, product, vec![workload], arguments, vec![RECORD.to_owned(), SUMMARY.to_owned()], &machine)?;
+    let (kernel, lived) = beside(rig, product, vec![workload], arguments, vec![RECORD.to_owned()], &machine, None)?;
     let said =
         || format!("`isotherm monitor` by {} ended with {:?}: {}", way.name, lived.exit_code, lived.stderr.trim());
-    let (Some(0), Some(record)) = (lived.exit_code, lived.outputs.get(RECORD)) else {
+    let (Some(0), Some(record)) = (lived.exit_code, lived.output(RECORD)) else {
         return Err(FidelityError::Live(said()));
     };
     let snapshots =
-        snapshots(record, lived.ran_ns.0).map_err(|error| FidelityError::Live(format!("{}; {error}", said())))?;
+        snapshots(&record, lived.ran_ns.0).map_err(|error| FidelityError::Live(format!("{}; {error}", said())))?;
     let summary: serde_json::Value = serde_json::from_str(&lived.stdout).unwrap_or_default();
     let figure = |name: &str| summary.get(name).and_then(serde_json::Value::as_u64).unwrap_or_default();
     let passes = lived.players.first().map(|player| player.passes_ns.clone()).unwrap_or_default();
@@ -175,7 +175,7 @@ pub fn watch(
 }
 
 /// The snapshots of a record in damo's JSON, whose clock began at `start_ns`. Counts are scaled to [`SAMPLES`].
-fn snapshots(record: &str, start_ns: u64) -> Result<Vec<Snapshot>, String> {
+fn snapshots(record: &[u8], start_ns: u64) -> Result<Vec<Snapshot>, String> {
     let file = tempfile::Builder::new().suffix(".json").tempfile().map_err(|error| error.to_string())?;
     std::fs::write(file.path(), record).map_err(|error| error.to_string())?;
     let mut store = RegionStore::open(file.path()).map_err(|error| error.to_string())?;

@@ -5,6 +5,7 @@ pub mod compaction;
 mod compaction_simulated;
 mod judge;
 pub mod live;
+pub mod live_advice;
 pub mod monitor;
 mod monitor_table;
 mod player;

@@ -320,25 +320,25 @@ fn paced(stretch: u32, refusal: Option<String>, options: WatchOptions) -> String
 struct Shown {
     targets: u64,
     last: std::collections::BTreeMap<u32, (u64, u64)>,
+    /// Of all targets together, when one was looked at last.
+    sums: (u64, u64),
 }
 
 impl Shown {
     fn look(&mut self, look: &RegionLook) {
         self.last.insert(look.target, look.used_and_all());
-    }
-
-    fn sums(&self) -> (u64, u64) {
-        self.last.values().fold((0, 0), |sums, one| (sums.0.saturating_add(one.0), sums.1.saturating_add(one.1)))
+        let add = |sums: (u64, u64), one: &(u64, u64)| (sums.0.saturating_add(one.0), sums.1.saturating_add(one.1));
+        self.sums = self.last.values().fold((0, 0), add);
     }
 
     fn line(&self, now: Instant) -> String {
-        let (used, all) = self.sums();
+        let (used, all) = self.sums;
         let (used, all) = (Bytes::new(used).approx(), Bytes::new(all).approx());
         format!("watching: {}, {used} used of {all}", now.since(Instant::START).approx())
     }
 
     fn summary(&self, source: &'static str, watched: &Watched, writer: &RegionWriter) -> Summary {
-        let (used_bytes, watched_bytes) = self.sums();
+        let (used_bytes, watched_bytes) = self.sums;
         let snapshots = writer.meta().snapshots;
         let share = u128::from(watched.spent.ns()) * 1_000_000 / u128::from(watched.elapsed.ns().max(1));
         Summary {
