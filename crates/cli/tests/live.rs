@@ -131,3 +131,27 @@ fn without_the_module_that_is_said() {
         assert!(said(&output).contains("module"), "{}", said(&output));
     }
 }
+
+#[test]
+fn the_doctor_tries_and_changes_nothing() {
+    let before = knobs();
+    let output = isotherm(&["doctor", "--format", "json"]);
+    assert!(matches!(output.status.code(), Some(0 | 3 | 4)), "{}", said(&output));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = document["findings"].as_array().unwrap();
+    let finding =
+        |name: &str| findings.iter().find(|finding| finding["name"] == name).unwrap_or_else(|| panic!("{name}"));
+    // Every Linux that tests run on has these two.
+    assert_ne!(finding("pagemap")["state"], "missing", "{:?}", finding("pagemap"));
+    assert!(finding("kernel")["words"].as_str().unwrap().starts_with("Linux "));
+    for finding in findings {
+        let is_explained = finding["state"] == "works" || !finding["words"].as_str().unwrap().is_empty();
+        assert!(is_explained, "{finding}");
+    }
+    assert_eq!(knobs(), before);
+    let table = isotherm(&["doctor"]);
+    assert!(String::from_utf8_lossy(&table.stdout).contains("isotherm monitor"), "{table:?}");
+    let nothing = tempfile::tempdir().unwrap();
+    let output = isotherm(&["doctor", "--root", nothing.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(3));
+}

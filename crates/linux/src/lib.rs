@@ -8,6 +8,7 @@ mod clear_refs;
 mod clock;
 pub mod counters;
 pub mod damon;
+pub mod doctor;
 mod error;
 mod host;
 pub mod knobs;

@@ -7,7 +7,8 @@ pub fn kernel_version() -> Option<String> {
     version_below(Path::new("/proc"))
 }
 
-fn version_below(proc: &Path) -> Option<String> {
+/// The same below another root's `/proc`.
+pub(crate) fn version_below(proc: &Path) -> Option<String> {
     let text = std::fs::read_to_string(proc.join("sys/kernel/osrelease")).ok()?;
     let version = text.trim();
     (!version.is_empty()).then(|| version.to_owned())

@@ -3,6 +3,7 @@
 
 mod accuracy;
 mod advise;
+mod doctor;
 mod explain;
 mod export;
 mod import;
@@ -19,6 +20,7 @@ pub(crate) use isotherm_terminal::{render, style};
 isotherm_terminal::verbs! {
     Accuracy => accuracy,
     Advise => advise,
+    Doctor => doctor,
     Explain => explain,
     Export => export,
     Import => import,

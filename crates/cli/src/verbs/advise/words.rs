@@ -301,7 +301,7 @@ pub(super) fn device_name(device: DeviceConfig) -> String {
 const UNITS: [&str; 7] = ["%", "KiB", "MiB", "GiB", "µs", "ms", "s"];
 
 /// Text in lines of at most `columns`, the first behind `bullet`, the others below its text. Longer words stand alone.
-pub(super) fn folded(text: &str, bullet: &str, columns: usize) -> String {
+pub(crate) fn folded(text: &str, bullet: &str, columns: usize) -> String {
     let indent = " ".repeat(bullet.chars().count());
     let mut lines = Vec::new();
     let mut line = bullet.to_owned();

@@ -1,0 +1,239 @@
+//! What works on this machine, by trying it: on a child process of our own where something must be touched, and by reading otherwise.
+//! Nothing that somebody else uses is touched; that it is in use is the answer then.
+//!
+//! A new probe is a function and a line of [`PROBES`].
+
+mod acting;
+mod child;
+mod machine;
+mod numbers;
+mod watching;
+
+pub use child::{Child, child_main};
+
+use crate::{LiveError, Root};
+use serde::Serialize;
+
+/// How much of something there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// It was tried, or read, and works.
+    Works,
+    /// Some of it works.
+    Partly,
+    /// Somebody else uses it.
+    Busy,
+    /// It is not there, or not allowed.
+    Missing,
+}
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// The kernel, its pages, our rights, others at work.
+    Machine,
+    /// Ways to see which memory is used.
+    Watching,
+    /// Ways to change something. Not tried on anybody.
+    Acting,
+    /// Numbers about the machine and its groups.
+    Numbers,
+}
+
+/// The answer of a probe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub part: Part,
+    /// Short name, the same on all machines.
+    pub name: &'static str,
+    pub state: State,
+    /// What was seen.
+    pub words: String,
+    /// A command or setting that would give what is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+impl Finding {
+    fn new(part: Part, name: &'static str, state: State, words: impl Into<String>) -> Self {
+        Self { part, name, state, words: words.into(), fix: None }
+    }
+
+    #[must_use]
+    fn fix(mut self, fix: impl Into<String>) -> Self {
+        self.fix = Some(fix.into());
+        self
+    }
+}
+
+/// An error's words beside the name of what was looked at.
+fn said(error: &LiveError) -> String {
+    match error {
+        LiveError::NotHere { needs, .. } => needs.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// What probes look at.
+#[derive(Debug)]
+pub struct Context<'a> {
+    pub root: &'a Root,
+    /// A process of our own that touches memory when told to; `None` below a root of files, and where it could not be started.
+    pub child: Option<&'a Child>,
+    /// Releases whose rules the simulated machine has, oldest first, as `6.12`.
+    pub models: &'a [&'a str],
+}
+
+type Probe = fn(&Context<'_>) -> Vec<Finding>;
+
+/// All probes, in the order in which they are shown.
+const PROBES: &[Probe] = &[
+    machine::kernel,
+    machine::pages,
+    machine::rights,
+    machine::others,
+    watching::damon,
+    watching::module,
+    watching::clear_refs,
+    watching::generations,
+    watching::pagemap,
+    watching::soft_dirty,
+    acting::advice,
+    acting::groups,
+    acting::swap,
+    acting::huge_pages,
+    acting::compaction,
+    acting::tiers,
+    numbers::pressure,
+    numbers::zones,
+];
+
+/// Runs all probes.
+pub fn examine(context: &Context<'_>) -> Vec<Finding> {
+    PROBES.iter().flat_map(|probe| probe(context)).collect()
+}
+
+/// Names of the findings that the usual verbs need: at least one way to watch a process, and pressure.
+const WATCHES: [&str; 3] = ["DAMON", "accessed-bit module", "clear_refs and smaps"];
+
+/// How far the findings go for watching processes, which is what `monitor`, `record`, `advise` and `top` begin with.
+pub fn verdict(findings: &[Finding]) -> State {
+    let is_watch = |finding: &&Finding| WATCHES.contains(&finding.name);
+    let works = findings.iter().filter(is_watch).any(|finding| finding.state == State::Works);
+    let all = findings.iter().all(|finding| finding.state == State::Works);
+    match (works, all) {
+        (true, true) => State::Works,
+        (true, false) => State::Partly,
+        (false, _) if findings.iter().filter(is_watch).any(|finding| finding.state == State::Busy) => State::Partly,
+        (false, _) => State::Missing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::below(folder.path());
+        for (path, text) in files {
+            let path = root.path(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        (folder, root)
+    }
+
+    fn findings(root: &Root) -> Vec<Finding> {
+        examine(&Context { root, child: None, models: &["6.12", "7.2"] })
+    }
+
+    fn of<'a>(findings: &'a [Finding], name: &str) -> &'a Finding {
+        findings.iter().find(|finding| finding.name == name).unwrap_or_else(|| panic!("no finding `{name}`"))
+    }
+
+    /// The files of a usual machine with 7.2, as far as probes look.
+    const USUAL: &[(&str, &str)] = &[
+        ("/proc/sys/kernel/osrelease", "7.2.13+deb14-amd64\n"),
+        ("/proc/self/status", "Name:\tx\nCapEff:\t000001ffffffffff\n"),
+        ("/proc/1/comm", "systemd\n"),
+        ("/proc/700/comm", "systemd-oomd\n"),
+        ("/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", "0\n"),
+        ("/sys/module/damon_stat/parameters/enabled", "Y\n"),
+        ("/sys/kernel/mm/lru_gen/enabled", "0x0007\n"),
+        ("/sys/kernel/mm/lru_gen/min_ttl_ms", "0\n"),
+        ("/sys/kernel/debug/lru_gen", "memcg 1 /\n node 0\n 0 1000 5 6\n 1 900 7 8\n"),
+        ("/sys/fs/cgroup/cgroup.controllers", "cpu memory pids\n"),
+        ("/sys/fs/cgroup/app/memory.reclaim", ""),
+        ("/proc/swaps", "Filename Type Size Used Priority\n/dev/zram0 partition 1048572 0 100\n"),
+        (
+            "/proc/pressure/memory",
+            "some avg10=0.00 avg60=0.00 avg300=0.00 total=5\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1\n",
+        ),
+        ("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
+        ("/proc/sys/vm/compaction_proactiveness", "20\n"),
+    ];
+
+    #[test]
+    fn a_usual_machine_is_understood() {
+        let (_folder, root) = tree(USUAL);
+        let findings = findings(&root);
+        let kernel = of(&findings, "kernel");
+        assert_eq!((kernel.state, kernel.words.contains("7.2.13")), (State::Works, true), "{kernel:?}");
+        assert!(kernel.words.contains("rules of 7.2"), "{kernel:?}");
+        let damon = of(&findings, "DAMON");
+        assert_eq!(damon.state, State::Busy, "{damon:?}");
+        assert!(
+            damon.words.contains("DAMON_STAT")
+                && damon.fix.as_deref().is_some_and(|fix| fix.contains("--take-damon-stat"))
+        );
+        assert_eq!(of(&findings, "accessed-bit module").state, State::Missing);
+        assert_eq!(of(&findings, "generations").state, State::Works);
+        assert_eq!(of(&findings, "swap").state, State::Works);
+        let others = of(&findings, "others at work");
+        assert!(others.words.contains("systemd-oomd (PID 700)") && others.words.contains("DAMON_STAT"), "{others:?}");
+        assert_eq!(verdict(&findings), State::Partly);
+    }
+
+    #[test]
+    fn older_kernels_come_nearest_to_the_oldest_model() {
+        for (release, model) in [
+            ("6.1.0-53-amd64", "6.12"),
+            ("6.12.107+deb13-amd64", "6.12"),
+            ("6.18.1", "6.12"),
+            ("7.0.3", "7.2"),
+            ("7.9", "7.2"),
+        ] {
+            let (_folder, root) = tree(&[("/proc/sys/kernel/osrelease", release)]);
+            let findings = findings(&root);
+            let kernel = of(&findings, "kernel");
+            assert!(kernel.words.contains(&format!("rules of {model}")), "{release}: {kernel:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_at_all_is_an_answer_too() {
+        let (_folder, root) = tree(&[]);
+        let findings = findings(&root);
+        assert!(
+            findings.iter().all(|finding| finding.state != State::Works || finding.part == Part::Machine),
+            "{findings:#?}"
+        );
+        assert_eq!(verdict(&findings), State::Missing);
+        let missing =
+            findings.iter().filter(|finding| finding.state == State::Missing && finding.part == Part::Watching);
+        assert!(missing.clone().count() >= 4 && missing.clone().any(|finding| finding.fix.is_some()), "{findings:#?}");
+    }
+
+    #[test]
+    fn garbage_is_no_panic() {
+        for text in ["", "\0\u{1}garbage", "-5 -5", "max", "99999999999999999999999999", "a b c d\n\n\n"] {
+            let files: Vec<(&str, &str)> = USUAL.iter().map(|(path, _)| (*path, text)).collect();
+            let (_folder, root) = tree(&files);
+            assert!(findings(&root).len() >= PROBES.len() - 3, "{text}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Ways to see which memory is used.
+
+use super::{Context, Finding, Part, State, said};
+use crate::damon::{self, DamonUser};
+use crate::{Categories, module};
+use crate::{LiveError, Look, Module, lru_gen, maps, pagemap as entries_of, pagemap_scan, smaps};
+use isotherm_core::host::Level;
+use isotherm_core::monitor::Attributes;
+
+const PART: Part = Part::Watching;
+const NO_CHILD: &str = "is there; not tried, because no process of our own could be started for it";
+
+pub(super) fn damon(context: &Context<'_>) -> Vec<Finding> {
+    const NAME: &str = "DAMON";
+    let operations = match damon::operations(context.root) {
+        Ok(operations) => operations.join(", "),
+        Err(error @ LiveError::NotHere { .. }) => {
+            return vec![
+                Finding::new(PART, NAME, State::Missing, said(&error))
+                    .fix("a kernel with CONFIG_DAMON_SYSFS: Debian 13, Ubuntu 24.04, Fedora 40 and newer have it"),
+            ];
+        }
+        Err(error) => return vec![Finding::new(PART, NAME, State::Missing, said(&error)).fix("run it as root")],
+    };
+    let users = damon::users(context.root).unwrap_or_default();
+    if !users.is_empty() {
+        let names: Vec<String> = users.iter().map(ToString::to_string).collect();
+        let words = format!("is there ({operations}), and in use by {}; nothing was touched", names.join(", "));
+        let finding = Finding::new(PART, NAME, State::Busy, words);
+        let is_stat_alone = users.iter().all(|user| *user == DamonUser::Module("DAMON_STAT"));
+        return vec![if is_stat_alone {
+            finding.fix("isotherm monitor --take-damon-stat switches DAMON_STAT off meanwhile, and on again afterwards")
+        } else {
+            finding.fix("wait until they are done, or watch by --source module or clear-refs")
+        }];
+    }
+    let Some(child) = context.child else {
+        return vec![Finding::new(PART, NAME, State::Partly, format!("({operations}) {NO_CHILD}"))];
+    };
+    // Nobody has it: a session on our own child, stopped at once.
+    let target = damon::DamonTarget::Process(child.process().pid());
+    let tried = damon::Session::start(context.root, &Attributes::default(), &target, damon::Options::default())
+        .and_then(|session| session.snapshot().and_then(|snapshot| session.stop().map(|()| snapshot)));
+    vec![match tried {
+        Ok(snapshot) => Finding::new(
+            PART,
+            NAME,
+            State::Works,
+            format!("watched a process of our own: {} regions ({operations})", snapshot.regions.len()),
+        ),
+        Err(error) => {
+            Finding::new(PART, NAME, State::Missing, format!("does not start: {error}")).fix("run it as root")
+        }
+    }]
+}
+
+pub(super) fn module(context: &Context<'_>) -> Vec<Finding> {
+    const NAME: &str = "accessed-bit module";
+    let opened = match Module::open(context.root) {
+        Ok(opened) => opened,
+        Err(error) => {
+            return vec![
+                Finding::new(PART, NAME, State::Missing, said(&error))
+                    .fix("make module-install && modprobe isotherm (module/README.md)"),
+            ];
+        }
+    };
+    let levels = opened.shifts().len();
+    let Some(child) = context.child else {
+        return vec![Finding::new(PART, NAME, State::Partly, format!("{levels} levels; {NO_CHILD}"))];
+    };
+    let (process, range) = (child.process(), child.range());
+    let scan = || opened.scan(process, range.start..range.end, Level::LEAF, Look::Clear);
+    let tried = scan().and_then(|_| opened.flush(process)).and_then(|()| {
+        let answers = child.touch_half();
+        scan().map(|seen| (seen, answers))
+    });
+    vec![match tried {
+        Ok((seen, true)) => {
+            let (used, all) = (seen.young.count(), seen.young.len());
+            let is_half = used * 10 >= all * 4 && used * 10 <= all * 6;
+            let state = if is_half { State::Works } else { State::Partly };
+            Finding::new(
+                PART,
+                NAME,
+                state,
+                format!("{levels} levels; found {used} of {all} pages used, of which half were"),
+            )
+        }
+        Ok((_, false)) => Finding::new(PART, NAME, State::Partly, "the process that it looked at does not answer"),
+        Err(error) => Finding::new(PART, NAME, State::Missing, said(&error)).fix(module::NEEDS_MODULE),
+    }]
+}
+
+pub(super) fn clear_refs(context: &Context<'_>) -> Vec<Finding> {
+    const NAME: &str = "clear_refs and smaps";
+    if !context.root.has("/proc/self/clear_refs") {
+        let words = "this kernel has no /proc/PID/clear_refs";
+        return vec![Finding::new(PART, NAME, State::Missing, words).fix("a kernel with CONFIG_PROC_PAGE_MONITOR")];
+    }
+    let Some(child) = context.child else { return vec![Finding::new(PART, NAME, State::Partly, NO_CHILD)] };
+    let process = child.process();
+    let tried = process.write("clear_refs", "1").and_then(|()| {
+        let answers = child.touch_half();
+        smaps(process).map(|areas| (areas, answers))
+    });
+    vec![match tried {
+        Ok((areas, true)) => {
+            let range = child.range();
+            let bytes: u64 =
+                areas.iter().filter(|area| area.mapping.range.overlaps(range)).map(|area| area.referenced_bytes).sum();
+            // Some pages stay in caches of translations, and are missed: docs/spec/live-linux.md.
+            let is_half = bytes * 10 >= range.len() * 3 && bytes * 10 <= range.len() * 7;
+            let state = if is_half { State::Works } else { State::Partly };
+            let (seen, all) = (bytes >> 10, range.len() >> 10);
+            Finding::new(
+                PART,
+                NAME,
+                state,
+                format!("found {seen} of {all} KiB used, of which half were; one number for each mapping"),
+            )
+        }
+        Ok((_, false)) => Finding::new(PART, NAME, State::Partly, "the process that was looked at does not answer"),
+        Err(error) => Finding::new(PART, NAME, State::Missing, said(&error)).fix("run it as root"),
+    }]
+}
+
+pub(super) fn generations(context: &Context<'_>) -> Vec<Finding> {
+    const NAME: &str = "generations";
+    let listings = match lru_gen::read(context.root) {
+        Ok(listings) => listings,
+        Err(error) => {
+            let fix = if context.root.has("/sys/kernel/mm/lru_gen/enabled") {
+                "mount -t debugfs none /sys/kernel/debug, as root"
+            } else {
+                "a kernel with CONFIG_LRU_GEN: 6.1 and newer have it"
+            };
+            return vec![Finding::new(PART, NAME, State::Missing, said(&error)).fix(fix)];
+        }
+    };
+    let words = format!("{} groups are listed; ageing one was not tried, because it is somebody's", listings.len());
+    vec![match lru_gen::enabled(context.root) {
+        Ok(enabled) if enabled.core => Finding::new(PART, NAME, State::Works, words),
+        _ => Finding::new(PART, NAME, State::Missing, "the Multi-Gen LRU is switched off")
+            .fix("echo y > /sys/kernel/mm/lru_gen/enabled"),
+    }]
+}
+
+pub(super) fn pagemap(context: &Context<'_>) -> Vec<Finding> {
+    const NAME: &str = "pagemap";
+    let Some(child) = context.child else {
+        let state = if context.root.has("/proc/self/pagemap") { State::Partly } else { State::Missing };
+        return vec![Finding::new(PART, NAME, state, NO_CHILD)];
+    };
+    let (process, range) = (child.process(), child.range());
+    let frames = entries_of(process, range).map(|entries| {
+        let present = entries.iter().filter(|entry| entry.is_present()).count();
+        (present, entries.iter().filter(|entry| entry.frame().is_some()).count(), entries.len())
+    });
+    let mut findings = vec![match frames {
+        Ok((present, numbered, all)) if present == all && numbered == all => {
+            Finding::new(PART, NAME, State::Works, format!("{present} of {all} pages present, with their frames"))
+        }
+        Ok((present, _, all)) => {
+            Finding::new(PART, NAME, State::Partly, format!("{present} of {all} pages present; frames are hidden"))
+                .fix("run it as root")
+        }
+        Err(error) => Finding::new(PART, NAME, State::Missing, said(&error)).fix("run it as root"),
+    }];
+    let scan = pagemap_scan(process, range, Categories::PRESENT, Categories::PRESENT);
+    findings.push(match scan {
+        Ok(Some(regions)) => Finding::new(PART, "PAGEMAP_SCAN", State::Works, format!("{} ranges", regions.len())),
+        Ok(None) => {
+            Finding::new(PART, "PAGEMAP_SCAN", State::Missing, "this kernel does not have it").fix("Linux 6.7 or newer")
+        }
+        Err(error) => Finding::new(PART, "PAGEMAP_SCAN", State::Missing, said(&error)),
+    });
+    findings
+}
+
+pub(super) fn soft_dirty(context: &Context<'_>) -> Vec<Finding> {
+    const NAME: &str = "soft-dirty";
+    let Some(child) = context.child else { return Vec::new() };
+    let (process, range) = (child.process(), child.range());
+    let count =
+        || entries_of(process, range).map(|entries| entries.iter().filter(|entry| entry.is_soft_dirty()).count());
+    let tried = process.write("clear_refs", "4").and_then(|()| {
+        let before = count()?;
+        let answers = child.touch_half();
+        count().map(|after| (before, after, answers))
+    });
+    // What belongs to the child alone can be mapped by others; its mappings tell that it is there at all.
+    let is_there = maps(process).is_ok();
+    vec![match tried {
+        Ok((0, after, true)) if after > 0 && is_there => {
+            Finding::new(PART, NAME, State::Works, format!("{after} pages were found written; writes only"))
+        }
+        Ok(_) => Finding::new(PART, NAME, State::Missing, "this kernel does not mark written pages")
+            .fix("a kernel with CONFIG_MEM_SOFT_DIRTY"),
+        Err(error) => Finding::new(PART, NAME, State::Missing, said(&error)),
+    }]
+}
