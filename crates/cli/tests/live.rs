@@ -95,7 +95,7 @@ fn what_cannot_be_watched_is_said_with_the_way_out() {
         (&["monitor", "-o", file, missing_group[0], missing_group[1]], 3, "cgroup"),
         (&["monitor", "-o", file, "--", "/no/such/program"], 1, "cannot start `/no/such/program`"),
         (&["record", "-o", file, "--pid", "2"], 2, "kernel thread"),
-        (&["record", "-o", file, "--pid", "1", "--epoch", "1ms"], 2, "allowed for running processes: 10ms to 60s"),
+        (&["record", "-o", file, "--pid", "1", "--epoch", "1ms"], 2, "allowed for running processes: 10ms to 1m"),
         (&["record", "-o", file, "--for", "5s", "--", "true"], 2, "--for is for what runs now"),
         (&["advise", missing_group[0], missing_group[1]], 3, "cgroup"),
         (&["advise", "trace.parquet", "--for", "5s"], 2, "--for is for what runs now"),

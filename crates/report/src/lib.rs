@@ -11,6 +11,7 @@ mod chart;
 mod chart_scene;
 mod chart_terminal;
 mod colour;
+mod compare;
 mod font;
 mod heatmap;
 mod heatmap_scene;
@@ -28,6 +29,7 @@ mod unit;
 
 pub use chart::{Axis, Callout, Chart, Emphasis, Reference, Series, SeriesKind};
 pub use colour::{Rgb, Theme, heat_colour};
+pub use compare::{Comparison, Side};
 pub use heatmap::{Band, Heatmap, Measure};
 pub use html::{HtmlPage, Verdict};
 pub use scale::ScaleKind;

@@ -13,6 +13,7 @@ use crate::ui::Ui;
 
 mod access;
 mod at;
+mod compare;
 mod fragmentation;
 mod generations;
 mod heatmap;
@@ -46,6 +47,7 @@ Examples:
   isotherm report access damon.data --at last --sort temperature
   isotherm report idle damon.data --at all --png idle.png
   isotherm report idle traces/redis.parquet --at 2s
+  isotherm report compare before.regions.parquet after.regions.parquet
   isotherm report fragmentation /proc/buddyinfo
 
 How to read the pictures: docs/pictures.md";
@@ -77,6 +79,7 @@ views! {
     Access => access,
     Fragmentation => fragmentation,
     Generations => generations,
+    Compare => compare,
     Info => info,
 }
 

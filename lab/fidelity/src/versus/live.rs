@@ -28,12 +28,24 @@ pub struct Way {
     arguments: &'static [&'static str],
     /// Interval between two samples.
     sample_ms: u64,
+    /// What watching may cost.
+    max_cpu: &'static str,
 }
 
 /// All ways. Intervals are ten times the usual ones, because an emulated kernel is slow.
 pub const WAYS: &[Way] = &[
-    Way { name: "damon", arguments: &["--source", "damon", "--sample", "50ms", "--aggr", "1s"], sample_ms: 50 },
-    Way { name: "module, leaf", arguments: &["--source", "module", "--sample", "50ms", "--aggr", "1s"], sample_ms: 50 },
+    Way {
+        name: "damon",
+        arguments: &["--source", "damon", "--sample", "50ms", "--aggr", "1s"],
+        sample_ms: 50,
+        max_cpu: "100%",
+    },
+    Way {
+        name: "module, leaf",
+        arguments: &["--source", "module", "--sample", "50ms", "--aggr", "1s"],
+        sample_ms: 50,
+        max_cpu: "100%",
+    },
     Way {
         name: "module, ptp",
         arguments: &[
@@ -49,8 +61,12 @@ pub const WAYS: &[Way] = &[
             "1s",
         ],
         sample_ms: 50,
+        max_cpu: "100%",
     },
-    Way { name: "clear-refs", arguments: &["--source", "clear-refs", "--aggr", "1s"], sample_ms: 50 },
+    Way { name: "clear-refs", arguments: &["--source", "clear-refs", "--aggr", "1s"], sample_ms: 50, max_cpu: "100%" },
+    // As it comes: what it costs, and how far it slows down.
+    Way { name: "damon, defaults", arguments: &["--source", "damon"], sample_ms: 5, max_cpu: "1%" },
+    Way { name: "module, defaults", arguments: &["--source", "module"], sample_ms: 5, max_cpu: "1%" },
 ];
 
 /// A few hot pieces of 2 to 32 MiB, strewn over 64 GiB.
@@ -145,7 +161,7 @@ pub fn watch(
     let workload =
         LiveWorkload { group: GROUP.to_owned(), pattern: pattern.clone(), pass_us: PASS_US, high_bytes: None };
     let mut arguments: Vec<String> =
-        ["monitor", "--cgroup", GROUP, "-o", RECORD, "--max-cpu", "100%", "--format", "json"]
+        ["monitor", "--cgroup", GROUP, "-o", RECORD, "--max-cpu", way.max_cpu, "--format", "json"]
             .map(str::to_owned)
             .to_vec();
     arguments.extend(["--for".to_owned(), format!("{seconds}s"), "--update".to_owned(), "1s".to_owned()]);

@@ -1,0 +1,128 @@
+//! `isotherm report compare`.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use clap::Parser;
+use isotherm_report::records::{self, At, IDLE_BOUNDS_NS};
+use isotherm_report::{Comparison, Side, traces};
+use isotherm_trace::analysis::{self, IdleAt};
+use isotherm_units::{Bytes, Duration};
+
+use super::input::{Input, InputArgs};
+use super::output::{Outcome, PictureArgs, json};
+use super::wss::usual_window_ns;
+use crate::error::CliError;
+use crate::format::FormatArg;
+use crate::ui::Ui;
+
+/// Compare two region records, or two page traces: working set over time and its distribution, memory by idle time.
+///
+/// Times count from the beginning of each file. A region record and a page trace cannot be compared: one tells regions, the other
+/// pages.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  isotherm report compare before.regions.parquet after.regions.parquet
+  isotherm report compare monday.parquet tuesday.parquet --html compare.html")]
+pub(super) struct Args {
+    /// The first file, for example from before a change.
+    #[arg(value_name = "A")]
+    one: PathBuf,
+    /// The other.
+    #[arg(value_name = "B")]
+    other: PathBuf,
+    #[command(flatten)]
+    picture: PictureArgs,
+    #[command(flatten)]
+    format: FormatArg,
+}
+
+/// A file without further options.
+#[derive(Parser)]
+struct Whole {
+    #[command(flatten)]
+    input: InputArgs,
+}
+
+/// Moments of a page trace whose mean idle times are compared.
+const MOMENTS: u32 = 20;
+
+pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
+    let open = |path: &PathBuf| -> Result<Input, CliError> {
+        let whole = Whole::try_parse_from([OsStr::new("compare"), OsStr::new("--"), path.as_os_str()]);
+        whole.map_err(|error| CliError::usage(error.to_string()))?.input.open(ui)
+    };
+    let names = [&args.one, &args.other]
+        .map(|path| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned());
+    let names =
+        if names[0] == names[1] { [args.one.display().to_string(), args.other.display().to_string()] } else { names };
+    let (mut notes, title) = (Vec::new(), "Comparison".to_owned());
+    let sides = match (open(&args.one)?, open(&args.other)?) {
+        (Input::Trace(one), Input::Trace(other)) => {
+            if one.meta.page_bytes != other.meta.page_bytes {
+                return Err(CliError::usage(format!(
+                    "pages of {} and of {} cannot be compared",
+                    Bytes::new(one.meta.page_bytes),
+                    Bytes::new(other.meta.page_bytes)
+                )));
+            }
+            // Windows that are whole epochs of both, or the longer one's.
+            let window_ns = usual_window_ns(one.meta.epoch_ns).max(usual_window_ns(other.meta.epoch_ns));
+            notes.push(format!("working sets in windows of {}", Duration::from_ns(window_ns)));
+            let mut sides = Vec::new();
+            for (mut trace, name) in [(one, &names[0]), (other, &names[1])] {
+                let working_set = trace.analyse(ui, |reader| analysis::wss(reader, window_ns))?;
+                let moments =
+                    trace.analyse(ui, |reader| analysis::idle(reader, IdleAt::Spread(MOMENTS), IDLE_BOUNDS_NS))?;
+                let page_bytes = trace.meta.page_bytes;
+                let points = working_set.windows.iter();
+                sides.push(Side {
+                    name: name.clone(),
+                    working_set: points
+                        .map(|window| (window.start_ns, window.pages.saturating_mul(page_bytes)))
+                        .collect(),
+                    end_ns: working_set.windows.last().map_or(0, |window| window.start_ns.saturating_add(window_ns)),
+                    idle: Some(traces::idle(&moments, page_bytes)),
+                });
+                notes.extend(traces::caveats(&trace.meta).into_iter().map(|note| format!("{name}: {note}")));
+            }
+            sides
+        }
+        (Input::Record(one), Input::Record(other)) => {
+            let mut sides = Vec::new();
+            for (mut record, name) in [(one, &names[0]), (other, &names[1])] {
+                let working_set = record.analyse(ui, |store, survey| records::wss(store, survey, 1, 0))?;
+                // Records of old kernels have no ages; the rest can be compared all the same.
+                let idle = record.analyse(ui, |store, survey| records::idle(store, survey, At::All));
+                let idle = idle.map_err(|error| notes.push(format!("{name}: no idle times: {error}"))).ok();
+                sides.push(Side {
+                    name: name.clone(),
+                    working_set: working_set.points.iter().map(|point| (point.start_ns, point.bytes)).collect(),
+                    end_ns: working_set.points.last().map_or(0, |point| point.time_ns),
+                    idle,
+                });
+                notes.extend(record.caveats().into_iter().map(|note| format!("{name}: {note}")));
+            }
+            sides
+        }
+        (Input::Trace(_), Input::Record(_)) | (Input::Record(_), Input::Trace(_)) => {
+            return Err(CliError::usage(
+                "a page trace and a region record cannot be compared: `isotherm monitor TRACE -o RECORD` makes a record of the trace",
+            ));
+        }
+    };
+    let Ok(sides) = <[Side; 2]>::try_from(sides) else { return Err(CliError::failed("there are two files")) };
+    let comparison = Comparison { sides };
+    let drawing = comparison.chart();
+    let tables = comparison.tables();
+    let outcome = Outcome {
+        title,
+        drawing: Some(&drawing),
+        csv: &|| tables[0].clone(),
+        tables: comparison.tables(),
+        json: &|| json(&comparison),
+        notes,
+    };
+    outcome.put_out(&args.picture, args.format.format, ui)
+}

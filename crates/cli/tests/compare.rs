@@ -1,0 +1,56 @@
+//! `isotherm report compare`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn isotherm(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_isotherm")).args(arguments).env_remove("COLUMNS").output().expect("it starts")
+}
+
+fn trace(name: &str) -> String {
+    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../traces/{name}.parquet"));
+    path.to_str().unwrap().to_owned()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn traces_and_records_are_compared_with_their_like() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = |name: &str, strategy: &str| {
+        let path = folder.path().join(name).to_str().unwrap().to_owned();
+        let made = isotherm(&["monitor", &trace("sqlite"), "-o", &path, "--strategy", strategy]);
+        assert!(made.status.success(), "{}", said(&made));
+        path
+    };
+    let (one, other) = (record("one.parquet", "leaf"), record("other.parquet", "ptp"));
+    for (one, other) in [(one.as_str(), other.as_str()), (&trace("sqlite"), &trace("gcc"))] {
+        let output = isotherm(&["report", "compare", one, other, "--format", "json"]);
+        assert!(output.status.success(), "{}", said(&output));
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let sides = document["sides"].as_array().unwrap();
+        assert_eq!(sides.len(), 2);
+        assert!(sides.iter().all(|side| !side["working_set"].as_array().unwrap().is_empty()), "{document}");
+        let table = isotherm(&["report", "compare", one, other]);
+        let text = String::from_utf8_lossy(&table.stdout).into_owned();
+        assert!(text.contains("50 % (median)") && text.contains("memory by idle time"), "{text}");
+        let html = folder.path().join("c.html");
+        let page = isotherm(&["report", "compare", one, other, "--html", html.to_str().unwrap()]);
+        assert!(page.status.success() && html.is_file(), "{}", said(&page));
+    }
+    // A file compared with itself has not changed.
+    let same = isotherm(&["report", "compare", &one, &one, "--format", "csv"]);
+    let text = String::from_utf8_lossy(&same.stdout).into_owned();
+    assert!(text.lines().skip(1).all(|line| line.trim_end().ends_with(",0")), "{text}");
+    let mixed = isotherm(&["report", "compare", &one, &trace("sqlite")]);
+    assert_eq!(mixed.status.code(), Some(2));
+    assert!(said(&mixed).contains("isotherm monitor TRACE"), "{}", said(&mixed));
+    let garbage = folder.path().join("garbage");
+    std::fs::write(&garbage, [0xff; 100]).unwrap();
+    for bad in [garbage.to_str().unwrap(), "/no/such/file"] {
+        let output = isotherm(&["report", "compare", &one, bad]);
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{bad}: {}", said(&output));
+    }
+}
