@@ -30,7 +30,10 @@ const DOWNWARD: &[(&str, &[&str])] = &[
     ("lab/guest", &[]),
     (
         "lab/cli",
-        &["units", "trace", "sim", "workload", "scenario", "report", "recorder", "terminal", "rig", "fidelity"],
+        &[
+            "units", "trace", "sim", "workload", "scenario", "report", "recorder", "terminal", "guest", "rig",
+            "fidelity",
+        ],
     ),
     ("tracer", &[]),
     ("xtask", &[]),

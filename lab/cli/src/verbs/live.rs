@@ -7,9 +7,12 @@ use isotherm_fidelity::FidelityError;
 use isotherm_fidelity::versus::Rig;
 use isotherm_fidelity::versus::live::{LiveRun, Product, WAYS, sparse_64g, watch};
 use isotherm_fidelity::versus::live_advice::{WORKLOADS, advise};
+use isotherm_fidelity::versus::live_record;
 use isotherm_fidelity::versus::monitor::PATTERNS;
 use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_terminal::{CliError, Format, FormatArg, Ui, render};
+
+use isotherm_guest::patterns::Pattern;
 
 use super::rig;
 
@@ -23,6 +26,7 @@ use super::rig;
 Examples:
   isotherm-lab live
   isotherm-lab live --advice --seconds 60
+  isotherm-lab live --record --kernel 7.2
   isotherm-lab live --kernel 7.2 --pattern hot-set,sparse-64g --way damon --boots 1")]
 pub(crate) struct Args {
     /// Only these kernels [default: 6.12 and 7.2].
@@ -40,6 +44,9 @@ pub(crate) struct Args {
     /// Instead: have `isotherm advise --cgroup` watch groups, set the memory.high that it recommends, and count refaults.
     #[arg(long, conflicts_with_all = ["pattern", "way", "boots"])]
     advice: bool,
+    /// Instead: have `isotherm record --cgroup` record the patterns, and compare with what was used.
+    #[arg(long, conflicts_with_all = ["advice", "way", "boots"])]
+    record: bool,
     /// How long each is watched, in seconds of the guest.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(5..=600))]
     seconds: u64,
@@ -68,6 +75,9 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let ways: Vec<_> = WAYS.iter().filter(|way| wanted(way.name, &args.way)).collect();
     if args.advice {
         return advice(&args, &kernels, ui);
+    }
+    if args.record {
+        return record(&args, &kernels, &patterns, ui);
     }
     if patterns.is_empty() || ways.is_empty() {
         let known: Vec<&str> = WAYS.iter().map(|way| way.name).collect();
@@ -164,6 +174,58 @@ fn advice(args: &Args, kernels: &[String], ui: &Ui) -> Result<ExitCode, CliError
             predicted(|rate| rate.2),
             Cell::from(run.measured_per_s),
             Cell::from(run.pressure_some_percent.map(|percent| (percent * 1e4).round())),
+        ]);
+    }
+    match args.format.format {
+        Format::Csv => ui.print(table.to_csv())?,
+        format => ui.print(render(&table, format, ui))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Traces of running processes beside the truth.
+fn record(args: &Args, kernels: &[String], patterns: &[(&str, Pattern)], ui: &Ui) -> Result<ExitCode, CliError> {
+    let guest = rig::guest()?;
+    let patterns: Vec<_> = patterns.iter().filter(|(name, _)| *name != LARGE).collect();
+    let bar = ui.progress("recording", (kernels.len() * patterns.len()) as u64);
+    let mut runs = Vec::new();
+    for name in rig::kernel_names(kernels) {
+        let entry = isotherm_rig::KernelEntry::named(&name).map_err(|error| CliError::usage(error.to_string()))?;
+        let kernel = rig::kernel(entry.name, ui)?;
+        let module = module_of(&kernel.release)?;
+        let rig = Rig { kernel: (entry.name, &kernel), guest: &guest };
+        for (name, pattern) in &patterns {
+            let product = Product { isotherm: &args.isotherm, module: &module };
+            let run = live_record::record(&rig, product, name, pattern, args.seconds);
+            bar.inc(1);
+            match run {
+                Ok(run) => runs.push(run),
+                Err(FidelityError::Live(words)) => bar.suspend(|| ui.warn(format_args!("{name}: {words}"))),
+                Err(error) => return Err(super::fidelity::error(error)),
+            }
+        }
+    }
+    bar.finish_and_clear();
+    if args.format.format == Format::Json {
+        let text = serde_json::to_string_pretty(&runs).map_err(CliError::failed)?;
+        ui.print(format_args!("{text}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut columns = ["pattern", "kernel"].map(Column::text).to_vec();
+    columns.extend(["epochs", "pages recorded", "pages used"].map(|name| Column::number(name, Unit::Count)));
+    columns.extend(["precision", "recall", "written"].map(|name| Column::number(name, Unit::Ppm)));
+    let mut table = Table::new("isotherm record in real kernels", columns);
+    for run in &runs {
+        let share = |share: f64| Cell::from((share * 1e6).round());
+        table.push(vec![
+            Cell::from(run.pattern.as_str()),
+            Cell::from(run.kernel.as_str()),
+            Cell::Int(run.epochs),
+            Cell::from(run.pages_recorded.round()),
+            Cell::from(run.pages_true.round()),
+            share(run.precision),
+            share(run.recall),
+            share(run.written),
         ]);
     }
     match args.format.format {

@@ -6,6 +6,7 @@ mod compaction_simulated;
 mod judge;
 pub mod live;
 pub mod live_advice;
+pub mod live_record;
 pub mod monitor;
 mod monitor_table;
 mod player;
