@@ -44,7 +44,7 @@ pub(super) fn footer(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     } else if area.width < 60 {
         "? help  q quit"
     } else {
-        "? help  q quit  j/k row  s sort  / filter  1-5 pane  p pause  left/right time  +/- zoom"
+        "? help q quit j/k row s sort / filter 1-5 pane p pause left/right time +- zoom"
     };
     canvas.text(area, (0, 0), keys, DIM);
 }

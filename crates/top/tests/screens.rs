@@ -1,0 +1,122 @@
+//! Whole screens. `UPDATE_SCREENS=1 cargo test -p isotherm-top` writes the checked-in ones anew.
+
+use std::path::{Path, PathBuf};
+
+use isotherm_report::ColourDepth;
+use isotherm_top::{Frame, GroupRow, Look, Replay, RowKey, State, capture, draw, parse_keys};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Color;
+
+const PLAIN: Look = Look { colour: ColourDepth::None, unicode: true };
+const ASCII: Look = Look { colour: ColourDepth::None, unicode: false };
+
+fn tests() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
+}
+
+fn screen(keys: &str, size: (u16, u16), look: Look) -> String {
+    let mut feed = Replay::open(tests().join("redis.regions"), 0).unwrap();
+    capture(&mut feed, &parse_keys(keys).unwrap(), None, size, look).unwrap()
+}
+
+fn drawn(state: &State, (width, height): (u16, u16), look: Look) -> Buffer {
+    let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
+    draw(state, &mut buffer, look);
+    buffer
+}
+
+fn characters(buffer: &Buffer) -> String {
+    buffer.content.iter().map(|cell| cell.symbol()).collect()
+}
+
+fn rows(names: impl IntoIterator<Item = String>) -> State {
+    let mut state = State::new("test");
+    let row = |(key, name): (u64, String)| GroupRow { key: RowKey(key), name, ..GroupRow::default() };
+    state.push(Frame { groups: (0..).zip(names).map(row).collect(), ..Frame::default() });
+    state
+}
+
+#[test]
+fn screens_are_as_checked_in() {
+    let cases = [
+        ("80x24", "", (80, 24), PLAIN),
+        ("200x60", "", (200, 60), PLAIN),
+        ("80x24-ascii", "", (80, 24), ASCII),
+        ("80x24-ages", "3<left>", (80, 24), PLAIN),
+        ("80x24-help", "?", (80, 24), PLAIN),
+        ("20x5", "", (20, 5), PLAIN),
+    ];
+    for (name, keys, size, look) in cases {
+        let path = tests().join(format!("screens/{name}.txt"));
+        let found = screen(keys, size, look);
+        assert!(look.unicode || found.is_ascii(), "{name}");
+        if std::env::var_os("UPDATE_SCREENS").is_some() {
+            std::fs::create_dir_all(tests().join("screens")).unwrap();
+            std::fs::write(&path, &found).unwrap();
+        }
+        assert_eq!(found, std::fs::read_to_string(&path).unwrap(), "{}", path.display());
+    }
+}
+
+#[test]
+fn the_documentation_shows_the_screen() {
+    let page = std::fs::read_to_string(tests().join("../../../docs/top.md")).unwrap();
+    assert!(page.contains(&screen("", (80, 24), PLAIN)), "docs/top.md must hold tests/screens/80x24.txt");
+}
+
+#[test]
+fn any_size_and_any_rows_are_drawn() {
+    let long = "n".repeat(5000);
+    let states = [
+        State::new(""),
+        rows([]),
+        rows(["one".to_owned()]),
+        rows([long, "日本語の名前".repeat(40), "\u{1b}[31m\n\t\u{200d}".to_owned()]),
+        rows((0..5000).map(|number| format!("group {number}"))),
+    ];
+    for state in &states {
+        for size in [(0, 0), (80, 0), (0, 24), (1, 1), (3, 2), (20, 5), (15, 60), (80, 24), (200, 60), (500, 3)] {
+            for look in [PLAIN, ASCII] {
+                let text = characters(&drawn(state, size, look));
+                assert!(!text.contains(char::is_control), "{size:?}");
+                assert!(look.unicode || text.is_ascii(), "{size:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_chosen_row_is_in_view_and_unknown_figures_are_no_zeros() {
+    let mut state = rows((0..5000).map(|number| format!("group {number:04}")));
+    parse_keys("<end>").unwrap().into_iter().for_each(|key| _ = state.key(key));
+    let text = characters(&drawn(&state, (80, 24), PLAIN));
+    assert!(text.contains("▸ group 4999"), "{text}");
+    assert!(!text.contains("0 B"), "{text}");
+}
+
+#[test]
+fn colours_only_where_there_are_some() {
+    let mut state = State::new("");
+    let mut feed = Replay::open(tests().join("redis.regions"), 0).unwrap();
+    while let Some(frame) = isotherm_top::Feed::next(&mut feed, std::time::Duration::ZERO).unwrap() {
+        state.push(frame);
+    }
+    let coloured = |colour| {
+        let buffer = drawn(&state, (80, 24), Look { colour, unicode: true });
+        buffer.content.iter().any(|cell| cell.bg != Color::Reset)
+    };
+    assert!(coloured(ColourDepth::TrueColour) && coloured(ColourDepth::Xterm256) && !coloured(ColourDepth::None));
+}
+
+#[test]
+fn damaged_records_are_refused_without_panic() {
+    let whole = std::fs::read(tests().join("redis.regions")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("record");
+    let half = &whole[..whole.len() / 2];
+    for bytes in [&[][..], b"PAR1", &[0xff; 4096], half, &vec![b'x'; 1 << 20]] {
+        std::fs::write(&path, bytes).unwrap();
+        assert!(Replay::open(&path, 0).is_err());
+    }
+}
