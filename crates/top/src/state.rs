@@ -75,6 +75,8 @@ pub enum Effect {
     None,
     /// Draw again.
     Redraw,
+    /// Clear the terminal and draw all of it again: another program wrote on it.
+    Repaint,
     /// Restore the terminal and end.
     Quit,
     /// Restore the terminal and stop until the shell continues the program.
@@ -180,7 +182,7 @@ impl State {
             return match key.code {
                 KeyCode::Char('c') => Effect::Quit,
                 KeyCode::Char('z') => Effect::Suspend,
-                KeyCode::Char('l') => Effect::Redraw,
+                KeyCode::Char('l') => Effect::Repaint,
                 _ => Effect::None,
             };
         }

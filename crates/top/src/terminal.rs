@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ratatui::DefaultTerminal;
+use ratatui::backend::Backend as _;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 
@@ -108,6 +109,12 @@ fn show(
                     Effect::Suspend => signals.stop.store(true, Ordering::Relaxed),
                     // A key is answered at once.
                     Effect::Redraw => (to_draw, drawn) = (true, None),
+                    Effect::Repaint => {
+                        terminal.backend_mut().clear()?;
+                        // Forgets what was drawn, so that everything is drawn again.
+                        terminal.swap_buffers();
+                        (to_draw, drawn) = (true, None);
+                    }
                     Effect::None => {}
                 },
                 Event::Resize(..) => to_draw = true,
@@ -146,6 +153,7 @@ fn poll() -> io::Result<bool> {
 fn suspend(terminal: &mut DefaultTerminal) -> io::Result<()> {
     ratatui::try_restore()?;
     signal_hook::low_level::emulate_default_handler(SIGTSTP)?;
+    // Its buffers are new, so that everything is drawn. `Terminal::clear` would ask the terminal for its cursor and wait.
     *terminal = ratatui::try_init()?;
-    terminal.clear()
+    Ok(())
 }

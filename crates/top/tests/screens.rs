@@ -120,3 +120,38 @@ fn damaged_records_are_refused_without_panic() {
         assert!(Replay::open(&path, 0).is_err());
     }
 }
+
+#[test]
+fn a_growing_record_is_followed() {
+    use isotherm_top::Feed;
+    use isotherm_trace::region::{Intervals, RecordMeta, Region, RegionWriter, Snapshot};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("record");
+    let mut writer = RegionWriter::create(&path, RecordMeta::single("vaddr", "x")).unwrap();
+    let mut push = |time_ns: u64| {
+        let regions = vec![Region { start: 0, end: 4096, nr_accesses: 20, ..Region::default() }];
+        let intervals = Intervals::new(5_000_000, 100_000_000, 1_000_000_000);
+        writer.push(&Snapshot { time_ns, intervals, regions, ..Snapshot::default() }).unwrap();
+        writer.flush().unwrap();
+    };
+    push(100_000_000);
+    push(200_000_000);
+    let mut feed = Replay::open(&path, 0).unwrap();
+    let mut times = Vec::new();
+    let mut drain = |feed: &mut Replay| {
+        while let Some(frame) = feed.next(std::time::Duration::ZERO).unwrap() {
+            assert_eq!(frame.groups[0].hot_bytes, Some(4096));
+            times.push(frame.at_ns / 100_000_000);
+        }
+        times.clone()
+    };
+    assert_eq!(drain(&mut feed), [0, 1]);
+    assert!(!feed.is_at_end(), "more may come");
+    push(300_000_000);
+    assert_eq!(drain(&mut feed), [0, 1, 2]);
+    // A record cut in the middle of a batch opens up to the batch before.
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 7]).unwrap();
+    let mut torn = Replay::open(&path, 0).unwrap();
+    assert_eq!(drain(&mut torn)[3..], [0, 1]);
+}
