@@ -13,6 +13,7 @@ mod region_files;
 mod report;
 mod selection;
 mod simulate;
+mod top;
 mod trace;
 
 pub(crate) use isotherm_terminal::{render, style};
@@ -28,5 +29,6 @@ isotherm_terminal::verbs! {
     Record => record,
     Report => report,
     Simulate => simulate,
+    Top => top,
     Trace => trace,
 }
