@@ -155,3 +155,16 @@ fn the_doctor_tries_and_changes_nothing() {
     let output = isotherm(&["doctor", "--root", nothing.path().to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(3));
 }
+
+#[test]
+fn a_screen_of_this_machine_needs_no_terminal() {
+    let screen = isotherm(&["top", "--capture", "80x24"]);
+    let text = String::from_utf8_lossy(&screen.stdout).into_owned();
+    assert!(screen.status.success(), "{}", said(&screen));
+    assert!(text.starts_with("isotherm top · this machine") || text.starts_with("isotherm top"), "{text}");
+    assert_eq!(text.lines().count(), 24, "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let refused = isotherm(&["top"]);
+    assert_eq!(refused.status.code(), Some(3), "{}", said(&refused));
+    assert!(said(&refused).contains("isotherm monitor"), "{}", said(&refused));
+}

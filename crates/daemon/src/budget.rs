@@ -7,6 +7,8 @@ pub const STRETCH_MAX: u32 = 4096;
 
 /// Time between two looks at what was spent. A look earlier says little: the kernel counts CPU time in ticks of up to 10 ms.
 const WINDOW: Duration = Duration::from_secs(2);
+/// The first is shorter: until it is over nobody knows what watching costs.
+const FIRST_WINDOW: Duration = Duration::from_ms(500);
 /// Windows in a row with less than half of the allowed share, before it becomes faster again.
 const CALM_WINDOWS: u32 = 5;
 
@@ -18,12 +20,13 @@ pub struct Budget {
     /// Begin of the window, and what had been spent by then.
     since: (Instant, Duration),
     calm: u32,
+    window: Duration,
 }
 
 impl Budget {
     /// Not more than `max` of one processor, from `now` on, when `spent` had been taken.
     pub fn new(max: Ratio, now: Instant, spent: Duration) -> Self {
-        Self { max, stretch: 1, since: (now, spent), calm: 0 }
+        Self { max, stretch: 1, since: (now, spent), calm: 0, window: FIRST_WINDOW }
     }
 
     /// By how much intervals are stretched now: 1 is as they were asked for.
@@ -36,9 +39,10 @@ impl Budget {
     pub fn look(&mut self, now: Instant, spent: Duration) -> Option<u32> {
         let (since, before) = self.since;
         let elapsed = now.since(since);
-        if elapsed < WINDOW {
+        if elapsed < self.window {
             return None;
         }
+        self.window = WINDOW;
         self.since = (now, spent);
         let used = u128::from(spent.saturating_sub(before).ns()) * 1_000_000;
         let allowed = u128::from(elapsed.ns()) * u128::from(self.max.ppm().max(1));
@@ -76,7 +80,7 @@ mod tests {
     #[test]
     fn too_much_is_stretched_to_what_fits() {
         let mut budget = Budget::new(Ratio::from_percent(1), at(0), Duration::ZERO);
-        assert_eq!(budget.look(at(1000), Duration::from_ms(900)), None, "one second says little");
+        assert_eq!(budget.look(at(499), Duration::from_ms(49)), None, "so little time says little");
         // 10 % of two seconds: ten times what is allowed.
         assert_eq!(budget.look(at(2000), Duration::from_ms(200)), Some(10));
         assert_eq!(budget.look(at(4000), Duration::from_ms(220)), None, "now it fits exactly");

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use isotherm_linux::Root;
 use isotherm_report::TermStyle;
 use isotherm_top::{Feed, FeedError, Look, Replay, TopError, capture, parse_keys};
 use isotherm_units::Duration;
@@ -10,12 +11,17 @@ use isotherm_units::Duration;
 use crate::error::CliError;
 use crate::ui::Ui;
 
+mod live;
+
 /// Watch hot, warm, cold and swapped memory of groups and processes on the terminal.
 ///
-/// With --replay, plays a region record back. `?` shows the keys. NO_COLOR and --color never take colours away.
+/// Groups are shown by the ages of their generations, the process that is chosen by the accessed-bit module or clear_refs. Nothing else
+/// is touched. With --replay, plays a region record back. `?` shows the keys. NO_COLOR and --color never take colours away.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
+  isotherm top
+  isotherm top --capture 80x24
   isotherm top --replay redis.regions
   isotherm top --replay redis.regions --speed 4 --from 10s
   isotherm top --replay redis.regions --capture 80x24 --keys 'j3'")]
@@ -32,8 +38,8 @@ pub(crate) struct Args {
     /// Use ASCII characters only; so it is without the flag where the locale is not UTF-8.
     #[arg(long)]
     ascii: bool,
-    /// Print one screen of this size as text, the last one of the record, and end. Needs no terminal.
-    #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = size, requires = "replay")]
+    /// Print one screen of this size as text, the last one of the record or of the machine now, and end. Needs no terminal.
+    #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = size)]
     capture: Option<(u16, u16)>,
     /// Keys to press before the screen is printed: characters, and <enter>, <left> and so on.
     #[arg(long, requires = "capture", default_value = "")]
@@ -48,9 +54,12 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let style = TermStyle::detect(ui.colour(), (0, 0), |name| std::env::var(name).ok());
     let look = Look { colour: style.colour, unicode: style.unicode && !args.ascii };
     let from_ns = args.from.map(Duration::ns);
-    if let (Some(size), Some(record)) = (args.capture, &args.replay) {
-        let mut feed = Replay::open(record, 0).map_err(of_feed)?;
-        let text = capture(&mut feed, &keys, from_ns, size, look).map_err(of_feed)?;
+    if let Some(size) = args.capture {
+        let mut feed: Box<dyn Feed> = match &args.replay {
+            Some(record) => Box::new(Replay::open(record, 0).map_err(of_feed)?),
+            None => Box::new(live::LiveFeed::once(Root::default())?),
+        };
+        let text = capture(&mut *feed, &keys, from_ns, size, look).map_err(of_feed)?;
         ui.print(text)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -62,21 +71,13 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     }
     let mut feed: Box<dyn Feed> = match &args.replay {
         Some(record) => Box::new(Replay::open(record, args.speed).map_err(of_feed)?),
-        None => live_feed(&args)?,
+        None => Box::new(live::LiveFeed::start(Root::default())?),
     };
     isotherm_top::run(&mut *feed, look, from_ns).map_err(|error| match error {
         TopError::Feed(error) => of_feed(error),
         TopError::Terminal(_) => CliError::failed(error),
     })?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The feed of the running machine. **Not written yet: refuses.**
-fn live_feed(_: &Args) -> Result<Box<dyn Feed>, CliError> {
-    Err(CliError::host_cannot(
-        "`isotherm top` does not watch a running machine yet. Record with `isotherm monitor`, then show the record with \
-         `isotherm top --replay RECORD`",
-    ))
 }
 
 fn of_feed(error: FeedError) -> CliError {
