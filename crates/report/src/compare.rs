@@ -107,9 +107,9 @@ impl Comparison {
             .filter(any)
             .filter(|&index| [one, other].iter().any(|side| side.idle_bytes.get(index).is_some_and(|&bytes| bytes > 0)))
             .max();
-        for index in 0..last.map_or(0, |last| last + 1) {
+        for (index, bound) in IDLE_BOUNDS_NS.iter().enumerate().take(last.map_or(0, |last| last + 1)) {
             let approx = |ns: u64| Unit::Ns.approx(ns as f64);
-            let name = match (IDLE_BOUNDS_NS[index], IDLE_BOUNDS_NS.get(index + 1)) {
+            let name = match (*bound, IDLE_BOUNDS_NS.get(index + 1)) {
                 (0, Some(&next)) => format!("< {}", approx(next)),
                 (bound, _) => format!("≥ {}", approx(bound)),
             };

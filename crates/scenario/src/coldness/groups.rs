@@ -14,6 +14,18 @@ use super::{ColdnessError, Source};
 /// Looks and intervals that are needed at least.
 const LOOKS_MIN: usize = 3;
 
+/// Intervals that are left out at the beginning where enough others follow. A group holds four generations (`MAX_NR_GENS`): until three
+/// have been made while watching, memory that is not used stands in one generation with memory that is, however old it is.
+const WARM_UP: usize = 3;
+
+/// The steps behind the warm-up, as long as there are enough.
+fn settled(mut steps: Vec<Step>) -> Vec<Step> {
+    if steps.len() >= 2 * WARM_UP {
+        steps.drain(..WARM_UP);
+    }
+    steps
+}
+
 /// A group record in memory: what was written to a file, or is being collected.
 #[derive(Clone, Debug, Default)]
 pub struct GroupRecord {
@@ -44,7 +56,7 @@ pub(super) fn observe(record: &GroupRecord) -> Result<Observed, ColdnessError> {
                 .to_owned(),
         );
     }
-    let steps = steps(looks, Generation::bytes);
+    let steps = settled(steps(looks, Generation::bytes));
     if steps.len() < LOOKS_MIN - 1 {
         return refuse(
             "fewer than two pairs of consecutive looks show the same group with at least two generations".into(),
@@ -52,7 +64,7 @@ pub(super) fn observe(record: &GroupRecord) -> Result<Observed, ColdnessError> {
     }
     let kinds: [(&'static str, Bytes); 2] =
         [("anonymous", |generation| generation.anon_bytes), ("file", |generation| generation.file_bytes)];
-    let by_kind = kinds.map(|(kind, bytes)| (kind, self::steps(looks, bytes))).into();
+    let by_kind = kinds.map(|(kind, bytes)| (kind, settled(self::steps(looks, bytes)))).into();
     let rise = |gauge: fn(&Gauges) -> Option<u64>| Some(gauge(&last.gauges)?.saturating_sub(gauge(&first.gauges)?));
     let refaults_seen = rise(|gauges| gauges.refaults_anon)
         .zip(rise(|gauges| gauges.refaults_file))
@@ -71,6 +83,10 @@ pub(super) fn observe(record: &GroupRecord) -> Result<Observed, ColdnessError> {
 
 fn notes(meta: &GroupMeta, looks: &[Look], refaults_seen: Option<u64>) -> Vec<String> {
     let mut notes = meta.notes.clone();
+    notes.push(
+        "The first three intervals are left out where enough others follow: until then old and new memory stand together."
+            .to_owned(),
+    );
     notes.push(
         "Generations tell how much was used, never which pages. Memory that was freed and replaced looks as if it had been used \
          again, so high figures may be too high."

@@ -74,6 +74,8 @@ pub struct AdvisedRun {
     pub pressure_goal_percent: f64,
     /// What the command left changed.
     pub knobs_changed: Vec<String>,
+    /// All that the command answered.
+    pub answer: serde_json::Value,
 }
 
 /// Goal of the advice, refaults a second.
@@ -142,6 +144,7 @@ pub fn advise(
         pressure_some_percent: None,
         pressure_goal_percent: PRESSURE_GOAL_PERCENT,
         knobs_changed: lived.knobs_changed,
+        answer: advice.clone(),
     };
     let Some(high) = advised.high_bytes else { return Ok(advised) };
     let rate = |name: &str| found["refaults_per_s"][name].as_f64().unwrap_or_default();

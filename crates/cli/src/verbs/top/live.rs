@@ -113,7 +113,7 @@ impl LiveFeed {
             }
             let tier = tiers.iter().position(|tier| tier.nodes.contains(&node.id));
             NodeRow {
-                node: u32::from(node.id.0),
+                node: node.id.0,
                 tier: tier.and_then(|tier| u32::try_from(tier).ok()),
                 total_bytes: node.memory.get("MemTotal"),
                 free_bytes: node.memory.get("MemFree"),
