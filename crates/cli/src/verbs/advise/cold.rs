@@ -160,11 +160,19 @@ fn words(advice: &ColdAdvice) -> Vec<String> {
         Some(found) => {
             let Bounds { low, middle, high } = found.refaults_per_s;
             let pressure = found.pressure_some_ppm.high / 1e4;
-            format!(
-                "recommended memory.high: {}; predicted {middle:.1} refaults a second (between {low:.1} and {high:.1}), \
-                 pressure at most {pressure:.3} %",
-                size(found.high_bytes)
-            )
+            match advice.source {
+                Source::Generations => format!(
+                    "recommended memory.high: {}; predicted {middle:.1} refaults a second (between {low:.1} and {high:.1}), \
+                     pressure at most {pressure:.3} %",
+                    size(found.high_bytes)
+                ),
+                // Regions are samples: what they did not see is no upper end.
+                Source::Regions => format!(
+                    "recommended memory.high: {}; use that was seen would be {middle:.1} refaults a second (at least {low:.1}); rare \
+                     use within regions that were found idle is not seen, and comes on top",
+                    size(found.high_bytes)
+                ),
+            }
         }
         None => format!(
             "no limit is recommended: the evidence does not support that goals are kept with less than {}",
