@@ -106,6 +106,9 @@ pub struct ColdAdvice {
     pub ages: Vec<AgeRow>,
     /// From `floor_bytes` to `memory_peak_bytes`.
     pub curve: Vec<CurvePoint>,
+    /// Memory that a limit counts although it stands on no list (page tables, kernel stacks); part of the recommendation, and of no
+    /// other figure. 0 where it was not read.
+    pub outside_lists_bytes: u64,
     /// `None`: no limit below the most memory seen is known to keep the goals.
     pub recommendation: Option<Recommendation>,
     /// What a reader must know.
@@ -149,7 +152,8 @@ pub(super) fn of(observed: &Observed, goals: Goals) -> ColdAdvice {
         pressure_seen_ppm: observed.pressure_some_ns.map(|ns| ratio(ns, observed.span_ns.max(1)) * 1e6),
         ages: ages(observed),
         curve,
-        recommendation: recommend(steps, peak, rate, stall, goals),
+        outside_lists_bytes: observed.outside_bytes,
+        recommendation: recommend(steps, peak, observed.outside_bytes, rate, stall, goals),
         notes,
     }
 }
@@ -169,6 +173,7 @@ fn rate(steps: &[Step], memory: u64) -> Option<Bounds> {
 fn recommend(
     steps: &[Step],
     peak: u64,
+    outside: u64,
     rate: impl Fn(u64) -> Option<Bounds>,
     stall: StallRange,
     goals: Goals,
@@ -192,6 +197,8 @@ fn recommend(
     let high_bytes = least(&keeps_high).filter(|&bytes| bytes < peak)?;
     let middle_bytes = least(&keeps_middle)?.min(high_bytes);
     let refaults_per_s = rate(high_bytes)?;
+    // A limit counts what stands on no list, too.
+    let (high_bytes, middle_bytes) = (high_bytes.saturating_add(outside), middle_bytes.saturating_add(outside));
     let pressure_some_ppm = Bounds {
         low: ppm(refaults_per_s.low, stall.low_ns),
         middle: ppm(refaults_per_s.middle, stall.low_ns),

@@ -75,6 +75,7 @@ pub(super) fn observe(record: &GroupRecord) -> Result<Observed, ColdnessError> {
         by_kind,
         looks: looks.len() as u64,
         span_ns,
+        outside_bytes: looks.iter().filter_map(outside).max().unwrap_or(0),
         refaults_seen,
         pressure_some_ns: rise(|gauges| gauges.pressure_some_ns),
         notes: notes(meta, looks, refaults_seen),
@@ -111,6 +112,11 @@ fn notes(meta: &GroupMeta, looks: &[Look], refaults_seen: Option<u64>) -> Vec<St
         notes.push("Swap grew while watching: what was swapped out counts as used again in high figures.".to_owned());
     }
     notes
+}
+
+/// What the group is charged for beyond its lists.
+fn outside(look: &Look) -> Option<u64> {
+    Some(look.gauges.memory_current_bytes?.saturating_sub(look.total_bytes()))
 }
 
 fn steps(looks: &[Look], bytes: Bytes) -> Vec<Step> {

@@ -58,6 +58,7 @@ pub(super) fn observe(store: &mut RegionStore) -> Result<Observed, ColdnessError
         source: Source::Regions,
         looks: walk.snapshots,
         span_ns: walk.last_ns.saturating_sub(walk.first_ns),
+        outside_bytes: 0,
         steps: walk.steps,
         notes,
         ..Observed::default()

@@ -101,6 +101,8 @@ pub(super) struct Observed {
     pub(super) by_kind: Vec<(&'static str, Vec<Step>)>,
     pub(super) looks: u64,
     pub(super) span_ns: u64,
+    /// Memory that a limit counts and that stands on no list: page tables, kernel stacks, what was charged in advance.
+    pub(super) outside_bytes: u64,
     /// Refaults that happened while watching: those come on top. `None`: not counted.
     pub(super) refaults_seen: Option<u64>,
     /// Time that some task was stalled while watching. `None`: not read.

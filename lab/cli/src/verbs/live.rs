@@ -42,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     boots: u32,
     /// Instead: have `isotherm advise --cgroup` watch groups, set the memory.high that it recommends, and count refaults.
-    #[arg(long, conflicts_with_all = ["pattern", "way", "boots"])]
+    #[arg(long, conflicts_with_all = ["way", "boots"])]
     advice: bool,
     /// Instead: have `isotherm record --cgroup` record the patterns, and compare with what was used.
     #[arg(long, conflicts_with_all = ["advice", "way", "boots"])]
@@ -139,7 +139,10 @@ fn advice(args: &Args, kernels: &[String], ui: &Ui) -> Result<ExitCode, CliError
         let kernel = rig::kernel(entry.name, ui)?;
         let module = module_of(&kernel.release)?;
         let rig = Rig { kernel: (entry.name, &kernel), guest: &guest };
-        for workload in WORKLOADS {
+        for workload in WORKLOADS
+            .iter()
+            .filter(|workload| args.pattern.is_empty() || args.pattern.iter().any(|name| name == workload.name))
+        {
             let run = advise(&rig, Product { isotherm: &args.isotherm, module: &module }, workload, args.seconds);
             bar.inc(1);
             match run {
