@@ -80,7 +80,7 @@ impl Comparison {
     }
 
     fn working_sets(&self) -> Table {
-        let mut table = Table::new("working set", self.columns("share of the time at most"));
+        let mut table = Table::new("working set", self.columns("share of windows"));
         let sizes = self.sides.each_ref().map(Side::sorted);
         for percent in PERCENTS {
             let name = match percent {

@@ -104,7 +104,7 @@ fn every_recommended_limit_keeps_the_goal() {
         assert!(simulated <= 5_000.0, "{recording}: {simulated} refaults a second at {found:?}");
         limits += 1;
     }
-    assert!(limits >= 6, "{limits} recordings with a limit");
+    assert!(limits >= 4, "{limits} recordings with a limit");
 }
 
 #[test]

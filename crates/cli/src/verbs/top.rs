@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// Print one screen of this size as text, the last one of the record or of the machine now, and end. Needs no terminal.
     #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = size)]
     capture: Option<(u16, u16)>,
-    /// Keys to press before the screen is printed: characters, and <enter>, <left> and so on.
+    /// Keys to press before the screen is printed: characters, and `<enter>`, `<left>` and so on.
     #[arg(long, requires = "capture", default_value = "")]
     keys: String,
 }

@@ -115,6 +115,10 @@ pub struct ColdAdvice {
     pub notes: Vec<String>,
 }
 
+/// An eighth more than what must stay is recommended: a group that is limited to exactly what it uses has no page to spare while one is
+/// brought back, and thrashes (docs/live.md#advice-without-addresses). A rule of caution; it was not fitted to anything.
+const ROOM: u64 = 8;
+
 pub(super) fn of(observed: &Observed, goals: Goals) -> ColdAdvice {
     let steps = &observed.steps;
     let peak = steps.iter().map(|step| step.total_bytes).max().unwrap_or(0);
@@ -194,8 +198,10 @@ fn recommend(
         sizes.get(at).copied()
     };
     // A limit at the most that was seen is none that the evidence supports: between looks there may have been more.
-    let high_bytes = least(&keeps_high).filter(|&bytes| bytes < peak)?;
+    let room = |bytes: u64| bytes.saturating_add(bytes / ROOM);
+    let high_bytes = least(&keeps_high).filter(|&bytes| room(bytes) < peak)?;
     let middle_bytes = least(&keeps_middle)?.min(high_bytes);
+    let (high_bytes, middle_bytes) = (room(high_bytes), room(middle_bytes));
     let refaults_per_s = rate(high_bytes)?;
     // A limit counts what stands on no list, too.
     let (high_bytes, middle_bytes) = (high_bytes.saturating_add(outside), middle_bytes.saturating_add(outside));

@@ -57,7 +57,8 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
         .map(|path| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned());
     let names =
         if names[0] == names[1] { [args.one.display().to_string(), args.other.display().to_string()] } else { names };
-    let (mut notes, title) = (Vec::new(), "Comparison".to_owned());
+    let title = "Comparison".to_owned();
+    let mut notes = vec!["times count from the beginning of each file".to_owned()];
     let sides = match (open(&args.one)?, open(&args.other)?) {
         (Input::Trace(one), Input::Trace(other)) => {
             if one.meta.page_bytes != other.meta.page_bytes {
@@ -90,7 +91,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
             sides
         }
         (Input::Record(one), Input::Record(other)) => {
-            let mut sides = Vec::new();
+            let (mut sides, mut intervals) = (Vec::new(), Vec::new());
             for (mut record, name) in [(one, &names[0]), (other, &names[1])] {
                 let working_set = record.analyse(ui, |store, survey| records::wss(store, survey, 1, 0))?;
                 // Records of old kernels have no ages; the rest can be compared all the same.
@@ -102,7 +103,22 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
                     end_ns: working_set.points.last().map_or(0, |point| point.time_ns),
                     idle,
                 });
+                intervals.push(
+                    record
+                        .store
+                        .meta()
+                        .contexts
+                        .iter()
+                        .map(|context| context.intervals.aggregation_ns)
+                        .collect::<Vec<_>>(),
+                );
                 notes.extend(record.caveats().into_iter().map(|note| format!("{name}: {note}")));
+            }
+            if intervals.windows(2).any(|pair| pair[0] != pair[1]) {
+                notes.push(
+                    "the aggregation intervals differ: a longer one finds more memory in use, so that changes may come from it alone"
+                        .to_owned(),
+                );
             }
             sides
         }
