@@ -16,8 +16,8 @@ use crate::verbs::advise::words::folded;
 /// Find out what isotherm can see and do on this machine, and what is missing for the rest.
 ///
 /// Each way of watching is tried on a process of our own: it touches half of its memory, and the half is looked for. Nothing that somebody
-/// else uses is touched; "busy" is the answer then. Exit code 0: all works; 4: some of it, enough to watch a process; 3: nothing to watch
-/// with.
+/// else uses is touched; "busy" is the answer then. Exit code 0: a way to watch processes works, and pressure is told; 4: only in part, or
+/// in use by others; 3: nothing to watch with. What else is missing does not count.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -109,7 +109,7 @@ fn words(findings: &[Finding], verdict: State) -> String {
     let source = [("DAMON", "damon"), ("accessed-bit module", "module"), ("clear_refs and smaps", "clear-refs")];
     let watch = match source.iter().find(|(name, _)| works(name)) {
         Some((_, source)) => format!("isotherm monitor takes --source {source}"),
-        None if verdict == State::Partly => "isotherm monitor has to wait for DAMON".to_owned(),
+        None if verdict == State::Partly => "no way of watching worked fully here".to_owned(),
         None => "nothing here shows which memory is used".to_owned(),
     };
     let record = if works("accessed-bit module") { "record --pid works" } else { "record --pid needs the module" };

@@ -115,19 +115,18 @@ pub fn examine(context: &Context<'_>) -> Vec<Finding> {
     PROBES.iter().flat_map(|probe| probe(context)).collect()
 }
 
-/// Names of the findings that the usual verbs need: at least one way to watch a process, and pressure.
+/// Ways to watch processes: one is enough.
 const WATCHES: [&str; 3] = ["DAMON", "accessed-bit module", "clear_refs and smaps"];
 
-/// How far the findings go for watching processes, which is what `monitor`, `record`, `advise` and `top` begin with.
+/// How far the findings go for what the usual verbs begin with: a way to watch processes, and pressure. What only some machines have
+/// (swap, a second node, the module beside DAMON) is told, and does not count here.
 pub fn verdict(findings: &[Finding]) -> State {
-    let is_watch = |finding: &&Finding| WATCHES.contains(&finding.name);
-    let works = findings.iter().filter(is_watch).any(|finding| finding.state == State::Works);
-    let all = findings.iter().all(|finding| finding.state == State::Works);
-    match (works, all) {
-        (true, true) => State::Works,
-        (true, false) => State::Partly,
-        (false, _) if findings.iter().filter(is_watch).any(|finding| finding.state == State::Busy) => State::Partly,
-        (false, _) => State::Missing,
+    let watching = findings.iter().filter(|finding| WATCHES.contains(&finding.name)).map(|finding| finding.state).min();
+    let has_pressure = findings.iter().any(|finding| finding.name == "pressure" && finding.state == State::Works);
+    match watching {
+        Some(State::Works) if has_pressure => State::Works,
+        Some(State::Works | State::Partly | State::Busy) => State::Partly,
+        Some(State::Missing) | None => State::Missing,
     }
 }
 
@@ -212,6 +211,23 @@ mod tests {
             let kernel = of(&findings, "kernel");
             assert!(kernel.words.contains(&format!("rules of {model}")), "{release}: {kernel:?}");
         }
+    }
+
+    #[test]
+    fn the_verdict_is_about_watching_and_pressure() {
+        let judged = |watch: State, pressure: State| {
+            verdict(&[
+                Finding::new(Part::Watching, "clear_refs and smaps", watch, ""),
+                Finding::new(Part::Watching, "DAMON", State::Missing, ""),
+                Finding::new(Part::Acting, "memory tiers", State::Missing, "one node"),
+                Finding::new(Part::Numbers, "pressure", pressure, ""),
+            ])
+        };
+        assert_eq!(judged(State::Works, State::Works), State::Works, "one node and no module are no fault");
+        assert_eq!(judged(State::Works, State::Missing), State::Partly);
+        assert_eq!(judged(State::Partly, State::Works), State::Partly);
+        assert_eq!(judged(State::Busy, State::Works), State::Partly);
+        assert_eq!(judged(State::Missing, State::Works), State::Missing);
     }
 
     #[test]
