@@ -64,6 +64,33 @@ impl Hierarchy {
         Err(LiveError::NotHere { what: "memory of cgroups", needs: needs.to_owned() })
     }
 
+    /// Finds where version 2 is mounted, with the memory controller or without: for what asks who is in a group.
+    ///
+    /// # Errors
+    /// [`LiveError::NotHere`].
+    pub fn unified(root: &Root) -> Result<Self, LiveError> {
+        match MOUNTS.iter().find(|mount| root.has(format!("{mount}/cgroup.controllers"))) {
+            Some(mount) => Ok(Self { root: root.clone(), mount: mount.into() }),
+            // It says why there is none.
+            None => Self::find(root),
+        }
+    }
+
+    /// The group whose folder has this inode number. The tree is gone through: numbers cannot be looked up.
+    pub fn numbered(&self, number: u64) -> Option<Group> {
+        let mut open = vec!["/".to_owned()];
+        for _ in 0..GROUPS_MAX {
+            // A group may go while others are looked at.
+            let path = open.pop()?;
+            let Ok(group) = self.group(&path) else { continue };
+            if group.number == number {
+                return Some(group);
+            }
+            open.extend(group.below());
+        }
+        None
+    }
+
     /// The group at a path: in the hierarchy (`/app.slice/web.service`, with or without the slash), or with the mount point in front.
     ///
     /// # Errors
@@ -129,6 +156,14 @@ impl Hierarchy {
 }
 
 impl Group {
+    /// Paths of the groups right below it.
+    pub(crate) fn below(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.root.path(&self.folder)).into_iter().flatten().flatten();
+        let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let path = self.path.trim_end_matches('/');
+        folders.filter_map(|entry| Some(format!("{path}/{}", entry.file_name().to_str()?))).collect()
+    }
+
     /// In the hierarchy, with a slash in front.
     pub fn path(&self) -> &str {
         &self.path

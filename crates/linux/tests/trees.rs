@@ -135,7 +135,7 @@ fn a_group_has_the_processes_of_all_below_it() {
         assert_eq!(pids(family.update().unwrap().went), [812, 820], "{release}: the group has gone");
         for group in ["/no.slice", "/../proc", "/app.slice/../../.."] {
             let words = Family::of_group(&root, group).unwrap_err().to_string();
-            assert!(words.contains("cgroup.procs"), "{words}");
+            assert!(words.contains("cgroup"), "{words}");
         }
     }
 }

@@ -72,7 +72,6 @@ impl TargetArgs {
             return Ok(Target::Family { family, name, child: None });
         }
         if let Some(path) = &self.cgroup {
-            let path = path.strip_prefix("/sys/fs/cgroup").unwrap_or(path);
             let family = Family::of_group(root, path).map_err(to_cli)?;
             return Ok(Target::Family { family, name: path.trim_matches('/').to_owned(), child: None });
         }

@@ -1,14 +1,11 @@
 //! Gauges: pressure, memory of nodes, sizes of lists, and what cgroups use.
 
 use super::LiveHost;
+use crate::cgroup::Hierarchy;
 use crate::counters::{meminfo, memory_stat, nodes, pressure, vmstat};
 use crate::{LiveError, Root};
 use isotherm_core::host::{Gauge, GaugeCapabilities, Gauging, HostError, Metric, NodeId, TargetId};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
-
-/// Where cgroup v2 is mounted: alone, and next to version 1.
-const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+use std::path::PathBuf;
 
 impl Gauging for LiveHost {
     fn gauge_capabilities(&self, _target: TargetId) -> GaugeCapabilities {
@@ -23,7 +20,7 @@ impl Gauging for LiveHost {
         if vmstat::read(&self.root).is_ok_and(|events| events.get("nr_active_anon").is_some()) {
             metrics.extend([Metric::ActiveMemBp, Metric::InactiveMemBp]);
         }
-        if groups(&self.root).is_some() {
+        if Hierarchy::find(&self.root).is_ok() {
             metrics.extend([Metric::NodeMemcgUsedBp, Metric::NodeMemcgFreeBp]);
         }
         GaugeCapabilities { metrics, free_mem_rate }
@@ -41,27 +38,11 @@ impl Gauging for LiveHost {
     }
 
     fn memcg(&self, path: &str) -> Option<u64> {
-        let path = Path::new(path.trim_start_matches('/'));
-        // A path must not lead out of the hierarchy.
-        let is_plain = path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
-        let folder = self.root.path(groups(&self.root)?).join(path);
-        is_plain
-            .then(|| std::fs::metadata(folder).ok())
-            .flatten()
-            .filter(std::fs::Metadata::is_dir)
-            .map(|data| data.ino())
+        Hierarchy::find(&self.root).ok()?.group(path).ok().map(|group| group.number())
     }
 }
 
 const NOT_HERE: &str = "this machine does not tell one of these numbers: PSI needs `psi=1`, groups need cgroup v2 with the memory controller";
-
-/// Where cgroup v2 with the memory controller is, from the root on.
-fn groups(root: &Root) -> Option<&'static str> {
-    MOUNTS.into_iter().find(|mount| {
-        let controllers = root.read(format!("{mount}/cgroup.controllers"));
-        controllers.is_ok_and(|text| text.split_whitespace().any(|name| name == "memory"))
-    })
-}
 
 /// One number; `None` for a node or a group that is not there.
 fn read(root: &Root, gauge: &Gauge) -> Result<Option<u64>, LiveError> {
@@ -96,23 +77,7 @@ fn memory(root: &Root, node: Option<NodeId>, name: &str) -> Result<Option<u64>, 
     Ok(nodes.iter().find(|other| other.id == node).and_then(|node| node.memory.get(name)))
 }
 
-/// The folder of the group with this inode number, from the root on. The tree is gone through: numbers cannot be looked up.
+/// The folder of the group with this inode number, from the root on.
 fn folder_of(root: &Root, memcg: u64) -> Result<Option<PathBuf>, LiveError> {
-    const GROUPS_MAX: usize = 1 << 16;
-    let Some(mount) = groups(root) else {
-        return Err(LiveError::NotHere { what: "memory of a cgroup", needs: NOT_HERE.to_owned() });
-    };
-    let mut open = vec![PathBuf::from(mount)];
-    for _ in 0..GROUPS_MAX {
-        let Some(folder) = open.pop() else { break };
-        // A group may go while others are looked at.
-        let Ok(data) = std::fs::metadata(root.path(&folder)) else { continue };
-        if data.ino() == memcg {
-            return Ok(Some(folder));
-        }
-        let Ok(entries) = std::fs::read_dir(root.path(&folder)) else { continue };
-        let folders = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        open.extend(folders.map(|entry| folder.join(entry.file_name())));
-    }
-    Ok(None)
+    Ok(Hierarchy::find(root)?.numbered(memcg).map(|group| group.folder().to_owned()))
 }

@@ -2,13 +2,11 @@
 //! reported once.
 
 use super::read_stat;
+use crate::cgroup::Hierarchy;
 use crate::{LiveError, Root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Where control groups of version 2 are, from the root on.
-const GROUPS: &str = "/sys/fs/cgroup";
 
 /// A process of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,23 +48,14 @@ impl Family {
         Ok(Self { root: root.clone(), rule: Rule::Descendants(first), members: BTreeSet::new() })
     }
 
-    /// All processes of a control group (version 2) and of those below it. The path is that below the mount, as in `/proc/PID/cgroup`.
+    /// All processes of a control group (version 2) and of those below it. The path is that below the mount, as in `/proc/PID/cgroup`, or has
+    /// the mount in front.
     ///
     /// # Errors
-    /// [`LiveError::NotHere`] if there is no such group.
+    /// [`LiveError::NotHere`] without version 2, [`LiveError::Gone`] if there is no such group, [`LiveError::Refused`] for a path that leads out
+    /// of the hierarchy.
     pub fn of_group(root: &Root, group: &str) -> Result<Self, LiveError> {
-        let relative = Path::new(group.trim_start_matches('/'));
-        let folder = Path::new(GROUPS).join(relative);
-        if relative.components().any(|part| !matches!(part, std::path::Component::Normal(_)))
-            || !root.has(folder.join("cgroup.procs"))
-        {
-            let what = "the processes of a control group";
-            let needs = format!(
-                "{} with a file cgroup.procs: is cgroup v2 mounted, and the name right?",
-                root.path(&folder).display()
-            );
-            return Err(LiveError::NotHere { what, needs });
-        }
+        let folder = Hierarchy::unified(root)?.group(group)?.folder().to_owned();
         Ok(Self { root: root.clone(), rule: Rule::Group(folder), members: BTreeSet::new() })
     }
 
