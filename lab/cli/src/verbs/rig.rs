@@ -87,18 +87,26 @@ pub(super) fn error(error: RigError) -> CliError {
     }
 }
 
+/// Where kernels, modules and roots are kept.
 fn cache() -> Result<PathBuf, CliError> {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = named("ISOTHERM_CACHE")
         .or_else(|| named("XDG_CACHE_HOME").map(|folder| folder.join("isotherm")))
         .or_else(|| named("HOME").map(|folder| folder.join(".cache/isotherm")));
-    let folder = folder.ok_or_else(|| CliError::host_cannot("no folder for kernels: set ISOTHERM_CACHE to one"))?;
-    Ok(folder.join("kernels"))
+    folder.ok_or_else(|| CliError::host_cannot("no folder for kernels: set ISOTHERM_CACHE to one"))
+}
+
+/// The accessed-bit module for a kernel.
+pub(super) fn module(kernel: &Kernel) -> Result<PathBuf, CliError> {
+    let module = cache()?.join("modules").join(&kernel.release).join("isotherm.ko");
+    let missing =
+        || CliError::host_cannot(format!("no module for Linux {}: `cargo xtask module` builds it", kernel.release));
+    if module.is_file() { Ok(module) } else { Err(missing()) }
 }
 
 pub(super) fn kernel(name: &str, ui: &Ui) -> Result<Kernel, CliError> {
     let entry = KernelEntry::named(name).map_err(error)?;
-    let kernel = entry.get(&cache()?, &|what| ui.say(what)).map_err(error)?;
+    let kernel = entry.get(&cache()?.join("kernels"), &|what| ui.say(what)).map_err(error)?;
     if !entry.is_of_its_release(&kernel) {
         let (name, release) = (entry.name, &kernel.release);
         ui.warn(format_args!("the suite {} has moved on: what is called {name} here is Linux {release}", entry.suite));
@@ -135,7 +143,7 @@ pub(super) fn guest() -> Result<PathBuf, CliError> {
 fn kernels(args: &KernelsArgs, ui: &Ui) -> Result<(), CliError> {
     let columns = ["name", "suite", "what", "at hand"].map(Column::text).to_vec();
     let mut table = Table::new("", columns);
-    let cache = cache()?;
+    let cache = cache()?.join("kernels");
     for entry in KERNELS {
         let release = entry.cached(&cache).map(|kernel| kernel.release);
         table.push(vec![

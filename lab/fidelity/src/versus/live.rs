@@ -3,6 +3,7 @@
 use isotherm_guest::living::{Live, LiveWorkload, Lived};
 use isotherm_guest::monitoring::{Region, Snapshot};
 use isotherm_guest::patterns::{Motion, Part, Pattern};
+use isotherm_rig::job::Setting;
 use isotherm_rig::{Clock, Extra, Extras, Job, Machine, Report, Task};
 use isotherm_trace::region::RegionStore;
 use serde::{Deserialize, Serialize};
@@ -140,33 +141,56 @@ pub struct Product<'a> {
     pub module: &'a Path,
 }
 
-/// Runs the command beside a player, whatever it is told.
+/// What the command is told in a guest, and what stands beside it.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) arguments: Vec<String>,
+    pub(super) workloads: Vec<LiveWorkload>,
+    /// Files to bring back.
+    pub(super) outputs: Vec<String>,
+    pub(super) settings: Vec<Setting>,
+    pub(super) machine: Machine,
+    pub(super) zram_bytes: Option<u64>,
+}
+
+impl Asked {
+    /// These arguments beside one workload, on a machine whose clock is made of instructions.
+    pub(super) fn new(arguments: &[&str], workload: LiveWorkload) -> Self {
+        Self {
+            arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
+            workloads: vec![workload],
+            outputs: Vec::new(),
+            settings: quiet(),
+            machine: Machine {
+                clock: Clock::Instructions,
+                time_limit: std::time::Duration::from_secs(1800),
+                ..Machine::default()
+            },
+            zram_bytes: None,
+        }
+    }
+}
+
+/// Runs the command in a guest. The kernel's release, and what came of it.
 ///
 /// # Errors
 /// The guest does not come to its end.
-pub fn beside(
-    rig: &Rig<'_>,
-    product: Product<'_>,
-    workloads: Vec<LiveWorkload>,
-    arguments: Vec<String>,
-    outputs: Vec<String>,
-    machine: &Machine,
-    zram: Option<u64>,
-) -> Result<(String, Lived), FidelityError> {
+pub(super) fn beside(rig: &Rig<'_>, product: Product<'_>, asked: Asked) -> Result<(String, Lived), FidelityError> {
     let live = Live {
-        workloads,
+        workloads: asked.workloads,
         program: PROGRAM.to_owned(),
-        arguments,
+        arguments: asked.arguments,
         environment: [("HOME".to_owned(), "/tmp".to_owned())].into(),
         seconds_max: 900,
-        outputs,
+        outputs: asked.outputs,
     };
-    let job = Job { settings: quiet(), zram_bytes: zram, files_device: None, task: Task::Live(live) };
+    let job =
+        Job { settings: asked.settings, zram_bytes: asked.zram_bytes, files_device: None, task: Task::Live(live) };
     let extras = Extras {
         modules: vec![product.module.to_owned()],
         files: vec![Extra { from: product.isotherm.to_owned(), to: PROGRAM.to_owned(), is_program: true }],
     };
-    let result = rig.run_with(machine, &job, &extras)?;
+    let result = rig.run_with(&asked.machine, &job, &extras)?;
     let lived = reports(&result, 1, |report| match report {
         Report::Lived(lived) => Some(lived),
         _ => None,
@@ -186,21 +210,15 @@ pub fn watch(
     way: &Way,
     seconds: u64,
 ) -> Result<LiveRun, FidelityError> {
-    let machine = Machine {
-        clock: Clock::Instructions,
-        memory_bytes: 2 << 30,
-        time_limit: std::time::Duration::from_secs(900),
-        ..Machine::default()
-    };
     let workload =
         LiveWorkload { group: GROUP.to_owned(), pattern: pattern.clone(), pass_us: PASS_US, high_bytes: None };
-    let mut arguments: Vec<String> =
-        ["monitor", "--cgroup", GROUP, "-o", RECORD, "--max-cpu", way.max_cpu, "--format", "json"]
-            .map(str::to_owned)
-            .to_vec();
-    arguments.extend(["--for".to_owned(), format!("{seconds}s"), "--update".to_owned(), "1s".to_owned()]);
-    arguments.extend(way.arguments.iter().map(|&word| word.to_owned()));
-    let (kernel, lived) = beside(rig, product, vec![workload], arguments, vec![RECORD.to_owned()], &machine, None)?;
+    let length = format!("{seconds}s");
+    let mut words = vec!["monitor", "--cgroup", GROUP, "-o", RECORD, "--max-cpu", way.max_cpu, "--format", "json"];
+    words.extend(["--for", &length, "--update", "1s"]);
+    words.extend(way.arguments);
+    let mut asked = Asked { outputs: vec![RECORD.to_owned()], ..Asked::new(&words, workload) };
+    asked.machine.memory_bytes = 2 << 30;
+    let (kernel, lived) = beside(rig, product, asked)?;
     let said =
         || format!("`isotherm monitor` by {} ended with {:?}: {}", way.name, lived.exit_code, lived.stderr.trim());
     let (Some(0), Some(record)) = (lived.exit_code, lived.output(RECORD)) else {

@@ -3,11 +3,10 @@
 
 use isotherm_guest::living::{LiveWorkload, Lived};
 use isotherm_guest::patterns::{Motion, Part, Pattern};
-use isotherm_rig::{Clock, Machine};
 use serde::{Deserialize, Serialize};
 
 use super::Rig;
-use super::live::{Product, beside};
+use super::live::{Asked, Product, beside};
 use crate::FidelityError;
 
 const GROUP: &str = "app/advised";
@@ -93,39 +92,28 @@ pub fn advise(
     workload: &AdvisedWorkload,
     seconds: u64,
 ) -> Result<AdvisedRun, FidelityError> {
-    let machine =
-        Machine { clock: Clock::Instructions, time_limit: std::time::Duration::from_secs(1800), ..Machine::default() };
-    let words = |length: String, interval: &str| {
+    let length = format!("{seconds}s");
+    let run = |interval: &str, high| {
         let goal = format!("{GOAL_PER_S}/s");
         let pressure = format!("{PRESSURE_GOAL_PERCENT}%");
-        let words = [
-            "advise",
-            "--cgroup",
-            GROUP,
-            "--for",
-            &length,
-            "--interval",
-            interval,
+        let mut words = vec!["advise", "--cgroup", GROUP, "--for", &length, "--interval", interval];
+        words.extend([
             "--goal",
             &goal,
             "--pressure",
             &pressure,
-        ];
-        let more = ["--max-cpu", "100%", "--swap", "zram", "--format", "json"];
-        words.iter().chain(&more).map(|&word| word.to_owned()).collect::<Vec<_>>()
+            "--max-cpu",
+            "100%",
+            "--swap",
+            "zram",
+            "--format",
+            "json",
+        ]);
+        let asked = Asked::new(&words, workload.played(high));
+        let outputs = vec![STAT.to_owned(), PRESSURE.to_owned()];
+        beside(rig, product, Asked { outputs, zram_bytes: Some(ZRAM), ..asked })
     };
-    let run = |arguments, high| {
-        beside(
-            rig,
-            product,
-            vec![workload.played(high)],
-            arguments,
-            vec![STAT.to_owned(), PRESSURE.to_owned()],
-            &machine,
-            Some(ZRAM),
-        )
-    };
-    let (kernel, lived) = run(words(format!("{seconds}s"), "2s"), None)?;
+    let (kernel, lived) = run("2s", None)?;
     let advice: serde_json::Value = serde_json::from_str(&lived.stdout).map_err(|_| {
         FidelityError::Live(format!(
             "`isotherm advise --cgroup` ended with {:?}: {}",
@@ -150,7 +138,7 @@ pub fn advise(
     let rate = |name: &str| found["refaults_per_s"][name].as_f64().unwrap_or_default();
     advised.predicted_per_s = Some((rate("low"), rate("middle"), rate("high")));
     // Two looks only, at the beginning and at the end: too few for advice, and they leave the generations alone meanwhile.
-    let (_, limited) = run(words(format!("{seconds}s"), &format!("{seconds}s")), Some(high))?;
+    let (_, limited) = run(&length, Some(high))?;
     let counted = counted(&limited);
     advised.measured_per_s = counted.map(|(per_s, _)| per_s);
     advised.pressure_some_percent = counted.map(|(_, percent)| percent);

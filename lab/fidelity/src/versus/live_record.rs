@@ -3,13 +3,12 @@
 use isotherm_guest::living::LiveWorkload;
 use isotherm_guest::monitoring::ARENA_PAGE;
 use isotherm_guest::patterns::Pattern;
-use isotherm_rig::{Clock, Machine};
 use isotherm_trace::{RowBatch, TraceReader};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Rig;
-use super::live::{Product, beside};
+use super::live::{Asked, Product, beside};
 use crate::FidelityError;
 
 const GROUP: &str = "app/recorded";
@@ -51,15 +50,12 @@ pub fn record(
     pattern: &Pattern,
     seconds: u64,
 ) -> Result<RecordedRun, FidelityError> {
-    let machine =
-        Machine { clock: Clock::Instructions, time_limit: std::time::Duration::from_secs(900), ..Machine::default() };
     let workload =
         LiveWorkload { group: GROUP.to_owned(), pattern: pattern.clone(), pass_us: PASS_US, high_bytes: None };
     let length = format!("{seconds}s");
-    let arguments =
-        ["record", "--cgroup", GROUP, "--for", &length, "--epoch", "100ms", "--max-cpu", "100%", "-o", TRACE];
-    let arguments = arguments.map(str::to_owned).to_vec();
-    let (kernel, lived) = beside(rig, product, vec![workload], arguments, vec![TRACE.to_owned()], &machine, None)?;
+    let words = ["record", "--cgroup", GROUP, "--for", &length, "--epoch", "100ms", "--max-cpu", "100%", "-o", TRACE];
+    let asked = Asked { outputs: vec![TRACE.to_owned()], ..Asked::new(&words, workload) };
+    let (kernel, lived) = beside(rig, product, asked)?;
     let failed = |why: String| {
         FidelityError::Live(format!(
             "`isotherm record` ended with {:?}: {} {why}",
