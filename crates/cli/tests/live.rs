@@ -103,7 +103,9 @@ fn what_cannot_be_watched_is_said_with_the_way_out() {
     for (arguments, code, words) in table {
         let output = isotherm(arguments);
         let said = said(&output);
-        assert_eq!(output.status.code(), Some(*code), "{arguments:?}: {said}");
+        // Without cgroup v2 this host cannot; with it there is no such group.
+        let is_group = *code == 3 && output.status.code() == Some(1);
+        assert!(output.status.code() == Some(*code) || is_group, "{arguments:?}: {said}");
         assert!(said.contains(words), "{arguments:?}: {said}");
         assert!(!Path::new(file).exists(), "{arguments:?} leaves a file");
     }
@@ -161,7 +163,12 @@ fn a_screen_of_this_machine_needs_no_terminal() {
     let screen = isotherm(&["top", "--capture", "80x24"]);
     let text = String::from_utf8_lossy(&screen.stdout).into_owned();
     assert!(screen.status.success(), "{}", said(&screen));
-    assert!(text.starts_with("isotherm top · this machine") || text.starts_with("isotherm top"), "{text}");
+    assert!(text.lines().next().is_some_and(|line| line.contains("this machine")), "{text}");
+    // The test itself is a process with memory.
+    assert!(
+        text.lines().any(|line| line.contains("isotherm") && line.contains(" B ") || line.contains("MiB")),
+        "{text}"
+    );
     assert_eq!(text.lines().count(), 24, "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let refused = isotherm(&["top"]);

@@ -5,7 +5,7 @@ use isotherm_units::Duration;
 use crate::sys;
 
 /// Kernel and CPU: `Linux 6.1.0 x86_64, AMD EPYC`. No name of the host.
-pub(crate) fn describe() -> String {
+pub fn describe() -> String {
     let cpu_info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     match cpu_model(&cpu_info) {
         Some(model) => format!("{}, {model}", sys::kernel()),

@@ -25,5 +25,6 @@ pub use accessed::{
 };
 pub use engine::{ENGINES, EngineEntry, engine_named};
 pub use error::{EngineFailure, RecordError};
+pub use host::describe as describe_host;
 pub use record::{DEFAULT_EPOCH, DEFAULT_NS_PER_INSTRUCTION, RecordOptions, Recording, Report, record, run_native};
 pub use stream::trace_from_stream;

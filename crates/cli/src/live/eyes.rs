@@ -47,8 +47,8 @@ impl LiveEyes {
         }
         let parent = self.parent_of(member.pid);
         let is_copy = |parent: &Who| {
-            let of_parent = self.watched.get(parent)?;
-            Some(!was_another && maps(of_parent).ok()?.first()?.range == maps(&process).ok()?.first()?.range)
+            let of_parent = maps(self.watched.get(parent)?).ok()?;
+            Some(!was_another && begins_alike(&of_parent, &maps(&process).ok()?))
         };
         let shares_with_parent = parent.as_ref().and_then(is_copy).unwrap_or(false);
         let who = Who(self.next);
@@ -64,6 +64,16 @@ impl LiveEyes {
         let parent: u32 = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()?;
         self.known.iter().find(|(member, _)| member.pid == parent).map(|(_, who)| *who)
     }
+}
+
+/// Whether two processes run one program since one exec: it lies at the same place, and so does the stack, whose place each exec draws
+/// anew.
+fn begins_alike(one: &[Mapping], other: &[Mapping]) -> bool {
+    let first = |mappings: &[Mapping]| mappings.first().map(|mapping| (mapping.range.start, mapping.name.clone()));
+    let stack = |mappings: &[Mapping]| {
+        mappings.iter().find(|mapping| mapping.name == "[stack]").map(|mapping| mapping.range.end)
+    };
+    !one.is_empty() && first(one) == first(other) && stack(one) == stack(other)
 }
 
 /// A process that has gone is no failure of the recording.
@@ -167,6 +177,27 @@ fn map_range(mapping: &Mapping, page_bytes: u64) -> Option<MapRange> {
 mod tests {
     use super::*;
     use isotherm_core::host::AddressRange;
+
+    #[test]
+    fn copies_are_told_from_other_programs() {
+        let mapping = |start: u64, name: &str| Mapping {
+            range: AddressRange::new(start, start + 0x1000),
+            is_readable: true,
+            is_writable: false,
+            is_executable: false,
+            is_shared: false,
+            offset: 0,
+            inode: 0,
+            name: name.to_owned(),
+        };
+        let one = [mapping(0x40_0000, "/bin/a"), mapping(0x7000_0000, "[stack]")];
+        let grown = [mapping(0x40_0000, "/bin/a"), mapping(0x50_0000, "[heap]"), mapping(0x7000_0000, "[stack]")];
+        assert!(begins_alike(&one, &grown));
+        // The same program at a fixed place, started anew.
+        assert!(!begins_alike(&one, &[mapping(0x40_0000, "/bin/a"), mapping(0x7100_0000, "[stack]")]));
+        assert!(!begins_alike(&one, &[mapping(0x40_0000, "/bin/b"), mapping(0x7000_0000, "[stack]")]));
+        assert!(!begins_alike(&[], &[]));
+    }
 
     #[test]
     fn mappings_are_told_apart() {

@@ -134,7 +134,7 @@ impl GroupWatch {
         let meta = GroupMeta {
             group: self.group.path().to_owned(),
             kernel: isotherm_linux::kernel_version().unwrap_or_default(),
-            host: "Linux".to_owned(),
+            host: isotherm_recorder::describe_host(),
             interval_ns: 0,
             huge_pages: self.huge_pages(),
             notes: vec![format!("a generation is made at each look, in turns of {interval} × 1, 1, 2, 4")],
@@ -181,7 +181,8 @@ impl GroupWatch {
             if let Some(stretch) = budget.look(now, meter.spent()) {
                 spinner.suspend(|| {
                     ui.say(format_args!(
-                        "looks come {stretch} times as seldom, to stay below {} of a processor",
+                        "looks come every {} and more, to stay below {} of a processor",
+                        interval.saturating_mul(u64::from(stretch)),
                         options.max_cpu
                     ))
                 });

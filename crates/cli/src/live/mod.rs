@@ -5,14 +5,16 @@ mod damon;
 mod eyes;
 mod following;
 mod group;
+mod probed;
 mod target;
 mod time;
 
-pub(crate) use clear_refs::Sweeping;
+pub(crate) use clear_refs::{COUNTS, Sweeping};
 pub(crate) use damon::{DamonSource, system_ram};
 pub(crate) use eyes::LiveEyes;
 pub(crate) use following::Following;
 pub(crate) use group::GroupWatch;
+pub(crate) use probed::{child, probed};
 pub(crate) use target::{Target, TargetArgs};
 pub(crate) use time::{BudgetArgs, LiveClock, OwnCpu};
 

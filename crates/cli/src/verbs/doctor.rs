@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use isotherm_linux::Root;
-use isotherm_linux::doctor::{Child, Context, Finding, Part, State, child_main, examine, verdict};
+use isotherm_linux::doctor::{Context, Finding, Part, State, WATCHES, child_main, examine, verdict};
 use isotherm_report::{Cell, Column, Table};
+use isotherm_sim::memory::KernelRelease;
 use serde::Serialize;
 
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
+use crate::live::child;
 use crate::ui::Ui;
 use crate::verbs::advise::words::folded;
 
@@ -35,9 +37,6 @@ pub(crate) struct Args {
     child: bool,
 }
 
-/// Releases whose rules the simulated machine has.
-const MODELS: [&str; 2] = ["6.12", "7.2"];
-
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     if args.child {
         child_main(&mut std::io::stdin(), &mut std::io::stdout()).map_err(CliError::failed)?;
@@ -45,14 +44,12 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     }
     let root = args.root.map_or_else(Root::default, Root::below);
     let child = if root.is_real() {
-        let started = std::env::current_exe()
-            .map_err(|error| error.to_string())
-            .and_then(|program| Child::start(&program, &["doctor", "--child"]).map_err(|error| error.to_string()));
-        started.map_err(|error| ui.warn(format_args!("nothing can be tried: {error}"))).ok()
+        child().map_err(|error| ui.warn(format_args!("nothing can be tried: {error}"))).ok()
     } else {
         None
     };
-    let findings = examine(&Context { root: &root, child: child.as_ref(), models: &MODELS });
+    let findings =
+        examine(&Context { root: &root, child: child.as_ref(), models: &KernelRelease::ALL.map(KernelRelease::name) });
     drop(child);
     let verdict = verdict(&findings);
     print(&findings, verdict, args.format.format, ui)?;
@@ -100,14 +97,14 @@ fn print(findings: &[Finding], verdict: State, format: Format, ui: &Ui) -> Resul
             ui.print(format_args!("{}\n", folded(fix, "           → ", ui.columns())))?;
         }
     }
-    ui.print(format_args!("\n{}\n", words(findings, verdict)))
+    ui.print(format_args!("\n{}\n", folded(&words(findings, verdict), "", ui.columns())))
 }
 
 fn words(findings: &[Finding], verdict: State) -> String {
     let state = |name: &str| findings.iter().find(|finding| finding.name == name).map(|finding| finding.state);
     let works = |name: &str| state(name) == Some(State::Works);
-    let source = [("DAMON", "damon"), ("accessed-bit module", "module"), ("clear_refs and smaps", "clear-refs")];
-    let watch = match source.iter().find(|(name, _)| works(name)) {
+    let sources: Vec<_> = WATCHES.into_iter().zip(["damon", "module", "clear-refs"]).collect();
+    let watch = match sources.iter().find(|(name, _)| works(name)) {
         Some((_, source)) => format!("isotherm monitor takes --source {source}"),
         None if verdict == State::Partly => "no way of watching worked fully here".to_owned(),
         None => "nothing here shows which memory is used".to_owned(),
@@ -118,7 +115,7 @@ fn words(findings: &[Finding], verdict: State) -> String {
     } else {
         "advise --cgroup needs generations and cgroup v2"
     };
-    format!("{watch}; {record}; {advise}.")
+    format!("{watch}; {record}; {advise}; top shows what these give.")
 }
 
 fn part(part: Part) -> &'static str {

@@ -11,7 +11,6 @@ use crate::{LiveError, Process, Root};
 
 /// Memory that the child holds.
 const BYTES: usize = 16 << 20;
-const PAGE: usize = 4096;
 
 /// The child, ended when this is dropped.
 #[derive(Debug)]
@@ -94,16 +93,17 @@ impl Drop for Child {
 /// # Errors
 /// Its output is gone.
 pub fn child_main(input: &mut dyn Read, output: &mut dyn Write) -> std::io::Result<()> {
-    let mut memory = vec![0u8; BYTES + PAGE];
+    let page = usize::try_from(crate::page_bytes()).unwrap_or(1 << 16);
+    let mut memory = vec![0u8; BYTES + page];
     let start = memory.as_ptr() as usize;
-    let first = start.next_multiple_of(PAGE);
+    let first = start.next_multiple_of(page);
     let offset = first - start;
-    memory.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
+    memory.iter_mut().step_by(page).for_each(|byte| *byte = 1);
     writeln!(output, "{first} {}", first + BYTES)?;
     output.flush()?;
     let mut told = [0u8];
     while input.read_exact(&mut told).is_ok() {
-        for byte in memory[offset..offset + BYTES / 2].iter_mut().step_by(PAGE) {
+        for byte in memory[offset..offset + BYTES / 2].iter_mut().step_by(page) {
             *byte = byte.wrapping_add(1);
         }
         output.write_all(&std::hint::black_box(&memory)[offset..=offset])?;
@@ -124,7 +124,8 @@ mod tests {
         let (line, rest) = text.split_once('\n').unwrap();
         let (start, end): (usize, usize) =
             line.split_once(' ').map(|(start, end)| (start.parse().unwrap(), end.parse().unwrap())).unwrap();
-        assert_eq!((start % PAGE, end - start, rest.len()), (0, BYTES, 2));
+        let page = usize::try_from(crate::page_bytes()).unwrap();
+        assert_eq!((start % page, end - start, rest.len()), (0, BYTES, 2));
     }
 
     #[test]

@@ -106,5 +106,6 @@ pub(super) fn others(context: &Context<'_>) -> Vec<Finding> {
     } else {
         format!("they turn the same knobs, and are left alone: {}", found.join(", "))
     };
-    vec![Finding::new(Part::Machine, "others at work", State::Works, words)]
+    let state = if found.is_empty() { State::Works } else { State::Busy };
+    vec![Finding::new(Part::Machine, "others at work", state, words)]
 }

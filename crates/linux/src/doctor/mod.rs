@@ -110,13 +110,21 @@ const PROBES: &[Probe] = &[
     numbers::zones,
 ];
 
+/// Ways to watch processes, best first: one that works is enough.
+const WATCHERS: &[Probe] = &[watching::damon, watching::module, watching::clear_refs];
+
+/// Tries the ways to watch processes alone, best first.
+pub fn watchers(context: &Context<'_>) -> Vec<Finding> {
+    WATCHERS.iter().flat_map(|probe| probe(context)).collect()
+}
+
 /// Runs all probes.
 pub fn examine(context: &Context<'_>) -> Vec<Finding> {
     PROBES.iter().flat_map(|probe| probe(context)).collect()
 }
 
-/// Ways to watch processes: one is enough.
-const WATCHES: [&str; 3] = ["DAMON", "accessed-bit module", "clear_refs and smaps"];
+/// Names of what [`watchers`] finds, in its order.
+pub const WATCHES: [&str; 3] = ["DAMON", "accessed-bit module", "clear_refs and smaps"];
 
 /// How far the findings go for what the usual verbs begin with: a way to watch processes, and pressure. What only some machines have
 /// (swap, a second node, the module beside DAMON) is told, and does not count here.

@@ -22,7 +22,10 @@ pub(super) fn damon(context: &Context<'_>) -> Vec<Finding> {
         }
         Err(error) => return vec![Finding::new(PART, NAME, State::Missing, said(&error)).fix("run it as root")],
     };
-    let users = damon::users(context.root).unwrap_or_default();
+    let users = match damon::users(context.root) {
+        Ok(users) => users,
+        Err(error) => return vec![Finding::new(PART, NAME, State::Missing, said(&error)).fix("run it as root")],
+    };
     if !users.is_empty() {
         let names: Vec<String> = users.iter().map(ToString::to_string).collect();
         let words = format!("is there ({operations}), and in use by {}; nothing was touched", names.join(", "));
@@ -130,7 +133,9 @@ pub(super) fn generations(context: &Context<'_>) -> Vec<Finding> {
     let listings = match lru_gen::read(context.root) {
         Ok(listings) => listings,
         Err(error) => {
-            let fix = if context.root.has("/sys/kernel/mm/lru_gen/enabled") {
+            let fix = if error.is_denied() {
+                "run it as root"
+            } else if context.root.has("/sys/kernel/mm/lru_gen/enabled") {
                 "mount -t debugfs none /sys/kernel/debug, as root"
             } else {
                 "a kernel with CONFIG_LRU_GEN: 6.1 and newer have it"

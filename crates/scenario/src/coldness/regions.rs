@@ -33,7 +33,7 @@ pub(super) fn observe(store: &mut RegionStore) -> Result<Observed, ColdnessError
     }
     if walk.intervals_missing {
         return refuse(
-            "it does not say its aggregation interval, so that ages are not times; give --aggr and --sample".into(),
+            "it does not say its aggregation interval, so that ages are not times; convert it with `isotherm import --aggr … --sample …`".into(),
         );
     }
     if walk.snapshots < SNAPSHOTS_MIN {

@@ -55,7 +55,7 @@ mod watch;
 
 pub use explained::{ExplainedMonitor, ExplainedRun, ExplainedScheme};
 pub use hot::{HOT_DEFINITIONS, HotDefinition};
-pub use record::record_snapshots;
+pub use record::{record_region, record_snapshots};
 pub use replay::Replay;
 pub use report::{CYCLES_PER_NS, MonitorReport};
 pub use score::{DefinitionScore, Detection, GOOD, Scores};

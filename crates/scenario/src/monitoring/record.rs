@@ -2,7 +2,7 @@
 
 use super::attach::WatchedProcess;
 use isotherm_core::host::TargetId;
-use isotherm_core::monitor::{MonitorConfig, Snapshot};
+use isotherm_core::monitor::{MonitorConfig, RegionRecord, Snapshot};
 use isotherm_trace::region::{self, ContextMeta, Intervals, IntervalsGoal, RecordMeta, TargetMeta};
 
 /// What a record of this monitor says about itself before its first snapshot.
@@ -54,27 +54,28 @@ pub fn record_snapshots(snapshot: &Snapshot, config: &MonitorConfig) -> Vec<regi
         duration_ns: Some(snapshot.elapsed.ns()),
         intervals,
         stats: None,
-        regions: snapshot.regions[place.clone()]
-            .iter()
-            .map(|record| region::Region {
-                start: record.range.start,
-                end: record.range.end,
-                nr_accesses: record.nr_accesses,
-                age: Some(record.age),
-                level: record.level.0,
-                probe_hits: record.probe_hits,
-                filter_passed_bytes: 0,
-            })
-            .collect(),
+        regions: snapshot.regions[place.clone()].iter().map(record_region).collect(),
     };
     snapshot.targets.iter().map(one).collect()
+}
+
+/// One region as records hold it.
+pub fn record_region(region: &RegionRecord) -> region::Region {
+    region::Region {
+        start: region.range.start,
+        end: region.range.end,
+        nr_accesses: region.nr_accesses,
+        age: Some(region.age),
+        level: region.level.0,
+        probe_hits: region.probe_hits,
+        filter_passed_bytes: 0,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use isotherm_core::host::{AddressRange, Level};
-    use isotherm_core::monitor::RegionRecord;
     use isotherm_units::{Duration, Instant};
 
     #[test]

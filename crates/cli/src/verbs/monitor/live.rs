@@ -5,12 +5,14 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 
+use isotherm_core::monitor::RegionRecord;
 use isotherm_daemon::{Clock, End, Finding, Heard, RegionLook, Source, WatchOptions, Watched, watch};
 use isotherm_linux::Root;
 use isotherm_report::{Cell, Column, Table, Unit};
+use isotherm_scenario::monitoring::record_region;
 use isotherm_trace::TraceError;
 use isotherm_trace::region::{
-    ContextMeta, Intervals, RECORD_FORMATS, RecordMeta, Region, RegionStore, RegionWriter, Snapshot, TargetMeta,
+    ContextMeta, Intervals, RECORD_FORMATS, RecordMeta, RegionStore, RegionWriter, Snapshot, TargetMeta,
     record_format_of,
 };
 use isotherm_units::{Bytes, Duration, Instant};
@@ -19,7 +21,7 @@ use serde::Serialize;
 use super::settings::SettingArgs;
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
-use crate::live::{BudgetArgs, GroupWatch, LiveClock, OwnCpu, Target, TargetArgs};
+use crate::live::{BudgetArgs, COUNTS, GroupWatch, LiveClock, OwnCpu, Target, TargetArgs};
 use crate::ui::Ui;
 
 /// Where findings of a running machine come from.
@@ -66,6 +68,9 @@ impl LiveArgs {
         self.target.is_given() || !self.command.is_empty()
     }
 }
+
+/// The source whose regions are mappings.
+const CLEAR_REFS: &str = "clear-refs";
 
 /// What came of it, for tables.
 #[derive(Debug, Default, Serialize)]
@@ -194,14 +199,13 @@ impl Record {
             ..ContextMeta::default()
         };
         let mut notes = vec![format!("watched live, source: {source}")];
-        if source == "clear-refs" {
+        if source == CLEAR_REFS {
             notes.push("a region is a mapping; its count is the percentage of its resident pages that were used, not how often".to_owned());
         }
         let meta = RecordMeta {
             command: live.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             recorder: "isotherm monitor".to_owned(),
-            host: isotherm_linux::kernel_version()
-                .map_or_else(|| "Linux".to_owned(), |version| format!("Linux {version}")),
+            host: isotherm_recorder::describe_host(),
             contexts: vec![context],
             notes,
             ..RecordMeta::default()
@@ -221,7 +225,7 @@ impl Record {
         ui: &Ui,
     ) -> Result<Summary, CliError> {
         let spinner = ui.spinner("watching: snapshots");
-        let mut shown = Shown::default();
+        let mut shown = Shown { counts_are_shares: name == CLEAR_REFS, ..Shown::default() };
         let mut failed: Option<TraceError> = None;
         let mut flushed = Instant::START;
         let watched = watch(source, clock, &mut OwnCpu, options, &mut |now, heard| {
@@ -319,6 +323,8 @@ fn paced(stretch: u32, refusal: Option<String>, options: WatchOptions) -> String
 #[derive(Debug, Default)]
 struct Shown {
     targets: u64,
+    /// Counts of regions are percentages of their memory.
+    counts_are_shares: bool,
     last: std::collections::BTreeMap<u32, (u64, u64)>,
     /// Of all targets together, when one was looked at last.
     sums: (u64, u64),
@@ -326,7 +332,11 @@ struct Shown {
 
 impl Shown {
     fn look(&mut self, look: &RegionLook) {
-        self.last.insert(look.target, look.used_and_all());
+        let (used, all) = look.used_and_all();
+        // Of a mapping its count says how much was used.
+        let share = |region: &RegionRecord| region.range.len() / COUNTS * u64::from(region.nr_accesses);
+        let used = if self.counts_are_shares { look.regions.iter().map(share).sum() } else { used };
+        self.last.insert(look.target, (used, all));
         let add = |sums: (u64, u64), one: &(u64, u64)| (sums.0.saturating_add(one.0), sums.1.saturating_add(one.1));
         self.sums = self.last.values().fold((0, 0), add);
     }
@@ -363,15 +373,6 @@ impl Shown {
 }
 
 fn snapshot_of(look: &RegionLook) -> Snapshot {
-    let region = |record: &isotherm_core::monitor::RegionRecord| Region {
-        start: record.range.start,
-        end: record.range.end,
-        nr_accesses: record.nr_accesses,
-        age: Some(record.age),
-        level: record.level.0,
-        probe_hits: record.probe_hits,
-        filter_passed_bytes: 0,
-    };
     Snapshot {
         target: look.target,
         time_ns: look.at.ns(),
@@ -381,7 +382,7 @@ fn snapshot_of(look: &RegionLook) -> Snapshot {
             aggregation_ns: Some(look.aggr_interval.ns()),
             update_ns: None,
         },
-        regions: look.regions.iter().map(region).collect(),
+        regions: look.regions.iter().map(record_region).collect(),
         ..Snapshot::default()
     }
 }
@@ -427,6 +428,22 @@ fn print(summary: &Summary, format: Format, ui: &Ui) -> Result<(), CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_of_mappings_are_not_whole_mappings() {
+        let region = RegionRecord {
+            range: isotherm_core::host::AddressRange::new(0, 400 << 20),
+            nr_accesses: 25,
+            ..RegionRecord::default()
+        };
+        let look = RegionLook { regions: vec![region], ..RegionLook::default() };
+        let used = |counts_are_shares| {
+            let mut shown = Shown { counts_are_shares, ..Shown::default() };
+            shown.look(&look);
+            shown.sums
+        };
+        assert_eq!((used(true), used(false)), ((100 << 20, 400 << 20), (400 << 20, 400 << 20)));
+    }
 
     #[test]
     fn pace_is_told_in_words() {

@@ -68,7 +68,7 @@ pub(super) fn run(
         length,
         max_cpu,
         max_bytes,
-        host: isotherm_linux::kernel_version().map_or_else(|| "Linux".to_owned(), |version| format!("Linux {version}")),
+        host: isotherm_recorder::describe_host(),
     };
     ui.say(format_args!("recording {name} from accessed bits, a look every {epoch}"));
     let spinner = ui.spinner("recording: rows");

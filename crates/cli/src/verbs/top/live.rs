@@ -6,7 +6,7 @@ use std::time::{Duration as WallDuration, Instant as WallInstant};
 
 use isotherm_core::host::Listing;
 use isotherm_core::monitor::MonitorConfig;
-use isotherm_daemon::{Finding, RegionLook, Source, SourceError};
+use isotherm_daemon::{Finding, RegionLook, Source};
 use isotherm_linux::cgroup::{Group, Hierarchy};
 use isotherm_linux::counters::pressure::{self, Resource};
 use isotherm_linux::counters::{buddyinfo, memory_stat, nodes};
@@ -34,11 +34,14 @@ pub(crate) struct LiveFeed {
     clock: Stopwatch,
     next: WallInstant,
     keys: BTreeMap<Identity, RowKey>,
+    last_key: u64,
     chosen: Option<RowKey>,
     watched: Option<Watched>,
     /// Refaults of groups at the look before.
     refaults: BTreeMap<String, (u64, u64)>,
     notes: Vec<String>,
+    /// Why the chosen process is not watched.
+    refusal: Option<String>,
     /// Ends after so many.
     frames_left: Option<u64>,
 }
@@ -66,10 +69,12 @@ impl LiveFeed {
             clock,
             next: WallInstant::now(),
             keys: BTreeMap::new(),
+            last_key: 0,
             chosen: None,
             watched: None,
             refaults: BTreeMap::new(),
             notes: Vec::new(),
+            refusal: None,
             frames_left: None,
         })
     }
@@ -80,12 +85,15 @@ impl LiveFeed {
     }
 
     fn key(&mut self, identity: Identity) -> RowKey {
-        let next = RowKey(self.keys.len() as u64 + 1);
-        *self.keys.entry(identity).or_insert(next)
+        *self.keys.entry(identity).or_insert_with(|| {
+            self.last_key += 1;
+            RowKey(self.last_key)
+        })
     }
 
     fn frame(&mut self) -> Frame {
         self.notes.clear();
+        self.notes.extend(self.refusal.clone());
         let at_ns = self.clock.now().ns();
         let mut frame = Frame { at_ns, nodes: self.nodes(), ..Frame::default() };
         self.groups(&mut frame);
@@ -98,6 +106,9 @@ impl LiveFeed {
             self.notes.push(format!("{} is watched by {}", row.name, watched.how));
         }
         frame.notes.clone_from(&self.notes);
+        // Who is not there any more is forgotten; a key is never given twice.
+        self.keys.retain(|_, key| frame.groups.iter().any(|row| row.key == *key));
+        self.refaults.retain(|path, _| self.keys.contains_key(&Identity::Group(path.clone())));
         frame
     }
 
@@ -249,8 +260,8 @@ impl LiveFeed {
                 Finding::Came { .. } | Finding::Said(_) => {}
             }
         }
-        if matches!(looked, Err(SourceError::Gone(_) | SourceError::Lost(_) | SourceError::Failed(_))) {
-            self.watched = None;
+        if let Err(error) = looked {
+            (self.watched, self.refusal) = (None, Some(error.to_string()));
         }
     }
 
@@ -318,12 +329,12 @@ impl Feed for LiveFeed {
             return;
         }
         self.chosen = Some(key);
-        self.watched = None;
+        (self.watched, self.refusal) = (None, None);
         let identity = self.keys.iter().find(|(_, known)| **known == key).map(|(identity, _)| identity.clone());
         if let Some(Identity::Process(pid, _)) = identity {
             match self.watch(key, pid) {
                 Ok(watched) => self.watched = Some(watched),
-                Err(words) => self.notes.push(words),
+                Err(words) => self.refusal = Some(words),
             }
         }
         self.next = WallInstant::now();

@@ -4,18 +4,20 @@ use isotherm_core::host::{AddressRange, UnitRange};
 use isotherm_core::monitor::{MonitorConfig, Operations, Strategy};
 use isotherm_daemon::Source;
 use isotherm_linux::damon::{DamonTarget, Options};
+use isotherm_linux::doctor::{State, WATCHES};
 use isotherm_linux::{Family, LiveHost, Module, Root};
 use isotherm_units::{Duration, Instant};
 
 use super::{Chosen, SourceName};
 use crate::error::CliError;
-use crate::live::{DamonSource, Following, Sweeping, system_ram, to_cli};
+use crate::live::{DamonSource, Following, Sweeping, probed, system_ram, to_cli};
 use crate::ui::Ui;
 use crate::verbs::monitor::settings::SettingArgs;
 
 const DAMON: Chosen = Chosen { name: "damon", words: "DAMON, the kernel's monitor" };
 const MODULE: Chosen = Chosen { name: "module", words: "accessed bits (module)" };
-const CLEAR_REFS: Chosen = Chosen { name: "clear-refs", words: "clear_refs and smaps: one number for each mapping" };
+const CLEAR_REFS: Chosen =
+    Chosen { name: super::CLEAR_REFS, words: "clear_refs and smaps: one number for each mapping" };
 
 type Opened = (Box<dyn Source>, Chosen, &'static str);
 
@@ -58,21 +60,28 @@ pub(super) fn of_family(
         SourceName::Generations => {
             Err(CliError::usage("generations have no addresses: they are written by another loop"))
         }
-        SourceName::Auto => {
+        SourceName::Auto if config.strategy != Strategy::default() => {
             // Upper levels of page tables are for the module alone.
-            let mut passed_over = Vec::new();
-            if config.strategy == Strategy::default() {
-                match damon(family.clone()) {
+            module(Module::open(root).map_err(to_cli)?, family)
+        }
+        SourceName::Auto => {
+            for finding in probed(root) {
+                if finding.state != State::Works {
+                    ui.say(format_args!("passed over: {}: {}", finding.name, finding.words));
+                    continue;
+                }
+                let opened = match WATCHES.iter().position(|name| *name == finding.name) {
+                    Some(0) => damon(family.clone()),
+                    Some(1) => Module::open(root).map_err(to_cli).and_then(|opened| module(opened, family.clone())),
+                    _ => clear_refs(family.clone()),
+                };
+                match opened {
                     Ok(opened) => return Ok(opened),
-                    Err(error) => passed_over.push(format!("DAMON: {error}")),
+                    // It worked on a process of our own a moment ago.
+                    Err(error) => ui.say(format_args!("passed over: {}: {error}", finding.name)),
                 }
             }
-            match Module::open(root) {
-                Ok(opened) => return module(opened, family),
-                Err(error) => passed_over.push(error.to_string()),
-            }
-            passed_over.iter().for_each(|words| ui.say(format_args!("passed over: {words}")));
-            clear_refs(family)
+            Err(CliError::host_cannot("no way to watch a process works here; `isotherm doctor` says what is missing"))
         }
     }
 }
