@@ -4,6 +4,7 @@
 //! several times faster into plain vectors, and check every length before they trust it. Writing uses the general
 //! crates, and tests read each form with both.
 
+pub(crate) mod container;
 pub(crate) mod decode;
 pub(crate) mod footer;
 pub(crate) mod ipc_file;

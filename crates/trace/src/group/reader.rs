@@ -6,29 +6,20 @@ use super::columns::{GROUP, Rows};
 use super::look::LOOK_GENERATIONS_MAX;
 use super::writer::Note;
 use super::{GROUP_VERSION, GroupMeta, Look};
-use crate::file::Source;
-use crate::file::footer::{Footer, META_KEY, is_parquet};
-use crate::file::ipc_stream::{IpcTable, is_ipc};
-use crate::file::parquet_reader::ParquetTable;
-use crate::reader::describe;
+use crate::file::container::Container;
+use crate::file::ipc_stream::IpcTable;
 use crate::{Result, TraceError};
 
 /// A group record on disk, read look by look.
 #[derive(Debug)]
 pub struct GroupReader {
     meta: GroupMeta,
-    form: Form,
+    form: Container,
     rows: Rows,
     next_row: usize,
     /// Number after that of the look handed out last.
     next_number: u64,
     latest_ns: u64,
-}
-
-#[derive(Debug)]
-enum Form {
-    Parquet(Box<ParquetTable>),
-    Ipc(Box<IpcTable>),
 }
 
 /// Whether the file has the columns of a group record; what else it is or how it is damaged is for others to say.
@@ -43,30 +34,11 @@ impl GroupReader {
     /// When it cannot be read, is no group record, or is damaged. A torn stream is not an error: it opens up to its last whole
     /// batch, with [`GroupMeta::complete`] = `false` and a note.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let source = Source::open(path.as_ref())?;
-        let mut head = Vec::new();
-        source.read_at(0, usize::try_from(source.bytes.min(8)).expect("at most 8"), &mut head)?;
-        let wrong = |found: String| TraceError::WrongFormat { path: source.path.clone(), expected: GROUP.what, found };
-        if head.is_empty() {
-            return Err(wrong("it is empty".to_owned()));
+        let (mut form, json) = Container::open(path.as_ref(), &GROUP, "")?;
+        let mut meta = parse_meta(&form.source().path, &json)?;
+        if let Container::Ipc(table) = &mut form {
+            scan(table, &mut meta)?;
         }
-        let (meta, form) = if is_parquet(&head) {
-            let footer = Footer::read(&source, &GROUP)?;
-            let Some(json) = &footer.meta_json else {
-                return Err(wrong(format!(
-                    "Parquet without the metadata key `{META_KEY}` (lost when it was rewritten?)"
-                )));
-            };
-            let meta = parse_meta(&source.path, json)?;
-            (meta, Form::Parquet(Box::new(ParquetTable::new(source, footer, &GROUP))))
-        } else if is_ipc(&head) {
-            let (mut table, json) = IpcTable::open(source, &GROUP)?;
-            let mut meta = parse_meta(&table.source().path, &json)?;
-            scan(&mut table, &mut meta)?;
-            (meta, Form::Ipc(Box::new(table)))
-        } else {
-            return Err(wrong(describe(&head)));
-        };
         Ok(Self { meta, form, rows: Rows::default(), next_row: 0, next_number: 0, latest_ns: 0 })
     }
 
@@ -77,15 +49,12 @@ impl GroupReader {
 
     /// Whether the file is finished (Parquet); otherwise it is an Arrow IPC stream.
     pub fn is_finished(&self) -> bool {
-        matches!(self.form, Form::Parquet(_))
+        self.form.is_finished()
     }
 
     /// Path of the file.
     pub fn path(&self) -> &Path {
-        match &self.form {
-            Form::Parquet(table) => &table.source().path,
-            Form::Ipc(table) => &table.source().path,
-        }
+        &self.form.source().path
     }
 
     /// All looks that are left. A look takes some hundred bytes.
@@ -143,8 +112,8 @@ impl GroupReader {
         while self.next_row >= self.rows.len() {
             self.next_row = 0;
             let more = match &mut self.form {
-                Form::Parquet(table) => self.rows.read_parquet(table)?,
-                Form::Ipc(table) => match table.next_message()? {
+                Container::Parquet(table) => self.rows.read_parquet(table)?,
+                Container::Ipc(table) => match table.next_message()? {
                     Some(message) => {
                         self.rows.read_message(message);
                         true

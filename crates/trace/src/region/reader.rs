@@ -6,11 +6,9 @@ use super::columns::{RECORD, Rows};
 use super::snapshot::flaw;
 use super::writer::Note;
 use super::{RECORD_VERSION, RecordMeta, Snapshot};
-use crate::file::Source;
-use crate::file::footer::{Footer, META_KEY, is_parquet};
+use crate::file::container::Container;
+use crate::file::footer::is_parquet;
 use crate::file::ipc_stream::{IpcTable, is_ipc};
-use crate::file::parquet_reader::ParquetTable;
-use crate::reader::describe;
 use crate::{Result, TraceError};
 
 /// Most regions of a snapshot: no monitor keeps that many, and a damaged file cannot ask for more memory than this.
@@ -20,7 +18,7 @@ const SNAPSHOT_REGIONS_MAX: usize = 1 << 24;
 #[derive(Debug)]
 pub struct RegionReader {
     meta: RecordMeta,
-    form: Form,
+    form: Container,
     rows: Rows,
     next_row: usize,
     /// Number after that of the snapshot handed out last.
@@ -30,12 +28,6 @@ pub struct RegionReader {
     times_ns: Vec<u64>,
     /// Bytes after the last whole batch of a torn stream.
     cut_bytes: Option<u64>,
-}
-
-#[derive(Debug)]
-enum Form {
-    Parquet(Box<ParquetTable>),
-    Ipc(Box<IpcTable>),
 }
 
 /// Whether a file beginning with `head` may be one.
@@ -52,30 +44,11 @@ impl RegionReader {
     /// When it cannot be read, is no region record, or is damaged. A torn Arrow IPC stream is not an error: it opens up to
     /// its last whole batch, with [`RecordMeta::complete`] = `false` and a note.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let source = Source::open(path.as_ref())?;
-        let mut head = Vec::new();
-        source.read_at(0, usize::try_from(source.bytes.min(8)).expect("at most 8"), &mut head)?;
-        let wrong = |found: String| TraceError::WrongFormat { path: source.path.clone(), expected: RECORD.what, found };
-        if head.is_empty() {
-            return Err(wrong("it is empty. Make one with `isotherm monitor`".to_owned()));
-        }
-        let mut cut_bytes = None;
-        let (meta, form) = if is_parquet(&head) {
-            let footer = Footer::read(&source, &RECORD)?;
-            let Some(json) = &footer.meta_json else {
-                return Err(wrong(format!(
-                    "Parquet without the metadata key `{META_KEY}` (lost when it was rewritten?)"
-                )));
-            };
-            let meta = parse_meta(&source.path, json)?;
-            (meta, Form::Parquet(Box::new(ParquetTable::new(source, footer, &RECORD))))
-        } else if is_ipc(&head) {
-            let (mut table, json) = IpcTable::open(source, &RECORD)?;
-            let mut meta = parse_meta(&table.source().path, &json)?;
-            cut_bytes = scan(&mut table, &mut meta)?;
-            (meta, Form::Ipc(Box::new(table)))
-        } else {
-            return Err(wrong(describe(&head)));
+        let (mut form, json) = Container::open(path.as_ref(), &RECORD, ". Make one with `isotherm monitor`")?;
+        let mut meta = parse_meta(&form.source().path, &json)?;
+        let cut_bytes = match &mut form {
+            Container::Parquet(_) => None,
+            Container::Ipc(table) => scan(table, &mut meta)?,
         };
         let times_ns = vec![0; meta.targets.len()];
         let rows = Rows::default();
@@ -99,17 +72,17 @@ impl RegionReader {
     }
 
     pub fn path(&self) -> &Path {
-        &self.source().path
+        &self.form.source().path
     }
 
     /// Length of the file in bytes when it was opened.
     pub fn file_bytes(&self) -> u64 {
-        self.source().bytes
+        self.form.source().bytes
     }
 
     /// Whether the file is finished (Parquet); otherwise it is an Arrow IPC stream.
     pub fn is_finished(&self) -> bool {
-        matches!(self.form, Form::Parquet(_))
+        self.form.is_finished()
     }
 
     /// Bytes after the last whole batch, which are left out; `None` unless the file is a torn stream.
@@ -117,18 +90,11 @@ impl RegionReader {
         self.cut_bytes
     }
 
-    fn source(&self) -> &Source {
-        match &self.form {
-            Form::Parquet(table) => table.source(),
-            Form::Ipc(table) => table.source(),
-        }
-    }
-
     /// Goes back to the first snapshot, for another pass.
     pub fn rewind(&mut self) {
         match &mut self.form {
-            Form::Parquet(table) => table.rewind(),
-            Form::Ipc(table) => table.rewind(),
+            Container::Parquet(table) => table.rewind(),
+            Container::Ipc(table) => table.rewind(),
         }
         self.rows.clear();
         (self.next_row, self.next_number, self.next_stats) = (0, 0, 0);
@@ -206,12 +172,12 @@ impl RegionReader {
         while self.next_row >= self.rows.len() {
             self.next_row = 0;
             match &mut self.form {
-                Form::Parquet(table) => {
+                Container::Parquet(table) => {
                     if !self.rows.read_parquet(table)? {
                         return Ok(false);
                     }
                 }
-                Form::Ipc(table) => match table.next_message()? {
+                Container::Ipc(table) => match table.next_message()? {
                     Some(message) => self.rows.read_message(message),
                     None => {
                         self.rows.clear();
