@@ -55,3 +55,35 @@ fn traces_and_records_are_compared_with_their_like() {
         assert!(matches!(output.status.code(), Some(1 | 2)), "{bad}: {}", said(&output));
     }
 }
+
+#[test]
+fn a_group_record_is_known_to_info() {
+    use isotherm_trace::group::{Gauges, Generation, GroupMeta, GroupWriter, Look, LookKind};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("g.parquet");
+    let meta = GroupMeta { group: "/app".to_owned(), kernel: "7.2".to_owned(), ..GroupMeta::default() };
+    let mut writer = GroupWriter::create(&path, meta).unwrap();
+    for (number, kind) in [(0u64, LookKind::Read), (1, LookKind::Aged), (2, LookKind::Aged)] {
+        let generation = |seq, anon_bytes| Generation { seq, anon_bytes, age_ns: 1, ..Generation::default() };
+        let look = Look {
+            time_ns: number * 1_000_000_000,
+            kind,
+            gauges: Gauges { refaults_anon: Some(number), ..Gauges::default() },
+            generations: vec![generation(number, 4096), generation(number + 1, 8192 * (number + 1))],
+        };
+        writer.push(&look).unwrap();
+    }
+    writer.finish().unwrap();
+    let output = isotherm(&["report", "info", path.to_str().unwrap(), "--format", "json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let info: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (info["group"].as_str(), info["looks"].as_u64(), info["aged_looks"].as_u64()),
+        (Some("/app"), Some(3), Some(2))
+    );
+    assert_eq!((info["span_ns"].as_u64(), info["least_bytes"].as_u64()), (Some(2_000_000_000), Some(4096 + 8192)));
+    assert_eq!(info["gauges"], serde_json::json!(["refaults_anon"]));
+    let advice = isotherm(&["advise", path.to_str().unwrap(), "--format", "json"]);
+    assert_eq!(advice.status.code(), Some(1), "{}", said(&advice));
+    assert!(said(&advice).contains("fewer than two pairs of consecutive looks"), "{}", said(&advice));
+}

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use isotherm_report::{records, traces};
+use isotherm_report::{group_info, group_info_table, records, traces};
 use isotherm_trace::analysis;
+use isotherm_trace::group::{GroupReader, is_group_record};
 
 use super::input::{Input, InputArgs, Record, TraceInput};
 use super::output::{Outcome, json};
@@ -12,7 +13,7 @@ use crate::format::FormatArg;
 use crate::ui::Ui;
 
 /// Say what is in a file: command, length, footprint, threads and mappings of a page trace; how memory was monitored, and
-/// targets, of a region record.
+/// targets, of a region record; looks and counters of a group record.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -25,10 +26,26 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
+    if is_group_record(args.input.file()) {
+        return of_group(args, ui);
+    }
     match args.input.open(ui)? {
         Input::Trace(mut trace) => of_trace(args, &mut trace, ui),
         Input::Record(mut record) => of_record(args, &mut record, ui),
     }
+}
+
+fn of_group(args: &Args, ui: &Ui) -> Result<(), CliError> {
+    let info = group_info(&mut GroupReader::open(args.input.file())?)?;
+    let outcome = Outcome {
+        title: format!("Record of the group {}", info.group),
+        drawing: None,
+        tables: vec![group_info_table(&info)],
+        csv: &|| group_info_table(&info),
+        json: &|| json(&info),
+        notes: info.notes.clone(),
+    };
+    outcome.put_out_tables(args.html.as_deref(), args.format.format, ui)
 }
 
 fn of_trace(args: &Args, trace: &mut TraceInput, ui: &Ui) -> Result<(), CliError> {

@@ -103,6 +103,10 @@ impl Record {
 }
 
 impl InputArgs {
+    pub(super) fn file(&self) -> &Path {
+        &self.file
+    }
+
     /// Opens the file as what it is.
     pub(super) fn open(&self, ui: &Ui) -> Result<Input, CliError> {
         match self.open_trace(ui) {
