@@ -21,7 +21,13 @@ struct Stripes;
 
 impl Probing for Stripes {
     fn capabilities(&self, _: TargetId) -> Capabilities {
-        Capabilities { shifts: vec![12, 21, 30, 39], highest_level: Level(3), flush: false, scan_children: false }
+        Capabilities {
+            shifts: vec![12, 21, 30, 39],
+            highest_level: Level(3),
+            flush: false,
+            scan_children: false,
+            rules_out: false,
+        }
     }
 
     fn clear(&mut self, _: TargetId, _: &[Probe], _: &mut [ProbeResult]) -> Result<(), HostError> {

@@ -79,7 +79,13 @@ impl World {
 
 impl Probing for World {
     fn capabilities(&self, _target: TargetId) -> Capabilities {
-        Capabilities { shifts: vec![12, 21, 30, 39], highest_level: Level(2), flush: false, scan_children: false }
+        Capabilities {
+            shifts: vec![12, 21, 30, 39],
+            highest_level: Level(2),
+            flush: false,
+            scan_children: false,
+            rules_out: false,
+        }
     }
 
     fn clear(&mut self, target: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {

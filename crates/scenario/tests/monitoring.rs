@@ -95,6 +95,26 @@ fn physical_memory_is_watched_and_not_judged() {
     assert!(result.row("w", "leaf", "precision").is_none());
 }
 
+/// docs/spec/page-table-profiling.md#s7-3: upper entries spare looks at leaves of physical memory, and change no answer.
+#[test]
+fn upper_entries_rule_physical_memory_out_at_less_cost() {
+    let text = SMALL.replace("\"fvaddr\"", "\"paddr\"").replace("footprint = \"64MiB\"", "footprint = \"64GiB\"");
+    let text = text.replace("hot = \"10%\"", "hot = \"0.1%\"");
+    let result = play(&text, 2);
+    for metric in ["regions_mean", "checks_per_second", "operations"] {
+        assert!((mean(&result, "leaf", metric) - mean(&result, "ptp", metric)).abs() < 1e-9, "{metric}");
+    }
+    let cpu = |variant| mean(&result, variant, "monitor_cpu_ns");
+    assert!(cpu("ptp") < 0.8 * cpu("leaf"), "{} and {} ns", cpu("ptp"), cpu("leaf"));
+    let refused = run(
+        &parse(&text.replace("strategy = \"ptp\"", "strategy = \"ptp-descend\""), "test").unwrap(),
+        &options(1),
+        &(),
+    );
+    let message = refused.unwrap_err().to_string();
+    assert!(message.contains("`ptp-descend` is not available here: a scan of whole page tables"), "{message}");
+}
+
 #[test]
 fn bad_monitors_say_what_where_and_what_is_allowed() {
     let load = "[[workloads]]\nname = \"store\"\nload = { kind = \"idle\", duration = \"1s\" }\n";

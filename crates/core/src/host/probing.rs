@@ -12,7 +12,13 @@ const NO_LOOKS: &str = "this host does not look at accessed bits";
 pub trait Probing {
     /// What this host can do for monitors of `target`. By default it has base pages and looks at none.
     fn capabilities(&self, _target: TargetId) -> Capabilities {
-        Capabilities { shifts: vec![PAGE_SHIFT], highest_level: Level(0), flush: false, scan_children: false }
+        Capabilities {
+            shifts: vec![PAGE_SHIFT],
+            highest_level: Level(0),
+            flush: false,
+            scan_children: false,
+            rules_out: false,
+        }
     }
 
     /// Clears the accessed bit of each probed entry. `results[i]` says what it was before, as far as the host read it.
@@ -79,6 +85,12 @@ pub struct Capabilities {
     pub flush: bool,
     /// Whether [`Probing::scan_children`] works here.
     pub scan_children: bool,
+    /// Whether entries above the leaf can only rule pages out, as those of physical memory: an upper entry covers page frames
+    /// that have nothing to do with each other, so its bit says of a frame that nobody used it there, and never that somebody
+    /// did. A probe at an upper level then clears the leaves that map the page and all entries above them up to that level.
+    /// A test reads them from the top, and asks a leaf only where all above it were set. The answer is that of the leaf.
+    /// Source: docs/spec/page-table-profiling.md#s7-3.
+    pub rules_out: bool,
 }
 
 impl Capabilities {

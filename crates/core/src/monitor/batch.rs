@@ -13,7 +13,10 @@ pub(crate) fn drop_twins(target: &mut Target) {
     debug_assert!(batch_ends.is_empty(), "the sample before was dropped whole");
     let samples = probes.len() / regions.len().max(1);
     debug_assert_eq!(regions.len() * samples, probes.len(), "each region has as many probes as each other");
-    let entry = |probe: &Probe| (probe.level, levels.entry(probe.level, probe.address).0);
+    let entry = |probe: &Probe| {
+        let level = levels.answers(*probe);
+        (level, levels.entry(level, probe.address).0)
+    };
     let mut kept = 0;
     for region in 0..regions.len() {
         let drawn = region * samples..(region + 1) * samples;

@@ -308,6 +308,12 @@ fn admit(config: &MonitorConfig, id: TargetId, host: &dyn MonitorHost) -> Result
     if config.flush != FlushPolicy::None && !capabilities.flush {
         return not_here("flush", "a way to drop cached translations");
     }
+    if config.flush == FlushPolicy::Adaptive && capabilities.rules_out && strategy.probes_upper {
+        return not_here(
+            "flush = \"adaptive\"",
+            "upper entries that say what was used, which those of physical memory do not",
+        );
+    }
     for (index, scheme) in config.schemes.iter().enumerate() {
         schemes::admit(scheme, id, host).map_err(|source| MonitorError::Scheme { index, source })?;
     }

@@ -66,8 +66,13 @@ impl Target {
     /// A target of these regions on x86-64 tables of four levels.
     pub(crate) fn for_test(regions: Vec<Region>) -> Self {
         use crate::host::{Capabilities, Level};
-        let capabilities =
-            Capabilities { shifts: vec![12, 21, 30, 39], highest_level: Level(3), flush: true, scan_children: true };
+        let capabilities = Capabilities {
+            shifts: vec![12, 21, 30, 39],
+            highest_level: Level(3),
+            flush: true,
+            scan_children: true,
+            rules_out: false,
+        };
         let id = TargetId(0);
         Self { regions, ..Self::new(id, Levels::new(id, capabilities, &[]).expect("x86-64"), Vec::new()) }
     }

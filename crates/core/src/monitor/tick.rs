@@ -229,10 +229,7 @@ impl Monitor {
             for _ in 0..samples {
                 let address = self.random.between(region.range.start, region.range.end);
                 let address = address * unit.get();
-                let level = match strategy.probes_upper {
-                    true => (strategy.pick)(&target.levels, region.range.in_bytes(unit), address),
-                    false => Level::LEAF,
-                };
+                let level = target.levels.pick(strategy, region.range.in_bytes(unit), address);
                 target.probes.push(Probe { address, level });
             }
         }

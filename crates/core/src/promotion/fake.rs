@@ -272,6 +272,7 @@ impl Probing for World {
             highest_level: self.highest_level,
             flush: false,
             scan_children: false,
+            rules_out: false,
         }
     }
 

@@ -54,7 +54,13 @@ impl Machine {
 
 impl Probing for Machine {
     fn capabilities(&self, _: TargetId) -> Capabilities {
-        Capabilities { shifts: vec![12, 21, 30, 39], highest_level: Level(3), flush: true, scan_children: true }
+        Capabilities {
+            shifts: vec![12, 21, 30, 39],
+            highest_level: Level(3),
+            flush: true,
+            scan_children: true,
+            rules_out: false,
+        }
     }
 }
 

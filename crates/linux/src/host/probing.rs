@@ -21,13 +21,14 @@ impl Probing for LiveHost {
                 // Where kernel and programs have top tables of their own, the bits of the top mean nothing.
                 let highest = u8::try_from(shifts.len().saturating_sub(2)).unwrap_or(0);
                 let scan_children = shifts.len() > 1;
-                Capabilities { shifts, highest_level: Level(highest), flush: true, scan_children }
+                Capabilities { shifts, highest_level: Level(highest), flush: true, scan_children, rules_out: false }
             }
             _ => Capabilities {
                 shifts: vec![page_shift],
                 highest_level: Level::LEAF,
                 flush: false,
                 scan_children: false,
+                rules_out: false,
             },
         }
     }

@@ -190,13 +190,11 @@ impl MemoryHost<'_> {
     }
 
     fn take_accessed(&mut self, frame: FrameId) -> bool {
-        let (seen, _) = self.probe_frame(Wish::Clear, u64::from(frame.index_u32()));
-        seen == isotherm_core::host::Seen::Accessed
+        self.probe_leaf(Wish::Clear, u64::from(frame.index_u32())) == isotherm_core::host::Seen::Accessed
     }
 
     fn is_accessed(&mut self, frame: FrameId) -> bool {
-        let (seen, _) = self.probe_frame(Wish::Test, u64::from(frame.index_u32()));
-        seen == isotherm_core::host::Seen::Accessed
+        self.probe_leaf(Wish::Test, u64::from(frame.index_u32())) == isotherm_core::host::Seen::Accessed
     }
 
     fn result(&self, place: Place, frame: FrameId) -> ProbeResult {

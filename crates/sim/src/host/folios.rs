@@ -63,9 +63,9 @@ impl MemoryHost<'_> {
             }
             return known;
         }
-        let is_young = self.probe_frame(Wish::Test, number).0 == Seen::Accessed;
+        let is_young = self.probe_leaf(Wish::Test, number) == Seen::Accessed;
         if is_young {
-            self.probe_frame(Wish::Clear, number);
+            self.probe_leaf(Wish::Clear, number);
         }
         if let Some(block) = folio.block {
             young.insert(block, is_young);

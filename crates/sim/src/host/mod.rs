@@ -45,6 +45,7 @@ use isotherm_core::host::{
     TargetId, Tiering, TieringCapabilities, ZoneId, ZoneState,
 };
 use isotherm_units::{Duration, PAGE_SHIFT};
+use physical::Found;
 use serde::Serialize;
 
 /// What a [`TargetId`] stands for: its index in the list of the host.
@@ -152,12 +153,12 @@ impl Probing for MemoryHost<'_> {
     fn capabilities(&self, target: TargetId) -> Capabilities {
         let mmu = &self.memory.mmu;
         let is_virtual = matches!(self.target(target), Ok(HostTarget::Space(_)));
-        let highest = if is_virtual { mmu.highest_level() } else { Level::LEAF };
         Capabilities {
             shifts: mmu.shifts(),
-            highest_level: HostLevel(highest.number()),
-            flush: is_virtual && !self.caches.is_empty(),
+            highest_level: HostLevel(mmu.highest_level().number()),
+            flush: !self.caches.is_empty(),
             scan_children: is_virtual,
+            rules_out: !is_virtual,
         }
     }
 
@@ -186,15 +187,18 @@ impl Probing for MemoryHost<'_> {
     }
 
     fn flush(&mut self, target: TargetId) -> Result<(), HostError> {
-        let HostTarget::Space(space) = self.target(target)? else {
-            return Err(HostError::NotHere("physical memory is in no translation of its own; flush the processes"));
-        };
+        let target = self.target(target)?;
         if self.caches.is_empty() {
             return Err(HostError::NotHere(
                 "translation caches are not modelled (`mmu.translation`): every walk is whole",
             ));
         }
-        self.caches.iter_mut().for_each(|caches| caches.flush(space));
+        for caches in &mut *self.caches {
+            match target {
+                HostTarget::Space(space) => caches.flush(space),
+                HostTarget::Physical => caches.flush_everything(),
+            }
+        }
         let others = self.caches.len() as u64 - 1;
         let costs = &self.memory.costs;
         self.memory.ledger.spend(costs.tlb_flush_ns + others * costs.tlb_flush_cpu_ns);
@@ -393,13 +397,19 @@ impl MemoryHost<'_> {
         let target = self.target(target)?;
         for (&probe, result) in probes.iter().zip(results) {
             let page = probe.address >> PAGE_SHIFT;
-            let (seen, level) = match target {
-                HostTarget::Space(space) => self.probe_space(wish, space, page, probe.level),
-                HostTarget::Physical => self.probe_frame(wish, page),
+            let (seen, level, ended) = match target {
+                HostTarget::Space(space) => {
+                    let (seen, level) = self.probe_space(wish, space, page, probe.level);
+                    (seen, level, level)
+                }
+                HostTarget::Physical => {
+                    let Found { seen, leaf, ended } = self.probe_frame(wish, page, probe.level);
+                    (seen, leaf, ended)
+                }
             };
             *result = ProbeResult { seen, level: HostLevel(level.number()) };
             let counts = if wish == Wish::Clear { &mut self.counts.clears } else { &mut self.counts.tests };
-            counts[usize::from(level.number())] += 1;
+            counts[usize::from(ended.number())] += 1;
         }
         Ok(())
     }

@@ -3,36 +3,85 @@
 use super::{MemoryHost, Wish, seen};
 use crate::memory::{Flag, FrameId, Mapper};
 use crate::mmu::{Level, PremappedFrames, SpaceId};
-use isotherm_core::host::{Attribute, Seen};
+use isotherm_core::host::{Attribute, Level as HostLevel, Seen};
+
+/// What one probe of a page frame found.
+pub(super) struct Found {
+    pub(super) seen: Seen,
+    /// The level of the entry that maps the page.
+    pub(super) leaf: Level,
+    /// The level of the lowest entry that was read: above `leaf` where upper entries ruled all mappings out.
+    pub(super) ended: Level,
+}
+
+impl Found {
+    fn at(seen: Seen, level: Level) -> Self {
+        Self { seen, leaf: level, ended: level }
+    }
+}
 
 impl MemoryHost<'_> {
-    /// One probe of page frame `number`. Returns what was seen, and the level of the entry that maps the page.
-    pub(super) fn probe_frame(&mut self, wish: Wish, number: u64) -> (Seen, Level) {
-        let Some(frame) = self.frame(number) else { return self.probe_premapped(wish, number) };
+    /// One probe of page frame `number`, by its leaves alone.
+    pub(super) fn probe_leaf(&mut self, wish: Wish, number: u64) -> Seen {
+        self.probe_frame(wish, number, HostLevel::LEAF).seen
+    }
+
+    /// One probe of page frame `number`. Entries above the leaf, up to `highest`, rule mappings out
+    /// (docs/spec/page-table-profiling.md#s7-3).
+    pub(super) fn probe_frame(&mut self, wish: Wish, number: u64, highest: HostLevel) -> Found {
+        let highest = Level::new(highest.0).map_or(Level::LEAF, |level| level.min(self.memory.mmu.highest_level()));
+        let Some(frame) = self.frame(number) else { return self.probe_premapped(wish, number, highest) };
         if !self.is_listed(frame) {
             self.pay(Level::LEAF, true);
-            return (Seen::NotMapped, Level::LEAF);
+            return Found::at(Seen::NotMapped, Level::LEAF);
         }
         if self.memory.frames.has(frame, Flag::Reading) {
             // Locked: passed over, and no use is seen.
             self.pay(Level::LEAF, true);
-            return (if wish == Wish::Clear { Seen::Unknown } else { Seen::Idle }, Level::LEAF);
+            return Found::at(if wish == Wish::Clear { Seen::Unknown } else { Seen::Idle }, Level::LEAF);
         }
         let mappers = self.memory.mappers(frame);
         let is_huge = mappers.iter().any(|&mapper| self.is_huge(mapper));
-        let at = if is_huge { Level::PMD } else { Level::LEAF };
-        self.pay(at, true);
+        let leaf = if is_huge { Level::PMD } else { Level::LEAF };
         let further = mappers.len().saturating_sub(1) as u64;
         self.memory.ledger.spend(further * self.memory.costs.rmap_walk_ns);
         let was_idle = self.memory.frames.is_idle(frame);
         let mut young = false;
+        let mut ended = None::<Level>;
         for mapper in mappers {
-            young |= self.look_through(wish, frame, mapper);
+            let at = if self.is_huge(mapper) { Level::PMD } else { Level::LEAF };
+            let page = self.memory.space_mut(mapper.space).table.page_of(mapper.page);
+            let lowest = self.pass_upper(wish, mapper.space, page, at, highest);
+            ended = Some(ended.map_or(lowest, |ended| ended.min(lowest)));
+            young |= lowest == at && self.look_through(wish, frame, mapper);
         }
+        let ended = ended.unwrap_or(leaf);
+        self.pay(ended, ended == leaf);
         if wish == Wish::Clear {
             self.memory.frames.mark_idle(frame);
         }
-        (seen(young || !was_idle), at)
+        Found { seen: seen(young || !was_idle), leaf, ended }
+    }
+
+    /// The entries above the leaf at `leaf` that maps `page`, from `highest` down: cleared, or read as far as their bits are
+    /// set. Returns the level of the first that is clear, or that of the leaf. Clears are paid for here;
+    /// what the last look costs is its caller's to pay.
+    fn pass_upper(&mut self, wish: Wish, space: SpaceId, page: u64, leaf: Level, highest: Level) -> Level {
+        for number in (leaf.number() + 1..=highest.number()).rev() {
+            let Some(level) = Level::new(number) else { continue };
+            let table = &mut self.memory.space_mut(space).table;
+            match wish {
+                Wish::Clear => {
+                    // The walk to the leaf has fetched the entry: what is left is the exchange in a line that is at hand.
+                    if table.take_entry_young(level, page) {
+                        self.memory.ledger.spend(self.memory.costs.probe_top_ns);
+                    }
+                }
+                Wish::Test if !table.is_entry_young(level, page) => return level,
+                Wish::Test => {}
+            }
+        }
+        leaf
     }
 
     /// The accessed bit of one entry that maps `frame`; cleared on a clear, and left to reclaim.
@@ -61,18 +110,19 @@ impl MemoryHost<'_> {
     }
 
     /// Memory without frames: its reverse map is arithmetic.
-    fn probe_premapped(&mut self, wish: Wish, number: u64) -> (Seen, Level) {
+    fn probe_premapped(&mut self, wish: Wish, number: u64, highest: Level) -> Found {
         let Some((space, page, leaf)) = self.premapped_at(number) else {
             self.pay(Level::LEAF, true);
-            return (Seen::NotMapped, Level::LEAF);
+            return Found::at(Seen::NotMapped, Level::LEAF);
         };
-        self.pay(leaf, true);
+        let ended = self.pass_upper(wish, space, page, leaf, highest);
+        self.pay(ended, ended == leaf);
         let table = &mut self.memory.space_mut(space).table;
         let young = match wish {
             Wish::Clear => table.take_entry_young(leaf, page),
-            Wish::Test => table.is_entry_young(leaf, page),
+            Wish::Test => ended == leaf && table.is_entry_young(leaf, page),
         };
-        (seen(young), leaf)
+        Found { seen: seen(young), leaf, ended }
     }
 
     fn premapped_at(&self, number: u64) -> Option<(SpaceId, u64, Level)> {

@@ -179,6 +179,75 @@ fn physical_memory_is_probed_through_every_mapping() {
     assert_eq!(rig.test(5, Level::LEAF).0, Seen::Idle, "the mark of the last clear");
 }
 
+/// docs/spec/page-table-profiling.md#s7-3: an upper entry says of a frame that it was not used, and never that it was.
+#[test]
+fn upper_entries_rule_frames_out() {
+    let (mut rig, space) = Rig::with_space(MmuConfig::default());
+    let pages = [5, 600, 5 * BLOCK];
+    pages.iter().for_each(|&page| rig.write(space, page));
+    let number = u64::from(rig.frame(space, 5).index_u32());
+    let ask = |rig: &mut Rig, wish| {
+        let (probe, mut results) = (probe(number, Level::P4D), [ProbeResult::default()]);
+        let before = rig.counts;
+        match wish {
+            Wish::Clear => rig.host().clear(TargetId(1), &[probe], &mut results).unwrap(),
+            Wish::Test => rig.host().test(TargetId(1), &[probe], &mut results).unwrap(),
+        }
+        let ended = (0..5).find(|&level| rig.counts.tests[level] > before.tests[level]);
+        (results[0].seen, results[0].level.0, ended)
+    };
+    assert_eq!(ask(&mut rig, Wish::Clear), (Seen::Accessed, 0, None));
+    assert_eq!(ask(&mut rig, Wish::Test), (Seen::Idle, 0, Some(3)), "nothing below 512 GiB was used");
+    rig.read(space, 5 * BLOCK);
+    assert_eq!(ask(&mut rig, Wish::Test), (Seen::Idle, 0, Some(1)), "another block of the same 1 GiB");
+    rig.read(space, 6);
+    assert_eq!(ask(&mut rig, Wish::Test), (Seen::Idle, 0, Some(0)), "a neighbour in the same table: the leaf decides");
+    rig.read(space, 5);
+    assert_eq!(ask(&mut rig, Wish::Test), (Seen::Accessed, 0, Some(0)));
+
+    // Through one mapping of two.
+    let (child, _) = rig.fork(space);
+    assert_eq!(ask(&mut rig, Wish::Clear).0, Seen::Accessed);
+    rig.read(child, 5);
+    assert_eq!(ask(&mut rig, Wish::Test), (Seen::Accessed, 0, Some(0)), "the other ruled out its own mapping only");
+}
+
+/// What the filter answers is what leaves alone would have answered, whatever was used in between.
+#[test]
+fn ruling_out_changes_no_answer() {
+    let mut random = 1u64;
+    let mut draw = |below: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % below
+    };
+    for _ in 0..40 {
+        let (mut by_leaf, space) = Rig::with_space(MmuConfig::default());
+        let (mut filtered, _) = Rig::with_space(MmuConfig::default());
+        let touched: Vec<u64> = (0..60).map(|_| draw(4096)).collect();
+        for rig in [&mut by_leaf, &mut filtered] {
+            touched.iter().for_each(|&page| rig.write(space, page));
+        }
+        for _ in 0..6 {
+            let numbers: Vec<u64> =
+                touched.iter().map(|&page| u64::from(by_leaf.frame(space, page).index_u32())).collect();
+            let probes = |level: Level| numbers.iter().map(|&number| probe(number, level)).collect::<Vec<_>>();
+            let used: Vec<u64> = (0..draw(4)).map(|_| touched[usize::try_from(draw(60)).unwrap()]).collect();
+            let answers = [(&mut by_leaf, Level::LEAF), (&mut filtered, Level::P4D)].map(|(rig, level)| {
+                let probes = probes(level);
+                let mut results = vec![ProbeResult::default(); probes.len()];
+                rig.host().clear(TargetId(1), &probes, &mut results).unwrap();
+                used.iter().for_each(|&page| rig.read(space, page));
+                rig.host().test(TargetId(1), &probes, &mut results).unwrap();
+                results
+            });
+            assert_eq!(answers[0], answers[1]);
+            let accessed = answers[0].iter().filter(|result| result.seen == Seen::Accessed).count();
+            assert_eq!(accessed == 0, used.is_empty());
+        }
+        assert!(filtered.counts.tests[0] < by_leaf.counts.tests[0], "some were ruled out above the leaf");
+    }
+}
+
 #[test]
 fn a_page_that_is_being_read_is_locked() {
     let (mut rig, space) = Rig::with_space(MmuConfig::default());

@@ -11,7 +11,7 @@ mod ptp_aligned;
 pub(crate) mod ptp_descend;
 
 use super::error::MonitorError;
-use crate::host::{AddressRange, Capabilities, Level, TargetId};
+use crate::host::{AddressRange, Capabilities, Level, Probe, TargetId};
 use isotherm_units::Ratio;
 use serde::{Deserialize, Serialize};
 
@@ -102,18 +102,34 @@ pub(crate) struct Levels {
     highest: u8,
     /// Tolerated share of an entry outside its region for the levels from 1 on, in millionths; the last holds for all above.
     leaks_ppm: Vec<u32>,
+    /// Upper entries only rule out: see [`Capabilities::rules_out`].
+    rules_out: bool,
 }
 
 impl Levels {
     pub(crate) fn new(target: TargetId, capabilities: Capabilities, leaks: &[Ratio]) -> Result<Self, MonitorError> {
-        let Capabilities { shifts, highest_level: Level(highest), .. } = capabilities;
+        let Capabilities { shifts, highest_level: Level(highest), rules_out, .. } = capabilities;
         let ascends = shifts.windows(2).all(|pair| pair[0] < pair[1]);
         let fits = shifts.len() <= LEVELS_MAX && shifts.iter().all(|shift| *shift < 64);
         if !ascends || !fits || usize::from(highest) >= shifts.len() {
             return Err(MonitorError::BadLevels { target, shifts, highest });
         }
         let leaks_ppm = leaks.iter().map(|leak| u32::try_from(leak.ppm()).unwrap_or(u32::MAX)).collect();
-        Ok(Self { shifts, highest, leaks_ppm })
+        Ok(Self { shifts, highest, leaks_ppm, rules_out })
+    }
+
+    /// The level at which `address` of `region` is probed. Where upper entries only rule out, all of them are asked.
+    pub(crate) fn pick(&self, strategy: &StrategyEntry, region: AddressRange, address: u64) -> Level {
+        match (strategy.probes_upper, self.rules_out) {
+            (false, _) => Level::LEAF,
+            (true, true) => Level(self.highest),
+            (true, false) => (strategy.pick)(self, region, address),
+        }
+    }
+
+    /// The level of the entry that answers for a probe.
+    pub(crate) fn answers(&self, probe: Probe) -> Level {
+        if self.rules_out { Level::LEAF } else { probe.level }
     }
 
     /// All levels above the leaf that may be probed, ascending.
@@ -161,12 +177,12 @@ mod tests {
 
     /// x86-64 tables of four levels, the topmost usable one given.
     pub(super) fn four(highest: u8) -> Levels {
-        Levels { shifts: vec![12, 21, 30, 39], highest, leaks_ppm: Vec::new() }
+        Levels { shifts: vec![12, 21, 30, 39], highest, leaks_ppm: Vec::new(), rules_out: false }
     }
 
     /// x86-64 tables of five levels.
     pub(super) fn five(highest: u8) -> Levels {
-        Levels { shifts: vec![12, 21, 30, 39, 48], highest, leaks_ppm: Vec::new() }
+        Levels { shifts: vec![12, 21, 30, 39, 48], highest, leaks_ppm: Vec::new(), rules_out: false }
     }
 
     impl Levels {
@@ -194,6 +210,7 @@ mod tests {
                 highest_level: Level(highest),
                 flush: false,
                 scan_children: false,
+                rules_out: false,
             };
             Levels::new(TargetId(1), capabilities, &[])
         };
@@ -206,7 +223,7 @@ mod tests {
     /// Any granule works: arm64 with 16 KiB pages (docs/spec/page-table-profiling.md#s2-1).
     #[test]
     fn spans_follow_the_shifts() {
-        let levels = Levels { shifts: vec![14, 25, 36, 47], highest: 3, leaks_ppm: Vec::new() };
+        let levels = Levels { shifts: vec![14, 25, 36, 47], highest: 3, leaks_ppm: Vec::new(), rules_out: false };
         assert_eq!(levels.page(), 16 << 10);
         assert_eq!(levels.entry(Level(1), (32 << 20) + 5), (32 << 20, 64 << 20));
     }

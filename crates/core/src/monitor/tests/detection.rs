@@ -29,7 +29,13 @@ impl EvenlyHot {
 
 impl Probing for EvenlyHot {
     fn capabilities(&self, _: TargetId) -> Capabilities {
-        Capabilities { shifts: SHIFTS.to_vec(), highest_level: Level(3), flush: false, scan_children: true }
+        Capabilities {
+            shifts: SHIFTS.to_vec(),
+            highest_level: Level(3),
+            flush: false,
+            scan_children: true,
+            rules_out: false,
+        }
     }
 
     fn clear(&mut self, _: TargetId, probes: &[Probe], _: &mut [ProbeResult]) -> Result<(), HostError> {

@@ -129,7 +129,8 @@ impl Caches {
         self.structures.iter_mut().for_each(|recent| recent.tags.retain(|&entry| !is_of(entry, tag)));
     }
 
-    fn flush_everything(&mut self) {
+    /// Drops all translations.
+    pub fn flush_everything(&mut self) {
         self.tlb.fill(EMPTY);
         self.structures.iter_mut().for_each(|recent| recent.tags.clear());
     }
