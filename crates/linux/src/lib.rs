@@ -18,6 +18,7 @@ mod module;
 mod pagemap;
 mod process;
 mod release;
+mod reverse_map;
 mod root;
 mod smaps;
 mod sys;

@@ -36,6 +36,11 @@ impl PagemapEntry {
     pub const fn is_soft_dirty(self) -> bool {
         self.0 >> 55 & 1 == 1
     }
+    /// A page in this frame; 0 for none.
+    #[cfg(test)]
+    pub(crate) const fn of_frame(frame: u64) -> Self {
+        Self(if frame == 0 { 0 } else { 1 << 63 | frame })
+    }
     /// Number of the page frame; `None` if the page is not present, and without CAP_SYS_ADMIN.
     pub const fn frame(self) -> Option<u64> {
         let frame = self.0 & ((1 << 55) - 1);

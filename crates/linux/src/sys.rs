@@ -34,6 +34,14 @@ pub(crate) fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
 
+/// Lets this process have as many open files as it may, where that is more than it has by default.
+pub(crate) fn allow_many_files() {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    // Refused or not: what cannot be opened later says so itself.
+    let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, raised);
+}
+
 /// A handle of a process that stays its own when the number is given to another.
 pub(crate) fn open_pidfd(pid: u32) -> io::Result<OwnedFd> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::Error::from(Errno::SRCH))?;

@@ -7,6 +7,7 @@ mod generations;
 mod mappings;
 mod marks;
 mod nodes;
+mod physical;
 mod probing;
 mod tiering;
 
@@ -16,6 +17,7 @@ use crate::{LiveError, Root, sys};
 use isotherm_core::host::{HostError, TargetId};
 use isotherm_units::Duration;
 use marks::Marks;
+use physical::Physical;
 use std::collections::BTreeMap;
 
 /// What a target is on this machine.
@@ -35,6 +37,7 @@ pub struct LiveHost {
     pub(crate) module: Option<Module>,
     /// What scans noted of pages, by target.
     pub(crate) marks: BTreeMap<TargetId, Marks>,
+    physical: Physical,
 }
 
 impl LiveHost {

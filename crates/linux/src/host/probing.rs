@@ -7,7 +7,7 @@ use isotherm_core::host::{Attribute, Capabilities, HostError, Level, Probe, Prob
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
-const PHYSICAL: &str = "accessed bits of physical memory are looked at through the mappings of its pages, which this host does not follow; DAMON's paddr does";
+const PHYSICAL: &str = "physical memory has no page table to scan; its frames are looked at one by one";
 /// Bits of `kpageflags` (linux/kernel-page-flags.h).
 const KPF_ANON: u64 = 1 << 12;
 const KPF_NOPAGE: u64 = 1 << 20;
@@ -23,6 +23,12 @@ impl Probing for LiveHost {
                 let scan_children = shifts.len() > 1;
                 Capabilities { shifts, highest_level: Level(highest), flush: true, scan_children, rules_out: false }
             }
+            (Some(module), Some(LiveTarget::Physical)) => {
+                let shifts = module.shifts().to_vec();
+                let highest = u8::try_from(shifts.len().saturating_sub(2)).unwrap_or(0);
+                let highest_level = Level(highest);
+                Capabilities { shifts, highest_level, flush: true, scan_children: false, rules_out: true }
+            }
             _ => Capabilities {
                 shifts: vec![page_shift],
                 highest_level: Level::LEAF,
@@ -34,11 +40,20 @@ impl Probing for LiveHost {
     }
 
     fn clear(&mut self, target: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {
+        if let LiveTarget::Physical = self.target(target)? {
+            let module = self.module.as_ref().ok_or(HostError::NotHere(NEEDS_MODULE))?;
+            let cleared = self.physical.clear(&self.root, module, probes, results);
+            return cleared.map_err(|error| answer(target, error));
+        }
         let (process, module) = self.looked_at(target, PHYSICAL, NEEDS_MODULE)?;
         module.probe(process, probes, Look::Clear, results).map_err(|error| answer(target, error))
     }
 
     fn test(&mut self, target: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {
+        if let LiveTarget::Physical = self.target(target)? {
+            let module = self.module.as_ref().ok_or(HostError::NotHere(NEEDS_MODULE))?;
+            return self.physical.test(module, probes, results).map_err(|error| answer(target, error));
+        }
         let (process, module) = self.looked_at(target, PHYSICAL, NEEDS_MODULE)?;
         module.probe(process, probes, Look::Test, results).map_err(|error| answer(target, error))
     }
@@ -59,6 +74,9 @@ impl Probing for LiveHost {
     }
 
     fn flush(&mut self, target: TargetId) -> Result<(), HostError> {
+        if let LiveTarget::Physical = self.target(target)? {
+            return self.physical.flush(self.module.as_ref().ok_or(HostError::NotHere(NEEDS_MODULE))?);
+        }
         let (process, module) = self.looked_at(target, PHYSICAL, NEEDS_MODULE)?;
         module.flush(process).map_err(|error| answer(target, error))
     }

@@ -57,6 +57,16 @@ pub const CASES: &[VerbCase] = &[
         &["monitor", "--physical", "--for", "6s", "-o", "/tmp/r.parquet"],
         "physical memory by DAMON",
     ),
+    case(
+        "monitor, physical, module",
+        &["monitor", "--physical", "--source", "module", "--for", "12s", "-o", "/tmp/r.parquet"],
+        "physical memory by accessed bits",
+    ),
+    case(
+        "monitor, physical, ptp",
+        &["monitor", "--physical", "--strategy", "ptp", "--for", "12s", "-o", "/tmp/r.parquet"],
+        "physical memory by accessed bits",
+    ),
     case("record", &["record", "--cgroup", GROUP, "--for", "6s", "-o", "/tmp/t.parquet"], "the time is over"),
     case("advise", &["advise", "--cgroup", GROUP, "--for", "20s"], "looks at generations"),
     case("top", &["top", "--capture", "80x24"], "this machine"),

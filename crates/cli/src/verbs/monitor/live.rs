@@ -108,7 +108,7 @@ pub(crate) fn run(
     let (mut child, name, mut source, chosen, operations) = match target {
         Target::Physical => {
             let (source, name) =
-                sources::physical(live.source, settings, &root, live.damon_options(), clock.now(), ui)?;
+                sources::physical(live.source, settings, seed, &root, live.damon_options(), clock.now(), ui)?;
             (None, "physical memory".to_owned(), source, name, "paddr")
         }
         Target::Family { family, name, child } => {

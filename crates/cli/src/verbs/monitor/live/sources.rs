@@ -1,11 +1,11 @@
 //! Which source watches, and what each needs.
 
-use isotherm_core::host::{AddressRange, UnitRange};
+use isotherm_core::host::{AddressRange, TargetId, UnitRange};
 use isotherm_core::monitor::{MonitorConfig, Operations, Strategy};
-use isotherm_daemon::Source;
+use isotherm_daemon::{Monitored, Source};
 use isotherm_linux::damon::{DamonTarget, Options};
 use isotherm_linux::doctor::{State, WATCHES};
-use isotherm_linux::{Family, LiveHost, Module, Root};
+use isotherm_linux::{Family, LiveHost, LiveTarget, Module, Root};
 use isotherm_units::{Duration, Instant};
 
 use super::{Chosen, SourceName};
@@ -90,23 +90,46 @@ pub(super) fn of_family(
 pub(super) fn physical(
     asked: SourceName,
     args: &SettingArgs,
+    seed: Option<u64>,
     root: &Root,
     options: Options,
     now: Instant,
     ui: &Ui,
 ) -> Result<(Box<dyn Source>, Chosen), CliError> {
-    if !matches!(asked, SourceName::Auto | SourceName::Damon) {
-        return Err(CliError::host_cannot("physical memory is watched by DAMON alone so far: --source damon"));
-    }
     let settings = args.settings(ui)?;
-    refuse_strategy(&settings.config, "damon")?;
     let given = settings.ranges.iter().map(|range| AddressRange::new(range.start, range.end));
     let mut ranges: Vec<AddressRange> = given.collect();
     if ranges.is_empty() {
         ranges = system_ram(root)?;
     }
-    let source = DamonSource::start(root, DamonTarget::Physical(ranges), settings.config.attributes, options, now)?;
-    Ok((Box::new(source), DAMON))
+    let wants_upper = settings.config.strategy != Strategy::default();
+    let damon = |ranges| -> Result<(Box<dyn Source>, Chosen), CliError> {
+        refuse_strategy(&settings.config, "damon")?;
+        let attributes = settings.config.attributes.clone();
+        Ok((Box::new(DamonSource::start(root, DamonTarget::Physical(ranges), attributes, options, now)?), DAMON))
+    };
+    let module = |ranges: Vec<AddressRange>| -> Result<(Box<dyn Source>, Chosen), CliError> {
+        let config = MonitorConfig { operations: Operations::Paddr, ..settings.config.clone() };
+        let ranges: Vec<UnitRange> = ranges.iter().map(|range| UnitRange::new(range.start, range.end)).collect();
+        let mut host = LiveHost::new(root.clone());
+        host.use_module(Some(Module::open(root).map_err(to_cli)?));
+        let target = TargetId(0);
+        host.add(target, LiveTarget::Physical);
+        let watched = Monitored::start(config, seed.unwrap_or(1), host, &[(target, ranges)], now);
+        Ok((Box::new(watched.map_err(CliError::host_cannot)?), MODULE))
+    };
+    match asked {
+        SourceName::Damon => damon(ranges),
+        SourceName::Module => module(ranges),
+        SourceName::Auto if wants_upper => module(ranges),
+        SourceName::Auto => damon(ranges.clone()).or_else(|error| {
+            ui.say(format_args!("passed over: damon: {error}"));
+            module(ranges)
+        }),
+        SourceName::ClearRefs | SourceName::Generations => {
+            Err(CliError::usage("physical memory is watched by --source damon or --source module"))
+        }
+    }
 }
 
 /// DAMON is given one process: of several the one with most memory, and that is said.
