@@ -79,6 +79,9 @@ pub struct LivePlayer {
 pub struct ModuleTest {
     /// Calls that each process makes in the storms.
     pub storm_calls: u64,
+    /// And for how long they go on at least.
+    #[serde(default)]
+    pub storm_seconds: u64,
     /// What the storms' chances come from.
     pub seed: u64,
 }
@@ -90,4 +93,7 @@ pub struct ModuleTested {
     pub checks: Vec<String>,
     /// By level from the leaf: entries scanned and cleared in one go, and how long that took in emulated nanoseconds.
     pub scans: Vec<(u64, u64)>,
+    /// Bytes of the kernel's memory before and after the storms, by name in `/proc/meminfo`; `Free` is what no one uses but caches.
+    #[serde(default)]
+    pub memory: Vec<(String, u64, u64)>,
 }

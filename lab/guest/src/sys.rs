@@ -252,6 +252,19 @@ pub(crate) fn fork() -> io::Result<Forked> {
     }
 }
 
+/// Becomes this program anew, which says on nobody's terminal that it is not the first process, and ends.
+pub(crate) fn run_again() {
+    let (path, name) = (c"/proc/self/exe".as_ptr(), c"isotherm-guest".as_ptr());
+    let arguments = [name, std::ptr::null()];
+    // SAFETY: strings and list end with a zero and live until the program is replaced; nobody else uses the three descriptors.
+    unsafe {
+        (0..3).for_each(|descriptor| {
+            libc::close(descriptor);
+        });
+        libc::execv(path, arguments.as_ptr());
+    }
+}
+
 /// Ends the process without running anything else.
 pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: does not return and touches no memory of ours.

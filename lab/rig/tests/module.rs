@@ -1,5 +1,5 @@
 //! The accessed-bit module in real kernels. `cargo xtask module` builds it; where it was not built, these tests say so and pass; with
-//! `ISOTHERM_REQUIRE_ALL=1` they fail. `ISOTHERM_STORM_CALLS` makes the storms longer.
+//! `ISOTHERM_REQUIRE_ALL=1` they fail. `ISOTHERM_STORM_SECONDS` makes the storms longer.
 #![expect(clippy::print_stdout, reason = "says what is skipped, and what scans took")]
 
 use isotherm_rig::job::Setting;
@@ -35,7 +35,7 @@ fn run(rig: &AtHand, task: Task, extras: &Extras) -> RunResult {
     let setting = |path: &str, value: &str| Setting { path: path.to_owned(), value: value.to_owned(), optional: true };
     let settings = vec![setting("/sys/kernel/mm/lru_gen/enabled", "0")];
     let job = Job { settings, zram_bytes: None, files_device: None, task };
-    let machine = Machine { cpus: 2, time_limit: Duration::from_secs(1800), ..Machine::default() };
+    let machine = Machine { cpus: 2, time_limit: Duration::from_secs(4 * 3600), ..Machine::default() };
     Run { kernel: &rig.kernel.1, machine: &machine, guest: &rig.guest, job: &job, script: None, extras }.go().unwrap()
 }
 
@@ -55,9 +55,10 @@ fn module_holds(name: &str) {
         return;
     };
     let rig = AtHand { kernel: (entry.name, kernel), guest };
-    let storm_calls = std::env::var("ISOTHERM_STORM_CALLS").map_or(1000, |calls| calls.parse().expect("a number"));
+    let number = |name, default| std::env::var(name).map_or(default, |text| text.parse().expect("a number"));
+    let (storm_calls, storm_seconds) = (number("ISOTHERM_STORM_CALLS", 1000), number("ISOTHERM_STORM_SECONDS", 0));
     let extras = Extras { modules: vec![module], ..Extras::default() };
-    let result = run(&rig, Task::Module(ModuleTest { storm_calls, seed: 1 }), &extras);
+    let result = run(&rig, Task::Module(ModuleTest { storm_calls, storm_seconds, seed: 1 }), &extras);
     let tested = result.reports.iter().find_map(|report| match report {
         Report::ModuleTested(tested) => Some(tested),
         _ => None,
@@ -65,6 +66,7 @@ fn module_holds(name: &str) {
     let tested = tested.expect("the guest says what it tested");
     assert_eq!(tested.checks.last().map(String::as_str), Some("nothing in the log"));
     println!("module: Linux {}: entries and ns by level {:?}", result.kernel, tested.scans);
+    println!("module: bytes before and after the storm {:?}", tested.memory);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use isotherm_guest::living::ModuleTest;
 use isotherm_guest::monitoring::ARENA_PAGE;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::device::{ACTIVATE, CLEAR, Device, FLUSH, PROBE, SCAN, Scan, VERSION};
 use crate::sys::{self, Backing, Forked, PAGE};
@@ -34,7 +34,7 @@ pub(super) fn blow(device: &Device, test: &ModuleTest) -> Result<(), String> {
             Forked::Parent(pid) => lookers.push(pid),
             Forked::Child => {
                 let chance = Chance(test.seed.wrapping_add(looker + 1) | 1);
-                sys::exit_now(i32::from(look(device, churner, looker, test.storm_calls, chance).is_err()));
+                sys::exit_now(i32::from(look(device, churner, looker, test, chance).is_err()));
             }
         }
     }
@@ -74,6 +74,9 @@ fn churn(mut chance: Chance) -> ! {
             _ => match sys::fork() {
                 Ok(Forked::Child) => {
                     let _ = sys::unmap(first, 512);
+                    if chance.below(2) == 0 {
+                        sys::run_again();
+                    }
                     sys::exit_now(0)
                 }
                 Ok(Forked::Parent(child)) => sys::wait(child).map(|_| ()),
@@ -83,11 +86,24 @@ fn churn(mut chance: Chance) -> ! {
     }
 }
 
-fn look(device: &Device, churner: i32, looker: u64, calls: u64, mut chance: Chance) -> Result<(), String> {
+/// A child of the process, which exits, or runs another program, at any moment. What is asked of it may fail.
+fn look_at_child(device: &Device, churner: i32, start: u64) {
+    let children = std::fs::read_to_string(format!("/proc/{churner}/task/{churner}/children")).unwrap_or_default();
+    let child = children.split_whitespace().next().and_then(|pid| pid.parse().ok());
+    let Some(Ok(process)) = child.map(|child| device.process(child)) else { return };
+    let _ = process.scan(&Scan { start, end: start + 512 * PAGE, level: 0, written: false, flags: CLEAR });
+    let _ = process.flush();
+    let _ = process.activate(&[start, start + PAGE]);
+}
+
+fn look(device: &Device, churner: i32, looker: u64, test: &ModuleTest, mut chance: Chance) -> Result<(), String> {
+    let (begun_at, least) = (Instant::now(), Duration::from_secs(test.storm_seconds));
+    let mut calls = 0;
     let process = device.process(churner)?;
     let start = ARENA_PAGE * PAGE;
     let [pid, begun] = process.target;
-    for _ in 0..calls {
+    while calls < test.storm_calls || begun_at.elapsed() < least {
+        calls += 1;
         if looker == 0 {
             // Words that are nonsense, or nearly sense; structures stay where they are, addresses in them are small.
             let mut words: [u64; 13] = std::array::from_fn(|_| match chance.below(4) {
@@ -111,7 +127,8 @@ fn look(device: &Device, churner: i32, looker: u64, calls: u64, mut chance: Chan
             let _ = device.call(command, &mut words);
             continue;
         }
-        match chance.below(6) {
+        match chance.below(7) {
+            6 => look_at_child(device, churner, start),
             0..=2 => {
                 let level = chance.below(4) as u32;
                 let span = 1u64 << (12 + 9 * level);
