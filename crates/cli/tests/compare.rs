@@ -86,4 +86,10 @@ fn a_group_record_is_known_to_info() {
     let advice = isotherm(&["advise", path.to_str().unwrap(), "--format", "json"]);
     assert_eq!(advice.status.code(), Some(1), "{}", said(&advice));
     assert!(said(&advice).contains("fewer than two pairs of consecutive looks"), "{}", said(&advice));
+    // What a record cannot answer is refused, and not passed over.
+    for flag in [["--memory", "50%"], ["--slowdown", "5%"], ["--cpus", "4"], ["--threads", "2"], ["--kernel", "7.2"]] {
+        let refused = isotherm(&["advise", path.to_str().unwrap(), flag[0], flag[1]]);
+        assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+        assert!(said(&refused).contains(&format!("{} is for page traces", flag[0])), "{}", said(&refused));
+    }
 }

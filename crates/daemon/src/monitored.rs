@@ -17,6 +17,8 @@ pub struct Monitored<H> {
     known: Vec<TargetId>,
     /// Refusals that were told, so that each is told once.
     told: Vec<String>,
+    /// Found before the first look.
+    pending: Vec<Finding>,
 }
 
 impl<H: MonitorHost> Monitored<H> {
@@ -37,7 +39,15 @@ impl<H: MonitorHost> Monitored<H> {
         }
         monitor.start(now);
         let known = targets.iter().map(|(target, _)| *target).collect();
-        Ok(Self { monitor, config, host, known, told: Vec::new() })
+        Ok(Self { monitor, config, host, known, told: Vec::new(), pending: Vec::new() })
+    }
+
+    /// Tells of a target with the first look, as one that came.
+    #[must_use]
+    pub fn announcing(mut self, target: TargetId, name: &str) -> Self {
+        let number = self.known.iter().position(|known| *known == target).map(index_of);
+        self.pending.extend(number.map(|target| Finding::Came { target, pid: None, name: name.to_owned() }));
+        self
     }
 
     /// The host.
@@ -128,6 +138,7 @@ impl<H: MonitorHost> Source for Monitored<H> {
     }
 
     fn look(&mut self, now: Instant, found: &mut Vec<Finding>) -> Result<(), SourceError> {
+        found.append(&mut self.pending);
         let tick = self.monitor.handle_timeout(now, &mut self.host);
         for event in &tick.events {
             if let Some(words) = words(event) {

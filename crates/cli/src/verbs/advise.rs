@@ -41,9 +41,9 @@ pub(crate) struct Args {
     /// A recording (see `isotherm record` and `isotherm import`), or a record of regions or generations of a running program.
     #[arg(value_name = "TRACE", required_unless_present_any = ["command", "cgroup"], conflicts_with_all = ["command", "cgroup"])]
     trace: Option<PathBuf>,
-    /// Memory sizes to try: shares of peak memory, or sizes.
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "40%,50%,60%,70%,80%,90%,100%")]
-    memory: Vec<Amount>,
+    /// Memory sizes to try: shares of peak memory, or sizes [default: 40%,50%,60%,70%,80%,90%,100%].
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    memory: Option<Vec<Amount>>,
     /// Which release's rules the simulated kernel follows: 6.12, 7.2, host or all [default: the release that runs here if it has
     /// rules, else the newest]. With `all` a configuration is recommended only if it holds on each.
     #[arg(long, value_name = "RELEASE")]
@@ -56,9 +56,9 @@ pub(crate) struct Args {
     /// ram, zram, nvme, ssd, disk, none, or numbers as in latency=4ms,bandwidth=30MiB/s,queue=1.
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceKind::Zram.into())]
     swap: DeviceConfig,
-    /// How much slower than with unlimited memory is still fine.
-    #[arg(long, value_name = "RATIO", default_value = "5%")]
-    slowdown: Ratio,
+    /// How much slower than with unlimited memory is still fine [default: 5%].
+    #[arg(long, value_name = "RATIO")]
+    slowdown: Option<Ratio>,
     /// Records: refaults a second that are still fine [default: 50/s].
     #[arg(long, value_name = "RATE")]
     goal: Option<cold::RefaultGoal>,
@@ -72,9 +72,9 @@ pub(crate) struct Args {
     /// cxl-near, cxl or cxl-far.
     #[arg(long, value_name = "KIND", requires = "fast", value_parser = tiers::kind_of)]
     slow: Option<MemoryKind>,
-    /// Processors of the simulated machine.
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
-    cpus: u32,
+    /// Processors of the simulated machine [default: 4].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    cpus: Option<u32>,
     /// Play the recommendation, 3 % less and 3 % more memory on a real kernel too (needs `isotherm-lab`, and what that needs), and print
     /// predicted and real major faults next to each other.
     #[arg(long, conflicts_with = "fast")]
@@ -115,6 +115,11 @@ pub(crate) struct Args {
     command: Vec<String>,
 }
 
+/// What is meant for page traces where nothing is said. No defaults of the command line: records refuse what was given.
+const MEMORY_PERCENT: [u64; 7] = [40, 50, 60, 70, 80, 90, 100];
+const SLOWDOWN: Ratio = Ratio::from_percent(5);
+const CPUS: u32 = 4;
+
 const AFTER_HELP: &str = "\
 Examples:
   isotherm advise traces/sqlite.parquet
@@ -150,6 +155,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         None => program_name(&args.command[0]),
     };
     let trace = std::path::absolute(&trace).unwrap_or(trace);
+    let cpus = args.cpus.unwrap_or(CPUS);
     let kernels = kernel::asked_or_host(args.kernel)?;
     if let (Some(fast), Some(slow)) = (args.fast, args.slow) {
         let &[kernel] = &kernels.releases[..] else {
@@ -157,7 +163,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
                 "--fast and --slow ask of one release of the kernel: give --kernel 6.12 or 7.2",
             ));
         };
-        let (storage, swap, cpus, threads) = (args.storage, args.swap, args.cpus, args.threads.map(usize::from));
+        let (storage, swap, cpus, threads) = (args.storage, args.swap, cpus, args.threads.map(usize::from));
         let question = TierQuestion { name, trace, fast, slow, kernel, storage, swap, cpus, threads };
         return on_tiers(&question, &args, &kernels, ui);
     }
@@ -166,12 +172,15 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let question = Question {
         name,
         trace,
-        memory: args.memory.clone(),
+        memory: args
+            .memory
+            .clone()
+            .unwrap_or_else(|| MEMORY_PERCENT.map(|percent| Amount::Share(Ratio::from_percent(percent))).to_vec()),
         kernels: kernels.releases.clone(),
         storage: args.storage,
         swap: args.swap,
-        slowdown: args.slowdown,
-        cpus: args.cpus,
+        slowdown: args.slowdown.unwrap_or(SLOWDOWN),
+        cpus,
         threads: args.threads.map(usize::from),
     };
     let bar = BarProgress::new(ui, "replaying");

@@ -90,6 +90,10 @@ pub(super) fn run(record: Record, args: &Args, ui: &Ui) -> Result<ExitCode, CliE
         (args.config.is_some(), "--config"),
         (args.fast.is_some(), "--fast"),
         (args.kernel.is_some(), "--kernel"),
+        (args.memory.is_some(), "--memory"),
+        (args.slowdown.is_some(), "--slowdown"),
+        (args.cpus.is_some(), "--cpus"),
+        (args.threads.is_some(), "--threads"),
     ];
     if let Some((_, flag)) = refused.into_iter().find(|(given, _)| *given) {
         return Err(CliError::usage(format!(

@@ -116,7 +116,8 @@ pub(super) fn physical(
         let target = TargetId(0);
         host.add(target, LiveTarget::Physical);
         let watched = Monitored::start(config, seed.unwrap_or(1), host, &[(target, ranges)], now);
-        Ok((Box::new(watched.map_err(CliError::host_cannot)?), MODULE))
+        let watched = watched.map_err(CliError::host_cannot)?.announcing(target, "physical memory");
+        Ok((Box::new(watched), MODULE))
     };
     match asked {
         SourceName::Damon => damon(ranges),
