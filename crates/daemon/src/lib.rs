@@ -1,10 +1,11 @@
 //! The live loop: drives state machines over a host that is given to it, within a budget of CPU time. Time, host and meter are given
 //! too: the crate has no clock, no files and no system call of its own, so that all of it runs in simulation.
 //!
-//! What is built so far is the half that watches. Nothing here changes a machine.
+//! What watches changes nothing; what changes something goes through [`hands`].
 
 mod budget;
 mod clock;
+pub mod hands;
 mod monitored;
 mod source;
 mod watch;

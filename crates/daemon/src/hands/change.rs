@@ -1,0 +1,209 @@
+//! Writing knobs, and taking back what was written.
+
+use super::journal::{Journal, JournalError, Open, Store};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The knobs of a machine: small files that hold a value.
+pub trait Taken {
+    /// The value that a knob holds, without white space around it; of a choice the word that is chosen.
+    ///
+    /// # Errors
+    /// In words.
+    fn value(&mut self, path: &str) -> Result<String, String>;
+
+    /// Writes a value.
+    ///
+    /// # Errors
+    /// In words.
+    fn write(&mut self, path: &str, value: &str) -> Result<(), String>;
+}
+
+/// A write that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    pub path: String,
+    pub old: String,
+    /// What it holds now, read back.
+    pub now: String,
+    /// Nothing was written: it held that already.
+    pub was_so: bool,
+}
+
+/// Why a knob was not changed. It holds what it held, unless the words say otherwise.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// What was written could not be put back, so nothing was written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The knob itself.
+    #[error("{path}: {why}")]
+    Knob { path: String, why: String },
+}
+
+/// What became of a change in a restore.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Returned {
+    /// It holds the old value again.
+    Back,
+    /// It held the old value already: the write was never made, or somebody took it back.
+    WasSo,
+    /// The machine was started anew since: what was written is gone with the machine it was written to.
+    OtherBoot,
+    /// Another value stands there, which is somebody else's: left alone.
+    Foreign(String),
+    /// It could not be read or written; the change stays open.
+    Failed(String),
+}
+
+/// Hands that write nothing without the journal.
+#[derive(Debug)]
+pub struct Hands<S, M> {
+    journal: Journal<S>,
+    machine: M,
+    boot: String,
+}
+
+impl<S: Store, M: Taken> Hands<S, M> {
+    /// `boot` tells this start of the machine from all others: `/proc/sys/kernel/random/boot_id`.
+    pub fn new(journal: Journal<S>, machine: M, boot: impl Into<String>) -> Self {
+        Self { journal, machine, boot: boot.into() }
+    }
+
+    /// The journal.
+    pub fn journal(&self) -> &Journal<S> {
+        &self.journal
+    }
+
+    /// The machine.
+    pub fn machine(&mut self) -> &mut M {
+        &mut self.machine
+    }
+
+    /// Writes a knob: the journal first, then the knob, then it is read back. `accepts` says whether what was read is what was
+    /// asked for; if not, the old value is put back.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn set(
+        &mut self,
+        section: &str,
+        path: &str,
+        value: &str,
+        accepts: impl Fn(&str) -> bool,
+    ) -> Result<Changed, Refusal> {
+        let refused = |why: String| Refusal::Knob { path: path.to_owned(), why };
+        let old = self.machine.value(path).map_err(refused)?;
+        if accepts(&old) {
+            return Ok(Changed { path: path.to_owned(), now: old.clone(), old, was_so: true });
+        }
+        let number = self.journal.will_set(&self.boot, section, path, &old, value)?;
+        let written = self.machine.write(path, value).and_then(|()| self.machine.value(path));
+        match written {
+            Ok(now) if accepts(&now) => {
+                self.journal.holds(number, &now)?;
+                Ok(Changed { path: path.to_owned(), old, now, was_so: false })
+            }
+            Ok(now) => {
+                let back = self.put_back(path, &old);
+                let why = format!("`{value}` was written, and it holds `{now}`");
+                match back {
+                    Ok(()) => {
+                        self.journal.close(number, "another value came of it")?;
+                        Err(refused(format!("{why}; the old value stands there again")))
+                    }
+                    Err(worse) => Err(refused(format!("{why}, and cannot be put back: {worse}"))),
+                }
+            }
+            Err(why) => {
+                // The kernel took nothing, or nobody knows: what stands there now tells.
+                match self.machine.value(path) {
+                    Ok(now) if now == old => self.journal.close(number, "the write failed")?,
+                    Ok(now) => self.journal.holds(number, &now)?,
+                    Err(_) => {}
+                }
+                Err(refused(why))
+            }
+        }
+    }
+
+    /// Takes back all that is open, newest first, so that a knob that was written twice ends where it began.
+    ///
+    /// # Errors
+    /// [`JournalError`]: what follows stays open.
+    pub fn restore(&mut self) -> Result<Vec<(Open, Returned)>, JournalError> {
+        let all: Vec<Open> = self.journal.open().rev().cloned().collect();
+        let mut returned = Vec::with_capacity(all.len());
+        let mut stuck = BTreeSet::<String>::new();
+        for open in all {
+            let what = if stuck.contains(&open.path) {
+                Returned::Failed("a later change of it was not taken back".to_owned())
+            } else {
+                self.take_back(&open)
+            };
+            if let Returned::Failed(_) = what {
+                stuck.insert(open.path.clone());
+            }
+            let why = match &what {
+                Returned::Back => Some("back"),
+                Returned::WasSo => Some("it was so"),
+                Returned::OtherBoot => Some("of another boot"),
+                Returned::Foreign(_) => Some("somebody else wrote it since"),
+                Returned::Failed(_) => None,
+            };
+            if let Some(why) = why {
+                self.journal.close(open.number, why)?;
+            }
+            returned.push((open, what));
+        }
+        Ok(returned)
+    }
+
+    /// What a restore would do, in its order. Nothing is written.
+    pub fn would_restore(&mut self) -> Vec<(Open, Returned)> {
+        // What the changes after it would have put back, by path.
+        let mut after = BTreeMap::<String, String>::new();
+        let all: Vec<Open> = self.journal.open().rev().cloned().collect();
+        let mut returned = Vec::with_capacity(all.len());
+        for open in all {
+            let now = match after.get(&open.path) {
+                Some(value) => Ok(value.clone()),
+                None => self.machine.value(&open.path),
+            };
+            let what = self.judge(&open, now);
+            if what == Returned::Back {
+                after.insert(open.path.clone(), open.old.clone());
+            }
+            returned.push((open, what));
+        }
+        returned
+    }
+
+    fn judge(&self, open: &Open, now: Result<String, String>) -> Returned {
+        if open.boot != self.boot {
+            return Returned::OtherBoot;
+        }
+        match now {
+            Ok(now) if now == open.old => Returned::WasSo,
+            Ok(now) if open.wrote(&now) => Returned::Back,
+            Ok(now) => Returned::Foreign(now),
+            Err(why) => Returned::Failed(why),
+        }
+    }
+
+    fn take_back(&mut self, open: &Open) -> Returned {
+        let now = if open.boot == self.boot { self.machine.value(&open.path) } else { Ok(String::new()) };
+        match self.judge(open, now) {
+            Returned::Back => match self.put_back(&open.path, &open.old) {
+                Ok(()) => Returned::Back,
+                Err(why) => Returned::Failed(why),
+            },
+            other => other,
+        }
+    }
+
+    fn put_back(&mut self, path: &str, old: &str) -> Result<(), String> {
+        self.machine.write(path, old)?;
+        let now = self.machine.value(path)?;
+        if now == old { Ok(()) } else { Err(format!("`{old}` was written, and it holds `{now}`")) }
+    }
+}
