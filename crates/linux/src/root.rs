@@ -76,7 +76,13 @@ impl Root {
     pub fn write(&self, from_root: impl AsRef<Path>, text: &str) -> Result<(), LiveError> {
         let path = self.path(from_root);
         let write = || {
-            let mut file = fs::OpenOptions::new().write(true).truncate(!self.is_real()).open(&path)?;
+            let mut file = fs::OpenOptions::new().write(true).open(&path)?;
+            if !self.is_real() {
+                // A knob never holds a part of a value, whoever is killed when.
+                let beside = path.with_added_extension("new");
+                fs::write(&beside, text)?;
+                return fs::rename(&beside, &path);
+            }
             match file.write(text.as_bytes())? {
                 written if written == text.len() => Ok(()),
                 written => {

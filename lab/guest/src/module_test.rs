@@ -230,11 +230,16 @@ fn active(pid: i32, pages: u64) -> Result<usize, String> {
 }
 
 /// Lines of the kernel's log from warnings on.
+/// How lines begin that are about the clocks of an emulated machine whose processors have to wait for those of the host.
+const ABOUT_CLOCKS: [&str; 3] = ["clocksource: ", "hrtimer: interrupt took ", "TSC found unstable after boot"];
+
 fn warnings() -> Result<Vec<String>, String> {
     let lines = sys::kernel_log().map_err(|error| format!("/dev/kmsg: {error}"))?;
     let is_warning = |line: &String| {
         let priority: Option<u32> = line.split(',').next().and_then(|number| number.parse().ok());
-        priority.is_some_and(|priority| priority % 8 <= 4)
+        let is_of_clocks =
+            ABOUT_CLOCKS.iter().any(|start| line.split_once(';').is_some_and(|(_, text)| text.starts_with(start)));
+        priority.is_some_and(|priority| priority % 8 <= 4) && !is_of_clocks
     };
     Ok(lines.into_iter().filter(is_warning).collect())
 }

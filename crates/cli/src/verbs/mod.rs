@@ -3,6 +3,7 @@
 
 mod accuracy;
 mod advise;
+mod apply;
 mod doctor;
 mod explain;
 mod export;
@@ -11,6 +12,7 @@ mod monitor;
 mod record;
 mod region_files;
 mod report;
+mod restore;
 mod selection;
 mod simulate;
 mod top;
@@ -21,6 +23,7 @@ pub(crate) use isotherm_terminal::{render, style};
 isotherm_terminal::verbs! {
     Accuracy => accuracy,
     Advise => advise,
+    Apply => apply,
     Doctor => doctor,
     Explain => explain,
     Export => export,
@@ -28,6 +31,7 @@ isotherm_terminal::verbs! {
     Monitor => monitor,
     Record => record,
     Report => report,
+    Restore => restore,
     Simulate => simulate,
     Top => top,
     Trace => trace,

@@ -5,8 +5,10 @@
 
 mod change;
 mod journal;
+mod protected;
 #[cfg(test)]
 mod tests;
 
 pub use change::{Changed, Hands, Refusal, Returned, Taken};
 pub use journal::{Journal, JournalError, Open, Store};
+pub use protected::protected;

@@ -143,7 +143,8 @@ fn a_fault_or_a_kill_at_any_call_leaves_nothing_changed_after_a_restore() {
         for at in 0..calls + 30 {
             let world = World::new();
             world.fails_at.set(Some(at));
-            (world.is_kill.set(is_kill), world.quarters.set(quarters));
+            world.is_kill.set(is_kill);
+            world.quarters.set(quarters);
             work(&world);
             // The first restore is hit too, if the fault comes late; a kill ends it.
             if let Ok(mut hands) = hands(&world, "boot") {

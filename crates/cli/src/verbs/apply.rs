@@ -1,0 +1,242 @@
+//! `isotherm apply`: what `advise --config` wrote becomes settings of this machine.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use isotherm_daemon::hands::{Changed, protected};
+use isotherm_linux::cgroup::{Group, Hierarchy, Limit};
+use isotherm_linux::counters::{meminfo, memory_stat};
+use isotherm_linux::knobs::value_of;
+use isotherm_linux::{Root, page_bytes};
+use isotherm_report::{Cell, Column, Table};
+use isotherm_scenario::{Scenario, parse};
+use isotherm_units::{Amount, Bytes};
+use serde::Serialize;
+
+use crate::error::CliError;
+use crate::format::{Format, FormatArg};
+use crate::live::{HandsArgs, hands, to_cli};
+use crate::ui::Ui;
+
+/// Make settings of this machine out of a configuration that `isotherm advise --config` wrote.
+///
+/// Shows the exact list of writes, and makes them with --yes alone. Each stands in a journal before it is made, is read back
+/// after it, and is taken back by `isotherm restore`. The limit becomes the group's memory.high, above which the kernel
+/// reclaims and nobody is killed; with --max it becomes memory.max, as in the simulation. The policy is a switch of the whole
+/// machine. What has no knob here (schemes, daemons over generations) is refused by name.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  isotherm advise traces/redis.parquet --config redis.toml
+  sudo isotherm apply redis.toml --cgroup /system.slice/redis.service
+  sudo isotherm apply redis.toml --cgroup /system.slice/redis.service --yes
+  sudo isotherm restore")]
+pub(crate) struct Args {
+    /// What `advise --config` wrote.
+    #[arg(value_name = "ADVICE.toml")]
+    advice: PathBuf,
+    /// The control group (version 2) that the limit is for.
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<String>,
+    /// Set memory.max, above which processes are killed, in place of memory.high.
+    #[arg(long, requires = "cgroup")]
+    max: bool,
+    /// Make the writes.
+    #[arg(long)]
+    yes: bool,
+    /// Show the writes and make none, also with --yes.
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    hands: HandsArgs,
+    #[command(flatten)]
+    format: FormatArg,
+}
+
+/// The Multi-Gen LRU's switch; hexadecimal, as the kernel prints it.
+const LRU_GEN: &str = "/sys/kernel/mm/lru_gen/enabled";
+/// All of its parts, and none.
+const ALL_ON: &str = "0x0007";
+const ALL_OFF: &str = "0x0000";
+
+/// One write.
+#[derive(Clone, Debug, Serialize)]
+struct Write {
+    path: String,
+    now: String,
+    new: String,
+    /// Whom it is for.
+    scope: String,
+    result: &'static str,
+}
+
+pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    let root = args.hands.root();
+    let acts = args.yes && !args.dry_run;
+    let scenario = read(&args.advice, acts)?;
+    let mut writes = plan(&scenario, &args, &root)?;
+    if acts {
+        let hands = hands(&root, &args.hands.journal, true)?;
+        let mut hands = hands.ok_or_else(|| CliError::failed("there is no journal"))?;
+        for write in &mut writes {
+            let wanted = number(&write.new);
+            let accepts = |now: &str| now == write.new || (wanted.is_some() && number(now) == wanted);
+            let Changed { was_so, .. } = hands.set("apply", &write.path, &write.new, accepts).map_err(|error| {
+                CliError::failed(format!("{error}; `isotherm restore` takes back what was written before it"))
+            })?;
+            write.result = if was_so { "was so already" } else { "written" };
+        }
+    }
+    match args.format.format {
+        Format::Json => {
+            let text = serde_json::to_string_pretty(&writes).map_err(CliError::failed)?;
+            ui.print(format_args!("{text}\n"))?;
+        }
+        Format::Csv => ui.print(table(&writes).to_csv())?,
+        Format::Table => ui.print(super::render(&table(&writes), Format::Table, ui))?,
+    }
+    if acts {
+        ui.say(format_args!("`isotherm restore` takes it back"));
+    } else {
+        ui.say(format_args!("nothing was written; --yes writes this list"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The file, which must not be somebody else's to write when it changes something.
+fn read(path: &Path, acts: bool) -> Result<Scenario, CliError> {
+    let named = |error: std::io::Error| CliError::failed(error).while_doing(format!("cannot read {}", path.display()));
+    let data = std::fs::metadata(path).map_err(named)?;
+    let own = rustix::process::geteuid().as_raw();
+    if acts && (data.mode() & 0o022 != 0 || (data.uid() != 0 && data.uid() != own)) {
+        return Err(CliError::usage(format!(
+            "{} can be written by others; a file that changes this machine must be root's, or yours, alone: chmod go-w {0}",
+            path.display()
+        )));
+    }
+    let text = std::fs::read_to_string(path).map_err(named)?;
+    parse(&text, &path.display().to_string()).map_err(CliError::usage)
+}
+
+/// The list of writes.
+fn plan(scenario: &Scenario, args: &Args, root: &Root) -> Result<Vec<Write>, CliError> {
+    let place = args.advice.display();
+    for (given, what) in [
+        (!scenario.monitors.is_empty(), "[[monitors]] with schemes"),
+        (!scenario.generations.is_empty(), "[[generations]]"),
+        (!scenario.compaction.is_empty(), "[[compaction]]"),
+        (scenario.tiering.is_some(), "[tiering]"),
+        (
+            !scenario.variants.is_empty() || scenario.matrix.is_some(),
+            "several variants, of which it does not say which",
+        ),
+    ] {
+        if given {
+            return Err(CliError::host_cannot(format!(
+                "{place} has {what}, which is not applied to live machines yet; limits and policies are"
+            )));
+        }
+    }
+    let mut writes = Vec::new();
+    let enabled = match scenario.policy.as_str() {
+        "mglru" => ALL_ON,
+        "classic" => ALL_OFF,
+        other => {
+            return Err(CliError::host_cannot(format!(
+                "{place}: the policy `{other}` is no kernel's: it was simulated to compare with; allowed: classic, mglru"
+            )));
+        }
+    };
+    match value_of(root, LRU_GEN) {
+        Ok(now) => {
+            writes.push(Write {
+                path: LRU_GEN.to_owned(),
+                now,
+                new: enabled.to_owned(),
+                scope: "the whole machine".to_owned(),
+                result: "to be written",
+            });
+        }
+        // A kernel without it has the two lists and nothing else.
+        Err(error) if error.is_missing() && enabled == ALL_OFF => {}
+        Err(error) if error.is_missing() => {
+            return Err(CliError::host_cannot(
+                "this kernel has no Multi-Gen LRU: it needs 6.1 or newer with CONFIG_LRU_GEN",
+            ));
+        }
+        Err(error) => return Err(to_cli(error)),
+    }
+    let limit = match scenario.limit {
+        None => None,
+        Some(Amount::Absolute(bytes)) => Some(bytes),
+        Some(Amount::Share(_)) => {
+            return Err(CliError::usage(format!(
+                "{place}: `limit` is a share of a peak, which a live group does not have; write it in bytes"
+            )));
+        }
+    };
+    match (limit, &args.cgroup) {
+        (None, None) => {}
+        (None, Some(_)) => {
+            return Err(CliError::usage(format!("{place} has no `limit`: there is nothing to set in a group")));
+        }
+        (Some(_), None) => {
+            return Err(CliError::usage(format!(
+                "{place} has a `limit`: say which control group it is for, --cgroup PATH"
+            )));
+        }
+        (Some(limit), Some(path)) => writes.push(limit_of(root, path, limit, args.max)?),
+    }
+    Ok(writes)
+}
+
+/// The write that limits a group, if that can hurt nobody who must not be hurt.
+fn limit_of(root: &Root, path: &str, limit: Bytes, max: bool) -> Result<Write, CliError> {
+    let group = Hierarchy::unified(root).and_then(|all| all.group(path)).map_err(to_cli)?;
+    if let Some(why) = protected(group.path()) {
+        return Err(CliError::usage(format!("the group {} is left alone: {why}", group.path())));
+    }
+    let file = if max { "memory.max" } else { "memory.high" };
+    let now = group.limit(file).map_err(to_cli)?;
+    refuse_without_room(root, &group, limit)?;
+    let bytes = limit.get() / page_bytes() * page_bytes();
+    let now = match now {
+        Limit::Unlimited => "max".to_owned(),
+        Limit::At(bytes) => bytes.get().to_string(),
+    };
+    let path = group.folder().join(file).display().to_string();
+    Ok(Write { path, now, new: bytes.to_string(), scope: group.path().to_owned(), result: "to be written" })
+}
+
+/// Anonymous memory has to go somewhere.
+fn refuse_without_room(root: &Root, group: &Group, limit: Bytes) -> Result<(), CliError> {
+    let stat = memory_stat::read(root, group.folder()).map_err(to_cli)?;
+    let anonymous = stat.get("anon").unwrap_or(0);
+    let swap_free = meminfo::read(root).map_err(to_cli)?.get("SwapFree").unwrap_or(0);
+    let over = anonymous.saturating_sub(limit.get());
+    if over > swap_free {
+        return Err(CliError::host_cannot(format!(
+            "{} of the group's anonymous memory would have to go to swap, which has {} free: add swap, or allow the group more",
+            Bytes::new(over).approx(),
+            Bytes::new(swap_free).approx()
+        )));
+    }
+    Ok(())
+}
+
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+fn table(writes: &[Write]) -> Table {
+    let mut table = Table::new("writes", ["knob", "now", "new", "for", "result"].map(Column::text).to_vec());
+    for write in writes {
+        let cells = [write.path.as_str(), &write.now, &write.new, &write.scope, write.result];
+        table.push(cells.map(Cell::from).to_vec());
+    }
+    table
+}

@@ -1,0 +1,109 @@
+//! `isotherm restore`: takes back what was changed.
+
+use std::process::ExitCode;
+
+use isotherm_daemon::hands::{Open, Returned};
+use isotherm_report::{Cell, Column, Table};
+use serde::Serialize;
+
+use crate::error::CliError;
+use crate::format::{Format, FormatArg};
+use crate::live::{HandsArgs, hands};
+use crate::ui::Ui;
+
+/// Take back every change that isotherm made to this machine and did not take back itself.
+///
+/// Each change stands in a journal before it is made, so this works after a crash, `kill -9` or a power cut. A knob that
+/// somebody else has written since is left alone, and told. Changes of another boot are gone with it, and closed. Exit code 0:
+/// nothing of ours is left; 4: something was left alone; 1: something could not be put back, and stays in the journal.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  sudo isotherm restore
+  sudo isotherm restore --dry-run
+  sudo isotherm restore --format json")]
+pub(crate) struct Args {
+    /// Say what would be put back, and write nothing.
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    hands: HandsArgs,
+    #[command(flatten)]
+    format: FormatArg,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    path: String,
+    section: String,
+    /// Before the change, and so after this.
+    old: String,
+    /// What was written.
+    new: String,
+    result: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+}
+
+impl Row {
+    fn new(open: Open, returned: Returned, dry_run: bool) -> Self {
+        let (result, why) = match returned {
+            Returned::Back if dry_run => ("to be put back", None),
+            Returned::Back => ("put back", None),
+            Returned::WasSo => ("was so already", None),
+            Returned::OtherBoot => ("gone with another boot", None),
+            Returned::Foreign(now) => ("left alone", Some(format!("somebody else wrote `{now}` since"))),
+            Returned::Failed(why) => ("failed", Some(why)),
+        };
+        let Open { path, section, old, new, .. } = open;
+        Self { path, section, old, new, result, why }
+    }
+}
+
+pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    let root = args.hands.root();
+    let returned = match hands(&root, &args.hands.journal, false)? {
+        None => Vec::new(),
+        Some(mut hands) if args.dry_run => hands.would_restore(),
+        Some(mut hands) => hands.restore().map_err(CliError::failed)?,
+    };
+    let rows: Vec<Row> = returned.into_iter().map(|(open, what)| Row::new(open, what, args.dry_run)).collect();
+    match args.format.format {
+        Format::Json => {
+            let text = serde_json::to_string_pretty(&rows).map_err(CliError::failed)?;
+            ui.print(format_args!("{text}\n"))?;
+        }
+        _ if rows.is_empty() => {
+            ui.say(format_args!("nothing to put back: {} has no open change", args.hands.journal.display()))
+        }
+        Format::Csv => ui.print(table(&rows).to_csv())?,
+        Format::Table => ui.print(super::render(&table(&rows), Format::Table, ui))?,
+    }
+    let count = |result| rows.iter().filter(|row| row.result == result).count();
+    let (failed, alone) = (count("failed"), count("left alone"));
+    if failed > 0 {
+        let first =
+            rows.iter().find_map(|row| row.why.as_deref().filter(|_| row.result == "failed")).unwrap_or_default();
+        return Err(CliError::failed(format!(
+            "{failed} changes could not be put back and stay in the journal; the first: {first}"
+        )));
+    }
+    if alone > 0 {
+        return Err(CliError::partial(format!(
+            "{alone} knobs hold what somebody else wrote since, and were left alone"
+        )));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new("restore", ["knob", "was", "was set to", "now"].map(Column::text).to_vec());
+    for row in rows {
+        let now = match &row.why {
+            Some(why) => format!("{}: {why}", row.result),
+            None => row.result.to_owned(),
+        };
+        table.push([&row.path, &row.old, &row.new, &now].map(|text| Cell::from(text.as_str())).to_vec());
+    }
+    table
+}

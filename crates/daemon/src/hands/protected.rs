@@ -1,0 +1,49 @@
+//! Groups that are never acted on: what a machine cannot be reached or logged into without.
+
+/// Parts of a path of a control group.
+const PROTECTED: &[(&str, &str)] = &[
+    ("init.scope", "the first process of the machine is in it"),
+    ("systemd-journald.service", "it keeps the machine's log"),
+    ("systemd-udevd.service", "it brings up devices"),
+    ("systemd-logind.service", "it lets people in"),
+    ("dbus.service", "services talk through it"),
+    ("dbus-broker.service", "services talk through it"),
+    ("ssh.service", "people come in through it"),
+    ("sshd.service", "people come in through it"),
+    ("containerd.service", "it runs the containers"),
+    ("docker.service", "it runs the containers"),
+    ("crio.service", "it runs the containers"),
+    ("kubelet.service", "it runs the node"),
+];
+
+/// Why a group is not to be touched, if so. `path` as in `/proc/PID/cgroup`. A group above a protected one is touched with it,
+/// and so is refused too where it is one of those that always are above.
+pub fn protected(path: &str) -> Option<&'static str> {
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    let all: Vec<&str> = parts.clone().collect();
+    match all.as_slice() {
+        [] => return Some("it is the whole machine"),
+        ["system.slice"] => return Some("all services of the machine are in it; name one of them"),
+        _ => {}
+    }
+    parts.find_map(|part| PROTECTED.iter().find(|(name, _)| *name == part).map(|(_, why)| *why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_machine_needs_is_left_alone() {
+        for path in
+            ["/", "", "/init.scope", "/system.slice", "/system.slice/ssh.service", "/system.slice/sshd.service/x"]
+        {
+            assert!(protected(path).is_some(), "{path}");
+        }
+        for path in
+            ["/app.slice/web.service", "/system.slice/nginx.service", "/user.slice", "/system.slice/my-ssh.service"]
+        {
+            assert_eq!(protected(path), None, "{path}");
+        }
+    }
+}
