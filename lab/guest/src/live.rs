@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::damon::{PassLog, play, since};
 use crate::machine::write;
+use crate::programs::Held;
 use crate::sys::{self, Forked};
 use crate::{Reporter, knobs};
 
@@ -23,8 +24,10 @@ pub(crate) fn live(live: &Live, reporter: &mut Reporter) -> Result<(), String> {
     std::fs::create_dir_all("/tmp").map_err(|error| format!("/tmp: {error}"))?;
     let players: Vec<(i32, &PassLog)> =
         live.workloads.iter().map(|workload| start(workload, base)).collect::<Result<_, _>>()?;
+    let mut held = Held::all(&live.programs, &live.environment)?;
     let knobs = knobs::read_all();
-    let mut lived = run(live, base)?;
+    let mut lived = run(live, base, &held)?;
+    lived.programs = held.take_ends()?;
     lived.knobs_changed = knobs::differences(&knobs, &knobs::read_all());
     lived.knobs_read = knobs.len() as u64;
     for &(pid, log) in &players {
@@ -41,19 +44,25 @@ pub(crate) fn live(live: &Live, reporter: &mut Reporter) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes the group with the memory controller on the way to it, and starts the player there.
-fn start(workload: &LiveWorkload, base: Instant) -> Result<(i32, &'static PassLog), String> {
-    if let Some(flaw) = workload.pattern.flaw() {
-        return Err(format!("the pattern cannot be played: {flaw}"));
-    }
+/// Makes the group with the memory controller on the way to it; its folder.
+pub(crate) fn make_group(path: &str) -> Result<String, String> {
     let mut group = GROUPS.to_owned();
-    for part in workload.group.split('/').filter(|part| !part.is_empty()) {
+    for part in path.split('/').filter(|part| !part.is_empty()) {
         write(&format!("{group}/cgroup.subtree_control"), "+memory")?;
         group = format!("{group}/{part}");
         if !Path::new(&group).is_dir() {
             std::fs::create_dir(&group).map_err(|error| format!("{group}: {error}"))?;
         }
     }
+    Ok(group)
+}
+
+/// Makes the group, and starts the player there.
+fn start(workload: &LiveWorkload, base: Instant) -> Result<(i32, &'static PassLog), String> {
+    if let Some(flaw) = workload.pattern.flaw() {
+        return Err(format!("the pattern cannot be played: {flaw}"));
+    }
+    let group = make_group(&workload.group)?;
     let log: &'static PassLog = sys::shared().map_err(|error| format!("shared memory: {error}"))?;
     let pid = match sys::fork().map_err(|error| format!("fork: {error}"))? {
         Forked::Child => {
@@ -76,7 +85,7 @@ fn start(workload: &LiveWorkload, base: Instant) -> Result<(i32, &'static PassLo
     Ok((pid, log))
 }
 
-fn run(live: &Live, base: Instant) -> Result<Lived, String> {
+fn run(live: &Live, base: Instant, held: &Held) -> Result<Lived, String> {
     let create = |path: &str| File::create(path).map_err(|error| format!("{path}: {error}"));
     let mut lived = Lived { ran_ns: (since(base), 0), ..Lived::default() };
     let mut child = Command::new(&live.program)
@@ -96,6 +105,9 @@ fn run(live: &Live, base: Instant) -> Result<Lived, String> {
         if Instant::now() >= end && !lived.timed_out {
             lived.timed_out = true;
             child.kill().map_err(|error| format!("kill: {error}"))?;
+        }
+        if Path::new(&live.programs_begin_with).exists() {
+            held.begin();
         }
         std::thread::sleep(Duration::from_millis(5));
     };

@@ -11,6 +11,10 @@ use crate::patterns::Pattern;
 pub struct Live {
     /// Started in this order; all have touched their arenas once before the program starts. They are killed after it.
     pub workloads: Vec<LiveWorkload>,
+    /// Programs that the host put in. They are started in this order and wait until `programs_begin_with` is there.
+    pub programs: Vec<LiveProgram>,
+    /// The file whose appearance lets `programs` begin: the program that watches makes it when it is ready.
+    pub programs_begin_with: String,
     /// Absolute path.
     pub program: String,
     pub arguments: Vec<String>,
@@ -35,6 +39,28 @@ pub struct LiveWorkload {
     pub high_bytes: Option<u64>,
 }
 
+/// A program that runs beside the one that watches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LiveProgram {
+    /// The control group that it is in; made if need be. `None`: that of the first process.
+    pub group: Option<String>,
+    /// Absolute path.
+    pub program: String,
+    pub arguments: Vec<String>,
+    /// Where it runs; made if need be.
+    pub folder: String,
+}
+
+/// How a program ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LiveEnded {
+    /// `None`: a signal ended it, ours if it ran on for long after the watching program's end.
+    pub exit_code: Option<i32>,
+    /// Both streams. Bytes that are no text are replaced.
+    pub said: String,
+}
+
 /// What came of it. Bytes that are no text are replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lived {
@@ -54,6 +80,8 @@ pub struct Lived {
     pub knobs_changed: Vec<String>,
     /// By workload.
     pub players: Vec<LivePlayer>,
+    /// By program.
+    pub programs: Vec<LiveEnded>,
 }
 
 impl Lived {

@@ -14,6 +14,7 @@ mod machine;
 mod module_test;
 mod observe;
 mod player;
+mod programs;
 mod series;
 mod shared;
 mod sys;

@@ -283,6 +283,31 @@ pub(crate) fn has_ended(child: i32) -> bool {
     unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG) != 0 }
 }
 
+/// How a child ended, if it has; takes it in.
+pub(crate) fn end_of(child: i32) -> Option<std::process::ExitStatus> {
+    let mut status = 0;
+    // SAFETY: a number that lives through the call.
+    let ended = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == child;
+    ended.then(|| std::os::unix::process::ExitStatusExt::from_raw(status))
+}
+
+/// Switches the loopback network on: a new kernel has it off.
+pub(crate) fn loopback_up() -> io::Result<()> {
+    // SAFETY: no memory is involved.
+    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    check(socket)?;
+    // SAFETY: a descriptor just made that nobody else owns.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    // SAFETY: zeroes are a value of it.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = from.cast_signed();
+    }
+    request.ifr_ifru.ifru_flags = libc::c_short::try_from(libc::IFF_UP).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: an open socket, and a request with a name and flags that lives through the call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) })
+}
+
 pub(crate) fn kill(child: i32) -> io::Result<()> {
     // SAFETY: no memory is involved.
     check(unsafe { libc::kill(child, libc::SIGKILL) })
@@ -356,6 +381,8 @@ unsafe impl SharedMemory for crate::shared::Control {}
 unsafe impl SharedMemory for crate::damon::PassLog {}
 // SAFETY: atomics only.
 unsafe impl SharedMemory for crate::module_test::Orders {}
+// SAFETY: atomics only.
+unsafe impl SharedMemory for crate::programs::Gate {}
 // SAFETY: atomics only.
 unsafe impl SharedMemory for crate::lru_sort::FilterBy {}
 // SAFETY: atomics and arrays of them.

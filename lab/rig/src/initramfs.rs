@@ -33,9 +33,10 @@ impl Initramfs {
         self.add(Builder::new(path).mode(DATA), bytes);
     }
 
-    /// Adds a program; `path` without a slash in front.
-    pub(crate) fn program(&mut self, path: &str, bytes: &[u8]) {
-        self.add(Builder::new(path).mode(PROGRAM), bytes);
+    /// Adds a file of the host as it is there: with its time, which tells interpreters whether what they compiled is still right.
+    pub(crate) fn as_on_host(&mut self, path: &str, is_program: bool, changed_s: u32, bytes: &[u8]) {
+        let mode = if is_program { PROGRAM } else { DATA };
+        self.add(Builder::new(path).mode(mode).mtime(changed_s), bytes);
     }
 
     /// Adds a folder.

@@ -130,10 +130,15 @@ fn only_entry(folder: &Path) -> Option<PathBuf> {
 
 /// Fails unless `program` is on the path.
 pub(crate) fn need(program: &'static str, package: &str) -> Result<(), RigError> {
+    find(program, package).map(|_| ())
+}
+
+/// Where `program` lies: on the path, or where it says itself.
+pub(crate) fn find(program: &'static str, package: &str) -> Result<PathBuf, RigError> {
     let paths = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = std::env::split_paths(&paths).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")]);
-    if is_there.map(|folder| folder.join(program)).any(|path| path.is_file()) {
-        return Ok(());
+    let mut folders = std::env::split_paths(&paths).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")]);
+    if let Some(path) = folders.find_map(|folder| Some(folder.join(program)).filter(|path| path.is_file())) {
+        return Ok(path);
     }
     let fix = format!("on Debian and Ubuntu: apt-get install {package}");
     Err(RigError::Missing { program, fix })

@@ -64,7 +64,9 @@ impl Extras {
             let to = inside(to);
             // A folder that is there stays as it is.
             to.match_indices('/').for_each(|(end, _)| files.folder(&to[..end]));
-            if *is_program { files.program(to, &bytes) } else { files.file(to, &bytes) }
+            let changed = fs::metadata(from).and_then(|file| file.modified()).map_err(RigError::io(from))?;
+            let changed_s = changed.duration_since(std::time::UNIX_EPOCH).map_or(0, |age| age.as_secs());
+            files.as_on_host(to, *is_program, u32::try_from(changed_s).unwrap_or(u32::MAX), &bytes);
         }
         Ok(())
     }

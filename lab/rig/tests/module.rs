@@ -94,6 +94,8 @@ fn a_program_runs_beside_a_workload() {
     };
     let live = Live {
         workloads: vec![workload],
+        programs: Vec::new(),
+        programs_begin_with: String::new(),
         program: "/bin/program".to_owned(),
         arguments: Vec::new(),
         environment: [("PATH".to_owned(), "/bin".to_owned())].into(),

@@ -27,6 +27,7 @@ macro_rules! tidy {
 
 mod advice;
 mod monitor;
+mod programs;
 mod record;
 mod verbs;
 
@@ -41,13 +42,14 @@ Examples:
   isotherm-lab live
   isotherm-lab live --advice --seconds 60
   isotherm-lab live --record --kernel 7.2
+  isotherm-lab live --programs --pattern sqlite,python
   isotherm-lab live --verbs
   isotherm-lab live --kernel 7.2 --pattern hot-set,sparse-64g --way damon --boots 1")]
 pub(crate) struct Args {
     /// Only these kernels [default: 6.12 and 7.2].
     #[arg(long, value_name = "KERNEL", value_delimiter = ',')]
     kernel: Vec<String>,
-    /// Only these patterns.
+    /// Only these patterns, workloads or programs.
     #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
     pattern: Vec<String>,
     /// Only these ways of watching.
@@ -62,8 +64,15 @@ pub(crate) struct Args {
     /// Instead: have `isotherm record --cgroup` record the patterns, and compare with what was used.
     #[arg(long, conflicts_with_all = ["advice", "way", "boots"])]
     record: bool,
+    /// Instead: have `isotherm record --cgroup` record the programs of traces/, and compare what `isotherm advise` recommends with what it
+    /// recommends for their recordings.
+    #[arg(long, conflicts_with_all = ["advice", "record", "way", "boots", "seconds"])]
+    programs: bool,
+    /// Keep the traces of --programs in this folder.
+    #[arg(long, value_name = "FOLDER", requires = "programs")]
+    keep: Option<PathBuf>,
     /// Instead: run each live verb once, and see how it ends and what it leaves changed.
-    #[arg(long, conflicts_with_all = ["advice", "record", "pattern", "way", "boots"])]
+    #[arg(long, conflicts_with_all = ["advice", "record", "programs", "pattern", "way", "boots"])]
     verbs: bool,
     /// How long each is watched, in seconds of the guest.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(5..=600))]
@@ -90,6 +99,8 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         advice::run(&args, ui)
     } else if args.record {
         record::run(&args, ui)
+    } else if args.programs {
+        programs::run(&args, ui)
     } else {
         monitor::run(&args, ui)
     }

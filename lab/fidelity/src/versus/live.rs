@@ -1,6 +1,6 @@
 //! `isotherm monitor` inside real kernels, beside the page-exact truth of the programs that it watches.
 
-use isotherm_guest::living::{Live, LiveWorkload, Lived};
+use isotherm_guest::living::{Live, LiveProgram, LiveWorkload, Lived};
 use isotherm_guest::monitoring::{Region, Snapshot};
 use isotherm_guest::patterns::{Motion, Part, Pattern};
 use isotherm_rig::job::Setting;
@@ -146,6 +146,10 @@ pub struct Product<'a> {
 pub(super) struct Asked {
     pub(super) arguments: Vec<String>,
     pub(super) workloads: Vec<LiveWorkload>,
+    /// They begin when the first of `outputs` is there.
+    pub(super) programs: Vec<LiveProgram>,
+    /// What they need.
+    pub(super) files: Vec<Extra>,
     /// Files to bring back.
     pub(super) outputs: Vec<String>,
     pub(super) settings: Vec<Setting>,
@@ -156,9 +160,16 @@ pub(super) struct Asked {
 impl Asked {
     /// These arguments beside one workload, on a machine whose clock is made of instructions.
     pub(super) fn new(arguments: &[&str], workload: LiveWorkload) -> Self {
+        Self { workloads: vec![workload], ..Self::alone(arguments) }
+    }
+
+    /// These arguments beside nothing yet.
+    pub(super) fn alone(arguments: &[&str]) -> Self {
         Self {
             arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
-            workloads: vec![workload],
+            workloads: Vec::new(),
+            programs: Vec::new(),
+            files: Vec::new(),
             outputs: Vec::new(),
             settings: quiet(),
             machine: Machine {
@@ -178,6 +189,8 @@ impl Asked {
 pub(super) fn beside(rig: &Rig<'_>, product: Product<'_>, asked: Asked) -> Result<(String, Lived), FidelityError> {
     let live = Live {
         workloads: asked.workloads,
+        programs: asked.programs,
+        programs_begin_with: asked.outputs.first().cloned().unwrap_or_default(),
         program: PROGRAM.to_owned(),
         arguments: asked.arguments,
         environment: [("HOME".to_owned(), "/tmp".to_owned())].into(),
@@ -186,10 +199,9 @@ pub(super) fn beside(rig: &Rig<'_>, product: Product<'_>, asked: Asked) -> Resul
     };
     let job =
         Job { settings: asked.settings, zram_bytes: asked.zram_bytes, files_device: None, task: Task::Live(live) };
-    let extras = Extras {
-        modules: vec![product.module.to_owned()],
-        files: vec![Extra { from: product.isotherm.to_owned(), to: PROGRAM.to_owned(), is_program: true }],
-    };
+    let mut files = asked.files;
+    files.push(Extra { from: product.isotherm.to_owned(), to: PROGRAM.to_owned(), is_program: true });
+    let extras = Extras { modules: vec![product.module.to_owned()], files };
     let result = rig.run_with(&asked.machine, &job, &extras)?;
     let lived = reports(&result, 1, |report| match report {
         Report::Lived(lived) => Some(lived),

@@ -6,6 +6,7 @@ mod compaction_simulated;
 mod judge;
 pub mod live;
 pub mod live_advice;
+pub mod live_programs;
 pub mod live_record;
 pub mod live_verbs;
 pub mod monitor;
