@@ -175,6 +175,25 @@ fn the_written_set_up_is_the_one_that_was_played() {
 }
 
 /// A new key is fine; one that is gone or renamed breaks the programs that read it.
+/// docs/live.md: a trace made of accessed bits has no order within an epoch, and advice on it says so.
+#[test]
+fn what_a_trace_of_accessed_bits_cannot_tell_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bits.parquet");
+    let said = |recorder: &str| {
+        let meta = TraceMeta { epoch_ns: MS, recorder: recorder.to_owned(), ..TraceMeta::single("bits") };
+        let mut writer = TraceWriter::create(&path, meta).unwrap();
+        for ms in 0..50 {
+            let row = TraceRow { time_ns: ms * MS, thread: 0, page: 1 << 20, pages: 600, write: true, kernel: false };
+            writer.push(row).unwrap();
+        }
+        writer.set_outcome(Some(0), true).unwrap();
+        writer.finish().unwrap();
+        ask(&path, &[100]).unknowns.iter().any(|unknown| unknown.contains("in which order"))
+    };
+    assert!(said(TraceMeta::ACCESSED_BITS) && !said("another"));
+}
+
 #[test]
 fn json_has_the_documented_shape() {
     let advice = serde_json::to_value(advice()).unwrap();

@@ -87,6 +87,14 @@ impl Default for TraceMeta {
 }
 
 impl TraceMeta {
+    /// [`recorder`](Self::recorder) of traces that are made of accessed bits of running processes.
+    pub const ACCESSED_BITS: &'static str = "isotherm record, accessed bits";
+
+    /// Whether accesses of an epoch stand by address, because nobody saw in which order they came.
+    pub fn has_no_order_within_epochs(&self) -> bool {
+        self.recorder == Self::ACCESSED_BITS
+    }
+
     /// The meta of a trace with one process of one thread, both named `name`.
     pub fn single(name: &str) -> Self {
         Self {

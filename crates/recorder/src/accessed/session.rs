@@ -103,7 +103,7 @@ pub fn record_accessed(
 ) -> Result<AccessedRecording, RecordError> {
     let meta = TraceMeta {
         command: options.command.clone(),
-        recorder: "isotherm record, accessed bits".to_owned(),
+        recorder: TraceMeta::ACCESSED_BITS.to_owned(),
         host: options.host.clone(),
         page_bytes: eyes.page_bytes(),
         epoch_ns: options.epoch.ns(),

@@ -275,7 +275,11 @@ fn unknowns(question: &Question, meta: &TraceMeta) -> Vec<String> {
             "The swap device is a model of its kind with nothing else using it; yours may be slower.".to_owned()
         }
     };
-    vec![
+    let order = "The recording is made of accessed bits: pages of an epoch stand by address, because nobody saw in which order they \
+                 were used. Files that are read at random look as if they were read in order, so that readahead seems to help: a \
+                 program that maps such files needs more memory than this. SQLite was told a third too little.";
+    let mut unknowns: Vec<String> = meta.has_no_order_within_epochs().then(|| order.to_owned()).into_iter().collect();
+    unknowns.extend([
         filter.to_owned(),
         kernel.to_owned(),
         "Time is the program's own CPU time plus simulated stalls; waiting for input, disks or other programs is not in it."
@@ -287,5 +291,6 @@ fn unknowns(question: &Question, meta: &TraceMeta) -> Vec<String> {
         "Ages of schemes are fitted to the length of the recording, and their machine has room to spare: on a machine that \
          lives for days, and is short of memory, they act at other times."
             .to_owned(),
-    ]
+    ]);
+    unknowns
 }
