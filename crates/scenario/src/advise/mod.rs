@@ -277,7 +277,7 @@ fn unknowns(question: &Question, meta: &TraceMeta) -> Vec<String> {
     };
     let order = "The recording is made of accessed bits: pages of an epoch stand by address, because nobody saw in which order they \
                  were used. Files that are read at random look as if they were read in order, so that readahead seems to help: a \
-                 program that maps such files needs more memory than this. SQLite was told a third too little.";
+                 program that maps such files needs more memory than this. SQLite was told a third too little, Redis a fifth.";
     let mut unknowns: Vec<String> = meta.has_no_order_within_epochs().then(|| order.to_owned()).into_iter().collect();
     unknowns.extend([
         filter.to_owned(),

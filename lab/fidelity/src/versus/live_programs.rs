@@ -70,7 +70,8 @@ pub const PROGRAMS: &[ProgramCase] = &[
         client: Some(Words {
             program: "/usr/bin/python3",
             package: "python3",
-            modules: &["socket", "time"],
+            // Names of hosts, numbers among them, are encoded by the last.
+            modules: &["socket", "time", "encodings.idna"],
             arguments: &["redis-load.py", "7979"],
         }),
         files: &["redis-load.py"],
