@@ -200,6 +200,19 @@ fn what_somebody_else_wrote_since_is_left_alone() {
     assert_eq!(machine.knobs(), applied);
 }
 
+#[test]
+fn a_group_that_was_removed_takes_its_limit_with_it() {
+    let machine = Machine::new();
+    let advice = machine.advice(&scenario(LIMITED));
+    json(&machine.run(&["apply", &advice, "--cgroup", "/app.slice/web.service", "--yes", "--format", "json"]));
+    fs::remove_dir_all(machine.path(GROUP)).unwrap();
+    let rows = json(&machine.run(&["restore", "--format", "json"]));
+    let of_group = rows.iter().find(|row| row["path"].as_str().unwrap().contains("web.service")).unwrap();
+    assert_eq!(of_group["result"], "gone with its group or module");
+    assert_eq!(machine.read("sys/kernel/mm/lru_gen/enabled"), "0x0003");
+    assert_eq!(json(&machine.run(&["restore", "--format", "json"])).len(), 0);
+}
+
 /// `kill -9` at some moment of `apply`: afterwards `restore` leaves all knobs as they were.
 #[test]
 fn a_kill_at_any_moment_can_be_taken_back() {

@@ -1,4 +1,5 @@
-//! Knobs of the kernel that are put back: each write goes through [`Knobs`], which remembers what was there.
+//! Knobs of the kernel that watching needs otherwise and puts back when it ends. [`Knobs`] remembers what was there in memory alone: a
+//! change that must outlive its program goes through the journal of `isotherm-daemon`.
 
 use crate::{LiveError, Root};
 use std::path::{Path, PathBuf};
@@ -25,15 +26,11 @@ pub enum Restored {
     Failed { change: Change, error: LiveError },
 }
 
-/// Called before each write: the place for a journal. An error prevents the write.
-pub type Sink = Box<dyn FnMut(&Change) -> Result<(), LiveError> + Send>;
-
 /// The knobs that were written, in this order. They are put back on [`restore`](Self::restore) or when it is dropped.
 pub struct Knobs {
     root: Root,
     /// One entry a knob: the oldest value and the last one written, with what the kernel made of it.
     changes: Vec<Written>,
-    sink: Option<Sink>,
 }
 
 struct Written {
@@ -51,20 +48,13 @@ impl std::fmt::Debug for Knobs {
 impl Knobs {
     /// Nothing is written yet.
     pub fn new(root: Root) -> Self {
-        Self { root, changes: Vec::new(), sink: None }
-    }
-
-    /// Calls `sink` before each write.
-    #[must_use]
-    pub fn with_sink(mut self, sink: Sink) -> Self {
-        self.sink = Some(sink);
-        self
+        Self { root, changes: Vec::new() }
     }
 
     /// Writes a knob and reads it back. What it holds then is returned.
     ///
     /// # Errors
-    /// [`LiveError::Io`], or what the sink says: then nothing was written.
+    /// [`LiveError::Io`]: then nothing was written.
     pub fn set(&mut self, path: impl AsRef<Path>, value: &str) -> Result<String, LiveError> {
         let path = path.as_ref();
         let at = self.changes.iter().position(|written| written.change.path == path);
@@ -73,9 +63,6 @@ impl Knobs {
             None => value_of(&self.root, path)?,
         };
         let change = Change { path: path.to_owned(), old, new: value.to_owned() };
-        if let Some(sink) = &mut self.sink {
-            sink(&change)?;
-        }
         self.root.write(path, value)?;
         // Without a read-back what was written is taken for what stands there.
         let read_back = value_of(&self.root, path).unwrap_or_else(|_| value.to_owned());
@@ -138,7 +125,6 @@ pub fn value_of(root: &Root, path: impl AsRef<Path>) -> Result<String, LiveError
 mod tests {
     use super::*;
     use std::fs;
-    use std::sync::{Arc, Mutex};
 
     fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
@@ -176,20 +162,5 @@ mod tests {
         };
         assert_eq!((now.as_str(), root.read("c").unwrap().as_str()), ("7", "1"));
         assert!(knobs.restore().is_empty(), "once is enough");
-    }
-
-    #[test]
-    fn a_sink_sees_each_write_before_it_happens_and_may_prevent_it() {
-        let (_folder, root) = tree(&[("a", "1")]);
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let log = Arc::clone(&seen);
-        let mut knobs = Knobs::new(root.clone()).with_sink(Box::new(move |change| {
-            log.lock().unwrap().push(change.clone());
-            if change.new == "3" { Err(LiveError::Refused("full".to_owned())) } else { Ok(()) }
-        }));
-        knobs.set("a", "2").unwrap();
-        assert!(knobs.set("a", "3").is_err() && knobs.set("absent", "1").is_err());
-        assert_eq!(root.read("a").unwrap(), "2");
-        assert_eq!(seen.lock().unwrap().len(), 2, "an absent knob is never written");
     }
 }

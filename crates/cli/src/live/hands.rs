@@ -75,8 +75,12 @@ impl Store for JournalFile {
 pub(crate) struct KnobFiles(pub(crate) Root);
 
 impl Taken for KnobFiles {
-    fn value(&mut self, path: &str) -> Result<String, String> {
-        value_of(&self.0, path).map_err(|error| error.to_string())
+    fn value(&mut self, path: &str) -> Result<Option<String>, String> {
+        match value_of(&self.0, path) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.is_missing() => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     fn write(&mut self, path: &str, value: &str) -> Result<(), String> {

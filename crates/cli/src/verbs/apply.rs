@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use isotherm_daemon::hands::{Changed, protected};
+use isotherm_daemon::hands::{Changed, protected, same_value};
 use isotherm_linux::cgroup::{Group, Hierarchy, Limit};
 use isotherm_linux::counters::{meminfo, memory_stat};
 use isotherm_linux::knobs::value_of;
@@ -80,8 +80,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         let hands = hands(&root, &args.hands.journal, true)?;
         let mut hands = hands.ok_or_else(|| CliError::failed("there is no journal"))?;
         for write in &mut writes {
-            let wanted = number(&write.new);
-            let accepts = |now: &str| now == write.new || (wanted.is_some() && number(now) == wanted);
+            let accepts = |now: &str| same_value(now, &write.new);
             let Changed { was_so, .. } = hands.set("apply", &write.path, &write.new, accepts).map_err(|error| {
                 CliError::failed(format!("{error}; `isotherm restore` takes back what was written before it"))
             })?;
@@ -223,13 +222,6 @@ fn refuse_without_room(root: &Root, group: &Group, limit: Bytes) -> Result<(), C
         )));
     }
     Ok(())
-}
-
-fn number(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
 }
 
 fn table(writes: &[Write]) -> Table {

@@ -52,6 +52,7 @@ impl Row {
             Returned::Back => ("put back", None),
             Returned::WasSo => ("was so already", None),
             Returned::OtherBoot => ("gone with another boot", None),
+            Returned::Gone => ("gone with its group or module", None),
             Returned::Foreign(now) => ("left alone", Some(format!("somebody else wrote `{now}` since"))),
             Returned::Failed(why) => ("failed", Some(why)),
         };

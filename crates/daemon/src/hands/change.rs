@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The knobs of a machine: small files that hold a value.
 pub trait Taken {
-    /// The value that a knob holds, without white space around it; of a choice the word that is chosen.
+    /// The value that a knob holds, without white space around it; of a choice the word that is chosen. `None`: there is no such
+    /// knob.
     ///
     /// # Errors
     /// In words.
-    fn value(&mut self, path: &str) -> Result<String, String>;
+    fn value(&mut self, path: &str) -> Result<Option<String>, String>;
 
     /// Writes a value.
     ///
@@ -49,6 +50,8 @@ pub enum Returned {
     WasSo,
     /// The machine was started anew since: what was written is gone with the machine it was written to.
     OtherBoot,
+    /// There is no such knob any more: the group was removed, the module unloaded. What was written went with it.
+    Gone,
     /// Another value stands there, which is somebody else's: left alone.
     Foreign(String),
     /// It could not be read or written; the change stays open.
@@ -92,12 +95,12 @@ impl<S: Store, M: Taken> Hands<S, M> {
         accepts: impl Fn(&str) -> bool,
     ) -> Result<Changed, Refusal> {
         let refused = |why: String| Refusal::Knob { path: path.to_owned(), why };
-        let old = self.machine.value(path).map_err(refused)?;
+        let old = self.held(path).map_err(refused)?;
         if accepts(&old) {
             return Ok(Changed { path: path.to_owned(), now: old.clone(), old, was_so: true });
         }
         let number = self.journal.will_set(&self.boot, section, path, &old, value)?;
-        let written = self.machine.write(path, value).and_then(|()| self.machine.value(path));
+        let written = self.machine.write(path, value).and_then(|()| self.held(path));
         match written {
             Ok(now) if accepts(&now) => {
                 self.journal.holds(number, &now)?;
@@ -116,7 +119,7 @@ impl<S: Store, M: Taken> Hands<S, M> {
             }
             Err(why) => {
                 // The kernel took nothing, or nobody knows: what stands there now tells.
-                match self.machine.value(path) {
+                match self.held(path) {
                     Ok(now) if now == old => self.journal.close(number, "the write failed")?,
                     Ok(now) => self.journal.holds(number, &now)?,
                     Err(_) => {}
@@ -147,6 +150,7 @@ impl<S: Store, M: Taken> Hands<S, M> {
                 Returned::Back => Some("back"),
                 Returned::WasSo => Some("it was so"),
                 Returned::OtherBoot => Some("of another boot"),
+                Returned::Gone => Some("the knob is gone"),
                 Returned::Foreign(_) => Some("somebody else wrote it since"),
                 Returned::Failed(_) => None,
             };
@@ -166,7 +170,7 @@ impl<S: Store, M: Taken> Hands<S, M> {
         let mut returned = Vec::with_capacity(all.len());
         for open in all {
             let now = match after.get(&open.path) {
-                Some(value) => Ok(value.clone()),
+                Some(value) => Ok(Some(value.clone())),
                 None => self.machine.value(&open.path),
             };
             let what = self.judge(&open, now);
@@ -178,20 +182,21 @@ impl<S: Store, M: Taken> Hands<S, M> {
         returned
     }
 
-    fn judge(&self, open: &Open, now: Result<String, String>) -> Returned {
+    fn judge(&self, open: &Open, now: Result<Option<String>, String>) -> Returned {
         if open.boot != self.boot {
             return Returned::OtherBoot;
         }
         match now {
-            Ok(now) if now == open.old => Returned::WasSo,
-            Ok(now) if open.wrote(&now) => Returned::Back,
-            Ok(now) => Returned::Foreign(now),
+            Ok(None) => Returned::Gone,
+            Ok(Some(now)) if now == open.old => Returned::WasSo,
+            Ok(Some(now)) if open.wrote(&now) => Returned::Back,
+            Ok(Some(now)) => Returned::Foreign(now),
             Err(why) => Returned::Failed(why),
         }
     }
 
     fn take_back(&mut self, open: &Open) -> Returned {
-        let now = if open.boot == self.boot { self.machine.value(&open.path) } else { Ok(String::new()) };
+        let now = if open.boot == self.boot { self.machine.value(&open.path) } else { Ok(None) };
         match self.judge(open, now) {
             Returned::Back => match self.put_back(&open.path, &open.old) {
                 Ok(()) => Returned::Back,
@@ -201,9 +206,14 @@ impl<S: Store, M: Taken> Hands<S, M> {
         }
     }
 
+    /// The value of a knob that must be there.
+    fn held(&mut self, path: &str) -> Result<String, String> {
+        self.machine.value(path)?.ok_or_else(|| "there is no such knob".to_owned())
+    }
+
     fn put_back(&mut self, path: &str, old: &str) -> Result<(), String> {
         self.machine.write(path, old)?;
-        let now = self.machine.value(path)?;
+        let now = self.held(path)?;
         if now == old { Ok(()) } else { Err(format!("`{old}` was written, and it holds `{now}`")) }
     }
 }

@@ -71,11 +71,20 @@ impl Open {
 /// The largest page of any Linux.
 const PAGE_MAX: u64 = 64 << 10;
 
-fn is_rounded(written: &str, held: &str) -> bool {
-    let number = |text: &str| match text.strip_prefix("0x") {
+/// A value as a number, if it is one; kernels print some in hexadecimal.
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
-    };
+    }
+}
+
+/// Whether two values are one, however they are spelled.
+pub fn same_value(one: &str, other: &str) -> bool {
+    one == other || number(one).is_some_and(|value| number(other) == Some(value))
+}
+
+fn is_rounded(written: &str, held: &str) -> bool {
     match (number(written), number(held)) {
         (Some(written), Some(held)) => {
             held <= written && (written == held || (written >= PAGE_MAX && written - held < PAGE_MAX))

@@ -66,11 +66,11 @@ impl Store for Disk {
 struct Knobs(Rc<World>);
 
 impl Taken for Knobs {
-    fn value(&mut self, path: &str) -> Result<String, String> {
+    fn value(&mut self, path: &str) -> Result<Option<String>, String> {
         if self.0.fails() {
             return Err("EIO".to_owned());
         }
-        self.0.knobs.borrow().get(path).cloned().ok_or_else(|| "no such file".to_owned())
+        Ok(self.0.knobs.borrow().get(path).cloned())
     }
     fn write(&mut self, path: &str, value: &str) -> Result<(), String> {
         let (fails, first) = (self.0.fails(), self.0.is_first_fault());
@@ -173,10 +173,24 @@ fn what_somebody_else_wrote_since_stays() {
     let of = |path: &str| returned.iter().find(|(open, _)| open.path == path).map(|(_, what)| what.clone()).unwrap();
     assert_eq!(of("/ttl"), Returned::Foreign("7".to_owned()));
     assert_eq!(of("/enabled"), Returned::WasSo);
-    assert!(matches!(of("/round"), Returned::Failed(_)));
+    assert_eq!(of("/round"), Returned::Gone);
     assert_eq!((knobs(&world)["/ttl"].as_str(), knobs(&world)["/high"].as_str()), ("7", "max"));
+    assert_eq!(hands.journal().open().count(), 0);
+}
+
+#[test]
+fn what_cannot_be_read_stays_open() {
+    let world = World::new();
+    work(&world);
+    let mut hands = hands(&world, "boot").unwrap();
+    // The newest change is `/round`'s, and its reading the first call.
+    world.fails_at.set(Some(world.calls.get()));
+    let returned = hands.restore().unwrap();
+    assert!(matches!(returned[0].1, Returned::Failed(_)), "{returned:?}");
     let open: Vec<&str> = hands.journal().open().map(|open| open.path.as_str()).collect();
-    assert_eq!(open, ["/round"], "what could not be done stays open");
+    assert_eq!(open, ["/round"]);
+    world.fails_at.set(None);
+    assert_eq!(hands.restore().unwrap()[0].1, Returned::Back);
 }
 
 #[test]
@@ -200,7 +214,7 @@ fn nothing_is_written_where_the_journal_cannot_be() {
     assert!(matches!(refused, Refusal::Journal(JournalError::Io { what: "written", .. })), "{refused}");
     assert_eq!(knobs(&world)["/ttl"], "0");
     let missing = hands.set("x", "/nowhere", "5", |now| now == "5").unwrap_err().to_string();
-    assert_eq!(missing, "/nowhere: no such file");
+    assert_eq!(missing, "/nowhere: there is no such knob");
     let so = hands.set("x", "/ttl", "0", |now| now == "0").unwrap();
     assert!(so.was_so && hands.journal().open().count() == 0);
 }
