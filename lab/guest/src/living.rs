@@ -18,7 +18,7 @@ pub struct Live {
     /// Absolute path.
     pub program: String,
     pub arguments: Vec<String>,
-    /// All of it: nothing is inherited.
+    /// All of it, of `programs` too: nothing is inherited.
     pub environment: BTreeMap<String, String>,
     /// The program is killed after so many seconds.
     pub seconds_max: u64,

@@ -2,6 +2,7 @@
 //! of the recording of the same program that an emulator made.
 
 use isotherm_guest::living::LiveProgram;
+use isotherm_rig::job::Setting;
 use isotherm_rig::{Extra, HostProgram};
 use isotherm_trace::{EventKind, Fraction, RowBatch, TraceReader, TraceRow, TraceWriter};
 use serde::{Deserialize, Serialize};
@@ -43,22 +44,40 @@ pub struct ProgramCase {
     files: &'static [&'static str],
     /// As many instructions long as those of the recording, each of which the guest takes for a nanosecond.
     epoch: &'static str,
+    /// What else is different in the guest, in tables; nothing where all is as a machine boots.
+    pub variant: &'static str,
+    /// Kernel files and what is written to them.
+    settings: &'static [(&'static str, &'static str)],
 }
+
+impl ProgramCase {
+    /// In tables.
+    pub fn label(&self) -> String {
+        if self.variant.is_empty() { self.name.to_owned() } else { format!("{}, {}", self.name, self.variant) }
+    }
+}
+
+/// Without it Linux maps 16 pages around each faulting one of a file, and sets their accessed bits though nothing used them.
+const NO_FAULT_AROUND: &[(&str, &str)] = &[("/sys/kernel/debug/fault_around_bytes", "4096")];
+const SQLITE: ProgramCase = ProgramCase {
+    name: "sqlite",
+    command: Words {
+        program: "sqlite3",
+        package: "sqlite3",
+        modules: &[],
+        arguments: &["orders.db", ".read sqlite.sql"],
+    },
+    client: None,
+    files: &["sqlite.sql"],
+    epoch: "38ms",
+    variant: "",
+    settings: &[],
+};
 
 /// All cases.
 pub const PROGRAMS: &[ProgramCase] = &[
-    ProgramCase {
-        name: "sqlite",
-        command: Words {
-            program: "sqlite3",
-            package: "sqlite3",
-            modules: &[],
-            arguments: &["orders.db", ".read sqlite.sql"],
-        },
-        client: None,
-        files: &["sqlite.sql"],
-        epoch: "38ms",
-    },
+    SQLITE,
+    ProgramCase { variant: "no fault-around", settings: NO_FAULT_AROUND, ..SQLITE },
     ProgramCase {
         name: "redis",
         command: Words {
@@ -76,6 +95,8 @@ pub const PROGRAMS: &[ProgramCase] = &[
         }),
         files: &["redis-load.py"],
         epoch: "54ms",
+        variant: "",
+        settings: &[],
     },
     ProgramCase {
         name: "python",
@@ -88,6 +109,8 @@ pub const PROGRAMS: &[ProgramCase] = &[
         client: None,
         files: &["sessions.py"],
         epoch: "118ms",
+        variant: "",
+        settings: &[],
     },
 ];
 
@@ -132,14 +155,14 @@ pub struct ProgramRun {
     pub epoch: String,
     /// Of the trace as it is.
     pub live: Told,
-    /// Of the same trace with its times made as long as the recording's: the guest's processor is slower than that of the recording, and
-    /// what is fast enough depends on how long the program runs.
-    pub at_recorded_speed: Told,
+    /// Of the same trace by the recording's clock: CPU time only, for waiting for others counts as none there, and as much of it. The
+    /// guest's processor is slower than that of the recording, and what is fast enough depends on how long the program runs.
+    pub by_recorded_clock: Told,
     /// Of the emulator's recording.
     pub recorded: Told,
     /// Of recommended memory, to the recording's.
     pub ratio: Option<f64>,
-    pub ratio_at_recorded_speed: Option<f64>,
+    pub ratio_by_recorded_clock: Option<f64>,
     /// What the command left changed.
     pub knobs_changed: Vec<String>,
     /// What the command said.
@@ -190,7 +213,7 @@ pub fn record_program(
     ready: &ReadyProgram,
     keep: Option<&Path>,
 ) -> Result<ProgramRun, FidelityError> {
-    let name = ready.case.name;
+    let name = ready.case.label();
     let words = ["record", "--cgroup", GROUP, "--epoch", ready.case.epoch, "--max-cpu", "100%", "-o", TRACE];
     let mut asked = Asked {
         programs: ready.programs.clone(),
@@ -199,16 +222,17 @@ pub fn record_program(
         ..Asked::alone(&words)
     };
     asked.machine.memory_bytes = 2 << 30;
+    let setting =
+        |&(path, value): &(&str, &str)| Setting { path: path.to_owned(), value: value.to_owned(), optional: false };
+    asked.settings.extend(ready.case.settings.iter().map(setting));
     let (kernel, lived) = beside(rig, product, asked)?;
-    if let Some((program, ended)) =
-        ready.programs.iter().zip(&lived.programs).find(|(_, ended)| ended.exit_code != Some(0))
-    {
-        return Err(FidelityError::Live(format!(
-            "{} ended with {:?}: {}",
-            program.program,
-            ended.exit_code,
-            ended.said.trim()
-        )));
+    // A server that a client left alone is killed: both are told.
+    let ends = ready.programs.iter().zip(&lived.programs).filter(|(_, ended)| ended.exit_code != Some(0));
+    let failures: Vec<String> = ends
+        .map(|(program, ended)| format!("{} ended with {:?}: {}", program.program, ended.exit_code, ended.said.trim()))
+        .collect();
+    if !failures.is_empty() {
+        return Err(FidelityError::Live(failures.join("; ")));
     }
     let (Some(0), Some(bytes)) = (lived.exit_code, lived.output(TRACE)) else {
         let (code, said) = (lived.exit_code, lived.stderr.trim());
@@ -216,20 +240,21 @@ pub fn record_program(
     };
     let temporary = tempfile::tempdir().map_err(failed)?;
     let folder = keep.unwrap_or(temporary.path());
-    let own = folder.join(format!("{name}-{}.parquet", rig.kernel.0));
+    let file = format!("{}-{}", name.replace(", ", "-").replace(' ', "-"), rig.kernel.0);
+    let own = folder.join(format!("{file}.parquet"));
     std::fs::write(&own, bytes).map_err(failed)?;
     let live = told(&own, product.isotherm)?;
-    let scaled = folder.join(format!("{name}-{}-scaled.parquet", rig.kernel.0));
+    let scaled = folder.join(format!("{file}-scaled.parquet"));
     scale(&own, &scaled, Fraction { numerator: ready.recorded.cpu_ns, denominator: live.cpu_ns.max(1) })?;
-    let at_recorded_speed = told(&scaled, product.isotherm)?;
+    let by_recorded_clock = told(&scaled, product.isotherm)?;
     Ok(ProgramRun {
-        program: name.to_owned(),
+        program: name,
         kernel,
         epoch: ready.case.epoch.to_owned(),
         ratio: live.ratio_to(&ready.recorded),
-        ratio_at_recorded_speed: at_recorded_speed.ratio_to(&ready.recorded),
+        ratio_by_recorded_clock: by_recorded_clock.ratio_to(&ready.recorded),
         live,
-        at_recorded_speed,
+        by_recorded_clock,
         recorded: ready.recorded.clone(),
         knobs_changed: lived.knobs_changed,
         said: lived.stderr.trim().to_owned(),
@@ -288,7 +313,7 @@ fn held(trace: &Path) -> isotherm_trace::Result<Told> {
     Ok(Told { epochs, pages, cpu_ns: ends.iter().sum(), ..Told::default() })
 }
 
-/// Writes `from` with all its times multiplied.
+/// Writes `from` with all its times multiplied, and without sleeps.
 fn scale(from: &Path, to: &Path, by: Fraction) -> Result<(), FidelityError> {
     let done = || -> isotherm_trace::Result<()> {
         let mut reader = TraceReader::open(from)?;
@@ -296,11 +321,10 @@ fn scale(from: &Path, to: &Path, by: Fraction) -> Result<(), FidelityError> {
         meta.epoch_ns = by.times(meta.epoch_ns);
         for event in &mut meta.events {
             event.time_ns = by.times(event.time_ns);
-            if let EventKind::Idle { ns } = &mut event.kind {
-                *ns = by.times(*ns);
-            }
         }
-        meta.notes.push(format!("times are {} of what they were in {}", by.numerator, by.denominator));
+        meta.events.retain(|event| !matches!(event.kind, EventKind::Idle { .. }));
+        meta.notes
+            .push(format!("sleeps are left out; times are {} of what they were in {}", by.numerator, by.denominator));
         let mut writer = TraceWriter::create_finished(to, meta)?;
         let mut batch = RowBatch::new();
         while reader.next_batch(&mut batch)? {
@@ -336,7 +360,7 @@ mod tests {
         assert_eq!((scaled.epochs, scaled.pages, scaled.cpu_ns), (3, 3, 100));
         let reader = TraceReader::open(&to).unwrap();
         assert_eq!(reader.meta().epoch_ns, 20);
-        assert!(reader.meta().events.iter().any(|event| event.kind == EventKind::Idle { ns: 10 }));
+        assert!(reader.meta().events.iter().all(|event| event.kind == EventKind::EndThread));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let runs = args.each(
         "recording",
         &cases,
-        |ready| ready.case.name.to_owned(),
+        |ready| ready.case.label(),
         |rig, product, ready| record_program(rig, product, ready, args.keep.as_deref()).map(Some),
         ui,
     )?;
@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
 }
 
 fn table(runs: &[ProgramRun]) -> Table {
-    let mut columns = ["program", "kernel", "times"].map(Column::text).to_vec();
+    let mut columns = ["program", "kernel", "clock"].map(Column::text).to_vec();
     columns.extend(["epochs", "recorded", "pages", "recorded "].map(|name| Column::number(name, Unit::Count)));
     columns.extend([Column::text("policy"), Column::text("recorded  ")]);
     columns.extend(["memory", "recorded   "].map(|name| Column::number(name, Unit::Bytes)));
@@ -50,7 +50,7 @@ fn table(runs: &[ProgramRun]) -> Table {
     let memory = |told: &Told| told.memory_bytes.map_or(Cell::from(None::<f64>), Cell::from);
     for run in runs {
         let ways =
-            [("as it ran", &run.live, run.ratio), ("as recorded", &run.at_recorded_speed, run.ratio_at_recorded_speed)];
+            [("as it ran", &run.live, run.ratio), ("recording's", &run.by_recorded_clock, run.ratio_by_recorded_clock)];
         for (times, live, ratio) in ways {
             let is_within = ratio.is_some_and(|ratio| (ratio - 1.0).abs() <= TOLERANCE);
             table.push(vec![
