@@ -276,8 +276,9 @@ fn unknowns(question: &Question, meta: &TraceMeta) -> Vec<String> {
         }
     };
     let order = "The recording is made of accessed bits: pages of an epoch stand by address, because nobody saw in which order they \
-                 were used. Files that are read at random look as if they were read in order, so that readahead seems to help: a \
-                 program that maps such files needs more memory than this. SQLite was told a third too little, Redis a fifth.";
+                 were used, and of a file the kernel marks up to 16 pages around each fault. Files that are read at random look as if \
+                 they were read in order, so that readahead seems to help. A program that maps such files needs more memory than \
+                 this; SQLite was told a third too little.";
     let mut unknowns: Vec<String> = meta.has_no_order_within_epochs().then(|| order.to_owned()).into_iter().collect();
     unknowns.extend([
         filter.to_owned(),
