@@ -80,6 +80,14 @@ pub fn pagemap(process: &Process, range: AddressRange) -> Result<Vec<PagemapEntr
     Ok(entries)
 }
 
+/// The frame of the page at an address; `None` if no page is there, or the address space was given up, whose pagemap is empty. One call.
+pub(crate) fn frame_at(process: &Process, address: u64) -> Option<u64> {
+    let mut entry = [0; 8];
+    let place = (address / sys::page_bytes()).checked_mul(ENTRY)?;
+    process.pagemap().read_exact_at(&mut entry, place).ok()?;
+    PagemapEntry(u64::from_ne_bytes(entry)).frame()
+}
+
 /// Whole entries; what is left of one at the end is passed over.
 fn append(bytes: &[u8], entries: &mut Vec<PagemapEntry>) {
     let (whole, _) = bytes.as_chunks::<8>();
@@ -236,6 +244,18 @@ mod tests {
         let offsets = [offset_of!(PmScan, walk_end), offset_of!(PmScan, regions), offset_of!(PmScan, category_mask)];
         assert_eq!(offsets, [32, 40, 72]);
         assert_eq!((offset_of!(PmScan, max_pages), offset_of!(PmScan, return_mask)), (56, 88));
+    }
+
+    #[test]
+    fn one_page_is_told_as_many_are() {
+        let process = Process::open(&crate::Root::default(), std::process::id()).unwrap();
+        let memory = vec![1u8; 3 << 20];
+        for offset in [0, 1 << 20, 2 << 20] {
+            let address = std::hint::black_box(&memory)[offset..].as_ptr() as u64;
+            let entries = pagemap(&process, AddressRange::new(address, address + 1)).unwrap();
+            assert_eq!(frame_at(&process, address), entries[0].frame());
+        }
+        assert_eq!((frame_at(&process, 0), frame_at(&process, u64::MAX)), (None, None));
     }
 
     proptest! {

@@ -3,10 +3,10 @@
 
 use crate::LiveError;
 use crate::module::{Look, Module};
-use crate::pagemap::pagemap;
+use crate::pagemap::frame_at;
 use crate::reverse_map::ReverseMap;
 use crate::{Root, sys};
-use isotherm_core::host::{AddressRange, HostError, Level, Probe, ProbeResult, Seen};
+use isotherm_core::host::{HostError, Level, Probe, ProbeResult, Seen};
 use std::time::{Duration, Instant};
 
 /// Mappings are read again after this time, or after so many times the time that it took: half a percent of a processor.
@@ -33,8 +33,7 @@ impl Eyes for LiveEyes<'_> {
     }
 
     fn frame_at(&self, process: u32, address: u64) -> Option<u64> {
-        let process = self.map.process(process)?;
-        pagemap(process, AddressRange::new(address, address.checked_add(1)?)).ok()?.first()?.frame()
+        frame_at(self.map.process(process)?, address)
     }
 }
 
