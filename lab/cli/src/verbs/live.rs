@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use isotherm_fidelity::FidelityError;
 use isotherm_fidelity::versus::Rig;
-use isotherm_fidelity::versus::live::{Product, sparse_64g};
+use isotherm_fidelity::versus::live::{Product, hot_set_1g, sparse_64g};
 use isotherm_fidelity::versus::monitor::PATTERNS;
 use isotherm_guest::patterns::Pattern;
 use isotherm_report::Table;
@@ -86,7 +86,8 @@ pub(crate) struct Args {
 
 /// The patterns, with one of a large space.
 const NAMES: [&str; 6] = ["hot-set", "hot-sets", "moving", "scan", "zipf", "sparse"];
-const LARGE: &str = "sparse-64g";
+/// Patterns of larger spaces, and whether they are among those that are run if none is named.
+const LARGE: [(&str, fn() -> Pattern, bool); 2] = [("sparse-64g", sparse_64g, true), ("hot-set-1g", hot_set_1g, false)];
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     if !args.isotherm.is_file() {
@@ -120,11 +121,13 @@ impl Args {
     fn patterns(&self) -> Result<Vec<(&'static str, Pattern)>, CliError> {
         let known = PATTERNS.iter().filter(|pattern| NAMES.contains(&pattern.name) && self.wants(pattern.name));
         let mut patterns: Vec<_> = known.map(|pattern| (pattern.name, pattern.pattern())).collect();
-        if self.wants(LARGE) {
-            patterns.push((LARGE, sparse_64g()));
-        }
+        let is_wanted = |name: &str, by_itself| if self.pattern.is_empty() { by_itself } else { self.wants(name) };
+        patterns.extend(
+            LARGE.iter().filter(|(name, _, usual)| is_wanted(name, *usual)).map(|(name, make, _)| (*name, make())),
+        );
         if patterns.is_empty() {
-            return Err(CliError::usage(format!("no such pattern; allowed: {}, {LARGE}", NAMES.join(", "))));
+            let large = LARGE.map(|(name, ..)| name).join(", ");
+            return Err(CliError::usage(format!("no such pattern; allowed: {}, {large}", NAMES.join(", "))));
         }
         Ok(patterns)
     }

@@ -111,6 +111,19 @@ pub fn sparse_64g() -> Pattern {
     Pattern { pages: 64 << 18, parts: vec![piece(3, 2), piece(21, 8), piece(40, 32), piece(57, 4)] }
 }
 
+/// All of 1 GiB is used once a second, and an eighth of it each 10 ms.
+pub fn hot_set_1g() -> Pattern {
+    let each = Motion::Every { passes: 1 };
+    let rest = Motion::Sweep { per_pass: 2294 };
+    Pattern {
+        pages: 1 << 18,
+        parts: vec![
+            Part { first: 0, pages: 1 << 15, motion: each },
+            Part { first: 1 << 15, pages: 7 << 15, motion: rest },
+        ],
+    }
+}
+
 /// What came of a way in one boot.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LiveRun {
@@ -120,6 +133,8 @@ pub struct LiveRun {
     pub way: String,
     /// `uname -r`.
     pub kernel: String,
+    /// Of our own monitor; DAMON's chance is the kernel's.
+    pub seed: u64,
     /// How right it was.
     pub scores: Scores,
     /// CPU time of command and kernel threads as a share of an emulated processor, in millionths.
@@ -210,7 +225,7 @@ pub(super) fn beside(rig: &Rig<'_>, product: Product<'_>, asked: Asked) -> Resul
     Ok((result.kernel.clone(), lived[0].clone()))
 }
 
-/// Watches a pattern one way in one boot of a kernel.
+/// Watches a pattern one way in one boot of a kernel. `seed` is of our own monitor's chance.
 ///
 /// # Errors
 /// The guest does not come to its end, or the command fails there, with what it said.
@@ -220,6 +235,7 @@ pub fn watch(
     name: &str,
     pattern: &Pattern,
     way: &Way,
+    seed: u64,
     seconds: u64,
 ) -> Result<LiveRun, FidelityError> {
     let workload =
@@ -228,6 +244,10 @@ pub fn watch(
     let mut words = vec!["monitor", "--cgroup", GROUP, "-o", RECORD, "--max-cpu", way.max_cpu, "--format", "json"];
     words.extend(["--for", &length, "--update", "1s"]);
     words.extend(way.arguments);
+    let number = seed.to_string();
+    if way.arguments.contains(&"module") {
+        words.extend(["--seed", &number]);
+    }
     let mut asked = Asked { outputs: vec![RECORD.to_owned()], ..Asked::new(&words, workload) };
     asked.machine.memory_bytes = 2 << 30;
     let (kernel, lived) = beside(rig, product, asked)?;
@@ -246,6 +266,7 @@ pub fn watch(
         pattern: name.to_owned(),
         way: way.name.to_owned(),
         kernel,
+        seed,
         scores: judge(pattern, &passes, &snapshots, intervals),
         cpu_share_ppm: figure("cpu_share_ppm"),
         stretched: figure("stretched"),

@@ -21,14 +21,16 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let mut cases = Vec::new();
     for pattern in &patterns {
         for way in &ways {
-            cases.extend((0..args.boots).map(|_| (pattern, *way)));
+            cases.extend((0..args.boots).map(|boot| (pattern, *way, u64::from(boot) + 1)));
         }
     }
     let runs = args.each(
         "watching",
         &cases,
-        |(pattern, way)| format!("{}, {}", pattern.0, way.name),
-        |rig, product, (pattern, way)| watch(rig, product, pattern.0, &pattern.1, way, args.seconds).map(Some),
+        |(pattern, way, _)| format!("{}, {}", pattern.0, way.name),
+        |rig, product, (pattern, way, seed)| {
+            watch(rig, product, pattern.0, &pattern.1, way, *seed, args.seconds).map(Some)
+        },
         ui,
     )?;
     runs.put_out(&table(&runs.done), args.format.format, ui)

@@ -11,7 +11,8 @@ use super::{Args, LARGE};
 tidy!(RecordedRun);
 
 pub(super) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
-    let cases: Vec<_> = args.patterns()?.into_iter().filter(|(name, _)| *name != LARGE).collect();
+    let cases: Vec<_> =
+        args.patterns()?.into_iter().filter(|(name, _)| LARGE.iter().all(|large| large.0 != *name)).collect();
     let runs = args.each(
         "recording",
         &cases,
