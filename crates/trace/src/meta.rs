@@ -35,6 +35,10 @@ pub struct TraceMeta {
     pub epoch_ns: u64,
     /// CPU time an instruction is taken to last, where time was made from an instruction count.
     pub ns_per_instruction: Option<Fraction>,
+    /// Bytes that the kernel mapped around a page fault in a file, and marked as used, in a trace of accessed bits: one page where that
+    /// was switched off. `None`: not known, or the trace does not come from accessed bits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault_around_bytes: Option<u64>,
     /// Where the CPU time of rows and events comes from.
     #[serde(skip_serializing_if = "is_default")]
     pub clock: Clock,
@@ -72,6 +76,7 @@ impl Default for TraceMeta {
             page_bytes: isotherm_units::PAGE_BYTES,
             epoch_ns: 0,
             ns_per_instruction: None,
+            fault_around_bytes: None,
             clock: Clock::default(),
             native: None,
             processes: Vec::new(),

@@ -134,7 +134,20 @@ impl<S: Store, M: Taken> Hands<S, M> {
     /// # Errors
     /// [`JournalError`]: what follows stays open.
     pub fn restore(&mut self) -> Result<Vec<(Open, Returned)>, JournalError> {
-        let all: Vec<Open> = self.journal.open().rev().cloned().collect();
+        self.restore_where(|_| true)
+    }
+
+    /// Takes back what one section wrote in this boot, newest first, and leaves what others wrote.
+    ///
+    /// # Errors
+    /// [`JournalError`]: what follows stays open.
+    pub fn restore_section(&mut self, section: &str) -> Result<Vec<(Open, Returned)>, JournalError> {
+        let boot = self.boot.clone();
+        self.restore_where(|open| open.section == section && open.boot == boot)
+    }
+
+    fn restore_where(&mut self, is_asked: impl Fn(&Open) -> bool) -> Result<Vec<(Open, Returned)>, JournalError> {
+        let all: Vec<Open> = self.journal.open().rev().filter(|open| is_asked(open)).cloned().collect();
         let mut returned = Vec::with_capacity(all.len());
         let mut stuck = BTreeSet::<String>::new();
         for open in all {

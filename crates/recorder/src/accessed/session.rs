@@ -32,6 +32,8 @@ pub struct AccessedOptions {
     pub max_cpu: Ratio,
     /// Stop at this file size.
     pub max_bytes: Option<u64>,
+    /// What the kernel maps around a fault in a file meanwhile, if it is known: for the trace.
+    pub fault_around_bytes: Option<u64>,
     /// The machine, in words.
     pub host: String,
 }
@@ -108,6 +110,7 @@ pub fn record_accessed(
         page_bytes: eyes.page_bytes(),
         epoch_ns: options.epoch.ns(),
         ns_per_instruction: None,
+        fault_around_bytes: options.fault_around_bytes,
         clock: TraceClock { kind: ClockKind::Native, error_percent: None },
         complete: false,
         ..TraceMeta::default()

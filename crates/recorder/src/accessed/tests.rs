@@ -136,6 +136,7 @@ fn record(mut world: World, mut time: Time, length: Option<Duration>, each: Dura
         length,
         max_cpu: Ratio::from_percent(1),
         max_bytes: None,
+        fault_around_bytes: Some(65536),
         host: "a test".to_owned(),
     };
     let mut meter = Looks { count: world.looks.clone(), each };

@@ -2,7 +2,6 @@
 //! of the recording of the same program that an emulator made.
 
 use isotherm_guest::living::LiveProgram;
-use isotherm_rig::job::Setting;
 use isotherm_rig::{Extra, HostProgram};
 use isotherm_trace::{EventKind, Fraction, RowBatch, TraceReader, TraceRow, TraceWriter};
 use serde::{Deserialize, Serialize};
@@ -44,10 +43,10 @@ pub struct ProgramCase {
     files: &'static [&'static str],
     /// As many instructions long as those of the recording, each of which the guest takes for a nanosecond.
     epoch: &'static str,
-    /// What else is different in the guest, in tables; nothing where all is as a machine boots.
+    /// What is different in how it is recorded, in tables; nothing where all is as by default.
     pub variant: &'static str,
-    /// Kernel files and what is written to them.
-    settings: &'static [(&'static str, &'static str)],
+    /// More words for the command.
+    options: &'static [&'static str],
 }
 
 impl ProgramCase {
@@ -57,8 +56,6 @@ impl ProgramCase {
     }
 }
 
-/// Without it Linux maps 16 pages around each faulting one of a file, and sets their accessed bits though nothing used them.
-const NO_FAULT_AROUND: &[(&str, &str)] = &[("/sys/kernel/debug/fault_around_bytes", "4096")];
 const SQLITE: ProgramCase = ProgramCase {
     name: "sqlite",
     command: Words {
@@ -71,13 +68,13 @@ const SQLITE: ProgramCase = ProgramCase {
     files: &["sqlite.sql"],
     epoch: "38ms",
     variant: "",
-    settings: &[],
+    options: &[],
 };
 
 /// All cases.
 pub const PROGRAMS: &[ProgramCase] = &[
     SQLITE,
-    ProgramCase { variant: "no fault-around", settings: NO_FAULT_AROUND, ..SQLITE },
+    ProgramCase { variant: "no fault-around", options: &["--no-fault-around"], ..SQLITE },
     ProgramCase {
         name: "redis",
         command: Words {
@@ -96,7 +93,7 @@ pub const PROGRAMS: &[ProgramCase] = &[
         files: &["redis-load.py"],
         epoch: "54ms",
         variant: "",
-        settings: &[],
+        options: &[],
     },
     ProgramCase {
         name: "python",
@@ -110,7 +107,7 @@ pub const PROGRAMS: &[ProgramCase] = &[
         files: &["sessions.py"],
         epoch: "118ms",
         variant: "",
-        settings: &[],
+        options: &[],
     },
 ];
 
@@ -214,7 +211,8 @@ pub fn record_program(
     keep: Option<&Path>,
 ) -> Result<ProgramRun, FidelityError> {
     let name = ready.case.label();
-    let words = ["record", "--cgroup", GROUP, "--epoch", ready.case.epoch, "--max-cpu", "100%", "-o", TRACE];
+    let mut words = vec!["record", "--cgroup", GROUP, "--epoch", ready.case.epoch, "--max-cpu", "100%", "-o", TRACE];
+    words.extend(ready.case.options);
     let mut asked = Asked {
         programs: ready.programs.clone(),
         files: ready.files.clone(),
@@ -222,9 +220,6 @@ pub fn record_program(
         ..Asked::alone(&words)
     };
     asked.machine.memory_bytes = 2 << 30;
-    let setting =
-        |&(path, value): &(&str, &str)| Setting { path: path.to_owned(), value: value.to_owned(), optional: false };
-    asked.settings.extend(ready.case.settings.iter().map(setting));
     let (kernel, lived) = beside(rig, product, asked)?;
     // A server that a client left alone is killed: both are told.
     let ends = ready.programs.iter().zip(&lived.programs).filter(|(_, ended)| ended.exit_code != Some(0));

@@ -1,6 +1,6 @@
 //! `isotherm record --pid`: a page trace of what runs already.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use isotherm_daemon::WatchOptions;
@@ -9,7 +9,9 @@ use isotherm_recorder::{AccessedOptions, AccessedRecording, AccessedReport, reco
 use isotherm_units::{Bytes, Duration};
 
 use crate::error::CliError;
-use crate::live::{BudgetArgs, LiveClock, LiveEyes, OwnCpu, Target, TargetArgs, to_cli};
+use crate::live::{
+    BudgetArgs, JOURNAL, LiveClock, LiveEyes, NoFaultAround, OwnCpu, Target, TargetArgs, fault_around_bytes, to_cli,
+};
 use crate::ui::Ui;
 
 /// Short against the seconds over which reclaim acts; the bits of a GiB are scanned in some 10 ms.
@@ -27,6 +29,13 @@ pub(super) struct RunningArgs {
     /// Record all processes of a control group (version 2): its path as in /proc/PID/cgroup.
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
+    /// Have the kernel mark only the page that was used at a fault in a file, not up to 16 around it, on the whole machine
+    /// meanwhile: needed for programs that read mapped files at random. What it was stands in the journal and is put back.
+    #[arg(long)]
+    no_fault_around: bool,
+    /// The journal of changes, for --no-fault-around.
+    #[arg(long, value_name = "FILE", default_value = JOURNAL, requires = "no_fault_around")]
+    journal: PathBuf,
     #[command(flatten)]
     pub(super) budget: BudgetArgs,
 }
@@ -59,6 +68,7 @@ pub(super) fn run(
         return Err(CliError::usage("physical memory has no page trace: give --pid or --cgroup"));
     };
     let module = Module::open(&root).map_err(to_cli)?;
+    let off = args.no_fault_around.then(|| NoFaultAround::new(&root, &args.journal)).transpose()?;
     let mut eyes = LiveEyes::new(&root, module, family);
     let mut clock = LiveClock::start()?;
     let options = AccessedOptions {
@@ -68,6 +78,7 @@ pub(super) fn run(
         length,
         max_cpu,
         max_bytes,
+        fault_around_bytes: fault_around_bytes(&root),
         host: isotherm_recorder::describe_host(),
     };
     ui.say(format_args!("recording {name} from accessed bits, a look every {epoch}"));
@@ -81,6 +92,7 @@ pub(super) fn run(
         AccessedReport::Said(words) => spinner.suspend(|| ui.say(words)),
     });
     spinner.finish_and_clear();
+    off.map_or(Ok(()), |off| off.put_back(ui))?;
     let recorded = recorded.map_err(super::to_cli)?;
     summary(&recorded, output).iter().for_each(|line| ui.say(line));
     Ok(ExitCode::SUCCESS)

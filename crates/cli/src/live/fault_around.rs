@@ -1,0 +1,125 @@
+//! Fault-around off while a trace is recorded.
+//!
+//! At a page fault in a file the kernel maps up to `fault_around_bytes` of it that lie in memory, and marks all of these pages as used
+//! (`do_fault_around`, mm/memory.c, Linux 6.12). Accessed bits do not tell which one was.
+
+use std::path::Path;
+
+use isotherm_daemon::hands::{Hands, Returned, same_value};
+use isotherm_linux::{Root, page_bytes};
+
+use super::hands::{JournalFile, KnobFiles, hands};
+use super::to_cli;
+use crate::error::CliError;
+use crate::ui::Ui;
+
+const KNOB: &str = "/sys/kernel/debug/fault_around_bytes";
+/// In the journal.
+const SECTION: &str = "record";
+
+/// Bytes that the kernel maps around a fault; `None`: it does not tell.
+pub(crate) fn fault_around_bytes(root: &Root) -> Option<u64> {
+    root.value(KNOB).ok()
+}
+
+/// Off until this is put back or dropped.
+#[derive(Debug)]
+pub(crate) struct NoFaultAround(Option<Hands<JournalFile, KnobFiles>>);
+
+impl NoFaultAround {
+    /// Switches it off for the whole machine; what it was stands in the journal first.
+    pub(crate) fn new(root: &Root, journal: &Path) -> Result<Self, CliError> {
+        if let Err(error) = root.read(KNOB) {
+            return Err(CliError::host_cannot(if error.is_missing() {
+                format!(
+                    "--no-fault-around: there is no {KNOB}: mount debugfs (mount -t debugfs none /sys/kernel/debug), or record \
+                     without it"
+                )
+            } else {
+                format!("--no-fault-around: {}", to_cli(error))
+            }));
+        }
+        let mut hands = hands(root, journal, true)?
+            .ok_or_else(|| CliError::failed("there is no journal, and none could be made"))?;
+        let one_page = page_bytes().to_string();
+        hands
+            .set(SECTION, KNOB, &one_page, |now| same_value(now, &one_page))
+            .map_err(|error| CliError::host_cannot(format!("--no-fault-around: {error}")))?;
+        Ok(Self(Some(hands)))
+    }
+
+    /// As it was before. Says what could not be put back.
+    pub(crate) fn put_back(mut self, ui: &Ui) -> Result<(), CliError> {
+        let Some(mut hands) = self.0.take() else { return Ok(()) };
+        for (open, returned) in hands.restore_section(SECTION).map_err(CliError::failed)? {
+            match returned {
+                Returned::Failed(why) => {
+                    return Err(CliError::failed(format!(
+                        "{} could not be set to {} again: {why}; `isotherm restore` tries once more",
+                        open.path, open.old
+                    )));
+                }
+                Returned::Foreign(now) => {
+                    ui.warn(format_args!("{} holds {now}, which somebody else wrote meanwhile: left alone", open.path));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for NoFaultAround {
+    fn drop(&mut self) {
+        if let Some(hands) = &mut self.0 {
+            // An error is on its way up already; what stays open is in the journal.
+            let _ = hands.restore_section(SECTION);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::ColourChoice;
+    use std::fs;
+
+    fn machine() -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [("proc/sys/kernel/random/boot_id", "b-1\n"), (KNOB.trim_start_matches('/'), "65536\n")] {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let root = Root::below(folder.path());
+        (folder, root)
+    }
+
+    #[test]
+    fn it_is_one_page_meanwhile_and_as_before_afterwards() {
+        let (folder, root) = machine();
+        let journal = folder.path().join("var/journal");
+        let off = NoFaultAround::new(&root, &journal).unwrap();
+        assert_eq!(fault_around_bytes(&root), Some(page_bytes()));
+        drop(off);
+        assert_eq!(fault_around_bytes(&root), Some(65536));
+        // What another verb left open stays open.
+        let mut other = hands(&root, &journal, true).unwrap().unwrap();
+        other.set("apply", KNOB, "32768", |now| now == "32768").unwrap();
+        drop(other);
+        NoFaultAround::new(&root, &journal).unwrap().put_back(&Ui::new(true, ColourChoice::Never)).unwrap();
+        assert_eq!(fault_around_bytes(&root), Some(32768));
+        let open = hands(&root, &journal, false).unwrap().unwrap();
+        assert_eq!(open.journal().open().map(|open| open.section.as_str()).collect::<Vec<_>>(), ["apply"]);
+    }
+
+    #[test]
+    fn without_debugfs_it_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::below(folder.path());
+        let error = NoFaultAround::new(&root, &folder.path().join("journal")).unwrap_err().to_string();
+        assert!(error.contains("mount -t debugfs"), "{error}");
+        assert!(!folder.path().join("journal").exists());
+        assert_eq!(fault_around_bytes(&root), None);
+    }
+}
