@@ -174,26 +174,76 @@ fn the_written_set_up_is_the_one_that_was_played() {
     assert_eq!(scenario.policy, best.candidate.split(" + ").next().unwrap());
 }
 
-/// A new key is fine; one that is gone or renamed breaks the programs that read it.
-/// docs/live.md: a trace made of accessed bits has no order within an epoch, and advice on it says so.
-#[test]
-fn what_a_trace_of_accessed_bits_cannot_tell_is_said() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("bits.parquet");
-    let said = |recorder: &str| {
-        let meta = TraceMeta { epoch_ns: MS, recorder: recorder.to_owned(), ..TraceMeta::single("bits") };
-        let mut writer = TraceWriter::create(&path, meta).unwrap();
-        for ms in 0..50 {
-            let row = TraceRow { time_ns: ms * MS, thread: 0, page: 1 << 20, pages: 600, write: true, kernel: false };
-            writer.push(row).unwrap();
-        }
-        writer.set_outcome(Some(0), true).unwrap();
-        writer.finish().unwrap();
-        ask(&path, &[100]).unknowns.iter().any(|unknown| unknown.contains("in which order"))
+/// Accessed bits of a program that writes 2 MiB all the time, and uses each fourth page of a file of 8 MiB in each half second.
+fn all_over_a_file(path: &Path, recorder: &str, fault_around_bytes: Option<u64>) {
+    let (epoch_ns, recorder) = (500 * MS, recorder.to_owned());
+    let meta = TraceMeta { epoch_ns, recorder, fault_around_bytes, ..TraceMeta::single("all over a file") };
+    let mut writer = TraceWriter::create(path, meta).unwrap();
+    let (first, pages) = (1 << 20, 2048);
+    let file = MapRange {
+        start: first,
+        end: first + pages,
+        what: MapKind::Image,
+        file: Some("/srv/data".to_owned()),
+        ..MapRange::default()
     };
-    assert!(said(TraceMeta::ACCESSED_BITS) && !said("another"));
+    writer.event(0, 0, EventKind::Map(file)).unwrap();
+    for epoch in 0..10 {
+        let row =
+            |page, pages, write| TraceRow { time_ns: epoch * epoch_ns, thread: 0, page, pages, write, kernel: false };
+        writer.push(row(1 << 10, 512, true)).unwrap();
+        (0..pages).step_by(4).try_for_each(|page| writer.push(row(first + page, 1, false))).unwrap();
+    }
+    writer.set_outcome(Some(0), true).unwrap();
+    writer.finish().unwrap();
 }
 
+/// docs/recording.md#running-processes
+#[test]
+fn a_trace_without_fault_around_is_not_told_to_be_made_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bits.parquet");
+    let meta = TraceMeta {
+        epoch_ns: MS,
+        recorder: TraceMeta::ACCESSED_BITS.to_owned(),
+        fault_around_bytes: Some(4096),
+        ..TraceMeta::single("bits")
+    };
+    let mut writer = TraceWriter::create(&path, meta).unwrap();
+    for ms in 0..50 {
+        let row = TraceRow { time_ns: ms * MS, thread: 0, page: 1 << 20, pages: 600, write: true, kernel: false };
+        writer.push(row).unwrap();
+    }
+    writer.set_outcome(Some(0), true).unwrap();
+    writer.finish().unwrap();
+    let unknowns = ask(&path, &[100]).unknowns;
+    let says = |words: &str| unknowns.iter().any(|unknown| unknown.contains(words));
+    assert!(says("in which order") && !says("--no-fault-around"), "{unknowns:?}");
+}
+
+/// docs/live.md: a trace made of accessed bits has no order within an epoch. Both ends are played, and the worse one counts.
+#[test]
+fn a_trace_without_an_order_is_judged_by_the_worse_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bits.parquet");
+    let asked = |recorder: &str| {
+        all_over_a_file(&path, recorder, None);
+        ask(&path, &[100, 50, 30])
+    };
+    let says = |advice: &Advice, words: &str| advice.unknowns.iter().any(|unknown| unknown.contains(words));
+    let memory = |advice: &Advice| advice.recommendation.as_ref().map_or(advice.peak_bytes, |found| found.memory_bytes);
+    let ordered = asked("another");
+    assert!(!says(&ordered, "in which order") && !says(&ordered, "--no-fault-around"));
+    let around = asked(TraceMeta::ACCESSED_BITS);
+    assert!(says(&around, "in which order") && says(&around, "figures are those scattered"), "{:?}", around.unknowns);
+    assert!(says(&around, "--no-fault-around"));
+    assert!(memory(&around) > memory(&ordered), "{} {}", memory(&around), memory(&ordered));
+    // What the configuration plays gives these figures again.
+    let config = isotherm_scenario::print(around.config.as_ref().unwrap());
+    assert!(config.contains("epoch-order = \"scattered\""), "{config}");
+}
+
+/// A new key is fine; one that is gone or renamed breaks the programs that read it.
 #[test]
 fn json_has_the_documented_shape() {
     let advice = serde_json::to_value(advice()).unwrap();

@@ -44,6 +44,7 @@ use isotherm_trace::analysis::page_cache_pages;
 use isotherm_trace::{TraceMeta, TraceReader};
 use isotherm_units::{Amount, Ratio};
 use isotherm_workload::BuildContext;
+use isotherm_workload::replay::EpochOrder;
 use replays::Replays;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -163,13 +164,18 @@ fn in_pool<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send) -> 
     }
 }
 
-/// A set of replays for each release; shares of memory are of the first one's peak.
+/// A set of replays for each release, and for each way to play what the recording does not tell; shares of memory are of the first
+/// one's peak.
 fn releases<'a>(question: &'a Question, progress: &'a dyn Progress) -> Result<Vec<Replays<'a>>, ScenarioError> {
     let context = BuildContext::new(".");
+    let has_order = TraceReader::open(&question.trace).is_ok_and(|reader| !reader.meta().has_no_order_within_epochs());
+    let ways = if has_order { &[EpochOrder::Recorded][..] } else { &[EpochOrder::Recorded, EpochOrder::Scattered] };
     let mut releases: Vec<Replays<'a>> = Vec::new();
     for &kernel in &question.kernels {
-        let peak = releases.first().map(|first| first.peak);
-        releases.push(Replays::new(question, kernel, &context, peak, progress)?);
+        for &order in ways {
+            let peak = releases.first().map(|first| first.peak);
+            releases.push(Replays::new(question, kernel, order, &context, peak, progress)?);
+        }
     }
     Ok(releases)
 }
@@ -185,7 +191,24 @@ fn answer(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, S
         Some(first) => HugePages::of(question, first.peak, progress)?,
         None => return Ok(Vec::new()),
     };
-    releases.iter_mut().map(|replays| advice(replays, choice, &huge_pages)).collect()
+    worst_of_each(releases, choice).iter_mut().map(|replays| advice(replays, choice, &huge_pages)).collect()
+}
+
+/// Of each release the replays that fare worst with a choice, in the order of releases.
+fn worst_of_each(releases: Vec<Replays<'_>>, choice: Option<choice::Choice>) -> Vec<Replays<'_>> {
+    let excess = |replays: &Replays<'_>| {
+        let expected = choice.and_then(|choice| replays.expected(choice.index, choice.size));
+        expected.map_or(0, |expected| expected.excess_ppm())
+    };
+    let mut worst: Vec<Replays<'_>> = Vec::new();
+    for replays in releases {
+        match worst.last_mut().filter(|last| last.kernel == replays.kernel) {
+            None => worst.push(replays),
+            Some(last) if excess(&replays) > excess(last) => *last = replays,
+            Some(_) => {}
+        }
+    }
+    worst
 }
 
 /// What one release says of a choice.
@@ -230,7 +253,7 @@ fn advice(
         notes,
         kernel_defaults: replays.kernel_defaults(compared)?,
         huge_pages: huge_pages.clone(),
-        unknowns: unknowns(question, &meta),
+        unknowns: unknowns(question, replays.order, &meta),
         config,
     })
 }
@@ -241,8 +264,12 @@ fn lists_requests(trace: &Path) -> bool {
     TraceReader::open(trace).is_ok_and(|reader| reader.meta().epoch_ns == 0)
 }
 
+const FAULT_AROUND: &str = "Around a fault in a file the kernel marks up to 16 pages as used. A program that reads mapped files at \
+                            random needs more memory than this (SQLite was told a third too little): record it with \
+                            --no-fault-around.";
+
 /// What the figures leave out, in words for the user.
-fn unknowns(question: &Question, meta: &TraceMeta) -> Vec<String> {
+fn unknowns(question: &Question, order: EpochOrder, meta: &TraceMeta) -> Vec<String> {
     let kernel = match (meta.kernel_accesses, meta.page_cache.is_some()) {
         (true, true) => {
             "Memory of the kernel itself (page tables, directories, inodes) and what io_uring touches are not in the recording."
@@ -275,11 +302,20 @@ fn unknowns(question: &Question, meta: &TraceMeta) -> Vec<String> {
             "The swap device is a model of its kind with nothing else using it; yours may be slower.".to_owned()
         }
     };
-    let order = "The recording is made of accessed bits: pages of an epoch stand by address, because nobody saw in which order they \
-                 were used, and of a file the kernel marks up to 16 pages around each fault. Files that are read at random look as if \
-                 they were read in order, so that readahead seems to help. A program that maps such files needs more memory than \
-                 this; SQLite was told a third too little.";
-    let mut unknowns: Vec<String> = meta.has_no_order_within_epochs().then(|| order.to_owned()).into_iter().collect();
+    let mut unknowns = Vec::new();
+    if meta.has_no_order_within_epochs() {
+        let worse = match order {
+            EpochOrder::Recorded => "by address",
+            EpochOrder::Scattered => "scattered",
+        };
+        unknowns.push(format!(
+            "The recording is made of accessed bits: nobody saw in which order the pages of an epoch were used. It was played by address \
+             and scattered. The recommendation holds for both; the figures are those {worse}, which are the worse ones."
+        ));
+        if meta.fault_around_bytes != Some(meta.page_bytes) {
+            unknowns.push(FAULT_AROUND.to_owned());
+        }
+    }
     unknowns.extend([
         filter.to_owned(),
         kernel.to_owned(),

@@ -20,7 +20,7 @@ use isotherm_sim::machine::{MachineConfig, NodeConfig, Outcome};
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_units::{Amount, Bytes, Duration, Instant, PAGE_BYTES, Ratio};
-use isotherm_workload::replay::PlayAs;
+use isotherm_workload::replay::{EpochOrder, PlayAs};
 use isotherm_workload::{BuildContext, TraceSpec, WorkloadSpec};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,6 +47,8 @@ pub(super) struct Unlimited {
 pub(super) struct Replays<'a> {
     pub(super) question: &'a Question,
     pub(super) kernel: KernelRelease,
+    /// What is played for what the recording does not tell.
+    pub(super) order: EpochOrder,
     /// How much slower than with unlimited memory is still fine.
     pub(super) slowdown: Ratio,
     progress: &'a dyn Progress,
@@ -69,11 +71,12 @@ impl<'a> Replays<'a> {
     pub(super) fn new(
         question: &'a Question,
         kernel: KernelRelease,
+        order: EpochOrder,
         context: &BuildContext,
         peak: Option<Bytes>,
         progress: &'a dyn Progress,
     ) -> Result<Self, ScenarioError> {
-        let mut base = scenario_of(question, kernel);
+        let mut base = scenario_of(question, kernel, order);
         let roomy = without_limits(&base);
         progress.planned(2);
         let first = play(&roomy, context, Limits::Off, None, None)?;
@@ -107,6 +110,7 @@ impl<'a> Replays<'a> {
         Ok(Self {
             question,
             kernel,
+            order,
             slowdown: question.slowdown,
             progress,
             base,
@@ -405,13 +409,13 @@ pub(super) fn play(
 }
 
 /// The recording on a machine of the asked-for kind.
-pub(super) fn scenario_of(question: &Question, kernel: KernelRelease) -> Scenario {
+pub(super) fn scenario_of(question: &Question, kernel: KernelRelease, order: EpochOrder) -> Scenario {
     let mut machine =
         MachineConfig { kernel, cpus: question.cpus, storage: question.storage, ..MachineConfig::default() };
     machine.swap.device = question.swap;
     // Requests say nothing of reads and writes; memory that is only read takes no page.
     let play_as = if lists_requests(&question.trace) { PlayAs::Write } else { PlayAs::Recorded };
-    let load = WorkloadSpec::Trace(TraceSpec { play_as, ..TraceSpec::new(&question.trace) });
+    let load = WorkloadSpec::Trace(TraceSpec { play_as, order, ..TraceSpec::new(&question.trace) });
     Scenario {
         title: format!("{} as recorded", question.name),
         until: Duration::from_secs(24 * 3600),

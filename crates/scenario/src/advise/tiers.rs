@@ -21,6 +21,7 @@ use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::tiering::{MemoryView, Mover, TIERING_POLICIES, TieringPolicy, TieringSpec};
 use isotherm_units::{Amount, Bytes, Duration, PAGE_BYTES, Ratio};
+use isotherm_workload::replay::EpochOrder;
 use isotherm_workload::{BuildContext, WorkloadSpec};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -215,7 +216,7 @@ fn answer(question: &TierQuestion, progress: &dyn Progress) -> Result<TierAdvice
         cpus: question.cpus,
         threads: question.threads,
     };
-    let mut base = scenario_of(&as_recorded, question.kernel);
+    let mut base = scenario_of(&as_recorded, question.kernel, EpochOrder::default());
     progress.planned(1);
     let unlimited = play(&without_limits(&base), &BuildContext::new("."), Limits::Off, None, None)?;
     progress.done();

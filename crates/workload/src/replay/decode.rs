@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 
 use isotherm_trace::{EventKind, TraceRow};
-use isotherm_units::access::{Backing, Channel, LayoutChange, Mapping, Run};
+use isotherm_units::access::{Backing, Channel, FileKind, LayoutChange, Mapping, Run};
 use isotherm_units::{Bytes, PAGE_BYTES, PageRange};
 
 use super::script::{Mark, Outline, ThreadPart, is_initial};
 use crate::layout::Layout;
 
 /// Rows of one epoch that are held back to know its length. More (a trace without times) are let go at once.
-const GROUP_ROWS_MAX: usize = 1 << 20;
+pub(super) const GROUP_ROWS_MAX: usize = 1 << 20;
 /// First and largest size of a mapping made for pages of which none is known: 2 MiB to 64 MiB.
 const MADE_PAGES_MIN: u64 = 512;
 const MADE_PAGES_MAX: u64 = 1 << 14;
@@ -101,10 +101,44 @@ impl Decoder {
     /// The next row. Rows of threads that do not exist are left out.
     #[inline]
     pub(super) fn row(&mut self, outline: &Outline, row: TraceRow) {
-        if outline.meta.events.get(self.next_event).is_some_and(|event| event.row <= self.row) {
+        self.events_so_far(outline);
+        self.row += 1;
+        self.one(outline, row);
+    }
+
+    /// Events that come before the next row.
+    #[inline]
+    pub(super) fn events_so_far(&mut self, outline: &Outline) {
+        if self.has_event_within(outline, 0) {
             self.events(outline);
         }
-        self.row += 1;
+    }
+
+    /// Whether an event comes before the row that follows `rows` more.
+    #[inline]
+    pub(super) fn has_event_within(&self, outline: &Outline, rows: u64) -> bool {
+        outline.meta.events.get(self.next_event).is_some_and(|event| event.row <= self.row + rows)
+    }
+
+    /// So many rows of the file are over.
+    pub(super) fn count(&mut self, rows: u64) {
+        self.row += rows;
+    }
+
+    /// Whether `page`, a number of the trace, belongs to a file that is mapped.
+    pub(super) fn is_mapped_file(&self, outline: &Outline, thread: u32, page: u64) -> bool {
+        let process = self.threads.get(thread as usize).map(|thread| &self.processes[thread.process]);
+        let mapping = process.and_then(|process| process.layout.find(page.saturating_mul(outline.page_scale)));
+        outline.channel(page) == Channel::PageTable
+            && mapping.is_some_and(|found| match found.backing {
+                Backing::File { file, .. } => outline.files[file].kind == FileKind::Regular,
+                Backing::Anonymous => false,
+            })
+    }
+
+    /// A row, without counting it.
+    #[inline]
+    pub(super) fn one(&mut self, outline: &Outline, row: TraceRow) {
         let Some(thread) = self.threads.get_mut(row.thread as usize) else { return };
         let process = &mut self.processes[thread.process];
         if !thread.row_starts.is_empty()

@@ -4,6 +4,7 @@
 //! CPU time is spread over the rows of an epoch, so that a thread computes exactly as long as it was recorded to.
 
 mod decode;
+mod epoch_order;
 mod script;
 mod store;
 mod stream;
@@ -17,6 +18,7 @@ use isotherm_units::access::{FileKind, Program, Stream, Thread, Timing};
 use isotherm_units::{PAGE_BYTES, Ratio};
 use serde::{Deserialize, Serialize};
 
+pub use epoch_order::EpochOrder;
 use script::Outline;
 pub use store::TraceStore;
 use stream::{Part, Replay, Rounds, Transform};
@@ -48,6 +50,9 @@ pub struct TraceSpec {
     /// What accesses are played as. Default `recorded`.
     #[serde(default, rename = "as")]
     pub play_as: PlayAs,
+    /// The order of pages within an epoch. Default `recorded`: the rows as they stand.
+    #[serde(default, rename = "epoch-order")]
+    pub order: EpochOrder,
 }
 
 /// What the accesses of a trace are played as.
@@ -82,6 +87,7 @@ impl TraceSpec {
             time_scale: default_time_scale(),
             epoch_repeat: default_epoch_repeat(),
             play_as: PlayAs::default(),
+            order: EpochOrder::default(),
         }
     }
 }
@@ -90,7 +96,7 @@ impl Kind for TraceSpec {
     const NAME: &'static str = "trace";
     const SUMMARY: &'static str = "a page trace, recorded by `isotherm record` or imported";
     const EXAMPLE: &'static str = "kind = \"trace\"\npath = \"sqlite.parquet\"\nrepeat = 2\ntime-scale = \"50%\"\n\
-                                   epoch-repeat = 20\n                                   as = \"recorded\"\n";
+                                   epoch-repeat = 20\nas = \"recorded\"\nepoch-order = \"recorded\"\n";
 
     fn build(&self, context: &BuildContext) -> Result<Program, WorkloadError> {
         if self.repeat == 0 {
@@ -109,6 +115,10 @@ impl Kind for TraceSpec {
         if self.epoch_repeat > 1 && outline.epoch_ns == 0 {
             let problem = format!("`epoch-repeat` is {}, but {} has no epochs", self.epoch_repeat, path.display());
             return Err(WorkloadError::contradiction(Self::NAME, problem, "use `repeat`"));
+        }
+        if self.order != EpochOrder::default() && outline.epoch_ns == 0 {
+            let problem = format!("`epoch-order` is `scattered`, but {} has no epochs", path.display());
+            return Err(WorkloadError::contradiction(Self::NAME, problem, "leave it out: its rows have an order"));
         }
         let in_place = outline.keeps_memory_between_rounds();
         if self.repeat > 1 && !in_place {
@@ -133,7 +143,7 @@ impl TraceSpec {
     /// What the trace says about itself, with its rows if they are few.
     fn outline(&self, mut reader: TraceReader, context: &BuildContext) -> Result<Arc<Outline>, WorkloadError> {
         let path = reader.path().to_owned();
-        context.traces.outline(&path, || {
+        context.traces.outline(&path, self.order, || {
             let page_bytes = reader.meta().page_bytes;
             if page_bytes < PAGE_BYTES || !page_bytes.is_power_of_two() {
                 return Err(WorkloadError::contradiction(
@@ -149,7 +159,7 @@ impl TraceSpec {
                     "record a program that runs longer than an epoch, or import another file",
                 ));
             }
-            Outline::read(&mut reader, &context.traces)
+            Outline::read(&mut reader, self.order, &context.traces)
         })
     }
 

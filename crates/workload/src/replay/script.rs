@@ -10,9 +10,9 @@ use isotherm_units::access::{
 };
 use isotherm_units::{PAGE_BYTES, PageRange, Ratio};
 
-use super::decode::Decoder;
+use super::epoch_order::Feed;
 use super::timeline::Timeline;
-use super::{PlayAs, TraceStore};
+use super::{EpochOrder, PlayAs, TraceStore};
 use crate::WorkloadError;
 use crate::layout::Layout;
 
@@ -60,6 +60,7 @@ pub(super) struct ThreadOutline {
 pub(super) struct Outline {
     pub(super) path: PathBuf,
     pub(super) meta: TraceMeta,
+    pub(super) order: EpochOrder,
     pub(super) epoch_ns: u64,
     /// Base pages in a page of the trace.
     pub(super) page_scale: u64,
@@ -79,26 +80,26 @@ pub(super) type FutureKey = (PlayAs, Ratio, u32, u64);
 
 impl Outline {
     /// Reads everything but the rows, and the rows too if they are few.
-    pub(super) fn read(reader: &mut TraceReader, store: &TraceStore) -> Result<Self, WorkloadError> {
+    pub(super) fn read(reader: &mut TraceReader, order: EpochOrder, store: &TraceStore) -> Result<Self, WorkloadError> {
         let path = reader.path().to_owned();
-        let mut outline = Self::of_meta(path.clone(), reader.meta().clone());
+        let mut outline = Self::of_meta(path.clone(), reader.meta().clone(), order);
         let error = |source| WorkloadError::Trace { path: path.clone(), source };
         outline.cover_processes_without_mappings(reader).map_err(error)?;
         if outline.meta.rows <= store.rows_held_max {
-            let mut decoder = Decoder::new(&outline);
+            let mut feed = Feed::new(&outline);
             let mut batch = RowBatch::new();
             while reader.next_batch(&mut batch).map_err(error)? {
-                batch.rows().for_each(|row| decoder.row(&outline, row));
+                batch.rows().for_each(|row| feed.row(&outline, row));
             }
-            decoder.finish(&outline);
-            store.warn(decoder.warnings(&outline));
-            let (parts, changes) = decoder.into_parts();
+            feed.finish(&outline);
+            store.warn(feed.decoder.warnings(&outline));
+            let (parts, changes) = feed.decoder.into_parts();
             outline.script = Some(Arc::new(Script { parts, changes }));
         }
         Ok(outline)
     }
 
-    fn of_meta(path: PathBuf, mut meta: TraceMeta) -> Self {
+    fn of_meta(path: PathBuf, mut meta: TraceMeta, order: EpochOrder) -> Self {
         if meta.processes.is_empty() {
             meta.processes.push(isotherm_trace::ProcessMeta::default());
         }
@@ -111,7 +112,20 @@ impl Outline {
         let processes = processes(&meta, &changes);
         let epoch_ns = meta.epoch_ns;
         let futures = Mutex::default();
-        Self { path, meta, epoch_ns, page_scale, threads, processes, files, changes, starts, script: None, futures }
+        Self {
+            path,
+            meta,
+            order,
+            epoch_ns,
+            page_scale,
+            threads,
+            processes,
+            files,
+            changes,
+            starts,
+            script: None,
+            futures,
+        }
     }
 
     /// Gives each process of which no mapping is known one anonymous mapping over all it touches, which takes a pass over

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use super::EpochOrder;
 use super::script::Outline;
 use crate::WorkloadError;
 
@@ -19,8 +20,8 @@ pub struct TraceStore {
     warnings: Mutex<BTreeSet<String>>,
 }
 
-/// A file, and what tells that it has changed.
-type Key = (PathBuf, u64, Option<SystemTime>);
+/// A file, what tells that it has changed, and how it is decoded.
+type Key = (PathBuf, u64, Option<SystemTime>, EpochOrder);
 
 /// Locked while its trace is decoded.
 type Slot = Mutex<Option<Arc<Outline>>>;
@@ -55,11 +56,12 @@ impl TraceStore {
     pub(super) fn outline(
         &self,
         path: &Path,
+        order: EpochOrder,
         read: impl FnOnce() -> Result<Outline, WorkloadError>,
     ) -> Result<Arc<Outline>, WorkloadError> {
         let metadata = std::fs::metadata(path).ok();
         let len = metadata.as_ref().map_or(0, std::fs::Metadata::len);
-        let key = (path.to_owned(), len, metadata.and_then(|metadata| metadata.modified().ok()));
+        let key = (path.to_owned(), len, metadata.and_then(|metadata| metadata.modified().ok()), order);
         let slot = {
             let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(slots.entry(key).or_default())

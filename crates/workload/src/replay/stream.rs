@@ -6,7 +6,7 @@ use isotherm_trace::{RowBatch, TraceReader};
 use isotherm_units::access::{After, Batch, Run, Stream, StreamError};
 use isotherm_units::{Duration, Instant, Ratio};
 
-use super::decode::Decoder;
+use super::epoch_order::Feed;
 use super::script::{Mark, Outline, Script, ThreadPart};
 use super::timeline::Timeline;
 use super::{PlayAs, TraceStore};
@@ -48,7 +48,7 @@ pub(super) enum Part {
 pub(super) struct LiveRows {
     reader: TraceReader,
     outline: Arc<Outline>,
-    decoder: Decoder,
+    feed: Feed,
     batch: RowBatch,
     is_finished: bool,
     timeline: Arc<Timeline>,
@@ -69,7 +69,7 @@ impl Part {
         let error = |source| WorkloadError::Trace { path: outline.path.clone(), source };
         let rows = Arc::new(Mutex::new(LiveRows {
             reader: TraceReader::open(&outline.path).map_err(error)?,
-            decoder: Decoder::new(outline),
+            feed: Feed::new(outline),
             outline: Arc::clone(outline),
             batch: RowBatch::new(),
             is_finished: false,
@@ -114,26 +114,26 @@ impl Part {
 impl LiveRows {
     fn take(&mut self, thread: usize, piece: &mut ThreadPart) -> Result<bool, StreamError> {
         loop {
-            if self.decoder.take(thread, piece) {
+            if self.feed.decoder.take(thread, piece) {
                 return Ok(true);
             }
             if self.is_finished {
                 return Ok(false);
             }
             if self.reader.next_batch(&mut self.batch)? {
-                self.batch.rows().for_each(|row| self.decoder.row(&self.outline, row));
+                self.batch.rows().for_each(|row| self.feed.row(&self.outline, row));
             } else {
-                self.decoder.finish(&self.outline);
+                self.feed.finish(&self.outline);
                 self.is_finished = true;
-                self.store.warn(self.decoder.warnings(&self.outline));
+                self.store.warn(self.feed.decoder.warnings(&self.outline));
             }
-            self.decoder.take_changes().for_each(|(process, change)| self.timeline.add(process, change));
+            self.feed.decoder.take_changes().for_each(|(process, change)| self.timeline.add(process, change));
         }
     }
 
     fn rewind(&mut self) {
         self.reader.rewind();
-        self.decoder = Decoder::new(&self.outline);
+        self.feed = Feed::new(&self.outline);
         self.is_finished = false;
     }
 }

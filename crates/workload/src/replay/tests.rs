@@ -396,7 +396,9 @@ fn a_trace_is_decoded_once_for_all_variants() {
     let programs = [spec().build(&context).unwrap(), spec().build(&context.clone().with_seed(5)).unwrap()];
     assert!(programs.iter().all(|program| program.future.is_some()));
     drop(programs);
-    let outlines = context.traces.outline(&stored.folder.path().join("t.parquet"), || panic!("decoded twice"));
+    let outlines = context
+        .traces
+        .outline(&stored.folder.path().join("t.parquet"), EpochOrder::Recorded, || panic!("decoded twice"));
     assert!(outlines.is_ok());
 }
 
@@ -494,4 +496,48 @@ fn a_stream_is_send() {
     let stored = Stored::new(meta(10, &[0]), &[read(0, 0, 1, 1)]);
     let streams: Vec<Box<dyn Stream>> = stored.live(&spec()).threads.into_iter().map(|thread| thread.stream).collect();
     is_send(&streams);
+}
+
+#[test]
+fn pages_of_an_epoch_come_in_an_order_of_chance_on_request() {
+    let file = |start, end| {
+        EventKind::Map(MapRange { start, end, what: MapKind::Image, file: Some("/data".into()), ..MapRange::default() })
+    };
+    let stored = Stored::new(
+        meta(1000, &[0]),
+        &[
+            event(0, 0, file(160, 1760)),
+            event(0, 0, map(4000, 4400)),
+            read(0, 0, 200, 400),
+            write(0, 0, 4000, 100),
+            read(0, 0, 4200, 1),
+            event(0, 1000, map(5000, 5100)),
+            read(0, 1000, 200, 1),
+            write(0, 1000, 5000, 100),
+        ],
+    );
+    let scattered = TraceSpec { order: EpochOrder::Scattered, ..spec() };
+    let runs_of =
+        |played: &Played| -> Vec<(u64, u32)> { played.runs.iter().map(|run| (run.page(), run.pages)).collect() };
+    let played = runs_of(&stored.play(&scattered));
+    let ordered = runs_of(&stored.play(&spec()));
+    assert_eq!(ordered, [(200, 400), (4000, 100), (4200, 1), (200, 1), (5000, 100)]);
+    // Each page of the file by itself, other rows whole; what the second epoch has stays in it.
+    let (first, second) = played.split_at(402);
+    let files: Vec<u64> = first.iter().filter(|run| run.0 < 4000).map(|run| run.0).collect();
+    assert!(!files.is_sorted() && first.iter().filter(|run| run.0 < 4000).all(|run| run.1 == 1));
+    let sorted: std::collections::BTreeSet<u64> = files.into_iter().collect();
+    assert!(sorted.into_iter().eq(200..600));
+    assert!(first.contains(&(4000, 100)) && first.contains(&(4200, 1)));
+    assert!(second.len() == 2 && second.contains(&(200, 1)) && second.contains(&(5000, 100)), "{second:?}");
+    // Chance is the same in every run.
+    assert_eq!(runs_of(&stored.play(&scattered)), played);
+}
+
+#[test]
+fn requests_have_an_order_that_is_not_scattered() {
+    let stored = Stored::new(meta(0, &[0]), &[read(0, 0, 1, 1)]);
+    let scattered = TraceSpec { order: EpochOrder::Scattered, ..spec() };
+    let error = scattered.build(&stored.context(u64::MAX)).err().unwrap().to_string();
+    assert!(error.contains("`epoch-order`") && error.contains("no epochs"), "{error}");
 }
