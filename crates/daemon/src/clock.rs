@@ -18,6 +18,8 @@ pub enum Woken {
     Due,
     /// Whoever drives the loop wants it to end: a signal.
     Stopped,
+    /// Whoever drives the loop wants its configuration to be read anew: SIGHUP, where it is caught.
+    Reload,
 }
 
 /// What the watching costs.

@@ -5,9 +5,11 @@
 
 mod budget;
 mod clock;
+pub mod config;
 pub mod hands;
 mod monitored;
 mod source;
+pub mod steer;
 mod watch;
 
 #[cfg(test)]

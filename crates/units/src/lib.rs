@@ -9,6 +9,7 @@ mod quantity;
 mod ratio;
 mod size;
 mod time;
+pub mod wildcard;
 
 pub use page::{PAGE_BYTES, PAGE_SHIFT, PageRange, Pages, VirtPage};
 pub use quantity::UnitError;

@@ -1,0 +1,196 @@
+//! What a configuration must not say, with the places of both sides where two tables disagree.
+
+use super::Config;
+use crate::hands::protected;
+use isotherm_units::wildcard::may_meet;
+use isotherm_units::{Bytes, Ratio};
+
+/// Something that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contradiction {
+    /// The key, from the root of the file on: `generations[1].targets[0]`.
+    pub key: String,
+    /// The other side, where two tables disagree.
+    pub other: Option<String>,
+    /// What is wrong, what is allowed, what to do.
+    pub message: String,
+}
+
+/// The least resident memory that the program itself needs.
+const MEMORY_MIN: Bytes = Bytes::from_mib(16);
+
+impl Config {
+    /// Checks every value by itself and tables against each other.
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self) -> Result<(), Contradiction> {
+        self.check_daemon()?;
+        self.check_targets()?;
+        for (nth, section) in self.generations.iter().enumerate() {
+            let key = |key: &str| format!("generations[{nth}].{key}");
+            let twin = self.generations[..nth].iter().position(|other| other.name == section.name);
+            named(&key("name"), &section.name, twin.map(|other| format!("generations[{other}].name")))?;
+            // Targets are names and patterns here, which only this file knows.
+            if section.tool.targets().is_empty() {
+                return Err(wrong(&key("targets"), "it is empty; name a group".to_owned()));
+            }
+            let tool = section.tool.clone().with_targets(vec!["/".to_owned()]);
+            tool.validate().map_err(|error| wrong(&key(error.key), error.to_string()))?;
+            for (at, target) in section.tool.targets().iter().enumerate() {
+                let place = key(&format!("targets[{at}]"));
+                let cgroup = self.cgroup_of(target, &place)?;
+                let is_shared = |other: &str| self.cgroup_of(other, "").is_ok_and(|other| may_meet(other, cgroup));
+                let other = self.generations[..nth].iter().enumerate().find_map(|(other, earlier)| {
+                    let at = earlier.tool.targets().iter().position(|target| is_shared(target))?;
+                    Some((format!("generations[{other}].targets[{at}]"), earlier))
+                });
+                if let Some((other, earlier)) = other {
+                    return Err(Contradiction {
+                        key: place,
+                        other: Some(other),
+                        message: format!(
+                            "`{target}` is a target of `{}` too: two tools on one group age it twice, and neither sees its ages; \
+                             give each its own groups",
+                            earlier.name
+                        ),
+                    });
+                }
+                let why = protected(cgroup).filter(|_| section.enable && section.acts());
+                if let Some(why) = why {
+                    return Err(wrong(&place, format!("`{target}` is left alone: {why}; name other groups")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_daemon(&self) -> Result<(), Contradiction> {
+        let (max_cpu, max_memory) = (self.daemon.max_cpu, self.daemon.max_memory);
+        if max_cpu == Ratio::from_ppm(0) || max_cpu > Ratio::ONE {
+            return Err(wrong("daemon.max-cpu", format!("it is {max_cpu}; allowed: above 0% up to 100%")));
+        }
+        if max_memory < MEMORY_MIN {
+            return Err(wrong("daemon.max-memory", format!("it is {max_memory}; allowed: {MEMORY_MIN} and more")));
+        }
+        for (at, path) in self.daemon.protect.iter().enumerate() {
+            absolute(&format!("daemon.protect[{at}]"), path)?;
+        }
+        let share = self.guard.pressure_full;
+        if share == Ratio::from_ppm(0) || share > Ratio::ONE {
+            return Err(wrong(
+                "guard.pressure-full",
+                format!("it is {share}; allowed: above 0% up to 100%, which is off"),
+            ));
+        }
+        absolute("guard.file", &self.guard.file)
+    }
+
+    fn check_targets(&self) -> Result<(), Contradiction> {
+        for (nth, target) in self.targets.iter().enumerate() {
+            let key = |key: &str| format!("targets[{nth}].{key}");
+            let twin = self.targets[..nth].iter().position(|other| other.name == target.name);
+            named(&key("name"), &target.name, twin.map(|other| format!("targets[{other}].name")))?;
+            absolute(&key("cgroup"), &target.cgroup)?;
+        }
+        Ok(())
+    }
+
+    /// The path, or pattern of paths, that an entry of `targets` means.
+    pub(crate) fn cgroup_of<'a>(&'a self, target: &'a str, place: &str) -> Result<&'a str, Contradiction> {
+        if target.starts_with('/') {
+            return Ok(target);
+        }
+        let found = self.targets.iter().find(|known| known.name == target);
+        found.map(|known| known.cgroup.as_str()).ok_or_else(|| {
+            let known: Vec<&str> = self.targets.iter().map(|known| known.name.as_str()).collect();
+            let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+            wrong(
+                place,
+                format!(
+                    "`{target}` is neither a path, which begins with `/`, nor a name of [[targets]]; names: {known}"
+                ),
+            )
+        })
+    }
+}
+
+fn wrong(key: &str, message: String) -> Contradiction {
+    Contradiction { key: key.to_owned(), other: None, message }
+}
+
+fn named(key: &str, name: &str, twin: Option<String>) -> Result<(), Contradiction> {
+    if name.is_empty() || name.contains(['/', '\n']) {
+        return Err(wrong(key, format!("`{name}` is no name; allowed: one or more characters without `/`")));
+    }
+    match twin {
+        None => Ok(()),
+        other => {
+            Err(Contradiction { key: key.to_owned(), other, message: format!("`{name}` is there twice; rename one") })
+        }
+    }
+}
+
+fn absolute(key: &str, path: &str) -> Result<(), Contradiction> {
+    if path.starts_with('/') && !path.split('/').any(|part| part == "..") {
+        return Ok(());
+    }
+    Err(wrong(key, format!("`{path}` is no full path; allowed: one that begins with `/`, without `..`")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{GenerationsConfig, TargetConfig};
+    use isotherm_core::generations::{EstimatorConfig, ReclaimerConfig, ToolConfig};
+
+    fn reclaim(name: &str, target: &str) -> GenerationsConfig {
+        let config = ReclaimerConfig { targets: vec![target.to_owned()], ..ReclaimerConfig::default() };
+        GenerationsConfig { name: name.to_owned(), enable: true, tool: ToolConfig::Reclaim(config) }
+    }
+
+    fn config(sections: Vec<GenerationsConfig>) -> Config {
+        let web = TargetConfig { name: "web".to_owned(), cgroup: "/app.slice/web-*.service".to_owned() };
+        Config { targets: vec![web], generations: sections, ..Config::default() }
+    }
+
+    #[test]
+    fn what_makes_sense_is_fine() {
+        assert_eq!(Config::default().check(), Ok(()));
+        assert_eq!(config(vec![reclaim("a", "web"), reclaim("b", "/app.slice/db.service")]).check(), Ok(()));
+        let watches =
+            ToolConfig::Estimate(EstimatorConfig { targets: vec!["/".to_owned()], ..EstimatorConfig::default() });
+        let all = GenerationsConfig { name: "all".to_owned(), enable: true, tool: watches };
+        assert_eq!(config(vec![all]).check(), Ok(()), "who only watches may watch all");
+    }
+
+    #[test]
+    fn each_contradiction_names_its_key_and_the_other_side() {
+        let refused = |config: Config| config.check().unwrap_err();
+        let twice = refused(config(vec![reclaim("a", "web"), reclaim("b", "/app.slice/web-1.service/x")]));
+        assert_eq!(
+            (twice.key.as_str(), twice.other.as_deref()),
+            ("generations[1].targets[0]", Some("generations[0].targets[0]"))
+        );
+        let same = refused(config(vec![reclaim("a", "web"), reclaim("a", "/x")]));
+        assert_eq!((same.key.as_str(), same.other.as_deref()), ("generations[1].name", Some("generations[0].name")));
+        let unknown = refused(config(vec![reclaim("a", "wbe")]));
+        assert!(unknown.message.contains("names: web"), "{unknown:?}");
+        for target in ["/", "/system.slice/sshd.service"] {
+            let refused = refused(config(vec![reclaim("a", target)]));
+            assert!(refused.message.contains("left alone"), "{refused:?}");
+        }
+        let mut small = Config::default();
+        small.daemon.max_memory = Bytes::from_mib(1);
+        assert_eq!(refused(small).key, "daemon.max-memory");
+        let mut relative = Config::default();
+        relative.daemon.protect = vec!["a".to_owned()];
+        assert_eq!(refused(relative).key, "daemon.protect[0]");
+        let mut free = Config::default();
+        free.guard.pressure_full = Ratio::from_ppm(0);
+        assert_eq!(refused(free).key, "guard.pressure-full");
+        let mut up = Config::default();
+        up.guard.file = "/run/../etc/passwd".to_owned();
+        assert_eq!(refused(up).key, "guard.file");
+    }
+}

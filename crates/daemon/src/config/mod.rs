@@ -1,0 +1,72 @@
+//! What a live machine is to be made of: the types of `/etc/isotherm/isotherm.toml` (docs/spec/live.md#5-configuration).
+
+mod check;
+mod sections;
+
+pub use check::Contradiction;
+pub use sections::GenerationsConfig;
+
+use isotherm_units::{Bytes, Ratio};
+use serde::{Deserialize, Serialize};
+
+/// A live configuration. Every table may be left out; unknown keys are refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Config {
+    pub daemon: DaemonConfig,
+    /// Groups under a name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<TargetConfig>,
+    /// Tools over the generations of the Multi-Gen LRU.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub generations: Vec<GenerationsConfig>,
+    pub guard: GuardConfig,
+}
+
+/// The daemon itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct DaemonConfig {
+    /// Share of one processor that it may take, threads of the kernel that it started included. Above it its sections run less often.
+    /// Default 1 %; above 0 % up to 100 %.
+    pub max_cpu: Ratio,
+    /// Resident memory at which it ends, after it has put everything back. Default 64 MiB; 16 MiB and more.
+    pub max_memory: Bytes,
+    /// Groups that are never acted on, with all below them, beside the built-in ones: paths, in which `*` and `?` stand for parts of a
+    /// name.
+    pub protect: Vec<String>,
+}
+
+impl Default for DaemonConfig {
+    fn default() -> Self {
+        Self { max_cpu: Ratio::from_percent(1), max_memory: Bytes::from_mib(64), protect: Vec::new() }
+    }
+}
+
+/// Groups under a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct TargetConfig {
+    /// In `targets` of sections, and in what is told. Has no `/`.
+    pub name: String,
+    /// Path of a control group of version 2, as in `/proc/PID/cgroup`; `*` and `?` stand for parts of a name. It stands for all groups
+    /// below it as well.
+    pub cgroup: String,
+}
+
+/// When all sections that act pause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct GuardConfig {
+    /// Share of the time in which all tasks of the machine waited for memory. Above it nothing acts until it was below half of it for
+    /// a minute. Default 2 %; 100 % switches the guard off, which a kernel without PSI needs.
+    pub pressure_full: Ratio,
+    /// While this file is there, nothing acts.
+    pub file: String,
+}
+
+impl Default for GuardConfig {
+    fn default() -> Self {
+        Self { pressure_full: Ratio::from_percent(2), file: "/run/isotherm/stop".to_owned() }
+    }
+}

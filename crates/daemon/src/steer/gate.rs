@@ -1,0 +1,197 @@
+//! What stands between a section and the host: it sees its groups alone, and acts if it may.
+
+use super::line::{Act, Effect, Line};
+use super::{Log, World};
+use crate::hands::protected;
+use isotherm_core::host::{
+    Ageing, Answer, Eviction, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational, HostError,
+    Listing, Lruvec, TargetId,
+};
+use isotherm_units::PAGE_BYTES;
+use isotherm_units::wildcard::is_within;
+use std::collections::BTreeMap;
+
+/// Pages of one call of the kernel at most: 16 MiB, so that none takes long.
+const PIECE_PAGES: u64 = 4096;
+
+/// Whether a section may act.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Permit {
+    Act,
+    /// It is not enabled.
+    Observe,
+    /// It is, and may not just now.
+    Withheld(String),
+}
+
+/// A section's host.
+pub(super) struct Gate<'a, H: ?Sized> {
+    pub(super) host: &'a mut H,
+    pub(super) world: &'a mut dyn World,
+    /// Paths of groups; each stands for those below it as well.
+    pub(super) groups: &'a [String],
+    /// Likewise, of groups that are not acted on whatever `groups` says; with why, of those that were met.
+    pub(super) spared: &'a mut Spared,
+    pub(super) permit: &'a Permit,
+    /// What was read last of its groups.
+    pub(super) seen: &'a mut BTreeMap<Lruvec, Listing>,
+    /// The section.
+    pub(super) label: &'a str,
+    /// What is about to be done is written down before it is.
+    pub(super) log: &'a mut dyn Log,
+    /// What was done, in its order.
+    pub(super) acts: &'a mut Vec<Act>,
+}
+
+/// Groups that a section leaves alone.
+#[derive(Debug, Default)]
+pub(super) struct Spared {
+    /// It acts, and so must leave some alone.
+    pub(super) acts: bool,
+    /// Groups that the configuration protects: paths, with `*` and `?`.
+    pub(super) protected: Vec<String>,
+    /// Those that were met, with why.
+    pub(super) met: BTreeMap<String, String>,
+}
+
+impl Spared {
+    fn has(&mut self, path: &str, world: &mut dyn World) -> bool {
+        if !self.acts {
+            return false;
+        }
+        let why = if let Some(why) = protected(path) {
+            why.to_owned()
+        } else if self.protected.iter().any(|pattern| is_within(pattern, path)) {
+            "[daemon] protect names it".to_owned()
+        } else if world.is_guaranteed(path) {
+            "memory is guaranteed to it (memory.min or memory.low)".to_owned()
+        } else {
+            self.met.remove(path);
+            return false;
+        };
+        self.met.insert(path.to_owned(), why);
+        true
+    }
+}
+
+/// Whether a group is this one, or below it. Names of groups may hold any character but `/`.
+fn is_below(group: &str, path: &str) -> bool {
+    let rest = path.strip_prefix(group.trim_end_matches('/'));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl<H: Generational + ?Sized> Gate<'_, H> {
+    /// Pages that an order is for, as read last.
+    fn asked(&self, order: &Eviction) -> u64 {
+        let rows = self.seen.get(&order.lruvec).map_or(&[][..], |listing| &listing.rows);
+        let of_types = |row: &isotherm_core::vocabulary::GenerationRow| {
+            let anon = if order.swappiness.takes_anon() { row.anon_pages } else { 0 };
+            anon.saturating_add(if order.swappiness.takes_file() { row.file_pages } else { 0 })
+        };
+        let pages = rows.iter().filter(|row| row.seq <= order.min_gen_nr).map(of_types).fold(0, u64::saturating_add);
+        pages.min(order.limit_pages.unwrap_or(u64::MAX))
+    }
+
+    /// In pieces, until it is done, nothing more goes, or the daemon has to end.
+    fn evicted(&mut self, order: &Eviction, asked: u64) -> Answer {
+        let (mut left, mut bytes) = (asked, 0u64);
+        loop {
+            if self.world.has_to_end() {
+                return Answer::Partly { bytes };
+            }
+            let piece = Eviction { limit_pages: Some(left.clamp(1, PIECE_PAGES)), ..*order };
+            let mut answers = Vec::with_capacity(1);
+            self.host.evict_generations(std::slice::from_ref(&piece), &mut answers);
+            let gone = match answers.pop() {
+                Some(Answer::Done { bytes } | Answer::Partly { bytes }) => bytes,
+                Some(refused) if bytes == 0 => return refused,
+                Some(_) => return Answer::Partly { bytes },
+                None => return Answer::Failed("the host did not answer".to_owned()),
+            };
+            bytes = bytes.saturating_add(gone);
+            left = left.saturating_sub(gone / PAGE_BYTES);
+            if left == 0 {
+                return Answer::Done { bytes };
+            }
+            if gone == 0 {
+                return Answer::Partly { bytes };
+            }
+        }
+    }
+}
+
+impl<H: Generational + ?Sized> Generational for Gate<'_, H> {
+    fn generation_capabilities(&mut self) -> GenerationCapabilities {
+        self.host.generation_capabilities()
+    }
+
+    fn read_generations(&mut self, out: &mut Vec<Listing>) -> Result<(), HostError> {
+        let mut all = Vec::new();
+        self.host.read_generations(&mut all)?;
+        all.retain(|listing| {
+            self.groups.iter().any(|group| is_below(group, &listing.path))
+                && !self.spared.has(&listing.path, &mut *self.world)
+        });
+        self.seen.clear();
+        self.seen.extend(all.iter().map(|listing| (listing.lruvec, listing.clone())));
+        out.append(&mut all);
+        Ok(())
+    }
+
+    /// Watching itself needs it, so it is always let through.
+    fn age_generations(&mut self, orders: &[Ageing], answers: &mut Vec<Answer>) {
+        self.host.age_generations(orders, answers);
+    }
+
+    fn evict_generations(&mut self, orders: &[Eviction], answers: &mut Vec<Answer>) {
+        for order in orders {
+            let asked = self.asked(order);
+            let target = self.seen.get(&order.lruvec).map(|listing| listing.path.clone());
+            let write = order.to_string();
+            let answer = match (self.permit, &target) {
+                (_, None) => Answer::Failed("the group does not belong to this section".to_owned()),
+                (Permit::Observe, _) => Answer::Failed("it only observes: enable = true lets it act".to_owned()),
+                (Permit::Withheld(why), _) => Answer::Failed(why.clone()),
+                (Permit::Act, Some(target)) => {
+                    let (section, target) = (self.label.to_owned(), target.clone());
+                    let asks = Line::Asks { section, target, write: write.clone() };
+                    match self.log.line(&asks) {
+                        Ok(()) => self.evicted(order, asked),
+                        Err(why) => Answer::Failed(format!("it could not be written down before it was done: {why}")),
+                    }
+                }
+            };
+            let (verified_bytes, effect) = match &answer {
+                Answer::Done { bytes } => (*bytes, Effect::Done),
+                Answer::Partly { bytes } => (*bytes, Effect::Partly),
+                Answer::Failed(_) if *self.permit == Permit::Observe && target.is_some() => (0, Effect::Would),
+                Answer::Failed(why) => (0, Effect::Refused { why: why.clone() }),
+                Answer::NotHere(why) => (0, Effect::Refused { why: (*why).to_owned() }),
+            };
+            self.acts.push(Act {
+                action: "evict",
+                target: target.unwrap_or_default(),
+                node: order.lruvec.node.0,
+                write,
+                asked_bytes: asked.saturating_mul(PAGE_BYTES),
+                verified_bytes,
+                effect,
+            });
+            answers.push(answer);
+        }
+    }
+}
+
+impl<H: Gauging + ?Sized> Gauging for Gate<'_, H> {
+    fn gauge_capabilities(&self, target: TargetId) -> GaugeCapabilities {
+        self.host.gauge_capabilities(target)
+    }
+
+    fn gauges(&mut self, gauges: &[Gauge], values: &mut [Option<u64>]) -> Result<(), HostError> {
+        self.host.gauges(gauges, values)
+    }
+
+    fn memcg(&self, path: &str) -> Option<u64> {
+        self.host.memcg(path)
+    }
+}

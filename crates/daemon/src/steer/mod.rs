@@ -1,0 +1,63 @@
+//! The loop that acts: sections over groups of a live machine, each behind a gate that lets through what is allowed, and writes down what
+//! was done (docs/spec/live.md#7-loop).
+//!
+//! It has no clock, no file and no system call: all comes through [`Clock`](crate::Clock), [`World`], [`Log`] and the host.
+
+mod gate;
+mod guard;
+mod line;
+mod section;
+mod steering;
+#[cfg(test)]
+mod tests;
+
+pub use line::{Act, Effect, Line, SectionStatus, Status};
+pub use steering::{Ended, Steered, steer};
+
+use crate::config::Config;
+use isotherm_units::{Bytes, Duration};
+
+/// What the loop needs to know of the machine beside what hosts tell.
+pub trait World {
+    /// Paths of the groups that a path or pattern means and that are there now.
+    ///
+    /// # Errors
+    /// In words.
+    fn groups(&mut self, pattern: &str) -> Result<Vec<String>, String>;
+
+    /// Whether somebody guaranteed this group memory (`memory.min`, `memory.low`).
+    fn is_guaranteed(&mut self, path: &str) -> bool;
+
+    /// Total time in which all tasks waited for memory: `full` of `/proc/pressure/memory`. `None`: not known here.
+    fn full_stall(&mut self) -> Option<Duration>;
+
+    /// Bytes of swap that are free; `None`: not known.
+    fn swap_free(&mut self) -> Option<Bytes>;
+
+    /// Whether a file is there.
+    fn is_there(&mut self, path: &str) -> bool;
+
+    /// Resident memory of the daemon.
+    fn resident(&mut self) -> Option<Bytes>;
+
+    /// The configuration as it is on disk now, checked.
+    ///
+    /// # Errors
+    /// Why it is refused, in words: the old one stays.
+    fn configuration(&mut self) -> Result<Config, String>;
+
+    /// Whether somebody wants the daemon to end, asked between pieces of work that take long.
+    fn has_to_end(&mut self) -> bool;
+}
+
+/// Where the loop writes what it does.
+pub trait Log {
+    /// Writes a line down.
+    ///
+    /// # Errors
+    /// In words: nothing acts until it can be written again.
+    fn line(&mut self, line: &Line) -> Result<(), String>;
+
+    /// The state, each few seconds.
+    fn status(&mut self, status: &Status);
+}

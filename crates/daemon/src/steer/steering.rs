@@ -1,0 +1,202 @@
+//! The loop itself.
+
+use super::guard::Guard;
+use super::line::{Line, Status};
+use super::section::Section;
+use super::{Log, World};
+use crate::config::Config;
+use crate::{Budget, Clock, Meter, Woken};
+use isotherm_core::generations::GenerationsError;
+use isotherm_core::host::GenerationsHost;
+use isotherm_units::{Duration, Instant};
+
+/// The loop wakes at least so often, for signals, the guard and the budget.
+const TURN: Duration = Duration::from_secs(1);
+/// Time between two looks at which groups there are.
+const FOLLOW: Duration = Duration::from_secs(10);
+/// Time between two reports of the state.
+const STATUS: Duration = Duration::from_secs(5);
+
+/// Why the loop ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Somebody asked for it.
+    Stopped,
+    /// The time is over.
+    TimeOver,
+    /// It holds more memory than it may.
+    TooLarge(String),
+}
+
+/// What the loop came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Steered {
+    pub end: Ended,
+    pub status: Status,
+}
+
+struct Steering<'a> {
+    config: Config,
+    sections: Vec<Section>,
+    guard: Guard,
+    log: &'a mut dyn Log,
+    /// Why lines cannot be written, if so.
+    mute: Option<String>,
+    paused: Option<String>,
+    longest_turn: Duration,
+}
+
+/// Runs the sections of a configuration over a host, until the time is over or somebody ends it. What it changed for good (knobs) is not
+/// put back here: its caller has the journal.
+///
+/// # Errors
+/// A section whose values make no sense, which [`Config::check`] tells beforehand.
+pub fn steer<H: GenerationsHost + ?Sized>(
+    config: &Config,
+    length: Option<Duration>,
+    host: &mut H,
+    world: &mut dyn World,
+    clock: &mut dyn Clock,
+    meter: &mut dyn Meter,
+    log: &mut dyn Log,
+) -> Result<Steered, GenerationsError> {
+    let start = clock.now();
+    let end = length.map(|length| start + length);
+    let mut budget = Budget::new(config.daemon.max_cpu, start, meter.spent());
+    let mut steering = Steering {
+        config: Config::default(),
+        sections: Vec::new(),
+        guard: Guard::default(),
+        log,
+        mute: None,
+        paused: None,
+        longest_turn: Duration::ZERO,
+    };
+    steering.take(config.clone(), start)?;
+    steering.follow(world);
+    let (mut followed, mut reported) = (start, None);
+    let ended = loop {
+        let now = clock.now();
+        let due = steering.sections.iter().filter_map(|section| section.due::<H>(budget.stretch())).min();
+        let next = due.unwrap_or(now + TURN).min(now + TURN);
+        let woken = clock.sleep_until(end.map_or(next, |end| next.min(end)));
+        let now = clock.now();
+        match woken {
+            Woken::Stopped => break Ended::Stopped,
+            Woken::Reload => steering.reload(world, now),
+            Woken::Due => {}
+        }
+        if end.is_some_and(|end| now >= end) {
+            break Ended::TimeOver;
+        }
+        if now.since(followed) >= FOLLOW || woken == Woken::Reload {
+            followed = now;
+            steering.follow(world);
+        }
+        steering.guard(now, world);
+        for index in 0..steering.sections.len() {
+            if steering.sections[index].due::<H>(budget.stretch()).is_some_and(|due| due <= now) {
+                steering.run(index, now, host, world);
+            }
+        }
+        steering.longest_turn = steering.longest_turn.max(clock.now().since(now));
+        if let Some(stretch) = budget.look(now, meter.spent()) {
+            steering.tell(Line::Paced { stretch });
+        }
+        let resident = world.resident();
+        if let Some(resident) = resident.filter(|&resident| resident > steering.config.daemon.max_memory) {
+            break Ended::TooLarge(format!(
+                "it holds {} of memory, more than [daemon] max-memory, {}",
+                resident.approx(),
+                steering.config.daemon.max_memory
+            ));
+        }
+        if reported.is_none_or(|reported| now.since(reported) >= STATUS) {
+            reported = Some(now);
+            let status = steering.status::<H>(now, budget.stretch(), meter, world);
+            steering.log.status(&status);
+        }
+    };
+    let why = match &ended {
+        Ended::Stopped => "somebody ended it".to_owned(),
+        Ended::TimeOver => "the time is over".to_owned(),
+        Ended::TooLarge(why) => why.clone(),
+    };
+    steering.tell(Line::Ended { why });
+    let status = steering.status::<H>(clock.now(), budget.stretch(), meter, world);
+    steering.log.status(&status);
+    Ok(Steered { end: ended, status })
+}
+
+impl Steering<'_> {
+    /// Takes a configuration. Sections that stay as they are go on with what they know.
+    fn take(&mut self, config: Config, now: Instant) -> Result<(), GenerationsError> {
+        let mut before = std::mem::take(&mut self.sections);
+        let mut lines = Vec::new();
+        for spec in &config.generations {
+            let kept = before.iter().position(|section| section.spec == *spec);
+            let section = match kept {
+                Some(at) => before.remove(at),
+                None => {
+                    let section = Section::new(spec, now)?;
+                    lines.push(section.began());
+                    section
+                }
+            };
+            self.sections.push(section);
+        }
+        let acting = config.generations.iter().filter(|spec| spec.enable && spec.acts()).count();
+        self.tell(Line::Began { sections: self.sections.len(), acting });
+        lines.into_iter().for_each(|line| self.tell(line));
+        self.config = config;
+        Ok(())
+    }
+
+    fn reload(&mut self, world: &mut dyn World, now: Instant) {
+        let taken = world.configuration().and_then(|config| self.take(config, now).map_err(|error| error.to_string()));
+        if let Err(why) = taken {
+            self.tell(Line::NotReloaded { why });
+        }
+    }
+
+    fn follow(&mut self, world: &mut dyn World) {
+        let mut lines = Vec::new();
+        for section in &mut self.sections {
+            lines.extend(section.follow(&self.config, world));
+        }
+        lines.into_iter().for_each(|line| self.tell(line));
+    }
+
+    fn tell(&mut self, line: Line) {
+        self.mute = self.log.line(&line).err();
+    }
+
+    fn guard(&mut self, now: Instant, world: &mut dyn World) {
+        let paused = self.guard.look(&self.config.guard, now, world);
+        if paused.is_some() != self.paused.is_some() {
+            self.tell(paused.clone().map_or(Line::Resumed, |why| Line::Paused { why }));
+        }
+        self.paused = paused;
+    }
+
+    fn run<H: GenerationsHost + ?Sized>(&mut self, index: usize, now: Instant, host: &mut H, world: &mut dyn World) {
+        let ran = self.sections[index].run(now, host, world, self.paused.as_deref(), self.log);
+        self.mute = ran.err();
+    }
+
+    fn status<H: GenerationsHost + ?Sized>(
+        &self,
+        now: Instant,
+        stretch: u32,
+        meter: &mut dyn Meter,
+        world: &mut dyn World,
+    ) -> Status {
+        Status {
+            paused: self.mute.clone().or_else(|| self.paused.clone()),
+            stretch,
+            longest_turn_ns: self.longest_turn.ns(),
+            sections: self.sections.iter().map(Section::status::<H>).collect(),
+            ..Status::at(now, meter.spent(), world.resident())
+        }
+    }
+}
