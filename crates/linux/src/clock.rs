@@ -1,5 +1,6 @@
 //! Time on a live machine, and CPU time of processes.
 
+use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
@@ -18,7 +19,20 @@ pub struct Stopwatch {
     started_ns: u64,
     /// Readable once a signal has come that asks us to end.
     wake: OwnedFd,
+    /// Readable once SIGHUP has come, where that asks for the configuration to be read anew.
+    reload: Option<UnixStream>,
     caught: Vec<SigId>,
+}
+
+/// Why a sleep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// The time has come.
+    Due,
+    /// A signal asks us to end, now or before.
+    End,
+    /// SIGHUP asks for the configuration to be read anew. Told once.
+    Reload,
 }
 
 impl Stopwatch {
@@ -27,12 +41,31 @@ impl Stopwatch {
     /// # Errors
     /// When signals cannot be caught: too many open files.
     pub fn start() -> std::io::Result<Self> {
-        let (wake, write) = UnixStream::pair()?;
+        Self::catching(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT], &[])
+    }
+
+    /// As [`start`](Self::start), but SIGHUP is [`Wake::Reload`].
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_reloadable() -> std::io::Result<Self> {
+        Self::catching(&[SIGINT, SIGTERM, SIGQUIT], &[SIGHUP])
+    }
+
+    fn catching(ends: &[i32], reloads: &[i32]) -> std::io::Result<Self> {
         let mut caught = Vec::new();
-        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+        let (wake, write) = UnixStream::pair()?;
+        for &signal in ends {
             caught.push(signal_hook::low_level::pipe::register(signal, write.try_clone()?)?);
         }
-        Ok(Self { started_ns: clock_ns(ClockId::Monotonic), wake: wake.into(), caught })
+        let mut reload = None;
+        for &signal in reloads {
+            let (read, write) = UnixStream::pair()?;
+            read.set_nonblocking(true)?;
+            caught.push(signal_hook::low_level::pipe::register(signal, write)?);
+            reload = Some(read);
+        }
+        Ok(Self { started_ns: clock_ns(ClockId::Monotonic), wake: wake.into(), reload, caught })
     }
 
     /// Since the start.
@@ -42,17 +75,37 @@ impl Stopwatch {
 
     /// Sleeps until then. `false`: a signal has come that asks us to end, now or before.
     pub fn sleep_until(&self, until: Instant) -> bool {
+        self.wait_until(until) != Wake::End
+    }
+
+    /// Whether a signal has come that asks us to end.
+    pub fn is_ending(&self) -> bool {
+        let mut descriptors = [PollFd::new(&self.wake, PollFlags::IN)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut descriptors, Some(&at_once)), Ok(1..))
+    }
+
+    /// Sleeps until then, or until a signal comes.
+    pub fn wait_until(&self, until: Instant) -> Wake {
         loop {
             let left = until.since(self.now()).ns();
             let seconds = i64::try_from(left / 1_000_000_000).unwrap_or(i64::MAX);
             let timeout = Timespec { tv_sec: seconds, tv_nsec: i64::try_from(left % 1_000_000_000).unwrap_or(0) };
-            let mut descriptors = [PollFd::new(&self.wake, PollFlags::IN)];
+            let mut descriptors = vec![PollFd::new(&self.wake, PollFlags::IN)];
+            descriptors.extend(self.reload.as_ref().map(|reload| PollFd::new(reload, PollFlags::IN)));
             match poll(&mut descriptors, Some(&timeout)) {
-                Ok(0) => return true,
-                Ok(_) => return false,
+                Ok(0) => return Wake::Due,
+                Ok(_) if !descriptors[0].revents().is_empty() => return Wake::End,
+                Ok(_) => {
+                    // Two signals before the first is seen are one wish.
+                    let mut signals = [0; 64];
+                    let mut reload = self.reload.as_ref().expect("the other descriptor");
+                    while reload.read(&mut signals).is_ok_and(|bytes| bytes == signals.len()) {}
+                    return Wake::Reload;
+                }
                 // A signal that only interrupts; one that asks us to end has made the pipe readable.
                 Err(_) if self.now() < until => {}
-                Err(_) => return true,
+                Err(_) => return Wake::Due,
             }
         }
     }
@@ -108,5 +161,16 @@ mod tests {
         assert!(!clock.sleep_until(Instant::from_ns(u64::MAX / 2)));
         assert!(!clock.sleep_until(Instant::START), "it stays so");
         assert!(own_cpu_time() >= before);
+
+        let clock = Stopwatch::start_reloadable().unwrap();
+        for _ in 0..3 {
+            signal_hook::low_level::raise(SIGHUP).unwrap();
+        }
+        let far = Instant::from_ns(u64::MAX / 2);
+        assert_eq!(clock.wait_until(far), Wake::Reload);
+        assert_eq!(clock.wait_until(Instant::START), Wake::Due, "told once");
+        signal_hook::low_level::raise(SIGHUP).unwrap();
+        signal_hook::low_level::raise(SIGTERM).unwrap();
+        assert_eq!(clock.wait_until(far), Wake::End, "the end comes first");
     }
 }

@@ -24,7 +24,7 @@ mod smaps;
 mod sys;
 
 pub use clear_refs::{ClearRefs, ClearedPages, Referenced, sweep_interval};
-pub use clock::{Stopwatch, own_cpu_time, page_bytes, process_cpu_time};
+pub use clock::{Stopwatch, Wake, own_cpu_time, page_bytes, process_cpu_time};
 pub use error::LiveError;
 pub use host::{LiveHost, LiveTarget};
 pub use maps::{Mapping, maps};

@@ -43,7 +43,7 @@ pub use event::{EventSpec, LimitValue, MglruSpec, ReclaimSpec, SetSpec};
 pub use expectations::{ExpectationRow, ExpectationSpec};
 pub use generations::GenerationsSpec;
 pub use metrics::{METRICS, Metric, MetricUnit, Sample};
-pub use parse::{load, load_with_note, parse, print};
+pub use parse::{Misfit, load, load_with_note, parse, parse_as, print};
 pub use releases::side_by_side;
 pub use result::{RatioRow, ResultRow, ScenarioResult};
 pub use run::{Progress, RunOptions, run};

@@ -5,7 +5,7 @@ use crate::document::{Document, Scope};
 use crate::keypath::KeyPath;
 use crate::validate::{self, Refused};
 use crate::{Scenario, ScenarioError};
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use std::path::Path;
 
 /// Reads and checks a scenario file.
@@ -37,12 +37,41 @@ pub fn parse(text: &str, name: &str) -> Result<Scenario, ScenarioError> {
 /// Relative paths of files that monitors name start at `folder`.
 fn parse_in(text: &str, name: &str, folder: &Path) -> Result<(Scenario, Option<String>), ScenarioError> {
     let document = Document::parse(text, name)?;
-    let scenario: Scenario = document.read().map_err(|error| type_error(&document, &error))?;
+    let scenario: Scenario = document.read().map_err(|error| type_error::<Scenario>(&document, &error))?;
     validate::validate(&scenario, folder).map_err(|refused| {
         let Refused { scope, path, message } = refused;
         ScenarioError::Meaning { place: document.place(scope, &path), message }
     })?;
     Ok((scenario, document.note()))
+}
+
+/// What is wrong with a document that could be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// The key, from the root on: `generations[1].targets[0]`.
+    pub key: String,
+    /// Another key that it disagrees with.
+    pub other: Option<String>,
+    pub message: String,
+}
+
+/// Reads another TOML document than a scenario, and has it checked, with errors as those of scenarios.
+///
+/// # Errors
+/// As [`load`]; where two keys disagree both places are named.
+pub fn parse_as<T: DeserializeOwned>(
+    text: &str,
+    name: &str,
+    check: impl Fn(&T) -> Result<(), Misfit>,
+) -> Result<T, ScenarioError> {
+    let document = Document::parse(text, name)?;
+    let read: T = document.read().map_err(|error| type_error::<T>(&document, &error))?;
+    check(&read).map_err(|Misfit { key, other, message }| {
+        let place = |key: String| document.place(Scope::Whole, &key.into());
+        let other = other.map_or_else(String::new, |other| format!(" (the other: {})", place(other)));
+        ScenarioError::Meaning { place: place(key), message: format!("{message}{other}") }
+    })?;
+    Ok(read)
 }
 
 /// Writes a scenario so that [`parse`] gives it back.
@@ -52,12 +81,11 @@ pub fn print(scenario: &Scenario) -> String {
 
 /// What no scenario can be made of. Serde tells the place, but of tables that it read before it looked at them only where they
 /// begin; there the key is found by trying.
-fn type_error(document: &Document<'_>, error: &toml::de::Error) -> ScenarioError {
+fn type_error<T: DeserializeOwned>(document: &Document<'_>, error: &toml::de::Error) -> ScenarioError {
     let container = error.span().and_then(|span| document.container_at(&span));
     let key = container.and_then(|container| {
         let whole: toml::Value = document.read().ok()?;
-        let refusal =
-            |whole: &toml::Value| Scenario::deserialize(whole.clone()).err().map(|error| error.message().to_owned());
+        let refusal = |whole: &toml::Value| T::deserialize(whole.clone()).err().map(|error| error.message().to_owned());
         let key = culprit(&whole, container.clone(), &refusal);
         (key != container).then_some(key)
     });

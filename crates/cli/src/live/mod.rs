@@ -1,6 +1,7 @@
 //! What the live verbs share: whom to watch, time and budget, ways of looking.
 
 mod clear_refs;
+pub(crate) mod daemon;
 mod damon;
 mod eyes;
 mod fault_around;

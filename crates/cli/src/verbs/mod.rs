@@ -4,6 +4,7 @@
 mod accuracy;
 mod advise;
 mod apply;
+mod check;
 mod doctor;
 mod explain;
 mod export;
@@ -11,10 +12,14 @@ mod import;
 mod monitor;
 mod record;
 mod region_files;
+mod reload;
 mod report;
 mod restore;
+mod run;
 mod selection;
 mod simulate;
+mod status;
+mod stop;
 mod top;
 mod trace;
 
@@ -24,15 +29,20 @@ isotherm_terminal::verbs! {
     Accuracy => accuracy,
     Advise => advise,
     Apply => apply,
+    Check => check,
     Doctor => doctor,
     Explain => explain,
     Export => export,
     Import => import,
     Monitor => monitor,
     Record => record,
+    Reload => reload,
     Report => report,
     Restore => restore,
+    Run => run,
     Simulate => simulate,
+    Status => status,
+    Stop => stop,
     Top => top,
     Trace => trace,
 }

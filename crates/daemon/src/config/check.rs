@@ -20,6 +20,18 @@ pub struct Contradiction {
 const MEMORY_MIN: Bytes = Bytes::from_mib(16);
 
 impl Config {
+    /// Whether some section may act.
+    pub fn is_acting(&self) -> bool {
+        self.generations.iter().any(|section| section.enable && section.acts())
+    }
+
+    /// The same, where no section may act.
+    #[must_use]
+    pub fn observing(mut self) -> Self {
+        self.generations.iter_mut().for_each(|section| section.enable = false);
+        self
+    }
+
     /// Checks every value by itself and tables against each other.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ pub struct GenerationsConfig {
 
 impl GenerationsConfig {
     /// Whether it ever evicts.
-    pub(crate) fn acts(&self) -> bool {
+    pub fn acts(&self) -> bool {
         matches!(self.tool, ToolConfig::Reclaim(_))
     }
 }

@@ -273,7 +273,7 @@ impl Meter for Free {
 /// Does something to the world at some times, and may want a reload.
 struct Script<'a> {
     truth: Rc<Truth>,
-    events: Vec<(u64, Box<dyn FnMut(&Truth) -> Option<Woken> + 'a>)>,
+    events: Vec<Event<'a>>,
 }
 
 impl Clock for Script<'_> {
@@ -512,6 +512,7 @@ fn seeds_of_chance_break_nothing() {
         while second < 280 {
             second += 1 + chance(20);
             let (kind, value) = (chance(7), chance(6));
+            let index = usize::try_from(value).expect("below 6");
             events.push((
                 second,
                 Box::new(move |truth| {
@@ -521,7 +522,7 @@ fn seeds_of_chance_break_nothing() {
                         2 => truth.is_log_full.set(value < 2),
                         3 => {
                             let mut groups = truth.groups.borrow_mut();
-                            let group = &mut groups[value as usize];
+                            let group = &mut groups[index];
                             group.is_there = !group.is_there;
                         }
                         4 => truth.fails_at.set(Some(truth.calls.get() + value)),
@@ -530,7 +531,7 @@ fn seeds_of_chance_break_nothing() {
                                 if value < 3 { Ok(config(value > 0)) } else { Err("broken".to_owned()) };
                             return Some(Woken::Reload);
                         }
-                        _ => truth.groups.borrow_mut()[value as usize].idle[3] += 3000,
+                        _ => truth.groups.borrow_mut()[index].idle[3] += 3000,
                     }
                     None
                 }),

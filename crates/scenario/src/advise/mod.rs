@@ -264,9 +264,9 @@ fn lists_requests(trace: &Path) -> bool {
     TraceReader::open(trace).is_ok_and(|reader| reader.meta().epoch_ns == 0)
 }
 
-const FAULT_AROUND: &str = "Around a fault in a file the kernel marks up to 16 pages as used. A program that reads mapped files at \
-                            random needs more memory than this (SQLite was told a third too little): record it with \
-                            --no-fault-around.";
+const FAULT_AROUND: &str = "Around a fault in a file the kernel marks up to 16 pages as used, whether they were or not. A program that reads \
+                            mapped files at random looks as if it needed more memory than it does (SQLite was told a third too much): \
+                            record it with --no-fault-around.";
 
 /// What the figures leave out, in words for the user.
 fn unknowns(question: &Question, order: EpochOrder, meta: &TraceMeta) -> Vec<String> {

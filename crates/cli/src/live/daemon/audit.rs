@@ -1,0 +1,193 @@
+//! The audit: a line of JSON for each thing that the daemon did, with the time.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use isotherm_daemon::steer::{Act, Effect, Line, Log, Status};
+use isotherm_units::Bytes;
+use serde::Serialize;
+
+use super::StatusFile;
+use crate::error::CliError;
+use crate::ui::Ui;
+
+/// Where it lies, unless it is said.
+pub(crate) const AUDIT: &str = "/var/log/isotherm/actions.jsonl";
+/// A file of this size is set aside.
+const SIZE_MAX: u64 = 16 << 20;
+/// Files that are kept beside the newest: `.1` is the youngest.
+const KEPT: u32 = 4;
+
+/// Lines go to a file, and in words to the user; the state goes to its file.
+#[derive(Debug)]
+pub(crate) struct Audit<'a> {
+    path: PathBuf,
+    file: File,
+    size: u64,
+    status: StatusFile,
+    ui: &'a Ui,
+    /// That the state cannot be written is told once.
+    is_status_lost: bool,
+}
+
+#[derive(Serialize)]
+struct Dated<'a> {
+    time: String,
+    #[serde(flatten)]
+    line: &'a Line,
+}
+
+impl<'a> Audit<'a> {
+    /// Opens it, and makes its folder.
+    pub(crate) fn open(path: &Path, status: StatusFile, ui: &'a Ui) -> Result<Self, CliError> {
+        let failed = |error: std::io::Error| {
+            let what = format!("cannot write {}", path.display());
+            match error.kind() {
+                std::io::ErrorKind::PermissionDenied => {
+                    CliError::host_cannot(format!("{what}: {error}; run it as root, or say --audit FILE"))
+                }
+                _ => CliError::failed(error).while_doing(what),
+            }
+        };
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            DirBuilder::new().recursive(true).mode(0o750).create(folder).map_err(failed)?;
+        }
+        let file = opened(path).map_err(failed)?;
+        let size = file.metadata().map_err(failed)?.len();
+        Ok(Self { path: path.to_owned(), file, size, status, ui, is_status_lost: false })
+    }
+
+    /// Older files get higher numbers; the oldest goes.
+    fn rotate(&mut self) -> std::io::Result<()> {
+        let numbered = |number: u32| {
+            let mut name = self.path.clone().into_os_string();
+            name.push(format!(".{number}"));
+            PathBuf::from(name)
+        };
+        for number in (1..KEPT).rev() {
+            match std::fs::rename(numbered(number), numbered(number + 1)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        std::fs::rename(&self.path, numbered(1))?;
+        self.file = opened(&self.path)?;
+        self.size = 0;
+        Ok(())
+    }
+
+    fn write(&mut self, line: &Line) -> std::io::Result<()> {
+        if self.size >= SIZE_MAX {
+            self.rotate()?;
+        }
+        let mut text = serde_json::to_vec(&Dated { time: now(), line })?;
+        text.push(b'\n');
+        if let Err(error) = self.file.write_all(&text) {
+            // Part of a line may be there: what comes after it begins a line of its own.
+            let _ = self.file.set_len(self.size);
+            return Err(error);
+        }
+        self.size += text.len() as u64;
+        Ok(())
+    }
+}
+
+fn opened(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+/// UTC, as RFC 3339 has it.
+fn now() -> String {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    chrono::DateTime::from_timestamp(seconds, since.subsec_nanos())
+        .unwrap_or_default()
+        .to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
+}
+
+impl Log for Audit<'_> {
+    fn line(&mut self, line: &Line) -> Result<(), String> {
+        self.ui.say(words(line));
+        self.write(line).map_err(|error| format!("{}: {error}", self.path.display()))
+    }
+
+    fn status(&mut self, status: &Status) {
+        let written = self.status.write(status);
+        if let Err(error) = &written
+            && !self.is_status_lost
+        {
+            self.ui.warn(format_args!("the state cannot be written to {}: {error}", self.status.folder.display()));
+        }
+        self.is_status_lost = written.is_err();
+    }
+}
+
+/// A line for people.
+fn words(line: &Line) -> String {
+    match line {
+        Line::Began { sections, acting } => format!("{sections} sections, {acting} of which may act"),
+        Line::Section { section, engine, enabled, why } => {
+            let mode = if *enabled { "may act" } else { "observes (enable = true lets it act)" };
+            format!("{section}: {mode}; engine {engine}: {why}")
+        }
+        Line::Came { section, target } => format!("{section}: {target} belongs to it"),
+        Line::Went { section, target } => format!("{section}: {target} no longer belongs to it"),
+        Line::LeftAlone { section, target, why } => format!("{section}: {target} is left alone: {why}"),
+        Line::Asks { section, target, write } => format!("{section}: {target}: `{write}` ..."),
+        Line::Acted { section, act, .. } => format!("{section}: {}", act_words(act)),
+        Line::Paused { why } => format!("nothing acts: {why}"),
+        Line::Resumed => "sections act again".to_owned(),
+        Line::Paced { stretch: 1 } => "sections run as often as they were asked to".to_owned(),
+        Line::Paced { stretch } => format!("sections run {stretch} times less often, to stay within max-cpu"),
+        Line::Trouble { section, why } => format!("{section}: {why}"),
+        Line::NotReloaded { why } => format!("the new configuration is refused, the old one goes on: {why}"),
+        Line::Ended { why } => format!("ended: {why}"),
+    }
+}
+
+fn act_words(act: &Act) -> String {
+    let size = |bytes| Bytes::new(bytes).approx();
+    let Act { action, target, write, asked_bytes, verified_bytes, effect, .. } = act;
+    let asked = size(*asked_bytes);
+    match effect {
+        Effect::Would => format!("{target}: would {action} {asked}: `{write}`"),
+        Effect::Refused { why } => format!("{target}: did not {action} {asked}: {why}"),
+        Effect::Done | Effect::Partly => {
+            format!("{target}: {action}: {} of {asked} went, as read back", size(*verified_bytes))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::ColourChoice;
+
+    #[test]
+    fn lines_are_dated_and_old_files_are_set_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log/actions.jsonl");
+        let status = StatusFile { folder: folder.path().to_owned(), configuration: "c.toml".into(), dry_run: true };
+        let ui = Ui::new(true, ColourChoice::Never);
+        let mut audit = Audit::open(&path, status.clone(), &ui).unwrap();
+        audit.line(&Line::Resumed).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(line["event"], "resumed");
+        let time = line["time"].as_str().unwrap();
+        assert!(time.len() == 24 && time.starts_with("20") && time.ends_with('Z'), "{time}");
+        for number in 0..6 {
+            audit.size = SIZE_MAX;
+            audit.line(&Line::Paced { stretch: number + 2 }).unwrap();
+        }
+        let files = std::fs::read_dir(path.parent().unwrap()).unwrap().count();
+        assert_eq!(files, 1 + KEPT as usize);
+        assert!(std::fs::read_to_string(path.with_extension("jsonl.1")).unwrap().contains("\"stretch\":6"));
+        drop(audit);
+        let again = Audit::open(&path, status, &ui).unwrap();
+        assert!(again.size > 0, "it goes on where it was");
+    }
+}

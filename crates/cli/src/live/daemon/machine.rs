@@ -1,0 +1,92 @@
+//! What the loop asks of this machine beside memory, and its clock.
+
+use std::path::PathBuf;
+
+use isotherm_daemon::config::Config;
+use isotherm_daemon::steer::World;
+use isotherm_daemon::{Clock, Woken};
+use isotherm_linux::cgroup::{Hierarchy, Limit};
+use isotherm_linux::counters::{pressure, swaps};
+use isotherm_linux::{Root, Stopwatch, Wake, page_bytes};
+use isotherm_units::{Bytes, Duration, Instant};
+
+use super::configuration;
+
+/// This machine.
+#[derive(Debug)]
+pub(crate) struct Machine<'a> {
+    pub(crate) root: Root,
+    pub(crate) clock: &'a Stopwatch,
+    /// The configuration's file.
+    pub(crate) file: PathBuf,
+    pub(crate) dry_run: bool,
+}
+
+impl World for Machine<'_> {
+    fn groups(&mut self, pattern: &str) -> Result<Vec<String>, String> {
+        let groups = Hierarchy::unified(&self.root).and_then(|all| all.matching(pattern));
+        let groups = groups.map_err(|error| error.to_string())?;
+        Ok(groups.iter().map(|group| group.path().to_owned()).collect())
+    }
+
+    fn is_guaranteed(&mut self, path: &str) -> bool {
+        let Ok(group) = Hierarchy::unified(&self.root).and_then(|all| all.group(path)) else { return false };
+        ["memory.min", "memory.low"].iter().any(|file| {
+            // A file that is not there guarantees nothing; one that cannot be read may.
+            match group.limit(file) {
+                Ok(Limit::At(bytes)) => bytes > Bytes::new(0),
+                Ok(Limit::Unlimited) => true,
+                Err(error) => {
+                    !matches!(error, isotherm_linux::LiveError::NotHere { .. } | isotherm_linux::LiveError::Gone(_))
+                }
+            }
+        })
+    }
+
+    fn full_stall(&mut self) -> Option<Duration> {
+        let pressure = pressure::of_system(&self.root, pressure::Resource::Memory).ok()?;
+        Some(Duration::from_us(pressure.full?.total_us))
+    }
+
+    fn swap_free(&mut self) -> Option<Bytes> {
+        let swaps = swaps::read(&self.root).ok()?;
+        Some(Bytes::new(swaps.iter().map(swaps::Swap::free_bytes).fold(0, u64::saturating_add)))
+    }
+
+    fn is_there(&mut self, path: &str) -> bool {
+        self.root.has(path)
+    }
+
+    fn resident(&mut self) -> Option<Bytes> {
+        let text = Root::default().read("/proc/self/statm").ok()?;
+        let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
+        Some(Bytes::new(pages.saturating_mul(page_bytes())))
+    }
+
+    fn configuration(&mut self) -> Result<Config, String> {
+        let config = configuration(&self.file).map_err(|error| error.to_string())?;
+        Ok(if self.dry_run { config.observing() } else { config })
+    }
+
+    fn has_to_end(&mut self) -> bool {
+        self.clock.is_ending()
+    }
+}
+
+/// The machine's clock; SIGHUP asks for the configuration to be read anew.
+#[derive(Debug)]
+pub(crate) struct DaemonClock<'a>(pub(crate) &'a Stopwatch);
+
+impl Clock for DaemonClock<'_> {
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    fn sleep_until(&mut self, until: Instant) -> Woken {
+        match self.0.wait_until(until) {
+            Wake::Due => Woken::Due,
+            Wake::End => Woken::Stopped,
+            Wake::Reload => Woken::Reload,
+        }
+    }
+}

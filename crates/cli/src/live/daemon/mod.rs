@@ -1,0 +1,11 @@
+//! What the daemon needs of this machine: its configuration, a lock, where it writes, what it looks at.
+
+mod audit;
+mod configuration;
+mod files;
+mod machine;
+
+pub(crate) use audit::{AUDIT, Audit};
+pub(crate) use configuration::{Configuration, configuration};
+pub(crate) use files::{Lock, RUN, Running, StatusFile, told};
+pub(crate) use machine::{DaemonClock, Machine};

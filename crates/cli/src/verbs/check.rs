@@ -1,0 +1,32 @@
+//! `isotherm check`: whether a live configuration makes sense, and what it would do.
+
+use std::process::ExitCode;
+
+use crate::error::CliError;
+use crate::live::daemon::{Configuration, configuration};
+use crate::ui::Ui;
+
+/// Check a live configuration: unknown keys, values out of range, sections that contradict each other, groups that are protected.
+///
+/// Nothing is looked at but the file. Every error names file, line and column, where two tables disagree both. Exit code 0: `isotherm run`
+/// takes it.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  isotherm check
+  isotherm check isotherm.toml")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    configuration: Configuration,
+}
+
+pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    let config = configuration(&args.configuration.file)?;
+    let acting = config.generations.iter().filter(|section| section.enable && section.acts()).count();
+    ui.print(format_args!(
+        "{}: fine; {} sections, {acting} of which may act\n",
+        args.configuration.file.display(),
+        config.generations.len(),
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}

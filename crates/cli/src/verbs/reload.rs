@@ -1,0 +1,31 @@
+//! `isotherm reload`: has the daemon read its configuration anew.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::error::CliError;
+use crate::live::daemon::{RUN, Running, configuration, told};
+use crate::ui::Ui;
+
+/// Have the daemon read its configuration anew.
+///
+/// The file is checked first: one that is wrong is told here, and the daemon goes on as before. Sections that did not change go on with
+/// what they know.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  sudo isotherm reload")]
+pub(crate) struct Args {
+    /// Folder of the lock and the state.
+    #[arg(long, value_name = "DIR", default_value = RUN)]
+    run_dir: PathBuf,
+}
+
+pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    let daemon = Running::find(&args.run_dir)?;
+    let (_, told) = told(&args.run_dir)?;
+    configuration(&told.configuration)?;
+    daemon.signal(rustix::process::Signal::HUP)?;
+    ui.say(format_args!("the daemon (process {}) reads {} anew", daemon.pid(), told.configuration.display()));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,43 @@
+//! `isotherm stop`: ends the daemon.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use crate::error::CliError;
+use crate::live::daemon::{RUN, Running};
+use crate::ui::Ui;
+
+/// End the daemon, and wait until it has ended.
+///
+/// It ends between two pieces of work, within two seconds unless the kernel holds it in a call.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  sudo isotherm stop")]
+pub(crate) struct Args {
+    /// Folder of the lock and the state.
+    #[arg(long, value_name = "DIR", default_value = RUN)]
+    run_dir: PathBuf,
+}
+
+/// Longer than any piece of work that the kernel does not hold up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    let daemon = Running::find(&args.run_dir)?;
+    let asked = Instant::now();
+    daemon.signal(rustix::process::Signal::TERM)?;
+    while daemon.is_at_work() {
+        if asked.elapsed() > PATIENCE {
+            return Err(CliError::failed(format!(
+                "process {} has not ended within {} s: the kernel holds it in a call; it ends after that",
+                daemon.pid(),
+                PATIENCE.as_secs()
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    ui.say(format_args!("the daemon (process {}) has ended", daemon.pid()));
+    Ok(ExitCode::SUCCESS)
+}

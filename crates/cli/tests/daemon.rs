@@ -1,0 +1,210 @@
+//! `isotherm check`, `run`, `status`, `reload` and `stop`, on a tree of files that stands for a machine.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const WEB: &str = "/app.slice/web-1.service";
+
+struct Machine {
+    folder: tempfile::TempDir,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let machine = Self { folder: tempfile::tempdir().unwrap() };
+        let listing = format!(
+            "memcg     1 /\n node     0\n          0      90000          0          0\n          1      60000          0          0\n\
+             memcg    42 {WEB}\n node     0\n          0      90000       5000       1000\n          1      60000          0          0\n          \
+             2      30000        100          0\n          3          0        200          0\n"
+        );
+        for (path, text) in [
+            ("proc/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n"),
+            ("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n"),
+            ("proc/swaps", "Filename Type Size Used Priority\n"),
+            (
+                "proc/pressure/memory",
+                "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+            ),
+            ("sys/kernel/mm/lru_gen/enabled", "0x0007\n"),
+            ("sys/kernel/debug/lru_gen", listing.as_str()),
+            ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
+        ] {
+            machine.write(path, text);
+        }
+        machine.write(&format!("sys/fs/cgroup{WEB}/memory.current"), "40000000\n");
+        machine
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        fs::create_dir_all(self.path(path).parent().unwrap()).unwrap();
+        fs::write(self.path(path), text).unwrap();
+    }
+
+    fn config(&self, text: &str) -> String {
+        self.write("isotherm.toml", text);
+        let path = self.path("isotherm.toml");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm"));
+        command.args(arguments).env_remove("COLUMNS").args(["--color", "never"]);
+        command
+    }
+
+    fn check(&self, text: &str) -> Output {
+        let config = self.config(text);
+        self.command(&["check", &config]).output().unwrap()
+    }
+
+    fn daemon(&self, more: &[&str]) -> Child {
+        let mut command = self.command(&["run"]);
+        command.arg(self.path("isotherm.toml")).arg("--root").arg(self.folder.path());
+        command.arg("--audit").arg(self.path("log/actions.jsonl")).args(more);
+        if !more.contains(&"--run-dir") {
+            command.arg("--run-dir").arg(self.path("run"));
+        }
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    fn ask(&self, verb: &str, more: &[&str]) -> Output {
+        self.command(&[verb, "--run-dir", self.path("run").to_str().unwrap()]).args(more).output().unwrap()
+    }
+
+    /// Lines of the audit.
+    fn lines(&self) -> Vec<serde_json::Value> {
+        let text = fs::read_to_string(self.path("log/actions.jsonl")).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+    }
+
+    fn wait_for(&self, what: &str, is_so: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !is_so() {
+            assert!(start.elapsed() < Duration::from_secs(60), "{what}: {:?}", self.lines());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+const GOOD: &str = "\
+[[targets]]
+name = \"web\"
+cgroup = \"/app.slice/web-*.service\"
+
+[[generations]]
+name = \"cold\"
+mode = \"reclaim\"
+targets = [\"web\"]
+threshold = \"2s\"
+";
+
+#[test]
+fn a_configuration_is_checked_with_the_place_of_what_is_wrong() {
+    let machine = Machine::new();
+    let good = machine.check(GOOD);
+    assert!(good.status.success(), "{}", said(&good));
+    assert!(String::from_utf8_lossy(&good.stdout).contains("1 sections, 0 of which may act"));
+    let acting = GOOD.replace("mode =", "enable = true\nmode =");
+    assert!(machine.check(&acting).status.success());
+    let twice = format!("{acting}\n[[generations]]\nname = \"b\"\nmode = \"estimate\"\ntargets = [\"/app.slice\"]\n");
+    for (text, place, words) in [
+        (acting.replace("threshold", "treshold"), ":10:1: ", "did you mean `threshold`?"),
+        (acting.replace("[\"web\"]", "[\"wbe\"]"), ":9:", "names: web"),
+        (acting.replace("[\"web\"]", "[\"/system.slice/ssh.service\"]"), ":9:", "people come in through it"),
+        (twice, ":15:", ".toml:9:"),
+        ("[daemon]\nmax-cpu = \"200%\"\n".to_owned(), ":2:1: ", "up to 100%"),
+        ("[guard]\nfile = \"stop\"\n".to_owned(), ":2:1: ", "no full path"),
+        ("[[generations]".to_owned(), ":1:", ""),
+        ("\0".to_owned(), ":1:", ""),
+    ] {
+        let refused = machine.check(&text);
+        assert_eq!(refused.status.code(), Some(2), "{text}");
+        assert!(said(&refused).contains(&format!("isotherm.toml{place}")), "{}", said(&refused));
+        assert!(said(&refused).contains(words), "{}", said(&refused));
+    }
+    let path = machine.config(&acting);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    let refused = machine.command(&["check", &path]).output().unwrap();
+    assert!(refused.status.code() == Some(2) && said(&refused).contains("chmod go-w"), "{}", said(&refused));
+    let absent = machine.command(&["check", "/nowhere/at/all.toml"]).output().unwrap();
+    assert!(absent.status.code() == Some(2) && said(&absent).contains("no such file"), "{}", said(&absent));
+}
+
+#[test]
+fn one_daemon_runs_tells_what_it_does_and_ends_at_once() {
+    let machine = Machine::new();
+    machine.config(GOOD);
+    assert_eq!(machine.ask("status", &[]).status.code(), Some(1), "none is at work");
+    let mut daemon = machine.daemon(&[]);
+    machine.wait_for("the state", || machine.path("run/status.json").exists());
+
+    let mut second = machine.daemon(&[]);
+    assert_eq!(second.wait().unwrap().code(), Some(3), "one on a machine");
+    let status = machine.ask("status", &[]);
+    let words = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(words.contains(&format!("process {}", daemon.id())) && words.contains(WEB), "{words}");
+    let json: serde_json::Value =
+        serde_json::from_slice(&machine.ask("status", &["--format", "json"]).stdout).expect("JSON");
+    assert_eq!((&json["sections"][0]["section"], &json["dry_run"]), (&"generations.cold".into(), &false.into()));
+
+    machine.config("[[generation]]\n");
+    let refused = machine.ask("reload", &[]);
+    assert!(refused.status.code() == Some(2) && said(&refused).contains("generation"), "{}", said(&refused));
+    machine.config(&GOOD.replace("\"cold\"", "\"colder\""));
+    assert!(machine.ask("reload", &[]).status.success());
+    let is_new = || machine.lines().iter().any(|line| line["section"] == "generations.colder");
+    machine.wait_for("the new section", is_new);
+
+    let start = Instant::now();
+    let stopped = machine.ask("stop", &[]);
+    assert!(stopped.status.success(), "{}", said(&stopped));
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    assert!(daemon.wait().unwrap().success());
+    assert_eq!(machine.ask("status", &[]).status.code(), Some(1));
+    assert_eq!(machine.ask("stop", &[]).status.code(), Some(1));
+    let lines = machine.lines();
+    let has = |event: &str| lines.iter().any(|line| line["event"] == event && line["time"].is_string());
+    assert!(["began", "section", "came", "ended"].into_iter().all(has), "{lines:?}");
+    assert!(!machine.path("run/status.json").exists());
+}
+
+#[test]
+fn a_dry_run_of_an_acting_configuration_does_not_act() {
+    let machine = Machine::new();
+    machine.config(&GOOD.replace("mode =", "enable = true\nmode ="));
+    let mut daemon = machine.daemon(&["--dry-run", "--for", "2500ms"]);
+    assert!(daemon.wait().unwrap().success());
+    let lines = machine.lines();
+    let acts: Vec<_> = lines.iter().filter(|line| line["event"] == "acted").collect();
+    assert!(acts.iter().all(|line| line["act"]["effect"] == "would"), "{acts:?}");
+    assert!(lines.iter().all(|line| line["event"] != "asks"), "{lines:?}");
+    let begun = lines.iter().find(|line| line["event"] == "section").expect("a section");
+    assert_eq!(begun["enabled"], false);
+    // The file of a tree holds what was written last: an ageing, which watching needs.
+    let last = fs::read_to_string(machine.path("sys/kernel/debug/lru_gen")).unwrap();
+    assert!(last.starts_with("+ 42 0 3 "), "{last}");
+}
+
+#[test]
+fn an_empty_configuration_and_a_folder_that_cannot_be_written_are_refused() {
+    let machine = Machine::new();
+    machine.config("");
+    let output = machine.daemon(&[]).wait_with_output().unwrap();
+    assert!(output.status.code() == Some(2) && said(&output).contains("has no section"), "{}", said(&output));
+    machine.config(GOOD);
+    machine.write("file", "");
+    let output = machine.daemon(&["--run-dir", machine.path("file/run").to_str().unwrap()]).wait_with_output().unwrap();
+    assert!(output.status.code() == Some(1) && said(&output).contains("file/run/lock"), "{}", said(&output));
+}
