@@ -29,6 +29,10 @@ impl Machine {
                 "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
             ),
             ("sys/kernel/mm/lru_gen/enabled", "0x0007\n"),
+            ("proc/sys/kernel/random/boot_id", "b1\n"),
+            ("sys/module/damon_reclaim/parameters/enabled", "N\n"),
+            ("sys/module/damon_reclaim/parameters/min_age", "120000000\n"),
+            ("sys/module/damon_reclaim/parameters/quota_sz", "134217728\n"),
             ("sys/kernel/debug/lru_gen", listing.as_str()),
             ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
         ] {
@@ -68,7 +72,12 @@ impl Machine {
     fn daemon(&self, more: &[&str]) -> Child {
         let mut command = self.command(&["run"]);
         command.arg(self.path("isotherm.toml")).arg("--root").arg(self.folder.path());
-        command.arg("--audit").arg(self.path("log/actions.jsonl")).args(more);
+        command
+            .arg("--audit")
+            .arg(self.path("log/actions.jsonl"))
+            .arg("--journal")
+            .arg(self.path("journal"))
+            .args(more);
         if !more.contains(&"--run-dir") {
             command.arg("--run-dir").arg(self.path("run"));
         }
@@ -207,4 +216,42 @@ fn an_empty_configuration_and_a_folder_that_cannot_be_written_are_refused() {
     machine.write("file", "");
     let output = machine.daemon(&["--run-dir", machine.path("file/run").to_str().unwrap()]).wait_with_output().unwrap();
     assert!(output.status.code() == Some(1) && said(&output).contains("file/run/lock"), "{}", said(&output));
+}
+
+/// docs/operating.md: a daemon that is killed leaves nothing changed once the next one has begun, or `isotherm restore` was called.
+#[test]
+fn what_a_killed_daemon_left_is_put_back() {
+    const MODULE: &str = "sys/module/damon_reclaim/parameters";
+    let machine = Machine::new();
+    // Parameters that this kernel does not have hold their defaults, which nobody asked for.
+    machine.config(
+        "[[monitors]]\nname = \"all\"\nenable = true\npreset = { preset = \"reclaim\", min-age = \"30s\", quota-size = \"1MiB\" }\n",
+    );
+    let knobs = || {
+        ["enabled", "min_age", "quota_sz"]
+            .map(|name| fs::read_to_string(machine.path(&format!("{MODULE}/{name}"))).unwrap().trim().to_owned())
+    };
+    let before = knobs();
+    for round in 0..3 {
+        let mut daemon = machine.daemon(&[]);
+        machine.wait_for("the module", || knobs() == ["Y", "30000000", "1048576"]);
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+        assert_eq!(knobs(), ["Y", "30000000", "1048576"], "nobody could put it back");
+        if round == 0 {
+            let journal = machine.path("journal");
+            let mut restore = machine.command(&["restore", "--journal", journal.to_str().unwrap()]);
+            assert!(restore.arg("--root").arg(machine.folder.path()).status().unwrap().success());
+            assert_eq!(knobs(), before);
+        }
+    }
+    // The next one puts it back, begins anew, and ends in order.
+    let daemon = machine.daemon(&["--for", "3s"]);
+    let output = daemon.wait_with_output().unwrap();
+    assert!(
+        output.status.success() && said(&output).contains("an earlier daemon left it changed"),
+        "{}",
+        said(&output)
+    );
+    assert_eq!(knobs(), before);
 }

@@ -5,10 +5,10 @@
 
 use std::path::Path;
 
-use isotherm_daemon::hands::{Hands, Returned, same_value};
+use isotherm_daemon::hands::{Returned, same_value};
 use isotherm_linux::{Root, page_bytes};
 
-use super::hands::{JournalFile, KnobFiles, hands};
+use super::hands::{MachineHands, hands};
 use super::to_cli;
 use crate::error::CliError;
 use crate::ui::Ui;
@@ -24,7 +24,7 @@ pub(crate) fn fault_around_bytes(root: &Root) -> Option<u64> {
 
 /// Off until this is put back or dropped.
 #[derive(Debug)]
-pub(crate) struct NoFaultAround(Option<Hands<JournalFile, KnobFiles>>);
+pub(crate) struct NoFaultAround(Option<MachineHands>);
 
 impl NoFaultAround {
     /// Switches it off for the whole machine; what it was stands in the journal first.

@@ -88,12 +88,11 @@ impl Taken for KnobFiles {
     }
 }
 
+/// Hands over this machine.
+pub(crate) type MachineHands = Hands<JournalFile, KnobFiles>;
+
 /// Hands over a machine, with the journal in a file; `None` where there is none and none is made.
-pub(crate) fn hands(
-    root: &Root,
-    journal: &Path,
-    makes: bool,
-) -> Result<Option<Hands<JournalFile, KnobFiles>>, CliError> {
+pub(crate) fn hands(root: &Root, journal: &Path, makes: bool) -> Result<Option<MachineHands>, CliError> {
     let boot: String = root.value("/proc/sys/kernel/random/boot_id").map_err(to_cli)?;
     let Some(file) = JournalFile::open(journal, makes)? else { return Ok(None) };
     let named = |error| CliError::failed(error).while_doing(format!("journal {}", journal.display()));

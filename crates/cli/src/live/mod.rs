@@ -18,7 +18,7 @@ pub(crate) use eyes::LiveEyes;
 pub(crate) use fault_around::{NoFaultAround, fault_around_bytes};
 pub(crate) use following::Following;
 pub(crate) use group::GroupWatch;
-pub(crate) use hands::{HandsArgs, JOURNAL, hands};
+pub(crate) use hands::{HandsArgs, JOURNAL, MachineHands, hands};
 pub(crate) use probed::{child, probed};
 pub(crate) use target::{Target, TargetArgs};
 pub(crate) use time::{BudgetArgs, LiveClock, OwnCpu};

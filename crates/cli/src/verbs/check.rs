@@ -22,11 +22,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let config = configuration(&args.configuration.file)?;
-    let acting = config.generations.iter().filter(|section| section.enable && section.acts()).count();
     ui.print(format_args!(
-        "{}: fine; {} sections, {acting} of which may act\n",
+        "{}: fine; {} sections, {} of which may act\n",
         args.configuration.file.display(),
-        config.generations.len(),
+        config.nr_sections(),
+        config.nr_acting(),
     ))?;
     Ok(ExitCode::SUCCESS)
 }

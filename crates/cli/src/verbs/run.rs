@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use isotherm_daemon::steer::{Ended, steer};
-use isotherm_linux::{LiveHost, Root, Stopwatch};
+use isotherm_daemon::hands::Returned;
+use isotherm_daemon::steer::{Ended, Knobs, steer};
+use isotherm_linux::{LiveHost, Stopwatch};
 use isotherm_units::Duration;
 
 use crate::error::CliError;
-use crate::live::OwnCpu;
 use crate::live::daemon::{AUDIT, Audit, Configuration, DaemonClock, Lock, Machine, RUN, StatusFile, configuration};
+use crate::live::{HandsArgs, MachineHands, OwnCpu, hands};
 use crate::ui::Ui;
 
 /// Watch and steer this machine as a live configuration says, until it is stopped.
@@ -39,9 +40,8 @@ pub(crate) struct Args {
     /// A line of JSON for each thing that it did.
     #[arg(long, value_name = "FILE", default_value = AUDIT)]
     audit: PathBuf,
-    /// Work on a tree of files in place of this machine.
-    #[arg(long, value_name = "DIR", hide = true)]
-    root: Option<PathBuf>,
+    #[command(flatten)]
+    hands: HandsArgs,
 }
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
@@ -50,24 +50,74 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     if args.dry_run {
         config = config.observing();
     }
-    if config.generations.is_empty() {
+    if config.nr_sections() == 0 {
         return Err(CliError::usage(format!(
-            "{} has no section: there is nothing to do; add [[generations]]",
+            "{} has no section: there is nothing to do; add [[generations]] or [[monitors]]",
             file.display()
         )));
     }
-    let root = args.root.map_or_else(Root::default, Root::below);
+    let root = args.hands.root();
     let clock =
         Stopwatch::start_reloadable().map_err(|error| CliError::failed(error).while_doing("cannot catch signals"))?;
     let _lock = Lock::take(&args.run_dir)?;
     let status = StatusFile { folder: args.run_dir, configuration: file.clone(), dry_run: args.dry_run };
+    let mut hands = if args.dry_run { None } else { hands(&root, &args.hands.journal, true)? };
+    if let Some(hands) = &mut hands {
+        take_back(hands, ui)?;
+    }
     let mut audit = Audit::open(&args.audit, status.clone(), ui)?;
     let mut world = Machine { root: root.clone(), clock: &clock, file, dry_run: args.dry_run };
     let mut host = LiveHost::new(root);
-    let steered = steer(&config, args.length, &mut host, &mut world, &mut DaemonClock(&clock), &mut OwnCpu, &mut audit);
+    let mut clock = DaemonClock(&clock);
+    let mut none = NoKnobs;
+    let knobs: &mut dyn Knobs = hands.as_mut().map_or(&mut none, |hands| hands);
+    let steered = steer(&config, args.length, &mut host, &mut world, knobs, &mut clock, &mut OwnCpu, &mut audit);
     status.remove();
-    match steered.map_err(CliError::usage)?.end {
+    let steered = steered.map_err(CliError::usage)?;
+    if !steered.left.is_empty() {
+        return Err(CliError::partial(format!(
+            "{}; it stays in the journal: `isotherm restore` tries once more",
+            steered.left.join("; ")
+        )));
+    }
+    match steered.end {
         Ended::Stopped | Ended::TimeOver => Ok(ExitCode::SUCCESS),
         Ended::TooLarge(why) => Err(CliError::failed(why)),
     }
+}
+
+/// A dry run has no journal, and writes nothing.
+struct NoKnobs;
+
+impl Knobs for NoKnobs {
+    fn set(&mut self, _: &str, path: &str, _: &str) -> Result<(), String> {
+        Err(format!("{path} is not written in a dry run"))
+    }
+
+    fn put_back(&mut self, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// What an earlier daemon left behind when it was killed. What `isotherm apply` set is meant to stay.
+fn take_back(hands: &mut MachineHands, ui: &Ui) -> Result<(), CliError> {
+    let returned = hands.restore_where(|open| open.section.contains('.')).map_err(CliError::failed)?;
+    for (open, what) in returned {
+        match what {
+            Returned::Failed(why) => {
+                return Err(CliError::failed(format!(
+                    "an earlier daemon left {} changed, and it cannot be put back: {why}",
+                    open.path
+                )));
+            }
+            Returned::Back => {
+                ui.say(format_args!("{} holds {} again: an earlier daemon left it changed", open.path, open.old))
+            }
+            Returned::Foreign(now) => {
+                ui.warn(format_args!("{} holds {now}, which is somebody else's: left alone", open.path));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }

@@ -4,15 +4,19 @@
 //! `{ preset = "lru-sort", quota-time = "20ms" }`.
 
 mod lru_sort;
+mod module;
 mod physical;
 mod plrus_radical;
 mod reclaim;
 mod stat;
+mod written;
 
 pub use lru_sort::LruSort;
+pub use module::KernelModule;
 pub use plrus_radical::PlrusRadical;
 pub use reclaim::Reclaim;
 pub use stat::{Stat, StatOutput, StatTracker};
+pub use written::name_or_table;
 
 use crate::host::UnitRange;
 use crate::monitor::{MonitorConfig, MonitorError};

@@ -22,13 +22,25 @@ const MEMORY_MIN: Bytes = Bytes::from_mib(16);
 impl Config {
     /// Whether some section may act.
     pub fn is_acting(&self) -> bool {
-        self.generations.iter().any(|section| section.enable && section.acts())
+        self.nr_acting() > 0
+    }
+
+    /// Number of sections.
+    pub fn nr_sections(&self) -> usize {
+        self.generations.len() + self.monitors.len()
+    }
+
+    /// Number of sections that may act.
+    pub fn nr_acting(&self) -> usize {
+        let monitors = self.monitors.iter().filter(|section| section.enable).count();
+        monitors + self.generations.iter().filter(|section| section.enable && section.acts()).count()
     }
 
     /// The same, where no section may act.
     #[must_use]
     pub fn observing(mut self) -> Self {
         self.generations.iter_mut().for_each(|section| section.enable = false);
+        self.monitors.iter_mut().for_each(|section| section.enable = false);
         self
     }
 
@@ -39,6 +51,7 @@ impl Config {
     pub fn check(&self) -> Result<(), Contradiction> {
         self.check_daemon()?;
         self.check_targets()?;
+        self.check_monitors()?;
         for (nth, section) in self.generations.iter().enumerate() {
             let key = |key: &str| format!("generations[{nth}].{key}");
             let twin = self.generations[..nth].iter().position(|other| other.name == section.name);
@@ -96,6 +109,33 @@ impl Config {
             ));
         }
         absolute("guard.file", &self.guard.file)
+    }
+
+    fn check_monitors(&self) -> Result<(), Contradiction> {
+        for (nth, section) in self.monitors.iter().enumerate() {
+            let key = |key: &str| format!("monitors[{nth}].{key}");
+            let twin = self.monitors[..nth].iter().position(|other| other.name == section.name);
+            named(&key("name"), &section.name, twin.map(|other| format!("monitors[{other}].name")))?;
+            section.preset.setup().map_err(|error| wrong(&key("preset"), error.to_string()))?;
+            if section.preset.kernel_module().is_none() {
+                let name = section.preset.name();
+                return Err(wrong(
+                    &key("preset"),
+                    format!(
+                        "`{name}` is no module of the kernel, and has no live engine yet; allowed: reclaim, lru-sort"
+                    ),
+                ));
+            }
+            if nth > 0 {
+                return Err(Contradiction {
+                    key: key("name"),
+                    other: Some("monitors[0].name".to_owned()),
+                    message: "DAMON has one user at a time, and physical memory one monitor; leave one of them"
+                        .to_owned(),
+                });
+            }
+        }
+        Ok(())
     }
 
     fn check_targets(&self) -> Result<(), Contradiction> {

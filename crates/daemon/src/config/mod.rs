@@ -4,7 +4,7 @@ mod check;
 mod sections;
 
 pub use check::Contradiction;
-pub use sections::GenerationsConfig;
+pub use sections::{GenerationsConfig, MonitorsConfig};
 
 use isotherm_units::{Bytes, Ratio};
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,9 @@ pub struct Config {
     /// Groups under a name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<TargetConfig>,
+    /// Modules of the kernel that watch physical memory and act on it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub monitors: Vec<MonitorsConfig>,
     /// Tools over the generations of the Multi-Gen LRU.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub generations: Vec<GenerationsConfig>,

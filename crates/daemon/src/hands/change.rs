@@ -146,7 +146,11 @@ impl<S: Store, M: Taken> Hands<S, M> {
         self.restore_where(|open| open.section == section && open.boot == boot)
     }
 
-    fn restore_where(&mut self, is_asked: impl Fn(&Open) -> bool) -> Result<Vec<(Open, Returned)>, JournalError> {
+    /// Takes back those of the open changes that are asked for, newest first.
+    ///
+    /// # Errors
+    /// [`JournalError`]: what follows stays open.
+    pub fn restore_where(&mut self, is_asked: impl Fn(&Open) -> bool) -> Result<Vec<(Open, Returned)>, JournalError> {
         let all: Vec<Open> = self.journal.open().rev().filter(|open| is_asked(open)).cloned().collect();
         let mut returned = Vec::with_capacity(all.len());
         let mut stuck = BTreeSet::<String>::new();

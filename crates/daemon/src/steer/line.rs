@@ -52,6 +52,12 @@ pub enum Line {
     Asks { section: String, target: String, write: String },
     /// Something was done, or would have been.
     Acted { section: String, at_ns: u64, act: Act },
+    /// A knob is about to be written; the journal has what it holds now.
+    Writes { section: String, path: String, value: String },
+    /// It would be, if the section might act.
+    WouldWrite { section: String, path: String, value: String },
+    /// What a section wrote holds again what it held before.
+    PutBack { section: String },
     /// Nothing acts from now on.
     Paused { why: String },
     /// It does again.
@@ -62,8 +68,8 @@ pub enum Line {
     Trouble { section: String, why: String },
     /// A new configuration was refused; the old one goes on.
     NotReloaded { why: String },
-    /// The daemon ends.
-    Ended { why: String },
+    /// The daemon ends, and what it cost.
+    Ended { why: String, since_start_ns: u64, cpu_ns: u64, resident_bytes: Option<u64>, longest_turn_ns: u64 },
 }
 
 /// The state of one section.

@@ -8,6 +8,7 @@ mod guard;
 mod line;
 mod section;
 mod steering;
+mod switch;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,7 @@ pub use line::{Act, Effect, Line, SectionStatus, Status};
 pub use steering::{Ended, Steered, steer};
 
 use crate::config::Config;
+use crate::hands::{Hands, Returned, Store, Taken, same_value};
 use isotherm_units::{Bytes, Duration};
 
 /// What the loop needs to know of the machine beside what hosts tell.
@@ -34,6 +36,12 @@ pub trait World {
     /// Bytes of swap that are free; `None`: not known.
     fn swap_free(&mut self) -> Option<Bytes>;
 
+    /// What a knob or counter of the kernel holds; `None`: there is none.
+    ///
+    /// # Errors
+    /// In words.
+    fn value(&mut self, path: &str) -> Result<Option<String>, String>;
+
     /// Whether a file is there.
     fn is_there(&mut self, path: &str) -> bool;
 
@@ -48,6 +56,39 @@ pub trait World {
 
     /// Whether somebody wants the daemon to end, asked between pieces of work that take long.
     fn has_to_end(&mut self) -> bool;
+}
+
+/// Knobs of the kernel, and the journal of what they held.
+pub trait Knobs {
+    /// Writes a knob for a section, after the journal has what it holds.
+    ///
+    /// # Errors
+    /// In words; the knob holds what it held, unless they say otherwise.
+    fn set(&mut self, section: &str, path: &str, value: &str) -> Result<(), String>;
+
+    /// Puts back all that a section wrote, the last first.
+    ///
+    /// # Errors
+    /// What could not be put back, in words.
+    fn put_back(&mut self, section: &str) -> Result<(), String>;
+}
+
+impl<S: Store, M: Taken> Knobs for Hands<S, M> {
+    fn set(&mut self, section: &str, path: &str, value: &str) -> Result<(), String> {
+        let written = Hands::set(self, section, path, value, |now| same_value(now, value));
+        written.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    fn put_back(&mut self, section: &str) -> Result<(), String> {
+        let returned = self.restore_section(section).map_err(|error| error.to_string())?;
+        let failed = returned.iter().filter_map(|(open, what)| match what {
+            Returned::Failed(why) => Some(format!("{} could not be put back: {why}", open.path)),
+            Returned::Foreign(now) => Some(format!("{} holds {now}, which is somebody else's: left alone", open.path)),
+            _ => None,
+        });
+        let failed: Vec<String> = failed.collect();
+        if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+    }
 }
 
 /// Where the loop writes what it does.

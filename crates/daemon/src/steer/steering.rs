@@ -3,7 +3,8 @@
 use super::guard::Guard;
 use super::line::{Line, Status};
 use super::section::Section;
-use super::{Log, World};
+use super::switch::Switch;
+use super::{Knobs, Log, World};
 use crate::config::Config;
 use crate::{Budget, Clock, Meter, Woken};
 use isotherm_core::generations::GenerationsError;
@@ -33,11 +34,14 @@ pub enum Ended {
 pub struct Steered {
     pub end: Ended,
     pub status: Status,
+    /// What could not be put back, in words: it stays in the journal.
+    pub left: Vec<String>,
 }
 
 struct Steering<'a> {
     config: Config,
     sections: Vec<Section>,
+    switches: Vec<Switch>,
     guard: Guard,
     log: &'a mut dyn Log,
     /// Why lines cannot be written, if so.
@@ -46,8 +50,7 @@ struct Steering<'a> {
     longest_turn: Duration,
 }
 
-/// Runs the sections of a configuration over a host, until the time is over or somebody ends it. What it changed for good (knobs) is not
-/// put back here: its caller has the journal.
+/// Runs the sections of a configuration over a host, until the time is over or somebody ends it, and puts back the knobs that it wrote.
 ///
 /// # Errors
 /// A section whose values make no sense, which [`Config::check`] tells beforehand.
@@ -56,6 +59,7 @@ pub fn steer<H: GenerationsHost + ?Sized>(
     length: Option<Duration>,
     host: &mut H,
     world: &mut dyn World,
+    knobs: &mut dyn Knobs,
     clock: &mut dyn Clock,
     meter: &mut dyn Meter,
     log: &mut dyn Log,
@@ -66,13 +70,14 @@ pub fn steer<H: GenerationsHost + ?Sized>(
     let mut steering = Steering {
         config: Config::default(),
         sections: Vec::new(),
+        switches: Vec::new(),
         guard: Guard::default(),
         log,
         mute: None,
         paused: None,
         longest_turn: Duration::ZERO,
     };
-    steering.take(config.clone(), start)?;
+    steering.take(config.clone(), start, knobs)?;
     steering.follow(world);
     let (mut followed, mut reported) = (start, None);
     let ended = loop {
@@ -83,7 +88,7 @@ pub fn steer<H: GenerationsHost + ?Sized>(
         let now = clock.now();
         match woken {
             Woken::Stopped => break Ended::Stopped,
-            Woken::Reload => steering.reload(world, now),
+            Woken::Reload => steering.reload(world, now, knobs),
             Woken::Due => {}
         }
         if end.is_some_and(|end| now >= end) {
@@ -99,6 +104,7 @@ pub fn steer<H: GenerationsHost + ?Sized>(
                 steering.run(index, now, host, world);
             }
         }
+        steering.switch(world, knobs);
         steering.longest_turn = steering.longest_turn.max(clock.now().since(now));
         if let Some(stretch) = budget.look(now, meter.spent()) {
             steering.tell(Line::Paced { stretch });
@@ -117,20 +123,22 @@ pub fn steer<H: GenerationsHost + ?Sized>(
             steering.log.status(&status);
         }
     };
+    let left = steering.put_back(knobs);
     let why = match &ended {
         Ended::Stopped => "somebody ended it".to_owned(),
         Ended::TimeOver => "the time is over".to_owned(),
         Ended::TooLarge(why) => why.clone(),
     };
-    steering.tell(Line::Ended { why });
     let status = steering.status::<H>(clock.now(), budget.stretch(), meter, world);
+    let Status { since_start_ns, cpu_ns, resident_bytes, longest_turn_ns, .. } = status;
+    steering.tell(Line::Ended { why, since_start_ns, cpu_ns, resident_bytes, longest_turn_ns });
     steering.log.status(&status);
-    Ok(Steered { end: ended, status })
+    Ok(Steered { end: ended, status, left })
 }
 
 impl Steering<'_> {
     /// Takes a configuration. Sections that stay as they are go on with what they know.
-    fn take(&mut self, config: Config, now: Instant) -> Result<(), GenerationsError> {
+    fn take(&mut self, config: Config, now: Instant, knobs: &mut dyn Knobs) -> Result<(), GenerationsError> {
         let mut before = std::mem::take(&mut self.sections);
         let mut lines = Vec::new();
         for spec in &config.generations {
@@ -145,15 +153,28 @@ impl Steering<'_> {
             };
             self.sections.push(section);
         }
-        let acting = config.generations.iter().filter(|spec| spec.enable && spec.acts()).count();
-        self.tell(Line::Began { sections: self.sections.len(), acting });
+        let mut before = std::mem::take(&mut self.switches);
+        for spec in &config.monitors {
+            let kept = before.iter().position(|switch| switch.spec == *spec);
+            let switch = match kept {
+                Some(at) => Some(before.remove(at)),
+                None => Switch::new(spec).inspect(|switch| lines.push(switch.began())),
+            };
+            self.switches.extend(switch);
+        }
+        // Those that are gone leave their knobs before others take them.
+        for mut switch in before {
+            self.mute = switch.put_back(knobs, self.log).err();
+        }
+        self.tell(Line::Began { sections: config.nr_sections(), acting: config.nr_acting() });
         lines.into_iter().for_each(|line| self.tell(line));
         self.config = config;
         Ok(())
     }
 
-    fn reload(&mut self, world: &mut dyn World, now: Instant) {
-        let taken = world.configuration().and_then(|config| self.take(config, now).map_err(|error| error.to_string()));
+    fn reload(&mut self, world: &mut dyn World, now: Instant, knobs: &mut dyn Knobs) {
+        let taken =
+            world.configuration().and_then(|config| self.take(config, now, knobs).map_err(|error| error.to_string()));
         if let Err(why) = taken {
             self.tell(Line::NotReloaded { why });
         }
@@ -184,6 +205,26 @@ impl Steering<'_> {
         self.mute = ran.err();
     }
 
+    fn switch(&mut self, world: &mut dyn World, knobs: &mut dyn Knobs) {
+        for switch in &mut self.switches {
+            if let Err(why) = switch.turn(world, knobs, self.paused.as_deref(), self.log) {
+                self.mute = Some(why);
+            }
+        }
+    }
+
+    /// Everything holds again what it held before.
+    fn put_back(&mut self, knobs: &mut dyn Knobs) -> Vec<String> {
+        let mut left = Vec::new();
+        for switch in &mut self.switches {
+            match switch.put_back(knobs, self.log) {
+                Ok(trouble) => left.extend(trouble),
+                Err(why) => self.mute = Some(why),
+            }
+        }
+        left
+    }
+
     fn status<H: GenerationsHost + ?Sized>(
         &self,
         now: Instant,
@@ -191,12 +232,15 @@ impl Steering<'_> {
         meter: &mut dyn Meter,
         world: &mut dyn World,
     ) -> Status {
+        let resident = world.resident();
+        let sections = self.sections.iter().map(Section::status::<H>);
+        let switches = self.switches.iter().map(|switch| switch.status(world));
         Status {
             paused: self.mute.clone().or_else(|| self.paused.clone()),
             stretch,
             longest_turn_ns: self.longest_turn.ns(),
-            sections: self.sections.iter().map(Section::status::<H>).collect(),
-            ..Status::at(now, meter.spent(), world.resident())
+            sections: sections.chain(switches).collect(),
+            ..Status::at(now, meter.spent(), resident)
         }
     }
 }

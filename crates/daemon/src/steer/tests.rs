@@ -1,17 +1,19 @@
 //! The loop in a simulated world: groups that come and go, pressure, faults of every kind.
 
 use super::*;
-use crate::config::{GenerationsConfig, TargetConfig};
+use crate::config::{GenerationsConfig, MonitorsConfig, TargetConfig};
+use crate::hands::Journal;
 use crate::testkit::FakeClock;
 use crate::{Clock, Meter, Woken};
 use isotherm_core::generations::{ReclaimerConfig, ToolConfig};
 use isotherm_core::host::{
     Ageing, Answer, Eviction, Gauge, Gauging, GenerationCapabilities, Generational, HostError, Listing, Lruvec, NodeId,
 };
+use isotherm_core::presets::{Preset, Reclaim};
 use isotherm_core::vocabulary::GenerationRow;
 use isotherm_units::{Instant, PAGE_BYTES, Ratio};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// A group: pages that are always in use, and pages that never are, by generation from the oldest on.
@@ -24,6 +26,24 @@ struct Group {
     youngest: u64,
     is_there: bool,
 }
+
+/// DAMON_RECLAIM of a kernel that does not know the newest parameters, and DAMON_STAT, which has DAMON.
+fn module_at_rest() -> BTreeMap<String, String> {
+    let module = "reclaim".parse::<Preset>().unwrap().kernel_module().unwrap();
+    let known = module
+        .parameters
+        .into_iter()
+        .filter(|(name, _)| !["addr_unit", "autotune_monitoring_intervals"].contains(name));
+    let path = |name: &str| format!("/sys/module/damon_reclaim/parameters/{name}");
+    let mut knobs: BTreeMap<String, String> = known.map(|(name, value)| (path(name), value)).collect();
+    knobs.insert(path("enabled"), "N".to_owned());
+    knobs.insert(path("kdamond_pid"), "-1".to_owned());
+    knobs.insert("/sys/module/damon_stat/parameters/enabled".to_owned(), "Y".to_owned());
+    knobs
+}
+
+const ENABLED: &str = "/sys/module/damon_reclaim/parameters/enabled";
+const RUNS: &str = "/sys/module/damon_reclaim/parameters/kdamond_pid";
 
 /// What is true of the machine, whoever asks.
 #[derive(Debug)]
@@ -38,6 +58,7 @@ struct Truth {
     is_log_full: Cell<bool>,
     is_ending: Cell<bool>,
     configuration: RefCell<Result<Config, String>>,
+    knobs: RefCell<BTreeMap<String, String>>,
     /// Host calls so far, and which one fails.
     calls: Cell<u64>,
     fails_at: Cell<Option<u64>>,
@@ -75,6 +96,7 @@ impl Truth {
             is_log_full: Cell::new(false),
             is_ending: Cell::new(false),
             configuration: RefCell::new(Err("not written yet".to_owned())),
+            knobs: RefCell::new(module_at_rest()),
             calls: Cell::new(0),
             fails_at: Cell::new(None),
             evicted: RefCell::default(),
@@ -204,7 +226,48 @@ impl Gauging for Machine {
     }
 }
 
+/// The journal, and the knobs of the machine.
+struct Disk(Rc<RefCell<Vec<u8>>>);
+
+impl Store for Disk {
+    fn read(&mut self) -> std::io::Result<Vec<u8>> {
+        Ok(self.0.borrow().clone())
+    }
+    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.borrow_mut().extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+struct Files(Rc<Truth>);
+
+impl Taken for Files {
+    fn value(&mut self, path: &str) -> Result<Option<String>, String> {
+        Ok(self.0.knobs.borrow().get(path).cloned())
+    }
+    fn write(&mut self, path: &str, value: &str) -> Result<(), String> {
+        if self.0.fails() {
+            return Err("EIO".to_owned());
+        }
+        let mut knobs = self.0.knobs.borrow_mut();
+        let has_stat = knobs["/sys/module/damon_stat/parameters/enabled"] == "Y";
+        if path == ENABLED {
+            if value == "Y" && (self.0.has_kill_file.get() || self.0.is_log_full.get()) {
+                self.0.forbidden.borrow_mut().push(format!("switched on at {}", self.0.now()));
+            }
+            let pid = if value == "Y" && !has_stat { "77" } else { "-1" };
+            knobs.insert(RUNS.to_owned(), pid.to_owned());
+        }
+        knobs.insert(path.to_owned(), value.to_owned());
+        Ok(())
+    }
+}
+
 impl World for Rc<Truth> {
+    fn value(&mut self, path: &str) -> Result<Option<String>, String> {
+        if self.fails() { Err("EIO".to_owned()) } else { Ok(self.knobs.borrow().get(path).cloned()) }
+    }
+
     fn groups(&mut self, pattern: &str) -> Result<Vec<String>, String> {
         if self.fails() {
             return Err("EIO".to_owned());
@@ -309,6 +372,17 @@ fn section(name: &str, target: &str, enable: bool) -> GenerationsConfig {
     GenerationsConfig { name: name.to_owned(), enable, tool: ToolConfig::Reclaim(config) }
 }
 
+/// With DAMON_RECLAIM too.
+fn with_module(enable: bool, take_damon_stat: bool) -> Config {
+    let preset =
+        Reclaim { min_age: Duration::from_secs(30), wmarks_high: Ratio::from_percent(99), ..Reclaim::default() };
+    let monitor =
+        MonitorsConfig { name: "proactive".to_owned(), enable, preset: Preset::Reclaim(preset), take_damon_stat };
+    let both = Config { monitors: vec![monitor], ..config(enable) };
+    both.check().unwrap();
+    both
+}
+
 fn config(enable: bool) -> Config {
     let mut config = Config {
         targets: vec![TargetConfig { name: "web".to_owned(), cgroup: "/app/web-*".to_owned() }],
@@ -336,7 +410,20 @@ fn steered(truth: &Rc<Truth>, config: &Config, seconds: u64, events: Vec<Event<'
     let mut script = Script { truth: truth.clone(), events };
     let (mut world, mut log) = (truth.clone(), truth.clone());
     let length = Some(Duration::from_secs(seconds));
-    steer(config, length, &mut Machine(truth.clone()), &mut world, &mut script, &mut Free, &mut log).unwrap()
+    let journal = Rc::new(RefCell::new(Vec::new()));
+    let hands = |journal: &Rc<RefCell<Vec<u8>>>| {
+        Hands::new(Journal::read(Disk(journal.clone())).unwrap(), Files(truth.clone()), "b1")
+    };
+    let mut knobs = hands(&journal);
+    let mut machine = Machine(truth.clone());
+    let steered =
+        steer(config, length, &mut machine, &mut world, &mut knobs, &mut script, &mut Free, &mut log).unwrap();
+    // A knob that could not be put back stays in the journal, for `isotherm restore`.
+    if !steered.left.is_empty() {
+        truth.fails_at.set(None);
+    }
+    hands(&journal).restore().unwrap();
+    steered
 }
 
 #[test]
@@ -467,19 +554,76 @@ fn it_ends_between_two_pieces() {
 #[test]
 fn a_fault_at_any_call_breaks_nothing() {
     let whole = Truth::new();
-    steered(&whole, &config(true), 90, Vec::new());
+    steered(&whole, &with_module(true, true), 90, Vec::new());
     let calls = whole.calls.get();
     assert!(calls > 100, "{calls}");
     for call in 0..calls {
         let truth = Truth::new();
         truth.fails_at.set(Some(call));
-        steered(&truth, &config(true), 180, Vec::new());
+        steered(&truth, &with_module(true, true), 180, Vec::new());
         holds(&truth, &format!("fault at call {call}"));
         assert_eq!(truth.evicted_of("/app/web-2"), 20_000, "fault at call {call}");
     }
 }
 
+#[test]
+fn a_module_of_the_kernel_is_switched_on_and_leaves_no_knob_changed() {
+    let truth = Truth::new();
+    let seen = RefCell::new(Vec::new());
+    let look = |second| at(second, |truth: &Truth| seen.borrow_mut().push(truth.knobs.borrow().clone()));
+    let events = vec![
+        look(10),
+        at(20, |truth: &Truth| truth.has_kill_file.set(true)),
+        look(25),
+        at(30, |truth: &Truth| truth.has_kill_file.set(false)),
+        look(35),
+    ];
+    steered(&truth, &with_module(true, true), 60, events);
+    let seen = seen.into_inner();
+    let is_on = |knobs: &BTreeMap<String, String>| knobs[ENABLED] == "Y" && knobs[RUNS] == "77";
+    assert_eq!(seen.iter().map(is_on).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!(seen[0]["/sys/module/damon_reclaim/parameters/min_age"], "30000000");
+    assert_eq!(seen[1], module_at_rest(), "while it is paused nothing is changed");
+    assert_eq!(*truth.knobs.borrow(), module_at_rest());
+
+    // What a dry run lists is what is written.
+    let watched = Truth::new();
+    steered(&watched, &with_module(false, true), 20, Vec::new());
+    assert_eq!(*watched.knobs.borrow(), module_at_rest());
+    let writes = |truth: &Truth| -> Vec<(String, String)> {
+        let lines = truth.lines.borrow();
+        let write = |line: &Line| match line {
+            Line::Writes { path, value, .. } | Line::WouldWrite { path, value, .. } => {
+                Some((path.clone(), value.clone()))
+            }
+            _ => None,
+        };
+        lines.iter().filter_map(write).take(4).collect()
+    };
+    assert_eq!(writes(&watched), writes(&truth));
+    assert_eq!(writes(&watched).last().map(|write| write.0.as_str()), Some(ENABLED));
+
+    // DAMON is in other hands, and is left there.
+    let truth = Truth::new();
+    steered(&truth, &with_module(true, false), 60, Vec::new());
+    assert_eq!(*truth.knobs.borrow(), module_at_rest());
+    assert!(truth.has_line(|line| matches!(line, Line::Trouble { why, .. } if why.contains("take-damon-stat"))));
+
+    // Somebody switches it off: it stays so.
+    let truth = Truth::new();
+    let off = |truth: &Truth| {
+        let off = [(ENABLED, "N"), (RUNS, "-1")].map(|(path, value)| (path.to_owned(), value.to_owned()));
+        truth.knobs.borrow_mut().extend(off);
+    };
+    steered(&truth, &with_module(true, true), 60, vec![at(20, off)]);
+    assert!(
+        truth.has_line(|line| matches!(line, Line::Trouble { why, .. } if why.contains("somebody switched it off")))
+    );
+    assert_eq!(*truth.knobs.borrow(), module_at_rest());
+}
+
 fn holds(truth: &Truth, case: &str) {
+    assert_eq!(*truth.knobs.borrow(), module_at_rest(), "{case}: knobs are as before");
     assert!(truth.forbidden.borrow().is_empty(), "{case}: {:?}", truth.forbidden);
     for spared in ["/app/db", "/app/web-3/sshd.service", "/app/web-4", "/app/web-5"] {
         assert_eq!(truth.evicted_of(spared), 0, "{case}: {spared}");
@@ -527,8 +671,11 @@ fn seeds_of_chance_break_nothing() {
                         }
                         4 => truth.fails_at.set(Some(truth.calls.get() + value)),
                         5 => {
-                            *truth.configuration.borrow_mut() =
-                                if value < 3 { Ok(config(value > 0)) } else { Err("broken".to_owned()) };
+                            *truth.configuration.borrow_mut() = if value < 3 {
+                                Ok(with_module(value > 0, value > 1))
+                            } else {
+                                Err("broken".to_owned())
+                            };
                             return Some(Woken::Reload);
                         }
                         _ => truth.groups.borrow_mut()[index].idle[3] += 3000,
@@ -537,7 +684,7 @@ fn seeds_of_chance_break_nothing() {
                 }),
             ));
         }
-        steered(&truth, &config(true), 300, events);
+        steered(&truth, &with_module(true, true), 300, events);
         holds(&truth, &format!("ISOTHERM_SEED={seed} cargo test -p isotherm-daemon seeds_of_chance"));
     }
 }

@@ -3,11 +3,8 @@
 use crate::damo::DamoSource;
 use isotherm_core::host::UnitRange;
 use isotherm_core::monitor::{MonitorConfig, Operations};
-use isotherm_core::presets::{Preset, PresetError};
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{MapAccess, Visitor};
+use isotherm_core::presets::{Preset, PresetError, name_or_table};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::fmt;
 use std::path::Path;
 
 /// A `[[monitors]]` table: a kernel thread that monitors workloads. How it does so is written as
@@ -44,7 +41,7 @@ struct Written {
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
-        deserialize_with = "name_or_table",
+        deserialize_with = "some_name_or_table",
         serialize_with = "what_differs"
     )]
     preset: Option<Preset>,
@@ -90,22 +87,8 @@ impl From<MonitorSpec> for Written {
     }
 }
 
-fn name_or_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Preset>, D::Error> {
-    struct NameOrTable;
-    impl<'de> Visitor<'de> for NameOrTable {
-        type Value = Preset;
-
-        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            formatter.write_str("the name of a preset, or a table of its name and what differs")
-        }
-        fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Preset, E> {
-            name.parse().map_err(E::custom)
-        }
-        fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<Preset, A::Error> {
-            Preset::deserialize(MapAccessDeserializer::new(table))
-        }
-    }
-    deserializer.deserialize_any(NameOrTable).map(Some)
+fn some_name_or_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Preset>, D::Error> {
+    name_or_table(deserializer).map(Some)
 }
 
 fn what_differs<S: Serializer>(preset: &Option<Preset>, serializer: S) -> Result<S::Ok, S::Error> {

@@ -28,6 +28,7 @@ macro_rules! tidy {
 mod advice;
 mod monitor;
 mod programs;
+mod reclaim;
 mod record;
 mod verbs;
 
@@ -43,6 +44,7 @@ Examples:
   isotherm-lab live --advice --seconds 60
   isotherm-lab live --record --kernel 7.2
   isotherm-lab live --programs --pattern sqlite,python
+  isotherm-lab live --reclaim --seconds 120 --boots 1
   isotherm-lab live --verbs
   isotherm-lab live --kernel 7.2 --pattern hot-set,sparse-64g --way damon --boots 1")]
 pub(crate) struct Args {
@@ -74,6 +76,9 @@ pub(crate) struct Args {
     /// Instead: run each live verb once, and see how it ends and what it leaves changed.
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "pattern", "way", "boots"])]
     verbs: bool,
+    /// Instead: have `isotherm run` take the cold memory of a service, and count what is left and what comes back.
+    #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "pattern"])]
+    reclaim: bool,
     /// How long each is watched, in seconds of the guest.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(5..=600))]
     seconds: u64,
@@ -98,6 +103,8 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         verbs::run(&args, ui)
     } else if args.advice {
         advice::run(&args, ui)
+    } else if args.reclaim {
+        reclaim::run(&args, ui)
     } else if args.record {
         record::run(&args, ui)
     } else if args.programs {

@@ -7,6 +7,7 @@ mod judge;
 pub mod live;
 pub mod live_advice;
 pub mod live_programs;
+pub mod live_reclaim;
 pub mod live_record;
 pub mod live_verbs;
 pub mod monitor;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use isotherm_daemon::steer::{Act, Effect, Line, Log, Status};
-use isotherm_units::Bytes;
+use isotherm_units::{Bytes, Duration};
 use serde::Serialize;
 
 use super::StatusFile;
@@ -138,13 +138,19 @@ fn words(line: &Line) -> String {
         Line::LeftAlone { section, target, why } => format!("{section}: {target} is left alone: {why}"),
         Line::Asks { section, target, write } => format!("{section}: {target}: `{write}` ..."),
         Line::Acted { section, act, .. } => format!("{section}: {}", act_words(act)),
+        Line::Writes { section, path, value } => format!("{section}: {path} = {value}"),
+        Line::WouldWrite { section, path, value } => format!("{section}: would write {path} = {value}"),
+        Line::PutBack { section } => format!("{section}: its knobs hold again what they held before"),
         Line::Paused { why } => format!("nothing acts: {why}"),
         Line::Resumed => "sections act again".to_owned(),
         Line::Paced { stretch: 1 } => "sections run as often as they were asked to".to_owned(),
         Line::Paced { stretch } => format!("sections run {stretch} times less often, to stay within max-cpu"),
         Line::Trouble { section, why } => format!("{section}: {why}"),
         Line::NotReloaded { why } => format!("the new configuration is refused, the old one goes on: {why}"),
-        Line::Ended { why } => format!("ended: {why}"),
+        Line::Ended { why, since_start_ns, cpu_ns, .. } => {
+            let time = |ns| Duration::from_ns(ns).approx();
+            format!("ended: {why}; {} of CPU time in {}", time(*cpu_ns), time(*since_start_ns))
+        }
     }
 }
 

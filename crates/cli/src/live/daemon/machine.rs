@@ -7,6 +7,7 @@ use isotherm_daemon::steer::World;
 use isotherm_daemon::{Clock, Woken};
 use isotherm_linux::cgroup::{Hierarchy, Limit};
 use isotherm_linux::counters::{pressure, swaps};
+use isotherm_linux::knobs::value_of;
 use isotherm_linux::{Root, Stopwatch, Wake, page_bytes};
 use isotherm_units::{Bytes, Duration, Instant};
 
@@ -51,6 +52,14 @@ impl World for Machine<'_> {
     fn swap_free(&mut self) -> Option<Bytes> {
         let swaps = swaps::read(&self.root).ok()?;
         Some(Bytes::new(swaps.iter().map(swaps::Swap::free_bytes).fold(0, u64::saturating_add)))
+    }
+
+    fn value(&mut self, path: &str) -> Result<Option<String>, String> {
+        match value_of(&self.root, path) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.is_missing() => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     fn is_there(&mut self, path: &str) -> bool {

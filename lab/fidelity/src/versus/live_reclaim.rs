@@ -1,0 +1,187 @@
+//! `isotherm run` inside real kernels: a service of which three fifths are never used again, and what is left of it.
+
+use isotherm_guest::living::{LiveWorkload, Lived};
+use isotherm_guest::patterns::{Motion, Part, Pattern};
+use isotherm_rig::Extra;
+use serde::{Deserialize, Serialize};
+
+use super::Rig;
+use super::live::{Asked, Product, beside};
+use crate::FidelityError;
+
+const GROUP: &str = "app.slice/service";
+const FOLDER: &str = "/sys/fs/cgroup/app.slice/service";
+const CONFIG: &str = "/etc/isotherm.toml";
+const AUDIT: &str = "/tmp/actions.jsonl";
+const PASS_US: u64 = 50_000;
+const ZRAM: u64 = 512 << 20;
+/// 256 MiB.
+const PAGES: u32 = 1 << 16;
+/// Used in each pass.
+const HOT_PAGES: u32 = PAGES / 5;
+/// Used each ten seconds.
+const WARM_PAGES: u32 = PAGES / 5;
+const COLD_BYTES: u64 = ((PAGES - HOT_PAGES - WARM_PAGES) as u64) << 12;
+
+/// A way to take the cold memory of the service.
+#[derive(Clone, Copy, Debug)]
+pub struct ReclaimWay {
+    /// In tables.
+    pub name: &'static str,
+    configuration: &'static str,
+}
+
+/// All ways, the one that does nothing first.
+pub const WAYS: &[ReclaimWay] = &[
+    ReclaimWay {
+        name: "observe",
+        configuration: "[[generations]]\nname = \"cold\"\nmode = \"reclaim\"\ntargets = [\"/app.slice/service\"]\nthreshold = \"30s\"\n",
+    },
+    ReclaimWay {
+        name: "generations",
+        configuration: "[[generations]]\nname = \"cold\"\nenable = true\nmode = \"reclaim\"\ntargets = [\"/app.slice/service\"]\n\
+                        threshold = \"30s\"\n",
+    },
+    // By the kernel's module with its own defaults but for the watermarks, which let it work on a machine that has memory to spare, and the
+    // age, which is that of the others.
+    ReclaimWay {
+        name: "damon-reclaim",
+        configuration: "[[monitors]]\nname = \"proactive\"\nenable = true\ntake-damon-stat = true\n\
+                        preset = { preset = \"reclaim\", min-age = \"30s\", wmarks-high = \"99%\", wmarks-mid = \"98%\", wmarks-low = \"1%\" }\n",
+    },
+    // With all its defaults.
+    ReclaimWay {
+        name: "damon-reclaim, defaults",
+        configuration: "[[monitors]]\nname = \"proactive\"\nenable = true\ntake-damon-stat = true\npreset = \"reclaim\"\n",
+    },
+];
+
+/// What came of one way in one boot.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ReclaimRun {
+    pub way: String,
+    /// `uname -r`.
+    pub kernel: String,
+    pub seconds: u64,
+    /// Of the group at the end: memory, and what of it is in swap.
+    pub memory_bytes: u64,
+    pub swapped_bytes: u64,
+    /// Share of the cold bytes that is gone, in percent: what is left above the memory in use counts as cold.
+    pub cold_gone_percent: f64,
+    /// When nine tenths of what went had gone, in seconds from the start of the command.
+    pub gone_after_s: Option<f64>,
+    /// What the command says that it asked for and that went.
+    pub asked_bytes: u64,
+    pub verified_bytes: u64,
+    pub refaults: u64,
+    /// Of the pages that are in use, in percent.
+    pub refaulted_percent: f64,
+    /// Share of the time in which some task waited for memory, in percent.
+    pub pressure_some_percent: f64,
+    /// Of the command, in percent of an emulated processor.
+    pub cpu_percent: f64,
+    pub resident_bytes: u64,
+    pub longest_turn_ms: f64,
+    /// Lines of the audit by event.
+    pub lines: std::collections::BTreeMap<String, u64>,
+    /// What the command left changed.
+    pub knobs_changed: Vec<String>,
+    /// What it said.
+    pub said: String,
+}
+
+/// Runs one way in one boot.
+///
+/// # Errors
+/// The guest does not come to its end, or the command fails there, with what it said.
+pub fn reclaim(
+    rig: &Rig<'_>,
+    product: Product<'_>,
+    way: &ReclaimWay,
+    seconds: u64,
+) -> Result<ReclaimRun, FidelityError> {
+    let failed = |error: &dyn std::fmt::Display| FidelityError::Live(error.to_string());
+    let folder = tempfile::tempdir().map_err(|error| failed(&error))?;
+    let configuration = folder.path().join("isotherm.toml");
+    std::fs::write(&configuration, way.configuration).map_err(|error| failed(&error))?;
+    let part = |first, pages, passes| Part { first, pages, motion: Motion::Every { passes } };
+    let parts = vec![part(0, HOT_PAGES, 1), part(HOT_PAGES, WARM_PAGES, 200)];
+    let pattern = Pattern { pages: PAGES, parts };
+    let workload = LiveWorkload { group: GROUP.to_owned(), pattern, pass_us: PASS_US, high_bytes: None };
+    let length = format!("{seconds}s");
+    let mut asked = Asked::new(&["run", CONFIG, "--for", &length, "--audit", AUDIT], workload);
+    asked.outputs = vec![AUDIT.to_owned()];
+    asked.outputs.extend(["stat", "current", "swap.current", "pressure"].map(|name| format!("{FOLDER}/memory.{name}")));
+    asked.files = vec![Extra { from: configuration, to: CONFIG.to_owned(), is_program: false }];
+    asked.zram_bytes = Some(ZRAM);
+    asked.machine.memory_bytes = 2 << 30;
+    let (kernel, lived) = beside(rig, product, asked)?;
+    if lived.exit_code != Some(0) {
+        return Err(FidelityError::Live(format!(
+            "`isotherm run` ended with {:?}: {}",
+            lived.exit_code,
+            lived.stderr.trim()
+        )));
+    }
+    judged(way, kernel, seconds, &lived)
+}
+
+fn judged(way: &ReclaimWay, kernel: String, seconds: u64, lived: &Lived) -> Result<ReclaimRun, FidelityError> {
+    let lacks = |what: &str| FidelityError::Live(format!("the guest told no {what}; it said: {}", lived.stderr.trim()));
+    let text = |path: &str| {
+        let bytes = lived.output(path).ok_or_else(|| lacks(path))?;
+        Ok::<_, FidelityError>(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let number = |name: &str| {
+        let text = text(&format!("{FOLDER}/memory.{name}"))?;
+        text.trim().parse::<u64>().map_err(|_| lacks(name))
+    };
+    let stat = text(&format!("{FOLDER}/memory.stat"))?;
+    let count = |name: &str| {
+        let found = stat.lines().filter_map(|line| line.split_once(' ')).find(|(key, _)| *key == name);
+        found.and_then(|(_, value)| value.trim().parse::<u64>().ok()).ok_or_else(|| lacks(name))
+    };
+    let pressure = text(&format!("{FOLDER}/memory.pressure"))?;
+    let some = pressure.lines().find(|line| line.starts_with("some")).and_then(|line| line.rsplit_once("total="));
+    let stalled_us: f64 = some.and_then(|(_, total)| total.trim().parse().ok()).ok_or_else(|| lacks("pressure"))?;
+    let lines: Vec<serde_json::Value> =
+        text(AUDIT)?.lines().map(serde_json::from_str).collect::<Result<_, _>>().map_err(|_| lacks("audit"))?;
+    let acts: Vec<&serde_json::Value> = lines.iter().filter(|line| line["event"] == "acted").collect();
+    let sum = |key: &str| acts.iter().filter_map(|line| line["act"][key].as_u64()).sum::<u64>();
+    let (asked_bytes, verified_bytes) = (sum("asked_bytes"), sum("verified_bytes"));
+    let mut gone = 0;
+    let gone_after_s = acts.iter().find_map(|line| {
+        gone += line["act"]["verified_bytes"].as_u64()?;
+        (gone > 0 && gone * 10 >= verified_bytes * 9).then(|| line["at_ns"].as_u64().unwrap_or(0) as f64 / 1e9)
+    });
+    let ended = lines.iter().find(|line| line["event"] == "ended").ok_or_else(|| lacks("end"))?;
+    let anon = count("anon")?;
+    let used = u64::from(HOT_PAGES + WARM_PAGES) << 12;
+    let left = anon.saturating_sub(used).min(COLD_BYTES);
+    let refaults = count("workingset_refault_anon")?;
+    let mut by_event = std::collections::BTreeMap::new();
+    for line in &lines {
+        *by_event.entry(line["event"].as_str().unwrap_or("?").to_owned()).or_default() += 1;
+    }
+    let elapsed_ns = ended["since_start_ns"].as_u64().unwrap_or(0).max(1) as f64;
+    Ok(ReclaimRun {
+        way: way.name.to_owned(),
+        kernel,
+        seconds,
+        memory_bytes: number("current")?,
+        swapped_bytes: number("swap.current")?,
+        cold_gone_percent: 100.0 * (COLD_BYTES - left) as f64 / COLD_BYTES as f64,
+        gone_after_s,
+        asked_bytes,
+        verified_bytes,
+        refaults,
+        refaulted_percent: 100.0 * refaults as f64 / f64::from(HOT_PAGES + WARM_PAGES),
+        pressure_some_percent: stalled_us / 1e4 / seconds as f64,
+        cpu_percent: 100.0 * ended["cpu_ns"].as_u64().unwrap_or(0) as f64 / elapsed_ns,
+        resident_bytes: ended["resident_bytes"].as_u64().unwrap_or(0),
+        longest_turn_ms: ended["longest_turn_ns"].as_u64().unwrap_or(0) as f64 / 1e6,
+        lines: by_event,
+        knobs_changed: lived.knobs_changed.clone(),
+        said: lived.stderr.trim().to_owned(),
+    })
+}
