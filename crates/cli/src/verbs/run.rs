@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use isotherm_daemon::hands::Returned;
-use isotherm_daemon::steer::{Ended, Knobs, steer};
+use isotherm_daemon::steer::{Ended, Knobs, Outside, steer};
 use isotherm_linux::{LiveHost, Stopwatch};
 use isotherm_units::Duration;
 
@@ -71,7 +71,8 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let mut clock = DaemonClock(&clock);
     let mut none = NoKnobs;
     let knobs: &mut dyn Knobs = hands.as_mut().map_or(&mut none, |hands| hands);
-    let steered = steer(&config, args.length, &mut host, &mut world, knobs, &mut clock, &mut OwnCpu, &mut audit);
+    let outside = Outside { world: &mut world, knobs, clock: &mut clock, meter: &mut OwnCpu, log: &mut audit };
+    let steered = steer(&config, args.length, &mut host, outside);
     status.remove();
     let steered = steered.map_err(CliError::usage)?;
     if !steered.left.is_empty() {

@@ -13,7 +13,7 @@ mod switch;
 mod tests;
 
 pub use line::{Act, Effect, Line, SectionStatus, Status};
-pub use steering::{Ended, Steered, steer};
+pub use steering::{Ended, Outside, Steered, steer};
 
 use crate::config::Config;
 use crate::hands::{Hands, Returned, Store, Taken, same_value};

@@ -38,6 +38,15 @@ pub struct Steered {
     pub left: Vec<String>,
 }
 
+/// All that the loop needs beside the host.
+pub struct Outside<'a> {
+    pub world: &'a mut dyn World,
+    pub knobs: &'a mut dyn Knobs,
+    pub clock: &'a mut dyn Clock,
+    pub meter: &'a mut dyn Meter,
+    pub log: &'a mut dyn Log,
+}
+
 struct Steering<'a> {
     config: Config,
     sections: Vec<Section>,
@@ -58,12 +67,9 @@ pub fn steer<H: GenerationsHost + ?Sized>(
     config: &Config,
     length: Option<Duration>,
     host: &mut H,
-    world: &mut dyn World,
-    knobs: &mut dyn Knobs,
-    clock: &mut dyn Clock,
-    meter: &mut dyn Meter,
-    log: &mut dyn Log,
+    outside: Outside<'_>,
 ) -> Result<Steered, GenerationsError> {
+    let Outside { world, knobs, clock, meter, log } = outside;
     let start = clock.now();
     let end = length.map(|length| start + length);
     let mut budget = Budget::new(config.daemon.max_cpu, start, meter.spent());

@@ -99,7 +99,7 @@ impl Switch {
             }
             (true, None) if self.is_on => self.watch(world, knobs, log)?,
             // What failed is tried again when something is written about it, or a minute later.
-            (true, None) if self.trouble.is_some() && self.runs % 60 != 0 => self.trouble.clone(),
+            (true, None) if self.trouble.is_some() && !self.runs.is_multiple_of(60) => self.trouble.clone(),
             (true, None) => self.switch_on(world, knobs, log)?,
         };
         self.runs += 1;

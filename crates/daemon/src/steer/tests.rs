@@ -416,8 +416,8 @@ fn steered(truth: &Rc<Truth>, config: &Config, seconds: u64, events: Vec<Event<'
     };
     let mut knobs = hands(&journal);
     let mut machine = Machine(truth.clone());
-    let steered =
-        steer(config, length, &mut machine, &mut world, &mut knobs, &mut script, &mut Free, &mut log).unwrap();
+    let outside = Outside { world: &mut world, knobs: &mut knobs, clock: &mut script, meter: &mut Free, log: &mut log };
+    let steered = steer(config, length, &mut machine, outside).unwrap();
     // A knob that could not be put back stays in the journal, for `isotherm restore`.
     if !steered.left.is_empty() {
         truth.fails_at.set(None);

@@ -91,8 +91,10 @@ pub(crate) struct Args {
 
 /// The patterns, with one of a large space.
 const NAMES: [&str; 6] = ["hot-set", "hot-sets", "moving", "scan", "zipf", "sparse"];
-/// Patterns of larger spaces, and whether they are among those that are run if none is named.
-const LARGE: [(&str, fn() -> Pattern, bool); 2] = [("sparse-64g", sparse_64g, true), ("hot-set-1g", hot_set_1g, false)];
+/// Its name, how it is made, and whether it is among those that are run if none is named.
+type Large = (&'static str, fn() -> Pattern, bool);
+/// Patterns of larger spaces.
+const LARGE: [Large; 2] = [("sparse-64g", sparse_64g, true), ("hot-set-1g", hot_set_1g, false)];
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     if !args.isotherm.is_file() {
