@@ -6,7 +6,8 @@ pub use session::{DamonTarget, Options, Session, Snapshot, TriedRegion, Tuned};
 
 use crate::{LiveError, Root};
 
-const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
+/// Where kdamonds are made.
+pub(crate) const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 /// The module that watches the whole machine; on by default on 7.2.
 const STAT_ENABLED: &str = "/sys/module/damon_stat/parameters/enabled";
 /// Modules of the kernel that run DAMON, and their folders.
@@ -43,6 +44,18 @@ impl std::fmt::Display for DamonUser {
     }
 }
 
+/// The file that switches a module of [`DamonUser::Module`] on and off.
+pub(crate) fn enabled_file(name: &str) -> Option<String> {
+    let (_, folder) = MODULES.iter().find(|(module, _)| *module == name)?;
+    Some(format!("/sys/module/{folder}/parameters/enabled"))
+}
+
+/// PID of the thread that a module runs; `None` while it runs none, and where the module does not say.
+pub(crate) fn module_thread(root: &Root, name: &str) -> Option<u32> {
+    let (_, folder) = MODULES.iter().find(|(module, _)| *module == name)?;
+    root.value(format!("/sys/module/{folder}/parameters/kdamond_pid")).ok()
+}
+
 /// The operations that contexts can have here: `vaddr`, `fvaddr`, `paddr`. Known only where a context exists, because the kernel
 /// lists them in it: otherwise those that every kernel with these files has.
 ///
@@ -77,8 +90,14 @@ pub fn users(root: &Root) -> Result<Vec<DamonUser>, LiveError> {
     let mut users = Vec::new();
     for (name, module) in MODULES {
         let path = format!("/sys/module/{module}/parameters/enabled");
-        if root.has(&path) && matches!(root.read(&path)?.trim(), "Y" | "1" | "y") {
-            users.push(DamonUser::Module(name));
+        if !root.has(&path) {
+            continue;
+        }
+        // As the kernel writes and takes it: kernel/params.c: param_get_bool, param_set_bool (7.2).
+        match root.value::<String>(&path)?.as_str() {
+            "Y" | "y" | "1" => users.push(DamonUser::Module(name)),
+            "N" | "n" | "0" => {}
+            other => return Err(LiveError::strange(root.path(&path), format!("`{}`", crate::root::shortened(other)))),
         }
     }
     if root.has(ADMIN) {

@@ -1,8 +1,7 @@
 //! Ways to change something. Only looked at: nothing is tried on anybody else.
 
-use super::{Context, Finding, Part, State, said};
+use super::{AS_ROOT, Context, Finding, Part, State, chosen, said};
 use crate::cgroup::Hierarchy;
-use crate::counters::{nodes, swaps};
 use crate::{Process, sys};
 
 const PART: Part = Part::Acting;
@@ -16,9 +15,8 @@ pub(super) fn advice(context: &Context<'_>) -> Vec<Finding> {
         Ok(bytes) => {
             Finding::new(PART, NAME, State::Works, format!("{} KiB of a process of our own became cold", bytes >> 10))
         }
-        Err(error) => {
-            Finding::new(PART, NAME, State::Missing, format!("refused: {error}")).fix("Linux 5.10 or newer, as root")
-        }
+        Err(error) => Finding::new(PART, NAME, State::Missing, format!("refused: {error}"))
+            .fix(if error.kind() == std::io::ErrorKind::PermissionDenied { AS_ROOT } else { "Linux 5.10 or newer" }),
     }]
 }
 
@@ -43,31 +41,10 @@ pub(super) fn groups(context: &Context<'_>) -> Vec<Finding> {
             vec![if has_reclaim {
                 finding
             } else {
-                finding.fix("Linux 5.19 or newer, and +memory in cgroup.subtree_control")
+                finding.fix("Linux 5.19 or newer, and as root: echo +memory > /sys/fs/cgroup/cgroup.subtree_control")
             }]
         }
     }
-}
-
-pub(super) fn swap(context: &Context<'_>) -> Vec<Finding> {
-    const NAME: &str = "swap";
-    let devices = swaps::read(context.root).unwrap_or_default();
-    if devices.is_empty() {
-        let words = "no swap: anonymous memory cannot be taken from anybody, however cold it is";
-        return vec![
-            Finding::new(PART, NAME, State::Missing, words)
-                .fix("zramctl --find --size 4G, mkswap and swapon on it, or a swap file"),
-        ];
-    }
-    let free: u64 = devices.iter().map(swaps::Swap::free_bytes).sum();
-    let names: Vec<&str> = devices.iter().map(|device| device.path.as_str()).collect();
-    let state = if free == 0 { State::Partly } else { State::Works };
-    vec![Finding::new(PART, NAME, state, format!("{} MiB free on {}", free >> 20, names.join(", ")))]
-}
-
-/// The word in brackets of a file of choices.
-fn chosen(text: &str) -> Option<&str> {
-    text.split_once('[')?.1.split_once(']').map(|(word, _)| word)
 }
 
 pub(super) fn huge_pages(context: &Context<'_>) -> Vec<Finding> {
@@ -94,19 +71,5 @@ pub(super) fn compaction(context: &Context<'_>) -> Vec<Finding> {
         }
         (Err(_), false) => Finding::new(PART, NAME, State::Missing, "this kernel does not compact")
             .fix("a kernel with CONFIG_COMPACTION"),
-    }]
-}
-
-pub(super) fn tiers(context: &Context<'_>) -> Vec<Finding> {
-    const NAME: &str = "memory tiers";
-    let nodes = nodes::read(context.root).unwrap_or_default();
-    let tiers = nodes::tiers(context.root).unwrap_or_default();
-    vec![match (nodes.len(), tiers.len()) {
-        (0 | 1, _) => {
-            Finding::new(PART, NAME, State::Missing, "one node: there is nothing to promote to or demote from")
-        }
-        (several, 0 | 1) => Finding::new(PART, NAME, State::Partly, format!("{several} nodes in one tier"))
-            .fix("firmware tables (HMAT) that tell which node is slow"),
-        (several, tiers) => Finding::new(PART, NAME, State::Works, format!("{several} nodes in {tiers} tiers")),
     }]
 }

@@ -1,7 +1,7 @@
-//! The machine: kernel, pages, rights, who else is at work.
+//! The machine: kernel, pages, rights.
 
-use super::{Context, Finding, Part, State};
-use crate::{damon, release};
+use super::{AS_ROOT, Context, Finding, Part, State};
+use crate::release;
 
 pub(super) fn kernel(context: &Context<'_>) -> Vec<Finding> {
     let Some(version) = release::version_below(&context.root.path("/proc")) else {
@@ -77,35 +77,13 @@ pub(super) fn rights(context: &Context<'_>) -> Vec<Finding> {
         )];
     }
     let state = if lacking.len() == RIGHTS.len() { State::Missing } else { State::Partly };
-    vec![
-        Finding::new(Part::Machine, "rights", state, format!("without {}", lacking.join(", ")))
-            .fix("run it as root: sudo isotherm doctor"),
-    ]
-}
-
-/// Programs that turn the same knobs, by the name that the kernel knows them by (15 letters).
-const OTHERS: [&str; 7] = ["systemd-oomd", "oomd", "earlyoom", "senpai", "numad", "damo", "uresourced"];
-
-pub(super) fn others(context: &Context<'_>) -> Vec<Finding> {
-    let mut found: Vec<String> = Vec::new();
-    if let Ok(users) = damon::users(context.root) {
-        found.extend(users.iter().map(|user| format!("{user} (DAMON)")));
-    }
-    let entries = std::fs::read_dir(context.root.path("/proc")).into_iter().flatten().flatten();
-    let mut pids: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    pids.sort_unstable();
-    for pid in pids {
-        // Gone meanwhile is nobody.
-        let name = context.root.read(format!("/proc/{pid}/comm")).unwrap_or_default();
-        if OTHERS.contains(&name.trim()) {
-            found.push(format!("{} (PID {pid})", name.trim()));
-        }
-    }
-    let words = if found.is_empty() {
-        "nobody else is known to turn the same knobs".to_owned()
+    // Real, effective, saved, of file systems: proc_pid_status(5).
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let is_root = users.and_then(|users| users.split_whitespace().nth(1)) == Some("0");
+    let fix = if is_root {
+        "root in a container lacks what the container was not given: start it with these capabilities"
     } else {
-        format!("they turn the same knobs, and are left alone: {}", found.join(", "))
+        AS_ROOT
     };
-    let state = if found.is_empty() { State::Works } else { State::Busy };
-    vec![Finding::new(Part::Machine, "others at work", state, words)]
+    vec![Finding::new(Part::Machine, "rights", state, format!("without {}", lacking.join(", "))).fix(fix)]
 }

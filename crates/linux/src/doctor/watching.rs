@@ -1,14 +1,15 @@
 //! Ways to see which memory is used.
 
-use super::{Context, Finding, Part, State, said};
+use super::{AS_ROOT, Context, Finding, Part, State, said};
 use crate::damon::{self, DamonUser};
 use crate::{Categories, module};
 use crate::{LiveError, Look, Module, lru_gen, maps, pagemap as entries_of, pagemap_scan, smaps};
 use isotherm_core::host::Level;
 use isotherm_core::monitor::Attributes;
+use std::collections::BTreeSet;
 
 const PART: Part = Part::Watching;
-const NO_CHILD: &str = "is there; not tried, because no process of our own could be started for it";
+const NO_CHILD: &str = "is there; not tried, which takes a process of our own";
 
 pub(super) fn damon(context: &Context<'_>) -> Vec<Finding> {
     const NAME: &str = "DAMON";
@@ -20,11 +21,11 @@ pub(super) fn damon(context: &Context<'_>) -> Vec<Finding> {
                     .fix("a kernel with CONFIG_DAMON_SYSFS: Debian 13, Ubuntu 24.04, Fedora 40 and newer have it"),
             ];
         }
-        Err(error) => return vec![Finding::new(PART, NAME, State::Missing, said(&error)).fix("run it as root")],
+        Err(error) => return vec![Finding::new(PART, NAME, State::Missing, said(&error)).fix(AS_ROOT)],
     };
     let users = match damon::users(context.root) {
         Ok(users) => users,
-        Err(error) => return vec![Finding::new(PART, NAME, State::Missing, said(&error)).fix("run it as root")],
+        Err(error) => return vec![Finding::new(PART, NAME, State::Missing, said(&error)).fix(AS_ROOT)],
     };
     if !users.is_empty() {
         let names: Vec<String> = users.iter().map(ToString::to_string).collect();
@@ -51,9 +52,7 @@ pub(super) fn damon(context: &Context<'_>) -> Vec<Finding> {
             State::Works,
             format!("watched a process of our own: {} regions ({operations})", snapshot.regions.len()),
         ),
-        Err(error) => {
-            Finding::new(PART, NAME, State::Missing, format!("does not start: {error}")).fix("run it as root")
-        }
+        Err(error) => Finding::new(PART, NAME, State::Missing, format!("does not start: {error}")).fix(AS_ROOT),
     }]
 }
 
@@ -124,31 +123,48 @@ pub(super) fn clear_refs(context: &Context<'_>) -> Vec<Finding> {
             )
         }
         Ok((_, false)) => Finding::new(PART, NAME, State::Partly, "the process that was looked at does not answer"),
-        Err(error) => Finding::new(PART, NAME, State::Missing, said(&error)).fix("run it as root"),
+        Err(error) => Finding::new(PART, NAME, State::Missing, said(&error)).fix(AS_ROOT),
     }]
 }
 
 pub(super) fn generations(context: &Context<'_>) -> Vec<Finding> {
     const NAME: &str = "generations";
-    let listings = match lru_gen::read(context.root) {
-        Ok(listings) => listings,
-        Err(error) => {
-            let fix = if error.is_denied() {
-                "run it as root"
-            } else if context.root.has("/sys/kernel/mm/lru_gen/enabled") {
-                "mount -t debugfs none /sys/kernel/debug, as root"
-            } else {
-                "a kernel with CONFIG_LRU_GEN: 6.1 and newer have it"
-            };
-            return vec![Finding::new(PART, NAME, State::Missing, said(&error)).fix(fix)];
+    // First what anybody may read: without rights debugfs is closed, on a kernel without generations as well.
+    match lru_gen::enabled(context.root) {
+        Ok(enabled) if enabled.core => {}
+        Ok(_) => {
+            return vec![
+                Finding::new(PART, NAME, State::Missing, "the Multi-Gen LRU is switched off")
+                    .fix("as root: echo y > /sys/kernel/mm/lru_gen/enabled"),
+            ];
         }
-    };
-    let words = format!("{} groups are listed; ageing one was not tried, because it is somebody's", listings.len());
-    vec![match lru_gen::enabled(context.root) {
-        Ok(enabled) if enabled.core => Finding::new(PART, NAME, State::Works, words),
-        _ => Finding::new(PART, NAME, State::Missing, "the Multi-Gen LRU is switched off")
-            .fix("echo y > /sys/kernel/mm/lru_gen/enabled"),
+        Err(LiveError::NotHere { .. }) => {
+            return vec![
+                Finding::new(PART, NAME, State::Missing, "this kernel has no Multi-Gen LRU")
+                    .fix("a kernel with CONFIG_LRU_GEN: 6.1 and newer have it"),
+            ];
+        }
+        Err(error) => return vec![Finding::new(PART, NAME, State::Missing, said(&error))],
+    }
+    vec![match lru_gen::read(context.root) {
+        Ok(listings) => {
+            let groups: BTreeSet<u64> = listings.iter().map(|listing| listing.lruvec.memcg).collect();
+            let words =
+                format!("{} groups are listed; ageing one was not tried, because it is somebody's", groups.len());
+            Finding::new(PART, NAME, State::Works, words)
+        }
+        Err(error) => unread_generations(&error),
     }]
+}
+
+/// Why generations of a kernel that has them cannot be read.
+fn unread_generations(error: &LiveError) -> Finding {
+    let finding = |words: String| Finding::new(PART, "generations", State::Missing, words);
+    match error {
+        _ if error.is_denied() => finding("the kernel shows them to root alone".to_owned()).fix(AS_ROOT),
+        LiveError::NotHere { .. } => finding(said(error)).fix("as root: mount -t debugfs none /sys/kernel/debug"),
+        _ => finding(said(error)),
+    }
 }
 
 pub(super) fn pagemap(context: &Context<'_>) -> Vec<Finding> {
@@ -162,25 +178,28 @@ pub(super) fn pagemap(context: &Context<'_>) -> Vec<Finding> {
         let present = entries.iter().filter(|entry| entry.is_present()).count();
         (present, entries.iter().filter(|entry| entry.frame().is_some()).count(), entries.len())
     });
-    let mut findings = vec![match frames {
+    vec![match frames {
         Ok((present, numbered, all)) if present == all && numbered == all => {
             Finding::new(PART, NAME, State::Works, format!("{present} of {all} pages present, with their frames"))
         }
         Ok((present, _, all)) => {
             Finding::new(PART, NAME, State::Partly, format!("{present} of {all} pages present; frames are hidden"))
-                .fix("run it as root")
+                .fix(AS_ROOT)
         }
-        Err(error) => Finding::new(PART, NAME, State::Missing, said(&error)).fix("run it as root"),
-    }];
-    let scan = pagemap_scan(process, range, Categories::PRESENT, Categories::PRESENT);
-    findings.push(match scan {
-        Ok(Some(regions)) => Finding::new(PART, "PAGEMAP_SCAN", State::Works, format!("{} ranges", regions.len())),
-        Ok(None) => {
-            Finding::new(PART, "PAGEMAP_SCAN", State::Missing, "this kernel does not have it").fix("Linux 6.7 or newer")
+        Err(error) => Finding::new(PART, NAME, State::Missing, said(&error)).fix(AS_ROOT),
+    }]
+}
+
+pub(super) fn scan_of_pagemap(context: &Context<'_>) -> Vec<Finding> {
+    const NAME: &str = "PAGEMAP_SCAN";
+    let Some(child) = context.child else { return Vec::new() };
+    vec![match pagemap_scan(child.process(), child.range(), Categories::PRESENT, Categories::PRESENT) {
+        Ok(Some(regions)) => {
+            Finding::new(PART, NAME, State::Works, format!("{} ranges of present pages", regions.len()))
         }
-        Err(error) => Finding::new(PART, "PAGEMAP_SCAN", State::Missing, said(&error)),
-    });
-    findings
+        Ok(None) => Finding::new(PART, NAME, State::Missing, "this kernel does not have it").fix("Linux 6.7 or newer"),
+        Err(error) => Finding::new(PART, NAME, State::Missing, said(&error)),
+    }]
 }
 
 pub(super) fn soft_dirty(context: &Context<'_>) -> Vec<Finding> {
@@ -204,4 +223,20 @@ pub(super) fn soft_dirty(context: &Context<'_>) -> Vec<Finding> {
             .fix("a kernel with CONFIG_MEM_SOFT_DIRTY"),
         Err(error) => Finding::new(PART, NAME, State::Missing, said(&error)),
     }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_lacks_rights_for_generations_is_not_sent_to_mount_something() {
+        let denied = LiveError::io(
+            "read",
+            std::path::Path::new("/sys/kernel/debug/lru_gen"),
+            std::io::ErrorKind::PermissionDenied.into(),
+        );
+        let finding = unread_generations(&denied);
+        assert_eq!((finding.state, finding.fix.as_deref()), (State::Missing, Some(AS_ROOT)), "{finding:?}");
+    }
 }
