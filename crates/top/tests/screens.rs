@@ -62,7 +62,36 @@ fn screens_are_as_checked_in() {
 #[test]
 fn the_documentation_shows_the_screen() {
     let page = std::fs::read_to_string(tests().join("../../../docs/top.md")).unwrap();
-    assert!(page.contains(&screen("", (80, 24), PLAIN)), "docs/top.md must hold tests/screens/80x24.txt");
+    for (size, keys) in [((80, 24), ""), ((200, 60), ""), ((80, 24), "3<left>")] {
+        // Lines this long may stand in a page only as an indented block.
+        let indented: Vec<String> =
+            screen(keys, size, PLAIN).lines().map(|line| format!("    {line}").trim_end().to_owned()).collect();
+        assert!(page.contains(&indented.join("\n")), "docs/top.md must hold the screen of {size:?} after `{keys}`");
+    }
+}
+
+#[test]
+fn numbers_of_processes_stand_in_a_column_and_notes_are_whole() {
+    let mut state = State::new("test");
+    let row = |pid: u32| GroupRow {
+        key: RowKey(u64::from(pid)),
+        pid: Some(pid),
+        name: format!("program{pid}"),
+        ..GroupRow::default()
+    };
+    let note = "no groups: the memory controller belongs to cgroup version 1 here, which isotherm does not use; boot with another setting";
+    let groups = vec![row(7), row(12_345), row(812)];
+    state.push(Frame { groups, notes: vec![note.to_owned()], ..Frame::default() });
+    parse_keys("4").unwrap().into_iter().for_each(|key| _ = state.key(key));
+    let text = characters(&drawn(&state, (80, 24), PLAIN));
+    let lines: Vec<String> =
+        text.chars().collect::<Vec<_>>().chunks(80).map(|line| line.iter().collect::<String>()).collect();
+    let names: Vec<Option<usize>> =
+        lines[2..5].iter().map(|line| line.chars().position(|letter| letter == 'p')).collect();
+    assert!(names.iter().all(|&at| at.is_some() && at == names[0]), "{names:?}");
+    let shown: Vec<&str> = lines.iter().flat_map(|line| line.split_whitespace()).collect();
+    let told: Vec<&str> = note.split_whitespace().collect();
+    assert!(shown.windows(told.len()).any(|words| words == told), "{lines:#?}");
 }
 
 #[test]

@@ -34,6 +34,9 @@ pub(super) fn working_set(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let values: Vec<Option<u64>> = (0..u64::from(area.width)).rev().map(at).collect();
     let most = values.iter().flatten().max().copied();
     let latest = now.groups.iter().find(|row| row.key == chosen).and_then(|row| row.working_set_bytes());
+    if most.is_none() && latest.is_none() {
+        return canvas.text(area, (1, 0), "-  the working set is not known", DIM);
+    }
     canvas.text(area, (0, 0), &format!("now {}, most {}", bytes(latest), bytes(most)), PLAIN);
     let lines = area.height.saturating_sub(1);
     let most = u128::from(most.unwrap_or(0).max(1));
@@ -105,9 +108,25 @@ pub(super) fn figures(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         canvas.text(area, (0, line), &format!("{name:<14} {value}"), PLAIN);
     }
     let notes = state.frame().map_or(&[][..], |frame| &frame.notes);
-    for (line, note) in (6..).zip(notes) {
-        canvas.text(area, (0, line), &format!("note: {note}"), DIM);
+    let folded = notes.iter().flat_map(|note| folded(note, usize::from(area.width)));
+    for (line, words) in (6..).zip(folded) {
+        canvas.text(area, (0, line), &words, DIM);
     }
+}
+
+/// A note in lines of at most `columns` characters, cut between words; all but the first are indented.
+fn folded(note: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec!["note:".to_owned()];
+    for word in note.split_whitespace() {
+        let last = lines.last_mut().expect("there is a first line");
+        if last.chars().count() + 1 + word.chars().count() <= columns {
+            last.push(' ');
+            last.push_str(word);
+        } else {
+            lines.push(format!("      {word}"));
+        }
+    }
+    lines
 }
 
 pub(super) fn nodes(state: &State, canvas: &mut Canvas<'_>, area: Rect) {

@@ -21,9 +21,21 @@ const HELP: [(&str, &str); 13] = [
     ("-", "not measured"),
 ];
 
+/// Hints of the last line, the most wanted first.
+const KEYS: [&str; 9] =
+    ["? help", "q quit", "j/k row", "s sort", "/ filter", "1-5 pane", "p pause", "←/→ time", "+/- zoom"];
+
+/// Milliseconds are enough for the moment that is shown.
+fn moment(at_ns: u64) -> String {
+    match at_ns / 1_000_000 {
+        0 => "0 s".to_owned(),
+        ms => time(ms * 1_000_000),
+    }
+}
+
 pub(super) fn header(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let mut words = format!("isotherm top · {}", state.source);
-    let at = state.frame().map_or_else(|| "no data yet".to_owned(), |frame| time(frame.at_ns));
+    let at = state.frame().map_or_else(|| "no data yet".to_owned(), |frame| moment(frame.at_ns));
     words.push_str(&format!(" · {at}"));
     if state.view_ns.is_some() {
         words.push_str(" PAUSED");
@@ -39,21 +51,30 @@ pub(super) fn header(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
 }
 
 pub(super) fn footer(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
-    let keys = if state.editing {
-        "type a part of the name  Enter keep  Esc clear"
-    } else if area.width < 60 {
-        "? help  q quit"
-    } else {
-        "? help q quit j/k row s sort / filter 1-5 pane p pause left/right time +- zoom"
-    };
-    canvas.text(area, (0, 0), keys, DIM);
+    if state.editing {
+        return canvas.text(area, (0, 0), "type a part of the name  Enter keep  Esc clear", DIM);
+    }
+    // Whole hints, as many as there is room for.
+    let mut column = 0;
+    for key in KEYS {
+        let width = u16::try_from(key.chars().count()).unwrap_or(u16::MAX);
+        if column + width > area.width {
+            break;
+        }
+        canvas.text(area, (column, 0), key, DIM);
+        column += width + 2;
+    }
 }
 
 pub(super) fn tabs(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     let mut column = 0;
     for (number, tab) in (1..).zip(Tab::ALL) {
-        let label = format!(" {number} {} ", tab.name());
-        canvas.text(area, (column, 0), &label, if tab == state.tab { REVERSED } else { PLAIN });
+        // Brackets, because not every terminal, and no capture, shows reversed text.
+        let (label, style) = match tab == state.tab {
+            true => (format!("[{number} {}]", tab.name()), REVERSED),
+            false => (format!(" {number} {} ", tab.name()), PLAIN),
+        };
+        canvas.text(area, (column, 0), &label, style);
         column += u16::try_from(label.len()).unwrap_or(0) + 1;
     }
 }

@@ -12,6 +12,8 @@ const FOLD_PARTS: u64 = 16;
 /// Columns for the address of a line.
 const LABEL_COLUMNS: u16 = 15;
 const SHADES: [&str; 4] = ["░", "▒", "▓", "█"];
+const ASCII_SHADES: [&str; 4] = [":", "=", "*", "#"];
+const PAGE_BYTES: u64 = 4096;
 
 /// Address ranges without large gaps, ascending.
 struct Ranges(Vec<(u64, u64)>);
@@ -68,7 +70,8 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         let from_bottom = u64::from(lines - 1 - line);
         let (low, high) = (ranges.address(edge(from_bottom)), ranges.address(edge(from_bottom + 1).saturating_sub(1)));
         if labels > 0 && (line + 1 == lines || line % 4 == 0) {
-            canvas.text(area, (0, line), &format!("{low:#014x}"), DIM);
+            // Edges of lines fall inside of pages: the page is what is looked up.
+            canvas.text(area, (0, line), &format!("{:#014x}", low / PAGE_BYTES * PAGE_BYTES), DIM);
         }
         for (column, regions) in (labels..).zip(&columns_of) {
             let Some(regions) = regions else { continue };
@@ -76,9 +79,31 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         }
     }
     let span = time(u64::from(columns).saturating_mul(state.column_ns()));
-    let words =
-        format!("{span} to now, {} a column, {} from bottom to top", time(state.column_ns()), bytes(Some(total)));
-    canvas.text(area, (labels, lines), &words, DIM);
+    let until = match (state.view_ns, state.frame()) {
+        (Some(_), Some(frame)) => time(frame.at_ns),
+        _ => "now".to_owned(),
+    };
+    let words = format!("{span} to {until}, {} a column, {} in all", time(state.column_ns()), bytes(Some(total)));
+    canvas.text(area, (0, lines), &words, DIM);
+    legend(canvas, area, (u16::try_from(words.chars().count()).unwrap_or(u16::MAX), lines));
+}
+
+/// What shades and colours mean, at the right end of the line behind the words, if there is room.
+fn legend(canvas: &mut Canvas<'_>, area: Rect, (words, line): (u16, u16)) {
+    const BEFORE: &str = "0 % ";
+    const AFTER: &str = " 100 % of checks";
+    let width = u16::try_from(BEFORE.len() + 1 + SHADES.len() + AFTER.len()).unwrap_or(u16::MAX);
+    let Some(column) = area.width.checked_sub(width).filter(|&column| column >= words.saturating_add(2)) else {
+        return;
+    };
+    canvas.text(area, (column, line), BEFORE, DIM);
+    let first = column + u16::try_from(BEFORE.len()).unwrap_or(0);
+    cell(canvas, area, (first, line), Some(0));
+    for (shade, at) in (0u64..4).zip(first + 1..) {
+        // The middle of each quarter.
+        cell(canvas, area, (at, line), Some(125_000 + 250_000 * shade));
+    }
+    canvas.text(area, (first + 5, line), AFTER, DIM);
 }
 
 /// The chosen row's regions in each column of time; `None` where there is no frame.
@@ -109,7 +134,7 @@ fn cell(canvas: &mut Canvas<'_>, area: Rect, place: (u16, u16), access_ppm: Opti
         return;
     }
     if canvas.look.colour == ColourDepth::None {
-        let shades: [&str; 4] = if canvas.look.unicode { SHADES } else { [":", "=", "*", "#"] };
+        let shades = if canvas.look.unicode { SHADES } else { ASCII_SHADES };
         let shade = usize::try_from(ppm * 4 / 1_000_001).unwrap_or(3).min(3);
         canvas.text(area, place, shades[shade], Style::new());
     } else {

@@ -30,6 +30,7 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         canvas.text(area, (place(index), 0), &format!("{name:>10}"), BOLD);
     }
     let lines = usize::from(area.height.saturating_sub(1));
+    let digits = rows.iter().filter_map(|row| row.pid).max().map_or(0, |pid| pid.to_string().len());
     if rows.is_empty() {
         let words = match state.frame() {
             None => "waiting for the first snapshot",
@@ -44,7 +45,7 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         let chosen = Some(row.key) == state.chosen;
         let name = Rect { width: names.saturating_sub(1), ..area };
         canvas.text(name, (0, line), if chosen { "▸ " } else { "  " }, PLAIN);
-        canvas.text(name, (2, line), &label(row), PLAIN);
+        canvas.text(name, (2, line), &label(row, digits), PLAIN);
         for (index, (_, figure)) in figures.iter().enumerate() {
             canvas.text(area, (place(index), line), &format!("{:>10}", bytes(figure(row))), PLAIN);
         }
@@ -54,6 +55,7 @@ pub(super) fn draw(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
     }
 }
 
-fn label(row: &GroupRow) -> String {
-    row.pid.map_or_else(|| row.name.clone(), |pid| format!("{pid} {}", row.name))
+/// Numbers of processes stand in a column of their own, so that names begin at one place.
+fn label(row: &GroupRow, digits: usize) -> String {
+    row.pid.map_or_else(|| row.name.clone(), |pid| format!("{pid:>digits$} {}", row.name))
 }

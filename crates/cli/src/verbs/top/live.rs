@@ -320,10 +320,6 @@ impl Feed for LiveFeed {
         Ok(Some(self.frame()))
     }
 
-    fn is_at_end(&self) -> bool {
-        self.frames_left == Some(0)
-    }
-
     fn choose(&mut self, key: RowKey) {
         if self.chosen == Some(key) {
             return;
