@@ -57,6 +57,91 @@ fn traces_and_records_are_compared_with_their_like() {
 }
 
 #[test]
+fn heatmaps_of_records_stand_side_by_side() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = |name: &str, of: &str, strategy: &str| {
+        let path = folder.path().join(name).to_str().unwrap().to_owned();
+        let made = isotherm(&["monitor", &trace(of), "-o", &path, "--strategy", strategy]);
+        assert!(made.status.success(), "{}", said(&made));
+        path
+    };
+    let (one, other) = (record("one.parquet", "redis", "leaf"), record("other.parquet", "redis", "ptp"));
+    let text = String::from_utf8(isotherm(&["report", "compare", &one, &other]).stdout).unwrap();
+    let names = text.lines().find(|line| line.contains("one.parquet") && line.contains("other.parquet"));
+    assert!(names.is_some() && text.contains("% of checks found an access"), "{text}");
+    assert_eq!(text.matches("left out").count() % 2, 0, "folds stand in both: {text}");
+    assert!(text.contains("Working sets"), "{text}");
+
+    let json = |one: &str, other: &str| -> serde_json::Value {
+        let flags = ["--format", "json", "--width", "10", "--height", "8"];
+        let output = isotherm(&[&["report", "compare", one, other][..], &flags].concat());
+        assert!(output.status.success(), "{}", said(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let heatmaps = &json(&one, &one)["heatmaps"];
+    let rates = heatmaps["rate_ppm"].as_array().unwrap();
+    assert!(rates[0].as_array().unwrap().iter().any(|rate| rate.as_u64() > Some(0)), "{heatmaps}");
+    assert_eq!(rates[0], rates[1], "a record and itself");
+    let heatmaps = &json(&one, &other)["heatmaps"];
+    assert_ne!(heatmaps["rate_ppm"][0], heatmaps["rate_ppm"][1]);
+    let rows: u64 = heatmaps["bands"].as_array().unwrap().iter().map(|band| band["rows"].as_u64().unwrap()).sum();
+    let cells = rows * heatmaps["columns"].as_u64().unwrap();
+    for side in heatmaps["rate_ppm"].as_array().unwrap() {
+        assert_eq!(side.as_array().unwrap().len() as u64, cells, "{heatmaps}");
+    }
+
+    let third = record("third.parquet", "sqlite", "leaf");
+    let warned = isotherm(&["report", "compare", &one, &third]);
+    assert!(
+        said(&warned).contains("different targets are compared, `redis-server` and `sqlite3`"),
+        "{}",
+        said(&warned)
+    );
+    let svg = folder.path().join("both.svg");
+    let drawn = isotherm(&["report", "compare", &one, &other, "--svg", svg.to_str().unwrap()]);
+    assert!(drawn.status.success(), "{}", said(&drawn));
+    let svg = std::fs::read_to_string(svg).unwrap();
+    assert!(
+        svg.contains("one.parquet") && svg.contains("Working sets") && svg.contains("<image"),
+        "both are in one picture"
+    );
+}
+
+/// A record of physical addresses beside one of a process.
+#[test]
+fn physical_and_virtual_addresses_have_no_heatmaps_in_common() {
+    use isotherm_trace::region::{Intervals, RecordMeta, Region, RegionWriter, Snapshot};
+    let folder = tempfile::tempdir().unwrap();
+    let record = |operations: &str| {
+        let path = folder.path().join(operations);
+        let mut writer = RegionWriter::create(&path, RecordMeta::single(operations, "x")).unwrap();
+        for number in 1..4 {
+            let region = Region { start: 0, end: 1 << 20, nr_accesses: 20, age: Some(1), ..Region::default() };
+            let intervals = Intervals::new(5_000_000, 100_000_000, 1_000_000_000);
+            writer
+                .push(&Snapshot {
+                    time_ns: number * 100_000_000,
+                    intervals,
+                    regions: vec![region],
+                    ..Snapshot::default()
+                })
+                .unwrap();
+        }
+        writer.finish().unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let output = isotherm(&["report", "compare", &record("vaddr"), &record("paddr")]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(
+        said(&output).contains("no heatmaps: ") && said(&output).contains("name different memory"),
+        "{}",
+        said(&output)
+    );
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("Working sets") && !text.contains("checks found an access"), "{text}");
+}
+
+#[test]
 fn a_group_record_is_known_to_info() {
     use isotherm_trace::group::{Gauges, Generation, GroupMeta, GroupWriter, Look, LookKind};
     let folder = tempfile::tempdir().unwrap();

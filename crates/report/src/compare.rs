@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::records::{IDLE_BOUNDS_NS, IdleTimes};
+use crate::records::{IDLE_BOUNDS_NS, IdleTimes, RecordPair};
 use crate::{Axis, Cell, Chart, Column, Series, Table, Unit};
 
 /// What is compared of one file.
@@ -25,6 +25,9 @@ const PERCENTS: [usize; 7] = [0, 10, 25, 50, 75, 90, 100];
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Comparison {
     pub sides: [Side; 2],
+    /// Access rates of both on the same axes; `None` for page traces, and for records that cannot be drawn so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heatmaps: Option<RecordPair>,
 }
 
 impl Side {
@@ -159,13 +162,13 @@ mod tests {
     fn two_sides_become_tables_and_a_chart() {
         let idle =
             |in_use| Some(IdleTimes { time_ns: 0, snapshots: 1, in_use_bytes: in_use, idle_bytes: vec![1, 2, 0, 0] });
-        let both = Comparison { sides: [side("a", &[10, 20, 30], idle(4)), side("b", &[5], idle(9))] };
+        let both = Comparison { sides: [side("a", &[10, 20, 30], idle(4)), side("b", &[5], idle(9))], heatmaps: None };
         let tables = both.tables();
         assert_eq!(tables.len(), 2);
         assert_eq!(tables[0].rows.last().unwrap()[1..3], [Cell::Int(20), Cell::Int(5)]);
         assert_eq!(tables[1].rows.len(), 3, "bins that are empty on both sides are left out");
         assert_eq!(both.chart().series.len(), 2);
-        let empty = Comparison { sides: [side("a", &[], None), side("b", &[], None)] };
+        let empty = Comparison { sides: [side("a", &[], None), side("b", &[], None)], heatmaps: None };
         assert_eq!(empty.tables().len(), 1);
     }
 }

@@ -226,6 +226,13 @@ impl Strip {
         self.start.checked_sub(below.end).filter(|bytes| *bytes > 0 && self.space == below.space)
     }
 
+    /// The same with the counts that another map of the same bands has.
+    pub(crate) fn with_bands_of(&self, map: &Heatmap) -> Self {
+        let place = |band: &Band| (band.space, band.start, band.end);
+        let bands = self.bands.iter().filter_map(|band| map.bands.iter().find(|other| place(other) == place(band)));
+        Self { bands: bands.cloned().collect(), ..self.clone() }
+    }
+
     /// Size of what is mapped, and how many other bands are drawn in it: `1.2 MiB (+3)`.
     pub(crate) fn size(&self) -> String {
         let size = Unit::Bytes.approx(self.mapped_bytes);

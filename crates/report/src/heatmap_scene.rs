@@ -8,20 +8,20 @@ use crate::scene::{Anchor, Dash, PictureSize, Scene, Shape, TAIL_GAP, Text, fit_
 use crate::unit::Unit;
 
 const TITLE: f64 = 16.0;
-const LABEL: f64 = 12.5;
-const TICK: f64 = 11.5;
-const PADDING: f64 = 16.0;
+pub(crate) const LABEL: f64 = 12.5;
+pub(crate) const TICK: f64 = 11.5;
+pub(crate) const PADDING: f64 = 16.0;
 /// Pixels between two strips: room for the mark of a fold.
-const GAP: usize = 9;
+pub(crate) const GAP: usize = 9;
 /// A strip with a label of its own.
-const LABEL_HEIGHT: f64 = 15.0;
+pub(crate) const LABEL_HEIGHT: f64 = 15.0;
 
 pub(crate) fn scene(map: &Heatmap, size: PictureSize) -> Scene {
     let labels: Vec<&str> = map.bands.iter().map(|band| band.label.as_str()).take(20).collect();
     let description =
         format!("{}: {} by time and address in {}", map.title, map.measure.description(), labels.join(", "));
     let mut scene = Scene::new(size, description);
-    let header_bottom = header(&mut scene, map);
+    let header_bottom = header(&mut scene, &map.title, &map.subtitle);
     if map.is_empty() {
         let (x, y) = (scene.width / 2.0, (header_bottom + scene.height) / 2.0);
         scene.text(x, y, "no data", LABEL, Anchor::Middle, Paint::Muted);
@@ -38,63 +38,78 @@ pub(crate) fn scene(map: &Heatmap, size: PictureSize) -> Scene {
 
     let densities = map.densities(&strips, cell_columns(map, width));
     let scale = HeatScale::of(&densities, map.measure);
-    for (strip, densities) in strips.iter().zip(&densities) {
-        let levels = densities.iter().map(|density| scale.map_or(0, |scale| scale.level(*density))).collect();
-        let (y, height) = (top + strip.top as f64, strip.rows as f64);
-        scene.push(Shape::Cells {
-            x: left,
-            y,
-            width,
-            height,
-            columns: cell_columns(map, width),
-            rows: strip.rows,
-            levels,
-        });
-        outline(&mut scene, (left, y, width, height), Paint::Grid);
-    }
-    strip_marks(&mut scene, &strips, (left, top, width), label_room);
+    cells(&mut scene, map, &strips, &densities, scale, (left, top, width));
+    strip_marks(&mut scene, &strips, (left, top, width), Marks { addresses: true, label_room });
     time_axis(&mut scene, map, (left, top + height, width));
     legend(&mut scene, (scale, map.measure), left, header_bottom + 12.0, width);
     scene
 }
 
+/// The cells of all strips, each strip with a hairline around it.
+pub(crate) fn cells(
+    scene: &mut Scene,
+    map: &Heatmap,
+    strips: &[Strip],
+    densities: &[Vec<f64>],
+    scale: Option<HeatScale>,
+    (left, top, width): (f64, f64, f64),
+) {
+    let columns = cell_columns(map, width);
+    for (strip, densities) in strips.iter().zip(densities) {
+        let levels = densities.iter().map(|density| scale.map_or(0, |scale| scale.level(*density))).collect();
+        let (y, height) = (top + strip.top as f64, strip.rows as f64);
+        scene.push(Shape::Cells { x: left, y, width, height, columns, rows: strip.rows, levels });
+        outline(scene, (left, y, width, height), Paint::Grid);
+    }
+}
+
 /// A cell for every pixel at most, and no more cells than bins would fill evenly.
-fn cell_columns(map: &Heatmap, width: f64) -> usize {
+pub(crate) fn cell_columns(map: &Heatmap, width: f64) -> usize {
     if map.columns as f64 > width { width as usize } else { map.columns }
 }
 
-fn header(scene: &mut Scene, map: &Heatmap) -> f64 {
+/// Title and subtitle; where they end.
+pub(crate) fn header(scene: &mut Scene, title: &str, subtitle: &str) -> f64 {
     let available = scene.width - 2.0 * PADDING;
     let mut y = PADDING;
-    if !map.title.is_empty() {
-        let title = fit_text(&map.title, TITLE, available * 0.95);
+    if !title.is_empty() {
+        let title = fit_text(title, TITLE, available * 0.95);
         let mut text = Text::new(PADDING, y + 6.0, title, TITLE, Anchor::Start, Paint::Ink);
         text.bold = true;
         scene.push(Shape::Text(text));
         y += 22.0;
     }
-    if !map.subtitle.is_empty() {
-        scene.text(PADDING, y + 4.0, fit_text(&map.subtitle, LABEL, available), LABEL, Anchor::Start, Paint::Muted);
+    if !subtitle.is_empty() {
+        scene.text(PADDING, y + 4.0, fit_text(subtitle, LABEL, available), LABEL, Anchor::Start, Paint::Muted);
         y += 20.0;
     }
     y
 }
 
-fn address(value: u64) -> String {
+pub(crate) fn address(value: u64) -> String {
     format!("{value:#x}")
 }
 
-fn strip_label(strip: &Strip) -> String {
+pub(crate) fn strip_label(strip: &Strip) -> String {
     format!("{} — {}", strip.label, strip.size())
 }
 
+/// What stands beside the strips.
+pub(crate) struct Marks {
+    /// First addresses, to the left.
+    pub(crate) addresses: bool,
+    /// Pixels for names and sizes, to the right; 0: none.
+    pub(crate) label_room: f64,
+}
+
 /// Names and sizes to the right, first addresses to the left, a mark where addresses are left out.
-fn strip_marks(scene: &mut Scene, strips: &[Strip], (left, top, width): (f64, f64, f64), label_room: f64) {
+pub(crate) fn strip_marks(scene: &mut Scene, strips: &[Strip], (left, top, width): (f64, f64, f64), marks: Marks) {
+    let label_room = marks.label_room;
     let (mut label_free_from, mut address_free_from) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
     for (i, strip) in strips.iter().enumerate() {
         let (strip_top, strip_bottom) = (top + strip.top as f64, top + (strip.top + strip.rows) as f64);
         let middle = f64::midpoint(strip_top, strip_bottom);
-        if middle - 7.0 >= label_free_from {
+        if label_room > 0.0 && middle - 7.0 >= label_free_from {
             let size = strip.size();
             let name = fit_text(&strip.label, LABEL, label_room - room(&size, LABEL) - TAIL_GAP);
             let mut text = Text::new(left + width + 10.0, middle, name, LABEL, Anchor::Start, Paint::Ink);
@@ -104,7 +119,7 @@ fn strip_marks(scene: &mut Scene, strips: &[Strip], (left, top, width): (f64, f6
         }
         // The lowest address stands at the foot of its strip.
         let foot = strip_bottom - 5.0;
-        if foot - 7.0 >= address_free_from {
+        if marks.addresses && foot - 7.0 >= address_free_from {
             scene.text(left - 8.0, foot, address(strip.start), TICK, Anchor::End, Paint::Muted);
             address_free_from = foot + 7.0;
         }
@@ -119,7 +134,7 @@ fn strip_marks(scene: &mut Scene, strips: &[Strip], (left, top, width): (f64, f6
     }
 }
 
-fn time_axis(scene: &mut Scene, map: &Heatmap, (left, bottom, width): (f64, f64, f64)) {
+pub(crate) fn time_axis(scene: &mut Scene, map: &Heatmap, (left, bottom, width): (f64, f64, f64)) {
     let nr_ticks = ((width / 90.0) as usize).clamp(2, 14);
     let (start, end) = (map.start_ns as f64, map.end_ns.max(map.start_ns.saturating_add(1)) as f64);
     let scale = Scale::new(ScaleKind::Linear, Unit::Ns, start, end, nr_ticks, [End::Fixed; 2]);
@@ -140,7 +155,13 @@ fn time_axis(scene: &mut Scene, map: &Heatmap, (left, bottom, width): (f64, f64,
 }
 
 /// The colour bar: untouched, then cold to hot with a tick at each power of ten.
-fn legend(scene: &mut Scene, (scale, measure): (Option<HeatScale>, Measure), left: f64, y: f64, available: f64) {
+pub(crate) fn legend(
+    scene: &mut Scene,
+    (scale, measure): (Option<HeatScale>, Measure),
+    left: f64,
+    y: f64,
+    available: f64,
+) {
     let (top, height, fill) = (y - 6.0, 12.0, Paint::Fixed(UNTOUCHED));
     scene.push(Shape::Rect { x: left, y: top, width: 16.0, height, fill, opacity: 1.0 });
     outline(scene, (left, y - 6.0, 16.0, 12.0), Paint::Axis);

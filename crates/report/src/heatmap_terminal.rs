@@ -12,14 +12,7 @@ const SHADES: [char; 5] = ['·', '░', '▒', '▓', '█'];
 const DENSITY: [char; 8] = ['.', ':', '-', '=', '+', '*', '#', '@'];
 
 pub(crate) fn text(map: &Heatmap, style: &TermStyle) -> String {
-    let mut out = String::new();
-    for (text, paint, bold) in [(&map.title, None, true), (&map.subtitle, Some(Paint::Muted), false)] {
-        let text = truncate(&printable(text), style.width, style.unicode);
-        if !text.is_empty() {
-            out.push_str(&paint_text(style, &text, paint, bold));
-            out.push('\n');
-        }
-    }
+    let mut out = header(&map.title, &map.subtitle, style);
     if map.is_empty() {
         return out + &truncate("no data", style.width, style.unicode) + "\n";
     }
@@ -48,8 +41,21 @@ pub(crate) fn text(map: &Heatmap, style: &TermStyle) -> String {
     out + &legend(scale, map.measure, marked, style)
 }
 
+/// Title and subtitle, a line each, where there are any.
+pub(crate) fn header(title: &str, subtitle: &str, style: &TermStyle) -> String {
+    let mut out = String::new();
+    for (text, paint, bold) in [(title, None, true), (subtitle, Some(Paint::Muted), false)] {
+        let text = truncate(&printable(text), style.width, style.unicode);
+        if !text.is_empty() {
+            out.push_str(&paint_text(style, &text, paint, bold));
+            out.push('\n');
+        }
+    }
+    out
+}
+
 /// Strips whose edges fall on whole lines: fitted in lines, then refined to half lines.
-fn fit(map: &Heatmap, lines: usize, halves: usize) -> Vec<Strip> {
+pub(crate) fn fit(map: &Heatmap, lines: usize, halves: usize) -> Vec<Strip> {
     let nr_bands = map.bands.iter().filter(|band| band.rows > 0).count();
     // Folds take lines away from the picture only while there are plenty.
     let gap = if nr_bands * 3 <= lines { 1 } else { 0 };
@@ -62,12 +68,12 @@ fn fit(map: &Heatmap, lines: usize, halves: usize) -> Vec<Strip> {
 }
 
 /// Columns kept beside the picture for addresses and names.
-struct Room {
-    addresses: usize,
-    names: usize,
+pub(crate) struct Room {
+    pub(crate) addresses: usize,
+    pub(crate) names: usize,
 }
 
-fn labels_room(strips: &[Strip], width: usize) -> Room {
+pub(crate) fn labels_room(strips: &[Strip], width: usize) -> Room {
     let addresses = strips.iter().map(|strip| address(strip).len()).max().unwrap_or(0);
     let names = strips.iter().map(|strip| display_width(&name(strip, width / 4, true))).max().unwrap_or(0);
     match width {
@@ -88,7 +94,7 @@ fn name(strip: &Strip, room: usize, unicode: bool) -> String {
     truncate(&format!("{label} {size}"), room, unicode)
 }
 
-fn cells(
+pub(crate) fn cells(
     grid: &mut CharGrid,
     strip: &Strip,
     densities: &[f64],
@@ -133,7 +139,7 @@ fn shade(scale: Option<HeatScale>, density: f64, unicode: bool) -> char {
 }
 
 /// Addresses, names and folds. Says whether folds are marked by a sign that the legend must explain.
-fn marks(
+pub(crate) fn marks(
     grid: &mut CharGrid,
     strips: &[Strip],
     (left, width, halves): (usize, usize, usize),
@@ -167,7 +173,7 @@ fn marks(
     marked
 }
 
-fn time_axis(grid: &mut CharGrid, map: &Heatmap, (left, width, line): (usize, usize, usize)) {
+pub(crate) fn time_axis(grid: &mut CharGrid, map: &Heatmap, (left, width, line): (usize, usize, usize)) {
     let (start, end) = (map.start_ns as f64, map.end_ns.max(map.start_ns.saturating_add(1)) as f64);
     let scale = Scale::new(ScaleKind::Linear, Unit::Ns, start, end, (width / 14).clamp(2, 12), [End::Fixed; 2]);
     (0..width).for_each(|i| grid.text(left + i, line, "─", Some(Paint::Axis), false));
@@ -187,7 +193,7 @@ fn time_axis(grid: &mut CharGrid, map: &Heatmap, (left, width, line): (usize, us
     }
 }
 
-fn legend(scale: Option<HeatScale>, measure: Measure, marked: bool, style: &TermStyle) -> String {
+pub(crate) fn legend(scale: Option<HeatScale>, measure: Measure, marked: bool, style: &TermStyle) -> String {
     let Some(scale) = scale else {
         let words = truncate(&measure.absent().replace("not", "nothing was"), style.width, style.unicode);
         return paint_text(style, &words, Some(Paint::Muted), false) + "\n";

@@ -4,6 +4,7 @@
 use crate::chart::Chart;
 use crate::chart_scene::hover_points;
 use crate::heatmap::Heatmap;
+use crate::heatmap_pair::HeatmapPair;
 use crate::scene::PictureSize;
 use crate::svg::{escape, style_sheet};
 use crate::table::{Align, Table};
@@ -89,6 +90,11 @@ impl HtmlPage {
 
     pub fn heatmap(&mut self, heatmap: &Heatmap, size: PictureSize) -> &mut Self {
         self.figure(&heatmap.picture(size).to_inline_svg(), "")
+    }
+
+    /// Two heatmaps side by side.
+    pub fn heatmap_pair(&mut self, pair: &HeatmapPair, size: PictureSize) -> &mut Self {
+        self.figure(&pair.picture(size).to_inline_svg(), "")
     }
 
     /// A list of remarks: what a reader must know before trusting the numbers.

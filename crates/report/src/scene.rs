@@ -26,6 +26,17 @@ pub struct Picture {
 }
 
 impl Picture {
+    /// One picture above the other, `gap` logical pixels between the two.
+    #[must_use]
+    pub fn above(mut self, below: Self, gap: f64) -> Self {
+        let down = self.scene.height + gap;
+        self.scene.width = self.scene.width.max(below.scene.width);
+        self.scene.height = down + below.scene.height;
+        self.scene.description = format!("{}; {}", self.scene.description, below.scene.description);
+        self.scene.shapes.extend(below.scene.shapes.into_iter().map(|shape| shape.lower(down)));
+        self
+    }
+
     /// An RGB PNG of `scale` pixels to the logical pixel (clamped to 0.5–4; 2 suits today's screens).
     pub fn to_png(&self, theme: Theme, scale: f64) -> Vec<u8> {
         crate::raster::png(&self.scene, theme, scale)
@@ -128,6 +139,24 @@ pub(crate) enum Shape {
         height: f64,
         shapes: Vec<Shape>,
     },
+}
+
+impl Shape {
+    /// The same `down` pixels lower.
+    fn lower(mut self, down: f64) -> Self {
+        match &mut self {
+            Self::Rect { y, .. } | Self::Circle { y, .. } | Self::Cells { y, .. } => *y += down,
+            Self::Line { points, .. } | Self::Polygon { points, .. } => {
+                points.iter_mut().for_each(|point| point.1 += down);
+            }
+            Self::Text(text) => text.y += down,
+            Self::Clip { y, shapes, .. } => {
+                *y += down;
+                *shapes = std::mem::take(shapes).into_iter().map(|shape| shape.lower(down)).collect();
+            }
+        }
+        self
+    }
 }
 
 /// Logical pixels between a text and its tail.

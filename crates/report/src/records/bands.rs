@@ -99,20 +99,26 @@ pub(crate) fn busy(
 
 /// Joins ranges to bands, no more than there is room for, names them and deals out rows.
 fn finish(store: &RegionStore, ranges: &[(u32, u64, u64)], rows: u32, fold_bytes: u64) -> Vec<ShownBand> {
-    let mut bands = join(ranges, fold_bytes);
-    let mut fold_bytes = fold_bytes;
-    while bands.len() * 3 > rows as usize && fold_bytes < 1 << 46 {
-        fold_bytes *= 4;
-        bands = join(ranges, fold_bytes);
-    }
-    bands.truncate((rows as usize).max(1));
-    give_rows(&mut bands, rows);
+    let mut bands = joined(ranges, rows, fold_bytes);
     let several = bands.iter().any(|band| band.target != bands[0].target);
     for band in &mut bands {
         let end = band.end;
         band.label =
             if several { format!("{} to {end:#x}", target_name(store, band.target)) } else { format!("to {end:#x}") };
     }
+    bands
+}
+
+/// Bands of disjoint ranges in order, without names, no more than there is room for, with their rows.
+pub(super) fn joined(ranges: &[(u32, u64, u64)], rows: u32, fold_bytes: u64) -> Vec<ShownBand> {
+    let mut bands = join(ranges, fold_bytes);
+    let mut fold_bytes = fold_bytes.max(1);
+    while bands.len() * 3 > rows as usize && fold_bytes < 1 << 46 {
+        fold_bytes *= 4;
+        bands = join(ranges, fold_bytes);
+    }
+    bands.truncate((rows as usize).max(1));
+    give_rows(&mut bands, rows);
     bands
 }
 

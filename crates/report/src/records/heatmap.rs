@@ -245,11 +245,13 @@ pub(crate) fn how(store: &RegionStore) -> String {
 
 /// What the picture leaves out.
 pub fn heatmap_caveats(map: &RecordHeatmap) -> Vec<String> {
-    if map.left_out_ppm == 0 {
-        return Vec::new();
-    }
-    let share = Unit::Ppm.approx(map.left_out_ppm as f64);
-    vec![format!("{share} of the accesses found are spread thinly over memory that is not shown (--all shows it)")]
+    left_out(map.left_out_ppm).map(|words| format!("{words} (--all shows it)")).into_iter().collect()
+}
+
+/// What lies outside of the bands that are shown, in words; `None` for nothing.
+pub fn left_out(left_out_ppm: u64) -> Option<String> {
+    let share = Unit::Ppm.approx(left_out_ppm as f64);
+    (left_out_ppm > 0).then(|| format!("{share} of the accesses found are spread thinly over memory that is not shown"))
 }
 
 /// One row a cell that was found accessed.

@@ -11,16 +11,18 @@ mod hot;
 mod idle;
 mod info;
 mod moment;
+mod pair;
 mod survey;
 mod wss;
 
 pub use access::{SortKey, access_csv, access_table};
 pub use bands::ShownBand;
-pub use heatmap::{Grid, RecordHeatmap, Shown, heatmap, heatmap_caveats, heatmap_csv, heatmap_picture};
+pub use heatmap::{Grid, RecordHeatmap, Shown, heatmap, heatmap_caveats, heatmap_csv, heatmap_picture, left_out};
 pub use hot::{HotRanges, hot, hot_csv, hot_tables};
 pub use idle::{IDLE_BOUNDS_NS, IdleTimes, idle, idle_chart, idle_csv, idle_table};
 pub use info::{RecordInfo, TargetInfo, info, info_csv, info_tables};
 pub use moment::{Area, At, Moment, moments};
+pub use pair::{PairBand, RecordPair, heatmap_pair, pair_picture};
 pub use survey::{Selection, Survey};
 pub use wss::{RecordWss, WssPercentile, WssPoint, wss, wss_chart, wss_csv, wss_table};
 

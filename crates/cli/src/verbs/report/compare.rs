@@ -4,19 +4,25 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use clap::Parser;
-use isotherm_report::records::{self, At, IDLE_BOUNDS_NS};
-use isotherm_report::{Comparison, Side, traces};
+use isotherm_report::records::{self, At, IDLE_BOUNDS_NS, RecordPair};
+use isotherm_report::{Chart, Comparison, HeatmapPair, HtmlPage, Picture, PictureSize, Side, TermStyle, traces};
+use isotherm_trace::TraceError;
 use isotherm_trace::analysis::{self, IdleAt};
 use isotherm_units::{Bytes, Duration};
 
-use super::input::{Input, InputArgs};
-use super::output::{Outcome, PictureArgs, json};
+use super::PICTURE_CELLS;
+use super::heatmap::matrix_size;
+use super::input::{Input, InputArgs, Record};
+use super::output::{Drawing, Outcome, PictureArgs, json};
 use super::wss::usual_window_ns;
 use crate::error::CliError;
-use crate::format::FormatArg;
+use crate::format::{Format, FormatArg};
 use crate::ui::Ui;
 
 /// Compare two region records, or two page traces: working set over time and its distribution, memory by idle time.
+///
+/// Of region records, heatmaps of both stand side by side: the same addresses, the same times, one scale of colours. Records of different
+/// targets are compared with a warning; records of physical and of virtual addresses have no heatmaps in common.
 ///
 /// Times count from the beginning of each file. A region record and a page trace cannot be compared: one tells regions, the other
 /// pages.
@@ -59,6 +65,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
         if names[0] == names[1] { [args.one.display().to_string(), args.other.display().to_string()] } else { names };
     let title = "Comparison".to_owned();
     let mut notes = vec!["times count from the beginning of each file".to_owned()];
+    let (mut heatmaps, mut pair) = (None, None);
     let sides = match (open(&args.one)?, open(&args.other)?) {
         (Input::Trace(one), Input::Trace(other)) => {
             if one.meta.page_bytes != other.meta.page_bytes {
@@ -90,7 +97,20 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
             }
             sides
         }
-        (Input::Record(one), Input::Record(other)) => {
+        (Input::Record(mut one), Input::Record(mut other)) => {
+            match both_heatmaps(args, (&mut one, &mut other), ui) {
+                Ok(both) => {
+                    let stores = [&one.store, &other.store];
+                    pair = records::pair_picture(&both, names.clone(), stores);
+                    notes.extend(both.notes.iter().cloned());
+                    for (name, left_out_ppm) in names.iter().zip(both.left_out_ppm) {
+                        notes.extend(records::left_out(left_out_ppm).map(|words| format!("{name}: {words}")));
+                    }
+                    heatmaps = Some(both);
+                }
+                // The rest can be compared all the same.
+                Err(error) => notes.push(format!("no heatmaps: {error}")),
+            }
             let (mut sides, mut intervals) = (Vec::new(), Vec::new());
             for (mut record, name) in [(one, &names[0]), (other, &names[1])] {
                 let working_set = record.analyse(ui, |store, survey| records::wss(store, survey, 1, 0))?;
@@ -129,8 +149,8 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
         }
     };
     let Ok(sides) = <[Side; 2]>::try_from(sides) else { return Err(CliError::failed("there are two files")) };
-    let comparison = Comparison { sides };
-    let drawing = comparison.chart();
+    let comparison = Comparison { sides, heatmaps };
+    let drawing = Drawings { pair, chart: comparison.chart() };
     let tables = comparison.tables();
     let outcome = Outcome {
         title,
@@ -141,4 +161,54 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
         notes,
     };
     outcome.put_out(&args.picture, args.format.format, ui)
+}
+
+/// Both records on the same axes: fine for pictures, and as many cells as the user wants for numbers.
+fn both_heatmaps(args: &Args, (one, other): (&mut Record, &mut Record), ui: &Ui) -> Result<RecordPair, TraceError> {
+    let cells = match args.format.format {
+        Format::Table => (PICTURE_CELLS.columns, PICTURE_CELLS.rows),
+        Format::Json | Format::Csv => matrix_size(&args.picture),
+    };
+    let fold_bytes = PICTURE_CELLS.fold_pages * isotherm_units::PAGE_BYTES;
+    let spinner = ui.spinner("reading the records");
+    let both =
+        records::heatmap_pair((&mut one.store, &one.survey), (&mut other.store, &other.survey), cells, fold_bytes);
+    spinner.finish_and_clear();
+    both
+}
+
+/// Heatmaps side by side, where there are any, and working sets below.
+struct Drawings {
+    pair: Option<HeatmapPair>,
+    chart: Chart,
+}
+
+impl Drawings {
+    /// The part of a picture's height that the heatmaps take: 3 of 5.
+    fn heights(size: PictureSize) -> [PictureSize; 2] {
+        let upper = size.height * 3 / 5;
+        [PictureSize { height: upper, ..size }, PictureSize { height: size.height - upper, ..size }]
+    }
+}
+
+impl Drawing for Drawings {
+    fn usual_size(&self) -> PictureSize {
+        let chart = self.chart.usual_size();
+        if self.pair.is_some() { PictureSize { height: chart.height * 5 / 2, ..chart } } else { chart }
+    }
+    fn picture(&self, size: PictureSize) -> Picture {
+        let Some(pair) = &self.pair else { return Drawing::picture(&self.chart, size) };
+        let [upper, lower] = Self::heights(size);
+        pair.picture(upper).above(Drawing::picture(&self.chart, lower), 0.0)
+    }
+    fn text(&self, style: &TermStyle) -> String {
+        let pair = self.pair.as_ref().map(|pair| pair.to_text(style) + "\n");
+        pair.unwrap_or_default() + &self.chart.text(style)
+    }
+    fn put_on(&self, page: &mut HtmlPage, size: PictureSize) {
+        let Some(pair) = &self.pair else { return self.chart.put_on(page, size) };
+        let [upper, lower] = Self::heights(size);
+        page.heatmap_pair(pair, upper);
+        self.chart.put_on(page, lower);
+    }
 }

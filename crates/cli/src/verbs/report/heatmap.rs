@@ -99,7 +99,8 @@ fn of_record(args: &Args, record: &mut Record, ui: &Ui) -> Result<(), CliError> 
     outcome.put_out(&args.picture, format, ui)
 }
 
-fn matrix_size(picture: &PictureArgs) -> (u32, u32) {
+/// Columns and rows of a matrix that is printed as numbers.
+pub(super) fn matrix_size(picture: &PictureArgs) -> (u32, u32) {
     (picture.width().unwrap_or(120), picture.height().unwrap_or(60))
 }
 
