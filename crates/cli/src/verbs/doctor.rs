@@ -25,7 +25,9 @@ use crate::verbs::advise::words::folded;
 Examples:
   isotherm doctor
   sudo isotherm doctor
-  isotherm doctor --format json")]
+  isotherm doctor --format json
+
+Every probe, what it changes and how to read it: docs/doctor.md")]
 pub(crate) struct Args {
     #[command(flatten)]
     format: FormatArg,

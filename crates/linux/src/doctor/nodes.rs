@@ -28,8 +28,9 @@ pub(super) fn tiers(context: &Context<'_>) -> Vec<Finding> {
         }
         (several, 0) => Finding::new(PART, NAME, State::Partly, format!("{several} nodes; the kernel tells no tiers"))
             .fix("Linux 6.1 or newer"),
-        (several, 1) => Finding::new(PART, NAME, State::Partly, format!("{several} nodes in one tier"))
-            .fix("firmware tables (HMAT) that tell which node is slow"),
+        (several, 1) => Finding::new(PART, NAME, State::Partly, format!("{several} nodes in one tier")).fix(
+            "firmware tables (HMAT) that tell which node is slow, and a kernel that reads them: 6.12 does, 6.1 not",
+        ),
         (several, count) => {
             let tier = |tier: &Tier| format!("node {} (tier {})", numbers(&tier.nodes), tier.rank);
             let list: Vec<String> = tiers.iter().map(tier).collect();

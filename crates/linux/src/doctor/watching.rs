@@ -195,7 +195,8 @@ pub(super) fn scan_of_pagemap(context: &Context<'_>) -> Vec<Finding> {
     let Some(child) = context.child else { return Vec::new() };
     vec![match pagemap_scan(child.process(), child.range(), Categories::PRESENT, Categories::PRESENT) {
         Ok(Some(regions)) => {
-            Finding::new(PART, NAME, State::Works, format!("{} ranges of present pages", regions.len()))
+            let ranges = if regions.len() == 1 { "one range".to_owned() } else { format!("{} ranges", regions.len()) };
+            Finding::new(PART, NAME, State::Works, format!("present pages in {ranges}"))
         }
         Ok(None) => Finding::new(PART, NAME, State::Missing, "this kernel does not have it").fix("Linux 6.7 or newer"),
         Err(error) => Finding::new(PART, NAME, State::Missing, said(&error)),
