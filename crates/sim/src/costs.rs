@@ -360,6 +360,28 @@ impl Costs {
         self.entries().into_iter().find(|entry| entry.name == name)
     }
 
+    /// One look at an accessed bit, in ns. `level` is that of the entry where the walk ended, 0 for a base page's; `is_leaf`: it maps memory.
+    pub fn probe_of_ns(&self, level: u8, is_leaf: bool) -> u64 {
+        let check = match level {
+            0 => self.probe_pte_ns,
+            1 if is_leaf => self.probe_huge_ns,
+            1 => self.probe_pmd_ns,
+            2 => self.probe_pud_ns,
+            _ => self.probe_top_ns,
+        };
+        self.probe_ns + check
+    }
+
+    /// A pass over a table of 512 entries in which `nr_cleared` accessed bits are set and cleared, in ns.
+    pub fn table_pass_ns(&self, nr_cleared: u32) -> u64 {
+        self.probe_ns + self.scan_table_ns + self.scan_table_clear_ns * u64::from(nr_cleared) / 512
+    }
+
+    /// Flushing a process's cached translations on this processor and `nr_others` more, in ns.
+    pub fn flush_ns(&self, nr_others: u64) -> u64 {
+        self.tlb_flush_ns + nr_others * self.tlb_flush_cpu_ns
+    }
+
     /// The table as Markdown, as it stands in `docs/costs.md`.
     pub fn to_markdown(&self) -> String {
         let mut text = String::from("| name | value | what | basis | source |\n|---|--:|---|---|---|\n");

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use crate::fragmenting::{Fragmented, Fragments};
 use crate::living::{Live, Lived, ModuleTest, ModuleTested};
 use crate::monitoring::{Watched, Watches};
+use crate::pricing::{Priced, Pricing};
 use crate::sorting::{Sorted, Sorts};
 use crate::tiering::{Tiered, Tierings};
 
@@ -70,6 +71,8 @@ pub enum Task {
     Live(Live),
     /// Test the accessed-bit module.
     Module(ModuleTest),
+    /// Measure what reading and clearing accessed bits costs.
+    Price(Pricing),
 }
 
 /// A replay.
@@ -151,6 +154,8 @@ pub enum Report {
     Lived(Lived),
     /// What the accessed-bit module was tested for, which it passed.
     ModuleTested(ModuleTested),
+    /// What reading and clearing accessed bits costs.
+    Priced(Priced),
     /// A process of the script was killed.
     Killed {
         /// Index in the script.

@@ -9,6 +9,7 @@ pub mod job;
 pub mod living;
 pub mod monitoring;
 pub mod patterns;
+pub mod pricing;
 pub mod script;
 pub mod sorting;
 pub mod tiering;

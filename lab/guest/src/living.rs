@@ -119,8 +119,6 @@ pub struct ModuleTest {
 pub struct ModuleTested {
     /// What was looked at, in order.
     pub checks: Vec<String>,
-    /// By level from the leaf: entries scanned and cleared in one go, and how long that took in emulated nanoseconds.
-    pub scans: Vec<(u64, u64)>,
     /// Bytes of the kernel's memory before and after the storms, by name in `/proc/meminfo`; `Free` is what no one uses but caches.
     #[serde(default)]
     pub memory: Vec<(String, u64, u64)>,

@@ -6,6 +6,7 @@
 
 mod conductor;
 mod damon;
+mod device;
 mod fragment;
 mod knobs;
 mod live;
@@ -14,10 +15,12 @@ mod machine;
 mod module_test;
 mod observe;
 mod player;
+mod prices;
 mod programs;
 mod series;
 mod shared;
 mod sys;
+mod target;
 mod tiers;
 
 use isotherm_guest::job::{FAILED, JOB_PATH, Job, PASSED, Report, Task};
@@ -85,6 +88,7 @@ fn work(reporter: &mut Reporter) -> Result<(), String> {
         Task::Tier(tierings) => tierings.runs.iter().try_for_each(|run| tiers::tier(run, reporter)),
         Task::Live(task) => live::live(task, reporter),
         Task::Module(test) => module_test::test(test, reporter),
+        Task::Price(task) => prices::price(task, reporter),
         Task::Watch(watches) => watches.runs.iter().try_for_each(|run| damon::watch(run, reporter)),
     }
 }

@@ -4,17 +4,15 @@ use isotherm_guest::job::Report;
 use isotherm_guest::living::{ModuleTest, ModuleTested};
 use isotherm_guest::monitoring::ARENA_PAGE;
 use std::fs::File;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use crate::Reporter;
-use crate::sys::{self, Backing, Forked, PAGE};
+use crate::device::{CLEAR, Device, Scan};
+use crate::sys::{self, PAGE};
+use crate::target::{Area, Target};
 
-mod device;
 mod memory;
+mod refusals;
 mod storm;
-
-use device::{CLEAR, Device, Scan};
 
 /// Pages of the arena, which are small ones; behind it as many bytes as two huge pages span.
 const PAGES: u64 = 16384;
@@ -23,79 +21,14 @@ const HUGE_PAGES: u64 = 1024;
 const START: u64 = ARENA_PAGE * PAGE;
 const BYTES: u64 = PAGES * PAGE;
 
-/// What the target is told: a range to touch, reading or writing.
-#[derive(Debug)]
-pub(crate) struct Orders {
-    /// Raised by one for each order; odd ones are to write.
-    serial: AtomicU32,
-    done: AtomicU32,
-    first: AtomicU64,
-    pages: AtomicU64,
-    writes: AtomicU32,
-}
-
-struct Target {
-    pid: i32,
-    orders: &'static Orders,
-}
-
-impl Target {
-    fn start() -> Result<Self, String> {
-        let orders: &'static Orders = sys::shared().map_err(|error| format!("shared memory: {error}"))?;
-        let pid = match sys::fork().map_err(|error| format!("fork: {error}"))? {
-            Forked::Child => obey(orders),
-            Forked::Parent(pid) => pid,
-        };
-        let target = Self { pid, orders };
-        target.touch(ARENA_PAGE, PAGES, true)?;
-        target.touch(HUGE_PAGE, HUGE_PAGES, true)?;
-        Ok(target)
-    }
-
-    fn touch(&self, first: u64, pages: u64, writes: bool) -> Result<(), String> {
-        let orders = self.orders;
-        orders.first.store(first, Ordering::Relaxed);
-        orders.pages.store(pages, Ordering::Relaxed);
-        orders.writes.store(u32::from(writes), Ordering::Relaxed);
-        let serial = orders.serial.fetch_add(1, Ordering::Release) + 1;
-        sys::wake_all(&orders.serial);
-        while orders.done.load(Ordering::Acquire) != serial {
-            sys::wait_while(&orders.done, serial - 1, Duration::from_millis(100));
-            if sys::has_ended(self.pid) {
-                return Err("the target ended".to_owned());
-            }
-        }
-        Ok(())
-    }
-}
-
-fn obey(orders: &Orders) -> ! {
-    let mapped = sys::map(ARENA_PAGE, PAGES, Backing::Anonymous)
-        .and_then(|()| sys::advise(ARENA_PAGE, PAGES, libc::MADV_NOHUGEPAGE))
-        .and_then(|()| sys::map(HUGE_PAGE, HUGE_PAGES, Backing::Anonymous))
-        .and_then(|()| sys::advise(HUGE_PAGE, HUGE_PAGES, libc::MADV_HUGEPAGE));
-    if mapped.is_err() {
-        sys::exit_now(1);
-    }
-    let mut serial = 0;
-    loop {
-        while orders.serial.load(Ordering::Acquire) == serial {
-            sys::wait_while(&orders.serial, serial, Duration::from_secs(1));
-        }
-        serial += 1;
-        let (first, pages) = (orders.first.load(Ordering::Relaxed), orders.pages.load(Ordering::Relaxed));
-        sys::touch(first, pages, orders.writes.load(Ordering::Relaxed) == 1, 3);
-        orders.done.store(serial, Ordering::Release);
-        sys::wake_all(&orders.done);
-    }
-}
-
 /// Does the job.
 pub(crate) fn test(test: &ModuleTest, reporter: &mut Reporter) -> Result<(), String> {
     let warnings = warnings()?;
     let device = Device::open()?;
     let mut tested = ModuleTested::default();
-    let target = Target::start()?;
+    let small = Area { first: ARENA_PAGE, pages: PAGES, stride: 1, advice: libc::MADV_NOHUGEPAGE };
+    let huge = Area { first: HUGE_PAGE, pages: HUGE_PAGES, stride: 1, advice: libc::MADV_HUGEPAGE };
+    let target = Target::start(&[small, huge])?;
     let process = device.process(target.pid)?;
     let mut run = |name: &str, check: &mut dyn FnMut() -> Result<(), String>| {
         check().map_err(|why| format!("{name}: {why}"))?;
@@ -170,13 +103,7 @@ pub(crate) fn test(test: &ModuleTest, reporter: &mut Reporter) -> Result<(), Str
         let active = active(target.pid, 512)?;
         if active >= 512 - 64 { Ok(()) } else { Err(format!("{active} of 512 pages are active")) }
     })?;
-    run("refusals", &mut || device::refusals(&device, &process, START))?;
-    for level in 0..4 {
-        let begin = Instant::now();
-        let found = scan(level, false, CLEAR)?;
-        let took = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        tested.scans.push((found.entries, took));
-    }
+    run("refusals", &mut || refusals::refused(&device, &process, START))?;
     // What a first storm allocates and keeps, caches of page tables and the like, is there before the one that is measured.
     storm::blow(&device, &ModuleTest { storm_calls: test.storm_calls.min(300), storm_seconds: 0, seed: test.seed })?;
     let before = memory::read()?;
@@ -184,10 +111,7 @@ pub(crate) fn test(test: &ModuleTest, reporter: &mut Reporter) -> Result<(), Str
     tested.checks.push("storm".to_owned());
     tested.memory = memory::settled(&before)?;
     tested.checks.push("memory as before".to_owned());
-    sys::kill(target.pid).map_err(|error| format!("kill: {error}"))?;
-    while !sys::has_ended(target.pid) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    target.end()?;
     drop(device);
     sys::unload_module("isotherm").map_err(|error| format!("the module does not unload: {error}"))?;
     tested.checks.push("unloaded".to_owned());

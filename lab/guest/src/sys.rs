@@ -47,7 +47,7 @@ pub(crate) fn unload_module(name: &str) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// `ioctl` of the accessed-bit module, of which the error is the number. The caller keeps addresses, that of the argument and those
+/// `ioctl` of the accessed-bit module or of `pagemap`, of which the error is the number. The caller keeps addresses, that of the argument and those
 /// in it, to memory of its own that nothing else refers to, or to such as is not mapped.
 pub(crate) fn ioctl(file: &File, command: u32, argument: u64) -> Result<(), i32> {
     // SAFETY: an open file; what is written lies where the caller says.
@@ -380,7 +380,7 @@ unsafe impl SharedMemory for crate::shared::Control {}
 // SAFETY: atomics only.
 unsafe impl SharedMemory for crate::damon::PassLog {}
 // SAFETY: atomics only.
-unsafe impl SharedMemory for crate::module_test::Orders {}
+unsafe impl SharedMemory for crate::target::Orders {}
 // SAFETY: atomics only.
 unsafe impl SharedMemory for crate::programs::Gate {}
 // SAFETY: atomics only.

@@ -21,7 +21,7 @@ pub use error::RigError;
 pub use flatten::script_of;
 pub use isotherm_guest::job::{self, Job, Observation, Report, Task};
 pub use isotherm_guest::script::{self, Script};
-pub use isotherm_guest::{living, patterns};
+pub use isotherm_guest::{living, patterns, pricing};
 pub use packages::{KERNELS, Kernel, KernelEntry};
 pub use programs::HostProgram;
 pub use run::{Extra, Extras, Run, RunResult, guest_program};

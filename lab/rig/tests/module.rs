@@ -1,10 +1,11 @@
 //! The accessed-bit module in real kernels. `cargo xtask module` builds it; where it was not built, these tests say so and pass; with
 //! `ISOTHERM_REQUIRE_ALL=1` they fail. `ISOTHERM_STORM_SECONDS` makes the storms longer.
-#![expect(clippy::print_stdout, reason = "says what is skipped, and what scans took")]
+#![expect(clippy::print_stdout, reason = "says what is skipped, and how memory was")]
 
 use isotherm_rig::job::Setting;
 use isotherm_rig::living::{Live, LiveWorkload, ModuleTest};
 use isotherm_rig::patterns::{Motion, Part, Pattern};
+use isotherm_rig::pricing::{Act, Price, PricedMemory, Pricing};
 use isotherm_rig::{AtHand, Extra, Extras, Job, KernelEntry, Machine, Report, Run, RunResult, Task};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -33,13 +34,17 @@ fn run(rig: &AtHand, task: Task, extras: &Extras) -> RunResult {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     // Active pages are those of the classic lists.
     let setting = |path: &str, value: &str| Setting { path: path.to_owned(), value: value.to_owned(), optional: true };
-    let settings = vec![setting("/sys/kernel/mm/lru_gen/enabled", "0")];
+    // DAMON_STAT, on by default in 7.2, clears bits of pages that it samples.
+    let damon_stat = setting("/sys/module/damon_stat/parameters/enabled", "N");
+    let huge_pages = setting("/sys/kernel/mm/transparent_hugepage/enabled", "madvise");
+    let settings = vec![setting("/sys/kernel/mm/lru_gen/enabled", "0"), damon_stat, huge_pages];
     let job = Job { settings, zram_bytes: None, files_device: None, task };
     let machine = Machine { cpus: 2, time_limit: Duration::from_secs(4 * 3600), ..Machine::default() };
     Run { kernel: &rig.kernel.1, machine: &machine, guest: &rig.guest, job: &job, script: None, extras }.go().unwrap()
 }
 
-fn module_holds(name: &str) {
+/// The kernel called `name`, for which the module was built, and the module; says so if there is none.
+fn built(name: &str) -> Option<(AtHand, PathBuf)> {
     let cache = cache().expect("a folder for kernels");
     let guest = target().join("guest/isotherm-guest");
     let entry = KernelEntry::named(name).unwrap();
@@ -52,9 +57,13 @@ fn module_holds(name: &str) {
             "the module for Linux {name} or the guest is not built: `cargo xtask module` and `cargo xtask guest`"
         );
         println!("module: skipped: not built for Linux {name} (`cargo xtask module`, `cargo xtask guest`)");
-        return;
+        return None;
     };
-    let rig = AtHand { kernel: (entry.name, kernel), guest };
+    Some((AtHand { kernel: (entry.name, kernel), guest }, module))
+}
+
+fn module_holds(name: &str) {
+    let Some((rig, module)) = built(name) else { return };
     let number = |name, default| std::env::var(name).map_or(default, |text| text.parse().expect("a number"));
     let (storm_calls, storm_seconds) = (number("ISOTHERM_STORM_CALLS", 1000), number("ISOTHERM_STORM_SECONDS", 0));
     let extras = Extras { modules: vec![module], ..Extras::default() };
@@ -65,8 +74,12 @@ fn module_holds(name: &str) {
     });
     let tested = tested.expect("the guest says what it tested");
     assert_eq!(tested.checks.last().map(String::as_str), Some("nothing in the log"));
-    println!("module: Linux {}: entries and ns by level {:?}", result.kernel, tested.scans);
-    println!("module: bytes before and after the storm {:?}", tested.memory);
+    println!("module: Linux {}: bytes before and after the storm {:?}", result.kernel, tested.memory);
+}
+
+#[test]
+fn it_holds_in_6_1() {
+    module_holds("6.1");
 }
 
 #[test]
@@ -77,6 +90,33 @@ fn it_holds_in_6_12() {
 #[test]
 fn it_holds_in_7_2() {
     module_holds("7.2");
+}
+
+/// The guest itself refuses figures of acts that did not find what they must: this looks at what it reports.
+#[test]
+fn each_act_has_its_price() {
+    let Some((rig, module)) = built("7.2") else { return };
+    let extras = Extras { modules: vec![module], ..Extras::default() };
+    let result = run(&rig, Task::Price(Pricing { pages: 8192, repeats: 2 }), &extras);
+    let priced = result.reports.iter().find_map(|report| match report {
+        Report::Priced(priced) => Some(priced),
+        _ => None,
+    });
+    let prices = &priced.expect("the guest says what it measured").prices;
+    let of = |memory, act, level| {
+        let is_it = |price: &&Price| (price.memory, price.act, price.level) == (memory, act, level);
+        let price = prices.iter().find(is_it).unwrap_or_else(|| panic!("{memory:?} {act:?} {level}: {prices:?}"));
+        assert!(price.took_ns.len() == 2 && price.took_ns.iter().all(|&ns| ns > 0), "{price:?}");
+        (price.nr_entries, price.nr_young)
+    };
+    assert_eq!(of(PricedMemory::Small, Act::Read, 0), (8192, 0));
+    assert_eq!(of(PricedMemory::Small, Act::Clear, 0), (8192, 8192));
+    assert_eq!(of(PricedMemory::Small, Act::Clear, 1), (16, 16));
+    assert_eq!(of(PricedMemory::Small, Act::TestClearAlone, 0), (4096, 4096));
+    assert_eq!(of(PricedMemory::Small, Act::PagemapScan, 0), (8192, 0));
+    assert_eq!(of(PricedMemory::Huge, Act::Clear, 0), (16, 16));
+    assert_eq!(of(PricedMemory::Sparse, Act::Clear, 2), (512, 512));
+    assert_eq!(of(PricedMemory::Sparse, Act::TestClear, 3), (64, 64));
 }
 
 #[test]

@@ -123,22 +123,12 @@ impl<'a> MemoryHost<'a> {
 
     /// Charges one look at an entry, where the walk ended.
     fn pay(&mut self, at: Level, is_leaf: bool) {
-        let costs = &self.memory.costs;
-        let check = match at {
-            Level::LEAF => costs.probe_pte_ns,
-            Level::PMD if is_leaf => costs.probe_huge_ns,
-            Level::PMD => costs.probe_pmd_ns,
-            Level::PUD => costs.probe_pud_ns,
-            _ => costs.probe_top_ns,
-        };
-        self.memory.ledger.spend(costs.probe_ns + check);
+        self.memory.ledger.spend(self.memory.costs.probe_of_ns(at.number(), is_leaf));
     }
 
     /// Charges a pass over a table in which `nr_cleared` bits were set.
     fn pay_scan(&mut self, nr_cleared: u32) {
-        let costs = &self.memory.costs;
-        let clearing = costs.scan_table_clear_ns * u64::from(nr_cleared) / 512;
-        self.memory.ledger.spend(costs.probe_ns + costs.scan_table_ns + clearing);
+        self.memory.ledger.spend(self.memory.costs.table_pass_ns(nr_cleared));
     }
 }
 
@@ -200,8 +190,7 @@ impl Probing for MemoryHost<'_> {
             }
         }
         let others = self.caches.len() as u64 - 1;
-        let costs = &self.memory.costs;
-        self.memory.ledger.spend(costs.tlb_flush_ns + others * costs.tlb_flush_cpu_ns);
+        self.memory.ledger.spend(self.memory.costs.flush_ns(others));
         self.counts.flushes += 1;
         Ok(())
     }

@@ -27,6 +27,7 @@ macro_rules! tidy {
 
 mod advice;
 mod monitor;
+mod prices;
 mod programs;
 mod reclaim;
 mod record;
@@ -46,6 +47,7 @@ Examples:
   isotherm-lab live --programs --pattern sqlite,python
   isotherm-lab live --reclaim --seconds 120 --boots 1
   isotherm-lab live --verbs
+  isotherm-lab live --prices
   isotherm-lab live --kernel 7.2 --pattern hot-set,sparse-64g --way damon --boots 1")]
 pub(crate) struct Args {
     /// Only these kernels [default: 6.12 and 7.2].
@@ -79,6 +81,9 @@ pub(crate) struct Args {
     /// Instead: have `isotherm run` take the cold memory of a service, and count what is left and what comes back.
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "pattern"])]
     reclaim: bool,
+    /// Instead: measure what scans, probes and flushes by the module take, next to what the simulated machine charges for them.
+    #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "pattern", "way", "boots", "seconds"])]
+    prices: bool,
     /// How long each is watched, in seconds of the guest.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(5..=600))]
     seconds: u64,
@@ -97,6 +102,9 @@ type Large = (&'static str, fn() -> Pattern, bool);
 const LARGE: [Large; 2] = [("sparse-64g", sparse_64g, true), ("hot-set-1g", hot_set_1g, false)];
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    if args.prices {
+        return prices::run(&args, ui);
+    }
     if !args.isotherm.is_file() {
         let path = args.isotherm.display();
         return Err(CliError::host_cannot(format!("{path} is not there: `cargo xtask static` builds it")));

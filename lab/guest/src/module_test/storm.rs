@@ -5,7 +5,7 @@ use isotherm_guest::living::ModuleTest;
 use isotherm_guest::monitoring::ARENA_PAGE;
 use std::time::{Duration, Instant};
 
-use super::device::{ACTIVATE, CLEAR, Device, FLUSH, PROBE, SCAN, Scan, VERSION};
+use crate::device::{ACTIVATE, CLEAR, Device, FLUSH, PROBE, SCAN, Scan, VERSION};
 use crate::sys::{self, Backing, Forked, PAGE};
 
 const LOOKERS: u64 = 3;
