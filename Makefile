@@ -40,10 +40,11 @@ module-install: ## The module for this and later kernels, by DKMS; as root
 	install -m644 $(addprefix module/,isotherm.c isotherm.h Makefile dkms.conf LICENSE README.md) /usr/src/isotherm-1
 	dkms install isotherm/1
 
-module-test: ## The module built for Linux 6.12 and 7.2, and tested there in virtual machines; as root
+module-test: ## The module built for Linux 6.1, 6.12 and 7.2, tested in virtual machines, and installed by DKMS; as root
 	$(CARGO) xtask guest
 	$(CARGO) xtask module
 	ISOTHERM_REQUIRE_ALL=1 $(CARGO) test --locked --package isotherm-rig --test module
+	ISOTHERM_REQUIRE_ALL=1 $(CARGO) xtask dkms
 
 demo: build ## Advise on a bundled recording; writes target/demo/report.html
 	@mkdir -p $(DEMO_DIR)
@@ -64,7 +65,7 @@ test: ## Everything CI runs: check, then all tests
 	@$(MAKE) --no-print-directory recorder
 	$(CARGO) xtask check
 	$(CARGO) xtask guest
-	@for kernel in 6.12 7.2; do \
+	@for kernel in 6.1 6.12 7.2; do \
 		$(CARGO) run --quiet --locked --package isotherm-lab -- rig ready $$kernel && $(CARGO) xtask module $$kernel || \
 			echo "make test: no module for Linux $$kernel; its tests are skipped, or fail with ISOTHERM_REQUIRE_ALL=1." >&2; \
 	done

@@ -4,6 +4,7 @@
 mod bench;
 mod check;
 mod commits;
+mod dkms;
 mod guest;
 mod licences;
 mod module;
@@ -26,7 +27,9 @@ cargo xtask COMMAND
   guest      the program that runs in the rig's virtual machines, into target/guest
   static     isotherm itself, linked into one file, into target/static
   module     the accessed-bit module for kernels of the rig, into the cache; as root
-             module NAME…  for those of 6.1, 6.12, 7.2 (without names: 6.12 and 7.2)
+             module NAME…  for those of 6.1, 6.12, 7.2 (without names: all)
+  dkms       whether DKMS builds, installs and removes the module, each in a clean root; as root
+             dkms NAME…  for those kernels (without names: all)
   bench      all benchmarks with their bars, the comparison with libCacheSim; writes target/bench.json
              bench NAME…  only benchmark targets whose name contains one of the words";
 
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         "guest" => guest::run(),
         "static" => guest::run_static(),
         "module" => module::run(rest),
+        "dkms" => dkms::run(rest),
         "bench" => bench::run(rest),
         "help" | "--help" | "-h" => {
             println!("{HELP}");

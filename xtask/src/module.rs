@@ -7,9 +7,9 @@ use std::process::Command;
 use crate::{Findings, workspace};
 
 /// Kernels of the rig and the suites that they come from, as in lab/rig/src/packages.rs.
-const SUITES: [(&str, &str); 3] = [("6.1", "bookworm"), ("6.12", "trixie"), ("7.2", "sid")];
+pub(crate) const SUITES: [(&str, &str); 3] = [("6.1", "bookworm"), ("6.12", "trixie"), ("7.2", "sid")];
 /// What is built where nothing is named.
-const USUAL: [&str; 2] = ["6.12", "7.2"];
+pub(crate) const USUAL: [&str; 3] = ["6.1", "6.12", "7.2"];
 const SOURCES: [&str; 3] = ["isotherm.c", "isotherm.h", "Makefile"];
 
 /// Builds it for the kernels named.
@@ -20,13 +20,9 @@ pub(crate) fn run(names: &[String]) -> Findings {
 }
 
 fn build(name: &str) -> Result<(), String> {
-    let known = SUITES.map(|(name, _)| name).join(", ");
-    let suite = SUITES.iter().find(|(known, _)| *known == name).map(|(_, suite)| *suite);
-    let suite = suite.ok_or_else(|| format!("no kernel of the rig; there are {known}"))?;
+    let (suite, release) = known(name)?;
     let cache = cache()?;
-    let release = release(&cache.join("kernels").join(name))
-        .ok_or_else(|| format!("the kernel is not at hand; `isotherm-lab rig ready {name}` fetches it"))?;
-    let root = root(suite, &release, &cache.join("roots"))?;
+    let root = root("module", "gcc,make", suite, &release, &cache.join("roots"))?;
     let inside = root.join("module");
     let show = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     std::fs::create_dir_all(&inside).map_err(|error| show(&inside, error))?;
@@ -35,13 +31,8 @@ fn build(name: &str) -> Result<(), String> {
         std::fs::copy(&from, inside.join(file)).map_err(|error| show(&from, error))?;
     }
     // The headers' own tools look into /proc. Those of the root have no pahole.
-    run_command(
-        Command::new("unshare")
-            .args(["--mount", "--pid", "--fork", &format!("--mount-proc={}", root.join("proc").display()), "chroot"])
-            .arg(&root)
-            .args(["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "make", "-C", "/module"])
-            .args([&format!("KVER={release}"), "KCFLAGS=-Wall -Werror", "CONFIG_DEBUG_INFO_BTF_MODULES="]),
-    )?;
+    let kernel = format!("KVER={release}");
+    run_inside(&root, &["make", "-C", "/module", &kernel, "KCFLAGS=-Wall -Werror", "CONFIG_DEBUG_INFO_BTF_MODULES="])?;
     let place = cache.join("modules").join(&release);
     std::fs::create_dir_all(&place).map_err(|error| show(&place, error))?;
     // Another name first: a guest may be about to be given the old one.
@@ -52,8 +43,18 @@ fn build(name: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// The suite of a kernel of the rig, and its `uname -r`.
+pub(crate) fn known(name: &str) -> Result<(&'static str, String), String> {
+    let known = SUITES.map(|(name, _)| name).join(", ");
+    let suite = SUITES.iter().find(|(known, _)| *known == name).map(|(_, suite)| *suite);
+    let suite = suite.ok_or_else(|| format!("no kernel of the rig; there are {known}"))?;
+    let release = release(&cache()?.join("kernels").join(name));
+    let missing = || format!("the kernel is not at hand; `isotherm-lab rig ready {name}` fetches it");
+    Ok((suite, release.ok_or_else(missing)?))
+}
+
 /// The folder that the rig keeps its kernels in, too.
-fn cache() -> Result<PathBuf, String> {
+pub(crate) fn cache() -> Result<PathBuf, String> {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     named("ISOTHERM_CACHE")
         .or_else(|| named("XDG_CACHE_HOME").map(|folder| folder.join("isotherm")))
@@ -62,23 +63,24 @@ fn cache() -> Result<PathBuf, String> {
 }
 
 /// `uname -r` of a kernel that the rig has fetched.
-fn release(kernel: &Path) -> Option<String> {
+pub(crate) fn release(kernel: &Path) -> Option<String> {
     let modules = ["usr/lib/modules", "lib/modules"].iter().find_map(|place| kernel.join(place).read_dir().ok())?;
     modules.flatten().next()?.file_name().into_string().ok()
 }
 
-/// A clean root with compiler and headers, made when it is not there.
-fn root(suite: &str, release: &str, roots: &Path) -> Result<PathBuf, String> {
-    let path = roots.join(format!("{suite}-module-{release}"));
+/// A clean root of the suite with `packages`, separated by commas, and the kernel's headers, made when it is not there. `purpose` is
+/// part of its name.
+pub(crate) fn root(purpose: &str, packages: &str, suite: &str, release: &str, roots: &Path) -> Result<PathBuf, String> {
+    let path = roots.join(format!("{suite}-{purpose}-{release}"));
     if path.exists() {
         return Ok(path);
     }
     println!("module: making a root of {suite} in {}", path.display());
-    let unfinished = roots.join(format!("{suite}-module-{release}.unfinished"));
+    let unfinished = roots.join(format!("{suite}-{purpose}-{release}.unfinished"));
     // What an interrupted run left.
     let _ = std::fs::remove_dir_all(&unfinished);
     std::fs::create_dir_all(&unfinished).map_err(|error| format!("{}: {error}", unfinished.display()))?;
-    let packages = format!("--include=gcc,make,linux-headers-{release}");
+    let packages = format!("--include={packages},linux-headers-{release}");
     // A mirror may stand still at a day, as the kernel does. Signatures are looked at all the same.
     let options = ["--aptopt=Acquire::Check-Valid-Until \"false\"", "--variant=minbase"];
     run_command(Command::new("mmdebstrap").args(options).args([packages.as_str(), suite]).arg(&unfinished)).map_err(
@@ -93,13 +95,25 @@ fn root(suite: &str, release: &str, roots: &Path) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-fn run_command(command: &mut Command) -> Result<(), String> {
+/// Runs a command in a root, with a /proc of its own, and returns what it printed.
+pub(crate) fn run_inside(root: &Path, words: &[&str]) -> Result<String, String> {
+    run_command(
+        Command::new("unshare")
+            .args(["--mount", "--pid", "--fork", &format!("--mount-proc={}", root.join("proc").display()), "chroot"])
+            .arg(root)
+            .args(["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"])
+            .args(words),
+    )
+    .map_err(|error| format!("`{}`: {error}", words.join(" ")))
+}
+
+fn run_command(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.env("LC_ALL", "C").output().map_err(|error| {
         format!("cannot run {name}: {error} (as root: apt-get install mmdebstrap util-linux coreutils)")
     })?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     let lines: Vec<&str> = said.lines().collect();
