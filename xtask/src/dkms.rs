@@ -15,32 +15,40 @@ pub(crate) fn run(names: &[String]) -> Findings {
     let usual = module::USUAL.map(str::to_owned);
     let names = if names.is_empty() { &usual[..] } else { names };
     let is_required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some_and(|all| all == "1");
-    let mut findings = Findings::new();
-    for name in names {
-        match lack(name).map_or_else(|| install(name), |lack| skip_or_fail(lack, is_required)) {
-            Ok(told) => println!("dkms: {told}"),
-            Err(error) => findings.push(format!("{name}: {error}")),
-        }
+    let skip = |lack: String| skip_or_fail(lack, is_required);
+    if let Some(lack) = lack_of_host() {
+        return told(skip(lack)).into_iter().collect();
     }
-    findings
+    let try_one = |name: &String| match lack_of_kernel(name) {
+        Some(lack) => told(skip(lack)),
+        None => told(install(name).map_err(|error| format!("{name}: {error}"))),
+    };
+    names.iter().filter_map(try_one).collect()
+}
+
+/// Prints what went well, and returns what did not.
+fn told(result: Result<String, String>) -> Option<String> {
+    result.map(|line| println!("dkms: {line}")).err()
 }
 
 fn skip_or_fail(lack: String, is_required: bool) -> Result<String, String> {
     if is_required { Err(lack) } else { Ok(format!("skipped: {lack}")) }
 }
 
-/// Why no root can be made here.
-fn lack(name: &str) -> Option<String> {
+/// Why no roots can be made here.
+fn lack_of_host() -> Option<String> {
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|of| std::os::unix::fs::MetadataExt::uid(&of) == 0);
     if !is_root {
         return Some("roots are made as root only; run it so".to_owned());
     }
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |program: &str| std::env::split_paths(&paths).any(|folder| folder.join(program).is_file());
-    if let Some(missing) = ["mmdebstrap", "unshare", "chroot"].into_iter().find(|program| !is_there(program)) {
-        return Some(format!("no {missing} here (apt-get install mmdebstrap util-linux coreutils)"));
-    }
-    // A name that is none of the rig's is an error, not a lack.
+    let missing = ["mmdebstrap", "unshare", "chroot"].into_iter().find(|program| !is_there(program))?;
+    Some(format!("no {missing} here (apt-get install mmdebstrap util-linux coreutils)"))
+}
+
+/// A kernel of the rig that was not fetched. A name that is none of the rig's is an error, not a lack.
+fn lack_of_kernel(name: &str) -> Option<String> {
     let is_known = module::SUITES.iter().any(|(known, _)| *known == name);
     let cache = module::cache().ok()?;
     (is_known && module::release(&cache.join("kernels").join(name)).is_none())
@@ -61,28 +69,30 @@ fn install(name: &str) -> Result<String, String> {
         let from = workspace::root().join("module").join(file);
         std::fs::copy(&from, source.join(file)).map_err(|error| show(&from, error))?;
     }
-    if let Some(old) = built_in(&modules) {
+    if let Some(old) = installed_in(&modules) {
         return Err(format!("{old} is there before anything was built"));
     }
     module::run_inside(&root, &["dkms", "add", NAME])?;
     for step in ["build", "install"] {
         module::run_inside(&root, &["dkms", step, NAME, "-k", &release])?;
     }
-    let file = built_in(&modules).ok_or_else(|| format!("DKMS put no isotherm.ko below {}", modules.display()))?;
-    let magic = module::run_inside(&root, &["modinfo", "-k", &release, "-F", "vermagic", "isotherm"])?;
+    let file = installed_in(&modules).ok_or_else(|| format!("DKMS put no isotherm.ko below {}", modules.display()))?;
+    // By its path: without the kernel itself there may be no index of modules, and dkms makes none then.
+    let path = format!("/lib/modules/{release}/{file}");
+    let magic = module::run_inside(&root, &["modinfo", "-F", "vermagic", &path])?;
     if magic.split_whitespace().next() != Some(release.as_str()) {
         return Err(format!("{file} is for `{}` and not for {release}", magic.trim()));
     }
     let version = module::run_inside(&root, &["dkms", "--version"])?;
     module::run_inside(&root, &["dkms", "remove", NAME, "--all"])?;
-    if let Some(left) = built_in(&modules) {
+    if let Some(left) = installed_in(&modules) {
         return Err(format!("{left} is still there after `dkms remove`"));
     }
     Ok(format!("Linux {release}, {}: {file} built, installed and removed", version.trim()))
 }
 
 /// The installed module's name in the kernel's folder, compressed or not.
-fn built_in(modules: &Path) -> Option<String> {
+fn installed_in(modules: &Path) -> Option<String> {
     let entries = modules.join("updates/dkms").read_dir().ok()?;
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     names
