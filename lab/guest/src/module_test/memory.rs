@@ -13,6 +13,9 @@ const FREE: &str = "Free";
 pub(super) type Memory = Vec<(&'static str, u64)>;
 
 pub(super) fn read() -> Result<Memory, String> {
+    // Free pages on lists of single processors count as used; compaction gives them back. They may be many MiB since Linux 6.7.
+    let drain = "/proc/sys/vm/compact_memory";
+    std::fs::write(drain, "1").map_err(|error| format!("{drain}: {error}"))?;
     let path = "/proc/meminfo";
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     let bytes = |name: &str| {
