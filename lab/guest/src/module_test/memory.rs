@@ -46,5 +46,7 @@ pub(super) fn settled(before: &Memory) -> Result<Vec<(String, u64, u64)>, String
         }
         std::thread::sleep(Duration::from_millis(250));
     }
-    Err(grown)
+    let all = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let words: Vec<&str> = all.split_whitespace().collect();
+    Err(format!("{grown}; /proc/meminfo: {}", words.join(" ")))
 }
