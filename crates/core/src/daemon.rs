@@ -6,7 +6,7 @@
 //! that implements the trait, and one line of the table below.
 
 use crate::host::{HostError, TargetId};
-use crate::{compaction, generations, monitor, promotion, schemes};
+use crate::{compaction, generations, limits, monitor, promotion, schemes};
 use isotherm_units::Instant;
 use std::error::Error;
 use std::fmt;
@@ -117,6 +117,7 @@ daemons! {
     Promotion, promotion::TimeoutReport, Box<promotion::PromotionCounters>, "promotion", "scans for hot pages on slow memory, and moves them";
     Generations, Option<generations::Sample>, generations::ToolAccount, "generations",
         "ages generations, estimates the working set, evicts what is old";
+    Limits, Option<limits::LimitsStep>, limits::LimitsWhy, "limits", "finds the least memory.high that keeps harm below a goal";
     Compaction, Box<compaction::Activity>, compaction::Tally, "compaction", "compacts a node before somebody waits for it";
 }
 
@@ -132,6 +133,7 @@ mod tests {
     use crate::compaction::{CompactionDaemon, Design, MergedConfig};
     use crate::generations::{EstimatorConfig, Tool, ToolConfig};
     use crate::host::NodeId;
+    use crate::limits::{LimitsConfig, LimitsDaemon};
     use crate::monitor::{Monitor, MonitorConfig};
     use crate::promotion::{Promotion, PromotionConfig};
 
@@ -165,6 +167,10 @@ mod tests {
         let config = ToolConfig::Estimate(EstimatorConfig::default());
         let mut tool = Tool::start(config, Instant::START).expect("allowed");
         assert_eq!(drive(&mut tool, &mut host, 3), vec![(0, Ok(Kind::Generations)); 3]);
+
+        let mut group = crate::limits::FakeGroup::default();
+        let mut limits = LimitsDaemon::start(LimitsConfig::new("/web"), Instant::START).expect("allowed");
+        assert_eq!(drive(&mut limits, &mut group, 3), vec![(0, Ok(Kind::Limits)); 3]);
 
         let mut world = crate::promotion::fake::World::new();
         world.map(0, &[(0, 1 << 30)]);

@@ -8,6 +8,7 @@ pub mod compaction;
 pub mod daemon;
 pub mod generations;
 pub mod host;
+pub mod limits;
 pub mod monitor;
 pub mod presets;
 pub mod promotion;

@@ -36,6 +36,12 @@ const FILES: &[(&str, &str)] = &[
         "anon N0=1 N1=1\nactive_anon N0=8192 N1=4096\ninactive_file N0=4096 N1=0\n",
     ),
     ("sys/fs/cgroup/app.slice/web/memory.stat", "anon 1\nworkingset_refault_anon 2\nworkingset_refault_file 3\n"),
+    ("sys/fs/cgroup/app.slice/web/memory.current", "123456789\n"),
+    ("sys/fs/cgroup/app.slice/web/memory.events", "low 0\nhigh 12\nmax 3\noom 0\n"),
+    (
+        "sys/fs/cgroup/app.slice/web/memory.pressure",
+        "some avg10=0.00 avg60=0.00 avg300=0.00 total=77\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=5\n",
+    ),
     ("sys/kernel/mm/lru_gen/enabled", "0x0007\n"),
     (
         "sys/kernel/debug/lru_gen",
@@ -75,6 +81,10 @@ fn gauges_are_read_from_their_files() {
         (Gauge::MemcgBytes { node: NodeId(0), memcg }, Some(12_288)),
         (Gauge::RefaultBytes { memcg }, Some(5 * page)),
         (Gauge::RefaultBytes { memcg: u64::MAX }, None),
+        (Gauge::GroupBytes { memcg }, Some(123_456_789)),
+        (Gauge::GroupStallSomeUs { memcg }, Some(77)),
+        (Gauge::GroupHighEvents { memcg }, Some(12)),
+        (Gauge::GroupHighEvents { memcg: u64::MAX }, None),
     ] {
         assert_eq!(gauge(&mut host, asked), Ok(value), "{asked:?}");
     }

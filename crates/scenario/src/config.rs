@@ -6,6 +6,7 @@ use crate::event::{EventSpec, LimitValue};
 use crate::expectations::ExpectationSpec;
 use crate::generations::GenerationsSpec;
 use crate::monitoring::MonitorSpec;
+use isotherm_core::limits::LimitsConfig;
 use isotherm_sim::machine::MachineConfig;
 use isotherm_sim::tiering::TieringSpec;
 use isotherm_units::{Amount, Duration};
@@ -63,6 +64,9 @@ pub struct Scenario {
     /// Daemons over the generations of the Multi-Gen LRU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub generations: Vec<GenerationsSpec>,
+    /// Right-sizing of groups by `memory.high`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<LimitsConfig>,
     /// Daemons that compact memory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub compaction: Vec<CompactionSpec>,
@@ -104,6 +108,7 @@ impl Scenario {
             workloads: Vec::new(),
             monitors: Vec::new(),
             generations: Vec::new(),
+            limits: Vec::new(),
             compaction: Vec::new(),
             events: Vec::new(),
             variants: Vec::new(),

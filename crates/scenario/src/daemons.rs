@@ -6,7 +6,7 @@ use crate::compaction::CompactionSpec;
 use crate::keypath::KeyPath;
 use crate::monitoring::{MonitorSpec, Observer, WatchPlan};
 use crate::validate::{Checked, Refused};
-use crate::{GenerationsSpec, Scenario, ScenarioError, tiering};
+use crate::{GenerationsSpec, Scenario, ScenarioError, limits, tiering};
 use isotherm_core::daemon::Kind;
 use isotherm_sim::machine::{MachineBuilder, ProgramId, SimError};
 use std::collections::BTreeMap;
@@ -69,6 +69,8 @@ pub(crate) const fn entry(kind: Kind) -> Entry {
         // A policy over tiers is one of the whole machine: it has no name, and brings a daemon or none.
         Kind::Promotion => Entry { check: tiering::check, attach: tiering::attach },
         Kind::Generations => of::<GenerationsSpec>(),
+        // The name of one is its group.
+        Kind::Limits => Entry { check: limits::check, attach: limits::attach },
         Kind::Compaction => of::<CompactionSpec>(),
     }
 }

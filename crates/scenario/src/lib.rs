@@ -21,6 +21,7 @@ mod event;
 mod expectations;
 mod generations;
 mod keypath;
+mod limits;
 mod metrics;
 pub mod monitoring;
 mod parse;

@@ -5,7 +5,9 @@ use crate::stats::Summary;
 use isotherm_core::compaction::COSTLY_ORDER;
 use isotherm_sim::compaction::{BlockTaken, HugePath};
 use isotherm_sim::counters::Counter;
-use isotherm_sim::machine::{CgroupOutcome, CompactionOutcome, Ending, GenerationsOutcome, Outcome, ProgramOutcome};
+use isotherm_sim::machine::{
+    CgroupOutcome, CompactionOutcome, Ending, GenerationsOutcome, LimitsOutcome, Outcome, ProgramOutcome,
+};
 use isotherm_units::PAGE_BYTES;
 
 /// Unit of a metric; part of its name where it is not a plain count.
@@ -161,6 +163,11 @@ metrics! {
         |s| kernel(s, of_generations(s, |tool| tool.evicted_bytes)?);
     generations_cpu_ns, Nanoseconds, "CPU time of tools over generations, walks and evictions included",
         |s| kernel(s, of_generations(s, |tool| tool.cpu_ns)?);
+    limits_squeezes, Count, "times that right-sizing lowered the group's `memory.high`", |s| of_limits(s, |l| Some(l.why.squeezes));
+    limits_relaxes, Count, "times that it raised the limit or took it away",
+        |s| of_limits(s, |l| Some(l.why.relaxes + l.why.lifts));
+    limits_lowest_bytes, Bytes, "the lowest limit that it set", |s| of_limits(s, LimitsOutcome::lowest_limit_bytes);
+    limits_usage_bytes, Bytes, "mean memory in use at its decisions", |s| of_limits(s, LimitsOutcome::mean_usage_bytes);
     overhead_cpu_ns, Nanoseconds, "CPU time of finding and moving pages between tiers, of daemons and threads together",
         |s| kernel(s, s.outcome.tiering.as_ref()?.overhead_ns());
     tiering_daemon_ns, Nanoseconds, "of it, of daemons", |s| {
@@ -393,6 +400,11 @@ fn lost(sample: &Sample<'_>) -> Option<u64> {
 fn of_compaction(sample: &Sample<'_>, take: fn(&CompactionOutcome) -> u64) -> Option<u64> {
     let daemons = &sample.outcome.compaction;
     (!daemons.is_empty()).then(|| daemons.iter().map(take).sum())
+}
+
+/// Of right-sizing of the row's group; `None` where there is none.
+fn of_limits(sample: &Sample<'_>, take: fn(&LimitsOutcome) -> Option<u64>) -> Option<u64> {
+    sample.outcome.limits.iter().find(|limits| limits.target == sample.cgroup.path).and_then(take)
 }
 
 /// The sum over tools over generations; `None` where there are none.

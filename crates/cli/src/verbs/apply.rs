@@ -124,6 +124,7 @@ fn plan(scenario: &Scenario, args: &Args, root: &Root) -> Result<Vec<Write>, Cli
     for (given, what) in [
         (!scenario.monitors.is_empty(), "[[monitors]] with schemes"),
         (!scenario.generations.is_empty(), "[[generations]]"),
+        (!scenario.limits.is_empty(), "[[limits]]"),
         (!scenario.compaction.is_empty(), "[[compaction]]"),
         (scenario.tiering.is_some(), "[tiering]"),
         (

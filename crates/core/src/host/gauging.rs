@@ -74,4 +74,21 @@ pub enum Gauge {
         /// Number of the memory cgroup, from [`Gauging::memcg`].
         memcg: u64,
     },
+    /// Memory charged to a memory cgroup and those below it: `memory.current`.
+    GroupBytes {
+        /// Number of the memory cgroup, from [`Gauging::memcg`].
+        memcg: u64,
+    },
+    /// Microseconds since some fixed time in which at least one task of a memory cgroup, or of one below it, was stalled by
+    /// memory: the total of `some` in its `memory.pressure`.
+    GroupStallSomeUs {
+        /// Number of the memory cgroup, from [`Gauging::memcg`].
+        memcg: u64,
+    },
+    /// How often tasks of a memory cgroup, or of one below it, had to reclaim because usage was above `memory.high`: `high` of
+    /// its `memory.events`.
+    GroupHighEvents {
+        /// Number of the memory cgroup, from [`Gauging::memcg`].
+        memcg: u64,
+    },
 }

@@ -11,6 +11,7 @@ pub mod conformance;
 mod error;
 mod gauging;
 mod generations;
+mod limiting;
 mod mappings;
 mod probing;
 mod tiering;
@@ -28,6 +29,7 @@ pub use compacting::{
 pub use error::HostError;
 pub use gauging::{Gauge, GaugeCapabilities, Gauging};
 pub use generations::{Answer, GenerationCapabilities, Generational};
+pub use limiting::Limiting;
 pub use mappings::Mappings;
 pub use probing::{Attribute, Capabilities, Probing};
 pub use tiering::{Area, AreaKind, MoveOrder, NodeMemory, PageMove, Scanned, TierNode, Tiering, TieringCapabilities};
@@ -43,3 +45,7 @@ impl<H: Tiering + Probing + ?Sized> PromotionHost for H {}
 /// What tools over generations ask for.
 pub trait GenerationsHost: Generational + Gauging {}
 impl<H: Generational + Gauging + ?Sized> GenerationsHost for H {}
+
+/// What right-sizing asks for: generations only to sort lists.
+pub trait LimitsHost: Gauging + Limiting + Generational {}
+impl<H: Gauging + Limiting + Generational + ?Sized> LimitsHost for H {}

@@ -12,6 +12,14 @@ pub fn read(root: &Root, folder: &Path) -> Result<Counters, LiveError> {
     parsed(root, folder.join("memory.stat"), parse)
 }
 
+/// Reads `memory.events` of the same group: how often it met its limits.
+///
+/// # Errors
+/// As of [`read`].
+pub fn read_events(root: &Root, folder: &Path) -> Result<Counters, LiveError> {
+    parsed(root, folder.join("memory.events"), parse)
+}
+
 /// Parses the text of the file.
 ///
 /// # Errors

@@ -68,6 +68,18 @@ fn read(root: &Root, gauge: &Gauge) -> Result<Option<u64>, LiveError> {
             let pages = memory_stat::read(root, &folder)?.sum(&refaults);
             Ok(pages.map(|pages| pages.saturating_mul(crate::sys::page_bytes())))
         }
+        Gauge::GroupBytes { memcg } => {
+            let Some(group) = Hierarchy::find(root)?.numbered(memcg) else { return Ok(None) };
+            group.current().map(|bytes| Some(bytes.get()))
+        }
+        Gauge::GroupStallSomeUs { memcg } => {
+            let Some(folder) = folder_of(root, memcg)? else { return Ok(None) };
+            Ok(Some(pressure::of_group(root, &folder, pressure::Resource::Memory)?.some.total_us))
+        }
+        Gauge::GroupHighEvents { memcg } => {
+            let Some(folder) = folder_of(root, memcg)? else { return Ok(None) };
+            Ok(memory_stat::read_events(root, &folder)?.get("high"))
+        }
     }
 }
 

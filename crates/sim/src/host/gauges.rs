@@ -43,11 +43,23 @@ impl MemoryHost<'_> {
             Gauge::InactiveBytes => Some(self.listed(|sizes| sizes.inactive_anon + sizes.inactive_file)),
             Gauge::MemcgBytes { node, memcg } => self.of_group(node, memcg),
             Gauge::RefaultBytes { memcg } => {
-                let group = self.memory.cgroups.ids().find(|group| group.index() as u64 == memcg);
-                group.map(|group| self.memory.cgroups.memory_stat(group).refaults())
+                self.group(memcg).map(|group| self.memory.cgroups.memory_stat(group).refaults())
+            }
+            Gauge::GroupBytes { memcg } => self.group(memcg).map(|group| self.memory.cgroups.get(group).usage),
+            Gauge::GroupStallSomeUs { memcg } => {
+                let stall = |group| self.pressure.sampled_total(group, Resource::Memory, Severity::Some);
+                return Ok(self.group(memcg).map(|group| stall(group).ns() / 1000));
+            }
+            Gauge::GroupHighEvents { memcg } => {
+                return Ok(self.group(memcg).map(|group| self.memory.cgroups.get(group).events.high));
             }
         };
         Ok(pages.map(|pages| pages << PAGE_SHIFT))
+    }
+
+    /// The group of this number.
+    pub(super) fn group(&self, memcg: u64) -> Option<CgroupId> {
+        self.memory.cgroups.ids().find(|group| group.index() as u64 == memcg)
     }
 
     fn of_nodes(&self, node: Option<NodeId>, pages: impl Fn(&crate::memory::Node) -> u64) -> Option<u64> {
@@ -68,7 +80,7 @@ impl MemoryHost<'_> {
     /// Pages of a group and all below it on a node.
     fn of_group(&self, node: NodeId, memcg: u64) -> Option<u64> {
         let node = self.node(node)?;
-        let group = self.memory.cgroups.ids().find(|group| group.index() as u64 == memcg)?;
+        let group = self.group(memcg)?;
         let sizes = |group| self.policy.sizes(self.memory.lruvec(group, node));
         let pages =
             self.memory.cgroups.subtree(group).into_iter().map(|group| sizes(group).anon() + sizes(group).file());

@@ -32,6 +32,7 @@ mod tiering;
 mod tiering_tests;
 mod virtual_space;
 
+use crate::cgroup::{CgroupId, Knob, Limit};
 use crate::memory::{Flag, FrameId, Memory};
 use crate::mmu::translation::Caches;
 use crate::mmu::{Level, SpaceId};
@@ -40,11 +41,11 @@ use crate::reclaim::ReclaimPolicy;
 use isotherm_core::host::{
     AddressRange, Ageing, Answer, Applied, Applying, Area, Attribute, BlocksScan, Capabilities, CompactStep, Compacted,
     Compacting, CompactionSignals, Eviction, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational,
-    Granularity, HostError, Level as HostLevel, Listing, Mappings, MoveBatch, MoveOrder, NodeId, NodeMemory, Order,
-    PageBlock, PageContent, PageMove, Probe, ProbeResult, Probing, ScanFilter, Scanned, SchemeCapabilities, Seen,
-    TargetId, Tiering, TieringCapabilities, ZoneId, ZoneState,
+    Granularity, HostError, Level as HostLevel, Limiting, Listing, Mappings, MoveBatch, MoveOrder, NodeId, NodeMemory,
+    Order, PageBlock, PageContent, PageMove, Probe, ProbeResult, Probing, ScanFilter, Scanned, SchemeCapabilities,
+    Seen, TargetId, Tiering, TieringCapabilities, ZoneId, ZoneState,
 };
-use isotherm_units::{Duration, PAGE_SHIFT};
+use isotherm_units::{Bytes, Duration, PAGE_SHIFT};
 use physical::Found;
 use serde::Serialize;
 
@@ -269,6 +270,17 @@ impl Gauging for MemoryHost<'_> {
 
     fn memcg(&self, path: &str) -> Option<u64> {
         self.memory.cgroups.find(path).map(|group| group.index() as u64)
+    }
+}
+
+impl Limiting for MemoryHost<'_> {
+    fn set_memory_high(&mut self, memcg: u64, high: Option<Bytes>) -> Result<(), HostError> {
+        let group = self.group(memcg).filter(|group| *group != CgroupId::ROOT);
+        let group = group.ok_or_else(|| HostError::Failed(format!("group {memcg} is not there, or has no limits")))?;
+        let limit = high.map_or(Limit::Unlimited, |high| Limit::At(high.pages_floor()));
+        self.memory.cgroups.set(group, Knob::High, limit);
+        self.memory.high_written.push(group);
+        Ok(())
     }
 }
 

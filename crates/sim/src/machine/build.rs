@@ -491,6 +491,7 @@ impl Machine {
             tiering,
             monitors: Vec::new(),
             generations: Vec::new(),
+            limits: Vec::new(),
             compaction: Vec::new(),
         };
         self.daemons.into_iter().for_each(|daemon| daemon.finish(&mut outcome));

@@ -16,6 +16,7 @@ use crate::memory::Memory;
 use crate::migrate::Mover;
 use crate::mmu::SpaceId;
 use crate::mmu::translation::Caches;
+use crate::pressure::{Resource, Severity};
 use isotherm_core::daemon::{Daemon, DaemonError, Kind, Report};
 use isotherm_core::host::TargetId;
 use isotherm_units::{Duration, Instant};
@@ -29,6 +30,8 @@ pub(super) enum Watches {
     Machine,
     /// These, target `i` being entry `i`: it begins when all of them have started.
     Targets(Vec<MonitorTarget>),
+    /// A control group, whose pressure is sampled before each run, as reading its file does. It begins with the machine.
+    Group(CgroupId),
     /// All address spaces by their numbers: it is told of each.
     Spaces,
 }
@@ -141,7 +144,7 @@ impl Machine {
                 continue;
             }
             let (is_ready, is_called) = match &self.daemons[index].new.watches {
-                Watches::Machine => (true, false),
+                Watches::Machine | Watches::Group(_) => (true, false),
                 Watches::Targets(targets) => (self.host_targets(targets).is_some(), true),
                 Watches::Spaces => (false, false),
             };
@@ -200,7 +203,7 @@ impl Machine {
     /// What the next run of a daemon may look at, of what is there.
     fn targets_of(&self, index: usize) -> Option<Vec<HostTarget>> {
         match &self.daemons[index].new.watches {
-            Watches::Machine => Some(Vec::new()),
+            Watches::Machine | Watches::Group(_) => Some(Vec::new()),
             Watches::Targets(targets) => self.host_targets(targets),
             Watches::Spaces => {
                 let spaces = u16::try_from(self.memory.spaces.len()).expect("at most 65535 spaces");
@@ -241,9 +244,13 @@ impl Machine {
             self.memory.migration.mover = Mover::Daemon(u32::try_from(index).expect("a few daemons"));
         }
         let caches: &mut [Caches] = match new.watches {
-            Watches::Machine => &mut [],
+            Watches::Machine | Watches::Group(_) => &mut [],
             Watches::Targets(_) | Watches::Spaces => &mut self.caches,
         };
+        if let Watches::Group(group) = new.watches {
+            let at = self.pressure_now.max(*now);
+            self.pressure.total(at, group, Resource::Memory, Severity::Some);
+        }
         let nr_written = self.memory.counters.get(Counter::PswpOut);
         let mut host =
             MemoryHost::new(&mut self.memory, self.policy.as_mut(), &self.pressure, caches, &targets, probes);
@@ -265,6 +272,8 @@ impl Machine {
             }
         }
         *now += Duration::from_ns(ns);
+        self.follow_lowered_limits(*now);
+        let Resident { new, workers, .. } = &self.daemons[index];
         if workers.len() == 1 && new.daemon.poll_timeout(worker).is_none() {
             // Nobody else could give it work.
             return Some(Verdict::Park);

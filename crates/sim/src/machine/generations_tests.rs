@@ -1,14 +1,11 @@
 //! Tools over generations in whole machines: what they tell is held against what was really used.
 
-use super::kdamond_tests::HotSet;
+use super::kdamond_tests::hot_set;
 use super::tests::config;
 use super::*;
 use crate::swap::device::DeviceKind;
 use isotherm_core::generations::{EstimatorConfig, GenerationReason, ReclaimerConfig, Swappiness, ToolConfig};
-use isotherm_units::access::{Mapping, Process, Thread, ThreadStart, Timing};
 use isotherm_units::{Bytes, PAGE_BYTES, PageRange};
-use rand_core::SeedableRng;
-use rand_xoshiro::Xoshiro256PlusPlus;
 
 const ALL: PageRange = PageRange { start: 70_001, end: 73_001 };
 /// New pages wait in batches of 31: the last 24 never get to a generation.
@@ -27,17 +24,7 @@ fn play_on(cpus: u32, policy: &str, tools: &[(&str, ToolConfig)], run: Duration)
     let mut builder = MachineBuilder::new(&config, policy).unwrap();
     builder.ground_truth();
     let group = builder.add_cgroup(CgroupId::ROOT, "app").unwrap();
-    let stream =
-        HotSet { all: ALL, hot: HOT, populate: true, think_ns: 1000, random: Xoshiro256PlusPlus::seed_from_u64(1) };
-    let program = Program {
-        name: "hot set".to_owned(),
-        files: Vec::new(),
-        processes: vec![Process { layout: vec![Mapping::anonymous(ALL)], ..Process::default() }],
-        threads: vec![Thread { process: 0, start: ThreadStart::WithProgram, stream: Box::new(stream) }],
-        timing: Timing::Recorded,
-        future: None,
-    };
-    let id = builder.add_program(program, group).unwrap();
+    let id = builder.add_program(hot_set(ALL, HOT, 1000), group).unwrap();
     builder.start_at(id, Instant::START);
     for (name, tool) in tools {
         builder.generations(name, tool.clone()).unwrap();

@@ -34,6 +34,19 @@ impl Stream for HotSet {
     }
 }
 
+/// A program of one thread that writes all pages once, and then hot ones, one after `think_ns` each.
+pub(super) fn hot_set(all: PageRange, hot: PageRange, think_ns: u32) -> Program {
+    let stream = HotSet { all, hot, populate: true, think_ns, random: Xoshiro256PlusPlus::seed_from_u64(1) };
+    Program {
+        name: "hot set".to_owned(),
+        files: Vec::new(),
+        processes: vec![Process { layout: vec![Mapping::anonymous(all)], ..Process::default() }],
+        threads: vec![Thread { process: 0, start: ThreadStart::WithProgram, stream: Box::new(stream) }],
+        timing: Timing::Recorded,
+        future: None,
+    }
+}
+
 struct Case {
     all: PageRange,
     hot: PageRange,

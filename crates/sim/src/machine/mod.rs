@@ -24,6 +24,9 @@ mod kdamond;
 #[cfg(test)]
 mod kdamond_tests;
 mod kernel;
+mod limits;
+#[cfg(test)]
+mod limits_tests;
 mod memory_high;
 #[cfg(test)]
 mod mglru_tests;
@@ -54,6 +57,7 @@ pub use config::{ConfigError, MachineConfig, SwapConfig};
 pub use events::{Action, Plan};
 pub use generations::{GenerationsOutcome, GenerationsPass, GenerationsSample};
 pub use kdamond::{TickSink, Watched};
+pub use limits::LimitsOutcome;
 pub use monitor::{DriverError, MonitorDriver, MonitorOutcome, MonitorTarget};
 pub use nodes::{MemoryKind, NodeConfig, TieringConfig};
 pub use outcome::{

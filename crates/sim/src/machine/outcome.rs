@@ -1,6 +1,6 @@
 //! What a run gave.
 
-use super::{CompactionOutcome, GenerationsOutcome, MonitorOutcome, Residency, TieringOutcome};
+use super::{CompactionOutcome, GenerationsOutcome, LimitsOutcome, MonitorOutcome, Residency, TieringOutcome};
 use crate::cgroup::MemoryEvents;
 use crate::compaction::BlockTaken;
 use crate::counters::Counters;
@@ -252,6 +252,9 @@ pub struct Outcome {
     /// Tools over generations in the order in which they were added.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub generations: Vec<GenerationsOutcome>,
+    /// Right-sizing, in the order in which it was added.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<LimitsOutcome>,
     /// Daemons that compact, in the order in which they were added.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub compaction: Vec<CompactionOutcome>,

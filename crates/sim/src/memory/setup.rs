@@ -81,6 +81,7 @@ impl Memory {
             ground_truth: None,
             migration: crate::migrate::Flights::default(),
             compaction: crate::compaction::CompactionConfig::default(),
+            high_written: Vec::new(),
             kcompactd_wanted: vec![0; setup.nodes.len()],
             kernel: super::KernelPages::default(),
             blocks_taken: Vec::new(),

@@ -94,6 +94,8 @@ pub struct Memory {
     pub kswapd_wanted: Vec<bool>,
     /// Pages charged since the machine last looked: what the `memory.high` penalty counts.
     pub charged: u64,
+    /// Groups whose `memory.high` was written since the machine last looked: what is above it is to be reclaimed.
+    pub high_written: Vec<CgroupId>,
     /// Dirty file pages that wait to be written.
     pub flusher: Flusher,
     /// Swap readahead by slot: one state for the whole system.
