@@ -26,6 +26,7 @@ pub const BUNDLED: &[Bundled] = &[
     Bundled { name: "promotion-policies", text: include_str!("../../../scenarios/promotion-policies.toml") },
     Bundled { name: "promotion-throttles", text: include_str!("../../../scenarios/promotion-throttles.toml") },
     Bundled { name: "ptp", text: include_str!("../../../scenarios/ptp.toml") },
+    Bundled { name: "right-sizing", text: include_str!("../../../scenarios/right-sizing.toml") },
 ];
 
 /// Finds a data file such as `traces/sqlite.parquet`: below `$ISOTHERM_DATA` (handed in as `configured`), beside the
