@@ -317,6 +317,29 @@ fn results_are_explained_as_their_runs_are() {
     }
 }
 
+/// The limit over time, with a reason for each decision.
+#[test]
+fn decisions_of_right_sizing_are_shown() {
+    let text = said(&["explain", "right-sizing", "--variant", "mglru"]);
+    for words in [
+        "The limit of /web was lowered ",
+        "harm was above the goal not long before",
+        "decisions on memory.high",
+        "squeeze",
+    ] {
+        assert!(text.contains(words), "{words}\n{text}");
+    }
+    let csv = said(&["explain", "right-sizing", "--variant", "classic", "--format", "csv"]);
+    let lines: Vec<&str> = csv.lines().collect();
+    assert!(lines.len() > 200 && lines[1].starts_with("/web,0,hold,first look,"), "{:?}", &lines[..2]);
+    let json = said(&["explain", "right-sizing", "--variant", "classic", "--format", "json"]);
+    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let steps = document["limits"][0]["steps"].as_array().unwrap();
+    assert_eq!((steps.len(), steps[0]["reason"].as_str()), (lines.len() - 1, Some("first_look")));
+    refused(&["right-sizing", "--variant", "unlimited"], 2, "no monitor watches this run");
+    refused(&["right-sizing", "--variant", "mglru", "--scheme", "0"], 2, "no monitor watches this run");
+}
+
 fn refused(flags: &[&str], code: i32, words: &str) {
     let run = isotherm(&[&["explain"], flags].concat());
     let message = String::from_utf8_lossy(&run.stderr);

@@ -1,4 +1,6 @@
-//! `isotherm explain`: what the schemes of a run did, and what stopped them.
+//! `isotherm explain`: what the schemes of a run did, and what stopped them; what right-sizing decided.
+
+mod limits;
 
 use std::fs::File;
 use std::io::Read;
@@ -11,6 +13,7 @@ use isotherm_core::schemes::{REASONS, SchemeReport};
 use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_scenario::monitoring::{ExplainedMonitor, ExplainedRun, MonitorSpec, Replay};
 use isotherm_scenario::{RunOptions, Scenario};
+use isotherm_sim::machine::LimitsOutcome;
 use isotherm_trace::TraceReader;
 use isotherm_units::Bytes;
 use serde::de::IgnoredAny;
@@ -27,6 +30,9 @@ use crate::ui::Ui;
 /// The run is played with all its monitors: of a scenario one variant with one workload and the first seed, or a trace beside
 /// a preset on a machine of its own. A result that was saved (`isotherm simulate --format json`) holds it already, and nothing
 /// is played. Each region that a scheme was shown is counted by what became of it. What the reasons mean: docs/schemes.md.
+///
+/// Of a scenario with `[[limits]]` it also shows the decisions on `memory.high`, with their reasons: docs/right-sizing.md. Saved
+/// results do not hold them. As CSV they are written if the run has no schemes.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -61,6 +67,7 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "\
 Examples:
   isotherm explain my-service.toml
+  isotherm explain right-sizing --variant mglru
   isotherm explain my-service.toml --variant tight --monitor kdamond --scheme 0
   isotherm explain my-service.toml --format json
   isotherm simulate my-service.toml --format json > result.json && isotherm explain result.json --variant tight
@@ -95,16 +102,21 @@ fn played<'a>(replay: &Replay, args: &'a Args, ui: &Ui) -> Result<Reported<'a>, 
     let specs: Vec<MonitorSpec> = replay.monitors().into_iter().cloned().collect();
     let place = format!("{}: variant `{}`", args.source, replay.variant());
     let names: Vec<(&str, usize)> = specs.iter().map(|spec| (spec.name.as_str(), spec.config.schemes.len())).collect();
-    check(args, &place, &names)?;
+    let asks_for_schemes = args.monitor.is_some() || args.scheme.is_some();
+    let has_schemes = names.iter().any(|(_, nr_schemes)| *nr_schemes > 0);
+    if asks_for_schemes || has_schemes || !replay.has_limits() {
+        check(args, &place, &names)?;
+    }
     let spinner = ui.spinner("simulating");
     let played = replay.play();
     spinner.finish_and_clear();
-    let (reports, _) = played?;
+    let (reports, outcome) = played?;
     Ok(Reported {
         source: &args.source,
         variant: Some(replay.variant().to_owned()),
         workload: Some(replay.workload().to_owned()),
         monitors: specs.iter().zip(&reports).map(|(spec, report)| ExplainedMonitor::new(spec, report)).collect(),
+        limits: if asks_for_schemes { Vec::new() } else { outcome.limits },
     })
 }
 
@@ -170,7 +182,8 @@ fn of_result(args: &Args) -> Result<Reported<'_>, CliError> {
     let names: Vec<(&str, usize)> =
         run.monitors.iter().map(|monitor| (monitor.name.as_str(), monitor.schemes.len())).collect();
     check(args, &place, &names)?;
-    Ok(Reported { source, variant: Some(run.variant), workload: Some(run.workload), monitors: run.monitors })
+    let (variant, workload) = (Some(run.variant), Some(run.workload));
+    Ok(Reported { source, variant, workload, monitors: run.monitors, limits: Vec::new() })
 }
 
 fn of_scenario(args: &Args, ui: &Ui) -> Result<Replay, CliError> {
@@ -250,6 +263,8 @@ struct Reported<'a> {
     variant: Option<String>,
     workload: Option<String>,
     monitors: Vec<ExplainedMonitor>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    limits: Vec<LimitsOutcome>,
 }
 
 fn print(document: &Reported<'_>, format: Format, ui: &Ui) -> Result<(), CliError> {
@@ -258,6 +273,7 @@ fn print(document: &Reported<'_>, format: Format, ui: &Ui) -> Result<(), CliErro
             let text = serde_json::to_string_pretty(document).map_err(CliError::failed)?;
             ui.print(format_args!("{text}\n"))
         }
+        Format::Csv if document.monitors.is_empty() => ui.print(limits::long_table(&document.limits).to_csv()),
         Format::Csv => ui.print(long_table(&document.monitors).to_csv()),
         Format::Table => {
             let run: Vec<&str> = document.variant.iter().chain(&document.workload).map(String::as_str).collect();
@@ -279,7 +295,7 @@ fn print(document: &Reported<'_>, format: Format, ui: &Ui) -> Result<(), CliErro
                     }
                 }
             }
-            Ok(())
+            limits::print(&document.limits, ui)
         }
     }
 }

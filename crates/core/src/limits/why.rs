@@ -47,6 +47,26 @@ pub enum LimitReason {
     Refused,
 }
 
+impl LimitAction {
+    /// Its name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hold => "hold",
+            Self::Sort => "sort",
+            Self::Squeeze => "squeeze",
+            Self::Relax => "relax",
+            Self::Lift => "lift",
+        }
+    }
+}
+
+impl LimitReason {
+    /// Its name in results.
+    pub const fn name(self) -> &'static str {
+        LIMIT_REASONS[self as usize].1
+    }
+}
+
 /// All reasons, with their names in results.
 pub const LIMIT_REASONS: [(LimitReason, &str); 11] = [
     (LimitReason::Calm, "calm"),
@@ -121,5 +141,22 @@ impl Serialize for LimitsWhy {
         }
         map.serialize_entry("last_refusal", &self.last_refusal)?;
         map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_results() {
+        for (place, (reason, name)) in LIMIT_REASONS.into_iter().enumerate() {
+            assert_eq!((reason as usize, reason.name()), (place, name));
+            assert_eq!(toml::Value::try_from(reason), Ok(name.into()));
+        }
+        use LimitAction::{Hold, Lift, Relax, Sort, Squeeze};
+        for action in [Hold, Sort, Squeeze, Relax, Lift] {
+            assert_eq!(toml::Value::try_from(action), Ok(action.name().into()));
+        }
     }
 }

@@ -71,6 +71,11 @@ impl Replay {
         self.variant.scenario.monitors.iter().filter(|spec| !self.targets_of(spec).is_empty()).collect()
     }
 
+    /// Whether `[[limits]]` size a group in this variant.
+    pub fn has_limits(&self) -> bool {
+        !self.variant.scenario.limits.is_empty()
+    }
+
     /// Plays it. What [`monitors`](Self::monitors) did is told in the same order.
     ///
     /// # Errors
