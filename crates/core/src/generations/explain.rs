@@ -79,7 +79,7 @@ fn common(why: &GenerationWhy) -> Vec<String> {
 }
 
 /// Up to three places: `0.1%`.
-fn percent(share: Ratio) -> String {
+pub(crate) fn percent(share: Ratio) -> String {
     let (whole, rest) = (share.ppm() / 10_000, share.ppm() % 10_000 / 10);
     if rest == 0 { format!("{whole}%") } else { format!("{whole}.{rest:03}").trim_end_matches('0').to_owned() + "%" }
 }

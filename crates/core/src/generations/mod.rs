@@ -31,6 +31,7 @@ pub use crate::vocabulary::{
 pub use error::GenerationsError;
 pub use estimate::{Estimate, estimate};
 pub use estimator::{Estimator, EstimatorConfig, GroupReading, Reading, TARGETS_ALL, covers};
+pub(crate) use explain::percent;
 pub use explain::{explain_estimator, explain_reclaimer};
 pub use history::{ColdBounds, History};
 pub use min_ttl::{Forecast, GroupFacts, MinTtl, MinTtlError, parse_unsigned};

@@ -2,6 +2,7 @@
 
 use super::config::LimitsConfig;
 use super::why::{LimitReason, LimitsWhy};
+use crate::generations::percent;
 
 /// Sentences on how right-sizing went, the most frequent reason first.
 pub fn explain_limits(config: &LimitsConfig, why: &LimitsWhy) -> Vec<String> {
@@ -19,7 +20,10 @@ pub fn explain_limits(config: &LimitsConfig, why: &LimitsWhy) -> Vec<String> {
         words.push(format!("{} times lists could not be sorted by generations: {refusal}.", why.sorts_refused));
     }
     let mut reasons: Vec<(u64, String)> = [
-        (LimitReason::Pressure, format!("some task of the group was stalled for more than {}", goal.pressure_some)),
+        (
+            LimitReason::Pressure,
+            format!("some task of the group was stalled for more than {}", percent(goal.pressure_some)),
+        ),
         (LimitReason::Refaults, format!("more than {} pages came back", goal.refaults)),
         (LimitReason::Elsewhere, "harm was above the goal, but the limit was not near".to_owned()),
         (LimitReason::Near, "harm was above half of the goal".to_owned()),
