@@ -45,7 +45,7 @@ pub struct RecordPair {
 /// gaps from `fold_bytes` on are folded away.
 ///
 /// # Errors
-/// When one record is of physical and the other of virtual addresses; and as of [`heatmap`].
+/// When one record is of physical and the other of virtual addresses; and as of [`heatmap()`].
 pub fn heatmap_pair(
     (one, one_survey): (&mut RegionStore, &Survey),
     (other, other_survey): (&mut RegionStore, &Survey),
