@@ -5,6 +5,7 @@ mod bench;
 mod check;
 mod commits;
 mod dkms;
+mod fuzz;
 mod guest;
 mod licences;
 mod module;
@@ -31,7 +32,10 @@ cargo xtask COMMAND
   dkms       whether DKMS builds, installs and removes the module, each in a clean root; as root
              dkms NAME…  for those kernels (without names: all)
   bench      all benchmarks with their bars, the comparison with libCacheSim; writes target/bench.json
-             bench NAME…  only benchmark targets whose name contains one of the words";
+             bench NAME…  only benchmark targets whose name contains one of the words
+  fuzz       every parser, fed with damaged input (docs/fuzzing.md)
+             fuzz TARGET… --for 10m  these targets or groups of targets, for this long in all
+             fuzz TARGET --input FILE  one input again; fuzz --list shows the targets";
 
 /// What a command found wrong, one line each; empty is good.
 type Findings = Vec<String>;
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
         "module" => module::run(rest),
         "dkms" => dkms::run(rest),
         "bench" => bench::run(rest),
+        "fuzz" => fuzz::run(rest),
         "help" | "--help" | "-h" => {
             println!("{HELP}");
             return ExitCode::SUCCESS;

@@ -35,6 +35,13 @@ const DOWNWARD: &[(&str, &[&str])] = &[
             "fidelity",
         ],
     ),
+    (
+        "fuzz",
+        &[
+            "units", "core", "trace", "workload", "scenario", "linux", "daemon", "recorder", "top", "guest", "rig",
+            "fidelity",
+        ],
+    ),
     ("tracer", &[]),
     ("xtask", &[]),
 ];

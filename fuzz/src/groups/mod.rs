@@ -1,0 +1,20 @@
+//! The targets. One file a group, one line a target.
+
+mod planted;
+mod units;
+
+use crate::target::Target;
+
+/// Every group: its name on the command line, and its targets.
+pub const GROUPS: &[(&str, &[Target])] = &[("units", units::TARGETS)];
+
+/// Every target.
+pub fn targets() -> impl Iterator<Item = &'static Target> {
+    GROUPS.iter().flat_map(|(_, targets)| targets.iter())
+}
+
+/// The target of that name, or the targets of that group; none if it is neither. Planted faults have names, and are in no list.
+pub fn named(name: &str) -> Vec<&'static Target> {
+    let of_group = GROUPS.iter().filter(|(group, _)| *group == name).flat_map(|(_, targets)| targets.iter());
+    of_group.chain(targets().chain(planted::TARGETS).filter(|target| target.name == name)).collect()
+}
