@@ -53,7 +53,7 @@ impl Campaign<'_> {
     /// When there is no corpus, or children or files cannot be made.
     pub fn run(&self, target: &'static Target, extent: Extent) -> io::Result<Outcome> {
         let corpus = corpus::load(target.name)?;
-        let scratch = tempfile::tempdir()?;
+        let scratch = scratch_folder()?;
         let (progress, start) = (scratch.path().join("progress"), Instant::now());
         let mut outcome = Outcome::default();
         let (mut from, mut ends) = (0, 0);
@@ -141,6 +141,14 @@ impl Campaign<'_> {
             std::thread::sleep(LOOK);
         }
     }
+}
+
+/// A folder for files that every input writes anew: in memory if there is such a place, where nothing waits for a disk.
+///
+/// # Errors
+/// When there is no place for it.
+pub fn scratch_folder() -> io::Result<tempfile::TempDir> {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())
 }
 
 fn read_progress(file: &Path) -> io::Result<u64> {

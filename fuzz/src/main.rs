@@ -2,7 +2,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a developer's command talks to its user")]
 
 use clap::{Parser, Subcommand};
-use isotherm_fuzz::campaign::{Campaign, Extent};
+use isotherm_fuzz::campaign::{Campaign, Extent, scratch_folder};
 use isotherm_fuzz::child::{self, INPUT_SECONDS, Order};
 use isotherm_fuzz::faults::Replayer;
 use isotherm_fuzz::groups;
@@ -141,7 +141,7 @@ fn run(args: &Args) -> Result<bool, String> {
 
 fn replay(program: &Path, target: &'static Target, file: &Path, input_seconds: u64) -> Result<bool, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", file.display());
-    let scratch = tempfile::tempdir().map_err(failed)?;
+    let scratch = scratch_folder().map_err(failed)?;
     let replayer = Replayer { program, target: target.name, scratch: scratch.path(), input_seconds };
     let kind = replayer.replay(&std::fs::read(file).map_err(failed)?).map_err(failed)?;
     match &kind {

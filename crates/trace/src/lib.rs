@@ -11,6 +11,8 @@ mod error;
 pub mod export;
 mod file;
 mod fold;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod group;
 pub mod import;
 mod meta;

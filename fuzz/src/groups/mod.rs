@@ -1,12 +1,15 @@
 //! The targets. One file a group, one line a target.
 
+mod imports;
 mod planted;
+mod traces;
 mod units;
 
 use crate::target::Target;
 
 /// Every group: its name on the command line, and its targets.
-pub const GROUPS: &[(&str, &[Target])] = &[("units", units::TARGETS)];
+pub const GROUPS: &[(&str, &[Target])] =
+    &[("units", units::TARGETS), ("traces", traces::TARGETS), ("imports", imports::TARGETS)];
 
 /// Every target.
 pub fn targets() -> impl Iterator<Item = &'static Target> {

@@ -3,7 +3,7 @@
 //! [`GroupWriter`] records an Arrow IPC stream and turns it into Parquet at the end; [`GroupReader`] reads both, look by look.
 //! The columns and the metadata: `docs/records.md#group-records`.
 
-mod columns;
+pub(crate) mod columns;
 mod look;
 mod meta;
 mod reader;

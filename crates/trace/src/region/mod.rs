@@ -5,7 +5,7 @@
 //! [`merge_records`] cut, filter and merge. The formats, what each can carry, and what stands in for what is missing:
 //! `docs/records.md`. Everything streams with the memory of one snapshot.
 
-mod columns;
+pub(crate) mod columns;
 mod companion;
 mod damo;
 mod edit;
