@@ -1,6 +1,7 @@
 //! The targets. One file a group, one line a target.
 
 mod imports;
+mod kernel;
 mod planted;
 mod traces;
 mod units;
@@ -8,8 +9,12 @@ mod units;
 use crate::target::Target;
 
 /// Every group: its name on the command line, and its targets.
-pub const GROUPS: &[(&str, &[Target])] =
-    &[("units", units::TARGETS), ("traces", traces::TARGETS), ("imports", imports::TARGETS)];
+pub const GROUPS: &[(&str, &[Target])] = &[
+    ("units", units::TARGETS),
+    ("traces", traces::TARGETS),
+    ("imports", imports::TARGETS),
+    ("kernel", kernel::TARGETS),
+];
 
 /// Every target.
 pub fn targets() -> impl Iterator<Item = &'static Target> {
