@@ -5,6 +5,8 @@ mod accessed;
 mod assemble;
 mod engine;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 mod layout;
 mod native;

@@ -57,7 +57,7 @@ pub(crate) fn run(program: &Program) -> Result<NativeRun, RecordError> {
 
 /// Memory of some processes together, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Memory {
+pub(crate) struct Memory {
     rss_bytes: u64,
     page_table_bytes: u64,
     swap_bytes: u64,
@@ -70,7 +70,7 @@ impl Memory {
         self.swap_bytes = self.swap_bytes.max(other.swap_bytes);
     }
 
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.rss_bytes += other.rss_bytes;
         self.page_table_bytes += other.page_table_bytes;
         self.swap_bytes += other.swap_bytes;
@@ -100,7 +100,7 @@ fn children(tasks: &str) -> Vec<u32> {
 }
 
 /// `VmRSS`, `VmPTE` and `VmSwap` of proc_pid_status(5), which are in KiB.
-fn memory_in(status: &str) -> Memory {
+pub(crate) fn memory_in(status: &str) -> Memory {
     let bytes = |key: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
         line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
@@ -115,7 +115,7 @@ fn stall_ns() -> Option<u64> {
 }
 
 /// `total` of the line `some`, which is in microseconds (Documentation/accounting/psi.rst).
-fn stall_in(pressure: &str) -> Option<u64> {
+pub(crate) fn stall_in(pressure: &str) -> Option<u64> {
     let some = pressure.lines().find_map(|line| line.strip_prefix("some "))?;
     let total = some.split_whitespace().find_map(|word| word.strip_prefix("total="))?;
     total.parse::<u64>().ok()?.checked_mul(1000)

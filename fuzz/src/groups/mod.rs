@@ -1,10 +1,12 @@
 //! The targets. One file a group, one line a target.
 
+mod configs;
 mod imports;
 mod kernel;
 mod planted;
 mod traces;
 mod units;
+mod wire;
 
 use crate::target::Target;
 
@@ -14,6 +16,8 @@ pub const GROUPS: &[(&str, &[Target])] = &[
     ("traces", traces::TARGETS),
     ("imports", imports::TARGETS),
     ("kernel", kernel::TARGETS),
+    ("configs", configs::TARGETS),
+    ("wire", wire::TARGETS),
 ];
 
 /// Every target.

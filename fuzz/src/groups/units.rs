@@ -44,6 +44,12 @@ pub(super) const TARGETS: &[Target] = &[
         },
     },
     Target {
+        name: "keys",
+        reaches: "isotherm_top::parse_keys",
+        words: &["<", ">", "<enter>", "<lt>", "<pageup>"],
+        run: |_, input| drop(isotherm_top::parse_keys(&text(input))),
+    },
+    Target {
         name: "range",
         reaches: "isotherm_trace::edit::{AddressRange, Moment}",
         words: RANGES,
