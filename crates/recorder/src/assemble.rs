@@ -388,12 +388,13 @@ impl Assembler {
     pub(crate) fn totals(&self) -> Totals {
         let threads = self.arrivals.values();
         let cpu_ns = threads.map(|arrival| match arrival.clock {
-            Some((ns, _)) => ns.max(arrival.epoch * self.epoch_ns),
-            None => (arrival.epoch + u64::from(arrival.hello.is_some())) * self.epoch_ns,
+            Some((ns, _)) => ns.max(arrival.epoch.saturating_mul(self.epoch_ns)),
+            None => arrival.epoch.saturating_add(arrival.hello.is_some().into()).saturating_mul(self.epoch_ns),
         });
         let meta = self.writer.meta();
         Totals {
-            cpu_ns: cpu_ns.sum(),
+            // Numbers of epochs are the stream's word.
+            cpu_ns: cpu_ns.fold(0, u64::saturating_add),
             pages: self.touched.pages(),
             rows: meta.rows,
             accesses: meta.accesses,
@@ -407,7 +408,7 @@ impl Assembler {
     pub(crate) fn instructions(&self, epoch_instructions: Option<u64>) -> u64 {
         let counted = |arrival: &Arrival| arrival.epoch.saturating_mul(epoch_instructions.unwrap_or(0));
         let of = |arrival: &Arrival| arrival.clock.map_or(counted(arrival), |(_, told)| told.max(counted(arrival)));
-        self.arrivals.values().map(of).sum()
+        self.arrivals.values().map(of).fold(0, u64::saturating_add)
     }
 
     /// Writes everything that is held and hands the writer back.
@@ -487,6 +488,16 @@ mod tests {
         assert_eq!((meta.threads[1].started_by, meta.threads[1].process), (Some(0), 0));
         assert!(matches!(meta.events[0].kind, EventKind::StartThread { thread: 1 }));
         assert!(meta.events.iter().any(|event| event.kind == EventKind::Idle { ns: 25 } && event.row == 2));
+    }
+
+    #[test]
+    fn sums_of_impossible_numbers_stop_at_the_largest() {
+        let mut rig = Rig::new();
+        let last_epoch = [2, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1, 0];
+        rig.send(0, Payload::default().hello(9, 0, 0, 0).row(0, 0, 20).raw(&[8, 1, 1]).raw(&last_epoch));
+        rig.send(1, Payload::default().hello(9, 1, 1, 0).raw(&last_epoch));
+        assert_eq!((rig.assembler.totals().cpu_ns, rig.assembler.instructions(Some(2))), (u64::MAX, u64::MAX));
+        rig.read();
     }
 
     #[test]

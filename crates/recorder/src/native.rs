@@ -71,9 +71,9 @@ impl Memory {
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        self.rss_bytes += other.rss_bytes;
-        self.page_table_bytes += other.page_table_bytes;
-        self.swap_bytes += other.swap_bytes;
+        self.rss_bytes = self.rss_bytes.saturating_add(other.rss_bytes);
+        self.page_table_bytes = self.page_table_bytes.saturating_add(other.page_table_bytes);
+        self.swap_bytes = self.swap_bytes.saturating_add(other.swap_bytes);
     }
 }
 
@@ -132,6 +132,9 @@ mod tests {
         for text in ["", "VmRSS:", "VmRSS:\tmany kB", "VmRSSX: 3 kB"] {
             assert_eq!(memory_in(text), Memory::default(), "{text}");
         }
+        let mut sum = memory_in("VmRSS: 18446744073709551615 kB");
+        sum.add(&memory_in(status));
+        assert_eq!(sum.rss_bytes, u64::MAX);
         let pressure =
             "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
         assert_eq!(stall_in(pressure), Some(1_234_000));

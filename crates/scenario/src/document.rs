@@ -46,7 +46,7 @@ impl<'a> Document<'a> {
     /// Parses `text`; `name` stands in messages.
     ///
     /// # Errors
-    /// No TOML, or a key that stands in one table in both spellings.
+    /// No TOML, a number that TOML has no room for, or a key that stands in one table in both spellings.
     pub(crate) fn parse(text: &'a str, name: &'a str) -> Result<Self, ScenarioError> {
         let fail = |offset: Option<usize>, message: String| {
             let place = offset.map_or_else(|| name.to_owned(), |offset| place(text, name, offset));
@@ -55,6 +55,10 @@ impl<'a> Document<'a> {
         let root = DeTable::parse(text)
             .map_err(|error| fail(error.span().map(|span| span.start), error.message().to_owned()))?;
         let mut root = Spanned::new(root.span(), DeValue::Table(root.into_inner()));
+        if let Some((offset, number)) = too_large(&root) {
+            let message = format!("{number} is out of range: numbers of TOML are {} to {}", i64::MIN, i64::MAX);
+            return Err(fail(Some(offset), message));
+        }
         let old_spelling = spelling::normalise(&mut root)
             .map_err(|refusal| fail(Some(refusal.offset), refusal.message(|offset| line_of(text, offset))))?;
         Ok(Self { name, text, root, old_spelling })
@@ -207,6 +211,20 @@ fn deepest(value: &Value<'_>, base: Option<&Value<'_>>, steps: &[PathSegment]) -
         _ => None,
     };
     found.unwrap_or(own)
+}
+
+/// The first number that has no room in 64 bits with a sign, and its offset. The parser takes numbers up to 2^64 - 1, which could not be
+/// written again: TOML v1.0.0, section Integer.
+fn too_large<'a>(value: &'a Value<'_>) -> Option<(usize, &'a str)> {
+    match value.get_ref() {
+        DeValue::Integer(number) => {
+            let is_fine = i64::from_str_radix(number.as_str(), number.radix()).is_ok();
+            (!is_fine).then(|| (value.span().start, number.as_str()))
+        }
+        DeValue::Table(table) => table.iter().find_map(|(_, value)| too_large(value)),
+        DeValue::Array(list) => list.iter().find_map(too_large),
+        _ => None,
+    }
 }
 
 /// `name:line:column` of a byte offset.

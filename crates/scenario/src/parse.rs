@@ -133,6 +133,22 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_those_of_toml() {
+        let text = |number: &str| {
+            format!(
+                "name = \"x\"\n[machine]\n[[workloads]]\nname = \"w\"\n[workloads.load]\nkind = \"key-value\"\nfootprint = \"8MiB\"\n\
+                 operations = {number}\n[[variants]]\nname = \"a\"\npatch = {{ limit = \"75%\" }}\n"
+            )
+        };
+        for number in ["18446744073709551615", "9223372036854775808", "-9223372036854775809", "0xffffffffffffffff"] {
+            let message = parse(&text(number), "s.toml").unwrap_err().to_string();
+            assert!(message.starts_with("s.toml:8:14: ") && message.contains("9223372036854775807"), "{message}");
+        }
+        let most = parse(&text("9223372036854775807"), "s.toml").unwrap();
+        assert_eq!(parse(&print(&most), "printed").unwrap(), most);
+    }
+
+    #[test]
     fn garbage_and_truncation_are_errors_not_panics() {
         let text = "name = \"x\"\nlimit = \"75%\"\nworkloads = []\n[machine]\ncpus = 4\n";
         for end in 0..text.len() {
