@@ -7,6 +7,8 @@ use serde::de::DeserializeOwned;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
+use toml_parser::Source;
+use toml_parser::lexer::TokenKind;
 
 /// A value and the bytes of the text that it stands in.
 pub(crate) type Value<'a> = Spanned<DeValue<'a>>;
@@ -52,6 +54,12 @@ impl<'a> Document<'a> {
             let place = offset.map_or_else(|| name.to_owned(), |offset| place(text, name, offset));
             ScenarioError::Syntax { place, message }
         };
+        if let Some(offset) = too_deep(text) {
+            return Err(fail(
+                Some(offset),
+                format!("brackets are nested more than {DEPTH_MAX} deep; is one not closed?"),
+            ));
+        }
         let root = DeTable::parse(text)
             .map_err(|error| fail(error.span().map(|span| span.start), error.message().to_owned()))?;
         let mut root = Spanned::new(root.span(), DeValue::Table(root.into_inner()));
@@ -211,6 +219,27 @@ fn deepest(value: &Value<'_>, base: Option<&Value<'_>>, steps: &[PathSegment]) -
         _ => None,
     };
     found.unwrap_or(own)
+}
+
+/// Brackets within brackets that are read. No file needs more than some ten.
+const DEPTH_MAX: usize = 200;
+
+/// Where brackets are nested too deeply. The parser calls itself for each, and its own bound is no bound after brackets that are closed and
+/// were never opened (toml_parser 1.1.5, `RecursionGuard`): the stack ran over.
+fn too_deep(text: &str) -> Option<usize> {
+    let mut open = Vec::new();
+    for token in Source::new(text).lex() {
+        match token.kind() {
+            kind @ (TokenKind::LeftSquareBracket | TokenKind::LeftCurlyBracket) => open.push(kind),
+            TokenKind::RightSquareBracket => drop(open.pop_if(|last| *last == TokenKind::LeftSquareBracket)),
+            TokenKind::RightCurlyBracket => drop(open.pop_if(|last| *last == TokenKind::LeftCurlyBracket)),
+            _ => {}
+        }
+        if open.len() > DEPTH_MAX {
+            return Some(token.span().start());
+        }
+    }
+    None
 }
 
 /// The first number that has no room in 64 bits with a sign, and its offset. The parser takes numbers up to 2^64 - 1, which could not be

@@ -149,6 +149,17 @@ mod tests {
     }
 
     #[test]
+    fn deep_nesting_is_refused_whatever_stands_before_it() {
+        for (before, open) in [("", "["), ("}]\n", "{ a = "), ("}", "[{ a = ")] {
+            let text = format!("{}\nname = {}", before.repeat(20_000), open.repeat(20_000));
+            let message = parse(&text, "s.toml").unwrap_err().to_string();
+            assert!(message.contains("nested more than 200 deep"), "{before}: {message}");
+        }
+        let fine = format!("name = \"x\"\n# {}\ntitle = \"{}\"\n", "[".repeat(300), "{".repeat(300));
+        assert!(parse(&fine, "s.toml").unwrap_err().to_string().contains("missing field"));
+    }
+
+    #[test]
     fn garbage_and_truncation_are_errors_not_panics() {
         let text = "name = \"x\"\nlimit = \"75%\"\nworkloads = []\n[machine]\ncpus = 4\n";
         for end in 0..text.len() {
