@@ -50,3 +50,19 @@ fn every_target_stands_a_short_run() {
         assert_eq!(outcome.executions, INPUTS, "{}", target.name);
     }
 }
+
+/// Mutation of what is refused at once would reach little.
+#[test]
+fn entries_of_the_scenarios_that_were_no_faults_are_read() {
+    let mut nr_read = 0;
+    for entry in std::fs::read_dir(corpus::folder().join("scenario")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if !name.starts_with("fault-") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            isotherm_scenario::parse(&text, name).unwrap_or_else(|error| panic!("{error}"));
+            nr_read += 1;
+        }
+    }
+    assert!(nr_read > 5);
+}

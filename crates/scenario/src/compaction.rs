@@ -5,8 +5,7 @@ use crate::keypath::KeyPath;
 use crate::{Scenario, ScenarioError};
 use isotherm_core::compaction::{CompactionError, Design};
 use isotherm_core::daemon::Kind;
-use isotherm_sim::machine::{MachineBuilder, SimError};
-use isotherm_sim::reclaim::policy_by_name;
+use isotherm_sim::machine::SimError;
 use serde::{Deserialize, Serialize};
 
 /// A `[[compaction]]` table: a daemon that compacts a node as a design says (`docs/compaction.md`). `design` and the keys that go with
@@ -56,10 +55,11 @@ impl DaemonSpec for CompactionSpec {
                 format!("node {node} has `{other}` already; two would undo each other's work"),
             ));
         }
-        // The machine knows what its nodes can give.
-        let policy = policy_by_name("fifo").expect("registered").build();
-        let Ok(mut builder) = MachineBuilder::new(&scenario.machine, policy) else { return Ok(()) };
-        builder.compaction(&self.name, &self.design, self.node).map_err(|refused| match refused {
+        // What is wrong with the machine itself is told with its own place.
+        if scenario.machine.validate().is_err() {
+            return Ok(());
+        }
+        scenario.machine.check_compaction(&self.name, &self.design, self.node).map_err(|refused| match refused {
             SimError::Daemon { source, .. } => {
                 let place = match source.downcast_ref() {
                     Some(CompactionError::OutOfRange { place, .. }) => place.as_str().into(),

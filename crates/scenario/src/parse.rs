@@ -114,8 +114,12 @@ pub(crate) fn with_suggestion(message: &str) -> String {
     }
 }
 
+/// Longest word that is taken for a misspelt name, in bytes: comparing takes the product of both lengths.
+const WORD_MAX: usize = 100;
+
 /// The name most like `wrong`, if one is like it at all.
 pub(crate) fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let names = names.filter(|name| wrong.len().max(name.len()) <= WORD_MAX);
     let scored = names.map(|name| (strsim::damerau_levenshtein(wrong, name), name));
     scored.min_by_key(|&(distance, _)| distance).filter(|&(distance, _)| distance <= 3).map(|(_, name)| name)
 }
@@ -146,6 +150,15 @@ mod tests {
         }
         let most = parse(&text("9223372036854775807"), "s.toml").unwrap();
         assert_eq!(parse(&print(&most), "printed").unwrap(), most);
+    }
+
+    #[test]
+    fn long_words_are_no_misspelt_names() {
+        assert_eq!(nearest("swapines", ["swappiness", &"s".repeat(1 << 20)].into_iter()), Some("swappiness"));
+        let long = "s".repeat(1 << 18);
+        for text in [format!("[machine]\n'{long}' = 1\n"), format!("metrics = ['{long}']\npolicy = '{long}'\n")] {
+            assert!(!parse(&text, "s.toml").unwrap_err().to_string().contains("did you mean"));
+        }
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //! decides when, where and how far to compact a node.
 
 use super::daemon::{Ended, Habits, NewDaemon, Recorder, Wakeup, Watches};
-use super::{MachineBuilder, Outcome, SimError};
+use super::{MachineBuilder, MachineConfig, Outcome, SimError};
 use crate::memory::buddy::{BLOCK_ORDER, MAX_ORDER};
-use crate::memory::{Memory, Node};
+use crate::memory::{Memory, Zone};
 use isotherm_core::compaction::{CompactionDaemon, CompactionError, Design, Why, ZoneReport};
 use isotherm_core::daemon::{Account, Kind, Report};
 use isotherm_core::host::NodeId;
@@ -68,18 +68,8 @@ impl MachineBuilder {
     /// # Errors
     /// [`SimError::Daemon`]: a value of the design that makes no sense, or that this machine cannot meet.
     pub fn compaction(&mut self, name: &str, design: &Design, node: u32) -> Result<(), SimError> {
-        let wrong = |source| SimError::of(Kind::Compaction, name, source);
-        let nodes = &self.machine.memory.nodes;
-        let Some((_, on)) = nodes.iter().nth(node as usize) else {
-            let allowed = match nodes.len() {
-                1 => "0, the only one".to_owned(),
-                len => format!("0 to {}", len - 1),
-            };
-            let error = CompactionError::OutOfRange { place: "node".to_owned(), got: node.to_string(), allowed };
-            return Err(wrong(error));
-        };
-        check(design, on).map_err(wrong)?;
-        let daemon = CompactionDaemon::start(design, NodeId(node), Instant::START).map_err(wrong)?;
+        let nodes = self.machine.memory.nodes.iter().map(|(_, node)| node.zones.iter().map(Zone::managed).collect());
+        let daemon = daemon_on(nodes.collect(), name, design, node)?;
         self.machine.add_daemon(NewDaemon {
             kind: Kind::Compaction,
             name: name.to_owned(),
@@ -92,12 +82,40 @@ impl MachineBuilder {
     }
 }
 
-/// What a design asks for and a node cannot give.
-fn check(design: &Design, node: &Node) -> Result<(), CompactionError> {
+impl MachineConfig {
+    /// Whether [`MachineBuilder::compaction`] would take the daemon, without a machine: that takes memory in proportion to its own.
+    ///
+    /// # Errors
+    /// As [`MachineBuilder::compaction`], and a machine that cannot be.
+    pub fn check_compaction(&self, name: &str, design: &Design, node: u32) -> Result<(), SimError> {
+        self.validate()?;
+        let nodes = self.memory_setup().nodes;
+        let zones = nodes.iter().map(|node| node.zones.iter().map(|zone| zone.get()).collect());
+        daemon_on(zones.collect(), name, design, node).map(drop)
+    }
+}
+
+/// The daemon, if it can work on the node of this number. `nodes`: of each the pages of its zones.
+fn daemon_on(nodes: Vec<Vec<u64>>, name: &str, design: &Design, node: u32) -> Result<CompactionDaemon, SimError> {
+    let wrong = |source| SimError::of(Kind::Compaction, name, source);
+    let Some(zones) = nodes.get(node as usize) else {
+        let allowed = match nodes.len() {
+            1 => "0, the only one".to_owned(),
+            len => format!("0 to {}", len - 1),
+        };
+        let error = CompactionError::OutOfRange { place: "node".to_owned(), got: node.to_string(), allowed };
+        return Err(wrong(error));
+    };
+    check(design, zones).map_err(wrong)?;
+    CompactionDaemon::start(design, NodeId(node), Instant::START).map_err(wrong)
+}
+
+/// What a design asks for and a node with zones of so many pages cannot give.
+fn check(design: &Design, zones: &[u64]) -> Result<(), CompactionError> {
     let refuse = |place: &str, got: String, allowed: String| {
         Err(CompactionError::OutOfRange { place: place.to_owned(), got, allowed })
     };
-    let huge = node.managed() >> BLOCK_ORDER;
+    let huge = zones.iter().sum::<u64>() >> BLOCK_ORDER;
     match design {
         Design::Controller(config) if config.keep > huge => {
             refuse("keep", config.keep.to_string(), format!("up to {huge}, all memory of the node"))
@@ -108,8 +126,8 @@ fn check(design: &Design, node: &Node) -> Result<(), CompactionError> {
         Design::Explicit(config) if config.order > MAX_ORDER => {
             refuse("order", config.order.to_string(), format!("1 to {MAX_ORDER}, the largest here"))
         }
-        Design::Explicit(config) if config.zone.is_some_and(|zone| usize::from(zone) >= node.zones.len()) => {
-            let allowed = match node.zones.len() {
+        Design::Explicit(config) if config.zone.is_some_and(|zone| usize::from(zone) >= zones.len()) => {
+            let allowed = match zones.len() {
                 1 => "0, the only one of the node".to_owned(),
                 len => format!("0 to {}", len - 1),
             };

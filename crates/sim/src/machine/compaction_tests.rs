@@ -5,15 +5,22 @@ use crate::reclaim::policy_by_name;
 use isotherm_core::compaction::{ControllerConfig, DESIGNS, Design, ExplicitConfig, HeatConfig, OrderMarks, RfcConfig};
 use isotherm_units::Bytes;
 
-fn builder(nodes: usize) -> MachineBuilder {
+fn config(nodes: usize) -> MachineConfig {
     let node = NodeConfig { memory: Bytes::from_mib(64), ..NodeConfig::default() };
-    let config = MachineConfig { nodes: vec![node; nodes], ..MachineConfig::default() };
-    MachineBuilder::new(&config, policy_by_name("classic").expect("registered").build()).expect("a machine")
+    MachineConfig { nodes: vec![node; nodes], ..MachineConfig::default() }
+}
+
+fn builder(nodes: usize) -> MachineBuilder {
+    MachineBuilder::new(&config(nodes), policy_by_name("classic").expect("registered").build()).expect("a machine")
 }
 
 #[test]
 fn what_a_machine_cannot_meet_is_refused() {
-    let said = |design: &Design, node: u32| builder(2).compaction("d", design, node).unwrap_err().to_string();
+    let said = |design: &Design, node: u32| {
+        let said = builder(2).compaction("d", design, node).unwrap_err().to_string();
+        assert_eq!(config(2).check_compaction("d", design, node).unwrap_err().to_string(), said, "without a machine");
+        said
+    };
     let keep = 33;
     let controller = Design::Controller(ControllerConfig { keep, ..ControllerConfig::default() });
     assert_eq!(said(&controller, 0), "compaction `d`: `keep` is 33; allowed: up to 32, all memory of the node");

@@ -85,7 +85,9 @@ fn hint(suggestion: &Option<&'static str>) -> String {
 }
 
 fn nearest(wrong: &str, names: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
-    let scored = names.into_iter().map(|name| (strsim::damerau_levenshtein(wrong, name), name));
+    // Comparing takes the product of both lengths.
+    let scored =
+        names.into_iter().filter(|_| wrong.len() <= 100).map(|name| (strsim::damerau_levenshtein(wrong, name), name));
     scored.min_by_key(|&(distance, _)| distance).filter(|&(distance, _)| distance <= 2).map(|(_, name)| name)
 }
 
