@@ -143,7 +143,7 @@ impl Mutator<'_> {
 
     fn make(&mut self) -> Vec<u8> {
         if self.one_in(100) {
-            return self.from_nothing();
+            return self.without_corpus();
         }
         let corpus = self.corpus;
         let mut bytes = corpus[self.below(corpus.len())].clone();
@@ -157,7 +157,7 @@ impl Mutator<'_> {
     }
 
     /// Without the corpus: nothing, noise, words, one long line.
-    fn from_nothing(&mut self) -> Vec<u8> {
+    fn without_corpus(&mut self) -> Vec<u8> {
         match self.below(4) {
             0 => Vec::new(),
             1 => (0..self.below(64)).map(|_| self.byte()).collect(),

@@ -37,10 +37,7 @@ const DOWNWARD: &[(&str, &[&str])] = &[
     ),
     (
         "fuzz",
-        &[
-            "units", "core", "trace", "workload", "scenario", "linux", "daemon", "recorder", "top", "guest", "rig",
-            "fidelity",
-        ],
+        &["units", "core", "trace", "workload", "scenario", "linux", "daemon", "recorder", "top", "guest", "fidelity"],
     ),
     ("tracer", &[]),
     ("xtask", &[]),
