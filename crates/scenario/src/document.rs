@@ -224,8 +224,8 @@ fn deepest(value: &Value<'_>, base: Option<&Value<'_>>, steps: &[PathSegment]) -
 /// Brackets within brackets that are read. No file needs more than some ten.
 const DEPTH_MAX: usize = 200;
 
-/// Where brackets are nested too deeply. The parser calls itself for each, and its own bound is no bound after brackets that are closed and
-/// were never opened (toml_parser 1.1.5, `RecursionGuard`): the stack ran over.
+/// Where brackets are nested too deeply. The parser calls itself for each. Its own bound is none where a bracket stands in the place of a
+/// key: what it then skips it counts as closed and never as opened (toml_parser 1.1.5, `ignore_to_value_close`), and the stack ran over.
 fn too_deep(text: &str) -> Option<usize> {
     let mut open = Vec::new();
     for token in Source::new(text).lex() {

@@ -1,8 +1,7 @@
 //! What our programs send each other: the recorder's stream, the guest's script, job and reports, stored runs of the lab.
 
 use crate::target::{Target, text};
-use isotherm_fidelity::Workloads;
-use isotherm_fidelity::advice::{Programs, Store};
+use isotherm_fidelity::advice::Store;
 use isotherm_fidelity::versus::{self, Stored};
 use isotherm_guest::job::{Job, Report, Task};
 use isotherm_guest::script::Script;
@@ -73,16 +72,6 @@ pub(super) const TARGETS: &[Target] = &[
                     lived.outputs.keys().filter_map(|path| lived.output(path)).count();
                 }
             }
-        },
-    },
-    Target {
-        name: "lab-lists",
-        reaches: "isotherm_fidelity::{Workloads, advice::Programs}",
-        words: &["[[workloads]]", "[[programs]]", "name", "set", "what", "load", "kind"],
-        run: |_, input| {
-            let text = text(input);
-            let _ = Workloads::parse(&text, "fuzz").map(|workloads| workloads.list().count());
-            let _ = Programs::parse(&text, "fuzz");
         },
     },
     Target {
