@@ -41,7 +41,7 @@ pub struct RecordPair {
     maps: [RecordHeatmap; 2],
 }
 
-/// Both records over the memory that is busy in either. Passes over each as of [`heatmap`]. `columns` and `rows` are limits, and
+/// Both records over the memory that is busy in either. Passes over each as of [`heatmap()`]. `columns` and `rows` are limits, and
 /// gaps from `fold_bytes` on are folded away.
 ///
 /// # Errors
