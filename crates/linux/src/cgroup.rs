@@ -157,7 +157,7 @@ impl Hierarchy {
 
 impl Group {
     /// Paths of the groups right below it.
-    pub(crate) fn below(&self) -> Vec<String> {
+    pub fn below(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.root.path(&self.folder)).into_iter().flatten().flatten();
         let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         let path = self.path.trim_end_matches('/');

@@ -110,6 +110,9 @@ pub struct ModuleTest {
     /// And for how long they go on at least.
     #[serde(default)]
     pub storm_seconds: u64,
+    /// Whether nobody looks at the process whose mappings change: what the kernel keeps without the module.
+    #[serde(default)]
+    pub storm_alone: bool,
     /// What the storms' chances come from.
     pub seed: u64,
 }

@@ -105,8 +105,8 @@ pub(crate) fn test(test: &ModuleTest, reporter: &mut Reporter) -> Result<(), Str
     })?;
     run("refusals", &mut || refusals::refused(&device, &process, START))?;
     // What a first storm allocates and keeps, caches of page tables and the like, is there before the one that is measured.
-    storm::blow(&device, &ModuleTest { storm_calls: test.storm_calls.min(300), storm_seconds: 0, seed: test.seed })?;
-    let before = memory::read()?;
+    storm::blow(&device, &ModuleTest { storm_calls: test.storm_calls.min(300), storm_seconds: 0, ..test.clone() })?;
+    let before = memory::Memory::read()?;
     storm::blow(&device, test)?;
     tested.checks.push("storm".to_owned());
     tested.memory = memory::settled(&before)?;

@@ -1,5 +1,6 @@
 //! The accessed-bit module in real kernels. `cargo xtask module` builds it; where it was not built, these tests say so and pass; with
-//! `ISOTHERM_REQUIRE_ALL=1` they fail. `ISOTHERM_STORM_SECONDS` makes the storms longer.
+//! `ISOTHERM_REQUIRE_ALL=1` they fail. `ISOTHERM_STORM_SECONDS` makes the storms longer; with `ISOTHERM_STORM_ALONE=1` nobody calls the
+//! module in them, which tells what it keeps from what the kernel keeps.
 #![expect(clippy::print_stdout, reason = "says what is skipped, and how memory was")]
 
 use isotherm_rig::job::Setting;
@@ -67,7 +68,8 @@ fn module_holds(name: &str) {
     let number = |name, default| std::env::var(name).map_or(default, |text| text.parse().expect("a number"));
     let (storm_calls, storm_seconds) = (number("ISOTHERM_STORM_CALLS", 1000), number("ISOTHERM_STORM_SECONDS", 0));
     let extras = Extras { modules: vec![module], ..Extras::default() };
-    let result = run(&rig, Task::Module(ModuleTest { storm_calls, storm_seconds, seed: 1 }), &extras);
+    let storm_alone = number("ISOTHERM_STORM_ALONE", 0) != 0;
+    let result = run(&rig, Task::Module(ModuleTest { storm_calls, storm_seconds, storm_alone, seed: 1 }), &extras);
     let tested = result.reports.iter().find_map(|report| match report {
         Report::ModuleTested(tested) => Some(tested),
         _ => None,

@@ -95,6 +95,10 @@ impl Knobs for NoKnobs {
         Err(format!("{path} is not written in a dry run"))
     }
 
+    fn set_within(&mut self, section: &str, path: &str, value: &str) -> Result<(), String> {
+        self.set(section, path, value)
+    }
+
     fn put_back(&mut self, _: &str) -> Result<(), String> {
         Ok(())
     }

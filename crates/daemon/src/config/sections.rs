@@ -1,8 +1,9 @@
 //! Sections that watch and act, a type each. Their keys are those of scenarios, and `enable`.
 
 use isotherm_core::generations::ToolConfig;
-use isotherm_core::presets::{Preset, name_or_table};
-use serde::{Deserialize, Serialize};
+use isotherm_core::monitor::MonitorConfig;
+use isotherm_core::presets::{KernelModule, Preset, PresetError, Setup, name_or_table};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A `[[generations]]` table: estimates the working set of groups, or evicts what is old (docs/generations.md).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +25,8 @@ impl GenerationsConfig {
     }
 }
 
-/// A `[[monitors]]` table: what a module of the kernel watches and does, DAMON_RECLAIM or DAMON_LRU_SORT, on all of physical memory.
+/// A `[[monitors]]` table: what the kernel's DAMON watches, and what it does with what it finds. With a preset of a module of the
+/// kernel (DAMON_RECLAIM, DAMON_LRU_SORT) and without targets that module does it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct MonitorsConfig {
@@ -33,10 +35,40 @@ pub struct MonitorsConfig {
     /// Whether it may act. Default no: the writes are told, and not made.
     #[serde(default)]
     pub enable: bool,
-    /// As in a scenario: `"reclaim"` or `"lru-sort"`, or a table of the name and what differs.
-    #[serde(deserialize_with = "name_or_table")]
-    pub preset: Preset,
+    /// Paths of groups or names of `[[targets]]` tables. With `vaddr` all their processes are watched; with `paddr` physical memory
+    /// is, and schemes treat pages of these groups alone. Left out: physical memory, all of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<String>,
+    /// As in a scenario: its name, or a table of the name and what differs. In place of `config`.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some_name_or_table")]
+    pub preset: Option<Preset>,
+    /// As in a scenario: attributes and schemes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<MonitorConfig>,
     /// DAMON has one user at a time. Switches DAMON_STAT off meanwhile, where it has it. Default no.
     #[serde(default)]
     pub take_damon_stat: bool,
+}
+
+impl MonitorsConfig {
+    /// The module of the kernel that does all that it asks for, if there is one.
+    pub fn kernel_module(&self) -> Option<KernelModule> {
+        let preset = self.preset.as_ref().filter(|_| self.targets.is_empty())?;
+        preset.kernel_module()
+    }
+
+    /// How it watches, with its schemes, whoever does it.
+    ///
+    /// # Errors
+    /// A preset whose values make no sense.
+    pub fn setup(&self) -> Result<Setup, PresetError> {
+        match (&self.preset, &self.config) {
+            (Some(preset), _) => preset.setup(),
+            (None, config) => Ok(Setup { config: config.clone().unwrap_or_default(), range: None }),
+        }
+    }
+}
+
+fn some_name_or_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Preset>, D::Error> {
+    name_or_table(deserializer).map(Some)
 }

@@ -55,7 +55,8 @@ pub(super) struct Spared {
 }
 
 impl Spared {
-    fn has(&mut self, path: &str, world: &mut dyn World) -> bool {
+    /// Whether this group is left alone, which is noted.
+    pub(super) fn has(&mut self, path: &str, world: &mut dyn World) -> bool {
         if !self.acts {
             return false;
         }

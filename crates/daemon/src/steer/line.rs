@@ -56,6 +56,8 @@ pub enum Line {
     Writes { section: String, path: String, value: String },
     /// It would be, if the section might act.
     WouldWrite { section: String, path: String, value: String },
+    /// What the kernel itself did for a section since the last such line, as it counts.
+    Counted { section: String, asked_bytes: u64, verified_bytes: u64 },
     /// What a section wrote holds again what it held before.
     PutBack { section: String },
     /// Nothing acts from now on.

@@ -5,6 +5,7 @@
 
 mod gate;
 mod guard;
+mod kernel;
 mod line;
 mod section;
 mod steering;
@@ -13,11 +14,21 @@ mod switch;
 mod tests;
 
 pub use line::{Act, Effect, Line, SectionStatus, Status};
-pub use steering::{Ended, Outside, Steered, steer};
+pub use steering::{Ended, Outside, SteerError, Steered, steer};
 
 use crate::config::Config;
 use crate::hands::{Hands, Returned, Store, Taken, same_value};
+use isotherm_core::host::AddressRange;
 use isotherm_units::{Bytes, Duration};
+
+/// A group of a machine.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Member {
+    /// As in `/proc/PID/cgroup`.
+    pub path: String,
+    /// Numbers of its own processes, not of those in groups below.
+    pub processes: Vec<u32>,
+}
 
 /// What the loop needs to know of the machine beside what hosts tell.
 pub trait World {
@@ -26,6 +37,24 @@ pub trait World {
     /// # Errors
     /// In words.
     fn groups(&mut self, pattern: &str) -> Result<Vec<String>, String>;
+
+    /// A group and those below it, each with the numbers of its own processes, by path. Our own process is not among them.
+    ///
+    /// # Errors
+    /// In words.
+    fn members(&mut self, group: &str) -> Result<Vec<Member>, String>;
+
+    /// Memory of the machine, as ranges of physical addresses.
+    ///
+    /// # Errors
+    /// In words.
+    fn physical_memory(&mut self) -> Result<Vec<AddressRange>, String>;
+
+    /// Gives the kernel a command that changes no setting: to bring its counters up to date.
+    ///
+    /// # Errors
+    /// In words.
+    fn command(&mut self, path: &str, word: &str) -> Result<(), String>;
 
     /// Whether somebody guaranteed this group memory (`memory.min`, `memory.low`).
     fn is_guaranteed(&mut self, path: &str) -> bool;
@@ -66,6 +95,13 @@ pub trait Knobs {
     /// In words; the knob holds what it held, unless they say otherwise.
     fn set(&mut self, section: &str, path: &str, value: &str) -> Result<(), String>;
 
+    /// Writes a file that is there only because of a knob that this section wrote before, and that goes when it is put back: the
+    /// journal need not know of it.
+    ///
+    /// # Errors
+    /// In words.
+    fn set_within(&mut self, section: &str, path: &str, value: &str) -> Result<(), String>;
+
     /// Puts back all that a section wrote, the last first.
     ///
     /// # Errors
@@ -77,6 +113,16 @@ impl<S: Store, M: Taken> Knobs for Hands<S, M> {
     fn set(&mut self, section: &str, path: &str, value: &str) -> Result<(), String> {
         let written = Hands::set(self, section, path, value, |now| same_value(now, value));
         written.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    fn set_within(&mut self, _: &str, path: &str, value: &str) -> Result<(), String> {
+        let failed = |why: String| format!("{path}: {why}");
+        self.machine().write(path, value).map_err(failed)?;
+        match self.machine().value(path).map_err(failed)? {
+            Some(now) if same_value(&now, value) => Ok(()),
+            Some(now) => Err(format!("{path}: `{value}` was written, and it holds `{now}`")),
+            None => Err(format!("{path}: there is no such file")),
+        }
     }
 
     fn put_back(&mut self, section: &str) -> Result<(), String> {

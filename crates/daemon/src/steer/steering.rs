@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::{Budget, Clock, Meter, Woken};
 use isotherm_core::generations::GenerationsError;
 use isotherm_core::host::GenerationsHost;
+use isotherm_core::presets::PresetError;
 use isotherm_units::{Duration, Instant};
 
 /// The loop wakes at least so often, for signals, the guard and the budget.
@@ -27,6 +28,15 @@ pub enum Ended {
     TimeOver,
     /// It holds more memory than it may.
     TooLarge(String),
+}
+
+/// Values of a section that make no sense, which [`Config::check`] tells beforehand.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SteerError {
+    #[error(transparent)]
+    Generations(#[from] GenerationsError),
+    #[error(transparent)]
+    Preset(#[from] PresetError),
 }
 
 /// What the loop came to.
@@ -62,13 +72,13 @@ struct Steering<'a> {
 /// Runs the sections of a configuration over a host, until the time is over or somebody ends it, and puts back the knobs that it wrote.
 ///
 /// # Errors
-/// A section whose values make no sense, which [`Config::check`] tells beforehand.
+/// [`SteerError`].
 pub fn steer<H: GenerationsHost + ?Sized>(
     config: &Config,
     length: Option<Duration>,
     host: &mut H,
     outside: Outside<'_>,
-) -> Result<Steered, GenerationsError> {
+) -> Result<Steered, SteerError> {
     let Outside { world, knobs, clock, meter, log } = outside;
     let start = clock.now();
     let end = length.map(|length| start + length);
@@ -83,7 +93,7 @@ pub fn steer<H: GenerationsHost + ?Sized>(
         paused: None,
         longest_turn: Duration::ZERO,
     };
-    steering.take(config.clone(), start, knobs)?;
+    steering.take(config.clone(), start, world, knobs)?;
     steering.follow(world);
     let (mut followed, mut reported) = (start, None);
     let ended = loop {
@@ -110,7 +120,7 @@ pub fn steer<H: GenerationsHost + ?Sized>(
                 steering.run(index, now, host, world);
             }
         }
-        steering.switch(world, knobs);
+        steering.switch(now, world, knobs);
         steering.longest_turn = steering.longest_turn.max(clock.now().since(now));
         if let Some(stretch) = budget.look(now, meter.spent()) {
             steering.tell(Line::Paced { stretch });
@@ -129,7 +139,7 @@ pub fn steer<H: GenerationsHost + ?Sized>(
             steering.log.status(&status);
         }
     };
-    let left = steering.put_back(knobs);
+    let left = steering.put_back(world, knobs);
     let why = match &ended {
         Ended::Stopped => "somebody ended it".to_owned(),
         Ended::TimeOver => "the time is over".to_owned(),
@@ -144,7 +154,13 @@ pub fn steer<H: GenerationsHost + ?Sized>(
 
 impl Steering<'_> {
     /// Takes a configuration. Sections that stay as they are go on with what they know.
-    fn take(&mut self, config: Config, now: Instant, knobs: &mut dyn Knobs) -> Result<(), GenerationsError> {
+    fn take(
+        &mut self,
+        config: Config,
+        now: Instant,
+        world: &mut dyn World,
+        knobs: &mut dyn Knobs,
+    ) -> Result<(), SteerError> {
         let mut before = std::mem::take(&mut self.sections);
         let mut lines = Vec::new();
         for spec in &config.generations {
@@ -163,14 +179,18 @@ impl Steering<'_> {
         for spec in &config.monitors {
             let kept = before.iter().position(|switch| switch.spec == *spec);
             let switch = match kept {
-                Some(at) => Some(before.remove(at)),
-                None => Switch::new(spec).inspect(|switch| lines.push(switch.began())),
+                Some(at) => before.remove(at),
+                None => {
+                    let switch = Switch::new(spec, now)?;
+                    lines.push(switch.began());
+                    switch
+                }
             };
-            self.switches.extend(switch);
+            self.switches.push(switch);
         }
         // Those that are gone leave their knobs before others take them.
         for mut switch in before {
-            self.mute = switch.put_back(knobs, self.log).err();
+            self.mute = switch.put_back(world, knobs, self.log).err();
         }
         self.tell(Line::Began { sections: config.nr_sections(), acting: config.nr_acting() });
         lines.into_iter().for_each(|line| self.tell(line));
@@ -179,8 +199,10 @@ impl Steering<'_> {
     }
 
     fn reload(&mut self, world: &mut dyn World, now: Instant, knobs: &mut dyn Knobs) {
-        let taken =
-            world.configuration().and_then(|config| self.take(config, now, knobs).map_err(|error| error.to_string()));
+        let taken = match world.configuration() {
+            Ok(config) => self.take(config, now, world, knobs).map_err(|error| error.to_string()),
+            Err(why) => Err(why),
+        };
         if let Err(why) = taken {
             self.tell(Line::NotReloaded { why });
         }
@@ -190,6 +212,9 @@ impl Steering<'_> {
         let mut lines = Vec::new();
         for section in &mut self.sections {
             lines.extend(section.follow(&self.config, world));
+        }
+        for switch in &mut self.switches {
+            lines.extend(switch.follow(&self.config, world));
         }
         lines.into_iter().for_each(|line| self.tell(line));
     }
@@ -211,19 +236,19 @@ impl Steering<'_> {
         self.mute = ran.err();
     }
 
-    fn switch(&mut self, world: &mut dyn World, knobs: &mut dyn Knobs) {
+    fn switch(&mut self, now: Instant, world: &mut dyn World, knobs: &mut dyn Knobs) {
         for switch in &mut self.switches {
-            if let Err(why) = switch.turn(world, knobs, self.paused.as_deref(), self.log) {
+            if let Err(why) = switch.turn(now, world, knobs, self.paused.as_deref(), self.log) {
                 self.mute = Some(why);
             }
         }
     }
 
     /// Everything holds again what it held before.
-    fn put_back(&mut self, knobs: &mut dyn Knobs) -> Vec<String> {
+    fn put_back(&mut self, world: &mut dyn World, knobs: &mut dyn Knobs) -> Vec<String> {
         let mut left = Vec::new();
         for switch in &mut self.switches {
-            match switch.put_back(knobs, self.log) {
+            match switch.put_back(world, knobs, self.log) {
                 Ok(trouble) => left.extend(trouble),
                 Err(why) => self.mute = Some(why),
             }

@@ -1,109 +1,115 @@
-//! A section that a module of the kernel carries out: its parameters are written, it is switched on, and both are taken back.
+//! A section that an engine of the kernel carries out: its files are written, it is switched on, and both are taken back.
 
+use super::kernel::{Counts, Kdamond, Kernel, Module, Standing};
 use super::line::{Line, SectionStatus};
 use super::{Knobs, Log, World};
-use crate::config::MonitorsConfig;
-use isotherm_core::presets::KernelModule;
+use crate::config::{Config, MonitorsConfig};
+use isotherm_core::presets::PresetError;
+use isotherm_units::{Duration, Instant};
 
-const STAT: &str = "/sys/module/damon_stat/parameters/enabled";
+/// What failed is tried again after so long.
+const RETRY: Duration = Duration::from_secs(60);
+/// An engine that should run for others goes on so long before it is begun anew: what it knows is lost then.
+const RENEW: Duration = Duration::from_secs(300);
+/// Time between two lines about what the kernel did.
+const COUNT: Duration = Duration::from_secs(60);
 
-/// A module of the kernel that is to run as a preset says.
+/// An engine of the kernel, and whether it is on.
 #[derive(Debug)]
 pub(super) struct Switch {
     pub(super) label: String,
     pub(super) spec: MonitorsConfig,
-    module: KernelModule,
-    is_on: bool,
+    kernel: Box<dyn Kernel>,
+    /// Since when.
+    on: Option<Instant>,
+    /// Somebody else switched it off.
+    is_forbidden: bool,
     /// The list of writes was told.
     is_told: bool,
+    tried: Option<Instant>,
     trouble: Option<String>,
     state: String,
     runs: u64,
     refused: u64,
+    counted: Instant,
+    counts: Counts,
 }
 
 impl Switch {
-    /// `None`: no module of the kernel does what the preset says.
-    pub(super) fn new(spec: &MonitorsConfig) -> Option<Self> {
-        Some(Self {
-            label: format!("monitors.{}", spec.name),
+    /// # Errors
+    /// A preset whose values make no sense.
+    pub(super) fn new(spec: &MonitorsConfig, now: Instant) -> Result<Self, PresetError> {
+        let label = format!("monitors.{}", spec.name);
+        let kernel: Box<dyn Kernel> = match Module::new(spec) {
+            Some(module) => Box::new(module),
+            None => Box::new(Kdamond::new(&label, spec)?),
+        };
+        Ok(Self {
+            label,
             spec: spec.clone(),
-            module: spec.preset.kernel_module()?,
-            is_on: false,
+            kernel,
+            on: None,
+            is_forbidden: false,
             is_told: false,
+            tried: None,
             trouble: None,
             state: "has not run yet".to_owned(),
             runs: 0,
             refused: 0,
+            counted: now,
+            counts: Counts::default(),
         })
     }
 
-    fn path(&self, parameter: &str) -> String {
-        format!("/sys/module/{}/parameters/{parameter}", self.module.name)
-    }
-
     pub(super) fn began(&self) -> Line {
-        Line::Section {
-            section: self.label.clone(),
-            engine: "kernel: DAMON module",
-            enabled: self.spec.enable,
-            why: format!("{} does all that the preset `{}` says", self.module.name, self.spec.preset.name()),
-        }
+        let (section, engine) = (self.label.clone(), self.kernel.engine());
+        Line::Section { section, engine, enabled: self.spec.enable, why: self.kernel.why() }
     }
 
-    /// All that is to be written, in this order. What holds it already is left out, but for the switch, which comes last.
-    fn writes(&self, world: &mut dyn World) -> Result<Vec<(String, String)>, String> {
-        let enabled = self.path("enabled");
-        if world.value(&enabled)?.is_none() {
-            return Err(format!(
-                "this kernel has no {}: it needs DAMON with that module built in (CONFIG_DAMON_RECLAIM, CONFIG_DAMON_LRU_SORT)",
-                self.module.name
-            ));
-        }
-        let mut writes = Vec::new();
-        if self.spec.take_damon_stat && world.value(STAT)?.as_deref() == Some("Y") {
-            writes.push((STAT.to_owned(), "N".to_owned()));
-        }
-        let usual = self.spec.preset.name().parse::<isotherm_core::presets::Preset>().ok();
-        let usual = usual.and_then(|usual| usual.kernel_module()).map(|usual| usual.parameters).unwrap_or_default();
-        for (name, value) in &self.module.parameters {
-            let path = self.path(name);
-            match world.value(&path)? {
-                Some(now) if now == *value => {}
-                Some(_) => writes.push((path, value.clone())),
-                // A parameter of later kernels, which nobody asked for.
-                None if usual.contains(&(name, value.clone())) => {}
-                None => return Err(format!("this kernel's {} has no parameter {name}", self.module.name)),
-            }
-        }
-        writes.push((enabled, "Y".to_owned()));
-        Ok(writes)
+    /// Looks for whom there is.
+    pub(super) fn follow(&mut self, config: &Config, world: &mut dyn World) -> Vec<Line> {
+        self.kernel.follow(config, world)
     }
 
     /// Looks whether it is to be on, and makes it so. `withheld`: why nothing may act now.
     pub(super) fn turn(
         &mut self,
+        now: Instant,
         world: &mut dyn World,
         knobs: &mut dyn Knobs,
         withheld: Option<&str>,
         log: &mut dyn Log,
     ) -> Result<(), String> {
-        let trouble = match (self.spec.enable, withheld) {
-            (false, _) => {
-                self.state = "observing".to_owned();
-                if self.is_told { return Ok(()) } else { self.tell_writes(world, log)? }
-            }
-            (true, Some(why)) => {
-                self.state = why.to_owned();
-                if self.is_on { self.put_back(knobs, log)? } else { None }
-            }
-            (true, None) if self.is_on => self.watch(world, knobs, log)?,
-            // What failed is tried again when something is written about it, or a minute later.
-            (true, None) if self.trouble.is_some() && !self.runs.is_multiple_of(60) => self.trouble.clone(),
-            (true, None) => self.switch_on(world, knobs, log)?,
-        };
         self.runs += 1;
+        let may_act = self.spec.enable && !self.is_forbidden;
+        let trouble = match (may_act, withheld, self.on) {
+            (false, ..) if self.is_forbidden => return Ok(()),
+            (false, ..) => {
+                self.state = "observing".to_owned();
+                if self.is_told || !self.is_time_to_try(now) {
+                    return Ok(());
+                }
+                self.tell_writes(world, log)?
+            }
+            (true, Some(why), on) => {
+                self.state = why.to_owned();
+                self.tried = None;
+                if on.is_some() { self.put_back(world, knobs, log)? } else { None }
+            }
+            (true, None, Some(since)) => self.watch(now, since, world, knobs, log)?,
+            (true, None, None) if !self.is_time_to_try(now) => return Ok(()),
+            (true, None, None) => self.switch_on(now, world, knobs, log)?,
+        };
         self.told(trouble, log)
+    }
+
+    /// What failed is tried again a minute later.
+    fn is_time_to_try(&mut self, now: Instant) -> bool {
+        if self.tried.is_some_and(|tried| now.since(tried) < RETRY) {
+            return false;
+        }
+        self.tried = Some(now);
+        true
     }
 
     fn told(&mut self, trouble: Option<String>, log: &mut dyn Log) -> Result<(), String> {
@@ -121,102 +127,129 @@ impl Switch {
     }
 
     fn tell_writes(&mut self, world: &mut dyn World, log: &mut dyn Log) -> Result<Option<String>, String> {
-        self.is_told = true;
-        let writes = match self.writes(world) {
+        let writes = match self.kernel.writes(world) {
             Ok(writes) => writes,
             Err(why) => return Ok(Some(why)),
         };
-        for (path, value) in writes {
-            log.line(&Line::WouldWrite { section: self.label.clone(), path, value })?;
+        self.is_told = true;
+        for write in writes {
+            log.line(&Line::WouldWrite { section: self.label.clone(), path: write.path, value: write.value })?;
         }
         Ok(None)
     }
 
     fn switch_on(
         &mut self,
+        now: Instant,
         world: &mut dyn World,
         knobs: &mut dyn Knobs,
         log: &mut dyn Log,
     ) -> Result<Option<String>, String> {
-        if world.value(&self.path("enabled")).is_ok_and(|now| now.as_deref() == Some("Y")) {
-            return Ok(Some(format!("{} is on already: it is somebody else's, and is left alone", self.module.name)));
-        }
-        let writes = match self.writes(world) {
+        let writes = match self.kernel.writes(world) {
             Ok(writes) => writes,
             Err(why) => return Ok(Some(why)),
         };
-        for (path, value) in writes {
-            let line = Line::Writes { section: self.label.clone(), path: path.clone(), value: value.clone() };
-            if let Err(why) = log.line(&line) {
+        let back = |knobs: &mut dyn Knobs| {
+            knobs.put_back(&self.label).err().map_or_else(String::new, |error| format!("; {error}"))
+        };
+        for write in writes {
+            let (path, value) = (write.path.clone(), write.value.clone());
+            if let Err(why) = log.line(&Line::Writes { section: self.label.clone(), path, value }) {
                 // What is left of it stays in the journal, and is told when it can be.
                 let _ = knobs.put_back(&self.label);
                 return Err(why);
             }
-            if let Err(why) = knobs.set(&self.label, &path, &value) {
-                let back = knobs.put_back(&self.label).err().map_or_else(String::new, |error| format!("; {error}"));
-                return Ok(Some(format!("{why}; what was written before it is put back{back}")));
+            if let Err(why) = write.carry_out(&self.label, knobs) {
+                return Ok(Some(format!("{why}; what was written before it is put back{}", back(knobs))));
             }
         }
-        // The kernel may take the switch and start nothing: DAMON was busy.
-        let pid = world.value(&self.path("kdamond_pid")).ok().flatten();
-        if pid.is_some_and(|pid| pid.trim() == "-1") {
-            let back = knobs.put_back(&self.label).err().map_or_else(String::new, |error| format!("; {error}"));
-            return Ok(Some(format!(
-                "{} was switched on and does not run: somebody else may have DAMON (DAMON_STAT: take-damon-stat = true); put back{back}",
-                self.module.name
-            )));
+        if let Err(why) = self.kernel.begins(world) {
+            return Ok(Some(format!("{why}; put back{}", back(knobs))));
         }
-        self.is_on = true;
+        self.on = Some(now);
+        self.counted = now;
+        self.counts = Counts::default();
         self.state = "acting".to_owned();
-        Ok(None)
+        Ok(self.kernel.shortcoming(world))
     }
 
-    /// Somebody may switch it off, or it may end by itself.
     fn watch(
+        &mut self,
+        now: Instant,
+        since: Instant,
+        world: &mut dyn World,
+        knobs: &mut dyn Knobs,
+        log: &mut dyn Log,
+    ) -> Result<Option<String>, String> {
+        match self.kernel.standing(world)? {
+            Standing::Outdated if now.since(since) >= RENEW => {
+                self.tried = None;
+                self.put_back(world, knobs, log)
+            }
+            Standing::Runs | Standing::Outdated => {
+                if now.since(self.counted) >= COUNT {
+                    self.counted = now;
+                    self.count(world, log)?;
+                }
+                Ok(self.kernel.shortcoming(world))
+            }
+            Standing::Ended(why) => {
+                let failed = self.put_back(world, knobs, log)?;
+                Ok(Some(failed.map_or(why.clone(), |failed| format!("{why}; {failed}"))))
+            }
+            Standing::SwitchedOff => {
+                self.put_back(world, knobs, log)?;
+                self.is_forbidden = true;
+                self.state = "switched off by somebody else".to_owned();
+                Ok(Some("somebody switched it off; it stays off until the configuration is read anew".to_owned()))
+            }
+        }
+    }
+
+    /// What the kernel did since the last line about it.
+    fn count(&mut self, world: &mut dyn World, log: &mut dyn Log) -> Result<(), String> {
+        let counts = self.kernel.counts(true, world);
+        let asked_bytes = counts.asked_bytes.saturating_sub(self.counts.asked_bytes);
+        let verified_bytes = counts.verified_bytes.saturating_sub(self.counts.verified_bytes);
+        if asked_bytes == 0 && verified_bytes == 0 {
+            return Ok(());
+        }
+        self.counts = counts;
+        log.line(&Line::Counted { section: self.label.clone(), asked_bytes, verified_bytes })
+    }
+
+    /// Puts back what it wrote, if it is on.
+    pub(super) fn put_back(
         &mut self,
         world: &mut dyn World,
         knobs: &mut dyn Knobs,
         log: &mut dyn Log,
     ) -> Result<Option<String>, String> {
-        if world.value(&self.path("enabled"))?.as_deref() != Some("N") {
+        if self.on.is_none() {
             return Ok(None);
         }
-        self.put_back(knobs, log)?;
-        self.spec.enable = false;
-        self.is_told = true;
-        Ok(Some("somebody switched it off; it stays off until the configuration is read anew".to_owned()))
-    }
-
-    /// Puts back what it wrote, if it is on.
-    pub(super) fn put_back(&mut self, knobs: &mut dyn Knobs, log: &mut dyn Log) -> Result<Option<String>, String> {
-        if !std::mem::take(&mut self.is_on) {
-            return Ok(None);
-        }
+        // Afterwards they are gone. What cannot be written down is put back all the same.
+        let counted = self.count(world, log);
+        self.on = None;
         let trouble = knobs.put_back(&self.label).err();
+        counted?;
         log.line(&Line::PutBack { section: self.label.clone() })?;
         Ok(trouble)
     }
 
     pub(super) fn status(&self, world: &mut dyn World) -> SectionStatus {
-        let mut counter = |name: &str| -> Option<u64> { world.value(&self.path(name)).ok()??.trim().parse().ok() };
-        let mut sum = |is_tried: bool| {
-            let bytes = self.module.counters.iter().filter(|name| name.starts_with("bytes_"));
-            let of_kind = bytes.filter(|name| name.contains("_tried_") == is_tried);
-            of_kind.filter_map(|name| counter(name)).fold(0, u64::saturating_add)
-        };
-        let (asked_bytes, verified_bytes) = (sum(true), sum(false));
-        let words = self.module.counters.iter().filter_map(|name| Some(format!("{name} {}", counter(name)?))).collect();
+        let counts = self.kernel.counts(self.on.is_some(), world);
         SectionStatus {
             section: self.label.clone(),
-            engine: "kernel: DAMON module",
+            engine: self.kernel.engine(),
             enabled: self.spec.enable,
             state: self.trouble.clone().unwrap_or_else(|| self.state.clone()),
-            targets: vec!["physical memory".to_owned()],
+            targets: self.kernel.targets(),
             runs: self.runs,
-            asked_bytes,
-            verified_bytes,
+            asked_bytes: counts.asked_bytes,
+            verified_bytes: counts.verified_bytes,
             refused: self.refused,
-            words,
+            words: counts.words,
         }
     }
 }

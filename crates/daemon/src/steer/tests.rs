@@ -9,8 +9,10 @@ use isotherm_core::generations::{ReclaimerConfig, ToolConfig};
 use isotherm_core::host::{
     Ageing, Answer, Eviction, Gauge, Gauging, GenerationCapabilities, Generational, HostError, Listing, Lruvec, NodeId,
 };
+use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_core::presets::{Preset, Reclaim};
-use isotherm_core::vocabulary::GenerationRow;
+use isotherm_core::schemes::Scheme;
+use isotherm_core::vocabulary::{Action, GenerationRow};
 use isotherm_units::{Instant, PAGE_BYTES, Ratio};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,8 +41,14 @@ fn module_at_rest() -> BTreeMap<String, String> {
     knobs.insert(path("enabled"), "N".to_owned());
     knobs.insert(path("kdamond_pid"), "-1".to_owned());
     knobs.insert("/sys/module/damon_stat/parameters/enabled".to_owned(), "Y".to_owned());
+    knobs.insert(NR_KDAMONDS.to_owned(), "0".to_owned());
     knobs
 }
+
+const NR_KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
+/// What is there while a kdamond is.
+const KDAMOND: &str = "/sys/kernel/mm/damon/admin/kdamonds/0/";
+const STATE: &str = "/sys/kernel/mm/damon/admin/kdamonds/0/state";
 
 const ENABLED: &str = "/sys/module/damon_reclaim/parameters/enabled";
 const RUNS: &str = "/sys/module/damon_reclaim/parameters/kdamond_pid";
@@ -107,6 +115,16 @@ impl Truth {
 
     fn now(&self) -> Instant {
         self.clock.now()
+    }
+
+    /// Files of a kdamond are there, and hold 0, as soon as it is made.
+    fn knob(&self, path: &str) -> Option<String> {
+        let knobs = self.knobs.borrow();
+        let usual = || match path {
+            STATE => Some("off".to_owned()),
+            _ => path.starts_with(KDAMOND).then(|| "0".to_owned()),
+        };
+        knobs.get(path).cloned().or_else(|| usual().filter(|_| knobs[NR_KDAMONDS] == "1"))
     }
 
     fn fails(&self) -> bool {
@@ -243,7 +261,7 @@ struct Files(Rc<Truth>);
 
 impl Taken for Files {
     fn value(&mut self, path: &str) -> Result<Option<String>, String> {
-        Ok(self.0.knobs.borrow().get(path).cloned())
+        Ok(self.0.knob(path))
     }
     fn write(&mut self, path: &str, value: &str) -> Result<(), String> {
         if self.0.fails() {
@@ -258,6 +276,26 @@ impl Taken for Files {
             let pid = if value == "Y" && !has_stat { "77" } else { "-1" };
             knobs.insert(RUNS.to_owned(), pid.to_owned());
         }
+        if path == NR_KDAMONDS {
+            if knobs.get(STATE).is_some_and(|state| state == "on") {
+                return Err("EBUSY".to_owned());
+            }
+            knobs.retain(|path, _| !path.starts_with(KDAMOND));
+        }
+        if path.starts_with(KDAMOND) && knobs[NR_KDAMONDS] != "1" {
+            return Err("ENOENT".to_owned());
+        }
+        if path == STATE && value == "on" {
+            if self.0.has_kill_file.get() || self.0.is_log_full.get() || has_stat {
+                self.0.forbidden.borrow_mut().push(format!("a kdamond at {}", self.0.now()));
+            }
+            let pids = knobs.iter().filter(|(path, _)| path.ends_with("pid_target")).map(|(_, pid)| pid.clone());
+            for pid in pids.collect::<Vec<_>>() {
+                if !["1", "101"].contains(&pid.as_str()) {
+                    self.0.forbidden.borrow_mut().push(format!("a kdamond watches process {pid}"));
+                }
+            }
+        }
         knobs.insert(path.to_owned(), value.to_owned());
         Ok(())
     }
@@ -265,7 +303,35 @@ impl Taken for Files {
 
 impl World for Rc<Truth> {
     fn value(&mut self, path: &str) -> Result<Option<String>, String> {
-        if self.fails() { Err("EIO".to_owned()) } else { Ok(self.knobs.borrow().get(path).cloned()) }
+        if self.fails() { Err("EIO".to_owned()) } else { Ok(self.knob(path)) }
+    }
+
+    fn members(&mut self, group: &str) -> Result<Vec<Member>, String> {
+        if self.fails() {
+            return Err("EIO".to_owned());
+        }
+        let member =
+            |(index, one): (u32, &Group)| Member { path: one.path.to_owned(), processes: vec![100 * index + 1] };
+        let groups = self.groups.borrow();
+        let is_in = |one: &Group| one.is_there && (one.path == group || one.path.starts_with(&format!("{group}/")));
+        Ok((0..).zip(groups.iter()).filter(|(_, one)| is_in(one)).map(member).collect())
+    }
+
+    fn physical_memory(&mut self) -> Result<Vec<AddressRange>, String> {
+        if self.fails() { Err("EIO".to_owned()) } else { Ok(vec![AddressRange::new(0x1000, 1 << 30)]) }
+    }
+
+    fn command(&mut self, path: &str, word: &str) -> Result<(), String> {
+        assert_eq!((path, word), (STATE, "update_schemes_stats"));
+        if self.fails() || self.knob(STATE).as_deref() != Some("on") {
+            return Err("EINVAL".to_owned());
+        }
+        let tried = 4096 * self.now().since(Instant::START).ns() / 1_000_000_000;
+        for (name, bytes) in [("sz_tried", tried), ("sz_applied", tried / 2)] {
+            let path = format!("{KDAMOND}contexts/0/schemes/0/stats/{name}");
+            self.knobs.borrow_mut().insert(path, bytes.to_string());
+        }
+        Ok(())
     }
 
     fn groups(&mut self, pattern: &str) -> Result<Vec<String>, String> {
@@ -376,8 +442,30 @@ fn section(name: &str, target: &str, enable: bool) -> GenerationsConfig {
 fn with_module(enable: bool, take_damon_stat: bool) -> Config {
     let preset =
         Reclaim { min_age: Duration::from_secs(30), wmarks_high: Ratio::from_percent(99), ..Reclaim::default() };
-    let monitor =
-        MonitorsConfig { name: "proactive".to_owned(), enable, preset: Preset::Reclaim(preset), take_damon_stat };
+    let monitor = MonitorsConfig {
+        name: "proactive".to_owned(),
+        enable,
+        targets: Vec::new(),
+        preset: Some(Preset::Reclaim(preset)),
+        config: None,
+        take_damon_stat,
+    };
+    let both = Config { monitors: vec![monitor], ..config(enable) };
+    both.check().unwrap();
+    both
+}
+
+/// With a kdamond that takes cold memory of processes from them.
+fn with_kdamond(enable: bool, operations: Operations) -> Config {
+    let scheme = Scheme { action: Action::Pageout, ..Scheme::default() };
+    let monitor = MonitorsConfig {
+        name: "cold".to_owned(),
+        enable,
+        targets: vec!["web".to_owned()],
+        preset: None,
+        config: Some(MonitorConfig { operations, schemes: vec![scheme], ..MonitorConfig::default() }),
+        take_damon_stat: true,
+    };
     let both = Config { monitors: vec![monitor], ..config(enable) };
     both.check().unwrap();
     both
@@ -590,18 +678,9 @@ fn a_module_of_the_kernel_is_switched_on_and_leaves_no_knob_changed() {
     let watched = Truth::new();
     steered(&watched, &with_module(false, true), 20, Vec::new());
     assert_eq!(*watched.knobs.borrow(), module_at_rest());
-    let writes = |truth: &Truth| -> Vec<(String, String)> {
-        let lines = truth.lines.borrow();
-        let write = |line: &Line| match line {
-            Line::Writes { path, value, .. } | Line::WouldWrite { path, value, .. } => {
-                Some((path.clone(), value.clone()))
-            }
-            _ => None,
-        };
-        lines.iter().filter_map(write).take(4).collect()
-    };
-    assert_eq!(writes(&watched), writes(&truth));
-    assert_eq!(writes(&watched).last().map(|write| write.0.as_str()), Some(ENABLED));
+    let list = writes(&watched);
+    assert_eq!(list, writes(&truth)[..list.len()]);
+    assert_eq!(list.last().map(|write| write.0.as_str()), Some(ENABLED));
 
     // DAMON is in other hands, and is left there.
     let truth = Truth::new();
@@ -620,6 +699,116 @@ fn a_module_of_the_kernel_is_switched_on_and_leaves_no_knob_changed() {
         truth.has_line(|line| matches!(line, Line::Trouble { why, .. } if why.contains("somebody switched it off")))
     );
     assert_eq!(*truth.knobs.borrow(), module_at_rest());
+}
+
+fn writes(truth: &Truth) -> Vec<(String, String)> {
+    let lines = truth.lines.borrow();
+    let write = |line: &Line| match line {
+        Line::Writes { path, value, .. } | Line::WouldWrite { path, value, .. } => Some((path.clone(), value.clone())),
+        _ => None,
+    };
+    lines.iter().filter_map(write).collect()
+}
+
+#[test]
+fn a_kdamond_watches_the_processes_of_its_groups_and_leaves_nothing() {
+    let truth = Truth::new();
+    let seen = RefCell::new(Vec::new());
+    let look = |second| at(second, |truth: &Truth| seen.borrow_mut().push(truth.knobs.borrow().clone()));
+    let events = vec![
+        look(100),
+        at(120, |truth: &Truth| truth.has_kill_file.set(true)),
+        look(125),
+        at(130, |truth: &Truth| truth.has_kill_file.set(false)),
+        look(135),
+    ];
+    let whole = steered(&truth, &with_kdamond(true, Operations::Vaddr), 180, events);
+    holds(&truth, "a kdamond");
+    let seen = seen.into_inner();
+    let is_on = |knobs: &BTreeMap<String, String>| knobs.get(STATE).is_some_and(|state| state == "on");
+    assert_eq!(seen.iter().map(is_on).collect::<Vec<_>>(), [true, false, true]);
+    let value = |file: &str| seen[0].get(&format!("{KDAMOND}contexts/0/{file}")).map(String::as_str);
+    assert_eq!((value("targets/nr_targets"), value("schemes/0/action")), (Some("2"), Some("pageout")));
+    assert_eq!((value("targets/0/pid_target"), value("targets/1/pid_target")), (Some("1"), Some("101")));
+    assert_eq!(seen[1], module_at_rest(), "while it is paused nothing is changed");
+    let counted = |line: &Line| matches!(line, Line::Counted { asked_bytes, verified_bytes, .. } if asked_bytes / 2 == *verified_bytes);
+    assert!(truth.has_line(counted), "{:?}", truth.lines);
+    let switch = whole.status.sections.iter().find(|section| section.engine == "kernel: DAMON").unwrap();
+    assert_eq!(switch.targets, ["/app/web-1", "/app/web-2"]);
+
+    // What a dry run lists is what is written.
+    let watched = Truth::new();
+    steered(&watched, &with_kdamond(false, Operations::Vaddr), 20, Vec::new());
+    assert_eq!(*watched.knobs.borrow(), module_at_rest());
+    let list = writes(&watched);
+    assert_eq!(list, writes(&truth)[..list.len()]);
+    assert_eq!(list.last().map(|write| write.0.as_str()), Some(STATE));
+
+    // By physical memory groups are filters.
+    let truth = Truth::new();
+    steered(&truth, &with_kdamond(true, Operations::Paddr), 60, Vec::new());
+    holds(&truth, "physical memory");
+    let groups: Vec<String> =
+        writes(&truth).into_iter().filter(|write| write.0.ends_with("memcg_path")).map(|write| write.1).collect();
+    assert_eq!(groups, ["/app/web-1", "/app/web-2"]);
+}
+
+#[test]
+fn a_kdamond_follows_who_comes_and_goes() {
+    // One more group: it is taken in after five minutes.
+    let truth = Truth::new();
+    truth.groups.borrow_mut()[1].is_there = false;
+    let nr_targets = RefCell::new(Vec::new());
+    let look = |second| {
+        at(second, |truth: &Truth| {
+            nr_targets.borrow_mut().push(truth.knob(&format!("{KDAMOND}contexts/0/targets/nr_targets")));
+        })
+    };
+    let come = at(50, |truth: &Truth| truth.groups.borrow_mut()[1].is_there = true);
+    let gone = at(400, |truth: &Truth| {
+        let mut groups = truth.groups.borrow_mut();
+        (groups[0].is_there, groups[1].is_there) = (false, false);
+        // Its processes ended, and so it did.
+        truth.knobs.borrow_mut().insert(STATE.to_owned(), "off".to_owned());
+    });
+    let back = at(600, |truth: &Truth| truth.groups.borrow_mut()[0].is_there = true);
+    let events = vec![look(40), come, look(200), look(390), gone, look(500), back, look(700)];
+    steered(&truth, &with_kdamond(true, Operations::Vaddr), 720, events);
+    holds(&truth, "who comes and goes");
+    let one = |nr: &str| Some(nr.to_owned());
+    assert_eq!(nr_targets.into_inner(), [one("1"), one("1"), one("2"), None, one("1")]);
+    assert!(truth.has_line(|line| matches!(line, Line::Trouble { why, .. } if why.contains("there now"))));
+
+    // Somebody switches it off: it stays so. Somebody else's is left alone.
+    let truth = Truth::new();
+    let off = at(20, |truth: &Truth| drop(truth.knobs.borrow_mut().insert(STATE.to_owned(), "off".to_owned())));
+    steered(&truth, &with_kdamond(true, Operations::Vaddr), 200, vec![off]);
+    assert!(
+        truth.has_line(|line| matches!(line, Line::Trouble { why, .. } if why.contains("somebody switched it off")))
+    );
+    assert_eq!(writes(&truth).iter().filter(|write| write.0 == STATE).count(), 1);
+    holds(&truth, "switched off");
+    let truth = Truth::new();
+    truth.knobs.borrow_mut().insert(NR_KDAMONDS.to_owned(), "1".to_owned());
+    let before = truth.knobs.borrow().clone();
+    steered(&truth, &with_kdamond(true, Operations::Vaddr), 200, Vec::new());
+    assert!(truth.has_line(|line| matches!(line, Line::Trouble { why, .. } if why.contains("left alone"))));
+    assert!(writes(&truth).is_empty() && *truth.knobs.borrow() == before);
+}
+
+#[test]
+fn a_fault_at_any_call_leaves_no_kdamond() {
+    for operations in [Operations::Vaddr, Operations::Paddr] {
+        let whole = Truth::new();
+        steered(&whole, &with_kdamond(true, operations), 30, Vec::new());
+        for call in 0..whole.calls.get() {
+            let truth = Truth::new();
+            truth.fails_at.set(Some(call));
+            let stopped: Event<'_> = (60 + call % 40, Box::new(|_: &Truth| Some(Woken::Stopped)));
+            steered(&truth, &with_kdamond(true, operations), 120, vec![stopped]);
+            holds(&truth, &format!("{operations:?}, fault at call {call}"));
+        }
+    }
 }
 
 fn holds(truth: &Truth, case: &str) {
@@ -673,6 +862,9 @@ fn seeds_of_chance_break_nothing() {
                         5 => {
                             *truth.configuration.borrow_mut() = if value < 3 {
                                 Ok(with_module(value > 0, value > 1))
+                            } else if value < 5 {
+                                let physical = if value == 3 { Operations::Vaddr } else { Operations::Paddr };
+                                Ok(with_kdamond(true, physical))
                             } else {
                                 Err("broken".to_owned())
                             };

@@ -49,6 +49,17 @@ pub const WAYS: &[ReclaimWay] = &[
         configuration: "[[monitors]]\nname = \"proactive\"\nenable = true\ntake-damon-stat = true\n\
                         preset = { preset = \"reclaim\", min-age = \"30s\", wmarks-high = \"99%\", wmarks-mid = \"98%\", wmarks-low = \"1%\" }\n",
     },
+    // Schemes of our own wording, by the kernel's DAMON: over the processes of the group, and over physical memory with a filter.
+    ReclaimWay {
+        name: "damon, vaddr",
+        configuration: "[[monitors]]\nname = \"cold\"\nenable = true\ntake-damon-stat = true\ntargets = [\"/app.slice/service\"]\n\
+                        config = { schemes = [{ action = \"pageout\", access-pattern = { nr-accesses = { max = 0 }, age = { min = \"30s\" } } }] }\n",
+    },
+    ReclaimWay {
+        name: "damon, paddr",
+        configuration: "[[monitors]]\nname = \"cold\"\nenable = true\ntake-damon-stat = true\ntargets = [\"/app.slice/service\"]\n\
+                        config = { operations = \"paddr\", schemes = [{ action = \"pageout\", access-pattern = { nr-accesses = { max = 0 }, age = { min = \"30s\" } } }] }\n",
+    },
     // With all its defaults.
     ReclaimWay {
         name: "damon-reclaim, defaults",

@@ -5,48 +5,70 @@ use std::time::Duration;
 /// What the kernel keeps for itself, and may not grow; at most so many bytes: lists of each processor hold some back.
 const KEPT: [&str; 3] = ["SUnreclaim", "PageTables", "KernelStack"];
 const KEPT_SLACK: u64 = 1 << 20;
-/// Free memory may shrink by so much: processes that have just ended are still being buried.
+/// What anyone can have may shrink by so much: processes that have just ended are still being buried.
 const FREE_SLACK: u64 = 8 << 20;
 const FREE: &str = "Free";
+/// Memory that is free, that a cache would give back, or that a process still has: what no one leaked.
+const FREE_PARTS: [&str; 5] = ["MemFree", "Buffers", "Cached", "SReclaimable", "AnonPages"];
 
-/// Bytes by name.
-pub(super) type Memory = Vec<(&'static str, u64)>;
+/// Lines of `/proc/meminfo`, in bytes.
+pub(super) struct Memory(Vec<(String, u64)>);
 
-pub(super) fn read() -> Result<Memory, String> {
-    // Free pages on lists of single processors count as used; compaction gives them back. They may be many MiB since Linux 6.7.
-    let drain = "/proc/sys/vm/compact_memory";
-    std::fs::write(drain, "1").map_err(|error| format!("{drain}: {error}"))?;
-    let path = "/proc/meminfo";
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-    let bytes = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        let kib = line.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-        kib.map(|kib| kib << 10).ok_or_else(|| format!("{path} has no {name}"))
-    };
-    let mut memory = KEPT.iter().map(|name| Ok((*name, bytes(name)?))).collect::<Result<Memory, String>>()?;
-    let free = ["MemFree", "Buffers", "Cached", "SReclaimable"].map(bytes);
-    memory.push((FREE, free.into_iter().sum::<Result<u64, String>>()?));
-    Ok(memory)
+impl Memory {
+    pub(super) fn read() -> Result<Self, String> {
+        // Free pages on lists of single processors count as used; compaction gives them back. They may be many MiB since Linux 6.7.
+        let drain = "/proc/sys/vm/compact_memory";
+        std::fs::write(drain, "1").map_err(|error| format!("{drain}: {error}"))?;
+        let path = "/proc/meminfo";
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+        let line = |line: &str| {
+            let (name, rest) = line.split_once(':')?;
+            let kib: u64 = rest.trim().strip_suffix(" kB")?.parse().ok()?;
+            Some((name.to_owned(), kib << 10))
+        };
+        let memory = Self(text.lines().filter_map(line).collect());
+        match FREE_PARTS.iter().chain(&KEPT).find(|name| memory.bytes(name).is_none()) {
+            Some(name) => Err(format!("{path} has no {name}")),
+            None => Ok(memory),
+        }
+    }
+
+    fn bytes(&self, name: &str) -> Option<u64> {
+        if name == FREE {
+            return FREE_PARTS.iter().map(|part| self.bytes(part)).sum();
+        }
+        self.0.iter().find(|(one, _)| one == name).map(|(_, bytes)| *bytes)
+    }
+
+    /// What differs now, with before and now.
+    fn changed(&self, now: &Self) -> String {
+        let changed = self.0.iter().filter_map(|(name, before)| {
+            let now = now.bytes(name)?;
+            (now != *before).then(|| format!("{name} {before} {now}"))
+        });
+        changed.collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// Memory before and now, once it is as before; what is more, if it stays so for seconds.
 pub(super) fn settled(before: &Memory) -> Result<Vec<(String, u64, u64)>, String> {
     let mut grown = String::new();
     for _ in 0..40 {
-        let now = read()?;
-        let pairs = before.iter().zip(&now).map(|((name, before), (_, now))| ((*name).to_owned(), *before, *now));
-        let pairs: Vec<_> = pairs.collect();
+        let now = Memory::read()?;
+        let pair = |name: &&str| Some(((*name).to_owned(), before.bytes(name)?, now.bytes(name)?));
+        let pairs: Vec<_> = KEPT.iter().chain([&FREE]).filter_map(pair).collect();
         let is_more = |(name, before, now): &&(String, u64, u64)| match name == FREE {
             true => now + FREE_SLACK < *before,
             false => *now > before + KEPT_SLACK,
         };
         match pairs.iter().find(is_more) {
             None => return Ok(pairs),
-            Some((name, before, now)) => grown = format!("{name} was {before} bytes before the storm, and is {now}"),
+            Some((name, old, new)) => {
+                let changed = before.changed(&now);
+                grown = format!("{name} was {old} bytes before the storm, and is {new}; what changed: {changed}");
+            }
         }
         std::thread::sleep(Duration::from_millis(250));
     }
-    let all = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let words: Vec<&str> = all.split_whitespace().collect();
-    Err(format!("{grown}; /proc/meminfo: {}", words.join(" ")))
+    Err(grown)
 }

@@ -102,6 +102,10 @@ fn look(device: &Device, churner: i32, looker: u64, test: &ModuleTest, mut chanc
     let process = device.process(churner)?;
     let start = ARENA_PAGE * PAGE;
     let [pid, begun] = process.target;
+    if test.storm_alone {
+        std::thread::sleep(least.max(Duration::from_secs(1)));
+        return Ok(());
+    }
     while calls < test.storm_calls || begun_at.elapsed() < least {
         calls += 1;
         if looker == 0 {

@@ -140,6 +140,10 @@ fn words(line: &Line) -> String {
         Line::Acted { section, act, .. } => format!("{section}: {}", act_words(act)),
         Line::Writes { section, path, value } => format!("{section}: {path} = {value}"),
         Line::WouldWrite { section, path, value } => format!("{section}: would write {path} = {value}"),
+        Line::Counted { section, asked_bytes, verified_bytes } => {
+            let size = |bytes| Bytes::new(bytes).approx();
+            format!("{section}: the kernel tried {}, and treated {}", size(*asked_bytes), size(*verified_bytes))
+        }
         Line::PutBack { section } => format!("{section}: its knobs hold again what they held before"),
         Line::Paused { why } => format!("nothing acts: {why}"),
         Line::Resumed => "sections act again".to_owned(),

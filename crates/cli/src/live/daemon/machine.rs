@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use isotherm_core::host::AddressRange;
 use isotherm_daemon::config::Config;
-use isotherm_daemon::steer::World;
+use isotherm_daemon::steer::{Member, World};
 use isotherm_daemon::{Clock, Woken};
 use isotherm_linux::cgroup::{Hierarchy, Limit};
 use isotherm_linux::counters::{pressure, swaps};
@@ -28,6 +29,30 @@ impl World for Machine<'_> {
         let groups = Hierarchy::unified(&self.root).and_then(|all| all.matching(pattern));
         let groups = groups.map_err(|error| error.to_string())?;
         Ok(groups.iter().map(|group| group.path().to_owned()).collect())
+    }
+
+    fn members(&mut self, group: &str) -> Result<Vec<Member>, String> {
+        let all = Hierarchy::unified(&self.root).map_err(|error| error.to_string())?;
+        let mut found = Vec::new();
+        let mut left = vec![group.to_owned()];
+        while let Some(path) = left.pop() {
+            // A group may go while others are looked at.
+            let Ok(group) = all.group(&path) else { continue };
+            let Ok(mut processes) = group.processes() else { continue };
+            processes.retain(|&pid| pid != std::process::id());
+            left.extend(group.below());
+            found.push(Member { path, processes });
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    fn physical_memory(&mut self) -> Result<Vec<AddressRange>, String> {
+        crate::live::damon::system_ram(&self.root).map_err(|error| error.to_string())
+    }
+
+    fn command(&mut self, path: &str, word: &str) -> Result<(), String> {
+        self.root.write(path, word).map_err(|error| error.to_string())
     }
 
     fn is_guaranteed(&mut self, path: &str) -> bool {

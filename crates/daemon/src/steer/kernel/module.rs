@@ -1,0 +1,110 @@
+//! A module of the kernel: DAMON_RECLAIM, DAMON_LRU_SORT.
+
+use super::{Counts, Kernel, Line, STAT, Standing, World, Write, stat_write};
+use crate::config::{Config, MonitorsConfig};
+use isotherm_core::presets::{KernelModule, Preset};
+
+/// A module of the kernel that is to run as a preset says.
+#[derive(Debug)]
+pub(in super::super) struct Module {
+    preset: Preset,
+    module: KernelModule,
+    takes_damon_stat: bool,
+}
+
+impl Module {
+    /// `None`: no module of the kernel does what the section says.
+    pub(in super::super) fn new(spec: &MonitorsConfig) -> Option<Self> {
+        let module = spec.kernel_module()?;
+        Some(Self { preset: spec.preset.clone()?, module, takes_damon_stat: spec.take_damon_stat })
+    }
+
+    fn path(&self, parameter: &str) -> String {
+        format!("/sys/module/{}/parameters/{parameter}", self.module.name)
+    }
+
+    fn is(&self, word: &str, world: &mut dyn World) -> Result<bool, String> {
+        Ok(world.value(&self.path("enabled"))?.as_deref() == Some(word))
+    }
+}
+
+impl Kernel for Module {
+    fn engine(&self) -> &'static str {
+        "kernel: DAMON module"
+    }
+
+    fn why(&self) -> String {
+        format!("{} does all that the preset `{}` says", self.module.name, self.preset.name())
+    }
+
+    fn targets(&self) -> Vec<String> {
+        vec!["physical memory".to_owned()]
+    }
+
+    fn follow(&mut self, _: &Config, _: &mut dyn World) -> Vec<Line> {
+        Vec::new()
+    }
+
+    /// What holds its value already is left out, but for the switch.
+    fn writes(&mut self, world: &mut dyn World) -> Result<Vec<Write>, String> {
+        match world.value(&self.path("enabled"))?.as_deref() {
+            None => {
+                return Err(format!(
+                    "this kernel has no {}: it needs DAMON with that module built in (CONFIG_DAMON_RECLAIM, CONFIG_DAMON_LRU_SORT)",
+                    self.module.name
+                ));
+            }
+            Some("Y") => {
+                return Err(format!("{} is on already: it is somebody else's, and is left alone", self.module.name));
+            }
+            Some(_) => {}
+        }
+        let mut writes: Vec<Write> = stat_write(self.takes_damon_stat, world)?.into_iter().collect();
+        let usual = self.preset.name().parse::<Preset>().ok();
+        let usual = usual.and_then(|usual| usual.kernel_module()).map(|usual| usual.parameters).unwrap_or_default();
+        for (name, value) in &self.module.parameters {
+            let path = self.path(name);
+            match world.value(&path)? {
+                Some(now) if now == *value => {}
+                Some(_) => writes.push(Write::knob(path, value.clone())),
+                // A parameter of later kernels, which nobody asked for.
+                None if usual.contains(&(name, value.clone())) => {}
+                None => return Err(format!("this kernel's {} has no parameter {name}", self.module.name)),
+            }
+        }
+        writes.push(Write::knob(self.path("enabled"), "Y"));
+        Ok(writes)
+    }
+
+    /// The kernel may take the switch and start nothing: DAMON was busy.
+    fn begins(&mut self, world: &mut dyn World) -> Result<(), String> {
+        let pid = world.value(&self.path("kdamond_pid")).ok().flatten();
+        if pid.is_none_or(|pid| pid.trim() != "-1") {
+            return Ok(());
+        }
+        Err(format!(
+            "{} was switched on and does not run: somebody else may have DAMON ({STAT}: take-damon-stat = true)",
+            self.module.name
+        ))
+    }
+
+    fn standing(&mut self, world: &mut dyn World) -> Result<Standing, String> {
+        Ok(if self.is("N", world)? { Standing::SwitchedOff } else { Standing::Runs })
+    }
+
+    fn counts(&self, _: bool, world: &mut dyn World) -> Counts {
+        let mut counter = |name: &str| -> Option<u64> { world.value(&self.path(name)).ok()??.trim().parse().ok() };
+        let mut sum = |is_tried: bool| {
+            let bytes = self.module.counters.iter().filter(|name| name.starts_with("bytes_"));
+            let of_kind = bytes.filter(|name| name.contains("_tried_") == is_tried);
+            of_kind.filter_map(|name| counter(name)).fold(0, u64::saturating_add)
+        };
+        let (asked_bytes, verified_bytes) = (sum(true), sum(false));
+        let words = self.module.counters.iter().filter_map(|name| Some(format!("{name} {}", counter(name)?))).collect();
+        Counts { asked_bytes, verified_bytes, words }
+    }
+
+    fn shortcoming(&self, _: &mut dyn World) -> Option<String> {
+        None
+    }
+}
