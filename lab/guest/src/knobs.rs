@@ -26,6 +26,7 @@ const PASSED_OVER: &[&str] = &[
     "uevent",
     "memory.reclaim",
     "memory.peak",
+    "memory.swap.peak",
     "stat",
     "mem_used_max",
     "compact",
