@@ -6,17 +6,19 @@ use std::time::Duration;
 const KEPT: [&str; 3] = ["SUnreclaim", "PageTables", "KernelStack"];
 const KEPT_SLACK: u64 = 1 << 20;
 /// What anyone can have may shrink by so much: processes that have just ended are still being buried.
-const FREE_SLACK: u64 = 8 << 20;
+const FREE_SLACK: u64 = 4 << 20;
 const FREE: &str = "Free";
+/// Free pages that wait on lists of single processors, which count as used; many MiB since Linux 6.7.
+const WAITING: &str = "OnProcessorLists";
 /// Memory that is free, that a cache would give back, or that a process still has: what no one leaked.
-const FREE_PARTS: [&str; 5] = ["MemFree", "Buffers", "Cached", "SReclaimable", "AnonPages"];
+const FREE_PARTS: [&str; 6] = ["MemFree", WAITING, "Buffers", "Cached", "SReclaimable", "AnonPages"];
 
-/// Lines of `/proc/meminfo`, in bytes.
+/// Lines of `/proc/meminfo`, and [`WAITING`], in bytes.
 pub(super) struct Memory(Vec<(String, u64)>);
 
 impl Memory {
     pub(super) fn read() -> Result<Self, String> {
-        // Free pages on lists of single processors count as used; compaction gives them back. They may be many MiB since Linux 6.7.
+        // What waits to be put on lists of used pages is put there, so that what nobody uses any more goes.
         let drain = "/proc/sys/vm/compact_memory";
         std::fs::write(drain, "1").map_err(|error| format!("{drain}: {error}"))?;
         let path = "/proc/meminfo";
@@ -26,7 +28,11 @@ impl Memory {
             let kib: u64 = rest.trim().strip_suffix(" kB")?.parse().ok()?;
             Some((name.to_owned(), kib << 10))
         };
-        let memory = Self(text.lines().filter_map(line).collect());
+        let mut memory = Self(text.lines().filter_map(line).collect());
+        let zones = "/proc/zoneinfo";
+        let text = std::fs::read_to_string(zones).map_err(|error| format!("{zones}: {error}"))?;
+        let counts = text.lines().filter_map(|line| line.trim().strip_prefix("count:")?.trim().parse::<u64>().ok());
+        memory.0.push((WAITING.to_owned(), counts.sum::<u64>() << 12));
         match FREE_PARTS.iter().chain(&KEPT).find(|name| memory.bytes(name).is_none()) {
             Some(name) => Err(format!("{path} has no {name}")),
             None => Ok(memory),
