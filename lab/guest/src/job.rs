@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use crate::fragmenting::{Fragmented, Fragments};
+use crate::killing::{Killed, Kills};
 use crate::living::{Live, Lived, ModuleTest, ModuleTested};
 use crate::monitoring::{Watched, Watches};
 use crate::pricing::{Priced, Pricing};
@@ -69,6 +70,8 @@ pub enum Task {
     Tier(Tierings),
     /// Run a program beside workloads.
     Live(Live),
+    /// End a program at moments of chance, and look what is left.
+    Kill(Kills),
     /// Test the accessed-bit module.
     Module(ModuleTest),
     /// Measure what reading and clearing accessed bits costs.
@@ -152,6 +155,8 @@ pub enum Report {
     Tiered(Tiered),
     /// What a program did beside workloads.
     Lived(Lived),
+    /// What a killed program left.
+    KillsDone(Killed),
     /// What the accessed-bit module was tested for, which it passed.
     ModuleTested(ModuleTested),
     /// What reading and clearing accessed bits costs.

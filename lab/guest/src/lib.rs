@@ -6,6 +6,7 @@
 
 pub mod fragmenting;
 pub mod job;
+pub mod killing;
 pub mod living;
 pub mod monitoring;
 pub mod patterns;

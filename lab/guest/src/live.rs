@@ -58,7 +58,7 @@ pub(crate) fn make_group(path: &str) -> Result<String, String> {
 }
 
 /// Makes the group, and starts the player there.
-fn start(workload: &LiveWorkload, base: Instant) -> Result<(i32, &'static PassLog), String> {
+pub(crate) fn start(workload: &LiveWorkload, base: Instant) -> Result<(i32, &'static PassLog), String> {
     if let Some(flaw) = workload.pattern.flaw() {
         return Err(format!("the pattern cannot be played: {flaw}"));
     }

@@ -8,6 +8,7 @@ mod conductor;
 mod damon;
 mod device;
 mod fragment;
+mod kills;
 mod knobs;
 mod live;
 mod lru_sort;
@@ -87,6 +88,7 @@ fn work(reporter: &mut Reporter) -> Result<(), String> {
         Task::Fragment(fragments) => fragments.runs.iter().try_for_each(|run| fragment::fragment(run, reporter)),
         Task::Tier(tierings) => tierings.runs.iter().try_for_each(|run| tiers::tier(run, reporter)),
         Task::Live(task) => live::live(task, reporter),
+        Task::Kill(task) => kills::kill(task, reporter),
         Task::Module(test) => module_test::test(test, reporter),
         Task::Price(task) => prices::price(task, reporter),
         Task::Watch(watches) => watches.runs.iter().try_for_each(|run| damon::watch(run, reporter)),

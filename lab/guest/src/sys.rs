@@ -308,9 +308,24 @@ pub(crate) fn loopback_up() -> io::Result<()> {
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) })
 }
 
-pub(crate) fn kill(child: i32) -> io::Result<()> {
+/// How a process is told to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    Kill,
+    Terminate,
+}
+
+pub(crate) fn signal(child: i32, signal: Signal) -> io::Result<()> {
+    let number = match signal {
+        Signal::Kill => libc::SIGKILL,
+        Signal::Terminate => libc::SIGTERM,
+    };
     // SAFETY: no memory is involved.
-    check(unsafe { libc::kill(child, libc::SIGKILL) })
+    check(unsafe { libc::kill(child, number) })
+}
+
+pub(crate) fn kill(child: i32) -> io::Result<()> {
+    signal(child, Signal::Kill)
 }
 
 /// Binds memory that this process will touch to one node, or to none.

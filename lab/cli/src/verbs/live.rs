@@ -26,6 +26,7 @@ macro_rules! tidy {
 }
 
 mod advice;
+mod kills;
 mod monitor;
 mod prices;
 mod programs;
@@ -46,6 +47,7 @@ Examples:
   isotherm-lab live --record --kernel 7.2
   isotherm-lab live --programs --pattern sqlite,python
   isotherm-lab live --reclaim --seconds 120 --boots 1
+  isotherm-lab live --kills 200
   isotherm-lab live --verbs
   isotherm-lab live --prices
   isotherm-lab live --kernel 7.2 --pattern hot-set,sparse-64g --way damon --boots 1")]
@@ -81,6 +83,9 @@ pub(crate) struct Args {
     /// Instead: have `isotherm run` take the cold memory of a service, and count what is left and what comes back.
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "pattern"])]
     reclaim: bool,
+    /// Instead: start `isotherm run` so many times, end it at moments of chance, and see what `isotherm restore` leaves.
+    #[arg(long, value_name = "N", conflicts_with_all = ["advice", "record", "programs", "verbs", "reclaim", "pattern", "boots", "seconds"])]
+    kills: Option<u64>,
     /// Instead: measure what scans, probes and flushes by the module take, next to what the simulated machine charges for them.
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "pattern", "way", "boots", "seconds"])]
     prices: bool,
@@ -113,6 +118,8 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         verbs::run(&args, ui)
     } else if args.advice {
         advice::run(&args, ui)
+    } else if let Some(rounds) = args.kills {
+        kills::run(&args, rounds, ui)
     } else if args.reclaim {
         reclaim::run(&args, ui)
     } else if args.record {

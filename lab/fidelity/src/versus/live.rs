@@ -14,7 +14,7 @@ use super::judge::{Intervals, judge};
 use super::{Rig, quiet, reports};
 use crate::FidelityError;
 
-const PROGRAM: &str = "/bin/isotherm";
+pub(super) const PROGRAM: &str = "/bin/isotherm";
 const RECORD: &str = "/tmp/record.json";
 const GROUP: &str = "app/watched";
 const PASS_US: u64 = 10_000;

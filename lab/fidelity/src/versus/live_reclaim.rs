@@ -159,7 +159,13 @@ fn judged(way: &ReclaimWay, kernel: String, seconds: u64, lived: &Lived) -> Resu
         text(AUDIT)?.lines().map(serde_json::from_str).collect::<Result<_, _>>().map_err(|_| lacks("audit"))?;
     let acts: Vec<&serde_json::Value> = lines.iter().filter(|line| line["event"] == "acted").collect();
     let sum = |key: &str| acts.iter().filter_map(|line| line["act"][key].as_u64()).sum::<u64>();
-    let (asked_bytes, verified_bytes) = (sum("asked_bytes"), sum("verified_bytes"));
+    // What the kernel did by itself, as it counts.
+    let counted = |key: &str| {
+        let lines = lines.iter().filter(|line| line["event"] == "counted");
+        lines.filter_map(|line| line[key].as_u64()).sum::<u64>()
+    };
+    let of = |key: &str| sum(key) + counted(key);
+    let (asked_bytes, verified_bytes) = (of("asked_bytes"), of("verified_bytes"));
     let mut gone = 0;
     let gone_after_s = acts.iter().find_map(|line| {
         gone += line["act"]["verified_bytes"].as_u64()?;
