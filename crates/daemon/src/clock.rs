@@ -1,6 +1,7 @@
 //! Time and cost, as whoever drives the loop gives them.
 
 use isotherm_units::{Duration, Instant};
+use serde::{Deserialize, Serialize};
 
 /// Time of the loop. A real one never goes back; a virtual one jumps to where it is told to sleep.
 pub trait Clock {
@@ -12,7 +13,8 @@ pub trait Clock {
 }
 
 /// Why a sleep ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Woken {
     /// The time has come, or the sleep was cut short for no reason.
     Due,

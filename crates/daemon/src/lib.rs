@@ -10,6 +10,7 @@ pub mod hands;
 mod monitored;
 mod source;
 pub mod steer;
+pub mod tape;
 mod watch;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Where: targets, ranges, levels, probes, nodes.
 
 use isotherm_units::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A monitored address space, by the number that the driver gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -121,7 +121,7 @@ pub struct ProbeResult {
 }
 
 /// A NUMA node, by its number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId(pub u32);
 
 #[cfg(test)]

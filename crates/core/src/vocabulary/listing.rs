@@ -1,10 +1,10 @@
 //! What `lru_gen` shows: the generations of a group on a node.
 
 use super::NodeId;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The generations of one memory cgroup on one node, as commands name them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Lruvec {
     /// Number of the group: the one that `lru_gen` prints.
     pub memcg: u64,
@@ -12,7 +12,7 @@ pub struct Lruvec {
 }
 
 /// One generation. Sizes are pages of 4 KiB.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GenerationRow {
     /// Sequence number of the generation; younger generations have larger numbers.
     pub seq: u64,
@@ -31,7 +31,7 @@ impl GenerationRow {
 }
 
 /// What is read of one group on one node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
     pub lruvec: Lruvec,
     /// Path of the group; `/` is the root.

@@ -20,9 +20,10 @@ use crate::config::Config;
 use crate::hands::{Hands, Returned, Store, Taken, same_value};
 use isotherm_core::host::AddressRange;
 use isotherm_units::{Bytes, Duration};
+use serde::{Deserialize, Serialize};
 
 /// A group of a machine.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Member {
     /// As in `/proc/PID/cgroup`.
     pub path: String,

@@ -3,6 +3,7 @@
 use super::super::*;
 use crate::config::{GenerationsConfig, MonitorsConfig, TargetConfig};
 use crate::hands::Journal;
+use crate::tape::{self, Tape, Taped};
 use crate::testkit::FakeClock;
 use crate::{Clock, Meter, Woken};
 use isotherm_core::generations::{ReclaimerConfig, ToolConfig};
@@ -274,6 +275,11 @@ impl Taken for Files {
                 self.0.forbidden.borrow_mut().push(format!("switched on at {}", self.0.now()));
             }
             let pid = if value == "Y" && !has_stat { "77" } else { "-1" };
+            // It finds its memory by itself, and never forgets it.
+            let end = "/sys/module/damon_reclaim/parameters/monitor_region_end";
+            if value == "Y" && knobs[end] == "0" {
+                knobs.insert(end.to_owned(), "1073741824".to_owned());
+            }
             knobs.insert(RUNS.to_owned(), pid.to_owned());
         }
         if path == NR_KDAMONDS {
@@ -503,9 +509,20 @@ pub(super) fn steered(truth: &Rc<Truth>, config: &Config, seconds: u64, events: 
         Hands::new(Journal::read(Disk(journal.clone())).unwrap(), Files(truth.clone()), "b1")
     };
     let mut knobs = hands(&journal);
-    let mut machine = Machine(truth.clone());
-    let outside = Outside { world: &mut world, knobs: &mut knobs, clock: &mut script, meter: &mut Free, log: &mut log };
-    let steered = steer(config, length, &mut machine, outside).unwrap();
+    let (mut machine, mut free) = (Machine(truth.clone()), Free);
+    let header =
+        tape::Header { isotherm_tape: tape::VERSION, build: "this".to_owned(), config: config.clone(), length };
+    let recorded = Recorded::default();
+    let tape = Tape::record(&header, Box::new(recorded.clone())).unwrap();
+    let outside = Outside {
+        world: &mut Taped::new(&mut world, &tape),
+        knobs: &mut Taped::new(&mut knobs, &tape),
+        clock: &mut Taped::new(&mut script, &tape),
+        meter: &mut Taped::new(&mut free, &tape),
+        log: &mut Taped::new(&mut log, &tape),
+    };
+    let steered = steer(config, length, &mut Taped::new(&mut machine, &tape), outside).unwrap();
+    is_replayed(&recorded.0.borrow(), &steered);
     // A knob that could not be put back stays in the journal, for `isotherm restore`.
     if !steered.left.is_empty() {
         truth.fails_at.set(None);
@@ -523,4 +540,33 @@ pub(super) fn holds(truth: &Truth, case: &str) {
     let verified: u64 = truth.acts().iter().map(|act| act.verified_bytes).sum();
     let evicted: u64 = truth.evicted.borrow().iter().map(|evicted| evicted.2).sum();
     assert!(verified <= evicted * PAGE_BYTES, "{case}: more is claimed than went");
+}
+
+#[derive(Clone, Default)]
+struct Recorded(Rc<RefCell<String>>);
+
+impl tape::Sink for Recorded {
+    fn add(&mut self, line: &str) -> Result<(), String> {
+        let mut text = self.0.borrow_mut();
+        text.push_str(line);
+        text.push('\n');
+        Ok(())
+    }
+}
+
+/// The tape leads to the same decisions, without the world.
+fn is_replayed(text: &str, steered: &Steered) {
+    let (header, tape) = Tape::read(text).unwrap();
+    let [mut world, mut knobs, mut clock, mut meter, mut log, mut host] = [tape::Silent; 6];
+    let outside = Outside {
+        world: &mut Taped::new(&mut world, &tape),
+        knobs: &mut Taped::new(&mut knobs, &tape),
+        clock: &mut Taped::new(&mut clock, &tape),
+        meter: &mut Taped::new(&mut meter, &tape),
+        log: &mut Taped::new(&mut log, &tape),
+    };
+    let again = steer(&header.config, header.length, &mut Taped::new(&mut host, &tape), outside).unwrap();
+    let played = tape.played();
+    assert_eq!((played.difference, played.left), (None, 0));
+    assert_eq!(again, *steered);
 }

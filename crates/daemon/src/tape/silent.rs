@@ -1,0 +1,90 @@
+//! A machine that is not there: what a replay runs on. The tape answers in its place.
+
+use crate::config::Config;
+use crate::steer::{Knobs, Line, Log, Member, Status, World};
+use crate::{Clock, Meter, Woken};
+use isotherm_core::host::{AddressRange, Gauging, Generational};
+use isotherm_units::{Bytes, Duration, Instant};
+
+const NONE: &str = "a replay has no machine";
+
+/// Nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl World for Silent {
+    fn groups(&mut self, _: &str) -> Result<Vec<String>, String> {
+        Err(NONE.to_owned())
+    }
+    fn members(&mut self, _: &str) -> Result<Vec<Member>, String> {
+        Err(NONE.to_owned())
+    }
+    fn physical_memory(&mut self) -> Result<Vec<AddressRange>, String> {
+        Err(NONE.to_owned())
+    }
+    fn command(&mut self, _: &str, _: &str) -> Result<(), String> {
+        Err(NONE.to_owned())
+    }
+    fn is_guaranteed(&mut self, _: &str) -> bool {
+        true
+    }
+    fn full_stall(&mut self) -> Option<Duration> {
+        None
+    }
+    fn swap_free(&mut self) -> Option<Bytes> {
+        None
+    }
+    fn value(&mut self, _: &str) -> Result<Option<String>, String> {
+        Err(NONE.to_owned())
+    }
+    fn is_there(&mut self, _: &str) -> bool {
+        false
+    }
+    fn resident(&mut self) -> Option<Bytes> {
+        None
+    }
+    fn configuration(&mut self) -> Result<Config, String> {
+        Err(NONE.to_owned())
+    }
+    fn has_to_end(&mut self) -> bool {
+        true
+    }
+}
+
+impl Knobs for Silent {
+    fn set(&mut self, _: &str, _: &str, _: &str) -> Result<(), String> {
+        Err(NONE.to_owned())
+    }
+    fn set_within(&mut self, _: &str, _: &str, _: &str) -> Result<(), String> {
+        Err(NONE.to_owned())
+    }
+    fn put_back(&mut self, _: &str) -> Result<(), String> {
+        Err(NONE.to_owned())
+    }
+}
+
+impl Clock for Silent {
+    fn now(&self) -> Instant {
+        Instant::START
+    }
+    fn sleep_until(&mut self, _: Instant) -> Woken {
+        Woken::Stopped
+    }
+}
+
+impl Meter for Silent {
+    fn spent(&mut self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+impl Log for Silent {
+    fn line(&mut self, _: &Line) -> Result<(), String> {
+        Err(NONE.to_owned())
+    }
+    fn status(&mut self, _: &Status) {}
+}
+
+impl Generational for Silent {}
+
+impl Gauging for Silent {}

@@ -1,0 +1,281 @@
+//! The loop's outside with a tape between: what it is asked, and what it answers.
+
+use super::Tape;
+use crate::config::Config;
+use crate::steer::{Knobs, Line, Log, Member, Status, World};
+use crate::{Clock, Meter, Woken};
+use isotherm_core::host::{
+    AddressRange, Ageing, Answer, Eviction, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational,
+    HostError, Listing, TargetId,
+};
+use isotherm_core::vocabulary::Metric;
+use isotherm_units::{Bytes, Duration, Instant};
+use serde::{Deserialize, Serialize};
+
+/// Something with a tape before it.
+#[derive(Debug)]
+pub struct Taped<'a, T: ?Sized> {
+    inner: &'a mut T,
+    tape: Tape,
+}
+
+impl<'a, T: ?Sized> Taped<'a, T> {
+    pub fn new(inner: &'a mut T, tape: &Tape) -> Self {
+        Self { inner, tape: tape.clone() }
+    }
+}
+
+/// A refusal of a replay that is over.
+const OVER: &str = "the tape is over";
+
+fn over<T>() -> Result<T, String> {
+    Err(OVER.to_owned())
+}
+
+impl<W: World + ?Sized> World for Taped<'_, W> {
+    fn groups(&mut self, pattern: &str) -> Result<Vec<String>, String> {
+        self.tape.call("groups", pattern, || self.inner.groups(pattern), over)
+    }
+
+    fn members(&mut self, group: &str) -> Result<Vec<Member>, String> {
+        self.tape.call("members", group, || self.inner.members(group), over)
+    }
+
+    fn physical_memory(&mut self) -> Result<Vec<AddressRange>, String> {
+        let ranges = || {
+            let ranges = self.inner.physical_memory()?;
+            Ok(ranges.into_iter().map(|range| (range.start, range.end)).collect())
+        };
+        let ranges: Vec<(u64, u64)> = self.tape.call("physical-memory", (), ranges, over)?;
+        Ok(ranges.into_iter().map(|(start, end)| AddressRange::new(start, end)).collect())
+    }
+
+    fn command(&mut self, path: &str, word: &str) -> Result<(), String> {
+        self.tape.call("command", (path, word), || self.inner.command(path, word), over)
+    }
+
+    fn is_guaranteed(&mut self, path: &str) -> bool {
+        self.tape.call("guaranteed", path, || self.inner.is_guaranteed(path), || true)
+    }
+
+    fn full_stall(&mut self) -> Option<Duration> {
+        let ns = self.tape.call("full-stall", (), || self.inner.full_stall().map(Duration::ns), || None);
+        ns.map(Duration::from_ns)
+    }
+
+    fn swap_free(&mut self) -> Option<Bytes> {
+        self.tape.call("swap-free", (), || self.inner.swap_free().map(Bytes::get), || None).map(Bytes::new)
+    }
+
+    fn value(&mut self, path: &str) -> Result<Option<String>, String> {
+        self.tape.call("value", path, || self.inner.value(path), over)
+    }
+
+    fn is_there(&mut self, path: &str) -> bool {
+        self.tape.call("there", path, || self.inner.is_there(path), || false)
+    }
+
+    fn resident(&mut self) -> Option<Bytes> {
+        self.tape.call("resident", (), || self.inner.resident().map(Bytes::get), || None).map(Bytes::new)
+    }
+
+    fn configuration(&mut self) -> Result<Config, String> {
+        self.tape.call("configuration", (), || self.inner.configuration(), over)
+    }
+
+    fn has_to_end(&mut self) -> bool {
+        self.tape.call("has-to-end", (), || self.inner.has_to_end(), || true)
+    }
+}
+
+impl<K: Knobs + ?Sized> Knobs for Taped<'_, K> {
+    fn set(&mut self, section: &str, path: &str, value: &str) -> Result<(), String> {
+        self.tape.call("set", (section, path, value), || self.inner.set(section, path, value), over)
+    }
+
+    fn set_within(&mut self, section: &str, path: &str, value: &str) -> Result<(), String> {
+        self.tape.call("set-within", (section, path, value), || self.inner.set_within(section, path, value), over)
+    }
+
+    fn put_back(&mut self, section: &str) -> Result<(), String> {
+        self.tape.call("put-back", section, || self.inner.put_back(section), over)
+    }
+}
+
+impl<C: Clock + ?Sized> Clock for Taped<'_, C> {
+    fn now(&self) -> Instant {
+        let since = || self.inner.now().since(Instant::START).ns();
+        Instant::START + Duration::from_ns(self.tape.call("now", (), since, || 0))
+    }
+
+    /// A replay whose tape is over ends.
+    fn sleep_until(&mut self, until: Instant) -> Woken {
+        let ns = until.since(Instant::START).ns();
+        if self.tape.is_over() {
+            return Woken::Stopped;
+        }
+        self.tape.call("sleep", ns, || self.inner.sleep_until(until), || Woken::Stopped)
+    }
+}
+
+impl<M: Meter + ?Sized> Meter for Taped<'_, M> {
+    fn spent(&mut self) -> Duration {
+        Duration::from_ns(self.tape.call("spent", (), || self.inner.spent().ns(), || 0))
+    }
+}
+
+/// Lines are what a replay must come to: each is asked with its whole content.
+impl<L: Log + ?Sized> Log for Taped<'_, L> {
+    fn line(&mut self, line: &Line) -> Result<(), String> {
+        self.tape.call("line", line, || self.inner.line(line), over)
+    }
+
+    fn status(&mut self, status: &Status) {
+        self.inner.status(status);
+    }
+}
+
+/// A host's answers, as they stand on the tape.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Told {
+    Done(u64),
+    Partly(u64),
+    NotHere(String),
+    Failed(String),
+}
+
+/// A host's errors likewise.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Refused {
+    Gone(u32),
+    NotHere(String),
+    Failed(String),
+}
+
+impl Refused {
+    fn of(error: HostError) -> Self {
+        match error {
+            HostError::Gone(target) => Self::Gone(target.0),
+            HostError::NotHere(what) => Self::NotHere(what.to_owned()),
+            HostError::Failed(why) => Self::Failed(why),
+        }
+    }
+
+    fn over<T>() -> Result<T, Self> {
+        Err(Self::Failed(OVER.to_owned()))
+    }
+
+    fn error(self, tape: &Tape) -> HostError {
+        match self {
+            Self::Gone(target) => HostError::Gone(TargetId(target)),
+            Self::NotHere(what) => HostError::NotHere(tape.constant(what)),
+            Self::Failed(why) => HostError::Failed(why),
+        }
+    }
+}
+
+impl Told {
+    fn of(answer: Answer) -> Self {
+        match answer {
+            Answer::Done { bytes } => Self::Done(bytes),
+            Answer::Partly { bytes } => Self::Partly(bytes),
+            Answer::NotHere(what) => Self::NotHere(what.to_owned()),
+            Answer::Failed(why) => Self::Failed(why),
+        }
+    }
+
+    fn answer(self, tape: &Tape) -> Answer {
+        match self {
+            Self::Done(bytes) => Answer::Done { bytes },
+            Self::Partly(bytes) => Answer::Partly { bytes },
+            Self::NotHere(what) => Answer::NotHere(tape.constant(what)),
+            Self::Failed(why) => Answer::Failed(why),
+        }
+    }
+}
+
+fn words<T: ToString>(orders: &[T]) -> Vec<String> {
+    orders.iter().map(ToString::to_string).collect()
+}
+
+impl<H: Generational + ?Sized> Generational for Taped<'_, H> {
+    fn generation_capabilities(&mut self) -> GenerationCapabilities {
+        let told = || {
+            let GenerationCapabilities { read, age, evict, missing } = self.inner.generation_capabilities();
+            (read, age, evict, missing.map(str::to_owned))
+        };
+        let (read, age, evict, missing) =
+            self.tape.call("generation-capabilities", (), told, || (false, false, false, None));
+        GenerationCapabilities { read, age, evict, missing: missing.map(|words| self.tape.constant(words)) }
+    }
+
+    fn read_generations(&mut self, out: &mut Vec<Listing>) -> Result<(), HostError> {
+        let read = || {
+            let mut listings = Vec::new();
+            self.inner.read_generations(&mut listings).map_err(Refused::of)?;
+            Ok(listings)
+        };
+        match self.tape.call("read-generations", (), read, Refused::over) {
+            Ok(mut listings) => {
+                out.append(&mut listings);
+                Ok(())
+            }
+            Err(error) => Err(error.error(&self.tape)),
+        }
+    }
+
+    fn age_generations(&mut self, orders: &[Ageing], answers: &mut Vec<Answer>) {
+        let make = || {
+            let mut answers = Vec::new();
+            self.inner.age_generations(orders, &mut answers);
+            answers.into_iter().map(Told::of).collect()
+        };
+        let otherwise = || orders.iter().map(|_| Told::Failed(OVER.to_owned())).collect::<Vec<_>>();
+        let told = self.tape.call("age", words(orders), make, otherwise);
+        answers.extend(told.into_iter().map(|told| told.answer(&self.tape)));
+    }
+
+    fn evict_generations(&mut self, orders: &[Eviction], answers: &mut Vec<Answer>) {
+        let make = || {
+            let mut answers = Vec::new();
+            self.inner.evict_generations(orders, &mut answers);
+            answers.into_iter().map(Told::of).collect()
+        };
+        let otherwise = || orders.iter().map(|_| Told::Failed(OVER.to_owned())).collect::<Vec<_>>();
+        let told = self.tape.call("evict", words(orders), make, otherwise);
+        answers.extend(told.into_iter().map(|told| told.answer(&self.tape)));
+    }
+}
+
+impl<H: Gauging + ?Sized> Gauging for Taped<'_, H> {
+    fn gauge_capabilities(&self, target: TargetId) -> GaugeCapabilities {
+        let told = || {
+            let GaugeCapabilities { metrics, free_mem_rate } = self.inner.gauge_capabilities(target);
+            (metrics, free_mem_rate)
+        };
+        let (metrics, free_mem_rate): (Vec<Metric>, bool) =
+            self.tape.call("gauge-capabilities", target.0, told, || (Vec::new(), false));
+        GaugeCapabilities { metrics, free_mem_rate }
+    }
+
+    fn gauges(&mut self, gauges: &[Gauge], values: &mut [Option<u64>]) -> Result<(), HostError> {
+        let asked: Vec<String> = gauges.iter().map(|gauge| format!("{gauge:?}")).collect();
+        let read = || {
+            let mut values = vec![None; gauges.len()];
+            self.inner.gauges(gauges, &mut values).map_err(Refused::of)?;
+            Ok(values)
+        };
+        let told: Vec<Option<u64>> =
+            self.tape.call("gauges", asked, read, Refused::over).map_err(|error| error.error(&self.tape))?;
+        for (value, told) in values.iter_mut().zip(told) {
+            *value = told;
+        }
+        Ok(())
+    }
+
+    fn memcg(&self, path: &str) -> Option<u64> {
+        self.tape.call("memcg", path, || self.inner.memcg(path), || None)
+    }
+}
