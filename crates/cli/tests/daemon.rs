@@ -32,6 +32,9 @@ impl Machine {
             ("proc/sys/kernel/random/boot_id", "b1\n"),
             ("sys/module/damon_reclaim/parameters/enabled", "N\n"),
             ("sys/module/damon_reclaim/parameters/min_age", "120000000\n"),
+            ("sys/module/damon_reclaim/parameters/monitor_region_start", "0\n"),
+            ("sys/module/damon_reclaim/parameters/monitor_region_end", "0\n"),
+            ("proc/iomem", "00001000-0009ffff : System RAM\n00100000-3fffffff : System RAM\n"),
             ("sys/module/damon_reclaim/parameters/quota_sz", "134217728\n"),
             ("sys/kernel/debug/lru_gen", listing.as_str()),
             ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
@@ -228,16 +231,16 @@ fn what_a_killed_daemon_left_is_put_back() {
         "[[monitors]]\nname = \"all\"\nenable = true\npreset = { preset = \"reclaim\", min-age = \"30s\", quota-size = \"1MiB\" }\n",
     );
     let knobs = || {
-        ["enabled", "min_age", "quota_sz"]
+        ["enabled", "min_age", "quota_sz", "monitor_region_end"]
             .map(|name| fs::read_to_string(machine.path(&format!("{MODULE}/{name}"))).unwrap().trim().to_owned())
     };
     let before = knobs();
     for round in 0..3 {
         let mut daemon = machine.daemon(&[]);
-        machine.wait_for("the module", || knobs() == ["Y", "30000000", "1048576"]);
+        machine.wait_for("the module", || knobs() == ["Y", "30000000", "1048576", "1073741824"]);
         daemon.kill().unwrap();
         daemon.wait().unwrap();
-        assert_eq!(knobs(), ["Y", "30000000", "1048576"], "nobody could put it back");
+        assert_eq!(knobs(), ["Y", "30000000", "1048576", "1073741824"], "nobody could put it back");
         if round == 0 {
             let journal = machine.path("journal");
             let mut restore = machine.command(&["restore", "--journal", journal.to_str().unwrap()]);

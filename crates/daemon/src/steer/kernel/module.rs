@@ -23,6 +23,22 @@ impl Module {
         format!("/sys/module/{}/parameters/{parameter}", self.module.name)
     }
 
+    /// Bounds of the memory to look at, where nobody gave any. The module would find them by itself, and leave them in its parameters
+    /// for good, where no journal knows of them.
+    fn region(&self, world: &mut dyn World) -> Result<Vec<(&'static str, String)>, String> {
+        const BOUNDS: [&str; 2] = ["monitor_region_start", "monitor_region_end"];
+        let given = self.module.parameters.iter().filter(|(name, _)| BOUNDS.contains(name));
+        if given.clone().count() < 2 || given.clone().any(|(_, address)| address != "0") {
+            return Ok(Vec::new());
+        }
+        let unit = self.module.parameters.iter().find(|(name, _)| *name == "addr_unit");
+        let unit = unit.and_then(|(_, unit)| unit.parse::<u64>().ok()).unwrap_or(1).max(1);
+        let memory = world.physical_memory()?;
+        let first = memory.iter().map(|range| range.start).min().ok_or("no memory is known")?;
+        let last = memory.iter().map(|range| range.end).max().unwrap_or(first);
+        Ok(BOUNDS.into_iter().zip([(first / unit).to_string(), (last / unit).to_string()]).collect())
+    }
+
     fn is(&self, word: &str, world: &mut dyn World) -> Result<bool, String> {
         Ok(world.value(&self.path("enabled"))?.as_deref() == Some(word))
     }
@@ -62,13 +78,15 @@ impl Kernel for Module {
         let mut writes: Vec<Write> = stat_write(self.takes_damon_stat, world)?.into_iter().collect();
         let usual = self.preset.name().parse::<Preset>().ok();
         let usual = usual.and_then(|usual| usual.kernel_module()).map(|usual| usual.parameters).unwrap_or_default();
-        for (name, value) in &self.module.parameters {
+        let region = self.region(world)?;
+        for (name, asked) in &self.module.parameters {
             let path = self.path(name);
+            let value = region.iter().find(|(bound, _)| bound == name).map_or(asked, |(_, address)| address);
             match world.value(&path)? {
                 Some(now) if now == *value => {}
                 Some(_) => writes.push(Write::knob(path, value.clone())),
                 // A parameter of later kernels, which nobody asked for.
-                None if usual.contains(&(name, value.clone())) => {}
+                None if usual.contains(&(name, asked.clone())) => {}
                 None => return Err(format!("this kernel's {} has no parameter {name}", self.module.name)),
             }
         }
