@@ -258,3 +258,37 @@ fn what_a_killed_daemon_left_is_put_back() {
     );
     assert_eq!(knobs(), before);
 }
+
+/// docs/operating.md: a tape leads to the same decisions without the machine, and a changed one is found out.
+#[test]
+fn a_tape_is_played_again() {
+    let machine = Machine::new();
+    machine.config(GOOD);
+    let tape = machine.path("daemon.tape");
+    let tape = tape.to_str().unwrap();
+    let output = machine.daemon(&["--for", "12s", "--tape", tape]).wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let mode = fs::metadata(tape).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let told = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned() + &said(output);
+    let replay = |more: &[&str]| machine.command(&["replay", tape]).args(more).output().unwrap();
+    let same = replay(&[]);
+    assert!(same.status.success() && told(&same).contains("the same decisions"), "{}", told(&same));
+    let json: serde_json::Value = serde_json::from_slice(&replay(&["--format", "json"]).stdout).unwrap();
+    let audit = fs::read_to_string(machine.path("log/actions.jsonl")).unwrap();
+    assert_eq!(json["lines"].as_u64(), Some(audit.lines().count() as u64));
+    assert_eq!((&json["left"], &json["difference"]), (&serde_json::json!(0), &serde_json::Value::Null));
+
+    let other = machine.config(&GOOD.replace("threshold = \"2s\"", "threshold = \"9s\""));
+    let output = replay(&["--config", &other]);
+    assert!(output.status.success() && told(&output).contains("the first difference is at line"), "{}", told(&output));
+    let text = fs::read_to_string(tape).unwrap();
+    fs::write(tape, text.replace("\"came\"", "\"went\"")).unwrap();
+    let changed = replay(&[]);
+    assert!(changed.status.code() == Some(1) && told(&changed).contains("not the same at line"), "{}", told(&changed));
+    for (damaged, words) in [("", "it is empty"), ("garbage\n", "line 1"), ("{\"isotherm-tape\":9}\n", "version 9")] {
+        fs::write(tape, damaged).unwrap();
+        let output = replay(&[]);
+        assert!(output.status.code() == Some(1) && told(&output).contains(words), "{}", told(&output));
+    }
+}

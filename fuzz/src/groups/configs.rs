@@ -3,6 +3,8 @@
 use crate::target::{Scratch, Target, text};
 use isotherm_daemon::config::Config;
 use isotherm_daemon::hands::{Journal, Store};
+use isotherm_daemon::steer::{Outside, steer};
+use isotherm_daemon::tape::{Silent, Tape, Taped};
 use isotherm_scenario::damo::monitor_of;
 use isotherm_scenario::{Misfit, ScenarioError, parse, parse_as, print};
 use isotherm_trace::region::kdamonds::parse_kdamonds;
@@ -94,6 +96,17 @@ const LINES: &[&str] = &[
     "18446744073709551615}\n",
 ];
 
+const TAPE: &[&str] = &[
+    "{\"isotherm-tape\":1,\"build\":\"\",\"config\":{},\"length\":null}\n",
+    "[\"now\",null,0]\n",
+    "[\"sleep\",1000000000,\"due\"]\n",
+    "\"stopped\"",
+    "[\"groups\",\"/a\",{\"Ok\":[\"/a\"]}]\n",
+    "{\"Err\":\"\"}",
+    "[\"full-stall\",null,null]\n",
+    "18446744073709551615",
+];
+
 pub(super) const TARGETS: &[Target] = &[
     Target { name: "scenario", reaches: "isotherm_scenario::{parse, print}", words: SCENARIO, run: scenario },
     Target {
@@ -141,6 +154,7 @@ pub(super) const TARGETS: &[Target] = &[
         },
     },
     Target { name: "journal", reaches: "isotherm_daemon::hands::Journal", words: LINES, run: journal },
+    Target { name: "tape", reaches: "isotherm_daemon::tape::Tape (read, played)", words: TAPE, run: tape },
 ];
 
 /// Files that a scenario names are looked for in an empty folder.
@@ -186,4 +200,20 @@ fn journal(_: &Scratch, input: &[u8]) {
             }
         }
     }
+}
+
+fn tape(_: &Scratch, input: &[u8]) {
+    let Ok((header, tape)) = Tape::read(&text(input)) else { return };
+    if header.config.check().is_err() {
+        return;
+    }
+    let [mut world, mut knobs, mut clock, mut meter, mut log, mut host] = [Silent; 6];
+    let outside = Outside {
+        world: &mut Taped::new(&mut world, &tape),
+        knobs: &mut Taped::new(&mut knobs, &tape),
+        clock: &mut Taped::new(&mut clock, &tape),
+        meter: &mut Taped::new(&mut meter, &tape),
+        log: &mut Taped::new(&mut log, &tape),
+    };
+    let _ = steer(&header.config, header.length, &mut Taped::new(&mut host, &tape), outside);
 }

@@ -13,6 +13,7 @@ mod monitor;
 mod record;
 mod region_files;
 mod reload;
+mod replay;
 mod report;
 mod restore;
 mod run;
@@ -37,6 +38,7 @@ isotherm_terminal::verbs! {
     Monitor => monitor,
     Record => record,
     Reload => reload,
+    Replay => replay,
     Report => report,
     Restore => restore,
     Run => run,

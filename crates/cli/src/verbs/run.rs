@@ -5,11 +5,14 @@ use std::process::ExitCode;
 
 use isotherm_daemon::hands::Returned;
 use isotherm_daemon::steer::{Ended, Knobs, Outside, steer};
+use isotherm_daemon::tape::Taped;
 use isotherm_linux::{LiveHost, Stopwatch};
-use isotherm_units::Duration;
+use isotherm_units::{Bytes, Duration};
 
 use crate::error::CliError;
-use crate::live::daemon::{AUDIT, Audit, Configuration, DaemonClock, Lock, Machine, RUN, StatusFile, configuration};
+use crate::live::daemon::{
+    AUDIT, Audit, Configuration, DaemonClock, Lock, Machine, RUN, StatusFile, configuration, tape,
+};
 use crate::live::{HandsArgs, MachineHands, OwnCpu, hands};
 use crate::ui::Ui;
 
@@ -24,7 +27,8 @@ use crate::ui::Ui;
 Examples:
   sudo isotherm run --dry-run isotherm.toml
   sudo isotherm run
-  sudo isotherm run --for 1h isotherm.toml")]
+  sudo isotherm run --for 1h isotherm.toml
+  sudo isotherm run --for 10m --tape isotherm.tape isotherm.toml")]
 pub(crate) struct Args {
     #[command(flatten)]
     configuration: Configuration,
@@ -40,6 +44,12 @@ pub(crate) struct Args {
     /// A line of JSON for each thing that it did.
     #[arg(long, value_name = "FILE", default_value = AUDIT)]
     audit: PathBuf,
+    /// Record all that the machine answers, for `isotherm replay`: a bug report.
+    #[arg(long, value_name = "FILE")]
+    tape: Option<PathBuf>,
+    /// The tape ends at this size; the daemon goes on.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", requires = "tape")]
+    tape_max: Bytes,
     #[command(flatten)]
     hands: HandsArgs,
 }
@@ -71,8 +81,28 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let mut clock = DaemonClock(&clock);
     let mut none = NoKnobs;
     let knobs: &mut dyn Knobs = hands.as_mut().map_or(&mut none, |hands| hands);
-    let outside = Outside { world: &mut world, knobs, clock: &mut clock, meter: &mut OwnCpu, log: &mut audit };
-    let steered = steer(&config, args.length, &mut host, outside);
+    let mut meter = OwnCpu;
+    let steered = match &args.tape {
+        None => {
+            let outside = Outside { world: &mut world, knobs, clock: &mut clock, meter: &mut meter, log: &mut audit };
+            steer(&config, args.length, &mut host, outside)
+        }
+        Some(path) => {
+            let tape = tape(path, args.tape_max, &config, args.length)?;
+            let outside = Outside {
+                world: &mut Taped::new(&mut world, &tape),
+                knobs: &mut Taped::new(knobs, &tape),
+                clock: &mut Taped::new(&mut clock, &tape),
+                meter: &mut Taped::new(&mut meter, &tape),
+                log: &mut Taped::new(&mut audit, &tape),
+            };
+            let steered = steer(&config, args.length, &mut Taped::new(&mut host, &tape), outside);
+            if let Some(why) = tape.lost() {
+                ui.warn(format_args!("the tape {} is not whole: {why}", path.display()));
+            }
+            steered
+        }
+    };
     status.remove();
     let steered = steered.map_err(CliError::usage)?;
     if !steered.left.is_empty() {

@@ -13,6 +13,7 @@ const GROUP: &str = "app.slice/service";
 const FOLDER: &str = "/sys/fs/cgroup/app.slice/service";
 const CONFIG: &str = "/etc/isotherm.toml";
 const AUDIT: &str = "/tmp/actions.jsonl";
+const TAPE: &str = "/tmp/isotherm.tape";
 const PASS_US: u64 = 50_000;
 const ZRAM: u64 = 512 << 20;
 /// 256 MiB.
@@ -95,10 +96,23 @@ pub struct ReclaimRun {
     pub longest_turn_ms: f64,
     /// Lines of the audit by event.
     pub lines: std::collections::BTreeMap<String, u64>,
+    pub tape_bytes: u64,
+    pub replay: Replay,
     /// What the command left changed.
     pub knobs_changed: Vec<String>,
     /// What it said.
     pub said: String,
+}
+
+/// What `isotherm replay` made of the tape.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Replay {
+    /// All decisions were the same.
+    pub is_same: bool,
+    pub calls: u64,
+    pub lines: u64,
+    /// Calls of the tape that were not played.
+    pub left: u64,
 }
 
 /// Runs one way in one boot.
@@ -120,8 +134,8 @@ pub fn reclaim(
     let pattern = Pattern { pages: PAGES, parts };
     let workload = LiveWorkload { group: GROUP.to_owned(), pattern, pass_us: PASS_US, high_bytes: None };
     let length = format!("{seconds}s");
-    let mut asked = Asked::new(&["run", CONFIG, "--for", &length, "--audit", AUDIT], workload);
-    asked.outputs = vec![AUDIT.to_owned()];
+    let mut asked = Asked::new(&["run", CONFIG, "--for", &length, "--audit", AUDIT, "--tape", TAPE], workload);
+    asked.outputs = vec![AUDIT.to_owned(), TAPE.to_owned()];
     asked.outputs.extend(["stat", "current", "swap.current", "pressure"].map(|name| format!("{FOLDER}/memory.{name}")));
     asked.files = vec![Extra { from: configuration, to: CONFIG.to_owned(), is_program: false }];
     asked.zram_bytes = Some(ZRAM);
@@ -134,7 +148,26 @@ pub fn reclaim(
             lived.stderr.trim()
         )));
     }
-    judged(way, kernel, seconds, &lived)
+    let mut run = judged(way, kernel, seconds, &lived)?;
+    let tape = lived.output(TAPE).ok_or_else(|| FidelityError::Live("the guest told no tape".to_owned()))?;
+    run.tape_bytes = tape.len() as u64;
+    run.replay = replayed(product, &folder.path().join("isotherm.tape"), &tape).map_err(|error| failed(&error))?;
+    Ok(run)
+}
+
+/// Plays the guest's tape here, without the guest.
+fn replayed(product: Product<'_>, path: &std::path::Path, tape: &[u8]) -> std::io::Result<Replay> {
+    std::fs::write(path, tape)?;
+    let mut command = std::process::Command::new(product.isotherm);
+    let output = command.arg("replay").arg(path).args(["--format", "json"]).output()?;
+    let played: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let number = |key: &str| played[key].as_u64().unwrap_or(0);
+    Ok(Replay {
+        is_same: output.status.success(),
+        calls: number("calls"),
+        lines: number("lines"),
+        left: number("left"),
+    })
 }
 
 fn judged(way: &ReclaimWay, kernel: String, seconds: u64, lived: &Lived) -> Result<ReclaimRun, FidelityError> {
@@ -198,6 +231,8 @@ fn judged(way: &ReclaimWay, kernel: String, seconds: u64, lived: &Lived) -> Resu
         resident_bytes: ended["resident_bytes"].as_u64().unwrap_or(0),
         longest_turn_ms: ended["longest_turn_ns"].as_u64().unwrap_or(0) as f64 / 1e6,
         lines: by_event,
+        tape_bytes: 0,
+        replay: Replay::default(),
         knobs_changed: lived.knobs_changed.clone(),
         said: lived.stderr.trim().to_owned(),
     })

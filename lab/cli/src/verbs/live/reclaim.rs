@@ -34,6 +34,7 @@ fn table(runs: &[ReclaimRun]) -> Table {
     columns.push(Column::number("refaults", Unit::Count));
     columns.extend(["of what is used", "pressure", "CPU"].map(|name| Column::number(name, Unit::Ppm)));
     columns.push(Column::number("resident", Unit::Bytes));
+    columns.push(Column::text("replay"));
     let mut table = Table::new("a service of which three fifths are cold", columns);
     let percent = |value: f64| Cell::from((value * 1e4).round());
     for run in runs {
@@ -49,6 +50,7 @@ fn table(runs: &[ReclaimRun]) -> Table {
             percent(run.pressure_some_percent),
             percent(run.cpu_percent),
             run.resident_bytes.into(),
+            Cell::from(if run.replay.is_same && run.replay.left == 0 { "same" } else { "differs" }),
         ]);
     }
     table
