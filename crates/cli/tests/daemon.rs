@@ -292,3 +292,53 @@ fn a_tape_is_played_again() {
         assert!(output.status.code() == Some(1) && told(&output).contains(words), "{}", told(&output));
     }
 }
+
+/// docs/right-sizing.md: the same table as in a scenario, with a name and `enable`.
+#[test]
+fn a_group_is_sized_and_its_limit_taken_back() {
+    let machine = Machine::new();
+    let group = |file: &str| format!("sys/fs/cgroup{WEB}/{file}");
+    for (file, text) in [
+        ("memory.high", "max\n"),
+        ("memory.current", "1073741824\n"),
+        ("memory.stat", "anon 4096\nshmem 0\nworkingset_refault_anon 0\nworkingset_refault_file 0\n"),
+        (
+            "memory.pressure",
+            "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+        ),
+        ("memory.events", "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\n"),
+    ] {
+        machine.write(&group(file), text);
+    }
+    let high = || fs::read_to_string(machine.path(&group("memory.high"))).unwrap().trim().to_owned();
+    let table = "target = \"/app.slice/web-*.service\"\nfloor = \"512MiB\"\ninterval = \"1s\"\n";
+    let text = format!("[[limits]]\nname = \"size\"\nenable = true\n{table}");
+    machine.config(&text);
+    let mut daemon = machine.daemon(&[]);
+    machine.wait_for("a limit", || high() != "max");
+    let limit: u64 = high().parse().unwrap();
+    assert!((512 << 20..1 << 30).contains(&limit), "{limit}");
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    assert_ne!(high(), "max", "nobody could put it back");
+    let journal = machine.path("journal");
+    let mut restore = machine.command(&["restore", "--journal", journal.to_str().unwrap()]);
+    assert!(restore.arg("--root").arg(machine.folder.path()).status().unwrap().success());
+    assert_eq!(high(), "max");
+    let output = machine.daemon(&["--for", "4s"]).wait_with_output().unwrap();
+    assert!(output.status.success() && said(&output).contains("memory.high = "), "{}", said(&output));
+    assert_eq!(high(), "max");
+
+    // Contradictions, with both places.
+    let wrong = [
+        (text.replace("512MiB", "1GiB") + "ceiling = \"1MiB\"\n", "ceiling"),
+        (text.replace("/app.slice/web-*.service", "/system.slice/sshd.service"), "left alone"),
+        (text.clone() + &text.replace("size", "other"), "two would write one memory.high"),
+        (text.clone() + "limit = 1\n", "limit"),
+        (text.replace("1s", "1ms"), "interval"),
+    ];
+    for (text, words) in wrong {
+        let output = machine.check(&text);
+        assert!(output.status.code() == Some(2) && said(&output).contains(words), "{words}: {}", said(&output));
+    }
+}

@@ -62,7 +62,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     }
     if config.nr_sections() == 0 {
         return Err(CliError::usage(format!(
-            "{} has no section: there is nothing to do; add [[generations]] or [[monitors]]",
+            "{} has no section: there is nothing to do; add [[generations]], [[limits]] or [[monitors]]",
             file.display()
         )));
     }
@@ -127,6 +127,14 @@ impl Knobs for NoKnobs {
 
     fn set_within(&mut self, section: &str, path: &str, value: &str) -> Result<(), String> {
         self.set(section, path, value)
+    }
+
+    fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), String> {
+        self.set(section, path, &value.to_string())
+    }
+
+    fn forget(&mut self, _: &str) -> Result<(), String> {
+        Ok(())
     }
 
     fn put_back(&mut self, _: &str) -> Result<(), String> {

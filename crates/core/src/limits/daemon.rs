@@ -65,6 +65,11 @@ impl LimitsDaemon {
         self.controller.config()
     }
 
+    /// What was decided so far, and why.
+    pub const fn why(&self) -> &LimitsWhy {
+        &self.why
+    }
+
     /// The group's totals; `None` where it is not there.
     fn read(
         &self,

@@ -1,6 +1,6 @@
 //! What a configuration must not say, with the places of both sides where two tables disagree.
 
-use super::{Config, MonitorsConfig};
+use super::{Config, LimitsConfig, MonitorsConfig};
 use crate::hands::protected;
 use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_core::vocabulary::Action;
@@ -29,13 +29,14 @@ impl Config {
 
     /// Number of sections.
     pub fn nr_sections(&self) -> usize {
-        self.generations.len() + self.monitors.len()
+        self.generations.len() + self.monitors.len() + self.limits.len()
     }
 
     /// Number of sections that may act.
     pub fn nr_acting(&self) -> usize {
         let monitors = self.monitors.iter().filter(|section| section.enable).count();
-        monitors + self.generations.iter().filter(|section| section.enable && section.acts()).count()
+        let limits = self.limits.iter().filter(|section| section.enable).count();
+        monitors + limits + self.generations.iter().filter(|section| section.enable && section.acts()).count()
     }
 
     /// The same, where no section may act.
@@ -43,6 +44,7 @@ impl Config {
     pub fn observing(mut self) -> Self {
         self.generations.iter_mut().for_each(|section| section.enable = false);
         self.monitors.iter_mut().for_each(|section| section.enable = false);
+        self.limits.iter_mut().for_each(|section| section.enable = false);
         self
     }
 
@@ -54,6 +56,7 @@ impl Config {
         self.check_daemon()?;
         self.check_targets()?;
         self.check_monitors()?;
+        self.check_limits()?;
         for (nth, section) in self.generations.iter().enumerate() {
             let key = |key: &str| format!("generations[{nth}].{key}");
             let twin = self.generations[..nth].iter().position(|other| other.name == section.name);
@@ -199,6 +202,35 @@ impl Config {
             )),
             _ => Ok(()),
         }
+    }
+
+    fn check_limits(&self) -> Result<(), Contradiction> {
+        for (nth, section) in self.limits.iter().enumerate() {
+            let key = |key: &str| format!("limits[{nth}].{key}");
+            let twin = self.limits[..nth].iter().position(|other| other.name == section.name);
+            named(&key("name"), &section.name, twin.map(|other| format!("limits[{other}].name")))?;
+            section.of("/any").validate().map_err(|error| wrong(&key(error.key), error.to_string()))?;
+            let (target, place) = (&section.limits.target, key("target"));
+            let cgroup = self.cgroup_of(target, &place)?;
+            absolute(&place, cgroup)?;
+            if let Some(why) = protected(cgroup).filter(|_| section.enable) {
+                return Err(wrong(&place, format!("`{target}` is left alone: {why}; name other groups")));
+            }
+            let is_shared = |other: &LimitsConfig| {
+                self.cgroup_of(&other.limits.target, "").is_ok_and(|other| may_meet(other, cgroup))
+            };
+            if let Some(other) = self.limits[..nth].iter().position(is_shared) {
+                return Err(Contradiction {
+                    key: place,
+                    other: Some(format!("limits[{other}].target")),
+                    message: format!(
+                        "`{target}` is sized by `{}` too: two would write one memory.high; give each its own groups",
+                        self.limits[other].name
+                    ),
+                });
+            }
+        }
+        Ok(())
     }
 
     fn check_targets(&self) -> Result<(), Contradiction> {

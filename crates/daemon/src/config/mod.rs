@@ -4,7 +4,7 @@ mod check;
 mod sections;
 
 pub use check::Contradiction;
-pub use sections::{GenerationsConfig, MonitorsConfig};
+pub use sections::{GenerationsConfig, LimitsConfig, MonitorsConfig};
 
 use isotherm_units::{Bytes, Ratio};
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,9 @@ pub struct Config {
     /// Tools over the generations of the Multi-Gen LRU.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub generations: Vec<GenerationsConfig>,
+    /// Right-sizing of groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<LimitsConfig>,
     pub guard: GuardConfig,
 }
 

@@ -25,6 +25,28 @@ impl GenerationsConfig {
     }
 }
 
+/// A `[[limits]]` table: finds the least `memory.high` of each of its groups that keeps harm below the goal (docs/right-sizing.md).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct LimitsConfig {
+    /// In what is told.
+    pub name: String,
+    /// Whether it may act. Default no: the first limits are told, and not set.
+    #[serde(default)]
+    pub enable: bool,
+    /// As in a scenario. `target` is a path, in which `*` and `?` stand for parts of a name, or the name of a `[[targets]]` table; each
+    /// group is sized by itself.
+    #[serde(flatten)]
+    pub limits: isotherm_core::limits::LimitsConfig,
+}
+
+impl LimitsConfig {
+    /// The same for one group.
+    pub fn of(&self, group: &str) -> isotherm_core::limits::LimitsConfig {
+        isotherm_core::limits::LimitsConfig { target: group.to_owned(), ..self.limits.clone() }
+    }
+}
+
 /// A `[[monitors]]` table: what the kernel's DAMON watches, and what it does with what it finds. With a preset of a module of the
 /// kernel (DAMON_RECLAIM, DAMON_LRU_SORT) and without targets that module does it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

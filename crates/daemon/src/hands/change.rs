@@ -1,6 +1,6 @@
 //! Writing knobs, and taking back what was written.
 
-use super::journal::{Journal, JournalError, Open, Store};
+use super::journal::{Journal, JournalError, Open, Store, band, is_rounded};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The knobs of a machine: small files that hold a value.
@@ -129,6 +129,33 @@ impl<S: Store, M: Taken> Hands<S, M> {
         }
     }
 
+    /// Writes a number into a knob that is written over and over. The journal has a range from half to twice the first number, and gets
+    /// another line only when a number falls out of it.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), Refusal> {
+        let refused = |why: String| Refusal::Knob { path: path.to_owned(), why };
+        let old = self.held(path).map_err(refused)?;
+        let is_covered =
+            |open: &Open| open.section == section && open.path == path && open.boot == self.boot && open.covers(value);
+        // The newest change of the knob alone says what stands there.
+        let covers = self.journal.open().rev().find(|open| open.path == path).is_some_and(is_covered);
+        if !covers {
+            self.journal.will_set(&self.boot, section, path, &old, &band(value))?;
+        }
+        self.machine.write(path, &value.to_string()).map_err(refused)?;
+        let now = self.held(path).map_err(refused)?;
+        if is_rounded(&value.to_string(), &now) {
+            return Ok(());
+        }
+        let back = match self.put_back(path, &old) {
+            Ok(()) => "the old value stands there again".to_owned(),
+            Err(worse) => format!("it cannot be put back: {worse}"),
+        };
+        Err(refused(format!("`{value}` was written, and it holds `{now}`; {back}")))
+    }
+
     /// Takes back all that is open, newest first, so that a knob that was written twice ends where it began.
     ///
     /// # Errors
@@ -154,8 +181,19 @@ impl<S: Store, M: Taken> Hands<S, M> {
         let all: Vec<Open> = self.journal.open().rev().filter(|open| is_asked(open)).cloned().collect();
         let mut returned = Vec::with_capacity(all.len());
         let mut stuck = BTreeSet::<String>::new();
-        for open in all {
-            let what = if stuck.contains(&open.path) {
+        let mut jumped = BTreeSet::<String>::new();
+        for open in all.clone() {
+            // A knob that was written several times goes to where it began at once: a value between could do harm. Until that is
+            // written all of its changes are open; if we end right after it, each of them finds what it can close.
+            if !jumped.contains(&open.path)
+                && let Some(first) = self.first_of(&open.path, &all)
+                && self.put_back(&open.path, &first).is_ok()
+            {
+                jumped.insert(open.path.clone());
+            }
+            let what = if jumped.contains(&open.path) {
+                Returned::Back
+            } else if stuck.contains(&open.path) {
                 Returned::Failed("a later change of it was not taken back".to_owned())
             } else {
                 self.take_back(&open)
@@ -177,6 +215,32 @@ impl<S: Store, M: Taken> Hands<S, M> {
             returned.push((open, what));
         }
         Ok(returned)
+    }
+
+    /// Where a knob that was changed several times began, if each of the changes, newest first, can be taken back.
+    fn first_of(&mut self, path: &str, all: &[Open]) -> Option<String> {
+        let chain: Vec<&Open> = all.iter().filter(|open| open.path == path).collect();
+        if chain.len() < 2 {
+            return None;
+        }
+        let mut value = self.machine.value(path).ok()??;
+        for open in chain {
+            match self.judge(open, Ok(Some(value))) {
+                Returned::Back | Returned::WasSo => value = open.old.clone(),
+                _ => return None,
+            }
+        }
+        Some(value)
+    }
+
+    /// Lets go of what one section wrote: it is somebody else's by now.
+    ///
+    /// # Errors
+    /// [`JournalError`]: what follows stays open.
+    pub fn forget(&mut self, section: &str) -> Result<(), JournalError> {
+        let open = self.journal.open().filter(|open| open.section == section && open.boot == self.boot);
+        let numbers: Vec<u64> = open.map(|open| open.number).collect();
+        numbers.into_iter().try_for_each(|number| self.journal.close(number, "somebody else wrote it since"))
     }
 
     /// What a restore would do, in its order. Nothing is written.

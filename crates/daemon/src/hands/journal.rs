@@ -63,8 +63,18 @@ impl Open {
     pub fn wrote(&self, value: &str) -> bool {
         match &self.holds {
             Some(holds) => value == holds,
-            None => value == self.new || is_rounded(&self.new, value),
+            None => {
+                value == self.new
+                    || is_rounded(&self.new, value)
+                    || number(value).is_some_and(|value| self.covers(value))
+            }
         }
+    }
+
+    /// Whether this change stands for a range of numbers, and this is one of them.
+    pub fn covers(&self, value: u64) -> bool {
+        let bounds = self.new.split_once("..").and_then(|(low, high)| Some((number(low)?, number(high)?)));
+        bounds.is_some_and(|(low, high)| (low..=high).contains(&value))
     }
 }
 
@@ -84,7 +94,13 @@ pub fn same_value(one: &str, other: &str) -> bool {
     one == other || number(one).is_some_and(|value| number(other) == Some(value))
 }
 
-fn is_rounded(written: &str, held: &str) -> bool {
+/// Numbers that one line stands for: from half to twice this one. The kernel rounds down to a page.
+pub(super) fn band(value: u64) -> String {
+    format!("{}..{}", value / 2, value.saturating_mul(2))
+}
+
+/// Whether a knob that holds `held` holds what was written, rounded down to a page of any Linux.
+pub fn is_rounded(written: &str, held: &str) -> bool {
     match (number(written), number(held)) {
         (Some(written), Some(held)) => {
             held <= written && (written == held || (written >= PAGE_MAX && written - held < PAGE_MAX))

@@ -10,5 +10,5 @@ mod protected;
 mod tests;
 
 pub use change::{Changed, Hands, Refusal, Returned, Taken};
-pub use journal::{Journal, JournalError, Open, Store, same_value};
+pub use journal::{Journal, JournalError, Open, Store, is_rounded, same_value};
 pub use protected::protected;

@@ -6,6 +6,7 @@
 mod gate;
 mod guard;
 mod kernel;
+mod limits;
 mod line;
 mod section;
 mod steering;
@@ -44,6 +45,12 @@ pub trait World {
     /// # Errors
     /// In words.
     fn members(&mut self, group: &str) -> Result<Vec<Member>, String>;
+
+    /// The path of a file of a group, from the root of the file system on.
+    ///
+    /// # Errors
+    /// In words.
+    fn group_file(&mut self, group: &str, file: &str) -> Result<String, String>;
 
     /// Memory of the machine, as ranges of physical addresses.
     ///
@@ -103,6 +110,19 @@ pub trait Knobs {
     /// In words.
     fn set_within(&mut self, section: &str, path: &str, value: &str) -> Result<(), String>;
 
+    /// Writes a number into a knob that is written over and over: the journal has a range around it, and gets a line only when a number
+    /// falls out of that. Whatever number of the range stands there is ours when it is put back.
+    ///
+    /// # Errors
+    /// In words; the knob holds what it held, unless they say otherwise.
+    fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), String>;
+
+    /// Lets go of what a section wrote: it is somebody else's by now.
+    ///
+    /// # Errors
+    /// In words.
+    fn forget(&mut self, section: &str) -> Result<(), String>;
+
     /// Puts back all that a section wrote, the last first.
     ///
     /// # Errors
@@ -124,6 +144,14 @@ impl<S: Store, M: Taken> Knobs for Hands<S, M> {
             Some(now) => Err(format!("{path}: `{value}` was written, and it holds `{now}`")),
             None => Err(format!("{path}: there is no such file")),
         }
+    }
+
+    fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), String> {
+        Hands::set_within_band(self, section, path, value).map_err(|error| error.to_string())
+    }
+
+    fn forget(&mut self, section: &str) -> Result<(), String> {
+        Hands::forget(self, section).map_err(|error| error.to_string())
     }
 
     fn put_back(&mut self, section: &str) -> Result<(), String> {

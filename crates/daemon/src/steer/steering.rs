@@ -1,6 +1,7 @@
 //! The loop itself.
 
 use super::guard::Guard;
+use super::limits::LimitsSection;
 use super::line::{Line, Status};
 use super::section::Section;
 use super::switch::Switch;
@@ -9,6 +10,7 @@ use crate::config::Config;
 use crate::{Budget, Clock, Meter, Woken};
 use isotherm_core::generations::GenerationsError;
 use isotherm_core::host::GenerationsHost;
+use isotherm_core::limits::LimitsError;
 use isotherm_core::presets::PresetError;
 use isotherm_units::{Duration, Instant};
 
@@ -36,6 +38,8 @@ pub enum SteerError {
     #[error(transparent)]
     Generations(#[from] GenerationsError),
     #[error(transparent)]
+    Limits(#[from] LimitsError),
+    #[error(transparent)]
     Preset(#[from] PresetError),
 }
 
@@ -61,6 +65,7 @@ struct Steering<'a> {
     config: Config,
     sections: Vec<Section>,
     switches: Vec<Switch>,
+    limits: Vec<LimitsSection>,
     guard: Guard,
     log: &'a mut dyn Log,
     /// Why lines cannot be written, if so.
@@ -73,7 +78,7 @@ struct Steering<'a> {
 ///
 /// # Errors
 /// [`SteerError`].
-pub fn steer<H: GenerationsHost + ?Sized>(
+pub fn steer<H: GenerationsHost>(
     config: &Config,
     length: Option<Duration>,
     host: &mut H,
@@ -87,6 +92,7 @@ pub fn steer<H: GenerationsHost + ?Sized>(
         config: Config::default(),
         sections: Vec::new(),
         switches: Vec::new(),
+        limits: Vec::new(),
         guard: Guard::default(),
         log,
         mute: None,
@@ -94,11 +100,13 @@ pub fn steer<H: GenerationsHost + ?Sized>(
         longest_turn: Duration::ZERO,
     };
     steering.take(config.clone(), start, world, knobs)?;
-    steering.follow(world);
+    steering.follow(start, world, knobs);
     let (mut followed, mut reported) = (start, None);
     let ended = loop {
         let now = clock.now();
-        let due = steering.sections.iter().filter_map(|section| section.due::<H>(budget.stretch())).min();
+        let sections = steering.sections.iter().filter_map(|section| section.due::<H>(budget.stretch()));
+        let limits = steering.limits.iter().filter_map(|section| section.due::<H>(budget.stretch()));
+        let due = sections.chain(limits).min();
         let next = due.unwrap_or(now + TURN).min(now + TURN);
         let woken = clock.sleep_until(end.map_or(next, |end| next.min(end)));
         let now = clock.now();
@@ -112,12 +120,17 @@ pub fn steer<H: GenerationsHost + ?Sized>(
         }
         if now.since(followed) >= FOLLOW || woken == Woken::Reload {
             followed = now;
-            steering.follow(world);
+            steering.follow(now, world, knobs);
         }
         steering.guard(now, world);
         for index in 0..steering.sections.len() {
             if steering.sections[index].due::<H>(budget.stretch()).is_some_and(|due| due <= now) {
                 steering.run(index, now, host, world);
+            }
+        }
+        for index in 0..steering.limits.len() {
+            if steering.limits[index].due::<H>(budget.stretch()).is_some_and(|due| due <= now) {
+                steering.size(index, now, host, world, knobs);
             }
         }
         steering.switch(now, world, knobs);
@@ -188,6 +201,22 @@ impl Steering<'_> {
             };
             self.switches.push(switch);
         }
+        let mut sized = std::mem::take(&mut self.limits);
+        for spec in &config.limits {
+            let kept = sized.iter().position(|section| section.spec == *spec);
+            let section = match kept {
+                Some(at) => sized.remove(at),
+                None => {
+                    let section = LimitsSection::new(spec)?;
+                    lines.push(section.began());
+                    section
+                }
+            };
+            self.limits.push(section);
+        }
+        for mut section in sized {
+            self.mute = section.put_back(knobs, self.log).err();
+        }
         // Those that are gone leave their knobs before others take them.
         for mut switch in before {
             self.mute = switch.put_back(world, knobs, self.log).err();
@@ -208,13 +237,16 @@ impl Steering<'_> {
         }
     }
 
-    fn follow(&mut self, world: &mut dyn World) {
+    fn follow(&mut self, now: Instant, world: &mut dyn World, knobs: &mut dyn Knobs) {
         let mut lines = Vec::new();
         for section in &mut self.sections {
             lines.extend(section.follow(&self.config, world));
         }
         for switch in &mut self.switches {
             lines.extend(switch.follow(&self.config, world));
+        }
+        for section in &mut self.limits {
+            lines.extend(section.follow(now, &self.config, world, knobs));
         }
         lines.into_iter().for_each(|line| self.tell(line));
     }
@@ -231,8 +263,20 @@ impl Steering<'_> {
         self.paused = paused;
     }
 
-    fn run<H: GenerationsHost + ?Sized>(&mut self, index: usize, now: Instant, host: &mut H, world: &mut dyn World) {
+    fn run<H: GenerationsHost>(&mut self, index: usize, now: Instant, host: &mut H, world: &mut dyn World) {
         let ran = self.sections[index].run(now, host, world, self.paused.as_deref(), self.log);
+        self.mute = ran.err();
+    }
+
+    fn size<H: GenerationsHost>(
+        &mut self,
+        index: usize,
+        now: Instant,
+        host: &mut H,
+        world: &mut dyn World,
+        knobs: &mut dyn Knobs,
+    ) {
+        let ran = self.limits[index].run(now, host, (world, knobs), self.paused.as_deref(), self.log);
         self.mute = ran.err();
     }
 
@@ -253,10 +297,16 @@ impl Steering<'_> {
                 Err(why) => self.mute = Some(why),
             }
         }
+        for section in &mut self.limits {
+            match section.put_back(knobs, self.log) {
+                Ok(trouble) => left.extend(trouble),
+                Err(why) => self.mute = Some(why),
+            }
+        }
         left
     }
 
-    fn status<H: GenerationsHost + ?Sized>(
+    fn status<H: GenerationsHost>(
         &self,
         now: Instant,
         stretch: u32,
@@ -266,11 +316,12 @@ impl Steering<'_> {
         let resident = world.resident();
         let sections = self.sections.iter().map(Section::status::<H>);
         let switches = self.switches.iter().map(|switch| switch.status(world));
+        let limits = self.limits.iter().map(LimitsSection::status);
         Status {
             paused: self.mute.clone().or_else(|| self.paused.clone()),
             stretch,
             longest_turn_ns: self.longest_turn.ns(),
-            sections: sections.chain(switches).collect(),
+            sections: sections.chain(switches).chain(limits).collect(),
             ..Status::at(now, meter.spent(), resident)
         }
     }

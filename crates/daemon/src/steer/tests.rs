@@ -1,6 +1,7 @@
 //! The loop in a simulated world: groups that come and go, pressure, faults of every kind.
 
 mod kernels;
+mod sizes;
 mod world;
 
 use super::*;
@@ -171,8 +172,8 @@ fn seeds_of_chance_break_nothing() {
         let mut second = 0;
         while second < 280 {
             second += 1 + chance(20);
-            let (kind, value) = (chance(7), chance(6));
-            let index = usize::try_from(value).expect("below 6");
+            let (kind, value) = (chance(7), chance(7));
+            let index = usize::try_from(value).expect("below 7");
             events.push((
                 second,
                 Box::new(move |truth| {
@@ -182,13 +183,17 @@ fn seeds_of_chance_break_nothing() {
                         2 => truth.is_log_full.set(value < 2),
                         3 => {
                             let mut groups = truth.groups.borrow_mut();
-                            let group = &mut groups[index];
+                            let group = &mut groups[index % 6];
                             group.is_there = !group.is_there;
+                            // A group that comes again knows no limit.
+                            group.high = None;
                         }
                         4 => truth.fails_at.set(Some(truth.calls.get() + value)),
                         5 => {
                             *truth.configuration.borrow_mut() = if value < 3 {
                                 Ok(with_module(value > 0, value > 1))
+                            } else if value == 6 {
+                                Ok(with_limits(true))
                             } else if value < 5 {
                                 let physical = if value == 3 { Operations::Vaddr } else { Operations::Paddr };
                                 Ok(with_kdamond(true, physical))
@@ -197,7 +202,7 @@ fn seeds_of_chance_break_nothing() {
                             };
                             return Some(Woken::Reload);
                         }
-                        _ => truth.groups.borrow_mut()[index].idle[3] += 3000,
+                        _ => truth.groups.borrow_mut()[index % 6].idle[3] += 3000,
                     }
                     None
                 }),

@@ -19,6 +19,9 @@ impl World for Silent {
     fn members(&mut self, _: &str) -> Result<Vec<Member>, String> {
         Err(NONE.to_owned())
     }
+    fn group_file(&mut self, _: &str, _: &str) -> Result<String, String> {
+        Err(NONE.to_owned())
+    }
     fn physical_memory(&mut self) -> Result<Vec<AddressRange>, String> {
         Err(NONE.to_owned())
     }
@@ -56,6 +59,12 @@ impl Knobs for Silent {
         Err(NONE.to_owned())
     }
     fn set_within(&mut self, _: &str, _: &str, _: &str) -> Result<(), String> {
+        Err(NONE.to_owned())
+    }
+    fn set_within_band(&mut self, _: &str, _: &str, _: u64) -> Result<(), String> {
+        Err(NONE.to_owned())
+    }
+    fn forget(&mut self, _: &str) -> Result<(), String> {
         Err(NONE.to_owned())
     }
     fn put_back(&mut self, _: &str) -> Result<(), String> {

@@ -41,6 +41,10 @@ impl<W: World + ?Sized> World for Taped<'_, W> {
         self.tape.call("members", group, || self.inner.members(group), over)
     }
 
+    fn group_file(&mut self, group: &str, file: &str) -> Result<String, String> {
+        self.tape.call("group-file", (group, file), || self.inner.group_file(group, file), over)
+    }
+
     fn physical_memory(&mut self) -> Result<Vec<AddressRange>, String> {
         let ranges = || {
             let ranges = self.inner.physical_memory()?;
@@ -95,6 +99,15 @@ impl<K: Knobs + ?Sized> Knobs for Taped<'_, K> {
 
     fn set_within(&mut self, section: &str, path: &str, value: &str) -> Result<(), String> {
         self.tape.call("set-within", (section, path, value), || self.inner.set_within(section, path, value), over)
+    }
+
+    fn set_within_band(&mut self, section: &str, path: &str, value: u64) -> Result<(), String> {
+        let set = || self.inner.set_within_band(section, path, value);
+        self.tape.call("set-within-band", (section, path, value), set, over)
+    }
+
+    fn forget(&mut self, section: &str) -> Result<(), String> {
+        self.tape.call("forget", section, || self.inner.forget(section), over)
     }
 
     fn put_back(&mut self, section: &str) -> Result<(), String> {

@@ -43,6 +43,14 @@ pub const WAYS: &[ReclaimWay] = &[
         configuration: "[[generations]]\nname = \"cold\"\nenable = true\nmode = \"reclaim\"\ntargets = [\"/app.slice/service\"]\n\
                         threshold = \"30s\"\n",
     },
+    ReclaimWay {
+        name: "limits",
+        configuration: "[[limits]]\nname = \"size\"\nenable = true\ntarget = \"/app.slice/service\"\nfloor = \"32MiB\"\nsqueeze = \"4%\"\n",
+    },
+    ReclaimWay {
+        name: "limits, defaults",
+        configuration: "[[limits]]\nname = \"size\"\nenable = true\ntarget = \"/app.slice/service\"\n",
+    },
     // By the kernel's module with its own defaults but for the watermarks, which let it work on a machine that has memory to spare, and the
     // age, which is that of the others.
     ReclaimWay {

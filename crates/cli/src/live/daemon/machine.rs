@@ -47,6 +47,12 @@ impl World for Machine<'_> {
         Ok(found)
     }
 
+    fn group_file(&mut self, group: &str, file: &str) -> Result<String, String> {
+        let group =
+            Hierarchy::unified(&self.root).and_then(|all| all.group(group)).map_err(|error| error.to_string())?;
+        Ok(group.folder().join(file).display().to_string())
+    }
+
     fn physical_memory(&mut self) -> Result<Vec<AddressRange>, String> {
         crate::live::damon::system_ram(&self.root).map_err(|error| error.to_string())
     }

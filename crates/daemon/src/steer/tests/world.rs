@@ -1,7 +1,7 @@
 //! The simulated world: groups that come and go, pressure, knobs, DAMON, faults.
 
 use super::super::*;
-use crate::config::{GenerationsConfig, MonitorsConfig, TargetConfig};
+use crate::config::{GenerationsConfig, LimitsConfig, MonitorsConfig, TargetConfig};
 use crate::hands::Journal;
 use crate::tape::{self, Tape, Taped};
 use crate::testkit::FakeClock;
@@ -28,6 +28,28 @@ pub(super) struct Group {
     pub(super) births: [Instant; 4],
     pub(super) youngest: u64,
     pub(super) is_there: bool,
+    /// `memory.high`, in bytes.
+    pub(super) high: Option<u64>,
+    pub(super) refaulted_bytes: u64,
+    pub(super) stalled_us: u64,
+}
+
+impl Group {
+    pub(super) fn usage(&self) -> u64 {
+        (self.hot + self.idle.iter().sum::<u64>()) * PAGE_BYTES
+    }
+
+    /// What is idle goes first. What is in use comes back at once, and costs time.
+    fn squeeze(&mut self, high: u64) {
+        let mut excess = self.usage().saturating_sub(high).div_ceil(PAGE_BYTES);
+        for idle in &mut self.idle {
+            let gone = excess.min(*idle);
+            *idle -= gone;
+            excess -= gone;
+        }
+        self.refaulted_bytes += excess * PAGE_BYTES;
+        self.stalled_us += excess * 1000;
+    }
 }
 
 /// DAMON_RECLAIM of a kernel that does not know the newest parameters, and DAMON_STAT, which has DAMON.
@@ -87,6 +109,9 @@ impl Truth {
             births: [Instant::START; 4],
             youngest: 3,
             is_there: true,
+            high: None,
+            refaulted_bytes: 0,
+            stalled_us: 0,
         };
         Rc::new(Self {
             clock,
@@ -120,6 +145,15 @@ impl Truth {
 
     /// Files of a kdamond are there, and hold 0, as soon as it is made.
     pub(super) fn knob(&self, path: &str) -> Option<String> {
+        if let Some((path, file)) = path.strip_prefix("/cg").and_then(|path| path.rsplit_once('/')) {
+            let groups = self.groups.borrow();
+            let group = groups.iter().find(|group| group.is_there && group.path == path)?;
+            return Some(match file {
+                "memory.high" => group.high.map_or("max".to_owned(), |high| high.to_string()),
+                "memory.current" => group.usage().to_string(),
+                _ => format!("anon {}\nshmem 0\n", group.hot * PAGE_BYTES),
+            });
+        }
         let knobs = self.knobs.borrow();
         let usual = || match path {
             STATE => Some("off".to_owned()),
@@ -234,12 +268,26 @@ impl Generational for Machine {
 }
 
 impl Gauging for Machine {
+    fn memcg(&self, path: &str) -> Option<u64> {
+        let groups = self.0.groups.borrow();
+        (0..).zip(groups.iter()).find(|(_, group)| group.is_there && group.path == path).map(|(memcg, _)| memcg)
+    }
+
     fn gauges(&mut self, gauges: &[Gauge], values: &mut [Option<u64>]) -> Result<(), HostError> {
         if self.0.fails() {
             return Err(HostError::Failed("EIO".to_owned()));
         }
+        let groups = self.0.groups.borrow();
+        let group = |memcg: u64| groups.get(usize::try_from(memcg).unwrap()).filter(|group| group.is_there);
         for (gauge, value) in gauges.iter().zip(values) {
-            *value = matches!(gauge, Gauge::StallSomeUs | Gauge::RefaultBytes { .. }).then_some(0);
+            *value = match *gauge {
+                Gauge::StallSomeUs => Some(0),
+                Gauge::RefaultBytes { memcg } => group(memcg).map(|group| group.refaulted_bytes),
+                Gauge::GroupBytes { memcg } => group(memcg).map(Group::usage),
+                Gauge::GroupStallSomeUs { memcg } => group(memcg).map(|group| group.stalled_us),
+                Gauge::GroupHighEvents { memcg } => group(memcg).map(|group| group.stalled_us / 1000),
+                _ => None,
+            };
         }
         Ok(())
     }
@@ -267,6 +315,24 @@ impl Taken for Files {
     fn write(&mut self, path: &str, value: &str) -> Result<(), String> {
         if self.0.fails() {
             return Err("EIO".to_owned());
+        }
+        if let Some(path) = path.strip_prefix("/cg").and_then(|path| path.strip_suffix("/memory.high")) {
+            let mut groups = self.0.groups.borrow_mut();
+            let group = groups.iter_mut().find(|group| group.is_there && group.path == path).ok_or("ENOENT")?;
+            group.high = value.parse().ok();
+            if let Some(high) = group.high {
+                if self.0.has_kill_file.get() || self.0.is_log_full.get() || high < group.hot * PAGE_BYTES {
+                    self.0.forbidden.borrow_mut().push(format!("{path}: memory.high = {high} at {}", self.0.now()));
+                }
+                if group.usage().saturating_sub(high) > 17 << 20 {
+                    self.0.forbidden.borrow_mut().push(format!("{path}: {high} asks for too much at once"));
+                }
+                let before = group.usage();
+                group.squeeze(high);
+                let gone = (before - group.usage()) / PAGE_BYTES;
+                self.0.evicted.borrow_mut().push((self.0.now(), group.path, gone));
+            }
+            return Ok(());
         }
         let mut knobs = self.0.knobs.borrow_mut();
         let has_stat = knobs["/sys/module/damon_stat/parameters/enabled"] == "Y";
@@ -321,6 +387,10 @@ impl World for Rc<Truth> {
         let groups = self.groups.borrow();
         let is_in = |one: &Group| one.is_there && (one.path == group || one.path.starts_with(&format!("{group}/")));
         Ok((0..).zip(groups.iter()).filter(|(_, one)| is_in(one)).map(member).collect())
+    }
+
+    fn group_file(&mut self, group: &str, file: &str) -> Result<String, String> {
+        if self.fails() { Err("EIO".to_owned()) } else { Ok(format!("/cg{group}/{file}")) }
     }
 
     fn physical_memory(&mut self) -> Result<Vec<AddressRange>, String> {
@@ -477,6 +547,21 @@ pub(super) fn with_kdamond(enable: bool, operations: Operations) -> Config {
     both
 }
 
+/// With sizes of the groups.
+pub(super) fn with_limits(enable: bool) -> Config {
+    let limits = isotherm_core::limits::LimitsConfig {
+        floor: Bytes::from_mib(1),
+        interval: Duration::from_secs(1),
+        squeeze: Ratio::from_percent(10),
+        relax: Ratio::from_percent(20),
+        ..isotherm_core::limits::LimitsConfig::new("web")
+    };
+    let section = LimitsConfig { name: "size".to_owned(), enable, limits };
+    let sizes = Config { limits: vec![section], generations: Vec::new(), ..config(false) };
+    sizes.check().unwrap();
+    sizes
+}
+
 pub(super) fn config(enable: bool) -> Config {
     let mut config = Config {
         targets: vec![TargetConfig { name: "web".to_owned(), cgroup: "/app/web-*".to_owned() }],
@@ -532,6 +617,8 @@ pub(super) fn steered(truth: &Rc<Truth>, config: &Config, seconds: u64, events: 
 }
 
 pub(super) fn holds(truth: &Truth, case: &str) {
+    let high: Vec<_> = truth.groups.borrow().iter().filter_map(|group| Some((group.path, group.high?))).collect();
+    assert!(high.is_empty(), "{case}: {high:?}");
     assert_eq!(*truth.knobs.borrow(), module_at_rest(), "{case}: knobs are as before");
     assert!(truth.forbidden.borrow().is_empty(), "{case}: {:?}", truth.forbidden);
     for spared in ["/app/db", "/app/web-3/sshd.service", "/app/web-4", "/app/web-5"] {

@@ -1,0 +1,450 @@
+//! A section that sizes groups: each has a controller of its own, and its `memory.high` is written through the journal.
+
+use super::gate::Spared;
+use super::line::{Act, Effect, Line, SectionStatus};
+use super::{Knobs, Log, World};
+use crate::config::{Config, LimitsConfig};
+use crate::hands::is_rounded;
+use isotherm_core::daemon::{Daemon, DaemonError};
+use isotherm_core::host::{
+    Ageing, Answer, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational, GenerationsHost,
+    HostError, Limiting, Listing, TargetId,
+};
+use isotherm_core::limits::{LimitsDaemon, LimitsError, explain_limits};
+use isotherm_units::{Bytes, Duration, Instant, PAGE_BYTES};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// `engine` of it.
+const OURS: &str = "isotherm: memory.high";
+/// What one write may ask the kernel to reclaim at most, so that none takes long.
+const PIECE: u64 = 16 << 20;
+/// A limit so near to the one told last is not told again by a section that only observes.
+const TELL_SHARE: u64 = 20;
+
+/// A group under the section's care.
+#[derive(Debug)]
+struct Sized {
+    daemon: LimitsDaemon,
+    ran: Instant,
+    /// The file, and what it holds by our doing; `None`: it is as it was found.
+    file: String,
+    held: Option<u64>,
+    /// Why it is left alone for good.
+    foreign: Option<String>,
+    told: Option<u64>,
+}
+
+/// A section.
+#[derive(Debug)]
+pub(super) struct LimitsSection {
+    pub(super) label: String,
+    pub(super) spec: LimitsConfig,
+    groups: BTreeMap<String, Sized>,
+    spared: Spared,
+    told_spared: BTreeSet<String>,
+    trouble: Option<String>,
+    state: String,
+    runs: u64,
+    asked_bytes: u64,
+    verified_bytes: u64,
+    refused: u64,
+}
+
+impl LimitsSection {
+    /// # Errors
+    /// A value that makes no sense.
+    pub(super) fn new(spec: &LimitsConfig) -> Result<Self, LimitsError> {
+        spec.of("/any").validate()?;
+        Ok(Self {
+            label: format!("limits.{}", spec.name),
+            spec: spec.clone(),
+            groups: BTreeMap::new(),
+            spared: Spared { acts: true, ..Spared::default() },
+            told_spared: BTreeSet::new(),
+            trouble: None,
+            state: "has not run yet".to_owned(),
+            runs: 0,
+            asked_bytes: 0,
+            verified_bytes: 0,
+            refused: 0,
+        })
+    }
+
+    pub(super) fn began(&self) -> Line {
+        Line::Section {
+            section: self.label.clone(),
+            engine: OURS,
+            enabled: self.spec.enable,
+            why: "no kernel finds limits by itself; what a group suffers is read from its own files".to_owned(),
+        }
+    }
+
+    /// What the journal calls the knobs of one group.
+    fn section_of(&self, group: &str) -> String {
+        format!("{} {group}", self.label)
+    }
+
+    /// Looks which groups there are. Those that go take their limits with them.
+    pub(super) fn follow(
+        &mut self,
+        now: Instant,
+        config: &Config,
+        world: &mut dyn World,
+        knobs: &mut dyn Knobs,
+    ) -> Vec<Line> {
+        let mut lines = Vec::new();
+        self.spared.protected.clone_from(&config.daemon.protect);
+        let mut found = BTreeSet::new();
+        match config.cgroup_of(&self.spec.limits.target, "").map(|pattern| world.groups(pattern)) {
+            Ok(Ok(groups)) => found.extend(groups),
+            // Who is there stays under care until it is known that it is not.
+            Ok(Err(why)) => {
+                lines.extend(self.troubled(Some(why)));
+                return lines;
+            }
+            Err(_) => {}
+        }
+        found.retain(|path| !self.spared.has(path, world));
+        for (target, why) in &self.spared.met {
+            if self.told_spared.insert(target.clone()) {
+                lines.push(Line::LeftAlone { section: self.label.clone(), target: target.clone(), why: why.clone() });
+            }
+        }
+        let gone: Vec<String> = self.groups.keys().filter(|path| !found.contains(*path)).cloned().collect();
+        for path in gone {
+            lines.extend(self.release(&path, knobs));
+            self.groups.remove(&path);
+            lines.push(Line::Went { section: self.label.clone(), target: path });
+        }
+        for path in found {
+            if self.groups.contains_key(&path) {
+                continue;
+            }
+            // Checked when the section was made; only the target is another.
+            let Ok(daemon) = LimitsDaemon::start(self.spec.of(&path), now) else { continue };
+            let Ok(file) = world.group_file(&path, "memory.high") else { continue };
+            let sized = Sized { daemon, ran: now, file, held: None, foreign: None, told: None };
+            lines.push(Line::Came { section: self.label.clone(), target: path.clone() });
+            self.groups.insert(path, sized);
+        }
+        lines
+    }
+
+    fn troubled(&mut self, trouble: Option<String>) -> Option<Line> {
+        if trouble == self.trouble {
+            return None;
+        }
+        self.trouble.clone_from(&trouble);
+        trouble.map(|why| Line::Trouble { section: self.label.clone(), why })
+    }
+
+    /// Puts back what one group was set to.
+    fn release(&mut self, path: &str, knobs: &mut dyn Knobs) -> Option<Line> {
+        let section = self.section_of(path);
+        let sized = self.groups.get_mut(path)?;
+        sized.held?;
+        match knobs.put_back(&section) {
+            Ok(()) => {
+                sized.held = None;
+                Some(Line::PutBack { section })
+            }
+            Err(why) => Some(Line::Trouble { section, why }),
+        }
+    }
+
+    /// When it wants to run, at a pace so many times slower than it was asked for.
+    pub(super) fn due<H: GenerationsHost>(&self, stretch: u32) -> Option<Instant> {
+        self.groups
+            .values()
+            .filter(|sized| sized.foreign.is_none())
+            .filter_map(|sized| {
+                let due = Daemon::<Bound<'_, H>>::poll_timeout(&sized.daemon, 0)?;
+                Some(sized.ran + due.since(sized.ran).saturating_mul(u64::from(stretch)))
+            })
+            .min()
+    }
+
+    /// Runs those groups that are due. `withheld`: why nothing may act now; then limits are as they were found.
+    pub(super) fn run<H: GenerationsHost>(
+        &mut self,
+        now: Instant,
+        host: &mut H,
+        (world, knobs): (&mut dyn World, &mut dyn Knobs),
+        withheld: Option<&str>,
+        log: &mut dyn Log,
+    ) -> Result<(), String> {
+        self.runs += 1;
+        if let Some(why) = withheld.filter(|_| self.spec.enable) {
+            self.state = why.to_owned();
+            self.rest(now);
+            return self.put_back(knobs, log).map(|_| ());
+        }
+        self.state = if self.spec.enable { "acting" } else { "observing" }.to_owned();
+        let mut trouble = None;
+        let paths: Vec<String> = self.groups.keys().cloned().collect();
+        for path in paths {
+            let section = self.section_of(&path);
+            let Some(sized) = self.groups.get_mut(&path) else { continue };
+            let is_due = Daemon::<Bound<'_, H>>::poll_timeout(&sized.daemon, 0).is_some_and(|due| due <= now);
+            if sized.foreign.is_some() || !is_due {
+                continue;
+            }
+            sized.ran = now;
+            let mut acts = Vec::new();
+            let mut bound = Bound {
+                host: &mut *host,
+                world: &mut *world,
+                knobs: &mut *knobs,
+                log: &mut *log,
+                path: &path,
+                section: &section,
+                enabled: self.spec.enable,
+                file: &sized.file,
+                held: &mut sized.held,
+                foreign: &mut sized.foreign,
+                told: &mut sized.told,
+                acts: &mut acts,
+                muted: None,
+            };
+            let ran = sized.daemon.handle_timeout(0, now, &mut bound);
+            let muted = bound.muted.take();
+            let foreign = sized.foreign.clone();
+            for act in acts {
+                self.asked_bytes = self.asked_bytes.saturating_add(act.asked_bytes);
+                self.verified_bytes = self.verified_bytes.saturating_add(act.verified_bytes);
+                self.refused += u64::from(matches!(act.effect, Effect::Refused { .. }));
+                let at_ns = now.since(Instant::START).ns();
+                log.line(&Line::Acted { section: self.label.clone(), at_ns, act })?;
+            }
+            if let Some(why) = foreign {
+                log.line(&Line::LeftAlone { section: self.label.clone(), target: path.clone(), why })?;
+            } else {
+                match ran {
+                    Ok(_) => {}
+                    // It only observes, which was told.
+                    Err(_) if !self.spec.enable => {}
+                    Err(DaemonError::Refused(error)) => trouble = Some(format!("{path}: {error}")),
+                    Err(DaemonError::Failed(error)) => trouble = Some(format!("{path}: {error}")),
+                }
+            }
+            if let Some(why) = muted {
+                return Err(why);
+            }
+        }
+        if self.groups.is_empty() {
+            trouble = Some(format!("none of its groups is there now: {}", self.spec.limits.target));
+        }
+        self.troubled(trouble).map_or(Ok(()), |line| log.line(&line))
+    }
+
+    /// Controllers begin anew, for what they have set is put back.
+    fn rest(&mut self, now: Instant) {
+        for (path, sized) in &mut self.groups {
+            if let Ok(daemon) = LimitsDaemon::start(self.spec.of(path), now + Duration::from_secs(1)) {
+                (sized.daemon, sized.ran) = (daemon, now);
+            }
+        }
+    }
+
+    /// Everything as it was found.
+    pub(super) fn put_back(&mut self, knobs: &mut dyn Knobs, log: &mut dyn Log) -> Result<Vec<String>, String> {
+        let paths: Vec<String> = self.groups.keys().cloned().collect();
+        let (mut left, mut lines) = (Vec::new(), Vec::new());
+        for path in paths {
+            match self.release(&path, knobs) {
+                Some(Line::Trouble { why, .. }) => left.push(why),
+                Some(line) => lines.push(line),
+                None => {}
+            }
+        }
+        lines.iter().try_for_each(|line| log.line(line))?;
+        Ok(left)
+    }
+
+    pub(super) fn status(&self) -> SectionStatus {
+        let mut words = Vec::new();
+        for (path, sized) in &self.groups {
+            if let Some(why) = &sized.foreign {
+                words.push(format!("{path}: left alone: {why}"));
+                continue;
+            }
+            let limit =
+                sized.held.map_or("no limit of ours".to_owned(), |bytes| Bytes::new(bytes).approx().to_string());
+            words.push(format!("{path}: {limit}"));
+            words.extend(explain_limits(sized.daemon.config(), sized.daemon.why()));
+        }
+        SectionStatus {
+            section: self.label.clone(),
+            engine: OURS,
+            enabled: self.spec.enable,
+            state: self.trouble.clone().unwrap_or_else(|| self.state.clone()),
+            targets: self.groups.keys().cloned().collect(),
+            runs: self.runs,
+            asked_bytes: self.asked_bytes,
+            verified_bytes: self.verified_bytes,
+            refused: self.refused,
+            words,
+        }
+    }
+}
+
+/// One group's host: reads what the machine's host reads, and writes the limit through the journal.
+struct Bound<'a, H> {
+    host: &'a mut H,
+    world: &'a mut dyn World,
+    knobs: &'a mut dyn Knobs,
+    log: &'a mut dyn Log,
+    path: &'a str,
+    section: &'a str,
+    enabled: bool,
+    file: &'a str,
+    held: &'a mut Option<u64>,
+    foreign: &'a mut Option<String>,
+    told: &'a mut Option<u64>,
+    acts: &'a mut Vec<Act>,
+    /// Why a line could not be written.
+    muted: Option<String>,
+}
+
+impl<H> Bound<'_, H> {
+    fn number(&mut self, name: &str) -> Result<Option<u64>, String> {
+        let file = self.world.group_file(self.path, name)?;
+        Ok(self.world.value(&file)?.and_then(|text| text.trim().parse().ok()))
+    }
+
+    /// The least that the group can shrink to: anonymous memory has nowhere to go but free swap. `None`: not known.
+    fn least(&mut self) -> Result<Option<u64>, String> {
+        let file = self.world.group_file(self.path, "memory.stat")?;
+        let Some(stat) = self.world.value(&file)? else { return Ok(None) };
+        let count = |name: &str| -> Option<u64> {
+            let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            line?.trim().parse().ok()
+        };
+        let (Some(anon), Some(shmem), Some(swap)) = (count("anon"), count("shmem"), self.world.swap_free()) else {
+            return Ok(None);
+        };
+        Ok(Some(anon.saturating_add(shmem).saturating_sub(swap.get())))
+    }
+
+    /// Whether the file holds what it should: what it was found with, or what we wrote.
+    fn is_ours(&mut self) -> Result<bool, String> {
+        let Some(now) = self.world.value(self.file)? else { return Err("it has no memory.high".to_owned()) };
+        let now = now.trim();
+        *self.foreign = match *self.held {
+            None if now == "max" => None,
+            None => Some(format!("its memory.high is {now}, which somebody else set")),
+            Some(bytes) if is_rounded(&bytes.to_string(), now) => None,
+            Some(bytes) => Some(format!("its memory.high was set to {bytes}, and is {now}: somebody else wrote it")),
+        };
+        if self.foreign.is_some() {
+            *self.held = None;
+            self.knobs.forget(self.section)?;
+        }
+        Ok(self.foreign.is_none())
+    }
+
+    fn lift(&mut self) -> Result<(), String> {
+        if self.held.is_none() {
+            return Ok(());
+        }
+        self.tell(&Line::PutBack { section: self.section.to_owned() })?;
+        *self.held = None;
+        self.knobs.put_back(self.section)
+    }
+
+    fn tell(&mut self, line: &Line) -> Result<(), String> {
+        self.log.line(line).inspect_err(|why| self.muted = Some(why.clone()))
+    }
+
+    fn set(&mut self, high: u64) -> Result<(), String> {
+        let value = high.to_string();
+        if !self.enabled {
+            let is_near = |told: u64| told.abs_diff(high) < high / TELL_SHARE;
+            if !self.told.is_some_and(is_near) {
+                *self.told = Some(high);
+                let (section, path) = (self.section.to_owned(), self.file.to_owned());
+                self.tell(&Line::WouldWrite { section, path, value })?;
+            }
+            return Err("it only observes: enable = true lets it act".to_owned());
+        }
+        if let Some(least) = self.least()?.filter(|&least| high < least) {
+            return Err(format!(
+                "{} is less than the anonymous memory that free swap cannot take, {}: it would stall for good",
+                Bytes::new(high).approx(),
+                Bytes::new(least).approx()
+            ));
+        }
+        let usage = self.number("memory.current")?.unwrap_or(0);
+        let (section, path) = (self.section.to_owned(), self.file.to_owned());
+        self.tell(&Line::Writes { section, path, value: value.clone() })?;
+        let mut next = usage.max(high);
+        let outcome = loop {
+            next = high.max(next.saturating_sub(PIECE) / PAGE_BYTES * PAGE_BYTES);
+            if let Err(why) = self.knobs.set_within_band(self.section, self.file, next) {
+                break Err(why);
+            }
+            *self.held = Some(next);
+            if next == high || self.world.has_to_end() {
+                break Ok(());
+            }
+        };
+        let left = self.number("memory.current").ok().flatten().unwrap_or(usage);
+        let asked_bytes = usage.saturating_sub(high);
+        let verified_bytes = usage.saturating_sub(left).min(asked_bytes);
+        let effect = match &outcome {
+            Err(why) => Effect::Refused { why: why.clone() },
+            Ok(()) if verified_bytes < asked_bytes => Effect::Partly,
+            Ok(()) => Effect::Done,
+        };
+        self.acts.push(Act {
+            action: "limit",
+            target: self.path.to_owned(),
+            node: 0,
+            write: format!("memory.high = {value}"),
+            asked_bytes,
+            verified_bytes,
+            effect,
+        });
+        outcome
+    }
+}
+
+impl<H> Limiting for Bound<'_, H> {
+    fn set_memory_high(&mut self, _: u64, high: Option<Bytes>) -> Result<(), HostError> {
+        let whole = |high: Bytes| high.get() / PAGE_BYTES * PAGE_BYTES;
+        let set = match self.is_ours() {
+            Ok(false) => Err("it is in other hands".to_owned()),
+            Ok(true) => match high {
+                Some(high) => self.set(whole(high)),
+                None => self.lift(),
+            },
+            Err(why) => Err(why),
+        };
+        set.map_err(HostError::Failed)
+    }
+}
+
+impl<H: GenerationsHost> Gauging for Bound<'_, H> {
+    fn gauge_capabilities(&self, target: TargetId) -> GaugeCapabilities {
+        self.host.gauge_capabilities(target)
+    }
+    fn gauges(&mut self, gauges: &[Gauge], values: &mut [Option<u64>]) -> Result<(), HostError> {
+        self.host.gauges(gauges, values)
+    }
+    fn memcg(&self, path: &str) -> Option<u64> {
+        self.host.memcg(path)
+    }
+}
+
+/// For sorting before a squeeze: ageing changes nothing but what watching changes.
+impl<H: GenerationsHost> Generational for Bound<'_, H> {
+    fn generation_capabilities(&mut self) -> GenerationCapabilities {
+        self.host.generation_capabilities()
+    }
+    fn read_generations(&mut self, out: &mut Vec<Listing>) -> Result<(), HostError> {
+        self.host.read_generations(out)
+    }
+    fn age_generations(&mut self, orders: &[Ageing], answers: &mut Vec<Answer>) {
+        self.host.age_generations(orders, answers);
+    }
+}
