@@ -342,3 +342,33 @@ fn a_group_is_sized_and_its_limit_taken_back() {
         assert!(output.status.code() == Some(2) && said(&output).contains(words), "{words}: {}", said(&output));
     }
 }
+
+/// docs/operating.md: what a service manager is told.
+#[test]
+fn the_service_manager_hears_of_it() {
+    let machine = Machine::new();
+    machine.config(GOOD);
+    let socket = std::os::unix::net::UnixDatagram::bind(machine.path("notify")).unwrap();
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    let mut command = machine.command(&["run"]);
+    command.arg(machine.path("isotherm.toml")).arg("--root").arg(machine.folder.path()).args(["--for", "6s", "-q"]);
+    for (flag, path) in [("--audit", "log/actions.jsonl"), ("--journal", "journal"), ("--run-dir", "run")] {
+        command.arg(flag).arg(machine.path(path));
+    }
+    command.env("NOTIFY_SOCKET", machine.path("notify")).env("WATCHDOG_USEC", "4000000").env_remove("WATCHDOG_PID");
+    let mut daemon = command.spawn().unwrap();
+    let heard = || {
+        let mut bytes = [0; 256];
+        let length = socket.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..length]).trim().to_owned()
+    };
+    assert_eq!(heard(), "READY=1");
+    assert_eq!(heard(), "WATCHDOG=1");
+    let pid = rustix::process::Pid::from_child(&daemon);
+    rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    let rest: Vec<String> = std::iter::repeat_with(heard).take_while(|text| text != "STOPPING=1").collect();
+    let at = rest.iter().position(|text| text.starts_with("RELOADING=1\nMONOTONIC_USEC=")).expect("a reload");
+    assert!(rest[at..].contains(&"READY=1".to_owned()), "{rest:?}");
+    assert!(rest.iter().filter(|text| *text == "WATCHDOG=1").count() >= 2, "{rest:?}");
+    assert!(daemon.wait().unwrap().success());
+}

@@ -11,7 +11,7 @@ use isotherm_units::{Bytes, Duration};
 
 use crate::error::CliError;
 use crate::live::daemon::{
-    AUDIT, Audit, Configuration, DaemonClock, Lock, Machine, RUN, StatusFile, configuration, tape,
+    AUDIT, Audit, Configuration, DaemonClock, Lock, Machine, Manager, RUN, StatusFile, configuration, tape,
 };
 use crate::live::{HandsArgs, MachineHands, OwnCpu, hands};
 use crate::ui::Ui;
@@ -78,7 +78,8 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let mut audit = Audit::open(&args.audit, status.clone(), ui)?;
     let mut world = Machine { root: root.clone(), clock: &clock, file, dry_run: args.dry_run };
     let mut host = LiveHost::new(root);
-    let mut clock = DaemonClock(&clock);
+    let mut clock = DaemonClock { clock: &clock, manager: Manager::find(), is_reloading: false };
+    clock.manager.ready();
     let mut none = NoKnobs;
     let knobs: &mut dyn Knobs = hands.as_mut().map_or(&mut none, |hands| hands);
     let mut meter = OwnCpu;
@@ -103,6 +104,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
             steered
         }
     };
+    clock.manager.stopping();
     status.remove();
     let steered = steered.map_err(CliError::usage)?;
     if !steered.left.is_empty() {

@@ -13,6 +13,7 @@ use isotherm_linux::{Root, Stopwatch, Wake, page_bytes};
 use isotherm_units::{Bytes, Duration, Instant};
 
 use super::configuration;
+use super::manager::Manager;
 
 /// This machine.
 #[derive(Debug)]
@@ -115,18 +116,31 @@ impl World for Machine<'_> {
 
 /// The machine's clock; SIGHUP asks for the configuration to be read anew.
 #[derive(Debug)]
-pub(crate) struct DaemonClock<'a>(pub(crate) &'a Stopwatch);
+pub(crate) struct DaemonClock<'a> {
+    pub(crate) clock: &'a Stopwatch,
+    pub(crate) manager: Manager,
+    pub(crate) is_reloading: bool,
+}
 
 impl Clock for DaemonClock<'_> {
     fn now(&self) -> Instant {
-        self.0.now()
+        self.clock.now()
     }
 
+    /// A turn ends where the next sleep begins.
     fn sleep_until(&mut self, until: Instant) -> Woken {
-        match self.0.wait_until(until) {
+        self.manager.turned();
+        if std::mem::take(&mut self.is_reloading) {
+            self.manager.ready();
+        }
+        match self.clock.wait_until(until) {
             Wake::Due => Woken::Due,
             Wake::End => Woken::Stopped,
-            Wake::Reload => Woken::Reload,
+            Wake::Reload => {
+                self.manager.reloading();
+                self.is_reloading = true;
+                Woken::Reload
+            }
         }
     }
 }

@@ -4,10 +4,12 @@ mod audit;
 mod configuration;
 mod files;
 mod machine;
+mod manager;
 mod tape;
 
 pub(crate) use audit::{AUDIT, Audit};
 pub(crate) use configuration::{Configuration, configuration};
 pub(crate) use files::{Lock, RUN, Running, StatusFile, told};
 pub(crate) use machine::{DaemonClock, Machine};
+pub(crate) use manager::Manager;
 pub(crate) use tape::tape;
