@@ -32,6 +32,8 @@ struct Sized {
     /// Why it is left alone for good.
     foreign: Option<String>,
     told: Option<u64>,
+    /// A refusal was told since the last write that worked: others like it are in the counts.
+    is_refusal_told: bool,
 }
 
 /// A section.
@@ -123,7 +125,7 @@ impl LimitsSection {
             // Checked when the section was made; only the target is another.
             let Ok(daemon) = LimitsDaemon::start(self.spec.of(&path), now) else { continue };
             let Ok(file) = world.group_file(&path, "memory.high") else { continue };
-            let sized = Sized { daemon, ran: now, file, held: None, foreign: None, told: None };
+            let sized = Sized { daemon, ran: now, file, held: None, foreign: None, told: None, is_refusal_told: false };
             lines.push(Line::Came { section: self.label.clone(), target: path.clone() });
             self.groups.insert(path, sized);
         }
@@ -180,7 +182,6 @@ impl LimitsSection {
             return self.put_back(knobs, log).map(|_| ());
         }
         self.state = if self.spec.enable { "acting" } else { "observing" }.to_owned();
-        let mut trouble = None;
         let paths: Vec<String> = self.groups.keys().cloned().collect();
         for path in paths {
             let section = self.section_of(&path);
@@ -209,6 +210,18 @@ impl LimitsSection {
             let ran = sized.daemon.handle_timeout(0, now, &mut bound);
             let muted = bound.muted.take();
             let foreign = sized.foreign.clone();
+            if acts.iter().any(|act| !matches!(act.effect, Effect::Refused { .. })) {
+                sized.is_refusal_told = false;
+            }
+            let refusal = match &ran {
+                // It only observes, which was told.
+                Err(_) if !self.spec.enable => None,
+                Err(DaemonError::Refused(error)) => Some(error.to_string()),
+                Err(DaemonError::Failed(error)) => Some(error.to_string()),
+                Ok(_) => None,
+            };
+            let tells = refusal.is_some() && !sized.is_refusal_told;
+            sized.is_refusal_told |= tells;
             for act in acts {
                 self.asked_bytes = self.asked_bytes.saturating_add(act.asked_bytes);
                 self.verified_bytes = self.verified_bytes.saturating_add(act.verified_bytes);
@@ -218,22 +231,15 @@ impl LimitsSection {
             }
             if let Some(why) = foreign {
                 log.line(&Line::LeftAlone { section: self.label.clone(), target: path.clone(), why })?;
-            } else {
-                match ran {
-                    Ok(_) => {}
-                    // It only observes, which was told.
-                    Err(_) if !self.spec.enable => {}
-                    Err(DaemonError::Refused(error)) => trouble = Some(format!("{path}: {error}")),
-                    Err(DaemonError::Failed(error)) => trouble = Some(format!("{path}: {error}")),
-                }
+            } else if let Some(why) = refusal.filter(|_| tells) {
+                log.line(&Line::Trouble { section: self.label.clone(), why: format!("{path}: {why}") })?;
             }
             if let Some(why) = muted {
                 return Err(why);
             }
         }
-        if self.groups.is_empty() {
-            trouble = Some(format!("none of its groups is there now: {}", self.spec.limits.target));
-        }
+        let none = || format!("none of its groups is there now: {}", self.spec.limits.target);
+        let trouble = self.groups.is_empty().then(none);
         self.troubled(trouble).map_or(Ok(()), |line| log.line(&line))
     }
 

@@ -212,3 +212,22 @@ fn seeds_of_chance_break_nothing() {
         holds(&truth, &format!("ISOTHERM_SEED={seed} cargo test -p isotherm-daemon seeds_of_chance"));
     }
 }
+
+/// A day of virtual time, of which some minutes are in `make test`: `ISOTHERM_MINUTES=1440` is the whole. What is written down does not
+/// grow with time where nothing happens.
+#[test]
+fn a_long_calm_is_few_lines() {
+    let minutes = std::env::var("ISOTHERM_MINUTES").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
+    for sections in [with_module(true, true), with_kdamond(true, Operations::Paddr), with_limits(true)] {
+        let truth = Truth::new();
+        let steered = steered(&truth, &sections, minutes * 60, Vec::new());
+        holds(&truth, "a long calm");
+        assert_eq!(steered.end, Ended::TimeOver);
+        let lines = truth.lines.borrow();
+        let is_count = |line: &&Line| matches!(line, Line::Counted { .. });
+        let acts = lines.iter().filter(|line| !is_count(line)).count() as u64;
+        // What the kernel counted is told once a minute; everything else happens in the first minutes.
+        assert!(lines.iter().filter(is_count).count() as u64 <= minutes, "counted more than once a minute");
+        assert!(acts < 600, "{acts} lines in {minutes} minutes: {:?}", lines.iter().rev().take(5).collect::<Vec<_>>());
+    }
+}

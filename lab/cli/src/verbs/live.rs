@@ -90,7 +90,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "pattern", "way", "boots", "seconds"])]
     prices: bool,
     /// How long each is watched, in seconds of the guest.
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(5..=600))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(5..=7200))]
     seconds: u64,
     /// The command [default: target/static/isotherm].
     #[arg(long, value_name = "FILE", default_value = "target/static/isotherm")]

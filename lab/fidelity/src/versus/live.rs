@@ -170,6 +170,8 @@ pub(super) struct Asked {
     pub(super) settings: Vec<Setting>,
     pub(super) machine: Machine,
     pub(super) zram_bytes: Option<u64>,
+    /// The command is killed after so many seconds of the guest.
+    pub(super) seconds_max: u64,
 }
 
 impl Asked {
@@ -193,6 +195,7 @@ impl Asked {
                 ..Machine::default()
             },
             zram_bytes: None,
+            seconds_max: 900,
         }
     }
 }
@@ -209,7 +212,7 @@ pub(super) fn beside(rig: &Rig<'_>, product: Product<'_>, asked: Asked) -> Resul
         program: PROGRAM.to_owned(),
         arguments: asked.arguments,
         environment: [("HOME".to_owned(), "/tmp".to_owned())].into(),
-        seconds_max: 900,
+        seconds_max: asked.seconds_max,
         outputs: asked.outputs,
     };
     let job =

@@ -148,6 +148,8 @@ pub fn reclaim(
     asked.files = vec![Extra { from: configuration, to: CONFIG.to_owned(), is_program: false }];
     asked.zram_bytes = Some(ZRAM);
     asked.machine.memory_bytes = 2 << 30;
+    asked.seconds_max = seconds + 300;
+    asked.machine.time_limit = std::time::Duration::from_secs(1800 + 3 * seconds);
     let (kernel, lived) = beside(rig, product, asked)?;
     if lived.exit_code != Some(0) {
         return Err(FidelityError::Live(format!(
