@@ -27,6 +27,8 @@ pub(super) struct Section {
     told_spared: BTreeSet<String>,
     seen: BTreeMap<Lruvec, Listing>,
     trouble: Option<String>,
+    /// Why its groups could not be looked for the last time.
+    not_followed: Option<String>,
     runs: u64,
     asked_bytes: u64,
     verified_bytes: u64,
@@ -48,6 +50,7 @@ impl Section {
             told_spared: BTreeSet::new(),
             seen: BTreeMap::new(),
             trouble: None,
+            not_followed: None,
             runs: 0,
             asked_bytes: 0,
             verified_bytes: 0,
@@ -84,7 +87,10 @@ impl Section {
         lines.extend(before.difference(&found).map(|target| Line::Went { section: section(), target: target.clone() }));
         self.groups = found.into_iter().collect();
         self.spared.protected.clone_from(&config.daemon.protect);
-        lines.extend(self.troubled(trouble));
+        if trouble != self.not_followed {
+            self.not_followed.clone_from(&trouble);
+            lines.extend(trouble.map(|why| Line::Trouble { section: self.label.clone(), why }));
+        }
         lines
     }
 
