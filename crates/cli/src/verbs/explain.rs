@@ -1,6 +1,7 @@
 //! `isotherm explain`: what the schemes of a run did, and what stopped them; what right-sizing decided.
 
 mod limits;
+mod live;
 
 use std::fs::File;
 use std::io::Read;
@@ -15,7 +16,7 @@ use isotherm_scenario::monitoring::{ExplainedMonitor, ExplainedRun, MonitorSpec,
 use isotherm_scenario::{RunOptions, Scenario};
 use isotherm_sim::machine::LimitsOutcome;
 use isotherm_trace::TraceReader;
-use isotherm_units::Bytes;
+use isotherm_units::{Bytes, Duration};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,7 @@ use super::monitor::source::{is_scenario, replay_of};
 use super::simulate;
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
+use crate::live::daemon::AUDIT;
 use crate::ui::Ui;
 
 /// Say in words what the schemes of a run did, and what stopped them.
@@ -31,14 +33,33 @@ use crate::ui::Ui;
 /// a preset on a machine of its own. A result that was saved (`isotherm simulate --format json`) holds it already, and nothing
 /// is played. Each region that a scheme was shown is counted by what became of it. What the reasons mean: docs/schemes.md.
 ///
+/// With --live it reads the audit of the daemon: what each section did, what was refused, what was left alone, and why nothing happened.
+///
 /// Of a scenario with `[[limits]]` it also shows the decisions on `memory.high`, with their reasons: docs/right-sizing.md. Saved
 /// results do not hold them. As CSV they are written if the run has no schemes.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// A scenario file, the name of a bundled scenario (`isotherm simulate --list`), a saved result, or a page trace.
-    #[arg(value_name = "SCENARIO|RESULT|TRACE")]
+    #[arg(
+        value_name = "SCENARIO|RESULT|TRACE",
+        required_unless_present = "live",
+        default_value = "",
+        hide_default_value = true
+    )]
     source: String,
+    /// Instead: what the daemon (`isotherm run`) did, and what kept it from more, by its audit.
+    #[arg(long, conflicts_with_all = ["source", "variant", "workload", "monitor", "preset", "memory", "scheme", "seed"])]
+    live: bool,
+    /// Live: the audit.
+    #[arg(long, value_name = "FILE", default_value = AUDIT, requires = "live")]
+    audit: PathBuf,
+    /// Live: only the last so long.
+    #[arg(long, value_name = "TIME", requires = "live")]
+    since: Option<Duration>,
+    /// Live: only this section, such as generations.cold.
+    #[arg(long, value_name = "NAME", requires = "live")]
+    section: Option<String>,
     /// Scenarios, results: which variant [default: the first].
     #[arg(long, value_name = "NAME")]
     variant: Option<String>,
@@ -71,9 +92,13 @@ Examples:
   isotherm explain my-service.toml --variant tight --monitor kdamond --scheme 0
   isotherm explain my-service.toml --format json
   isotherm simulate my-service.toml --format json > result.json && isotherm explain result.json --variant tight
-  isotherm explain traces/sqlite.parquet --preset plrus-radical --memory 64MiB";
+  isotherm explain traces/sqlite.parquet --preset plrus-radical --memory 64MiB
+  sudo isotherm explain --live --since 1h";
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    if args.live {
+        return live::run(&args.audit, args.since, args.section.as_deref(), args.format.format, ui);
+    }
     let run = match (is_scenario(&args.source), is_json(Path::new(&args.source))) {
         (true, _) => played(&of_scenario(&args, ui)?, &args, ui)?,
         (false, true) => of_result(&args)?,
