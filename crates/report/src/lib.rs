@@ -27,7 +27,6 @@ mod svg;
 mod table;
 mod terminal;
 pub mod traces;
-pub mod trial;
 mod unit;
 
 pub use chart::{Axis, Callout, Chart, Emphasis, Reference, Series, SeriesKind};
