@@ -11,6 +11,7 @@ mod monitored;
 mod source;
 pub mod steer;
 pub mod tape;
+pub mod trial;
 mod watch;
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ const CALM: Duration = Duration::from_secs(60);
 
 /// Whether sections may act.
 #[derive(Debug, Default)]
-pub(super) struct Guard {
+pub(crate) struct Guard {
     /// When pressure was looked at last, and what it was.
     before: Option<(Instant, Duration)>,
     /// It was too much, and has been below half of the limit since then.
@@ -22,7 +22,7 @@ pub(super) struct Guard {
 
 impl Guard {
     /// Why nothing may act now, if so.
-    pub(super) fn look(&mut self, config: &GuardConfig, now: Instant, world: &mut dyn World) -> Option<String> {
+    pub(crate) fn look(&mut self, config: &GuardConfig, now: Instant, world: &mut dyn World) -> Option<String> {
         if world.is_there(&config.file) {
             return Some(format!("the file {} is there; remove it to go on", config.file));
         }
@@ -56,6 +56,11 @@ impl Guard {
                 config.pressure_full
             )
         })
+    }
+
+    /// Whether pressure went above its limit, and has not been calm since.
+    pub(crate) fn has_tripped(&self) -> bool {
+        self.is_tripped
     }
 
     fn judge(&mut self, limit: Ratio, share: Ratio, now: Instant) {

@@ -14,6 +14,7 @@ mod switch;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use guard::Guard;
 pub use line::{Act, Effect, Line, SectionStatus, Status};
 pub use steering::{Ended, Outside, SteerError, Steered, steer};
 

@@ -1,0 +1,108 @@
+//! From samples within a block to one value.
+
+use isotherm_units::{Duration, Instant};
+use serde::Serialize;
+
+/// What of a metric is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Better {
+    Higher,
+    Lower,
+}
+
+/// How samples become the value of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Their mean.
+    Level,
+    /// The last minus the first, per second: a counter that only grows.
+    Rate,
+}
+
+/// Something that is compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Metric {
+    pub name: String,
+    /// In words, per second where it is a rate: `bytes`, `pages/s`. Empty: nobody said.
+    pub unit: String,
+    pub kind: Kind,
+    pub better: Better,
+}
+
+/// Samples of one metric in one block.
+#[derive(Clone, Debug, Default)]
+pub struct Samples {
+    count: u64,
+    sum: f64,
+    first: Option<(Instant, f64)>,
+    last: Option<(Instant, f64)>,
+    trouble: Option<String>,
+}
+
+impl Samples {
+    /// Takes a sample; why there is none, in words. Samples within the warm-up are not handed in.
+    pub fn take(&mut self, at: Instant, sample: Result<f64, String>) {
+        match sample {
+            Ok(value) if value.is_finite() => {
+                self.count += 1;
+                self.sum += value;
+                if let Some((_, before)) = self.last
+                    && value < before
+                    && self.trouble.is_none()
+                {
+                    self.trouble = Some(format!("it went down from {before} to {value}"));
+                }
+                self.first.get_or_insert((at, value));
+                self.last = Some((at, value));
+            }
+            Ok(value) => self.trouble = Some(format!("{value} is no number that can be compared")),
+            Err(why) => self.trouble = Some(why),
+        }
+    }
+
+    /// The value of the block.
+    ///
+    /// # Errors
+    /// Why there is none, in words.
+    pub fn value(&self, kind: Kind) -> Result<f64, String> {
+        let none = || self.trouble.clone().unwrap_or_else(|| "there was no sample after the warm-up".to_owned());
+        match kind {
+            // A sample that could not be taken now and then leaves the others.
+            Kind::Level if self.count > 0 => Ok(self.sum / self.count as f64),
+            Kind::Level => Err(none()),
+            Kind::Rate => {
+                let (Some((start, first)), Some((end, last))) = (self.first, self.last) else { return Err(none()) };
+                match end.since(start) {
+                    Duration::ZERO => Err("a rate needs two samples after the warm-up".to_owned()),
+                    _ if self.trouble.is_some() => Err(none()),
+                    elapsed => Ok((last - first) / (elapsed.ns() as f64 / 1e9)),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_means_and_rates_are_per_second() {
+        let at = |seconds| Instant::START + Duration::from_secs(seconds);
+        let mut samples = Samples::default();
+        assert!(samples.value(Kind::Level).is_err());
+        samples.take(at(10), Ok(100.0));
+        assert!(samples.value(Kind::Rate).is_err());
+        samples.take(at(12), Ok(140.0));
+        assert_eq!((samples.value(Kind::Level), samples.value(Kind::Rate)), (Ok(120.0), Ok(20.0)));
+        samples.take(at(13), Ok(90.0));
+        assert_eq!(samples.value(Kind::Level), Ok(110.0));
+        assert!(samples.value(Kind::Rate).unwrap_err().contains("went down"));
+        let mut missing = Samples::default();
+        missing.take(at(1), Err("no such file".to_owned()));
+        missing.take(at(2), Ok(f64::NAN));
+        assert!(missing.value(Kind::Level).is_err());
+    }
+}
