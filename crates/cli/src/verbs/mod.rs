@@ -23,6 +23,7 @@ mod status;
 mod stop;
 mod top;
 mod trace;
+mod trial;
 
 pub(crate) use isotherm_terminal::{render, style};
 
@@ -47,4 +48,5 @@ isotherm_terminal::verbs! {
     Stop => stop,
     Top => top,
     Trace => trace,
+    Trial => trial,
 }

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use isotherm_daemon::hands::Returned;
 use isotherm_daemon::steer::{Ended, Knobs, Outside, steer};
 use isotherm_daemon::tape::Taped;
 use isotherm_linux::{LiveHost, Stopwatch};
@@ -11,9 +10,9 @@ use isotherm_units::{Bytes, Duration};
 
 use crate::error::CliError;
 use crate::live::daemon::{
-    AUDIT, Audit, Configuration, DaemonClock, Lock, Machine, Manager, RUN, StatusFile, configuration, tape,
+    AUDIT, Audit, Configuration, DaemonClock, Lock, Machine, Manager, RUN, StatusFile, configuration, take_back, tape,
 };
-use crate::live::{HandsArgs, MachineHands, OwnCpu, hands};
+use crate::live::{HandsArgs, OwnCpu, hands};
 use crate::ui::Ui;
 
 /// Watch and steer this machine as a live configuration says, until it is stopped.
@@ -142,27 +141,4 @@ impl Knobs for NoKnobs {
     fn put_back(&mut self, _: &str) -> Result<(), String> {
         Ok(())
     }
-}
-
-/// What an earlier daemon left behind when it was killed. What `isotherm apply` set is meant to stay.
-fn take_back(hands: &mut MachineHands, ui: &Ui) -> Result<(), CliError> {
-    let returned = hands.restore_where(|open| open.section.contains('.')).map_err(CliError::failed)?;
-    for (open, what) in returned {
-        match what {
-            Returned::Failed(why) => {
-                return Err(CliError::failed(format!(
-                    "an earlier daemon left {} changed, and it cannot be put back: {why}",
-                    open.path
-                )));
-            }
-            Returned::Back => {
-                ui.say(format_args!("{} holds {} again: an earlier daemon left it changed", open.path, open.old))
-            }
-            Returned::Foreign(now) => {
-                ui.warn(format_args!("{} holds {now}, which is somebody else's: left alone", open.path));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
 }

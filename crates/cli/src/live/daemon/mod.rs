@@ -3,6 +3,7 @@
 mod audit;
 mod configuration;
 mod files;
+mod left;
 mod machine;
 mod manager;
 mod tape;
@@ -10,6 +11,7 @@ mod tape;
 pub(crate) use audit::{AUDIT, Audit};
 pub(crate) use configuration::{Configuration, configuration};
 pub(crate) use files::{Lock, RUN, Running, StatusFile, told};
+pub(crate) use left::take_back;
 pub(crate) use machine::{DaemonClock, Machine};
 pub(crate) use manager::Manager;
 pub(crate) use tape::tape;
