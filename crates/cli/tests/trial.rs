@@ -78,13 +78,13 @@ fn a_trial_of_equals_says_that_there_is_no_difference() {
     assert_eq!((&trial["verdict"], &trial["pairs"]), (&"alike".into(), &4.into()), "{document:#}");
     let metrics = trial["metrics"].as_array().unwrap();
     assert_eq!(
-        (&metrics[0]["name"], &metrics[0]["comparison"]["mean-b"]),
+        (&metrics[0]["name"], &metrics[0]["comparison"]["mean_b"]),
         (&"p99".into(), &12.5.into()),
         "{document:#}"
     );
-    assert_eq!((&metrics[1]["name"], &metrics[1]["comparison"]["mean-a"]), (&"memory".into(), &40e6.into()));
+    assert_eq!((&metrics[1]["name"], &metrics[1]["comparison"]["mean_a"]), (&"memory".into(), &40e6.into()));
     // The tree has no memory.stat: it is said, and the others go on.
-    assert!(metrics[4]["why-missing"].as_str().unwrap().contains("memory.stat"), "{document:#}");
+    assert!(metrics[4]["why_missing"].as_str().unwrap().contains("memory.stat"), "{document:#}");
     assert_eq!(fs::read(machine.path("t.json")).unwrap(), output.stdout);
     let audit = fs::read_to_string(machine.path("log/a.jsonl")).unwrap();
     assert_eq!(audit.lines().filter(|line| line.contains("\"ended\"")).count(), 8);
@@ -94,7 +94,7 @@ fn a_trial_of_equals_says_that_there_is_no_difference() {
 fn without_yes_the_plan_is_shown_and_nothing_is_done() {
     let machine = Machine::new();
     let output = machine.trial(&["--pairs", "10"]);
-    assert!(output.status.success() && said(&output).contains("at most 10 pairs, 60"), "{}", said(&output));
+    assert!(output.status.success() && said(&output).contains("at most 10 pairs, 1.00 m"), "{}", said(&output));
     assert!(!machine.path("run").exists() && !machine.path("journal").exists() && !machine.path("log").exists());
 }
 

@@ -20,7 +20,7 @@ use crate::live::daemon::{AUDIT, Audit, DaemonClock, Lock, Machine, RUN, StatusF
 use crate::live::{HandsArgs, MachineHands, OwnCpu, hands};
 use crate::ui::{ColourChoice, Ui};
 use metrics::{Metrics, UserMetric};
-use outcome::{Outcome, Prediction, ending, predicted, prediction, sentence, table};
+use outcome::{Outcome, ending, predicted, prediction, sentence, table};
 
 /// The longest trial, unless --for or --pairs says so.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
