@@ -16,7 +16,9 @@ use isotherm_units::{Duration, Ratio};
 
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
-use crate::live::daemon::{AUDIT, Audit, DaemonClock, Lock, Machine, RUN, StatusFile, configuration, take_back};
+use crate::live::daemon::{
+    AUDIT, Audit, DaemonClock, Lock, Machine, Manager, RUN, StatusFile, configuration, take_back,
+};
 use crate::live::{HandsArgs, MachineHands, OwnCpu, hands};
 use crate::ui::{ColourChoice, Ui};
 use metrics::{Metrics, UserMetric};
@@ -139,7 +141,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         root: root.clone(),
         worlds: [machine(), machine()],
         hands,
-        clock: DaemonClock(&clock),
+        clock: DaemonClock { clock: &clock, manager: Manager::default(), is_reloading: false },
         audit,
         metrics,
         announced: None,

@@ -120,7 +120,7 @@ impl Log for HeedingLog<'_> {
 
 /// Runs a block: the loop on its configuration, samples each second after the warm-up, the guard of `limits`. All knobs are put back at
 /// its end.
-pub fn run_block<H: GenerationsHost + ?Sized>(
+pub fn run_block<H: GenerationsHost>(
     block: Block,
     config: &Config,
     limits: &GuardConfig,
