@@ -5,6 +5,7 @@ mod accuracy;
 mod advise;
 mod apply;
 mod check;
+mod compact;
 mod doctor;
 mod explain;
 mod export;
@@ -32,6 +33,7 @@ isotherm_terminal::verbs! {
     Advise => advise,
     Apply => apply,
     Check => check,
+    Compact => compact,
     Doctor => doctor,
     Explain => explain,
     Export => export,

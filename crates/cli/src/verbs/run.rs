@@ -14,6 +14,7 @@ use crate::live::daemon::{
 };
 use crate::live::{HandsArgs, OwnCpu, hands};
 use crate::ui::Ui;
+use crate::verbs::compact::COMPACTOR;
 
 /// Watch and steer this machine as a live configuration says, until it is stopped.
 ///
@@ -61,7 +62,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     }
     if config.nr_sections() == 0 {
         return Err(CliError::usage(format!(
-            "{} has no section: there is nothing to do; add [[generations]], [[limits]] or [[monitors]]",
+            "{} has no section: there is nothing to do; add [[generations]], [[limits]], [[monitors]], [[compaction]] or [tiering]",
             file.display()
         )));
     }
@@ -77,6 +78,9 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let mut audit = Audit::open(&args.audit, status.clone(), ui)?;
     let mut world = Machine { root: root.clone(), clock: &clock, file, dry_run: args.dry_run };
     let mut host = LiveHost::new(root);
+    let program =
+        std::env::current_exe().map_err(|error| CliError::failed(error).while_doing("cannot find this program"))?;
+    host.use_compactor(program, COMPACTOR);
     let mut clock = DaemonClock { clock: &clock, manager: Manager::find(), is_reloading: false };
     clock.manager.ready();
     let mut none = NoKnobs;

@@ -24,7 +24,7 @@ pub struct Tally {
 
 impl Tally {
     /// Counts what came of a call.
-    pub(super) fn note(&mut self, activity: &Activity) {
+    pub fn note(&mut self, activity: &Activity) {
         if let Some(decision) = &activity.decision {
             self.checks += 1;
             match decision.verdict {
@@ -40,7 +40,7 @@ impl Tally {
     }
 
     /// Counts a call that the host refused.
-    pub(super) fn note_refusal(&mut self, refusal: &HostError) {
+    pub fn note_refusal(&mut self, refusal: &HostError) {
         self.refusals += 1;
         self.refused = Some(refusal.to_string());
     }
@@ -110,6 +110,16 @@ const fn reason(hold: Hold) -> &'static str {
 }
 
 fn end(why: Why) -> String {
+    why.to_string()
+}
+
+impl std::fmt::Display for Why {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&words(*self))
+    }
+}
+
+fn words(why: Why) -> String {
     match why {
         Why::AlreadyBelowHigh => "not fragmented enough to begin".to_owned(),
         Why::ReachedLow => "the goal was reached".to_owned(),

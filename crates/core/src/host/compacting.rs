@@ -28,13 +28,17 @@ pub trait Compacting {
     }
 
     /// Compacts a zone some way: pages in use move to its top, so that free ones join at its bottom. Tests
-    /// [`CompactStep::stop`] before each batch, the first too. What it did, and whether there is more to do.
+    /// [`CompactStep::stop`] before each batch, the first too. What it did, and whether there is more to do. A host that cannot stop
+    /// after some pages goes on between two calls, until the mark is reached at one of them, or it is told to [cease](Self::cease).
     ///
     /// # Errors
     /// [`HostError::NotHere`], [`HostError::Failed`]: nothing was done.
     fn compact(&mut self, _step: &CompactStep) -> Result<Compacted, HostError> {
         Err(HostError::NotHere("this host does not compact"))
     }
+
+    /// Ends what steps on a node have begun and what goes on without them. Nothing, where a step is over when its call is.
+    fn cease(&mut self, _node: NodeId) {}
 
     /// Appends all page blocks of a zone, from the lowest up, with what they hold and how many of their pages are in use. Like
     /// a monitor's, the look leaves marks so that reclaim does not take pages for unused whose bits were cleared.

@@ -29,14 +29,18 @@ impl Config {
 
     /// Number of sections.
     pub fn nr_sections(&self) -> usize {
-        self.generations.len() + self.monitors.len() + self.limits.len()
+        let lists = self.generations.len() + self.monitors.len() + self.limits.len() + self.compaction.len();
+        lists + usize::from(self.tiering.is_some())
     }
 
     /// Number of sections that may act.
     pub fn nr_acting(&self) -> usize {
         let monitors = self.monitors.iter().filter(|section| section.enable).count();
         let limits = self.limits.iter().filter(|section| section.enable).count();
-        monitors + limits + self.generations.iter().filter(|section| section.enable && section.acts()).count()
+        let compaction = self.compaction.iter().filter(|section| section.enable).count();
+        let tiering = usize::from(self.tiering.as_ref().is_some_and(|section| section.enable));
+        let tools = self.generations.iter().filter(|section| section.enable && section.acts()).count();
+        monitors + limits + compaction + tiering + tools
     }
 
     /// The same, where no section may act.
@@ -45,6 +49,8 @@ impl Config {
         self.generations.iter_mut().for_each(|section| section.enable = false);
         self.monitors.iter_mut().for_each(|section| section.enable = false);
         self.limits.iter_mut().for_each(|section| section.enable = false);
+        self.compaction.iter_mut().for_each(|section| section.enable = false);
+        self.tiering.iter_mut().for_each(|section| section.enable = false);
         self
     }
 
@@ -57,6 +63,8 @@ impl Config {
         self.check_targets()?;
         self.check_monitors()?;
         self.check_limits()?;
+        self.check_compaction()?;
+        self.check_tiering()?;
         for (nth, section) in self.generations.iter().enumerate() {
             let key = |key: &str| format!("generations[{nth}].{key}");
             let twin = self.generations[..nth].iter().position(|other| other.name == section.name);
@@ -262,11 +270,11 @@ impl Config {
     }
 }
 
-fn wrong(key: &str, message: String) -> Contradiction {
+pub(super) fn wrong(key: &str, message: String) -> Contradiction {
     Contradiction { key: key.to_owned(), other: None, message }
 }
 
-fn named(key: &str, name: &str, twin: Option<String>) -> Result<(), Contradiction> {
+pub(super) fn named(key: &str, name: &str, twin: Option<String>) -> Result<(), Contradiction> {
     if name.is_empty() || name.contains(['/', '\n']) {
         return Err(wrong(key, format!("`{name}` is no name; allowed: one or more characters without `/`")));
     }

@@ -1,10 +1,16 @@
 //! What a live machine is to be made of: the types of `/etc/isotherm/isotherm.toml` (docs/spec/live.md#5-configuration).
 
 mod check;
+mod compaction;
+mod engine;
 mod sections;
+mod tiering;
 
 pub use check::Contradiction;
+pub use compaction::CompactionConfig;
+pub use engine::Engine;
 pub use sections::{GenerationsConfig, LimitsConfig, MonitorsConfig};
+pub use tiering::{BalancingKnobs, TieringConfig};
 
 use isotherm_units::{Bytes, Ratio};
 use serde::{Deserialize, Serialize};
@@ -26,6 +32,12 @@ pub struct Config {
     /// Right-sizing of groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<LimitsConfig>,
+    /// Compaction of nodes ahead of demand.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub compaction: Vec<CompactionConfig>,
+    /// Promotion and demotion between tiers of memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tiering: Option<TieringConfig>,
     pub guard: GuardConfig,
 }
 

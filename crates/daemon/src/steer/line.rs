@@ -1,5 +1,6 @@
 //! What is told: a line for each thing that happened, and the state as a whole.
 
+use isotherm_core::compaction::Why;
 use isotherm_units::{Bytes, Duration, Instant};
 use serde::Serialize;
 
@@ -52,6 +53,29 @@ pub enum Line {
     Asks { section: String, target: String, write: String },
     /// Something was done, or would have been.
     Acted { section: String, at_ns: u64, act: Act },
+    /// A zone was compacted, or the attempt ended, and what the node is like afterwards, as read back.
+    Compacted {
+        section: String,
+        at_ns: u64,
+        node: u32,
+        /// Its number in the node, from the lowest addresses up.
+        zone: u8,
+        /// Of `extfrag`.
+        order: u32,
+        why: Why,
+        /// Free pages of the zone that lie in blocks smaller than the order, percent.
+        extfrag_before: u32,
+        extfrag_after: u32,
+        /// The kernel's score, and huge pages free.
+        node_score_after: u32,
+        huge_free_after: u64,
+        /// As the kernel counts, on the whole machine meanwhile.
+        pages_moved: u64,
+        /// Huge pages of the zone by which its free ones have grown.
+        blocks_freed: u64,
+        /// CPU time of the process that compacted.
+        cpu_ns: u64,
+    },
     /// A knob is about to be written; the journal has what it holds now.
     Writes { section: String, path: String, value: String },
     /// It would be, if the section might act.

@@ -3,6 +3,7 @@
 //!
 //! It has no clock, no file and no system call: all comes through [`Clock`](crate::Clock), [`World`], [`Log`] and the host.
 
+mod compacting;
 mod gate;
 mod guard;
 mod kernel;
@@ -20,9 +21,11 @@ pub use steering::{Ended, Outside, SteerError, Steered, steer};
 
 use crate::config::Config;
 use crate::hands::{Hands, Returned, Store, Taken, same_value};
-use isotherm_core::host::AddressRange;
+use isotherm_core::compaction::{HUGE_ORDER, node_score};
+use isotherm_core::host::{AddressRange, ZoneState};
 use isotherm_units::{Bytes, Duration};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// A group of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -31,6 +34,31 @@ pub struct Member {
     pub path: String,
     /// Numbers of its own processes, not of those in groups below.
     pub processes: Vec<u32>,
+}
+
+/// How scattered free memory of a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFree {
+    pub node: u32,
+    /// The kernel's fragmentation score for huge pages, percent.
+    pub score: u32,
+    /// Huge pages that are free, or are had by splitting larger blocks.
+    pub huge_free: u64,
+}
+
+impl NodeFree {
+    /// Of each node that the zones are of, by its number.
+    pub fn of_zones(zones: &[ZoneState]) -> Vec<Self> {
+        let nodes: BTreeSet<u32> = zones.iter().map(|zone| zone.id.node.0).collect();
+        let node = |node| {
+            let of_node = || zones.iter().filter(|zone| zone.id.node.0 == node);
+            let scores: Vec<(u32, u64)> =
+                of_node().map(|zone| (zone.blocks.extfrag(HUGE_ORDER), zone.present)).collect();
+            let huge_free = of_node().map(|zone| zone.blocks.suitable(HUGE_ORDER)).fold(0, u64::saturating_add);
+            Self { node, score: node_score(&scores), huge_free }
+        };
+        nodes.into_iter().map(node).collect()
+    }
 }
 
 /// What the loop needs to know of the machine beside what hosts tell.
@@ -79,6 +107,24 @@ pub trait World {
     /// # Errors
     /// In words.
     fn value(&mut self, path: &str) -> Result<Option<String>, String>;
+
+    /// Counters of `/proc/vmstat` by name; `None` where the kernel has no such counter.
+    ///
+    /// # Errors
+    /// In words.
+    fn counters(&mut self, names: &[&str]) -> Result<Vec<Option<u64>>, String>;
+
+    /// Numbers of the nodes of each tier of memory, the fastest tier first; none where the kernel tells no tiers.
+    ///
+    /// # Errors
+    /// In words.
+    fn memory_tiers(&mut self) -> Result<Vec<Vec<u32>>, String>;
+
+    /// How scattered free memory of each node is.
+    ///
+    /// # Errors
+    /// In words.
+    fn fragmentation(&mut self) -> Result<Vec<NodeFree>, String>;
 
     /// Whether a file is there.
     fn is_there(&mut self, path: &str) -> bool;

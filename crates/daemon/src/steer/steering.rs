@@ -1,15 +1,17 @@
 //! The loop itself.
 
+use super::compacting::Compaction;
 use super::guard::Guard;
 use super::limits::LimitsSection;
 use super::line::{Line, Status};
 use super::section::Section;
-use super::switch::Switch;
+use super::switch::{Spec, Switch};
 use super::{Knobs, Log, World};
 use crate::config::Config;
 use crate::{Budget, Clock, Meter, Woken};
+use isotherm_core::compaction::CompactionError;
 use isotherm_core::generations::GenerationsError;
-use isotherm_core::host::GenerationsHost;
+use isotherm_core::host::{Compacting, GenerationsHost};
 use isotherm_core::limits::LimitsError;
 use isotherm_core::presets::PresetError;
 use isotherm_units::{Duration, Instant};
@@ -37,6 +39,8 @@ pub enum Ended {
 pub enum SteerError {
     #[error(transparent)]
     Generations(#[from] GenerationsError),
+    #[error(transparent)]
+    Compaction(#[from] CompactionError),
     #[error(transparent)]
     Limits(#[from] LimitsError),
     #[error(transparent)]
@@ -66,6 +70,7 @@ struct Steering<'a> {
     sections: Vec<Section>,
     switches: Vec<Switch>,
     limits: Vec<LimitsSection>,
+    compactions: Vec<Compaction>,
     guard: Guard,
     log: &'a mut dyn Log,
     /// Why lines cannot be written, if so.
@@ -78,7 +83,7 @@ struct Steering<'a> {
 ///
 /// # Errors
 /// [`SteerError`].
-pub fn steer<H: GenerationsHost>(
+pub fn steer<H: GenerationsHost + Compacting>(
     config: &Config,
     length: Option<Duration>,
     host: &mut H,
@@ -93,6 +98,7 @@ pub fn steer<H: GenerationsHost>(
         sections: Vec::new(),
         switches: Vec::new(),
         limits: Vec::new(),
+        compactions: Vec::new(),
         guard: Guard::default(),
         log,
         mute: None,
@@ -106,13 +112,17 @@ pub fn steer<H: GenerationsHost>(
         let now = clock.now();
         let sections = steering.sections.iter().filter_map(|section| section.due::<H>(budget.stretch()));
         let limits = steering.limits.iter().filter_map(|section| section.due::<H>(budget.stretch()));
-        let due = sections.chain(limits).min();
+        let compactions = steering.compactions.iter().filter_map(|section| section.due(budget.stretch()));
+        let due = sections.chain(limits).chain(compactions).min();
         let next = due.unwrap_or(now + TURN).min(now + TURN);
         let woken = clock.sleep_until(end.map_or(next, |end| next.min(end)));
         let now = clock.now();
         match woken {
             Woken::Stopped => break Ended::Stopped,
-            Woken::Reload => steering.reload(world, now, knobs),
+            Woken::Reload => {
+                steering.stop(host);
+                steering.reload(world, now, knobs);
+            }
             Woken::Due => {}
         }
         if end.is_some_and(|end| now >= end) {
@@ -134,6 +144,7 @@ pub fn steer<H: GenerationsHost>(
             }
         }
         steering.switch(now, world, knobs);
+        steering.compact(now, host, budget.stretch());
         steering.longest_turn = steering.longest_turn.max(clock.now().since(now));
         if let Some(stretch) = budget.look(now, meter.spent()) {
             steering.tell(Line::Paced { stretch });
@@ -152,6 +163,7 @@ pub fn steer<H: GenerationsHost>(
             steering.log.status(&status);
         }
     };
+    steering.stop(host);
     let left = steering.put_back(world, knobs);
     let why = match &ended {
         Ended::Stopped => "somebody ended it".to_owned(),
@@ -189,12 +201,12 @@ impl Steering<'_> {
             self.sections.push(section);
         }
         let mut before = std::mem::take(&mut self.switches);
-        for spec in &config.monitors {
-            let kept = before.iter().position(|switch| switch.spec == *spec);
+        for spec in Spec::all(&config) {
+            let kept = before.iter().position(|switch| switch.spec == spec);
             let switch = match kept {
                 Some(at) => before.remove(at),
                 None => {
-                    let switch = Switch::new(spec, now)?;
+                    let switch = Switch::new(&spec, now)?;
                     lines.push(switch.began());
                     switch
                 }
@@ -216,6 +228,19 @@ impl Steering<'_> {
         }
         for mut section in sized {
             self.mute = section.put_back(knobs, self.log).err();
+        }
+        let mut earlier = std::mem::take(&mut self.compactions);
+        for spec in config.compaction.iter().filter(|section| !section.is_kernels()) {
+            let kept = earlier.iter().position(|section| section.spec == *spec);
+            let section = match kept {
+                Some(at) => earlier.remove(at),
+                None => {
+                    let section = Compaction::new(spec, now)?;
+                    lines.push(section.began());
+                    section
+                }
+            };
+            self.compactions.push(section);
         }
         // Those that are gone leave their knobs before others take them.
         for mut switch in before {
@@ -288,6 +313,21 @@ impl Steering<'_> {
         }
     }
 
+    fn compact(&mut self, now: Instant, host: &mut dyn Compacting, stretch: u32) {
+        for section in &mut self.compactions {
+            if section.due(stretch).is_some_and(|due| due <= now)
+                && let Err(why) = section.run(now, host, self.paused.as_deref(), self.log)
+            {
+                self.mute = Some(why);
+            }
+        }
+    }
+
+    /// Compaction that is under way ends.
+    fn stop(&mut self, host: &mut dyn Compacting) {
+        self.compactions.iter_mut().for_each(|section| section.stop(host));
+    }
+
     /// Everything holds again what it held before.
     fn put_back(&mut self, world: &mut dyn World, knobs: &mut dyn Knobs) -> Vec<String> {
         let mut left = Vec::new();
@@ -317,11 +357,12 @@ impl Steering<'_> {
         let sections = self.sections.iter().map(Section::status::<H>);
         let switches = self.switches.iter().map(|switch| switch.status(world));
         let limits = self.limits.iter().map(LimitsSection::status);
+        let compactions = self.compactions.iter().map(Compaction::status);
         Status {
             paused: self.mute.clone().or_else(|| self.paused.clone()),
             stretch,
             longest_turn_ns: self.longest_turn.ns(),
-            sections: sections.chain(switches).chain(limits).collect(),
+            sections: sections.chain(switches).chain(limits).chain(compactions).collect(),
             ..Status::at(now, meter.spent(), resident)
         }
     }

@@ -1,9 +1,10 @@
 //! A section that an engine of the kernel carries out: its files are written, it is switched on, and both are taken back.
 
-use super::kernel::{Counts, Kdamond, Kernel, Module, Standing};
+use super::kernel::{Counts, Kdamond, Kernel, Module, Proactive, Standing, Tiers};
 use super::line::{Line, SectionStatus};
 use super::{Knobs, Log, World};
-use crate::config::{Config, MonitorsConfig};
+use crate::config::{CompactionConfig, Config, MonitorsConfig, TieringConfig};
+use isotherm_core::compaction::{Design, MergedConfig};
 use isotherm_core::presets::PresetError;
 use isotherm_units::{Duration, Instant};
 
@@ -14,11 +15,62 @@ const RENEW: Duration = Duration::from_secs(300);
 /// Time between two lines about what the kernel did.
 const COUNT: Duration = Duration::from_secs(60);
 
+/// A section that an engine of the kernel carries out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Spec {
+    Monitors(MonitorsConfig),
+    Compaction(CompactionConfig),
+    Tiering(TieringConfig),
+}
+
+impl Spec {
+    /// Those of a configuration.
+    pub(super) fn all(config: &Config) -> Vec<Self> {
+        let monitors = config.monitors.iter().cloned().map(Self::Monitors);
+        let compaction = config.compaction.iter().filter(|section| section.is_kernels());
+        let tiering = config.tiering.iter().cloned().map(Self::Tiering);
+        monitors.chain(compaction.cloned().map(Self::Compaction)).chain(tiering).collect()
+    }
+
+    fn enable(&self) -> bool {
+        match self {
+            Self::Monitors(spec) => spec.enable,
+            Self::Compaction(spec) => spec.enable,
+            Self::Tiering(spec) => spec.enable,
+        }
+    }
+
+    /// Table and name.
+    fn label(&self) -> String {
+        match self {
+            Self::Monitors(spec) => format!("monitors.{}", spec.name),
+            Self::Compaction(spec) => format!("compaction.{}", spec.name),
+            // What the journal has of sections has a dot.
+            Self::Tiering(_) => "tiering.kernel".to_owned(),
+        }
+    }
+
+    fn kernel(&self, label: &str) -> Result<Box<dyn Kernel>, PresetError> {
+        Ok(match self {
+            Self::Monitors(spec) => match Module::new(spec) {
+                Some(module) => Box::new(module),
+                None => Box::new(Kdamond::new(label, spec)?),
+            },
+            Self::Compaction(CompactionConfig { design: Design::Merged(config), .. }) => {
+                Box::new(Proactive::new(config))
+            }
+            // The check refuses other designs for kcompactd.
+            Self::Compaction(_) => Box::new(Proactive::new(&MergedConfig::default())),
+            Self::Tiering(spec) => Box::new(Tiers::new(spec)),
+        })
+    }
+}
+
 /// An engine of the kernel, and whether it is on.
 #[derive(Debug)]
 pub(super) struct Switch {
     pub(super) label: String,
-    pub(super) spec: MonitorsConfig,
+    pub(super) spec: Spec,
     kernel: Box<dyn Kernel>,
     /// Since when.
     on: Option<Instant>,
@@ -38,12 +90,9 @@ pub(super) struct Switch {
 impl Switch {
     /// # Errors
     /// A preset whose values make no sense.
-    pub(super) fn new(spec: &MonitorsConfig, now: Instant) -> Result<Self, PresetError> {
-        let label = format!("monitors.{}", spec.name);
-        let kernel: Box<dyn Kernel> = match Module::new(spec) {
-            Some(module) => Box::new(module),
-            None => Box::new(Kdamond::new(&label, spec)?),
-        };
+    pub(super) fn new(spec: &Spec, now: Instant) -> Result<Self, PresetError> {
+        let label = spec.label();
+        let kernel = spec.kernel(&label)?;
         Ok(Self {
             label,
             spec: spec.clone(),
@@ -63,7 +112,7 @@ impl Switch {
 
     pub(super) fn began(&self) -> Line {
         let (section, engine) = (self.label.clone(), self.kernel.engine());
-        Line::Section { section, engine, enabled: self.spec.enable, why: self.kernel.why() }
+        Line::Section { section, engine, enabled: self.spec.enable(), why: self.kernel.why() }
     }
 
     /// Looks for whom there is.
@@ -81,7 +130,7 @@ impl Switch {
         log: &mut dyn Log,
     ) -> Result<(), String> {
         self.runs += 1;
-        let may_act = self.spec.enable && !self.is_forbidden;
+        let may_act = self.spec.enable() && !self.is_forbidden;
         let trouble = match (may_act, withheld, self.on) {
             (false, ..) if self.is_forbidden => return Ok(()),
             (false, ..) => {
@@ -198,10 +247,12 @@ impl Switch {
                 Ok(Some(failed.map_or(why.clone(), |failed| format!("{why}; {failed}"))))
             }
             Standing::SwitchedOff => {
-                self.put_back(world, knobs, log)?;
+                let failed = self.put_back(world, knobs, log)?;
                 self.is_forbidden = true;
                 self.state = "switched off by somebody else".to_owned();
-                Ok(Some("somebody switched it off; it stays off until the configuration is read anew".to_owned()))
+                let why =
+                    "somebody switched it off, or set it otherwise; it stays off until the configuration is read anew";
+                Ok(Some(failed.map_or(why.to_owned(), |failed| format!("{why}; {failed}"))))
             }
         }
     }
@@ -242,7 +293,7 @@ impl Switch {
         SectionStatus {
             section: self.label.clone(),
             engine: self.kernel.engine(),
-            enabled: self.spec.enable,
+            enabled: self.spec.enable(),
             state: self.trouble.clone().unwrap_or_else(|| self.state.clone()),
             targets: self.kernel.targets(),
             runs: self.runs,

@@ -1,6 +1,7 @@
 //! The loop in a simulated world: groups that come and go, pressure, faults of every kind.
 
 mod kernels;
+mod memory;
 mod sizes;
 mod world;
 

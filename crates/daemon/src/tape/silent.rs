@@ -1,9 +1,9 @@
 //! A machine that is not there: what a replay runs on. The tape answers in its place.
 
 use crate::config::Config;
-use crate::steer::{Knobs, Line, Log, Member, Status, World};
+use crate::steer::{Knobs, Line, Log, Member, NodeFree, Status, World};
 use crate::{Clock, Meter, Woken};
-use isotherm_core::host::{AddressRange, Gauging, Generational};
+use isotherm_core::host::{AddressRange, Compacting, Gauging, Generational};
 use isotherm_units::{Bytes, Duration, Instant};
 
 const NONE: &str = "a replay has no machine";
@@ -38,6 +38,15 @@ impl World for Silent {
         None
     }
     fn value(&mut self, _: &str) -> Result<Option<String>, String> {
+        Err(NONE.to_owned())
+    }
+    fn counters(&mut self, _: &[&str]) -> Result<Vec<Option<u64>>, String> {
+        Err(NONE.to_owned())
+    }
+    fn memory_tiers(&mut self) -> Result<Vec<Vec<u32>>, String> {
+        Err(NONE.to_owned())
+    }
+    fn fragmentation(&mut self) -> Result<Vec<NodeFree>, String> {
         Err(NONE.to_owned())
     }
     fn is_there(&mut self, _: &str) -> bool {
@@ -97,3 +106,5 @@ impl Log for Silent {
 impl Generational for Silent {}
 
 impl Gauging for Silent {}
+
+impl Compacting for Silent {}

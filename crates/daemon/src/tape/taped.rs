@@ -2,7 +2,7 @@
 
 use super::Tape;
 use crate::config::Config;
-use crate::steer::{Knobs, Line, Log, Member, Status, World};
+use crate::steer::{Knobs, Line, Log, Member, NodeFree, Status, World};
 use crate::{Clock, Meter, Woken};
 use isotherm_core::host::{
     AddressRange, Ageing, Answer, Eviction, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational,
@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 /// Something with a tape before it.
 #[derive(Debug)]
 pub struct Taped<'a, T: ?Sized> {
-    inner: &'a mut T,
-    tape: Tape,
+    pub(super) inner: &'a mut T,
+    pub(super) tape: Tape,
 }
 
 impl<'a, T: ?Sized> Taped<'a, T> {
@@ -73,6 +73,18 @@ impl<W: World + ?Sized> World for Taped<'_, W> {
 
     fn value(&mut self, path: &str) -> Result<Option<String>, String> {
         self.tape.call("value", path, || self.inner.value(path), over)
+    }
+
+    fn counters(&mut self, names: &[&str]) -> Result<Vec<Option<u64>>, String> {
+        self.tape.call("counters", names, || self.inner.counters(names), over)
+    }
+
+    fn memory_tiers(&mut self) -> Result<Vec<Vec<u32>>, String> {
+        self.tape.call("memory-tiers", (), || self.inner.memory_tiers(), over)
+    }
+
+    fn fragmentation(&mut self) -> Result<Vec<NodeFree>, String> {
+        self.tape.call("fragmentation", (), || self.inner.fragmentation(), over)
     }
 
     fn is_there(&mut self, path: &str) -> bool {
@@ -161,14 +173,14 @@ enum Told {
 /// A host's errors likewise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Refused {
+pub(super) enum Refused {
     Gone(u32),
     NotHere(String),
     Failed(String),
 }
 
 impl Refused {
-    fn of(error: HostError) -> Self {
+    pub(super) fn of(error: HostError) -> Self {
         match error {
             HostError::Gone(target) => Self::Gone(target.0),
             HostError::NotHere(what) => Self::NotHere(what.to_owned()),
@@ -176,11 +188,11 @@ impl Refused {
         }
     }
 
-    fn over<T>() -> Result<T, Self> {
+    pub(super) fn over<T>() -> Result<T, Self> {
         Err(Self::Failed(OVER.to_owned()))
     }
 
-    fn error(self, tape: &Tape) -> HostError {
+    pub(super) fn error(self, tape: &Tape) -> HostError {
         match self {
             Self::Gone(target) => HostError::Gone(TargetId(target)),
             Self::NotHere(what) => HostError::NotHere(tape.constant(what)),

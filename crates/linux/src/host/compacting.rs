@@ -1,15 +1,48 @@
-//! How fragmented zones are and how busy the machine is. It only reads: nothing is compacted yet.
+//! How fragmented zones are, how busy the machine is, and compaction of a node by a process of our own.
 
 use super::LiveHost;
 use crate::counters::{buddyinfo, pagetypeinfo, pressure, vmstat, zoneinfo};
 use crate::{LiveError, Root};
-use isotherm_core::host::{Compacting, CompactionSignals, HostError, NodeId, ZoneId, ZoneState};
+use isotherm_core::host::{
+    CompactStep, Compacted, Compacting, CompactionSignals, Granularity, HostError, NodeId, ZoneId, ZoneState,
+};
 use isotherm_core::vocabulary::Marks;
+use std::time::{Duration, Instant};
+
+/// Migrate types are read so often at most: the kernel holds each zone's lock meanwhile.
+const TYPES_KEPT: Duration = Duration::from_secs(10);
+
+/// Free blocks by migrate type, and when they were read.
+pub(super) type Types = Option<(Instant, pagetypeinfo::PageTypes)>;
 
 impl Compacting for LiveHost {
+    /// The kernel compacts a node as a whole, down to no level.
+    fn compaction_granularity(&self) -> Option<Granularity> {
+        self.compactors.granularity(&self.root)
+    }
+
     fn zones(&mut self, out: &mut Vec<ZoneState>) -> Result<(), HostError> {
-        out.extend(zones(&self.root).map_err(failed)?);
+        let types = match self.types.take() {
+            Some((at, types)) if at.elapsed() < TYPES_KEPT => (at, types),
+            _ => (Instant::now(), types(&self.root).map_err(failed)?),
+        };
+        let (_, types) = self.types.insert(types);
+        out.extend(zones(&self.root, types).map_err(failed)?);
         Ok(())
+    }
+
+    /// A process of our own writes to the node's file; this call only looks how far it has come, and ends it at the mark. The
+    /// kernel's way is always [`CompactMode::Sync`](isotherm_core::host::CompactMode::Sync), `max_scanned` is not heeded, and
+    /// how long tasks waited is not known. Pages moved and looked at are the whole machine's meanwhile.
+    fn compact(&mut self, step: &CompactStep) -> Result<Compacted, HostError> {
+        self.compactors.step(&self.root, step).map_err(|error| match error {
+            error if error.is_missing() => HostError::NotHere("needs /sys/devices/system/node/nodeN/compact"),
+            error => HostError::Failed(error.to_string()),
+        })
+    }
+
+    fn cease(&mut self, node: NodeId) {
+        self.compactors.cease(node);
     }
 
     /// `has_reclaimed` is always false: no file says it of a node.
@@ -25,18 +58,21 @@ fn failed(error: LiveError) -> HostError {
     }
 }
 
-/// The zones that have memory, by node, then from low addresses to high. Migrate types are known to root only.
+/// Migrate types are known to root only.
+fn types(root: &Root) -> Result<pagetypeinfo::PageTypes, LiveError> {
+    match pagetypeinfo::read(root) {
+        Err(error) if error.is_missing() || error.is_denied() => Ok(pagetypeinfo::PageTypes::default()),
+        read => read,
+    }
+}
+
+/// The zones that have memory, by node, then from low addresses to high.
 ///
 /// # Errors
 /// [`LiveError::Io`], [`LiveError::Strange`].
-fn zones(root: &Root) -> Result<Vec<ZoneState>, LiveError> {
+pub(super) fn zones(root: &Root, types: &pagetypeinfo::PageTypes) -> Result<Vec<ZoneState>, LiveError> {
     let info = zoneinfo::read(root)?;
     let free = buddyinfo::read(root)?;
-    let types = match pagetypeinfo::read(root) {
-        Ok(types) => types,
-        Err(error) if error.is_missing() || error.is_denied() => pagetypeinfo::PageTypes::default(),
-        Err(error) => return Err(error),
-    };
     let mut states: Vec<ZoneState> = Vec::new();
     for zone in info.zones.iter().filter(|zone| zone.present > 0) {
         let is_it = |row: &&buddyinfo::ZoneBlocks| row.node == zone.node && row.zone == zone.name;
@@ -47,7 +83,8 @@ fn zones(root: &Root) -> Result<Vec<ZoneState>, LiveError> {
             blocks: row.blocks,
             present: zone.present,
             marks: Marks { min: zone.min, low: zone.low, high: zone.high },
-            movable: types.movable(zone.node, &zone.name),
+            // Types are older than counts: more is free of one type than of all for a moment.
+            movable: types.movable(zone.node, &zone.name).filter(|movable| movable.pages() <= row.blocks.pages()),
             exact_yield: None,
         });
     }
@@ -71,7 +108,7 @@ fn signals(root: &Root, node: NodeId) -> Result<CompactionSignals, LiveError> {
 }
 
 /// Whether the thread `kswapdN` runs or waits for a device. Found by its name: kernel threads have low numbers, but not fixed ones.
-fn is_kswapd_working(root: &Root, node: NodeId) -> bool {
+pub(super) fn is_kswapd_working(root: &Root, node: NodeId) -> bool {
     let Ok(entries) = std::fs::read_dir(root.path("/proc")) else { return false };
     let named = format!("({})", format_args!("kswapd{}", node.0));
     let stats = entries.flatten().filter_map(|entry| {

@@ -2,6 +2,7 @@
 
 mod applying;
 mod compacting;
+mod compactors;
 mod gauging;
 mod generations;
 mod mappings;
@@ -19,6 +20,7 @@ use isotherm_units::Duration;
 use marks::Marks;
 use physical::Physical;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// What a target is on this machine.
 #[derive(Debug)]
@@ -38,6 +40,8 @@ pub struct LiveHost {
     /// What scans noted of pages, by target.
     pub(crate) marks: BTreeMap<TargetId, Marks>,
     physical: Physical,
+    types: compacting::Types,
+    compactors: compactors::Compactors,
 }
 
 impl LiveHost {
@@ -49,6 +53,12 @@ impl LiveHost {
     /// Uses the accessed-bit module from now on, or no longer.
     pub fn use_module(&mut self, module: Option<Module>) {
         self.module = module;
+    }
+
+    /// Lets it compact, by a program that is given the path of a file as its last argument, writes `1` to it, and ends with its
+    /// parent. Without one it only tells how scattered free memory is.
+    pub fn use_compactor(&mut self, program: impl Into<PathBuf>, arguments: &[&str]) {
+        self.compactors.set_program(program.into(), arguments.iter().map(Into::into).collect());
     }
 
     /// Gives a number to a target. One that had this number before is dropped.

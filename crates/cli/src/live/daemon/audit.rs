@@ -138,6 +138,12 @@ fn words(line: &Line) -> String {
         Line::LeftAlone { section, target, why } => format!("{section}: {target} is left alone: {why}"),
         Line::Asks { section, target, write } => format!("{section}: {target}: `{write}` ..."),
         Line::Acted { section, act, .. } => format!("{section}: {}", act_words(act)),
+        Line::Compacted { section, node, zone, order, why, extfrag_before, extfrag_after, huge_free_after, .. } => {
+            format!(
+                "{section}: node {node}, zone {zone}: order {order} was {extfrag_before}% fragmented, and is {extfrag_after}%; {huge_free_after} huge \
+             pages of the node are free: {why}"
+            )
+        }
         Line::Writes { section, path, value } => format!("{section}: {path} = {value}"),
         Line::WouldWrite { section, path, value } => format!("{section}: would write {path} = {value}"),
         Line::Counted { section, asked_bytes, verified_bytes } => {

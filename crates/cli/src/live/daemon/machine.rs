@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use isotherm_core::host::AddressRange;
+use isotherm_core::host::{AddressRange, Compacting as _};
 use isotherm_daemon::config::Config;
-use isotherm_daemon::steer::{Member, World};
+use isotherm_daemon::steer::{Member, NodeFree, World};
 use isotherm_daemon::{Clock, Woken};
 use isotherm_linux::cgroup::{Hierarchy, Limit};
-use isotherm_linux::counters::{pressure, swaps};
+use isotherm_linux::counters::{nodes, pressure, swaps, vmstat};
 use isotherm_linux::knobs::value_of;
-use isotherm_linux::{Root, Stopwatch, Wake, page_bytes};
+use isotherm_linux::{LiveHost, Root, Stopwatch, Wake, page_bytes};
 use isotherm_units::{Bytes, Duration, Instant};
 
 use super::configuration;
@@ -92,6 +92,22 @@ impl World for Machine<'_> {
             Err(error) if error.is_missing() => Ok(None),
             Err(error) => Err(error.to_string()),
         }
+    }
+
+    fn counters(&mut self, names: &[&str]) -> Result<Vec<Option<u64>>, String> {
+        let counters = vmstat::read(&self.root).map_err(|error| error.to_string())?;
+        Ok(names.iter().map(|name| counters.get(name)).collect())
+    }
+
+    fn memory_tiers(&mut self) -> Result<Vec<Vec<u32>>, String> {
+        let tiers = nodes::tiers(&self.root).map_err(|error| error.to_string())?;
+        Ok(tiers.into_iter().map(|tier| tier.nodes.into_iter().map(|node| node.0).collect()).collect())
+    }
+
+    fn fragmentation(&mut self) -> Result<Vec<NodeFree>, String> {
+        let mut zones = Vec::new();
+        let read = LiveHost::new(self.root.clone()).zones(&mut zones);
+        read.map(|()| NodeFree::of_zones(&zones)).map_err(|error| error.to_string())
     }
 
     fn is_there(&mut self, path: &str) -> bool {

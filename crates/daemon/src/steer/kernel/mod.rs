@@ -3,9 +3,14 @@
 mod damon;
 mod files;
 mod module;
+mod proactive;
+mod settings;
+mod tiers;
 
 pub(super) use damon::Kdamond;
 pub(super) use module::Module;
+pub(super) use proactive::Proactive;
+pub(super) use tiers::Tiers;
 
 use super::line::Line;
 use super::{Knobs, World};

@@ -1,6 +1,7 @@
 //! The simulated world: groups that come and go, pressure, knobs, DAMON, faults.
 
 use super::super::*;
+use super::memory::{BALANCING, DEMOTION, PROACTIVENESS, Scattered};
 use crate::config::{GenerationsConfig, LimitsConfig, MonitorsConfig, TargetConfig};
 use crate::hands::Journal;
 use crate::tape::{self, Tape, Taped};
@@ -8,7 +9,8 @@ use crate::testkit::FakeClock;
 use crate::{Clock, Meter, Woken};
 use isotherm_core::generations::{ReclaimerConfig, ToolConfig};
 use isotherm_core::host::{
-    Ageing, Answer, Eviction, Gauge, Gauging, GenerationCapabilities, Generational, HostError, Listing, Lruvec, NodeId,
+    Ageing, Answer, Compacting, Eviction, Gauge, Gauging, GenerationCapabilities, Generational, HostError, Listing,
+    Lruvec, NodeId,
 };
 use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_core::presets::{Preset, Reclaim};
@@ -64,7 +66,9 @@ pub(super) fn module_at_rest() -> BTreeMap<String, String> {
     knobs.insert(path("enabled"), "N".to_owned());
     knobs.insert(path("kdamond_pid"), "-1".to_owned());
     knobs.insert("/sys/module/damon_stat/parameters/enabled".to_owned(), "Y".to_owned());
-    knobs.insert(NR_KDAMONDS.to_owned(), "0".to_owned());
+    for (path, value) in [(NR_KDAMONDS, "0"), (PROACTIVENESS, "20"), (BALANCING, "1"), (DEMOTION, "false")] {
+        knobs.insert(path.to_owned(), value.to_owned());
+    }
     knobs
 }
 
@@ -97,6 +101,7 @@ pub(super) struct Truth {
     pub(super) evicted: RefCell<Vec<(Instant, &'static str, u64)>>,
     pub(super) forbidden: RefCell<Vec<String>>,
     pub(super) lines: RefCell<Vec<Line>>,
+    pub(super) memory: Scattered,
 }
 
 impl Truth {
@@ -136,6 +141,7 @@ impl Truth {
             evicted: RefCell::default(),
             forbidden: RefCell::default(),
             lines: RefCell::default(),
+            memory: Scattered::default(),
         })
     }
 
@@ -192,7 +198,7 @@ impl Truth {
     }
 }
 
-pub(super) struct Machine(Rc<Truth>);
+pub(super) struct Machine(pub(super) Rc<Truth>);
 
 impl Generational for Machine {
     fn generation_capabilities(&mut self) -> GenerationCapabilities {
@@ -434,6 +440,28 @@ impl World for Rc<Truth> {
 
     fn swap_free(&mut self) -> Option<Bytes> {
         Some(Bytes::new(0))
+    }
+
+    fn counters(&mut self, names: &[&str]) -> Result<Vec<Option<u64>>, String> {
+        if self.fails() {
+            return Err("EIO".to_owned());
+        }
+        let seconds = self.now().since(Instant::START).ns() / 1_000_000_000;
+        Ok(names.iter().map(|name| (*name != "pgdemote_proactive").then_some(seconds)).collect())
+    }
+
+    fn memory_tiers(&mut self) -> Result<Vec<Vec<u32>>, String> {
+        if self.fails() {
+            Err("EIO".to_owned())
+        } else {
+            Ok((0..self.memory.nr_tiers.get()).map(|tier| vec![tier]).collect())
+        }
+    }
+
+    fn fragmentation(&mut self) -> Result<Vec<NodeFree>, String> {
+        let mut zones = Vec::new();
+        let read = Machine(self.clone()).zones(&mut zones);
+        read.map(|()| NodeFree::of_zones(&zones)).map_err(|error| error.to_string())
     }
 
     fn is_there(&mut self, path: &str) -> bool {

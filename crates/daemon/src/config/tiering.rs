@@ -1,0 +1,200 @@
+//! `[tiering]`: promotion to fast memory and demotion to slow one (docs/tiers.md#on-a-live-machine).
+
+use super::check::{Contradiction, wrong};
+use super::{Config, Engine};
+use isotherm_units::{Bytes, Duration};
+use serde::{Deserialize, Serialize};
+
+/// The `[tiering]` table: `policy` and `balancing` as in scenarios, and what a live machine has beside.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct TieringConfig {
+    /// Whether it may act. Default no: the writes are told, and not made.
+    pub enable: bool,
+    /// Who moves pages. Default `auto`: the kernel, which is the only one yet.
+    pub engine: Engine,
+    /// `numa-mode-2` promotes pages that are used, `numa-mode-1` moves pages to the processors that use them, `none` promotes
+    /// nothing. Left out: promotion stays as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// Controls of NUMA balancing. What is left out stays as it is.
+    pub balancing: BalancingKnobs,
+    /// Whether reclaim moves pages down rather than out. Left out: as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub demotion: Option<bool>,
+}
+
+/// Controls of NUMA balancing, as in scenarios, and those of its scan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct BalancingKnobs {
+    /// A process is not scanned before it has run so long. Whole milliseconds, 1ms to 10m.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scan_delay: Option<Duration>,
+    /// The least time between two scans of a process. Whole milliseconds, 1ms to 10m, not above `scan-period-max`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scan_period_min: Option<Duration>,
+    /// The most. Likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scan_period_max: Option<Duration>,
+    /// Memory that one scan marks. Whole MiB, 1MiB to 4GiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scan_size: Option<Bytes>,
+    /// Mode 2: a page that faults sooner after it was marked is hot. Whole milliseconds, 1ms to 10m.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hot_threshold: Option<Duration>,
+    /// Mode 2: so many pages may come a second, in 2^20 bytes, 1 to 1048576.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub promote_rate_limit_mbps: Option<u64>,
+}
+
+const MIB: u64 = 1 << 20;
+
+impl TieringConfig {
+    /// The value of `kernel.numa_balancing` that the policy stands for.
+    pub(crate) fn mode(&self) -> Option<&'static str> {
+        match self.policy.as_deref()? {
+            "none" => Some("0"),
+            "numa-mode-1" => Some("1"),
+            _ => Some("2"),
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), Contradiction> {
+        const OWN: &str =
+            "an engine of our own would move pages over the accessed-bit module; there is no live one yet";
+        if self.engine == Engine::Isotherm {
+            return Err(wrong("tiering.engine", format!("{OWN}; allowed: auto, kernel")));
+        }
+        match self.policy.as_deref() {
+            None | Some("none" | "numa-mode-1" | "numa-mode-2") => {}
+            Some(policy @ ("v0" | "v1" | "v2" | "v3" | "rch")) => {
+                let message = format!("`{policy}` is a scan daemon that no kernel has, and {OWN}");
+                return Err(wrong("tiering.policy", format!("{message}; allowed: none, numa-mode-1, numa-mode-2")));
+            }
+            Some("damon-migrate") => {
+                let message =
+                    "it is a monitor with schemes: say it as [[monitors]] with `migrate-hot` and `migrate-cold`";
+                return Err(wrong("tiering.policy", message.to_owned()));
+            }
+            Some(policy) => {
+                let message =
+                    format!("`{policy}` is no policy of a live machine; allowed: none, numa-mode-1, numa-mode-2");
+                return Err(wrong("tiering.policy", message));
+            }
+        }
+        let BalancingKnobs { scan_delay, scan_period_min, scan_period_max, scan_size, hot_threshold, .. } =
+            self.balancing;
+        for (name, time) in [
+            ("scan-delay", scan_delay),
+            ("scan-period-min", scan_period_min),
+            ("scan-period-max", scan_period_max),
+            ("hot-threshold", hot_threshold),
+        ] {
+            let Some(time) = time else { continue };
+            let is_whole = time.ns().is_multiple_of(1_000_000);
+            if !is_whole || time < Duration::from_ms(1) || time > Duration::from_secs(600) {
+                let message = format!("it is {time}; allowed: whole milliseconds from 1ms to 10m");
+                return Err(wrong(&format!("tiering.balancing.{name}"), message));
+            }
+        }
+        if let (Some(least), Some(most)) = (scan_period_min, scan_period_max)
+            && least > most
+        {
+            return Err(Contradiction {
+                key: "tiering.balancing.scan-period-min".to_owned(),
+                other: Some("tiering.balancing.scan-period-max".to_owned()),
+                message: format!("the least is {least}, and the most is {most}; make it the other way round"),
+            });
+        }
+        if let Some(size) = scan_size.filter(|size| size.get() % MIB != 0 || !(MIB..=4096 * MIB).contains(&size.get()))
+        {
+            let message = format!("it is {size}; allowed: whole MiB from 1MiB to 4GiB");
+            return Err(wrong("tiering.balancing.scan-size", message));
+        }
+        let limit = self.balancing.promote_rate_limit_mbps;
+        if let Some(limit) = limit.filter(|limit| !(1..=1 << 20).contains(limit)) {
+            let message = format!("it is {limit}; allowed: 1 to 1048576");
+            return Err(wrong("tiering.balancing.promote-rate-limit-mbps", message));
+        }
+        if let Some(first) = self.balancing.first()
+            && matches!(self.policy.as_deref(), Some("none"))
+        {
+            return Err(Contradiction {
+                key: format!("tiering.balancing.{first}"),
+                other: Some("tiering.policy".to_owned()),
+                message: "nothing is balanced under the policy `none`; leave one of them out".to_owned(),
+            });
+        }
+        if self.policy.is_none() && self.demotion.is_none() && self.balancing.first().is_none() {
+            let message = "it says nothing to set; give it a `policy`, `demotion` or `balancing`";
+            return Err(wrong("tiering", message.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+impl BalancingKnobs {
+    /// The first key that is given.
+    fn first(&self) -> Option<&'static str> {
+        let given = [
+            ("scan-delay", self.scan_delay.is_some()),
+            ("scan-period-min", self.scan_period_min.is_some()),
+            ("scan-period-max", self.scan_period_max.is_some()),
+            ("scan-size", self.scan_size.is_some()),
+            ("hot-threshold", self.hot_threshold.is_some()),
+            ("promote-rate-limit-mbps", self.promote_rate_limit_mbps.is_some()),
+        ];
+        given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
+    }
+}
+
+impl Config {
+    pub(super) fn check_tiering(&self) -> Result<(), Contradiction> {
+        self.tiering.as_ref().map_or(Ok(()), TieringConfig::check)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(name: &str) -> TieringConfig {
+        TieringConfig { policy: Some(name.to_owned()), ..TieringConfig::default() }
+    }
+
+    #[test]
+    fn what_no_live_machine_has_is_refused_by_name() {
+        for name in ["none", "numa-mode-1", "numa-mode-2"] {
+            assert_eq!(policy(name).check(), Ok(()), "{name}");
+        }
+        assert_eq!((policy("none").mode(), policy("numa-mode-2").mode()), (Some("0"), Some("2")));
+        for (name, words) in [("rch", "accessed-bit module"), ("damon-migrate", "[[monitors]]"), ("x", "allowed: none")]
+        {
+            let wrong = policy(name).check().unwrap_err();
+            assert!(wrong.key == "tiering.policy" && wrong.message.contains(words), "{wrong:?}");
+        }
+        let own = TieringConfig { engine: Engine::Isotherm, ..policy("numa-mode-2") };
+        assert_eq!(own.check().unwrap_err().key, "tiering.engine");
+        assert_eq!(TieringConfig::default().check().unwrap_err().key, "tiering");
+    }
+
+    #[test]
+    fn controls_out_of_range_are_refused() {
+        let with = |balancing| TieringConfig { balancing, ..policy("numa-mode-2") }.check();
+        let knobs = BalancingKnobs::default();
+        let ms = |ms| Some(Duration::from_ms(ms));
+        assert_eq!(with(BalancingKnobs { scan_period_min: ms(5), scan_period_max: ms(5), ..knobs }), Ok(()));
+        for (balancing, key) in [
+            (BalancingKnobs { scan_delay: Some(Duration::from_us(1500)), ..knobs }, "scan-delay"),
+            (BalancingKnobs { hot_threshold: ms(600_001), ..knobs }, "hot-threshold"),
+            (BalancingKnobs { scan_size: Some(Bytes::new(5000)), ..knobs }, "scan-size"),
+            (BalancingKnobs { promote_rate_limit_mbps: Some(0), ..knobs }, "promote-rate-limit-mbps"),
+            (BalancingKnobs { scan_period_min: ms(9), scan_period_max: ms(8), ..knobs }, "scan-period-min"),
+        ] {
+            assert_eq!(with(balancing).unwrap_err().key, format!("tiering.balancing.{key}"));
+        }
+        let none = TieringConfig { balancing: BalancingKnobs { scan_delay: ms(5), ..knobs }, ..policy("none") };
+        assert_eq!(none.check().unwrap_err().other.as_deref(), Some("tiering.policy"));
+    }
+}
