@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use isotherm_core::compaction::{Budget, CompactExtfrag, Request, StartError, Why, ZoneReport};
 use isotherm_core::host::{Compacting as _, NodeId, ZoneState};
 use isotherm_linux::{LiveHost, Root, Stopwatch};
-use isotherm_report::{Cell, Column, Table};
+use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_units::Duration;
 use serde::Serialize;
 
@@ -92,7 +92,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let request = Request { budget, ..Request::new(args.node, None, args.order, args.high, args.low) };
     let work = CompactExtfrag::new(request, clock.now(), &mut host);
     let mut work = work.map_err(|refused| match refused {
-        StartError::Request(error) => CliError::usage(format!("--{error}")),
+        StartError::Request(error) => CliError::usage(error),
         other => CliError::host_cannot(other),
     })?;
     let before = zones(&mut host, args.node)?;
@@ -110,14 +110,12 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         if clock.is_ending() {
             work.cancel();
         }
-        let seen = work.reports().len();
         let stepped = work.handle_timeout(due.max(clock.now()), &mut host);
-        stepped.map_err(|error| CliError::host_cannot(format!("{error}; run it as root")))?;
-        if work.reports().len() > seen {
-            host.cease(NodeId(args.node));
-        }
+        stepped.map_err(|error| CliError::host_cannot(error))?;
         clock.sleep_until(clock.now() + POLL);
     }
+    // A budget that is used up ends the request, not the kernel's work.
+    host.cease(NodeId(args.node));
     let after = zones(&mut host, args.node)?;
     show(&rows(args.node, &before, Some(&after)), args.format.format, ui)?;
     for ZoneReport { zone, why, extfrag_before, extfrag_after, work } in work.reports() {
@@ -185,17 +183,17 @@ fn show(rows: &[Row], format: Format, ui: &Ui) -> Result<(), CliError> {
 
 fn table(rows: &[Row]) -> Table {
     let is_after = rows.iter().any(|row| row.blocks_after.is_some());
-    let mut names = vec!["node", "order", "free blocks", "in smaller, %"];
+    let count = |name: &str| Column::number(name, Unit::Count);
+    let mut columns = ["node", "order", "free blocks", "in smaller, %"].map(count).to_vec();
     if is_after {
-        names.extend(["free blocks after", "in smaller after, %"]);
+        columns.extend(["free blocks after", "in smaller after, %"].map(count));
     }
-    let mut table = Table::new("fragmentation", names.into_iter().map(Column::text).collect());
+    let mut table = Table::new("fragmentation", columns);
     for row in rows {
-        let mut cells =
-            vec![row.node.to_string(), row.order.to_string(), row.blocks.to_string(), row.extfrag.to_string()];
-        cells.extend(row.blocks_after.map(|blocks| blocks.to_string()));
-        cells.extend(row.extfrag_after.map(|extfrag| extfrag.to_string()));
-        table.push(cells.iter().map(|cell| Cell::from(cell.as_str())).collect());
+        let numbers = [u64::from(row.node), row.order as u64, row.blocks, u64::from(row.extfrag)];
+        let after = [row.blocks_after, row.extfrag_after.map(u64::from)];
+        let cells = numbers.into_iter().chain(after.into_iter().flatten());
+        table.push(cells.map(Cell::from).collect());
     }
     table
 }

@@ -196,8 +196,6 @@ impl Compaction {
             Ok(activity) => {
                 self.tally.note(&activity);
                 if let Some(report) = &activity.report {
-                    // A budget that is used up ends the design's work, not the kernel's.
-                    self.stop(host);
                     lines.push(self.compacted(report, now));
                 }
                 let starts = activity.decision.is_some_and(|it| matches!(it.verdict, Verdict::Start(_)));
@@ -211,12 +209,15 @@ impl Compaction {
                 None
             }
             Err(refusal) => {
-                self.stop(host);
                 self.refused += 1;
                 self.tally.note_refusal(&refusal);
                 Some(refusal.to_string())
             }
         };
+        // A budget that is used up ends the design's work, not the kernel's.
+        if self.running.poll_timeout().is_none_or(|due| due > now) {
+            self.stop(host);
+        }
         if trouble != self.trouble {
             self.trouble.clone_from(&trouble);
             lines.extend(trouble.map(|why| Line::Trouble { section: self.label.clone(), why }));
