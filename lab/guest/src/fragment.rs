@@ -43,7 +43,7 @@ pub(crate) fn fragment(fragment: &Fragment, reporter: &mut Reporter) -> Result<(
     await_step(board, 1, filler)?;
     let before = moment();
     write("/proc/sys/vm/compaction_proactiveness", &fragment.proactiveness.to_string())?;
-    std::thread::sleep(Duration::from_millis(fragment.wait_ms));
+    let said = alone(fragment)?;
     write("/proc/sys/vm/compaction_proactiveness", "0")?;
     let after = moment();
     let huge = usize::try_from(sections * 3 / 4 * u64::from(fragment.huge_percent) / 100).unwrap_or(HUGE_MAX);
@@ -59,8 +59,21 @@ pub(crate) fn fragment(fragment: &Fragment, reporter: &mut Reporter) -> Result<(
     }
     let asked = usize::try_from(board.asked.load(Ordering::Acquire)).unwrap_or(HUGE_MAX).min(HUGE_MAX);
     let huge_ns = board.took_ns[..asked].iter().map(|took| took.load(Ordering::Relaxed)).collect();
-    reporter.say(&Report::Fragmented(Fragmented { sections, before, after, end, huge_ns }));
+    reporter.say(&Report::Fragmented(Fragmented { sections, before, after, end, huge_ns, said }));
     Ok(())
+}
+
+/// Leaves the kernel alone, or runs what is to run meanwhile: how that ended, and what it said.
+fn alone(fragment: &Fragment) -> Result<String, String> {
+    let Some((program, arguments)) = fragment.program.split_first() else {
+        std::thread::sleep(Duration::from_millis(fragment.wait_ms));
+        return Ok(String::new());
+    };
+    std::fs::create_dir_all("/tmp").map_err(|error| format!("/tmp: {error}"))?;
+    let mut command = std::process::Command::new(program);
+    let output = command.args(arguments).env_clear().env("HOME", "/tmp").output();
+    let output = output.map_err(|error| format!("cannot run {program}: {error}"))?;
+    Ok(format!("{}\n{}", output.status, String::from_utf8_lossy(&output.stderr)))
 }
 
 fn fork(child: impl FnOnce() -> std::io::Result<()>) -> Result<i32, String> {

@@ -12,7 +12,7 @@ pub struct Fragments {
 }
 
 /// One run: fill memory, free three quarters of each 2 MiB of it, let the kernel compact, then ask for huge pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fragment {
     /// What is freed of each section of 512 pages.
@@ -21,6 +21,9 @@ pub struct Fragment {
     pub proactiveness: u32,
     /// How long it is left alone.
     pub wait_ms: u64,
+    /// Runs meanwhile, in place of the wait: its absolute path and arguments. Empty: nothing does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub program: Vec<String>,
     /// Memory that is left free when the rest is filled.
     pub spare_bytes: u64,
     /// Huge pages to ask for, as a share of those that what was freed would make, in percent.
@@ -60,6 +63,9 @@ pub struct Fragmented {
     pub end: Moment,
     /// What asking for each huge page took, in order.
     pub huge_ns: Vec<u64>,
+    /// How the program ended, and what it said.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub said: String,
 }
 
 /// State of memory at one moment.

@@ -26,6 +26,7 @@ macro_rules! tidy {
 }
 
 mod advice;
+mod compaction;
 mod kills;
 mod monitor;
 mod prices;
@@ -86,6 +87,9 @@ pub(crate) struct Args {
     /// Instead: start `isotherm run` so many times, end it at moments of chance, and see what `isotherm restore` leaves.
     #[arg(long, value_name = "N", conflicts_with_all = ["advice", "record", "programs", "verbs", "reclaim", "pattern", "boots", "seconds"])]
     kills: Option<u64>,
+    /// Instead: fragment memory, have `isotherm compact` and `isotherm run` compact it, and ask for huge pages.
+    #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "reclaim", "kills", "pattern", "boots", "seconds"])]
+    compaction: bool,
     /// Instead: measure what scans, probes and flushes by the module take, next to what the simulated machine charges for them.
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "pattern", "way", "boots", "seconds"])]
     prices: bool,
@@ -120,6 +124,8 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         advice::run(&args, ui)
     } else if let Some(rounds) = args.kills {
         kills::run(&args, rounds, ui)
+    } else if args.compaction {
+        compaction::run(&args, ui)
     } else if args.reclaim {
         reclaim::run(&args, ui)
     } else if args.record {

@@ -33,7 +33,7 @@ const MANAGED_PAGES: [(&str, u64); 2] = [("7.2", 182_071 - 3840), ("6.12", 183_1
 const SECTION_PAGES: u64 = 512;
 /// Left free when the rest is filled: above the watermarks, so that filling it reclaims nothing, and so little that the share of free
 /// memory in large blocks stays below what proactive compaction begins at.
-const SPARE_BYTES: u64 = 20 << 20;
+pub(super) const SPARE_BYTES: u64 = 20 << 20;
 /// Huge pages asked for, of those that what was freed would make.
 pub(super) const HUGE_PERCENT: u32 = 60;
 
@@ -76,7 +76,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    fn of(moment: &Moment) -> Self {
+    pub(super) fn of(moment: &Moment) -> Self {
         Self { buddyinfo: moment.buddyinfo.clone(), unusable: unusable_of(&moment.unusable_index) }
     }
 
@@ -112,19 +112,8 @@ fn unusable_of(text: &str) -> BTreeMap<String, u32> {
     text.lines().filter_map(zone).collect()
 }
 
-/// Runs `cases` in a real kernel, in one boot.
-///
-/// # Errors
-/// The guest does not come to its end.
-pub fn real(rig: &Rig<'_>, cases: &[Case], wait_ms: u64) -> Result<RealBoot, FidelityError> {
-    let runs = cases.iter().map(|&(holes, proactiveness)| Fragment {
-        holes,
-        proactiveness,
-        wait_ms,
-        spare_bytes: SPARE_BYTES,
-        huge_percent: HUGE_PERCENT,
-    });
-    let task = Task::Fragment(Fragments { runs: runs.collect() });
+/// Settings of the guest: huge pages where they are asked for, and no proactive compaction to begin with.
+pub(super) fn settings() -> Vec<Setting> {
     let mut settings = quiet();
     let knob = |path: &str, value: &str| Setting { path: path.to_owned(), value: value.to_owned(), optional: false };
     // Huge pages where they are asked for, at once and with compaction; none made behind the experiment's back.
@@ -136,7 +125,24 @@ pub fn real(rig: &Rig<'_>, cases: &[Case], wait_ms: u64) -> Result<RealBoot, Fid
         knob("/proc/sys/vm/compaction_proactiveness", "0"),
         knob("/proc/sys/vm/min_free_kbytes", &MIN_FREE_KIB.to_string()),
     ]);
-    let job = Job { settings, zram_bytes: None, files_device: None, task };
+    settings
+}
+
+/// Runs `cases` in a real kernel, in one boot.
+///
+/// # Errors
+/// The guest does not come to its end.
+pub fn real(rig: &Rig<'_>, cases: &[Case], wait_ms: u64) -> Result<RealBoot, FidelityError> {
+    let runs = cases.iter().map(|&(holes, proactiveness)| Fragment {
+        holes,
+        proactiveness,
+        wait_ms,
+        program: Vec::new(),
+        spare_bytes: SPARE_BYTES,
+        huge_percent: HUGE_PERCENT,
+    });
+    let task = Task::Fragment(Fragments { runs: runs.collect() });
+    let job = Job { settings: settings(), zram_bytes: None, files_device: None, task };
     let time_limit = std::time::Duration::from_secs(900);
     let machine = Machine { memory_bytes: MEMORY_BYTES, clock: Clock::Instructions, time_limit, ..Machine::default() };
     let result = rig.run(&machine, &job)?;

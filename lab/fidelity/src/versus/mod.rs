@@ -6,6 +6,7 @@ mod compaction_simulated;
 mod judge;
 pub mod live;
 pub mod live_advice;
+pub mod live_compaction;
 pub mod live_kills;
 pub mod live_prices;
 pub mod live_programs;
