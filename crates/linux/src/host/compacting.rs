@@ -35,8 +35,12 @@ impl Compacting for LiveHost {
     /// kernel's way is always [`CompactMode::Sync`](isotherm_core::host::CompactMode::Sync), `max_scanned` is not heeded, and
     /// how long tasks waited is not known. Pages moved and looked at are the whole machine's meanwhile.
     fn compact(&mut self, step: &CompactStep) -> Result<Compacted, HostError> {
+        const NEEDS: &str = "needs /sys/devices/system/node/nodeN/compact, and a program that writes to it";
+        if self.compaction_granularity().is_none() {
+            return Err(HostError::NotHere(NEEDS));
+        }
         self.compactors.step(&self.root, step).map_err(|error| match error {
-            error if error.is_missing() => HostError::NotHere("needs /sys/devices/system/node/nodeN/compact"),
+            error if error.is_missing() => HostError::NotHere(NEEDS),
             error => HostError::Failed(error.to_string()),
         })
     }
