@@ -218,7 +218,8 @@ fn kcompactd_is_set_watched_and_put_back() {
     };
     steered(&truth, &kcompactd(true, 60), 30, vec![at(10, other)]);
     assert_eq!(truth.knob(PROACTIVENESS).as_deref(), Some("0"));
-    let said = |line: &Line| matches!(line, Line::Trouble { why, .. } if why.contains("set it otherwise") && why.contains("somebody else's"));
+    let has_both = |why: &str| why.contains("set it otherwise") && why.contains("somebody else's");
+    let said = |line: &Line| matches!(line, Line::Trouble { why, .. } if has_both(why));
     assert!(truth.has_line(said), "{:?}", truth.lines);
 }
 
