@@ -26,7 +26,7 @@ mod sys;
 pub use clear_refs::{ClearRefs, ClearedPages, Referenced, sweep_interval};
 pub use clock::{Stopwatch, Wake, own_cpu_time, page_bytes, process_cpu_time};
 pub use error::LiveError;
-pub use host::{LiveHost, LiveTarget};
+pub use host::{LiveHost, LiveTarget, free_zones};
 pub use maps::{Mapping, maps};
 pub use module::{Bitmap, Look, Module, ScanResult};
 pub use pagemap::{Categories, PageRegion, PagemapEntry, pagemap, pagemap_scan};

@@ -111,7 +111,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
             work.cancel();
         }
         let stepped = work.handle_timeout(due.max(clock.now()), &mut host);
-        stepped.map_err(|error| CliError::host_cannot(error))?;
+        stepped.map_err(CliError::host_cannot)?;
         clock.sleep_until(clock.now() + POLL);
     }
     // A budget that is used up ends the request, not the kernel's work.

@@ -62,6 +62,14 @@ fn failed(error: LiveError) -> HostError {
     }
 }
 
+/// The zones that have memory, without free blocks by migrate type: for those who look often.
+///
+/// # Errors
+/// [`LiveError::Io`], [`LiveError::Strange`].
+pub fn free_zones(root: &Root) -> Result<Vec<ZoneState>, LiveError> {
+    zones(root, &pagetypeinfo::PageTypes::default())
+}
+
 /// Migrate types are known to root only.
 fn types(root: &Root) -> Result<pagetypeinfo::PageTypes, LiveError> {
     match pagetypeinfo::read(root) {
@@ -74,7 +82,7 @@ fn types(root: &Root) -> Result<pagetypeinfo::PageTypes, LiveError> {
 ///
 /// # Errors
 /// [`LiveError::Io`], [`LiveError::Strange`].
-pub(super) fn zones(root: &Root, types: &pagetypeinfo::PageTypes) -> Result<Vec<ZoneState>, LiveError> {
+fn zones(root: &Root, types: &pagetypeinfo::PageTypes) -> Result<Vec<ZoneState>, LiveError> {
     let info = zoneinfo::read(root)?;
     let free = buddyinfo::read(root)?;
     let mut states: Vec<ZoneState> = Vec::new();

@@ -1,8 +1,8 @@
 //! Processes of our own that compact a node: the write blocks until the whole node was gone through, and only SIGKILL ends it before
 //! (docs/spec/compaction.md#s7-2). So the loop never waits for it.
 
-use super::compacting::{is_kswapd_working, zones};
-use crate::counters::{pagetypeinfo::PageTypes, vmstat};
+use super::compacting::{free_zones, is_kswapd_working};
+use crate::counters::vmstat;
 use crate::{LiveError, Root, sys};
 use isotherm_core::host::{CompactEnd, CompactStep, Compacted, Granularity, NodeId, ZoneId, ZoneState};
 use isotherm_core::vocabulary::HUGE_ORDER;
@@ -89,7 +89,7 @@ impl Compactors {
     /// Looks how far it has come.
     pub(super) fn step(&mut self, root: &Root, step: &CompactStep) -> Result<Compacted, LiveError> {
         let node = step.zone.node;
-        let states = zones(root, &PageTypes::default())?;
+        let states = free_zones(root)?;
         let Some(state) = states.iter().find(|state| state.id == step.zone) else {
             return Err(LiveError::Refused(format!("there is no {}", step.zone)));
         };

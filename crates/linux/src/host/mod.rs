@@ -12,6 +12,8 @@ mod physical;
 mod probing;
 mod tiering;
 
+pub use compacting::free_zones;
+
 use crate::module::Module;
 use crate::process::Process;
 use crate::{LiveError, Root, sys};

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use isotherm_core::host::{AddressRange, Compacting as _};
+use isotherm_core::host::AddressRange;
 use isotherm_daemon::config::Config;
 use isotherm_daemon::steer::{Member, NodeFree, World};
 use isotherm_daemon::{Clock, Woken};
 use isotherm_linux::cgroup::{Hierarchy, Limit};
 use isotherm_linux::counters::{nodes, pressure, swaps, vmstat};
 use isotherm_linux::knobs::value_of;
-use isotherm_linux::{LiveHost, Root, Stopwatch, Wake, page_bytes};
+use isotherm_linux::{Root, Stopwatch, Wake, free_zones, page_bytes};
 use isotherm_units::{Bytes, Duration, Instant};
 
 use super::configuration;
@@ -105,9 +105,7 @@ impl World for Machine<'_> {
     }
 
     fn fragmentation(&mut self) -> Result<Vec<NodeFree>, String> {
-        let mut zones = Vec::new();
-        let read = LiveHost::new(self.root.clone()).zones(&mut zones);
-        read.map(|()| NodeFree::of_zones(&zones)).map_err(|error| error.to_string())
+        free_zones(&self.root).map(|zones| NodeFree::of_zones(&zones)).map_err(|error| error.to_string())
     }
 
     fn is_there(&mut self, path: &str) -> bool {
