@@ -9,6 +9,7 @@ use super::*;
 use crate::Woken;
 use isotherm_core::monitor::Operations;
 use isotherm_units::{Instant, PAGE_BYTES, Ratio};
+use memory::with_memory;
 use world::*;
 
 #[test]
@@ -173,7 +174,7 @@ fn seeds_of_chance_break_nothing() {
         let mut second = 0;
         while second < 280 {
             second += 1 + chance(20);
-            let (kind, value) = (chance(7), chance(7));
+            let (kind, value) = (chance(8), chance(7));
             let index = usize::try_from(value).expect("below 7");
             events.push((
                 second,
@@ -203,7 +204,13 @@ fn seeds_of_chance_break_nothing() {
                             };
                             return Some(Woken::Reload);
                         }
-                        _ => truth.groups.borrow_mut()[index % 6].idle[3] += 3000,
+                        6 => truth.groups.borrow_mut()[index % 6].idle[3] += 3000,
+                        _ => {
+                            truth.memory.loose.set(truth.memory.loose.get() + 20_480);
+                            truth.memory.nr_tiers.set(if value < 4 { 2 } else { 1 });
+                            *truth.configuration.borrow_mut() = Ok(with_memory(value > 0, value % 2 == 0));
+                            return Some(Woken::Reload);
+                        }
                     }
                     None
                 }),

@@ -33,6 +33,10 @@ pub const KILL_WAYS: &[KillWay] = &[
                         config = { schemes = [{ action = \"pageout\", access-pattern = { nr-accesses = { max = 0 }, age = { min = \"30s\" } } }] }\n",
     },
     KillWay {
+        name: "kcompactd",
+        configuration: "[[compaction]]\nname = \"huge\"\ndesign = \"merged\"\nproactiveness = 60\nenable = true\n",
+    },
+    KillWay {
         name: "damon-reclaim",
         configuration: "[[monitors]]\nname = \"proactive\"\nenable = true\ntake-damon-stat = true\n\
                         preset = { preset = \"reclaim\", min-age = \"30s\", wmarks-high = \"99%\", wmarks-mid = \"98%\", wmarks-low = \"1%\" }\n",

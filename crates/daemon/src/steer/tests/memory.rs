@@ -113,8 +113,16 @@ fn kcompactd(enable: bool, proactiveness: u32) -> Config {
     compaction(enable, Design::Merged(MergedConfig { proactiveness, ..MergedConfig::default() }))
 }
 
-pub(super) fn tiers(enable: bool) -> TieringConfig {
+fn tiers(enable: bool) -> TieringConfig {
     TieringConfig { enable, policy: Some("numa-mode-2".to_owned()), demotion: Some(true), ..TieringConfig::default() }
+}
+
+/// With compaction by kcompactd or by a design of ours, tiers, and what evicts.
+pub(super) fn with_memory(enable: bool, is_kernels: bool) -> Config {
+    let compaction = if is_kernels { kcompactd(enable, 60) } else { explicit(enable) }.compaction;
+    let config = Config { tiering: Some(tiers(enable)), compaction, ..config(enable) };
+    config.check().unwrap();
+    config
 }
 
 fn with_tiers(enable: bool) -> Config {

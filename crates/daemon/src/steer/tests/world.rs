@@ -649,6 +649,7 @@ pub(super) fn holds(truth: &Truth, case: &str) {
     assert!(high.is_empty(), "{case}: {high:?}");
     assert_eq!(*truth.knobs.borrow(), module_at_rest(), "{case}: knobs are as before");
     assert!(truth.forbidden.borrow().is_empty(), "{case}: {:?}", truth.forbidden);
+    assert!(!truth.memory.is_compacting.get(), "{case}: compaction goes on");
     for spared in ["/app/db", "/app/web-3/sshd.service", "/app/web-4", "/app/web-5"] {
         assert_eq!(truth.evicted_of(spared), 0, "{case}: {spared}");
     }
