@@ -6,7 +6,7 @@ use super::{BlockEnd, Measured};
 use crate::config::{Config, GuardConfig};
 use crate::steer::{Ended, Guard, Knobs, Line, Log, Outside, Status, World, steer};
 use crate::{Clock, Meter, Woken};
-use isotherm_core::host::GenerationsHost;
+use isotherm_core::host::{Compacting, GenerationsHost};
 use isotherm_units::{Duration, Instant};
 use std::cell::RefCell;
 
@@ -120,7 +120,7 @@ impl Log for HeedingLog<'_> {
 
 /// Runs a block: the loop on its configuration, samples each second after the warm-up, the guard of `limits`. All knobs are put back at
 /// its end.
-pub fn run_block<H: GenerationsHost>(
+pub fn run_block<H: GenerationsHost + Compacting>(
     block: Block,
     config: &Config,
     limits: &GuardConfig,
