@@ -21,6 +21,7 @@ use crate::live::daemon::{
 };
 use crate::live::{HandsArgs, MachineHands, OwnCpu, hands};
 use crate::ui::{ColourChoice, Ui};
+use crate::verbs::compact::COMPACTOR;
 use metrics::{Metrics, UserMetric};
 use outcome::{Outcome, ending, predicted, prediction, sentence, table};
 
@@ -64,7 +65,7 @@ pub(crate) struct Args {
     /// The metric that decides, by name [default: the first --metric, or memory].
     #[arg(long, value_name = "NAME")]
     decide: Option<String>,
-    /// A group whose counters are compared [default: those of [[targets]]].
+    /// A group whose counters are compared [default: those of the `targets` tables].
     #[arg(long = "cgroup", value_name = "PATH")]
     groups: Vec<String>,
     /// The difference that matters, as a share of the mean under A.
@@ -139,6 +140,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         deciding: &all[deciding],
         design: &design,
         root: root.clone(),
+        program: std::env::current_exe().ok(),
         worlds: [machine(), machine()],
         hands,
         clock: DaemonClock { clock: &clock, manager: Manager::default(), is_reloading: false },
@@ -241,13 +243,8 @@ fn plan(args: &Args, configs: &[Config; 2], design: &Design, metrics: &Metrics, 
     for (arm, (path, config)) in [Arm::A, Arm::B].iter().zip([&args.a, &args.b].into_iter().zip(configs)) {
         let sections = (config.nr_sections(), config.nr_acting());
         ui.say(format_args!("{arm}: {}: {} sections, {} of which may act", path.display(), sections.0, sections.1));
-        for section in &config.monitors {
-            let mode = if section.enable { "acts" } else { "observes" };
-            ui.say(format_args!("   monitors.{}: {mode}", section.name));
-        }
-        for section in &config.generations {
-            let mode = if section.enable && section.acts() { "acts" } else { "observes" };
-            ui.say(format_args!("   generations.{}: {mode}", section.name));
+        for (name, is_acting) in config.sections() {
+            ui.say(format_args!("   {name}: {}", if is_acting { "acts" } else { "observes" }));
         }
     }
     if configs[0] == configs[1] {
@@ -292,6 +289,8 @@ struct Live<'a> {
     deciding: &'a Metric,
     design: &'a Design,
     root: Root,
+    /// This program, which compacts as a process of its own.
+    program: Option<PathBuf>,
     worlds: [Machine<'a>; 2],
     hands: MachineHands,
     clock: DaemonClock<'a>,
@@ -316,6 +315,9 @@ impl Field for Live<'_> {
         };
         // What a host knows of a machine is of one configuration.
         let mut host = LiveHost::new(self.root.clone());
+        if let Some(program) = &self.program {
+            host.use_compactor(program, COMPACTOR);
+        }
         run_block(block, config, self.limits, self.names, &mut host, side)
     }
 

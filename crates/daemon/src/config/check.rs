@@ -27,20 +27,26 @@ impl Config {
         self.nr_acting() > 0
     }
 
+    /// Table and name of each section, and whether it may act.
+    pub fn sections(&self) -> Vec<(String, bool)> {
+        let named = |table: &str, name: &str, acts| (format!("{table}.{name}"), acts);
+        let mut all = Vec::new();
+        all.extend(self.generations.iter().map(|it| named("generations", &it.name, it.enable && it.acts())));
+        all.extend(self.monitors.iter().map(|it| named("monitors", &it.name, it.enable)));
+        all.extend(self.limits.iter().map(|it| named("limits", &it.name, it.enable)));
+        all.extend(self.compaction.iter().map(|it| named("compaction", &it.name, it.enable)));
+        all.extend(self.tiering.iter().map(|it| ("tiering".to_owned(), it.enable)));
+        all
+    }
+
     /// Number of sections.
     pub fn nr_sections(&self) -> usize {
-        let lists = self.generations.len() + self.monitors.len() + self.limits.len() + self.compaction.len();
-        lists + usize::from(self.tiering.is_some())
+        self.sections().len()
     }
 
     /// Number of sections that may act.
     pub fn nr_acting(&self) -> usize {
-        let monitors = self.monitors.iter().filter(|section| section.enable).count();
-        let limits = self.limits.iter().filter(|section| section.enable).count();
-        let compaction = self.compaction.iter().filter(|section| section.enable).count();
-        let tiering = usize::from(self.tiering.as_ref().is_some_and(|section| section.enable));
-        let tools = self.generations.iter().filter(|section| section.enable && section.acts()).count();
-        monitors + limits + compaction + tiering + tools
+        self.sections().iter().filter(|(_, acts)| *acts).count()
     }
 
     /// The same, where no section may act.
