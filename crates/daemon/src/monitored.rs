@@ -156,16 +156,7 @@ impl<H: MonitorHost> Source for Monitored<H> {
 
     fn stretch(&mut self, stretch: u32, _now: Instant) -> Result<(), SourceError> {
         let mut config = self.config.clone();
-        let attributes = &mut config.attributes;
-        for interval in [&mut attributes.sample_interval, &mut attributes.aggr_interval] {
-            *interval = interval.saturating_mul(u64::from(stretch));
-        }
-        // Mappings are read as often as before, but not more often than they are used.
-        attributes.ops_update_interval = attributes.ops_update_interval.max(attributes.aggr_interval);
-        if let Some(goal) = &mut attributes.intervals_goal {
-            goal.min_sample_interval = goal.min_sample_interval.saturating_mul(u64::from(stretch));
-            goal.max_sample_interval = goal.max_sample_interval.max(goal.min_sample_interval);
-        }
+        config.stretch(stretch);
         self.monitor.commit(config, None, &self.host).map_err(|error| SourceError::Failed(Box::new(error)))
     }
 }

@@ -5,6 +5,7 @@
 //! addresses. A host charges the CPU time of what it is asked to whoever runs the core (in the simulated machine: the kernel thread
 //! that monitors).
 
+mod adopting;
 mod applying;
 mod compacting;
 pub mod conformance;
@@ -21,6 +22,7 @@ pub use crate::vocabulary::{
     PageFilter, PageFilters, PageMarks, PageTest, Probe, ProbeResult, ScanFilter, ScannedPage, Seen, TargetId,
     UnitRange,
 };
+pub use adopting::Adopting;
 pub use applying::{Applied, Applying, Order, SchemeCapabilities};
 pub use compacting::{
     BlocksScan, CompactEnd, CompactMode, CompactStep, Compacted, Compacting, CompactionSignals, Granularity, MoveBatch,

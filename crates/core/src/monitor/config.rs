@@ -114,6 +114,20 @@ impl Default for MonitorConfig {
 }
 
 impl MonitorConfig {
+    /// Makes it look so many times less often than it was asked to, for less CPU time.
+    pub fn stretch(&mut self, stretch: u32) {
+        let attributes = &mut self.attributes;
+        for interval in [&mut attributes.sample_interval, &mut attributes.aggr_interval] {
+            *interval = interval.saturating_mul(u64::from(stretch));
+        }
+        // Mappings are read as often as before, but not more often than they are used.
+        attributes.ops_update_interval = attributes.ops_update_interval.max(attributes.aggr_interval);
+        if let Some(goal) = &mut attributes.intervals_goal {
+            goal.min_sample_interval = goal.min_sample_interval.saturating_mul(u64::from(stretch));
+            goal.max_sample_interval = goal.max_sample_interval.max(goal.min_sample_interval);
+        }
+    }
+
     /// Checks all that can be checked without a target.
     ///
     /// # Errors

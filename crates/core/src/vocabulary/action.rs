@@ -77,8 +77,8 @@ pub const ACTIONS: &[ActionEntry] = {
         entry(Action::Hugepage, "hugepage", None, Some(Equal)),
         entry(Action::Nohugepage, "nohugepage", None, Some(Equal)),
         entry(Action::Collapse, "collapse", None, Some(Equal)),
-        entry(Action::LruPrio, "lru-prio", Some(Hot), None),
-        entry(Action::LruDeprio, "lru-deprio", Some(Cold), None),
+        entry(Action::LruPrio, "lru-prio", Some(Hot), Some(Hot)),
+        entry(Action::LruDeprio, "lru-deprio", Some(Cold), Some(Cold)),
         entry(Action::MigrateHot, "migrate-hot", Some(Hot), Some(Hot)),
         entry(Action::MigrateCold, "migrate-cold", Some(Cold), Some(Cold)),
     ]

@@ -74,7 +74,7 @@ pub enum Flow {
 }
 
 /// Neighbouring folios of one size that were found useful.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     /// Byte address of the first folio.
     pub address: u64,
@@ -96,7 +96,7 @@ impl Run {
 }
 
 /// What was seen of a node's pages, in base pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeTally {
     pub node: NodeId,
     pub is_top_tier: bool,
@@ -107,7 +107,7 @@ pub struct NodeTally {
 }
 
 /// Decides page by page what is useful, and keeps what was found.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ScanFilter {
     pub(crate) rule: PageRule,
     pub(crate) skips_unmovable: bool,

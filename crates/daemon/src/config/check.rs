@@ -1,9 +1,7 @@
 //! What a configuration must not say, with the places of both sides where two tables disagree.
 
-use super::{Config, LimitsConfig, MonitorsConfig};
+use super::{Config, LimitsConfig};
 use crate::hands::protected;
-use isotherm_core::monitor::{MonitorConfig, Operations};
-use isotherm_core::vocabulary::Action;
 use isotherm_units::wildcard::may_meet;
 use isotherm_units::{Bytes, Ratio};
 
@@ -130,94 +128,6 @@ impl Config {
         absolute("guard.file", &self.guard.file)
     }
 
-    fn check_monitors(&self) -> Result<(), Contradiction> {
-        for (nth, section) in self.monitors.iter().enumerate() {
-            let key = |key: &str| format!("monitors[{nth}].{key}");
-            let twin = self.monitors[..nth].iter().position(|other| other.name == section.name);
-            named(&key("name"), &section.name, twin.map(|other| format!("monitors[{other}].name")))?;
-            self.check_monitor(section, key)?;
-            if nth > 0 {
-                return Err(Contradiction {
-                    key: key("name"),
-                    other: Some("monitors[0].name".to_owned()),
-                    message: "DAMON has one user at a time, and physical memory one monitor; leave one of them"
-                        .to_owned(),
-                });
-            }
-        }
-        Ok(())
-    }
-
-    fn check_monitor(&self, section: &MonitorsConfig, key: impl Fn(&str) -> String) -> Result<(), Contradiction> {
-        match (&section.preset, &section.config) {
-            (Some(_), Some(_)) => {
-                return Err(Contradiction {
-                    key: key("preset"),
-                    other: Some(key("config")),
-                    message: "both say how it watches; leave one of them out".to_owned(),
-                });
-            }
-            (None, None) => {
-                return Err(wrong(
-                    &key("name"),
-                    "it does not say how it watches; give it a `preset` or a `config`".to_owned(),
-                ));
-            }
-            _ => {}
-        }
-        let setup = section.setup().map_err(|error| wrong(&key("preset"), error.to_string()))?;
-        let acts = setup.config.schemes.iter().any(|scheme| scheme.action != Action::Stat);
-        for (at, target) in section.targets.iter().enumerate() {
-            let place = key(&format!("targets[{at}]"));
-            let cgroup = self.cgroup_of(target, &place)?;
-            absolute(&place, cgroup)?;
-            if let Some(why) = protected(cgroup).filter(|_| section.enable && acts) {
-                return Err(wrong(&place, format!("`{target}` is left alone: {why}; name other groups")));
-            }
-        }
-        if section.kernel_module().is_some() {
-            return Ok(());
-        }
-        let how = if section.config.is_some() { "config" } else { "preset" };
-        let in_how = |inner: &str| if section.config.is_some() { key(&format!("config.{inner}")) } else { key(how) };
-        let config = &setup.config;
-        config.validate().map_err(|error| wrong(&key(how), error.to_string()))?;
-        let is_physical = config.operations == Operations::Paddr;
-        for (at, scheme) in config.schemes.iter().enumerate() {
-            let checked = scheme.validate(&config.attributes, is_physical);
-            checked.map_err(|error| wrong(&in_how(&format!("schemes[{at}]")), error.to_string()))?;
-        }
-        // What the kernel has no file for. A live engine of our own would do it; there is none yet.
-        let usual = MonitorConfig::default();
-        let ours = [
-            ("strategy", config.strategy != usual.strategy, "leaf"),
-            ("sampling", config.sampling != usual.sampling, "spread"),
-            ("flush", config.flush != usual.flush, "none"),
-            ("min-region-size", config.min_region_size.is_some(), "left out"),
-            ("leaks", config.leaks != usual.leaks, "left out"),
-            ("descend", config.descend != usual.descend, "left out"),
-            ("probes", !config.probes.is_empty(), "none"),
-            ("paused", config.paused, "false"),
-        ];
-        if let Some((name, _, allowed)) = ours.into_iter().find(|(_, is_own, _)| *is_own) {
-            let message = format!(
-                "the kernel's DAMON has no such thing, and there is no live engine for it yet; allowed: {allowed}"
-            );
-            return Err(wrong(&in_how(name), message));
-        }
-        match config.operations {
-            Operations::Fvaddr => Err(wrong(
-                &in_how("operations"),
-                "`fvaddr` needs ranges, which differ from process to process; allowed: vaddr, paddr".to_owned(),
-            )),
-            Operations::Vaddr if section.targets.is_empty() => Err(wrong(
-                &key("targets"),
-                "`vaddr` watches processes; name groups, or say operations = \"paddr\" for all of memory".to_owned(),
-            )),
-            _ => Ok(()),
-        }
-    }
-
     fn check_limits(&self) -> Result<(), Contradiction> {
         for (nth, section) in self.limits.iter().enumerate() {
             let key = |key: &str| format!("limits[{nth}].{key}");
@@ -292,7 +202,7 @@ pub(super) fn named(key: &str, name: &str, twin: Option<String>) -> Result<(), C
     }
 }
 
-fn absolute(key: &str, path: &str) -> Result<(), Contradiction> {
+pub(super) fn absolute(key: &str, path: &str) -> Result<(), Contradiction> {
     if path.starts_with('/') && !path.split('/').any(|part| part == "..") {
         return Ok(());
     }

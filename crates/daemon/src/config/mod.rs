@@ -3,6 +3,7 @@
 mod check;
 mod compaction;
 mod engine;
+mod monitors;
 mod sections;
 mod tiering;
 

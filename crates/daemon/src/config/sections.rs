@@ -1,8 +1,10 @@
 //! Sections that watch and act, a type each. Their keys are those of scenarios, and `enable`.
 
+use super::Engine;
 use isotherm_core::generations::ToolConfig;
-use isotherm_core::monitor::MonitorConfig;
+use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_core::presets::{KernelModule, Preset, PresetError, Setup, name_or_table};
+use isotherm_core::vocabulary::Action;
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// A `[[generations]]` table: estimates the working set of groups, or evicts what is old (docs/generations.md).
@@ -67,6 +69,9 @@ pub struct MonitorsConfig {
     /// As in a scenario: attributes and schemes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<MonitorConfig>,
+    /// Who watches and acts. Default `auto`: the kernel's DAMON where it can do all that the section says, else isotherm.
+    #[serde(default, skip_serializing_if = "is_auto")]
+    pub engine: Engine,
     /// DAMON has one user at a time. Switches DAMON_STAT off meanwhile, where it has it. Default no.
     #[serde(default)]
     pub take_damon_stat: bool,
@@ -77,6 +82,46 @@ impl MonitorsConfig {
     pub fn kernel_module(&self) -> Option<KernelModule> {
         let preset = self.preset.as_ref().filter(|_| self.targets.is_empty())?;
         preset.kernel_module()
+    }
+
+    /// What the kernel's DAMON has not, of what the section says: the key of `config`, and what would be allowed there.
+    pub(crate) fn beyond_kernel(&self) -> Option<(String, &'static str)> {
+        let config = self.config.as_ref()?;
+        let usual = MonitorConfig::default();
+        let ours = [
+            ("strategy", config.strategy != usual.strategy, "leaf"),
+            ("sampling", config.sampling != usual.sampling, "spread"),
+            ("flush", config.flush != usual.flush, "none"),
+            ("min-region-size", config.min_region_size.is_some(), "left out"),
+            ("leaks", config.leaks != usual.leaks, "left out"),
+            ("descend", config.descend != usual.descend, "left out"),
+            ("probes", !config.probes.is_empty(), "none"),
+            ("paused", config.paused, "false"),
+        ];
+        if let Some((name, _, allowed)) = ours.into_iter().find(|(_, is_own, _)| *is_own) {
+            return Some((name.to_owned(), allowed));
+        }
+        let sorts = |action| matches!(action, Action::LruPrio | Action::LruDeprio);
+        let sorting = config.schemes.iter().position(|scheme| sorts(scheme.action));
+        let at = sorting.filter(|_| config.operations == Operations::Vaddr)?;
+        Some((format!("schemes[{at}].action"), "lru-prio and lru-deprio with `paddr`"))
+    }
+
+    /// Whether isotherm watches and acts, and not the kernel's DAMON.
+    pub fn is_own(&self) -> bool {
+        match self.engine {
+            Engine::Kernel => false,
+            Engine::Isotherm => true,
+            Engine::Auto => self.beyond_kernel().is_some(),
+        }
+    }
+
+    /// Why isotherm does it.
+    pub(crate) const fn why_own(&self) -> &'static str {
+        match self.engine {
+            Engine::Isotherm => "engine = \"isotherm\" says so",
+            _ => "the section says what the kernel's DAMON has not",
+        }
     }
 
     /// How it watches, with its schemes, whoever does it.
@@ -93,4 +138,8 @@ impl MonitorsConfig {
 
 fn some_name_or_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Preset>, D::Error> {
     name_or_table(deserializer).map(Some)
+}
+
+pub(super) fn is_auto(engine: &Engine) -> bool {
+    *engine == Engine::Auto
 }

@@ -2,6 +2,8 @@
 
 use super::check::{Contradiction, wrong};
 use super::{Config, Engine};
+use crate::hands::protected;
+use isotherm_core::promotion::{MODES, Mode, PromotionConfig};
 use isotherm_units::{Bytes, Duration};
 use serde::{Deserialize, Serialize};
 
@@ -11,12 +13,19 @@ use serde::{Deserialize, Serialize};
 pub struct TieringConfig {
     /// Whether it may act. Default no: the writes are told, and not made.
     pub enable: bool,
-    /// Who moves pages. Default `auto`: the kernel, which is the only one yet.
+    /// Who moves pages. Default `auto`: isotherm for scan daemons, the kernel for all else.
     pub engine: Engine,
-    /// `numa-mode-2` promotes pages that are used, `numa-mode-1` moves pages to the processors that use them, `none` promotes
-    /// nothing. Left out: promotion stays as it is.
+    /// `rch`, `v0` to `v3` are scan daemons: pages of `targets` that are used are promoted. `numa-mode-2` promotes pages of everyone
+    /// that are used, `numa-mode-1` moves pages to the processors that use them, `none` promotes nothing. Left out: promotion stays as
+    /// it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
+    /// Paths of groups or names of `[[targets]]` tables whose processes a scan daemon looks at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<String>,
+    /// Keys of a scan daemon, but for its mode, which the policy says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub promotion: Option<PromotionConfig>,
     /// Controls of NUMA balancing. What is left out stays as it is.
     pub balancing: BalancingKnobs,
     /// Whether reclaim moves pages down rather than out. Left out: as it is.
@@ -60,26 +69,87 @@ impl TieringConfig {
         }
     }
 
+    /// The scan daemon that the policy stands for.
+    fn mode_of_scans(&self) -> Option<Mode> {
+        let policy = self.policy.as_deref()?;
+        MODES.iter().find(|entry| entry.name == policy).map(|entry| entry.mode)
+    }
+
+    /// Whether isotherm moves pages, and not the kernel.
+    pub fn is_own(&self) -> bool {
+        self.mode_of_scans().is_some()
+    }
+
+    /// The scan daemon, as it is configured.
+    pub(crate) fn promotion(&self) -> PromotionConfig {
+        let mode = self.mode_of_scans();
+        PromotionConfig { mode, ..self.promotion.clone().unwrap_or_default() }
+    }
+
+    fn check_scans(&self, mode: Mode) -> Result<(), Contradiction> {
+        if self.engine == Engine::Kernel {
+            return Err(Contradiction {
+                key: "tiering.engine".to_owned(),
+                other: Some("tiering.policy".to_owned()),
+                message: "it is a scan daemon, which no kernel has; leave `engine` out".to_owned(),
+            });
+        }
+        if self.targets.is_empty() {
+            let message = "a scan daemon looks at processes; name groups: targets = [\"web\"]";
+            return Err(wrong("tiering.targets", message.to_owned()));
+        }
+        if let Some(first) = self.balancing.first() {
+            return Err(Contradiction {
+                key: format!("tiering.balancing.{first}"),
+                other: Some("tiering.policy".to_owned()),
+                message: "NUMA balancing is not what promotes here; leave it out".to_owned(),
+            });
+        }
+        if self.demotion.is_some() {
+            return Err(Contradiction {
+                key: "tiering.demotion".to_owned(),
+                other: Some("tiering.policy".to_owned()),
+                message: "demotion is a switch of the kernel, and this section is carried out by isotherm; set it by other means"
+                    .to_owned(),
+            });
+        }
+        if self.promotion.as_ref().and_then(|config| config.mode).is_some_and(|given| given != mode) {
+            return Err(Contradiction {
+                key: "tiering.promotion.mode".to_owned(),
+                other: Some("tiering.policy".to_owned()),
+                message: "the mode is that of the policy; leave it out".to_owned(),
+            });
+        }
+        self.promotion().validate().map_err(|error| wrong("tiering.promotion", error.to_string()))
+    }
+
     pub(super) fn check(&self) -> Result<(), Contradiction> {
-        const OWN: &str =
-            "an engine of our own would move pages over the accessed-bit module; there is no live one yet";
+        if let Some(mode) = self.mode_of_scans() {
+            return self.check_scans(mode);
+        }
         if self.engine == Engine::Isotherm {
-            return Err(wrong("tiering.engine", format!("{OWN}; allowed: auto, kernel")));
+            let message = "isotherm carries out scan daemons, and this is none; say policy = \"rch\", \"v0\", \"v1\", \"v2\" or \
+                           \"v3\", or leave `engine` out";
+            return Err(wrong("tiering.engine", message.to_owned()));
+        }
+        for (key, is_given) in [("targets", !self.targets.is_empty()), ("promotion", self.promotion.is_some())] {
+            if is_given {
+                let message = "the kernel's engines take all processes, and have no such thing; it is for scan daemons, such as \
+                               policy = \"rch\"";
+                return Err(wrong(&format!("tiering.{key}"), message.to_owned()));
+            }
         }
         match self.policy.as_deref() {
             None | Some("none" | "numa-mode-1" | "numa-mode-2") => {}
-            Some(policy @ ("v0" | "v1" | "v2" | "v3" | "rch")) => {
-                let message = format!("`{policy}` is a scan daemon that no kernel has, and {OWN}");
-                return Err(wrong("tiering.policy", format!("{message}; allowed: none, numa-mode-1, numa-mode-2")));
-            }
             Some("damon-migrate") => {
                 let message =
                     "it is a monitor with schemes: say it as [[monitors]] with `migrate-hot` and `migrate-cold`";
                 return Err(wrong("tiering.policy", message.to_owned()));
             }
             Some(policy) => {
-                let message =
-                    format!("`{policy}` is no policy of a live machine; allowed: none, numa-mode-1, numa-mode-2");
+                let message = format!(
+                    "`{policy}` is no policy of a live machine; allowed: none, numa-mode-1, numa-mode-2, rch, v0, v1, v2, v3"
+                );
                 return Err(wrong("tiering.policy", message));
             }
         }
@@ -151,7 +221,16 @@ impl BalancingKnobs {
 
 impl Config {
     pub(super) fn check_tiering(&self) -> Result<(), Contradiction> {
-        self.tiering.as_ref().map_or(Ok(()), TieringConfig::check)
+        let Some(section) = &self.tiering else { return Ok(()) };
+        section.check()?;
+        for (at, target) in section.targets.iter().enumerate() {
+            let place = format!("tiering.targets[{at}]");
+            let cgroup = self.cgroup_of(target, &place)?;
+            if let Some(why) = protected(cgroup).filter(|_| section.enable) {
+                return Err(wrong(&place, format!("`{target}` is left alone: {why}; name other groups")));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -169,11 +248,21 @@ mod tests {
             assert_eq!(policy(name).check(), Ok(()), "{name}");
         }
         assert_eq!((policy("none").mode(), policy("numa-mode-2").mode()), (Some("0"), Some("2")));
-        for (name, words) in [("rch", "accessed-bit module"), ("damon-migrate", "[[monitors]]"), ("x", "allowed: none")]
-        {
+        for (name, words) in [("damon-migrate", "[[monitors]]"), ("x", "allowed: none")] {
             let wrong = policy(name).check().unwrap_err();
             assert!(wrong.key == "tiering.policy" && wrong.message.contains(words), "{wrong:?}");
         }
+        assert_eq!(policy("rch").check().unwrap_err().key, "tiering.targets");
+        let scans = |name| TieringConfig { targets: vec!["/app".to_owned()], ..policy(name) };
+        for name in ["rch", "v0", "v1", "v2", "v3"] {
+            assert_eq!((scans(name).check(), scans(name).is_own()), (Ok(()), true), "{name}");
+        }
+        assert_eq!(scans("numa-mode-2").check().unwrap_err().key, "tiering.targets");
+        let kernels = TieringConfig { engine: Engine::Kernel, ..scans("rch") };
+        assert_eq!(kernels.check().unwrap_err().other.as_deref(), Some("tiering.policy"));
+        let promotion =
+            Some(PromotionConfig { mm_scan_period: Some(Duration::from_us(1)), ..PromotionConfig::default() });
+        assert_eq!(TieringConfig { promotion, ..scans("v1") }.check().unwrap_err().key, "tiering.promotion");
         let own = TieringConfig { engine: Engine::Isotherm, ..policy("numa-mode-2") };
         assert_eq!(own.check().unwrap_err().key, "tiering.engine");
         assert_eq!(TieringConfig::default().check().unwrap_err().key, "tiering");

@@ -9,6 +9,7 @@ mod guard;
 mod kernel;
 mod limits;
 mod line;
+mod own;
 mod section;
 mod steering;
 mod switch;
@@ -22,10 +23,14 @@ pub use steering::{Ended, Outside, SteerError, Steered, steer};
 use crate::config::Config;
 use crate::hands::{Hands, Returned, Store, Taken, same_value};
 use isotherm_core::compaction::{HUGE_ORDER, node_score};
-use isotherm_core::host::{AddressRange, ZoneState};
+use isotherm_core::host::{AddressRange, Adopting, Compacting, GenerationsHost, MonitorHost, Tiering, ZoneState};
 use isotherm_units::{Bytes, Duration};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+
+/// What the loop asks of a machine's memory.
+pub trait SteerHost: GenerationsHost + Compacting + MonitorHost + Tiering + Adopting {}
+impl<H: GenerationsHost + Compacting + MonitorHost + Tiering + Adopting> SteerHost for H {}
 
 /// A group of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

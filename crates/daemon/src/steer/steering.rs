@@ -4,18 +4,23 @@ use super::compacting::Compaction;
 use super::guard::Guard;
 use super::limits::LimitsSection;
 use super::line::{Line, Status};
+use super::own::{self, Own};
 use super::section::Section;
 use super::switch::{Spec, Switch};
-use super::{Knobs, Log, World};
+use super::{Knobs, Log, SteerHost, World};
 use crate::config::Config;
 use crate::{Budget, Clock, Meter, Woken};
 use isotherm_core::compaction::CompactionError;
 use isotherm_core::generations::GenerationsError;
 use isotherm_core::host::{Compacting, GenerationsHost};
 use isotherm_core::limits::LimitsError;
+use isotherm_core::monitor::context_seed;
 use isotherm_core::presets::PresetError;
 use isotherm_units::{Duration, Instant};
 
+/// What is looked at beside the sections (pressure, the kill file, budgets) is looked at so often at most: engines of our own wake hundreds
+/// of times a second.
+const LOOK: Duration = Duration::from_ms(200);
 /// The loop wakes at least so often, for signals, the guard and the budget.
 const TURN: Duration = Duration::from_secs(1);
 /// Time between two looks at which groups there are.
@@ -71,6 +76,11 @@ struct Steering<'a> {
     switches: Vec<Switch>,
     limits: Vec<LimitsSection>,
     compactions: Vec<Compaction>,
+    own: Vec<Own>,
+    /// The number of the next target of an engine of our own.
+    next_target: u32,
+    /// Engines so far, which makes their seeds.
+    nr_engines: u32,
     guard: Guard,
     log: &'a mut dyn Log,
     /// Why lines cannot be written, if so.
@@ -83,7 +93,7 @@ struct Steering<'a> {
 ///
 /// # Errors
 /// [`SteerError`].
-pub fn steer<H: GenerationsHost + Compacting>(
+pub fn steer<H: SteerHost>(
     config: &Config,
     length: Option<Duration>,
     host: &mut H,
@@ -99,29 +109,34 @@ pub fn steer<H: GenerationsHost + Compacting>(
         switches: Vec::new(),
         limits: Vec::new(),
         compactions: Vec::new(),
+        own: Vec::new(),
+        next_target: 0,
+        nr_engines: 0,
         guard: Guard::default(),
         log,
         mute: None,
         paused: None,
         longest_turn: Duration::ZERO,
     };
-    steering.take(config.clone(), start, world, knobs)?;
-    steering.follow(start, world, knobs);
-    let (mut followed, mut reported) = (start, None);
+    steering.take(config.clone(), start, host, world, knobs)?;
+    steering.follow(start, host, world, knobs);
+    let (mut followed, mut reported, mut looked) = (start, None, None);
     let ended = loop {
         let now = clock.now();
         let sections = steering.sections.iter().filter_map(|section| section.due::<H>(budget.stretch()));
         let limits = steering.limits.iter().filter_map(|section| section.due::<H>(budget.stretch()));
         let compactions = steering.compactions.iter().filter_map(|section| section.due(budget.stretch()));
         let due = sections.chain(limits).chain(compactions).min();
-        let next = due.unwrap_or(now + TURN).min(now + TURN);
+        let own = steering.own.iter().filter_map(|section| section.due(budget.stretch())).min();
+        let others = due.unwrap_or(now + TURN).min(now + TURN);
+        let next = own.map_or(others, |own| own.min(others));
         let woken = clock.sleep_until(end.map_or(next, |end| next.min(end)));
         let now = clock.now();
         match woken {
             Woken::Stopped => break Ended::Stopped,
             Woken::Reload => {
                 steering.stop(host);
-                steering.reload(world, now, knobs);
+                steering.reload(now, host, world, knobs);
             }
             Woken::Due => {}
         }
@@ -130,9 +145,18 @@ pub fn steer<H: GenerationsHost + Compacting>(
         }
         if now.since(followed) >= FOLLOW || woken == Woken::Reload {
             followed = now;
-            steering.follow(now, world, knobs);
+            steering.follow(now, host, world, knobs);
         }
-        steering.guard(now, world);
+        let is_quick = now < others && looked.is_some_and(|looked| now.since(looked) < LOOK);
+        if !is_quick {
+            looked = Some(now);
+            steering.guard(now, world);
+        }
+        steering.run_own(now, budget.stretch(), host, world);
+        if is_quick {
+            steering.longest_turn = steering.longest_turn.max(clock.now().since(now));
+            continue;
+        }
         for index in 0..steering.sections.len() {
             if steering.sections[index].due::<H>(budget.stretch()).is_some_and(|due| due <= now) {
                 steering.run(index, now, host, world);
@@ -164,6 +188,7 @@ pub fn steer<H: GenerationsHost + Compacting>(
         }
     };
     steering.stop(host);
+    steering.tell_own(clock.now());
     let left = steering.put_back(world, knobs);
     let why = match &ended {
         Ended::Stopped => "somebody ended it".to_owned(),
@@ -179,10 +204,11 @@ pub fn steer<H: GenerationsHost + Compacting>(
 
 impl Steering<'_> {
     /// Takes a configuration. Sections that stay as they are go on with what they know.
-    fn take(
+    fn take<H: SteerHost>(
         &mut self,
         config: Config,
         now: Instant,
+        host: &mut H,
         world: &mut dyn World,
         knobs: &mut dyn Knobs,
     ) -> Result<(), SteerError> {
@@ -242,6 +268,25 @@ impl Steering<'_> {
             };
             self.compactions.push(section);
         }
+        let mut own = std::mem::take(&mut self.own);
+        for spec in own::Spec::all(&config) {
+            let kept = own.iter().position(|section| section.spec == spec);
+            let section = match kept {
+                Some(at) => own.remove(at),
+                None => {
+                    let seed = context_seed(1, self.nr_engines);
+                    self.nr_engines += 1;
+                    let section = Own::new(&spec, seed, now);
+                    lines.push(section.began());
+                    section
+                }
+            };
+            self.own.push(section);
+        }
+        for mut section in own {
+            self.mute = section.tell_rest(now, self.log).err();
+            section.stop(host);
+        }
         // Those that are gone leave their knobs before others take them.
         for mut switch in before {
             self.mute = switch.put_back(world, knobs, self.log).err();
@@ -252,9 +297,9 @@ impl Steering<'_> {
         Ok(())
     }
 
-    fn reload(&mut self, world: &mut dyn World, now: Instant, knobs: &mut dyn Knobs) {
+    fn reload<H: SteerHost>(&mut self, now: Instant, host: &mut H, world: &mut dyn World, knobs: &mut dyn Knobs) {
         let taken = match world.configuration() {
-            Ok(config) => self.take(config, now, world, knobs).map_err(|error| error.to_string()),
+            Ok(config) => self.take(config, now, host, world, knobs).map_err(|error| error.to_string()),
             Err(why) => Err(why),
         };
         if let Err(why) = taken {
@@ -262,7 +307,7 @@ impl Steering<'_> {
         }
     }
 
-    fn follow(&mut self, now: Instant, world: &mut dyn World, knobs: &mut dyn Knobs) {
+    fn follow<H: SteerHost>(&mut self, now: Instant, host: &mut H, world: &mut dyn World, knobs: &mut dyn Knobs) {
         let mut lines = Vec::new();
         for section in &mut self.sections {
             lines.extend(section.follow(&self.config, world));
@@ -272,6 +317,9 @@ impl Steering<'_> {
         }
         for section in &mut self.limits {
             lines.extend(section.follow(now, &self.config, world, knobs));
+        }
+        for section in &mut self.own {
+            lines.extend(section.follow(now, &self.config, host, world, &mut self.next_target));
         }
         lines.into_iter().for_each(|line| self.tell(line));
     }
@@ -305,6 +353,17 @@ impl Steering<'_> {
         self.mute = ran.err();
     }
 
+    fn run_own<H: SteerHost>(&mut self, now: Instant, stretch: u32, host: &mut H, world: &mut dyn World) {
+        for section in &mut self.own {
+            if section.due(stretch).is_some_and(|due| due <= now)
+                && let Err(why) =
+                    section.run(now, stretch, host, world, (self.paused.as_deref(), &self.config.guard.file), self.log)
+            {
+                self.mute = Some(why);
+            }
+        }
+    }
+
     fn switch(&mut self, now: Instant, world: &mut dyn World, knobs: &mut dyn Knobs) {
         for switch in &mut self.switches {
             if let Err(why) = switch.turn(now, world, knobs, self.paused.as_deref(), self.log) {
@@ -326,6 +385,13 @@ impl Steering<'_> {
     /// Compaction that is under way ends.
     fn stop(&mut self, host: &mut dyn Compacting) {
         self.compactions.iter_mut().for_each(|section| section.stop(host));
+    }
+
+    /// What engines of our own did, and did not tell yet.
+    fn tell_own(&mut self, now: Instant) {
+        for section in &mut self.own {
+            self.mute = section.tell_rest(now, self.log).err();
+        }
     }
 
     /// Everything holds again what it held before.
@@ -358,11 +424,12 @@ impl Steering<'_> {
         let switches = self.switches.iter().map(|switch| switch.status(world));
         let limits = self.limits.iter().map(LimitsSection::status);
         let compactions = self.compactions.iter().map(Compaction::status);
+        let own = self.own.iter().map(Own::status);
         Status {
             paused: self.mute.clone().or_else(|| self.paused.clone()),
             stretch,
             longest_turn_ns: self.longest_turn.ns(),
-            sections: sections.chain(switches).chain(limits).chain(compactions).collect(),
+            sections: sections.chain(switches).chain(limits).chain(compactions).chain(own).collect(),
             ..Status::at(now, meter.spent(), resident)
         }
     }

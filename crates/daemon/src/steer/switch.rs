@@ -26,9 +26,9 @@ pub(super) enum Spec {
 impl Spec {
     /// Those of a configuration.
     pub(super) fn all(config: &Config) -> Vec<Self> {
-        let monitors = config.monitors.iter().cloned().map(Self::Monitors);
+        let monitors = config.monitors.iter().filter(|section| !section.is_own()).cloned().map(Self::Monitors);
         let compaction = config.compaction.iter().filter(|section| section.is_kernels());
-        let tiering = config.tiering.iter().cloned().map(Self::Tiering);
+        let tiering = config.tiering.iter().filter(|section| !section.is_own()).cloned().map(Self::Tiering);
         monitors.chain(compaction.cloned().map(Self::Compaction)).chain(tiering).collect()
     }
 

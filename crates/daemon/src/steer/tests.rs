@@ -1,7 +1,9 @@
 //! The loop in a simulated world: groups that come and go, pressure, faults of every kind.
 
 mod kernels;
+mod looking;
 mod memory;
+mod own;
 mod sizes;
 mod world;
 
@@ -9,6 +11,7 @@ use super::*;
 use crate::Woken;
 use isotherm_core::monitor::Operations;
 use isotherm_units::{Instant, PAGE_BYTES, Ratio};
+use looking::{with_monitor, with_promotion};
 use memory::with_memory;
 use world::*;
 
@@ -195,7 +198,11 @@ fn seeds_of_chance_break_nothing() {
                             *truth.configuration.borrow_mut() = if value < 3 {
                                 Ok(with_module(value > 0, value > 1))
                             } else if value == 6 {
-                                Ok(with_limits(true))
+                                Ok(match second % 3 {
+                                    0 => with_limits(true),
+                                    1 => with_monitor(true),
+                                    _ => with_promotion(true),
+                                })
                             } else if value < 5 {
                                 let physical = if value == 3 { Operations::Vaddr } else { Operations::Paddr };
                                 Ok(with_kdamond(true, physical))
@@ -226,7 +233,9 @@ fn seeds_of_chance_break_nothing() {
 #[test]
 fn a_long_calm_is_few_lines() {
     let minutes = std::env::var("ISOTHERM_MINUTES").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
-    for sections in [with_module(true, true), with_kdamond(true, Operations::Paddr), with_limits(true)] {
+    for sections in
+        [with_module(true, true), with_kdamond(true, Operations::Paddr), with_limits(true), with_monitor(true)]
+    {
         let truth = Truth::new();
         let steered = steered(&truth, &sections, minutes * 60, Vec::new());
         holds(&truth, "a long calm");

@@ -4,6 +4,7 @@
 //! A tape is lines of JSON: the first is a [`Header`], each other one a call as `[name, asked, answer]`.
 
 mod compacting;
+mod looking;
 mod silent;
 mod taped;
 #[cfg(test)]

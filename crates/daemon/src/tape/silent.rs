@@ -3,7 +3,9 @@
 use crate::config::Config;
 use crate::steer::{Knobs, Line, Log, Member, NodeFree, Status, World};
 use crate::{Clock, Meter, Woken};
-use isotherm_core::host::{AddressRange, Compacting, Gauging, Generational};
+use isotherm_core::host::{
+    AddressRange, Adopting, Applying, Compacting, Gauging, Generational, Mappings, Probing, Tiering,
+};
 use isotherm_units::{Bytes, Duration, Instant};
 
 const NONE: &str = "a replay has no machine";
@@ -108,3 +110,13 @@ impl Generational for Silent {}
 impl Gauging for Silent {}
 
 impl Compacting for Silent {}
+
+impl Probing for Silent {}
+
+impl Mappings for Silent {}
+
+impl Applying for Silent {}
+
+impl Tiering for Silent {}
+
+impl Adopting for Silent {}

@@ -4,9 +4,8 @@ use super::design::Block;
 use super::samples::{Metric, Samples};
 use super::{BlockEnd, Measured};
 use crate::config::{Config, GuardConfig};
-use crate::steer::{Ended, Guard, Knobs, Line, Log, Outside, Status, World, steer};
+use crate::steer::{Ended, Guard, Knobs, Line, Log, Outside, Status, SteerHost, World, steer};
 use crate::{Clock, Meter, Woken};
-use isotherm_core::host::{Compacting, GenerationsHost};
 use isotherm_units::{Duration, Instant};
 use std::cell::RefCell;
 
@@ -120,7 +119,7 @@ impl Log for HeedingLog<'_> {
 
 /// Runs a block: the loop on its configuration, samples each second after the warm-up, the guard of `limits`. All knobs are put back at
 /// its end.
-pub fn run_block<H: GenerationsHost + Compacting>(
+pub fn run_block<H: SteerHost>(
     block: Block,
     config: &Config,
     limits: &GuardConfig,

@@ -2,19 +2,24 @@
 
 use super::{LiveHost, LiveTarget, answer, measured};
 use crate::maps::{Mapping, maps};
-use crate::pagemap::{Categories, PageRegion, huge_bytes, is_huge, pagemap_scan};
+use crate::module::NEEDS_MODULE;
+use crate::pagemap::{Categories, PageRegion, huge_bytes, is_huge, pagemap, pagemap_scan};
 use crate::process::Process;
 use crate::sys::{Advice, IOVECS_MAX};
 use crate::{LiveError, sys};
 use isotherm_core::host::{Action, AddressRange, Applied, Applying, HostError, Order, SchemeCapabilities, TargetId};
 use std::io;
 
-const ACTIONS: [(Action, Advice); 4] = [
+/// `lru-deprio` is `MADV_COLD`: pages leave the active list, or their young generation, and lose their accessed bits.
+const ACTIONS: [(Action, Advice); 5] = [
     (Action::Willneed, Advice::WillNeed),
     (Action::Cold, Advice::Cold),
+    (Action::LruDeprio, Advice::Cold),
     (Action::Pageout, Advice::PageOut),
     (Action::Collapse, Advice::Collapse),
 ];
+/// Bytes whose pages are marked accessed in one go.
+const SORTED_AT_ONCE: u64 = 16 << 20;
 /// Number of CAP_SYS_NICE.
 const SYS_NICE: u32 = 23;
 const PHYSICAL: &str = "this host acts on processes; on physical memory DAMON does, with `engine = \"kernel\"`";
@@ -31,6 +36,9 @@ impl Applying for LiveHost {
         if self.may_advise().is_ok() {
             actions.extend(ACTIONS.map(|(action, _)| action));
         }
+        if self.module.is_some() {
+            actions.push(Action::LruPrio);
+        }
         SchemeCapabilities { actions, ..SchemeCapabilities::default() }
     }
 
@@ -41,6 +49,11 @@ impl Applying for LiveHost {
         }
         if order.action == Action::Stat {
             return Ok(Applied::default());
+        }
+        if order.action == Action::LruPrio {
+            let (bytes, spent) = measured(|| self.prioritise(process, order.range));
+            let bytes = bytes.map_err(|error| answer(target, error))?;
+            return Ok(Applied { bytes, spent });
         }
         let Some(&(_, advice)) = ACTIONS.iter().find(|(action, _)| *action == order.action) else {
             return Err(HostError::NotHere(NO_CALL));
@@ -87,6 +100,29 @@ impl LiveHost {
                 Ok(if advised == range.len() { advised } else { 0 })
             }
         }
+    }
+
+    /// Marks the pages of a range as accessed, twice: once makes a page of the inactive list referenced, and twice active
+    /// (`folio_mark_accessed`, mm/swap.c). Generations count two references, and keep it where it is. The bytes that were there.
+    fn prioritise(&self, process: &Process, range: AddressRange) -> Result<u64, LiveError> {
+        let module = self.module.as_ref().ok_or_else(|| LiveError::Refused(NEEDS_MODULE.to_owned()))?;
+        let page_bytes = sys::page_bytes();
+        let mut bytes = 0;
+        let mut start = inward(range, page_bytes).start;
+        let end = inward(range, page_bytes).end;
+        while start < end {
+            let part = AddressRange::new(start, end.min(start.saturating_add(SORTED_AT_ONCE)));
+            let entries = pagemap(process, part)?;
+            let is_there = entries.iter().map(|entry| entry.is_present());
+            let pages: Vec<u64> =
+                (0..).zip(is_there).filter(|(_, is)| *is).map(|(nth, _): (u64, _)| start + nth * page_bytes).collect();
+            if !pages.is_empty() {
+                module.activate(process, &pages)?;
+                bytes += module.activate(process, &pages)?.saturating_mul(page_bytes);
+            }
+            start = part.end;
+        }
+        Ok(bytes)
     }
 
     /// Without free swap `MADV_PAGEOUT` says that it is done, leaves the pages where they are, and makes all of them active.

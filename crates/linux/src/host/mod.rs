@@ -1,5 +1,6 @@
 //! The live machine as a Host of `isotherm-core`: which target is which process, and the roles, a file each.
 
+mod adopting;
 mod applying;
 mod compacting;
 mod compactors;

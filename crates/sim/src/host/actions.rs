@@ -48,9 +48,6 @@ impl MemoryHost<'_> {
                 !self.policy.is_exact(),
                 "page-exact baselines know pages by their frames, which a move would change",
             ),
-            Action::LruPrio | Action::LruDeprio if !is_physical => {
-                Some("lists are sorted by page frames; give physical memory")
-            }
             Action::LruPrio => unless(self.policy.heeds(Hint::Prioritise), "this policy's order cannot be sorted"),
             Action::LruDeprio => unless(self.policy.heeds(Hint::Deprioritise), "this policy's order cannot be sorted"),
             _ if is_physical => Some("advice is for processes; give one as target"),

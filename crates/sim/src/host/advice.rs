@@ -5,9 +5,10 @@ use super::actions::pages;
 use super::folios::{Folio, YoungBlocks};
 use crate::fault;
 use crate::mmu::{DensePage, Entry, SpaceId};
+use crate::reclaim::Hint;
 use isotherm_core::host::{Action, HostError, Order};
-use isotherm_units::PageRange;
 use isotherm_units::access::Advice;
+use isotherm_units::{PAGE_BYTES, PageRange};
 
 /// Marks the number of a huge page among folios' numbers.
 const HUGE: u64 = 1 << 63;
@@ -27,6 +28,9 @@ impl MemoryHost<'_> {
         }
         if matches!(order.action, Action::MigrateHot | Action::MigrateCold) {
             return self.migrate_range(space, range, order);
+        }
+        if let Some(hint) = sorting(order.action) {
+            return Ok(self.sort_range(space, range, hint));
         }
         let is_mapped = self.look_up(space, range);
         let is_done = self.advise(space, range, order.action);
@@ -77,6 +81,22 @@ impl MemoryHost<'_> {
         true
     }
 
+    /// Sorts the pages that are mapped in a range. The bytes that stand on lists. No kernel does this to processes: on a live machine it
+    /// is done by the accessed-bit module and `process_madvise` (docs/schemes.md).
+    fn sort_range(&mut self, space: SpaceId, range: PageRange, hint: Hint) -> u64 {
+        let mapped: Vec<DensePage> = self.memory.space(space).table.present_in(range).collect();
+        let mut bytes = 0;
+        for dense in mapped {
+            self.memory.ledger.spend(self.memory.costs.pte_scan_ns + self.memory.costs.scheme_folio_ns);
+            let Entry::Frame(frame) = self.memory.space(space).table.entry(dense) else { continue };
+            if self.is_listed(frame) {
+                self.policy.hint(self.memory, frame, hint);
+                bytes += PAGE_BYTES;
+            }
+        }
+        bytes
+    }
+
     /// Asks the gate about each folio that is mapped in a range.
     fn count_folios(&mut self, space: SpaceId, range: PageRange, order: &mut Order<'_>) {
         let mapped: Vec<DensePage> = self.memory.space(space).table.present_in(range).collect();
@@ -99,5 +119,14 @@ impl MemoryHost<'_> {
             self.memory.ledger.spend(self.memory.costs.scheme_folio_ns);
             self.admit(order.filter, folio.bytes(), frame, &mut young);
         }
+    }
+}
+
+/// The hint that sorts lists, for actions that do.
+fn sorting(action: Action) -> Option<Hint> {
+    match action {
+        Action::LruPrio => Some(Hint::Prioritise),
+        Action::LruDeprio => Some(Hint::Deprioritise),
+        _ => None,
     }
 }

@@ -1,8 +1,9 @@
 //! The simulated world: groups that come and go, pressure, knobs, DAMON, faults.
 
 use super::super::*;
+use super::looking::Spaces;
 use super::memory::{BALANCING, DEMOTION, PROACTIVENESS, Scattered};
-use crate::config::{GenerationsConfig, LimitsConfig, MonitorsConfig, TargetConfig};
+use crate::config::{Engine, GenerationsConfig, LimitsConfig, MonitorsConfig, TargetConfig};
 use crate::hands::Journal;
 use crate::tape::{self, Tape, Taped};
 use crate::testkit::FakeClock;
@@ -102,6 +103,8 @@ pub(super) struct Truth {
     pub(super) forbidden: RefCell<Vec<String>>,
     pub(super) lines: RefCell<Vec<Line>>,
     pub(super) memory: Scattered,
+    /// What engines of our own look at.
+    pub(super) spaces: RefCell<Spaces>,
 }
 
 impl Truth {
@@ -142,6 +145,7 @@ impl Truth {
             forbidden: RefCell::default(),
             lines: RefCell::default(),
             memory: Scattered::default(),
+            spaces: RefCell::default(),
         })
     }
 
@@ -552,6 +556,7 @@ pub(super) fn with_module(enable: bool, take_damon_stat: bool) -> Config {
         targets: Vec::new(),
         preset: Some(Preset::Reclaim(preset)),
         config: None,
+        engine: Engine::Auto,
         take_damon_stat,
     };
     let both = Config { monitors: vec![monitor], ..config(enable) };
@@ -568,6 +573,7 @@ pub(super) fn with_kdamond(enable: bool, operations: Operations) -> Config {
         targets: vec!["web".to_owned()],
         preset: None,
         config: Some(MonitorConfig { operations, schemes: vec![scheme], ..MonitorConfig::default() }),
+        engine: Engine::Auto,
         take_damon_stat: true,
     };
     let both = Config { monitors: vec![monitor], ..config(enable) };
@@ -650,10 +656,14 @@ pub(super) fn holds(truth: &Truth, case: &str) {
     assert_eq!(*truth.knobs.borrow(), module_at_rest(), "{case}: knobs are as before");
     assert!(truth.forbidden.borrow().is_empty(), "{case}: {:?}", truth.forbidden);
     assert!(!truth.memory.is_compacting.get(), "{case}: compaction goes on");
+    for (process, group) in [(201, "/app/db"), (301, "sshd"), (401, "guaranteed"), (501, "protected")] {
+        assert!(!truth.spaces.borrow().is_touched(process), "{case}: {group}");
+    }
     for spared in ["/app/db", "/app/web-3/sshd.service", "/app/web-4", "/app/web-5"] {
         assert_eq!(truth.evicted_of(spared), 0, "{case}: {spared}");
     }
-    let verified: u64 = truth.acts().iter().map(|act| act.verified_bytes).sum();
+    let acts = truth.acts();
+    let verified: u64 = acts.iter().filter(|act| act.action != "promote").map(|act| act.verified_bytes).sum();
     let evicted: u64 = truth.evicted.borrow().iter().map(|evicted| evicted.2).sum();
     assert!(verified <= evicted * PAGE_BYTES, "{case}: more is claimed than went");
 }

@@ -1,0 +1,42 @@
+//! Adopting: processes become targets and cease to be such while a host is at work.
+
+use super::HostError;
+use crate::vocabulary::{AddressRange, TargetId};
+
+const NO_PROCESSES: &str = "this host takes in no processes";
+
+/// Takes processes in as targets, by their numbers on the machine. What a host has not is "not here", which is what each call answers
+/// unless it is written.
+pub trait Adopting {
+    /// Whether it can look at accessed bits of processes now.
+    ///
+    /// # Errors
+    /// [`HostError::NotHere`] with what is missing, [`HostError::Failed`].
+    fn can_look(&mut self) -> Result<(), HostError> {
+        Err(HostError::NotHere(NO_PROCESSES))
+    }
+
+    /// Makes a process a target. The number is one that no other target has.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`] if the process has ended, [`HostError::NotHere`], [`HostError::Failed`].
+    fn adopt(&mut self, _target: TargetId, _process: u32) -> Result<(), HostError> {
+        Err(HostError::NotHere(NO_PROCESSES))
+    }
+
+    /// Lets go of a target, which is [`HostError::Gone`] from now on. One that it does not know is none.
+    fn dismiss(&mut self, _target: TargetId) {}
+
+    /// Whether a target lives, and runs the program that it ran when it was adopted.
+    fn is_as_adopted(&mut self, _target: TargetId) -> bool {
+        false
+    }
+
+    /// Bytes of a range of a process that are in memory.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`], [`HostError::NotHere`], [`HostError::Failed`].
+    fn present_bytes(&mut self, _target: TargetId, _range: AddressRange) -> Result<u64, HostError> {
+        Err(HostError::NotHere(NO_PROCESSES))
+    }
+}

@@ -1,0 +1,162 @@
+//! The engines: a monitor with its schemes, and promotion. A type each of `core`, driven alike.
+
+use super::Spec;
+use super::gate::Gate;
+use crate::config::{MonitorsConfig, TieringConfig};
+use crate::steer::SteerHost;
+use isotherm_core::host::TargetId;
+use isotherm_core::monitor::{Event, Monitor, MonitorConfig, Operations};
+use isotherm_core::promotion::Promotion;
+use isotherm_core::schemes;
+use isotherm_units::Instant;
+
+/// An engine, made with the first process.
+#[derive(Debug, Default)]
+pub(super) enum Engine {
+    #[default]
+    None,
+    Monitor(Box<Monitor>),
+    Promotion(Box<Promotion>),
+}
+
+impl Engine {
+    /// A process comes.
+    ///
+    /// # Errors
+    /// What the host lacks, in words.
+    pub(super) fn enter<H: SteerHost>(
+        &mut self,
+        spec: &Spec,
+        seed: u64,
+        target: TargetId,
+        now: Instant,
+        stretch: u32,
+        host: &mut H,
+    ) -> Result<(), String> {
+        if let Self::None = self {
+            *self = match spec {
+                Spec::Monitors(spec) => Self::Monitor(Box::new(monitor(spec, seed, stretch)?)),
+                Spec::Tiering(spec) => Self::Promotion(Box::new(promotion(spec, seed, host)?)),
+            };
+        }
+        let entered = match self {
+            Self::None => Ok(()),
+            Self::Monitor(monitor) => {
+                let added = monitor.add_target(target, &[], host).map_err(|error| error.to_string());
+                if added.is_ok() && !monitor.is_running() {
+                    monitor.start(now);
+                }
+                added
+            }
+            Self::Promotion(promotion) => promotion.enter(target, None, now).map_err(|error| error.to_string()),
+        };
+        if entered.is_err() && self.is_empty() {
+            *self = Self::None;
+        }
+        entered
+    }
+
+    /// A process goes. The host no longer knows it: a monitor drops it at its next look.
+    pub(super) fn exit(&mut self, target: TargetId) {
+        if let Self::Promotion(promotion) = self {
+            promotion.exit(target);
+            if self.is_empty() {
+                *self = Self::None;
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::None => true,
+            Self::Monitor(monitor) => monitor.targets().next().is_none(),
+            Self::Promotion(promotion) => promotion.spaces().next().is_none(),
+        }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        match self {
+            Self::None => None,
+            Self::Monitor(monitor) => monitor.poll_timeout(),
+            Self::Promotion(promotion) => promotion.next_timeout().map(|(at, _)| at),
+        }
+    }
+
+    /// Its own intervals are stretched, rather than the time until it is asked again.
+    pub(super) const fn is_stretched_inside(&self) -> bool {
+        matches!(self, Self::Monitor(_))
+    }
+
+    pub(super) fn stretch<H: SteerHost>(&mut self, spec: &Spec, stretch: u32, host: &mut H) {
+        if let (Self::Monitor(monitor), Spec::Monitors(spec)) = (self, spec)
+            && let Ok(config) = config(spec)
+        {
+            // It was taken at the beginning, and longer intervals are allowed as well.
+            let _ = monitor.commit(stretched(config, stretch), None, host);
+        }
+    }
+
+    /// Does what is due. What went wrong, in words.
+    pub(super) fn run<H: SteerHost>(&mut self, now: Instant, gate: &mut Gate<'_, H>) -> Option<String> {
+        match self {
+            Self::None => None,
+            Self::Monitor(monitor) => {
+                let tick = monitor.handle_timeout(now, gate);
+                let words = tick.events.iter().find_map(|event| match event {
+                    Event::HostFailed { call, error, .. } if *call != "apply" => {
+                        Some(format!("a sample was lost, `{call}`: {error}"))
+                    }
+                    Event::NoLayout { why, .. } => Some(format!("nothing to watch yet: {why}")),
+                    _ => None,
+                });
+                if tick.events.contains(&Event::Stopped) {
+                    *self = Self::None;
+                }
+                words
+            }
+            Self::Promotion(promotion) => {
+                if let Some((_, thread)) = promotion.next_timeout().filter(|(at, _)| *at <= now) {
+                    promotion.handle_timeout(thread, now, gate);
+                }
+                None
+            }
+        }
+    }
+
+    /// What it has done and what held it back.
+    pub(super) fn words(&self, nr_processes: usize) -> Vec<String> {
+        let mut words = vec![format!("{nr_processes} processes are watched")];
+        match self {
+            Self::None => words.clear(),
+            Self::Monitor(monitor) => {
+                let reports = monitor.scheme_reports();
+                let explained = monitor.config().schemes.iter().zip(&reports);
+                words.extend(explained.flat_map(|(scheme, report)| schemes::explain(scheme, report)));
+            }
+            Self::Promotion(promotion) => {
+                let rows = promotion.counters().rows().into_iter().filter(|&(_, count)| count > 0);
+                words.extend(rows.map(|(name, count)| format!("{name} {count}")));
+            }
+        }
+        words
+    }
+}
+
+/// How a section watches; in processes, whatever its preset was made for.
+fn config(spec: &MonitorsConfig) -> Result<MonitorConfig, String> {
+    let setup = spec.setup().map_err(|error| error.to_string())?;
+    Ok(MonitorConfig { operations: Operations::Vaddr, ..setup.config })
+}
+
+fn stretched(mut config: MonitorConfig, stretch: u32) -> MonitorConfig {
+    config.stretch(stretch);
+    config
+}
+
+fn monitor(spec: &MonitorsConfig, seed: u64, stretch: u32) -> Result<Monitor, String> {
+    Monitor::new(stretched(config(spec)?, stretch), seed).map_err(|error| error.to_string())
+}
+
+fn promotion<H: SteerHost>(spec: &TieringConfig, seed: u64, host: &H) -> Result<Promotion, String> {
+    Promotion::new(spec.promotion(), seed, host).map_err(|error| error.to_string())
+}
