@@ -96,11 +96,6 @@ fn scenarios_are_refused_when_they_are_read() {
             "`watermarks.metric` is none, with marks; allowed: free-mem-rate, or no marks",
         ),
         ("paddr", "action = 'cold'", "`action` is cold; allowed: stat, pageout, lru-prio"),
-        (
-            "vaddr",
-            "action = 'lru-prio'",
-            "`action` is lru-prio; allowed: stat, willneed, cold, pageout, hugepage, nohugepage, collapse",
-        ),
         ("paddr", "action = 'migrate-hot'", "`target-nid` is not given; allowed: a node, for `migrate-hot`"),
         ("paddr", "target-nid = 1", "`target-nid` is given; allowed: none with `stat`"),
         (

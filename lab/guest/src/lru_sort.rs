@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::beside::Beside;
 use crate::machine::{write, write_settings};
 use crate::sys::{self, Backing, Forked};
 use crate::{Reporter, observe};
@@ -58,6 +59,7 @@ pub(crate) fn sort(sort: &Sort, reporter: &mut Reporter) -> Result<(), String> {
     // The module goes on counting where it was switched off.
     let sorted_before = counters();
     write_settings(&sort.lru_sort)?;
+    let beside = Beside::start(&sort.program, Duration::from_millis(sort.settle_ms))?;
     step(filter, LOADED, WORKING);
     let begin = Instant::now();
     let pressure = sort.pressure;
@@ -89,6 +91,7 @@ pub(crate) fn sort(sort: &Sort, reporter: &mut Reporter) -> Result<(), String> {
     if !sort.lru_sort.is_empty() {
         write(&format!("{PARAMETERS}/enabled"), "N")?;
     }
+    let said = beside.end()?;
     if !done {
         return Err("the player was killed; the group's limit may be too low for it".to_owned());
     }
@@ -96,7 +99,7 @@ pub(crate) fn sort(sort: &Sort, reporter: &mut Reporter) -> Result<(), String> {
     while !sys::has_ended(pid) {
         std::thread::sleep(Duration::from_millis(1));
     }
-    reporter.say(&Report::Sorted(Sorted { took_us, memory_stat, lru_sort }));
+    reporter.say(&Report::Sorted(Sorted { took_us, memory_stat, lru_sort, said }));
     std::fs::remove_dir(GROUP).map_err(|error| format!("{GROUP}: {error}"))
 }
 

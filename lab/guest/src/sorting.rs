@@ -26,6 +26,12 @@ pub struct Sort {
     pub pressure: Pressure,
     /// Files of LRU_SORT to write before the first pass, `enabled` last; none: it stays off.
     pub lru_sort: Vec<Setting>,
+    /// Runs from before the first pass to the end, over the group `/sort`: its absolute path and arguments. Empty: nothing does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub program: Vec<String>,
+    /// Time between its start and the first pass.
+    #[serde(default)]
+    pub settle_ms: u64,
 }
 
 /// A limit that goes down and up.
@@ -51,4 +57,7 @@ pub struct Sorted {
     pub memory_stat: BTreeMap<String, i64>,
     /// By how much numbers among the files of LRU_SORT grew; empty if it was off.
     pub lru_sort: BTreeMap<String, u64>,
+    /// How the program ended, and what it said.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub said: String,
 }

@@ -29,6 +29,12 @@ pub struct Tiering {
     pub slow_node: u32,
     /// A state is taken after each so many passes.
     pub look_every: u64,
+    /// First page and number of pages of the part that is used, which is looked at by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hot: Option<(u32, u32)>,
+    /// Runs from before the first pass to the end; the player is in the group `/tier` then. Its absolute path and arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub program: Vec<String>,
 }
 
 /// What came of one run.
@@ -41,4 +47,10 @@ pub struct Tiered {
     pub vmstat: BTreeMap<String, i64>,
     /// After so many passes, pages of the arena on each node.
     pub nodes: Vec<(u64, Vec<u64>)>,
+    /// Likewise of the part that is used, if it is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hot_nodes: Vec<(u64, Vec<u64>)>,
+    /// How the program ended, and what it said.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub said: String,
 }

@@ -8,6 +8,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::beside::Beside;
+use crate::live::make_group;
 use crate::machine::write;
 use crate::sys::{self, Backing, Forked};
 use crate::{Reporter, observe};
@@ -18,13 +20,15 @@ const NODES: u32 = 2;
 const LOOKS_MAX: usize = 512;
 const KEPT: [&str; 4] = ["pgpromote_", "pgdemote_", "numa_", "pgmigrate_"];
 
+type Row = [AtomicU64; 1 + 2 * NODES as usize];
+
 /// What the player tells.
 pub(crate) struct Ledger {
     /// 0 not begun, 1 everything touched, 2 let go, 3 done.
     step: AtomicU32,
     samples: AtomicU64,
-    /// Passes done, then pages on each node.
-    rows: [[AtomicU64; 1 + NODES as usize]; LOOKS_MAX],
+    /// Passes done, then pages on each node, then those of the part that is used.
+    rows: [Row; LOOKS_MAX],
 }
 
 const LOADED: u32 = 1;
@@ -41,8 +45,14 @@ pub(crate) fn tier(tiering: &Tiering, reporter: &mut Reporter) -> Result<(), Str
     }
     let ledger: &'static Ledger = sys::shared().map_err(|error| format!("shared memory: {error}"))?;
     write("/proc/sys/kernel/numa_balancing", "0")?;
+    let group = if tiering.program.is_empty() { None } else { Some(make_group("tier")?) };
     let pid = match sys::fork().map_err(|error| format!("fork: {error}"))? {
-        Forked::Child => play(tiering, ledger),
+        Forked::Child => {
+            if group.is_some_and(|group| write(&format!("{group}/cgroup.procs"), "0").is_err()) {
+                sys::exit_now(1);
+            }
+            play(tiering, ledger)
+        }
         Forked::Parent(pid) => pid,
     };
     await_step(ledger, LOADED, pid)?;
@@ -52,9 +62,11 @@ pub(crate) fn tier(tiering: &Tiering, reporter: &mut Reporter) -> Result<(), Str
     }
     write("/proc/sys/kernel/numa_balancing", &tiering.numa_balancing.to_string())?;
     let before = observe::numbers("/proc/vmstat");
+    let beside = Beside::start(&tiering.program, Duration::ZERO)?;
     set_step(ledger, WORKING);
     await_step(ledger, DONE, pid)?;
     let now = observe::numbers("/proc/vmstat");
+    let said = beside.end()?;
     write("/proc/sys/kernel/numa_balancing", "0")?;
     while !sys::has_ended(pid) {
         std::thread::sleep(Duration::from_millis(1));
@@ -66,12 +78,15 @@ pub(crate) fn tier(tiering: &Tiering, reporter: &mut Reporter) -> Result<(), Str
     let mut vmstat: BTreeMap<String, i64> = now.iter().map(change).collect();
     vmstat.retain(|name, _| KEPT.iter().any(|kept| name.starts_with(kept)));
     let samples = usize::try_from(ledger.samples.load(Ordering::Acquire)).unwrap_or(LOOKS_MAX).min(LOOKS_MAX);
-    let row = |row: &[AtomicU64; 1 + NODES as usize]| {
-        let mut numbers = row.iter().map(|number| number.load(Ordering::Relaxed));
-        (numbers.next().unwrap_or(0), numbers.collect())
+    let row = |row: &Row, first: usize| {
+        let numbers = row[first..first + NODES as usize].iter().map(|number| number.load(Ordering::Relaxed));
+        (row[0].load(Ordering::Relaxed), numbers.collect())
     };
-    let nodes = ledger.rows[..samples].iter().map(row).collect();
-    reporter.say(&Report::Tiered(Tiered { tiers: tiers(), vmstat, nodes }));
+    let rows = &ledger.rows[..samples];
+    let nodes = rows.iter().map(|one| row(one, 1)).collect();
+    let hot_nodes =
+        if tiering.hot.is_some() { rows.iter().map(|one| row(one, 1 + NODES as usize)).collect() } else { Vec::new() };
+    reporter.say(&Report::Tiered(Tiered { tiers: tiers(), vmstat, nodes, hot_nodes, said }));
     Ok(())
 }
 
@@ -114,7 +129,7 @@ fn play(tiering: &Tiering, ledger: &Ledger) -> ! {
         sys::bind_memory(Some(tiering.slow_node))?;
         sys::touch(ARENA_PAGE, pages, true, 1);
         sys::bind_memory(None)?;
-        sample(0, pages, ledger)?;
+        sample(0, pages, tiering.hot, ledger)?;
         set_step(ledger, LOADED);
         await_step(ledger, WORKING, 0)?;
         let begin = Instant::now();
@@ -126,7 +141,7 @@ fn play(tiering: &Tiering, ledger: &Ledger) -> ! {
             });
             sys::forget_translations(FLUSH_PAGES)?;
             if (pass + 1).is_multiple_of(tiering.look_every.max(1)) {
-                sample(pass + 1, pages, ledger)?;
+                sample(pass + 1, pages, tiering.hot, ledger)?;
             }
         }
         Ok(())
@@ -139,13 +154,18 @@ fn play(tiering: &Tiering, ledger: &Ledger) -> ! {
 }
 
 /// Notes which node has how many pages of the arena.
-fn sample(passes: u64, pages: u64, ledger: &Ledger) -> std::io::Result<()> {
+fn sample(passes: u64, pages: u64, hot: Option<(u32, u32)>, ledger: &Ledger) -> std::io::Result<()> {
     let number = usize::try_from(ledger.samples.load(Ordering::Acquire)).unwrap_or(LOOKS_MAX);
     let Some(row) = ledger.rows.get(number) else { return Ok(()) };
     row[0].store(passes, Ordering::Relaxed);
-    for node in sys::nodes_of(ARENA_PAGE, pages)? {
-        if let Some(count) = usize::try_from(node).ok().and_then(|node| row.get(1 + node)) {
-            count.fetch_add(1, Ordering::Relaxed);
+    let is_hot = |page: u64| {
+        hot.is_some_and(|(first, pages)| (u64::from(first)..u64::from(first) + u64::from(pages)).contains(&page))
+    };
+    for (page, node) in (0..).zip(sys::nodes_of(ARENA_PAGE, pages)?) {
+        let Some(node) = usize::try_from(node).ok().filter(|node| *node < NODES as usize) else { continue };
+        row[1 + node].fetch_add(1, Ordering::Relaxed);
+        if is_hot(page) {
+            row[1 + NODES as usize + node].fetch_add(1, Ordering::Relaxed);
         }
     }
     ledger.samples.fetch_add(1, Ordering::Release);

@@ -74,6 +74,17 @@ fn lru_deprio_moves_active_pages_to_the_head_of_the_inactive_list() {
     assert_eq!(stage.memory.counters.get(Counter::PgDeactivate), 1);
 }
 
+/// A live machine sorts lists process by process, by the accessed-bit module and `process_madvise`.
+#[test]
+fn lists_are_sorted_by_addresses_of_processes_too() {
+    let (mut stage, space, target) = written("classic", DeviceKind::Zram, 8);
+    let active = |stage: &Stage| (0..8).filter(|&page| stage.has(space, page, Flag::Active)).collect::<Vec<_>>();
+    assert_eq!(stage.apply(target, Action::LruPrio, PageRange::new(2, 6)), Ok(4 * PAGE));
+    assert_eq!(active(&stage), [2, 3, 4, 5]);
+    assert_eq!(stage.apply(target, Action::LruDeprio, PageRange::new(4, 400)), Ok(4 * PAGE), "what is there");
+    assert_eq!(active(&stage), [2, 3]);
+}
+
 #[test]
 fn deprioritised_pages_are_the_youngest_inactive_ones() {
     let (mut stage, space, _) = written("classic", DeviceKind::Zram, 64);
@@ -398,8 +409,6 @@ fn what_is_not_here_says_what_it_needs() {
         (target, Action::MigrateCold, "more than one node"),
         (PHYSICAL, Action::Cold, "for processes"),
         (PHYSICAL, Action::Collapse, "for processes"),
-        (target, Action::LruPrio, "physical memory"),
-        (target, Action::LruDeprio, "physical memory"),
     ] {
         assert!(not_here(&mut stage, number, action, PageRange::new(0, 4)).contains(needs), "{action}");
         assert!(!stage.offers(number).actions.contains(&action), "{action}");
@@ -428,7 +437,7 @@ fn capabilities_are_what_is_done() {
             && classic.reads(PHYSICAL).metrics.contains(&Metric::NodeEligibleMemBp)
     );
     let process = classic.offers(target);
-    assert_eq!((process.actions.len(), process.filtered_actions), (7, vec![Action::Stat]));
+    assert_eq!((process.actions.len(), process.filtered_actions), (9, vec![Action::Stat]));
     assert!(!classic.reads(target).metrics.contains(&Metric::NodeEligibleMemBp) && classic.reads(target).free_mem_rate);
     assert_eq!(classic.offers(9), isotherm_core::host::SchemeCapabilities::default(), "no such target");
     assert_eq!(classic.reads(9), isotherm_core::host::GaugeCapabilities::default());

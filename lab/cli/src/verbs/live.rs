@@ -31,8 +31,10 @@ mod kills;
 mod monitor;
 mod prices;
 mod programs;
+mod promotion;
 mod reclaim;
 mod record;
+mod sorting;
 mod verbs;
 
 /// Run `isotherm monitor` inside real kernels, each way of watching over each access pattern, and compare what it finds with what was
@@ -49,6 +51,8 @@ Examples:
   isotherm-lab live --programs --pattern sqlite,python
   isotherm-lab live --reclaim --seconds 120 --boots 1
   isotherm-lab live --kills 200
+  isotherm-lab live --sorting --boots 1
+  isotherm-lab live --promotion --way rch --boots 1
   isotherm-lab live --verbs
   isotherm-lab live --prices
   isotherm-lab live --kernel 7.2 --pattern hot-set,sparse-64g --way damon --boots 1")]
@@ -90,6 +94,12 @@ pub(crate) struct Args {
     /// Instead: fragment memory, have `isotherm compact` and `isotherm run` compact it, and ask for huge pages.
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "reclaim", "kills", "pattern", "boots", "seconds"])]
     compaction: bool,
+    /// Instead: play patterns under sudden pressure, with lists as they are, sorted by the kernel, and sorted by `isotherm run`.
+    #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "reclaim", "kills", "compaction", "seconds"])]
+    sorting: bool,
+    /// Instead: fill memory on a slow node, and have `isotherm run` bring what is used to the fast one.
+    #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "reclaim", "kills", "compaction", "sorting", "pattern", "seconds"])]
+    promotion: bool,
     /// Instead: measure what scans, probes and flushes by the module take, next to what the simulated machine charges for them.
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "pattern", "way", "boots", "seconds"])]
     prices: bool,
@@ -126,6 +136,10 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         kills::run(&args, rounds, ui)
     } else if args.compaction {
         compaction::run(&args, ui)
+    } else if args.sorting {
+        sorting::run(&args, ui)
+    } else if args.promotion {
+        promotion::run(&args, ui)
     } else if args.reclaim {
         reclaim::run(&args, ui)
     } else if args.record {
@@ -145,6 +159,17 @@ trait Tidy {
 impl Args {
     fn wants(&self, pattern: &str) -> bool {
         self.pattern.is_empty() || self.pattern.iter().any(|name| name == pattern)
+    }
+
+    /// The ways asked for.
+    fn ways<'a, W>(&self, all: &'a [W], name: impl Fn(&W) -> &'static str) -> Result<Vec<&'a W>, CliError> {
+        let is_wanted = |way: &&W| self.way.is_empty() || self.way.iter().any(|wanted| wanted == name(way));
+        let ways: Vec<&W> = all.iter().filter(is_wanted).collect();
+        if ways.is_empty() {
+            let known: Vec<&str> = all.iter().map(name).collect();
+            return Err(CliError::usage(format!("no such way; allowed: {}", known.join("; "))));
+        }
+        Ok(ways)
     }
 
     /// The patterns asked for.

@@ -85,6 +85,8 @@ pub fn real(rig: &Rig<'_>, cases: &[TierCase], passes: u64) -> Result<RealBoot, 
         promote_rate_mbps: RATE_MBPS,
         slow_node: 1,
         look_every: LOOK_EVERY,
+        hot: None,
+        program: Vec::new(),
     });
     let task = Task::Tier(Tierings { runs: runs.collect() });
     let mut settings = quiet();
@@ -106,7 +108,7 @@ pub fn real(rig: &Rig<'_>, cases: &[TierCase], passes: u64) -> Result<RealBoot, 
         Report::Tiered(tiered) => Some(tiered),
         _ => None,
     })?;
-    let runs = cases.iter().zip(tiered).map(|(case, Tiered { tiers, vmstat, nodes })| RealRun {
+    let runs = cases.iter().zip(tiered).map(|(case, Tiered { tiers, vmstat, nodes, .. })| RealRun {
         workload: case.name.to_owned(),
         mode: case.mode,
         tiers: tiers.clone(),

@@ -23,16 +23,16 @@ use isotherm_rig::{Clock, Job, Machine, Report, Task};
 /// Pages of the arena: 128 MiB.
 const PAGES: u32 = 1 << 15;
 const EACH: Motion = Motion::Every { passes: 1 };
-const PASS: Duration = Duration::from_ms(20);
+pub(super) const PASS: Duration = Duration::from_ms(20);
 /// Two seconds of pressure, ten between them and two after.
 pub const PASSES: u64 = 700;
 /// As in the scenario `plrus`: three quarters of its memory for 1 s, then twice its memory for 10 s.
-const PRESSURE: Pressure =
+pub(super) const PRESSURE: Pressure =
     Pressure { low_bytes: 96 << 20, high_bytes: 256 << 20, low_us: 1_000_000, period_us: 11_000_000 };
 /// When everything was touched and the first pass begins.
 const LOADED: Instant = Instant::from_ns(1_000_000_000);
 /// Of the guest, and of its swap.
-const MEMORY: Bytes = Bytes::from_gib(1);
+pub(super) const MEMORY: Bytes = Bytes::from_gib(1);
 /// Where the module's parameters are.
 const PARAMETERS: &str = "/sys/module/damon_lru_sort/parameters";
 
@@ -57,7 +57,7 @@ pub const SORT_WORKLOADS: &[SortWorkload] = &[
 ];
 
 impl SortWorkload {
-    fn pattern(&self) -> Pattern {
+    pub(super) fn pattern(&self) -> Pattern {
         let parts = self.parts.iter().map(|&(first, pages, motion)| Part { first, pages, motion });
         Pattern { pages: PAGES, parts: parts.collect() }
     }
@@ -157,6 +157,8 @@ pub fn real(rig: &Rig<'_>, workloads: &[SortWorkload], passes: u64) -> Result<Re
         passes,
         pressure: PRESSURE,
         lru_sort: if is_sorted { files() } else { Vec::new() },
+        program: Vec::new(),
+        settle_ms: 0,
     });
     let task = Task::Sort(Sorts { runs: runs.collect() });
     let mut settings = quiet();
@@ -186,7 +188,7 @@ pub fn real_all(rig: &Rig<'_>) -> Result<RealBoot, FidelityError> {
     real(rig, SORT_WORKLOADS, PASSES)
 }
 
-fn counts_of(sorted: &Sorted) -> Counts {
+pub(super) fn counts_of(sorted: &Sorted) -> Counts {
     let of = |name: &str| sorted.memory_stat.get(name).and_then(|&value| u64::try_from(value).ok()).unwrap_or(0);
     let own = |name: &str| sorted.lru_sort.get(name).copied().unwrap_or(0);
     Counts {

@@ -169,12 +169,9 @@ fn a_commit_changes_schemes_at_the_next_tick() {
     bench.monitor.commit(config.clone(), None, &bench.world).expect("none");
     bench.tick();
     assert!(bench.monitor.scheme_reports().is_empty());
-    config.schemes = vec![Scheme { action: Action::LruPrio, ..Scheme::default() }];
+    config.schemes = vec![Scheme { action: Action::MigrateHot, ..Scheme::default() }];
     let refused = bench.monitor.commit(config, None, &bench.world).unwrap_err().to_string();
-    assert!(
-        refused.starts_with("schemes[0]: `action` is lru-prio; allowed: stat, willneed, cold, pageout"),
-        "{refused}"
-    );
+    assert!(refused.starts_with("schemes[0]: `target-nid` is not given; allowed: a node"), "{refused}");
 }
 
 /// docs/spec/schemes.md#s3: any change of attributes sets all next passes anew.

@@ -22,12 +22,7 @@ impl Tidy for Both {
 }
 
 pub(super) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
-    let ways: Vec<_> =
-        COMPACT_WAYS.iter().filter(|way| args.way.is_empty() || args.way.iter().any(|name| name == way.name)).collect();
-    if ways.is_empty() {
-        let known: Vec<&str> = COMPACT_WAYS.iter().map(|way| way.name).collect();
-        return Err(CliError::usage(format!("no such way; allowed: {}", known.join(", "))));
-    }
+    let ways = args.ways(COMPACT_WAYS, |way| way.name)?;
     let runs = args.each(
         "compacting",
         &ways,

@@ -11,12 +11,7 @@ use super::Args;
 tidy!(KillRun);
 
 pub(super) fn run(args: &Args, rounds: u64, ui: &Ui) -> Result<ExitCode, CliError> {
-    let ways: Vec<_> =
-        KILL_WAYS.iter().filter(|way| args.way.is_empty() || args.way.iter().any(|name| name == way.name)).collect();
-    if ways.is_empty() {
-        let known: Vec<&str> = KILL_WAYS.iter().map(|way| way.name).collect();
-        return Err(CliError::usage(format!("no such way; allowed: {}", known.join(", "))));
-    }
+    let ways = args.ways(KILL_WAYS, |way| way.name)?;
     let runs = args.each(
         "killing",
         &ways,
