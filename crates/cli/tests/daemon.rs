@@ -154,6 +154,63 @@ fn a_configuration_is_checked_with_the_place_of_what_is_wrong() {
     assert!(absent.status.code() == Some(2) && said(&absent).contains("no such file"), "{}", said(&absent));
 }
 
+const OWN: &str = "\
+[[targets]]
+name = \"web\"
+cgroup = \"/app.slice/web-*.service\"
+
+[[monitors]]
+name = \"cold\"
+engine = \"isotherm\"
+targets = [\"web\"]
+config = { strategy = \"ptp\", schemes = [{ action = \"pageout\", access-pattern = { nr-accesses = { max = 0 }, age = { min = \"2m\" } } }] }
+
+[tiering]
+policy = \"rch\"
+targets = [\"/app.slice/db\"]
+promotion = { cover = \"30s\" }
+";
+
+#[test]
+fn engines_of_our_own_are_checked() {
+    let machine = Machine::new();
+    let good = machine.check(OWN);
+    assert!(good.status.success(), "{}", said(&good));
+    for (from, to, place, words) in [
+        ("targets = [\"web\"]\n", "", ":5:", "name groups"),
+        ("\"pageout\"", "\"hugepage\"", ":9:", "allowed: stat, willneed"),
+        ("strategy = \"ptp\"", "operations = \"paddr\"", ":9:", "allowed: vaddr"),
+        ("engine = \"isotherm\"", "engine = \"kernel\"", ":9:", "say what it has: leaf"),
+        ("[\"/app.slice/db\"]", "[\"/app.slice/web-2.service\"]", ":13:", ".toml:8:"),
+        ("targets = [\"/app.slice/db\"]\n", "", ":", "targets = "),
+        ("policy = \"rch\"", "policy = \"rch\"\nengine = \"kernel\"", ":13:", ".toml:12:"),
+        ("cover = \"30s\"", "cover = \"0s\"", ":14:", "cover"),
+    ] {
+        assert!(OWN.contains(from), "{from}");
+        let refused = machine.check(&OWN.replacen(from, to, 1));
+        let words_said = said(&refused);
+        assert_eq!(refused.status.code(), Some(2), "{from}: {words_said}");
+        assert!(words_said.contains(&format!("isotherm.toml{place}")) && words_said.contains(words), "{words_said}");
+    }
+}
+
+#[test]
+fn without_the_module_an_engine_of_our_own_waits_and_says_what_it_takes() {
+    let machine = Machine::new();
+    machine.config(OWN);
+    let mut daemon = machine.daemon(&["--for", "1500ms"]);
+    assert!(daemon.wait().unwrap().success());
+    let lines = machine.lines();
+    let is_it = |line: &serde_json::Value| {
+        line["event"] == "trouble"
+            && line["section"] == "monitors.cold"
+            && line["why"].as_str().is_some_and(|why| why.contains("modprobe isotherm"))
+    };
+    assert_eq!(lines.iter().filter(|line| is_it(line)).count(), 1, "{lines:?}");
+    let engine = |line: &serde_json::Value| line["engine"].as_str().is_some_and(|name| name.starts_with("isotherm"));
+    assert_eq!(lines.iter().filter(|line| engine(line)).count(), 2, "{lines:?}");
+}
+
 #[test]
 fn one_daemon_runs_tells_what_it_does_and_ends_at_once() {
     let machine = Machine::new();
