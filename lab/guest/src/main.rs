@@ -17,6 +17,7 @@ mod machine;
 mod module_test;
 mod observe;
 mod player;
+mod pressure_loop;
 mod prices;
 mod programs;
 mod series;
@@ -42,6 +43,16 @@ impl Reporter {
 }
 
 fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if std::process::id() != 1 && arguments.first().is_some_and(|word| word == pressure_loop::NAME) {
+        return match pressure_loop::run(&arguments[1..]) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("{why}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     if std::process::id() != 1 {
         eprintln!("isotherm-guest is the first process of a virtual machine; `isotherm-lab rig` starts it there.");
         return ExitCode::from(2);

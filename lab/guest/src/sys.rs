@@ -328,6 +328,15 @@ pub(crate) fn kill(child: i32) -> io::Result<()> {
     signal(child, Signal::Kill)
 }
 
+/// CPU time of this process.
+pub(crate) fn cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: one `timespec`, which outlives the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    let part = |number: i64| u64::try_from(number).unwrap_or(0);
+    Duration::from_secs(part(time.tv_sec)) + Duration::from_nanos(part(time.tv_nsec))
+}
+
 /// Binds memory that this process will touch to one node, or to none.
 pub(crate) fn bind_memory(node: Option<u32>) -> io::Result<()> {
     const MPOL_DEFAULT: libc::c_int = 0;

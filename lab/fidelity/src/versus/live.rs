@@ -159,6 +159,8 @@ pub struct Product<'a> {
 /// What the command is told in a guest, and what stands beside it.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
+    /// Absolute path of what is run: isotherm, unless it is said.
+    pub(super) program: String,
     pub(super) arguments: Vec<String>,
     pub(super) workloads: Vec<LiveWorkload>,
     /// They begin when the first of `outputs` is there.
@@ -183,6 +185,7 @@ impl Asked {
     /// These arguments beside nothing yet.
     pub(super) fn alone(arguments: &[&str]) -> Self {
         Self {
+            program: PROGRAM.to_owned(),
             arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
             workloads: Vec::new(),
             programs: Vec::new(),
@@ -209,7 +212,7 @@ pub(super) fn beside(rig: &Rig<'_>, product: Product<'_>, asked: Asked) -> Resul
         workloads: asked.workloads,
         programs: asked.programs,
         programs_begin_with: asked.outputs.first().cloned().unwrap_or_default(),
-        program: PROGRAM.to_owned(),
+        program: asked.program,
         arguments: asked.arguments,
         environment: [("HOME".to_owned(), "/tmp".to_owned())].into(),
         seconds_max: asked.seconds_max,

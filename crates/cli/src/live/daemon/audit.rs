@@ -172,7 +172,7 @@ fn act_words(act: &Act) -> String {
         Effect::Would => format!("{target}: would {action} {asked}: `{write}`"),
         Effect::Refused { why } => format!("{target}: did not {action} {asked}: {why}"),
         Effect::Done | Effect::Partly => {
-            format!("{target}: {action}: {} of {asked} went, as read back", size(*verified_bytes))
+            format!("{target}: {action}: {} of {asked} done, as read back", size(*verified_bytes))
         }
     }
 }

@@ -184,7 +184,13 @@ impl<H: SteerHost> Tiering for Gate<'_, H> {
             self.sums.failed(target, PROMOTE, &error.to_string());
         })?;
         let moved = |result: &PageMove| if let PageMove::Moved(pages) = result { u64::from(*pages) } else { 0 };
-        self.sums.did(target, PROMOTE, results.iter().map(moved).sum::<u64>() * PAGE_BYTES);
+        let nr_moved = results.iter().map(moved).sum::<u64>();
+        self.sums.did(target, PROMOTE, nr_moved * PAGE_BYTES);
+        if nr_moved == 0
+            && let Some(first) = results.first()
+        {
+            self.sums.failed(target, PROMOTE, &format!("no page moved, the first because {}", why_not(*first)));
+        }
         self.spent += spent;
         Ok(spent)
     }
@@ -243,5 +249,21 @@ impl<H: SteerHost> Gauging for Gate<'_, H> {
 
     fn memcg(&self, path: &str) -> Option<u64> {
         self.host.memcg(path)
+    }
+}
+
+/// In words.
+const fn why_not(result: PageMove) -> &'static str {
+    match result {
+        PageMove::Moved(_) => "it moved",
+        PageMove::SameNode | PageMove::TopTier => "it is on fast memory already",
+        PageMove::NotPresent => "there is no page any more",
+        PageMove::Busy => "it is locked, being written, or not on a list",
+        PageMove::Pinned => "others hold it in its place",
+        PageMove::Shared => "other processes map it too",
+        PageMove::Dirty => "it belongs to a file, and was written",
+        PageMove::NotActive => "it is not among the active ones",
+        PageMove::Full => "the fast node has no free memory",
+        PageMove::BelowWatermark => "the fast node would fall below its high watermark",
     }
 }
