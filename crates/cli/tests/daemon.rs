@@ -212,6 +212,79 @@ fn without_the_module_an_engine_of_our_own_waits_and_says_what_it_takes() {
 }
 
 #[test]
+fn files_of_conf_d_come_after_the_first() {
+    let machine = Machine::new();
+    machine.config(GOOD);
+    machine
+        .write("conf.d/50-more.toml", "[[generations]]\nname = \"base\"\nmode = \"estimate\"\ntargets = [\"/db\"]\n");
+    machine
+        .write("conf.d/60-cold.toml", "[[generations]]\nname = \"cold\"\nmode = \"estimate\"\ntargets = [\"web\"]\n");
+    machine.write("conf.d/notes.txt", "this is no configuration");
+    let good = machine.check(GOOD);
+    let words = String::from_utf8_lossy(&good.stdout).into_owned();
+    assert!(
+        good.status.success() && words.contains("with 2 files of conf.d: fine; 2 sections"),
+        "{words}{}",
+        said(&good)
+    );
+    for (text, place, words) in [
+        ("[daemon]\nmax-cup = \"2%\"\n", "70.toml:2:1:", "did you mean `max-cpu`?"),
+        ("[[generations]]\nname = \"x\"\nmode = \"estimate\"\ntargets = [\"wbe\"]\n", "70.toml:4:", "names: web"),
+        ("[[generations]]\nname = \"x\"\nmode = \"estimate\"\ntargets = [\"/db\"]\n", "70.toml:4:", "50-more.toml:4:"),
+        ("[guard]\nfile = \"x\"\n", "70.toml:2:", "no full path"),
+        ("[", "70.toml:1:", ""),
+        ("\0\u{1}", "70.toml:1:", ""),
+    ] {
+        machine.write("conf.d/70.toml", text);
+        let refused = machine.check(GOOD);
+        assert_eq!(refused.status.code(), Some(2), "{text}: {}", said(&refused));
+        assert!(said(&refused).contains(place) && said(&refused).contains(words), "{text}: {}", said(&refused));
+    }
+    machine.write("conf.d/70.toml", "");
+    assert!(machine.check(GOOD).status.success(), "an empty file says nothing");
+    machine.write("conf.d/70.toml", &format!("# {}\n", "x".repeat(4 << 20)));
+    assert!(machine.check(GOOD).status.success());
+    let acting = "[[generations]]\nname = \"cold\"\nmode = \"reclaim\"\nenable = true\ntargets = [\"web\"]\n";
+    machine.write("conf.d/70.toml", acting);
+    fs::set_permissions(machine.path("conf.d/70.toml"), fs::Permissions::from_mode(0o646)).unwrap();
+    let refused = machine.check(GOOD);
+    assert!(said(&refused).contains("70.toml can be written by others"), "{}", said(&refused));
+}
+
+#[test]
+fn metrics_are_served_and_written() {
+    use std::io::{Read as _, Write as _};
+    let machine = Machine::new();
+    let (socket, file) = (machine.path("metrics.sock"), machine.path("isotherm.prom"));
+    let metrics =
+        format!("{GOOD}\n[metrics]\nlisten = \"unix:{}\"\ntextfile = \"{}\"\n", socket.display(), file.display());
+    machine.config(&metrics);
+    let mut daemon = machine.daemon(&[]);
+    machine.wait_for("the state", || machine.path("run/status.json").exists());
+    let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains("openmetrics-text"), "{head}");
+    for line in [
+        "isotherm_pace_factor 1.0",
+        "isotherm_section_enabled{section=\"generations.cold\"} 0.0",
+        "isotherm_section_targets{section=\"generations.cold\"} 1.0",
+        "isotherm_journal_open_changes 0.0",
+        &format!("isotherm_target_used_bytes{{target=\"{WEB}\"}} 40000000.0"),
+    ] {
+        assert!(body.lines().any(|found| found == line), "{line}\n{body}");
+    }
+    assert!(fs::read_to_string(&file).unwrap().ends_with("# EOF\n"));
+    assert!(machine.ask("stop", &[]).status.success() && daemon.wait().unwrap().success());
+    assert!(!socket.exists(), "it goes with the daemon");
+    let outside =
+        machine.check(&GOOD.replace("[[generations]]", "[metrics]\nlisten = \"0.0.0.0:9464\"\n[[generations]]"));
+    assert!(said(&outside).contains("isotherm.toml:6:") && said(&outside).contains("loopback"), "{}", said(&outside));
+}
+
+#[test]
 fn one_daemon_runs_tells_what_it_does_and_ends_at_once() {
     let machine = Machine::new();
     machine.config(GOOD);

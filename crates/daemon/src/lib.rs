@@ -7,6 +7,7 @@ mod budget;
 mod clock;
 pub mod config;
 pub mod hands;
+pub mod metrics;
 mod monitored;
 mod source;
 pub mod steer;

@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use crate::error::CliError;
-use crate::live::daemon::{Configuration, configuration};
+use crate::live::daemon::{Configuration, configuration, configuration_files};
 use crate::ui::Ui;
 
 /// Check a live configuration: unknown keys, values out of range, sections that contradict each other, groups that are protected.
 ///
-/// Nothing is looked at but the file. Every error names file, line and column, where two tables disagree both. Exit code 0: `isotherm run`
+/// Nothing is looked at but the file and those of `conf.d` beside it. Every error names file, line and column, where two tables disagree both. Exit code 0: `isotherm run`
 /// takes it.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -22,8 +22,13 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let config = configuration(&args.configuration.file)?;
+    let files = configuration_files(&args.configuration.file)?;
+    let more = match files.len() {
+        1 => String::new(),
+        more => format!(" with {} files of conf.d", more - 1),
+    };
     ui.print(format_args!(
-        "{}: fine; {} sections, {} of which may act\n",
+        "{}{more}: fine; {} sections, {} of which may act\n",
         args.configuration.file.display(),
         config.nr_sections(),
         config.nr_acting(),

@@ -10,7 +10,8 @@ use isotherm_units::{Bytes, Duration};
 
 use crate::error::CliError;
 use crate::live::daemon::{
-    AUDIT, Audit, Configuration, DaemonClock, Lock, Machine, Manager, RUN, StatusFile, configuration, take_back, tape,
+    AUDIT, Audit, Configuration, DaemonClock, Exporter, InForce, Lock, Machine, Manager, RUN, StatusFile, checksum,
+    configuration, take_back, tape,
 };
 use crate::live::{HandsArgs, OwnCpu, hands};
 use crate::ui::Ui;
@@ -76,7 +77,14 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         take_back(hands, ui)?;
     }
     let mut audit = Audit::open(&args.audit, status.clone(), ui)?;
-    let mut world = Machine { root: root.clone(), clock: &clock, file, dry_run: args.dry_run };
+    let in_force = InForce::new(checksum(&config).into());
+    let exporter = config
+        .metrics
+        .as_ref()
+        .map(|it| Exporter::start(it, &root, &args.hands.journal, in_force.clone()))
+        .transpose()?;
+    audit.export(exporter);
+    let mut world = Machine { root: root.clone(), clock: &clock, file, dry_run: args.dry_run, in_force };
     let mut host = LiveHost::new(root);
     let program =
         std::env::current_exe().map_err(|error| CliError::failed(error).while_doing("cannot find this program"))?;

@@ -17,7 +17,7 @@ use isotherm_units::{Duration, Ratio};
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
 use crate::live::daemon::{
-    AUDIT, Audit, DaemonClock, Lock, Machine, Manager, RUN, StatusFile, configuration, take_back,
+    AUDIT, Audit, DaemonClock, InForce, Lock, Machine, Manager, RUN, StatusFile, configuration_alone, take_back,
 };
 use crate::live::{HandsArgs, MachineHands, OwnCpu, hands};
 use crate::ui::{ColourChoice, Ui};
@@ -120,7 +120,13 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let clock =
         Stopwatch::start_reloadable().map_err(|error| CliError::failed(error).while_doing("cannot catch signals"))?;
     let _lock = Lock::take(&args.run_dir)?;
-    let machine = || Machine { root: root.clone(), clock: &clock, file: args.b.clone(), dry_run: false };
+    let machine = || Machine {
+        root: root.clone(),
+        clock: &clock,
+        file: args.b.clone(),
+        dry_run: false,
+        in_force: InForce::default(),
+    };
     if limits.pressure_full < Ratio::ONE && machine().full_stall().is_none() {
         return Err(CliError::host_cannot(
             "this kernel does not tell memory pressure (PSI), so that nobody would see harm: boot with psi=1, or switch the guard off by \
@@ -183,7 +189,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
 }
 
 fn configured(path: &Path) -> Result<Config, CliError> {
-    if path == Path::new("none") { Ok(Config::default()) } else { configuration(path) }
+    if path == Path::new("none") { Ok(Config::default()) } else { configuration_alone(path) }
 }
 
 fn designed(args: &Args) -> Result<Design, CliError> {

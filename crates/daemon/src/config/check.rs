@@ -69,6 +69,7 @@ impl Config {
         self.check_limits()?;
         self.check_compaction()?;
         self.check_tiering()?;
+        self.check_metrics()?;
         for (nth, section) in self.generations.iter().enumerate() {
             let key = |key: &str| format!("generations[{nth}].{key}");
             let twin = self.generations[..nth].iter().position(|other| other.name == section.name);

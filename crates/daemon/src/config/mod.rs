@@ -3,6 +3,7 @@
 mod check;
 mod compaction;
 mod engine;
+mod metrics;
 mod monitors;
 mod sections;
 mod tiering;
@@ -10,6 +11,7 @@ mod tiering;
 pub use check::Contradiction;
 pub use compaction::CompactionConfig;
 pub use engine::Engine;
+pub use metrics::{Listen, MetricsConfig};
 pub use sections::{GenerationsConfig, LimitsConfig, MonitorsConfig};
 pub use tiering::{BalancingKnobs, TieringConfig};
 
@@ -40,6 +42,9 @@ pub struct Config {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tiering: Option<TieringConfig>,
     pub guard: GuardConfig,
+    /// Where metrics can be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<MetricsConfig>,
 }
 
 /// The daemon itself.

@@ -10,7 +10,7 @@ use isotherm_daemon::steer::{Act, Effect, Line, Log, Status};
 use isotherm_units::{Bytes, Duration};
 use serde::Serialize;
 
-use super::StatusFile;
+use super::{Exporter, StatusFile};
 use crate::error::CliError;
 use crate::ui::Ui;
 
@@ -28,6 +28,7 @@ pub(crate) struct Audit<'a> {
     file: File,
     size: u64,
     status: StatusFile,
+    exporter: Option<Exporter>,
     ui: &'a Ui,
     /// That the state cannot be written is told once.
     is_status_lost: bool,
@@ -57,7 +58,12 @@ impl<'a> Audit<'a> {
         }
         let file = opened(path).map_err(failed)?;
         let size = file.metadata().map_err(failed)?.len();
-        Ok(Self { path: path.to_owned(), file, size, status, ui, is_status_lost: false })
+        Ok(Self { path: path.to_owned(), file, size, status, exporter: None, ui, is_status_lost: false })
+    }
+
+    /// The state becomes metrics, too.
+    pub(crate) fn export(&mut self, exporter: Option<Exporter>) {
+        self.exporter = exporter;
     }
 
     /// Older files get higher numbers; the oldest goes.
@@ -115,11 +121,15 @@ impl Log for Audit<'_> {
     }
 
     fn status(&mut self, status: &Status) {
-        let written = self.status.write(status);
+        let exported = self.exporter.as_mut().map_or(Ok(()), |exporter| exporter.update(status));
+        let written = self.status.write(status).and(exported);
         if let Err(error) = &written
             && !self.is_status_lost
         {
-            self.ui.warn(format_args!("the state cannot be written to {}: {error}", self.status.folder.display()));
+            self.ui.warn(format_args!(
+                "the state cannot be written to {}, or metrics: {error}",
+                self.status.folder.display()
+            ));
         }
         self.is_status_lost = written.is_err();
     }

@@ -1,46 +1,109 @@
-//! The configuration file.
+//! The configuration file, and the folder of more beside it.
 
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use isotherm_daemon::config::Config;
+use isotherm_daemon::config::{Config, Contradiction};
 use isotherm_scenario::{Misfit, parse_as};
 
+use super::joined::Joined;
 use crate::error::CliError;
 
 /// Where it lies, unless it is said.
 const CONFIG: &str = "/etc/isotherm/isotherm.toml";
+/// More files than anybody has.
+const FILES_MAX: usize = 1000;
 
 /// For `#[command(flatten)]`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Configuration {
-    /// The live configuration.
+    /// The live configuration. Files `*.toml` of the folder `conf.d` beside it are read after it, in the order of their names.
     #[arg(value_name = "CONFIG", default_value = CONFIG)]
     pub(crate) file: PathBuf,
 }
 
-/// Reads and checks it. One that lets something act must be root's alone to write, or whoever can write it could have the daemon act.
+/// The files of a configuration: the one that is named, and those of `conf.d` beside it, in the order of their names.
+pub(crate) fn files(path: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let mut files = vec![path.to_owned()];
+    let folder = path.parent().unwrap_or(Path::new(".")).join("conf.d");
+    let listed = match std::fs::read_dir(&folder) {
+        Ok(listed) => listed,
+        Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => return Ok(files),
+        Err(error) => return Err(CliError::failed(error).while_doing(format!("cannot list {}", folder.display()))),
+    };
+    let is_toml = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "toml");
+    let mut more: Vec<PathBuf> = listed.filter_map(|entry| Some(entry.ok()?.path())).filter(is_toml).collect();
+    if more.len() > FILES_MAX {
+        let message = format!("{} has {} files; allowed: up to {FILES_MAX}", folder.display(), more.len());
+        return Err(CliError::usage(message));
+    }
+    more.sort_unstable();
+    files.extend(more);
+    Ok(files)
+}
+
+/// Reads and checks a configuration with what lies in `conf.d` beside it. One that lets something act must be root's alone to write, or
+/// whoever can write it could have the daemon act.
 pub(crate) fn configuration(path: &Path) -> Result<Config, CliError> {
-    let named = |error: std::io::Error| {
-        let what = format!("cannot read {}", path.display());
-        match error.kind() {
-            std::io::ErrorKind::NotFound => CliError::usage(format!("{what}: there is no such file; name one: CONFIG")),
-            _ => CliError::failed(error).while_doing(what),
+    read(&files(path)?)
+}
+
+/// Likewise of one file alone.
+pub(crate) fn configuration_alone(path: &Path) -> Result<Config, CliError> {
+    read(&[path.to_owned()])
+}
+
+fn read(files: &[PathBuf]) -> Result<Config, CliError> {
+    let mut joined = Joined::default();
+    let mut texts = Vec::new();
+    let mut open_to_others = None;
+    for path in files {
+        let named = |error: std::io::Error| {
+            let what = format!("cannot read {}", path.display());
+            match error.kind() {
+                ErrorKind::NotFound => CliError::usage(format!("{what}: there is no such file; name one: CONFIG")),
+                _ => CliError::failed(error).while_doing(what),
+            }
+        };
+        let data = std::fs::metadata(path).map_err(named)?;
+        let text = std::fs::read_to_string(path).map_err(named)?;
+        let own = rustix::process::geteuid().as_raw();
+        if data.mode() & 0o022 != 0 || (data.uid() != 0 && data.uid() != own) {
+            open_to_others.get_or_insert(path);
         }
-    };
-    let data = std::fs::metadata(path).map_err(named)?;
-    let text = std::fs::read_to_string(path).map_err(named)?;
-    let check = |config: &Config| {
-        config.check().map_err(|wrong| Misfit { key: wrong.key, other: wrong.other, message: wrong.message })
-    };
-    let config = parse_as(&text, &path.display().to_string(), check).map_err(CliError::usage)?;
-    let own = rustix::process::geteuid().as_raw();
-    let is_safe = data.mode() & 0o022 == 0 && (data.uid() == 0 || data.uid() == own);
-    if config.is_acting() && !is_safe {
+        let name = path.display().to_string();
+        // Unknown keys, and values that are none, have their places in this file.
+        parse_as::<Config>(&text, &name, |_| Ok(())).map_err(CliError::usage)?;
+        joined.add(toml::from_str(&text).map_err(CliError::usage)?);
+        texts.push((name, text));
+    }
+    let config: Config = joined.table().try_into().map_err(CliError::usage)?;
+    config.check().map_err(|wrong| CliError::usage(said(&wrong, &joined, &texts)))?;
+    if let Some(path) = open_to_others.filter(|_| config.is_acting()) {
         return Err(CliError::usage(format!(
             "{} can be written by others, and has a section with enable = true; it must be root's, or yours, alone: chmod go-w {0}",
             path.display()
         )));
     }
     Ok(config)
+}
+
+/// What is wrong, with its place in the file that it comes from, and that of the other side.
+fn said(wrong: &Contradiction, joined: &Joined, texts: &[(String, String)]) -> String {
+    let (file, key) = joined.origin(&wrong.key);
+    let other = wrong.other.as_deref().map(|other| joined.origin(other));
+    let message = |place: &(usize, String), other: Option<String>, message: &str| {
+        let (name, text) = &texts[place.0];
+        let misfit = || Misfit { key: place.1.clone(), other: other.clone(), message: message.to_owned() };
+        parse_as::<Config>(text, name, |_| Err(misfit())).err().map_or_else(String::new, |error| error.to_string())
+    };
+    match other {
+        Some(other) if other.0 != file => {
+            let elsewhere = message(&other, None, "");
+            let elsewhere = elsewhere.trim_end_matches([':', ' ']);
+            message(&(file, key), None, &format!("{} (the other: {elsewhere})", wrong.message))
+        }
+        other => message(&(file, key), other.map(|(_, key)| key), &wrong.message),
+    }
 }

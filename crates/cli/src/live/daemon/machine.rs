@@ -14,6 +14,7 @@ use isotherm_units::{Bytes, Duration, Instant};
 
 use super::configuration;
 use super::manager::Manager;
+use super::{InForce, checksum};
 
 /// This machine.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(crate) struct Machine<'a> {
     /// The configuration's file.
     pub(crate) file: PathBuf,
     pub(crate) dry_run: bool,
+    /// Checksum of the configuration that is taken.
+    pub(crate) in_force: InForce,
 }
 
 impl World for Machine<'_> {
@@ -120,7 +123,9 @@ impl World for Machine<'_> {
 
     fn configuration(&mut self) -> Result<Config, String> {
         let config = configuration(&self.file).map_err(|error| error.to_string())?;
-        Ok(if self.dry_run { config.observing() } else { config })
+        let config = if self.dry_run { config.observing() } else { config };
+        self.in_force.set(checksum(&config));
+        Ok(config)
     }
 
     fn has_to_end(&mut self) -> bool {

@@ -1,0 +1,253 @@
+//! Serves one text by HTTP to whoever asks on this machine: one thread, one request a connection, so that a slow or broken reader holds up
+//! nobody but other readers, and those for seconds.
+
+use std::io::{self, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use isotherm_daemon::config::Listen;
+
+use crate::error::CliError;
+
+/// A request in whole, and an answer in whole, may take so long.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// A longer request is none of ours.
+const REQUEST_MAX: usize = 8 << 10;
+const HEADERS_MAX: usize = 64;
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The text that is served.
+pub(super) type Text = Arc<Mutex<Arc<str>>>;
+
+/// A place that is listened at, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Server {
+    socket: Option<PathBuf>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(path) = &self.socket {
+            // The next daemon replaces what is left.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Server {
+    /// Listens from now on.
+    pub(super) fn start(listen: &Listen, text: Text) -> Result<Self, CliError> {
+        let failed = |place: &dyn std::fmt::Display, error: io::Error| {
+            let what = format!("cannot serve metrics at {place}");
+            match error.kind() {
+                io::ErrorKind::AddrInUse => CliError::failed(format!(
+                    "{what}: somebody else listens there; name another place by [metrics] listen"
+                )),
+                io::ErrorKind::PermissionDenied => CliError::host_cannot(format!("{what}: {error}; run it as root")),
+                _ => CliError::failed(error).while_doing(what),
+            }
+        };
+        match listen {
+            Listen::Loopback(address) => {
+                let listener = TcpListener::bind(address).map_err(|error| failed(address, error))?;
+                serve(move || listener.accept().map(|(stream, _)| stream), text)
+                    .map_err(|error| failed(address, error))?;
+                Ok(Self { socket: None })
+            }
+            Listen::Unix(path) => {
+                let path = Path::new(path);
+                let listener = bound(path).map_err(|error| failed(&path.display(), error))?;
+                let server = Self { socket: Some(path.to_owned()) };
+                serve(move || listener.accept().map(|(stream, _)| stream), text)
+                    .map_err(|error| failed(&path.display(), error))?;
+                Ok(server)
+            }
+        }
+    }
+}
+
+/// A socket at a path. One that a daemon left which is gone is replaced; one that answers is somebody's, and so is any other file.
+fn bound(path: &Path) -> io::Result<UnixListener> {
+    use std::os::unix::fs::FileTypeExt as _;
+    if let Ok(data) = std::fs::symlink_metadata(path) {
+        if !data.file_type().is_socket() || UnixStream::connect(path).is_ok() {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        std::fs::remove_file(path)?;
+    }
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
+    Ok(listener)
+}
+
+/// A connection with limits of time.
+trait Stream: Read + Write {
+    fn set_patience(&self, patience: Duration) -> io::Result<()>;
+}
+
+macro_rules! stream {
+    ($kind:ty) => {
+        impl Stream for $kind {
+            fn set_patience(&self, patience: Duration) -> io::Result<()> {
+                self.set_read_timeout(Some(patience))?;
+                self.set_write_timeout(Some(patience))
+            }
+        }
+    };
+}
+
+stream!(std::net::TcpStream);
+stream!(UnixStream);
+
+fn serve<S: Stream>(mut accept: impl FnMut() -> io::Result<S> + Send + 'static, text: Text) -> io::Result<()> {
+    let work = move || {
+        loop {
+            match accept() {
+                Ok(stream) => {
+                    // A reader that goes away, or is too slow, is its own affair.
+                    let _ = answer(stream, &text);
+                }
+                // Out of descriptors, mostly: later there may be some.
+                Err(_) => std::thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    };
+    std::thread::Builder::new().name("metrics".to_owned()).spawn(work).map(|_| ())
+}
+
+fn answer(mut stream: impl Stream, text: &Text) -> io::Result<()> {
+    stream.set_patience(PATIENCE)?;
+    let (status, kind, body) = match request(&mut stream)? {
+        Asked::Metrics => {
+            let text = text.lock().map_or_else(|poisoned| poisoned.into_inner().clone(), |text| text.clone());
+            ("200 OK", CONTENT_TYPE, text)
+        }
+        Asked::Other => ("404 Not Found", "text/plain", "it is at /metrics\n".into()),
+        Asked::Otherwise => ("405 Method Not Allowed\r\nAllow: GET, HEAD", "text/plain", "GET or HEAD\n".into()),
+        Asked::Head => ("200 OK", CONTENT_TYPE, "".into()),
+        Asked::Strange => ("400 Bad Request", "text/plain", "this is no request of HTTP/1.1\n".into()),
+    };
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )?;
+    stream.flush()
+}
+
+/// What somebody wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Metrics,
+    Head,
+    Other,
+    Otherwise,
+    Strange,
+}
+
+fn request(stream: &mut impl Stream) -> io::Result<Asked> {
+    let (begin, mut bytes, mut buffer) = (Instant::now(), Vec::new(), [0; 1024]);
+    loop {
+        if let Some(asked) = parsed(&bytes) {
+            return Ok(asked);
+        }
+        let left = PATIENCE.saturating_sub(begin.elapsed());
+        if bytes.len() > REQUEST_MAX || left.is_zero() {
+            return Ok(Asked::Strange);
+        }
+        stream.set_patience(left)?;
+        match stream.read(&mut buffer)? {
+            0 => return Ok(Asked::Strange),
+            read => bytes.extend_from_slice(&buffer[..read]),
+        }
+    }
+}
+
+/// `None`: it goes on.
+fn parsed(bytes: &[u8]) -> Option<Asked> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut headers);
+    match request.parse(bytes) {
+        Err(_) => Some(Asked::Strange),
+        Ok(httparse::Status::Partial) => None,
+        Ok(httparse::Status::Complete(_)) => {
+            let path = request.path.unwrap_or("").split('?').next().unwrap_or("");
+            Some(match (request.method, path) {
+                (Some("GET"), "/metrics") => Asked::Metrics,
+                (Some("HEAD"), "/metrics") => Asked::Head,
+                (Some("GET" | "HEAD"), _) => Asked::Other,
+                _ => Asked::Otherwise,
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ask(path: &Path, request: &[u8]) -> String {
+        let mut stream = UnixStream::connect(path).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.write_all(request).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn a_text_is_served_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run/metrics.sock");
+        let listen = Listen::Unix(path.display().to_string());
+        let text: Text = Arc::new(Mutex::new("a 1\n# EOF\n".into()));
+        let server = Server::start(&listen, text.clone()).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o660);
+        let get = |what: &str| ask(&path, format!("GET {what} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+        let whole = get("/metrics");
+        assert!(whole.starts_with("HTTP/1.1 200 OK\r\n") && whole.contains(CONTENT_TYPE), "{whole}");
+        assert!(whole.ends_with("\r\n\r\na 1\n# EOF\n"), "{whole}");
+        *text.lock().unwrap() = "a 2\n# EOF\n".into();
+        assert!(get("/metrics?x=1").ends_with("a 2\n# EOF\n"));
+        assert!(get("/").starts_with("HTTP/1.1 404"));
+        assert!(ask(&path, b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+        assert!(ask(&path, b"HEAD /metrics HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n"));
+        let huge = format!("GET /metrics HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(20_000));
+        for strange in ["", "\0", "GET", "GET /metrics HTTP/1.1\r\n", "GET /metrics HTTP/9.9\r\n\r\n"] {
+            assert!(ask(&path, strange.as_bytes()).starts_with("HTTP/1.1 400"), "{strange:?}");
+        }
+        // It may be refused before all of it was sent.
+        let mut stream = UnixStream::connect(&path).unwrap();
+        let _ = stream.write_all(huge.as_bytes());
+        drop(stream);
+        assert!(get("/metrics").ends_with("a 2\n# EOF\n"), "it goes on");
+
+        assert!(Server::start(&listen, text.clone()).is_err(), "it is in use");
+        drop(server);
+        assert!(!path.exists());
+        // The thread of a daemon that is gone does not answer: its socket is replaced.
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists() && Server::start(&listen, text.clone()).is_ok());
+        let file = folder.path().join("file");
+        std::fs::write(&file, "mine").unwrap();
+        assert!(Server::start(&Listen::Unix(file.display().to_string()), text).is_err());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+    }
+
+    proptest! {
+        #[test]
+        fn no_request_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            parsed(&bytes);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The page of metrics, the board and the alerts say what the program tells.
+
+use isotherm_daemon::metrics::{Kind, METRICS};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+fn repository(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(repository(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// `ISOTHERM_BLESS=1` writes the table of the page anew.
+#[test]
+fn the_page_has_all_metrics() {
+    let mut table = String::from("\n| metric | kind | labels | what |\n|---|---|---|---|\n");
+    for metric in METRICS {
+        let kind = if metric.kind == Kind::Gauge { "gauge" } else { "counter" };
+        let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+        table.push_str(&format!("| `{}` | {kind} | {} | {} |\n", metric.name, labels.join(", "), metric.help));
+    }
+    table.push('\n');
+    let page = read("docs/metrics.md");
+    let (begin, end) = ("<!-- metrics -->\n", "<!-- /metrics -->");
+    let (head, rest) = page.split_once(begin).expect("the page has the mark");
+    let (old, tail) = rest.split_once(end).expect("the page has the second mark");
+    if old != table && std::env::var_os("ISOTHERM_BLESS").is_some() {
+        std::fs::write(repository("docs/metrics.md"), format!("{head}{begin}{table}{end}{tail}")).unwrap();
+        return;
+    }
+    assert_eq!(old, table, "run with ISOTHERM_BLESS=1 to rewrite docs/metrics.md");
+}
+
+/// Names of metrics in a text.
+fn names(text: &str) -> BTreeSet<String> {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    text.split(|letter: char| !is_part(letter))
+        .filter(|word| word.starts_with("isotherm_"))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn board_and_alerts_ask_for_what_there_is() {
+    let board = read("contrib/grafana/isotherm.json");
+    let alerts = read("contrib/prometheus/isotherm.rules.yml");
+    let parsed: serde_json::Value = serde_json::from_str(&board).expect("JSON");
+    assert!(parsed["panels"].as_array().is_some_and(|panels| panels.len() >= 10));
+    let rules: serde_json::Value = serde_saphyr::from_str(&alerts).expect("YAML");
+    let rules = rules["groups"][0]["rules"].as_array().expect("a list of rules");
+    assert!(rules.iter().all(|rule| rule["alert"].is_string() && rule["expr"].is_string()), "{rules:?}");
+    let known: BTreeSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
+    for (file, text) in [("the board", &board), ("the alerts", &alerts)] {
+        let asked = names(text);
+        assert!(asked.len() >= 6, "{file} asks for {asked:?}");
+        for name in asked {
+            assert!(known.contains(name.as_str()), "{file} asks for {name}");
+        }
+    }
+}
