@@ -44,7 +44,7 @@ pub use event::{EventSpec, LimitValue, MglruSpec, ReclaimSpec, SetSpec};
 pub use expectations::{ExpectationRow, ExpectationSpec};
 pub use generations::GenerationsSpec;
 pub use metrics::{METRICS, Metric, MetricUnit, Sample};
-pub use parse::{Misfit, load, load_with_note, parse, parse_as, print};
+pub use parse::{Misfit, load, load_with_note, parse, parse_as, print, print_as};
 pub use releases::side_by_side;
 pub use result::{RatioRow, ResultRow, ScenarioResult};
 pub use run::{Progress, RunOptions, run};

@@ -5,6 +5,7 @@ use crate::document::{Document, Scope};
 use crate::keypath::KeyPath;
 use crate::validate::{self, Refused};
 use crate::{Scenario, ScenarioError};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::Path;
 
@@ -77,6 +78,14 @@ pub fn parse_as<T: DeserializeOwned>(
 /// Writes a scenario so that [`parse`] gives it back.
 pub fn print(scenario: &Scenario) -> String {
     toml::to_string(scenario).expect("scenario types are TOML tables")
+}
+
+/// Another TOML document than a scenario, as text that [`parse_as`] reads.
+///
+/// # Errors
+/// In words: it is no table, or holds what TOML has no way to say.
+pub fn print_as<T: Serialize>(document: &T) -> Result<String, String> {
+    toml::to_string(document).map_err(|error| error.to_string())
 }
 
 /// What no scenario can be made of. Serde tells the place, but of tables that it read before it looked at them only where they

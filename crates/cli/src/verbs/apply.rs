@@ -11,7 +11,7 @@ use isotherm_linux::knobs::value_of;
 use isotherm_linux::{Root, page_bytes};
 use isotherm_report::{Cell, Column, Table};
 use isotherm_scenario::{Scenario, parse};
-use isotherm_units::{Amount, Bytes};
+use isotherm_units::{Amount, Bytes, Duration};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -19,18 +19,27 @@ use crate::format::{Format, FormatArg};
 use crate::live::{HandsArgs, hands, to_cli};
 use crate::ui::Ui;
 
+mod daemon_config;
+mod module;
+
 /// Make settings of this machine out of a configuration that `isotherm advise --config` wrote.
 ///
 /// Shows the exact list of writes, and makes them with --yes alone. Each stands in a journal before it is made, is read back
 /// after it, and is taken back by `isotherm restore`. The limit becomes the group's memory.high, above which the kernel
-/// reclaims and nobody is killed; with --max it becomes memory.max, as in the simulation. The policy is a switch of the whole
-/// machine. What has no knob here (schemes, daemons over generations) is refused by name.
+/// reclaims and nobody is killed; with --max it becomes memory.max, as in the simulation. The policy, and the modules DAMON_RECLAIM
+/// and DAMON_LRU_SORT for the presets `reclaim` and `lru-sort`, are switches of the whole machine.
+///
+/// What has to be watched while it runs is work for the daemon: schemes over a group, [[generations]], [[limits]], [[compaction]] and
+/// [tiering]. --daemon-config FILE writes them as a configuration that `isotherm check` and `isotherm run` take, with targets in
+/// the group of --cgroup; presets then act on this group alone. Sections have enable = false, with --yes enable = true.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   isotherm advise traces/redis.parquet --config redis.toml
   sudo isotherm apply redis.toml --cgroup /system.slice/redis.service
   sudo isotherm apply redis.toml --cgroup /system.slice/redis.service --yes
+  sudo isotherm apply redis.toml --cgroup /system.slice/redis.service --age 2m --daemon-config isotherm.toml --yes
+  sudo isotherm run isotherm.toml
   sudo isotherm restore")]
 pub(crate) struct Args {
     /// What `advise --config` wrote.
@@ -42,6 +51,16 @@ pub(crate) struct Args {
     /// Set memory.max, above which processes are killed, in place of memory.high.
     #[arg(long, requires = "cgroup")]
     max: bool,
+    /// Write what the daemon has to do as a configuration for `isotherm run`; `-` prints it.
+    #[arg(long, value_name = "FILE")]
+    daemon_config: Option<PathBuf>,
+    /// The age from which on presets and [[generations]] treat memory as cold, in place of the one that was fitted to the length of the
+    /// recording.
+    #[arg(long, value_name = "TIME")]
+    age: Option<Duration>,
+    /// DAMON has one user at a time: switch DAMON_STAT off for the module, if it has DAMON.
+    #[arg(long)]
+    take_damon_stat: bool,
     /// Make the writes.
     #[arg(long)]
     yes: bool,
@@ -74,8 +93,29 @@ struct Write {
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let root = args.hands.root();
     let acts = args.yes && !args.dry_run;
-    let scenario = read(&args.advice, acts)?;
+    let mut scenario = read(&args.advice, acts)?;
+    if let Some(age) = args.age {
+        daemon_config::with_age(&mut scenario, age)?;
+    }
+    let mut module = module::of(&scenario, &args).filter(|_| args.daemon_config.is_none());
+    refuse_what_needs_more(&scenario, &args, module.is_some())?;
+    // Everything is looked at before anything is written.
+    let is_printed = args.daemon_config.as_deref() == Some(Path::new("-"));
+    let configuration = match &args.daemon_config {
+        None => None,
+        Some(_) if is_printed && args.yes => {
+            return Err(CliError::usage("--daemon-config - prints alone, and --yes writes: name a file"));
+        }
+        Some(file) => Some((file, configuration(&scenario, &args, acts)?)),
+    };
+    if let Some((_, (text, _))) = configuration.as_ref().filter(|_| is_printed) {
+        ui.print(text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut writes = plan(&scenario, &args, &root)?;
+    if let Some(module) = &mut module {
+        writes.extend(module::plan(&scenario, module, &args, &root)?);
+    }
     if acts {
         let hands = hands(&root, &args.hands.journal, true)?;
         let mut hands = hands.ok_or_else(|| CliError::failed("there is no journal"))?;
@@ -86,6 +126,12 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
             })?;
             write.result = if was_so { "was so already" } else { "written" };
         }
+        if let Some(module) = &mut module {
+            module::begins(module, &root)?;
+        }
+    }
+    if let Some((file, (text, _))) = &configuration {
+        daemon_config::write(file, text)?;
     }
     match args.format.format {
         Format::Json => {
@@ -95,12 +141,62 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         Format::Csv => ui.print(table(&writes).to_csv())?,
         Format::Table => ui.print(super::render(&table(&writes), Format::Table, ui))?,
     }
+    if let Some((file, (_, nr_sections))) = configuration {
+        let what = if acts { "which act" } else { "which observe: enable = false until --yes, or until you set it" };
+        let file = file.display();
+        ui.say(format_args!(
+            "{file}: {nr_sections} sections, {what}; next: isotherm check {file}; sudo isotherm run --dry-run {file}; sudo isotherm run {file}"
+        ));
+    }
+    if module.is_some() {
+        ui.say("the module treats memory of the whole machine; --daemon-config FILE keeps its schemes to the group");
+    }
+    if args.age.is_none() && (args.daemon_config.is_some() || module.is_some()) {
+        for (name, key, age) in daemon_config::ages(&scenario) {
+            ui.warn(format_args!(
+                "`{name}`: `{key}` is {age}, fitted to the length of the recording; --age 2m sets another"
+            ));
+        }
+    }
     if acts {
-        ui.say(format_args!("`isotherm restore` takes it back"));
+        ui.say("`isotherm restore` takes back what was written");
     } else {
-        ui.say(format_args!("nothing was written; --yes writes this list"));
+        ui.say("no setting was written; --yes writes this list");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The configuration for the daemon, and the number of its sections.
+fn configuration(scenario: &Scenario, args: &Args, acts: bool) -> Result<(String, usize), CliError> {
+    let place = args.advice.display().to_string();
+    if !daemon_config::has_sections(scenario) {
+        return Err(CliError::usage(format!(
+            "{place} has nothing for the daemon: its limit and policy are set once, by `isotherm apply {place}` without --daemon-config"
+        )));
+    }
+    daemon_config::text(scenario, &place, args.cgroup.as_deref(), acts)
+}
+
+/// Refuses what this command cannot do, with the command that can.
+fn refuse_what_needs_more(scenario: &Scenario, args: &Args, has_module: bool) -> Result<(), CliError> {
+    let place = args.advice.display();
+    if !scenario.variants.is_empty() || scenario.matrix.is_some() {
+        return Err(CliError::usage(format!(
+            "{place} has several variants, and does not say which one is meant: leave [[variants]] and [matrix] out, and say its \
+             values in the file itself"
+        )));
+    }
+    let tables = daemon_config::section_names(scenario);
+    let is_done_once = tables.is_empty() || (has_module && tables == ["[[monitors]]"]);
+    if is_done_once || args.daemon_config.is_some() {
+        return Ok(());
+    }
+    let cgroup = args.cgroup.as_deref().unwrap_or("PATH");
+    Err(CliError::usage(format!(
+        "{place} has {}, which a daemon has to carry out; type: isotherm apply {place} --cgroup {cgroup} --daemon-config isotherm.toml, \
+         then: sudo isotherm run isotherm.toml",
+        tables.join(", ")
+    )))
 }
 
 /// The file, which must not be somebody else's to write when it changes something.
@@ -121,23 +217,6 @@ fn read(path: &Path, acts: bool) -> Result<Scenario, CliError> {
 /// The list of writes.
 fn plan(scenario: &Scenario, args: &Args, root: &Root) -> Result<Vec<Write>, CliError> {
     let place = args.advice.display();
-    for (given, what) in [
-        (!scenario.monitors.is_empty(), "[[monitors]] with schemes"),
-        (!scenario.generations.is_empty(), "[[generations]]"),
-        (!scenario.limits.is_empty(), "[[limits]]"),
-        (!scenario.compaction.is_empty(), "[[compaction]]"),
-        (scenario.tiering.is_some(), "[tiering]"),
-        (
-            !scenario.variants.is_empty() || scenario.matrix.is_some(),
-            "several variants, of which it does not say which",
-        ),
-    ] {
-        if given {
-            return Err(CliError::host_cannot(format!(
-                "{place} has {what}, which is not applied to live machines yet; limits and policies are"
-            )));
-        }
-    }
     let mut writes = Vec::new();
     let enabled = match scenario.policy.as_str() {
         "mglru" => ALL_ON,
@@ -177,6 +256,10 @@ fn plan(scenario: &Scenario, args: &Args, root: &Root) -> Result<Vec<Write>, Cli
         }
     };
     match (limit, &args.cgroup) {
+        // The group is that of the daemon's sections.
+        (None, _) if args.daemon_config.is_some() => {}
+        // Right-sizing writes memory.high itself.
+        (Some(_), _) if !scenario.limits.is_empty() && !args.max => {}
         (None, None) => {}
         (None, Some(_)) => {
             return Err(CliError::usage(format!("{place} has no `limit`: there is nothing to set in a group")));

@@ -17,6 +17,7 @@ mod switch;
 mod tests;
 
 pub(crate) use guard::Guard;
+pub use kernel::ModuleOnce;
 pub use line::{Act, Effect, Line, SectionStatus, Status};
 pub use steering::{Ended, Outside, SteerError, Steered, steer};
 

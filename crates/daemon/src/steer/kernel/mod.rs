@@ -3,12 +3,14 @@
 mod damon;
 mod files;
 mod module;
+mod once;
 mod proactive;
 mod settings;
 mod tiers;
 
 pub(super) use damon::Kdamond;
 pub(super) use module::Module;
+pub use once::ModuleOnce;
 pub(super) use proactive::Proactive;
 pub(super) use tiers::Tiers;
 

@@ -39,6 +39,22 @@ impl Module {
         Ok(BOUNDS.into_iter().zip([(first / unit).to_string(), (last / unit).to_string()]).collect())
     }
 
+    /// Whether it is on, with the values that are asked for. Bounds of memory that nobody gave do not count: they are found anew.
+    pub(super) fn runs_as_asked(&self, world: &mut dyn World) -> Result<bool, String> {
+        if !self.is("Y", world)? {
+            return Ok(false);
+        }
+        for (name, asked) in &self.module.parameters {
+            if name.starts_with("monitor_region_") && asked == "0" {
+                continue;
+            }
+            if world.value(&self.path(name))?.is_some_and(|now| now != *asked) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     fn is(&self, word: &str, world: &mut dyn World) -> Result<bool, String> {
         Ok(world.value(&self.path("enabled"))?.as_deref() == Some(word))
     }
