@@ -1,5 +1,6 @@
 //! `isotherm monitor`, `isotherm accuracy`, and region records through `import` and `export`.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -54,7 +55,11 @@ impl Folder {
 fn a_replay_is_recorded_and_shown() {
     let folder = Folder::new();
     let record = folder.path("r.parquet");
+    // What it takes the place of was everybody's to read; a record is its owner's.
+    std::fs::write(&record, "").unwrap();
+    std::fs::set_permissions(&record, std::fs::Permissions::from_mode(0o644)).unwrap();
     let summary = json(&["monitor", &trace("sqlite"), "-o", &record, "--format", "json"]);
+    assert_eq!(std::fs::metadata(&record).unwrap().permissions().mode() & 0o777, 0o600);
     let snapshots = folder.snapshots("r.parquet");
     assert_eq!(summary["snapshots"].as_u64(), Some(snapshots.len() as u64));
     let (checks, cpu_ns) = (summary["checks"].as_u64().unwrap(), summary["cpu_ns"].as_u64().unwrap());

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::file::ipc_writer::{IpcSink, Note};
-use crate::file::parquet_file::is_full;
+use crate::file::parquet_file::{create_private, is_full};
 use crate::file::parquet_writer::ParquetSink;
 use crate::fold::fold_events;
 use crate::reader::{TraceReader, row_flaw, thread_flaw};
@@ -41,7 +41,7 @@ impl TraceWriter {
     /// When the file cannot be made.
     pub fn create(path: impl AsRef<Path>, meta: TraceMeta) -> Result<Self> {
         let path = path.as_ref();
-        let file = File::create(path).map_err(|error| TraceError::io("create", path, error))?;
+        let file = create_private(path).map_err(|error| TraceError::io("create", path, error))?;
         let sink = IpcSink::create(file, &meta).map_err(|error| {
             // Not even the header is there: nothing that could be opened.
             let _ = std::fs::remove_file(path);

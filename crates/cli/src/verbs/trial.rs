@@ -3,6 +3,7 @@
 mod metrics;
 mod outcome;
 
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -283,8 +284,9 @@ fn plan(args: &Args, configs: &[Config; 2], design: &Design, metrics: &Metrics, 
 }
 
 fn open(path: &Path) -> Result<std::fs::File, CliError> {
-    std::fs::File::create(path)
-        .map_err(|error| CliError::failed(error).while_doing(format!("cannot write {}", path.display())))
+    // It names groups and what they did: nobody's but its owner's.
+    let private = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+    private.map_err(|error| CliError::failed(error).while_doing(format!("cannot write {}", path.display())))
 }
 
 /// This machine.

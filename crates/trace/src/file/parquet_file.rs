@@ -1,7 +1,8 @@
 //! Writes a finished file: row groups to a temporary beside the target, put in place by one rename.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::Write;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -71,6 +72,17 @@ pub(crate) fn temporary_beside(target: &Path, suffix: &str) -> PathBuf {
     target.with_file_name(name)
 }
 
+/// Begins a recording: what was seen of running programs is nobody's but its owner's (mode 0600). Replaces what a file held.
+pub(crate) fn create_private(path: &Path) -> std::io::Result<File> {
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let metadata = file.metadata()?;
+    // It may have been there, and been everybody's.
+    if metadata.is_file() && metadata.mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
 /// Whether the system said that there is no room.
 pub(crate) fn is_full(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
@@ -81,6 +93,11 @@ impl ParquetFile {
     pub(crate) fn create(target: &Path, table: &Table) -> Result<Self> {
         let temporary = temporary_beside(target, "finishing");
         let file = File::create(&temporary).map_err(|error| TraceError::io("create", &temporary, error))?;
+        // Whoever could not read the file that it takes the place of cannot read this one.
+        if let Some(replaced) = std::fs::metadata(target).ok().filter(std::fs::Metadata::is_file) {
+            let kept = file.set_permissions(replaced.permissions());
+            kept.map_err(|error| TraceError::io("write", &temporary, error))?;
+        }
         let failure = Arc::new(Mutex::new(None));
         let file = ErrorKeeping { file, failure: Arc::clone(&failure) };
         let writer = SerializedFileWriter::new(file, schema(table), Arc::new(properties(table)));
@@ -177,4 +194,33 @@ fn properties(table: &Table) -> WriterProperties {
         builder = builder.set_column_encoding(ColumnPath::from(column.name), encoding);
     }
     builder.build()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::group::{GroupMeta, GroupWriter};
+    use crate::region::{RecordMeta, RegionWriter};
+    use crate::{TraceMeta, TraceWriter};
+    use std::fs::{Permissions, metadata, set_permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn recordings_are_their_owners_alone_from_the_first_byte_to_the_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["t", "r", "g"].map(|name| folder.path().join(name));
+        let are_private = || paths.iter().all(|path| metadata(path).unwrap().permissions().mode() & 0o777 == 0o600);
+        std::fs::write(&paths[1], "old").unwrap();
+        set_permissions(&paths[1], Permissions::from_mode(0o664)).unwrap();
+        let trace = TraceWriter::create(&paths[0], TraceMeta::single("x")).unwrap();
+        let record = RegionWriter::create(&paths[1], RecordMeta::single("vaddr", "x")).unwrap();
+        let group = GroupWriter::create(&paths[2], GroupMeta::default()).unwrap();
+        assert!(are_private(), "while they are written");
+        trace.finish().unwrap();
+        record.finish().unwrap();
+        group.finish().unwrap();
+        assert!(are_private(), "finished");
+        // A conversion takes the mode of what it replaces.
+        TraceWriter::create_finished(&paths[0], TraceMeta::single("x")).unwrap().finish().unwrap();
+        assert!(are_private(), "replaced");
+    }
 }

@@ -9,7 +9,7 @@ use super::columns::{GROUP, Rows};
 use super::reader::GroupReader;
 use super::{GroupMeta, Look};
 use crate::file::ipc_file::IpcFile;
-use crate::file::parquet_file::{GROUP_ROWS, ParquetFile, is_full};
+use crate::file::parquet_file::{GROUP_ROWS, ParquetFile, create_private, is_full};
 use crate::{Result, TraceError};
 
 /// Rows and notes a batch of the stream.
@@ -51,7 +51,7 @@ impl GroupWriter {
     pub fn create(path: impl AsRef<Path>, meta: GroupMeta) -> Result<Self> {
         let path = path.as_ref().to_owned();
         let meta = GroupMeta { looks: 0, ..meta };
-        let file = File::create(&path).map_err(|error| TraceError::io("create", &path, error))?;
+        let file = create_private(&path).map_err(|error| TraceError::io("create", &path, error))?;
         let json = serde_json::to_string(&meta).expect("metadata is plain data");
         let file = Box::new(IpcFile::create(file, &GROUP, json).map_err(|error| stream_error(&path, 0, error))?);
         Ok(Self { path, meta, latest_ns: 0, rows: Rows::default(), notes: Vec::new(), file })

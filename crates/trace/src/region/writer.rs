@@ -11,7 +11,7 @@ use super::reader::RegionReader;
 use super::snapshot::flaw;
 use super::{ContextMeta, RecordMeta, Snapshot, TargetMeta};
 use crate::file::ipc_file::IpcFile;
-use crate::file::parquet_file::{GROUP_ROWS, ParquetFile, is_full};
+use crate::file::parquet_file::{GROUP_ROWS, ParquetFile, create_private, is_full};
 use crate::{Result, TraceError};
 
 /// Rows and notes a batch of the stream.
@@ -69,7 +69,7 @@ impl RegionWriter {
     pub fn create(path: impl AsRef<Path>, meta: RecordMeta) -> Result<Self> {
         let path = path.as_ref();
         let meta = fresh(path, meta)?;
-        let file = File::create(path).map_err(|error| TraceError::io("create", path, error))?;
+        let file = create_private(path).map_err(|error| TraceError::io("create", path, error))?;
         let json = serde_json::to_string(&meta).expect("metadata is plain data");
         let file = IpcFile::create(file, &RECORD, json).map_err(|error| stream_error(path, 0, error))?;
         Ok(Self::with(path, meta, Sink::Stream { file: Box::new(file), notes: Vec::new() }))
