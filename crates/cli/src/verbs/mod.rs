@@ -18,6 +18,7 @@ mod replay;
 mod report;
 mod restore;
 mod run;
+mod scrub;
 mod selection;
 mod simulate;
 mod status;
@@ -45,6 +46,7 @@ isotherm_terminal::verbs! {
     Report => report,
     Restore => restore,
     Run => run,
+    Scrub => scrub,
     Simulate => simulate,
     Status => status,
     Stop => stop,

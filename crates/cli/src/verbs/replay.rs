@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use isotherm_daemon::config::Config;
 use isotherm_daemon::steer::{Outside, steer};
 use isotherm_daemon::tape::{Played, Silent, Tape, Taped};
+use isotherm_units::Duration;
 
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
@@ -44,16 +46,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let other = args.config.as_deref().map(configuration).transpose()?;
     let config = other.as_ref().unwrap_or(&header.config);
     config.check().map_err(|error| named(&format_args!("its configuration: {}: {}", error.key, error.message)))?;
-    let [mut world, mut knobs, mut clock, mut meter, mut log, mut host] = [Silent; 6];
-    let outside = Outside {
-        world: &mut Taped::new(&mut world, &tape),
-        knobs: &mut Taped::new(&mut knobs, &tape),
-        clock: &mut Taped::new(&mut clock, &tape),
-        meter: &mut Taped::new(&mut meter, &tape),
-        log: &mut Taped::new(&mut log, &tape),
-    };
-    steer(config, header.length, &mut Taped::new(&mut host, &tape), outside).map_err(|error| named(&error))?;
-    let played = tape.played();
+    let played = play(config, header.length, &tape).map_err(|why| named(&why))?;
     if args.format.format == Format::Json {
         let json = serde_json::to_string_pretty(&played).map_err(CliError::failed)?;
         ui.print(format_args!("{json}\n"))?;
@@ -62,6 +55,23 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     }
     let is_same = played.difference.is_none();
     Ok(if is_same || other.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs the loop with a tape in place of the machine.
+///
+/// # Errors
+/// The configuration cannot be run, in words.
+pub(super) fn play(config: &Config, length: Option<Duration>, tape: &Tape) -> Result<Played, String> {
+    let [mut world, mut knobs, mut clock, mut meter, mut log, mut host] = [Silent; 6];
+    let outside = Outside {
+        world: &mut Taped::new(&mut world, tape),
+        knobs: &mut Taped::new(&mut knobs, tape),
+        clock: &mut Taped::new(&mut clock, tape),
+        meter: &mut Taped::new(&mut meter, tape),
+        log: &mut Taped::new(&mut log, tape),
+    };
+    steer(config, length, &mut Taped::new(&mut host, tape), outside).map_err(|error| error.to_string())?;
+    Ok(tape.played())
 }
 
 fn read(path: &Path) -> Result<String, CliError> {

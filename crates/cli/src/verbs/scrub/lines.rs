@@ -1,0 +1,249 @@
+//! Names in lines of JSON: the audit of the daemon, and its tape.
+
+use isotherm_daemon::config::Config;
+use serde_json::Value;
+
+use super::names::{Kind, Names};
+use crate::error::CliError;
+
+/// What the lines are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lines {
+    Audit,
+    Tape,
+}
+
+/// What a file of lines is, by its first line.
+pub(super) fn sniff(head: &str) -> Option<Lines> {
+    let first: Value = serde_json::from_str(head.lines().find(|line| !line.trim().is_empty())?).ok()?;
+    if first.get("isotherm-tape").is_some() {
+        return Some(Lines::Tape);
+    }
+    first.get("event").is_some_and(Value::is_string).then_some(Lines::Audit)
+}
+
+/// All lines with pseudonyms, and whether the last one was torn and is left out.
+pub(super) fn scrub(text: &str, lines: Lines, place: &str, names: &mut Names) -> Result<(String, bool), CliError> {
+    let (values, is_torn) = read(text, lines, place)?;
+    for value in &values {
+        one(&mut value.clone(), lines, names);
+    }
+    names.plan();
+    let mut out = String::with_capacity(text.len());
+    for mut value in values {
+        one(&mut value, lines, names);
+        out.push_str(&value.to_string());
+        out.push('\n');
+    }
+    Ok((out, is_torn))
+}
+
+fn read(text: &str, lines: Lines, place: &str) -> Result<(Vec<Value>, bool), CliError> {
+    let mut values: Vec<Value> = Vec::new();
+    let all = (1..).zip(text.split_inclusive('\n')).filter(|(_, line)| !line.trim().is_empty());
+    for (number, line) in all {
+        let strange = |why: String| CliError::failed(format!("{place}:{number}: {why}"));
+        let value: Value = match serde_json::from_str(line) {
+            Ok(value) => value,
+            Err(_) if !line.ends_with('\n') && !values.is_empty() => return Ok((values, true)),
+            Err(error) => return Err(strange(format!("it is no line of JSON: {error}"))),
+        };
+        let is_one = match lines {
+            Lines::Audit => value.get("event").is_some_and(Value::is_string),
+            Lines::Tape if values.is_empty() => value.get("config").is_some(),
+            Lines::Tape => value.as_array().is_some_and(|call| call.len() == 3 && call[0].is_string()),
+        };
+        if !is_one {
+            let what = match lines {
+                Lines::Audit => "a line of the audit is an object with an `event`",
+                Lines::Tape => "a line of a tape is a list of a name, what was asked, and the answer",
+            };
+            return Err(strange(what.to_owned()));
+        }
+        values.push(value);
+    }
+    Ok((values, false))
+}
+
+fn one(value: &mut Value, lines: Lines, names: &mut Names) {
+    match (lines, value) {
+        (Lines::Tape, Value::Array(call)) => {
+            if let [Value::String(name), asked, answer] = call.as_mut_slice() {
+                a_call(name, asked, answer, names);
+            }
+        }
+        (Lines::Tape, header) => {
+            if let Some(value) = header.get_mut("config") {
+                config(value, names);
+            }
+        }
+        (Lines::Audit, line) => fields(line, names),
+    }
+}
+
+/// A call of the tape: what it asked, and the answer.
+fn a_call(name: &str, asked: &mut Value, answer: &mut Value, names: &mut Names) {
+    match (name, &mut *asked) {
+        ("groups" | "members" | "guaranteed" | "memcg", Value::String(path)) => *path = names.group(path),
+        ("value" | "there", Value::String(path)) => {
+            let is_of_pids = is_pid_file(path);
+            *path = names.path(path);
+            if is_of_pids {
+                if let Some(held) = answer.get_mut("Ok") {
+                    pid_text(held, names);
+                }
+                return;
+            }
+        }
+        ("forget" | "put-back", Value::String(section)) => *section = label(section, names),
+        ("group-file", Value::Array(asked)) => {
+            if let Some(Value::String(group)) = asked.first_mut() {
+                *group = names.group(group);
+            }
+        }
+        ("command", Value::Array(asked)) => {
+            if let Some(Value::String(path)) = asked.first_mut() {
+                *path = names.path(path);
+            }
+        }
+        ("set" | "set-within" | "set-within-band", Value::Array(asked)) => {
+            if let [Value::String(section), Value::String(path), value] = asked.as_mut_slice() {
+                *section = label(section, names);
+                let is_of_pids = is_pid_file(path);
+                *path = names.path(path);
+                if is_of_pids { pid_text(value, names) } else { fields(value, names) }
+            }
+        }
+        (_, asked) => fields(asked, names),
+    }
+    match (name, answer.get_mut("Ok")) {
+        ("groups", Some(Value::Array(paths))) => {
+            for path in paths {
+                if let Value::String(path) = path {
+                    *path = names.group(path);
+                }
+            }
+        }
+        ("group-file", Some(Value::String(path))) => *path = names.path(path),
+        ("configuration", Some(value)) => config(value, names),
+        _ => fields(answer, names),
+    }
+}
+
+fn is_pid_file(path: &str) -> bool {
+    path.ends_with("/pid_target") || path.ends_with("/kdamond_pid") || path.ends_with("/pid")
+}
+
+/// A number of a process, as a file holds it. `-1`: none.
+fn pid_text(value: &mut Value, names: &mut Names) {
+    if let Value::String(text) = value
+        && let Ok(pid) = text.trim().parse()
+    {
+        *text = names.pid(pid).to_string();
+    }
+}
+
+/// `generations.cold`: a table and the name that somebody gave.
+fn label(section: &str, names: &mut Names) -> String {
+    match section.split_once('.') {
+        Some((table, name)) => format!("{table}.{}", names.name(Kind::Section, name)),
+        None => section.to_owned(),
+    }
+}
+
+/// Names by the keys that they stand under; other words by what is in them.
+fn fields(value: &mut Value, names: &mut Names) {
+    match value {
+        Value::Object(map) => {
+            let keys: Vec<String> = map.keys().cloned().collect();
+            for key in keys {
+                let Some(value) = map.get_mut(&key) else { continue };
+                match (key.as_str(), &mut *value) {
+                    ("event" | "engine" | "effect" | "action" | "time", Value::String(_)) => {}
+                    ("section", Value::String(section)) => *section = label(section, names),
+                    ("target" | "group" | "path", Value::String(path)) if path.starts_with('/') => {
+                        *path = if key == "path" && is_file(path) { names.path(path) } else { names.group(path) };
+                    }
+                    ("processes", Value::Array(pids)) => {
+                        for pid in pids {
+                            if let Some(number) = pid.as_u64().and_then(|number| u32::try_from(number).ok()) {
+                                *pid = names.pid(number).into();
+                            }
+                        }
+                    }
+                    _ => fields(value, names),
+                }
+            }
+            // The number of a process, in a line that tells a write of it.
+            if map.get("path").and_then(Value::as_str).is_some_and(is_pid_file)
+                && let Some(value) = map.get_mut("value")
+            {
+                pid_text(value, names);
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| fields(value, names)),
+        Value::String(text) => *text = names.text(text),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn is_file(path: &str) -> bool {
+    path.starts_with("/sys/") || path.starts_with("/proc/")
+}
+
+/// A live configuration.
+fn config(value: &mut Value, names: &mut Names) {
+    const SECTIONS: [&str; 4] = ["monitors", "generations", "limits", "compaction"];
+    let Value::Object(map) = value else { return };
+    if let Some(Value::Array(paths)) = map.get_mut("daemon").and_then(|daemon| daemon.get_mut("protect")) {
+        paths.iter_mut().for_each(|path| target(path, names));
+    }
+    if let Some(Value::String(file)) = map.get_mut("guard").and_then(|guard| guard.get_mut("file")) {
+        *file = names.path(file);
+    }
+    for table in map.get_mut("targets").and_then(Value::as_array_mut).into_iter().flatten() {
+        for key in ["name", "cgroup"] {
+            if let Some(value) = table.get_mut(key) {
+                target(value, names);
+            }
+        }
+    }
+    for section in SECTIONS {
+        for table in map.get_mut(section).and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(Value::String(name)) = table.get_mut("name") {
+                *name = names.name(Kind::Section, name);
+            }
+            for entry in table.get_mut("targets").and_then(Value::as_array_mut).into_iter().flatten() {
+                target(entry, names);
+            }
+            if let Some(entry) = table.get_mut("target") {
+                target(entry, names);
+            }
+            if let Some(config) = table.get_mut("config") {
+                filters(config, names);
+            }
+        }
+    }
+}
+
+/// The path of a group, or the name of a `[[targets]]` table.
+fn target(value: &mut Value, names: &mut Names) {
+    if let Value::String(text) = value {
+        *text = if text.starts_with('/') { names.group(text) } else { names.name(Kind::Target, text) };
+    }
+}
+
+/// Groups in filters and goals of schemes.
+fn filters(value: &mut Value, names: &mut Names) {
+    match value {
+        Value::Object(map) => map.values_mut().for_each(|value| filters(value, names)),
+        Value::Array(values) => values.iter_mut().for_each(|value| filters(value, names)),
+        Value::String(path) if path.starts_with('/') => *path = names.group(path),
+        _ => {}
+    }
+}
+
+/// Whether a tape's configuration still makes sense.
+pub(super) fn is_fine(config: &Config) -> Result<(), String> {
+    config.check().map_err(|error| format!("{}: {}", error.key, error.message))
+}
