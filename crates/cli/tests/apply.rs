@@ -173,6 +173,8 @@ fn what_needs_the_daemon_is_refused_with_the_command_that_does_it() {
         (format!("{PRESET}{TOOL}"), "[[monitors]], [[generations]]"),
         ("[[monitors]]\nname = \"m\"\n".to_owned(), "[[monitors]]"),
         ("[[compaction]]\nname = \"h\"\ndesign = \"explicit\"\n".to_owned(), "[[compaction]]"),
+        // By engines of isotherm's own.
+        ("[[monitors]]\nname = \"m\"\nconfig = { strategy = \"ptp\" }\n".to_owned(), "[[monitors]]"),
     ] {
         let advice = machine.advice(&rest);
         let refused = machine.apply(&advice, &["--yes"]);
@@ -194,9 +196,9 @@ fn what_needs_the_daemon_is_refused_with_the_command_that_does_it() {
         (TOOL, &["--daemon-config", "-", "--yes"], "prints alone"),
         ("[[variants]]\nname = \"v\"\n", &[], "several variants"),
         (
-            "[[monitors]]\nname = \"m\"\nconfig = { strategy = \"ptp\" }\n",
+            "[[compaction]]\nname = \"h\"\ndesign = \"heat\"\n",
             &["--daemon-config", "-"],
-            "no live engine for it yet",
+            "allowed: explicit, controller",
         ),
         (
             "[[monitors]]\nname = \"m\"\ntargets = [\"web\"]\nranges = [{ start = 0, end = 4096 }]\n",

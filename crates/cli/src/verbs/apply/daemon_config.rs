@@ -118,7 +118,10 @@ pub(super) fn text(
     cgroup: Option<&str>,
     enable: bool,
 ) -> Result<(String, usize), CliError> {
-    let over_groups = !(scenario.monitors.is_empty() && scenario.generations.is_empty() && scenario.limits.is_empty());
+    let policy = scenario.tiering.as_ref().map(|tiering| tiering.policy.clone());
+    let is_scanned = TieringConfig { policy, ..TieringConfig::default() }.is_own();
+    let over_groups =
+        is_scanned || !(scenario.monitors.is_empty() && scenario.generations.is_empty() && scenario.limits.is_empty());
     let mut sections = Sections::default();
     let name = scenario.name.replace(['/', '\n'], "-");
     if over_groups {
@@ -161,7 +164,12 @@ pub(super) fn text(
             balancing.promote_rate_limit_mbps = Some(given.promote_rate_limit_mbps);
         }
         let policy = Some(tiering.policy.clone());
-        sections.tiering = Some(TieringConfig { enable, policy, balancing, ..TieringConfig::default() });
+        let given = TieringConfig { enable, policy, balancing, ..TieringConfig::default() };
+        sections.tiering = Some(if given.is_own() {
+            TieringConfig { targets: vec![name.clone()], promotion: tiering.promotion.clone(), ..given }
+        } else {
+            given
+        });
     }
     let body = print_as(&sections).map_err(CliError::failed)?;
     let check = |config: &Config| {

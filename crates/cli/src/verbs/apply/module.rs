@@ -10,7 +10,7 @@ use isotherm_units::Duration;
 
 use super::{Args, Write, daemon_config};
 use crate::error::CliError;
-use crate::live::daemon::Machine;
+use crate::live::daemon::{InForce, Machine};
 
 /// A module treats memory of the whole machine. Ages below this were fitted to a short recording and would evict what is in use.
 const AGE_MIN: Duration = Duration::from_secs(10);
@@ -77,6 +77,12 @@ pub(super) fn begins(module: &mut ModuleOnce, root: &Root) -> Result<(), CliErro
 /// Asks this machine as the daemon does.
 fn look<T>(root: &Root, ask: impl FnOnce(&mut Machine<'_>) -> T) -> Result<T, CliError> {
     let clock = Stopwatch::start().map_err(|error| CliError::failed(error).while_doing("cannot catch signals"))?;
-    let mut machine = Machine { root: root.clone(), clock: &clock, file: PathBuf::new(), dry_run: true };
+    let mut machine = Machine {
+        root: root.clone(),
+        clock: &clock,
+        file: PathBuf::new(),
+        dry_run: true,
+        in_force: InForce::default(),
+    };
     Ok(ask(&mut machine))
 }

@@ -101,6 +101,13 @@ fn a_call(name: &str, asked: &mut Value, answer: &mut Value, names: &mut Names) 
                 *group = names.group(group);
             }
         }
+        ("adopt", Value::Array(asked)) => {
+            if let [_, pid] = asked.as_mut_slice()
+                && let Some(number) = pid.as_u64().and_then(|number| u32::try_from(number).ok())
+            {
+                *pid = names.pid(number).into();
+            }
+        }
         ("command", Value::Array(asked)) => {
             if let Some(Value::String(path)) = asked.first_mut() {
                 *path = names.path(path);
@@ -161,6 +168,11 @@ fn fields(value: &mut Value, names: &mut Names) {
                 match (key.as_str(), &mut *value) {
                     ("event" | "engine" | "effect" | "action" | "time", Value::String(_)) => {}
                     ("section", Value::String(section)) => *section = label(section, names),
+                    ("target", Value::String(text)) if process_of(text).is_some() => {
+                        if let Some((group, pid)) = process_of(text) {
+                            *text = format!("{} (process {})", names.group(&group), names.pid(pid));
+                        }
+                    }
                     ("target" | "group" | "path", Value::String(path)) if path.starts_with('/') => {
                         *path = if key == "path" && is_file(path) { names.path(path) } else { names.group(path) };
                     }
@@ -187,6 +199,13 @@ fn fields(value: &mut Value, names: &mut Names) {
     }
 }
 
+/// A process as engines of our own call it: its group, and its number.
+fn process_of(text: &str) -> Option<(String, u32)> {
+    let (group, rest) = text.rsplit_once(" (process ")?;
+    let pid = rest.strip_suffix(')')?.parse().ok()?;
+    group.starts_with('/').then(|| (group.to_owned(), pid))
+}
+
 fn is_file(path: &str) -> bool {
     path.starts_with("/sys/") || path.starts_with("/proc/")
 }
@@ -207,6 +226,21 @@ fn config(value: &mut Value, names: &mut Names) {
                 target(value, names);
             }
         }
+    }
+    if let Some(metrics) = map.get_mut("metrics") {
+        for key in ["listen", "textfile"] {
+            if let Some(Value::String(place)) = metrics.get_mut(key) {
+                *place = match place.strip_prefix("unix:") {
+                    Some(path) => format!("unix:{}", names.path(path)),
+                    None if place.starts_with('/') => names.path(place),
+                    None => place.clone(),
+                };
+            }
+        }
+    }
+    let tiering = map.get_mut("tiering").and_then(|table| table.get_mut("targets"));
+    for entry in tiering.and_then(Value::as_array_mut).into_iter().flatten() {
+        target(entry, names);
     }
     for section in SECTIONS {
         for table in map.get_mut(section).and_then(Value::as_array_mut).into_iter().flatten() {
@@ -246,4 +280,25 @@ fn filters(value: &mut Value, names: &mut Names) {
 /// Whether a tape's configuration still makes sense.
 pub(super) fn is_fine(config: &Config) -> Result<(), String> {
     config.check().map_err(|error| format!("{}: {}", error.key, error.message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_and_places_of_engines_of_our_own_get_pseudonyms() {
+        let mut names = Names::default();
+        let audit = "{\"event\":\"asks\",\"section\":\"monitors.secret\",\"target\":\"/app/shop (process 4711)\",\"write\":\"pageout 0x1 to 0x2\"}\n";
+        let (text, _) = scrub(audit, Lines::Audit, "x", &mut names).unwrap();
+        assert!(!text.contains("shop") && !text.contains("4711") && !text.contains("secret"), "{text}");
+        assert!(text.contains(" (process ") && text.contains("pageout 0x1 to 0x2"), "{text}");
+        let tape = "{\"isotherm-tape\":1,\"config\":{\"tiering\":{\"targets\":[\"/app/shop\"]},\"metrics\":{\"listen\":\"unix:/srv/shop/m.sock\"}}}\n[\"adopt\",[3,4711],{\"Ok\":null}]\n";
+        let (text, _) = scrub(tape, Lines::Tape, "x", &mut Names::default()).unwrap();
+        assert!(!text.contains("shop") && !text.contains("4711") && text.contains("[\"adopt\",[3,"), "{text}");
+        assert_eq!(process_of("/a (b) (process 7)"), Some(("/a (b)".to_owned(), 7)));
+        for other in ["/a", "node 0", "/a (process )", "/a (process x)", "(process 7)"] {
+            assert_eq!(process_of(other), None, "{other}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! A module of the kernel that is set up once, by a command that ends and leaves it running.
 
 use super::{Kernel as _, Module, World};
-use crate::config::MonitorsConfig;
+use crate::config::{Engine, MonitorsConfig};
 use isotherm_core::presets::Preset;
 
 /// A module of the kernel (DAMON_RECLAIM, DAMON_LRU_SORT) that is to run as a preset says, without a daemon that watches over it.
@@ -21,6 +21,7 @@ impl ModuleOnce {
             targets: Vec::new(),
             preset: Some(preset.clone()),
             config: None,
+            engine: Engine::Kernel,
             take_damon_stat,
         };
         Some(Self { module: Module::new(&spec)?, name })
