@@ -49,6 +49,7 @@ fn question(path: &Path, memory: &[u64], kernels: &[KernelRelease]) -> Question 
         swap: DeviceKind::Zram.into(),
         slowdown: Ratio::from_percent(5),
         cpus: 2,
+        limits: false,
         threads: Some(1),
     }
 }
@@ -70,6 +71,31 @@ fn advice() -> &'static Advice {
 fn row<'a>(advice: &'a Advice, candidate: &str, memory_bytes: u64) -> &'a AdviceRow {
     let is_it = |row: &&AdviceRow| row.candidate == candidate && row.memory_bytes == memory_bytes;
     advice.rows.iter().find(is_it).unwrap_or_else(|| panic!("no row {candidate} {memory_bytes}"))
+}
+
+/// docs/advise.md#configurations: tried on request, beside the others, and nothing else changes by it.
+#[test]
+fn right_sizing_is_tried_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let question = Question { limits: true, ..question(&recording(folder.path()), &[100], &[KernelRelease::V7_2]) };
+    let sized = advise(&question, &()).unwrap_or_else(|error| panic!("{error}")).remove(0);
+    let plain = advice();
+    assert!(!plain.rows.iter().any(|row| row.candidate.contains("limits")));
+    let others: Vec<&AdviceRow> = sized.rows.iter().filter(|row| !row.candidate.contains("limits")).collect();
+    assert_eq!(others, plain.rows.iter().collect::<Vec<_>>());
+    assert_eq!(sized.recommendation, plain.recommendation);
+    for policy in ["classic", "mglru"] {
+        let name = format!("{policy} + limits");
+        let row = row(&sized, &name, sized.peak_bytes);
+        assert!(row.n >= 2 && !row.is_calibrated, "{row:?}");
+        assert!(
+            row.mean_bytes.high < self::row(&sized, policy, sized.peak_bytes).mean_bytes.low,
+            "it holds less: {row:?}"
+        );
+        let configuration = sized.configurations.iter().find(|one| one.candidate == name).unwrap();
+        let [preset] = &configuration.presets[..] else { panic!("{configuration:?}") };
+        assert!(preset.starts_with("{ interval = \"100ms\", floor = "), "{preset}");
+    }
 }
 
 #[test]
@@ -134,7 +160,8 @@ fn combinations_do_something_and_every_figure_carries_its_interval() {
     assert_eq!(advice.other_devices.len(), 2 + 3, "storage and swap but for what was asked for");
     // All configurations stand side by side at the recommended size.
     assert_eq!(advice.compared_bytes, best.memory_bytes);
-    CANDIDATES.iter().for_each(|candidate| assert!(row(advice, candidate.name, best.memory_bytes).n >= 5));
+    let plain = CANDIDATES.iter().filter(|candidate| !candidate.name.contains("limits"));
+    plain.for_each(|candidate| assert!(row(advice, candidate.name, best.memory_bytes).n >= 5));
     // With the kernel's own parameters nothing happens in two and a half seconds, and that is told.
     let presets: Vec<&str> = advice.kernel_defaults.iter().map(|defaults| defaults.preset).collect();
     assert_eq!(presets, ["lru-sort", "reclaim"]);

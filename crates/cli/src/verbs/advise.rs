@@ -75,6 +75,9 @@ pub(crate) struct Args {
     /// Processors of the simulated machine [default: 4].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     cpus: Option<u32>,
+    /// Try right-sizing of the program's group (`[[limits]]` of scenarios and of `isotherm run`) with the policies too.
+    #[arg(long, conflicts_with = "fast")]
+    limits: bool,
     /// Play the recommendation, 3 % less and 3 % more memory on a real kernel too (needs `isotherm-lab`, and what that needs), and print
     /// predicted and real major faults next to each other.
     #[arg(long, conflicts_with = "fast")]
@@ -128,6 +131,7 @@ Examples:
   isotherm advise traces/sqlite.parquet --storage latency=4ms,bandwidth=30MiB/s,queue=1
   isotherm advise traces/sqlite.parquet --memory 50%,75%,200MiB --format json
   isotherm advise traces/sqlite.parquet --rows
+  isotherm advise traces/redis.parquet --limits
   isotherm advise traces/sqlite.parquet --fast 50% --slow cxl
   isotherm advise regions.parquet --goal 50/s --swap zram
   isotherm advise --cgroup /system.slice/nginx.service --for 10m
@@ -181,6 +185,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         swap: args.swap,
         slowdown: args.slowdown.unwrap_or(SLOWDOWN),
         cpus,
+        limits: args.limits,
         threads: args.threads.map(usize::from),
     };
     let bar = BarProgress::new(ui, "replaying");

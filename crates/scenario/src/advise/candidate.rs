@@ -1,13 +1,15 @@
 //! The configurations that advice compares. A new policy is tried by being registered; a new combination (something that works beside a
 //! policy) is one line here, and a function below if it is new.
 
+use super::Question;
 use crate::monitoring::MonitorSpec;
 use crate::{GenerationsSpec, Scenario};
 use isotherm_core::generations::{ReclaimerConfig, Swappiness};
+use isotherm_core::limits::LimitsConfig;
 use isotherm_core::presets::{LruSort, Preset, Reclaim};
 use isotherm_sim::reclaim::{POLICIES, PolicyEntry, policy_by_name};
 use isotherm_sim::swap::device::DeviceKind;
-use isotherm_units::{Bytes, Duration, Ratio};
+use isotherm_units::{Amount, Bytes, Duration, PAGE_BYTES, Ratio};
 use std::sync::LazyLock;
 
 /// What the parameters of combinations are fitted to.
@@ -28,6 +30,7 @@ pub struct Candidate {
     policy: &'static str,
     /// What works beside it.
     parts: &'static [Part],
+    is_on_request: bool,
 }
 
 /// Combinations: name, policy, what works beside it.
@@ -39,13 +42,19 @@ const COMBINATIONS: &[(&str, &str, &[Part])] = &[
     ("mglru + proactive", "mglru", &[proactive]),
 ];
 
+/// Combinations that are tried only where the question says so: they take replays, and are not for every program.
+const ON_REQUEST: &[(&str, &str, &[Part])] =
+    &[("classic + limits", "classic", &[limits]), ("mglru + limits", "mglru", &[limits])];
+
 /// All configurations, in the order of results: each policy alone, and behind it what it is combined with.
 pub static CANDIDATES: LazyLock<Vec<Candidate>> = LazyLock::new(|| {
     let of = |entry: &'static PolicyEntry| {
-        let alone = Candidate { name: entry.name, policy: entry.name, parts: &[] };
-        let combinations = COMBINATIONS.iter().filter(|(_, policy, _)| *policy == entry.name);
-        let combined = combinations.map(|&(name, policy, parts)| Candidate { name, policy, parts });
-        std::iter::once(alone).chain(combined)
+        let alone = Candidate { name: entry.name, policy: entry.name, parts: &[], is_on_request: false };
+        let of_policy = |table: &'static [(&'static str, &'static str, &'static [Part])], is_on_request| {
+            let combinations = table.iter().filter(|(_, policy, _)| *policy == entry.name);
+            combinations.map(move |&(name, policy, parts)| Candidate { name, policy, parts, is_on_request })
+        };
+        std::iter::once(alone).chain(of_policy(COMBINATIONS, false)).chain(of_policy(ON_REQUEST, true))
     };
     POLICIES.iter().flat_map(of).collect()
 });
@@ -53,6 +62,11 @@ pub static CANDIDATES: LazyLock<Vec<Candidate>> = LazyLock::new(|| {
 impl Candidate {
     pub fn runs_on_linux(&self) -> bool {
         policy_by_name(self.policy).is_ok_and(|entry| entry.runs_on_linux)
+    }
+
+    /// Whether a question wants it tried.
+    pub fn is_asked_for(&self, question: &Question) -> bool {
+        question.limits || !self.is_on_request
     }
 
     /// How much works beside the policy: 0 for a policy alone.
@@ -136,6 +150,28 @@ fn proactive(scenario: &mut Scenario, recording: &Recording) {
     scenario.generations.push(GenerationsSpec::reclaim("proactive", config));
 }
 
+/// Right-sizing of the program's group, which has the limit of the candidate above it. A recording of seconds has no time for steps of
+/// five seconds: there are a hundred in its life, as seldom as the daemon takes them at most, and as often as it may at least.
+fn limits(scenario: &mut Scenario, recording: &Recording) {
+    let usual = LimitsConfig::new(crate::assemble::group_path(scenario, 0));
+    let step = recording.runtime.ns() / 100 / STEP.ns();
+    let interval = Duration::from_ns(step.saturating_mul(STEP.ns())).clamp(STEP, usual.interval);
+    // As many intervals as by default.
+    let of_default = |time: Duration| interval.saturating_mul(time.ns() / usual.interval.ns().max(1));
+    let (backoff, backoff_max) = (of_default(usual.backoff), of_default(usual.backoff_max));
+    let allowed = match scenario.limit {
+        Some(Amount::Absolute(bytes)) => bytes.get() / FLOOR_OF_LIMIT,
+        _ => usual.floor.get(),
+    };
+    let floor = Bytes::new(allowed.clamp(PAGE_BYTES, usual.floor.get())).pages_floor().bytes();
+    scenario.limits.push(LimitsConfig { interval, backoff, backoff_max, floor, ..usual });
+}
+
+/// The least interval of right-sizing.
+const STEP: Duration = Duration::from_ms(100);
+/// Right-sizing stops at this part of the limit: its own least limit is more than many recorded programs need.
+const FLOOR_OF_LIMIT: u64 = 10;
+
 fn monitor(name: &str, preset: Preset) -> MonitorSpec {
     MonitorSpec::of_preset(name, preset).expect("fitted values are allowed: tested")
 }
@@ -145,12 +181,31 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
+    /// A recording that is played.
+    fn played() -> Scenario {
+        let load = isotherm_workload::WorkloadSpec::Trace(isotherm_workload::TraceSpec::new("x.parquet"));
+        Scenario { workloads: vec![crate::WorkloadEntry::new("x", load)], ..Scenario::named("x") }
+    }
+
+    #[test]
+    fn steps_of_right_sizing_are_a_hundredth_of_the_recording() {
+        for (runtime, interval_ms) in [(0, 100), (2_840, 100), (60_000, 600), (200_000, 2_000), (9_000_000, 5_000)] {
+            let mut scenario = played();
+            limits(&mut scenario, &Recording { runtime: Duration::from_ms(runtime) });
+            let times = |config: &LimitsConfig| (config.interval, config.backoff, config.backoff_max);
+            let expected = [1, 6, 120].map(|times| Duration::from_ms(interval_ms).saturating_mul(times));
+            assert_eq!(times(&scenario.limits[0]), expected.into(), "{runtime} ms");
+        }
+    }
+
     const LENGTHS: [Duration; 4] =
         [Duration::ZERO, Duration::from_ms(2840), Duration::from_secs(3600), Duration::from_secs(u64::MAX >> 30)];
 
     #[test]
     fn every_combination_is_of_a_policy() {
-        assert_eq!(CANDIDATES.len(), POLICIES.len() + COMBINATIONS.len());
+        assert_eq!(CANDIDATES.len(), POLICIES.len() + COMBINATIONS.len() + ON_REQUEST.len());
+        let on_request = CANDIDATES.iter().filter(|candidate| candidate.is_on_request);
+        assert!(on_request.map(|candidate| candidate.name).eq(["classic + limits", "mglru + limits"]));
     }
 
     #[test]
@@ -168,7 +223,13 @@ mod tests {
     fn every_part_is_there_fitted_to_recordings_of_any_length() {
         for runtime in LENGTHS {
             for candidate in CANDIDATES.iter() {
-                let scenario = candidate.apply(Scenario::named("x"), &Recording { runtime });
+                let limit = Some(Amount::Absolute(Bytes::from_mib(8)));
+                let scenario = candidate.apply(Scenario { limit, ..played() }, &Recording { runtime });
+                assert_eq!(!scenario.limits.is_empty(), candidate.name.contains("limits"), "{}", candidate.name);
+                for config in &scenario.limits {
+                    config.validate().expect("fitted values are allowed");
+                    assert_eq!((config.target.as_str(), config.floor.get()), ("/x", (8 << 20) / 10 / 4096 * 4096));
+                }
                 assert_eq!(
                     !scenario.generations.is_empty(),
                     candidate.name.contains("proactive"),
@@ -194,10 +255,8 @@ mod tests {
     #[test]
     fn every_set_up_is_written_and_read_back() {
         for candidate in CANDIDATES.iter() {
-            let mut scenario = Scenario::named("x");
+            let mut scenario = played();
             scenario.machine.swap.device = DeviceKind::None.into();
-            let load = isotherm_workload::WorkloadSpec::Trace(isotherm_workload::TraceSpec::new("x.parquet"));
-            scenario.workloads = vec![crate::WorkloadEntry::new("x", load)];
             let scenario = candidate.apply(scenario, &Recording { runtime: LENGTHS[1] });
             let text = crate::print(&scenario);
             let read = crate::parse(&text, candidate.name).unwrap_or_else(|error| panic!("{error}\n{text}"));

@@ -126,7 +126,7 @@ pub(super) fn calibrated(releases: &[Replays<'_>]) -> Vec<usize> {
 pub(super) fn compare(replays: &mut Replays<'_>, choice: Option<Choice>) -> Result<Bytes, ScenarioError> {
     let largest = replays.pool.places().map(|(_, size)| size).max().unwrap_or_default();
     let size = choice.map_or(largest, |choice| choice.size);
-    let places: Vec<(usize, Bytes)> = (0..CANDIDATES.len()).map(|index| (index, size)).collect();
+    let places: Vec<(usize, Bytes)> = replays.question.candidates().into_iter().map(|index| (index, size)).collect();
     replays.play_up_to(DRAWS_TO_COMPARE, &places)?;
     Ok(size)
 }
@@ -190,7 +190,9 @@ pub(super) fn notes(
     best: Option<&Recommendation>,
     compared: Bytes,
 ) -> Vec<Note> {
-    let linux = || CANDIDATES.iter().enumerate().filter(|(_, candidate)| candidate.runs_on_linux());
+    let tried = replays.question.candidates();
+    let linux =
+        || tried.iter().map(|&index| (index, &CANDIDATES[index])).filter(|(_, candidate)| candidate.runs_on_linux());
     let bands: Vec<GambleBand> =
         linux().flat_map(|(index, candidate)| gambles(replays, index, candidate.name)).collect();
     let mut notes: Vec<Note> = bands.iter().map(gamble).collect();

@@ -66,8 +66,17 @@ pub struct Question {
     pub slowdown: Ratio,
     /// Number of processors of the simulated machine.
     pub cpus: u32,
+    /// Whether right-sizing of the program's group is tried with the policies too.
+    pub limits: bool,
     /// Threads to replay with; `None` = one per processor.
     pub threads: Option<usize>,
+}
+
+impl Question {
+    /// Numbers in [`CANDIDATES`] of the configurations to try.
+    fn candidates(&self) -> Vec<usize> {
+        (0..CANDIDATES.len()).filter(|&index| CANDIDATES[index].is_asked_for(self)).collect()
+    }
 }
 
 /// The answer for one release of the kernel.
@@ -182,7 +191,7 @@ fn releases<'a>(question: &'a Question, progress: &'a dyn Progress) -> Result<Ve
 
 fn answer(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, ScenarioError> {
     let mut releases = releases(question, progress)?;
-    let all: Vec<usize> = (0..CANDIDATES.len()).collect();
+    let all = question.candidates();
     for replays in &mut releases {
         search::survey(replays, &all)?;
     }
@@ -226,7 +235,7 @@ fn advice(
     let recommendation = choice.and_then(|choice| choice::recommend(replays, choice));
     let notes = choice::notes(replays, &rows, recommendation.as_ref(), compared);
     let configurations =
-        CANDIDATES.iter().enumerate().map(|(index, candidate)| choice::configuration(replays, index, candidate));
+        question.candidates().into_iter().map(|index| choice::configuration(replays, index, &CANDIDATES[index]));
     let config = recommendation.as_ref().map(|best| replays.config(best.candidate, best.memory_bytes));
     let other_devices = match choice {
         Some(choice) => devices::others(replays, choice.index, choice.size)?,

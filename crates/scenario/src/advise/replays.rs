@@ -13,6 +13,7 @@ use crate::monitoring::{MonitorSpec, Watching};
 use crate::run::{Progress, Unit, check_ended, peaks_of, without_limits};
 use crate::variant::{Variant, name_of};
 use crate::{GenerationsSpec, RunMode, Scenario, WorkloadEntry};
+use isotherm_core::limits::LimitsConfig;
 use isotherm_core::schemes::explain;
 use isotherm_sim::cgroup::CgroupId;
 use isotherm_sim::counters::Counter;
@@ -278,7 +279,10 @@ impl<'a> Replays<'a> {
             format!("{{ {} }}", keys.collect::<Vec<_>>().join(", "))
         };
         let presets = scenario.monitors.iter().filter_map(written);
-        presets.chain(scenario.generations.iter().map(tool)).collect()
+        let sizing =
+            |limits: &LimitsConfig| format!("{{ interval = \"{}\", floor = \"{}\" }}", limits.interval, limits.floor);
+        let tools = scenario.generations.iter().map(tool).chain(scenario.limits.iter().map(sizing));
+        presets.chain(tools).collect()
     }
 
     /// The configuration of this name with this limit, for a user to play.

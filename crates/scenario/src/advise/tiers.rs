@@ -214,6 +214,7 @@ fn answer(question: &TierQuestion, progress: &dyn Progress) -> Result<TierAdvice
         swap: question.swap,
         slowdown: Ratio::ZERO,
         cpus: question.cpus,
+        limits: false,
         threads: question.threads,
     };
     let mut base = scenario_of(&as_recorded, question.kernel, EpochOrder::default());

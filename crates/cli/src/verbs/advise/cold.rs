@@ -85,6 +85,7 @@ const DEFAULT_LENGTH: Duration = Duration::from_secs(600);
 pub(super) fn run(record: Record, args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let refused = [
         (args.verify, "--verify"),
+        (args.limits, "--limits"),
         (args.rows, "--rows"),
         (args.report.is_some(), "--report"),
         (args.config.is_some(), "--config"),

@@ -16,7 +16,7 @@ pub(super) fn html(answers: &[Advice], question: &Question) -> Result<String, Cl
     let machines: Vec<String> = answers.iter().map(words::machine).collect();
     let lead = format!(
         "A recording replayed on a simulated machine under {} configurations: {}.",
-        CANDIDATES.len(),
+        advice.configurations.len(),
         machines.join("; ")
     );
     let mut page = HtmlPage::new(title, lead);
@@ -116,7 +116,9 @@ fn curves(advice: &Advice, y: impl Fn(&AdviceRow) -> Option<[f64; 3]>) -> Vec<Se
         // Bands of many curves hide each other.
         if emphasis == Emphasis::Strong { series.band(band) } else { series }
     };
-    CANDIDATES.iter().map(curve).collect()
+    let was_tried =
+        |candidate: &&Candidate| advice.configurations.iter().any(|tried| tried.candidate == candidate.name);
+    CANDIDATES.iter().filter(was_tried).map(curve).collect()
 }
 
 /// Where outcomes fall into two groups: both as points, which `y` gives.

@@ -29,6 +29,7 @@ fn question(listed: &Listed, root: &Path, kernel: &str) -> Result<Question, CliE
         swap: DeviceKind::Zram.into(),
         slowdown: Ratio::from_percent(5),
         cpus: 4,
+        limits: false,
         threads: None,
     })
 }
