@@ -153,6 +153,8 @@ fn pid_text(value: &mut Value, names: &mut Names) {
 /// `generations.cold`: a table and the name that somebody gave.
 fn label(section: &str, names: &mut Names) -> String {
     match section.split_once('.') {
+        // The one table without a name of its own.
+        Some(("tiering", _)) => section.to_owned(),
         Some((table, name)) => format!("{table}.{}", names.name(Kind::Section, name)),
         None => section.to_owned(),
     }
