@@ -278,7 +278,7 @@ fn metrics_are_served_and_written() {
     }
     assert!(fs::read_to_string(&file).unwrap().ends_with("# EOF\n"));
     assert!(machine.ask("stop", &[]).status.success() && daemon.wait().unwrap().success());
-    assert!(!socket.exists(), "it goes with the daemon");
+    assert!(!socket.exists() && !file.exists(), "they go with the daemon");
     let outside =
         machine.check(&GOOD.replace("[[generations]]", "[metrics]\nlisten = \"0.0.0.0:9464\"\n[[generations]]"));
     assert!(said(&outside).contains("isotherm.toml:6:") && said(&outside).contains("loopback"), "{}", said(&outside));

@@ -41,11 +41,29 @@ pub trait Daemon<H: ?Sized> {
         let _ = space;
     }
 
+    /// Changes a control while it runs.
+    ///
+    /// # Errors
+    /// It has no such control, or the value is not allowed, in words; then nothing has changed.
+    fn control(&mut self, control: &Control<'_>, now: Instant) -> Result<(), String> {
+        let (_, _) = (control, now);
+        Err("it has no controls".to_owned())
+    }
+
     /// What it has done so far.
     fn account(&self) -> Account;
 
     /// That in words, with what held it back.
     fn words(&self) -> Vec<String>;
+}
+
+/// What can be changed of a daemon while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control<'a> {
+    /// A file of the daemon, by its name, and what is written there.
+    Knob { name: &'a str, text: &'a str },
+    /// The scale of a space: how much rarer it is scanned than others; 0: not at all.
+    Scale { space: TargetId, scale: u32 },
 }
 
 /// Why a daemon did not do what was due.

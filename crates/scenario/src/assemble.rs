@@ -1,7 +1,7 @@
 //! One run: a machine put together from a variant.
 
 use crate::daemons::Site;
-use crate::event::{LimitValue, SetSpec};
+use crate::event::{LimitValue, PromotionWrite, ScaleSpec, SetSpec};
 use crate::monitoring::{Observer, WatchPlan, Watching};
 use crate::run::Unit;
 use crate::variant::Variant;
@@ -217,6 +217,18 @@ pub(crate) fn builder(
             for id in name.as_ref().and_then(|name| programs.get(name)).into_iter().flatten() {
                 plan(action(id.0));
             }
+        }
+        match &event.promotion {
+            Some(PromotionWrite::Scale(ScaleSpec { workload, scale })) => {
+                for id in programs.get(workload).into_iter().flatten() {
+                    plan(Action::Scale { program: id.0, scale: *scale });
+                }
+            }
+            Some(write) => {
+                let (name, text) = write.written().expect("it is a file");
+                plan(Action::WritePromotion(name, text));
+            }
+            None => {}
         }
         let Limits::Of(peaks) = limits else { continue };
         if let Some(write) = &event.mglru {

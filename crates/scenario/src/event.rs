@@ -28,6 +28,9 @@ pub struct EventSpec {
     /// Writes a file of the Multi-Gen LRU; only where that is the policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mglru: Option<MglruSpec>,
+    /// Writes a control of the scan daemon that promotes; only under such a policy of `[tiering]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promotion: Option<PromotionWrite>,
 }
 
 impl EventSpec {
@@ -39,6 +42,7 @@ impl EventSpec {
             self.stop.is_some(),
             self.reclaim.is_some(),
             self.mglru.is_some(),
+            self.promotion.is_some(),
         ];
         named.into_iter().filter(|&named| named).count()
     }
@@ -98,6 +102,44 @@ impl MglruSpec {
             Self::MinTtlMs(ms) => (ControlFile::MinTtlMs, ms.to_string()),
             Self::LruGen(text) => (ControlFile::LruGen, text.clone()),
         }
+    }
+}
+
+/// A write to one control of the scan daemon, by the names of `/sys/kernel/mm/kmmscand`, or `prctl` of a process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PromotionWrite {
+    /// Whether it scans at all.
+    ScanEnabled(bool),
+    ScanSleepMs(u32),
+    /// Of spaces that come later.
+    MmScanPeriodMs(u32),
+    MmsToScan(u32),
+    TargetNode(u32),
+    /// How much rarer the processes of a workload are scanned.
+    Scale(ScaleSpec),
+}
+
+/// The scale of a workload's processes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct ScaleSpec {
+    pub workload: String,
+    /// 0 ends scans of it, 1 is as usual, 2 to 10 make them rarer.
+    pub scale: u32,
+}
+
+impl PromotionWrite {
+    /// Name of the file, and what is written; `None`: it is no file.
+    pub(crate) fn written(&self) -> Option<(&'static str, String)> {
+        Some(match self {
+            Self::ScanEnabled(is_on) => ("scan_enabled", u32::from(*is_on).to_string()),
+            Self::ScanSleepMs(ms) => ("scan_sleep_ms", ms.to_string()),
+            Self::MmScanPeriodMs(ms) => ("mm_scan_period_ms", ms.to_string()),
+            Self::MmsToScan(number) => ("mms_to_scan", number.to_string()),
+            Self::TargetNode(node) => ("target_node", node.to_string()),
+            Self::Scale(_) => return None,
+        })
     }
 }
 

@@ -40,7 +40,7 @@ pub use bundled::{BUNDLED, Bundled, data_file};
 pub use compaction::CompactionSpec;
 pub use config::{CgroupSpec, Matrix, Reference, RunMode, Scenario, VariantSpec, WorkloadEntry};
 pub use error::ScenarioError;
-pub use event::{EventSpec, LimitValue, MglruSpec, ReclaimSpec, SetSpec};
+pub use event::{EventSpec, LimitValue, MglruSpec, PromotionWrite, ReclaimSpec, ScaleSpec, SetSpec};
 pub use expectations::{ExpectationRow, ExpectationSpec};
 pub use generations::GenerationsSpec;
 pub use metrics::{METRICS, Metric, MetricUnit, Sample};

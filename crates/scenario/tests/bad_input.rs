@@ -409,3 +409,28 @@ fn damaged_files_are_errors_not_panics() {
         let _ = String::from_utf8(bytes).map(|text| parse(&text, "t"));
     }
 }
+
+#[test]
+fn controls_of_promotion_are_refused_where_there_is_none_to_take_them() {
+    let scenario = |policy: &str, event: &str| {
+        format!(
+            "name = 't'\n[[machine.nodes]]\nmemory = '64MiB'\n[[machine.nodes]]\nmemory = '64MiB'\nkind = 'cxl'\n[tiering]\npolicy = '{policy}'\n\
+             [[workloads]]\nname = 'web'\nload = {{ kind = 'scan', footprint = '1MiB' }}\n[[events]]\nat = '1s'\npromotion = {event}\n"
+        )
+    };
+    for event in ["{ scan-enabled = false }", "{ scan-sleep-ms = 5 }", "{ scale = { workload = 'web', scale = 3 } }"] {
+        let read = parse(&scenario("v1", event), "t");
+        assert!(read.is_ok(), "{event}: {:?}", read.err());
+    }
+    for (policy, event, words) in [
+        ("numa-mode-2", "{ scan-enabled = false }", "allowed: with a scan daemon"),
+        ("v0", "{ scale = { workload = 'web', scale = 3 } }", "knows no scales"),
+        ("v1", "{ scale = { workload = 'wbe', scale = 3 } }", "which is no workload"),
+        ("v1", "{ scale = { workload = 'web', scale = 11 } }", "allowed: 0 to 10"),
+        ("v1", "{ scan-enabld = false }", "unknown variant"),
+        ("v1", "{ scan-sleep-ms = -1 }", "t:"),
+    ] {
+        let refused = parse(&scenario(policy, event), "t").expect_err(event).to_string();
+        assert!(refused.contains(words), "{event}: {refused}");
+    }
+}

@@ -1,7 +1,7 @@
 //! The scan daemon as a daemon with two workers, the scanning and the moving thread.
 
 use super::{Promotion, Thread};
-use crate::daemon::{Account, Daemon, DaemonError, Report};
+use crate::daemon::{Account, Control, Daemon, DaemonError, Report};
 use crate::host::{PromotionHost, TargetId};
 use isotherm_units::Instant;
 
@@ -29,6 +29,14 @@ impl<H: PromotionHost> Daemon<H> for Promotion {
 
     fn exit(&mut self, space: TargetId) {
         self.exit(space);
+    }
+
+    fn control(&mut self, control: &Control<'_>, now: Instant) -> Result<(), String> {
+        let changed = match *control {
+            Control::Knob { name, text } => self.set_knob(name, text, now),
+            Control::Scale { space, scale } => self.set_scale(space, scale),
+        };
+        changed.map_err(|error| error.to_string())
     }
 
     fn account(&self) -> Account {

@@ -3,9 +3,10 @@
 use super::check::{Contradiction, wrong};
 use super::{Config, Engine};
 use crate::hands::protected;
-use isotherm_core::promotion::{MODES, Mode, PromotionConfig};
+use isotherm_core::promotion::{MODES, Mode, PromotionConfig, SCALE_MAX};
 use isotherm_units::{Bytes, Duration};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The `[tiering]` table: `policy` and `balancing` as in scenarios, and what a live machine has beside.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +27,9 @@ pub struct TieringConfig {
     /// Keys of a scan daemon, but for its mode, which the policy says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promotion: Option<PromotionConfig>,
+    /// How much rarer than others the processes of an entry of `targets` are scanned, by the entry: 0 to 10, 0 is not at all.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub scales: BTreeMap<String, u32>,
     /// Controls of NUMA balancing. What is left out stays as it is.
     pub balancing: BalancingKnobs,
     /// Whether reclaim moves pages down rather than out. Left out: as it is.
@@ -120,7 +124,51 @@ impl TieringConfig {
                 message: "the mode is that of the policy; leave it out".to_owned(),
             });
         }
+        for (target, scale) in &self.scales {
+            let key = format!("tiering.scales.{target}");
+            if !self.targets.contains(target) {
+                return Err(wrong(&key, format!("`{target}` is no entry of `targets`: {}", self.targets.join(", "))));
+            }
+            if !mode.limits().has_scale {
+                return Err(wrong(&key, "this policy knows no scales; allowed: v1 and later, rch".to_owned()));
+            }
+            if *scale > SCALE_MAX {
+                return Err(wrong(&key, format!("it is {scale}; allowed: 0 to {SCALE_MAX}")));
+            }
+        }
         self.promotion().validate().map_err(|error| wrong("tiering.promotion", error.to_string()))
+    }
+
+    /// Controls that bring another section to this one while it runs, by the names of the daemon's files; `None`: it has to begin anew.
+    pub(crate) fn controls_from(&self, other: &Self) -> Option<Vec<(&'static str, String)>> {
+        let (new, old) = (self.promotion(), other.promotion());
+        let whole_ms = |time: Duration| (time.ns() / 1_000_000).to_string();
+        let mut controls = Vec::new();
+        let mut changed = |name, is_changed: bool, text: String| {
+            if is_changed {
+                controls.push((name, text));
+            }
+        };
+        changed("scan_enabled", new.scan_enabled != old.scan_enabled, u32::from(new.scan_enabled).to_string());
+        changed("mms_to_scan", new.mms_to_scan != old.mms_to_scan, new.mms_to_scan.to_string());
+        changed("target_node", new.target_node != old.target_node, new.target_node.to_string());
+        for (name, new, old) in [
+            ("scan_sleep_ms", new.scan_sleep, old.scan_sleep),
+            ("mm_scan_period_ms", new.mm_scan_period, old.mm_scan_period),
+        ] {
+            // What is left out is as the mode has it, which only a new daemon knows.
+            if let (Some(new), true) = (new, new != old) {
+                changed(name, true, whole_ms(new));
+            }
+        }
+        let PromotionConfig { scan_enabled, mms_to_scan, target_node, scan_sleep, mm_scan_period, .. } = new.clone();
+        let like = PromotionConfig { scan_enabled, mms_to_scan, target_node, scan_sleep, mm_scan_period, ..old };
+        let is_left_out = |new: Option<Duration>, old: Option<Duration>| new.is_none() && old.is_some();
+        let other_promotion = other.promotion();
+        let forgets = is_left_out(new.scan_sleep, other_promotion.scan_sleep)
+            || is_left_out(new.mm_scan_period, other_promotion.mm_scan_period);
+        let same = Self { promotion: self.promotion.clone(), scales: self.scales.clone(), ..other.clone() } == *self;
+        (same && like == new && !forgets).then_some(controls)
     }
 
     pub(super) fn check(&self) -> Result<(), Contradiction> {
@@ -285,5 +333,33 @@ mod tests {
         }
         let none = TieringConfig { balancing: BalancingKnobs { scan_delay: ms(5), ..knobs }, ..policy("none") };
         assert_eq!(none.check().unwrap_err().other.as_deref(), Some("tiering.policy"));
+    }
+
+    #[test]
+    fn controls_change_while_it_runs_and_all_else_begins_anew() {
+        let scans = TieringConfig { targets: vec!["/app".to_owned()], ..policy("v1") };
+        let with = |change: &dyn Fn(&mut PromotionConfig)| {
+            let mut promotion = PromotionConfig::default();
+            change(&mut promotion);
+            TieringConfig { promotion: Some(promotion), ..scans.clone() }
+        };
+        assert_eq!(scans.controls_from(&scans), Some(Vec::new()));
+        let slower = with(&|it| {
+            it.scan_sleep = Some(Duration::from_ms(70));
+            it.scan_enabled = false;
+        });
+        let controls = slower.controls_from(&scans).unwrap();
+        assert_eq!(controls, [("scan_enabled", "0".to_owned()), ("scan_sleep_ms", "70".to_owned())]);
+        assert_eq!(scans.controls_from(&slower), None, "the default is the mode's");
+        assert_eq!(with(&|it| it.abort_on_hole = Some(true)).controls_from(&scans), None);
+        assert_eq!(TieringConfig { enable: true, ..scans.clone() }.controls_from(&scans), None);
+        assert_eq!(TieringConfig { policy: Some("v2".to_owned()), ..scans.clone() }.controls_from(&scans), None);
+        let scaled = |name: &str, scale| TieringConfig { scales: [(name.to_owned(), scale)].into(), ..scans.clone() };
+        assert_eq!(scaled("/app", 3).controls_from(&scans), Some(Vec::new()));
+        assert_eq!(scaled("/app", 3).check(), Ok(()));
+        assert_eq!(scaled("/app", 11).check().unwrap_err().key, "tiering.scales./app");
+        assert!(scaled("/other", 1).check().unwrap_err().message.contains("no entry of `targets`"));
+        let old = TieringConfig { policy: Some("v0".to_owned()), ..scaled("/app", 1) };
+        assert!(old.check().unwrap_err().message.contains("knows no scales"));
     }
 }

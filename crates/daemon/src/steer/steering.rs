@@ -270,7 +270,7 @@ impl Steering<'_> {
         }
         let mut own = std::mem::take(&mut self.own);
         for spec in own::Spec::all(&config) {
-            let kept = own.iter().position(|section| section.spec == spec);
+            let kept = own.iter_mut().position(|section| section.spec == spec || section.adjust(&spec, now));
             let section = match kept {
                 Some(at) => own.remove(at),
                 None => {

@@ -3,8 +3,9 @@
 use super::{Checked, Refused, did_you_mean};
 use crate::Scenario;
 use crate::assemble::{group_path, knobs_of};
-use crate::event::{EventSpec, LimitValue};
+use crate::event::{EventSpec, LimitValue, PromotionWrite, ScaleSpec};
 use crate::keypath::KeyPath;
+use isotherm_core::promotion::{MODES, SCALE_MAX};
 use isotherm_sim::cgroup::Knob;
 use isotherm_sim::reclaim::policy_by_name;
 use isotherm_units::Duration;
@@ -18,6 +19,7 @@ pub(super) fn events(scenario: &Scenario) -> Checked {
     for (index, event) in scenario.events.iter().enumerate() {
         let checked = start_and_stop(scenario, event)
             .and_then(|()| mglru(scenario, event))
+            .and_then(|()| promotion(scenario, event))
             .and_then(|()| set(event, &mut written))
             .and_then(|()| groups(scenario, event));
         checked.map_err(|(key, message)| {
@@ -33,7 +35,10 @@ type Misplaced = (&'static str, String);
 
 fn start_and_stop(scenario: &Scenario, event: &EventSpec) -> Result<(), Misplaced> {
     if event.nr_actions() != 1 {
-        return Err(("at", "exactly one of `set`, `start`, `stop`, `reclaim`, `mglru` must be given".to_owned()));
+        return Err((
+            "at",
+            "exactly one of `set`, `start`, `stop`, `reclaim`, `mglru`, `promotion` must be given".to_owned(),
+        ));
     }
     if let Some(every) = event.every.filter(|every| every.ns() < 1_000) {
         return Err(("every", format!("`every` is {every}; allowed: 1us and more")));
@@ -68,6 +73,37 @@ fn mglru(scenario: &Scenario, event: &EventSpec) -> Result<(), Misplaced> {
     }
     let (file, text) = write.written();
     file.check(&text).map_err(|refusal| ("mglru", format!("`{}` refuses `{text}`: {refusal}", file.name())))
+}
+
+fn promotion(scenario: &Scenario, event: &EventSpec) -> Result<(), Misplaced> {
+    let Some(write) = &event.promotion else { return Ok(()) };
+    let policy = scenario.tiering.as_ref().map_or("none", |tiering| &tiering.policy);
+    let mode = MODES.iter().find(|entry| entry.name == policy);
+    let Some(mode) = mode else {
+        let modes: Vec<&str> = MODES.iter().map(|entry| entry.name).collect();
+        let message = format!(
+            "`promotion` is written where the policy of [tiering] is `{policy}`; allowed: with a scan daemon, {}",
+            modes.join(", ")
+        );
+        return Err(("promotion", message));
+    };
+    if let PromotionWrite::Scale(ScaleSpec { workload, scale }) = write {
+        let known: Vec<&str> = scenario.workloads.iter().map(|workload| workload.name.as_str()).collect();
+        if !known.contains(&workload.as_str()) {
+            let hint = did_you_mean(workload, &known);
+            let message =
+                format!("`scale` names `{workload}`, which is no workload; workloads: {}{hint}", known.join(", "));
+            return Err(("promotion", message));
+        }
+        if !mode.mode.limits().has_scale {
+            let message = format!("`{policy}` knows no scales of processes; allowed: v1 and later, rch");
+            return Err(("promotion", message));
+        }
+        if *scale > SCALE_MAX {
+            return Err(("promotion", format!("`scale` is {scale}; allowed: 0 to {SCALE_MAX}")));
+        }
+    }
+    Ok(())
 }
 
 fn set(event: &EventSpec, written: &mut Written) -> Result<(), Misplaced> {

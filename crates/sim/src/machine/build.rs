@@ -81,6 +81,13 @@ pub enum SimError {
     /// The scan daemon lacks something on this machine.
     #[error("[tiering] {0}")]
     Promotion(#[source] Box<isotherm_core::promotion::PromotionError>),
+    /// A daemon does not take what is written while it runs.
+    #[error("`{name}`: {why}")]
+    Control {
+        /// Name of the daemon.
+        name: String,
+        why: String,
+    },
     /// A program asks for a block larger than the page allocator has.
     #[error("`{program}` asks for a block of order {order}; allowed: 0 to 10")]
     BlockTooLarge {

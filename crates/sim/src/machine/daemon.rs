@@ -17,7 +17,7 @@ use crate::migrate::Mover;
 use crate::mmu::SpaceId;
 use crate::mmu::translation::Caches;
 use crate::pressure::{Resource, Severity};
-use isotherm_core::daemon::{Daemon, DaemonError, Kind, Report};
+use isotherm_core::daemon::{Control, Daemon, DaemonError, Kind, Report};
 use isotherm_core::host::TargetId;
 use isotherm_units::{Duration, Instant};
 
@@ -178,6 +178,19 @@ impl Machine {
         }
     }
 
+    /// Changes a control of all daemons of a kind, and wakes those that are wanted sooner now.
+    pub(super) fn control_daemons(&mut self, kind: Kind, control: &Control<'_>, now: Instant) -> Result<(), SimError> {
+        for index in 0..self.daemons.len() {
+            let NewDaemon { kind: own, name, daemon, .. } = &mut self.daemons[index].new;
+            if *own != kind {
+                continue;
+            }
+            daemon.control(control, now).map_err(|why| SimError::Control { name: name.clone(), why })?;
+            self.wake_workers(index, now);
+        }
+        Ok(())
+    }
+
     /// Wakes a daemon's workers that had nothing to do and are wanted now, and those that are wanted sooner than they meant to sleep.
     fn wake_workers(&mut self, index: usize, now: Instant) {
         let Resident { new, workers, .. } = &self.daemons[index];
@@ -306,6 +319,6 @@ impl SimError {
     }
 }
 
-fn target_of(space: SpaceId) -> TargetId {
+pub(super) fn target_of(space: SpaceId) -> TargetId {
     TargetId(u32::from(space.0))
 }

@@ -29,6 +29,10 @@ pub enum Action {
     },
     /// Writes a file of the Multi-Gen LRU. Refused, it ends the run with an error.
     WriteMglru(ControlFile, String),
+    /// Writes a file of the scan daemon, by its name. Refused, it ends the run with an error; without such a daemon nothing happens.
+    WritePromotion(&'static str, String),
+    /// Sets the scale of a program's processes in the scan daemon, as `prctl` does. Likewise.
+    Scale { program: usize, scale: u32 },
 }
 
 /// A planned [`Action`].

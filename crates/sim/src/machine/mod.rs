@@ -78,7 +78,9 @@ use crate::pressure::Pressure;
 use crate::reclaim::ReclaimPolicy;
 use crate::reclaim::driver::MAX_RECLAIM_RETRIES;
 use access::AccessCosts;
+use daemon::target_of;
 use events::{CpuId, Event, Events};
+use isotherm_core::daemon::{Control, Kind};
 use isotherm_units::access::Program;
 use isotherm_units::{Duration, Instant};
 use std::collections::{BTreeMap, VecDeque};
@@ -277,6 +279,19 @@ impl Machine {
                 self.write(WriterJob::Reclaim { cgroup, reclaim, step, swappiness }, at);
             }
             Action::WriteMglru(..) => self.write(WriterJob::Mglru { plan: index }, at),
+            Action::WritePromotion(name, text) => {
+                return self.control_daemons(Kind::Promotion, &Control::Knob { name, text: &text }, at);
+            }
+            Action::Scale { program, scale } => {
+                let spaces: Vec<SpaceId> = self.programs[program].spaces.iter().flatten().copied().collect();
+                for space in spaces {
+                    if !self.memory.space(space).alive {
+                        continue;
+                    }
+                    let control = Control::Scale { space: target_of(space), scale };
+                    self.control_daemons(Kind::Promotion, &control, at)?;
+                }
+            }
         }
         Ok(())
     }

@@ -252,3 +252,35 @@ fn what_a_machine_cannot_do_is_refused_in_words() {
     let message = exact.tiering(&of("rch"), 1).unwrap_err().to_string();
     assert!(message.contains("mode `rch` is not available here: moves of pages between nodes"), "{message}");
 }
+
+/// docs/spec/promotion.md#s1-3: controls work while it runs.
+#[test]
+fn controls_are_changed_while_it_runs() {
+    let scans = |policy: &str, actions: Vec<(u64, Action)>| {
+        let program = hot_program(2, 600, 20);
+        let mut builder = built(&of(policy), &machine(), vec![(program, Duration::ZERO)]);
+        for (ms, action) in actions {
+            builder.plan(Plan { at: Instant::START + Duration::from_ms(ms), every: None, action });
+        }
+        let outcome = builder.build().run(Instant::START + Duration::from_secs(60))?;
+        Ok::<_, SimError>(outcome.tiering.expect("a policy runs").daemon_scan_ns)
+    };
+    let knob = |name, text: &str| Action::WritePromotion(name, text.to_owned());
+    for policy in ["v0", "v1", "rch"] {
+        let usual = scans(policy, Vec::new()).unwrap();
+        let off = scans(policy, vec![(1, knob("scan_enabled", "0"))]).unwrap();
+        assert!(usual > 0 && off * 2 < usual, "{policy}: {off} of {usual}");
+        let on_again =
+            scans(policy, vec![(1, knob("scan_enabled", "0")), (10_000, knob("scan_enabled", "1"))]).unwrap();
+        assert!(off < on_again && on_again <= usual, "{policy}: {on_again} of {usual}");
+        let refused = scans(policy, vec![(5, knob("target_node", "1"))]).unwrap_err().to_string();
+        assert!(refused.contains("target_node") && refused.contains("top tier"), "{refused}");
+    }
+    for policy in ["v1", "rch"] {
+        let usual = scans(policy, Vec::new()).unwrap();
+        let spared = scans(policy, vec![(1, Action::Scale { program: 0, scale: 0 })]).unwrap();
+        assert!(spared * 2 < usual, "{policy}: {spared} of {usual}");
+    }
+    let refused = scans("v0", vec![(5, Action::Scale { program: 0, scale: 2 })]).unwrap_err().to_string();
+    assert!(refused.contains("scales"), "{refused}");
+}

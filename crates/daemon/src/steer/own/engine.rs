@@ -66,6 +66,22 @@ impl Engine {
         }
     }
 
+    /// Changes controls of a daemon that promotes, and scales of spaces. Whether all were taken.
+    pub(super) fn control(
+        &mut self,
+        knobs: &[(&'static str, String)],
+        scales: &[(TargetId, u32)],
+        now: Instant,
+    ) -> bool {
+        let Self::Promotion(promotion) = self else { return true };
+        let mut is_done = knobs.iter().all(|(name, text)| promotion.set_knob(name, text, now).is_ok());
+        for &(space, scale) in scales {
+            // Without scales in the mode, 1 is what there is.
+            is_done &= promotion.set_scale(space, scale).is_ok() || scale == 1;
+        }
+        is_done
+    }
+
     fn is_empty(&self) -> bool {
         match self {
             Self::None => true,

@@ -90,6 +90,8 @@ pub(super) struct Own {
     /// By number of the process.
     processes: BTreeMap<u32, TargetId>,
     names: BTreeMap<TargetId, String>,
+    /// The entry of `targets` that a process belongs to, by number of the process.
+    entries: BTreeMap<u32, String>,
     /// Processes that could not be watched, so that it is not tried each time.
     unwatched: BTreeSet<u32>,
     sums: Sums,
@@ -115,6 +117,7 @@ impl Own {
             told_spared: BTreeSet::new(),
             processes: BTreeMap::new(),
             names: BTreeMap::new(),
+            entries: BTreeMap::new(),
             unwatched: BTreeSet::new(),
             sums: Sums::default(),
             tried: None,
@@ -127,6 +130,25 @@ impl Own {
     pub(super) fn began(&self) -> Line {
         let (section, engine) = (self.label.clone(), self.spec.engine());
         Line::Section { section, engine, enabled: self.spec.enable(), why: self.spec.why() }
+    }
+
+    /// Takes another section in place of its own, if its daemon can be brought there by its controls. Whether it could.
+    pub(super) fn adjust(&mut self, spec: &Spec, now: Instant) -> bool {
+        let (Spec::Tiering(new), Spec::Tiering(old)) = (spec, &self.spec) else { return false };
+        let Some(controls) = new.controls_from(old) else { return false };
+        let scales: Vec<(TargetId, u32)> = self
+            .processes
+            .iter()
+            .filter_map(|(process, target)| {
+                let entry = self.entries.get(process)?;
+                Some((*target, new.scales.get(entry).copied().unwrap_or(1)))
+            })
+            .collect();
+        let is_done = self.engine.control(&controls, &scales, now);
+        if is_done {
+            self.spec = spec.clone();
+        }
+        is_done
     }
 
     /// Looks which processes there are. `numbers` gives targets their numbers.
@@ -180,6 +202,11 @@ impl Own {
             }
             match self.engine.enter(&self.spec, self.seed, target, now, self.stretch, host) {
                 Ok(()) => {
+                    if let Spec::Tiering(spec) = &self.spec
+                        && let Some(scale) = self.entries.get(&process).and_then(|entry| spec.scales.get(entry))
+                    {
+                        self.engine.control(&[], &[(target, *scale)], now);
+                    }
                     self.processes.insert(process, target);
                     self.names.insert(target, format!("{group} (process {process})"));
                 }
@@ -204,19 +231,22 @@ impl Own {
         world: &mut dyn World,
         lines: &mut Vec<Line>,
     ) -> Result<BTreeMap<u32, String>, String> {
-        let mut groups = BTreeSet::new();
+        let mut groups = BTreeMap::new();
         for target in self.spec.targets() {
             let Ok(pattern) = config.cgroup_of(target, "") else { continue };
-            groups.extend(world.groups(pattern)?);
+            groups.extend(world.groups(pattern)?.into_iter().map(|group| (group, target.clone())));
         }
-        let mut there = BTreeMap::new();
-        for group in &groups {
+        let (mut there, mut entries) = (BTreeMap::new(), BTreeMap::new());
+        for (group, entry) in &groups {
             for member in world.members(group)? {
                 if !self.spared.has(&member.path, world) {
                     there.extend(member.processes.iter().map(|&process| (process, member.path.clone())));
+                    entries.extend(member.processes.iter().map(|&process| (process, entry.clone())));
                 }
             }
         }
+        self.entries = entries;
+        let groups: BTreeSet<String> = groups.into_keys().collect();
         let section = || self.label.clone();
         let before: BTreeSet<String> = self.groups.iter().cloned().collect();
         lines

@@ -4,6 +4,7 @@ use super::super::*;
 use super::looking::*;
 use super::memory::BALANCING;
 use super::world::*;
+use crate::Woken;
 use isotherm_units::{PAGE_BYTES, Ratio};
 
 #[test]
@@ -116,4 +117,35 @@ fn who_comes_late_is_looked_at_and_who_goes_is_let_go() {
     assert!(spaces.gone(101) > 0, "{:?} {lines:?}", steered.status.sections);
     let late = truth.evicted.borrow().iter().filter(|evicted| evicted.1 == "/app/web-1").map(|evicted| evicted.0).max();
     assert!(late.is_some_and(|late| late <= since_start(51)), "{late:?}");
+}
+
+#[test]
+fn controls_of_promotion_change_while_it_runs() {
+    let reload = |second| -> Event<'_> { (second, Box::new(|_: &Truth| Some(Woken::Reload))) };
+    let changed = |change: &dyn Fn(&mut crate::config::TieringConfig)| {
+        let mut config = with_promotion(true);
+        change(config.tiering.as_mut().unwrap());
+        config.check().unwrap();
+        config
+    };
+    let looks = |later: Config| {
+        let truth = unbalanced();
+        let events =
+            vec![at(30, move |truth: &Truth| *truth.configuration.borrow_mut() = Ok(later.clone())), reload(31)];
+        let steered = steered(&truth, &with_promotion(true), 90, events);
+        assert!(truth.has_line(|line| matches!(line, Line::Began { .. })), "{:?}", steered.end);
+        let lines = truth.lines.borrow();
+        let began = lines
+            .iter()
+            .filter(|line| matches!(line, Line::Section { section, .. } if section == "tiering.isotherm"))
+            .count();
+        let calls = truth.spaces.borrow().calls;
+        (began, calls)
+    };
+    let usual = looks(with_promotion(true));
+    let off = looks(changed(&|it| it.promotion.as_mut().unwrap().scan_enabled = false));
+    let spared = looks(changed(&|it| it.scales = [("web".to_owned(), 0)].into()));
+    let anew = looks(changed(&|it| it.promotion.as_mut().unwrap().cover = Some(Duration::from_secs(20))));
+    assert_eq!((usual.0, off.0, spared.0, anew.0), (1, 1, 1, 2), "who is adjusted keeps what it knows");
+    assert!(off.1 * 3 < usual.1 * 2 && spared.1 * 3 < usual.1 * 2, "{usual:?} {off:?} {spared:?}");
 }

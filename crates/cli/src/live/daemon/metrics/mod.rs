@@ -4,6 +4,9 @@ mod server;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -35,6 +38,15 @@ pub(crate) type InForce = Rc<Cell<u64>>;
 pub(crate) fn checksum(config: &Config) -> u64 {
     let text = serde_json::to_vec(config).unwrap_or_default();
     text.iter().fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+impl Drop for Exporter {
+    /// A file that stays would say that the daemon is at work.
+    fn drop(&mut self) {
+        if let Some(path) = &self.textfile {
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// Reads and tells metrics.
@@ -155,7 +167,13 @@ impl Exporter {
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
-    std::fs::write(&beside, text)?;
+    // What stands in the way may be a link that somebody laid there.
+    match std::fs::remove_file(&beside) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&beside)?;
+    file.write_all(text.as_bytes())?;
     std::fs::rename(&beside, path)
 }
 

@@ -74,7 +74,9 @@ impl Server {
 fn bound(path: &Path) -> io::Result<UnixListener> {
     use std::os::unix::fs::FileTypeExt as _;
     if let Ok(data) = std::fs::symlink_metadata(path) {
-        if !data.file_type().is_socket() || UnixStream::connect(path).is_ok() {
+        let is_left = data.file_type().is_socket()
+            && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+        if !is_left {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         std::fs::remove_file(path)?;
