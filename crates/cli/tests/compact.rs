@@ -208,10 +208,10 @@ fn contradictions_name_both_places() {
         ),
         ("[[compaction]]\nname = \"a\"\ndesign = \"explicit\"\nlwo = 4\n", &["isotherm.toml:", "lwo"]),
         ("[[compaction]]\nname = \"a\"\ndesign = \"merged\"\nengine = \"x\"\n", &["isotherm.toml:", "isotherm"]),
-        ("[tiering]\npolicy = \"rch\"\n", &["isotherm.toml:2:", "accessed-bit module"]),
+        ("[tiering]\npolicy = \"rch\"\n", &["isotherm.toml:1:", "name groups"]),
         (
             "[tiering]\npolicy = \"numa-mode-2\"\nengine = \"isotherm\"\n",
-            &["isotherm.toml:3:", "allowed: auto, kernel"],
+            &["isotherm.toml:3:", "policy = \"rch\""],
         ),
         ("[tiering]\nbalancing = { scan-delay = \"1us\" }\n", &["isotherm.toml:2:", "whole milliseconds"]),
     ] {

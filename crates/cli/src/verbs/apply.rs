@@ -29,8 +29,8 @@ mod module;
 /// reclaims and nobody is killed; with --max it becomes memory.max, as in the simulation. The policy, and the modules DAMON_RECLAIM
 /// and DAMON_LRU_SORT for the presets `reclaim` and `lru-sort`, are switches of the whole machine.
 ///
-/// What has to be watched while it runs is work for the daemon: schemes over a group, [[generations]], [[limits]], [[compaction]] and
-/// [tiering]. --daemon-config FILE writes them as a configuration that `isotherm check` and `isotherm run` take, with targets in
+/// What has to be watched while it runs is work for the daemon: schemes over a group, generations, limits, compaction and
+/// tiering. --daemon-config FILE writes them as a configuration that `isotherm check` and `isotherm run` take, with targets in
 /// the group of --cgroup; presets then act on this group alone. Sections have enable = false, with --yes enable = true.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -54,7 +54,7 @@ pub(crate) struct Args {
     /// Write what the daemon has to do as a configuration for `isotherm run`; `-` prints it.
     #[arg(long, value_name = "FILE")]
     daemon_config: Option<PathBuf>,
-    /// The age from which on presets and [[generations]] treat memory as cold, in place of the one that was fitted to the length of the
+    /// The age from which on presets and tools over generations treat memory as cold, in place of the one that was fitted to the length of the
     /// recording.
     #[arg(long, value_name = "TIME")]
     age: Option<Duration>,
