@@ -209,10 +209,7 @@ fn contradictions_name_both_places() {
         ("[[compaction]]\nname = \"a\"\ndesign = \"explicit\"\nlwo = 4\n", &["isotherm.toml:", "lwo"]),
         ("[[compaction]]\nname = \"a\"\ndesign = \"merged\"\nengine = \"x\"\n", &["isotherm.toml:", "isotherm"]),
         ("[tiering]\npolicy = \"rch\"\n", &["isotherm.toml:1:", "name groups"]),
-        (
-            "[tiering]\npolicy = \"numa-mode-2\"\nengine = \"isotherm\"\n",
-            &["isotherm.toml:3:", "policy = \"rch\""],
-        ),
+        ("[tiering]\npolicy = \"numa-mode-2\"\nengine = \"isotherm\"\n", &["isotherm.toml:3:", "policy = \"rch\""]),
         ("[tiering]\nbalancing = { scan-delay = \"1us\" }\n", &["isotherm.toml:2:", "whole milliseconds"]),
     ] {
         let refused = machine.command(&["check"]).arg(machine.config(text)).output().unwrap();

@@ -49,6 +49,7 @@ impl MemoryHost<'_> {
                 "page-exact baselines know pages by their frames, which a move would change",
             ),
             Action::LruPrio => unless(self.policy.heeds(Hint::Prioritise), "this policy's order cannot be sorted"),
+            Action::LruDeprio if !is_physical => self.refusal(target, Action::Cold),
             Action::LruDeprio => unless(self.policy.heeds(Hint::Deprioritise), "this policy's order cannot be sorted"),
             _ if is_physical => Some("advice is for processes; give one as target"),
             Action::Willneed => None,

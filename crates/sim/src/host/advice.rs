@@ -29,8 +29,8 @@ impl MemoryHost<'_> {
         if matches!(order.action, Action::MigrateHot | Action::MigrateCold) {
             return self.migrate_range(space, range, order);
         }
-        if let Some(hint) = sorting(order.action) {
-            return Ok(self.sort_range(space, range, hint));
+        if order.action == Action::LruPrio {
+            return Ok(self.prioritise(space, range));
         }
         let is_mapped = self.look_up(space, range);
         let is_done = self.advise(space, range, order.action);
@@ -60,7 +60,8 @@ impl MemoryHost<'_> {
                 return is_done;
             }
             Action::Willneed => Advice::WillNeed,
-            Action::Cold => Advice::Cold,
+            // As a live machine does it, by `process_madvise`.
+            Action::Cold | Action::LruDeprio => Advice::Cold,
             _ => Advice::PageOut,
         };
         let populated = memory.space(space).table.collect_populated(range);
@@ -81,16 +82,16 @@ impl MemoryHost<'_> {
         true
     }
 
-    /// Sorts the pages that are mapped in a range. The bytes that stand on lists. No kernel does this to processes: on a live machine it
-    /// is done by the accessed-bit module and `process_madvise` (docs/schemes.md).
-    fn sort_range(&mut self, space: SpaceId, range: PageRange, hint: Hint) -> u64 {
+    /// Prioritises the pages that are mapped in a range. The bytes that stand on lists. No kernel does this to processes: on a live
+    /// machine it is done by the accessed-bit module (docs/schemes.md).
+    fn prioritise(&mut self, space: SpaceId, range: PageRange) -> u64 {
         let mapped: Vec<DensePage> = self.memory.space(space).table.present_in(range).collect();
         let mut bytes = 0;
         for dense in mapped {
             self.memory.ledger.spend(self.memory.costs.pte_scan_ns + self.memory.costs.scheme_folio_ns);
             let Entry::Frame(frame) = self.memory.space(space).table.entry(dense) else { continue };
             if self.is_listed(frame) {
-                self.policy.hint(self.memory, frame, hint);
+                self.policy.hint(self.memory, frame, Hint::Prioritise);
                 bytes += PAGE_BYTES;
             }
         }
@@ -119,14 +120,5 @@ impl MemoryHost<'_> {
             self.memory.ledger.spend(self.memory.costs.scheme_folio_ns);
             self.admit(order.filter, folio.bytes(), frame, &mut young);
         }
-    }
-}
-
-/// The hint that sorts lists, for actions that do.
-fn sorting(action: Action) -> Option<Hint> {
-    match action {
-        Action::LruPrio => Some(Hint::Prioritise),
-        Action::LruDeprio => Some(Hint::Deprioritise),
-        _ => None,
     }
 }

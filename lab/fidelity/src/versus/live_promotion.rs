@@ -1,14 +1,16 @@
 //! `isotherm run` inside real kernels with a fast and a slow node: hot memory that begins on the slow one, and what brings it over.
 
 use isotherm_guest::patterns::{Motion, Part, Pattern};
-use isotherm_guest::tiering::{Tiering, Tierings};
+use isotherm_guest::tiering::{Tiered, Tiering, Tierings};
 use isotherm_rig::job::Setting;
 use isotherm_rig::{Clock, Extra, Extras, Job, Machine, Report, Task};
+use isotherm_sim::tiering::{BalancingConfig, TieringSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use super::live::{PROGRAM, Product};
 use super::promotion::{LOOK_EVERY, MEMORY_BYTES, PAGES, PASS, PASSES, RATE_MBPS};
+use super::promotion_simulated::played;
 use super::{Rig, quiet, reports};
 use crate::FidelityError;
 
@@ -103,9 +105,8 @@ pub fn promote(rig: &Rig<'_>, product: Product<'_>, way: &PromoteWay) -> Result<
         "" => Vec::new(),
         _ => [PROGRAM, "run", CONFIG].map(str::to_owned).to_vec(),
     };
-    let part = Part { first: HOT.0, pages: HOT.1, motion: Motion::Every { passes: 1 } };
     let run = Tiering {
-        pattern: Pattern { pages: PAGES, parts: vec![part] },
+        pattern: pattern(),
         pass_us: PASS.ns() / 1000,
         passes: PASSES,
         numa_balancing: way.balancing,
@@ -143,6 +144,39 @@ pub fn promote(rig: &Rig<'_>, product: Product<'_>, way: &PromoteWay) -> Result<
     if !tiered.said.is_empty() && !tiered.said.starts_with("exit status: 0") {
         return Err(FidelityError::Live(tiered.said.clone()));
     }
+    Ok(judged(way, result.kernel.clone(), tiered))
+}
+
+/// The same section in the simulated machine; `None`: it is none of [tiering].
+///
+/// # Errors
+/// The machine refuses what it is to play.
+pub fn simulated(way: &PromoteWay) -> Result<Option<PromoteRun>, FidelityError> {
+    let failed = |error: toml::de::Error| FidelityError::Live(format!("{}: {error}", way.name));
+    let configuration: toml::Table = toml::from_str(way.configuration).map_err(failed)?;
+    let Some(toml::Value::Table(section)) = configuration.get("tiering") else { return Ok(None) };
+    // What a live machine has beside.
+    let section: toml::Table = section
+        .clone()
+        .into_iter()
+        .filter(|(key, _)| !["enable", "targets", "balancing"].contains(&key.as_str()))
+        .collect();
+    let mut spec: TieringSpec = section.try_into().map_err(failed)?;
+    if spec.policy.starts_with("numa") {
+        let rate = u64::from(RATE_MBPS);
+        spec.balancing = Some(BalancingConfig { promote_rate_limit_mbps: rate, ..BalancingConfig::default() });
+    }
+    let (vmstat, looks) = played(way.name, &spec, pattern(), Some(HOT), PASSES)?;
+    let tiered = Tiered { vmstat, nodes: looks.nodes, hot_nodes: looks.hot_nodes, ..Tiered::default() };
+    Ok(Some(judged(way, "simulated".to_owned(), &tiered)))
+}
+
+fn pattern() -> Pattern {
+    let part = Part { first: HOT.0, pages: HOT.1, motion: Motion::Every { passes: 1 } };
+    Pattern { pages: PAGES, parts: vec![part] }
+}
+
+fn judged(way: &PromoteWay, kernel: String, tiered: &Tiered) -> PromoteRun {
     let fast = |row: Option<&(u64, Vec<u64>)>| row.and_then(|(_, nodes)| nodes.first()).copied().unwrap_or(0);
     let percent = |part: u64, of: u64| part as f64 * 100.0 / of.max(1) as f64;
     let hot_pages = u64::from(HOT.1);
@@ -150,9 +184,9 @@ pub fn promote(rig: &Rig<'_>, product: Product<'_>, way: &PromoteWay) -> Result<
     let at_30 = tiered.hot_nodes.iter().find(|(passes, _)| seconds(*passes) >= 30.0);
     let reached = tiered.hot_nodes.iter().find(|row| fast(Some(row)) * 100 >= hot_pages * WANTED_PERCENT);
     let (all, hot) = (fast(tiered.nodes.last()), fast(tiered.hot_nodes.last()));
-    Ok(PromoteRun {
+    PromoteRun {
         way: way.name.to_owned(),
-        kernel: result.kernel.clone(),
+        kernel,
         hot_after_30s_percent: percent(fast(at_30), hot_pages),
         hot_at_end_percent: percent(hot, hot_pages),
         reached_after_s: reached.map(|(passes, _)| seconds(*passes)),
@@ -165,5 +199,22 @@ pub fn promote(rig: &Rig<'_>, product: Product<'_>, way: &PromoteWay) -> Result<
             .map(|(name, value)| (name.clone(), *value))
             .collect(),
         said: tiered.said.clone(),
-    })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sections that are played in real kernels, in the simulated machine.
+    #[test]
+    fn simulated_scan_daemons_bring_over_what_is_used() {
+        for way in PROMOTE_WAYS.iter().filter(|way| ["rch", "v0"].contains(&way.name)) {
+            let run = simulated(way).unwrap().expect("it is of [tiering]");
+            println!("{}: {run:?}", way.name);
+            assert!(run.hot_after_30s_percent >= 95.0, "{run:?}");
+            assert_eq!(run.in_vain_percent <= 5.0, way.name == "rch", "at first sight all is hot for v0: {run:?}");
+        }
+        assert!(simulated(&PROMOTE_WAYS[0]).unwrap().is_none(), "nobody has no section");
+    }
 }

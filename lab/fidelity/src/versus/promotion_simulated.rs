@@ -2,6 +2,7 @@
 
 use isotherm_core::host::{NodeId, TargetId, Tiering};
 use isotherm_guest::monitoring::ARENA_PAGE;
+use isotherm_guest::patterns::Pattern;
 use isotherm_sim::cgroup::CgroupId;
 use isotherm_sim::counters::Counter;
 use isotherm_sim::host::MemoryHost;
@@ -28,12 +29,34 @@ const LATENCIES: [Duration; 2] = [Duration::from_ns(2), Duration::from_ns(5)];
 
 /// Plays a case.
 pub(super) fn simulated(case: &TierCase, passes: u64) -> Result<Measured, FidelityError> {
-    let name = format!("numa-mode-{}", case.mode);
-    let policy = tiering_policy(&name).expect("both modes are there");
+    let balancing = BalancingConfig { promote_rate_limit_mbps: u64::from(RATE_MBPS), ..BalancingConfig::default() };
+    let policy = format!("numa-mode-{}", case.mode);
+    let spec = TieringSpec { policy, balancing: Some(balancing), ..TieringSpec::default() };
+    let (vmstat, looks) = played(case.name, &spec, case.pattern(), None, passes)?;
+    Ok(Measured { vmstat, nodes: looks.nodes })
+}
+
+/// Pages on each node after so many passes: of the arena, and of the part that is used.
+#[derive(Debug, Default)]
+pub(super) struct TierLooks {
+    pub(super) nodes: Looks,
+    pub(super) hot_nodes: Looks,
+}
+
+/// Plays a pattern that begins on the slow node under a policy. `hot`: first page and number of pages of the part that is used.
+pub(super) fn played(
+    name: &str,
+    spec: &TieringSpec,
+    pattern: Pattern,
+    hot: Option<(u32, u32)>,
+    passes: u64,
+) -> Result<(BTreeMap<String, i64>, TierLooks), FidelityError> {
+    let policy =
+        tiering_policy(&spec.policy).ok_or_else(|| FidelityError::Live(format!("no policy {}", spec.policy)))?;
     let machine = policy.applied_to(machine());
     let mut builder = MachineBuilder::new(&machine, policy_by_name("classic").expect("the table has it").build())?;
     let player = Player {
-        pattern: case.pattern(),
+        pattern,
         others: Vec::new(),
         pass: PASS,
         passes: Some(passes),
@@ -44,15 +67,14 @@ pub(super) fn simulated(case: &TierCase, passes: u64) -> Result<Measured, Fideli
     let id = builder.add_program(player.into_program(), CgroupId::ROOT)?;
     builder.start_at(id, Instant::START);
     builder.take_memory_of(id, 1)?;
-    let balancing = BalancingConfig { promote_rate_limit_mbps: u64::from(RATE_MBPS), ..BalancingConfig::default() };
-    builder.tiering(&TieringSpec { policy: name, balancing: Some(balancing), ..TieringSpec::default() }, 1)?;
-    let samples = Arc::new(Mutex::new(Vec::new()));
-    let looker = Looker { passes: 0, last: passes, samples: samples.clone() };
+    builder.tiering(spec, 1)?;
+    let samples = Arc::new(Mutex::new(TierLooks::default()));
+    let looker = Looker { passes: 0, last: passes, hot, samples: samples.clone() };
     builder.monitor("looker", vec![MonitorTarget::Process(id, 0)], Box::new(looker))?;
     let outcome = builder.build().run(Instant::START + Duration::from_secs(3600))?;
     if outcome.programs[0].ending != Ending::Finished {
         return Err(FidelityError::Unfinished {
-            workload: case.name.to_owned(),
+            workload: name.to_owned(),
             policy: policy.name.to_owned(),
             what: format!("it did not come to its end: {:?}", outcome.programs[0].ending),
         });
@@ -66,8 +88,8 @@ pub(super) fn simulated(case: &TierCase, passes: u64) -> Result<Measured, Fideli
     for (name, pages) in [("pgpromote_candidate", hot), ("pgpromote_candidate_nrl", ample)] {
         vmstat.insert(name.to_owned(), i64::try_from(pages).unwrap_or(i64::MAX));
     }
-    let nodes = std::mem::take(&mut *samples.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok(Measured { vmstat, nodes })
+    let looks = std::mem::take(&mut *samples.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok((vmstat, looks))
 }
 
 fn machine() -> MachineConfig {
@@ -85,7 +107,8 @@ struct Looker {
     /// To be done when it looks next.
     passes: u64,
     last: u64,
-    samples: Arc<Mutex<Looks>>,
+    hot: Option<(u32, u32)>,
+    samples: Arc<Mutex<TierLooks>>,
 }
 
 impl MonitorDriver for Looker {
@@ -95,9 +118,15 @@ impl MonitorDriver for Looker {
             let addresses: Vec<u64> = (0..u64::from(PAGES)).map(|page| (ARENA_PAGE + page) << PAGE_SHIFT).collect();
             let mut found = vec![None; addresses.len()];
             host.page_nodes(TargetId(0), &addresses, &mut found)?;
-            let on = |node| found.iter().filter(|found| **found == Some(NodeId(node))).count() as u64;
-            let sample = (self.passes, vec![on(0), on(1)]);
-            self.samples.lock().unwrap_or_else(PoisonError::into_inner).push(sample);
+            let on = |found: &[Option<NodeId>], node| {
+                found.iter().filter(|found| **found == Some(NodeId(node))).count() as u64
+            };
+            let sample = |found: &[Option<NodeId>]| (self.passes, vec![on(found, 0), on(found, 1)]);
+            let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+            samples.nodes.push(sample(&found));
+            if let Some((first, pages)) = self.hot {
+                samples.hot_nodes.push(sample(&found[first as usize..(first + pages) as usize]));
+            }
             self.passes += LOOK_EVERY;
         }
         Ok((self.passes <= self.last).then(|| due(self.passes)))

@@ -1,6 +1,9 @@
 //! LRU_SORT in real kernels beside ours: faults under a limit that drops and rises, with sorted lists and without.
 
+use isotherm_core::host::UnitRange;
+use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_core::presets::{LruSort, Preset};
+use isotherm_guest::monitoring::ARENA_PAGE;
 use isotherm_guest::patterns::{Motion, Part, Pattern};
 use isotherm_guest::sorting::{Pressure, Sort, Sorted, Sorts};
 use isotherm_sim::cgroup::{CgroupId, Knob, Limit};
@@ -10,7 +13,7 @@ use isotherm_sim::machine::{
 };
 use isotherm_sim::reclaim::policy_by_name;
 use isotherm_sim::swap::device::Compressor;
-use isotherm_units::{Bytes, Duration, Instant, Ratio};
+use isotherm_units::{Bytes, Duration, Instant, PAGE_SHIFT, Ratio};
 use serde::{Deserialize, Serialize};
 
 use super::player::{PassTimes, Player};
@@ -206,6 +209,20 @@ pub(super) fn counts_of(sorted: &Sorted) -> Counts {
 /// # Errors
 /// The machine refuses what it is to play, or kills it.
 pub fn simulated(workload: &SortWorkload, is_sorted: bool, passes: u64, seed: u64) -> Result<Counts, FidelityError> {
+    let setup = || Preset::LruSort(kept()).setup().expect("a test sets it up");
+    simulated_with(workload, is_sorted.then(|| setup().config), passes, seed)
+}
+
+/// The same with a monitor whose schemes sort lists, of physical memory or of the process.
+///
+/// # Errors
+/// As [`simulated`].
+pub(super) fn simulated_with(
+    workload: &SortWorkload,
+    sorted: Option<MonitorConfig>,
+    passes: u64,
+    seed: u64,
+) -> Result<Counts, FidelityError> {
     let nodes = vec![NodeConfig { memory: MEMORY, ..NodeConfig::default() }];
     let swap = SwapConfig { size: Some(MEMORY), compressor: Compressor::Lz4, ..SwapConfig::default() };
     let config = MachineConfig { cpus: 1, nodes, swap, ..MachineConfig::default() };
@@ -230,14 +247,23 @@ pub fn simulated(workload: &SortWorkload, is_sorted: bool, passes: u64, seed: u6
     };
     let id = builder.add_program(player.into_program(), group)?;
     builder.start_at(id, Instant::START);
-    if is_sorted {
-        let setup = Preset::LruSort(kept()).setup().expect("a test sets it up");
-        let watched = vec![Watched {
-            target: MonitorTarget::Physical,
-            ranges: vec![builder.physical_range(setup.config.addr_unit)],
-        }];
+    if let Some(config) = sorted {
+        let watched = match config.operations {
+            Operations::Paddr => {
+                let ranges = vec![builder.physical_range(config.addr_unit)];
+                Watched { target: MonitorTarget::Physical, ranges }
+            }
+            // The player maps its arena alone, of which three ranges cannot be made.
+            _ => {
+                let ranges = vec![UnitRange {
+                    start: ARENA_PAGE << PAGE_SHIFT,
+                    end: (ARENA_PAGE + u64::from(PAGES)) << PAGE_SHIFT,
+                }];
+                Watched { target: MonitorTarget::Process(id, 0), ranges }
+            }
+        };
         let sink: TickSink = Box::new(|_, _| {});
-        builder.kdamond("lru-sort", setup.config, seed, watched, sink)?;
+        builder.kdamond("lru-sort", config, seed, vec![watched], sink)?;
     }
     let outcome = builder.build().run(Instant::START + Duration::from_secs(3600))?;
     let program = &outcome.programs[0];

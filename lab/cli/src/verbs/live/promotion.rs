@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use isotherm_fidelity::versus::live_promotion::{PROMOTE_WAYS, PromoteRun, promote};
+use isotherm_fidelity::versus::live_promotion::{PROMOTE_WAYS, PromoteRun, promote, simulated};
 use isotherm_report::{Column, Table, Unit};
 use isotherm_terminal::{CliError, Ui};
 
@@ -25,6 +25,10 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
         |rig, product, (_, way)| promote(rig, product, way).map(Some),
         ui,
     )?;
+    let mut runs = runs;
+    for way in &ways {
+        runs.done.extend(simulated(way).map_err(crate::verbs::fidelity::error)?);
+    }
     runs.put_out(&table(&runs.done), args.format.format, ui)
 }
 

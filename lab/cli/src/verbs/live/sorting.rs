@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use isotherm_fidelity::versus::live_sorting::{SORT_WAYS, SortRun, sort};
+use isotherm_fidelity::versus::live_sorting::{SORT_WAYS, SortRun, simulated, sort};
 use isotherm_report::{Column, Table, Unit};
 use isotherm_terminal::{CliError, Ui};
 use serde::Serialize;
@@ -32,6 +32,12 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
         |rig, product, (_, way)| sort(rig, product, way, &workloads).map(|runs| Some(All(runs))),
         ui,
     )?;
+    let mut runs = runs;
+    for way in &ways {
+        for seed in 1..=u64::from(args.boots) {
+            runs.done.push(All(simulated(way, &workloads, seed).map_err(crate::verbs::fidelity::error)?));
+        }
+    }
     runs.put_out(&table(&runs.done), args.format.format, ui)
 }
 
