@@ -211,7 +211,6 @@ mod tests {
     fn simulated_scan_daemons_bring_over_what_is_used() {
         for way in PROMOTE_WAYS.iter().filter(|way| ["rch", "v0"].contains(&way.name)) {
             let run = simulated(way).unwrap().expect("it is of [tiering]");
-            println!("{}: {run:?}", way.name);
             assert!(run.hot_after_30s_percent >= 95.0, "{run:?}");
             assert_eq!(run.in_vain_percent <= 5.0, way.name == "rch", "at first sight all is hot for v0: {run:?}");
         }
