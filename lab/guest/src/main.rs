@@ -11,6 +11,7 @@ mod device;
 mod fragment;
 mod kills;
 mod knobs;
+mod least;
 mod live;
 mod lru_sort;
 mod machine;
@@ -44,6 +45,11 @@ impl Reporter {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if std::process::id() != 1 && arguments.first().is_some_and(|word| word == least::NAME) {
+        let why = least::run(&arguments[1..]).err().unwrap_or_default();
+        eprintln!("{why}");
+        return ExitCode::FAILURE;
+    }
     if std::process::id() != 1 && arguments.first().is_some_and(|word| word == pressure_loop::NAME) {
         return match pressure_loop::run(&arguments[1..]) {
             Ok(()) => ExitCode::SUCCESS,

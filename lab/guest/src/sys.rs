@@ -328,6 +328,12 @@ pub(crate) fn kill(child: i32) -> io::Result<()> {
     signal(child, Signal::Kill)
 }
 
+/// Takes a capability out of the set that programs may ever have from here on.
+pub(crate) fn drop_capability(number: u32) -> io::Result<()> {
+    // SAFETY: no memory is involved.
+    check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0) })
+}
+
 /// CPU time of this process.
 pub(crate) fn cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

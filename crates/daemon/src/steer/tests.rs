@@ -1,5 +1,6 @@
 //! The loop in a simulated world: groups that come and go, pressure, faults of every kind.
 
+mod configs;
 mod kernels;
 mod looking;
 mod memory;
@@ -9,6 +10,7 @@ mod world;
 
 use super::*;
 use crate::Woken;
+use configs::*;
 use isotherm_core::monitor::Operations;
 use isotherm_units::{Instant, PAGE_BYTES, Ratio};
 use looking::{with_monitor, with_promotion};

@@ -29,6 +29,8 @@ pub struct PromoteWay {
     configuration: &'static str,
     /// The kernel's balancing at the beginning.
     balancing: u32,
+    /// With CAP_SYS_ADMIN, CAP_SYS_NICE and CAP_SYS_PTRACE alone, as in contrib/systemd.
+    has_least: bool,
 }
 
 macro_rules! promoting {
@@ -39,21 +41,30 @@ macro_rules! promoting {
 
 /// All ways.
 pub const PROMOTE_WAYS: &[PromoteWay] = &[
-    PromoteWay { name: "nobody", configuration: "", balancing: 0 },
+    PromoteWay { name: "nobody", configuration: "", balancing: 0, has_least: false },
     PromoteWay {
         name: "rch",
         configuration: promoting!("[tiering]\nenable = true\npolicy = \"rch\"\ntargets = [\"/tier\"]\n"),
         balancing: 0,
+        has_least: false,
+    },
+    PromoteWay {
+        name: "rch, least capabilities",
+        configuration: promoting!("[tiering]\nenable = true\npolicy = \"rch\"\ntargets = [\"/tier\"]\n"),
+        balancing: 0,
+        has_least: true,
     },
     PromoteWay {
         name: "v0",
         configuration: promoting!("[tiering]\nenable = true\npolicy = \"v0\"\ntargets = [\"/tier\"]\n"),
         balancing: 0,
+        has_least: false,
     },
     PromoteWay {
         name: "v3",
         configuration: promoting!("[tiering]\nenable = true\npolicy = \"v3\"\ntargets = [\"/tier\"]\n"),
         balancing: 0,
+        has_least: false,
     },
     PromoteWay {
         name: "NUMA balancing, mode 2",
@@ -61,6 +72,7 @@ pub const PROMOTE_WAYS: &[PromoteWay] = &[
             "[tiering]\nenable = true\npolicy = \"numa-mode-2\"\nbalancing = { promote-rate-limit-mbps = 65536 }\n"
         ),
         balancing: 0,
+        has_least: false,
     },
     PromoteWay {
         name: "DAMON migrate-hot",
@@ -69,6 +81,7 @@ pub const PROMOTE_WAYS: &[PromoteWay] = &[
              [[monitors.config.schemes]]\naction = \"migrate-hot\"\ntarget-nid = 0\naccess-pattern = { nr-accesses = { min = 1 } }\n"
         ),
         balancing: 0,
+        has_least: false,
     },
 ];
 
@@ -103,6 +116,7 @@ pub fn promote(rig: &Rig<'_>, product: Product<'_>, way: &PromoteWay) -> Result<
     std::fs::write(&configuration, way.configuration).map_err(failed)?;
     let program: Vec<String> = match way.configuration {
         "" => Vec::new(),
+        _ if way.has_least => ["/init", "least-capabilities", PROGRAM, "run", CONFIG].map(str::to_owned).to_vec(),
         _ => [PROGRAM, "run", CONFIG].map(str::to_owned).to_vec(),
     };
     let run = Tiering {

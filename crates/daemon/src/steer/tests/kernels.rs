@@ -1,6 +1,7 @@
 //! Engines of the kernel: switched on, watched, and put back.
 
 use super::super::*;
+use super::configs::*;
 use super::world::*;
 use crate::Woken;
 use isotherm_core::monitor::Operations;

@@ -1,6 +1,7 @@
 //! Processes that engines of our own look at: what is always in use, what never is, and where it lies.
 
 use super::super::*;
+use super::configs::*;
 use super::world::*;
 use crate::config::{Engine, MonitorsConfig, TieringConfig};
 use isotherm_core::host::{

@@ -1,6 +1,7 @@
 //! Compaction and tiers: what is done, what is only told, and what is put back.
 
 use super::super::*;
+use super::configs::*;
 use super::world::*;
 use crate::config::{CompactionConfig, Engine, TieringConfig};
 use isotherm_core::compaction::{Design, ExplicitConfig, FreeBlocks, MergedConfig, Why};

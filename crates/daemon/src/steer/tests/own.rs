@@ -149,3 +149,20 @@ fn controls_of_promotion_change_while_it_runs() {
     assert_eq!((usual.0, off.0, spared.0, anew.0), (1, 1, 1, 2), "who is adjusted keeps what it knows");
     assert!(off.1 * 3 < usual.1 * 2 && spared.1 * 3 < usual.1 * 2, "{usual:?} {off:?} {spared:?}");
 }
+
+/// Whoever does not know how much memory is free brings none back.
+#[test]
+fn nothing_is_brought_back_without_room() {
+    let mut config = with_monitor(true);
+    let monitor = config.monitors[0].config.as_mut().unwrap();
+    monitor.schemes[0].action = isotherm_core::vocabulary::Action::Willneed;
+    config.check().unwrap();
+    for (free, is_refused) in [(None, true), (Some(1 << 20), true), (Some(1 << 30), false)] {
+        let truth = Truth::new();
+        truth.free_bytes.set(free);
+        steered(&truth, &config, 60, Vec::new());
+        let acts = truth.acts();
+        let refused = |act: &Act| matches!(&act.effect, Effect::Refused { why } if why.contains("free"));
+        assert!(!acts.is_empty() && acts.iter().all(|act| refused(act) == is_refused), "{free:?}: {acts:?}");
+    }
+}

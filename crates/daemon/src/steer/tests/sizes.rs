@@ -1,6 +1,7 @@
 //! Right-sizing: limits that are found, held, and taken back.
 
 use super::super::*;
+use super::configs::*;
 use super::world::*;
 use crate::Woken;
 use isotherm_units::PAGE_BYTES;

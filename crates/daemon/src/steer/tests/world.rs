@@ -3,20 +3,16 @@
 use super::super::*;
 use super::looking::Spaces;
 use super::memory::{BALANCING, DEMOTION, PROACTIVENESS, Scattered};
-use crate::config::{Engine, GenerationsConfig, LimitsConfig, MonitorsConfig, TargetConfig};
 use crate::hands::Journal;
 use crate::tape::{self, Tape, Taped};
 use crate::testkit::FakeClock;
 use crate::{Clock, Meter, Woken};
-use isotherm_core::generations::{ReclaimerConfig, ToolConfig};
 use isotherm_core::host::{
     Ageing, Answer, Compacting, Eviction, Gauge, Gauging, GenerationCapabilities, Generational, HostError, Listing,
     Lruvec, NodeId,
 };
-use isotherm_core::monitor::{MonitorConfig, Operations};
-use isotherm_core::presets::{Preset, Reclaim};
-use isotherm_core::schemes::Scheme;
-use isotherm_core::vocabulary::{Action, GenerationRow};
+use isotherm_core::presets::Preset;
+use isotherm_core::vocabulary::GenerationRow;
 use isotherm_units::{Instant, PAGE_BYTES, Ratio};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -105,6 +101,8 @@ pub(super) struct Truth {
     pub(super) memory: Scattered,
     /// What engines of our own look at.
     pub(super) spaces: RefCell<Spaces>,
+    /// Of 2 GiB of memory.
+    pub(super) free_bytes: Cell<Option<u64>>,
 }
 
 impl Truth {
@@ -146,6 +144,7 @@ impl Truth {
             lines: RefCell::default(),
             memory: Scattered::default(),
             spaces: RefCell::default(),
+            free_bytes: Cell::new(None),
         })
     }
 
@@ -292,6 +291,8 @@ impl Gauging for Machine {
         for (gauge, value) in gauges.iter().zip(values) {
             *value = match *gauge {
                 Gauge::StallSomeUs => Some(0),
+                Gauge::FreeBytes(None) => self.0.free_bytes.get(),
+                Gauge::TotalBytes(None) => Some(2 << 30),
                 Gauge::RefaultBytes { memcg } => group(memcg).map(|group| group.refaulted_bytes),
                 Gauge::GroupBytes { memcg } => group(memcg).map(Group::usage),
                 Gauge::GroupStallSomeUs { memcg } => group(memcg).map(|group| group.stalled_us),
@@ -535,76 +536,6 @@ impl Clock for Script<'_> {
         }
         clock.sleep_until(until)
     }
-}
-
-pub(super) fn section(name: &str, target: &str, enable: bool) -> GenerationsConfig {
-    let config = ReclaimerConfig {
-        targets: vec![target.to_owned()],
-        threshold: Duration::from_secs(20),
-        ..ReclaimerConfig::default()
-    };
-    GenerationsConfig { name: name.to_owned(), enable, tool: ToolConfig::Reclaim(config) }
-}
-
-/// With DAMON_RECLAIM too.
-pub(super) fn with_module(enable: bool, take_damon_stat: bool) -> Config {
-    let preset =
-        Reclaim { min_age: Duration::from_secs(30), wmarks_high: Ratio::from_percent(99), ..Reclaim::default() };
-    let monitor = MonitorsConfig {
-        name: "proactive".to_owned(),
-        enable,
-        targets: Vec::new(),
-        preset: Some(Preset::Reclaim(preset)),
-        config: None,
-        engine: Engine::Auto,
-        take_damon_stat,
-    };
-    let both = Config { monitors: vec![monitor], ..config(enable) };
-    both.check().unwrap();
-    both
-}
-
-/// With a kdamond that takes cold memory of processes from them.
-pub(super) fn with_kdamond(enable: bool, operations: Operations) -> Config {
-    let scheme = Scheme { action: Action::Pageout, ..Scheme::default() };
-    let monitor = MonitorsConfig {
-        name: "cold".to_owned(),
-        enable,
-        targets: vec!["web".to_owned()],
-        preset: None,
-        config: Some(MonitorConfig { operations, schemes: vec![scheme], ..MonitorConfig::default() }),
-        engine: Engine::Auto,
-        take_damon_stat: true,
-    };
-    let both = Config { monitors: vec![monitor], ..config(enable) };
-    both.check().unwrap();
-    both
-}
-
-/// With sizes of the groups.
-pub(super) fn with_limits(enable: bool) -> Config {
-    let limits = isotherm_core::limits::LimitsConfig {
-        floor: Bytes::from_mib(1),
-        interval: Duration::from_secs(1),
-        squeeze: Ratio::from_percent(10),
-        relax: Ratio::from_percent(20),
-        ..isotherm_core::limits::LimitsConfig::new("web")
-    };
-    let section = LimitsConfig { name: "size".to_owned(), enable, limits };
-    let sizes = Config { limits: vec![section], generations: Vec::new(), ..config(false) };
-    sizes.check().unwrap();
-    sizes
-}
-
-pub(super) fn config(enable: bool) -> Config {
-    let mut config = Config {
-        targets: vec![TargetConfig { name: "web".to_owned(), cgroup: "/app/web-*".to_owned() }],
-        generations: vec![section("cold", "web", enable)],
-        ..Config::default()
-    };
-    config.daemon.protect = vec!["/app/web-5".to_owned()];
-    config.check().unwrap();
-    config
 }
 
 pub(super) type Event<'a> = (u64, Box<dyn FnMut(&Truth) -> Option<Woken> + 'a>);
