@@ -80,8 +80,15 @@ fn host(child: &Waiting) -> (LiveHost, Fixture) {
 
 fn apply(host: &mut LiveHost, target: TargetId, action: Action, range: AddressRange) -> Result<u64, HostError> {
     let mut filter = PageFilters::default();
-    let mut order =
-        Order { action, range, filter: &mut filter, target_nid: None, destinations: &[], last_folio: &mut None };
+    let mut order = Order {
+        action,
+        range,
+        filter: &mut filter,
+        target_nid: None,
+        destinations: &[],
+        marks_accessed: false,
+        last_folio: &mut None,
+    };
     host.apply(target, &mut order).map(|applied| applied.bytes)
 }
 

@@ -60,6 +60,9 @@ pub struct Order<'a> {
     /// The nodes of a migration in a process, by turns: [`choose`](crate::vocabulary::choose) with
     /// [`interleave_index`](crate::vocabulary::interleave_index).
     pub destinations: &'a [Destination],
+    /// `lru-prio` marks pages as accessed once (`folio_mark_accessed`, mm/swap.c), in place of moving them: an inactive page that is not
+    /// referenced becomes so, one that is becomes active.
+    pub marks_accessed: bool,
     /// The folio looked at last in this pass, by any number that the host gives folios; `None` at the start of a pass. A
     /// folio that reaches from one region into the next is to be treated once: the host skips the first folio of a range if
     /// it is this one, and leaves here the last one it looked at. Physical memory, and `stat` in a process.

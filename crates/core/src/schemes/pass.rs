@@ -320,6 +320,7 @@ impl Slot {
                 filter,
                 target_nid: scheme.target_nid.map(NodeId),
                 destinations: &scheme.dests,
+                marks_accessed: scheme.marks_accessed,
                 last_folio,
             };
             match host.apply(target, &mut order) {

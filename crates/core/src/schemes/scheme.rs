@@ -23,6 +23,10 @@ pub struct Scheme {
     /// How often, in whole microseconds, cut to whole samples. Zero: at the end of each aggregation.
     #[serde(alias = "apply_interval", alias = "apply_interval_us", alias = "apply-interval-us")]
     pub apply_interval: Duration,
+    /// `lru-prio` marks pages as accessed, as the original series did: an inactive page becomes referenced in the first pass, and active in
+    /// the second. Default no: it becomes active at once.
+    #[serde(skip_serializing_if = "is_no")]
+    pub marks_accessed: bool,
     pub quotas: Quotas,
     pub watermarks: Watermarks,
     /// Filters of types `addr` and `target`, applied to regions in order.
@@ -42,6 +46,11 @@ pub struct Scheme {
     pub max_nr_snapshots: u64,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+const fn is_no(value: &bool) -> bool {
+    !*value
+}
+
 impl Scheme {
     /// Checks what can be checked without a host. `is_physical`: of what it is for.
     ///
@@ -53,6 +62,9 @@ impl Scheme {
             let of_space = ACTIONS.iter().filter(|entry| entry.action.scorer(is_physical).is_some());
             let allowed = format!("{}, for {space}", join(of_space.map(|entry| entry.name)));
             return Err(SchemeError::out_of_range("action", self.action, allowed));
+        }
+        if self.marks_accessed && self.action != Action::LruPrio {
+            return Err(SchemeError::out_of_range("marks-accessed", true, format!("false, with `{}`", self.action)));
         }
         self.access_pattern.validate(attributes)?;
         self.quotas.validate()?;

@@ -385,6 +385,10 @@ fn what_makes_no_sense_is_refused_with_its_place() {
     let cold = "`action` is cold; allowed: stat, pageout, lru-prio, lru-deprio, migrate-hot, migrate-cold, for physical memory";
     assert_eq!(error(action(Action::Cold), true), cold);
     assert_eq!(action(Action::LruPrio).validate(&attributes, false), Ok(()), "lists are sorted for processes too");
+    let marks = Scheme { action: Action::LruPrio, marks_accessed: true, ..Scheme::default() };
+    assert_eq!(marks.validate(&attributes, true), Ok(()));
+    let marks = error(Scheme { action: Action::LruDeprio, ..marks }, true);
+    assert_eq!(marks, "`marks-accessed` is true; allowed: false, with `lru-deprio`");
     let nowhere = "`target-nid` is not given; allowed: a node, for `migrate-hot`";
     assert_eq!(error(action(Action::MigrateHot), true), nowhere);
     let lost = Scheme { target_nid: Some(1), ..Scheme::default() };

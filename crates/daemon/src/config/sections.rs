@@ -101,6 +101,9 @@ impl MonitorsConfig {
         if let Some((name, _, allowed)) = ours.into_iter().find(|(_, is_own, _)| *is_own) {
             return Some((name.to_owned(), allowed));
         }
+        if let Some(at) = config.schemes.iter().position(|scheme| scheme.marks_accessed) {
+            return Some((format!("schemes[{at}].marks-accessed"), "false"));
+        }
         let sorts = |action| matches!(action, Action::LruPrio | Action::LruDeprio);
         let sorting = config.schemes.iter().position(|scheme| sorts(scheme.action));
         let at = sorting.filter(|_| config.operations == Operations::Vaddr)?;

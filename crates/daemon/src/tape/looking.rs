@@ -163,7 +163,7 @@ impl<H: Applying> Applying for Taped<'_, H> {
     fn apply(&mut self, target: TargetId, order: &mut Order<'_>) -> Result<Applied, HostError> {
         let nodes: Vec<(u32, u32)> = order.destinations.iter().map(|one| (one.nid, one.weight)).collect();
         let to = order.target_nid.map(|node| node.0);
-        let asked = (target.0, order.action, order.range.start, order.range.end, to, nodes);
+        let asked = (target.0, order.action, order.range.start, order.range.end, to, nodes, order.marks_accessed);
         let apply = || {
             let Applied { bytes, spent } = self.inner.apply(target, order).map_err(Refused::of)?;
             Ok((bytes, spent.ns()))

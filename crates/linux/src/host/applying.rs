@@ -51,7 +51,7 @@ impl Applying for LiveHost {
             return Ok(Applied::default());
         }
         if order.action == Action::LruPrio {
-            let (bytes, spent) = measured(|| self.prioritise(process, order.range));
+            let (bytes, spent) = measured(|| self.prioritise(process, order.range, order.marks_accessed));
             let bytes = bytes.map_err(|error| answer(target, error))?;
             return Ok(Applied { bytes, spent });
         }
@@ -102,9 +102,9 @@ impl LiveHost {
         }
     }
 
-    /// Marks the pages of a range as accessed, twice: once makes a page of the inactive list referenced, and twice active
+    /// Marks the pages of a range as accessed, twice unless `once`: once makes a page of the inactive list referenced, and twice active
     /// (`folio_mark_accessed`, mm/swap.c). Generations count two references, and keep it where it is. The bytes that were there.
-    fn prioritise(&self, process: &Process, range: AddressRange) -> Result<u64, LiveError> {
+    fn prioritise(&self, process: &Process, range: AddressRange, once: bool) -> Result<u64, LiveError> {
         let module = self.module.as_ref().ok_or_else(|| LiveError::Refused(NEEDS_MODULE.to_owned()))?;
         let page_bytes = sys::page_bytes();
         let mut bytes = 0;
@@ -117,7 +117,9 @@ impl LiveHost {
             let pages: Vec<u64> =
                 (0..).zip(is_there).filter(|(_, is)| *is).map(|(nth, _): (u64, _)| start + nth * page_bytes).collect();
             if !pages.is_empty() {
-                module.activate(process, &pages)?;
+                if !once {
+                    module.activate(process, &pages)?;
+                }
                 bytes += module.activate(process, &pages)?.saturating_mul(page_bytes);
             }
             start = part.end;

@@ -113,6 +113,7 @@ impl At {
         let target_nid = scheme.target_nid.map(|nid| self.count("target_nid", nid)).transpose()?;
         let (core_filters, ops_filters) = self.filters(&scheme.filters)?;
         Ok(Scheme {
+            marks_accessed: false,
             action,
             access_pattern: self.pattern(&scheme.pattern)?,
             apply_interval: Duration::from_ns(scheme.apply_interval_ns),

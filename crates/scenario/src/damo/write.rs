@@ -75,6 +75,10 @@ fn intervals_of(attributes: &Attributes) -> damo::MonitorIntervals {
 }
 
 fn scheme_of(scheme: &Scheme, place: &str) -> Result<damo::Scheme, DamoError> {
+    if scheme.marks_accessed {
+        let allowed = "false: the kernel's DAMON makes pages active at once";
+        return Err(DamoError::new(format!("{place}.marks-accessed"), true, allowed));
+    }
     if scheme.max_nr_snapshots != 0 {
         let allowed = "0: damo takes it on its command line alone, as --damos_max_nr_snapshots";
         return Err(DamoError::new(format!("{place}.max-nr-snapshots"), scheme.max_nr_snapshots, allowed));

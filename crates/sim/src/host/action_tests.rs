@@ -74,6 +74,28 @@ fn lru_deprio_moves_active_pages_to_the_head_of_the_inactive_list() {
     assert_eq!(stage.memory.counters.get(Counter::PgDeactivate), 1);
 }
 
+/// docs/spec/classic-lru.md#s3-2: as the original series did it, two passes make a page active.
+#[test]
+fn pages_that_are_marked_accessed_become_active_in_two_passes() {
+    for by_process in [false, true] {
+        let (mut stage, space, process) = written("classic", DeviceKind::Zram, 4);
+        stage.marks_accessed = true;
+        let (target, pages) = if by_process {
+            (process, PageRange::new(0, 2))
+        } else {
+            (PHYSICAL, PageRange::at(stage.number(space, 0), 2))
+        };
+        let states = |stage: &Stage| {
+            let state = |page| (stage.has(space, page, Flag::Referenced), stage.has(space, page, Flag::Active));
+            [state(0), state(1), state(2)]
+        };
+        assert_eq!(stage.apply(target, Action::LruPrio, pages), Ok(2 * PAGE));
+        assert_eq!(states(&stage), [(true, false), (true, false), (false, false)], "{by_process}");
+        stage.apply(target, Action::LruPrio, pages).unwrap();
+        assert_eq!(states(&stage), [(false, true), (false, true), (false, false)], "{by_process}");
+    }
+}
+
 /// A live machine sorts lists process by process, by the accessed-bit module and `process_madvise`.
 #[test]
 fn lists_are_sorted_by_addresses_of_processes_too() {

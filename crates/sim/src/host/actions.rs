@@ -101,7 +101,11 @@ impl MemoryHost<'_> {
             _ => return Ok(0), // `stat`
         };
         for &frame in &picked {
-            self.policy.hint(self.memory, frame, hint);
+            if order.marks_accessed {
+                self.policy.mark_accessed(self.memory, frame);
+            } else {
+                self.policy.hint(self.memory, frame, hint);
+            }
         }
         Ok(picked.len() as u64 * PAGE_BYTES)
     }

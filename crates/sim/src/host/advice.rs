@@ -30,7 +30,7 @@ impl MemoryHost<'_> {
             return self.migrate_range(space, range, order);
         }
         if order.action == Action::LruPrio {
-            return Ok(self.prioritise(space, range));
+            return Ok(self.prioritise(space, range, order.marks_accessed));
         }
         let is_mapped = self.look_up(space, range);
         let is_done = self.advise(space, range, order.action);
@@ -84,14 +84,18 @@ impl MemoryHost<'_> {
 
     /// Prioritises the pages that are mapped in a range. The bytes that stand on lists. No kernel does this to processes: on a live
     /// machine it is done by the accessed-bit module (docs/schemes.md).
-    fn prioritise(&mut self, space: SpaceId, range: PageRange) -> u64 {
+    fn prioritise(&mut self, space: SpaceId, range: PageRange, marks_accessed: bool) -> u64 {
         let mapped: Vec<DensePage> = self.memory.space(space).table.present_in(range).collect();
         let mut bytes = 0;
         for dense in mapped {
             self.memory.ledger.spend(self.memory.costs.pte_scan_ns + self.memory.costs.scheme_folio_ns);
             let Entry::Frame(frame) = self.memory.space(space).table.entry(dense) else { continue };
             if self.is_listed(frame) {
-                self.policy.hint(self.memory, frame, Hint::Prioritise);
+                if marks_accessed {
+                    self.policy.mark_accessed(self.memory, frame);
+                } else {
+                    self.policy.hint(self.memory, frame, Hint::Prioritise);
+                }
                 bytes += PAGE_BYTES;
             }
         }

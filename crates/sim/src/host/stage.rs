@@ -33,6 +33,8 @@ pub(super) struct Stage {
     /// Of migrations.
     pub(super) target_nid: Option<NodeId>,
     pub(super) destinations: Vec<Destination>,
+    /// Of `lru-prio`.
+    pub(super) marks_accessed: bool,
 }
 
 impl Deref for Stage {
@@ -68,7 +70,16 @@ impl Stage {
         bed.memory.mmu = mmu;
         let pressure = Pressure::new(Instant::START, 1, TickRate::default());
         let (targets, counts) = (vec![HostTarget::Physical], ProbeCounts::default());
-        Self { bed, pressure, caches, targets, counts, target_nid: None, destinations: Vec::new() }
+        Self {
+            bed,
+            pressure,
+            caches,
+            targets,
+            counts,
+            target_nid: None,
+            destinations: Vec::new(),
+            marks_accessed: false,
+        }
     }
 
     /// A process with base pages from 0 on, and its number as a target.
@@ -159,8 +170,15 @@ impl Stage {
         last_folio: &mut Option<u64>,
     ) -> Result<Applied, HostError> {
         let range = AddressRange::new(pages.start << 12, pages.end << 12);
-        let mut order =
-            Order { action, range, filter, target_nid: self.target_nid, destinations: &self.destinations, last_folio };
+        let mut order = Order {
+            action,
+            range,
+            filter,
+            target_nid: self.target_nid,
+            destinations: &self.destinations,
+            marks_accessed: self.marks_accessed,
+            last_folio,
+        };
         let (before, charged) = (self.memory.ledger.peek(), self.memory.charged);
         let Testbed { memory, policy, .. } = &mut self.bed;
         let (pressure, caches, counts) = (&self.pressure, &mut self.caches, &mut self.counts);

@@ -48,6 +48,14 @@ fn apply(
     let range = fixture.mapped;
     host.apply(
         target,
-        &mut Order { action, range, filter: &mut filter, target_nid, destinations: &[], last_folio: &mut None },
+        &mut Order {
+            action,
+            range,
+            filter: &mut filter,
+            target_nid,
+            destinations: &[],
+            marks_accessed: false,
+            last_folio: &mut None,
+        },
     )
 }

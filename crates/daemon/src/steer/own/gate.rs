@@ -93,6 +93,7 @@ impl<H: SteerHost> Gate<'_, H> {
             filter: &mut *order.filter,
             target_nid: order.target_nid,
             destinations: order.destinations,
+            marks_accessed: order.marks_accessed,
             last_folio: &mut *order.last_folio,
         };
         let applied = self.host.apply(target, &mut part)?;
