@@ -161,7 +161,7 @@ pub fn promote(rig: &Rig<'_>, product: Product<'_>, way: &PromoteWay) -> Result<
     Ok(judged(way, result.kernel.clone(), tiered))
 }
 
-/// The same section in the simulated machine; `None`: it is none of [tiering].
+/// The same section in the simulated machine; `None`: it is none of `[tiering]`.
 ///
 /// # Errors
 /// The machine refuses what it is to play.
