@@ -135,6 +135,9 @@ pub trait World {
     /// Whether a file is there.
     fn is_there(&mut self, path: &str) -> bool;
 
+    /// CPU time that a process or a thread of the kernel took so far; `None`: it is not there, or does not tell.
+    fn cpu_of(&mut self, process: u32) -> Option<Duration>;
+
     /// Resident memory of the daemon.
     fn resident(&mut self) -> Option<Bytes>;
 

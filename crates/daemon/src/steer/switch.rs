@@ -6,12 +6,15 @@ use super::{Knobs, Log, World};
 use crate::config::{CompactionConfig, Config, MonitorsConfig, TieringConfig};
 use isotherm_core::compaction::{Design, MergedConfig};
 use isotherm_core::presets::PresetError;
-use isotherm_units::{Duration, Instant};
+use isotherm_units::{Duration, Instant, Ratio};
 
 /// What failed is tried again after so long.
 const RETRY: Duration = Duration::from_secs(60);
 /// An engine that should run for others goes on so long before it is begun anew: what it knows is lost then.
 const RENEW: Duration = Duration::from_secs(300);
+/// The CPU time of a kernel's thread is judged over so long, and an engine that takes too much is left off for so long.
+const JUDGED: Duration = Duration::from_secs(60);
+const EXPENSIVE: Duration = Duration::from_secs(600);
 /// Time between two lines about what the kernel did.
 const COUNT: Duration = Duration::from_secs(60);
 
@@ -85,6 +88,10 @@ pub(super) struct Switch {
     refused: u64,
     counted: Instant,
     counts: Counts,
+    /// `[daemon] max-cpu`.
+    max_cpu: Ratio,
+    /// When its thread was looked at last, and its CPU time then.
+    spent: Option<(Instant, Duration)>,
 }
 
 impl Switch {
@@ -107,6 +114,8 @@ impl Switch {
             refused: 0,
             counted: now,
             counts: Counts::default(),
+            max_cpu: Ratio::ONE,
+            spent: None,
         })
     }
 
@@ -117,6 +126,7 @@ impl Switch {
 
     /// Looks for whom there is.
     pub(super) fn follow(&mut self, config: &Config, world: &mut dyn World) -> Vec<Line> {
+        self.max_cpu = config.daemon.max_cpu;
         self.kernel.follow(config, world)
     }
 
@@ -216,6 +226,7 @@ impl Switch {
             return Ok(Some(format!("{why}; put back{}", back(knobs))));
         }
         self.on = Some(now);
+        self.spent = None;
         self.counted = now;
         self.counts = Counts::default();
         self.state = "acting".to_owned();
@@ -230,6 +241,17 @@ impl Switch {
         knobs: &mut dyn Knobs,
         log: &mut dyn Log,
     ) -> Result<Option<String>, String> {
+        if let Some(share) = self.overspends(now, world) {
+            // It is tried again when this has passed.
+            self.tried = Some(now + EXPENSIVE.saturating_sub(RETRY));
+            let failed = self.put_back(world, knobs, log)?;
+            let why = format!(
+                "its thread took {share} of a processor, more than [daemon] max-cpu, {}: it is off for {EXPENSIVE}; longer intervals or \
+                 fewer regions take less",
+                self.max_cpu
+            );
+            return Ok(Some(failed.map_or(why.clone(), |failed| format!("{why}; {failed}"))));
+        }
         match self.kernel.standing(world)? {
             Standing::Outdated if now.since(since) >= RENEW => {
                 self.tried = None;
@@ -255,6 +277,21 @@ impl Switch {
                 Ok(Some(failed.map_or(why.to_owned(), |failed| format!("{why}; {failed}"))))
             }
         }
+    }
+
+    /// The share of a processor that its thread took over the last minute, if that is too much.
+    fn overspends(&mut self, now: Instant, world: &mut dyn World) -> Option<Ratio> {
+        if self.spent.is_some_and(|(since, _)| now.since(since) < JUDGED) {
+            return None;
+        }
+        let file = self.kernel.thread_file()?;
+        let thread = world.value(&file).ok().flatten()?.trim().parse().ok()?;
+        let total = world.cpu_of(thread)?;
+        let (since, before) = self.spent.replace((now, total))?;
+        let elapsed = u128::from(now.since(since).ns()).max(1);
+        let ppm = u128::from(total.saturating_sub(before).ns()) * 1_000_000 / elapsed;
+        let share = Ratio::from_ppm(u64::try_from(ppm).unwrap_or(u64::MAX));
+        (share > self.max_cpu).then_some(share)
     }
 
     /// What the kernel did since the last line about it.

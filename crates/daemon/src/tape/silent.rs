@@ -54,6 +54,9 @@ impl World for Silent {
     fn is_there(&mut self, _: &str) -> bool {
         false
     }
+    fn cpu_of(&mut self, _: u32) -> Option<Duration> {
+        None
+    }
     fn resident(&mut self) -> Option<Bytes> {
         None
     }

@@ -91,6 +91,11 @@ impl<W: World + ?Sized> World for Taped<'_, W> {
         self.tape.call("there", path, || self.inner.is_there(path), || false)
     }
 
+    fn cpu_of(&mut self, process: u32) -> Option<Duration> {
+        let ns = self.tape.call("cpu-of", process, || self.inner.cpu_of(process).map(Duration::ns), || None);
+        ns.map(Duration::from_ns)
+    }
+
     fn resident(&mut self) -> Option<Bytes> {
         self.tape.call("resident", (), || self.inner.resident().map(Bytes::get), || None).map(Bytes::new)
     }

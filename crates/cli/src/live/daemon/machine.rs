@@ -115,6 +115,11 @@ impl World for Machine<'_> {
         self.root.has(path)
     }
 
+    fn cpu_of(&mut self, process: u32) -> Option<Duration> {
+        let stat = self.root.read(format!("/proc/{process}/stat")).ok()?;
+        cpu_time(&stat, rustix::param::clock_ticks_per_second())
+    }
+
     fn resident(&mut self) -> Option<Bytes> {
         let text = Root::default().read("/proc/self/statm").ok()?;
         let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
@@ -131,6 +136,16 @@ impl World for Machine<'_> {
     fn has_to_end(&mut self) -> bool {
         self.clock.is_ending()
     }
+}
+
+/// CPU time of a line of `/proc/PID/stat` (proc_pid_stat(5): `utime` and `stime`), with so many ticks a second.
+fn cpu_time(stat: &str, ticks_per_second: u64) -> Option<Duration> {
+    // A name may hold blanks and parentheses.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(11).map(str::parse::<u64>);
+    let ticks = fields.next()?.ok()?.checked_add(fields.next()?.ok()?)?;
+    let ns = u128::from(ticks) * 1_000_000_000 / u128::from(ticks_per_second.max(1));
+    Some(Duration::from_ns(u64::try_from(ns).ok()?))
 }
 
 /// The machine's clock; SIGHUP asks for the configuration to be read anew.
@@ -161,5 +176,22 @@ impl Clock for DaemonClock<'_> {
                 Woken::Reload
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_of_threads_of_the_kernel() {
+        let stat =
+            "77 (kdamond) (0) I 2 0 0 0 -1 2129984 0 0 0 0 3 400 0 0 20 0 1 0 1234 0 0 18446744073709551615 0 0\n";
+        assert_eq!(cpu_time(stat, 100), Some(Duration::from_ms(4030)));
+        let huge = format!("1 (x) R 1 1 1 1 1 1 1 1 1 1 {0} {0}", u64::MAX);
+        for strange in ["", "77", "77 (kdamond.0) I 2", "77 (x) I a b c d e f g h i j k l", &huge] {
+            assert_eq!(cpu_time(strange, 100), None, "{strange}");
+        }
+        assert!(cpu_time(stat, 0).is_some());
     }
 }

@@ -101,6 +101,11 @@ fn a_call(name: &str, asked: &mut Value, answer: &mut Value, names: &mut Names) 
                 *group = names.group(group);
             }
         }
+        ("cpu-of", pid) => {
+            if let Some(number) = pid.as_u64().and_then(|number| u32::try_from(number).ok()) {
+                *pid = names.pid(number).into();
+            }
+        }
         ("adopt", Value::Array(asked)) => {
             if let [_, pid] = asked.as_mut_slice()
                 && let Some(number) = pid.as_u64().and_then(|number| u32::try_from(number).ok())

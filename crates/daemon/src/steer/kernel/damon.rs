@@ -185,6 +185,10 @@ impl Kernel for Kdamond {
         }
     }
 
+    fn thread_file(&self) -> Option<String> {
+        Some("/sys/kernel/mm/damon/admin/kdamonds/0/pid".to_owned())
+    }
+
     fn standing(&mut self, world: &mut dyn World) -> Result<Standing, String> {
         let state = world.value(&format!("{ADMIN}/0/state"))?;
         let wanted = self.wanted(world);

@@ -96,6 +96,11 @@ pub(super) trait Kernel: std::fmt::Debug {
     /// It cannot be told.
     fn standing(&mut self, world: &mut dyn World) -> Result<Standing, String>;
 
+    /// The file that holds the number of its thread, whose CPU time is bounded; `None`: it has none of its own.
+    fn thread_file(&self) -> Option<String> {
+        None
+    }
+
     /// What it has done so far. Nothing, where that cannot be read.
     fn counts(&self, is_on: bool, world: &mut dyn World) -> Counts;
 

@@ -122,6 +122,10 @@ impl Kernel for Module {
         ))
     }
 
+    fn thread_file(&self) -> Option<String> {
+        Some(self.path("kdamond_pid"))
+    }
+
     fn standing(&mut self, world: &mut dyn World) -> Result<Standing, String> {
         Ok(if self.is("N", world)? { Standing::SwitchedOff } else { Standing::Runs })
     }

@@ -5,6 +5,7 @@ use super::configs::*;
 use super::world::*;
 use crate::Woken;
 use isotherm_core::monitor::Operations;
+use isotherm_units::Ratio;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -163,4 +164,20 @@ fn a_fault_at_any_call_leaves_no_kdamond() {
             holds(&truth, &format!("{operations:?}, fault at call {call}"));
         }
     }
+}
+
+/// The thread of the kernel that it started counts, too.
+#[test]
+fn a_kdamond_that_takes_too_much_is_switched_off_for_a_while() {
+    let truth = Truth::new();
+    truth.kdamond_share.set(Ratio::from_percent(3));
+    let seen = RefCell::new(Vec::new());
+    let look = |second| at(second, |truth: &Truth| seen.borrow_mut().push(truth.knobs.borrow()[ENABLED].clone()));
+    let calm = at(300, |truth: &Truth| truth.kdamond_share.set(Ratio::from_ppm(5000)));
+    steered(&truth, &with_module(true, true), 900, vec![look(50), look(140), calm, look(600), look(880)]);
+    holds(&truth, "an expensive kdamond");
+    assert_eq!(seen.into_inner(), ["Y", "N", "N", "Y"]);
+    let is_it =
+        |line: &Line| matches!(line, Line::Trouble { why, .. } if why.contains("3%") && why.contains("max-cpu"));
+    assert!(truth.has_line(is_it), "{:?}", truth.lines);
 }
