@@ -93,9 +93,10 @@ fn a_slice_of_sorting_in_a_kernel() {
 
 #[test]
 fn a_slice_of_compaction_in_a_kernel() {
-    let Some(boot) = in_a_kernel(|rig| compaction::real(rig, &compaction::CASES[1..2], 2_000)) else { return };
+    // At 20 the score, 90 or 91, is at the mark itself: whether the kernel begins hangs on the size of the guest's first process.
+    let Some(boot) = in_a_kernel(|rig| compaction::real(rig, &[(Holes::Contiguous, 40)], 2_000)) else { return };
     let [run] = &boot.runs[..] else { panic!("one case: {boot:?}") };
-    assert_eq!((run.holes, run.proactiveness), (Holes::Contiguous, 20));
+    assert_eq!((run.holes, run.proactiveness), (Holes::Contiguous, 40));
     assert!((250..350).contains(&run.sections), "{run:?}");
     // Four looks are enough to begin.
     assert!(run.alone.get("compact_migrate_scanned").is_some_and(|&pages| pages > 0), "{run:?}");

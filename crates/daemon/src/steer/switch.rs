@@ -289,8 +289,9 @@ impl Switch {
         let total = world.cpu_of(thread)?;
         let (since, before) = self.spent.replace((now, total))?;
         let elapsed = u128::from(now.since(since).ns()).max(1);
-        let ppm = u128::from(total.saturating_sub(before).ns()) * 1_000_000 / elapsed;
-        let share = Ratio::from_ppm(u64::try_from(ppm).unwrap_or(u64::MAX));
+        // Tenths of a percent, as the kernel counts in ticks of up to 10 ms.
+        let permille = u128::from(total.saturating_sub(before).ns()) * 1000 / elapsed;
+        let share = Ratio::from_ppm(u64::try_from(permille).unwrap_or(u64::MAX).saturating_mul(1000));
         (share > self.max_cpu).then_some(share)
     }
 

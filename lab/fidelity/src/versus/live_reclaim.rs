@@ -67,18 +67,18 @@ pub const WAYS: &[ReclaimWay] = &[
     // age, which is that of the others.
     ReclaimWay::of(
         "damon-reclaim",
-        "[[monitors]]\nname = \"proactive\"\nenable = true\ntake-damon-stat = true\n\
+        "[daemon]\nmax-cpu = \"20%\"\n[[monitors]]\nname = \"proactive\"\nenable = true\ntake-damon-stat = true\n\
                         preset = { preset = \"reclaim\", min-age = \"30s\", wmarks-high = \"99%\", wmarks-mid = \"98%\", wmarks-low = \"1%\" }\n",
     ),
     // Schemes of our own wording, by the kernel's DAMON: over the processes of the group, and over physical memory with a filter.
     ReclaimWay::of(
         "damon, vaddr",
-        "[[monitors]]\nname = \"cold\"\nenable = true\ntake-damon-stat = true\ntargets = [\"/app.slice/service\"]\n\
+        "[daemon]\nmax-cpu = \"20%\"\n[[monitors]]\nname = \"cold\"\nenable = true\ntake-damon-stat = true\ntargets = [\"/app.slice/service\"]\n\
                         config = { schemes = [{ action = \"pageout\", access-pattern = { nr-accesses = { max = 0 }, age = { min = \"30s\" } } }] }\n",
     ),
     ReclaimWay::of(
         "damon, paddr",
-        "[[monitors]]\nname = \"cold\"\nenable = true\ntake-damon-stat = true\ntargets = [\"/app.slice/service\"]\n\
+        "[daemon]\nmax-cpu = \"20%\"\n[[monitors]]\nname = \"cold\"\nenable = true\ntake-damon-stat = true\ntargets = [\"/app.slice/service\"]\n\
                         config = { operations = \"paddr\", schemes = [{ action = \"pageout\", access-pattern = { nr-accesses = { max = 0 }, age = { min = \"30s\" } } }] }\n",
     ),
     // With all its defaults.
@@ -87,7 +87,7 @@ pub const WAYS: &[ReclaimWay] = &[
     ReclaimWay { name: "senpai-like, 5 %", configuration: "", pressure_loop: Some(50_000) },
     ReclaimWay::of(
         "damon-reclaim, defaults",
-        "[[monitors]]\nname = \"proactive\"\nenable = true\ntake-damon-stat = true\npreset = \"reclaim\"\n",
+        "[daemon]\nmax-cpu = \"20%\"\n[[monitors]]\nname = \"proactive\"\nenable = true\ntake-damon-stat = true\npreset = \"reclaim\"\n",
     ),
 ];
 
