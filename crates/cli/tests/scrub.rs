@@ -79,7 +79,7 @@ fn traces_and_records_keep_their_rows() {
     let after = TraceReader::open(folder.path("t2.parquet")).unwrap().meta().clone();
     holds_none(&format!("{after:?}"));
     assert_eq!((after.rows, after.accesses, after.complete), (before.rows, before.accesses, before.complete));
-    assert_eq!((after.processes[0].pid, &*after.command[0], &*after.host), (1, "command-1", "host-1"));
+    assert_eq!((after.processes[0].pid, &*after.command[0], &*after.host), (2, "command-1", "host-1"));
     assert!(format!("{:?}", after.events).contains("mapping-"), "{:?}", after.events);
 
     let mut meta = RecordMeta::single("vaddr", "/shop.slice/checkout.service");

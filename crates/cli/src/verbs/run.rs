@@ -1,5 +1,6 @@
 //! `isotherm run`: the daemon.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -84,7 +85,8 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         .map(|it| Exporter::start(it, &root, &args.hands.journal, in_force.clone()))
         .transpose()?;
     audit.export(exporter);
-    let mut world = Machine { root: root.clone(), clock: &clock, file, dry_run: args.dry_run, in_force };
+    let mut world =
+        Machine { root: root.clone(), clock: &clock, file, dry_run: args.dry_run, in_force, families: BTreeMap::new() };
     let mut host = LiveHost::new(root);
     let program =
         std::env::current_exe().map_err(|error| CliError::failed(error).while_doing("cannot find this program"))?;

@@ -3,6 +3,7 @@
 mod metrics;
 mod outcome;
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -127,6 +128,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         file: args.b.clone(),
         dry_run: false,
         in_force: InForce::default(),
+        families: BTreeMap::new(),
     };
     if limits.pressure_full < Ratio::ONE && machine().full_stall().is_none() {
         return Err(CliError::host_cannot(
@@ -226,7 +228,7 @@ fn patterns(groups: &[String], configs: &[Config; 2]) -> Vec<String> {
         return groups.to_vec();
     }
     let mut patterns: Vec<String> =
-        configs.iter().flat_map(|config| &config.targets).map(|target| target.cgroup.clone()).collect();
+        configs.iter().flat_map(|config| &config.targets).filter_map(|target| target.cgroup.clone()).collect();
     patterns.sort_unstable();
     patterns.dedup();
     patterns

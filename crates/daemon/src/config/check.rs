@@ -83,7 +83,7 @@ impl Config {
             for (at, target) in section.tool.targets().iter().enumerate() {
                 let place = key(&format!("targets[{at}]"));
                 let cgroup = self.cgroup_of(target, &place)?;
-                let is_shared = |other: &str| self.cgroup_of(other, "").is_ok_and(|other| may_meet(other, cgroup));
+                let is_shared = |other: &str| self.cgroup_of(other, "").is_ok_and(|other| may_meet(&other, &cgroup));
                 let other = self.generations[..nth].iter().enumerate().find_map(|(other, earlier)| {
                     let at = earlier.tool.targets().iter().position(|target| is_shared(target))?;
                     Some((format!("generations[{other}].targets[{at}]"), earlier))
@@ -99,7 +99,7 @@ impl Config {
                         ),
                     });
                 }
-                let why = protected(cgroup).filter(|_| section.enable && section.acts());
+                let why = protected(&cgroup).filter(|_| section.enable && section.acts());
                 if let Some(why) = why {
                     return Err(wrong(&place, format!("`{target}` is left alone: {why}; name other groups")));
                 }
@@ -137,12 +137,12 @@ impl Config {
             section.of("/any").validate().map_err(|error| wrong(&key(error.key), error.to_string()))?;
             let (target, place) = (&section.limits.target, key("target"));
             let cgroup = self.cgroup_of(target, &place)?;
-            absolute(&place, cgroup)?;
-            if let Some(why) = protected(cgroup).filter(|_| section.enable) {
+            absolute(&place, &cgroup)?;
+            if let Some(why) = protected(&cgroup).filter(|_| section.enable) {
                 return Err(wrong(&place, format!("`{target}` is left alone: {why}; name other groups")));
             }
             let is_shared = |other: &LimitsConfig| {
-                self.cgroup_of(&other.limits.target, "").is_ok_and(|other| may_meet(other, cgroup))
+                self.cgroup_of(&other.limits.target, "").is_ok_and(|other| may_meet(&other, &cgroup))
             };
             if let Some(other) = self.limits[..nth].iter().position(is_shared) {
                 return Err(Contradiction {
@@ -156,34 +156,6 @@ impl Config {
             }
         }
         Ok(())
-    }
-
-    fn check_targets(&self) -> Result<(), Contradiction> {
-        for (nth, target) in self.targets.iter().enumerate() {
-            let key = |key: &str| format!("targets[{nth}].{key}");
-            let twin = self.targets[..nth].iter().position(|other| other.name == target.name);
-            named(&key("name"), &target.name, twin.map(|other| format!("targets[{other}].name")))?;
-            absolute(&key("cgroup"), &target.cgroup)?;
-        }
-        Ok(())
-    }
-
-    /// The path, or pattern of paths, that an entry of `targets` means.
-    pub(crate) fn cgroup_of<'a>(&'a self, target: &'a str, place: &str) -> Result<&'a str, Contradiction> {
-        if target.starts_with('/') {
-            return Ok(target);
-        }
-        let found = self.targets.iter().find(|known| known.name == target);
-        found.map(|known| known.cgroup.as_str()).ok_or_else(|| {
-            let known: Vec<&str> = self.targets.iter().map(|known| known.name.as_str()).collect();
-            let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
-            wrong(
-                place,
-                format!(
-                    "`{target}` is neither a path, which begins with `/`, nor a name of [[targets]]; names: {known}"
-                ),
-            )
-        })
     }
 }
 
@@ -222,7 +194,7 @@ mod tests {
     }
 
     fn config(sections: Vec<GenerationsConfig>) -> Config {
-        let web = TargetConfig { name: "web".to_owned(), cgroup: "/app.slice/web-*.service".to_owned() };
+        let web = TargetConfig::groups("web", "/app.slice/web-*.service");
         Config { targets: vec![web], generations: sections, ..Config::default() }
     }
 

@@ -6,6 +6,7 @@ mod engine;
 mod metrics;
 mod monitors;
 mod sections;
+mod targets;
 mod tiering;
 
 pub use check::Contradiction;
@@ -13,6 +14,7 @@ pub use compaction::CompactionConfig;
 pub use engine::Engine;
 pub use metrics::{Listen, MetricsConfig};
 pub use sections::{GenerationsConfig, LimitsConfig, MonitorsConfig};
+pub use targets::{ProcessConfig, Target, TargetConfig};
 pub use tiering::{BalancingKnobs, TieringConfig};
 
 use isotherm_units::{Bytes, Ratio};
@@ -23,7 +25,7 @@ use serde::{Deserialize, Serialize};
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Config {
     pub daemon: DaemonConfig,
-    /// Groups under a name.
+    /// Control groups, processes or physical memory under a name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<TargetConfig>,
     /// Modules of the kernel that watch physical memory and act on it.
@@ -65,17 +67,6 @@ impl Default for DaemonConfig {
     fn default() -> Self {
         Self { max_cpu: Ratio::from_percent(1), max_memory: Bytes::from_mib(64), protect: Vec::new() }
     }
-}
-
-/// Groups under a name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct TargetConfig {
-    /// In `targets` of sections, and in what is told. Has no `/`.
-    pub name: String,
-    /// Path of a control group of version 2, as in `/proc/PID/cgroup`; `*` and `?` stand for parts of a name. It stands for all groups
-    /// below it as well.
-    pub cgroup: String,
 }
 
 /// When all sections that act pause.

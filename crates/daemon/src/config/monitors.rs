@@ -1,11 +1,9 @@
 //! What `[[monitors]]` must not say.
 
 use super::check::{Contradiction, absolute, named, wrong};
-use super::{Config, MonitorsConfig};
-use crate::hands::protected;
+use super::{Config, MonitorsConfig, Target};
 use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_core::vocabulary::Action;
-use isotherm_units::wildcard::may_meet;
 
 impl Config {
     pub(super) fn check_monitors(&self) -> Result<(), Contradiction> {
@@ -41,9 +39,9 @@ impl Config {
         all.extend(tiering.map(|section| of(&section.targets, &|at| format!("tiering.targets[{at}]"))));
         for (nth, section) in all.iter().enumerate() {
             for (key, target) in section {
-                let cgroup = self.cgroup_of(target, key)?;
+                let meant = self.processes_of(target, key)?;
                 let is_shared =
-                    |other: &&(String, String)| self.cgroup_of(&other.1, "").is_ok_and(|other| may_meet(other, cgroup));
+                    |other: &&(String, String)| self.target_of(&other.1, "").is_ok_and(|other| other.may_meet(&meant));
                 if let Some((other, _)) = all[..nth].iter().flatten().find(is_shared) {
                     return Err(Contradiction {
                         key: key.clone(),
@@ -115,10 +113,28 @@ impl Config {
         let acts = setup.config.schemes.iter().any(|scheme| scheme.action != Action::Stat);
         for (at, target) in section.targets.iter().enumerate() {
             let place = key(&format!("targets[{at}]"));
-            let cgroup = self.cgroup_of(target, &place)?;
-            absolute(&place, cgroup)?;
-            if let Some(why) = protected(cgroup).filter(|_| section.enable && acts) {
-                return Err(wrong(&place, format!("`{target}` is left alone: {why}; name other groups")));
+            let meant = self.target_of(target, &place)?;
+            if let Target::Groups(path) = &meant {
+                absolute(&place, path)?;
+            }
+            let is_virtual = section.is_own() || setup.config.operations != Operations::Paddr;
+            if meant == Target::Physical && is_virtual {
+                let message = format!("`{target}` means physical memory; it needs operations = \"paddr\"");
+                return Err(wrong(&place, message));
+            }
+            if meant == Target::Physical && section.targets.len() > 1 {
+                let message = format!("`{target}` means all of memory, that of the others too; leave it or them out");
+                return Err(wrong(&place, message));
+            }
+            if matches!(meant, Target::Command(_) | Target::Process(_)) && !is_virtual {
+                let message = format!(
+                    "`{target}` means processes, and filters on physical memory know control groups alone; say operations = \"vaddr\", \
+                     or name the group"
+                );
+                return Err(wrong(&place, message));
+            }
+            if let Some(why) = meant.protected().filter(|_| section.enable && acts) {
+                return Err(wrong(&place, format!("`{target}` is left alone: {why}; name others")));
             }
         }
         if section.kernel_module().is_some() && !section.is_own() {

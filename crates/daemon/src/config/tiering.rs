@@ -2,7 +2,6 @@
 
 use super::check::{Contradiction, wrong};
 use super::{Config, Engine};
-use crate::hands::protected;
 use isotherm_core::promotion::{MODES, Mode, PromotionConfig, SCALE_MAX};
 use isotherm_units::{Bytes, Duration};
 use serde::{Deserialize, Serialize};
@@ -273,9 +272,9 @@ impl Config {
         section.check()?;
         for (at, target) in section.targets.iter().enumerate() {
             let place = format!("tiering.targets[{at}]");
-            let cgroup = self.cgroup_of(target, &place)?;
-            if let Some(why) = protected(cgroup).filter(|_| section.enable) {
-                return Err(wrong(&place, format!("`{target}` is left alone: {why}; name other groups")));
+            let meant = self.processes_of(target, &place)?;
+            if let Some(why) = meant.protected().filter(|_| section.enable) {
+                return Err(wrong(&place, format!("`{target}` is left alone: {why}; name others")));
             }
         }
         Ok(())

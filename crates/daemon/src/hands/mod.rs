@@ -11,4 +11,4 @@ mod tests;
 
 pub use change::{Changed, Hands, Refusal, Returned, Taken};
 pub use journal::{Journal, JournalError, Open, Store, is_rounded, same_value};
-pub use protected::protected;
+pub use protected::{protected, protected_command};

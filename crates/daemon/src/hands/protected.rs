@@ -29,6 +29,30 @@ pub fn protected(path: &str) -> Option<&'static str> {
     parts.find_map(|part| PROTECTED.iter().find(|(name, _)| *name == part).map(|(_, why)| *why))
 }
 
+/// Names of programs that are never acted on, wherever they run.
+const PROTECTED_COMMANDS: &[(&str, &str)] = &[
+    ("systemd", "it starts and ends the services of the machine"),
+    ("init", "it starts and ends the services of the machine"),
+    ("systemd-journald", "it keeps the machine's log"),
+    ("systemd-journal", "it keeps the machine's log"),
+    ("systemd-udevd", "it brings up devices"),
+    ("systemd-logind", "it lets people in"),
+    ("dbus-daemon", "services talk through it"),
+    ("dbus-broker", "services talk through it"),
+    ("sshd", "people come in through it"),
+    ("sshd-session", "people come in through it"),
+    ("containerd", "it runs the containers"),
+    ("dockerd", "it runs the containers"),
+    ("crio", "it runs the containers"),
+    ("kubelet", "it runs the node"),
+    ("isotherm", "it is isotherm itself"),
+];
+
+/// Why processes of a program are not to be touched, if so. `command` is the name of its file, or what it calls itself.
+pub fn protected_command(command: &str) -> Option<&'static str> {
+    PROTECTED_COMMANDS.iter().find(|(name, _)| *name == command).map(|(_, why)| *why)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,5 +69,7 @@ mod tests {
         {
             assert_eq!(protected(path), None, "{path}");
         }
+        assert!(protected_command("sshd").is_some());
+        assert_eq!((protected_command("redis-server"), protected_command("")), (None, None));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::line::{Act, Effect, Line};
 use super::{Log, World};
-use crate::hands::protected;
+use crate::hands::{protected, protected_command};
 use isotherm_core::host::{
     Ageing, Answer, Eviction, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational, HostError,
     Listing, Lruvec, TargetId,
@@ -60,18 +60,34 @@ impl Spared {
         if !self.acts {
             return false;
         }
-        let why = if let Some(why) = protected(path) {
-            why.to_owned()
-        } else if self.protected.iter().any(|pattern| is_within(pattern, path)) {
-            "[daemon] protect names it".to_owned()
-        } else if world.is_guaranteed(path) {
-            "memory is guaranteed to it (memory.min or memory.low)".to_owned()
-        } else {
-            self.met.remove(path);
+        let why = protected(path).or_else(|| self.why_group(path, world));
+        self.note(path, why)
+    }
+
+    /// Whether a process that is named by itself is left alone, which is noted. `name` is its name in what is told.
+    pub(super) fn has_process(&mut self, name: &str, command: &str, group: &str, world: &mut dyn World) -> bool {
+        if !self.acts {
             return false;
+        }
+        // Who names a process does not mean all of the group that it is in.
+        let of_group = || protected(group).filter(|_| !matches!(group, "/" | "/system.slice"));
+        let why = protected_command(command).or_else(of_group).or_else(|| self.why_group(group, world));
+        self.note(name, why)
+    }
+
+    fn why_group(&self, path: &str, world: &mut dyn World) -> Option<&'static str> {
+        if self.protected.iter().any(|pattern| is_within(pattern, path)) {
+            return Some("[daemon] protect names it");
+        }
+        world.is_guaranteed(path).then_some("memory is guaranteed to it (memory.min or memory.low)")
+    }
+
+    fn note(&mut self, name: &str, why: Option<&'static str>) -> bool {
+        match why {
+            Some(why) => self.met.insert(name.to_owned(), why.to_owned()),
+            None => self.met.remove(name),
         };
-        self.met.insert(path.to_owned(), why);
-        true
+        why.is_some()
     }
 }
 

@@ -97,7 +97,7 @@ impl LimitsSection {
         let mut lines = Vec::new();
         self.spared.protected.clone_from(&config.daemon.protect);
         let mut found = BTreeSet::new();
-        match config.cgroup_of(&self.spec.limits.target, "").map(|pattern| world.groups(pattern)) {
+        match config.cgroup_of(&self.spec.limits.target, "").map(|pattern| world.groups(&pattern)) {
             Ok(Ok(groups)) => found.extend(groups),
             // Who is there stays under care until it is known that it is not.
             Ok(Err(why)) => {

@@ -15,13 +15,14 @@ mod steering;
 mod switch;
 #[cfg(test)]
 mod tests;
+mod whom;
 
 pub(crate) use guard::Guard;
 pub use kernel::ModuleOnce;
 pub use line::{Act, Effect, Line, SectionStatus, Status};
 pub use steering::{Ended, Outside, SteerError, Steered, steer};
 
-use crate::config::Config;
+use crate::config::{Config, Target};
 use crate::hands::{Hands, Returned, Store, Taken, same_value};
 use isotherm_core::compaction::{HUGE_ORDER, node_score};
 use isotherm_core::host::{AddressRange, Adopting, Compacting, GenerationsHost, MonitorHost, Tiering, ZoneState};
@@ -40,6 +41,16 @@ pub struct Member {
     pub path: String,
     /// Numbers of its own processes, not of those in groups below.
     pub processes: Vec<u32>,
+}
+
+/// A process that is a target by itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Running {
+    pub process: u32,
+    /// What it calls itself.
+    pub command: String,
+    /// Path of its control group of version 2; `/` where there is none.
+    pub group: String,
 }
 
 /// How scattered free memory of a node is.
@@ -80,6 +91,13 @@ pub trait World {
     /// # Errors
     /// In words.
     fn members(&mut self, group: &str) -> Result<Vec<Member>, String>;
+
+    /// Processes that are meant, by number: those that run a program, or one with those that it starts. Neither threads of the kernel,
+    /// nor process 1, nor our own are among them; groups have [`members`](Self::members).
+    ///
+    /// # Errors
+    /// In words.
+    fn processes(&mut self, target: &Target) -> Result<Vec<Running>, String>;
 
     /// The path of a file of a group, from the root of the file system on.
     ///

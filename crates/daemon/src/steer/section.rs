@@ -76,7 +76,7 @@ impl Section {
         let mut trouble = None;
         for target in self.spec.tool.targets() {
             let Ok(pattern) = config.cgroup_of(target, "") else { continue };
-            match world.groups(pattern) {
+            match world.groups(&pattern) {
                 Ok(groups) => found.extend(groups),
                 Err(why) => trouble = Some(why),
             }

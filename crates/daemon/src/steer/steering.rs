@@ -17,6 +17,7 @@ use isotherm_core::limits::LimitsError;
 use isotherm_core::monitor::context_seed;
 use isotherm_core::presets::PresetError;
 use isotherm_units::{Duration, Instant};
+use std::collections::BTreeMap;
 
 /// What is looked at beside the sections (pressure, the kill file, budgets) is looked at so often at most: engines of our own wake hundreds
 /// of times a second.
@@ -318,8 +319,10 @@ impl Steering<'_> {
         for section in &mut self.limits {
             lines.extend(section.follow(now, &self.config, world, knobs));
         }
+        let mut taken = BTreeMap::new();
         for section in &mut self.own {
-            lines.extend(section.follow(now, &self.config, host, world, &mut self.next_target));
+            lines.extend(section.follow(now, &self.config, host, world, &mut self.next_target, &taken));
+            taken.extend(section.taken());
         }
         lines.into_iter().for_each(|line| self.tell(line));
     }

@@ -1,7 +1,7 @@
 //! A machine that is not there: what a replay runs on. The tape answers in its place.
 
-use crate::config::Config;
-use crate::steer::{Knobs, Line, Log, Member, NodeFree, Status, World};
+use crate::config::{Config, Target};
+use crate::steer::{Knobs, Line, Log, Member, NodeFree, Running, Status, World};
 use crate::{Clock, Meter, Woken};
 use isotherm_core::host::{
     AddressRange, Adopting, Applying, Compacting, Gauging, Generational, Mappings, Probing, Tiering,
@@ -19,6 +19,9 @@ impl World for Silent {
         Err(NONE.to_owned())
     }
     fn members(&mut self, _: &str) -> Result<Vec<Member>, String> {
+        Err(NONE.to_owned())
+    }
+    fn processes(&mut self, _: &Target) -> Result<Vec<Running>, String> {
         Err(NONE.to_owned())
     }
     fn group_file(&mut self, _: &str, _: &str) -> Result<String, String> {

@@ -1,8 +1,8 @@
 //! The loop's outside with a tape between: what it is asked, and what it answers.
 
 use super::Tape;
-use crate::config::Config;
-use crate::steer::{Knobs, Line, Log, Member, NodeFree, Status, World};
+use crate::config::{Config, Target};
+use crate::steer::{Knobs, Line, Log, Member, NodeFree, Running, Status, World};
 use crate::{Clock, Meter, Woken};
 use isotherm_core::host::{
     AddressRange, Ageing, Answer, Eviction, Gauge, GaugeCapabilities, Gauging, GenerationCapabilities, Generational,
@@ -39,6 +39,10 @@ impl<W: World + ?Sized> World for Taped<'_, W> {
 
     fn members(&mut self, group: &str) -> Result<Vec<Member>, String> {
         self.tape.call("members", group, || self.inner.members(group), over)
+    }
+
+    fn processes(&mut self, target: &Target) -> Result<Vec<Running>, String> {
+        self.tape.call("processes", target, || self.inner.processes(target), over)
     }
 
     fn group_file(&mut self, group: &str, file: &str) -> Result<String, String> {

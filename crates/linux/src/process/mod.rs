@@ -2,6 +2,7 @@
 //! (docs/spec/live-linux.md#3-permissions-and-process-life-cycle).
 
 mod family;
+mod running;
 pub(crate) mod stat;
 
 use crate::{LiveError, Root, sys};
@@ -13,6 +14,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 pub use family::{Changes, Family, Member};
+pub use running::{Running, running};
 
 /// A live process, with the program that it ran when it was opened.
 #[derive(Debug)]

@@ -1,15 +1,16 @@
 //! What the loop asks of this machine beside memory, and its clock.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use isotherm_core::host::AddressRange;
-use isotherm_daemon::config::Config;
-use isotherm_daemon::steer::{Member, NodeFree, World};
+use isotherm_daemon::config::{Config, Target};
+use isotherm_daemon::steer::{Member, NodeFree, Running, World};
 use isotherm_daemon::{Clock, Woken};
 use isotherm_linux::cgroup::{Hierarchy, Limit};
 use isotherm_linux::counters::{nodes, pressure, swaps, vmstat};
 use isotherm_linux::knobs::value_of;
-use isotherm_linux::{Root, Stopwatch, Wake, free_zones, page_bytes};
+use isotherm_linux::{self as linux, Family, Root, Stopwatch, Wake, free_zones, page_bytes};
 use isotherm_units::{Bytes, Duration, Instant};
 
 use super::configuration;
@@ -26,6 +27,19 @@ pub(crate) struct Machine<'a> {
     pub(crate) dry_run: bool,
     /// Checksum of the configuration that is taken.
     pub(crate) in_force: InForce,
+    /// Processes that are targets by their numbers, with those that they started. One that has ended stays, so that another one with
+    /// its number is not taken for it.
+    pub(crate) families: BTreeMap<u32, Option<Family>>,
+}
+
+impl Machine<'_> {
+    /// Numbers of a process and those that it started.
+    fn family(&mut self, pid: u32) -> Result<Vec<u32>, String> {
+        let first = || Family::of_process(&self.root, pid).ok();
+        let Some(family) = self.families.entry(pid).or_insert_with(first) else { return Ok(Vec::new()) };
+        family.update().map_err(|error| error.to_string())?;
+        Ok(family.members().map(|member| member.pid).collect())
+    }
 }
 
 impl World for Machine<'_> {
@@ -49,6 +63,19 @@ impl World for Machine<'_> {
         }
         found.sort_unstable();
         Ok(found)
+    }
+
+    fn processes(&mut self, target: &Target) -> Result<Vec<Running>, String> {
+        let found = match target {
+            Target::Command(command) => linux::running(&self.root, command).map_err(|error| error.to_string())?,
+            Target::Process(pid) => {
+                let all = self.family(*pid)?;
+                all.into_iter().filter_map(|pid| linux::Running::of(&self.root, pid)).collect()
+            }
+            Target::Groups(_) | Target::Physical => Vec::new(),
+        };
+        let running = |one: linux::Running| Running { process: one.pid, command: one.name, group: one.group };
+        Ok(found.into_iter().filter(|one| one.pid != std::process::id()).map(running).collect())
     }
 
     fn group_file(&mut self, group: &str, file: &str) -> Result<String, String> {

@@ -134,7 +134,7 @@ pub(super) fn text(
         if let Some(why) = protected(cgroup) {
             return Err(CliError::usage(format!("the group {cgroup} is left alone: {why}")));
         }
-        sections.targets.push(TargetConfig { name: name.clone(), cgroup: cgroup.to_owned() });
+        sections.targets.push(TargetConfig::groups(name.clone(), cgroup));
     }
     for spec in &scenario.monitors {
         sections.monitors.push(monitors(spec, place, &name, enable)?);

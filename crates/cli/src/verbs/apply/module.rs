@@ -1,5 +1,6 @@
 //! A module of the kernel (DAMON_RECLAIM, DAMON_LRU_SORT) as settings that outlive the command.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use isotherm_daemon::steer::ModuleOnce;
@@ -83,6 +84,7 @@ fn look<T>(root: &Root, ask: impl FnOnce(&mut Machine<'_>) -> T) -> Result<T, Cl
         file: PathBuf::new(),
         dry_run: true,
         in_force: InForce::default(),
+        families: BTreeMap::new(),
     };
     Ok(ask(&mut machine))
 }

@@ -1,6 +1,7 @@
 //! Names in lines of JSON: the audit of the daemon, and its tape.
 
 use isotherm_daemon::config::Config;
+use isotherm_daemon::hands::protected_command;
 use serde_json::Value;
 
 use super::names::{Kind, Names};
@@ -101,16 +102,11 @@ fn a_call(name: &str, asked: &mut Value, answer: &mut Value, names: &mut Names) 
                 *group = names.group(group);
             }
         }
-        ("cpu-of", pid) => {
-            if let Some(number) = pid.as_u64().and_then(|number| u32::try_from(number).ok()) {
-                *pid = names.pid(number).into();
-            }
-        }
+        ("cpu-of", pid) => number(pid, names),
+        ("processes", asked) => running(asked, names),
         ("adopt", Value::Array(asked)) => {
-            if let [_, pid] = asked.as_mut_slice()
-                && let Some(number) = pid.as_u64().and_then(|number| u32::try_from(number).ok())
-            {
-                *pid = names.pid(number).into();
+            if let [_, pid] = asked.as_mut_slice() {
+                number(pid, names);
             }
         }
         ("command", Value::Array(asked)) => {
@@ -136,10 +132,42 @@ fn a_call(name: &str, asked: &mut Value, answer: &mut Value, names: &mut Names) 
                 }
             }
         }
+        ("processes", Some(Value::Array(all))) => all.iter_mut().for_each(|one| running(one, names)),
         ("group-file", Some(Value::String(path))) => *path = names.path(path),
         ("configuration", Some(value)) => config(value, names),
         _ => fields(answer, names),
     }
+}
+
+/// The number of a process.
+fn number(value: &mut Value, names: &mut Names) {
+    if let Some(pid) = value.as_u64().and_then(|number| u32::try_from(number).ok()) {
+        *value = names.pid(pid).into();
+    }
+}
+
+/// A process, or which ones are meant: its number, its program, its group.
+fn running(value: &mut Value, names: &mut Names) {
+    if let Some(pid) = value.get_mut("process") {
+        number(pid, names);
+    }
+    if let Some(Value::String(name)) = value.get_mut("command") {
+        *name = command(name, names);
+    }
+    if let Some(Value::String(group)) = value.get_mut("group") {
+        *group = names.group(group);
+    }
+}
+
+/// The name of a program. What isotherm knows by name, and so decides by, stays.
+fn command(name: &str, names: &mut Names) -> String {
+    if protected_command(name).is_some() { name.to_owned() } else { names.name(Kind::Command, name) }
+}
+
+/// `process 12 (redis-server)`: a process that is a target by itself.
+fn process_by_itself(text: &str) -> Option<(u32, &str)> {
+    let (pid, name) = text.strip_prefix("process ")?.split_once(" (")?;
+    Some((pid.parse().ok()?, name.strip_suffix(')')?))
 }
 
 fn is_pid_file(path: &str) -> bool {
@@ -178,6 +206,12 @@ fn fields(value: &mut Value, names: &mut Names) {
                     ("target", Value::String(text)) if process_of(text).is_some() => {
                         if let Some((group, pid)) = process_of(text) {
                             *text = format!("{} (process {})", names.group(&group), names.pid(pid));
+                        }
+                    }
+                    ("target", Value::String(text)) if process_by_itself(text).is_some() => {
+                        if let Some((pid, name)) = process_by_itself(text) {
+                            let name = command(name, names);
+                            *text = format!("process {} ({name})", names.pid(pid));
                         }
                     }
                     ("target" | "group" | "path", Value::String(path)) if path.starts_with('/') => {
@@ -232,6 +266,12 @@ fn config(value: &mut Value, names: &mut Names) {
             if let Some(value) = table.get_mut(key) {
                 target(value, names);
             }
+        }
+        if let Some(process) = table.get_mut("process") {
+            running(process, names);
+        }
+        if let Some(pid) = table.get_mut("pid") {
+            number(pid, names);
         }
     }
     if let Some(metrics) = map.get_mut("metrics") {
@@ -292,6 +332,22 @@ pub(super) fn is_fine(config: &Config) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_that_are_targets_get_pseudonyms() {
+        let tape = "{\"isotherm-tape\":1,\"config\":{\"targets\":[{\"name\":\"shop\",\"process\":{\"command\":\"checkout\"}},{\"name\":\"b\",\"pid\":4711}]}}\n\
+                    [\"processes\",{\"command\":\"checkout\"},{\"Ok\":[{\"process\":4711,\"command\":\"checkout\",\"group\":\"/app/shop\"},{\"process\":4712,\"command\":\"sshd\",\"group\":\"/\"}]}]\n\
+                    [\"line\",{\"event\":\"came\",\"section\":\"monitors.x\",\"target\":\"process 4711 (checkout)\"},{\"Ok\":null}]\n";
+        let mut names = Names::default();
+        scrub(tape, Lines::Tape, "x", &mut names).unwrap();
+        names.plan();
+        let (text, _) = scrub(tape, Lines::Tape, "x", &mut names).unwrap();
+        assert!(!text.contains("shop") && !text.contains("checkout") && !text.contains("4711"), "{text}");
+        assert!(text.contains("\"target\":\"process 2 (command-1)\"") && text.contains("\"pid\":2"), "{text}");
+        assert!(text.contains("\"sshd\""), "what is protected by name stays: {text}");
+        let config = serde_json::from_str::<Value>(text.lines().next().unwrap()).unwrap()["config"].take();
+        is_fine(&serde_json::from_value(config).unwrap()).unwrap();
+    }
 
     #[test]
     fn processes_and_places_of_engines_of_our_own_get_pseudonyms() {

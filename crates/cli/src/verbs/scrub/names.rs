@@ -149,7 +149,8 @@ impl Names {
             return pid;
         }
         self.count(Kind::Pid);
-        u32::try_from(self.pids.iter().take_while(|known| **known < pid).count() + 1).unwrap_or(u32::MAX)
+        // Process 1 can be no target.
+        u32::try_from(self.pids.iter().take_while(|known| **known < pid).count() + 2).unwrap_or(u32::MAX)
     }
 
     /// The path of a control group, or a pattern of paths, part by part. What isotherm knows by name, and so decides by, stays.
@@ -297,13 +298,13 @@ mod tests {
         assert_eq!(names.group("/app.slice/web-1.service"), "/group-1/group-3_set-1_");
         assert_eq!(names.group("/app.slice/web-*.service"), "/group-1/*_set-1_*");
         assert_eq!(names.group("/system.slice/ssh.service"), "/system.slice/ssh.service");
-        assert_eq!((names.pid(12), names.pid(4711), names.pid(0)), (1, 2, 0));
+        assert_eq!((names.pid(12), names.pid(4711), names.pid(0)), (2, 3, 0));
         assert_eq!(names.path("/sys/fs/cgroup/app.slice/memory.high"), "/sys/fs/cgroup/group-1/memory.high");
-        assert_eq!(names.path("/proc/4711/smaps"), "/proc/2/smaps");
+        assert_eq!(names.path("/proc/4711/smaps"), "/proc/3/smaps");
         assert_eq!(names.path("/sys/kernel/mm/lru_gen/enabled"), "/sys/kernel/mm/lru_gen/enabled");
         assert_eq!(
             names.text("cannot read /sys/fs/cgroup/app.slice/db.service/memory.high: process 4711 (redis-server) left /app.slice/db.service"),
-            "cannot read /sys/fs/cgroup/group-1/group-2/memory.high: process 2 (process-1) left /group-1/group-2"
+            "cannot read /sys/fs/cgroup/group-1/group-2/memory.high: process 3 (process-1) left /group-1/group-2"
         );
         assert_eq!(names.text("50 pages/s, n/a, 1/2"), "50 pages/s, n/a, 1/2");
     }

@@ -2,8 +2,9 @@
 
 use super::files::{ADMIN, CONTEXT, Watched, writes};
 use super::{Counts, Kernel, Line, Standing, World, Write, stat_write};
-use crate::config::{Config, MonitorsConfig};
+use crate::config::{Config, MonitorsConfig, Target};
 use crate::steer::gate::Spared;
+use crate::steer::whom::whom;
 use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_core::presets::{PresetError, Setup};
 use isotherm_core::vocabulary::Action;
@@ -21,6 +22,8 @@ const GROUPS_MAX: usize = 64;
 pub(in super::super) struct Kdamond {
     label: String,
     targets: Vec<String>,
+    /// Whom they mean.
+    meant: Vec<Target>,
     setup: Setup,
     takes_damon_stat: bool,
     spared: Spared,
@@ -42,6 +45,7 @@ impl Kdamond {
         Ok(Self {
             label: label.to_owned(),
             targets: spec.targets.clone(),
+            meant: Vec::new(),
             setup,
             takes_damon_stat: spec.take_damon_stat,
             spared: Spared { acts, ..Spared::default() },
@@ -50,6 +54,11 @@ impl Kdamond {
             trouble: None,
             watched: None,
         })
+    }
+
+    /// Whether all of physical memory is meant.
+    fn is_for_all(&self) -> bool {
+        self.targets.is_empty() || self.meant.contains(&Target::Physical)
     }
 
     fn config(&self) -> &MonitorConfig {
@@ -62,14 +71,14 @@ impl Kdamond {
             return Err(why.clone());
         }
         let is_physical = self.config().operations == Operations::Paddr;
-        if !self.targets.is_empty() && self.members.is_empty() {
-            return Err(format!("none of its groups is there now: {}", self.targets.join(", ")));
+        if !self.is_for_all() && self.members.is_empty() {
+            return Err(format!("none of its targets is there now: {}", self.targets.join(", ")));
         }
         if !is_physical {
             let mut pids: Vec<u32> = self.members.values().flatten().copied().collect();
             pids.sort_unstable();
             return match pids.len() {
-                0 => Err(format!("no process runs in its groups now: {}", self.targets.join(", "))),
+                0 => Err(format!("no process of its targets runs now: {}", self.targets.join(", "))),
                 nr if nr > PROCESSES_MAX => Err(format!(
                     "{nr} processes run in its groups, and one kdamond watches {PROCESSES_MAX} at most; name fewer groups, or \
                      say operations = \"paddr\""
@@ -87,7 +96,7 @@ impl Kdamond {
             Some(range) => vec![range.in_bytes(self.config().addr_unit)],
             None => world.physical_memory()?,
         };
-        let groups = (!self.targets.is_empty()).then(|| self.members.keys().cloned().collect());
+        let groups = (!self.is_for_all()).then(|| self.members.keys().cloned().collect());
         Ok(Watched::Physical(ranges, groups))
     }
 
@@ -106,27 +115,22 @@ impl Kernel for Kdamond {
     }
 
     fn targets(&self) -> Vec<String> {
-        match &self.targets[..] {
-            [] => vec!["physical memory".to_owned()],
-            _ => self.members.keys().cloned().collect(),
-        }
+        if self.is_for_all() { vec!["physical memory".to_owned()] } else { self.members.keys().cloned().collect() }
     }
 
     fn follow(&mut self, config: &Config, world: &mut dyn World) -> Vec<Line> {
         self.trouble = None;
         self.spared.protected.clone_from(&config.daemon.protect);
         let mut found = BTreeMap::new();
-        for target in &self.targets {
-            let Ok(pattern) = config.cgroup_of(target, "") else { continue };
-            let members = world
-                .groups(pattern)
-                .and_then(|groups| groups.iter().map(|group| world.members(group)).collect::<Result<Vec<_>, _>>());
-            match members {
-                Ok(members) => found.extend(members.into_iter().flatten().map(|group| (group.path, group.processes))),
+        self.meant = self.targets.iter().filter_map(|entry| config.target_of(entry, "").ok()).collect();
+        for target in &self.meant {
+            match whom(target, world) {
+                Ok(all) => found.extend(all.into_iter().map(|one| (one.name().to_owned(), one))),
                 Err(why) => self.trouble = Some(why),
             }
         }
-        found.retain(|path, _| !self.spared.has(path, world));
+        found.retain(|_, one| !one.is_spared(&mut self.spared, world));
+        let found: BTreeMap<String, Vec<u32>> = found.into_iter().map(|(name, one)| (name, one.processes)).collect();
         let section = || self.label.clone();
         let came = found.keys().filter(|path| !self.members.contains_key(*path));
         let mut lines: Vec<Line> =
@@ -175,9 +179,9 @@ impl Kernel for Kdamond {
         }
         let Some(Watched::Processes(pids)) = &self.watched else { return Ok(()) };
         let mut now = BTreeSet::new();
-        for group in self.members.keys() {
+        for target in &self.meant {
             // A group that has gone has no processes any more.
-            now.extend(world.members(group).unwrap_or_default().into_iter().flat_map(|group| group.processes));
+            now.extend(whom(target, world).unwrap_or_default().into_iter().flat_map(|one| one.processes));
         }
         match pids.iter().find(|pid| !now.contains(pid)) {
             Some(pid) => Err(format!("process {pid} left its group while the kdamond was made; it is made anew")),

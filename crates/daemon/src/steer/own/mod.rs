@@ -7,6 +7,7 @@ mod sums;
 
 use super::gate::{Permit, Spared};
 use super::line::{Line, SectionStatus};
+use super::whom::whom_of;
 use super::{Log, SteerHost, World};
 use crate::config::{Config, MonitorsConfig, TieringConfig};
 use engine::Engine;
@@ -151,7 +152,7 @@ impl Own {
         is_done
     }
 
-    /// Looks which processes there are. `numbers` gives targets their numbers.
+    /// Looks which processes there are. `numbers` gives targets their numbers; other sections have taken some, by number.
     pub(super) fn follow<H: SteerHost>(
         &mut self,
         now: Instant,
@@ -159,10 +160,11 @@ impl Own {
         host: &mut H,
         world: &mut dyn World,
         numbers: &mut u32,
+        taken: &BTreeMap<u32, String>,
     ) -> Vec<Line> {
         let mut lines = Vec::new();
         self.spared.protected.clone_from(&config.daemon.protect);
-        let there = match self.there(config, world, &mut lines) {
+        let mut there = match self.there(config, world, &mut lines) {
             Ok(there) => there,
             Err(why) => {
                 lines.extend(self.troubled(Some(why)));
@@ -175,6 +177,8 @@ impl Own {
             lines.extend(self.troubled(Some(why)));
             return lines;
         }
+        let others = there.keys().find_map(|process| Some((*process, taken.get(process)?.clone())));
+        there.retain(|process, _| !taken.contains_key(process));
         let gone: Vec<u32> = self
             .processes
             .iter()
@@ -185,7 +189,10 @@ impl Own {
             self.let_go(process, host);
         }
         self.unwatched.retain(|process| there.contains_key(process));
-        let mut trouble = None;
+        // Two that clear accessed bits of one process take each other's away.
+        let mut trouble = others.map(|(process, section)| {
+            format!("process {process} is looked at by {section} already, and is left to it; give each its own targets")
+        });
         for (process, group) in there {
             if self.processes.contains_key(&process) || self.unwatched.contains(&process) {
                 continue;
@@ -231,22 +238,15 @@ impl Own {
         world: &mut dyn World,
         lines: &mut Vec<Line>,
     ) -> Result<BTreeMap<u32, String>, String> {
-        let mut groups = BTreeMap::new();
-        for target in self.spec.targets() {
-            let Ok(pattern) = config.cgroup_of(target, "") else { continue };
-            groups.extend(world.groups(pattern)?.into_iter().map(|group| (group, target.clone())));
-        }
-        let (mut there, mut entries) = (BTreeMap::new(), BTreeMap::new());
-        for (group, entry) in &groups {
-            for member in world.members(group)? {
-                if !self.spared.has(&member.path, world) {
-                    there.extend(member.processes.iter().map(|&process| (process, member.path.clone())));
-                    entries.extend(member.processes.iter().map(|&process| (process, entry.clone())));
-                }
+        let (mut groups, mut there, mut entries) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
+        for (one, entry) in whom_of(self.spec.targets(), config, world)? {
+            groups.insert(one.top.clone());
+            if !one.is_spared(&mut self.spared, world) {
+                there.extend(one.processes.iter().map(|&process| (process, one.group.clone())));
+                entries.extend(one.processes.iter().map(|&process| (process, entry.to_owned())));
             }
         }
         self.entries = entries;
-        let groups: BTreeSet<String> = groups.into_keys().collect();
         let section = || self.label.clone();
         let before: BTreeSet<String> = self.groups.iter().cloned().collect();
         lines
@@ -284,6 +284,11 @@ impl Own {
                 Err(error.to_string())
             }
         }
+    }
+
+    /// Processes that it watches, with its name.
+    pub(super) fn taken(&self) -> impl Iterator<Item = (u32, String)> + '_ {
+        self.processes.keys().map(|&process| (process, self.label.clone()))
     }
 
     fn let_go<H: SteerHost>(&mut self, process: u32, host: &mut H) {

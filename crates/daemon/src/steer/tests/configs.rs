@@ -70,7 +70,7 @@ pub(super) fn with_limits(enable: bool) -> Config {
 
 pub(super) fn config(enable: bool) -> Config {
     let mut config = Config {
-        targets: vec![TargetConfig { name: "web".to_owned(), cgroup: "/app/web-*".to_owned() }],
+        targets: vec![TargetConfig::groups("web", "/app/web-*")],
         generations: vec![section("cold", "web", enable)],
         ..Config::default()
     };

@@ -150,6 +150,32 @@ fn controls_of_promotion_change_while_it_runs() {
     assert!(off.1 * 3 < usual.1 * 2 && spared.1 * 3 < usual.1 * 2, "{usual:?} {off:?} {spared:?}");
 }
 
+/// The same, with targets that are processes; the second section wants one of the first.
+#[test]
+fn processes_are_targets_too_and_belong_to_one_section() {
+    let truth = Truth::new();
+    let mut config = with_monitor(true);
+    config.targets = serde_json::from_value(serde_json::json!([
+        { "name": "web", "process": { "command": "web" } },
+        { "name": "one", "pid": 101 },
+    ]))
+    .unwrap();
+    config.generations.clear();
+    let mut second = config.monitors[0].clone();
+    (second.name, second.targets) = ("second".to_owned(), vec!["one".to_owned()]);
+    config.monitors.push(second);
+    config.check().unwrap();
+    let steered = steered(&truth, &config, 120, Vec::new());
+    holds(&truth, "processes");
+    let spaces = truth.spaces.borrow();
+    assert!(spaces.gone(1) > 0 && spaces.gone(101) > 0, "{:?}", steered.status.sections);
+    assert!(truth.has_line(|line| matches!(line, Line::Came { target, .. } if target == "process 101 (web)")));
+    assert!(truth.has_line(|line| matches!(line, Line::LeftAlone { target, .. } if target == "process 501 (web)")));
+    let is_taken = |line: &Line| matches!(line, Line::Trouble { section, why } if section == "monitors.second" && why.contains("process 101 is looked at by"));
+    assert!(truth.has_line(is_taken));
+    assert_eq!(steered.status.sections[1].verified_bytes, 0);
+}
+
 /// Whoever does not know how much memory is free brings none back.
 #[test]
 fn nothing_is_brought_back_without_room() {

@@ -403,6 +403,23 @@ impl World for Rc<Truth> {
         Ok((0..).zip(groups.iter()).filter(|(_, one)| is_in(one)).map(member).collect())
     }
 
+    fn processes(&mut self, target: &Target) -> Result<Vec<Running>, String> {
+        if self.fails() {
+            return Err("EIO".to_owned());
+        }
+        let groups = self.groups.borrow();
+        let running = |(index, one): (u32, &Group)| {
+            let command = one.path[5..].split(['-', '/']).next().unwrap_or_default().to_owned();
+            Running { process: 100 * index + 1, command, group: one.path.to_owned() }
+        };
+        let is_meant = |one: &Running| match target {
+            Target::Command(command) => *command == one.command,
+            Target::Process(process) => *process == one.process,
+            Target::Groups(_) | Target::Physical => false,
+        };
+        Ok((0..).zip(groups.iter()).filter(|(_, one)| one.is_there).map(running).filter(is_meant).collect())
+    }
+
     fn group_file(&mut self, group: &str, file: &str) -> Result<String, String> {
         if self.fails() { Err("EIO".to_owned()) } else { Ok(format!("/cg{group}/{file}")) }
     }

@@ -1,0 +1,85 @@
+//! Whom the targets of a section mean now, as processes and the groups that they run in.
+
+use super::gate::Spared;
+use super::{Running, World};
+use crate::config::{Config, Target};
+use std::collections::BTreeMap;
+
+/// Processes of one group, or one process that is named by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Whom {
+    /// What comes and goes as a whole: a group that is named, or a process.
+    pub(super) top: String,
+    /// Path of the group that the processes are in.
+    pub(super) group: String,
+    pub(super) processes: Vec<u32>,
+    /// Name of its program, of a process that is named by itself.
+    command: Option<String>,
+}
+
+impl Whom {
+    /// What is left alone or watched: a group, or a process by itself.
+    pub(super) fn name(&self) -> &str {
+        if self.command.is_some() { &self.top } else { &self.group }
+    }
+
+    /// Whether it is left alone, which is noted.
+    pub(super) fn is_spared(&self, spared: &mut Spared, world: &mut dyn World) -> bool {
+        match &self.command {
+            None => spared.has(&self.group, world),
+            Some(command) => spared.has_process(&self.top, command, &self.group, world),
+        }
+    }
+}
+
+/// Whom a target means. Physical memory is nobody.
+///
+/// # Errors
+/// In words.
+pub(super) fn whom(target: &Target, world: &mut dyn World) -> Result<Vec<Whom>, String> {
+    let mut all = Vec::new();
+    match target {
+        Target::Physical => {}
+        Target::Groups(pattern) => {
+            for top in world.groups(pattern)? {
+                let members = world.members(&top)?.into_iter();
+                all.extend(members.map(|member| Whom {
+                    top: top.clone(),
+                    group: member.path,
+                    processes: member.processes,
+                    command: None,
+                }));
+            }
+        }
+        Target::Command(_) | Target::Process(_) => {
+            let named = |Running { process, command, group }| Whom {
+                top: format!("process {process} ({command})"),
+                group,
+                processes: vec![process],
+                command: Some(command),
+            };
+            all.extend(world.processes(target)?.into_iter().map(named));
+        }
+    }
+    Ok(all)
+}
+
+/// Likewise of entries of a section's `targets`, each group or process once, with the entry that means it first.
+///
+/// # Errors
+/// In words.
+pub(super) fn whom_of<'a>(
+    entries: &'a [String],
+    config: &Config,
+    world: &mut dyn World,
+) -> Result<Vec<(Whom, &'a str)>, String> {
+    let mut all: BTreeMap<String, (Whom, &str)> = BTreeMap::new();
+    for entry in entries {
+        // The check refuses names that mean nobody.
+        let Ok(target) = config.target_of(entry, "") else { continue };
+        for one in whom(&target, world)? {
+            all.entry(one.name().to_owned()).or_insert((one, entry));
+        }
+    }
+    Ok(all.into_values().collect())
+}

@@ -1,0 +1,122 @@
+//! Processes by the program that they run, with what they call themselves and the group that they are in.
+
+use super::read_stat;
+use super::stat::Stat;
+use crate::{LiveError, Root};
+use std::collections::BTreeMap;
+use std::fs;
+
+/// Bytes that the kernel keeps of a name (`TASK_COMM_LEN` without the zero behind it).
+const NAME_BYTES: usize = 15;
+
+/// A process that lives and is no thread of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    pub pid: u32,
+    /// As in `/proc/PID/comm`: what it calls itself, cut to 15 bytes.
+    pub name: String,
+    /// Path of its control group of version 2; `/` where there is none.
+    pub group: String,
+}
+
+impl Running {
+    /// The process of this number; `None` if it has ended, or is a thread of the kernel.
+    pub fn of(root: &Root, pid: u32) -> Option<Self> {
+        let stat = read_stat(root, pid).ok().filter(is_program)?;
+        let groups = root.read(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        Some(Self { pid, name: stat.name, group: unified(&groups).to_owned() })
+    }
+}
+
+/// All processes that run a program, by its file's name or by what they call themselves, ascending. Process 1 is never among them.
+///
+/// # Errors
+/// [`LiveError::Io`] if the list of processes cannot be read.
+pub fn running(root: &Root, command: &str) -> Result<Vec<Running>, LiveError> {
+    let path = root.path("/proc");
+    let entries = fs::read_dir(&path).map_err(|error| LiveError::io("read", &path, error))?;
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let mut found = BTreeMap::new();
+    for pid in pids.filter(|&pid| pid != 1) {
+        let Ok(stat) = read_stat(root, pid) else { continue };
+        if is_program(&stat) && runs(root, &stat, command) {
+            found.extend(Running::of(root, pid).map(|one| (pid, one)));
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+fn is_program(stat: &Stat) -> bool {
+    !stat.is_kernel_thread() && !stat.has_ended() && !stat.is_exiting()
+}
+
+fn runs(root: &Root, stat: &Stat, command: &str) -> bool {
+    let cut =
+        command.char_indices().map(|(at, letter)| at + letter.len_utf8()).take_while(|&end| end <= NAME_BYTES).last();
+    let is_cut = command.len() > NAME_BYTES && stat.name == command[..cut.unwrap_or(0)];
+    if stat.name == command {
+        return true;
+    }
+    // A name that was cut may be another's: the file decides, where it can be read.
+    match fs::read_link(root.path(format!("/proc/{}/exe", stat.pid))) {
+        Ok(file) => {
+            let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            name.strip_suffix(" (deleted)").unwrap_or(&name) == command
+        }
+        Err(_) => is_cut,
+    }
+}
+
+/// The path of version 2 in `/proc/PID/cgroup`: `0::/app.slice/web.service`.
+fn unified(text: &str) -> &str {
+    text.lines().find_map(|line| line.strip_prefix("0::")).filter(|path| path.starts_with('/')).unwrap_or("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn process(folder: &std::path::Path, pid: u32, name: &str, (flags, state): (u64, char), exe: Option<&str>) {
+        let own = folder.join(format!("proc/{pid}"));
+        fs::create_dir_all(&own).unwrap();
+        let rest = "0 ".repeat(17);
+        fs::write(own.join("stat"), format!("{pid} ({name}) {state} 1 1 1 0 -1 {flags} {rest}\n")).unwrap();
+        fs::write(own.join("cgroup"), "1:memory:/old\n0::/app/web 1\n").unwrap();
+        if let Some(exe) = exe {
+            symlink(exe, own.join("exe")).unwrap();
+        }
+    }
+
+    #[test]
+    fn programs_are_found_by_file_and_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::below(folder.path());
+        let runs = (0, 'S');
+        process(folder.path(), 1, "redis-server", runs, None);
+        process(folder.path(), 20, "redis-server", runs, Some("/usr/bin/redis-check-rdb"));
+        process(folder.path(), 21, "io-thread", runs, Some("/usr/bin/redis-server (deleted)"));
+        process(folder.path(), 22, "redis-server", (0x20_0000, 'S'), None);
+        process(folder.path(), 23, "redis-server", (0, 'Z'), None);
+        process(folder.path(), 24, "a-program-with-", runs, Some("/opt/a-program-with-a-long-name"));
+        process(folder.path(), 25, "a-program-with-", runs, Some("/opt/a-program-with-another-name"));
+        process(folder.path(), 26, "a-program-with-", runs, None);
+        fs::create_dir_all(folder.path().join("proc/27")).unwrap();
+        let pids = |command| running(&root, command).unwrap().iter().map(|one| one.pid).collect::<Vec<_>>();
+        assert_eq!(pids("redis-server"), [20, 21]);
+        assert_eq!(pids("a-program-with-a-long-name"), [24, 26], "of one without a file its name decides");
+        assert_eq!(pids("nobody"), []);
+        let one = Running::of(&root, 21).unwrap();
+        assert_eq!((one.name.as_str(), one.group.as_str()), ("io-thread", "/app/web 1"));
+        assert_eq!((Running::of(&root, 22), Running::of(&root, 99)), (None, None));
+        assert!(running(&Root::below(folder.path().join("x")), "a").is_err());
+    }
+
+    #[test]
+    fn groups_are_those_of_version_2() {
+        for (text, group) in [("", "/"), ("0::/\n", "/"), ("12:cpu:/a\n0::/b\n", "/b"), ("0::\n", "/"), ("0::x\n", "/")]
+        {
+            assert_eq!(unified(text), group, "{text}");
+        }
+    }
+}
