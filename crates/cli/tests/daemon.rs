@@ -502,3 +502,35 @@ fn the_service_manager_hears_of_it() {
     assert!(rest.iter().filter(|text| *text == "WATCHDOG=1").count() >= 2, "{rest:?}");
     assert!(daemon.wait().unwrap().success());
 }
+
+/// Holds a lease on a file, so that whoever opens it for writing waits (fcntl(2)), until its standard input ends.
+const HOLDER: &str = "\
+import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+fcntl.fcntl(os.open(sys.argv[1], os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK)
+print('held', flush=True)
+sys.stdin.read()
+";
+
+#[test]
+fn a_call_that_does_not_come_back_holds_nobody_up() {
+    use std::io::{BufRead as _, BufReader};
+    let machine = Machine::new();
+    machine.config(&GOOD.replace("mode =", "enable = true\nmode ="));
+    let mut python = Command::new("python3");
+    python.args(["-c", HOLDER]).arg(machine.path("sys/kernel/debug/lru_gen"));
+    let mut holder = python.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3 starts");
+    let mut line = String::new();
+    BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "held\n");
+    let mut daemon = machine.daemon(&[]);
+    let is_stuck = || machine.lines().iter().any(|line| line.to_string().contains("has not come back"));
+    machine.wait_for("it tells that the kernel does not come back", is_stuck);
+    // It goes on: the state is written, and the section alone waits.
+    let is_written = || machine.ask("status", &["--format", "json"]).status.success();
+    machine.wait_for("the state", is_written);
+    assert!(machine.ask("stop", &[]).status.success());
+    assert!(daemon.wait().unwrap().success());
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+}

@@ -1,5 +1,6 @@
 //! What can go wrong on a live machine, in words that say what to do.
 
+use crate::workers::NotBack;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -39,6 +40,17 @@ pub enum LiveError {
         /// What would free it.
         way_out: String,
     },
+    /// A call of the kernel did not come back in time, or an earlier one on the same thing has not come back yet.
+    #[error("{what} {on}: {why}")]
+    NotBack {
+        /// What is being done: `write`, `advise`.
+        what: &'static str,
+        /// To what.
+        on: String,
+        why: String,
+        /// Whether this call was made. It may still come to its end.
+        was_made: bool,
+    },
     /// The target has ended, or is another program now.
     #[error("{0}")]
     Gone(String),
@@ -52,6 +64,20 @@ impl LiveError {
         Self::Io { what, path: path.to_owned(), source }
     }
 
+    pub(crate) fn not_back(what: &'static str, on: &str, not: NotBack) -> Self {
+        let why = match not {
+            NotBack::Slow => "the kernel has not come back from it yet; nothing else is asked until it has".to_owned(),
+            NotBack::Earlier(since) => {
+                format!("the kernel has not come back from an earlier call for {} s", since.as_secs())
+            }
+            NotBack::TooMany => {
+                "the kernel has not come back from many other calls; see what blocks its devices".to_owned()
+            }
+            NotBack::NoThread => "there is no thread for it; see the limits on threads and memory".to_owned(),
+        };
+        Self::NotBack { what, on: on.to_owned(), why, was_made: not == NotBack::Slow }
+    }
+
     pub(crate) fn strange(path: impl Into<PathBuf>, found: String) -> Self {
         Self::Strange { path: path.into(), found }
     }
@@ -59,6 +85,11 @@ impl LiveError {
     /// Whether a file was not there.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// Whether the call was made and is still under way in the kernel.
+    pub fn is_slow(&self) -> bool {
+        matches!(self, Self::NotBack { was_made: true, .. })
     }
 
     /// Whether rights were lacking.

@@ -22,6 +22,7 @@ mod reverse_map;
 mod root;
 mod smaps;
 mod sys;
+mod workers;
 
 pub use clear_refs::{ClearRefs, ClearedPages, Referenced, sweep_interval};
 pub use clock::{Stopwatch, Wake, own_cpu_time, page_bytes, process_cpu_time};
@@ -34,3 +35,4 @@ pub use process::{Changes, Family, Life, Member, Process, Running, running};
 pub use release::kernel_version;
 pub use root::Root;
 pub use smaps::{SmapsArea, VmFlags, smaps};
+pub use workers::Workers;

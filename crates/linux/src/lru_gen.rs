@@ -125,7 +125,7 @@ pub fn parse(text: &str) -> Result<Vec<Listing>, String> {
 /// [`LiveError::Refused`] with the kernel's refusal in words, [`LiveError::NotHere`], [`LiveError::Io`].
 pub fn age(root: &Root, order: &Ageing) -> Result<(), LiveError> {
     let why = "the group is gone, or its youngest generation is older than the one that the command names";
-    command(root, &order.to_string(), why)
+    command(root, order.lruvec, &order.to_string(), why)
 }
 
 /// Evicts generations, as far as their pages are not in use after all.
@@ -134,11 +134,12 @@ pub fn age(root: &Root, order: &Ageing) -> Result<(), LiveError> {
 /// As of [`age`].
 pub fn evict(root: &Root, order: &Eviction) -> Result<(), LiveError> {
     let why = "the group is gone, or the generation is one of the two youngest, which are never evicted";
-    command(root, &order.to_string(), why)
+    command(root, order.lruvec, &order.to_string(), why)
 }
 
-fn command(root: &Root, text: &str, invalid: &str) -> Result<(), LiveError> {
-    root.write(FILE, text).map_err(|error| {
+fn command(root: &Root, lruvec: Lruvec, text: &str, invalid: &str) -> Result<(), LiveError> {
+    let on = format!("generations of group {} on node {}", lruvec.memcg, lruvec.node.0);
+    root.write_on(&on, FILE, text).map_err(|error| {
         let LiveError::Io { source, .. } = &error else { return error };
         match source.raw_os_error() {
             _ if error.is_missing() => absent(root),

@@ -4,36 +4,64 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::LiveError;
+use crate::{LiveError, Workers};
 
 /// Most bytes that are read of one file: far above what kernels write, far below what hurts.
 const READ_MAX: u64 = 64 << 20;
 
 /// Where `proc`, `sys` and `dev` are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Root(PathBuf);
+pub struct Root {
+    folder: PathBuf,
+    workers: Option<Workers>,
+}
 
 impl Default for Root {
     fn default() -> Self {
-        Self(PathBuf::from("/"))
+        Self::below("/")
     }
 }
 
 impl Root {
     /// A tree of files that stands for a machine.
     pub fn below(folder: impl Into<PathBuf>) -> Self {
-        Self(folder.into())
+        Self { folder: folder.into(), workers: None }
+    }
+
+    /// The same, where calls that can block are made by workers, and waited for up to a deadline.
+    #[must_use]
+    pub fn with_workers(mut self, workers: Workers) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// Does what can block in the kernel: by a worker, if there are any. `what` is done, `on` something.
+    pub(crate) fn blocking<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        on: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, LiveError> {
+        match &self.workers {
+            None => Ok(work()),
+            Some(workers) => workers.run(on, work).map_err(|not| LiveError::not_back(what, on, not)),
+        }
+    }
+
+    /// Whether an earlier write of a knob has not come back.
+    pub fn is_being_written(&self, from_root: impl AsRef<Path>) -> bool {
+        self.workers.as_ref().is_some_and(|workers| workers.is_away(&self.path(from_root).to_string_lossy()))
     }
 
     /// The real machine: system calls may be made that no tree of files answers.
     pub fn is_real(&self) -> bool {
-        self.0 == Path::new("/")
+        self.folder == Path::new("/")
     }
 
     /// The path of a file, which is given from the root on, with or without a slash in front.
     pub fn path(&self, from_root: impl AsRef<Path>) -> PathBuf {
         let from_root = from_root.as_ref();
-        self.0.join(from_root.strip_prefix("/").unwrap_or(from_root))
+        self.folder.join(from_root.strip_prefix("/").unwrap_or(from_root))
     }
 
     /// Whether there is a file or folder.
@@ -72,15 +100,22 @@ impl Root {
     /// Writes to a knob: one `write` of the whole text, as the kernel wants it.
     ///
     /// # Errors
-    /// [`LiveError::Io`] with the path and what the kernel said.
+    /// [`LiveError::Io`] with the path and what the kernel said; [`LiveError::NotBack`].
     pub fn write(&self, from_root: impl AsRef<Path>, text: &str) -> Result<(), LiveError> {
-        let path = self.path(from_root);
-        let write = || {
+        let path = self.path(&from_root);
+        self.write_on(&path.to_string_lossy(), from_root, text)
+    }
+
+    /// Likewise, of a file by which several things are told what to do; `on` is the one that is meant.
+    pub(crate) fn write_on(&self, on: &str, from_root: impl AsRef<Path>, text: &str) -> Result<(), LiveError> {
+        let (path, text, is_real) = (self.path(from_root), text.to_owned(), self.is_real());
+        let place = path.clone();
+        let write = move || {
             let mut file = fs::OpenOptions::new().write(true).open(&path)?;
-            if !self.is_real() {
+            if !is_real {
                 // A knob never holds a part of a value, whoever is killed when.
                 let beside = path.with_added_extension("new");
-                fs::write(&beside, text)?;
+                fs::write(&beside, &text)?;
                 return fs::rename(&beside, &path);
             }
             match file.write(text.as_bytes())? {
@@ -90,7 +125,7 @@ impl Root {
                 }
             }
         };
-        write().map_err(|error| LiveError::io("write", &path, error))
+        self.blocking("write", on, write)?.map_err(|error| LiveError::io("write", &place, error))
     }
 }
 

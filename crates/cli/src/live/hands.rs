@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use isotherm_daemon::hands::{Hands, Journal, Store, Taken};
+use isotherm_daemon::hands::{Hands, Journal, Store, Taken, same_value};
 use isotherm_linux::Root;
 use isotherm_linux::knobs::value_of;
 
@@ -84,7 +84,15 @@ impl Taken for KnobFiles {
     }
 
     fn write(&mut self, path: &str, value: &str) -> Result<(), String> {
-        self.0.write(path, value).map_err(|error| error.to_string())
+        match self.0.write(path, value) {
+            // `memory.high` stands when the kernel begins to reclaim what is above it.
+            Err(error) if error.is_slow() && value_of(&self.0, path).is_ok_and(|now| same_value(&now, value)) => Ok(()),
+            written => written.map_err(|error| error.to_string()),
+        }
+    }
+
+    fn is_being_written(&mut self, path: &str) -> bool {
+        self.0.is_being_written(path)
     }
 }
 

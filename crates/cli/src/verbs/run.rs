@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use isotherm_daemon::steer::{Ended, Knobs, Outside, steer};
 use isotherm_daemon::tape::Taped;
-use isotherm_linux::{LiveHost, Stopwatch};
+use isotherm_linux::{LiveHost, Stopwatch, Workers};
 use isotherm_units::{Bytes, Duration};
 
 use crate::error::CliError;
@@ -68,7 +68,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
             file.display()
         )));
     }
-    let root = args.hands.root();
+    let root = args.hands.root().with_workers(Workers::default());
     let clock =
         Stopwatch::start_reloadable().map_err(|error| CliError::failed(error).while_doing("cannot catch signals"))?;
     let _lock = Lock::take(&args.run_dir)?;

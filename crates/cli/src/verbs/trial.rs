@@ -13,7 +13,7 @@ use isotherm_daemon::steer::World as _;
 use isotherm_daemon::trial::{
     Arm, Block, BlockSide, Design, Extent, Field, Measured, Metric, Progress, TrialEnd, run_block, trial,
 };
-use isotherm_linux::{LiveHost, Root, Stopwatch};
+use isotherm_linux::{LiveHost, Root, Stopwatch, Workers};
 use isotherm_units::{Duration, Ratio};
 
 use crate::error::CliError;
@@ -107,7 +107,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let configs = [configured(&args.a)?, configured(&args.b)?];
     let design = designed(&args)?;
     let prediction = args.advice.as_deref().map(prediction).transpose()?;
-    let root = args.hands.root();
+    let root = args.hands.root().with_workers(Workers::default());
     let metrics = Metrics::open(&root, args.metrics.clone(), &patterns(&args.groups, &configs))?;
     let all = metrics.all();
     let deciding = deciding(args.decide.as_deref(), &all)?;

@@ -17,6 +17,11 @@ pub trait Taken {
     /// # Errors
     /// In words.
     fn write(&mut self, path: &str, value: &str) -> Result<(), String>;
+
+    /// Whether a write that failed because it took too long has not come back yet, so that it may still come to its end.
+    fn is_being_written(&mut self, _path: &str) -> bool {
+        false
+    }
 }
 
 /// A write that was made.
@@ -120,6 +125,8 @@ impl<S: Store, M: Taken> Hands<S, M> {
             Err(why) => {
                 // The kernel took nothing, or nobody knows: what stands there now tells.
                 match self.held(path) {
+                    // It may still come to its end, and then the journal must know.
+                    _ if self.machine.is_being_written(path) => {}
                     Ok(now) if now == old => self.journal.close(number, "the write failed")?,
                     Ok(now) => self.journal.holds(number, &now)?,
                     Err(_) => {}
@@ -277,6 +284,9 @@ impl<S: Store, M: Taken> Hands<S, M> {
     }
 
     fn take_back(&mut self, open: &Open) -> Returned {
+        if open.boot == self.boot && self.machine.is_being_written(&open.path) {
+            return Returned::Failed("an earlier write of it has not come back from the kernel".to_owned());
+        }
         let now = if open.boot == self.boot { self.machine.value(&open.path) } else { Ok(None) };
         match self.judge(open, now) {
             Returned::Back => match self.put_back(&open.path, &open.old) {

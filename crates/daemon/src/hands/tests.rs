@@ -17,6 +17,10 @@ struct World {
     fails_at: Cell<Option<u32>>,
     /// From that call on all fail: the program is gone.
     is_kill: Cell<bool>,
+    /// A write of this knob does not come back.
+    slow: Cell<Option<&'static str>>,
+    /// What it will hold then.
+    late: RefCell<Option<String>>,
     /// Of 4 quarters of what is written at the fault, how many come to be.
     quarters: Cell<usize>,
 }
@@ -73,6 +77,10 @@ impl Taken for Knobs {
         Ok(self.0.knobs.borrow().get(path).cloned())
     }
     fn write(&mut self, path: &str, value: &str) -> Result<(), String> {
+        if self.0.slow.get() == Some(path) {
+            assert!(self.0.late.replace(Some(value.to_owned())).is_none(), "never two on one knob");
+            return Err("the kernel has not come back".to_owned());
+        }
         let (fails, first) = (self.0.fails(), self.0.is_first_fault());
         // A write that fails has happened or not.
         if !fails || (first && self.0.quarters.get() >= 2) {
@@ -84,6 +92,10 @@ impl Taken for Knobs {
             self.0.knobs.borrow_mut().insert(path.to_owned(), value);
         }
         if fails { Err("EIO".to_owned()) } else { Ok(()) }
+    }
+
+    fn is_being_written(&mut self, path: &str) -> bool {
+        self.0.slow.get() == Some(path) && self.0.late.borrow().is_some()
     }
 }
 
@@ -104,6 +116,30 @@ fn work(world: &Rc<World>) {
 
 fn knobs(world: &World) -> BTreeMap<String, String> {
     world.knobs.borrow().clone()
+}
+
+/// The write of a knob comes to its end after it was given up: nobody forgets it.
+#[test]
+fn what_is_written_late_is_taken_back_too() {
+    for is_killed in [false, true] {
+        let world = World::new();
+        let before = knobs(&world);
+        world.slow.set(Some("/high"));
+        let mut first = hands(&world, "boot").unwrap();
+        first.set("limits", "/high", "104857600", |now| now == "104857600").unwrap_err();
+        assert_eq!(knobs(&world), before);
+        let returned = first.restore().unwrap();
+        assert!(matches!(&returned[..], [(_, Returned::Failed(why))] if why.contains("not come back")), "{returned:?}");
+        let late = world.late.take().unwrap();
+        world.knobs.borrow_mut().insert("/high".to_owned(), late);
+        world.slow.set(None);
+        if is_killed {
+            first = hands(&world, "boot").unwrap();
+        }
+        let returned = first.restore().unwrap();
+        assert!(matches!(&returned[..], [(_, Returned::Back)]), "{returned:?}");
+        assert_eq!((knobs(&world), first.journal().open().count()), (before, 0));
+    }
 }
 
 #[test]

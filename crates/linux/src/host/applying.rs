@@ -1,6 +1,6 @@
 //! Actions of schemes on processes, by `process_madvise` (docs/spec/live-linux.md#2-interfaces-that-act).
 
-use super::{LiveHost, LiveTarget, answer, measured};
+use super::{LiveHost, LiveTarget, answer, measured, measured_with_workers};
 use crate::maps::{Mapping, maps};
 use crate::module::NEEDS_MODULE;
 use crate::pagemap::{Categories, PageRegion, huge_bytes, is_huge, pagemap, pagemap_scan};
@@ -59,7 +59,7 @@ impl Applying for LiveHost {
             return Err(HostError::NotHere(NO_CALL));
         };
         self.may_advise().map_err(HostError::NotHere)?;
-        let (bytes, spent) = measured(|| self.advise(process, order.range, advice));
+        let (bytes, spent) = measured_with_workers(|| self.advise(process, order.range, advice));
         let bytes = bytes.map_err(|error| answer(target, error))?;
         Ok(Applied { bytes, spent })
     }
@@ -91,7 +91,9 @@ impl LiveHost {
         }
         let ranges: Vec<(u64, u64)> = parts.iter().map(|(part, _)| (part.start, part.len())).collect();
         process.check()?;
-        let advised = advise_all(&ranges, |ranges| sys::process_madvise(pidfd, ranges, advice));
+        let pidfd = pidfd.try_clone().map_err(|error| LiveError::io("advise", &process.path(""), error))?;
+        let advise = move || advise_all(&ranges, |ranges| sys::process_madvise(&pidfd, ranges, advice));
+        let advised = self.root.blocking("advise", &format!("process {}", process.pid()), advise)?;
         match advised {
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(process.gone()),
             Err(error) => Err(LiveError::io("advise", &process.path(""), error)),

@@ -52,11 +52,15 @@ impl LiveHost {
     /// Evicts, and reads back what is gone: the kernel itself does not say.
     fn evicted(&self, order: &Eviction) -> Result<Answer, LiveError> {
         let before = self.evictable(order)?;
-        lru_gen::evict(&self.root, order)?;
+        let is_slow = match lru_gen::evict(&self.root, order) {
+            // What goes from now on is not counted: nobody waits for it.
+            Err(error) if error.is_slow() => true,
+            done => done.map(|()| false)?,
+        };
         let left = self.evictable(order)?;
         let gone = before.saturating_sub(left);
         let bytes = gone.saturating_mul(PAGE_BYTES);
-        let is_done = left == 0 || order.limit_pages.is_some_and(|limit| gone >= limit);
+        let is_done = !is_slow && (left == 0 || order.limit_pages.is_some_and(|limit| gone >= limit));
         Ok(if is_done { Answer::Done { bytes } } else { Answer::Partly { bytes } })
     }
 

@@ -117,6 +117,13 @@ pub(crate) fn answer(target: TargetId, error: LiveError) -> HostError {
     }
 }
 
+/// CPU time of all threads of this process while something is done, for what a worker does.
+pub(crate) fn measured_with_workers<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let before = sys::own_cpu_time().ns();
+    let done = work();
+    (done, Duration::from_ns(sys::own_cpu_time().ns().saturating_sub(before)))
+}
+
 /// CPU time of this thread while something is done.
 pub(crate) fn measured<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let before = sys::thread_cpu_time().ns();

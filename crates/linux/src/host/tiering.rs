@@ -2,12 +2,12 @@
 
 use super::marks::Marks;
 use super::nodes::{node_memory, nodes};
-use super::{LiveHost, LiveTarget, answer, measured};
+use super::{LiveHost, LiveTarget, answer, measured, measured_with_workers};
 use crate::module::{Look, Module, NEEDS_MODULE, ScanResult};
 use crate::pagemap::{huge_bytes, is_huge, pagemap};
 use crate::process::{Life, Process};
 use crate::smaps::{SmapsArea, smaps};
-use crate::{LiveError, sys};
+use crate::{LiveError, Root, sys};
 use isotherm_core::host::{
     AddressRange, Area, AreaKind, Flow, HostError, Level, MoveOrder, NodeId, NodeMemory, PageMarks, PageMove,
     ScanFilter, Scanned, ScannedPage, TargetId, Tiering, TieringCapabilities,
@@ -113,7 +113,7 @@ impl Tiering for LiveHost {
         } else {
             u64::MAX
         };
-        let (moved, spent) = measured(|| -> Result<(), LiveError> {
+        let (moved, spent) = measured_with_workers(|| -> Result<(), LiveError> {
             let before = nodes_of(process, order.pages)?;
             let judge = |at: Option<NodeId>| match at {
                 None => Some(PageMove::NotPresent),
@@ -136,7 +136,7 @@ impl Tiering for LiveHost {
                     *result = PageMove::BelowWatermark;
                 }
             }
-            move_some(process, order, &left, results)
+            move_some(&self.root, process, order, &left, results)
         });
         moved.map_err(|error| answer(target, error))?;
         Ok(spent)
@@ -152,6 +152,7 @@ impl Tiering for LiveHost {
 
 /// Moves those pages of an order, looks where they are afterwards, and tries busy ones once more.
 fn move_some(
+    root: &Root,
     process: &Process,
     order: &MoveOrder<'_>,
     left: &[usize],
@@ -162,7 +163,9 @@ fn move_some(
     for _ in 0..2 {
         for batch in left.chunks(BATCH) {
             let pages: Vec<u64> = batch.iter().map(|&index| order.pages[index]).collect();
-            let status = sys::move_to_node(process.pid(), &pages, to)
+            let (pid, moved) = (process.pid(), pages.clone());
+            let status = root
+                .blocking("move pages of", &format!("process {pid}"), move || sys::move_to_node(pid, &moved, to))?
                 .map_err(|error| call_failed(process, "move pages of", error))?;
             // The kernel gives up at a page that it cannot move, and says nothing of those behind it: what counts is where they are.
             let after = nodes_of(process, &pages)?;

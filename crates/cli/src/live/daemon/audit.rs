@@ -10,6 +10,7 @@ use isotherm_daemon::steer::{Act, Effect, Line, Log, Status};
 use isotherm_units::{Bytes, Duration};
 use serde::Serialize;
 
+use super::journald::{Journald, Priority};
 use super::{Exporter, StatusFile};
 use crate::error::CliError;
 use crate::ui::Ui;
@@ -29,6 +30,8 @@ pub(crate) struct Audit<'a> {
     size: u64,
     status: StatusFile,
     exporter: Option<Exporter>,
+    /// The system's log, where it is ours.
+    journald: Option<Journald>,
     ui: &'a Ui,
     /// That the state cannot be written is told once.
     is_status_lost: bool,
@@ -58,7 +61,16 @@ impl<'a> Audit<'a> {
         }
         let file = opened(path).map_err(failed)?;
         let size = file.metadata().map_err(failed)?.len();
-        Ok(Self { path: path.to_owned(), file, size, status, exporter: None, ui, is_status_lost: false })
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            size,
+            status,
+            exporter: None,
+            journald: Journald::find(),
+            ui,
+            is_status_lost: false,
+        })
     }
 
     /// The state becomes metrics, too.
@@ -116,7 +128,13 @@ fn now() -> String {
 
 impl Log for Audit<'_> {
     fn line(&mut self, line: &Line) -> Result<(), String> {
-        self.ui.say(words(line));
+        let words = words(line);
+        let is_taken = |journald: &Journald| {
+            serde_json::to_value(line).is_ok_and(|fields| journald.send(&words, priority(line), &fields).is_ok())
+        };
+        if !self.journald.as_ref().is_some_and(is_taken) {
+            self.ui.say(words);
+        }
         self.write(line).map_err(|error| format!("{}: {error}", self.path.display()))
     }
 
@@ -132,6 +150,14 @@ impl Log for Audit<'_> {
             ));
         }
         self.is_status_lost = written.is_err();
+    }
+}
+
+fn priority(line: &Line) -> Priority {
+    match line {
+        Line::Trouble { .. } | Line::Paused { .. } | Line::NotReloaded { .. } => Priority::Warning,
+        Line::Paced { stretch } if *stretch > 1 => Priority::Warning,
+        _ => Priority::Info,
     }
 }
 

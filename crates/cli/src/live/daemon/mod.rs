@@ -4,6 +4,7 @@ mod audit;
 mod configuration;
 mod files;
 mod joined;
+mod journald;
 mod left;
 mod machine;
 mod manager;
