@@ -65,6 +65,7 @@ test: ## Everything CI runs: check, then all tests
 	@$(MAKE) --no-print-directory recorder
 	$(CARGO) xtask check
 	$(CARGO) xtask guest
+	$(CARGO) xtask static
 	@for kernel in 6.1 6.12 7.2; do \
 		$(CARGO) run --quiet --locked --package isotherm-lab -- rig ready $$kernel && $(CARGO) xtask module $$kernel || \
 			echo "make test: no module for Linux $$kernel; its tests are skipped, or fail with ISOTHERM_REQUIRE_ALL=1." >&2; \

@@ -150,6 +150,11 @@ fn a_configuration_is_checked_with_the_place_of_what_is_wrong() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
     let refused = machine.command(&["check", &path]).output().unwrap();
     assert!(refused.status.code() == Some(2) && said(&refused).contains("chmod go-w"), "{}", said(&refused));
+    machine.write("huge.toml", &"# nothing\n".repeat(200_000));
+    for (path, words) in [("huge.toml", "up to 1MiB"), ("", "allowed: a file")] {
+        let refused = machine.command(&["check", machine.path(path).to_str().unwrap()]).output().unwrap();
+        assert!(refused.status.code() == Some(2) && said(&refused).contains(words), "{path}: {}", said(&refused));
+    }
     let absent = machine.command(&["check", "/nowhere/at/all.toml"]).output().unwrap();
     assert!(absent.status.code() == Some(2) && said(&absent).contains("no such file"), "{}", said(&absent));
 }

@@ -3,11 +3,12 @@
 #![expect(clippy::print_stdout, reason = "says what is skipped, and what is fetched")]
 
 use isotherm_fidelity::FidelityError;
-use isotherm_fidelity::versus::{Rig, Stored, compaction, monitor, promotion, sorting};
+use isotherm_fidelity::versus::live::Product;
+use isotherm_fidelity::versus::{Rig, Stored, compaction, live_kills, monitor, promotion, sorting};
 use isotherm_guest::fragmenting::Holes;
 use isotherm_rig::AtHand;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// Whether there are so many boots of each of the two kernels.
@@ -111,6 +112,35 @@ fn a_slice_of_promotion_in_a_kernel() {
     // The first state and one after each hundred passes; the arena begins on the slow node.
     assert_eq!(run.nodes.iter().map(|(passes, _)| *passes).collect::<Vec<_>>(), [0, 100, 200]);
     assert_eq!(run.nodes[0].1, [0, 32_768]);
+}
+
+/// isotherm in one file, which `cargo xtask static` builds; `None`: it was not, which was said.
+fn isotherm() -> Option<PathBuf> {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("it lies in the target folder");
+    let isotherm = target.join("static/isotherm");
+    let is_required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some_and(|all| all == "1");
+    let is_there = isotherm.is_file();
+    assert!(is_there || !is_required, "{} is not there: `cargo xtask static` builds it", isotherm.display());
+    if !is_there {
+        println!("skipped: {} is not there: `cargo xtask static` builds it", isotherm.display());
+    }
+    is_there.then_some(isotherm)
+}
+
+/// `isotherm-lab live --kills 200` kills it more often, on both kernels.
+#[test]
+fn a_slice_of_killing_the_daemon_in_a_kernel() {
+    let Some(isotherm) = isotherm() else { return };
+    for name in ["damon", "limits"] {
+        let way = live_kills::KILL_WAYS.iter().find(|way| way.name == name).unwrap();
+        // The module is not loaded for it.
+        let product = Product { isotherm: &isotherm, module: Path::new("") };
+        let Some(run) = in_a_kernel(|rig| live_kills::kills(rig, product, way, 10, 7)) else { return };
+        assert_eq!(run.killed.rounds, [6, 2, 2]);
+        assert!(run.killed.changed_when_killed >= 1, "it was killed while knobs were changed: {run:?}");
+        assert_eq!(run.knobs_changed, Vec::<String>::new());
+        assert!(run.killed.term_longest_ms < 2000, "{run:?}");
+    }
 }
 
 #[test]

@@ -35,6 +35,7 @@ mod promotion;
 mod reclaim;
 mod record;
 mod sorting;
+mod trial;
 mod verbs;
 
 /// Run `isotherm monitor` inside real kernels, each way of watching over each access pattern, and compare what it finds with what was
@@ -53,6 +54,7 @@ Examples:
   isotherm-lab live --kills 200
   isotherm-lab live --sorting --boots 1
   isotherm-lab live --promotion --way rch --boots 1
+  isotherm-lab live --trial --kernel 7.2 --boots 1
   isotherm-lab live --verbs
   isotherm-lab live --prices
   isotherm-lab live --kernel 7.2 --pattern hot-set,sparse-64g --way damon --boots 1")]
@@ -100,6 +102,9 @@ pub(crate) struct Args {
     /// Instead: fill memory on a slow node, and have `isotherm run` bring what is used to the fast one.
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "reclaim", "kills", "compaction", "sorting", "pattern", "seconds"])]
     promotion: bool,
+    /// Instead: have `isotherm trial` compare configurations that act.
+    #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "reclaim", "kills", "compaction", "sorting", "promotion", "pattern", "seconds"])]
+    trial: bool,
     /// Instead: measure what scans, probes and flushes by the module take, next to what the simulated machine charges for them.
     #[arg(long, conflicts_with_all = ["advice", "record", "programs", "verbs", "pattern", "way", "boots", "seconds"])]
     prices: bool,
@@ -140,6 +145,8 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         sorting::run(&args, ui)
     } else if args.promotion {
         promotion::run(&args, ui)
+    } else if args.trial {
+        trial::run(&args, ui)
     } else if args.reclaim {
         reclaim::run(&args, ui)
     } else if args.record {

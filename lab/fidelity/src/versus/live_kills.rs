@@ -33,6 +33,10 @@ pub const KILL_WAYS: &[KillWay] = &[
                         config = { schemes = [{ action = \"pageout\", access-pattern = { nr-accesses = { max = 0 }, age = { min = \"30s\" } } }] }\n",
     },
     KillWay {
+        name: "limits",
+        configuration: "[[limits]]\nname = \"size\"\nenable = true\ntarget = \"/app.slice/service\"\nfloor = \"1MiB\"\ninterval = \"1s\"\n",
+    },
+    KillWay {
         name: "kcompactd",
         configuration: "[[compaction]]\nname = \"huge\"\ndesign = \"merged\"\nproactiveness = 60\nenable = true\n",
     },

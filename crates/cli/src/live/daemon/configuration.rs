@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use isotherm_daemon::config::{Config, Contradiction};
 use isotherm_scenario::{Misfit, parse_as};
+use isotherm_units::Bytes;
 
 use super::joined::Joined;
 use crate::error::CliError;
@@ -14,6 +15,8 @@ use crate::error::CliError;
 const CONFIG: &str = "/etc/isotherm/isotherm.toml";
 /// More files than anybody has.
 const FILES_MAX: usize = 1000;
+/// A larger file is none that anybody wrote.
+const BYTES_MAX: u64 = 1 << 20;
 
 /// For `#[command(flatten)]`.
 #[derive(Clone, Debug, clap::Args)]
@@ -67,6 +70,10 @@ fn read(files: &[PathBuf]) -> Result<Config, CliError> {
             }
         };
         let data = std::fs::metadata(path).map_err(named)?;
+        if !data.is_file() || data.len() > BYTES_MAX {
+            let size = Bytes::new(BYTES_MAX);
+            return Err(CliError::usage(format!("cannot read {}: allowed: a file of up to {size}", path.display())));
+        }
         let text = std::fs::read_to_string(path).map_err(named)?;
         let own = rustix::process::geteuid().as_raw();
         if data.mode() & 0o022 != 0 || (data.uid() != 0 && data.uid() != own) {

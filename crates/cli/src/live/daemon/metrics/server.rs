@@ -136,11 +136,22 @@ fn answer(mut stream: impl Stream, text: &Text) -> io::Result<()> {
         Asked::Head => ("200 OK", CONTENT_TYPE, "".into()),
         Asked::Strange => ("400 Bad Request", "text/plain", "this is no request of HTTP/1.1\n".into()),
     };
-    write!(
-        stream,
+    let answer = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
-    )?;
+    );
+    let (begin, mut left) = (Instant::now(), answer.as_bytes());
+    while !left.is_empty() {
+        let patience = PATIENCE.saturating_sub(begin.elapsed());
+        if patience.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_patience(patience)?;
+        match stream.write(left)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => left = &left[written..],
+        }
+    }
     stream.flush()
 }
 
