@@ -3,6 +3,7 @@
 use super::HostError;
 use crate::vocabulary::{Action, AddressRange, Destination, FilterType, NodeId, PageFilters, TargetId};
 use isotherm_units::Duration;
+use serde::{Deserialize, Serialize};
 
 /// Carries out the actions of schemes. What a host has not is "not here", which is what each call answers unless it is written.
 pub trait Applying {
@@ -76,4 +77,46 @@ pub struct Applied {
     pub bytes: u64,
     /// CPU time that it took whoever runs the core. Counts against quotas in time.
     pub spent: Duration,
+    /// What could not be treated, as far as the host knows. Bytes of a process count as treated by advice that succeeded, and may stand
+    /// here too: the kernel's own count does not see that.
+    pub untreated: Untreated,
+}
+
+/// Bytes of an order's range with which nothing could be done, by why. What page filters stop, they count themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Untreated {
+    /// Anonymous memory that was to go where there is no swap.
+    pub no_swap: u64,
+    /// The same, where swap is full.
+    pub swap_full: u64,
+    /// Addresses of a process with nothing behind them: not mapped, or never touched.
+    pub nothing_there: u64,
+    /// Free memory.
+    pub free: u64,
+    /// Physical addresses that this machine does not have.
+    pub elsewhere: u64,
+}
+
+impl Untreated {
+    /// All of it.
+    pub fn bytes(&self) -> u64 {
+        self.by_why().into_iter().fold(0, u64::saturating_add)
+    }
+
+    /// In the order of the fields.
+    pub fn by_why(&self) -> [u64; 5] {
+        [self.no_swap, self.swap_full, self.nothing_there, self.free, self.elsewhere]
+    }
+
+    /// Adds more.
+    pub fn join(&mut self, more: Self) {
+        let both = [
+            (&mut self.no_swap, more.no_swap),
+            (&mut self.swap_full, more.swap_full),
+            (&mut self.nothing_there, more.nothing_there),
+            (&mut self.free, more.free),
+            (&mut self.elsewhere, more.elsewhere),
+        ];
+        both.into_iter().for_each(|(sum, more)| *sum = sum.saturating_add(more));
+    }
 }

@@ -23,7 +23,7 @@ pub use crate::vocabulary::{
     UnitRange,
 };
 pub use adopting::Adopting;
-pub use applying::{Applied, Applying, Order, SchemeCapabilities};
+pub use applying::{Applied, Applying, Order, SchemeCapabilities, Untreated};
 pub use compacting::{
     BlocksScan, CompactEnd, CompactMode, CompactStep, Compacted, Compacting, CompactionSignals, Granularity, MoveBatch,
     PageBlock, PageContent, Stalls, Stop, ZoneId, ZoneState,

@@ -48,11 +48,12 @@ pub fn explain(scheme: &Scheme, report: &SchemeReport) -> Vec<String> {
         said.push(format!("{share} of what it was shown: {}.", words(reason, scheme, report)));
     }
     said.extend(page_filter_words(scheme, why));
+    said.extend(untreated_words(why));
     said
 }
 
 /// What can keep a region from being treated.
-const HELD_BACK: [Reason; 15] = [
+const HELD_BACK: [Reason; 20] = [
     Reason::TooSmall,
     Reason::TooLarge,
     Reason::TooFewAccesses,
@@ -65,6 +66,11 @@ const HELD_BACK: [Reason; 15] = [
     Reason::SnapshotsUsedUp,
     Reason::CoreFilter,
     Reason::NoEffect,
+    Reason::NoSwap,
+    Reason::SwapFull,
+    Reason::NothingThere,
+    Reason::Free,
+    Reason::Elsewhere,
     Reason::NotHere,
     Reason::Failed,
     Reason::Gone,
@@ -155,6 +161,13 @@ fn words(reason: Reason, scheme: &Scheme, report: &SchemeReport) -> String {
         Reason::NoEffect => {
             "tried, but nothing was changed: page filters left it alone, or it was so already".to_owned()
         }
+        Reason::NoSwap => {
+            "tried, and it stays: anonymous memory goes to swap alone, and this machine has none".to_owned()
+        }
+        Reason::SwapFull => "tried, and it stays: anonymous memory goes to swap alone, and that is full".to_owned(),
+        Reason::NothingThere => "tried, but nothing is mapped there, or was ever touched".to_owned(),
+        Reason::Free => "tried, but it is free memory: nobody's pages".to_owned(),
+        Reason::Elsewhere => "tried, but this machine has no memory at these addresses".to_owned(),
         Reason::NotHere => format!("tried, but this host cannot do it ({})", refusal(report)),
         Reason::Failed => format!("tried, and the host failed ({})", refusal(report)),
         Reason::Gone => "tried, but the target had ended".to_owned(),
@@ -190,6 +203,25 @@ fn page_filter_words(scheme: &Scheme, why: &Why) -> Vec<String> {
             format!("{} of what was tried was left alone by {what}.", share(*bytes, why.tried().bytes))
         })
         .collect()
+}
+
+/// What of regions that were treated in part was not.
+fn untreated_words(why: &Why) -> Vec<String> {
+    let whole = [Reason::NoSwap, Reason::SwapFull, Reason::NothingThere, Reason::Free, Reason::Elsewhere];
+    let what = [
+        "could not go, as there is no swap",
+        "could not go, as swap was full",
+        "had nothing mapped, or was never touched",
+        "was free memory",
+        "is no memory of this machine",
+    ];
+    let mut words = Vec::new();
+    for ((bytes, reason), what) in why.untreated.by_why().into_iter().zip(whole).zip(what) {
+        if bytes > why.of(reason).bytes {
+            words.push(format!("{} of what was tried {what}.", share(bytes, why.tried().bytes)));
+        }
+    }
+    words
 }
 
 fn share(part: u64, whole: u64) -> String {

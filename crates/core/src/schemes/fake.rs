@@ -48,7 +48,7 @@ impl Machine {
         }
         let is_nothing = self.is_idle || order.action == Action::Stat;
         let spent = Duration::from_ns(self.page_cost.ns() * pages);
-        Applied { bytes: if is_nothing { 0 } else { bytes }, spent }
+        Applied { bytes: if is_nothing { 0 } else { bytes }, spent, ..Applied::default() }
     }
 }
 

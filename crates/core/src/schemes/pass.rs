@@ -360,10 +360,12 @@ impl Slot {
             last_pass.count_stopped_pages(filter.stopped_bytes());
         }
         let Some(error) = refusal else {
+            last_pass.untreated.join(applied.untreated);
+            let is_treated = applied.bytes > 0 && applied.untreated.bytes() < size;
             return End::For(match scheme.action {
                 Action::Stat => Reason::Counted,
-                _ if applied.bytes > 0 => Reason::Applied,
-                _ => Reason::NoEffect,
+                _ if is_treated => Reason::Applied,
+                _ => Reason::of_untreated(&applied.untreated).unwrap_or(Reason::NoEffect),
             });
         };
         let reason = if matches!(error, HostError::NotHere(_)) { Reason::NotHere } else { Reason::Failed };

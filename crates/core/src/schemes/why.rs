@@ -1,6 +1,7 @@
 //! Why nothing happened: for each scheme, what became of every region that it was shown.
 
 use super::filter::Verdict;
+use crate::host::Untreated;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -57,6 +58,16 @@ pub enum Reason {
     Counted,
     /// Tried, and nothing changed: page filters, or it was so already.
     NoEffect,
+    /// Tried, and most of it is anonymous memory, for which there is no swap.
+    NoSwap,
+    /// Tried, and most of it is anonymous memory, for which swap is full.
+    SwapFull,
+    /// Tried, and nothing is mapped there, or was ever touched.
+    NothingThere,
+    /// Tried, and most of it is free memory.
+    Free,
+    /// Tried, and the machine has no memory at these addresses.
+    Elsewhere,
     /// It was tried, and the host does not support the action.
     NotHere,
     /// It was tried, and the host failed.
@@ -66,7 +77,7 @@ pub enum Reason {
 }
 
 /// All reasons, with their names in results.
-pub const REASONS: [(Reason, &str); 17] = [
+pub const REASONS: [(Reason, &str); 22] = [
     (Reason::TooSmall, "too_small"),
     (Reason::TooLarge, "too_large"),
     (Reason::TooFewAccesses, "too_few_accesses"),
@@ -81,12 +92,29 @@ pub const REASONS: [(Reason, &str); 17] = [
     (Reason::Applied, "applied"),
     (Reason::Counted, "counted"),
     (Reason::NoEffect, "no_effect"),
+    (Reason::NoSwap, "no_swap"),
+    (Reason::SwapFull, "swap_full"),
+    (Reason::NothingThere, "nothing_there"),
+    (Reason::Free, "free_memory"),
+    (Reason::Elsewhere, "not_this_machines"),
     (Reason::NotHere, "not_here"),
     (Reason::Failed, "failed"),
     (Reason::Gone, "gone"),
 ];
 
 impl Reason {
+    /// What a region is counted as of which nothing was treated, or which counts as treated and was not.
+    pub(crate) fn of_untreated(untreated: &Untreated) -> Option<Self> {
+        let reasons = [Self::NoSwap, Self::SwapFull, Self::NothingThere, Self::Free, Self::Elsewhere];
+        let mut largest = None;
+        for (reason, bytes) in reasons.into_iter().zip(untreated.by_why()) {
+            if bytes > largest.map_or(0, |(_, most)| most) {
+                largest = Some((reason, bytes));
+            }
+        }
+        largest.map(|(reason, _)| reason)
+    }
+
     /// Whether the host was asked to apply the action.
     pub fn is_tried(self) -> bool {
         self >= Self::Applied
@@ -110,6 +138,8 @@ pub struct Why {
     /// Bytes left alone by each filter of the operations layer, and last those that none matched. A filter that the core
     /// adds (`young`, for `pageout` of physical memory) stands between.
     pub page_filter_bytes: Vec<u64>,
+    /// Bytes of what was tried with which nothing could be done, also of regions of which a part was treated.
+    pub untreated: Untreated,
     /// What the host said the last time that it refused something.
     pub last_refusal: Option<String>,
 }
@@ -180,6 +210,7 @@ impl Why {
         }
         self.core_filters.iter_mut().zip(&pass.core_filters).for_each(|(sum, tally)| sum.join(*tally));
         add_each(&mut self.page_filter_bytes, &pass.page_filter_bytes);
+        self.untreated.join(pass.untreated);
         if pass.last_refusal.is_some() {
             self.last_refusal.clone_from(&pass.last_refusal);
         }
@@ -207,6 +238,7 @@ impl Serialize for Why {
         }
         map.serialize_entry("core_filters", &self.core_filters)?;
         map.serialize_entry("page_filter_bytes", &self.page_filter_bytes)?;
+        map.serialize_entry("untreated", &self.untreated)?;
         map.serialize_entry("last_refusal", &self.last_refusal)?;
         map.end()
     }
@@ -238,6 +270,7 @@ impl<'de> Visitor<'de> for Counts {
                 "goal_unread_passes" => why.goal_unread_passes = map.next_value()?,
                 "core_filters" => why.core_filters = map.next_value()?,
                 "page_filter_bytes" => why.page_filter_bytes = map.next_value()?,
+                "untreated" => why.untreated = map.next_value()?,
                 "last_refusal" => why.last_refusal = map.next_value()?,
                 name => {
                     let known = REASONS.iter().find(|(_, known)| *known == name);
@@ -261,11 +294,28 @@ mod tests {
         (why.passes, why.inactive_passes, why.last_refusal) = (3, 1, Some("no".to_owned()));
         REASONS.iter().zip(1..).for_each(|((reason, _), bytes)| why.count(*reason, bytes));
         why.count_stopped_pages(&[5, 0, 7]);
+        why.untreated = Untreated { no_swap: 9, elsewhere: 2, ..Untreated::default() };
         let text = toml::to_string(&why).expect("plain");
         let read: Why = toml::from_str(&text).expect("as it was written");
         assert_eq!(read, why);
         let odd = toml::from_str::<Why>("bored = { regions = 1, bytes = 1 }").unwrap_err();
         assert!(odd.to_string().contains("`bored` is no reason"), "{odd}");
+    }
+
+    #[test]
+    fn the_largest_part_gives_the_reason() {
+        let none = Untreated::default();
+        assert_eq!(Reason::of_untreated(&none), None);
+        let both = Untreated { no_swap: 5, free: 6, ..none };
+        assert_eq!(Reason::of_untreated(&both), Some(Reason::Free));
+        assert_eq!(
+            Reason::of_untreated(&Untreated { no_swap: 6, ..both }),
+            Some(Reason::NoSwap),
+            "the first of equals"
+        );
+        let mut sum = both;
+        sum.join(Untreated { free: u64::MAX, elsewhere: 1, ..none });
+        assert_eq!((sum.by_why(), sum.bytes()), ([5, 0, 0, u64::MAX, 1], u64::MAX));
     }
 
     #[test]

@@ -165,12 +165,12 @@ impl<H: Applying> Applying for Taped<'_, H> {
         let to = order.target_nid.map(|node| node.0);
         let asked = (target.0, order.action, order.range.start, order.range.end, to, nodes, order.marks_accessed);
         let apply = || {
-            let Applied { bytes, spent } = self.inner.apply(target, order).map_err(Refused::of)?;
+            let Applied { bytes, spent, .. } = self.inner.apply(target, order).map_err(Refused::of)?;
             Ok((bytes, spent.ns()))
         };
         let told: Result<(u64, u64), Refused> = self.tape.call("apply", asked, apply, Refused::over);
         let (bytes, spent) = told.map_err(|error| error.error(&self.tape))?;
-        Ok(Applied { bytes, spent: Duration::from_ns(spent) })
+        Ok(Applied { bytes, spent: Duration::from_ns(spent), ..Applied::default() })
     }
 }
 

@@ -53,7 +53,7 @@ impl Applying for LiveHost {
         if order.action == Action::LruPrio {
             let (bytes, spent) = measured(|| self.prioritise(process, order.range, order.marks_accessed));
             let bytes = bytes.map_err(|error| answer(target, error))?;
-            return Ok(Applied { bytes, spent });
+            return Ok(Applied { bytes, spent, ..Applied::default() });
         }
         let Some(&(_, advice)) = ACTIONS.iter().find(|(action, _)| *action == order.action) else {
             return Err(HostError::NotHere(NO_CALL));
@@ -61,7 +61,7 @@ impl Applying for LiveHost {
         self.may_advise().map_err(HostError::NotHere)?;
         let (bytes, spent) = measured_with_workers(|| self.advise(process, order.range, advice));
         let bytes = bytes.map_err(|error| answer(target, error))?;
-        Ok(Applied { bytes, spent })
+        Ok(Applied { bytes, spent, ..Applied::default() })
     }
 }
 

@@ -10,7 +10,7 @@ use crate::reclaim::POLICIES;
 use crate::swap::device::DeviceKind;
 use isotherm_core::host::{
     Action, AddressRange, FilterType, Gauge, Gauging, HostError, Metric, NodeId, PageFilter, PageFilters, PageTest,
-    TargetId,
+    TargetId, Untreated,
 };
 use isotherm_units::access::{Channel, FileKind, Run, Sharing};
 use isotherm_units::{Duration, Instant, PageRange};
@@ -537,6 +537,35 @@ fn work_is_paid_for() {
         + costs.lzo_rle_compress_ns
         + costs.free_page_ns;
     assert_eq!(spent(PHYSICAL, Action::Pageout, first), checks + 100 * page + 4 * costs.tlb_flush_ns);
+}
+
+#[test]
+fn what_could_not_be_treated_is_told_by_why() {
+    let pageout = |stage: &mut Stage, target, pages| {
+        let applied = stage.order(target, Action::Pageout, pages, &mut PageFilters::default(), &mut None).unwrap();
+        (applied.bytes / PAGE, applied.untreated)
+    };
+    let untreated = Untreated::default();
+    let (mut stage, _, target) = written("classic", DeviceKind::None, 20);
+    // Advice of a process counts whole, and nothing went.
+    let there = pageout(&mut stage, target, PageRange::new(0, 20));
+    assert_eq!(there, (20, Untreated { no_swap: 20 * PAGE, ..untreated }));
+    let (_, beside) = pageout(&mut stage, target, PageRange::new(10, 30));
+    assert_eq!(beside, Untreated { no_swap: 10 * PAGE, nothing_there: 10 * PAGE, ..untreated });
+    let (freed, all) = pageout(&mut stage, PHYSICAL, PageRange::new(0, FRAMES + 100));
+    assert_eq!((freed, all.no_swap, all.elsewhere), (0, 20 * PAGE, 100 * PAGE));
+    // Some frames are the kernel's, or at hand for the next fault.
+    assert!(all.free > (FRAMES - 500) * PAGE && all.free <= (FRAMES - 20) * PAGE, "{all:?}");
+
+    // The device has 1000 slots.
+    let (mut stage, _, target) = written("classic", DeviceKind::Zram, 1000);
+    let (other, late) = stage.process(100);
+    stage.write_all(other, PageRange::new(0, 100));
+    let (_, first) = pageout(&mut stage, target, PageRange::new(0, 900));
+    let (_, full) = pageout(&mut stage, target, PageRange::new(900, 1000));
+    let (_, rest) = pageout(&mut stage, late, PageRange::new(0, 100));
+    let rest_full = Untreated { swap_full: 100 * PAGE, ..untreated };
+    assert_eq!((first, full, rest), (untreated, untreated, rest_full));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::memory::{Flag, FrameId};
 use crate::reclaim::outcome::{self, Fate};
 use crate::reclaim::{Hint, Reclaimer, SWAP_CLUSTER_MAX, Scan};
 use isotherm_core::host::{
-    Action, AddressRange, Applied, FilterType, HostError, Order, PageFilters, SchemeCapabilities,
+    Action, AddressRange, Applied, FilterType, HostError, Order, PageFilters, SchemeCapabilities, Untreated,
 };
 use isotherm_core::schemes::ACTIONS;
 use isotherm_units::{Duration, PAGE_SHIFT, PageRange};
@@ -69,23 +69,33 @@ impl MemoryHost<'_> {
         self.memory.ledger.spend(self.memory.costs.scheme_try_ns);
         // Charges are counted against whoever returns to user mode next, which this thread does not.
         let charged = self.memory.charged;
+        let mut untreated = Untreated::default();
         let bytes = match target {
-            HostTarget::Physical => self.apply_to_frames(order),
-            HostTarget::Space(space) => self.apply_to_space(space, order),
+            HostTarget::Physical => self.apply_to_frames(order, &mut untreated),
+            HostTarget::Space(space) => self.apply_to_space(space, order, &mut untreated),
         };
         self.memory.charged = charged;
         let spent = Duration::from_ns(self.memory.ledger.peek() - before);
-        bytes.map(|bytes| Applied { bytes, spent })
+        bytes.map(|bytes| Applied { bytes, spent, untreated })
     }
 
     /// Walks the page frames of the range. Returns the bytes treated.
-    fn apply_to_frames(&mut self, order: &mut Order<'_>) -> Result<u64, HostError> {
-        let mut young = YoungBlocks::default();
+    fn apply_to_frames(&mut self, order: &mut Order<'_>, untreated: &mut Untreated) -> Result<u64, HostError> {
+        let end = self.memory.frames.len() as u64 * PAGE_BYTES;
+        untreated.elsewhere = order.range.end.saturating_sub(order.range.start.max(end));
+        let (mut young, mut free_until) = (YoungBlocks::default(), 0);
         let mut picked = Vec::new();
         for frame in self.frames_in(order.range) {
             self.memory.ledger.spend(self.memory.costs.scheme_folio_ns);
             let number = u64::from(frame.index_u32());
-            if !self.is_listed(frame) || *order.last_folio == Some(number) {
+            if !self.is_listed(frame) {
+                if frame.index_u32() >= free_until {
+                    free_until = self.memory.nodes.free_until(frame).unwrap_or(free_until);
+                }
+                untreated.free += if frame.index_u32() < free_until { PAGE_BYTES } else { 0 };
+                continue;
+            }
+            if *order.last_folio == Some(number) {
                 continue;
             }
             *order.last_folio = Some(number);
@@ -96,7 +106,11 @@ impl MemoryHost<'_> {
         let hint = match order.action {
             Action::LruPrio => Hint::Prioritise,
             Action::LruDeprio => Hint::Deprioritise,
-            Action::Pageout => return Ok(self.page_out(&picked) * PAGE_BYTES),
+            Action::Pageout => {
+                let freed = self.page_out(&picked);
+                self.note_swapless(&picked, untreated);
+                return Ok(freed * PAGE_BYTES);
+            }
             Action::MigrateHot | Action::MigrateCold => return self.migrate_frames(&picked, order.target_nid),
             _ => return Ok(0), // `stat`
         };
@@ -152,6 +166,19 @@ impl MemoryHost<'_> {
         memory.ledger.spend(nr_flushes * memory.costs.tlb_flush_ns);
         memory.update_hidden();
         scan.nr_reclaimed
+    }
+
+    /// Notes pages that stayed because nothing can be swapped out.
+    pub(super) fn note_swapless(&self, frames: &[FrameId], untreated: &mut Untreated) {
+        let slots = &self.memory.slots;
+        if slots.free() > 0 {
+            return;
+        }
+        let has = |frame: FrameId, flag| self.memory.frames.has(frame, flag);
+        let stays =
+            |frame: FrameId| has(frame, Flag::OnList) && has(frame, Flag::SwapBacked) && !has(frame, Flag::SwapCache);
+        let bytes = frames.iter().filter(|&&frame| stays(frame)).count() as u64 * PAGE_BYTES;
+        *(if slots.total() == 0 { &mut untreated.no_swap } else { &mut untreated.swap_full }) += bytes;
     }
 
     /// The machine's frames in a range of physical memory, those that it only touches included.

@@ -4,9 +4,10 @@ use super::MemoryHost;
 use super::actions::pages;
 use super::folios::{Folio, YoungBlocks};
 use crate::fault;
+use crate::memory::FrameId;
 use crate::mmu::{DensePage, Entry, SpaceId};
 use crate::reclaim::Hint;
-use isotherm_core::host::{Action, HostError, Order};
+use isotherm_core::host::{Action, HostError, Order, Untreated};
 use isotherm_units::access::Advice;
 use isotherm_units::{PAGE_BYTES, PageRange};
 
@@ -17,7 +18,12 @@ const BLOCK_BITS: u32 = 57 - 21;
 
 impl MemoryHost<'_> {
     /// Carries out an order on a process. Returns the bytes treated.
-    pub(super) fn apply_to_space(&mut self, space: SpaceId, order: &mut Order<'_>) -> Result<u64, HostError> {
+    pub(super) fn apply_to_space(
+        &mut self,
+        space: SpaceId,
+        order: &mut Order<'_>,
+        untreated: &mut Untreated,
+    ) -> Result<u64, HostError> {
         let range = pages(order.range);
         if self.memory.space(space).table.premapped().is_some_and(|premapped| premapped.overlaps(range)) {
             return Err(HostError::NotHere("memory from before the run has no frames; let the program touch its own"));
@@ -33,7 +39,7 @@ impl MemoryHost<'_> {
             return Ok(self.prioritise(space, range, order.marks_accessed));
         }
         let is_mapped = self.look_up(space, range);
-        let is_done = self.advise(space, range, order.action);
+        let is_done = self.advise(space, range, order.action, untreated);
         Ok(if is_mapped && is_done { order.range.len() } else { 0 })
     }
 
@@ -47,7 +53,7 @@ impl MemoryHost<'_> {
     }
 
     /// Does to the mapped parts of a range what `madvise` of that name does. Whether it succeeded there.
-    fn advise(&mut self, space: SpaceId, range: PageRange, action: Action) -> bool {
+    fn advise(&mut self, space: SpaceId, range: PageRange, action: Action, untreated: &mut Untreated) -> bool {
         let Self { memory, policy, .. } = self;
         let advice = match action {
             Action::Hugepage | Action::Nohugepage => {
@@ -65,6 +71,9 @@ impl MemoryHost<'_> {
             _ => Advice::PageOut,
         };
         let populated = memory.space(space).table.collect_populated(range);
+        if action != Action::Willneed {
+            untreated.nothing_there = range.len().saturating_sub(populated.len() as u64) * PAGE_BYTES;
+        }
         let nr_present = populated.iter().filter(|&&dense| memory.space(space).table.is_present(dense)).count() as u64;
         let costs = &memory.costs;
         let walk = populated.len() as u64 * costs.pte_scan_ns;
@@ -76,6 +85,15 @@ impl MemoryHost<'_> {
         };
         memory.ledger.spend(price);
         fault::advise(memory, *policy, space, range, advice);
+        if advice == Advice::PageOut && self.memory.slots.free() == 0 {
+            let table = &self.memory.space(space).table;
+            let frame = |&dense: &DensePage| match table.entry(dense) {
+                Entry::Frame(frame) => Some(frame),
+                _ => None,
+            };
+            let left: Vec<FrameId> = populated.iter().filter_map(frame).collect();
+            self.note_swapless(&left, untreated);
+        }
         if advice != Advice::WillNeed && nr_present > 0 {
             self.caches.iter_mut().for_each(|caches| caches.flush(space));
         }

@@ -251,6 +251,13 @@ impl Nodes {
         zones.iter_mut().rev().find(|zone| zone.first <= frame.index_u32()).expect("a frame of the node")
     }
 
+    /// The end of the free block in which a frame lies; `None`: it lies in none.
+    pub(crate) fn free_until(&self, frame: FrameId) -> Option<u32> {
+        let zones = &self.nodes[self.of(frame).index()].zones;
+        let zone = zones.iter().rev().find(|zone| zone.first <= frame.index_u32())?;
+        zone.buddy().free_until(frame)
+    }
+
     fn zones(&self) -> impl Iterator<Item = &Zone> {
         self.nodes.iter().flat_map(|node| &node.zones)
     }

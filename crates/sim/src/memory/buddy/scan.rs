@@ -25,6 +25,16 @@ impl Buddy {
         self.free_order(frame.index_u32())
     }
 
+    /// The end of the free block in which a frame lies; `None`: it lies in none.
+    pub fn free_until(&self, frame: FrameId) -> Option<u32> {
+        let at = frame.index_u32();
+        if self.fresh.0 <= at && at < self.fresh.1 {
+            return Some(self.fresh.1);
+        }
+        let head = |order: &u32| self.is_head(at >> order << order, *order);
+        (0..=MAX_ORDER).find(head).map(|order| (at >> order << order) + (1 << order))
+    }
+
     /// Whether a frame in use was asked for as anything but movable.
     #[inline]
     pub fn is_fixed(&self, frame: FrameId) -> bool {
