@@ -64,6 +64,8 @@ pub enum Control<'a> {
     Knob { name: &'a str, text: &'a str },
     /// The scale of a space: how much rarer it is scanned than others; 0: not at all.
     Scale { space: TargetId, scale: u32 },
+    /// The current value of a goal of `user-input`, by the places of scheme and goal.
+    Goal { scheme: usize, goal: usize, value: u64 },
 }
 
 /// Why a daemon did not do what was due.

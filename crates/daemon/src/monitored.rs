@@ -124,6 +124,9 @@ fn index_of(index: usize) -> u32 {
 fn words(event: &Event) -> Option<String> {
     match event {
         Event::NoLayout { why, .. } => Some(format!("nothing to watch yet: {why}")),
+        Event::FewPlaces { places, .. } => {
+            Some(format!("mappings in {places} separate places, fewer than three: watched as they are"))
+        }
         Event::HostFailed { call, error, .. } => Some(format!("a sample was lost, `{call}`: {error}")),
         Event::Tuned { sample_interval, aggr_interval } => {
             Some(format!("tuned: a sample each {sample_interval}, an aggregation each {aggr_interval}"))

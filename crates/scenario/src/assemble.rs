@@ -1,7 +1,7 @@
 //! One run: a machine put together from a variant.
 
 use crate::daemons::Site;
-use crate::event::{LimitValue, PromotionWrite, ScaleSpec, SetSpec};
+use crate::event::{GoalValueSpec, LimitValue, PromotionWrite, ScaleSpec, SetSpec};
 use crate::monitoring::{Observer, WatchPlan, Watching};
 use crate::run::Unit;
 use crate::variant::Variant;
@@ -229,6 +229,9 @@ pub(crate) fn builder(
                 plan(Action::WritePromotion(name, text));
             }
             None => {}
+        }
+        if let Some(GoalValueSpec { monitor, scheme, goal, value }) = &event.goal_value {
+            plan(Action::ReportGoal { monitor: monitor.clone(), scheme: *scheme, goal: *goal, value: *value });
         }
         let Limits::Of(peaks) = limits else { continue };
         if let Some(write) = &event.mglru {

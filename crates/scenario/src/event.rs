@@ -31,6 +31,25 @@ pub struct EventSpec {
     /// Writes a control of the scan daemon that promotes; only under such a policy of `[tiering]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promotion: Option<PromotionWrite>,
+    /// Reports the current value of a goal of `user-input`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal_value: Option<GoalValueSpec>,
+}
+
+/// The value of a metric that only a program knows, for a goal of `user-input`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct GoalValueSpec {
+    /// Name of the monitor.
+    pub monitor: String,
+    /// Place of the scheme in its list, from 0.
+    #[serde(default)]
+    pub scheme: usize,
+    /// Place of the goal in the scheme's list, from 0.
+    #[serde(default)]
+    pub goal: usize,
+    /// In the unit of the goal's target value.
+    pub value: u64,
 }
 
 impl EventSpec {
@@ -43,6 +62,7 @@ impl EventSpec {
             self.reclaim.is_some(),
             self.mglru.is_some(),
             self.promotion.is_some(),
+            self.goal_value.is_some(),
         ];
         named.into_iter().filter(|&named| named).count()
     }

@@ -108,6 +108,11 @@ fn scenarios_are_refused_when_they_are_read() {
             "ops-filters = [{ filter-type = 'memcg', matching = true, allow = true }]",
             "`ops-filters[0].memcg-path` is not given; allowed: one, for `memcg`",
         ),
+        (
+            "paddr",
+            "quotas = { reset-interval = '1s', goals = [{ metric = 'user-input', target-value = 10 }] }",
+            "nobody tells this goal of `user-input` its value; give it `current-value`, or an event",
+        ),
         ("paddr", "action = 'pagout'", "unknown variant `pagout`, expected one of `stat`"),
         ("paddr", "watermark = {}", "unknown field `watermark`"),
     ];
@@ -432,5 +437,33 @@ fn controls_of_promotion_are_refused_where_there_is_none_to_take_them() {
     ] {
         let refused = parse(&scenario(policy, event), "t").expect_err(event).to_string();
         assert!(refused.contains(words), "{event}: {refused}");
+    }
+}
+
+/// A goal that only a program can know moves the quota when an event tells it.
+#[test]
+fn a_goal_of_user_input_is_fed_by_events() {
+    let goals =
+        "quotas = { size = '1MiB', reset-interval = '10ms', goals = [{ metric = 'user-input', target-value = 100 }] }";
+    let fed = |value: &str| {
+        let long = "{ kind = 'scan', footprint = '16MiB', repeat = 3000 }";
+        let text = scenario("classic", "paddr", goals).replace("{ kind = \"scan\", footprint = \"1MiB\" }", long);
+        format!("{text}[[events]]\nat = '100ms'\ngoal-value = {{ monitor = 'kdamond', value = {value} }}\n")
+    };
+    let quota = |value: &str| {
+        let result = run(&parse(&fed(value), "t").unwrap(), &options(), &()).unwrap();
+        let report = &result.schemes[0].monitors[0].schemes[0].report;
+        assert_eq!(report.goal_values, [value.parse::<u64>().unwrap()]);
+        report.effective_quota_bytes.unwrap()
+    };
+    assert!(quota("10000") < quota("1"), "who has more than enough is given less");
+    for (what, words) in [
+        ("monitor = 'kdamon'", "did you mean `kdamond`?"),
+        ("monitor = 'kdamond', scheme = 1", "scheme 1 of `kdamond` has no goal 0"),
+        ("monitor = 'kdamond', goal = 2", "has no goal 2 of `user-input`"),
+    ] {
+        let event = format!("[[events]]\nat = '1ms'\ngoal-value = {{ {what}, value = 1 }}\n");
+        let error = parse(&(fed("1") + &event), "t").expect_err(words).to_string();
+        assert!(error.contains(words), "{error}");
     }
 }

@@ -314,7 +314,7 @@ fn a_watched_recording_becomes_a_record() {
     assert!(RegionStore::open(&path).is_ok());
     assert!(watched.monitor.scores.is_none());
     let [(event, _)] = watched.monitor.events.as_slice() else { panic!("{:?}", watched.monitor.events) };
-    assert!(event.contains("fewer than two gaps"), "as it begins: {event}");
+    assert!(event.contains("watched as they are"), "as it begins: {event}");
 
     let mut seen = 0;
     let stopped = watch(&replay, &mut |_| {

@@ -69,6 +69,21 @@ pub(crate) fn three_ranges(mappings: &[AddressRange], align: u64) -> Result<[Uni
     Ok([aligned(first.start, low.start), aligned(low.end, high.start), aligned(high.end, last.end)])
 }
 
+/// Each of the separate places of a process's mappings, where there are too few for [`three_ranges`], aligned outwards. As `fvaddr` would
+/// have them if somebody wrote them down; the kernel watches nothing then.
+pub(crate) fn separate_ranges(mappings: &[AddressRange], align: u64) -> Vec<UnitRange> {
+    debug_assert!(align.is_power_of_two(), "bounds are aligned by masks");
+    let mut ranges: Vec<UnitRange> = Vec::new();
+    for mapping in mappings {
+        let range = UnitRange::new(align_down(mapping.start, align), align_up(mapping.end, align));
+        match ranges.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => ranges.push(range),
+        }
+    }
+    ranges
+}
+
 /// Whether `ranges` can be applied: not empty, ascending, and still disjoint once aligned outwards.
 pub(crate) fn validate(ranges: &[UnitRange], align: u64, addr_unit: u64) -> Result<(), RangesError> {
     debug_assert!(align.is_power_of_two(), "bounds are aligned by masks");
@@ -134,6 +149,13 @@ mod tests {
     }
 
     /// docs/spec/monitoring.md#s17, example 14.
+    #[test]
+    fn too_few_places_are_watched_as_they_are() {
+        let mappings = [(5, 4096), (4096, 9000), (20_000, 30_000)].map(|(start, end)| AddressRange::new(start, end));
+        assert_eq!(separate_ranges(&mappings, 4096), ranges(&[(0, 12_288), (16_384, 32_768)]));
+        assert_eq!(separate_ranges(&[], 4096), []);
+    }
+
     #[test]
     fn two_gaps_make_three_ranges() {
         let mappings = bytes(&[(10, 20), (20, 25), (200, 210), (210, 220), (300, 305), (307, 330)]);

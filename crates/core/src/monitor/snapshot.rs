@@ -122,6 +122,13 @@ pub enum Event {
         /// Why the mappings cannot be made into ranges.
         why: RangesError,
     },
+    /// A process has fewer than three separate places with mappings, around which three ranges could be made: each is watched as it is.
+    /// The kernel's `vaddr` watches nothing then.
+    FewPlaces {
+        target: TargetId,
+        /// How many there are: 1 or 2.
+        places: usize,
+    },
     /// The host refused something. The sample, scan or update it was for is lost.
     HostFailed {
         target: TargetId,

@@ -13,6 +13,8 @@ pub(crate) struct Target {
     pub(crate) levels: Levels,
     /// Ranges that regions are to cover from the start on; a process may have none and get them from its mappings.
     pub(crate) wanted: Vec<UnitRange>,
+    /// Regions are those of mappings in fewer than three places.
+    pub(crate) has_few_places: bool,
     /// Ascending and disjoint.
     pub(crate) regions: Vec<Region>,
     /// Probes of the sample under way: first companions (see `flush.rs`), then one a region. Empty: no sample is under way.
@@ -32,6 +34,7 @@ impl Target {
             id,
             levels,
             wanted,
+            has_few_places: false,
             regions: Vec::new(),
             probes: Vec::new(),
             results: Vec::new(),

@@ -3,7 +3,7 @@
 
 use super::config::{Operations, Sampling};
 use super::merge::{MergeLimits, merge_all, threshold};
-use super::ranges::{self, three_ranges};
+use super::ranges::{self, RangesError, separate_ranges, three_ranges};
 use super::snapshot::{Event, RegionRecord, Tick};
 use super::split::{align_up, pieces, size_limit, split_at_random, split_large};
 use super::target::Target;
@@ -464,7 +464,19 @@ impl Monitor {
             Ok(ranges)
         });
         match ranges {
-            Ok(ranges) => ranges::apply(&mut target.regions, &ranges, self.size_min, &mut self.spare),
+            Ok(ranges) => {
+                target.has_few_places = false;
+                ranges::apply(&mut target.regions, &ranges, self.size_min, &mut self.spare);
+            }
+            Err(RangesError::TooFewGaps)
+                if !self.mappings.is_empty() && (target.regions.is_empty() || target.has_few_places) =>
+            {
+                let ranges = separate_ranges(&self.mappings, target.levels.page().max(self.size_min));
+                if !std::mem::replace(&mut target.has_few_places, true) {
+                    self.events.push(Event::FewPlaces { target: target.id, places: ranges.len() });
+                }
+                ranges::apply(&mut target.regions, &ranges, self.size_min, &mut self.spare);
+            }
             Err(why) => self.events.push(Event::NoLayout { target: target.id, why }),
         }
         Ok(())

@@ -35,6 +35,7 @@ impl<H: PromotionHost> Daemon<H> for Promotion {
         let changed = match *control {
             Control::Knob { name, text } => self.set_knob(name, text, now),
             Control::Scale { space, scale } => self.set_scale(space, scale),
+            Control::Goal { .. } => return Err("it has no goals".to_owned()),
         };
         changed.map_err(|error| error.to_string())
     }

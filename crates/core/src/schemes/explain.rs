@@ -84,6 +84,15 @@ fn summary(scheme: &Scheme, report: &SchemeReport) -> String {
         (tried, _) if scheme.action == Action::Stat => {
             format!("{head} counted {tried} regions of {} in all.", approx(stats.sz_tried))
         }
+        (tried, _) if report.all_passes.of(Reason::Applied).regions == 0 && report.all_passes.untreated.bytes() > 0 => {
+            let counted = match stats.sz_applied {
+                0 => String::new(),
+                bytes => {
+                    format!(" DAMON would count {} as treated: advice that meets no error counts whole.", approx(bytes))
+                }
+            };
+            format!("{head} was tried {tried} times on {} and changed nothing.{counted}", approx(stats.sz_tried))
+        }
         (tried, 0) => format!("{head} was tried {tried} times on {} and changed nothing.", approx(stats.sz_tried)),
         (tried, applied) => format!(
             "{head} was tried {tried} times on {}, and changed {} in {applied} of them.",

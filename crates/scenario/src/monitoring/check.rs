@@ -2,12 +2,14 @@
 
 use super::spec::MonitorSpec;
 use crate::daemons::{DaemonSpec, Misplaced, Site};
+use crate::event::EventSpec;
 use crate::keypath::KeyPath;
 use crate::validate::{Checked, Refused, did_you_mean};
 use crate::{Scenario, ScenarioError};
 use isotherm_core::daemon::Kind;
 use isotherm_core::monitor::MonitorError;
 use isotherm_core::schemes::SchemeError;
+use isotherm_core::vocabulary::Metric;
 use std::path::Path;
 
 /// Reads the files that monitors name.
@@ -38,6 +40,7 @@ impl DaemonSpec for MonitorSpec {
         let workloads: Vec<&str> = scenario.workloads.iter().map(|workload| workload.name.as_str()).collect();
         self.config.validate().map_err(|error| (place_of(&error), error.to_string()))?;
         targets(self, &workloads)?;
+        goals(self, scenario)?;
         ranges(self)
     }
 
@@ -47,6 +50,28 @@ impl DaemonSpec for MonitorSpec {
         }
         Ok(())
     }
+}
+
+/// A goal of `user-input` that nobody feeds would hold its quota at the least for good.
+fn goals(monitor: &MonitorSpec, scenario: &Scenario) -> Result<(), Misplaced> {
+    for (nth, scheme) in monitor.config.schemes.iter().enumerate() {
+        for (at, goal) in scheme.quotas.goals.iter().enumerate() {
+            let feeds = |event: &EventSpec| {
+                let given = event.goal_value.as_ref();
+                given.is_some_and(|it| (it.monitor.as_str(), it.scheme, it.goal) == (monitor.name.as_str(), nth, at))
+            };
+            if goal.metric == Metric::UserInput && goal.current_value == 0 && !scenario.events.iter().any(feeds) {
+                let place = KeyPath::from("config").key("schemes").at(nth).key("quotas").key("goals").at(at);
+                let message = format!(
+                    "nobody tells this goal of `user-input` its value; give it `current-value`, or an event: [[events]] at = \"1s\", \
+                     goal-value = {{ monitor = \"{}\", scheme = {nth}, goal = {at}, value = {} }}",
+                    monitor.name, goal.target_value
+                );
+                return Err((place, message));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The key of a monitor that an error of its configuration is of.

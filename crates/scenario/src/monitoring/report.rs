@@ -112,6 +112,10 @@ fn describe(event: &Event) -> String {
     match event {
         Event::TargetGone(target) => format!("target {} has ended", target.0),
         Event::NoLayout { target, why } => format!("target {}: {why}", target.0),
+        Event::FewPlaces { target, places } => format!(
+            "target {}: mappings in {places} of the three separate places that `vaddr` needs; watched as they are, as `fvaddr` would",
+            target.0
+        ),
         Event::HostFailed { target, call, error } => format!("target {}: `{call}` failed: {error}", target.0),
         Event::Tuned { .. } => "intervals were tuned".to_owned(),
         Event::Committed => "a new configuration came into force".to_owned(),

@@ -3,9 +3,10 @@
 use super::{Checked, Refused, did_you_mean};
 use crate::Scenario;
 use crate::assemble::{group_path, knobs_of};
-use crate::event::{EventSpec, LimitValue, PromotionWrite, ScaleSpec};
+use crate::event::{EventSpec, GoalValueSpec, LimitValue, PromotionWrite, ScaleSpec};
 use crate::keypath::KeyPath;
 use isotherm_core::promotion::{MODES, SCALE_MAX};
+use isotherm_core::vocabulary::Metric;
 use isotherm_sim::cgroup::Knob;
 use isotherm_sim::reclaim::policy_by_name;
 use isotherm_units::Duration;
@@ -20,6 +21,7 @@ pub(super) fn events(scenario: &Scenario) -> Checked {
         let checked = start_and_stop(scenario, event)
             .and_then(|()| mglru(scenario, event))
             .and_then(|()| promotion(scenario, event))
+            .and_then(|()| goal_value(scenario, event))
             .and_then(|()| set(event, &mut written))
             .and_then(|()| groups(scenario, event));
         checked.map_err(|(key, message)| {
@@ -37,7 +39,8 @@ fn start_and_stop(scenario: &Scenario, event: &EventSpec) -> Result<(), Misplace
     if event.nr_actions() != 1 {
         return Err((
             "at",
-            "exactly one of `set`, `start`, `stop`, `reclaim`, `mglru`, `promotion` must be given".to_owned(),
+            "exactly one of `set`, `start`, `stop`, `reclaim`, `mglru`, `promotion`, `goal-value` must be given"
+                .to_owned(),
         ));
     }
     if let Some(every) = event.every.filter(|every| every.ns() < 1_000) {
@@ -102,6 +105,22 @@ fn promotion(scenario: &Scenario, event: &EventSpec) -> Result<(), Misplaced> {
         if *scale > SCALE_MAX {
             return Err(("promotion", format!("`scale` is {scale}; allowed: 0 to {SCALE_MAX}")));
         }
+    }
+    Ok(())
+}
+
+fn goal_value(scenario: &Scenario, event: &EventSpec) -> Result<(), Misplaced> {
+    let Some(GoalValueSpec { monitor: name, scheme, goal, .. }) = &event.goal_value else { return Ok(()) };
+    let Some(monitor) = scenario.monitors.iter().find(|monitor| monitor.name == *name) else {
+        let known: Vec<&str> = scenario.monitors.iter().map(|monitor| monitor.name.as_str()).collect();
+        let hint = did_you_mean(name, &known);
+        let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+        return Err(("goal-value", format!("`{name}` is no monitor; monitors: {known}{hint}")));
+    };
+    let found = monitor.config.schemes.get(*scheme).and_then(|scheme| scheme.quotas.goals.get(*goal));
+    if found.is_none_or(|goal| goal.metric != Metric::UserInput) {
+        let message = format!("scheme {scheme} of `{name}` has no goal {goal} of `user-input`");
+        return Err(("goal-value", message));
     }
     Ok(())
 }

@@ -179,10 +179,15 @@ impl Machine {
     }
 
     /// Changes a control of all daemons of a kind, and wakes those that are wanted sooner now.
-    pub(super) fn control_daemons(&mut self, kind: Kind, control: &Control<'_>, now: Instant) -> Result<(), SimError> {
+    pub(super) fn control_daemons(
+        &mut self,
+        (kind, only): (Kind, Option<&str>),
+        control: &Control<'_>,
+        now: Instant,
+    ) -> Result<(), SimError> {
         for index in 0..self.daemons.len() {
             let NewDaemon { kind: own, name, daemon, .. } = &mut self.daemons[index].new;
-            if *own != kind {
+            if *own != kind || only.is_some_and(|only| only != name) {
                 continue;
             }
             daemon.control(control, now).map_err(|why| SimError::Control { name: name.clone(), why })?;

@@ -31,6 +31,8 @@ pub enum Action {
     WriteMglru(ControlFile, String),
     /// Writes a file of the scan daemon, by its name. Refused, it ends the run with an error; without such a daemon nothing happens.
     WritePromotion(&'static str, String),
+    /// Reports the current value of a goal of `user-input` to a monitor, by the places of scheme and goal. Likewise.
+    ReportGoal { monitor: String, scheme: usize, goal: usize, value: u64 },
     /// Sets the scale of a program's processes in the scan daemon, as `prctl` does. Likewise.
     Scale { program: usize, scale: u32 },
 }

@@ -3,7 +3,7 @@
 use super::monitor::MonitorTarget;
 use super::{MachineBuilder, SimError};
 use crate::host::MemoryHost;
-use isotherm_core::daemon::{Account, Daemon, DaemonError, Kind, Report};
+use isotherm_core::daemon::{Account, Control, Daemon, DaemonError, Kind, Report};
 use isotherm_core::host::{AddressRange, TargetId, UnitRange};
 use isotherm_core::monitor::{Monitor, MonitorConfig, Tick};
 use isotherm_units::access::Backing;
@@ -53,6 +53,12 @@ impl<'h> Daemon<MemoryHost<'h>> for Kdamond {
             (self.sink)(&self.monitor, tick);
         }
         Ok(report)
+    }
+
+    fn control(&mut self, control: &Control<'_>, _: Instant) -> Result<(), String> {
+        let Control::Goal { scheme, goal, value } = *control else { return Err("it has no such control".to_owned()) };
+        let is_reported = self.monitor.report_goal_value(scheme, goal, value);
+        is_reported.then_some(()).ok_or_else(|| format!("scheme {scheme} has no goal {goal} of `user-input`"))
     }
 
     fn account(&self) -> Account {

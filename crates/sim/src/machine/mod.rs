@@ -280,7 +280,11 @@ impl Machine {
             }
             Action::WriteMglru(..) => self.write(WriterJob::Mglru { plan: index }, at),
             Action::WritePromotion(name, text) => {
-                return self.control_daemons(Kind::Promotion, &Control::Knob { name, text: &text }, at);
+                return self.control_daemons((Kind::Promotion, None), &Control::Knob { name, text: &text }, at);
+            }
+            Action::ReportGoal { monitor, scheme, goal, value } => {
+                let control = Control::Goal { scheme, goal, value };
+                return self.control_daemons((Kind::Monitor, Some(&monitor)), &control, at);
             }
             Action::Scale { program, scale } => {
                 let spaces: Vec<SpaceId> = self.programs[program].spaces.iter().flatten().copied().collect();
@@ -289,7 +293,7 @@ impl Machine {
                         continue;
                     }
                     let control = Control::Scale { space: target_of(space), scale };
-                    self.control_daemons(Kind::Promotion, &control, at)?;
+                    self.control_daemons((Kind::Promotion, None), &control, at)?;
                 }
             }
         }

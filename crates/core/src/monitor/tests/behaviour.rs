@@ -171,6 +171,34 @@ fn a_process_without_ranges_gets_them_at_the_start() {
     assert_eq!(regions.last().unwrap().range.end, 10 * GIB);
 }
 
+/// The kernel would watch nothing; docs/monitoring.md.
+#[test]
+fn a_process_with_few_mappings_is_watched_as_it_is() {
+    let world = World::new(&[(GIB, 2 * GIB)]);
+    let mut config = MonitorConfig::default();
+    config.attributes.ops_update_interval = Duration::from_ms(10);
+    let mut monitor = Monitor::new(config, 1).unwrap();
+    monitor.add_target(TargetId(0), &[], &world).unwrap();
+    let mut bench = Bench { world, monitor, events: Vec::new() }.started();
+    let covered = |bench: &Bench| {
+        let regions = bench.monitor.regions(TargetId(0)).unwrap();
+        (regions[0].range.start, regions.iter().map(Region::len).sum::<u64>())
+    };
+    assert_eq!(covered(&bench), (GIB, GIB));
+    bench.world.map(TargetId(0), &[(GIB, 2 * GIB), (5 * GIB, 6 * GIB)]);
+    bench.tick();
+    bench.tick();
+    assert_eq!(covered(&bench), (GIB, 2 * GIB), "it follows");
+    bench.world.map(TargetId(0), &[(GIB, 2 * GIB), (5 * GIB, 6 * GIB), (9 * GIB, 10 * GIB)]);
+    bench.tick();
+    bench.tick();
+    assert_eq!(covered(&bench), (GIB, 3 * GIB), "three ranges, as soon as they can be had");
+    bench.world.map(TargetId(0), &[(GIB, 2 * GIB)]);
+    bench.tick();
+    bench.tick();
+    assert_eq!(covered(&bench), (GIB, 3 * GIB), "they stay, as in the kernel");
+}
+
 #[test]
 fn a_pause_sleeps_in_the_middle_of_a_tick() {
     let mut bench = Bench::fixed(&[(0, GIB)], |_| {});
