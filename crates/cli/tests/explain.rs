@@ -102,7 +102,7 @@ fn the_cause_is_named_for_each_scheme() {
     CAUSES.iter().for_each(|(words, _)| assert!(text.contains(words), "{words:?} in {text}"));
     let csv = said(&["explain", file, "--scheme", "1", "--monitor", "kdamond", "--format", "csv"]);
     assert!(csv.starts_with("monitor,scheme,action,reason,regions,bytes\n"), "{csv}");
-    assert_eq!(csv.lines().count(), 1 + 17, "{csv}");
+    assert_eq!(csv.lines().count(), 1 + 22, "{csv}");
     assert!(csv.lines().skip(1).all(|line| line.starts_with("kdamond,1,stat,")), "{csv}");
 }
 

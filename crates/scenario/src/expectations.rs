@@ -115,8 +115,14 @@ mod tests {
             row("v", "zero", nothing),
             row("base", "zero", nothing),
         ];
-        let result =
-            ScenarioResult { scenario: "s".into(), rows, ratios: vec![], schemes: vec![], expectations: vec![] };
+        let result = ScenarioResult {
+            scenario: "s".into(),
+            rows,
+            ratios: vec![],
+            schemes: vec![],
+            killed: vec![],
+            expectations: vec![],
+        };
         let expect = |metric: &str, at_least, at_most, against: Option<&str>| ExpectationSpec {
             workload: "w".into(),
             variant: "v".into(),

@@ -33,6 +33,7 @@ mod spelling;
 mod stats;
 mod tiering;
 mod validate;
+pub use validate::unknown_metric;
 mod variant;
 
 pub use averages::{AverageOf, AverageSpec};
@@ -46,6 +47,6 @@ pub use generations::GenerationsSpec;
 pub use metrics::{METRICS, Metric, MetricUnit, Sample};
 pub use parse::{Misfit, load, load_with_note, parse, parse_as, print, print_as};
 pub use releases::side_by_side;
-pub use result::{RatioRow, ResultRow, ScenarioResult};
+pub use result::{KilledRow, RatioRow, ResultRow, ScenarioResult};
 pub use run::{Progress, RunOptions, run};
 pub use stats::Summary;

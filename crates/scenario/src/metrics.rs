@@ -154,6 +154,7 @@ metrics! {
     fault_cpu_ns, Nanoseconds, "CPU time of faults, summed over threads", |s| s.program.map(|p| p.time.fault_cpu_ns);
     operations, Count, "requests the workload completed", |s| s.program.map(|program| program.operations);
     peak_bytes, Bytes, "highest memory charge", |s| Some(s.cgroup.peak_pages * PAGE_BYTES);
+    mean_bytes, Bytes, "mean memory charge, of looks each 10 ms", |s| Some(s.cgroup.mean_pages? * PAGE_BYTES);
     oom_kills, Count, "processes killed for lack of memory", |s| counter(s, Counter::OomKill);
     working_set_bytes, Bytes, "mean working set that the first tool over generations told of",
         |s| kernel(s, s.outcome.generations.iter().find_map(|tool| tool.mean_estimate_pages())? * PAGE_BYTES);

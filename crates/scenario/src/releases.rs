@@ -26,6 +26,7 @@ pub fn side_by_side(results: Vec<(KernelRelease, ScenarioResult)>) -> ScenarioRe
         rows: Vec::new(),
         ratios: Vec::new(),
         schemes: Vec::new(),
+        killed: Vec::new(),
         expectations: Vec::new(),
     };
     let (mut rows, mut ratios) = (Vec::new(), Vec::new());
@@ -45,6 +46,10 @@ pub fn side_by_side(results: Vec<(KernelRelease, ScenarioResult)>) -> ScenarioRe
         for mut run in result.schemes {
             on(&mut run.variant);
             all.schemes.push(run);
+        }
+        for mut row in result.killed {
+            on(&mut row.variant);
+            all.killed.push(row);
         }
         for mut row in result.expectations {
             on(&mut row.expected.variant);
@@ -120,6 +125,7 @@ mod tests {
                 rows: rows.map(|(workload, variant)| ResultRow::new(key(workload, variant), summary, None)).to_vec(),
                 ratios: vec![RatioRow::new(key("w", "b"), "a", summary, None)],
                 schemes: Vec::new(),
+                killed: Vec::new(),
                 expectations: Vec::new(),
             }
         };

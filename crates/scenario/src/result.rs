@@ -19,9 +19,26 @@ pub struct ScenarioResult {
     /// first seed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub schemes: Vec<ExplainedRun>,
+    /// Who was killed for lack of memory: their figures are of what they did before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub killed: Vec<KilledRow>,
     /// What was expected, and whether it is met.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub expectations: Vec<ExpectationRow>,
+}
+
+/// A workload of which processes were killed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KilledRow {
+    /// Name of the workload; `system` for the whole machine.
+    pub workload: String,
+    pub variant: String,
+    /// The release whose rules the simulated kernel followed.
+    pub kernel: KernelRelease,
+    /// Runs in which some process was killed.
+    pub runs: u64,
+    /// Of so many.
+    pub of: u64,
 }
 
 /// A metric of a workload under a variant, over all repeats.

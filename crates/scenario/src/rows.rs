@@ -3,11 +3,12 @@
 use crate::averages::{self, AverageOf, Values};
 use crate::metrics::{METRICS, Metric, Sample, metric_named};
 use crate::monitoring::{ExplainedMonitor, ExplainedRun, MonitorReport};
-use crate::result::{RatioRow, ResultRow, ScenarioResult};
+use crate::result::{KilledRow, RatioRow, ResultRow, ScenarioResult};
 use crate::run::Unit;
 use crate::stats::Summary;
 use crate::variant::Variant;
 use crate::{Reference, RunMode, Scenario, expectations};
+use isotherm_sim::counters::Counter;
 use isotherm_sim::machine::Outcome;
 use isotherm_sim::memory::KernelRelease;
 use std::collections::BTreeMap;
@@ -82,9 +83,33 @@ impl PlayedRuns<'_> {
         }
         let Rows { rows, ratios, .. } = rows;
         let (scenario, schemes) = (self.scenario.name.clone(), self.explained());
-        let result = ScenarioResult { scenario, rows, ratios, schemes, expectations: Vec::new() };
+        let killed = self.killed(&subjects);
+        let result = ScenarioResult { scenario, rows, ratios, schemes, killed, expectations: Vec::new() };
         let expectations = expectations::judge(&self.scenario.expectations, &result);
         ScenarioResult { expectations, ..result }
+    }
+
+    /// Workloads of which processes were killed, by variant.
+    fn killed(&self, subjects: &[Subject<'_>]) -> Vec<KilledRow> {
+        let mut rows = Vec::new();
+        for subject in subjects {
+            for (index, variant) in self.variants.iter().enumerate() {
+                let runs = self.played.range((index, subject.unit, 0)..=(index, subject.unit, u64::MAX));
+                let kills = |played: &Played| self.sample(subject, played).cgroup.counters.get(Counter::OomKill);
+                let (of, killed) =
+                    runs.fold((0, 0), |(of, killed), (_, played)| (of + 1, killed + u64::from(kills(played) > 0)));
+                if killed > 0 {
+                    rows.push(KilledRow {
+                        workload: subject.name.to_owned(),
+                        variant: variant.name.clone(),
+                        kernel: variant.scenario.machine.kernel,
+                        runs: killed,
+                        of,
+                    });
+                }
+            }
+        }
+        rows
     }
 
     /// How schemes fared with the first seed of each unit and variant.

@@ -33,6 +33,26 @@ impl Summary {
         })
     }
 
+    /// The 95 % interval of the ratio of two independent means, second to first, each of (number of values, mean, sample standard
+    /// deviation): by the deviations of the logarithms of the means, with the degrees of freedom of Welch (Biometrika 34, 1947). `None`
+    /// with fewer than two values on a side, or a mean that is not above 0.
+    pub fn ratio_interval(first: (u64, f64, f64), second: (u64, f64, f64)) -> Option<(f64, f64)> {
+        let part = |(n, mean, stddev): (u64, f64, f64)| {
+            let of_log = stddev / mean;
+            (n > 1 && mean > 0.0).then(|| (of_log * of_log / n as f64, (n - 1) as f64))
+        };
+        let ((one, one_degrees), (other, other_degrees)) = (part(first)?, part(second)?);
+        let ratio = second.1 / first.1;
+        let variance = one + other;
+        if variance == 0.0 {
+            return Some((ratio, ratio));
+        }
+        let degrees = variance * variance / (one * one / one_degrees + other * other / other_degrees);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "degrees of freedom, rounded down")]
+        let half = t_95((degrees as usize).max(1)) * variance.sqrt();
+        Some((ratio * (-half).exp(), ratio * half.exp()))
+    }
+
     /// Ratios of pairs (same seed on both sides); pairs whose base is 0 are left out.
     pub fn of_ratios(values: &[f64], bases: &[f64]) -> Option<Self> {
         let pairs = values.iter().zip(bases).filter(|(_, base)| **base != 0.0);
@@ -95,6 +115,18 @@ mod tests {
         assert!((summary.ci95_high.unwrap() - 4.0 - 4.968_7).abs() < 1e-3);
         assert_eq!(Summary::of(&[5.0]).unwrap().ci95_low, None);
         assert_eq!(Summary::of(&[]), None);
+    }
+
+    /// Means 4 and 8 of three values with deviation 2 each: variances of the logarithms 1/12 and 1/48, degrees of freedom
+    /// (5/48)² / ((1/12)² / 2 + (1/48)² / 2) = 2.94, so t(2) = 4.303, half = 4.303 * sqrt(5/48) = 1.3888.
+    #[test]
+    fn ratio_of_independent_means_by_hand() {
+        let (low, high) = Summary::ratio_interval((3, 4.0, 2.0), (3, 8.0, 2.0)).unwrap();
+        assert!((low - 2.0 * (-1.3888f64).exp()).abs() < 1e-3 && (high - 2.0 * 1.3888f64.exp()).abs() < 1e-2);
+        assert_eq!(Summary::ratio_interval((2, 5.0, 0.0), (2, 10.0, 0.0)), Some((2.0, 2.0)));
+        for none in [(1, 5.0, 0.0), (3, 0.0, 0.0), (3, -1.0, 2.0)] {
+            assert_eq!(Summary::ratio_interval(none, (3, 1.0, 0.1)), None);
+        }
     }
 
     #[test]

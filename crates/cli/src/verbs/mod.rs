@@ -6,6 +6,7 @@ mod advise;
 mod apply;
 mod check;
 mod compact;
+mod compare;
 mod doctor;
 mod explain;
 mod export;
@@ -35,6 +36,7 @@ isotherm_terminal::verbs! {
     Apply => apply,
     Check => check,
     Compact => compact,
+    Compare => compare,
     Doctor => doctor,
     Explain => explain,
     Export => export,

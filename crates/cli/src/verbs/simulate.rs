@@ -1,14 +1,16 @@
 //! `isotherm simulate`: plays a scenario and prints what was measured.
 
-use std::collections::BTreeSet;
+mod tables;
+
+pub(super) use tables::unit_of;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use isotherm_report::{Cell, Column, Table, Unit};
+use isotherm_report::{Cell, Column, Table};
 use isotherm_scenario::{
-    BUNDLED, METRICS, MetricUnit, ResultRow, RunOptions, Scenario, ScenarioError, ScenarioResult, side_by_side,
+    BUNDLED, METRICS, RunOptions, Scenario, ScenarioError, ScenarioResult, side_by_side, unknown_metric,
 };
-use isotherm_sim::memory::KernelRelease;
 use isotherm_terminal::{BarProgress, data_folder};
 
 use crate::error::CliError;
@@ -42,6 +44,12 @@ pub(crate) struct Args {
     /// side [default: the scenario's, else 7.2].
     #[arg(long, value_name = "RELEASE")]
     kernel: Option<KernelArg>,
+    /// Show these metrics, whatever the width of the table; `all`: all that there are [default: as many as fit; in CSV and JSON all].
+    #[arg(long, value_name = "METRIC", value_delimiter = ',')]
+    metrics: Vec<String>,
+    /// End with exit code 0 even if an expectation of the scenario is missed.
+    #[arg(long)]
+    allow_missed: bool,
     #[command(flatten)]
     format: FormatArg,
 }
@@ -51,6 +59,7 @@ Examples:
   isotherm simulate policies
   isotherm simulate policies --format json --threads 1
   isotherm simulate compaction --repeats 1
+  isotherm simulate policies --metrics runtime_ns,mean_bytes,psi_full_ns
   isotherm simulate policies --kernel all
   isotherm simulate my-service.toml --repeats 5
   isotherm simulate --list";
@@ -60,10 +69,44 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let (mut scenario, base_dir) = find(&name, ui)?;
     scenario.seed = args.seed.unwrap_or(scenario.seed);
     scenario.repeats = args.repeats.unwrap_or(scenario.repeats);
+    let asked = asked(&args.metrics)?;
+    if let Some(asked) = asked.as_ref().filter(|_| !scenario.metrics.is_empty()) {
+        let more = asked.iter().filter(|name| !scenario.metrics.contains(name)).cloned().collect::<Vec<_>>();
+        scenario.metrics.extend(more);
+    }
     let options = RunOptions { base_dir, place: name, threads: args.threads.map(usize::from) };
-    let result = play(scenario, args.kernel, &options, ui)?;
-    print(&result, args.format.format, ui)?;
+    let mut result = play(scenario, args.kernel, &options, ui)?;
+    for row in &result.killed {
+        ui.warn(format_args!(
+            "{} under {}: killed for lack of memory in {} of {} runs; its figures are of what it did before",
+            row.workload, row.variant, row.runs, row.of
+        ));
+    }
+    if let Some(asked) = asked.as_ref().filter(|_| args.format.format != Format::Table) {
+        result.rows.retain(|row| asked.contains(&row.metric));
+        result.ratios.retain(|row| asked.contains(&row.metric));
+    }
+    print(&result, asked.as_deref(), args.format.format, ui)?;
+    let missed = result.expectations.iter().filter(|row| !row.met).count();
+    if missed > 0 && !args.allow_missed {
+        let all = result.expectations.len();
+        return Err(CliError::failed(format!(
+            "{missed} of {all} expectations of the scenario are missed; --allow-missed makes that no failure"
+        )));
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The metrics asked for; `None`: none in particular.
+fn asked(names: &[String]) -> Result<Option<Vec<String>>, CliError> {
+    if names.iter().any(|name| name == "all") {
+        return Ok(Some(METRICS.iter().map(|metric| metric.name.to_owned()).collect()));
+    }
+    let known: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
+    match names.iter().find(|name| !known.contains(&name.as_str())) {
+        Some(unknown) => Err(CliError::usage(format!("--metrics: {}", unknown_metric(unknown)))),
+        None => Ok((!names.is_empty()).then(|| names.to_vec())),
+    }
 }
 
 /// Plays a scenario by its own releases, or by those asked for.
@@ -104,12 +147,25 @@ pub(crate) fn find(name: &str, ui: &Ui) -> Result<(Scenario, PathBuf), CliError>
         let names: Vec<&str> = BUNDLED.iter().map(|bundled| bundled.name).collect();
         return Err(ScenarioError::NotFound { name: name.to_owned(), bundled: names.join(", ") }.into());
     }
+    if is_recording(path) {
+        return Err(CliError::usage(format!(
+            "{name} is a recording and no scenario: `isotherm advise {name}` plays it under all policies, `isotherm explain {name} --preset \
+             NAME` beside schemes; in a scenario it is a workload: load = {{ kind = \"trace\", path = \"{name}\" }}"
+        )));
+    }
     let (scenario, note) = isotherm_scenario::load_with_note(path)?;
     if let Some(note) = note {
         ui.warn(note);
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Ok((scenario, folder.to_path_buf()))
+}
+
+/// Whether a file is of Parquet, as page traces and region records are.
+fn is_recording(path: &Path) -> bool {
+    let mut head = [0; 4];
+    let read = std::fs::File::open(path).and_then(|mut file| std::io::Read::read_exact(&mut file, &mut head));
+    read.is_ok() && &head == b"PAR1"
 }
 
 fn list(format: Format, ui: &Ui) -> Result<ExitCode, CliError> {
@@ -122,166 +178,37 @@ fn list(format: Format, ui: &Ui) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(result: &ScenarioResult, format: Format, ui: &Ui) -> Result<(), CliError> {
+fn print(result: &ScenarioResult, asked: Option<&[String]>, format: Format, ui: &Ui) -> Result<(), CliError> {
     match format {
         Format::Json => {
             let json = serde_json::to_string_pretty(result).map_err(CliError::failed)?;
             ui.print(format_args!("{json}\n"))
         }
-        Format::Csv => ui.print(long_table(result).to_csv()),
+        Format::Csv => ui.print(tables::of_programs(result).to_csv()),
         Format::Table => {
-            for workload in unique(result.rows.iter().map(|row| row.workload.as_str())) {
-                let table = wide_table(result, workload);
-                ui.print(format_args!("{}\n", super::render(&table, Format::Table, ui)))?;
+            let names = result.rows.iter().map(|row| row.workload.as_str());
+            let mut most_left = 0;
+            for workload in tables::unique(names.chain(result.ratios.iter().map(|row| row.workload.as_str()))) {
+                let (tables, left) = tables::of_people(result, workload, asked);
+                most_left = most_left.max(left);
+                for table in tables {
+                    ui.print(format_args!("{}\n", super::render(&table, Format::Table, ui)))?;
+                }
             }
-            let more = [values_versus_references(result), versus_references(result), expectations(result)];
+            if most_left > 0 {
+                ui.say(format_args!(
+                    "{most_left} more metrics: --metrics all, or some by name; --format csv and json have all"
+                ));
+            }
+            let more = [
+                tables::values_versus_references(result),
+                tables::versus_references(result),
+                tables::expectations(result),
+            ];
             for table in more.into_iter().flatten() {
                 ui.print(format_args!("{}\n", super::render(&table, Format::Table, ui)))?;
             }
             Ok(())
         }
     }
-}
-
-fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut seen = Vec::new();
-    for name in names {
-        if !seen.contains(&name) {
-            seen.push(name);
-        }
-    }
-    seen
-}
-
-/// A table for people: a line per variant, a column per metric, ± the half width of the interval where there is one.
-fn wide_table(result: &ScenarioResult, workload: &str) -> Table {
-    let rows: Vec<_> = result.rows.iter().filter(|row| row.workload == workload).collect();
-    let metrics = unique(rows.iter().map(|row| row.metric.as_str()));
-    let repeats = rows.iter().map(|row| row.n).max().unwrap_or(0);
-    let mut columns = vec![Column::text("variant")];
-    columns.extend(metrics.iter().map(|metric| {
-        let unit = METRICS.iter().find(|known| known.name == *metric).map_or(Unit::Count, |known| unit_of(known.unit));
-        let name = metric.trim_end_matches("_ns").trim_end_matches("_bytes").replace('_', " ");
-        Column::number(name, unit)
-    }));
-    let mut table = Table::new(format!("{workload} (mean of {repeats}, rules of Linux {})", releases(&rows)), columns);
-    for variant in unique(rows.iter().map(|row| row.variant.as_str())) {
-        let mut cells = vec![Cell::from(variant)];
-        for metric in &metrics {
-            cells.push(result.row(workload, variant, metric).map(|row| row.mean).into());
-        }
-        table.push(cells);
-    }
-    table
-}
-
-/// The releases that rows were played by, the oldest first: `6.12 and 7.2`.
-fn releases(rows: &[&ResultRow]) -> String {
-    let releases: BTreeSet<KernelRelease> = rows.iter().map(|row| row.kernel).collect();
-    releases.into_iter().map(KernelRelease::name).collect::<Vec<_>>().join(" and ")
-}
-
-/// Ratios beside published ones; nothing without any.
-fn versus_references(result: &ScenarioResult) -> Option<Table> {
-    let columns = ["workload", "variant", "metric"].map(Column::text).into_iter();
-    let numbers = ["ratio", "from", "to", "published", "from ", "to "].map(|name| Column::number(name, Unit::Factor));
-    let columns = columns.chain(numbers).chain(["same sign", "overlap"].map(Column::text));
-    let mut table = Table::new("ratios beside published ones (95 % intervals)", columns.collect());
-    for row in result.ratios.iter().filter(|row| row.reference.is_some()) {
-        let word = |said: Option<bool>| Cell::from(said.map_or("-", |yes| if yes { "yes" } else { "no" }));
-        table.push(vec![
-            Cell::from(row.workload.as_str()),
-            Cell::from(format!("{} : {}", row.variant, row.against)),
-            Cell::from(row.metric.as_str()),
-            row.mean.into(),
-            row.ci95_low.into(),
-            row.ci95_high.into(),
-            row.reference.into(),
-            row.reference_low.into(),
-            row.reference_high.into(),
-            word(row.sign_agrees),
-            word(row.overlaps),
-        ]);
-    }
-    result.ratios.iter().any(|row| row.reference.is_some()).then_some(table)
-}
-
-/// Values beside published ones; nothing without any.
-fn values_versus_references(result: &ScenarioResult) -> Option<Table> {
-    let columns = ["workload", "variant", "metric"].map(Column::text).into_iter();
-    let numbers = ["ours", "from", "to", "published"].map(|name| Column::number(name, Unit::Count));
-    let mut table = Table::new("beside published values (95 % intervals)", columns.chain(numbers).collect());
-    for row in result.rows.iter().filter(|row| row.reference.is_some()) {
-        table.push(vec![
-            Cell::from(row.workload.as_str()),
-            Cell::from(row.variant.as_str()),
-            Cell::from(row.metric.as_str()),
-            row.mean.into(),
-            row.ci95_low.into(),
-            row.ci95_high.into(),
-            row.reference.into(),
-        ]);
-    }
-    result.rows.iter().any(|row| row.reference.is_some()).then_some(table)
-}
-
-/// What was expected, and whether it is met; nothing without any.
-fn expectations(result: &ScenarioResult) -> Option<Table> {
-    let columns = ["workload", "variant", "metric"].map(Column::text).into_iter();
-    let numbers = ["measured", "at least", "at most"].map(|name| Column::number(name, Unit::Count));
-    let columns = columns.chain(numbers).chain(["", "expected by"].map(Column::text));
-    let mut table = Table::new("expectations", columns.collect());
-    for row in &result.expectations {
-        let expected = &row.expected;
-        let against = expected.against.as_ref().map(|against| format!(" : {against}")).unwrap_or_default();
-        table.push(vec![
-            Cell::from(expected.workload.as_str()),
-            Cell::from(format!("{}{against}", expected.variant)),
-            Cell::from(expected.metric.as_str()),
-            row.measured.into(),
-            expected.at_least.into(),
-            expected.at_most.into(),
-            Cell::from(match (row.met, row.of_nothing) {
-                (true, true) => "met, 0 on both sides",
-                (true, false) => "met",
-                (false, _) => "missed",
-            }),
-            Cell::from(expected.source.as_str()),
-        ]);
-    }
-    (!result.expectations.is_empty()).then_some(table)
-}
-
-fn unit_of(unit: MetricUnit) -> Unit {
-    match unit {
-        MetricUnit::Nanoseconds => Unit::Ns,
-        MetricUnit::Bytes => Unit::Bytes,
-        MetricUnit::Pages => Unit::Pages,
-        MetricUnit::Count => Unit::Count,
-    }
-}
-
-/// A table for programs: a line per row of the result.
-fn long_table(result: &ScenarioResult) -> Table {
-    let columns = ["workload", "variant", "kernel", "metric"].map(Column::text).into_iter();
-    let numbers = ["n", "mean", "stddev", "ci95_low", "ci95_high", "reference", "reference_low", "reference_high"];
-    let columns = columns.chain(numbers.map(|name| Column::number(name, Unit::Count)));
-    let mut table = Table::new("", columns.collect());
-    for row in &result.rows {
-        table.push(vec![
-            Cell::from(row.workload.as_str()),
-            Cell::from(row.variant.as_str()),
-            Cell::from(row.kernel.name()),
-            Cell::from(row.metric.as_str()),
-            row.n.into(),
-            row.mean.into(),
-            row.stddev.into(),
-            row.ci95_low.into(),
-            row.ci95_high.into(),
-            row.reference.into(),
-            row.reference_low.into(),
-            row.reference_high.into(),
-        ]);
-    }
-    table
 }

@@ -4,6 +4,7 @@ mod events;
 mod groups;
 mod machine;
 mod results;
+pub use results::unknown_metric;
 
 use crate::document::Scope;
 use crate::keypath::KeyPath;

@@ -158,6 +158,7 @@ impl MachineBuilder {
             reclaim_latencies_ns: Vec::new(),
             incidents: Vec::new(),
             series: Vec::new(),
+            usage: super::UsageSums::default(),
             series_every: None,
             strict: false,
             wants_residency: false,
@@ -475,6 +476,7 @@ impl Machine {
                 events: group.events,
                 usage_pages: group.usage,
                 peak_pages: group.peak,
+                mean_pages: self.usage.mean(id.index()),
                 swap_pages: group.swap_usage,
                 lists,
             }

@@ -60,6 +60,8 @@ pub(super) enum Event {
     Flusher,
     /// A row of the time series is taken.
     Series,
+    /// Memory charges are looked at, for their means.
+    Usage,
 }
 
 /// The event queue. Events at the same time come out in the order in which they were put in.

@@ -88,6 +88,8 @@ use task::{Task, TaskId, WriterJob};
 
 /// How often the flusher looks for old dirty pages (`dirty_writeback_centisecs`).
 const FLUSHER_PERIOD: Duration = Duration::from_secs(5);
+/// Means of memory charges are over looks so far apart.
+const USAGE_PERIOD: Duration = Duration::from_ms(10);
 
 /// A strict machine checks its invariants after so many events: each check looks at all of memory.
 const CHECK_EVERY: u64 = 8;
@@ -121,6 +123,7 @@ pub struct Machine {
     reclaim_latencies_ns: Vec<u64>,
     incidents: Vec<Incident>,
     series: Vec<SeriesRow>,
+    usage: UsageSums,
     series_every: Option<Duration>,
     strict: bool,
     wants_residency: bool,
@@ -167,6 +170,31 @@ struct ProgramState {
     blocks: Vec<BlockTaken>,
     /// Memory of the kernel that it took, by tag, the oldest first.
     kernel_blocks: BTreeMap<u32, VecDeque<FrameId>>,
+}
+
+/// Charges of all groups, summed over looks while some program runs.
+#[derive(Debug, Default)]
+struct UsageSums {
+    looks: u64,
+    /// Pages, by group.
+    sums: Vec<u64>,
+}
+
+impl UsageSums {
+    fn look(&mut self, usages: impl Iterator<Item = u64>) {
+        self.looks += 1;
+        for (index, usage) in usages.enumerate() {
+            if self.sums.len() <= index {
+                self.sums.resize(index + 1, 0);
+            }
+            self.sums[index] = self.sums[index].saturating_add(usage);
+        }
+    }
+
+    /// Pages; `None` for a run that ended before the first look.
+    fn mean(&self, index: usize) -> Option<u64> {
+        Some(self.sums.get(index).copied().unwrap_or(0) / Some(self.looks).filter(|&looks| looks > 0)?)
+    }
 }
 
 impl Machine {
@@ -217,6 +245,7 @@ impl Machine {
             self.events.push(plan.at, Event::Plan(index));
         }
         self.events.push(Instant::START + FLUSHER_PERIOD, Event::Flusher);
+        self.events.push(Instant::START + USAGE_PERIOD, Event::Usage);
         if self.series_every.is_some() {
             self.events.push(Instant::START, Event::Series);
         }
@@ -241,6 +270,11 @@ impl Machine {
                 fault::flush_old(&mut self.memory);
                 self.memory.ledger.take(); // the flusher's own CPU time is not modelled
                 self.events.push(at + FLUSHER_PERIOD, Event::Flusher);
+            }
+            Event::Usage => {
+                let cgroups = &self.memory.cgroups;
+                self.usage.look(cgroups.ids().map(|id| cgroups.get(id).usage));
+                self.events.push(at + USAGE_PERIOD, Event::Usage);
             }
             Event::Series => {
                 let row = self.series_row(at);

@@ -131,6 +131,8 @@ pub struct CgroupOutcome {
     pub usage_pages: u64,
     /// Highest charge.
     pub peak_pages: u64,
+    /// Mean charge over the run; `None` if it was shorter than 10 ms.
+    pub mean_pages: Option<u64>,
     /// Swap slots at the end.
     pub swap_pages: u64,
     /// List sizes at the end, all nodes.

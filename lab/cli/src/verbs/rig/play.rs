@@ -263,6 +263,7 @@ mod tests {
             rows,
             ratios: vec![],
             schemes: vec![],
+            killed: vec![],
             expectations: vec![],
         };
         let header = |simulated: Option<&ScenarioResult>| {

@@ -1,0 +1,29 @@
+//! docs/results.md lists all metrics, as the code has them. `ISOTHERM_DOCS=write cargo test -p isotherm-scenario --test documented` writes
+//! its table anew.
+
+use isotherm_scenario::{METRICS, MetricUnit};
+use std::fmt::Write as _;
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results.md");
+const BEGIN: &str = "<!-- metrics: made by crates/scenario/tests/documented.rs -->\n";
+
+#[test]
+fn the_page_of_results_has_all_metrics() {
+    let mut table = "| metric | counts | what |\n|---|---|---|\n".to_owned();
+    for metric in METRICS {
+        let unit = match metric.unit {
+            MetricUnit::Nanoseconds => "ns",
+            MetricUnit::Bytes => "bytes",
+            MetricUnit::Pages => "pages of 4 KiB",
+            MetricUnit::Count => "",
+        };
+        writeln!(table, "| `{}` | {unit} | {} |", metric.name, metric.what).unwrap();
+    }
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let (head, old) = page.split_once(BEGIN).expect("the page has the line before the table");
+    if std::env::var_os("ISOTHERM_DOCS").is_some_and(|what| what == "write") {
+        std::fs::write(PAGE, format!("{head}{BEGIN}{table}")).unwrap();
+        return;
+    }
+    assert!(old == table, "docs/results.md is not what the code has; the top of this file says how to write it anew");
+}
