@@ -49,7 +49,11 @@ module-test: ## The module built for Linux 6.1, 6.12 and 7.2, tested in virtual 
 demo: build ## Advise on a bundled recording; writes target/demo/report.html
 	@mkdir -p $(DEMO_DIR)
 	$(ISOTHERM) advise $(DEMO_TRACE) --report $(DEMO_DIR)/report.html --config $(DEMO_DIR)/config.toml
-	@echo "The report is $(DEMO_DIR)/report.html (open it in a browser)."
+	@echo
+	@echo "The report is $(DEMO_DIR)/report.html (open it in a browser). What next:"
+	@echo "  $(ISOTHERM) record -o my.parquet -- CMD         record a program of yours"
+	@echo "  $(ISOTHERM) advise my.parquet                   the same question about it"
+	@echo "  $(ISOTHERM) doctor                              what works on this machine"
 
 check: ## Formatting, lints, documentation, house rules, licences
 	@scripts/need cargo cc

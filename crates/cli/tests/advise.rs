@@ -45,9 +45,12 @@ fn advice_names_a_size_and_writes_a_report_and_a_scenario_that_runs() {
         report.to_str().unwrap(),
         "--config",
         config.to_str().unwrap(),
+        "--details",
     ]);
     let stdout = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
+    let now = format!("isotherm apply {} --cgroup /GROUP", config.display());
+    assert!(stdout.contains("/sys/fs/cgroup/GROUP/memory.high") && stdout.contains(&now), "{stdout}");
     assert!(stdout.contains("Recommendation: ") && stdout.contains(" with memory.max = "), "{stdout}");
     assert!(stdout.contains("Predicted gain in memory: "), "{stdout}");
     assert!(stdout.contains("It holds on Linux 7.2."), "{stdout}");
@@ -65,6 +68,29 @@ fn advice_names_a_size_and_writes_a_report_and_a_scenario_that_runs() {
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let runtime = result["rows"].as_array().unwrap().iter().find(|row| row["metric"] == "runtime_ns").unwrap();
     assert!(runtime["mean"].as_f64().unwrap() > 1e9);
+}
+
+/// The answer, what to do and the evidence come first, in the order of a reader, on one screen.
+#[test]
+fn advice_fits_a_screen() {
+    let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/sqlite.parquet");
+    let output = isotherm(&["advise", recording, "--memory", "60%,100%", "--kernel", "7.2"]);
+    let stdout = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let places = [
+        "Recommendation: ",
+        "Predicted gain in memory",
+        "Of 100 runs 95",
+        "with 3 % less memory",
+        "What to do now",
+        "At memory.max",
+        "--details shows",
+    ];
+    let found: Vec<usize> =
+        places.iter().map(|words| stdout.find(words).unwrap_or_else(|| panic!("{words}: {stdout}"))).collect();
+    assert!(found.is_sorted(), "{found:?} {stdout}");
+    assert!(stdout.lines().count() <= 40 && stdout.lines().all(|line| line.chars().count() <= 100), "{stdout}");
+    assert!(stdout.contains("echo ") && stdout.contains("/memory.high"), "{stdout}");
 }
 
 #[test]

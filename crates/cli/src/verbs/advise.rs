@@ -1,15 +1,17 @@
 //! `isotherm advise`: how much memory a program needs, and under which configuration.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use isotherm_report::Table;
+use isotherm_scenario::Scenario;
 use isotherm_scenario::advise::{Advice, Question, TierAdvice, TierQuestion, advise, advise_on_tiers};
 use isotherm_sim::machine::MemoryKind;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_terminal::BarProgress;
 use isotherm_units::{Amount, Bytes, Duration, Ratio};
+use isotherm_workload::WorkloadSpec;
 
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
@@ -82,7 +84,10 @@ pub(crate) struct Args {
     /// predicted and real major faults next to each other.
     #[arg(long, conflicts_with = "fast")]
     verify: bool,
-    /// Print every configuration at every size too, not only at the recommended one.
+    /// Print all that is known, not only the answer with its evidence: all configurations, other devices, huge pages, assumptions.
+    #[arg(long)]
+    details: bool,
+    /// Print every configuration at every size too, with all details.
     #[arg(long)]
     rows: bool,
     /// Write a report as one HTML file.
@@ -130,7 +135,7 @@ Examples:
   isotherm advise traces/sqlite.parquet --kernel all --verify
   isotherm advise traces/sqlite.parquet --storage latency=4ms,bandwidth=30MiB/s,queue=1
   isotherm advise traces/sqlite.parquet --memory 50%,75%,200MiB --format json
-  isotherm advise traces/sqlite.parquet --rows
+  isotherm advise traces/sqlite.parquet --details
   isotherm advise traces/redis.parquet --limits
   isotherm advise traces/sqlite.parquet --fast 50% --slow cxl
   isotherm advise regions.parquet --goal 50/s --swap zram
@@ -198,7 +203,8 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         Format::Table => {
             ui.say(format_args!("{}", kernels.why));
             for (index, advice) in answers.iter().enumerate() {
-                print_for_people(advice, args.rows, index + 1 == answers.len(), ui)?;
+                let with = With { details: args.details || args.rows, rows: args.rows, config: args.config.as_deref() };
+                print_for_people(advice, with, index + 1 == answers.len(), ui)?;
             }
             if let Some(verified) = &verified {
                 ui.print(format_args!("\n{}\n", super::render(&verify::table(verified), Format::Table, ui)))?;
@@ -215,7 +221,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     if let Some(path) = &args.config {
         match &first.config {
             Some(scenario) => {
-                write(path, &isotherm_scenario::print(scenario))?;
+                write(path, &isotherm_scenario::print(&beside(scenario, path)))?;
                 ui.say(format_args!("config: {0} (try: isotherm simulate {0})", path.display()));
             }
             None => ui.warn("no configuration is written, because no configuration that was tried is safe"),
@@ -273,7 +279,7 @@ fn on_tiers(question: &TierQuestion, args: &Args, kernels: &Kernels, ui: &Ui) ->
     if let Some(path) = &args.config {
         match &advice.config {
             Some(scenario) => {
-                write(path, &isotherm_scenario::print(scenario))?;
+                write(path, &isotherm_scenario::print(&beside(scenario, path)))?;
                 ui.say(format_args!("config: {0} (try: isotherm simulate {0})", path.display()));
             }
             None => ui.warn("no configuration is written, because the program finished under no policy that Linux has"),
@@ -297,6 +303,28 @@ fn print_tiers(advice: &TierAdvice, ui: &Ui) -> Result<(), CliError> {
     Ok(())
 }
 
+/// A scenario for a file: traces of its workloads by paths from the file's folder, so that both can be moved together.
+fn beside(scenario: &Scenario, file: &Path) -> Scenario {
+    let mut scenario = scenario.clone();
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    for workload in &mut scenario.workloads {
+        if let (WorkloadSpec::Trace(trace), Some(folder)) = (&mut workload.load, file.parent()) {
+            trace.path = from(folder, &trace.path);
+        }
+    }
+    scenario
+}
+
+/// The path of a file from a folder on, both full paths; unchanged if they have nothing but the root in common.
+fn from(folder: &Path, file: &Path) -> PathBuf {
+    let shared = folder.components().zip(file.components()).take_while(|(one, other)| one == other).count();
+    if shared < 2 {
+        return file.to_owned();
+    }
+    let up = folder.components().skip(shared).map(|_| Component::ParentDir);
+    up.chain(file.components().skip(shared)).collect()
+}
+
 fn program_name(command: &str) -> String {
     let name = Path::new(command).file_name();
     name.map_or_else(|| "program".to_owned(), |name| name.to_string_lossy().into_owned())
@@ -306,8 +334,16 @@ fn write(path: &Path, text: &str) -> Result<(), CliError> {
     std::fs::write(path, text).map_err(|error| CliError::failed(format!("cannot write {}: {error}", path.display())))
 }
 
+/// How much is printed for people, and where the configuration is written.
+#[derive(Clone, Copy)]
+struct With<'a> {
+    details: bool,
+    rows: bool,
+    config: Option<&'a Path>,
+}
+
 /// One release's answer. What does not depend on the release is said with the `last`.
-fn print_for_people(advice: &Advice, with_rows: bool, last: bool, ui: &Ui) -> Result<(), CliError> {
+fn print_for_people(advice: &Advice, with: With<'_>, last: bool, ui: &Ui) -> Result<(), CliError> {
     let runtime = isotherm_units::Duration::from_ns(advice.unlimited_runtime_ns).approx();
     ui.print(format_args!(
         "{}: peak memory {}{}, mean {}, {} with unlimited memory\n{}\n\n",
@@ -319,7 +355,46 @@ fn print_for_people(advice: &Advice, with_rows: bool, last: bool, ui: &Ui) -> Re
         words::machine(advice),
     ))?;
     let print = |table: &Table| ui.print(format_args!("{}\n", super::render(table, Format::Table, ui)));
-    if with_rows {
+    let paragraph = |text: &str| ui.print(format_args!("{}\n", words::folded(text, "", ui.columns())));
+    let list = |heading: &str, lines: &[String]| {
+        if !lines.is_empty() {
+            ui.print(format_args!("\n{heading}\n"))?;
+        }
+        lines.iter().try_for_each(|line| ui.print(format_args!("{}\n", words::folded(line, "  - ", ui.columns()))))
+    };
+    paragraph(&words::verdict(advice))?;
+    let (firmness, gains) = (words::firmness(advice), words::gains(advice));
+    for (nth, sentence) in gains.iter().chain(&firmness).enumerate() {
+        // How sure it is, and what a little less or more memory does; the price of safety is a detail.
+        if with.details || nth < gains.len() + 2 {
+            paragraph(sentence)?;
+        }
+    }
+    let now = words::now(advice, with.config);
+    if !now.is_empty() {
+        ui.print("\nWhat to do now, as root:\n")?;
+        let widest = now.iter().map(|(line, _)| line.chars().count()).max().unwrap_or(0);
+        let beside = |line: &str, what: &str| format!("  {line:widest$}  # {what}");
+        let is_wide = now.iter().any(|(line, what)| beside(line, what).chars().count() > ui.columns());
+        for (line, what) in &now {
+            let both = if is_wide { format!("  # {what}\n  {line}") } else { beside(line, what) };
+            ui.print(format_args!("{both}\n"))?;
+        }
+    }
+    if !with.details {
+        ui.print(format_args!("\n"))?;
+        print(&tables::evidence(advice))?;
+        let nr_notes = words::notes(advice).len();
+        let notes = if nr_notes > 0 { format!("{nr_notes} notes, ") } else { String::new() };
+        return paragraph(&format!(
+            "--details shows {notes}all configurations, other devices, huge pages, and what this does not know; --rows every size."
+        ));
+    }
+    for sentence in words::other_devices(advice) {
+        paragraph(&sentence)?;
+    }
+    ui.print("\n")?;
+    if with.rows {
         let narrow = [
             "configuration",
             "memory",
@@ -335,17 +410,6 @@ fn print_for_people(advice: &Advice, with_rows: bool, last: bool, ui: &Ui) -> Re
     }
     print(&tables::side_by_side(advice))?;
     print(&tables::schemes(advice))?;
-    let paragraph = |text: &str| ui.print(format_args!("{}\n", words::folded(text, "", ui.columns())));
-    let list = |heading: &str, lines: &[String]| {
-        if !lines.is_empty() {
-            ui.print(format_args!("\n{heading}\n"))?;
-        }
-        lines.iter().try_for_each(|line| ui.print(format_args!("{}\n", words::folded(line, "  - ", ui.columns()))))
-    };
-    paragraph(&words::verdict(advice))?;
-    for sentence in [words::firmness(advice), words::gains(advice), words::other_devices(advice)].concat() {
-        paragraph(&sentence)?;
-    }
     list("To note:", &words::notes(advice))?;
     list("With the kernel's own parameters:", &words::kernel_defaults(advice))?;
     if !last {
@@ -365,4 +429,20 @@ fn print_for_people(advice: &Advice, with_rows: bool, last: bool, ui: &Ui) -> Re
     list("What latencies of huge pages assume:", &words::latency_assumptions(advice))?;
     list("Configurations with schemes:", &words::configurations(advice))?;
     list("What this does not know:", &advice.unknowns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_lead_from_the_folder_to_the_file() {
+        for (folder, file, path) in [
+            ("/home/me/work", "/home/me/work/a.parquet", "a.parquet"),
+            ("/home/me/work/out", "/home/me/work/traces/a.parquet", "../traces/a.parquet"),
+            ("/home/me", "/srv/a.parquet", "/srv/a.parquet"),
+        ] {
+            assert_eq!(from(Path::new(folder), Path::new(file)), Path::new(path));
+        }
+    }
 }

@@ -75,12 +75,12 @@ pub(super) fn side_by_side(advice: &Advice) -> Table {
     let title = format!("At memory.max = {} ({} of peak)", Bytes::new(size).approx(), percent(share));
     let columns = vec![
         Column::text("configuration"),
-        Column { align: Align::Right, ..Column::text("slower by [%]") },
-        Column { align: Align::Right, ..Column::text("at most [%]") },
+        Column { align: Align::Right, ..Column::text("slower [%]") },
+        Column { align: Align::Right, ..Column::text("at worst [%]") },
         Column { align: Align::Right, ..Column::text("major faults") },
-        Column::number("at most", Unit::Count),
-        Column::number("mean", Unit::Bytes),
-        Column::number("safe from", Unit::Bytes),
+        Column::number("at worst", Unit::Count),
+        Column::number("mean memory", Unit::Bytes),
+        Column::number("enough", Unit::Bytes),
         Column::text("note"),
     ];
     let mut table = Table::new(title, columns);
@@ -108,6 +108,25 @@ pub(super) fn side_by_side(advice: &Advice) -> Table {
         ]);
     }
     table
+}
+
+/// The first columns of that, in a few lines: what was recommended, what Linux has beside it, and the floor.
+pub(super) fn evidence(advice: &Advice) -> Table {
+    const LINES: usize = 7;
+    let whole = side_by_side(advice);
+    let is_first = |row: &Vec<Cell>| matches!(row.last(), Some(Cell::Text(note)) if note == "recommended");
+    let is_kept = |row: &Vec<Cell>| {
+        is_first(row)
+            || matches!(row.first(), Some(Cell::Text(name)) if name == "opt" || !["lru", "fifo", "clock"].contains(&name.as_str()))
+    };
+    let mut table = Table::new(whole.title.clone(), whole.columns.clone());
+    let (first, others): (Vec<_>, Vec<_>) = whole.rows.into_iter().filter(is_kept).partition(is_first);
+    let opt = others.len().saturating_sub(1);
+    let left = LINES.saturating_sub(first.len() + 1);
+    let others = others.into_iter().enumerate().filter(|(index, _)| *index < left || *index == opt);
+    table.highlight = (!first.is_empty()).then_some(0);
+    table.rows = first.into_iter().chain(others.map(|(_, row)| row)).collect();
+    table.only(&["configuration", "slower [%]", "at worst [%]", "major faults", "enough", "note"])
 }
 
 /// What schemes did at that size.

@@ -7,6 +7,7 @@ use isotherm_sim::machine::Ending;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::{Bytes, Duration};
+use std::path::Path;
 
 /// Which kernel and devices were simulated: `Linux 7.2, files on nvme, swap on zram`.
 pub(super) fn machine(advice: &Advice) -> String {
@@ -41,6 +42,39 @@ pub(super) fn verdict(advice: &Advice) -> String {
 fn releases(advice: &Advice) -> String {
     let names: Vec<&str> = advice.holds_on.iter().map(|release| release.name()).collect();
     format!("Linux {}", names.join(" and "))
+}
+
+/// What to type on a live system, each line with what it does.
+pub(super) fn now(advice: &Advice, written: Option<&Path>) -> Vec<(String, &'static str)> {
+    let (Some(best), Some(config)) = (&advice.recommendation, &advice.config) else { return Vec::new() };
+    let mut lines = Vec::new();
+    let has_daemon = !(config.monitors.is_empty() && config.generations.is_empty() && config.limits.is_empty());
+    if config.limits.is_empty() {
+        let limit = best.memory_bytes / 1024;
+        lines.push((
+            format!("echo {limit}K > /sys/fs/cgroup/GROUP/memory.high"),
+            "above it the kernel reclaims; memory.max would kill",
+        ));
+    }
+    let generations = match config.policy.as_str() {
+        "mglru" => Some("y"),
+        "classic" => Some("n"),
+        _ => None,
+    };
+    lines.extend(generations.map(|word| {
+        (format!("echo {word} > /sys/kernel/mm/lru_gen/enabled"), "for the whole machine; leave it if it is so already")
+    }));
+    let file = written.map_or_else(|| "advice.toml".to_owned(), |path| path.display().to_string());
+    if written.is_none() {
+        lines.push((format!("isotherm advise TRACE --config {file}"), "or write the set-up to a file"));
+    }
+    let what = if has_daemon {
+        "and list its schemes, too; --yes makes the writes"
+    } else {
+        "and list the writes; --yes makes them"
+    };
+    lines.push((format!("isotherm apply {file} --cgroup /GROUP"), what));
+    lines
 }
 
 /// How firmly the recommendation stands: where its interval comes from, a little less and more memory, the price of safety.
