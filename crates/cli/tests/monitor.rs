@@ -258,6 +258,20 @@ duration = "4s"
 }
 
 #[test]
+fn an_ending_that_no_record_has_is_refused() {
+    let folder = Folder::new();
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/sqlite.parquet");
+    for (name, more, words) in
+        [("r.foo", &[trace][..], "allowed: "), ("r.json", &["--pid", "1"][..], "`isotherm export` makes others")]
+    {
+        let run = isotherm(&[&["monitor", "-o", &folder.path(name)][..], more].concat());
+        let message = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.code() == Some(2) && message.contains(words), "{name}: {message}");
+        assert!(!folder.file(name).exists());
+    }
+}
+
+#[test]
 fn bad_settings_are_refused_before_anything_is_written() {
     let folder = Folder::new();
     let output = folder.path("r.parquet");

@@ -467,3 +467,11 @@ fn a_goal_of_user_input_is_fed_by_events() {
         assert!(error.contains(words), "{error}");
     }
 }
+
+#[test]
+fn a_limit_of_fifty_times_the_peak_is_a_slip() {
+    let text =
+        scenario("classic", "paddr", "action = 'stat'").replace("until = \"1s\"", "until = \"1s\"\nlimit = \"5000%\"");
+    let error = parse(&text, "t").expect_err("too much").to_string();
+    assert!(error.starts_with("t:3:") && error.contains("allowed: up to 1000%"), "{error}");
+}

@@ -60,6 +60,7 @@ Examples:
   isotherm report heatmap sqlite.regions.parquet --bands-of traces/sqlite.parquet";
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    refuse_ending(&args.output, args.live.is_given())?;
     if args.live.is_given() {
         args.source.refuse_given("a live target")?;
         return live::run(&args.live, &args.settings, args.source.seed(), &args.output, args.format, ui);
@@ -91,6 +92,26 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
 }
 
 /// A name for what is not finished, in the same folder.
+/// A name tells the format of what is written: one that tells none is a slip.
+fn refuse_ending(output: &Path, is_live: bool) -> Result<(), CliError> {
+    let found = record_format_of(output);
+    let endings =
+        RECORD_FORMATS.iter().flat_map(|format| format.endings.iter().copied()).collect::<Vec<_>>().join(", ");
+    match found {
+        None if output.extension().is_some() => Err(CliError::usage(format!(
+            "-o {}: a record has another ending; allowed: {endings}, or none, which is {}",
+            output.display(),
+            RECORD_FORMATS[0].endings[0]
+        ))),
+        Some(format) if is_live && format.name != RECORD_FORMATS[0].name => Err(CliError::usage(format!(
+            "-o {}: what runs is recorded as {} alone, torn off at any moment; `isotherm export` makes others of it",
+            output.display(),
+            RECORD_FORMATS[0].endings[0]
+        ))),
+        _ => Ok(()),
+    }
+}
+
 fn beside(output: &Path) -> PathBuf {
     let mut name = output.file_name().unwrap_or_default().to_owned();
     name.push(".part");

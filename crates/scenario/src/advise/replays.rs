@@ -357,8 +357,17 @@ fn sizes(question: &Question, peak: Bytes) -> Result<Vec<Bytes>, ScenarioError> 
     let mut sizes = BTreeSet::new();
     for &amount in &question.memory {
         let size = amount.of(peak).pages_floor().bytes();
+        // Shares of a small peak may be below what can be a limit.
+        let size = if matches!(amount, Amount::Share(_)) && peak >= LIMIT_MIN { size.max(LIMIT_MIN) } else { size };
+        if peak < LIMIT_MIN {
+            let message = format!(
+                "the program's peak is {peak}, less than the smallest limit that is tried, {LIMIT_MIN}: there is nothing to save"
+            );
+            return Err(ScenarioError::Meaning { place: question.name.clone(), message });
+        }
         if size < LIMIT_MIN || size > memory_max {
-            let message = format!("memory size {amount} is {size} here; allowed: {LIMIT_MIN} to {memory_max}");
+            let message =
+                format!("{amount} is {size}, as the program's peak is {peak}; allowed: {LIMIT_MIN} to {memory_max}");
             return Err(ScenarioError::Meaning { place: "--memory".to_owned(), message });
         }
         sizes.insert(size);

@@ -5,7 +5,7 @@ use crate::Scenario;
 use crate::assemble::group_path;
 use crate::event::LimitValue;
 use crate::keypath::KeyPath;
-use isotherm_units::{Amount, Bytes, PAGE_BYTES};
+use isotherm_units::{Amount, Bytes, PAGE_BYTES, Ratio};
 
 /// Least `memory.max` that a program can live with: a fault may need a handful of pages at once.
 const LIMIT_MIN: Bytes = Bytes::new(32 * PAGE_BYTES);
@@ -66,6 +66,9 @@ pub(super) fn workloads(scenario: &Scenario) -> Checked {
     Ok(())
 }
 
+/// More of a peak than this is a slip: nothing above 100 % is ever reached.
+const SHARE_MAX: Ratio = Ratio::from_percent(1000);
+
 pub(super) fn limits(scenario: &Scenario) -> Checked {
     let memory = scenario.machine.memory();
     let check = |path: KeyPath, what: &str, value: LimitValue, is_max: bool| {
@@ -78,6 +81,9 @@ pub(super) fn limits(scenario: &Scenario) -> Checked {
             }
             LimitValue::Amount(Amount::Share(share)) if is_max && share.ppm() == 0 => {
                 format!("{what} is 0%; allowed: more than 0%")
+            }
+            LimitValue::Amount(Amount::Share(share)) if share > SHARE_MAX => {
+                format!("{what} is {share} of the peak; allowed: up to {SHARE_MAX}")
             }
             _ => return Ok(()),
         };
