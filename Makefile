@@ -90,6 +90,11 @@ install: build ## Into PREFIX (default /usr/local); the lab too, if it was built
 		install -Dm755 $(TARGET_DIR)/release/isotherm-lab $(DESTDIR)$(PREFIX)/bin/isotherm-lab
 	test ! -f $(TARGET_DIR)/guest/isotherm-guest || \
 		install -Dm755 $(TARGET_DIR)/guest/isotherm-guest $(DESTDIR)$(PREFIX)/lib/isotherm/isotherm-guest
+	$(ISOTHERM) --quiet man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+	$(ISOTHERM) completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/isotherm
+	$(ISOTHERM) completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_isotherm
+	$(ISOTHERM) completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/isotherm.fish
 	install -d $(DESTDIR)$(PREFIX)/share/isotherm/traces
 	install -m644 traces/*.parquet $(DESTDIR)$(PREFIX)/share/isotherm/traces
 
@@ -102,6 +107,9 @@ install-recorder:
 uninstall: ## Removes what `make install` put into PREFIX
 	rm -f $(DESTDIR)$(PREFIX)/bin/isotherm $(DESTDIR)$(PREFIX)/bin/isotherm-lab \
 		$(DESTDIR)$(PREFIX)/lib/isotherm/libisotherm_tracer.so $(DESTDIR)$(PREFIX)/lib/isotherm/isotherm-guest
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/isotherm.1 $(DESTDIR)$(PREFIX)/share/man/man1/isotherm-*.1 \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/isotherm $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_isotherm \
+		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/isotherm.fish
 	rm -rf $(DESTDIR)$(PREFIX)/share/isotherm $(DESTDIR)$(PREFIX)/lib/isotherm/valgrind
 
 clean: ## Removes everything that was built

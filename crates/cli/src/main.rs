@@ -18,13 +18,31 @@ use crate::verbs::Verb;
 ///
 /// Results go to standard output, everything else to standard error. Sizes and times carry units: 1.5GiB, 5ms, 75%.
 #[derive(Parser)]
-#[command(name = "isotherm", version, max_term_width = 110, arg_required_else_help = true)]
+#[command(name = "isotherm", version, long_version = LONG_VERSION, max_term_width = 110, arg_required_else_help = true)]
 #[command(after_help = format!("{EXIT_CODES}\n\nEach verb has examples: isotherm VERB --help"))]
 struct CommandLine {
     #[command(flatten)]
     talk: Talk,
     #[command(subcommand)]
     verb: Verb,
+}
+
+/// With what it was built from (build.rs).
+const LONG_VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\ncommit: ",
+    env!("ISOTHERM_COMMIT"),
+    "\nbuild:  ",
+    env!("ISOTHERM_PROFILE"),
+    ", ",
+    env!("ISOTHERM_TARGET"),
+    ", ",
+    env!("ISOTHERM_RUSTC")
+);
+
+/// The command line, for what is made of it.
+pub(crate) fn command_line() -> clap::Command {
+    <CommandLine as clap::CommandFactory>::command()
 }
 
 fn main() -> ExitCode {

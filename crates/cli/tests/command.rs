@@ -31,7 +31,7 @@ fn lossy(bytes: Vec<u8>) -> String {
 
 #[test]
 fn help_and_version_are_results() {
-    let version = run(&["--version"]);
+    let version = run(&["-V"]);
     assert_eq!(
         (version.code, version.stdout.as_str()),
         (Some(0), concat!("isotherm ", env!("CARGO_PKG_VERSION"), "\n"))

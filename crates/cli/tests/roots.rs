@@ -91,7 +91,7 @@ fn readmes_first_commands_work_on_debian_12_and_13_without_privileges() {
         assert!(said(&recorded).contains("recording with valgrind"), "{release}: {}", said(&recorded));
         let advice = shell(
             &root,
-            "cd /tmp && isotherm advise app.parquet --kernel 6.12 --memory 50%,75%,100% --report app.html --config app.toml && ls app.html app.toml",
+            "cd /tmp && isotherm advise app.parquet --kernel 6.12 --memory 50%,75%,100% --details --report app.html --config app.toml && ls app.html app.toml",
         );
         assert!(advice.status.success(), "{release}: {}", said(&advice));
         assert!(said(&advice).contains("peak memory"), "{release}: {}", said(&advice));

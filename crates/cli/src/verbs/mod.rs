@@ -7,10 +7,12 @@ mod apply;
 mod check;
 mod compact;
 mod compare;
+mod completion;
 mod doctor;
 mod explain;
 mod export;
 mod import;
+mod man;
 mod monitor;
 mod record;
 mod region_files;
@@ -37,10 +39,12 @@ isotherm_terminal::verbs! {
     Check => check,
     Compact => compact,
     Compare => compare,
+    Completion => completion,
     Doctor => doctor,
     Explain => explain,
     Export => export,
     Import => import,
+    Man => man,
     Monitor => monitor,
     Record => record,
     Reload => reload,

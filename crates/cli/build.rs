@@ -1,0 +1,30 @@
+//! What `isotherm --version` says of the build: the commit, where the sources are a checkout, and the compiler. No date: the same sources
+//! give the same bytes.
+
+use std::process::Command;
+
+fn main() {
+    let commit = said("git", &["rev-parse", "--short=12", "HEAD"])
+        .unwrap_or_else(|| "unknown: not built from a checkout".to_owned());
+    println!("cargo::rustc-env=ISOTHERM_COMMIT={commit}");
+    let rustc = std::env::var("RUSTC").ok().and_then(|rustc| said(&rustc, &["--version"]));
+    println!("cargo::rustc-env=ISOTHERM_RUSTC={}", rustc.as_deref().unwrap_or("rustc unknown"));
+    for (name, from) in [("ISOTHERM_PROFILE", "PROFILE"), ("ISOTHERM_TARGET", "TARGET")] {
+        println!("cargo::rustc-env={name}={}", std::env::var(from).unwrap_or_default());
+    }
+    // The branch's file changes with each commit, HEAD with each switch. Where there is neither, nothing is watched.
+    for name in ["HEAD", "packed-refs"].into_iter().map(str::to_owned).chain(said("git", &["symbolic-ref", "HEAD"])) {
+        let path = said("git", &["rev-parse", "--path-format=absolute", "--git-path", &name]);
+        if let Some(path) = path.filter(|path| std::path::Path::new(path).exists()) {
+            println!("cargo::rerun-if-changed={path}");
+        }
+    }
+    println!("cargo::rerun-if-changed=build.rs");
+}
+
+/// The one line that a command prints; `None` if it does not run, or fails.
+fn said(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
+    let line = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    (output.status.success() && !line.is_empty() && !line.contains('\n')).then_some(line)
+}

@@ -1,0 +1,77 @@
+//! Completion, manual pages and the version.
+
+use std::collections::BTreeSet;
+use std::process::{Command, Output, Stdio};
+
+fn isotherm(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_isotherm")).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn said(arguments: &[&str]) -> String {
+    let output = isotherm(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Verbs by `isotherm help`.
+fn verbs() -> BTreeSet<String> {
+    let help = said(&["help"]);
+    let (_, list) = help.split_once("Commands:\n").unwrap();
+    let lines = list.lines().take_while(|line| !line.is_empty());
+    let named = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names: BTreeSet<String> = named.filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect();
+    assert!(names.contains("advise") && names.len() > 20, "{help}");
+    names.into_iter().filter(|name| name != "help").collect()
+}
+
+#[test]
+fn shells_take_the_scripts() {
+    for (shell, words) in
+        [("bash", "complete -F _isotherm"), ("zsh", "#compdef isotherm"), ("fish", "complete -c isotherm")]
+    {
+        let script = said(&["completion", shell]);
+        assert!(script.contains(words) && verbs().iter().all(|verb| script.contains(verb)), "{shell}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("isotherm.bash");
+    std::fs::write(&path, said(&["completion", "bash"])).unwrap();
+    let typed = format!(
+        "source {} && COMP_WORDS=(isotherm adv) COMP_CWORD=1 && _isotherm isotherm adv isotherm && echo ${{COMPREPLY[@]}}",
+        path.display()
+    );
+    let completed = Command::new("bash").args(["-c", &typed]).output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&completed.stdout).trim(),
+        "advise",
+        "{}",
+        String::from_utf8_lossy(&completed.stderr)
+    );
+    assert_eq!(isotherm(&["completion", "dosh"]).status.code(), Some(2));
+}
+
+#[test]
+fn each_verb_has_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let man = folder.path().join("share/man1");
+    said(&["man", man.to_str().unwrap()]);
+    for verb in verbs() {
+        let page = std::fs::read_to_string(man.join(format!("isotherm-{verb}.1")))
+            .unwrap_or_else(|error| panic!("{verb}: {error}"));
+        assert!(
+            page.contains(".SH NAME") && page.contains(".SH SYNOPSIS") && page.contains("Examples:"),
+            "{verb}: {page}"
+        );
+    }
+    assert!(std::fs::read_to_string(man.join("isotherm.1")).unwrap().contains("advise"));
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    let refused = isotherm(&["man", folder.path().join("file").to_str().unwrap()]);
+    assert!(refused.status.code() == Some(1) && String::from_utf8_lossy(&refused.stderr).contains("cannot write"));
+}
+
+#[test]
+fn the_version_says_what_it_was_built_from() {
+    let short = said(&["-V"]);
+    assert_eq!(short, format!("isotherm {}\n", env!("CARGO_PKG_VERSION")));
+    let long = said(&["--version"]);
+    assert!(long.starts_with(short.trim()) && long.contains("\ncommit: ") && long.contains(", rustc "), "{long}");
+}
