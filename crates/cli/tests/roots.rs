@@ -67,6 +67,16 @@ fn shell(root: &Path, line: &str) -> Output {
     command.output().expect("util-linux and coreutils are there")
 }
 
+/// Commands of the tutorial that need no rights: those before "Apply".
+fn steps() -> Vec<String> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tutorial.md");
+    let text = std::fs::read_to_string(page).unwrap();
+    let (head, _) = text.split_once("## 4. Apply").unwrap();
+    let steps: Vec<String> = head.lines().filter_map(|line| line.strip_prefix("$ ")).map(str::to_owned).collect();
+    assert!(steps.len() >= 7, "{steps:?}");
+    steps
+}
+
 #[test]
 fn readmes_first_commands_work_on_debian_12_and_13_without_privileges() {
     let id = output("id", &["-u"]);
@@ -79,6 +89,13 @@ fn readmes_first_commands_work_on_debian_12_and_13_without_privileges() {
             Err(why) => return skip(&why),
         };
         install(&root);
+        let tutorial = shell(
+            &root,
+            &format!("rm -rf /tmp/tutorial && mkdir /tmp/tutorial && cd /tmp/tutorial && {}", steps().join(" && ")),
+        );
+        assert!(tutorial.status.success(), "{release}: {}", said(&tutorial));
+        let words = said(&tutorial);
+        assert!(words.contains("Recommendation: ") && words.contains("Working set in windows"), "{release}: {words}");
         let program = "d = {i: str(i) for i in range(100000)}; print(len(sorted(d.values())))";
         let recorded = shell(
             &root,
