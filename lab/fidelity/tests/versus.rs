@@ -131,16 +131,19 @@ fn isotherm() -> Option<PathBuf> {
 #[test]
 fn a_slice_of_killing_the_daemon_in_a_kernel() {
     let Some(isotherm) = isotherm() else { return };
+    let mut changed = 0;
     for name in ["damon", "limits"] {
         let way = live_kills::KILL_WAYS.iter().find(|way| way.name == name).unwrap();
         // The module is not loaded for it.
         let product = Product { isotherm: &isotherm, module: Path::new("") };
         let Some(run) = in_a_kernel(|rig| live_kills::kills(rig, product, way, 10, 7)) else { return };
         assert_eq!(run.killed.rounds, [6, 2, 2]);
-        assert!(run.killed.changed_when_killed >= 1, "it was killed while knobs were changed: {run:?}");
+        changed += run.killed.changed_when_killed;
         assert_eq!(run.knobs_changed, Vec::<String>::new());
         assert!(run.killed.term_longest_ms < 2000, "{run:?}");
     }
+    // Of one way alone it may be chance that no kill met a changed knob: about one time in thirty.
+    assert!(changed >= 1, "it was killed while knobs were changed");
 }
 
 #[test]
