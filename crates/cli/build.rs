@@ -1,20 +1,24 @@
 //! What `isotherm --version` says of the build: the commit, where the sources are a checkout, and the compiler. No date: the same sources
-//! give the same bytes.
+//! give the same bytes. Whether files were changed since the commit is not told: nothing would notice when they are.
 
 use std::process::Command;
 
 fn main() {
-    let commit = said("git", &["rev-parse", "--short=12", "HEAD"])
-        .unwrap_or_else(|| "unknown: not built from a checkout".to_owned());
+    // Sources that were unpacked inside somebody else's checkout are not of its commits.
+    let own = std::path::absolute("../..").and_then(std::fs::canonicalize).ok();
+    let top = said("git", &["rev-parse", "--show-toplevel"]).and_then(|top| std::fs::canonicalize(top).ok());
+    let is_ours = own.is_some() && own == top;
+    let commit = said("git", &["rev-parse", "--short=12", "HEAD"]).filter(|_| is_ours);
+    let commit = commit.unwrap_or_else(|| "unknown: not built from a checkout".to_owned());
     println!("cargo::rustc-env=ISOTHERM_COMMIT={commit}");
     let rustc = std::env::var("RUSTC").ok().and_then(|rustc| said(&rustc, &["--version"]));
     println!("cargo::rustc-env=ISOTHERM_RUSTC={}", rustc.as_deref().unwrap_or("rustc unknown"));
     for (name, from) in [("ISOTHERM_PROFILE", "PROFILE"), ("ISOTHERM_TARGET", "TARGET")] {
         println!("cargo::rustc-env={name}={}", std::env::var(from).unwrap_or_default());
     }
-    // The branch's file changes with each commit, HEAD with each switch. Where there is neither, nothing is watched.
-    for name in ["HEAD", "packed-refs"].into_iter().map(str::to_owned).chain(said("git", &["symbolic-ref", "HEAD"])) {
-        let path = said("git", &["rev-parse", "--path-format=absolute", "--git-path", &name]);
+    // HEAD changes with each switch, its log with each commit too. Where there is neither, nothing is watched.
+    for name in ["HEAD", "logs/HEAD"] {
+        let path = said("git", &["rev-parse", "--path-format=absolute", "--git-path", name]);
         if let Some(path) = path.filter(|path| std::path::Path::new(path).exists()) {
             println!("cargo::rerun-if-changed={path}");
         }
