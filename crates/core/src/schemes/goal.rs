@@ -28,6 +28,11 @@ pub struct Goal {
 }
 
 impl Goal {
+    /// Whether somebody has to tell its current value: without, its quota stays at the least for good.
+    pub fn needs_feeding(&self) -> bool {
+        self.metric == Metric::UserInput && self.current_value == 0
+    }
+
     pub(crate) fn validate(&self, place: &str) -> Result<(), SchemeError> {
         let entry = self.metric.entry();
         let refuse = |key: &str, got: String, allowed: String| {

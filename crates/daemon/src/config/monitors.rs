@@ -3,6 +3,7 @@
 use super::check::{Contradiction, absolute, named, wrong};
 use super::{Config, MonitorsConfig, Target};
 use isotherm_core::monitor::{MonitorConfig, Operations};
+use isotherm_core::schemes::Goal;
 use isotherm_core::vocabulary::Action;
 
 impl Config {
@@ -144,6 +145,12 @@ impl Config {
         let in_how = |inner: &str| if section.config.is_some() { key(&format!("config.{inner}")) } else { key(how) };
         let config = &setup.config;
         config.validate().map_err(|error| wrong(&key(how), error.to_string()))?;
+        for (nth, scheme) in config.schemes.iter().enumerate() {
+            if let Some(at) = scheme.quotas.goals.iter().position(Goal::needs_feeding) {
+                let message = "nobody tells this goal of `user-input` its value here; give it `current-value`, or take another metric";
+                return Err(wrong(&in_how(&format!("schemes[{nth}].quotas.goals[{at}]")), message.to_owned()));
+            }
+        }
         let is_physical = config.operations == Operations::Paddr;
         for (at, scheme) in config.schemes.iter().enumerate() {
             let checked = scheme.validate(&config.attributes, is_physical);
@@ -169,5 +176,52 @@ impl Config {
             )),
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn checked(target: &str, config: serde_json::Value) -> Result<(), Contradiction> {
+        let monitor = json!({ "name": "m", "enable": true, "targets": [target], "config": config });
+        let targets = json!([
+            { "name": "db", "process": { "command": "redis-server" } },
+            { "name": "all", "physical": true },
+            { "name": "in", "process": { "command": "sshd" } },
+        ]);
+        let monitors = serde_json::from_value(json!([monitor])).unwrap();
+        Config { monitors, targets: serde_json::from_value(targets).unwrap(), ..Config::default() }.check()
+    }
+
+    #[test]
+    fn targets_fit_what_is_watched() {
+        let schemes = json!([{ "action": "pageout" }]);
+        let of = |operations: &str| json!({ "operations": operations, "schemes": schemes });
+        for (target, operations, words) in [
+            ("db", "vaddr", None),
+            ("all", "paddr", None),
+            ("db", "paddr", Some("filters on physical memory know control groups alone")),
+            ("all", "vaddr", Some("it needs operations = \"paddr\"")),
+            ("in", "vaddr", Some("people come in through it")),
+        ] {
+            let message = checked(target, of(operations)).err().map(|refused| refused.message);
+            let is_so = words.map_or(message.is_none(), |words| message.as_ref().is_some_and(|it| it.contains(words)));
+            assert!(is_so, "{target} {operations}: {message:?}");
+        }
+    }
+
+    #[test]
+    fn a_goal_that_nobody_feeds_is_refused() {
+        let with = |current: u64| {
+            let goals = json!([{ "metric": "user-input", "target-value": 100, "current-value": current }]);
+            let quotas = json!({ "size": "1MiB", "reset-interval": "1s", "goals": goals });
+            json!({ "schemes": [{ "action": "pageout", "quotas": quotas }] })
+        };
+        assert_eq!(checked("db", with(50)), Ok(()));
+        let refused = checked("db", with(0)).unwrap_err();
+        assert_eq!(refused.key, "monitors[0].config.schemes[0].quotas.goals[0]");
+        assert!(refused.message.contains("nobody tells this goal"), "{refused:?}");
     }
 }

@@ -9,7 +9,6 @@ use crate::{Scenario, ScenarioError};
 use isotherm_core::daemon::Kind;
 use isotherm_core::monitor::MonitorError;
 use isotherm_core::schemes::SchemeError;
-use isotherm_core::vocabulary::Metric;
 use std::path::Path;
 
 /// Reads the files that monitors name.
@@ -60,7 +59,7 @@ fn goals(monitor: &MonitorSpec, scenario: &Scenario) -> Result<(), Misplaced> {
                 let given = event.goal_value.as_ref();
                 given.is_some_and(|it| (it.monitor.as_str(), it.scheme, it.goal) == (monitor.name.as_str(), nth, at))
             };
-            if goal.metric == Metric::UserInput && goal.current_value == 0 && !scenario.events.iter().any(feeds) {
+            if goal.needs_feeding() && !scenario.events.iter().any(feeds) {
                 let place = KeyPath::from("config").key("schemes").at(nth).key("quotas").key("goals").at(at);
                 let message = format!(
                     "nobody tells this goal of `user-input` its value; give it `current-value`, or an event: [[events]] at = \"1s\", \
