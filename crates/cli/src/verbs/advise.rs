@@ -370,7 +370,7 @@ fn print_for_people(advice: &Advice, with: With<'_>, last: bool, ui: &Ui) -> Res
             paragraph(sentence)?;
         }
     }
-    let now = words::now(advice, with.config);
+    let now = if last { words::now(advice, with.config) } else { Vec::new() };
     if !now.is_empty() {
         ui.print("\nWhat to do now, as root:\n")?;
         let widest = now.iter().map(|(line, _)| line.chars().count()).max().unwrap_or(0);
@@ -384,6 +384,9 @@ fn print_for_people(advice: &Advice, with: With<'_>, last: bool, ui: &Ui) -> Res
     if !with.details {
         ui.print(format_args!("\n"))?;
         print(&tables::evidence(advice))?;
+        if !last {
+            return Ok(());
+        }
         let nr_notes = words::notes(advice).len();
         let notes = if nr_notes > 0 { format!("{nr_notes} notes, ") } else { String::new() };
         return paragraph(&format!(

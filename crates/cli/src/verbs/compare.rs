@@ -1,5 +1,6 @@
 //! `isotherm compare`: two saved results side by side.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -67,6 +68,12 @@ struct Row {
     stddev: f64,
 }
 
+impl Row {
+    fn key(&self) -> (&str, &str, &str) {
+        (&self.workload, &self.variant, &self.metric)
+    }
+}
+
 /// A row of both.
 #[derive(Debug, PartialEq, Serialize)]
 struct Pair {
@@ -111,13 +118,9 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let is_wanted = |row: &Row| args.metrics.is_empty() || args.metrics.contains(&row.metric);
     let (nr_a, nr_b) =
         (a.rows.iter().filter(|row| is_wanted(row)).count(), b.rows.iter().filter(|row| is_wanted(row)).count());
-    let mut pairs = Vec::new();
-    for row in a.rows.iter().filter(|row| is_wanted(row)) {
-        let key = |row: &Row| (row.workload.clone(), row.variant.clone(), row.metric.clone());
-        if let Some(other) = b.rows.iter().find(|other| key(other) == key(row)) {
-            pairs.push(Pair::of(row, other));
-        }
-    }
+    let others: BTreeMap<_, &Row> = b.rows.iter().map(|row| (row.key(), row)).collect();
+    let both = a.rows.iter().filter(|row| is_wanted(row)).filter_map(|row| Some((row, *others.get(&row.key())?)));
+    let mut pairs: Vec<Pair> = both.map(|(row, other)| Pair::of(row, other)).collect();
     if pairs.is_empty() {
         return Err(CliError::usage(format!(
             "{} and {} have no row of the same workload, variant and metric",

@@ -114,16 +114,14 @@ pub(super) fn side_by_side(advice: &Advice) -> Table {
 pub(super) fn evidence(advice: &Advice) -> Table {
     const LINES: usize = 7;
     let whole = side_by_side(advice);
-    let is_first = |row: &Vec<Cell>| matches!(row.last(), Some(Cell::Text(note)) if note == "recommended");
-    let is_kept = |row: &Vec<Cell>| {
-        is_first(row)
-            || matches!(row.first(), Some(Cell::Text(name)) if name == "opt" || !["lru", "fifo", "clock"].contains(&name.as_str()))
-    };
+    let has_note = |row: &Vec<Cell>, wanted: &str| matches!(row.last(), Some(Cell::Text(note)) if note == wanted);
+    let is_first = |row: &Vec<Cell>| has_note(row, "recommended");
+    let is_floor = |row: &Vec<Cell>| matches!(row.first(), Some(Cell::Text(name)) if name == "opt");
+    let is_kept = |row: &Vec<Cell>| !has_note(row, "baseline") || is_floor(row);
     let mut table = Table::new(whole.title.clone(), whole.columns.clone());
     let (first, others): (Vec<_>, Vec<_>) = whole.rows.into_iter().filter(is_kept).partition(is_first);
-    let opt = others.len().saturating_sub(1);
     let left = LINES.saturating_sub(first.len() + 1);
-    let others = others.into_iter().enumerate().filter(|(index, _)| *index < left || *index == opt);
+    let others = others.into_iter().enumerate().filter(|(index, row)| *index < left || is_floor(row));
     table.highlight = (!first.is_empty()).then_some(0);
     table.rows = first.into_iter().chain(others.map(|(_, row)| row)).collect();
     table.only(&["configuration", "slower [%]", "at worst [%]", "major faults", "enough", "note"])

@@ -1,6 +1,6 @@
 //! The tables of a result: one for people, cut to the width of a screen, and one for programs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use isotherm_report::{Align, Cell, Column, Table, Unit};
 use isotherm_scenario::{METRICS, MetricUnit, RatioRow, ResultRow, ScenarioResult};
@@ -221,11 +221,13 @@ pub(super) fn of_programs(result: &ScenarioResult) -> Table {
     let columns = columns.chain([Column::text("against")]);
     let columns = columns.chain(["ratio", "ratio_low", "ratio_high"].map(|name| Column::number(name, Unit::Count)));
     let mut table = Table::new("", columns.collect());
+    let ratios: BTreeMap<_, &RatioRow> = result
+        .ratios
+        .iter()
+        .map(|ratio| ((ratio.workload.as_str(), ratio.variant.as_str(), ratio.metric.as_str()), ratio))
+        .collect();
     for row in &result.rows {
-        let is_its = |ratio: &&RatioRow| {
-            (&ratio.workload, &ratio.variant, &ratio.metric) == (&row.workload, &row.variant, &row.metric)
-        };
-        let ratio = result.ratios.iter().find(is_its);
+        let ratio = ratios.get(&(row.workload.as_str(), row.variant.as_str(), row.metric.as_str()));
         table.push(vec![
             Cell::from(row.workload.as_str()),
             Cell::from(row.variant.as_str()),
