@@ -410,7 +410,7 @@ fn put(scene: &mut Scene, plot: &Plot, taken: &mut Vec<Patch>, mut patch: Patch)
     taken.push(patch);
 }
 
-fn line_width(series: &Series) -> f64 {
+pub(crate) fn line_width(series: &Series) -> f64 {
     match series.emphasis {
         Emphasis::Muted => 1.4,
         Emphasis::Normal => 1.9,
@@ -419,7 +419,7 @@ fn line_width(series: &Series) -> f64 {
 }
 
 /// Dashes tell series apart without colour; on lines of many points they would only look like noise.
-fn dash(index: usize, series: &Series) -> Dash {
+pub(crate) fn dash(index: usize, series: &Series) -> Dash {
     match index % 4 {
         _ if series.points.len() > 150 => Dash::Solid,
         0 => Dash::Solid,

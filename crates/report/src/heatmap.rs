@@ -226,6 +226,12 @@ impl Strip {
         self.start.checked_sub(below.end).filter(|bytes| *bytes > 0 && self.space == below.space)
     }
 
+    /// The same with a cell row for each row of its bands, though no fewer than it has, and no more than a picture can hold.
+    pub(crate) fn in_detail(&self) -> Self {
+        let rows = self.bands.iter().map(|band| band.rows).sum::<usize>();
+        Self { rows: rows.clamp(self.rows.max(1), 8192.max(self.rows)), ..self.clone() }
+    }
+
     /// The same with the counts that another map of the same bands has.
     pub(crate) fn with_bands_of(&self, map: &Heatmap) -> Self {
         let place = |band: &Band| (band.space, band.start, band.end);

@@ -2,12 +2,14 @@
 //! paper.
 
 use crate::chart::Chart;
+use crate::chart_live;
 use crate::chart_scene::hover_points;
 use crate::heatmap::Heatmap;
+use crate::heatmap_live;
 use crate::heatmap_pair::HeatmapPair;
 use crate::scene::PictureSize;
-use crate::svg::{escape, style_sheet};
-use crate::table::{Align, Table};
+use crate::svg::{escape, series_variables, style_sheet};
+use crate::table::{Align, Cell, Table};
 
 /// A page under construction: blocks in reading order. All text is escaped.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +19,8 @@ pub struct HtmlPage {
     body: String,
     footer: Vec<String>,
     in_section: bool,
+    in_leaf: bool,
+    has_charts: bool,
 }
 
 /// The answer at the top of a report.
@@ -55,6 +59,35 @@ impl HtmlPage {
         self
     }
 
+    /// Links to the pages that follow: the name of each and where it is, as [`page`](Self::page) takes them. With scripts one of them is
+    /// seen at a time.
+    pub fn pages(&mut self, names: &[(String, String)]) -> &mut Self {
+        self.end_section();
+        self.body += "<nav class=\"pages\" aria-label=\"pages\">\n";
+        for (id, name) in names {
+            self.body += &format!("<a href=\"#{}\">{}</a>\n", escape(id), escape(name));
+        }
+        self.body += "</nav>\n";
+        self
+    }
+
+    /// Begins a page of its own, which ends where the next one begins or at [`end_page`](Self::end_page).
+    pub fn page(&mut self, id: &str, name: &str) -> &mut Self {
+        self.end_page();
+        self.in_leaf = true;
+        self.body += &format!("<div class=\"leaf\" id=\"{}\">\n<h2>{}</h2>\n", escape(id), escape(name));
+        self
+    }
+
+    /// What follows belongs to no page.
+    pub fn end_page(&mut self) -> &mut Self {
+        self.end_section();
+        if std::mem::take(&mut self.in_leaf) {
+            self.body += "</div>\n";
+        }
+        self
+    }
+
     /// Begins a section with a heading (may be empty); what follows belongs to it.
     pub fn section(&mut self, heading: &str) -> &mut Self {
         self.end_section();
@@ -78,18 +111,32 @@ impl HtmlPage {
         self
     }
 
-    /// A chart with read-outs under the pointer.
+    /// A chart: names that switch curves on and off, read-outs with intervals, zoom. Without scripts, and on paper, its picture.
     pub fn chart(&mut self, chart: &Chart, size: PictureSize) -> &mut Self {
-        let points: Vec<serde_json::Value> = hover_points(chart, size)
-            .into_iter()
-            .map(|(x, y, label)| serde_json::json!([(x * 10.0).round() / 10.0, (y * 10.0).round() / 10.0, label]))
-            .collect();
-        let points = escape(&serde_json::Value::from(points).to_string());
-        self.figure(&chart.picture(size).to_inline_svg(), &format!(" data-points=\"{points}\""))
+        let attributes = match chart_live::data(chart) {
+            Some(data) => {
+                self.has_charts = true;
+                format!(" data-chart=\"{}\"", escape(&data.to_string()))
+            }
+            None => {
+                let points: Vec<serde_json::Value> = hover_points(chart, size)
+                    .into_iter()
+                    .map(|(x, y, label)| {
+                        serde_json::json!([(x * 10.0).round() / 10.0, (y * 10.0).round() / 10.0, label])
+                    })
+                    .collect();
+                format!(" data-points=\"{}\"", escape(&serde_json::Value::from(points).to_string()))
+            }
+        };
+        self.figure(&chart.picture(size).to_inline_svg(), &attributes)
     }
 
+    /// A heatmap that can be zoomed into; without scripts, and on paper, its picture.
     pub fn heatmap(&mut self, heatmap: &Heatmap, size: PictureSize) -> &mut Self {
-        self.figure(&heatmap.picture(size).to_inline_svg(), "")
+        let data = heatmap_live::data(heatmap);
+        let attributes =
+            data.map_or_else(String::new, |data| format!(" data-heatmap=\"{}\"", escape(&data.to_string())));
+        self.figure(&heatmap.picture(size).to_inline_svg(), &attributes)
     }
 
     /// Two heatmaps side by side.
@@ -121,7 +168,8 @@ impl HtmlPage {
     /// The finished file.
     pub fn to_html(&self) -> String {
         let mut page = self.clone();
-        page.end_section();
+        page.end_page();
+        let (chart_style, chart_script) = if page.has_charts { (UPLOT_STYLE, uplot()) } else { ("", String::new()) };
         let lead = if page.lead.is_empty() {
             String::new()
         } else {
@@ -134,10 +182,11 @@ impl HtmlPage {
              <meta name=\"color-scheme\" content=\"light dark\"/>\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
              script-src 'unsafe-inline'; img-src data:\"/>\n\
-             <title>{title}</title>\n<style>{STYLE}{pictures}</style>\n</head>\n<body>\n<main>\n\
+             <title>{title}</title>\n<style>{variables}{chart_style}{STYLE}{pictures}</style>\n</head>\n<body>\n<main>\n\
              <header>\n{MARK}<div><h1>{title}</h1>\n{lead}</div></header>\n{body}</main>\n\
-             <footer>\n{footer}</footer>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
+             <footer>\n{footer}</footer>\n<script>{chart_script}{SCRIPT}</script>\n</body>\n</html>\n",
             title = escape(&page.title),
+            variables = series_variables(),
             pictures = style_sheet(),
             body = page.body,
         )
@@ -186,13 +235,40 @@ fn table_element(table: &Table) -> String {
         out += &format!("<tr{class}>");
         for (column, cell) in cells.iter().enumerate() {
             let align = if table.columns[column].align == Align::Right { " class=\"number\"" } else { "" };
+            let value = if is_heading { String::new() } else { value_attribute(table, line - 1, column) };
             let (open, close) = if is_heading { ("th scope=\"col\"", "th") } else { ("td", "td") };
-            out += &format!("<{open}{align}>{}</{close}>", escape(cell));
+            out += &format!("<{open}{align}{value}>{}</{close}>", escape(cell));
         }
         out += if is_heading { "</tr>\n</thead>\n" } else { "</tr>\n" };
     }
     out + if table.rows.is_empty() { "</table>\n</div>\n" } else { "</tbody>\n</table>\n</div>\n" }
 }
+
+/// What a cell is sorted by.
+fn value_attribute(table: &Table, row: usize, column: usize) -> String {
+    match table.rows.get(row).and_then(|row| row.get(column)) {
+        Some(Cell::Int(value)) => format!(" data-value=\"{value}\""),
+        Some(Cell::Float(value)) if value.is_finite() => format!(" data-value=\"{value}\""),
+        _ => String::new(),
+    }
+}
+
+/// The chart library with its licence, without its own first line, which holds an address.
+fn uplot() -> String {
+    let code = UPLOT.split_once('\n').map_or(UPLOT, |(_, code)| code);
+    format!("/* uPlot 1.6.32\n{}*/\n{code}\n", include_str!("../vendor/uplot/LICENSE"))
+}
+
+const UPLOT: &str = include_str!("../vendor/uplot/uPlot.iife.min.js");
+const UPLOT_STYLE: &str = include_str!("../vendor/uplot/uPlot.min.css");
+
+/// Brings figures and tables to life. The page is complete without it.
+const SCRIPT: &str = concat!(
+    include_str!("page/shared.js"),
+    include_str!("page/chart.js"),
+    include_str!("page/heatmap.js"),
+    include_str!("page/page.js"),
+);
 
 /// Lines of equal temperature.
 const MARK: &str = "<svg class=\"mark\" viewBox=\"0 0 48 48\" width=\"44\" height=\"44\" aria-hidden=\"true\">\
@@ -203,76 +279,7 @@ const MARK: &str = "<svg class=\"mark\" viewBox=\"0 0 48 48\" width=\"44\" heigh
 <path d=\"M7 41c8-2 9-9 17-9s9 6 17 2\" stroke=\"#6a176e\"/>\
 <path d=\"M12 14c5-2 7-6 12-6s7 4 12 2\" stroke=\"#f6d746\"/></g></svg>";
 
-const STYLE: &str = "\
-:root{--bg:#f4f5f7;--card:#fff;--ink:#1c2028;--muted:#5a6270;--line:#e1e4e9;--accent:#b3430a;--soft:#fdf3ea;--good:#00694d;--goodsoft:#e9f6f1}
-@media (prefers-color-scheme:dark){:root{--bg:#0b0d11;--card:#12141a;--ink:#e8eaee;--muted:#a2aab8;--line:#2a2e38;--accent:#f59356;--soft:#22190f;--good:#5fd6ae;--goodsoft:#10241d}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--bg);color:var(--ink);font:16px/1.55 system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif}
-main,footer{max-width:1060px;margin:0 auto;padding:28px 20px}
-header{display:flex;gap:16px;align-items:center;margin-bottom:22px}
-header .mark{flex:none}
-h1{font-size:1.6rem;line-height:1.2;margin:0;overflow-wrap:anywhere}
-.lead{margin:4px 0 0;color:var(--muted);overflow-wrap:anywhere}
-section{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:20px 24px;margin:0 0 20px}
-h2{font-size:1.12rem;margin:0 0 10px}
-p{margin:0 0 10px;max-width:75ch}
-.verdict{border-left:5px solid var(--good)}
-.verdict h2{font-size:1.35rem}
-.facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:16px 0 0}
-.facts div{background:var(--goodsoft);border-radius:9px;padding:10px 14px}
-.facts dt{font-size:.8rem;color:var(--muted)}
-.facts dd{margin:0;font-size:1.3rem;font-weight:600;font-variant-numeric:tabular-nums}
-figure{margin:8px -8px;position:relative;overflow-x:auto;overflow-y:hidden}
-figure svg.pic{max-width:100%;min-width:600px;height:auto;display:block}
-.scroll{overflow-x:auto;margin:8px 0 14px}
-table{border-collapse:collapse;width:100%;font-size:.92rem;font-variant-numeric:tabular-nums}
-caption{text-align:left;color:var(--muted);padding:0 0 6px}
-th{font-weight:600;color:var(--muted);text-align:left;border-bottom:2px solid var(--line);vertical-align:bottom}
-th,td{padding:6px 10px}
-td{border-bottom:1px solid var(--line);white-space:nowrap}
-th:first-child,td:first-child{padding-left:8px}
-.number{text-align:right}
-tbody tr:hover td{background:var(--soft)}
-tr.chosen td{background:var(--goodsoft);font-weight:600}
-tr.chosen td:first-child{box-shadow:inset 3px 0 var(--good)}
-.notes{background:none}
-.notes li{margin:0 0 6px;max-width:80ch}
-ul{margin:0;padding-left:22px}
-pre{background:var(--bg);border:1px solid var(--line);border-radius:9px;padding:12px 14px;overflow-x:auto;font:13.5px/1.5 ui-monospace,SFMono-Regular,Menlo,'DejaVu Sans Mono',monospace}
-p code,li code{background:var(--bg);border-radius:4px;padding:1px 5px;font:.88em ui-monospace,SFMono-Regular,Menlo,'DejaVu Sans Mono',monospace}
-footer{color:var(--muted);font-size:.85rem;padding-top:0;overflow-wrap:anywhere}
-footer p{margin:0 0 2px;max-width:none}
-.tip{position:absolute;pointer-events:none;background:var(--ink);color:var(--card);font-size:.82rem;padding:4px 9px;border-radius:6px;white-space:nowrap;transform:translate(-50%,-145%)}
-.dot{position:absolute;pointer-events:none;width:11px;height:11px;margin:-5.5px 0 0 -5.5px;border:2.5px solid var(--ink);border-radius:50%}
-@media print{body{background:#fff}section{break-inside:avoid}}
-";
-
-/// Shows the nearest point of a chart under the pointer. The page is complete without it.
-const SCRIPT: &str = "\
-for(const figure of document.querySelectorAll('figure[data-points]')){
-const points=JSON.parse(figure.dataset.points),svg=figure.querySelector('svg');
-if(!points.length)continue;
-const tip=document.createElement('div'),dot=document.createElement('div');
-tip.className='tip';dot.className='dot';
-const hide=()=>{tip.remove();dot.remove()};
-svg.addEventListener('pointermove',event=>{
-const box=svg.getBoundingClientRect(),scale=box.width/svg.viewBox.baseVal.width;
-const x=(event.clientX-box.left)/scale,y=(event.clientY-box.top)/scale;
-let best=null,least=3600;
-for(const point of points){const d=(point[0]-x)**2+(point[1]-y)**2;if(d<least){least=d;best=point}}
-if(!best)return hide();
-const edge=figure.getBoundingClientRect();
-const left=best[0]*scale+box.left-edge.left+figure.scrollLeft,top=best[1]*scale+box.top-edge.top;
-tip.textContent=best[2];
-figure.append(dot,tip);
-dot.style.left=left+'px';dot.style.top=top+'px';
-tip.style.top=top+'px';
-const half=tip.offsetWidth/2;
-tip.style.left=Math.min(Math.max(left,half),figure.scrollWidth-half)+'px';
-});
-svg.addEventListener('pointerleave',hide);
-}
-";
+const STYLE: &str = include_str!("page/style.css");
 
 #[cfg(test)]
 mod tests {

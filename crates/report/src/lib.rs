@@ -8,6 +8,7 @@
 //! placed on an axis (NaN, infinity, zero on a log axis) is left out or drawn at the edge.
 
 mod chart;
+mod chart_live;
 mod chart_scene;
 mod chart_terminal;
 mod colour;
@@ -15,6 +16,7 @@ mod compare;
 mod font;
 mod group_info;
 mod heatmap;
+mod heatmap_live;
 mod heatmap_pair;
 mod heatmap_scene;
 mod heatmap_terminal;

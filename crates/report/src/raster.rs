@@ -21,6 +21,12 @@ pub(crate) fn cells_png(columns: usize, rows: usize, levels: &[u8]) -> Vec<u8> {
     encode(columns.max(1), rows.max(1), png::ColorType::Indexed, Some(palette), &bytes)
 }
 
+/// The colour of each level as 0xrrggbb.
+pub(crate) fn palette() -> Vec<u32> {
+    let number = |colour: Rgb| u32::from(colour.0) << 16 | u32::from(colour.1) << 8 | u32::from(colour.2);
+    (0..=255u8).map(level_colour).map(number).collect()
+}
+
 fn level_colour(level: u8) -> Rgb {
     if level == 0 { UNTOUCHED } else { heat_colour(f64::from(level - 1) / 254.0) }
 }

@@ -42,6 +42,21 @@ pub(crate) fn style_sheet() -> String {
     )
 }
 
+/// The colours of data series as `--series-N`, for scripts that draw on a page with this sheet.
+pub(crate) fn series_variables() -> String {
+    let variables = |theme: Theme| {
+        (0..SERIES_COLOURS).fold(String::new(), |mut css, series| {
+            let _ = write!(css, "--series-{series}:{};", Paint::Series(series).colour(theme).hex());
+            css
+        })
+    };
+    format!(
+        ":root{{{}}}@media(prefers-color-scheme:dark){{:root{{{}}}}}",
+        variables(Theme::Light),
+        variables(Theme::Dark)
+    )
+}
+
 fn element(scene: &Scene, attributes: &str, prologue: &str) -> String {
     let (width, height) = (number(scene.width), number(scene.height));
     let mut out = format!(

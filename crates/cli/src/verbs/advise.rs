@@ -23,6 +23,7 @@ mod page;
 mod tables;
 mod tiers;
 mod verify;
+mod views;
 pub(crate) mod words;
 
 /// Find out how much memory a program needs, and under which configuration, with evidence.

@@ -1,9 +1,11 @@
 //! How much memory has not been touched for how long, exactly.
 
+use isotherm_trace::TraceMeta;
 use isotherm_trace::analysis::IdleMoment;
 
-use super::bytes;
-use crate::records::IdleTimes;
+use super::{bytes, subject};
+use crate::records::{IDLE_BOUNDS_NS, IdleTimes};
+use crate::{Axis, Chart, Series, Unit};
 
 /// The mean of moments whose bins are [`IDLE_BOUNDS_NS`](crate::records::IDLE_BOUNDS_NS), as the chart and tables of idle times
 /// take it.
@@ -22,9 +24,49 @@ pub fn idle(moments: &[IdleMoment], page_bytes: u64) -> IdleTimes {
     }
 }
 
+/// At each moment, whose bins are [`IDLE_BOUNDS_NS`]: memory that was touched and is still mapped, and what of it was not touched for
+/// at least so long. Curves that are nowhere above zero are left out.
+pub fn idle_course_chart(moments: &[IdleMoment], meta: &TraceMeta) -> Chart {
+    let curve = |pages: &dyn Fn(&IdleMoment) -> u64| -> Vec<(f64, f64)> {
+        let point = |moment: &IdleMoment| (moment.time_ns as f64, bytes(pages(moment), meta.page_bytes) as f64);
+        moments.iter().map(point).collect()
+    };
+    let idle_from = |bin: usize| move |moment: &IdleMoment| moment.idle_pages.iter().skip(bin).sum::<u64>();
+    let all = curve(&|moment| moment.in_use_pages.saturating_add(idle_from(0)(moment)));
+    let mut series = vec![Series::line("all that was touched", all)];
+    for (bin, bound_ns) in IDLE_BOUNDS_NS.iter().enumerate().skip(1) {
+        let points = curve(&idle_from(bin));
+        if points.iter().any(|(_, bytes)| *bytes > 0.0) {
+            series.push(Series::line(format!("idle for {} and more", Unit::Ns.approx(*bound_ns as f64)), points));
+        }
+    }
+    Chart {
+        title: "Idle memory over time".into(),
+        subtitle: subject(meta),
+        x: Axis::new("time", Unit::Ns),
+        y: Axis::new("memory", Unit::Bytes),
+        series,
+        ..Chart::default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn idle_memory_is_told_from_each_bound_on() {
+        let moment =
+            |time_ns, idle_pages: &[u64]| IdleMoment { time_ns, in_use_pages: 2, idle_pages: idle_pages.to_vec() };
+        let chart = idle_course_chart(&[moment(5, &[1, 0, 0]), moment(9, &[1, 3, 4])], &TraceMeta::single("t"));
+        let points: Vec<_> =
+            chart.series.iter().map(|series| (series.name.as_str(), series.points[1].1 / 4096.0)).collect();
+        assert_eq!(
+            points,
+            [("all that was touched", 10.0), ("idle for 100 ms and more", 7.0), ("idle for 200 ms and more", 4.0)]
+        );
+        assert!(idle_course_chart(&[], &TraceMeta::default()).series[0].points.is_empty());
+    }
 
     #[test]
     fn moments_become_their_mean_in_bytes() {

@@ -128,6 +128,21 @@ pub struct Advice {
     /// The recommended configuration as a scenario; `None` without a recommendation.
     #[serde(skip)]
     pub config: Option<Scenario>,
+    /// One replay of what is recommended, over time; empty without a recommendation.
+    #[serde(skip)]
+    pub course: Vec<CourseRow>,
+}
+
+/// One moment of a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CourseRow {
+    pub at_ns: u64,
+    /// Pages charged to the program.
+    pub usage_pages: u64,
+    /// Major faults so far.
+    pub major_faults: u64,
+    /// Time so far in which tasks waited for memory (`some` of PSI), nanoseconds.
+    pub stalled_ns: u64,
 }
 
 /// A summary of a configuration.
@@ -264,6 +279,10 @@ fn advice(
         huge_pages: huge_pages.clone(),
         unknowns: unknowns(question, replays.order, &meta),
         config,
+        course: match choice {
+            Some(choice) => replays.course(choice.index, choice.size)?,
+            None => Vec::new(),
+        },
     })
 }
 

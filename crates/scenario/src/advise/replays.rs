@@ -6,7 +6,7 @@ use super::chance::{Draw, KERNEL_CHARGE_BP, LIMIT_MIN, LIMIT_SPREAD_BP};
 use super::expected::{Expected, FaultCost};
 use super::figures::Run;
 use super::pool::Pool;
-use super::{KernelDefaults, Question, lists_requests};
+use super::{CourseRow, KernelDefaults, Question, lists_requests};
 use crate::assemble::{self, Limits, Peaks};
 use crate::error::ScenarioError;
 use crate::monitoring::{MonitorSpec, Watching};
@@ -17,7 +17,7 @@ use isotherm_core::limits::LimitsConfig;
 use isotherm_core::schemes::explain;
 use isotherm_sim::cgroup::CgroupId;
 use isotherm_sim::counters::Counter;
-use isotherm_sim::machine::{MachineConfig, NodeConfig, Outcome};
+use isotherm_sim::machine::{MachineConfig, NodeConfig, Outcome, SeriesRow};
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_units::{Amount, Bytes, Duration, Instant, PAGE_BYTES, Ratio};
@@ -199,6 +199,25 @@ impl<'a> Replays<'a> {
         let outcome = play(&variant, &context, Limits::Of(&self.peaks), Some(sample), others)?;
         let unlimited_ns = self.unlimited_ns.get(&draw.hardware()).copied().unwrap_or(self.unlimited.runtime_ns);
         Ok(Run::of(outcome, draw, limit, unlimited_ns))
+    }
+
+    /// One replay of a configuration at a size, in the middle of everything, over time.
+    pub(super) fn course(&self, index: usize, size: Bytes) -> Result<Vec<CourseRow>, ScenarioError> {
+        let scenario = self.scenario(&CANDIDATES[index], size);
+        let name = name_of(&scenario.policy, scenario.limit);
+        let variant = Variant { name, scenario, only: Vec::new() };
+        let sample = sample_every(self.recording.runtime);
+        self.progress.planned(1);
+        let outcome = play(&variant, &self.context, Limits::Of(&self.peaks), Some(sample), None)?;
+        self.progress.done();
+        // The root and the program's own group.
+        let row = |row: &SeriesRow| CourseRow {
+            at_ns: row.at_ns,
+            usage_pages: row.usage_pages.get(1).copied().unwrap_or(0),
+            major_faults: row.major_faults,
+            stalled_ns: row.memory_some_ns,
+        };
+        Ok(outcome.series.iter().map(row).collect())
     }
 
     /// How a configuration fares on other devices, in the middle of everything else: its runtime against unlimited memory there, in millionths,

@@ -6,7 +6,7 @@ use isotherm_report::{
 use isotherm_scenario::advise::{Advice, AdviceRow, CANDIDATES, Candidate, Question};
 use isotherm_units::{Bytes, Duration};
 
-use super::{tables, words};
+use super::{tables, views, words};
 use crate::error::CliError;
 
 /// The page. At least one answer; what does not depend on the release is taken from the first.
@@ -31,9 +31,15 @@ pub(super) fn html(answers: &[Advice], question: &Question) -> Result<String, Cl
     }
     let text = [words::firmness(advice), words::gains(advice), words::other_devices(advice)].concat();
     page.verdict(&Verdict { headline: words::verdict(advice), text, facts });
+    if answers.len() > 1 {
+        page.section("What each release says").table(&tables::releases(answers));
+        page.paragraph("The recommendation holds on all of them; what differs between them stands on a page for each.");
+        page.pages(&answers.iter().map(release_page).collect::<Vec<_>>());
+    }
     for advice in answers {
         on_release(&mut page, advice, answers.len() > 1);
     }
+    page.end_page();
     page.section("Huge pages");
     page.paragraph(&words::huge_pages(advice));
     let huge_pages = tables::huge_pages(advice);
@@ -46,12 +52,9 @@ pub(super) fn html(answers: &[Advice], question: &Question) -> Result<String, Cl
         page.table(&latencies);
         page.notes("What these latencies assume", &words::latency_assumptions(advice));
     }
+    views::put_on(&mut page, advice, &question.trace)?;
     page.section("Every size");
     page.table(&tables::rows(answers));
-    let heatmap = crate::verbs::report::trace_heatmap(&question.trace)?;
-    page.section("Memory over time");
-    page.paragraph("Which pages the program touched, and when. Unmapped address space is folded away.");
-    page.heatmap(&heatmap, PictureSize { width: 960, height: 640 });
     if let Some(config) = &advice.config {
         page.section("The recommended configuration as a scenario");
         page.code(&isotherm_scenario::print(config));
@@ -62,8 +65,17 @@ pub(super) fn html(answers: &[Advice], question: &Question) -> Result<String, Cl
     Ok(page.to_html())
 }
 
-/// What one release says. Its name stands in the headings where there are several.
+/// Where a release has its page, and what it is called.
+fn release_page(advice: &Advice) -> (String, String) {
+    (format!("linux-{}", advice.kernel), format!("Linux {}", advice.kernel))
+}
+
+/// What one release says, on a page of its own where there are several. Its name stands in every heading then.
 fn on_release(page: &mut HtmlPage, advice: &Advice, is_one_of_several: bool) {
+    if is_one_of_several {
+        let (id, name) = release_page(advice);
+        page.page(&id, &format!("By the rules of {name}"));
+    }
     let heading = |text: &str| match is_one_of_several {
         true => format!("{text}: Linux {}", advice.kernel),
         false => text.to_owned(),

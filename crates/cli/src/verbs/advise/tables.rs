@@ -1,7 +1,7 @@
 //! The advice in tables.
 
 use isotherm_report::{Align, Cell, Column, Table, Unit};
-use isotherm_scenario::advise::{Advice, AdviceRow, percent};
+use isotherm_scenario::advise::{Advice, AdviceRow, CANDIDATES, percent};
 use isotherm_units::Bytes;
 
 use super::words;
@@ -64,6 +64,36 @@ pub(super) fn rows(answers: &[Advice]) -> Table {
             Cell::from(words::note(advice, row)),
             Cell::from(words::did(&row.schemes)),
         ]);
+    }
+    table
+}
+
+/// The policies of Linux by each release, at the size at which all is compared.
+pub(super) fn releases(answers: &[Advice]) -> Table {
+    let size = answers.first().map_or(0, |advice| advice.compared_bytes);
+    let columns = vec![
+        Column::text("kernel"),
+        Column::text("policy"),
+        Column::number("safe from", Unit::Bytes),
+        Column::number("slower by", Unit::Ppm),
+        Column::number("major faults", Unit::Count),
+    ];
+    let mut table = Table::new(format!("At memory.max = {}", Bytes::new(size).approx()), columns);
+    for advice in answers {
+        let is_plain =
+            |name: &str| CANDIDATES.iter().any(|one| one.name == name && one.runs_on_linux() && one.nr_parts() == 0);
+        for configuration in advice.configurations.iter().filter(|one| is_plain(one.candidate)) {
+            let name = configuration.candidate;
+            let row = advice.rows.iter().find(|row| row.candidate == name && row.memory_bytes == advice.compared_bytes);
+            let slower = row.and_then(|row| row.runtime_ratio_ppm).map(|ratio| ratio.median as f64 - 1e6);
+            table.push(vec![
+                Cell::from(advice.kernel.name()),
+                Cell::from(name),
+                configuration.enough_bytes.into(),
+                slower.into(),
+                row.map(|row| row.major_faults.median).into(),
+            ]);
+        }
     }
     table
 }

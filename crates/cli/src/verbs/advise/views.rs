@@ -1,0 +1,79 @@
+//! The recording, and one replay of what is recommended, over time and over memory: pictures of the page.
+
+use std::path::Path;
+
+use isotherm_report::records::IDLE_BOUNDS_NS;
+use isotherm_report::{Axis, Chart, HtmlPage, PictureSize, Reference, Series, Unit, traces};
+use isotherm_scenario::advise::Advice;
+use isotherm_trace::TraceReader;
+use isotherm_trace::analysis::{self, IdleAt};
+use isotherm_units::PAGE_BYTES;
+
+use crate::error::CliError;
+
+const SIZE: PictureSize = PictureSize { width: 960, height: 360 };
+/// Moments and windows of a curve over time.
+const MOMENTS: u32 = 200;
+
+pub(super) fn put_on(page: &mut HtmlPage, advice: &Advice, trace: &Path) -> Result<(), CliError> {
+    let mut reader = TraceReader::open(trace)?;
+    let meta = reader.meta().clone();
+    page.section("Memory over time");
+    page.paragraph("Which pages the program touched, and when. Unmapped address space is folded away.");
+    let heatmap = crate::verbs::report::trace_heatmap(trace)?;
+    page.heatmap(&heatmap, PictureSize { width: 960, height: 640 });
+    let epoch_ns = meta.epoch_ns.max(1);
+    let window_ns = (heatmap.end_ns / u64::from(MOMENTS)).max(1).checked_next_multiple_of(epoch_ns).unwrap_or(epoch_ns);
+    page.chart(&traces::wss_chart(&analysis::wss(&mut reader, window_ns)?, &meta), SIZE);
+    let moments = analysis::idle(&mut TraceReader::open(trace)?, IdleAt::Spread(MOMENTS), IDLE_BOUNDS_NS)?;
+    page.chart(&traces::idle_course_chart(&moments, &meta), SIZE);
+    if !advice.course.is_empty() {
+        page.section("The recommended configuration over time");
+        page.paragraph(
+            "One replay at the recommended size. Times are the simulated clock's, which goes on while the program waits for memory: they \
+             lie a little behind those of the recording.",
+        );
+        page.chart(&charge_chart(advice), SIZE).chart(&fault_chart(advice), SIZE);
+    }
+    page.section("Misses at every size");
+    page.paragraph(
+        "The share of touches that an exact LRU memory of each size would miss. Linux does not do exact LRU; where this curve is steep, a \
+         little memory decides much.",
+    );
+    let mut misses = traces::mrc_chart(&analysis::mrc(&mut TraceReader::open(trace)?)?, &meta);
+    if let Some(best) = &advice.recommendation {
+        misses.references.push(Reference::AtX { value: best.memory_bytes as f64, label: "recommended".to_owned() });
+    }
+    page.chart(&misses, SIZE);
+    Ok(())
+}
+
+fn charge_chart(advice: &Advice) -> Chart {
+    let points = advice.course.iter().map(|row| (row.at_ns as f64, (row.usage_pages * PAGE_BYTES) as f64)).collect();
+    let limit = advice.recommendation.as_ref().map(|best| best.memory_bytes as f64);
+    let references = limit.map(|value| Reference::AtY { value, label: "limit".to_owned() });
+    Chart {
+        title: "Memory charge".to_owned(),
+        x: Axis::new("simulated time", Unit::Ns),
+        y: Axis::new("charge", Unit::Bytes),
+        series: vec![Series::line("charge", points)],
+        references: references.into_iter().collect(),
+        ..Chart::default()
+    }
+}
+
+/// Faults and waiting between one moment and the next, as rates.
+fn fault_chart(advice: &Advice) -> Chart {
+    let rates = advice.course.windows(2).map(|pair| {
+        let [from, to] = pair else { return (0.0, 0.0) };
+        let seconds = to.at_ns.saturating_sub(from.at_ns) as f64 / 1e9;
+        (from.at_ns as f64, to.major_faults.saturating_sub(from.major_faults) as f64 / seconds.max(1e-9))
+    });
+    Chart {
+        title: "Major faults".to_owned(),
+        x: Axis::new("simulated time", Unit::Ns),
+        y: Axis::new("major faults", Unit::PerSecond),
+        series: vec![Series::step("major faults", rates.collect())],
+        ..Chart::default()
+    }
+}
