@@ -8,6 +8,7 @@ DEMO_DIR := $(TARGET_DIR)/demo
 ISOTHERM := $(TARGET_DIR)/release/isotherm
 RECORDER := $(TARGET_DIR)/release/valgrind
 
+.PHONY: deb tarball image
 .PHONY: help build recorder lab module module-install module-test demo check check-fast test bench install install-recorder uninstall clean
 .DEFAULT_GOAL := help
 
@@ -111,6 +112,19 @@ uninstall: ## Removes what `make install` put into PREFIX
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/isotherm $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_isotherm \
 		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/isotherm.fish
 	rm -rf $(DESTDIR)$(PREFIX)/share/isotherm $(DESTDIR)$(PREFIX)/lib/isotherm/valgrind
+
+deb: build ## A Debian package, into target/package; for the release that builds it and later ones
+	@scripts/package deb
+
+tarball: ## The static program with its pages, into target/package; for any Linux
+	@scripts/need cargo cc
+	$(CARGO) xtask static
+	@scripts/package tarball
+
+image: ## An OCI image of the static program, by podman or docker
+	@scripts/need cargo cc
+	$(CARGO) xtask static
+	@scripts/package image
 
 clean: ## Removes everything that was built
 	$(CARGO) clean

@@ -9,6 +9,7 @@ mod fuzz;
 mod guest;
 mod licences;
 mod module;
+mod sbom;
 mod tidy;
 mod workspace;
 
@@ -27,6 +28,7 @@ cargo xtask COMMAND
              `cargo test` asks a debug build
   guest      the program that runs in the rig's virtual machines, into target/guest
   static     isotherm itself, linked into one file, into target/static
+  sbom       what isotherm is made of, as CycloneDX on standard output
   module     the accessed-bit module for kernels of the rig, into the cache; as root
              module NAME…  for those of 6.1, 6.12, 7.2 (without names: all)
   dkms       whether DKMS builds, installs and removes the module, each in a clean root; as root
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         "static" => guest::run_static(),
         "module" => module::run(rest),
         "dkms" => dkms::run(rest),
+        "sbom" => sbom::run(),
         "bench" => bench::run(rest),
         "fuzz" => fuzz::run(rest),
         "help" | "--help" | "-h" => {

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 /// Debian 12 and 13.
 const RELEASES: [&str; 2] = ["bookworm", "trixie"];
@@ -21,6 +22,9 @@ fn output(program: &str, arguments: &[&str]) -> Option<Output> {
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
+
+/// Tests of this file use the same roots.
+static ROOTS: Mutex<()> = Mutex::new(());
 
 /// Makes the root of a release, or takes the one made before.
 fn root_of(release: &str) -> Result<PathBuf, String> {
@@ -83,6 +87,7 @@ fn readmes_first_commands_work_on_debian_12_and_13_without_privileges() {
     if id.is_none_or(|id| id.stdout != b"0\n") {
         return skip("roots of Debian releases are made by root");
     }
+    let _alone = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
     for release in RELEASES {
         let root = match root_of(release) {
             Ok(root) => root,
@@ -115,5 +120,64 @@ fn readmes_first_commands_work_on_debian_12_and_13_without_privileges() {
         let gap = "what io_uring touches are not in the recording";
         assert!(said(&advice).split_whitespace().collect::<Vec<_>>().join(" ").contains(gap), "{}", said(&advice));
         assert!(said(&advice).contains("of files read and written"), "{release}: {}", said(&advice));
+    }
+}
+
+/// What `make WHAT` made: its path.
+fn package(what: &str) -> PathBuf {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let made = Command::new("make").args(["--silent", what]).current_dir(&project).output().expect("make is there");
+    assert!(made.status.success(), "make {what}: {}", said(&made));
+    let path = String::from_utf8_lossy(&made.stdout).lines().last().expect("it says what it made").to_owned();
+    project.join(path)
+}
+
+#[test]
+fn packages_install_and_run_on_debian_12_and_13() {
+    let id = output("id", &["-u"]);
+    if id.is_none_or(|id| id.stdout != b"0\n") {
+        return skip("roots of Debian releases are made by root");
+    }
+    let _alone = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let roots: Result<Vec<PathBuf>, String> = RELEASES.into_iter().map(root_of).collect();
+    let roots = match roots {
+        Ok(roots) => roots,
+        Err(why) => return skip(&why),
+    };
+    let (deb, tarball) = (package("deb"), package("tarball"));
+    for (release, root) in RELEASES.iter().zip(&roots) {
+        std::fs::copy(&deb, root.join("tmp/isotherm.deb")).unwrap();
+        std::fs::copy(&tarball, root.join("tmp/isotherm.tar.gz")).unwrap();
+        let in_root = |line: &str| {
+            let output =
+                Command::new("chroot").arg(root).args(["sh", "-c", line]).output().expect("coreutils are there");
+            assert!(output.status.success(), "{release}: {line}: {}", said(&output));
+            said(&output)
+        };
+        in_root("dpkg --install /tmp/isotherm.deb");
+        let installed = in_root("dpkg --listfiles isotherm");
+        for file in [
+            "/usr/lib/systemd/system/isotherm.service",
+            "/usr/share/man/man1/isotherm-advise.1.gz",
+            "/usr/share/bash-completion/completions/isotherm",
+            "/usr/share/doc/isotherm/docs/tutorial.md",
+            "/usr/share/doc/isotherm/isotherm.cdx.json",
+            "/usr/lib/isotherm/valgrind/isorec-launcher",
+        ] {
+            assert!(installed.lines().any(|line| line == file), "{release}: {file}");
+        }
+        let advise = "advise /usr/share/isotherm/traces/sqlite.parquet --kernel 6.12 --memory 80% -q";
+        let packaged = shell(root, &format!("/usr/bin/isotherm {advise}"));
+        assert!(
+            packaged.status.success() && said(&packaged).contains("Recommendation"),
+            "{release}: {}",
+            said(&packaged)
+        );
+        in_root(
+            "rm -rf /tmp/static && mkdir /tmp/static && tar --extract --gzip --file /tmp/isotherm.tar.gz --directory /tmp/static",
+        );
+        let unpacked = shell(root, &format!("/tmp/static/*/bin/isotherm {advise}"));
+        assert_eq!(said(&unpacked), said(&packaged), "{release}: the static program says the same");
+        in_root("dpkg --remove isotherm && test ! -e /usr/bin/isotherm && rm -rf /tmp/static /tmp/isotherm.*");
     }
 }
