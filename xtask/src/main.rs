@@ -7,6 +7,7 @@ mod commits;
 mod dkms;
 mod fuzz;
 mod guest;
+mod keys;
 mod licences;
 mod module;
 mod sbom;
@@ -28,6 +29,7 @@ cargo xtask COMMAND
              `cargo test` asks a debug build
   guest      the program that runs in the rig's virtual machines, into target/guest
   static     isotherm itself, linked into one file, into target/static
+  keys       the reference of configuration keys, docs/keys.md, from the sources
   sbom       what isotherm is made of, as CycloneDX on standard output
   module     the accessed-bit module for kernels of the rig, into the cache; as root
              module NAME…  for those of 6.1, 6.12, 7.2 (without names: all)
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         "static" => guest::run_static(),
         "module" => module::run(rest),
         "dkms" => dkms::run(rest),
+        "keys" => keys::run(),
         "sbom" => sbom::run(),
         "bench" => bench::run(rest),
         "fuzz" => fuzz::run(rest),
