@@ -7,7 +7,7 @@ use super::{bytes, subject};
 use crate::records::{IDLE_BOUNDS_NS, IdleTimes};
 use crate::{Axis, Chart, Series, Unit};
 
-/// The mean of moments whose bins are [`IDLE_BOUNDS_NS`](crate::records::IDLE_BOUNDS_NS), as the chart and tables of idle times
+/// The mean of moments whose bins are [`IDLE_BOUNDS_NS`], as the chart and tables of idle times
 /// take it.
 pub fn idle(moments: &[IdleMoment], page_bytes: u64) -> IdleTimes {
     let count = moments.len().max(1) as u128;
