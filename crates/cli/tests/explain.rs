@@ -348,6 +348,42 @@ fn refused(flags: &[&str], code: i32, words: &str) {
 }
 
 #[test]
+fn places_add_up_to_what_is_told_of_the_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("stopped.toml");
+    std::fs::write(&file, STOPPED).unwrap();
+    let file = file.to_str().unwrap();
+    let document: serde_json::Value =
+        serde_json::from_str(&said(&["explain", file, "--places", "--format", "json"])).unwrap();
+    let places = document["places"].as_array().unwrap();
+    let monitor = document["monitors"].as_array().unwrap().iter().find(|one| one["name"] == "kdamond").unwrap();
+    let mut compared = 0;
+    for scheme in monitor["schemes"].as_array().unwrap() {
+        let here = places.iter().filter(|place| place["monitor"] == "kdamond" && place["scheme"] == scheme["index"]);
+        let mut sums = std::collections::BTreeMap::<&str, (u64, u64)>::new();
+        for place in here {
+            assert_eq!(
+                (place["target"].as_str(), place["cgroup"].as_str()),
+                (Some("store"), Some("/store")),
+                "{place}"
+            );
+            let sum = sums.entry(place["reason"].as_str().unwrap()).or_default();
+            *sum = (sum.0 + place["regions"].as_u64().unwrap(), sum.1 + place["bytes"].as_u64().unwrap());
+        }
+        for (reason, (regions, bytes)) in sums {
+            let whole = &scheme["all_passes"][reason];
+            assert_eq!((whole["regions"].as_u64(), whole["bytes"].as_u64()), (Some(regions), Some(bytes)), "{reason}");
+            compared += 1;
+        }
+    }
+    assert!(compared >= 6, "{compared}");
+    let text = said(&["explain", file, "--places", "--monitor", "kdamond", "--scheme", "0"]);
+    assert!(text.contains("most of it") && text.contains("/store"), "{text}");
+    let csv = said(&["explain", file, "--places", "--format", "csv"]);
+    assert!(csv.starts_with("monitor,scheme,target,group,start,end,reason,regions,bytes\n"), "{csv}");
+}
+
+#[test]
 fn presets_act_on_replays_of_traces() {
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/sqlite.parquet");
     let text = said(&["explain", trace.to_str().unwrap(), "--preset", "lru-sort"]);

@@ -2,6 +2,7 @@
 
 mod limits;
 mod live;
+mod places;
 
 use std::fs::File;
 use std::io::Read;
@@ -12,7 +13,7 @@ use clap::builder::PossibleValuesParser;
 use isotherm_core::presets::{PRESETS, Preset};
 use isotherm_core::schemes::{REASONS, SchemeReport};
 use isotherm_report::{Cell, Column, Table, Unit};
-use isotherm_scenario::monitoring::{ExplainedMonitor, ExplainedRun, MonitorSpec, Replay};
+use isotherm_scenario::monitoring::{ExplainedMonitor, ExplainedRun, MonitorReport, MonitorSpec, Replay};
 use isotherm_scenario::{RunOptions, Scenario};
 use isotherm_sim::machine::LimitsOutcome;
 use isotherm_trace::TraceReader;
@@ -78,6 +79,9 @@ pub(crate) struct Args {
     /// Only the scheme of this number, from 0.
     #[arg(long, value_name = "N")]
     scheme: Option<usize>,
+    /// Also tell where: by target with its control group, and by range of addresses. As CSV this takes the place of the sums.
+    #[arg(long, conflicts_with = "live")]
+    places: bool,
     /// Seed of chance [default: the scenario's; 1].
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
@@ -90,6 +94,7 @@ Examples:
   isotherm explain my-service.toml
   isotherm explain right-sizing --variant mglru
   isotherm explain my-service.toml --variant tight --monitor kdamond --scheme 0
+  isotherm explain my-service.toml --places
   isotherm explain my-service.toml --format json
   isotherm simulate my-service.toml --format json > result.json && isotherm explain result.json --variant tight
   isotherm explain traces/sqlite.parquet --preset plrus-radical --memory 64MiB
@@ -136,7 +141,18 @@ fn played<'a>(replay: &Replay, args: &'a Args, ui: &Ui) -> Result<Reported<'a>, 
     let played = replay.play();
     spinner.finish_and_clear();
     let (reports, outcome) = played?;
+    let places = |(spec, report): (&MonitorSpec, &MonitorReport)| {
+        let targets = replay.target_names(spec);
+        let is_wanted = |scheme: &&SchemeReport| {
+            args.monitor.as_ref().is_none_or(|only| *only == report.name)
+                && args.scheme.is_none_or(|only| only == scheme.index)
+        };
+        let of_scheme = |scheme: &SchemeReport| places::of(&report.name, scheme, &targets);
+        report.schemes.iter().filter(is_wanted).flat_map(of_scheme).collect::<Vec<_>>()
+    };
+    let places = if args.places { specs.iter().zip(&reports).flat_map(places).collect() } else { Vec::new() };
     Ok(Reported {
+        places,
         source: &args.source,
         variant: Some(replay.variant().to_owned()),
         workload: Some(replay.workload().to_owned()),
@@ -172,6 +188,11 @@ fn of_result(args: &Args) -> Result<Reported<'_>, CliError> {
     let source = &args.source;
     let given =
         [("--preset", args.preset.is_some()), ("--memory", args.memory.is_some()), ("--seed", args.seed.is_some())];
+    if args.places {
+        return Err(CliError::usage(format!(
+            "{source} is a result, which does not hold places: name the scenario instead"
+        )));
+    }
     if let Some((flag, _)) = given.iter().find(|(_, is_given)| *is_given) {
         return Err(CliError::usage(format!("{source} is a result, which was played before: leave {flag} out")));
     }
@@ -208,7 +229,7 @@ fn of_result(args: &Args) -> Result<Reported<'_>, CliError> {
         run.monitors.iter().map(|monitor| (monitor.name.as_str(), monitor.schemes.len())).collect();
     check(args, &place, &names)?;
     let (variant, workload) = (Some(run.variant), Some(run.workload));
-    Ok(Reported { source, variant, workload, monitors: run.monitors, limits: Vec::new() })
+    Ok(Reported { source, variant, workload, monitors: run.monitors, limits: Vec::new(), places: Vec::new() })
 }
 
 fn of_scenario(args: &Args, ui: &Ui) -> Result<Replay, CliError> {
@@ -290,6 +311,9 @@ struct Reported<'a> {
     monitors: Vec<ExplainedMonitor>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     limits: Vec<LimitsOutcome>,
+    /// Where, if that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    places: Vec<places::Place>,
 }
 
 fn print(document: &Reported<'_>, format: Format, ui: &Ui) -> Result<(), CliError> {
@@ -299,6 +323,7 @@ fn print(document: &Reported<'_>, format: Format, ui: &Ui) -> Result<(), CliErro
             ui.print(format_args!("{text}\n"))
         }
         Format::Csv if document.monitors.is_empty() => ui.print(limits::long_table(&document.limits).to_csv()),
+        Format::Csv if !document.places.is_empty() => ui.print(places::long_table(&document.places).to_csv()),
         Format::Csv => ui.print(long_table(&document.monitors).to_csv()),
         Format::Table => {
             let run: Vec<&str> = document.variant.iter().chain(&document.workload).map(String::as_str).collect();
@@ -317,6 +342,12 @@ fn print(document: &Reported<'_>, format: Format, ui: &Ui) -> Result<(), CliErro
                     let counts = counts(&scheme.report);
                     if !counts.rows.is_empty() {
                         ui.print(format_args!("\n{}", super::render(&counts, Format::Table, ui)))?;
+                    }
+                    let index = scheme.report.index;
+                    let where_it_was =
+                        places::shown(document.places.iter().filter(|place| place.is_of(&monitor.name, index)));
+                    if !where_it_was.rows.is_empty() {
+                        ui.print(format_args!("\n{}", super::render(&where_it_was, Format::Table, ui)))?;
                     }
                 }
             }

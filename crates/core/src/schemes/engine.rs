@@ -1,6 +1,7 @@
 //! The schemes of a monitor and their state from pass to pass.
 
 use super::goal::GoalState;
+use super::places::Places;
 use super::quota::QuotaState;
 use super::report::{SchemeReport, Stats, TriedRegion};
 use super::scheme::Scheme;
@@ -34,6 +35,7 @@ pub(super) struct Slot {
     pub(super) stats: Stats,
     pub(super) last_pass: Why,
     pub(super) all_passes: Why,
+    pub(super) places: Places,
     /// See [`Order::last_folio`](crate::host::Order::last_folio).
     pub(super) last_folio: Option<u64>,
 }
@@ -58,6 +60,7 @@ impl Slot {
             stats: Stats::default(),
             last_pass: Why::default(),
             all_passes: Why::default(),
+            places: Places::default(),
             last_folio: None,
         }
     }
@@ -219,6 +222,7 @@ impl Engine {
             goal_values: slot.goals.iter().map(|goal| goal.current).collect(),
             last_pass: slot.last_pass.clone(),
             all_passes: slot.all_passes.clone(),
+            places: slot.places.all(),
         };
         self.slots.iter().enumerate().map(report).collect()
     }

@@ -238,6 +238,8 @@ impl Slot {
             None => End::For(Reason::LowPriority),
         };
         let bytes = pass.bytes(region);
+        let reason = if let End::For(reason) = end { reason } else { Reason::CoreFilter };
+        self.places.count(target, pass.byte_range(region), reason);
         match end {
             End::For(reason) => self.last_pass.count(reason, bytes),
             End::Filtered(verdict) => self.last_pass.count_rejected(verdict, bytes),

@@ -1,5 +1,6 @@
 //! What schemes give out.
 
+use super::places::Place;
 use super::why::Why;
 use crate::host::{AddressRange, TargetId};
 use crate::monitor::PROBES_MAX;
@@ -54,6 +55,9 @@ pub struct SchemeReport {
     /// What happened to the regions in the last pass; `all_passes` adds up all passes.
     pub last_pass: Why,
     pub all_passes: Why,
+    /// Where that was, in all passes. Not part of results.
+    #[serde(skip)]
+    pub places: Vec<Place>,
 }
 
 /// A region that a scheme was tried on, as it was then.

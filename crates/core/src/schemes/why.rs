@@ -21,7 +21,7 @@ impl Tally {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    fn join(&mut self, other: Self) {
+    pub(super) fn join(&mut self, other: Self) {
         self.regions += other.regions;
         self.bytes = self.bytes.saturating_add(other.bytes);
     }

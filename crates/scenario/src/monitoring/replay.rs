@@ -84,6 +84,17 @@ impl Replay {
         self.play_watched(Watching::On { period: None, emit: None })
     }
 
+    /// The targets of a monitor in their order, and the group of each: `sqlite` in `/sqlite`, `physical` in none.
+    pub fn target_names(&self, spec: &MonitorSpec) -> Vec<(String, Option<String>)> {
+        let workloads = &self.variant.scenario.workloads;
+        let group = |target: &WatchedProcess| {
+            let workload =
+                workloads.iter().find(|entry| entry.name == target.name.split('/').next().unwrap_or_default())?;
+            Some(format!("/{}", workload.cgroup.as_deref().unwrap_or(&workload.name).trim_start_matches('/')))
+        };
+        self.targets_of(spec).iter().map(|target| (target.name.clone(), group(target))).collect()
+    }
+
     pub(super) fn targets_of(&self, spec: &MonitorSpec) -> Vec<WatchedProcess> {
         targets_in(&self.variant.scenario, &self.unit, spec)
     }
