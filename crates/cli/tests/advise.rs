@@ -237,3 +237,23 @@ fn what_two_tiers_cannot_be_is_refused_in_words() {
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
 }
+
+#[test]
+fn huge_pages_are_a_question_of_their_own() {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/redis.parquet");
+    let trace = trace.to_str().unwrap();
+    let output = isotherm(&["advise", trace, "--huge-pages", "--kernel", "7.2"]);
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for words in
+        ["peak memory", "aligned ranges of 2 MiB", "Memory that could be huge pages", "To do now:", "hugetlb=1"]
+    {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(!said.contains("memory.max"), "no search for sizes: {said}");
+    let output = isotherm(&["advise", trace, "--huge-pages", "--kernel", "7.2", "--format", "json"]);
+    let document: serde_json::Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    assert!(document["peak_bytes"].as_u64() > Some(1 << 20) && document["huge_pages"]["ranges"].is_object());
+    let refused = isotherm(&["advise", trace, "--huge-pages", "--memory", "50%"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+}

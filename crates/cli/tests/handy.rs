@@ -75,3 +75,25 @@ fn the_version_says_what_it_was_built_from() {
     let long = said(&["--version"]);
     assert!(long.starts_with(short.trim()) && long.contains("\ncommit: ") && long.contains(", rustc "), "{long}");
 }
+
+#[test]
+fn a_bug_report_has_no_names_unless_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("isotherm.toml"), "[[targets]]\nname = \"secret\"\ncgroup = \"/secret.slice\"\n").unwrap();
+    let (config, audit) = (path("isotherm.toml"), path("none.jsonl"));
+    let told = said(&["bug-report", "-o", &path("report"), "--config", &config, "--audit", &audit]);
+    assert!(told.contains("read it, then attach it"), "{told}");
+    let report = folder.path().join("report");
+    for (file, words) in [("version.txt", "isotherm "), ("machine.txt", "MemTotal"), ("doctor.json", "\"verdict\"")] {
+        let text = std::fs::read_to_string(report.join(file)).unwrap();
+        assert!(text.contains(words) && !text.contains("secret"), "{file}: {text}");
+    }
+    let left_out = std::fs::read_to_string(report.join("left-out.txt")).unwrap();
+    assert!(left_out.contains("isotherm.toml: left out") && left_out.contains("audit.jsonl: left out"), "{left_out}");
+    assert!(!report.join("isotherm.toml").exists() && !report.join("audit.jsonl").exists());
+    let again = isotherm(&["bug-report", "-o", &path("report")]);
+    assert_eq!(again.status.code(), Some(2), "{}", String::from_utf8_lossy(&again.stderr));
+    said(&["bug-report", "-o", &path("named"), "--config", &config, "--audit", &audit, "--with-names"]);
+    assert!(std::fs::read_to_string(folder.path().join("named/isotherm.toml")).unwrap().contains("secret"));
+}

@@ -19,6 +19,7 @@ use crate::kernel::{self, KernelArg, Kernels};
 use crate::ui::Ui;
 
 mod cold;
+mod huge;
 mod page;
 mod tables;
 mod tiers;
@@ -85,6 +86,10 @@ pub(crate) struct Args {
     /// predicted and real major faults next to each other.
     #[arg(long, conflicts_with = "fast")]
     verify: bool,
+    /// Only this question: what of its memory could be huge pages, what that holds beside, and how long the program would wait for
+    /// them on fragmented memory.
+    #[arg(long, conflicts_with_all = ["fast", "verify", "limits", "memory", "slowdown", "details", "rows", "report", "config", "cgroup"])]
+    huge_pages: bool,
     /// Print all that is known, not only the answer with its evidence: all configurations, other devices, huge pages, assumptions.
     #[arg(long)]
     details: bool,
@@ -138,6 +143,7 @@ Examples:
   isotherm advise traces/sqlite.parquet --memory 50%,75%,200MiB --format json
   isotherm advise traces/sqlite.parquet --details
   isotherm advise traces/redis.parquet --limits
+  isotherm advise traces/redis.parquet --huge-pages
   isotherm advise traces/sqlite.parquet --fast 50% --slow cxl
   isotherm advise regions.parquet --goal 50/s --swap zram
   isotherm advise --cgroup /system.slice/nginx.service --for 10m
@@ -194,6 +200,10 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         limits: args.limits,
         threads: args.threads.map(usize::from),
     };
+    if args.huge_pages {
+        huge::run(&question, args.format.format, ui)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let bar = BarProgress::new(ui, "replaying");
     let answers = advise(&question, &bar);
     bar.finish();
@@ -420,17 +430,17 @@ fn print_for_people(advice: &Advice, with: With<'_>, last: bool, ui: &Ui) -> Res
         return ui.print("\n");
     }
     ui.print("\n")?;
-    print(&tables::huge_pages(advice))?;
-    let latencies = tables::latencies(advice);
+    print(&tables::huge_pages(&advice.huge_pages))?;
+    let latencies = tables::latencies(&advice.huge_pages);
     if !latencies.rows.is_empty() {
         print(&latencies)?;
     }
-    paragraph(&words::huge_pages(advice))?;
-    let latencies = words::latencies(advice);
+    paragraph(&words::huge_pages(&advice.huge_pages))?;
+    let latencies = words::latencies(&advice.huge_pages);
     if !latencies.is_empty() {
         paragraph(&latencies)?;
     }
-    list("What latencies of huge pages assume:", &words::latency_assumptions(advice))?;
+    list("What latencies of huge pages assume:", &words::latency_assumptions(&advice.huge_pages))?;
     list("Configurations with schemes:", &words::configurations(advice))?;
     list("What this does not know:", &advice.unknowns)
 }

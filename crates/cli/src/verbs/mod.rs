@@ -4,6 +4,7 @@
 mod accuracy;
 mod advise;
 mod apply;
+mod bug_report;
 mod check;
 mod compact;
 mod compare;
@@ -36,6 +37,7 @@ isotherm_terminal::verbs! {
     Accuracy => accuracy,
     Advise => advise,
     Apply => apply,
+    BugReport => bug_report,
     Check => check,
     Compact => compact,
     Compare => compare,

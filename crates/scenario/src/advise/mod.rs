@@ -180,6 +180,22 @@ pub fn advise(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice
     in_pool(question.threads, || answer(question, progress))
 }
 
+/// What of a program's memory could be huge pages, and at what latency they would come: the question alone, without a search for
+/// sizes. The peak is the first release's.
+///
+/// # Errors
+/// The trace cannot be read, or takes no memory.
+pub fn huge_pages(
+    question: &Question,
+    progress: &dyn Progress,
+) -> Result<(isotherm_units::Bytes, HugePages), ScenarioError> {
+    in_pool(question.threads, || {
+        let kernel = question.kernels.first().copied().unwrap_or_default();
+        let replays = Replays::new(question, kernel, EpochOrder::Recorded, &BuildContext::new("."), None, progress)?;
+        Ok((replays.peak, HugePages::of(question, replays.peak, progress)?))
+    })
+}
+
 /// Runs `work` with so many threads; where none can be started, with the caller's own.
 fn in_pool<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send) -> T {
     match rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build() {

@@ -12,6 +12,7 @@ use crate::parse::nearest;
 use crate::variant::{self, Variant};
 use crate::{RunMode, Scenario, daemons, monitoring};
 use isotherm_core::daemon::DAEMONS;
+use isotherm_units::Duration;
 use std::path::Path;
 
 /// A key that makes no sense.
@@ -74,6 +75,9 @@ pub(crate) fn validate(scenario: &Scenario, folder: &Path) -> Checked {
 fn check(scenario: &Scenario, scope: Scope) -> Checked {
     if scenario.repeats == 0 {
         return Err(Refused::new("repeats", "`repeats` is 0; allowed: 1 or more").of(scope));
+    }
+    if scenario.until == Duration::ZERO {
+        return Err(Refused::new("until", "`until` is 0, and nothing would run; allowed: 1ns or more").of(scope));
     }
     if scenario.workloads.is_empty() {
         let message = "there is no workload; add a `[[workloads]]` table";

@@ -14,7 +14,8 @@ pub(super) const IMPORTER: Importer = Importer {
     name: "lackey",
     about: "text of `valgrind --tool=lackey --trace-mem=yes`",
     has_sizes: false,
-    detect: |_, head| head.split(|&byte| byte == b'\n').take(100).any(|line| parse(line).is_some()),
+    // The program, or a wrapper around it, may say something first.
+    detect: |_, head| head.split(|&byte| byte == b'\n').any(|line| parse(line).is_some()),
     meta,
     convert,
 };
@@ -109,6 +110,13 @@ fn learn(line: &[u8], writer: &mut TraceWriter) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_wrapper_says_first_does_not_hide_it() {
+        let wrapper = "starting the service, attempt 1\n".repeat(500);
+        assert!((IMPORTER.detect)(std::path::Path::new("log"), (wrapper.clone() + "I  0400,3\n").as_bytes()));
+        assert!(!(IMPORTER.detect)(std::path::Path::new("log"), wrapper.as_bytes()));
+    }
 
     #[test]
     fn lines_of_valgrind_3_19() {

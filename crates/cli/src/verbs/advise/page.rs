@@ -41,16 +41,16 @@ pub(super) fn html(answers: &[Advice], question: &Question) -> Result<String, Cl
     }
     page.end_page();
     page.section("Huge pages");
-    page.paragraph(&words::huge_pages(advice));
-    let huge_pages = tables::huge_pages(advice);
+    page.paragraph(&words::huge_pages(&advice.huge_pages));
+    let huge_pages = tables::huge_pages(&advice.huge_pages);
     if !huge_pages.rows.is_empty() {
         page.table(&huge_pages);
     }
-    let latencies = tables::latencies(advice);
+    let latencies = tables::latencies(&advice.huge_pages);
     if !latencies.rows.is_empty() {
-        page.paragraph(&words::latencies(advice));
+        page.paragraph(&words::latencies(&advice.huge_pages));
         page.table(&latencies);
-        page.notes("What these latencies assume", &words::latency_assumptions(advice));
+        page.notes("What these latencies assume", &words::latency_assumptions(&advice.huge_pages));
     }
     views::put_on(&mut page, advice, &question.trace)?;
     page.section("Every size");

@@ -1,7 +1,7 @@
 //! The advice in tables.
 
 use isotherm_report::{Align, Cell, Column, Table, Unit};
-use isotherm_scenario::advise::{Advice, AdviceRow, CANDIDATES, percent};
+use isotherm_scenario::advise::{Advice, AdviceRow, CANDIDATES, HugePages, percent};
 use isotherm_units::Bytes;
 
 use super::words;
@@ -182,7 +182,7 @@ pub(super) fn schemes(advice: &Advice) -> Table {
 }
 
 /// What of its memory could be huge pages. Empty where nothing could, and where the recording does not tell.
-pub(super) fn huge_pages(advice: &Advice) -> Table {
+pub(super) fn huge_pages(huge: &HugePages) -> Table {
     let columns = vec![
         Column::text("touched at least"),
         Column::number("2 MiB ranges", Unit::Count),
@@ -192,8 +192,8 @@ pub(super) fn huge_pages(advice: &Advice) -> Table {
         Column::number("held beside", Unit::Bytes),
     ];
     let mut table = Table::new("Memory that could be huge pages", columns);
-    for step in advice.huge_pages.ranges.iter().flat_map(|ranges| &ranges.steps).filter(|step| step.ranges > 0) {
-        if advice.huge_pages.dense() == Some(step) {
+    for step in huge.ranges.iter().flat_map(|ranges| &ranges.steps).filter(|step| step.ranges > 0) {
+        if huge.dense() == Some(step) {
             table.highlight = Some(table.rows.len());
         }
         let least = match step.least_share_ppm {
@@ -213,7 +213,7 @@ pub(super) fn huge_pages(advice: &Advice) -> Table {
 }
 
 /// How long the program would wait for them on fragmented memory. Empty where nothing could be huge.
-pub(super) fn latencies(advice: &Advice) -> Table {
+pub(super) fn latencies(huge: &HugePages) -> Table {
     let columns = vec![
         Column::text("proactive compaction"),
         Column::text("in Linux"),
@@ -228,7 +228,7 @@ pub(super) fn latencies(advice: &Advice) -> Table {
         Column::number("daemon cpu", Unit::Ns),
     ];
     let mut table = Table::new("Huge pages on fragmented memory", columns);
-    let Some(fragmented) = &advice.huge_pages.fragmented else { return table };
+    let Some(fragmented) = &huge.fragmented else { return table };
     for row in &fragmented.rows {
         if row.design == fragmented.best {
             table.highlight = Some(table.rows.len());

@@ -1,7 +1,7 @@
 //! The advice in words.
 
 use isotherm_scenario::advise::{
-    Advice, AdviceRow, DeviceRole, LatencyRow, Neighbour, OtherDevice, SchemeDid, percent,
+    Advice, AdviceRow, DeviceRole, HugePages, LatencyRow, Neighbour, OtherDevice, SchemeDid, percent,
 };
 use isotherm_sim::machine::Ending;
 use isotherm_sim::swap::DeviceConfig;
@@ -193,8 +193,7 @@ pub(super) fn beside_the_peak(advice: &Advice) -> String {
 }
 
 /// What of its memory could be huge pages, in a sentence.
-pub(super) fn huge_pages(advice: &Advice) -> String {
-    let huge = &advice.huge_pages;
+pub(super) fn huge_pages(huge: &HugePages) -> String {
     if let Some(why) = huge.not_reported {
         return format!("Huge pages: not told, because {}.", why.message());
     }
@@ -215,8 +214,8 @@ pub(super) fn huge_pages(advice: &Advice) -> String {
 }
 
 /// How long the program would wait for them, in sentences. Empty where nothing could be huge.
-pub(super) fn latencies(advice: &Advice) -> String {
-    let Some(fragmented) = &advice.huge_pages.fragmented else { return String::new() };
+pub(super) fn latencies(huge: &HugePages) -> String {
+    let Some(fragmented) = &huge.fragmented else { return String::new() };
     let time = |ns: u64| Duration::from_ns(ns).approx();
     let of = |row: &LatencyRow| {
         let mut said = vec![format!("{} are there at once", percent(row.light_share_ppm))];
@@ -251,8 +250,8 @@ pub(super) fn latencies(advice: &Advice) -> String {
 }
 
 /// What these latencies assume.
-pub(super) fn latency_assumptions(advice: &Advice) -> Vec<String> {
-    advice.huge_pages.fragmented.as_ref().map_or_else(Vec::new, |fragmented| fragmented.assumptions.clone())
+pub(super) fn latency_assumptions(huge: &HugePages) -> Vec<String> {
+    huge.fragmented.as_ref().map_or_else(Vec::new, |fragmented| fragmented.assumptions.clone())
 }
 
 /// Notes, each with its configuration.
