@@ -161,7 +161,7 @@ fn releases_have_pages_of_their_own(browser: &mut Browser) {
     assert_eq!(browser.value(seen), json!(["linux-7.2"]));
     let drawn =
         "[...document.querySelectorAll('#linux-7\\\\.2 figure[data-chart]')].every(f => f.plot && f.plot.width > 500)";
-    assert_eq!(browser.value(drawn), json!(true), "drawn when first seen");
+    browser.until(drawn);
     assert_eq!(browser.value(OVERLAPS), json!([]), "on the second page");
     browser.value("document.querySelectorAll('nav.pages a')[0].click()");
     browser.settle();

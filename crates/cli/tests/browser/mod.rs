@@ -109,7 +109,19 @@ impl Browser {
     /// Opens a file and waits until all of its pictures stand.
     pub(crate) fn open(&mut self, page: &Path) {
         self.load(page);
+        self.until("!document.querySelector('figure[data-heatmap]:not(.live),figure[data-chart]:not(.live)')");
         self.settle();
+    }
+
+    /// Waits until an expression is true on the page; half a minute is enough for a busy machine.
+    pub(crate) fn until(&mut self, expression: &str) {
+        for _ in 0..600 {
+            if self.value(expression) == true {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        panic!("never true: {expression}");
     }
 
     /// Opens a file.
