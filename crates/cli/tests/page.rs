@@ -86,6 +86,10 @@ fn the_report_works_in_a_browser() {
     browser.look("light", "screen");
     browser.open(&page);
     assert_eq!(browser.value(OVERLAPS), json!([]), "at 1280 pixels");
+    let planted = "document.querySelector('h2').style.marginBottom = '-40px'";
+    browser.value(planted);
+    assert_ne!(browser.value(OVERLAPS), json!([]), "an overlap that was planted is found");
+    browser.value("document.querySelector('h2').style.marginBottom = ''");
     names_switch_curves(&mut browser);
     releases_have_pages_of_their_own(&mut browser);
     values_are_read_out(&mut browser);

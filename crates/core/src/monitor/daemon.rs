@@ -17,7 +17,7 @@ impl<H: MonitorHost> Daemon<H> for Monitor {
     }
 
     fn account(&self) -> Account {
-        Account::Monitor(self.scheme_reports())
+        Account::Monitor(self.final_reports())
     }
 
     fn words(&self) -> Vec<String> {

@@ -267,6 +267,12 @@ impl Monitor {
         self.schemes.reports(self.size_min.saturating_mul(self.config.addr_unit.get()))
     }
 
+    /// The same at the end of a run, with places.
+    pub(crate) fn final_reports(&self) -> Vec<SchemeReport> {
+        let with_places = |(report, places)| SchemeReport { places, ..report };
+        self.scheme_reports().into_iter().zip(self.schemes.places()).map(with_places).collect()
+    }
+
     /// Collects the regions that schemes are tried on, one pass of each, for an
     /// [`Event::TriedRegions`]. `false`: it does so already, or there are no schemes.
     pub fn start_walk(&mut self) -> bool {

@@ -1,7 +1,7 @@
 //! The schemes of a monitor and their state from pass to pass.
 
 use super::goal::GoalState;
-use super::places::Places;
+use super::places::{Place, Places};
 use super::quota::QuotaState;
 use super::report::{SchemeReport, Stats, TriedRegion};
 use super::scheme::Scheme;
@@ -205,6 +205,11 @@ impl Engine {
         is_input
     }
 
+    /// Where regions were that each scheme was shown.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Vec<Place>> + '_ {
+        self.slots.iter().map(|slot| slot.places.all())
+    }
+
     /// How all schemes stand.
     pub(crate) fn reports(&self, smallest_region_bytes: u64) -> Vec<SchemeReport> {
         let report = |(index, slot): (usize, &Slot)| SchemeReport {
@@ -222,7 +227,7 @@ impl Engine {
             goal_values: slot.goals.iter().map(|goal| goal.current).collect(),
             last_pass: slot.last_pass.clone(),
             all_passes: slot.all_passes.clone(),
-            places: slot.places.all(),
+            places: Vec::new(),
         };
         self.slots.iter().enumerate().map(report).collect()
     }
