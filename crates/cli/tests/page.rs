@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use browser::Browser;
+use isotherm_report::Unit;
 use serde_json::{Value, json};
 
 fn root() -> PathBuf {
@@ -90,6 +91,7 @@ fn the_report_works_in_a_browser() {
     browser.value(planted);
     assert_ne!(browser.value(OVERLAPS), json!([]), "an overlap that was planted is found");
     browser.value("document.querySelector('h2').style.marginBottom = ''");
+    numbers_read_as_elsewhere(&mut browser);
     names_switch_curves(&mut browser);
     releases_have_pages_of_their_own(&mut browser);
     values_are_read_out(&mut browser);
@@ -121,6 +123,25 @@ fn the_report_works_in_a_browser() {
         pictures.len() > 8 && pictures.iter().all(|is_picture| *is_picture == json!(true)),
         "without scripts: {pictures:?}"
     );
+}
+
+/// The page's script has numbers of its own to show; they read as everywhere else.
+fn numbers_read_as_elsewhere(browser: &mut Browser) {
+    let units = [
+        ("bytes", Unit::Bytes),
+        ("ns", Unit::Ns),
+        ("ppm", Unit::Ppm),
+        ("factor", Unit::Factor),
+        ("count", Unit::Count),
+        ("per_s", Unit::PerSecond),
+        ("address", Unit::Address),
+    ];
+    let values = [0.0, 1.0, 4096.0, 12_345.0, 999_600.0, 1_645_000_000.0, 90e9, 7200e9, 1e15];
+    for (name, unit) in units {
+        for value in values {
+            assert_eq!(browser.value(&format!("show('{name}', {value})")), json!(unit.approx(value)), "{name} {value}");
+        }
+    }
 }
 
 fn names_switch_curves(browser: &mut Browser) {

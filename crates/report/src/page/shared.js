@@ -34,7 +34,7 @@ const SCALES = {
     factor: [[0, 1, '×']],
     count: COUNTS,
     pages: COUNTS,
-    per_s: COUNTS.map(([from, by, suffix]) => [from, by, suffix ? suffix + '/s' : ' /s']),
+    per_s: COUNTS.map(([from, by, suffix]) => [from, by, ' ' + (suffix || '1') + '/s']),
 };
 function scaleOf(unit, largest) {
     const steps = SCALES[unit] || COUNTS;
