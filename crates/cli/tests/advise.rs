@@ -70,6 +70,55 @@ fn advice_names_a_size_and_writes_a_report_and_a_scenario_that_runs() {
     assert!(runtime["mean"].as_f64().unwrap() > 1e9);
 }
 
+/// The scenario that advice writes plays the worlds that its figures are drawn from, beside the program without limits.
+#[test]
+fn the_written_scenario_gives_the_figures_of_the_advice_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("c.toml");
+    let config = config.to_str().unwrap();
+    let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/table.parquet");
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let output = isotherm(arguments);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let sizes = ["--memory", "60%,100%"];
+    let advice = json(&[&["advise", recording, "--format", "json", "--config", config], &sizes[..]].concat());
+    let best = &advice["recommendation"];
+    let row = advice["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|row| row["candidate"] == best["candidate"] && row["memory_bytes"] == best["memory_bytes"]);
+    let row = row.expect("what is recommended was played");
+    let result = json(&["simulate", config, "--format", "json"]);
+    let found = |list: &str, metric: &str| {
+        let rows = result[list].as_array().unwrap().iter();
+        rows.clone().find(|row| row["metric"] == metric && row["variant"] != "without limits").unwrap().clone()
+    };
+    for (given, again, unit) in [
+        (&best["runtime_ratio_ppm"], found("ratios", "runtime_ns"), 1e6),
+        (&best["major_faults"], found("rows", "major_faults"), 1.0),
+        (&row["mean_bytes"], found("rows", "mean_bytes"), 1.0),
+    ] {
+        assert_eq!(again["n"], best["n"]);
+        // What advice says is rounded down.
+        let is_same = |ours: &str, theirs: &str| {
+            (again[ours].as_f64().unwrap() * unit - given[theirs].as_f64().unwrap()).abs() < 1.5
+        };
+        assert!(is_same("median", "median") && is_same("least", "chance_low"), "{given} {again}");
+        // Of 20 runtimes and more, and of 40 counts, the upper end of advice leaves some out.
+        assert!(
+            again["most"].as_f64().unwrap() * unit + 1.5 > given["chance_high"].as_f64().unwrap(),
+            "{given} {again}"
+        );
+    }
+    assert!(result["expectations"][0]["met"] == true, "{}", result["expectations"]);
+    let output = isotherm(&["simulate", config, "--repeats", "3"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("worlds, each with a seed of its own"), "{}", text(&output.stderr));
+}
+
 /// The answer, what to do and the evidence come first, in the order of a reader, on one screen.
 #[test]
 fn advice_fits_a_screen() {

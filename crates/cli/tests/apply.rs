@@ -194,7 +194,7 @@ fn what_needs_the_daemon_is_refused_with_the_command_that_does_it() {
     for (rest, more, words) in [
         ("", &["--daemon-config", "x.toml"][..], "has nothing for the daemon"),
         (TOOL, &["--daemon-config", "-", "--yes"], "prints alone"),
-        ("[[variants]]\nname = \"v\"\n", &[], "several variants"),
+        ("[[variants]]\nname = \"v\"\npatch = { policy = \"mglru\" }\n", &[], "several variants"),
         (
             "[[compaction]]\nname = \"h\"\ndesign = \"heat\"\n",
             &["--daemon-config", "-"],

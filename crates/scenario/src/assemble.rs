@@ -10,7 +10,7 @@ use isotherm_core::daemon::DAEMONS;
 use isotherm_sim::cgroup::{CgroupId, Knob, Limit};
 use isotherm_sim::machine::{Action, Ending, Machine, MachineBuilder, Outcome, Plan, SimError};
 use isotherm_sim::reclaim::policy_by_name;
-use isotherm_units::{Amount, Bytes, Instant};
+use isotherm_units::{Amount, Bytes, Duration, Instant};
 use isotherm_workload::BuildContext;
 use std::collections::BTreeMap;
 
@@ -210,6 +210,7 @@ pub(crate) fn builder(
     };
     DAEMONS.iter().try_for_each(|&kind| (daemons::entry(kind).attach)(&mut site))?;
     let observers = site.observers;
+    add_other_tasks(&mut builder, scenario, unit).map_err(sim_error)?;
     for event in &scenario.events {
         let mut plan = |action| builder.plan(Plan { at: Instant::START + event.at, every: event.every, action });
         for (action, name) in [(Action::Start as fn(usize) -> Action, &event.start), (Action::Stop, &event.stop)] {
@@ -253,6 +254,19 @@ pub(crate) fn builder(
         }
     }
     Ok((builder, observers))
+}
+
+/// Other tasks of the machine, for those policies that do not know the future: these know it of finite workloads only.
+fn add_other_tasks(builder: &mut MachineBuilder, scenario: &Scenario, unit: &Unit) -> Result<(), SimError> {
+    if scenario.other_tasks == Duration::ZERO || builder.needs_future() {
+        return Ok(());
+    }
+    let tick = Duration::from_ns(1_000_000_000 / u64::from(scenario.machine.hz));
+    let program = isotherm_workload::others(tick, Some(scenario.other_tasks.ns() / tick.ns() + 1));
+    let program = builder.add_program(program, CgroupId::ROOT)?;
+    let starts = unit.workloads.iter().map(|&index| scenario.workloads[index].start);
+    builder.start_at(program, Instant::START + starts.min().unwrap_or_default());
+    Ok(())
 }
 
 /// A seed for copy `nth` of a workload, far from those of other repeats.

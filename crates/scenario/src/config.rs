@@ -6,6 +6,7 @@ use crate::event::{EventSpec, LimitValue};
 use crate::expectations::ExpectationSpec;
 use crate::generations::GenerationsSpec;
 use crate::monitoring::MonitorSpec;
+use crate::world::WorldSpec;
 use isotherm_core::limits::LimitsConfig;
 use isotherm_sim::machine::MachineConfig;
 use isotherm_sim::tiering::TieringSpec;
@@ -28,6 +29,10 @@ pub struct Scenario {
     /// Runs of each variant, each with its own seed. Default 1.
     #[serde(default = "one_repeat")]
     pub repeats: u32,
+    /// For so long from the start of the first workload other tasks run for a moment once a tick, and touch nothing of its memory: whoever
+    /// runs next is switched to. Not under a policy that knows the future. Default 0: nothing else runs.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub other_tasks: Duration,
     /// Whether workloads share the machine. Default `each`.
     #[serde(default)]
     pub run: RunMode,
@@ -54,6 +59,9 @@ pub struct Scenario {
     /// Policies and limits; each pair becomes a variant `POLICY@LIMIT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matrix: Option<Matrix>,
+    /// What each repeat finds itself in, in place of `repeats`. Without any, repeats differ by their seed alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub worlds: Vec<WorldSpec>,
     /// Control groups, parents before children.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cgroups: Vec<CgroupSpec>,
@@ -95,6 +103,8 @@ impl Scenario {
             title: String::new(),
             seed: one(),
             repeats: one_repeat(),
+            worlds: Vec::new(),
+            other_tasks: Duration::ZERO,
             run: RunMode::default(),
             policy: classic(),
             limit: None,

@@ -35,6 +35,7 @@ mod tiering;
 mod validate;
 pub use validate::unknown_metric;
 mod variant;
+mod world;
 
 pub use averages::{AverageOf, AverageSpec};
 pub use bundled::{BUNDLED, Bundled, data_file};
@@ -47,6 +48,7 @@ pub use generations::GenerationsSpec;
 pub use metrics::{METRICS, Metric, MetricUnit, Sample};
 pub use parse::{Misfit, load, load_with_note, parse, parse_as, print, print_as};
 pub use releases::side_by_side;
-pub use result::{KilledRow, RatioRow, ResultRow, ScenarioResult};
+pub use result::{KilledRow, RatioRow, ResultRow, ScenarioResult, Spread};
 pub use run::{Progress, RunOptions, run};
 pub use stats::Summary;
+pub use world::WorldSpec;

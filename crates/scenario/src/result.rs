@@ -60,6 +60,9 @@ pub struct ResultRow {
     pub ci95_low: Option<f64>,
     /// Upper end of that interval; absent for one value.
     pub ci95_high: Option<f64>,
+    /// How values lie over the worlds of the scenario; absent without any.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Spread>,
     /// Published value, or the middle of the published interval.
     pub reference: Option<f64>,
     /// Lower end of the published interval; absent without one.
@@ -68,6 +71,24 @@ pub struct ResultRow {
     /// Upper end of the published interval; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference_high: Option<f64>,
+}
+
+/// How the values of repeats lie.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// The value in the middle, or the mean of the two in the middle.
+    pub median: f64,
+    /// The smallest value.
+    pub least: f64,
+    /// The largest value.
+    pub most: f64,
+}
+
+impl Spread {
+    pub(crate) fn of(summary: &Summary) -> Self {
+        let Summary { median, least, most, .. } = *summary;
+        Self { median, least, most }
+    }
 }
 
 /// A metric as a ratio to another variant, paired by seed.
@@ -91,6 +112,9 @@ pub struct RatioRow {
     pub ci95_low: Option<f64>,
     /// Upper end of that interval; absent for one value.
     pub ci95_high: Option<f64>,
+    /// How ratios lie over the worlds of the scenario; absent without any.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Spread>,
     /// Published ratio, or the middle of the published interval.
     pub reference: Option<f64>,
     /// Lower end of the published interval; absent without one.
@@ -112,7 +136,7 @@ pub(crate) type RowKey<'a> = ((&'a str, &'a str, &'a str), KernelRelease);
 
 impl ResultRow {
     pub(crate) fn new((key, kernel): RowKey<'_>, summary: Summary, reference: Option<&Reference>) -> Self {
-        let Summary { n, mean, stddev, ci95_low, ci95_high } = summary;
+        let Summary { n, mean, stddev, ci95_low, ci95_high, .. } = summary;
         let interval = reference.and_then(Reference::interval);
         Self {
             workload: key.0.to_owned(),
@@ -124,6 +148,7 @@ impl ResultRow {
             stddev,
             ci95_low,
             ci95_high,
+            spread: None,
             reference: reference.and_then(Reference::number),
             reference_low: interval.map(|(low, _)| low),
             reference_high: interval.map(|(_, high)| high),
@@ -147,6 +172,7 @@ impl RatioRow {
             stddev: row.stddev,
             ci95_low: row.ci95_low,
             ci95_high: row.ci95_high,
+            spread: None,
             reference: row.reference,
             reference_low: row.reference_low,
             reference_high: row.reference_high,

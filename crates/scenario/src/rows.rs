@@ -3,7 +3,7 @@
 use crate::averages::{self, AverageOf, Values};
 use crate::metrics::{METRICS, Metric, Sample, metric_named};
 use crate::monitoring::{ExplainedMonitor, ExplainedRun, MonitorReport};
-use crate::result::{KilledRow, RatioRow, ResultRow, ScenarioResult};
+use crate::result::{KilledRow, RatioRow, ResultRow, ScenarioResult, Spread};
 use crate::run::Unit;
 use crate::stats::Summary;
 use crate::variant::Variant;
@@ -19,7 +19,7 @@ pub(crate) struct Played {
     pub(crate) monitors: Vec<MonitorReport>,
 }
 
-/// All runs of a scenario, by variant, unit (indices) and seed.
+/// All runs of a scenario, by variant, unit (indices) and case: the seed, or the place of its world.
 pub(crate) struct PlayedRuns<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) variants: &'a [Variant],
@@ -117,11 +117,19 @@ impl PlayedRuns<'_> {
         let mut runs = Vec::new();
         for (unit_index, unit) in self.units.iter().enumerate() {
             for (variant_index, Variant { name, scenario, .. }) in self.variants.iter().enumerate() {
-                let Some(played) = self.played.get(&(variant_index, unit_index, scenario.seed)) else { continue };
+                let mut runs_of =
+                    self.played.range((variant_index, unit_index, 0)..=(variant_index, unit_index, u64::MAX));
+                let first = match self.scenario.worlds.first() {
+                    Some(world) => runs_of.next().map(|(_, played)| (world.seed.unwrap_or(scenario.seed), played)),
+                    None => runs_of
+                        .find(|((.., seed), _)| *seed == scenario.seed)
+                        .map(|(_, played)| (scenario.seed, played)),
+                };
+                let Some((seed, played)) = first else { continue };
                 let monitors = ExplainedMonitor::all(&scenario.monitors, &played.monitors);
                 if !monitors.is_empty() {
                     let (workload, variant) = (unit.name(self.scenario).to_owned(), name.clone());
-                    runs.push(ExplainedRun { workload, variant, seed: scenario.seed, monitors });
+                    runs.push(ExplainedRun { workload, variant, seed, monitors });
                 }
             }
         }
@@ -218,7 +226,8 @@ impl<'a> Rows<'a> {
         let Some(own) = values(variant, metric) else { return };
         let key = (workload, variant_name, metric);
         if let Some(summary) = Summary::of(&own.values().copied().collect::<Vec<_>>()) {
-            self.rows.push(ResultRow::new((key, self.kernels[variant]), summary, self.reference(key, None)));
+            let row = ResultRow::new((key, self.kernels[variant]), summary, self.reference(key, None));
+            self.rows.push(ResultRow { spread: self.spread(&summary), ..row });
         }
         if let Some((base, against)) = base
             && let Some(bases) = values(base, metric)
@@ -231,13 +240,15 @@ impl<'a> Rows<'a> {
         let (workload, (variant_name, metric)) = key;
         let key = (workload, variant_name, metric);
         if let Some(summary) = summary {
-            self.ratios.push(RatioRow::new(
-                (key, self.kernels[variant]),
-                against,
-                summary,
-                self.reference(key, Some(against)),
-            ));
+            let reference = self.reference(key, Some(against));
+            let row = RatioRow::new((key, self.kernels[variant]), against, summary, reference);
+            self.ratios.push(RatioRow { spread: self.spread(&summary), ..row });
         }
+    }
+
+    /// How values lie, where repeats are worlds.
+    fn spread(&self, summary: &Summary) -> Option<Spread> {
+        (!self.scenario.worlds.is_empty()).then(|| Spread::of(summary))
     }
 
     fn reference(&self, key: (&str, &str, &str), against: Option<&str>) -> Option<&'a Reference> {

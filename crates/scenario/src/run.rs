@@ -5,7 +5,7 @@ use crate::metrics::need_scores;
 use crate::monitoring::Watching;
 use crate::result::ScenarioResult;
 use crate::rows::{Played, PlayedRuns};
-use crate::variant::{Variant, ready};
+use crate::variant::{Variant, ready_in_worlds};
 use crate::{RunMode, Scenario, ScenarioError};
 use isotherm_sim::machine::{Ending, Incident, NodeConfig, Outcome, TieringConfig};
 use isotherm_units::{Bytes, Duration, Instant, PAGE_BYTES, Pages};
@@ -86,14 +86,15 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 struct Runs<'a> {
     scenario: &'a Scenario,
-    variants: Vec<Variant>,
+    /// By world; one without worlds. The first stands for all where names are meant.
+    variants: Vec<Vec<Variant>>,
     units: Vec<Unit>,
     context: BuildContext,
 }
 
 impl<'a> Runs<'a> {
     fn new(scenario: &'a Scenario, options: &RunOptions) -> Result<Self, ScenarioError> {
-        let variants = ready(scenario, &options.place, &options.base_dir)?;
+        let variants = ready_in_worlds(scenario, &options.place, &options.base_dir)?;
         Ok(Self {
             scenario,
             variants,
@@ -102,29 +103,41 @@ impl<'a> Runs<'a> {
         })
     }
 
-    fn seeds(&self, variant: usize) -> impl Iterator<Item = u64> + use<> {
-        let Scenario { seed, repeats, .. } = self.variants[variant].scenario;
-        (0..u64::from(repeats)).map(move |repeat| seed.wrapping_add(repeat))
+    /// The cases of a variant: places of worlds, or seeds of repeats.
+    fn cases(&self, variant: usize) -> Vec<u64> {
+        let Scenario { seed, repeats, .. } = self.variants[0][variant].scenario;
+        match self.scenario.worlds.len() {
+            0 => (0..u64::from(repeats)).map(|repeat| seed.wrapping_add(repeat)).collect(),
+            worlds => (0..worlds as u64).collect(),
+        }
+    }
+
+    /// What a variant is in a case, and the seed of that.
+    fn of_case(&self, variant: usize, case: u64) -> (&Variant, u64) {
+        match usize::try_from(case).ok().filter(|_| !self.scenario.worlds.is_empty()) {
+            Some(world) => (&self.variants[world][variant], self.variants[world][variant].scenario.seed),
+            None => (&self.variants[0][variant], case),
+        }
     }
 
     fn play(&self, progress: &dyn Progress) -> Result<ScenarioResult, ScenarioError> {
-        let needs_peaks = self.variants.iter().any(|variant| assemble::needs_peaks(&variant.scenario));
+        let needs_peaks = self.variants.iter().flatten().any(|variant| assemble::needs_peaks(&variant.scenario));
         let units = 0..self.units.len();
-        let jobs: Vec<(usize, usize, u64)> = (0..self.variants.len())
+        let jobs: Vec<(usize, usize, u64)> = (0..self.variants[0].len())
             .flat_map(|variant| units.clone().map(move |unit| (variant, unit)))
-            .filter(|&(variant, unit)| self.variants[variant].plays(self.units[unit].name(self.scenario)))
-            .flat_map(|(variant, unit)| self.seeds(variant).map(move |seed| (variant, unit, seed)))
+            .filter(|&(variant, unit)| self.variants[0][variant].plays(self.units[unit].name(self.scenario)))
+            .flat_map(|(variant, unit)| self.cases(variant).into_iter().map(move |case| (variant, unit, case)))
             .collect();
         let cases: Vec<(usize, u64)> =
-            jobs.iter().map(|&(_, unit, seed)| (unit, seed)).collect::<BTreeSet<_>>().into_iter().collect();
+            jobs.iter().map(|&(_, unit, case)| (unit, case)).collect::<BTreeSet<_>>().into_iter().collect();
         progress.planned((jobs.len() + if needs_peaks { cases.len() } else { 0 }) as u64);
         let peaks: BTreeMap<(usize, u64), Peaks> = if needs_peaks {
             let found: Vec<_> = cases
                 .par_iter()
-                .map(|&(unit, seed)| {
-                    let peaks = self.find_peaks(&self.units[unit], seed)?;
+                .map(|&(unit, case)| {
+                    let peaks = self.find_peaks(&self.units[unit], self.of_case(0, case).1)?;
                     progress.done();
-                    Ok(((unit, seed), peaks))
+                    Ok(((unit, case), peaks))
                 })
                 .collect::<Vec<Result<_, ScenarioError>>>();
             found.into_iter().collect::<Result<_, _>>()?
@@ -134,9 +147,10 @@ impl<'a> Runs<'a> {
         let no_peaks = Peaks::new();
         let outcomes: Vec<Result<Played, ScenarioError>> = jobs
             .par_iter()
-            .map(|&(variant, unit, seed)| {
-                let peaks = peaks.get(&(unit, seed)).unwrap_or(&no_peaks);
-                let outcome = self.one(&self.variants[variant], &self.units[unit], seed, Limits::Of(peaks))?;
+            .map(|&(variant, unit, case)| {
+                let peaks = peaks.get(&(unit, case)).unwrap_or(&no_peaks);
+                let (variant, seed) = self.of_case(variant, case);
+                let outcome = self.one(variant, &self.units[unit], seed, Limits::Of(peaks))?;
                 progress.done();
                 Ok(outcome)
             })
@@ -144,7 +158,7 @@ impl<'a> Runs<'a> {
         let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
         let played = jobs.into_iter().zip(outcomes).collect();
         let Self { scenario, variants, units, .. } = self;
-        Ok(PlayedRuns { scenario, variants, units, played }.summarise())
+        Ok(PlayedRuns { scenario, variants: &variants[0], units, played }.summarise())
     }
 
     fn one(&self, variant: &Variant, unit: &Unit, seed: u64, limits: Limits<'_>) -> Result<Played, ScenarioError> {
@@ -176,7 +190,15 @@ impl<'a> Runs<'a> {
 
 /// The scenario with nothing in the way of its workloads: no limits, much memory, the cheapest policy.
 pub(crate) fn without_limits(scenario: &Scenario) -> Variant {
-    let mut scenario = Scenario { matrix: None, variants: Vec::new(), limit: None, ..scenario.clone() };
+    let own = scenario.clone();
+    let mut scenario = Scenario {
+        matrix: None,
+        variants: Vec::new(),
+        worlds: Vec::new(),
+        limit: None,
+        other_tasks: Duration::ZERO,
+        ..own
+    };
     scenario.policy = "fifo".to_owned(); // charges page by page, so that the peak is exact
     let latency = scenario.machine.nodes.first().map_or_else(|| NodeConfig::default().latency, |node| node.latency);
     scenario.machine.nodes = vec![NodeConfig { memory: ROOMY, latency, ..NodeConfig::default() }];

@@ -11,6 +11,12 @@ pub struct Summary {
     pub ci95_low: Option<f64>,
     /// Upper end of that interval; `None` for one value.
     pub ci95_high: Option<f64>,
+    /// The value in the middle, or the mean of the two in the middle.
+    pub median: f64,
+    /// The smallest value.
+    pub least: f64,
+    /// The largest value.
+    pub most: f64,
 }
 
 impl Summary {
@@ -24,12 +30,18 @@ impl Summary {
         let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
         let stddev = if values.len() > 1 { (squares / (n - 1.0)).sqrt() } else { 0.0 };
         let half = (values.len() > 1).then(|| t_95(values.len() - 1) * stddev / n.sqrt());
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let last = sorted.len() - 1;
         Some(Self {
             n: values.len() as u64,
             mean,
             stddev,
             ci95_low: half.map(|half| mean - half),
             ci95_high: half.map(|half| mean + half),
+            median: sorted[last / 2].midpoint(sorted[values.len() / 2]),
+            least: sorted[0],
+            most: sorted[last],
         })
     }
 

@@ -5,6 +5,7 @@ use crate::document::Scope;
 use crate::keypath::KeyPath;
 use crate::parse::with_suggestion;
 use crate::validate::Refused;
+use crate::world::worlds_of;
 use crate::{Scenario, ScenarioError, VariantSpec};
 use isotherm_sim::reclaim::{POLICIES, policy_by_name};
 use isotherm_units::Amount;
@@ -28,14 +29,14 @@ impl Variant {
 
 /// Keys that say something of all variants together: in a patch they would be accepted and do nothing.
 const OF_THE_WHOLE: &[&str] =
-    &["name", "title", "run", "metrics", "matrix", "variants", "averages", "references", "expectations"];
+    &["name", "title", "run", "metrics", "matrix", "variants", "worlds", "averages", "references", "expectations"];
 
 /// All variants, the matrix first. Without any, the scenario itself is one, called `POLICY` or `POLICY@LIMIT`.
 ///
 /// # Errors
 /// A patch that does not give a scenario, or an unknown policy.
 pub(crate) fn expand(scenario: &Scenario) -> Result<Vec<(Scope, Variant)>, Refused> {
-    let base = Scenario { matrix: None, variants: Vec::new(), ..scenario.clone() };
+    let base = Scenario { matrix: None, variants: Vec::new(), worlds: Vec::new(), ..scenario.clone() };
     let mut variants = Vec::new();
     for (at, name) in scenario.matrix.iter().flat_map(|matrix| matrix.policies.iter().enumerate()) {
         let policies: Vec<&str> =
@@ -85,6 +86,28 @@ pub(crate) fn ready(scenario: &Scenario, place: &str, folder: &Path) -> Result<V
         monitor.resolve(folder).map_err(|message| ScenarioError::Monitor { monitor: name, message })?;
     }
     Ok(variants)
+}
+
+/// All variants in each of the scenario's worlds; in one, without any. A set-up that is called by its limit is called by the scenario's,
+/// whatever the worlds make of it.
+///
+/// # Errors
+/// As [`ready`].
+pub(crate) fn ready_in_worlds(
+    scenario: &Scenario,
+    place: &str,
+    folder: &Path,
+) -> Result<Vec<Vec<Variant>>, ScenarioError> {
+    let names = ready(scenario, place, folder)?;
+    let mut worlds = Vec::new();
+    for world in worlds_of(scenario) {
+        let mut variants = ready(&world, place, folder)?;
+        for (variant, named) in variants.iter_mut().zip(&names) {
+            variant.name.clone_from(&named.name);
+        }
+        worlds.push(variants);
+    }
+    Ok(worlds)
 }
 
 /// Variant number `index`: `base` with its patch.

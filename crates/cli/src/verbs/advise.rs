@@ -225,7 +225,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         Format::Csv => ui.print(tables::rows(&answers).to_csv())?,
     }
     if let Some(path) = &args.report {
-        let page = page::html(&answers, &question)?;
+        let page = page::html(&answers, &question, args.config.as_deref())?;
         write(path, &page)?;
         ui.say(format_args!("report: {}", path.display()));
     }

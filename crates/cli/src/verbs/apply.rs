@@ -10,7 +10,7 @@ use isotherm_linux::counters::{meminfo, memory_stat};
 use isotherm_linux::knobs::value_of;
 use isotherm_linux::{Root, page_bytes};
 use isotherm_report::{Cell, Column, Table};
-use isotherm_scenario::{Scenario, parse};
+use isotherm_scenario::{Scenario, VariantSpec, parse};
 use isotherm_units::{Amount, Bytes, Duration};
 use serde::Serialize;
 
@@ -180,7 +180,9 @@ fn configuration(scenario: &Scenario, args: &Args, acts: bool) -> Result<(String
 /// Refuses what this command cannot do, with the command that can.
 fn refuse_what_needs_more(scenario: &Scenario, args: &Args, has_module: bool) -> Result<(), CliError> {
     let place = args.advice.display();
-    if !scenario.variants.is_empty() || scenario.matrix.is_some() {
+    // A variant that changes nothing is the file as it stands: advice sets it against the program without limits.
+    let is_as_it_stands = |variant: &VariantSpec| variant.patch.is_empty();
+    if !(scenario.variants.is_empty() || scenario.variants.iter().any(is_as_it_stands)) || scenario.matrix.is_some() {
         return Err(CliError::usage(format!(
             "{place} has several variants, and does not say which one is meant: leave [[variants]] and [matrix] out, and say its \
              values in the file itself"

@@ -65,8 +65,14 @@ Examples:
   isotherm simulate --list";
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
-    let Some(name) = args.scenario.filter(|_| !args.list) else { return list(args.format.format, ui) };
+    let Some(name) = args.scenario.clone().filter(|_| !args.list) else { return list(args.format.format, ui) };
     let (mut scenario, base_dir) = find(&name, ui)?;
+    if let (true, Some(flag)) = (!scenario.worlds.is_empty(), other_repeats(&args)) {
+        return Err(CliError::usage(format!(
+            "{flag}: the repeats of `{name}` are its {} worlds, each with a seed of its own; change `[[worlds]]` in its file",
+            scenario.worlds.len()
+        )));
+    }
     scenario.seed = args.seed.unwrap_or(scenario.seed);
     scenario.repeats = args.repeats.unwrap_or(scenario.repeats);
     let asked = asked(&args.metrics)?;
@@ -95,6 +101,12 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         )));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The flag that asks for other repeats than the scenario's.
+fn other_repeats(args: &Args) -> Option<&'static str> {
+    let flags = [(args.repeats.is_some(), "--repeats"), (args.seed.is_some(), "--seed")];
+    flags.into_iter().find(|(is_given, _)| *is_given).map(|(_, flag)| flag)
 }
 
 /// The metrics asked for; `None`: none in particular.

@@ -3,9 +3,9 @@
 //! One [`Draw`] is one such world. Draws are numbered; equal numbers give equal worlds on every machine. Draws of one size
 //! spread their limits evenly, so that few of them already reach both ends.
 
-use crate::Scenario;
+use crate::{Scenario, WorldSpec};
 use isotherm_core::monitor::context_seed;
-use isotherm_units::{Bytes, Duration, PAGE_BYTES, Ratio};
+use isotherm_units::{Amount, Bytes, Duration, PAGE_BYTES, Ratio};
 
 /// A limit lies up to so many ten-thousandths above or below the size: another run of the same program takes a few pages more
 /// or less.
@@ -84,14 +84,21 @@ impl Draw {
         (self.cpus, self.latency_percent)
     }
 
-    /// Puts the machine of `scenario`, and the start of its program, into this world. The limit is set by the caller.
-    pub(super) fn apply(&self, scenario: &mut Scenario) {
-        let machine = &mut scenario.machine;
-        machine.cpus = self.cpus;
-        machine.lazy_statistics = self.lazy_statistics;
-        machine.device_latency = Ratio::from_percent(self.latency_percent);
-        for workload in &mut scenario.workloads {
-            workload.start = self.start;
+    /// Puts `scenario` into this world. The limit is set by the caller. `runtime`: of the program, without limits.
+    pub(super) fn apply(&self, scenario: &mut Scenario, runtime: Duration) {
+        *scenario = WorldSpec { limit: None, ..self.world(Bytes::ZERO, runtime) }.of(scenario, 0);
+    }
+
+    /// This world with a limit, as a scenario says it.
+    pub(super) fn world(&self, limit: Bytes, runtime: Duration) -> WorldSpec {
+        WorldSpec {
+            seed: Some(self.seed),
+            limit: Some(Amount::Absolute(limit)),
+            start: Some(self.start),
+            cpus: Some(self.cpus),
+            device_latency: Some(Ratio::from_percent(self.latency_percent)),
+            lazy_statistics: Some(self.lazy_statistics),
+            other_tasks: Some(if self.others { runtime } else { Duration::ZERO }),
         }
     }
 }

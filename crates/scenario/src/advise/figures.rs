@@ -37,10 +37,9 @@ impl Run {
     /// `unlimited_ns`: the runtime without limits on as many processors.
     pub(super) fn of(outcome: Outcome, draw: &Draw, limit: Bytes, unlimited_ns: u64) -> Self {
         let program = &outcome.programs[0];
-        let during =
-            || outcome.series.iter().filter(|row| (program.started_ns..=program.ended_ns).contains(&row.at_ns));
-        let samples = during().count() as u64;
-        let charges = during().map(|row| row.usage_pages[1]).sum::<u64>();
+        // The root and the program's own group. Of a run that ends before the first look, the most is known.
+        let group = &outcome.cgroups[1];
+        let mean_pages = group.mean_pages.unwrap_or(group.peak_pages);
         let runtime_ns = program.runtime().ns();
         let has_finished = program.ending == Ending::Finished;
         Self {
@@ -54,7 +53,7 @@ impl Run {
             reclaim_cpu_ns: outcome.kernel.kswapd_ns + outcome.kernel.direct_ns,
             monitor_cpu_ns: outcome.monitors.iter().map(|monitor| monitor.cpu_ns).sum::<u64>()
                 + outcome.generations.iter().map(|tool| tool.cpu_ns).sum::<u64>(),
-            mean_bytes: charges * PAGE_BYTES / samples.max(1),
+            mean_bytes: mean_pages * PAGE_BYTES,
             schemes: outcome.monitors.into_iter().flat_map(|monitor| monitor.schemes).collect(),
             generations: outcome.generations.into_iter().map(|tool| tool.why).collect(),
         }

@@ -267,7 +267,7 @@ fn advice(
     let notes = choice::notes(replays, &rows, recommendation.as_ref(), compared);
     let configurations =
         question.candidates().into_iter().map(|index| choice::configuration(replays, index, &CANDIDATES[index]));
-    let config = recommendation.as_ref().map(|best| replays.config(best.candidate, best.memory_bytes));
+    let config = choice.filter(|_| recommendation.is_some()).map(|choice| replays.config(choice.index, choice.size));
     let other_devices = match choice {
         Some(choice) => devices::others(replays, choice.index, choice.size)?,
         None => Vec::new(),

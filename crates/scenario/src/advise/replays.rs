@@ -3,6 +3,7 @@
 use super::calibration::{ModelError, model_error};
 use super::candidate::{CANDIDATES, Candidate, Recording};
 use super::chance::{Draw, KERNEL_CHARGE_BP, LIMIT_MIN, LIMIT_SPREAD_BP};
+use super::choice::percent;
 use super::expected::{Expected, FaultCost};
 use super::figures::Run;
 use super::pool::Pool;
@@ -12,11 +13,9 @@ use crate::error::ScenarioError;
 use crate::monitoring::{MonitorSpec, Watching};
 use crate::run::{Progress, Unit, check_ended, peaks_of, without_limits};
 use crate::variant::{Variant, name_of};
-use crate::{GenerationsSpec, RunMode, Scenario, WorkloadEntry};
+use crate::{ExpectationSpec, GenerationsSpec, RunMode, Scenario, VariantSpec, WorkloadEntry};
 use isotherm_core::limits::LimitsConfig;
 use isotherm_core::schemes::explain;
-use isotherm_sim::cgroup::CgroupId;
-use isotherm_sim::counters::Counter;
 use isotherm_sim::machine::{MachineConfig, NodeConfig, Outcome, SeriesRow};
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::DeviceConfig;
@@ -32,7 +31,7 @@ const MEMORY_MAX: Bytes = Bytes::from_gib(4);
 const MACHINE_MIN: Bytes = Bytes::from_mib(512);
 /// A size is told from another that is so much smaller or larger, as a part of it.
 const STEPS_PER_SIZE_MIN: u64 = 20;
-/// Samples of the memory charge in a run without limits.
+/// Samples of the memory charge in a run that is shown over time.
 const SAMPLES: u64 = 256;
 
 /// The program without limits.
@@ -79,13 +78,11 @@ impl<'a> Replays<'a> {
     ) -> Result<Self, ScenarioError> {
         let mut base = scenario_of(question, kernel, order);
         let roomy = without_limits(&base);
-        progress.planned(2);
-        let first = play(&roomy, context, Limits::Off, None, None)?;
+        progress.planned(1);
+        let outcome = play(&roomy, context, Limits::Off, None)?;
         progress.done();
-        check_ended(&first)?;
-        let runtime = first.programs[0].runtime();
-        let outcome = play(&roomy, context, Limits::Off, Some(sample_every(runtime)), None)?;
-        progress.done();
+        check_ended(&outcome)?;
+        let runtime = outcome.programs[0].runtime();
         let peaks = peaks_of(&outcome);
         // The root and the program's own group.
         let own_peak = Bytes::new(outcome.cgroups[1].peak_pages * PAGE_BYTES);
@@ -102,11 +99,8 @@ impl<'a> Replays<'a> {
         base.machine.nodes = vec![NodeConfig { memory: roomy, ..NodeConfig::default() }];
         let centre = Draw::of(0, question.cpus);
         let charged = Run::of(outcome, &centre, Bytes::new(u64::MAX), runtime.ns());
-        let unlimited = Unlimited {
-            runtime_ns: runtime.ns(),
-            major_faults: first.system().counters.get(Counter::PgMajFault),
-            mean_bytes: charged.mean_bytes,
-        };
+        let unlimited =
+            Unlimited { runtime_ns: runtime.ns(), major_faults: charged.major_faults, mean_bytes: charged.mean_bytes };
         let unlimited_ns = BTreeMap::from([(centre.hardware(), runtime.ns())]);
         Ok(Self {
             question,
@@ -170,8 +164,8 @@ impl<'a> Replays<'a> {
         let missing: Vec<((u32, u64), &Draw)> = missing.into_iter().collect();
         let played = missing.par_iter().map(|(hardware, draw)| {
             let mut scenario = self.base.clone();
-            draw.apply(&mut scenario);
-            let outcome = play(&without_limits(&scenario), &self.context, Limits::Off, None, None)?;
+            draw.apply(&mut scenario, self.recording.runtime);
+            let outcome = play(&without_limits(&scenario), &self.context, Limits::Off, None)?;
             self.progress.done();
             check_ended(&outcome)?;
             Ok((*hardware, outcome.programs[0].runtime().ns()))
@@ -189,14 +183,12 @@ impl<'a> Replays<'a> {
 
     fn run(&self, scenario: &Scenario, size: Bytes, draw: &Draw) -> Result<Run, ScenarioError> {
         let (mut scenario, limit) = (scenario.clone(), draw.limit(size));
-        draw.apply(&mut scenario);
+        draw.apply(&mut scenario, self.recording.runtime);
         scenario.limit = Some(Amount::Absolute(limit));
         let name = name_of(&scenario.policy, scenario.limit);
         let context = self.context.clone().with_seed(draw.seed);
-        let others = draw.others.then_some(self.recording.runtime);
         let variant = Variant { name, scenario, only: Vec::new() };
-        let sample = sample_every(self.recording.runtime);
-        let outcome = play(&variant, &context, Limits::Of(&self.peaks), Some(sample), others)?;
+        let outcome = play(&variant, &context, Limits::Of(&self.peaks), None)?;
         let unlimited_ns = self.unlimited_ns.get(&draw.hardware()).copied().unwrap_or(self.unlimited.runtime_ns);
         Ok(Run::of(outcome, draw, limit, unlimited_ns))
     }
@@ -208,7 +200,7 @@ impl<'a> Replays<'a> {
         let variant = Variant { name, scenario, only: Vec::new() };
         let sample = sample_every(self.recording.runtime);
         self.progress.planned(1);
-        let outcome = play(&variant, &self.context, Limits::Of(&self.peaks), Some(sample), None)?;
+        let outcome = play(&variant, &self.context, Limits::Of(&self.peaks), Some(sample))?;
         self.progress.done();
         // The root and the program's own group.
         let row = |row: &SeriesRow| CourseRow {
@@ -231,7 +223,7 @@ impl<'a> Replays<'a> {
         let draw = Draw::of(0, self.question.cpus);
         let mut scenario = self.scenario(&CANDIDATES[index], size);
         (scenario.machine.storage, scenario.machine.swap.device) = (devices.storage, devices.swap);
-        let free = play(&without_limits(&scenario), &self.context, Limits::Off, None, None)?;
+        let free = play(&without_limits(&scenario), &self.context, Limits::Off, None)?;
         check_ended(&free)?;
         let run = self.run(&scenario, size, &draw)?;
         let ratio = super::figures::ppm(run.runtime_ns, free.programs[0].runtime().ns());
@@ -304,13 +296,33 @@ impl<'a> Replays<'a> {
         presets.chain(tools).collect()
     }
 
-    /// The configuration of this name with this limit, for a user to play.
-    pub(super) fn config(&self, name: &str, memory_bytes: u64) -> Scenario {
-        let candidate = CANDIDATES.iter().find(|candidate| candidate.name == name).expect("from the table");
-        let scenario = self.scenario(candidate, Bytes::new(memory_bytes));
-        // Where nothing has chance in it, more runs would tell the same again.
-        let repeats = if scenario.monitors.is_empty() { 1 } else { 5 };
-        Scenario { repeats, ..scenario }
+    /// A configuration with a limit, for a user to play: in the worlds of the replays that its figures are drawn from, beside the program
+    /// without limits.
+    pub(super) fn config(&self, index: usize, size: Bytes) -> Scenario {
+        let scenario = self.scenario(&CANDIDATES[index], size);
+        let (runtime, cpus) = (self.recording.runtime, self.question.cpus);
+        let runs = self.pool.around(index, size);
+        let worlds = runs.iter().map(|run| Draw::of(run.draw, cpus).world(run.limit, runtime));
+        let own = name_of(&scenario.policy, scenario.limit);
+        let is_fast_enough = ExpectationSpec {
+            workload: self.question.name.clone(),
+            variant: own.clone(),
+            metric: "runtime_ns".to_owned(),
+            against: Some(WITHOUT_LIMITS.to_owned()),
+            at_least: None,
+            at_most: Some(self.allowed_ppm() as f64 / 1e6),
+            source: format!("at most {} slower was asked for", percent(self.slowdown.ppm())),
+        };
+        Scenario {
+            worlds: worlds.collect(),
+            against: Some(WITHOUT_LIMITS.to_owned()),
+            variants: vec![
+                VariantSpec { name: own, only: Vec::new(), patch: toml::Table::new() },
+                VariantSpec { name: WITHOUT_LIMITS.to_owned(), only: Vec::new(), patch: patch_without_limits() },
+            ],
+            expectations: vec![is_fast_enough],
+            ..scenario
+        }
     }
 
     /// Sizes are tried in such steps: a hundredth of the peak, in whole pages.
@@ -363,6 +375,22 @@ impl<'a> Replays<'a> {
     }
 }
 
+/// Name of the program with nothing in its way, in the scenario that advice writes.
+const WITHOUT_LIMITS: &str = "without limits";
+
+/// What [`without_limits`] changes, as a patch.
+fn patch_without_limits() -> toml::Table {
+    toml::toml! {
+        policy = "fifo"
+        limit = "256GiB"
+        other-tasks = "0"
+        machine.nodes = [{ memory = "256GiB" }]
+        monitors = []
+        generations = []
+        limits = []
+    }
+}
+
 /// The devices of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Devices {
@@ -402,14 +430,12 @@ fn meaning(error: impl ToString) -> ScenarioError {
     ScenarioError::Meaning { place: "advise".to_owned(), message: error.to_string() }
 }
 
-/// Plays a variant. `sample`: how often the memory charge is taken down. `others`: other tasks run for a moment once a tick, for so
-/// long from the program's start.
+/// Plays a variant. `sample`: how often the memory charge is taken down.
 pub(super) fn play(
     variant: &Variant,
     context: &BuildContext,
     limits: Limits<'_>,
     sample: Option<Duration>,
-    others: Option<Duration>,
 ) -> Result<Outcome, ScenarioError> {
     let unit = Unit { workloads: vec![0], mode: RunMode::Each };
     let watching = match limits {
@@ -420,18 +446,6 @@ pub(super) fn play(
     let (mut builder, _observers) = assemble::builder(variant, &unit, context, limits, watching)?;
     if let Some(sample) = sample {
         builder.record_series(sample);
-    }
-    // What knows the future knows it of finite recordings only.
-    if let Some(lifetime) = others.filter(|_| !builder.needs_future()) {
-        let tick = Duration::from_ns(1_000_000_000 / u64::from(variant.scenario.machine.hz));
-        let program = isotherm_workload::others(tick, Some(lifetime.ns() / tick.ns() + 1));
-        let fail = |source| ScenarioError::Sim {
-            workload: unit.name(&variant.scenario).to_owned(),
-            variant: variant.name.clone(),
-            source,
-        };
-        let program = builder.add_program(program, CgroupId::ROOT).map_err(fail)?;
-        builder.start_at(program, Instant::START + variant.scenario.workloads[0].start);
     }
     builder.build().run(Instant::START + variant.scenario.until).map_err(|source| ScenarioError::Sim {
         workload: unit.name(&variant.scenario).to_owned(),

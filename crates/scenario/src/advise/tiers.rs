@@ -219,7 +219,7 @@ fn answer(question: &TierQuestion, progress: &dyn Progress) -> Result<TierAdvice
     };
     let mut base = scenario_of(&as_recorded, question.kernel, EpochOrder::default());
     progress.planned(1);
-    let unlimited = play(&without_limits(&base), &BuildContext::new("."), Limits::Off, None, None)?;
+    let unlimited = play(&without_limits(&base), &BuildContext::new("."), Limits::Off, None)?;
     progress.done();
     check_ended(&unlimited)?;
     let peak = Bytes::new(unlimited.cgroups[1].peak_pages * PAGE_BYTES);
@@ -241,7 +241,7 @@ fn answer(question: &TierQuestion, progress: &dyn Progress) -> Result<TierAdvice
             scenario.machine.nodes = nodes(Bytes::new(scaled(fast, SCALES_PERMIL[repeat]).get().max(NODE_MIN.get())));
             let context = BuildContext::new(".").with_seed(scenario.seed.wrapping_add(repeat as u64));
             let variant = Variant { name: policy.name.to_owned(), scenario, only: Vec::new() };
-            let outcome = play(&variant, &context, Limits::Off, None, None)?;
+            let outcome = play(&variant, &context, Limits::Off, None)?;
             progress.done();
             Ok(Replay::of(&outcome))
         })

@@ -5,7 +5,7 @@ use super::report::MonitorReport;
 use super::spec::MonitorSpec;
 use crate::assemble::{self, Limits, Peaks};
 use crate::run::{RunOptions, Unit, peaks_of};
-use crate::variant::{Variant, ready};
+use crate::variant::{Variant, ready_in_worlds};
 use crate::{Scenario, ScenarioError};
 use isotherm_sim::machine::Outcome;
 use isotherm_units::Instant;
@@ -32,7 +32,7 @@ impl Replay {
         workload: Option<&str>,
     ) -> Result<Self, ScenarioError> {
         let meaning = |message: String| ScenarioError::Meaning { place: options.place.clone(), message };
-        let mut variants = ready(scenario, &options.place, &options.base_dir)?;
+        let mut variants = ready_in_worlds(scenario, &options.place, &options.base_dir)?.swap_remove(0);
         let index = match variant {
             None => 0,
             Some(name) => variants.iter().position(|variant| variant.name == name).ok_or_else(|| {

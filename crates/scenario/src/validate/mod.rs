@@ -10,7 +10,7 @@ use crate::document::Scope;
 use crate::keypath::KeyPath;
 use crate::parse::nearest;
 use crate::variant::{self, Variant};
-use crate::{RunMode, Scenario, daemons, monitoring};
+use crate::{RunMode, Scenario, daemons, monitoring, world};
 use isotherm_core::daemon::DAEMONS;
 use isotherm_units::Duration;
 use std::path::Path;
@@ -47,6 +47,15 @@ impl Refused {
 pub(crate) fn validate(scenario: &Scenario, folder: &Path) -> Checked {
     results::metrics(scenario)?;
     results::averages(scenario)?;
+    world::check(scenario)?;
+    for (nth, world) in scenario.worlds.iter().enumerate() {
+        let own = Scenario { references: Vec::new(), expectations: Vec::new(), ..world.of(scenario, nth) };
+        validate(&own, folder).map_err(|refused| Refused {
+            scope: Scope::Whole,
+            path: KeyPath::from("worlds").at(nth),
+            message: format!("world {}: {}", nth + 1, refused.message),
+        })?;
+    }
     let mut variants = variant::expand(scenario)?;
     let names: Vec<String> = variants.iter().map(|(_, variant)| variant.name.clone()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

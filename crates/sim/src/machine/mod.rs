@@ -272,8 +272,10 @@ impl Machine {
                 self.events.push(at + FLUSHER_PERIOD, Event::Flusher);
             }
             Event::Usage => {
-                let cgroups = &self.memory.cgroups;
-                self.usage.look(cgroups.ids().map(|id| cgroups.get(id).usage));
+                if self.programs.iter().any(|program| program.started.is_some() && program.ended.is_none()) {
+                    let cgroups = &self.memory.cgroups;
+                    self.usage.look(cgroups.ids().map(|id| cgroups.get(id).usage));
+                }
                 self.events.push(at + USAGE_PERIOD, Event::Usage);
             }
             Event::Series => {

@@ -1,16 +1,19 @@
 //! The advice as an HTML page: curves, table, heatmap.
 
+use std::path::Path;
+
 use isotherm_report::{
     Axis, Callout, Chart, Emphasis, HtmlPage, PictureSize, Reference, Series, SeriesKind, Unit, Verdict,
 };
+use isotherm_scenario::Scenario;
 use isotherm_scenario::advise::{Advice, AdviceRow, CANDIDATES, Candidate, Question};
 use isotherm_units::{Bytes, Duration};
 
 use super::{tables, views, words};
 use crate::error::CliError;
 
-/// The page. At least one answer; what does not depend on the release is taken from the first.
-pub(super) fn html(answers: &[Advice], question: &Question) -> Result<String, CliError> {
+/// The page. At least one answer; what does not depend on the release is taken from the first. `file`: the scenario that is written.
+pub(super) fn html(answers: &[Advice], question: &Question, file: Option<&Path>) -> Result<String, CliError> {
     let advice = &answers[0];
     let title = format!("How much memory does {} need?", advice.program);
     let machines: Vec<String> = answers.iter().map(words::machine).collect();
@@ -57,7 +60,13 @@ pub(super) fn html(answers: &[Advice], question: &Question) -> Result<String, Cl
     page.table(&tables::rows(answers));
     if let Some(config) = &advice.config {
         page.section("The recommended configuration as a scenario");
-        page.code(&isotherm_scenario::print(config));
+        let place = file.map_or_else(|| "The file that --config writes".to_owned(), |file| file.display().to_string());
+        page.paragraph(&format!(
+            "{place} holds it together with the {} worlds that the figures are drawn from: `isotherm simulate` gives them again.",
+            config.worlds.len()
+        ));
+        let alone = Scenario { worlds: Vec::new(), variants: Vec::new(), expectations: Vec::new(), ..config.clone() };
+        page.code(&isotherm_scenario::print(&Scenario { against: None, ..alone }));
     }
     page.notes("Configurations with schemes", &words::configurations(advice));
     page.notes("What this does not know", &advice.unknowns);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use isotherm_report::{Align, Cell, Column, Table, Unit};
-use isotherm_scenario::{METRICS, MetricUnit, RatioRow, ResultRow, ScenarioResult};
+use isotherm_scenario::{METRICS, MetricUnit, RatioRow, ResultRow, ScenarioResult, Spread};
 use isotherm_sim::memory::KernelRelease;
 
 /// Columns of a table for people.
@@ -34,8 +34,10 @@ pub(super) fn of_people(result: &ScenarioResult, workload: &str, asked: Option<&
     };
     let width = if asked.is_some() { usize::MAX } else { WIDTH };
     let repeats = rows.iter().map(|row| row.n).max().unwrap_or(0);
+    let has_worlds = rows.iter().any(|row| row.spread.is_some());
     let of_runs = match repeats {
         0 | 1 => "one run".to_owned(),
+        runs if has_worlds => format!("median, least and most of {runs} worlds"),
         runs => format!("mean of {runs} runs ± half of the 95 % interval"),
     };
     let title = format!("{workload} ({of_runs}, rules of Linux {})", releases(&rows));
@@ -47,7 +49,11 @@ pub(super) fn of_people(result: &ScenarioResult, workload: &str, asked: Option<&
     let against = unique(ratios.iter().map(|row| row.against.as_str())).join(", ");
     let compared: Vec<&str> =
         unique(ratios.iter().filter(|row| row.variant != row.against).map(|row| row.variant.as_str()));
-    let interval = if repeats > 1 { " with 95 % interval, pairs of equal seed" } else { "" };
+    let interval = match repeats {
+        0 | 1 => "",
+        _ if has_worlds => ", median, least and most",
+        _ => " with 95 % interval, pairs of equal seed",
+    };
     let title = format!("{workload}: ratio to {against}{interval}");
     let ratio = |variant: &str, metric: &str| {
         ratios.iter().find(|row| row.variant == variant && row.metric == metric).map(|row| ratio_shown(row))
@@ -108,6 +114,14 @@ fn cut(
 /// `666 ms ±1.2 %`.
 fn shown(row: &ResultRow) -> String {
     let unit = METRICS.iter().find(|known| known.name == row.metric).map_or(Unit::Count, |known| unit_of(known.unit));
+    if let Some(Spread { median, least, most }) = row.spread {
+        let middle = unit.approx(median);
+        return if least < most {
+            format!("{middle} ({}–{})", unit.approx(least), unit.approx(most))
+        } else {
+            middle
+        };
+    }
     let mean = unit.approx(row.mean);
     match row.ci95_high {
         Some(high) if row.mean != 0.0 => {
@@ -121,6 +135,9 @@ fn shown(row: &ResultRow) -> String {
 
 /// `0.93 (0.91–0.95)`.
 fn ratio_shown(row: &RatioRow) -> String {
+    if let Some(Spread { median, least, most }) = row.spread {
+        return format!("{median:.3} ({least:.3}–{most:.3})");
+    }
     match (row.ci95_low, row.ci95_high) {
         (Some(low), Some(high)) => format!("{:.2} ({low:.2}–{high:.2})", row.mean),
         _ => format!("{:.2}", row.mean),

@@ -1,0 +1,102 @@
+//! Worlds: what differs between the repeats of a scenario beside their seed, because the real world does not fix it.
+
+use crate::Scenario;
+use crate::keypath::KeyPath;
+use crate::validate::{Checked, Refused};
+use isotherm_units::{Amount, Duration, Ratio};
+use serde::{Deserialize, Serialize};
+
+/// What one repeat finds itself in: a `[[worlds]]` table. What it does not say is the scenario's. Variants change the scenario as it
+/// is in that world.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct WorldSpec {
+    /// Seed of this repeat. Default: the scenario's, plus the place of the world in the list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// In place of the scenario's `limit`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Amount>,
+    /// In place of the `start` of every workload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Duration>,
+    /// In place of the machine's `cpus`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<u32>,
+    /// In place of the machine's `device-latency`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_latency: Option<Ratio>,
+    /// In place of the machine's `lazy-statistics`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lazy_statistics: Option<bool>,
+    /// In place of the scenario's `other-tasks`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_tasks: Option<Duration>,
+}
+
+impl WorldSpec {
+    /// `scenario` in this world, which is number `nth`: one run, without worlds.
+    pub(crate) fn of(&self, scenario: &Scenario, nth: usize) -> Scenario {
+        let mut scenario = Scenario { worlds: Vec::new(), repeats: 1, ..scenario.clone() };
+        scenario.seed = self.seed.unwrap_or_else(|| scenario.seed.wrapping_add(nth as u64));
+        scenario.limit = self.limit.or(scenario.limit);
+        scenario.other_tasks = self.other_tasks.unwrap_or(scenario.other_tasks);
+        let machine = &mut scenario.machine;
+        machine.cpus = self.cpus.unwrap_or(machine.cpus);
+        machine.device_latency = self.device_latency.unwrap_or(machine.device_latency);
+        machine.lazy_statistics = self.lazy_statistics.unwrap_or(machine.lazy_statistics);
+        for workload in &mut scenario.workloads {
+            workload.start = self.start.unwrap_or(workload.start);
+        }
+        scenario
+    }
+}
+
+/// The scenario in each of its worlds; the scenario itself without any.
+pub(crate) fn worlds_of(scenario: &Scenario) -> Vec<Scenario> {
+    if scenario.worlds.is_empty() {
+        return vec![scenario.clone()];
+    }
+    scenario.worlds.iter().enumerate().map(|(nth, world)| world.of(scenario, nth)).collect()
+}
+
+/// Each world is a repeat: more of them have no meaning.
+pub(crate) fn check(scenario: &Scenario) -> Checked {
+    if !scenario.worlds.is_empty() && scenario.repeats != 1 {
+        let message = format!("`repeats` is {}, but each of the `worlds` is a repeat: leave it out", scenario.repeats);
+        return Err(Refused::new(KeyPath::from("repeats"), message));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: &str = "name = \"two\"\nlimit = \"8MiB\"\nseed = 7\n\
+        [[worlds]]\nlimit = \"6MiB\"\ncpus = 1\nlazy-statistics = true\n\
+        [[worlds]]\nseed = 3\nstart = \"5ms\"\ndevice-latency = \"80%\"\nother-tasks = \"1s\"\n\
+        [[workloads]]\nname = \"load\"\nload = { kind = \"scan\", footprint = \"16MiB\", repeat = 2 }\n";
+
+    #[test]
+    fn a_world_changes_what_it_names() {
+        let scenario = crate::parse(TWO, "two").unwrap_or_else(|error| panic!("{error}"));
+        let worlds = worlds_of(&scenario);
+        let [first, second] = worlds.as_slice() else { panic!("{} worlds", worlds.len()) };
+        assert_eq!((first.seed, first.limit.map(|limit| limit.to_string())), (7, Some("6MiB".to_owned())));
+        assert_eq!((first.machine.cpus, first.machine.lazy_statistics, first.other_tasks), (1, true, Duration::ZERO));
+        assert_eq!((second.seed, second.limit.map(|limit| limit.to_string())), (3, Some("8MiB".to_owned())));
+        assert_eq!((second.machine.cpus, second.machine.device_latency), (2, Ratio::from_percent(80)));
+        assert_eq!((second.workloads[0].start, second.other_tasks), (Duration::from_ms(5), Duration::from_secs(1)));
+        assert_eq!(crate::parse(&crate::print(&scenario), "again").expect("it is as it was"), scenario);
+    }
+
+    #[test]
+    fn worlds_are_the_repeats() {
+        let error = crate::parse(&format!("repeats = 3\n{TWO}"), "two").expect_err("it has both");
+        assert!(error.to_string().contains("`repeats` is 3, but each of the `worlds` is a repeat"), "{error}");
+        let wrong = TWO.replace("cpus = 1", "cpus = 0");
+        let error = crate::parse(&wrong, "two").expect_err("no machine has none");
+        assert!(error.to_string().contains("world 1") && error.to_string().contains("cpus"), "{error}");
+    }
+}
