@@ -431,7 +431,7 @@ fn print_for_people(advice: &Advice, with: With<'_>, last: bool, ui: &Ui) -> Res
     }
     ui.print("\n")?;
     print(&tables::huge_pages(&advice.huge_pages))?;
-    let latencies = tables::latencies(&advice.huge_pages);
+    let latencies = tables::narrow_latencies(&advice.huge_pages);
     if !latencies.rows.is_empty() {
         print(&latencies)?;
     }

@@ -44,7 +44,7 @@ fn print(program: &str, peak: Bytes, huge: &HugePages, ui: &Ui) -> Result<(), Cl
     if !latencies.is_empty() {
         ui.print(format_args!("\n{latencies}\n"))?;
     }
-    table(&tables::latencies(huge))?;
+    table(&tables::narrow_latencies(huge))?;
     let steps = steps(huge);
     if !steps.is_empty() {
         ui.print(format_args!("\nTo do now:\n{}\n", steps.join("\n")))?;

@@ -212,6 +212,13 @@ pub(super) fn huge_pages(huge: &HugePages) -> Table {
     table
 }
 
+/// The columns of [`latencies`] that fit 100 characters.
+pub(super) fn narrow_latencies(huge: &HugePages) -> Table {
+    let shown =
+        ["proactive compaction", "in Linux", "not had", "there at once", "at once p50", "made p95", "daemon cpu"];
+    latencies(huge).only(&shown)
+}
+
 /// How long the program would wait for them on fragmented memory. Empty where nothing could be huge.
 pub(super) fn latencies(huge: &HugePages) -> Table {
     let columns = vec![
