@@ -22,9 +22,9 @@ mod live;
 Examples:
   isotherm top
   isotherm top --capture 80x24
-  isotherm top --replay redis.regions
-  isotherm top --replay redis.regions --speed 4 --from 10s
-  isotherm top --replay redis.regions --capture 80x24 --keys 'j3'")]
+  isotherm top --replay redis.regions.parquet
+  isotherm top --replay redis.regions.parquet --speed 4 --from 10s
+  isotherm top --replay redis.regions.parquet --capture 80x24 --keys 'j3'")]
 pub(crate) struct Args {
     /// Play this region record, finished or still being written.
     #[arg(long, value_name = "RECORD")]

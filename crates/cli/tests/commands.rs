@@ -1,0 +1,139 @@
+//! Every command that a page of the documentation shows is run, in a folder with the files that a reader would have; or it
+//! stands in a list here that says why not.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// What is not run here, by how the command begins, and why.
+const NOT_RUN: &[(&str, &str)] = &[
+    ("record", "the tutorial's own test and the recorder's record programs"),
+    ("run", "needs a machine: tests/daemon.rs"),
+    ("restore", "needs a machine: tests/live.rs"),
+    ("trial", "needs a machine: tests/trial.rs"),
+    ("apply", "needs a machine: tests/apply.rs"),
+    ("top --capture", "needs a machine: tests/live.rs"),
+    ("top --replay redis.regions.parquet --speed", "waits for keys"),
+    ("top --replay redis.regions.parquet --from", "waits for keys"),
+    ("replay", "needs the tape of a machine: tests/daemon.rs"),
+    ("scrub isotherm.tape", "needs the tape of a machine: tests/scrub.rs"),
+    ("scrub /var/log", "needs the audit of a machine: tests/scrub.rs"),
+    ("advise traces/sqlite.parquet --verify", "boots a kernel: tests/verify.rs"),
+    ("accuracy traces/redis.parquet --advise", "half a minute: tests/monitor.rs"),
+    ("advise traces/sqlite.parquet --kernel all", "half a minute: tests/advise.rs"),
+    ("advise traces/sqlite.parquet --storage", "half a minute: tests/advise.rs"),
+    ("advise traces/redis.parquet --fast", "half a minute: tests/advise.rs"),
+    ("simulate mglru-matrix", "half a minute: crates/scenario/tests"),
+    ("advise traces/redis.parquet --config", "the README's, with another name"),
+    ("advise app.parquet --kernel", "the tutorial's own test"),
+    (
+        "trace filter app.parquet --process redis-server --mapping heap",
+        "redis has no heap of this name: tests/trace.rs",
+    ),
+    ("import perf.txt", "needs the output of perf: tests/trace.rs"),
+    ("check", "needs a live configuration: tests/daemon.rs"),
+    ("simulate shop.toml", "shows a mistake: crates/scenario/tests/places.rs"),
+    ("explain result.json", "needs a result of `my-service.toml` with schemes: tests/explain.rs"),
+    ("export my-service.toml", "tests/simulate.rs"),
+    ("simulate my-service.toml", "stands for a scenario of the reader's"),
+    ("simulate ptp", "three minutes: crates/scenario/tests"),
+    ("simulate plrus", "a minute: crates/scenario/tests"),
+    ("explain plrus", "half a minute: tests/explain.rs"),
+    ("simulate mglru --format", "a minute: crates/scenario/tests"),
+    ("simulate mglru-tenants", "half a minute: crates/scenario/tests"),
+    ("simulate promotion-policies", "half a minute: crates/scenario/tests"),
+    ("simulate compaction", "a minute: crates/scenario/tests"),
+];
+/// Whole commands that are not run: their longer forms are.
+const NOT_RUN_ALONE: &[(&str, &str)] = &[("top", "waits for keys"), ("simulate promotion", "half a minute")];
+/// These also say 3 or 4 where a machine has not all that they look for.
+const OF_THIS_MACHINE: [&str; 2] = ["doctor", "compact"];
+
+struct Shown {
+    page: PathBuf,
+    line: String,
+}
+
+/// Adds the commands of a page that no other shows, without `$ isotherm `.
+fn commands(page: &Path, found: &mut Vec<Shown>) {
+    let text = std::fs::read_to_string(page).unwrap().replace("\\\n", " ");
+    for line in text.lines() {
+        let Some(line) = line.strip_prefix("$ isotherm ").or_else(|| line.strip_prefix("$ sudo isotherm ")) else {
+            continue;
+        };
+        let line = line.split(" # ").next().unwrap_or(line);
+        let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        if found.iter().all(|shown| shown.line != line) {
+            found.push(Shown { page: page.to_owned(), line });
+        }
+    }
+}
+
+fn reason(line: &str) -> Option<&'static str> {
+    let begins = |&&(start, _): &&(&str, &str)| {
+        line == start || line.strip_prefix(start).is_some_and(|rest| rest.starts_with([' ', '.', '/', '-']))
+    };
+    let alone = NOT_RUN_ALONE.iter().find(|(whole, _)| line == *whole);
+    NOT_RUN.iter().find(begins).or(alone).map(|(_, why)| *why)
+}
+
+/// A folder as a reader has it who follows the pages: recordings of the repository, and of programs of their own.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for shared in ["traces", "crates", "scenarios"] {
+        std::os::unix::fs::symlink(Path::new(ROOT).join(shared), folder.path().join(shared)).unwrap();
+    }
+    std::fs::create_dir_all(folder.path().join("docs/pictures")).unwrap();
+    for (of, own) in [("redis", "app"), ("redis", "redis"), ("sqlite", "backup")] {
+        let recording = Path::new(ROOT).join(format!("traces/{of}.parquet"));
+        std::fs::copy(recording, folder.path().join(format!("{own}.parquet"))).unwrap();
+    }
+    run(folder.path(), "monitor traces/redis.parquet -o redis.regions.parquet");
+    run(folder.path(), "simulate policies --format json > after.json");
+    folder
+}
+
+/// Runs a command with what a shell would make of it: quotes, and a file for what it prints.
+fn run(folder: &Path, line: &str) {
+    let (command, output) = line.split_once(" > ").map_or((line, None), |(command, file)| (command, Some(file)));
+    let words: Vec<&str> = command.split(' ').map(|word| word.trim_matches('\'')).collect();
+    let done = Command::new(env!("CARGO_BIN_EXE_isotherm")).args(&words).current_dir(folder).output().unwrap();
+    let code = done.status.code();
+    let is_good = code == Some(0) || OF_THIS_MACHINE.contains(&words[0]) && matches!(code, Some(3 | 4));
+    let said = String::from_utf8_lossy(&done.stderr);
+    // What a scenario expects of the machine and does not show is told by its page, and by the code of the command.
+    let is_told = code == Some(1) && said.contains("expectations of the scenario are missed");
+    assert!(is_good || is_told, "isotherm {line}: {code:?}\n{said}");
+    assert!(
+        !done.stdout.is_empty() || !done.stderr.is_empty() || words.contains(&"-q"),
+        "isotherm {line} says nothing"
+    );
+    if let Some(file) = output {
+        std::fs::write(folder.join(file), &done.stdout).unwrap();
+    }
+}
+
+#[test]
+fn commands_of_all_pages_run() {
+    let mut pages: Vec<PathBuf> =
+        std::fs::read_dir(Path::new(ROOT).join("docs")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    pages.retain(|page| page.extension().is_some_and(|end| end == "md"));
+    pages.push(Path::new(ROOT).join("README.md"));
+    pages.sort();
+    let mut shown = Vec::new();
+    pages.iter().for_each(|page| commands(page, &mut shown));
+    assert!(shown.len() > 60, "{}", shown.len());
+    for (start, _) in NOT_RUN.iter().chain(NOT_RUN_ALONE) {
+        let is_used = shown.iter().any(|Shown { line, .. }| line.starts_with(start));
+        assert!(is_used, "no page shows `isotherm {start}`: take it off the list");
+    }
+    let folder = folder();
+    let mut nr_run = 0;
+    for Shown { page, line } in shown.iter().filter(|shown| reason(&shown.line).is_none()) {
+        run(folder.path(), line);
+        println!("{}: isotherm {line}", page.file_name().unwrap().display());
+        nr_run += 1;
+    }
+    assert!(nr_run > 40, "{nr_run}");
+}
