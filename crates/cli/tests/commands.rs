@@ -85,7 +85,7 @@ fn folder() -> tempfile::TempDir {
         std::os::unix::fs::symlink(Path::new(ROOT).join(shared), folder.path().join(shared)).unwrap();
     }
     std::fs::create_dir_all(folder.path().join("docs/pictures")).unwrap();
-    for (of, own) in [("redis", "app"), ("redis", "redis"), ("sqlite", "backup")] {
+    for (of, own) in [("redis", "app"), ("redis", "redis"), ("redis", "backup")] {
         let recording = Path::new(ROOT).join(format!("traces/{of}.parquet"));
         std::fs::copy(recording, folder.path().join(format!("{own}.parquet"))).unwrap();
     }

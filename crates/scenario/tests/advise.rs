@@ -1,7 +1,7 @@
 //! Advice on small recordings that are made here.
 
 use isotherm_scenario::advise::{
-    Advice, AdviceRow, CANDIDATES, Question, Recommendation, advise, predict, recommend_each,
+    Advice, AdviceRow, CANDIDATES, Effort, Question, Recommendation, advise, predict, recommend_each,
 };
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::device::DeviceKind;
@@ -50,6 +50,7 @@ fn question(path: &Path, memory: &[u64], kernels: &[KernelRelease]) -> Question 
         slowdown: Ratio::from_percent(5),
         cpus: 2,
         limits: false,
+        effort: Effort::default(),
         threads: Some(1),
     }
 }

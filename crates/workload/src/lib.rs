@@ -19,6 +19,7 @@ mod idle;
 mod kernel_memory;
 pub mod key_value;
 pub mod layout;
+pub mod made;
 pub mod masim;
 pub mod order;
 mod others;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use isotherm_report::Table;
 use isotherm_scenario::Scenario;
-use isotherm_scenario::advise::{Advice, Question, TierAdvice, TierQuestion, advise, advise_on_tiers};
+use isotherm_scenario::advise::{Advice, EFFORTS, Effort, Question, TierAdvice, TierQuestion, advise, advise_on_tiers};
 use isotherm_sim::machine::MemoryKind;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
@@ -82,6 +82,11 @@ pub(crate) struct Args {
     /// Try right-sizing of the program's group (`[[limits]]` of scenarios and of `isotherm run`) with the policies too.
     #[arg(long, conflicts_with = "fast")]
     limits: bool,
+    /// How many replays the answer is worth: quick, normal or thorough.
+    /// quick: the interval of the recommendation is the range of 5 replays. normal: of 10 and more, spent where they decide. thorough:
+    /// two replays of everything at every size too.
+    #[arg(long, value_name = "EFFORT", default_value = "normal", value_parser = effort_named, conflicts_with = "fast")]
+    effort: Effort,
     /// Play the recommendation, 3 % less and 3 % more memory on a real kernel too (needs `isotherm-lab`, and what that needs), and print
     /// predicted and real major faults next to each other.
     #[arg(long, conflicts_with = "fast")]
@@ -198,6 +203,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         slowdown: args.slowdown.unwrap_or(SLOWDOWN),
         cpus,
         limits: args.limits,
+        effort: args.effort,
         threads: args.threads.map(usize::from),
     };
     if args.huge_pages {
@@ -239,6 +245,12 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn effort_named(text: &str) -> Result<Effort, String> {
+    let names: Vec<&str> = EFFORTS.iter().map(|(_, name)| *name).collect();
+    let found = EFFORTS.iter().find(|(_, name)| *name == text);
+    found.map(|(effort, _)| *effort).ok_or_else(|| format!("allowed: {}", names.join(", ")))
 }
 
 /// A device that files can lie on.

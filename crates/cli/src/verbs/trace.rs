@@ -13,9 +13,10 @@ use crate::ui::Ui;
 
 mod cut;
 mod filter;
+mod make;
 mod merge;
 
-/// Cut a page trace or a region record in time, filter it, or merge several.
+/// Cut a page trace or a region record in time, filter it, merge several, or make one.
 ///
 /// The output is a finished file of the same kind, also of one that was not. What was dropped is among its notes.
 #[derive(clap::Args)]
@@ -32,6 +33,7 @@ Examples:
   isotherm trace filter app.parquet --process redis-server --mapping heap -o heap.parquet
   isotherm trace filter app.parquet --range 0x7f3a00000000-0x7f3a40000000 --writes -o written.parquet
   isotherm trace merge a.parquet b.parquet -o both.parquet
+  isotherm trace make --footprint 8GiB --touches 40000000 --length 10min -o made.parquet
   isotherm trace cut damon.data --from 10s --to 20s -o regions.parquet
 
 What happens to state that began before a window: docs/traces.md";
@@ -40,6 +42,7 @@ What happens to state that began before a window: docs/traces.md";
 enum What {
     Cut(cut::Args),
     Filter(filter::Args),
+    Make(make::Args),
     Merge(merge::Args),
 }
 
@@ -48,6 +51,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     match args.what {
         What::Cut(args) => cut::run(&args, ui),
         What::Filter(args) => filter::run(&args, ui),
+        What::Make(args) => make::run(&args, ui),
         What::Merge(args) => merge::run(&args, ui),
     }?;
     Ok(ExitCode::SUCCESS)

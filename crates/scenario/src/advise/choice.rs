@@ -6,7 +6,7 @@ use super::expected::Interval;
 use super::figures::{AdviceRow, Run, ppm};
 use super::replays::Replays;
 use super::robust::{GambleBand, Neighbour, Odds, gambles, neighbours, odds, scaled};
-use super::search::{DRAWS_TO_COMPARE, lowest_safe, settle};
+use super::search::{by_promise, cannot_win, lowest_safe, settle};
 use crate::error::ScenarioError;
 use isotherm_units::Bytes;
 use serde::Serialize;
@@ -99,8 +99,13 @@ const EQUAL_STEPS: u64 = 1;
 /// The smallest safe memory among configurations whose predictions were compared with real kernels of all these releases. Of configurations that the
 /// search does not tell apart, the one that loses least with 3 % less memory; then the smaller.
 pub(super) fn choose(releases: &mut [Replays<'_>]) -> Result<Option<Choice>, ScenarioError> {
-    let mut safe = Vec::new();
-    for index in calibrated(releases) {
+    let mut safe: Vec<Choice> = Vec::new();
+    for index in by_promise(releases, calibrated(releases)) {
+        let best = safe.iter().map(|choice| choice.size).min();
+        let is_race = releases.iter().all(|replays| replays.question.effort.is_race());
+        if best.is_some_and(|best| is_race && cannot_win(releases, index, best)) {
+            continue;
+        }
         safe.extend(settle(releases, index)?.map(|size| Choice { index, size }));
     }
     let Some(smallest) = safe.iter().map(|choice| choice.size).min() else { return Ok(None) };
@@ -127,7 +132,7 @@ pub(super) fn compare(replays: &mut Replays<'_>, choice: Option<Choice>) -> Resu
     let largest = replays.pool.places().map(|(_, size)| size).max().unwrap_or_default();
     let size = choice.map_or(largest, |choice| choice.size);
     let places: Vec<(usize, Bytes)> = replays.question.candidates().into_iter().map(|index| (index, size)).collect();
-    replays.play_up_to(DRAWS_TO_COMPARE, &places)?;
+    replays.play_up_to(replays.question.effort.to_compare(), &places)?;
     Ok(size)
 }
 

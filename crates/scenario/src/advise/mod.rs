@@ -10,6 +10,7 @@ mod candidate;
 mod chance;
 mod choice;
 mod devices;
+mod effort;
 mod expected;
 mod figures;
 mod fragmented;
@@ -26,6 +27,7 @@ pub use calibration::{EVENTS, ModelError, model_error, model_errors};
 pub use candidate::{CANDIDATES, Candidate, Recording};
 pub use choice::{AgainstClassic, Gain, Note, NoteKind, Recommendation, percent};
 pub use devices::{DeviceRole, OtherDevice};
+pub use effort::{EFFORTS, Effort};
 pub use expected::{Gamble, Interval};
 pub use figures::{AdviceRow, SchemeDid};
 pub use fragmented::{Fragmented, LatencyRow};
@@ -68,6 +70,7 @@ pub struct Question {
     pub cpus: u32,
     /// Whether right-sizing of the program's group is tried with the policies too.
     pub limits: bool,
+    pub effort: Effort,
     /// Threads to replay with; `None` = one per processor.
     pub threads: Option<usize>,
 }
@@ -86,6 +89,9 @@ pub struct Advice {
     pub program: String,
     /// The release by whose rules it was played.
     pub kernel: KernelRelease,
+    pub effort: Effort,
+    /// Replays that were played for this release.
+    pub replays: u64,
     /// All releases that the recommendation holds on.
     pub holds_on: Vec<KernelRelease>,
     /// Highest memory charge without limits, bytes; shares of memory refer to it.
@@ -275,6 +281,8 @@ fn advice(
     Ok(Advice {
         program: question.name.clone(),
         kernel: replays.kernel,
+        effort: question.effort,
+        replays: replays.pool.len(),
         holds_on: question.kernels.clone(),
         peak_bytes: replays.peak.get(),
         measured_peak_bytes: meta.native.map(|native| native.peak_rss_bytes),

@@ -37,6 +37,11 @@ impl Pool {
             .collect()
     }
 
+    /// Number of replays.
+    pub(super) fn len(&self) -> u64 {
+        self.0.values().map(|runs| runs.len() as u64).sum()
+    }
+
     /// Every replay of a configuration.
     pub(super) fn of(&self, index: usize) -> impl Iterator<Item = &Run> {
         self.0.range((index, Bytes::ZERO)..=(index, Bytes::new(u64::MAX))).flat_map(|(_, runs)| runs)

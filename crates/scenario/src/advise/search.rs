@@ -11,12 +11,6 @@ use super::replays::Replays;
 use crate::error::ScenarioError;
 use isotherm_units::Bytes;
 
-/// Replays of each configuration at each size asked for, and at each step of the band.
-const DRAWS: usize = 2;
-/// Replays that the judgement of the size to recommend is drawn from, at least.
-pub(super) const DRAWS_TO_BE_SURE: usize = 10;
-/// Replays of each configuration at the size where all are compared.
-pub(super) const DRAWS_TO_COMPARE: usize = 5;
 /// Steps above a size that are all tried.
 const STEPS_ABOVE: u64 = 15;
 /// Steps below it: replays there may have limits that chance could give to the size.
@@ -37,14 +31,15 @@ pub(super) fn survey(replays: &mut Replays<'_>, configurations: &[usize]) -> Res
         let can_be_recommended = configurations.iter().filter(|&&index| replays.model_error(index).is_some());
         places.extend(can_be_recommended.map(|&index| (index, above)));
     }
-    replays.play_up_to(DRAWS, &places)?;
+    let of_shape = replays.question.effort.of_shape();
+    replays.play_up_to(of_shape, &places)?;
     for _ in 0..BISECTIONS {
         let linux = configurations.iter().filter(|&&index| CANDIDATES[index].runs_on_linux());
         let wanted: Vec<(usize, Bytes)> = linux.filter_map(|&index| Some((index, between(replays, index)?))).collect();
         if wanted.is_empty() {
             break;
         }
-        replays.play_up_to(DRAWS, &wanted)?;
+        replays.play_up_to(of_shape, &wanted)?;
     }
     Ok(())
 }
@@ -65,14 +60,29 @@ pub(super) fn lowest_safe(replays: &Replays<'_>, index: usize) -> Option<Bytes> 
     replays.pool.sizes(index).rev().take_while(is_safe).last()
 }
 
+/// The smallest size that is safe on each of these releases, by what was tried.
+fn lowest_on_all(releases: &[Replays<'_>], index: usize) -> Option<Bytes> {
+    let each: Option<Vec<Bytes>> = releases.iter().map(|replays| lowest_safe(replays, index)).collect();
+    each.and_then(|each| each.into_iter().max())
+}
+
+/// Whether a configuration cannot come near `best` any more, by what was tried. More replays widen its intervals; a settled size lies
+/// below the lowest that was found safe before by no more than the steps that are tried there.
+pub(super) fn cannot_win(releases: &[Replays<'_>], index: usize, best: Bytes) -> bool {
+    let steps = |size: Bytes| releases.iter().map(|replays| replays.step_at(size).get()).max().unwrap_or(0);
+    lowest_on_all(releases, index).is_none_or(|lowest| lowest.get() > best.get() + (STEPS_BELOW + 1) * steps(lowest))
+}
+
+/// Configurations in the order of the smallest size that is safe by what was tried; those without one come last.
+pub(super) fn by_promise(releases: &[Replays<'_>], mut configurations: Vec<usize>) -> Vec<usize> {
+    configurations.sort_by_key(|&index| lowest_on_all(releases, index).unwrap_or(Bytes::new(u64::MAX)));
+    configurations
+}
+
 /// The smallest size that is safe on each of these releases, with the whole band above it tried on each; `None` if there is none.
 /// What a configuration needs on its worst release is what it needs.
 pub(super) fn settle(releases: &mut [Replays<'_>], index: usize) -> Result<Option<Bytes>, ScenarioError> {
-    let lowest = |releases: &[Replays<'_>]| {
-        let each: Option<Vec<Bytes>> = releases.iter().map(|replays| lowest_safe(replays, index)).collect();
-        each.and_then(|each| each.into_iter().max())
-    };
-    let Some(mut at) = lowest(releases) else { return Ok(None) };
+    let Some(mut at) = lowest_on_all(releases, index) else { return Ok(None) };
     // Only sizes of the lattice come up, each with a bounded number of replays, so that it ends.
     loop {
         let mut has_played = false;
@@ -81,7 +91,7 @@ pub(super) fn settle(releases: &mut [Replays<'_>], index: usize) -> Result<Optio
             has_played |= !wanted.is_empty();
             replays.play_more(&wanted)?;
         }
-        match lowest(releases) {
+        match lowest_on_all(releases, index) {
             None => return Ok(None),
             Some(next) if next == at && !has_played => return Ok(Some(at)),
             Some(next) => at = next,
@@ -100,8 +110,10 @@ fn lacking(replays: &Replays<'_>, index: usize, at: Bytes) -> Vec<(usize, Bytes,
             wanted.push((index, size, more));
         }
     };
-    let sure = DRAWS_TO_BE_SURE.saturating_sub(replays.pool.around(index, at).len());
-    want(at, DRAWS.saturating_sub(played(at)).max(sure));
+    let effort = replays.question.effort;
+    let of_band = effort.of_band();
+    let sure = effort.to_be_sure().saturating_sub(replays.pool.around(index, at).len());
+    want(at, of_band.saturating_sub(played(at)).max(sure));
     let lowest = at.get().saturating_sub(STEPS_BELOW * step).max(LIMIT_MIN.get());
     let coarse = replays.step().get();
     let fine_to = (at.get() + STEPS_ABOVE * step).min(top.get());
@@ -109,18 +121,21 @@ fn lacking(replays: &Replays<'_>, index: usize, at: Bytes) -> Vec<(usize, Bytes,
     let fine = (lowest.div_ceil(step)..=fine_to / step).map(|number| number * step);
     let coarser = (fine_to / coarse + 1..=dense_to / coarse).map(|number| number * coarse);
     for size in fine.chain(coarser).map(Bytes::new).filter(|&size| size != at) {
-        want(size, DRAWS.saturating_sub(played(size)));
+        want(size, of_band.saturating_sub(played(size)));
     }
     let above: Vec<Bytes> = replays.pool.sizes(index).filter(|size| size.get() >= dense_to).collect();
+    for &size in above.iter().filter(|size| size.get() > dense_to) {
+        want(size, of_band.saturating_sub(played(size)));
+    }
     for pair in above.windows(2) {
         let middle = replays.on_lattice(Bytes::new(pair[0].get().midpoint(pair[1].get())));
         if middle > pair[0] && middle < pair[1] && could_hide(replays, index, (pair[0], pair[1])) {
-            want(middle, DRAWS);
+            want(middle, of_band);
         }
     }
     // Where nothing else is missing it will be compared with others.
-    if wanted.is_empty() && played(at) < DRAWS_TO_COMPARE {
-        wanted.push((index, at, DRAWS_TO_COMPARE - played(at)));
+    if wanted.is_empty() && played(at) < effort.to_compare() {
+        wanted.push((index, at, effort.to_compare() - played(at)));
     }
     wanted
 }

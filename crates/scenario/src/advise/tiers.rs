@@ -5,6 +5,7 @@
 //! that is compared with all memory fast. A recording lasts seconds and policies act in seconds, so that its epochs are played several
 //! times. Each policy is played five times, with a fast tier up to 1 % beside the size and another seed for what has chance in it.
 
+use super::effort::Effort;
 use super::figures::ppm;
 use super::mean::Figure;
 use super::replays::{play, scenario_of};
@@ -215,6 +216,7 @@ fn answer(question: &TierQuestion, progress: &dyn Progress) -> Result<TierAdvice
         slowdown: Ratio::ZERO,
         cpus: question.cpus,
         limits: false,
+        effort: Effort::default(),
         threads: question.threads,
     };
     let mut base = scenario_of(&as_recorded, question.kernel, EpochOrder::default());

@@ -1,0 +1,65 @@
+//! How many replays an answer is worth.
+
+use serde::Serialize;
+
+/// How firmly an answer is founded, and what it costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Effort {
+    /// For a first look: the interval of a recommendation is the range of 5 replays, which leaves out one outcome in 6 on the side that
+    /// matters; configurations are compared by 2.
+    Quick,
+    /// The range of 10 replays and more, one outcome in 11; replays are spent where they decide.
+    #[default]
+    Normal,
+    /// As `normal`, with two replays of every configuration at every size, and nothing dropped on the way.
+    Thorough,
+}
+
+/// The efforts there are, the cheapest first, by name.
+pub const EFFORTS: &[(Effort, &str)] =
+    &[(Effort::Quick, "quick"), (Effort::Normal, "normal"), (Effort::Thorough, "thorough")];
+
+impl Effort {
+    /// As on command lines.
+    pub fn name(self) -> &'static str {
+        EFFORTS.iter().find(|(effort, _)| *effort == self).map_or("", |(_, name)| name)
+    }
+
+    /// Replays of each configuration at each size asked for, which show the shape.
+    pub(super) fn of_shape(self) -> usize {
+        match self {
+            Self::Quick | Self::Normal => 1,
+            Self::Thorough => 2,
+        }
+    }
+
+    /// Replays of a configuration that may be recommended at each step of its band.
+    pub(super) fn of_band(self) -> usize {
+        match self {
+            Self::Quick => 1,
+            Self::Normal | Self::Thorough => 2,
+        }
+    }
+
+    /// Replays that the judgement of the size to recommend is drawn from, at least.
+    pub(super) fn to_be_sure(self) -> usize {
+        match self {
+            Self::Quick => 5,
+            Self::Normal | Self::Thorough => 10,
+        }
+    }
+
+    /// Replays of each configuration at the size where all are compared.
+    pub(super) fn to_compare(self) -> usize {
+        match self {
+            Self::Quick => 2,
+            Self::Normal | Self::Thorough => 5,
+        }
+    }
+
+    /// Whether configurations that cannot win any more are dropped.
+    pub(super) fn is_race(self) -> bool {
+        self != Self::Thorough
+    }
+}
