@@ -119,6 +119,41 @@ fn the_written_scenario_gives_the_figures_of_the_advice_again() {
     assert!(text(&output.stderr).contains("worlds, each with a seed of its own"), "{}", text(&output.stderr));
 }
 
+/// Replays are kept in the cache folder: the second answer is the first one, and so it is where that folder holds nonsense.
+#[test]
+fn a_second_question_plays_nothing_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = trace(folder.path());
+    let cache = folder.path().join("cache");
+    let ask = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm"));
+        command.args(["advise", trace.to_str().unwrap(), "--memory", "50%,80%", "--format", "json"]).args(more);
+        let output = command.env("XDG_CACHE_HOME", &cache).env_remove("ISOTHERM_NO_CACHE").output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let plain = ask(&["--no-cache"]);
+    assert!(!cache.exists(), "nothing is kept");
+    assert_eq!(ask(&[]), plain);
+    let files = || -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(cache.join("isotherm/replays")).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    };
+    let [file] = &files()[..] else { panic!("{:?}", files()) };
+    let kept = std::fs::read_to_string(file).unwrap();
+    assert_eq!(ask(&[]), plain);
+    assert_eq!(std::fs::read_to_string(file).unwrap(), kept, "nothing was played");
+    ask(&["--slowdown", "20%"]);
+    assert!(std::fs::read_to_string(file).unwrap().starts_with(&kept), "what was played is added");
+    std::fs::write(file, &kept[..kept.len() / 3]).unwrap();
+    assert_eq!(ask(&[]), plain, "a torn file");
+    std::fs::write(file, "no replay\n{}\n").unwrap();
+    assert_eq!(ask(&[]), plain, "garbage");
+    std::fs::remove_dir_all(&cache).unwrap();
+    std::fs::write(&cache, "no folder").unwrap();
+    assert_eq!(ask(&[]), plain, "no folder can be made");
+}
+
 /// The answer, what to do and the evidence come first, in the order of a reader, on one screen.
 #[test]
 fn advice_fits_a_screen() {
@@ -186,6 +221,12 @@ fn bad_questions_are_refused_with_what_where_and_the_way_out() {
         (&["advise", "/nonexistent/x.parquet"], 1, "/nonexistent/x.parquet"),
         (&["advise", &empty], 1, "empty"),
         (&["advise", &garbage], 1, "garbage"),
+        (&["advise", good, "--effort", "some"], 2, "allowed: quick, normal, thorough"),
+        (&["advise", good, "--from", "1ms", "--verify"], 2, "isotherm trace cut"),
+        (&["trace", "make", "-o", "x.parquet", "--theta", "3"], 2, "allowed: 0 to 1.99"),
+        (&["trace", "make", "-o", "x.parquet", "--touches", "7"], 2, "fewer than the 2097152 pages"),
+        (&["trace", "make", "-o", "x.parquet", "--length", "1ms"], 2, "allowed: 20ms to 30 days"),
+        (&["trace", "make", "-o", "x.parquet", "--footprint", "1PiB"], 2, "allowed: 4KiB to 4TiB"),
         (&["advise", &torn], 1, "torn"),
         (&["advise", good, "--memory", "0"], 2, "allowed"),
         (&["advise", good, "--memory", "4KiB"], 2, "allowed: 128KiB to"),

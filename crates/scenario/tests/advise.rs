@@ -51,6 +51,7 @@ fn question(path: &Path, memory: &[u64], kernels: &[KernelRelease]) -> Question 
         cpus: 2,
         limits: false,
         effort: Effort::default(),
+        keep: None,
         threads: Some(1),
     }
 }
@@ -88,7 +89,7 @@ fn right_sizing_is_tried_on_request() {
     for policy in ["classic", "mglru"] {
         let name = format!("{policy} + limits");
         let row = row(&sized, &name, sized.peak_bytes);
-        assert!(row.n >= 2 && !row.is_calibrated, "{row:?}");
+        assert!(row.n >= 1 && !row.is_calibrated, "{row:?}");
         assert!(
             row.mean_bytes.high < self::row(&sized, policy, sized.peak_bytes).mean_bytes.low,
             "it holds less: {row:?}"
@@ -126,7 +127,8 @@ fn combinations_do_something_and_every_figure_carries_its_interval() {
     assert!(proactive.mean_bytes.median < plain.mean_bytes.median * 9 / 10, "{proactive:?}");
     assert!(proactive.monitor_cpu_ns > 0, "{proactive:?}");
     for row in &advice.rows {
-        assert!(row.n >= 2, "{row:?}");
+        // One replay a size shows the shape; where all are compared there are more.
+        assert!(row.n >= if row.memory_bytes == advice.compared_bytes { 5 } else { 1 }, "{row:?}");
         assert_eq!(row.runtime_ratio_ppm.is_none(), row.unfinished > 0, "{row:?}");
         let intervals = [Some(row.major_faults), Some(row.mean_bytes), row.runtime_ratio_ppm];
         for one in intervals.into_iter().flatten() {
@@ -300,8 +302,8 @@ fn json_has_the_documented_shape() {
     let expected = [
         (
             "answer",
-            "compared_bytes configurations holds_on huge_pages kernel kernel_defaults notes other_devices peak_bytes program \
-             recommendation rows slowdown_allowed_ppm storage swap unknowns unlimited_major_faults unlimited_mean_bytes unlimited_runtime_ns",
+            "compared_bytes configurations effort holds_on huge_pages kernel kernel_defaults notes other_devices peak_bytes program \
+             recommendation replays rows slowdown_allowed_ppm storage swap unknowns unlimited_major_faults unlimited_mean_bytes unlimited_runtime_ns",
         ),
         (
             "row",

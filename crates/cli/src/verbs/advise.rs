@@ -5,11 +5,15 @@ use std::process::ExitCode;
 
 use isotherm_report::Table;
 use isotherm_scenario::Scenario;
-use isotherm_scenario::advise::{Advice, EFFORTS, Effort, Question, TierAdvice, TierQuestion, advise, advise_on_tiers};
+use isotherm_scenario::advise::{
+    Advice, EFFORTS, Effort, Keep, Question, TierAdvice, TierQuestion, advise, advise_on_tiers, digest_of_file,
+};
 use isotherm_sim::machine::MemoryKind;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_terminal::BarProgress;
+use isotherm_trace::TraceReader;
+use isotherm_trace::edit::Selection;
 use isotherm_units::{Amount, Bytes, Duration, Ratio};
 use isotherm_workload::WorkloadSpec;
 
@@ -17,6 +21,7 @@ use crate::error::CliError;
 use crate::format::{Format, FormatArg};
 use crate::kernel::{self, KernelArg, Kernels};
 use crate::ui::Ui;
+use crate::verbs::selection::WindowArgs;
 
 mod cold;
 mod huge;
@@ -87,6 +92,11 @@ pub(crate) struct Args {
     /// two replays of everything at every size too.
     #[arg(long, value_name = "EFFORT", default_value = "normal", value_parser = effort_named, conflicts_with = "fast")]
     effort: Effort,
+    /// Neither use nor keep replays of earlier questions (`~/.cache/isotherm/replays`, at most 256 MiB; ISOTHERM_NO_CACHE=1 too).
+    #[arg(long)]
+    no_cache: bool,
+    #[command(flatten)]
+    window: WindowArgs,
     /// Play the recommendation, 3 % less and 3 % more memory on a real kernel too (needs `isotherm-lab`, and what that needs), and print
     /// predicted and real major faults next to each other.
     #[arg(long, conflicts_with = "fast")]
@@ -176,6 +186,9 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         None => program_name(&args.command[0]),
     };
     let trace = std::path::absolute(&trace).unwrap_or(trace);
+    // Lives as long as it is played.
+    let cut = window_of(&trace, &args, ui)?;
+    let trace = cut.as_ref().map_or(trace, |cut| cut.path().to_path_buf());
     let cpus = args.cpus.unwrap_or(CPUS);
     let kernels = kernel::asked_or_host(args.kernel)?;
     if let (Some(fast), Some(slow)) = (args.fast, args.slow) {
@@ -204,6 +217,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         cpus,
         limits: args.limits,
         effort: args.effort,
+        keep: if args.no_cache { None } else { keep() },
         threads: args.threads.map(usize::from),
     };
     if args.huge_pages {
@@ -245,6 +259,37 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The window of a recording that was asked for, as a file of its own; `None` for the whole.
+fn window_of(trace: &Path, args: &Args, ui: &Ui) -> Result<Option<tempfile::NamedTempFile>, CliError> {
+    let WindowArgs { from, to } = args.window;
+    if from.is_none() && to.is_none() {
+        return Ok(None);
+    }
+    if args.config.is_some() || args.verify {
+        return Err(CliError::usage(
+            "--from and --to play a window that is not kept, and --config and --verify need its file: write it with \
+             `isotherm trace cut`, and ask about that",
+        ));
+    }
+    let file = tempfile::Builder::new().suffix(".parquet").tempfile().map_err(CliError::failed)?;
+    let selection = Selection { from, to, ..Selection::default() };
+    super::trace::write_trace(TraceReader::open(trace)?, &selection, file.path(), ui)?;
+    Ok(Some(file))
+}
+
+/// Where replays are kept for the next question, if there is such a place: by the bytes of this program, as another build may play
+/// otherwise.
+fn keep() -> Option<Keep> {
+    let set = |variable| std::env::var_os(variable).filter(|value| !value.is_empty());
+    if set("ISOTHERM_NO_CACHE").is_some() {
+        return None;
+    }
+    let cache =
+        set("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| Some(PathBuf::from(set("HOME")?).join(".cache")))?;
+    let build = digest_of_file(&std::env::current_exe().ok()?).ok()?;
+    Some(Keep { folder: cache.join("isotherm/replays"), build })
 }
 
 fn effort_named(text: &str) -> Result<Effort, String> {

@@ -16,6 +16,8 @@ mod filter;
 mod make;
 mod merge;
 
+pub(super) use filter::write_trace;
+
 /// Cut a page trace or a region record in time, filter it, merge several, or make one.
 ///
 /// The output is a finished file of the same kind, also of one that was not. What was dropped is among its notes.

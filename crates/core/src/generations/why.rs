@@ -2,10 +2,11 @@
 
 use crate::host::HostError;
 use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
 
 /// How often, and how much memory it was about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Times {
     pub times: u64,
     /// Bytes together; a group met twice counts twice.
@@ -52,7 +53,7 @@ pub const GENERATION_REASONS: [(GenerationReason, &str); 10] = [
 ];
 
 /// Numbers of passes of a tool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passes {
     /// Passes that were begun.
     pub begun: u64,
@@ -120,6 +121,21 @@ impl Serialize for GenerationWhy {
     }
 }
 
+impl<'de> Deserialize<'de> for GenerationWhy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Fields {
+            passes: Passes,
+            last_refusal: Option<String>,
+            #[serde(flatten)]
+            reasons: BTreeMap<String, Times>,
+        }
+        let Fields { passes, last_refusal, reasons } = Fields::deserialize(deserializer)?;
+        let by_reason = GENERATION_REASONS.map(|(_, name)| reasons.get(name).copied().unwrap_or_default());
+        Ok(Self { passes, by_reason, last_refusal })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,6 +156,8 @@ mod tests {
         other.count(GenerationReason::Evicted, 7);
         let sum = one.with(&other);
         assert_eq!(sum.of(GenerationReason::Evicted), Times { times: 2, bytes: 12 });
+        let written = serde_json::to_string(&sum).expect("it is plain data");
+        assert_eq!(serde_json::from_str::<GenerationWhy>(&written).expect("as it was written"), sum);
         assert_eq!((sum.of(GenerationReason::NotHere).times, sum.last_refusal.is_some()), (1, true));
     }
 }

@@ -9,10 +9,10 @@ use isotherm_core::schemes::{REASONS, Reason, SchemeReport};
 use isotherm_sim::counters::Counter;
 use isotherm_sim::machine::{Ending, Outcome};
 use isotherm_units::{Bytes, PAGE_BYTES};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What is kept of one replay.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Run {
     /// Number of its draw.
     pub(super) draw: u64,
@@ -73,7 +73,8 @@ pub struct AdviceRow {
     pub memory_bytes: u64,
     /// `memory_bytes` as a share of peak, in millionths.
     pub memory_share_ppm: u64,
-    /// Replays that the figures are drawn from: those at this size, and neighbours whose limit could be this size's.
+    /// Replays that the figures are drawn from: those at this size, and neighbours whose limit could be this size's. One alone has
+    /// no interval: it shows the shape.
     pub n: u64,
     /// Median runtime, nanoseconds of simulated time.
     pub runtime_ns: u64,

@@ -15,6 +15,7 @@ mod expected;
 mod figures;
 mod fragmented;
 mod huge;
+mod kept;
 mod mean;
 mod pool;
 mod predict;
@@ -32,6 +33,7 @@ pub use expected::{Gamble, Interval};
 pub use figures::{AdviceRow, SchemeDid};
 pub use fragmented::{Fragmented, LatencyRow};
 pub use huge::{DENSE, HugePages};
+pub use kept::{Keep, digest_of_file};
 pub use predict::{Prediction, predict, recommend_each};
 pub use robust::{Neighbour, Odds};
 pub use tiers::{TierAdvice, TierQuestion, TierRatio, TierRecommendation, TierRow, advise_on_tiers};
@@ -47,9 +49,11 @@ use isotherm_trace::{TraceMeta, TraceReader};
 use isotherm_units::{Amount, Ratio};
 use isotherm_workload::BuildContext;
 use isotherm_workload::replay::EpochOrder;
+use kept::Kept;
 use replays::Replays;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A question to [`advise`]: a recording, sizes to try, devices, and the allowed slow-down.
 #[derive(Clone, Debug)]
@@ -71,6 +75,8 @@ pub struct Question {
     /// Whether right-sizing of the program's group is tried with the policies too.
     pub limits: bool,
     pub effort: Effort,
+    /// Where replays are kept for the next question; `None`: nowhere.
+    pub keep: Option<Keep>,
     /// Threads to replay with; `None` = one per processor.
     pub threads: Option<usize>,
 }
@@ -140,7 +146,7 @@ pub struct Advice {
 }
 
 /// One moment of a replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CourseRow {
     pub at_ns: u64,
     /// Pages charged to the program.
@@ -197,7 +203,14 @@ pub fn huge_pages(
 ) -> Result<(isotherm_units::Bytes, HugePages), ScenarioError> {
     in_pool(question.threads, || {
         let kernel = question.kernels.first().copied().unwrap_or_default();
-        let replays = Replays::new(question, kernel, EpochOrder::Recorded, &BuildContext::new("."), None, progress)?;
+        let replays = Replays::new(
+            question,
+            (kernel, EpochOrder::Recorded),
+            &BuildContext::new("."),
+            &Arc::default(),
+            None,
+            progress,
+        )?;
         Ok((replays.peak, HugePages::of(question, replays.peak, progress)?))
     })
 }
@@ -216,11 +229,12 @@ fn releases<'a>(question: &'a Question, progress: &'a dyn Progress) -> Result<Ve
     let context = BuildContext::new(".");
     let has_order = TraceReader::open(&question.trace).is_ok_and(|reader| !reader.meta().has_no_order_within_epochs());
     let ways = if has_order { &[EpochOrder::Recorded][..] } else { &[EpochOrder::Recorded, EpochOrder::Scattered] };
+    let kept = Arc::new(Kept::of(question));
     let mut releases: Vec<Replays<'a>> = Vec::new();
     for &kernel in &question.kernels {
         for &order in ways {
             let peak = releases.first().map(|first| first.peak);
-            releases.push(Replays::new(question, kernel, order, &context, peak, progress)?);
+            releases.push(Replays::new(question, (kernel, order), &context, &kept, peak, progress)?);
         }
     }
     Ok(releases)
@@ -228,6 +242,7 @@ fn releases<'a>(question: &'a Question, progress: &'a dyn Progress) -> Result<Ve
 
 fn answer(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, ScenarioError> {
     let mut releases = releases(question, progress)?;
+    let Some(kept) = releases.first().map(|first| Arc::clone(&first.kept)) else { return Ok(Vec::new()) };
     let all = question.candidates();
     for replays in &mut releases {
         search::survey(replays, &all)?;
@@ -237,7 +252,10 @@ fn answer(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, S
         Some(first) => HugePages::of(question, first.peak, progress)?,
         None => return Ok(Vec::new()),
     };
-    worst_of_each(releases, choice).iter_mut().map(|replays| advice(replays, choice, &huge_pages)).collect()
+    let answers =
+        worst_of_each(releases, choice).iter_mut().map(|replays| advice(replays, choice, &huge_pages)).collect();
+    kept.save();
+    answers
 }
 
 /// Of each release the replays that fare worst with a choice, in the order of releases.

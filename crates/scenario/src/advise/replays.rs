@@ -6,12 +6,13 @@ use super::chance::{Draw, KERNEL_CHARGE_BP, LIMIT_MIN, LIMIT_SPREAD_BP};
 use super::choice::percent;
 use super::expected::{Expected, FaultCost};
 use super::figures::Run;
+use super::kept::Kept;
 use super::pool::Pool;
 use super::{CourseRow, KernelDefaults, Question, lists_requests};
 use crate::assemble::{self, Limits, Peaks};
 use crate::error::ScenarioError;
 use crate::monitoring::{MonitorSpec, Watching};
-use crate::run::{Progress, Unit, check_ended, peaks_of, without_limits};
+use crate::run::{Progress, Unit, check_ended, without_limits};
 use crate::variant::{Variant, name_of};
 use crate::{ExpectationSpec, GenerationsSpec, RunMode, Scenario, VariantSpec, WorkloadEntry};
 use isotherm_core::limits::LimitsConfig;
@@ -23,7 +24,9 @@ use isotherm_units::{Amount, Bytes, Duration, Instant, PAGE_BYTES, Ratio};
 use isotherm_workload::replay::{EpochOrder, PlayAs};
 use isotherm_workload::{BuildContext, TraceSpec, WorkloadSpec};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Limits above this, and above twice the peak, are not tried: nothing would be limited.
 const MEMORY_MAX: Bytes = Bytes::from_gib(4);
@@ -33,6 +36,28 @@ const MACHINE_MIN: Bytes = Bytes::from_mib(512);
 const STEPS_PER_SIZE_MIN: u64 = 20;
 /// Samples of the memory charge in a run that is shown over time.
 const SAMPLES: u64 = 256;
+
+/// What is known of the program from a run without limits.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Free {
+    runtime_ns: u64,
+    /// Highest charge of its own group.
+    peak: Bytes,
+    major_faults: u64,
+    mean_bytes: u64,
+}
+
+impl Free {
+    fn play(roomy: &Variant, context: &BuildContext) -> Result<Self, ScenarioError> {
+        let outcome = play(roomy, context, Limits::Off, None)?;
+        check_ended(&outcome)?;
+        // The root and the program's own group.
+        let peak = Bytes::new(outcome.cgroups[1].peak_pages * PAGE_BYTES);
+        let runtime_ns = outcome.programs[0].runtime().ns();
+        let run = Run::of(outcome, &Draw::of(0, roomy.scenario.machine.cpus), Bytes::new(u64::MAX), runtime_ns);
+        Ok(Self { runtime_ns, peak, major_faults: run.major_faults, mean_bytes: run.mean_bytes })
+    }
+}
 
 /// The program without limits.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +88,7 @@ pub(super) struct Replays<'a> {
     pub(super) unlimited: Unlimited,
     /// Runtime without limits in ns, by what of a draw changes that: processors and latency of devices in percent.
     unlimited_ns: BTreeMap<(u32, u64), u64>,
+    pub(super) kept: Arc<Kept>,
     pub(super) pool: Pool,
 }
 
@@ -70,22 +96,21 @@ impl<'a> Replays<'a> {
     /// Plays the recording without limits. `peak`: what shares are of, if that is known from another release.
     pub(super) fn new(
         question: &'a Question,
-        kernel: KernelRelease,
-        order: EpochOrder,
+        (kernel, order): (KernelRelease, EpochOrder),
         context: &BuildContext,
+        kept: &Arc<Kept>,
         peak: Option<Bytes>,
         progress: &'a dyn Progress,
     ) -> Result<Self, ScenarioError> {
         let mut base = scenario_of(question, kernel, order);
         let roomy = without_limits(&base);
         progress.planned(1);
-        let outcome = play(&roomy, context, Limits::Off, None)?;
+        let free = kept.or_play("without limits", &roomy.scenario, || Free::play(&roomy, context))?;
         progress.done();
-        check_ended(&outcome)?;
-        let runtime = outcome.programs[0].runtime();
-        let peaks = peaks_of(&outcome);
-        // The root and the program's own group.
-        let own_peak = Bytes::new(outcome.cgroups[1].peak_pages * PAGE_BYTES);
+        let runtime = Duration::from_ns(free.runtime_ns);
+        // Whatever the program was called then.
+        let peaks = Peaks::from([(assemble::group_path(&base, 0), free.peak)]);
+        let own_peak = free.peak;
         if own_peak == Bytes::ZERO {
             let reason = "it takes no memory: it only reads what was never written".to_owned();
             return Err(ScenarioError::NoPeak { workload: question.name.clone(), reason });
@@ -98,9 +123,8 @@ impl<'a> Replays<'a> {
         let roomy = Bytes::new((largest.get() * 2).max(MACHINE_MIN.get()));
         base.machine.nodes = vec![NodeConfig { memory: roomy, ..NodeConfig::default() }];
         let centre = Draw::of(0, question.cpus);
-        let charged = Run::of(outcome, &centre, Bytes::new(u64::MAX), runtime.ns());
         let unlimited =
-            Unlimited { runtime_ns: runtime.ns(), major_faults: charged.major_faults, mean_bytes: charged.mean_bytes };
+            Unlimited { runtime_ns: runtime.ns(), major_faults: free.major_faults, mean_bytes: free.mean_bytes };
         let unlimited_ns = BTreeMap::from([(centre.hardware(), runtime.ns())]);
         Ok(Self {
             question,
@@ -116,6 +140,7 @@ impl<'a> Replays<'a> {
             peak,
             unlimited,
             unlimited_ns,
+            kept: Arc::clone(kept),
             pool: Pool::default(),
         })
     }
@@ -143,6 +168,7 @@ impl<'a> Replays<'a> {
         {
             self.pool.add(index, size, [run]);
         }
+        self.kept.save();
         Ok(())
     }
 
@@ -165,10 +191,10 @@ impl<'a> Replays<'a> {
         let played = missing.par_iter().map(|(hardware, draw)| {
             let mut scenario = self.base.clone();
             draw.apply(&mut scenario, self.recording.runtime);
-            let outcome = play(&without_limits(&scenario), &self.context, Limits::Off, None)?;
+            let roomy = without_limits(&scenario);
+            let free = self.kept.or_play("without limits", &roomy.scenario, || Free::play(&roomy, &self.context))?;
             self.progress.done();
-            check_ended(&outcome)?;
-            Ok((*hardware, outcome.programs[0].runtime().ns()))
+            Ok((*hardware, free.runtime_ns))
         });
         let played = played.collect::<Vec<Result<_, ScenarioError>>>().into_iter().collect::<Result<Vec<_>, _>>()?;
         self.unlimited_ns.extend(played);
@@ -188,9 +214,12 @@ impl<'a> Replays<'a> {
         let name = name_of(&scenario.policy, scenario.limit);
         let context = self.context.clone().with_seed(draw.seed);
         let variant = Variant { name, scenario, only: Vec::new() };
-        let outcome = play(&variant, &context, Limits::Of(&self.peaks), None)?;
         let unlimited_ns = self.unlimited_ns.get(&draw.hardware()).copied().unwrap_or(self.unlimited.runtime_ns);
-        Ok(Run::of(outcome, draw, limit, unlimited_ns))
+        let what = format!("replay of draw {} beside {unlimited_ns} ns", draw.number);
+        self.kept.or_play(&what, &variant.scenario, || {
+            let outcome = play(&variant, &context, Limits::Of(&self.peaks), None)?;
+            Ok(Run::of(outcome, draw, limit, unlimited_ns))
+        })
     }
 
     /// One replay of a configuration at a size, in the middle of everything, over time.
@@ -200,16 +229,12 @@ impl<'a> Replays<'a> {
         let variant = Variant { name, scenario, only: Vec::new() };
         let sample = sample_every(self.recording.runtime);
         self.progress.planned(1);
-        let outcome = play(&variant, &self.context, Limits::Of(&self.peaks), Some(sample))?;
+        let course = self.kept.or_play("course", &variant.scenario, || {
+            let outcome = play(&variant, &self.context, Limits::Of(&self.peaks), Some(sample))?;
+            Ok::<_, ScenarioError>(outcome.series.iter().map(course_row).collect::<Vec<_>>())
+        })?;
         self.progress.done();
-        // The root and the program's own group.
-        let row = |row: &SeriesRow| CourseRow {
-            at_ns: row.at_ns,
-            usage_pages: row.usage_pages.get(1).copied().unwrap_or(0),
-            major_faults: row.major_faults,
-            stalled_ns: row.memory_some_ns,
-        };
-        Ok(outcome.series.iter().map(row).collect())
+        Ok(course)
     }
 
     /// How a configuration fares on other devices, in the middle of everything else: its runtime against unlimited memory there, in millionths,
@@ -223,10 +248,10 @@ impl<'a> Replays<'a> {
         let draw = Draw::of(0, self.question.cpus);
         let mut scenario = self.scenario(&CANDIDATES[index], size);
         (scenario.machine.storage, scenario.machine.swap.device) = (devices.storage, devices.swap);
-        let free = play(&without_limits(&scenario), &self.context, Limits::Off, None)?;
-        check_ended(&free)?;
+        let roomy = without_limits(&scenario);
+        let free = self.kept.or_play("without limits", &roomy.scenario, || Free::play(&roomy, &self.context))?;
         let run = self.run(&scenario, size, &draw)?;
-        let ratio = super::figures::ppm(run.runtime_ns, free.programs[0].runtime().ns());
+        let ratio = super::figures::ppm(run.runtime_ns, free.runtime_ns);
         Ok(run.ratio_ppm.and(ratio).map(|ratio| (ratio, run.major_faults)))
     }
 
@@ -388,6 +413,16 @@ fn patch_without_limits() -> toml::Table {
         monitors = []
         generations = []
         limits = []
+    }
+}
+
+/// The root and the program's own group, of which the second counts.
+fn course_row(row: &SeriesRow) -> CourseRow {
+    CourseRow {
+        at_ns: row.at_ns,
+        usage_pages: row.usage_pages.get(1).copied().unwrap_or(0),
+        major_faults: row.major_faults,
+        stalled_ns: row.memory_some_ns,
     }
 }
 

@@ -217,6 +217,7 @@ fn answer(question: &TierQuestion, progress: &dyn Progress) -> Result<TierAdvice
         cpus: question.cpus,
         limits: false,
         effort: Effort::default(),
+        keep: None,
         threads: question.threads,
     };
     let mut base = scenario_of(&as_recorded, question.kernel, EpochOrder::default());

@@ -6,10 +6,10 @@ use crate::compaction::BlockTaken;
 use crate::counters::Counters;
 use crate::reclaim::{ListSizes, Work};
 use isotherm_units::{Duration, Instant};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How a program ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
     /// All threads came to their end.

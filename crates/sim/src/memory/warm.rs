@@ -55,6 +55,20 @@ impl Memory {
         std::hint::black_box(sum);
     }
 
+    /// Reads what judging and evicting `frames` will read, which are off their lists.
+    pub(crate) fn warm_up_isolated(&self, frames: &[FrameId]) {
+        let mut sum = 0;
+        for together in frames.chunks(TOGETHER) {
+            sum = together.iter().fold(sum, |sum, &frame| sum ^ u64::from(self.frames.has(frame, Flag::Dirty)));
+            for &frame in together {
+                if let PageOwner::Anonymous { space, page } = self.frames.owner(frame) {
+                    sum ^= self.space(space).table.read_all(page);
+                }
+            }
+        }
+        std::hint::black_box(sum);
+    }
+
     #[inline]
     fn read_first(&self, page: Warm) -> u64 {
         match page {

@@ -99,7 +99,12 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
 }
 
 /// Writes the part of a page trace, and says what it is.
-pub(super) fn write_trace(reader: TraceReader, selection: &Selection, output: &Path, ui: &Ui) -> Result<(), CliError> {
+pub(in crate::verbs) fn write_trace(
+    reader: TraceReader,
+    selection: &Selection,
+    output: &Path,
+    ui: &Ui,
+) -> Result<(), CliError> {
     let spinner = ui.spinner("finding the part");
     let part = TracePart::new(reader, selection);
     spinner.finish_and_clear();

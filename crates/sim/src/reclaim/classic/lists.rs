@@ -68,6 +68,7 @@ impl Lists {
             memory.frames.set(frame, Flag::Isolated);
             taken.push(frame);
         }
+        memory.warm_up_isolated(&taken);
         debug_assert!(self.lruvecs[lruvec.index()].subtree[list] >= nr, "what is taken was counted");
         self.for_lineage(memory, lruvec, |above| above.subtree[list] -= nr);
         taken

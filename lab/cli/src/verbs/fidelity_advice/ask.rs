@@ -31,6 +31,7 @@ fn question(listed: &Listed, root: &Path, kernel: &str) -> Result<Question, CliE
         cpus: 4,
         limits: false,
         effort: Effort::Thorough,
+        keep: None,
         threads: None,
     })
 }

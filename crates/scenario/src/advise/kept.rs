@@ -1,0 +1,234 @@
+//! Replays of earlier questions, kept in files: the second question about a recording plays only what the first did not.
+//!
+//! A file holds what was played of one recording by one build, a line each. It is found by the bytes of the recording, not by its name.
+//! What is kept is never needed: a file that cannot be read or written, or holds something else, is as good as none.
+
+use super::Question;
+use crate::Scenario;
+use isotherm_workload::WorkloadSpec;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// Where replays are kept, and of whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keep {
+    pub folder: PathBuf,
+    /// Names this build: another one may play otherwise. In a file name.
+    pub build: String,
+}
+
+/// The folder holds so much at most; the files that were not used for longest go.
+const BYTES_MAX: u64 = 256 << 20;
+/// Characters of a digest that are kept: 128 bits.
+const DIGEST_LEN: usize = 32;
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    key: String,
+    value: serde_json::Value,
+}
+
+/// What is kept of one recording.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// `None`: nothing is kept.
+    file: Option<PathBuf>,
+    known: BTreeMap<String, serde_json::Value>,
+    new: Mutex<Vec<(String, serde_json::Value)>>,
+}
+
+impl Kept {
+    /// What is kept for a question.
+    pub(super) fn of(question: &Question) -> Self {
+        let file = question.keep.as_ref().and_then(|keep| {
+            let digest = digest_of_file(&question.trace).ok()?;
+            Some(keep.folder.join(format!("{digest}-{}.jsonl", keep.build)))
+        });
+        let known = file.as_deref().map(read).unwrap_or_default();
+        Self { file, known, new: Mutex::default() }
+    }
+
+    /// What `play` gives, or gave for the same `what` and scenario before.
+    pub(super) fn or_play<T: Serialize + DeserializeOwned, E>(
+        &self,
+        what: &str,
+        scenario: &Scenario,
+        play: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        if self.file.is_none() {
+            return play();
+        }
+        let key = key_of(what, scenario);
+        let known = self.known.get(&key).and_then(|value| T::deserialize(value).ok());
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let played = play()?;
+        if let (Ok(value), Ok(mut new)) = (serde_json::to_value(&played), self.new.lock()) {
+            new.push((key, value));
+        }
+        Ok(played)
+    }
+
+    /// Writes what was played since the last time.
+    pub(super) fn save(&self) {
+        let (Some(file), Ok(mut new)) = (&self.file, self.new.lock()) else { return };
+        let mut lines = Vec::new();
+        for (key, value) in new.drain(..) {
+            if serde_json::to_writer(&mut lines, &Line { key, value }).is_ok() {
+                lines.push(b'\n');
+            }
+        }
+        if lines.is_empty() {
+            return;
+        }
+        // What cannot be kept is played again.
+        let _ = append(file, &lines).and_then(|()| file.parent().map_or(Ok(()), |folder| prune(folder, file)));
+    }
+}
+
+/// By what a scenario plays, whatever the recording is called.
+fn key_of(what: &str, scenario: &Scenario) -> String {
+    let mut scenario = scenario.clone();
+    (scenario.name, scenario.title) = ("kept".to_owned(), String::new());
+    for workload in &mut scenario.workloads {
+        workload.name = "kept".to_owned();
+        if let WorkloadSpec::Trace(trace) = &mut workload.load {
+            trace.path = PathBuf::from("kept");
+        }
+    }
+    let mut hasher = Sha256::new();
+    hasher.update(what);
+    hasher.update([0]);
+    hasher.update(crate::print(&scenario));
+    hex(&hasher.finalize())
+}
+
+/// A digest of the bytes of a file, as it stands in names.
+///
+/// # Errors
+/// It cannot be read.
+pub fn digest_of_file(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut hasher = Sha256::new();
+    let mut block = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut block)? {
+            0 => return Ok(hex(&hasher.finalize())),
+            read => hasher.update(&block[..read]),
+        }
+    }
+}
+
+fn hex(digest: &[u8]) -> String {
+    let mut text = String::new();
+    for byte in &digest[..DIGEST_LEN / 2] {
+        write!(text, "{byte:02x}").expect("a string takes all");
+    }
+    text
+}
+
+/// Whole lines of a file; of one that is torn, those before.
+fn read(path: &Path) -> BTreeMap<String, serde_json::Value> {
+    let Ok(file) = File::open(path) else { return BTreeMap::new() };
+    let lines = BufReader::new(file).lines().map_while(Result::ok);
+    lines.filter_map(|line| serde_json::from_str::<Line>(&line).ok()).map(|line| (line.key, line.value)).collect()
+}
+
+fn append(path: &Path, lines: &[u8]) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let mut file = File::options().create(true).append(true).open(path)?;
+    file.write_all(lines)
+}
+
+/// Removes the oldest files of a folder until it is small enough, but never `own`.
+fn prune(folder: &Path, own: &Path) -> io::Result<()> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let (entry, path) = entry.map(|entry| (entry.metadata(), entry.path()))?;
+        let meta = entry?;
+        if path.extension().is_some_and(|end| end == "jsonl") {
+            files.push((meta.modified()?, meta.len(), path));
+        }
+    }
+    files.sort();
+    let mut all: u64 = files.iter().map(|(_, len, _)| len).sum();
+    for (_, len, path) in files {
+        if all <= BYTES_MAX {
+            break;
+        }
+        if path != own {
+            std::fs::remove_file(&path)?;
+            all -= len;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(file: &Path) -> Kept {
+        Kept { file: Some(file.to_owned()), known: read(file), new: Mutex::default() }
+    }
+
+    fn ask(kept: &Kept, what: &str, scenario: &Scenario, answer: u64) -> u64 {
+        kept.or_play(what, scenario, || Ok::<u64, ()>(answer)).unwrap()
+    }
+
+    #[test]
+    fn what_was_played_is_known_the_next_time_and_a_torn_file_loses_its_end_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("deep/a.jsonl");
+        let (one, other) = (Scenario::named("one"), Scenario { policy: "mglru".to_owned(), ..Scenario::named("one") });
+        let first = kept(&file);
+        assert_eq!(
+            (ask(&first, "run", &one, 1), ask(&first, "run", &other, 2), ask(&first, "peak", &one, 3)),
+            (1, 2, 3)
+        );
+        first.save();
+        let second = kept(&file);
+        let renamed = Scenario::named("another name");
+        let answers = (ask(&second, "run", &renamed, 9), ask(&second, "run", &other, 9), ask(&second, "peak", &one, 9));
+        assert_eq!(answers, (1, 2, 3), "nothing is played, whatever it is called");
+        let whole = std::fs::read(&file).unwrap();
+        for len in 0..whole.len() {
+            std::fs::write(&file, &whole[..len]).unwrap();
+            let torn = kept(&file);
+            let answer = ask(&torn, "peak", &one, 9);
+            assert!(answer == 9 || answer == 3 && len + 1 >= whole.len(), "{len}");
+        }
+        std::fs::write(&file, [b'{', 0xff, b'\n']).unwrap();
+        assert_eq!(ask(&kept(&file), "run", &one, 9), 9, "garbage is as good as nothing");
+        let wrong = whole.iter().map(|&byte| if byte == b'1' { b'"' } else { byte }).collect::<Vec<_>>();
+        std::fs::write(&file, wrong).unwrap();
+        let _ = ask(&kept(&file), "run", &one, 9);
+    }
+
+    #[test]
+    fn the_folder_stays_small() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, len: u64, age: u64| {
+            let path = folder.path().join(name);
+            let file = File::create(&path).unwrap();
+            file.set_len(len).unwrap();
+            let then = std::time::SystemTime::now() - std::time::Duration::from_secs(age);
+            file.set_modified(then).unwrap();
+            path
+        };
+        let (own, old) = (file("own.jsonl", 200 << 20, 30), file("old.jsonl", 50 << 20, 20));
+        let (new, other) = (file("new.jsonl", 40 << 20, 10), file("other", 300 << 20, 40));
+        prune(folder.path(), &own).unwrap();
+        assert!(own.exists() && !old.exists() && new.exists() && other.exists());
+    }
+}
