@@ -27,8 +27,8 @@ pub(super) struct Args {
     /// CPU time of the program.
     #[arg(long, default_value = "10min", value_name = "TIME")]
     length: Duration,
-    /// Exponent of the Zipf distribution, 0 (even) to 1.99.
-    #[arg(long, default_value_t = 0.8, value_name = "NUMBER")]
+    /// Exponent of the Zipf distribution, 0 (even) to 1.99; key-value stores are often taken to have 0.99.
+    #[arg(long, default_value_t = 0.99, value_name = "NUMBER")]
     theta: f64,
     #[arg(long, default_value_t = 1)]
     seed: u64,
