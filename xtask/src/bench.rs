@@ -39,7 +39,7 @@ pub(crate) fn run(words: &[String]) -> Findings {
 }
 
 /// (package, bench target) of the workspace, sorted.
-fn benches(findings: &mut Findings) -> Vec<(String, String)> {
+pub(crate) fn benches(findings: &mut Findings) -> Vec<(String, String)> {
     let metadata = match workspace::metadata() {
         Ok(metadata) => metadata,
         Err(error) => {

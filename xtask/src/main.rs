@@ -1,6 +1,7 @@
 //! Developer commands. `cargo xtask help` lists them.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a developer's command talks to its user")]
 
+mod against;
 mod bench;
 mod check;
 mod commits;
@@ -37,6 +38,7 @@ cargo xtask COMMAND
              dkms NAME…  for those kernels (without names: all)
   bench      all benchmarks with their bars, the comparison with libCacheSim; writes target/bench.json
              bench NAME…  only benchmark targets whose name contains one of the words
+             bench --against COMMIT [--pairs N] [NAME…]  beside that commit, pair by pair: what got slower
   fuzz       every parser, fed with damaged input (docs/fuzzing.md)
              fuzz TARGET… --for 10m  these targets or groups of targets, for this long in all
              fuzz TARGET --input FILE  one input again; fuzz --list shows the targets";
@@ -59,7 +61,10 @@ fn main() -> ExitCode {
         "dkms" => dkms::run(rest),
         "keys" => keys::run(),
         "sbom" => sbom::run(),
-        "bench" => bench::run(rest),
+        "bench" => match rest {
+            [flag, against @ ..] if flag == "--against" => against::run(against),
+            words => bench::run(words),
+        },
         "fuzz" => fuzz::run(rest),
         "help" | "--help" | "-h" => {
             println!("{HELP}");
