@@ -1,6 +1,7 @@
 //! How many instructions replays take, beside stored counts: what makes the simulated machine slower shows here, however busy the host is.
 //!
 //! `ISOTHERM_COUNTS=write cargo test -p isotherm-cli --test instructions` stores new counts; a commit that changes them says why.
+#![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
