@@ -26,6 +26,8 @@ pub struct Keep {
 
 /// The folder holds so much at most; the files that were not used for longest go.
 const BYTES_MAX: u64 = 256 << 20;
+/// So many replays are lost at most when a question is interrupted.
+const NEW_MAX: usize = 8;
 /// Characters of a digest that are kept: 128 bits.
 const DIGEST_LEN: usize = 32;
 
@@ -71,8 +73,13 @@ impl Kept {
             return Ok(known);
         }
         let played = play()?;
+        let mut nr_new = 0;
         if let (Ok(value), Ok(mut new)) = (serde_json::to_value(&played), self.new.lock()) {
             new.push((key, value));
+            nr_new = new.len();
+        }
+        if nr_new >= NEW_MAX {
+            self.save();
         }
         Ok(played)
     }
@@ -213,6 +220,18 @@ mod tests {
         let wrong = whole.iter().map(|&byte| if byte == b'1' { b'"' } else { byte }).collect::<Vec<_>>();
         std::fs::write(&file, wrong).unwrap();
         let _ = ask(&kept(&file), "run", &one, 9);
+    }
+
+    #[test]
+    fn an_interrupted_question_loses_few_replays() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.jsonl");
+        let first = kept(&file);
+        for number in 0..20 {
+            ask(&first, &number.to_string(), &Scenario::named("one"), number);
+        }
+        drop(first);
+        assert_eq!(read(&file).len(), 16, "nobody saved");
     }
 
     #[test]
