@@ -117,19 +117,13 @@ impl PlayedRuns<'_> {
         let mut runs = Vec::new();
         for (unit_index, unit) in self.units.iter().enumerate() {
             for (variant_index, Variant { name, scenario, .. }) in self.variants.iter().enumerate() {
-                let mut runs_of =
-                    self.played.range((variant_index, unit_index, 0)..=(variant_index, unit_index, u64::MAX));
-                let first = match self.scenario.worlds.first() {
-                    Some(world) => runs_of.next().map(|(_, played)| (world.seed.unwrap_or(scenario.seed), played)),
-                    None => runs_of
-                        .find(|((.., seed), _)| *seed == scenario.seed)
-                        .map(|(_, played)| (scenario.seed, played)),
-                };
-                let Some((seed, played)) = first else { continue };
+                // The first world, or the first seed.
+                let case = if self.scenario.worlds.is_empty() { scenario.seed } else { 0 };
+                let Some(played) = self.played.get(&(variant_index, unit_index, case)) else { continue };
                 let monitors = ExplainedMonitor::all(&scenario.monitors, &played.monitors);
                 if !monitors.is_empty() {
                     let (workload, variant) = (unit.name(self.scenario).to_owned(), name.clone());
-                    runs.push(ExplainedRun { workload, variant, seed, monitors });
+                    runs.push(ExplainedRun { workload, variant, seed: scenario.seed, monitors });
                 }
             }
         }

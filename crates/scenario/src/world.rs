@@ -60,9 +60,9 @@ pub(crate) fn worlds_of(scenario: &Scenario) -> Vec<Scenario> {
     scenario.worlds.iter().enumerate().map(|(nth, world)| world.of(scenario, nth)).collect()
 }
 
-/// Each world is a repeat: more of them have no meaning.
-pub(crate) fn check(scenario: &Scenario) -> Checked {
-    if !scenario.worlds.is_empty() && scenario.repeats != 1 {
+/// Where there are worlds, each is a repeat: more of them have no meaning.
+pub(crate) fn check_repeats(scenario: &Scenario) -> Checked {
+    if scenario.repeats != 1 {
         let message = format!("`repeats` is {}, but each of the `worlds` is a repeat: leave it out", scenario.repeats);
         return Err(Refused::new(KeyPath::from("repeats"), message));
     }
@@ -91,10 +91,28 @@ mod tests {
         assert_eq!(crate::parse(&crate::print(&scenario), "again").expect("it is as it was"), scenario);
     }
 
+    /// The second world begins five seconds later, and its means do not know of it.
+    #[test]
+    fn means_leave_out_the_time_before_a_program_starts() {
+        let text = "name = \"late\"\nmetrics = [\"mean_bytes\"]\n[[worlds]]\n[[worlds]]\nstart = \"5s\"\n\
+            [[workloads]]\nname = \"load\"\n\
+            load = { kind = \"scan\", footprint = \"16MiB\", repeat = 200, access = \"write\" }\n";
+        let scenario = crate::parse(text, "late").unwrap_or_else(|error| panic!("{error}"));
+        let options = crate::RunOptions { base_dir: ".".into(), place: "late".to_owned(), threads: Some(1) };
+        let result = crate::run(&scenario, &options, &()).unwrap_or_else(|error| panic!("{error}"));
+        let row = result.row("load", "classic", "mean_bytes").expect("asked for");
+        let spread = row.spread.expect("there are worlds");
+        assert_eq!((row.n, spread.median), (2, spread.least.midpoint(spread.most)));
+        assert!(spread.least > 8e6 && spread.most < spread.least * 1.1, "{spread:?}");
+    }
+
     #[test]
     fn worlds_are_the_repeats() {
         let error = crate::parse(&format!("repeats = 3\n{TWO}"), "two").expect_err("it has both");
         assert!(error.to_string().contains("`repeats` is 3, but each of the `worlds` is a repeat"), "{error}");
+        let patched = format!("{TWO}[[variants]]\nname = \"v\"\npatch.repeats = 4\n");
+        let error = crate::parse(&patched, "two").expect_err("a variant has both");
+        assert!(error.to_string().contains("`repeats` is 4, but each of the `worlds`"), "{error}");
         let wrong = TWO.replace("cpus = 1", "cpus = 0");
         let error = crate::parse(&wrong, "two").expect_err("no machine has none");
         assert!(error.to_string().contains("world 1") && error.to_string().contains("cpus"), "{error}");

@@ -47,7 +47,6 @@ impl Refused {
 pub(crate) fn validate(scenario: &Scenario, folder: &Path) -> Checked {
     results::metrics(scenario)?;
     results::averages(scenario)?;
-    world::check(scenario)?;
     for (nth, world) in scenario.worlds.iter().enumerate() {
         let own = Scenario { references: Vec::new(), expectations: Vec::new(), ..world.of(scenario, nth) };
         validate(&own, folder).map_err(|refused| Refused {
@@ -63,6 +62,9 @@ pub(crate) fn validate(scenario: &Scenario, folder: &Path) -> Checked {
     results::expectations(scenario, &names)?;
     let has_several = variants.len() > 1;
     for (scope, variant) in &mut variants {
+        if !scenario.worlds.is_empty() {
+            world::check_repeats(&variant.scenario).map_err(|refused| refused.of(*scope))?;
+        }
         let checked = monitoring::files(&mut variant.scenario, folder).and_then(|()| check(&variant.scenario, *scope));
         checked.and_then(|()| only(variant, *scope)).map_err(|refused| {
             let message = refused.message;
