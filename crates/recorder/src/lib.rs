@@ -25,7 +25,7 @@ mod touched;
 pub use accessed::{
     AccessedOptions, AccessedRecording, AccessedReport, Bits, Change, Eyes, LookError, Who, record_accessed,
 };
-pub use engine::{ENGINES, EngineEntry, engine_named};
+pub use engine::{ENGINES, EngineEntry, cache_folder, engine_named};
 pub use error::{EngineFailure, RecordError};
 pub use host::describe as describe_host;
 pub use record::{DEFAULT_EPOCH, DEFAULT_NS_PER_INSTRUCTION, RecordOptions, Recording, Report, record, run_native};

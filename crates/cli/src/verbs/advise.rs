@@ -3,6 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
+use isotherm_recorder::cache_folder;
 use isotherm_report::Table;
 use isotherm_scenario::Scenario;
 use isotherm_scenario::advise::{
@@ -282,14 +283,11 @@ fn window_of(trace: &Path, args: &Args, ui: &Ui) -> Result<Option<tempfile::Name
 /// Where replays are kept for the next question, if there is such a place: by the bytes of this program, as another build may play
 /// otherwise.
 fn keep() -> Option<Keep> {
-    let set = |variable| std::env::var_os(variable).filter(|value| !value.is_empty());
-    if set("ISOTHERM_NO_CACHE").is_some() {
+    if std::env::var_os("ISOTHERM_NO_CACHE").is_some_and(|value| !value.is_empty()) {
         return None;
     }
-    let cache =
-        set("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| Some(PathBuf::from(set("HOME")?).join(".cache")))?;
     let build = digest_of_file(&std::env::current_exe().ok()?).ok()?;
-    Some(Keep { folder: cache.join("isotherm/replays"), build })
+    Some(Keep { folder: cache_folder()?.join("replays"), build })
 }
 
 fn effort_named(text: &str) -> Result<Effort, String> {

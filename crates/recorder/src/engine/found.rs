@@ -11,6 +11,13 @@ use std::path::{Path, PathBuf};
 use super::Launch;
 use crate::sys;
 
+/// isotherm's part of the user's cache folder; `None` where neither `XDG_CACHE_HOME` nor `HOME` is set.
+pub fn cache_folder() -> Option<PathBuf> {
+    let set = |variable| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
+    Some(cache.join("isotherm"))
+}
+
 /// The finding of one engine.
 #[derive(Clone)]
 pub(super) struct Finding {
@@ -21,10 +28,8 @@ pub(super) struct Finding {
 impl Finding {
     /// What is to be found about the engine `name`; `None` where the host does not say enough, or there is no cache folder.
     pub(super) fn of(name: &str, engine: &dyn Launch) -> Option<Self> {
-        let set = |variable| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
         Some(Self {
-            file: cache.join("isotherm/engines").join(name),
+            file: cache_folder()?.join("engines").join(name),
             state: state(&engine.parts(), Path::new("/proc"))?,
         })
     }

@@ -3,6 +3,7 @@
 //! All engines send the same records over the same spool (`docs/recording.md#protocol`).
 
 mod found;
+pub use found::cache_folder;
 mod qemu;
 mod valgrind;
 

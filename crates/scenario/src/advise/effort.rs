@@ -21,11 +21,6 @@ pub const EFFORTS: &[(Effort, &str)] =
     &[(Effort::Quick, "quick"), (Effort::Normal, "normal"), (Effort::Thorough, "thorough")];
 
 impl Effort {
-    /// As on command lines.
-    pub fn name(self) -> &'static str {
-        EFFORTS.iter().find(|(effort, _)| *effort == self).map_or("", |(_, name)| name)
-    }
-
     /// Replays of each configuration at each size asked for, which show the shape.
     pub(super) fn of_shape(self) -> usize {
         match self {

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use isotherm_linux::Root;
 use isotherm_report::{Cell, Column, Table, Unit};
+use isotherm_scenario::advise::Effort;
 use isotherm_scenario::coldness::{Bounds, ColdAdvice, Goals, GroupRecord, Source, advise_group, advise_regions};
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
@@ -90,6 +91,10 @@ pub(super) fn run(record: Record, args: &Args, ui: &Ui) -> Result<ExitCode, CliE
         (args.report.is_some(), "--report"),
         (args.config.is_some(), "--config"),
         (args.fast.is_some(), "--fast"),
+        (args.window.from.is_some(), "--from"),
+        (args.window.to.is_some(), "--to"),
+        (args.effort != Effort::default(), "--effort"),
+        (args.no_cache, "--no-cache"),
         (args.kernel.is_some(), "--kernel"),
         (args.memory.is_some(), "--memory"),
         (args.slowdown.is_some(), "--slowdown"),
