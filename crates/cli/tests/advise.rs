@@ -154,6 +154,32 @@ fn a_second_question_plays_nothing_again() {
     assert_eq!(ask(&[]), plain, "no folder can be made");
 }
 
+/// A window is played as `isotherm trace cut` would write it.
+#[test]
+fn a_window_of_a_recording_is_a_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/table.parquet");
+    let (cut, record) = (folder.path().join("table.parquet"), folder.path().join("r.parquet"));
+    let (cut, record) = (cut.to_str().unwrap(), record.to_str().unwrap());
+    let window = ["--from", "25%", "--to", "75%"];
+    let said = |arguments: &[&[&str]]| {
+        let output = isotherm(&arguments.concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    said(&[&["trace", "cut", recording, "-o", cut], &window]);
+    let asked = ["--memory", "100%", "--effort", "quick", "--format", "json"];
+    let of_window = said(&[&["advise", recording], &window, &asked]);
+    assert_eq!(of_window, said(&[&["advise", cut], &asked]));
+    assert_ne!(of_window, said(&[&["advise", recording], &asked]));
+    said(&[&["monitor", concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/redis.parquet"), "-o", record]]);
+    for flags in [&["--from", "25%"][..], &["--to", "75%"], &["--effort", "quick"], &["--no-cache"]] {
+        let output = isotherm(&[&["advise", record], flags].concat());
+        assert_eq!(output.status.code(), Some(2), "{flags:?}");
+        assert!(text(&output.stderr).contains("is for page traces"), "{}", text(&output.stderr));
+    }
+}
+
 /// The answer, what to do and the evidence come first, in the order of a reader, on one screen.
 #[test]
 fn advice_fits_a_screen() {

@@ -1,7 +1,7 @@
 //! Advice on small recordings that are made here.
 
 use isotherm_scenario::advise::{
-    Advice, AdviceRow, CANDIDATES, Effort, Question, Recommendation, advise, predict, recommend_each,
+    Advice, AdviceRow, CANDIDATES, EFFORTS, Effort, Question, Recommendation, advise, predict, recommend_each,
 };
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::device::DeviceKind;
@@ -98,6 +98,32 @@ fn right_sizing_is_tried_on_request() {
         let [preset] = &configuration.presets[..] else { panic!("{configuration:?}") };
         assert!(preset.starts_with("{ interval = \"100ms\", floor = "), "{preset}");
     }
+}
+
+/// docs/advise.md: more effort plays more, and where replays are spent where they decide the answer is that of the whole search.
+#[test]
+fn efforts_play_as_much_as_they_say_and_agree() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = recording(folder.path());
+    let [quick, normal, thorough] = EFFORTS else { panic!("{EFFORTS:?}") };
+    let [quick, normal, thorough] = [quick, normal, thorough].map(|&(effort, _)| {
+        let question = Question { effort, ..question(&path, &[40, 60, 80, 100], &[KernelRelease::V7_2]) };
+        advise(&question, &()).unwrap_or_else(|error| panic!("{error}")).remove(0)
+    });
+    assert!(quick.replays < normal.replays && normal.replays < thorough.replays);
+    let best = |advice: &Advice| {
+        let best = advice.recommendation.as_ref().expect("some size is safe");
+        (best.candidate, best.memory_bytes)
+    };
+    assert_eq!(best(&normal), best(&thorough));
+    let least = |advice: &Advice| advice.recommendation.as_ref().map_or(0, |best| best.n);
+    assert!(least(&quick) >= 5 && least(&normal) >= 10 && least(&thorough) >= 10);
+    let compared = |advice: &Advice, least| {
+        let mut rows = advice.rows.iter().filter(|row| row.memory_bytes == advice.compared_bytes);
+        rows.all(|row| row.n >= least)
+    };
+    assert!(compared(&quick, 2) && compared(&normal, 5) && compared(&thorough, 5));
+    assert!(thorough.rows.iter().all(|row| row.n >= 2));
 }
 
 #[test]
