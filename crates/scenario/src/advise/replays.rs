@@ -37,17 +37,18 @@ const STEPS_PER_SIZE_MIN: u64 = 20;
 /// Samples of the memory charge in a run that is shown over time.
 const SAMPLES: u64 = 256;
 
-/// What is known of the program from a run without limits.
+/// The program without limits.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Free {
-    runtime_ns: u64,
+pub(super) struct Unlimited {
+    pub(super) runtime_ns: u64,
     /// Highest charge of its own group.
     peak: Bytes,
-    major_faults: u64,
-    mean_bytes: u64,
+    pub(super) major_faults: u64,
+    /// Memory charge, mean over time.
+    pub(super) mean_bytes: u64,
 }
 
-impl Free {
+impl Unlimited {
     fn play(roomy: &Variant, context: &BuildContext) -> Result<Self, ScenarioError> {
         let outcome = play(roomy, context, Limits::Off, None)?;
         check_ended(&outcome)?;
@@ -57,15 +58,6 @@ impl Free {
         let run = Run::of(outcome, &Draw::of(0, roomy.scenario.machine.cpus), Bytes::new(u64::MAX), runtime_ns);
         Ok(Self { runtime_ns, peak, major_faults: run.major_faults, mean_bytes: run.mean_bytes })
     }
-}
-
-/// The program without limits.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Unlimited {
-    pub(super) runtime_ns: u64,
-    pub(super) major_faults: u64,
-    /// Memory charge, mean over time.
-    pub(super) mean_bytes: u64,
 }
 
 /// A question on one release of the kernel, with what was found out about its recording and all that was replayed.
@@ -105,12 +97,12 @@ impl<'a> Replays<'a> {
         let mut base = scenario_of(question, kernel, order);
         let roomy = without_limits(&base);
         progress.planned(1);
-        let free = kept.or_play("without limits", &roomy.scenario, || Free::play(&roomy, context))?;
+        let unlimited = kept.or_play("without limits", &roomy.scenario, || Unlimited::play(&roomy, context))?;
         progress.done();
-        let runtime = Duration::from_ns(free.runtime_ns);
+        let runtime = Duration::from_ns(unlimited.runtime_ns);
         // Whatever the program was called then.
-        let peaks = Peaks::from([(assemble::group_path(&base, 0), free.peak)]);
-        let own_peak = free.peak;
+        let peaks = Peaks::from([(assemble::group_path(&base, 0), unlimited.peak)]);
+        let own_peak = unlimited.peak;
         if own_peak == Bytes::ZERO {
             let reason = "it takes no memory: it only reads what was never written".to_owned();
             return Err(ScenarioError::NoPeak { workload: question.name.clone(), reason });
@@ -123,8 +115,6 @@ impl<'a> Replays<'a> {
         let roomy = Bytes::new((largest.get() * 2).max(MACHINE_MIN.get()));
         base.machine.nodes = vec![NodeConfig { memory: roomy, ..NodeConfig::default() }];
         let centre = Draw::of(0, question.cpus);
-        let unlimited =
-            Unlimited { runtime_ns: runtime.ns(), major_faults: free.major_faults, mean_bytes: free.mean_bytes };
         let unlimited_ns = BTreeMap::from([(centre.hardware(), runtime.ns())]);
         Ok(Self {
             question,
@@ -192,7 +182,8 @@ impl<'a> Replays<'a> {
             let mut scenario = self.base.clone();
             draw.apply(&mut scenario, self.recording.runtime);
             let roomy = without_limits(&scenario);
-            let free = self.kept.or_play("without limits", &roomy.scenario, || Free::play(&roomy, &self.context))?;
+            let free =
+                self.kept.or_play("without limits", &roomy.scenario, || Unlimited::play(&roomy, &self.context))?;
             self.progress.done();
             Ok((*hardware, free.runtime_ns))
         });
@@ -249,7 +240,7 @@ impl<'a> Replays<'a> {
         let mut scenario = self.scenario(&CANDIDATES[index], size);
         (scenario.machine.storage, scenario.machine.swap.device) = (devices.storage, devices.swap);
         let roomy = without_limits(&scenario);
-        let free = self.kept.or_play("without limits", &roomy.scenario, || Free::play(&roomy, &self.context))?;
+        let free = self.kept.or_play("without limits", &roomy.scenario, || Unlimited::play(&roomy, &self.context))?;
         let run = self.run(&scenario, size, &draw)?;
         let ratio = super::figures::ppm(run.runtime_ns, free.runtime_ns);
         Ok(run.ratio_ppm.and(ratio).map(|ratio| (ratio, run.major_faults)))
