@@ -22,7 +22,7 @@ use isotherm_units::{Bytes, Instant, PageRange, Pages};
 
 /// Name, pages, requests, how many times faster than libCacheSim's LRU.
 const SIZES: [(&str, u64, u64, f64); 2] =
-    [("1 M pages", 1_000_000, 20_000_000, 10.0), ("10 M pages", 10_000_000, 40_000_000, 5.0)];
+    [("1 M pages", 1_000_000, 20_000_000, 5.0), ("10 M pages", 10_000_000, 40_000_000, 6.0)];
 const RECORD: usize = 24;
 
 fn main() {
