@@ -20,6 +20,7 @@ mod reader;
 pub mod region;
 mod row;
 mod rows;
+pub mod sample;
 mod writer;
 
 pub use epoch::EpochFilter;

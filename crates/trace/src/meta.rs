@@ -33,6 +33,9 @@ pub struct TraceMeta {
     pub page_bytes: u64,
     /// Length of an epoch in nanoseconds of a thread's CPU time. 0: no epoch filter, each row is one request.
     pub epoch_ns: u64,
+    /// In a spatial sample ([`crate::sample`]): the pages of the whole that each of its pages counts for. `None`: this is the whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample: Option<u32>,
     /// CPU time an instruction is taken to last, where time was made from an instruction count.
     pub ns_per_instruction: Option<Fraction>,
     /// Bytes that the kernel mapped around a page fault in a file, and marked as used, in a trace of accessed bits: one page where that
@@ -75,6 +78,7 @@ impl Default for TraceMeta {
             host: String::new(),
             page_bytes: isotherm_units::PAGE_BYTES,
             epoch_ns: 0,
+            sample: None,
             ns_per_instruction: None,
             fault_around_bytes: None,
             clock: Clock::default(),

@@ -15,10 +15,11 @@ mod cut;
 mod filter;
 mod make;
 mod merge;
+mod sample;
 
 pub(super) use filter::write_trace;
 
-/// Cut a page trace or a region record in time, filter it, merge several, or make one.
+/// Cut a page trace or a region record in time, filter it, sample its memory, merge several, or make one.
 ///
 /// The output is a finished file of the same kind, also of one that was not. What was dropped is among its notes.
 #[derive(clap::Args)]
@@ -35,6 +36,7 @@ Examples:
   isotherm trace filter app.parquet --process redis-server --mapping heap -o heap.parquet
   isotherm trace filter app.parquet --range 0x7f3a00000000-0x7f3a40000000 --writes -o written.parquet
   isotherm trace merge a.parquet b.parquet -o both.parquet
+  isotherm trace sample app.parquet --sample 1/16 -o small.parquet
   isotherm trace make --footprint 8GiB --touches 40000000 --length 10min -o made.parquet
   isotherm trace cut damon.data --from 10s --to 20s -o regions.parquet
 
@@ -46,6 +48,7 @@ enum What {
     Filter(filter::Args),
     Make(make::Args),
     Merge(merge::Args),
+    Sample(sample::Args),
 }
 
 /// Runs the verb.
@@ -55,6 +58,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         What::Filter(args) => filter::run(&args, ui),
         What::Make(args) => make::run(&args, ui),
         What::Merge(args) => merge::run(&args, ui),
+        What::Sample(args) => sample::run(&args, ui),
     }?;
     Ok(ExitCode::SUCCESS)
 }

@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
     let bar = BarProgress::new(ui, "making");
     let made = MadeTrace { footprint, touches, length, theta, seed };
     bar.planned(made.epochs());
-    let meta = write_made(args.output.path()?, &made, || bar.done());
+    let meta = write_made(args.output.path()?, &made, || bar.done(1));
     bar.finish();
     let meta = meta?;
     ui.say(format_args!("{} touches in {} rows: {}", meta.accesses, meta.rows, args.output.output.display()));
