@@ -69,6 +69,11 @@ macro_rules! costs {
         }
 
         impl Costs {
+            /// Each value as `change` makes it, from its name, its unit and itself.
+            fn changed(self, change: impl Fn(&str, &str, u64) -> u64) -> Self {
+                Self { $($name: change(stringify!($name), $unit, self.$name),)+ }
+            }
+
             /// The table, line by line, in a fixed order.
             pub fn entries(&self) -> Vec<CostEntry> {
                 vec![$(CostEntry {
@@ -354,7 +359,36 @@ costs! {
         "Makers give the outermost zone, about 250 MB/s; the innermost has half of it";
 }
 
+/// What does not grow with the number of pages. Monitors look at as many regions of a sample as of the whole. Memory is priced where it is
+/// accessed, devices in their models. Most switches between tasks end time slices.
+const NOT_BY_PAGES: [&str; 13] = [
+    "context_switch_ns",
+    "lru_gen_read_ns",
+    "lru_gen_write_ns",
+    "monitor_wakeup_ns",
+    "probe_ns",
+    "probe_pte_ns",
+    "probe_pmd_ns",
+    "probe_huge_ns",
+    "probe_pud_ns",
+    "probe_top_ns",
+    "read_mapping_ns",
+    "scan_table_ns",
+    "scheme_try_ns",
+];
+
 impl Costs {
+    /// The table of a machine each of whose pages counts for `pages` (`docs/sampling.md#machine`).
+    pub(crate) fn of_sample(self, pages: u64) -> Self {
+        let is_device = |name: &str| ["nvme_", "ssd_", "disk_"].iter().any(|prefix| name.starts_with(prefix));
+        self.changed(|name, unit, value| match unit {
+            _ if is_device(name) || name.contains("latency") || NOT_BY_PAGES.contains(&name) => value,
+            "ns" => value.saturating_mul(pages),
+            "MB/s" => (value / pages).max(1),
+            _ => value,
+        })
+    }
+
     /// The line with this name.
     pub fn entry(&self, name: &str) -> Option<CostEntry> {
         self.entries().into_iter().find(|entry| entry.name == name)
@@ -396,6 +430,24 @@ impl Costs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn in_a_sample_pages_cost_more_and_regions_do_not() {
+        let (whole, sample) = (Costs::default(), Costs::default().of_sample(16));
+        assert_eq!(sample.swap_in_fault_ns, 16 * whole.swap_in_fault_ns);
+        assert_eq!(sample.lzo_rle_compress_ns, 16 * whole.lzo_rle_compress_ns);
+        assert_eq!(sample.copy_core_mb_per_s, whole.copy_core_mb_per_s / 16);
+        let same = |costs: &Costs| {
+            (costs.probe_pte_ns, costs.monitor_wakeup_ns, costs.zstd_ratio_permille, costs.dram_latency_ns)
+        };
+        assert_eq!(same(&sample), same(&whole));
+        // Devices are made slower as models, by numbers or from the table.
+        assert_eq!(sample.nvme_read_latency_ns, whole.nvme_read_latency_ns);
+        assert_eq!(whole.of_sample(1), whole);
+        for name in NOT_BY_PAGES {
+            assert!(whole.entry(name).is_some(), "{name}");
+        }
+    }
 
     #[test]
     fn every_entry_says_its_unit_and_source() {

@@ -17,6 +17,8 @@ const LOAD_MAX_PPM: u64 = 950_000;
 #[derive(Clone, Debug)]
 pub(super) struct AccessCosts {
     nr_classes: usize,
+    /// Pages that each page counts for.
+    sample_pages: u64,
     /// What a recording holds of it: the latency of DRAM.
     held_ns: u64,
     /// Without load.
@@ -46,6 +48,7 @@ impl AccessCosts {
         let Some(classes) = nodes.classes() else {
             return Self {
                 nr_classes: 1,
+                sample_pages: u64::from(config.sample),
                 held_ns,
                 idle_ns,
                 now_ns: idle_ns,
@@ -65,6 +68,7 @@ impl AccessCosts {
         });
         Self {
             nr_classes: classes.len(),
+            sample_pages: u64::from(config.sample),
             held_ns,
             idle_ns,
             now_ns: idle_ns,
@@ -79,7 +83,7 @@ impl AccessCosts {
     pub(super) fn pace(&mut self, timing: Timing, now_ns: u64, until_ns: u64) -> Pace {
         self.end_window(now_ns);
         let held_ns = if timing == Timing::Recorded { self.idle_ns[0].min(self.held_ns) } else { 0 };
-        let lines = timing.lines();
+        let lines = timing.lines() * self.sample_pages;
         let page_ns = (self.now_ns[0] - held_ns) * lines;
         let mut pace = Pace { now_ns, until_ns, page_ns, ..Pace::default() };
         for (slower_ns, ns) in pace.slower_ns.iter_mut().zip(&self.now_ns[1..self.nr_classes]) {
@@ -91,7 +95,7 @@ impl AccessCosts {
     /// Adds the pages that a thread touched.
     pub(super) fn count(&mut self, timing: Timing, hits: &Hits) {
         for (class, nr) in hits.iter().enumerate() {
-            let lines = nr * timing.lines();
+            let lines = nr * timing.lines() * self.sample_pages;
             self.hits[class] += nr;
             self.lines[class] += lines;
             if let Some(load) = &mut self.load {

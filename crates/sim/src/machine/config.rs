@@ -23,6 +23,10 @@ pub struct MachineConfig {
     /// Linux does since 6.8. Default: at once.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub lazy_statistics: bool,
+    /// Pages that each page counts for, 1 to 1024, where workloads are a sample of their memory (`isotherm trace sample`): what a
+    /// page costs is multiplied by it, and devices are slower by it. Default 1.
+    #[serde(skip_serializing_if = "is_one")]
+    pub sample: u32,
     /// Processors, 1..=256. Default 2.
     pub cpus: u32,
     /// NUMA nodes. Default: one of 16 GiB.
@@ -95,6 +99,7 @@ impl Default for MachineConfig {
         Self {
             kernel: KernelRelease::default(),
             lazy_statistics: false,
+            sample: 1,
             cpus: 2,
             nodes: vec![NodeConfig::default()],
             distances: Vec::new(),
@@ -139,6 +144,11 @@ impl ConfigError {
     pub(crate) fn new(field: &str, got: impl std::fmt::Display, allowed: impl Into<Cow<'static, str>>) -> Self {
         Self { field: field.into(), got: got.to_string().into(), allowed: allowed.into() }
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+fn is_one(pages: &u32) -> bool {
+    *pages == 1
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
@@ -193,6 +203,7 @@ impl MachineConfig {
             if ok { Ok(()) } else { Err(ConfigError::new(field, got, allowed)) }
         };
         check((1..=256).contains(&self.cpus), "cpus", &self.cpus, "1 to 256")?;
+        check((1..=1024).contains(&self.sample), "sample", &self.sample, "1 to 1024")?;
         nodes::check(&self.nodes, &self.distances, self.tiering)?;
         check(self.memory() <= NODE_MAX, "nodes", &self.memory(), "at most 4TiB in all")?;
         check(self.swap_size().get() <= 4 << 40, "swap.size", &self.swap_size(), "at most 4TiB")?;

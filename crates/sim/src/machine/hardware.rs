@@ -10,7 +10,8 @@ use crate::swap::device::{DeviceKind, DeviceModel, ZramModel};
 impl MachineConfig {
     /// What the memory of this machine is made of. One zone a node.
     pub(super) fn memory_setup(&self) -> MemorySetup {
-        let costs = Costs::default();
+        let pages = u64::from(self.sample);
+        let costs = Costs::default().of_sample(pages);
         let swap = match self.swap.device {
             DeviceConfig::Kind(DeviceKind::Zram) => {
                 let ratio_permille = self.swap.compression_ratio.map(|ratio| ratio.ppm() / 1000);
@@ -34,10 +35,11 @@ impl MachineConfig {
                 hz: u64::from(self.hz),
                 release: self.kernel,
                 lazy_statistics: self.lazy_statistics,
+                sample_pages: pages,
             },
             costs,
-            swap: (swap.with_latency(self.device_latency), self.swap_size().pages_floor()),
-            storage: self.storage.model(&costs).with_latency(self.device_latency),
+            swap: (swap.with_latency(self.device_latency).of_sample(pages), self.swap_size().pages_floor()),
+            storage: self.storage.model(&costs).with_latency(self.device_latency).of_sample(pages),
         }
     }
 }

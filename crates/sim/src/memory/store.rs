@@ -30,6 +30,8 @@ pub struct MemoryConfig {
     pub release: KernelRelease,
     /// Whether counters of groups are added up now and then only, as in the kernel, rather than at once.
     pub lazy_statistics: bool,
+    /// Pages that each page counts for ([`crate::machine::MachineConfig::sample`]).
+    pub sample_pages: u64,
 }
 
 /// CPU time spent by kernel code on behalf of whoever runs now. The caller takes it and advances that clock.

@@ -44,15 +44,18 @@ impl Lru {
     }
 }
 
-/// Active pages per inactive page that are wanted for a type of `total` pages: 1 below 1 GiB, then growing with the root.
+/// Active pages per inactive page that are wanted for a type of `total` pages: 1 below 1 GiB, then growing with the root. Of a sample,
+/// `total` is what its pages count for.
 pub const fn inactive_ratio(total: u64) -> u64 {
     let gib = total >> (30 - isotherm_units::PAGE_SHIFT);
     if gib == 0 { 1 } else { gib.saturating_mul(10).isqrt() }
 }
 
-/// Whether the inactive list is so short that active pages must be deactivated (spec 4).
-pub const fn inactive_is_low(inactive: u64, active: u64) -> bool {
-    inactive.saturating_mul(inactive_ratio(inactive.saturating_add(active))) < active
+/// Whether the inactive list is so short that active pages must be deactivated (docs/spec/classic-lru.md#s4). Each page counts for
+/// `sample_pages`.
+pub const fn inactive_is_low(inactive: u64, active: u64, sample_pages: u64) -> bool {
+    let total = inactive.saturating_add(active).saturating_mul(sample_pages);
+    inactive.saturating_mul(inactive_ratio(total)) < active
 }
 
 /// Cache-trim mode: there are cold file pages to spare, so leave anonymous pages alone.
@@ -297,8 +300,10 @@ mod tests {
             (100, 100, false),
         ];
         for (inactive, active, low) in table {
-            assert_eq!(inactive_is_low(inactive, active), low, "{inactive} {active}");
+            assert_eq!(inactive_is_low(inactive, active, 1), low, "{inactive} {active}");
         }
+        // 20 000 + 60 000 pages are 0.3 GiB: ratio 1. Each counting for 4 they are 1.2 GiB: ratio 3.
+        assert!(inactive_is_low(20_000, 60_000, 1) && !inactive_is_low(20_000, 60_000, 4));
         // The table of section 4: total, ratio, inactive pages at target = total / (ratio + 1).
         let table = [
             (GIB, 3, 65_536),

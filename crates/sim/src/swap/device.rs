@@ -230,6 +230,23 @@ impl DeviceModel {
         }
     }
 
+    /// The same device where each page counts for `pages`: a command takes as many times as long, and moves as many times the data. The
+    /// time of memory is in its prices already.
+    pub fn of_sample(self, pages: u64) -> Self {
+        let longer = |span: Duration| span.saturating_mul(pages);
+        match self {
+            Self::Block(model) => Self::Block(BlockModel {
+                read_latency: longer(model.read_latency),
+                write_latency: longer(model.write_latency),
+                sequential_latency: model.sequential_latency.map(longer),
+                read_bytes_per_s: (model.read_bytes_per_s / pages).max(1),
+                write_bytes_per_s: (model.write_bytes_per_s / pages).max(1),
+                ..model
+            }),
+            Self::None | Self::Zram(_) => self,
+        }
+    }
+
     /// The model of a kind of device, with the numbers of the cost table.
     pub fn preset(kind: DeviceKind, costs: &Costs) -> Self {
         let ns = Duration::from_ns;

@@ -24,6 +24,7 @@ pub(crate) fn setup(nodes: &[u64], swap: DeviceKind, slots: u64) -> MemorySetup 
             hz: 250,
             release: KernelRelease::V7_2,
             lazy_statistics: false,
+            sample_pages: 1,
         },
         costs,
         swap: (DeviceModel::preset(swap, &costs), Pages::new(slots)),

@@ -68,7 +68,8 @@ impl Classic {
             PageType::Anon => (Lru::InactiveAnon, Lru::ActiveAnon),
             PageType::File => (Lru::InactiveFile, Lru::ActiveFile),
         };
-        inactive_is_low(self.counted_len(memory, lruvec, inactive), self.counted_len(memory, lruvec, active))
+        let [inactive, active] = [inactive, active].map(|lru| self.counted_len(memory, lruvec, lru));
+        inactive_is_low(inactive, active, memory.config.sample_pages)
     }
 }
 
