@@ -26,15 +26,19 @@ pub struct RunOptions {
 
 /// Told as runs end; called from several threads.
 pub trait Progress: Sync {
-    /// `runs` more runs are planned.
-    fn planned(&self, runs: u64);
-    /// One run has ended.
-    fn done(&self);
+    /// So much more work is planned: runs, or parts of them where they differ in size.
+    fn planned(&self, work: u64);
+    /// So much work is done.
+    fn done(&self, work: u64);
+    /// Whether whoever waits wants what is known so far. Asked between runs; nothing new is begun then.
+    fn is_stopped(&self) -> bool {
+        false
+    }
 }
 
 impl Progress for () {
-    fn planned(&self, _runs: u64) {}
-    fn done(&self) {}
+    fn planned(&self, _work: u64) {}
+    fn done(&self, _work: u64) {}
 }
 
 /// Workloads that share one machine, by index in the scenario.
@@ -136,7 +140,7 @@ impl<'a> Runs<'a> {
                 .par_iter()
                 .map(|&(unit, case)| {
                     let peaks = self.find_peaks(&self.units[unit], self.of_case(0, case).1)?;
-                    progress.done();
+                    progress.done(1);
                     Ok(((unit, case), peaks))
                 })
                 .collect::<Vec<Result<_, ScenarioError>>>();
@@ -151,7 +155,7 @@ impl<'a> Runs<'a> {
                 let peaks = peaks.get(&(unit, case)).unwrap_or(&no_peaks);
                 let (variant, seed) = self.of_case(variant, case);
                 let outcome = self.one(variant, &self.units[unit], seed, Limits::Of(peaks))?;
-                progress.done();
+                progress.done(1);
                 Ok(outcome)
             })
             .collect();

@@ -1,29 +1,74 @@
-//! Progress of a scenario's runs.
+//! Progress of replays on the terminal, and the way to end them early.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::ProgressBar;
 use isotherm_scenario::Progress;
+use signal_hook::SigId;
+use signal_hook::consts::SIGINT;
 
 use crate::ui::Ui;
 
-/// A progress bar for runs of a scenario.
-pub struct BarProgress(ProgressBar);
+/// A bar that counts runs.
+pub struct BarProgress {
+    bar: ProgressBar,
+    interrupt: Option<Interrupt>,
+}
+
+/// Ctrl-C, once: what is known so far is wanted. A second one ends the process as usual.
+struct Interrupt {
+    is_stopped: Arc<AtomicBool>,
+    is_told: AtomicBool,
+    handlers: Vec<SigId>,
+}
 
 impl BarProgress {
     /// An empty bar; `what` stands in front.
     pub fn new(ui: &Ui, what: &str) -> Self {
-        Self(ui.progress(what, 0))
+        Self { bar: ui.progress(what, 0), interrupt: None }
     }
+
+    /// An empty bar of work that can be ended early with what is known so far, by Ctrl-C.
+    pub fn interruptible(ui: &Ui, what: &str) -> Self {
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        // In this order: the first signal sets the flag, the second finds it set.
+        let handlers = [
+            signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&is_stopped)),
+            signal_hook::flag::register(SIGINT, Arc::clone(&is_stopped)),
+        ];
+        let handlers = handlers.into_iter().filter_map(Result::ok).collect();
+        let interrupt = Interrupt { is_stopped, is_told: AtomicBool::new(false), handlers };
+        Self { bar: ui.work(what), interrupt: Some(interrupt) }
+    }
+
     /// Takes the bar away.
     pub fn finish(&self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }
 
 impl Progress for BarProgress {
-    fn planned(&self, runs: u64) {
-        self.0.inc_length(runs);
+    fn planned(&self, work: u64) {
+        self.bar.inc_length(work);
     }
-    fn done(&self) {
-        self.0.inc(1);
+    fn done(&self, work: u64) {
+        self.bar.inc(work);
+    }
+    fn is_stopped(&self) -> bool {
+        let Some(interrupt) = &self.interrupt else { return false };
+        let is_stopped = interrupt.is_stopped.load(Ordering::Relaxed);
+        if is_stopped && !interrupt.is_told.swap(true, Ordering::Relaxed) {
+            self.bar.set_message("interrupted; waiting for replays under way (Ctrl-C again ends at once)");
+        }
+        is_stopped
+    }
+}
+
+impl Drop for BarProgress {
+    fn drop(&mut self) {
+        for handler in self.interrupt.iter().flat_map(|interrupt| &interrupt.handlers) {
+            signal_hook::low_level::unregister(*handler);
+        }
     }
 }

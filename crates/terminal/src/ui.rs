@@ -123,6 +123,12 @@ impl Ui {
         self.bar(ProgressBar::with_draw_target(Some(total), self.draw_target()), style, what)
     }
 
+    /// A progress bar for work of parts that differ in size, whose total becomes known on the way; `what` stands in front.
+    pub fn work(&self, what: &str) -> ProgressBar {
+        let style = ProgressStyle::with_template("{msg} [{bar:30}] {percent} % {elapsed} (ends in {eta})");
+        self.bar(ProgressBar::with_draw_target(Some(0), self.draw_target()), style, what)
+    }
+
     /// A progress line for work whose end is not known.
     pub fn spinner(&self, what: &str) -> ProgressBar {
         let style = ProgressStyle::with_template("{spinner} {msg} {pos} {elapsed}");

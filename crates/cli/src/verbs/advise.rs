@@ -7,7 +7,8 @@ use isotherm_recorder::cache_folder;
 use isotherm_report::Table;
 use isotherm_scenario::Scenario;
 use isotherm_scenario::advise::{
-    Advice, EFFORTS, Effort, Keep, Question, TierAdvice, TierQuestion, advise, advise_on_tiers, digest_of_file,
+    Advice, EFFORTS, Effort, Keep, Question, Sampling, TierAdvice, TierQuestion, advise, advise_on_tiers,
+    digest_of_file,
 };
 use isotherm_sim::machine::MemoryKind;
 use isotherm_sim::swap::DeviceConfig;
@@ -93,6 +94,11 @@ pub(crate) struct Args {
     /// two replays of everything at every size too.
     #[arg(long, value_name = "EFFORT", default_value = "normal", value_parser = effort_named, conflicts_with = "fast")]
     effort: Effort,
+    /// What of the recording is played: auto, off, scout:1/N, or 1/N, a sample of its memory in place of the whole.
+    /// auto: the whole; of a long recording with much memory, a sample finds out first where to look. off: the whole alone.
+    /// scout:1/16: the whole, after this sample.
+    #[arg(long, value_name = "SAMPLE", default_value = "auto", value_parser = sampling_of, conflicts_with = "fast")]
+    sample: Sampling,
     /// Neither use nor keep replays of earlier questions (`~/.cache/isotherm/replays`, at most 256 MiB; ISOTHERM_NO_CACHE=1 too).
     #[arg(long)]
     no_cache: bool,
@@ -218,6 +224,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         cpus,
         limits: args.limits,
         effort: args.effort,
+        sampling: args.sample,
         keep: if args.no_cache { None } else { keep() },
         threads: args.threads.map(usize::from),
     };
@@ -225,7 +232,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         huge::run(&question, args.format.format, ui)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let bar = BarProgress::new(ui, "replaying");
+    let bar = BarProgress::interruptible(ui, "replaying");
     let answers = advise(&question, &bar);
     bar.finish();
     let answers = answers?;
@@ -258,6 +265,11 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
             }
             None => ui.warn("no configuration is written, because no configuration that was tried is safe"),
         }
+    }
+    if answers.iter().any(|advice| advice.is_partial) {
+        return Err(CliError::partial(
+            "interrupted: this is what was known by then. Ask again to go on; replays that were played are kept",
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -294,6 +306,20 @@ fn effort_named(text: &str) -> Result<Effort, String> {
     let names: Vec<&str> = EFFORTS.iter().map(|(_, name)| *name).collect();
     let found = EFFORTS.iter().find(|(_, name)| *name == text);
     found.map(|(effort, _)| *effort).ok_or_else(|| format!("allowed: {}", names.join(", ")))
+}
+
+fn sampling_of(text: &str) -> Result<Sampling, String> {
+    match text {
+        "auto" => Ok(Sampling::Auto),
+        "off" => Ok(Sampling::Off),
+        _ => {
+            let (rate, sampling): (_, fn(_) -> _) = match text.strip_prefix("scout:") {
+                Some(rate) => (rate, Sampling::Scout),
+                None => (text, Sampling::Only),
+            };
+            rate.parse().map(sampling).map_err(|error: String| format!("{error}, scout:1/N, auto, off"))
+        }
+    }
 }
 
 /// A device that files can lie on.
@@ -429,6 +455,7 @@ fn print_for_people(advice: &Advice, with: With<'_>, last: bool, ui: &Ui) -> Res
         lines.iter().try_for_each(|line| ui.print(format_args!("{}\n", words::folded(line, "  - ", ui.columns()))))
     };
     paragraph(&words::verdict(advice))?;
+    words::sample(advice).iter().try_for_each(|sentence| paragraph(sentence))?;
     let (firmness, gains) = (words::firmness(advice), words::gains(advice));
     for (nth, sentence) in gains.iter().chain(&firmness).enumerate() {
         // How sure it is, and what a little less or more memory does; the price of safety is a detail.

@@ -163,7 +163,9 @@ fn limits(scenario: &mut Scenario, recording: &Recording) {
         Some(Amount::Absolute(bytes)) => bytes.get() / FLOOR_OF_LIMIT,
         _ => usual.floor.get(),
     };
-    let floor = Bytes::new(allowed.clamp(PAGE_BYTES, usual.floor.get())).pages_floor().bytes();
+    // In a sample, pages are fewer and memory less.
+    let floor_max = (usual.floor.get() / u64::from(scenario.machine.sample.max(1))).max(PAGE_BYTES);
+    let floor = Bytes::new(allowed.clamp(PAGE_BYTES, floor_max)).pages_floor().bytes();
     scenario.limits.push(LimitsConfig { interval, backoff, backoff_max, floor, ..usual });
 }
 

@@ -6,7 +6,7 @@ use super::expected::Interval;
 use super::figures::{AdviceRow, Run, ppm};
 use super::replays::Replays;
 use super::robust::{GambleBand, Neighbour, Odds, gambles, neighbours, odds, scaled};
-use super::search::{by_promise, cannot_win, lowest_safe, settle};
+use super::search::{by_promise, lowest_safe, settle};
 use crate::error::ScenarioError;
 use isotherm_units::Bytes;
 use serde::Serialize;
@@ -101,12 +101,9 @@ const EQUAL_STEPS: u64 = 1;
 pub(super) fn choose(releases: &mut [Replays<'_>]) -> Result<Option<Choice>, ScenarioError> {
     let mut safe: Vec<Choice> = Vec::new();
     for index in by_promise(releases, calibrated(releases)) {
-        let best = safe.iter().map(|choice| choice.size).min();
         let is_race = releases.iter().all(|replays| replays.question.effort.is_race());
-        if best.is_some_and(|best| is_race && cannot_win(releases, index, best)) {
-            continue;
-        }
-        safe.extend(settle(releases, index)?.map(|size| Choice { index, size }));
+        let best = safe.iter().map(|choice| choice.size).min().filter(|_| is_race);
+        safe.extend(settle(releases, index, best)?.map(|size| Choice { index, size }));
     }
     let Some(smallest) = safe.iter().map(|choice| choice.size).min() else { return Ok(None) };
     let step = releases.iter().map(|replays| replays.step_at(smallest).get()).max().unwrap_or(0);
@@ -129,11 +126,21 @@ pub(super) fn calibrated(releases: &[Replays<'_>]) -> Vec<usize> {
 
 /// Plays all configurations at the size that will be recommended, and gives out that size; without one, the largest that was tried.
 pub(super) fn compare(replays: &mut Replays<'_>, choice: Option<Choice>) -> Result<Bytes, ScenarioError> {
-    let largest = replays.pool.places().map(|(_, size)| size).max().unwrap_or_default();
-    let size = choice.map_or(largest, |choice| choice.size);
-    let places: Vec<(usize, Bytes)> = replays.question.candidates().into_iter().map(|index| (index, size)).collect();
-    replays.play_up_to(replays.question.effort.to_compare(), &places)?;
+    let size = compared(replays, choice);
+    let effort = replays.question.effort;
+    let (finalists, others): (Vec<usize>, Vec<usize>) =
+        replays.question.candidates().into_iter().partition(|&index| replays.model_error(index).is_some());
+    for (indices, times) in [(finalists, effort.to_compare()), (others, effort.to_show())] {
+        let places: Vec<(usize, Bytes)> = indices.into_iter().map(|index| (index, size)).collect();
+        replays.play_up_to(times, &places)?;
+    }
     Ok(size)
+}
+
+/// The size at which all configurations are compared.
+pub(super) fn compared(replays: &Replays<'_>, choice: Option<Choice>) -> Bytes {
+    let largest = replays.pool.places().map(|(_, size)| size).max().unwrap_or_default();
+    choice.map_or(largest, |choice| choice.size)
 }
 
 /// What to recommend, with what it gains on this release.

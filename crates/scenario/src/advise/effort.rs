@@ -45,11 +45,30 @@ impl Effort {
         }
     }
 
-    /// Replays of each configuration at the size where all are compared.
+    /// The same for configurations that cannot be recommended: baselines, and combinations with schemes.
+    pub(super) fn to_show(self) -> usize {
+        match self {
+            Self::Quick => 1,
+            Self::Normal => 2,
+            Self::Thorough => 5,
+        }
+    }
+
+    /// Replays of each configuration that can be recommended at the size where all are compared.
     pub(super) fn to_compare(self) -> usize {
         match self {
             Self::Quick => 2,
             Self::Normal | Self::Thorough => 5,
+        }
+    }
+
+    /// Replays of a whole search, in tenths of those of the shape with one a size: measured on the bundled recordings, 1.5 to 2.4 for
+    /// `quick`, 2.2 to 4.0 for `normal`, 3.2 to 4.9 for `thorough` (`docs/advise.md#effort`).
+    pub(super) fn replays_per_shape_tenths(self) -> u64 {
+        match self {
+            Self::Quick => 20,
+            Self::Normal => 30,
+            Self::Thorough => 43,
         }
     }
 

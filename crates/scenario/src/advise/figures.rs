@@ -4,6 +4,7 @@ use super::candidate::CANDIDATES;
 use super::chance::Draw;
 use super::expected::{Expected, Gamble, Interval};
 use super::replays::Replays;
+use super::scale::Scale;
 use isotherm_core::generations::{GENERATION_REASONS, GenerationReason, GenerationWhy};
 use isotherm_core::schemes::{REASONS, Reason, SchemeReport};
 use isotherm_sim::counters::Counter;
@@ -31,11 +32,14 @@ pub(super) struct Run {
     pub(super) schemes: Vec<SchemeReport>,
     /// What tools over generations did.
     pub(super) generations: Vec<GenerationWhy>,
+    /// Pages that a page of it stands for: 1, or more in a replay of a sample. Bytes of schemes and tools are those of the sample.
+    pub(super) pages: u32,
 }
 
 impl Run {
-    /// `unlimited_ns`: the runtime without limits on as many processors.
-    pub(super) fn of(outcome: Outcome, draw: &Draw, limit: Bytes, unlimited_ns: u64) -> Self {
+    /// `limit`: of the whole, as all figures but bytes of schemes and tools will be; `unlimited_ns`: the runtime without limits on as many
+    /// processors.
+    pub(super) fn of(outcome: Outcome, draw: &Draw, limit: Bytes, unlimited_ns: u64, scale: &Scale) -> Self {
         let program = &outcome.programs[0];
         // The root and the program's own group. Of a run that ends before the first look, the most is known.
         let group = &outcome.cgroups[1];
@@ -47,15 +51,16 @@ impl Run {
             limit,
             runtime_ns,
             ratio_ppm: if has_finished { ppm(runtime_ns, unlimited_ns) } else { None },
-            major_faults: outcome.system().counters.get(Counter::PgMajFault),
+            major_faults: scale.count(outcome.system().counters.get(Counter::PgMajFault)),
             ending: program.ending,
             pressure_some_ns: outcome.system().pressure.memory_some_ns,
             reclaim_cpu_ns: outcome.kernel.kswapd_ns + outcome.kernel.direct_ns,
             monitor_cpu_ns: outcome.monitors.iter().map(|monitor| monitor.cpu_ns).sum::<u64>()
                 + outcome.generations.iter().map(|tool| tool.cpu_ns).sum::<u64>(),
-            mean_bytes: mean_pages * PAGE_BYTES,
+            mean_bytes: scale.whole(Bytes::new(mean_pages * PAGE_BYTES)).get(),
             schemes: outcome.monitors.into_iter().flat_map(|monitor| monitor.schemes).collect(),
             generations: outcome.generations.into_iter().map(|tool| tool.why).collect(),
+            pages: scale.pages,
         }
     }
 }
@@ -76,6 +81,8 @@ pub struct AdviceRow {
     /// Replays that the figures are drawn from: those at this size, and neighbours whose limit could be this size's. One alone has
     /// no interval: it shows the shape.
     pub n: u64,
+    /// Pages that each page of these replays stands for: 1, or more where a sample was played.
+    pub sample: u32,
     /// Median runtime, nanoseconds of simulated time.
     pub runtime_ns: u64,
     /// Runtime as a ratio to that with unlimited memory, in millionths: 1 050 000 is 5 % slower. Absent when the program
@@ -144,6 +151,7 @@ fn row(replays: &Replays<'_>, index: usize, size: Bytes) -> AdviceRow {
         memory_bytes: size.get(),
         memory_share_ppm: ppm(size.get(), replays.peak.get()).unwrap_or(0),
         n: n as u64,
+        sample: runs.iter().map(|run| run.pages).max().unwrap_or(1),
         runtime_ns: interval(&|run| run.runtime_ns).median,
         runtime_ratio_ppm: ratio,
         is_fast_enough: replays.is_fast_enough(&expected),
@@ -165,7 +173,11 @@ fn schemes_of(runs: &[&Run]) -> Vec<SchemeDid> {
     let first = runs.first().map_or(&[][..], |run| &run.schemes);
     let did = |(place, scheme): (usize, &SchemeReport)| {
         let all = || runs.iter().filter_map(|run| run.schemes.get(place));
-        let mean = |take: fn(&SchemeReport) -> u64| all().map(take).sum::<u64>() / runs.len() as u64;
+        let whole = |run: &Run, bytes: u64| bytes.saturating_mul(run.pages.into());
+        let mean = |take: fn(&SchemeReport) -> u64| {
+            let each = runs.iter().filter_map(|run| Some(whole(run, take(run.schemes.get(place)?))));
+            each.sum::<u64>() / runs.len() as u64
+        };
         SchemeDid {
             action: scheme.action.name(),
             tried_bytes: mean(|report| report.stats.sz_tried),
@@ -181,7 +193,8 @@ fn evictions_of(runs: &[&Run]) -> Vec<SchemeDid> {
     let nr_tools = runs.first().map_or(0, |run| run.generations.len());
     let did = |place: usize| {
         let sum = |reason| {
-            runs.iter().filter_map(|run| run.generations.get(place)).map(|why| why.of(reason).bytes).sum::<u64>()
+            let of = |run: &&Run| Some(run.generations.get(place)?.of(reason).bytes.saturating_mul(run.pages.into()));
+            runs.iter().filter_map(of).sum::<u64>()
         };
         let evicted = sum(GenerationReason::Evicted);
         let kept = GENERATION_REASONS
@@ -260,6 +273,7 @@ pub(super) mod tests {
             mean_bytes: 0,
             schemes: Vec::new(),
             generations: Vec::new(),
+            pages: 1,
         }
     }
 
@@ -275,6 +289,7 @@ pub(super) mod tests {
             memory_bytes,
             memory_share_ppm: 0,
             n: 5,
+            sample: 1,
             runtime_ns: 0,
             runtime_ratio_ppm: Some(exactly(1_000_000)),
             is_fast_enough: true,

@@ -104,7 +104,7 @@ impl Fragmented {
             .par_iter()
             .map(|&(design, seed)| {
                 let outcome = play(&scenario(machine, footprint, wanted, designs[design].as_ref()), seed)?;
-                progress.done();
+                progress.done(1);
                 Ok(outcome)
             })
             .collect();

@@ -13,6 +13,7 @@ mod devices;
 mod effort;
 mod expected;
 mod figures;
+mod forecast;
 mod fragmented;
 mod huge;
 mod kept;
@@ -21,6 +22,8 @@ mod pool;
 mod predict;
 mod replays;
 mod robust;
+mod scale;
+mod scout;
 mod search;
 mod tiers;
 
@@ -36,16 +39,19 @@ pub use huge::{DENSE, HugePages};
 pub use kept::{Keep, digest_of_file};
 pub use predict::{Prediction, predict, recommend_each};
 pub use robust::{Neighbour, Odds};
+pub use scout::{SAMPLE_PEAK_MIN, Sampling};
 pub use tiers::{TierAdvice, TierQuestion, TierRatio, TierRecommendation, TierRow, advise_on_tiers};
 
 use crate::Scenario;
 use crate::error::ScenarioError;
 use crate::run::Progress;
+use forecast::Forecast;
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_trace::analysis::page_cache_pages;
 use isotherm_trace::{TraceMeta, TraceReader};
+use isotherm_units::Bytes;
 use isotherm_units::{Amount, Ratio};
 use isotherm_workload::BuildContext;
 use isotherm_workload::replay::EpochOrder;
@@ -54,6 +60,7 @@ use replays::Replays;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tempfile::NamedTempFile;
 
 /// A question to [`advise`]: a recording, sizes to try, devices, and the allowed slow-down.
 #[derive(Clone, Debug)]
@@ -75,6 +82,8 @@ pub struct Question {
     /// Whether right-sizing of the program's group is tried with the policies too.
     pub limits: bool,
     pub effort: Effort,
+    /// What of the recording is played.
+    pub sampling: Sampling,
     /// Where replays are kept for the next question; `None`: nowhere.
     pub keep: Option<Keep>,
     /// Threads to replay with; `None` = one per processor.
@@ -96,8 +105,16 @@ pub struct Advice {
     /// The release by whose rules it was played.
     pub kernel: KernelRelease,
     pub effort: Effort,
-    /// Replays that were played for this release.
+    /// Replays of the recording that were played for this release.
     pub replays: u64,
+    /// Replays of a sample of it.
+    pub sampled_replays: u64,
+    /// Pages that each page of the sample stands for; absent where no sample was played.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample: Option<u32>,
+    /// Whether it was interrupted: then it is what was known by then.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_partial: bool,
     /// All releases that the recommendation holds on.
     pub holds_on: Vec<KernelRelease>,
     /// Highest memory charge without limits, bytes; shares of memory refer to it.
@@ -205,6 +222,7 @@ pub fn huge_pages(
         let kernel = question.kernels.first().copied().unwrap_or_default();
         let replays = Replays::new(
             question,
+            &question.trace,
             (kernel, EpochOrder::Recorded),
             &BuildContext::new("."),
             &Arc::default(),
@@ -225,37 +243,68 @@ fn in_pool<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send) -> 
 
 /// A set of replays for each release, and for each way to play what the recording does not tell; shares of memory are of the first
 /// one's peak.
-fn releases<'a>(question: &'a Question, progress: &'a dyn Progress) -> Result<Vec<Replays<'a>>, ScenarioError> {
+fn releases<'a>(
+    question: &'a Question,
+    trace: &Path,
+    peak: Option<Bytes>,
+    progress: &'a dyn Progress,
+) -> Result<Vec<Replays<'a>>, ScenarioError> {
     let context = BuildContext::new(".");
-    let has_order = TraceReader::open(&question.trace).is_ok_and(|reader| !reader.meta().has_no_order_within_epochs());
+    let has_order = TraceReader::open(trace).is_ok_and(|reader| !reader.meta().has_no_order_within_epochs());
     let ways = if has_order { &[EpochOrder::Recorded][..] } else { &[EpochOrder::Recorded, EpochOrder::Scattered] };
     let kept = Arc::new(Kept::of(question));
     let mut releases: Vec<Replays<'a>> = Vec::new();
     for &kernel in &question.kernels {
         for &order in ways {
-            let peak = releases.first().map(|first| first.peak);
-            releases.push(Replays::new(question, (kernel, order), &context, &kept, peak, progress)?);
+            let peak = peak.or_else(|| releases.first().map(|first| first.peak));
+            releases.push(Replays::new(question, trace, (kernel, order), &context, &kept, peak, progress)?);
         }
     }
     Ok(releases)
 }
 
 fn answer(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, ScenarioError> {
-    let mut releases = releases(question, progress)?;
-    let Some(kept) = releases.first().map(|first| Arc::clone(&first.kept)) else { return Ok(Vec::new()) };
-    let all = question.candidates();
-    for replays in &mut releases {
-        search::survey(replays, &all)?;
-    }
-    let choice = choice::choose(&mut releases)?;
-    let huge_pages = match releases.first() {
-        Some(first) => HugePages::of(question, first.peak, progress)?,
-        None => return Ok(Vec::new()),
+    let forecast = Forecast::new(progress);
+    let progress: &dyn Progress = &forecast;
+    // Lives as long as it is played.
+    let sample = match question.sampling {
+        Sampling::Only(rate) => Some(scout::sampled(&question.trace, rate)?),
+        Sampling::Auto | Sampling::Off | Sampling::Scout(_) => None,
     };
-    let answers =
-        worst_of_each(releases, choice).iter_mut().map(|replays| advice(replays, choice, &huge_pages)).collect();
-    kept.save();
-    answers
+    let played = sample.as_ref().map_or(question.trace.as_path(), NamedTempFile::path);
+    let mut whole = releases(question, played, None, progress)?;
+    let Some(peak) = whole.first().map(|first| first.peak) else { return Ok(Vec::new()) };
+    if let Sampling::Only(rate) = question.sampling {
+        scout::check_size(question, rate, peak)?;
+    }
+    let rate = scout::scout_for(question, peak);
+    match rate {
+        Some(rate) => forecast.expect_scouted(question, rate),
+        None => forecast.expect_search(question, whole.first().and_then(Replays::sample).unwrap_or(1)),
+    }
+    let scout = rate.map(|rate| scout::sampled(&question.trace, rate)).transpose()?;
+    let mut scouts = match &scout {
+        Some(scout) => releases(question, scout.path(), Some(peak), progress)?,
+        None => Vec::new(),
+    };
+    let all = question.candidates();
+    let choice = if scouts.is_empty() {
+        for replays in &mut whole {
+            search::survey(replays, &all)?;
+        }
+        choice::choose(&mut whole)?
+    } else {
+        scout::scout(&mut whole, &mut scouts, &all)?;
+        let choice = choice::choose(&mut whole)?;
+        scout::compare(&mut whole, &mut scouts, choice)?;
+        choice
+    };
+    let huge_pages = HugePages::of(question, peak, progress)?;
+    let answers = worst_of_each(whole, choice).into_iter().map(|mut replays| {
+        let scout = scouts.iter().find(|scout| (scout.kernel, scout.order) == (replays.kernel, replays.order));
+        advice(&mut replays, scout, choice, &huge_pages)
+    });
+    answers.collect()
 }
 
 /// Of each release the replays that fare worst with a choice, in the order of releases.
@@ -275,9 +324,10 @@ fn worst_of_each(releases: Vec<Replays<'_>>, choice: Option<choice::Choice>) -> 
     worst
 }
 
-/// What one release says of a choice.
+/// What one release says of a choice. What one replay alone shows is played by the `scout`, where there is one.
 fn advice(
     replays: &mut Replays<'_>,
+    scout: Option<&Replays<'_>>,
     choice: Option<choice::Choice>,
     huge_pages: &HugePages,
 ) -> Result<Advice, ScenarioError> {
@@ -292,15 +342,20 @@ fn advice(
     let configurations =
         question.candidates().into_iter().map(|index| choice::configuration(replays, index, &CANDIDATES[index]));
     let config = choice.filter(|_| recommendation.is_some()).map(|choice| replays.config(choice.index, choice.size));
+    let single: &Replays<'_> = scout.unwrap_or(replays);
+    let choice = choice.filter(|_| !single.is_stopped());
     let other_devices = match choice {
-        Some(choice) => devices::others(replays, choice.index, choice.size)?,
+        Some(choice) => devices::others(single, choice.index, choice.size)?,
         None => Vec::new(),
     };
     Ok(Advice {
         program: question.name.clone(),
         kernel: replays.kernel,
         effort: question.effort,
-        replays: replays.pool.len(),
+        replays: replays.pool.nr_played().0,
+        sampled_replays: replays.pool.nr_played().1,
+        sample: scout.unwrap_or(replays).sample(),
+        is_partial: replays.is_stopped(),
         holds_on: question.kernels.clone(),
         peak_bytes: replays.peak.get(),
         measured_peak_bytes: meta.native.map(|native| native.peak_rss_bytes),
@@ -317,12 +372,12 @@ fn advice(
         recommendation,
         other_devices,
         notes,
-        kernel_defaults: replays.kernel_defaults(compared)?,
+        kernel_defaults: if single.is_stopped() { Vec::new() } else { single.kernel_defaults(compared)? },
         huge_pages: huge_pages.clone(),
         unknowns: unknowns(question, replays.order, &meta),
         config,
         course: match choice {
-            Some(choice) => replays.course(choice.index, choice.size)?,
+            Some(choice) => single.course(choice.index, choice.size)?,
             None => Vec::new(),
         },
     })

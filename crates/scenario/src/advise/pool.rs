@@ -25,21 +25,44 @@ impl Pool {
         self.0.range((index, Bytes::ZERO)..=(index, Bytes::new(u64::MAX))).map(|((_, size), _)| *size)
     }
 
+    /// Replaces replays of samples by those of another pool.
+    pub(super) fn take_samples_of(&mut self, other: &Self) {
+        for runs in self.0.values_mut() {
+            runs.retain(|run| run.pages == 1);
+        }
+        for (&(index, size), runs) in &other.0 {
+            self.add(index, size, runs.iter().filter(|run| run.pages > 1).cloned());
+        }
+        self.0.retain(|_, runs| !runs.is_empty());
+    }
+
+    /// Replays of the whole recording that say something of a size.
+    pub(super) fn nr_whole_around(&self, index: usize, size: Bytes) -> usize {
+        self.around(index, size).iter().filter(|run| run.pages == 1).count()
+    }
+
+    /// Replays of the whole recording, and of samples.
+    pub(super) fn nr_played(&self) -> (u64, u64) {
+        let of = |is_whole: bool| self.0.values().flatten().filter(|run| (run.pages == 1) == is_whole).count() as u64;
+        (of(true), of(false))
+    }
+
     /// All replays of a configuration whose limit chance could have given to `size`: those of the size itself, and of its neighbours.
+    /// Where one of them is of the whole recording, those of samples do not count.
     pub(super) fn around(&self, index: usize, size: Bytes) -> Vec<&Run> {
         let part =
             |bp: u64| Bytes::new(u64::try_from(u128::from(size.get()) * u128::from(bp) / 10_000).unwrap_or(u64::MAX));
         let (low, high) = (part(10_000 - LIMIT_SPREAD_BP - KERNEL_CHARGE_BP), part(10_000 + LIMIT_SPREAD_BP));
         let all = self.0.range((index, Bytes::ZERO)..=(index, Bytes::new(u64::MAX)));
-        all.flat_map(|((_, own), runs)| runs.iter().map(move |run| (*own, run)))
+        let all = all
+            .flat_map(|((_, own), runs)| runs.iter().map(move |run| (*own, run)))
             .filter(|(own, run)| *own == size || (low..=high).contains(&run.limit))
-            .map(|(_, run)| run)
-            .collect()
-    }
-
-    /// Number of replays.
-    pub(super) fn len(&self) -> u64 {
-        self.0.values().map(|runs| runs.len() as u64).sum()
+            .map(|(_, run)| run);
+        let mut around: Vec<&Run> = all.collect();
+        if around.iter().any(|run| run.pages == 1) {
+            around.retain(|run| run.pages == 1);
+        }
+        around
     }
 
     /// Every replay of a configuration.

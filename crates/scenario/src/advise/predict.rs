@@ -40,7 +40,7 @@ pub fn predict(
 ) -> Result<Vec<Prediction>, ScenarioError> {
     in_pool(question.threads, || {
         let mut predictions = Vec::new();
-        for mut replays in releases(question, progress)? {
+        for mut replays in releases(question, &question.trace, None, progress)? {
             let index_of = |name: &str| CANDIDATES.iter().position(|candidate| candidate.name == name);
             let places: Vec<(usize, Bytes)> =
                 wanted.iter().filter_map(|&(name, size)| Some((index_of(name)?, size))).collect();
@@ -73,7 +73,7 @@ pub fn recommend_each(
     progress: &dyn Progress,
 ) -> Result<Vec<Option<Recommendation>>, ScenarioError> {
     in_pool(question.threads, || {
-        let mut releases = releases(question, progress)?;
+        let mut releases = releases(question, &question.trace, None, progress)?;
         let mut recommended = Vec::new();
         for &slowdown in slowdowns {
             let configurations = choice::calibrated(&releases);

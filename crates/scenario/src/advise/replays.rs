@@ -8,6 +8,7 @@ use super::expected::{Expected, FaultCost};
 use super::figures::Run;
 use super::kept::Kept;
 use super::pool::Pool;
+use super::scale::Scale;
 use super::{CourseRow, KernelDefaults, Question, lists_requests};
 use crate::assemble::{self, Limits, Peaks};
 use crate::error::ScenarioError;
@@ -17,15 +18,18 @@ use crate::variant::{Variant, name_of};
 use crate::{ExpectationSpec, GenerationsSpec, RunMode, Scenario, VariantSpec, WorkloadEntry};
 use isotherm_core::limits::LimitsConfig;
 use isotherm_core::schemes::explain;
+use isotherm_sim::counters::Counter;
 use isotherm_sim::machine::{MachineConfig, NodeConfig, Outcome, SeriesRow};
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::DeviceConfig;
+use isotherm_trace::{Event, EventKind, TraceReader};
 use isotherm_units::{Amount, Bytes, Duration, Instant, PAGE_BYTES, Ratio};
 use isotherm_workload::replay::{EpochOrder, PlayAs};
 use isotherm_workload::{BuildContext, TraceSpec, WorkloadSpec};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Limits above this, and above twice the peak, are not tried: nothing would be limited.
@@ -34,6 +38,8 @@ const MEMORY_MAX: Bytes = Bytes::from_gib(4);
 const MACHINE_MIN: Bytes = Bytes::from_mib(512);
 /// A size is told from another that is so much smaller or larger, as a part of it.
 const STEPS_PER_SIZE_MIN: u64 = 20;
+/// Among so many draws are all kinds of hardware that chance gives.
+const DRAWS_OF_ALL_HARDWARE: u64 = 512;
 /// Samples of the memory charge in a run that is shown over time.
 const SAMPLES: u64 = 256;
 
@@ -46,17 +52,31 @@ pub(super) struct Unlimited {
     pub(super) major_faults: u64,
     /// Memory charge, mean over time.
     pub(super) mean_bytes: u64,
+    /// Whether it may have waited for a device: otherwise their latency makes no difference.
+    waits_for_devices: bool,
 }
 
 impl Unlimited {
-    fn play(roomy: &Variant, context: &BuildContext) -> Result<Self, ScenarioError> {
+    /// In the units of what is played; [`Unlimited::of_whole`] turns them into those of the whole.
+    fn play(roomy: &Variant, has_files: bool, context: &BuildContext) -> Result<Self, ScenarioError> {
         let outcome = play(roomy, context, Limits::Off, None)?;
         check_ended(&outcome)?;
         // The root and the program's own group.
         let peak = Bytes::new(outcome.cgroups[1].peak_pages * PAGE_BYTES);
         let runtime_ns = outcome.programs[0].runtime().ns();
-        let run = Run::of(outcome, &Draw::of(0, roomy.scenario.machine.cpus), Bytes::new(u64::MAX), runtime_ns);
-        Ok(Self { runtime_ns, peak, major_faults: run.major_faults, mean_bytes: run.mean_bytes })
+        let waits_for_devices = has_files || outcome.system().counters.get(Counter::PswpOut) > 0;
+        let draw = Draw::of(0, roomy.scenario.machine.cpus);
+        let run = Run::of(outcome, &draw, Bytes::new(u64::MAX), runtime_ns, &Scale::WHOLE);
+        Ok(Self { runtime_ns, peak, major_faults: run.major_faults, mean_bytes: run.mean_bytes, waits_for_devices })
+    }
+
+    fn of_whole(self, scale: &Scale) -> Self {
+        Self {
+            peak: scale.whole(self.peak),
+            major_faults: scale.count(self.major_faults),
+            mean_bytes: scale.whole(Bytes::new(self.mean_bytes)).get(),
+            ..self
+        }
     }
 }
 
@@ -69,6 +89,8 @@ pub(super) struct Replays<'a> {
     /// How much slower than with unlimited memory is still fine.
     pub(super) slowdown: Ratio,
     progress: &'a dyn Progress,
+    /// What is played of the recording: sizes here are of the whole, those of [`base`](Self::base) of what is played.
+    scale: Scale,
     base: Scenario,
     context: BuildContext,
     peaks: Peaks,
@@ -82,38 +104,42 @@ pub(super) struct Replays<'a> {
     unlimited_ns: BTreeMap<(u32, u64), u64>,
     pub(super) kept: Arc<Kept>,
     pub(super) pool: Pool,
+    /// Replays of a sample found out where to look.
+    pub(super) is_scouted: bool,
 }
 
 impl<'a> Replays<'a> {
-    /// Plays the recording without limits. `peak`: what shares are of, if that is known from another release.
+    /// Plays the recording, or `trace`, a sample of it, without limits. `peak`: what shares are of, if that is known from another
+    /// release, or from the whole.
     pub(super) fn new(
         question: &'a Question,
+        trace: &Path,
         (kernel, order): (KernelRelease, EpochOrder),
         context: &BuildContext,
         kept: &Arc<Kept>,
         peak: Option<Bytes>,
         progress: &'a dyn Progress,
     ) -> Result<Self, ScenarioError> {
-        let mut base = scenario_of(question, kernel, order);
+        let mut base = scenario_of(question, trace, kernel, order);
         let roomy = without_limits(&base);
-        progress.planned(1);
-        let unlimited = kept.or_play("without limits", &roomy.scenario, || Unlimited::play(&roomy, context))?;
-        progress.done();
-        let runtime = Duration::from_ns(unlimited.runtime_ns);
+        let has_files = has_files(trace);
+        let units = Scale::units_of(base.machine.sample);
+        progress.planned(units);
+        let played = kept.or_play("without limits", &roomy.scenario, || Unlimited::play(&roomy, has_files, context))?;
+        progress.done(units);
+        let runtime = Duration::from_ns(played.runtime_ns);
         // Whatever the program was called then.
-        let peaks = Peaks::from([(assemble::group_path(&base, 0), unlimited.peak)]);
-        let own_peak = unlimited.peak;
-        if own_peak == Bytes::ZERO {
+        let peaks = Peaks::from([(assemble::group_path(&base, 0), played.peak)]);
+        if played.peak == Bytes::ZERO {
             let reason = "it takes no memory: it only reads what was never written".to_owned();
             return Err(ScenarioError::NoPeak { workload: question.name.clone(), reason });
         }
-        let peak = peak.unwrap_or(own_peak);
+        let scale = Scale::of(base.machine.sample, played.peak, peak);
+        let unlimited = played.of_whole(&scale);
+        let peak = peak.unwrap_or(unlimited.peak);
         let sizes = sizes(question, peak)?;
-        // Room for the program, for compressed swap and for the kernel's reserves, so that only the limit binds; but not more than
-        // that, because schemes look at all memory, and would be busy with what is free.
         let largest = sizes.last().copied().unwrap_or_default().max(peak);
-        let roomy = Bytes::new((largest.get() * 2).max(MACHINE_MIN.get()));
-        base.machine.nodes = vec![NodeConfig { memory: roomy, ..NodeConfig::default() }];
+        base.machine.nodes = vec![NodeConfig { memory: roomy_for(scale.own(largest)), ..NodeConfig::default() }];
         let centre = Draw::of(0, question.cpus);
         let unlimited_ns = BTreeMap::from([(centre.hardware(), runtime.ns())]);
         Ok(Self {
@@ -122,6 +148,7 @@ impl<'a> Replays<'a> {
             order,
             slowdown: question.slowdown,
             progress,
+            scale,
             base,
             context: context.clone(),
             peaks,
@@ -132,6 +159,7 @@ impl<'a> Replays<'a> {
             unlimited_ns,
             kept: Arc::clone(kept),
             pool: Pool::default(),
+            is_scouted: false,
         })
     }
 
@@ -146,16 +174,19 @@ impl<'a> Replays<'a> {
             jobs.extend((played..played + more).map(|nth| (index, size, Draw::of(number(nth), cpus))));
         }
         self.know_unlimited(jobs.iter().map(|(_, _, draw)| draw))?;
-        self.progress.planned(jobs.len() as u64);
+        let units = self.units();
+        self.progress.planned(units * jobs.len() as u64);
         let this = &*self;
         let played = jobs.par_iter().map(|&(index, size, draw)| {
+            if this.progress.is_stopped() {
+                return Ok(None);
+            }
             let run = this.run(&this.scenario(&CANDIDATES[index], size), size, &draw)?;
-            this.progress.done();
-            Ok((index, size, run))
+            this.progress.done(units);
+            Ok(Some((index, size, run)))
         });
-        for (index, size, run) in
-            played.collect::<Vec<Result<_, ScenarioError>>>().into_iter().collect::<Result<Vec<_>, _>>()?
-        {
+        let played = played.collect::<Vec<Result<_, ScenarioError>>>().into_iter().collect::<Result<Vec<_>, _>>()?;
+        for (index, size, run) in played.into_iter().flatten() {
             self.pool.add(index, size, [run]);
         }
         self.kept.save();
@@ -173,18 +204,23 @@ impl<'a> Replays<'a> {
     /// Finds out how long the program runs without limits on the hardware of these draws.
     fn know_unlimited<'d>(&mut self, draws: impl Iterator<Item = &'d Draw>) -> Result<(), ScenarioError> {
         let missing: BTreeMap<(u32, u64), &Draw> = draws
-            .filter(|draw| !self.unlimited_ns.contains_key(&draw.hardware()))
-            .map(|draw| (draw.hardware(), draw))
+            .filter(|draw| !self.unlimited_ns.contains_key(&self.hardware(draw)))
+            .map(|draw| (self.hardware(draw), draw))
             .collect();
-        self.progress.planned(missing.len() as u64);
+        if self.progress.is_stopped() {
+            return Ok(());
+        }
+        let units = self.units();
+        self.progress.planned(units * missing.len() as u64);
         let missing: Vec<((u32, u64), &Draw)> = missing.into_iter().collect();
         let played = missing.par_iter().map(|(hardware, draw)| {
             let mut scenario = self.base.clone();
             draw.apply(&mut scenario, self.recording.runtime);
             let roomy = without_limits(&scenario);
-            let free =
-                self.kept.or_play("without limits", &roomy.scenario, || Unlimited::play(&roomy, &self.context))?;
-            self.progress.done();
+            let has_files = self.unlimited.waits_for_devices;
+            let play = || Unlimited::play(&roomy, has_files, &self.context);
+            let free = self.kept.or_play("without limits", &roomy.scenario, play)?;
+            self.progress.done(units);
             Ok((*hardware, free.runtime_ns))
         });
         let played = played.collect::<Vec<Result<_, ScenarioError>>>().into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -192,24 +228,61 @@ impl<'a> Replays<'a> {
         Ok(())
     }
 
-    /// A candidate at a size, before chance has its part.
+    /// Takes over from replays of a sample how much other hardware slows the program down without limits: that takes no pages.
+    pub(super) fn know_unlimited_by(&mut self, sample: &mut Self) -> Result<(), ScenarioError> {
+        let draws: Vec<Draw> = (0..DRAWS_OF_ALL_HARDWARE).map(|number| Draw::of(number, self.question.cpus)).collect();
+        sample.know_unlimited(draws.iter())?;
+        for (&hardware, &ns) in &sample.unlimited_ns {
+            let ns =
+                u128::from(self.unlimited.runtime_ns) * u128::from(ns) / u128::from(sample.unlimited.runtime_ns.max(1));
+            self.unlimited_ns.entry(hardware).or_insert(u64::try_from(ns).unwrap_or(u64::MAX));
+        }
+        Ok(())
+    }
+
+    /// What of a draw changes how long the program runs without limits.
+    fn hardware(&self, draw: &Draw) -> (u32, u64) {
+        let (cpus, latency_percent) = draw.hardware();
+        (cpus, if self.unlimited.waits_for_devices { latency_percent } else { 100 })
+    }
+
+    /// Work of one replay, for progress.
+    fn units(&self) -> u64 {
+        Scale::units_of(self.base.machine.sample)
+    }
+
+    /// A candidate at a size, before chance has its part; of what is played.
     fn scenario(&self, candidate: &Candidate, size: Bytes) -> Scenario {
-        let plain = Scenario { limit: Some(Amount::Absolute(size)), ..self.base.clone() };
+        let plain = Scenario { limit: Some(Amount::Absolute(self.scale.own(size))), ..self.base.clone() };
+        candidate.apply(plain, &self.recording)
+    }
+
+    /// The same of the whole recording.
+    fn whole_scenario(&self, candidate: &Candidate, size: Bytes) -> Scenario {
+        let mut plain = Scenario { limit: Some(Amount::Absolute(size)), ..self.base.clone() };
+        plain.machine.sample = 1;
+        let largest = self.sizes.last().copied().unwrap_or_default().max(self.peak);
+        plain.machine.nodes = vec![NodeConfig { memory: roomy_for(largest), ..NodeConfig::default() }];
+        for workload in &mut plain.workloads {
+            if let WorkloadSpec::Trace(trace) = &mut workload.load {
+                trace.path.clone_from(&self.question.trace);
+            }
+        }
         candidate.apply(plain, &self.recording)
     }
 
     fn run(&self, scenario: &Scenario, size: Bytes, draw: &Draw) -> Result<Run, ScenarioError> {
         let (mut scenario, limit) = (scenario.clone(), draw.limit(size));
         draw.apply(&mut scenario, self.recording.runtime);
-        scenario.limit = Some(Amount::Absolute(limit));
+        scenario.limit = Some(Amount::Absolute(self.scale.own(limit)));
         let name = name_of(&scenario.policy, scenario.limit);
         let context = self.context.clone().with_seed(draw.seed);
         let variant = Variant { name, scenario, only: Vec::new() };
-        let unlimited_ns = self.unlimited_ns.get(&draw.hardware()).copied().unwrap_or(self.unlimited.runtime_ns);
-        let what = format!("replay of draw {} beside {unlimited_ns} ns", draw.number);
+        let unlimited_ns = self.unlimited_ns.get(&self.hardware(draw)).copied().unwrap_or(self.unlimited.runtime_ns);
+        let what = format!("replay of draw {} beside {unlimited_ns} ns, {limit}", draw.number);
         self.kept.or_play(&what, &variant.scenario, || {
             let outcome = play(&variant, &context, Limits::Of(&self.peaks), None)?;
-            Ok(Run::of(outcome, draw, limit, unlimited_ns))
+            Ok(Run::of(outcome, draw, limit, unlimited_ns, &self.scale))
         })
     }
 
@@ -219,12 +292,12 @@ impl<'a> Replays<'a> {
         let name = name_of(&scenario.policy, scenario.limit);
         let variant = Variant { name, scenario, only: Vec::new() };
         let sample = sample_every(self.recording.runtime);
-        self.progress.planned(1);
+        self.progress.planned(self.units());
         let course = self.kept.or_play("course", &variant.scenario, || {
             let outcome = play(&variant, &self.context, Limits::Of(&self.peaks), Some(sample))?;
-            Ok::<_, ScenarioError>(outcome.series.iter().map(course_row).collect::<Vec<_>>())
+            Ok::<_, ScenarioError>(outcome.series.iter().map(|row| course_row(row, &self.scale)).collect::<Vec<_>>())
         })?;
-        self.progress.done();
+        self.progress.done(self.units());
         Ok(course)
     }
 
@@ -240,7 +313,9 @@ impl<'a> Replays<'a> {
         let mut scenario = self.scenario(&CANDIDATES[index], size);
         (scenario.machine.storage, scenario.machine.swap.device) = (devices.storage, devices.swap);
         let roomy = without_limits(&scenario);
-        let free = self.kept.or_play("without limits", &roomy.scenario, || Unlimited::play(&roomy, &self.context))?;
+        let has_files = self.unlimited.waits_for_devices;
+        let play = || Unlimited::play(&roomy, has_files, &self.context);
+        let free = self.kept.or_play("without limits", &roomy.scenario, play)?;
         let run = self.run(&scenario, size, &draw)?;
         let ratio = super::figures::ppm(run.runtime_ns, free.runtime_ns);
         Ok(run.ratio_ppm.and(ratio).map(|ratio| (ratio, run.major_faults)))
@@ -271,9 +346,9 @@ impl<'a> Replays<'a> {
                 continue;
             }
             scenario.monitors = vec![MonitorSpec::of_preset(preset, usual).map_err(meaning)?];
-            self.progress.planned(1);
+            self.progress.planned(self.units());
             let run = self.run(&scenario, size, &Draw::of(0, self.question.cpus))?;
-            self.progress.done();
+            self.progress.done(self.units());
             let schemes = &scenario.monitors[0].config.schemes;
             defaults.push(KernelDefaults {
                 candidate: candidate.name,
@@ -315,7 +390,7 @@ impl<'a> Replays<'a> {
     /// A configuration with a limit, for a user to play: in the worlds of the replays that its figures are drawn from, beside the program
     /// without limits.
     pub(super) fn config(&self, index: usize, size: Bytes) -> Scenario {
-        let scenario = self.scenario(&CANDIDATES[index], size);
+        let scenario = self.whole_scenario(&CANDIDATES[index], size);
         let (runtime, cpus) = (self.recording.runtime, self.question.cpus);
         let runs = self.pool.around(index, size);
         let worlds = runs.iter().map(|run| Draw::of(run.draw, cpus).world(run.limit, runtime));
@@ -376,6 +451,21 @@ impl<'a> Replays<'a> {
         Some(self.unlimited.major_faults.saturating_add(in_all))
     }
 
+    /// Replays that judge a size: with a sample as a scout, those of the whole alone.
+    pub(super) fn nr_judging(&self, index: usize, size: Bytes) -> usize {
+        if self.is_scouted { self.pool.nr_whole_around(index, size) } else { self.pool.around(index, size).len() }
+    }
+
+    /// Pages that a page of what is played stands for, if that is a sample.
+    pub(super) fn sample(&self) -> Option<u32> {
+        Some(self.scale.pages).filter(|&pages| pages > 1)
+    }
+
+    /// Whether the user wants what is known so far.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.progress.is_stopped()
+    }
+
     /// What a major fault costs under a configuration.
     fn fault_cost(&self, index: usize) -> FaultCost {
         FaultCost::of(self.pool.of(index), self.unlimited.major_faults, self.slowdown.ppm())
@@ -407,12 +497,24 @@ fn patch_without_limits() -> toml::Table {
     }
 }
 
+/// Memory of a machine on which only the limit binds: room for the program, for compressed swap and for the kernel's reserves. Not
+/// more, because schemes look at all memory, and would be busy with what is free.
+fn roomy_for(largest: Bytes) -> Bytes {
+    Bytes::new((largest.get() * 2).max(MACHINE_MIN.get()))
+}
+
+/// Whether a recording has files.
+fn has_files(trace: &Path) -> bool {
+    let is_file = |event: &Event| matches!(&event.kind, EventKind::Map(map) if map.file.is_some());
+    TraceReader::open(trace).is_ok_and(|reader| reader.meta().events.iter().any(is_file))
+}
+
 /// The root and the program's own group, of which the second counts.
-fn course_row(row: &SeriesRow) -> CourseRow {
+fn course_row(row: &SeriesRow, scale: &Scale) -> CourseRow {
     CourseRow {
         at_ns: row.at_ns,
-        usage_pages: row.usage_pages.get(1).copied().unwrap_or(0),
-        major_faults: row.major_faults,
+        usage_pages: scale.count(row.usage_pages.get(1).copied().unwrap_or(0)),
+        major_faults: scale.count(row.major_faults),
         stalled_ns: row.memory_some_ns,
     }
 }
@@ -481,13 +583,14 @@ pub(super) fn play(
 }
 
 /// The recording on a machine of the asked-for kind.
-pub(super) fn scenario_of(question: &Question, kernel: KernelRelease, order: EpochOrder) -> Scenario {
+pub(super) fn scenario_of(question: &Question, trace: &Path, kernel: KernelRelease, order: EpochOrder) -> Scenario {
+    let sample = TraceReader::open(trace).ok().and_then(|reader| reader.meta().sample).unwrap_or(1);
     let mut machine =
-        MachineConfig { kernel, cpus: question.cpus, storage: question.storage, ..MachineConfig::default() };
+        MachineConfig { kernel, sample, cpus: question.cpus, storage: question.storage, ..MachineConfig::default() };
     machine.swap.device = question.swap;
     // Requests say nothing of reads and writes; memory that is only read takes no page.
-    let play_as = if lists_requests(&question.trace) { PlayAs::Write } else { PlayAs::Recorded };
-    let load = WorkloadSpec::Trace(TraceSpec { play_as, order, ..TraceSpec::new(&question.trace) });
+    let play_as = if lists_requests(trace) { PlayAs::Write } else { PlayAs::Recorded };
+    let load = WorkloadSpec::Trace(TraceSpec { play_as, order, ..TraceSpec::new(trace) });
     Scenario {
         title: format!("{} as recorded", question.name),
         until: Duration::from_secs(24 * 3600),

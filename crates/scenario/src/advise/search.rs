@@ -36,7 +36,7 @@ pub(super) fn survey(replays: &mut Replays<'_>, configurations: &[usize]) -> Res
     for _ in 0..BISECTIONS {
         let linux = configurations.iter().filter(|&&index| CANDIDATES[index].runs_on_linux());
         let wanted: Vec<(usize, Bytes)> = linux.filter_map(|&index| Some((index, between(replays, index)?))).collect();
-        if wanted.is_empty() {
+        if wanted.is_empty() || replays.is_stopped() {
             break;
         }
         replays.play_up_to(of_shape, &wanted)?;
@@ -68,7 +68,7 @@ fn lowest_on_all(releases: &[Replays<'_>], index: usize) -> Option<Bytes> {
 
 /// Whether a configuration cannot come near `best` any more, by what was tried. More replays widen its intervals; a settled size lies
 /// below the lowest that was found safe before by no more than the steps that are tried there.
-pub(super) fn cannot_win(releases: &[Replays<'_>], index: usize, best: Bytes) -> bool {
+fn cannot_win(releases: &[Replays<'_>], index: usize, best: Bytes) -> bool {
     let steps = |size: Bytes| releases.iter().map(|replays| replays.step_at(size).get()).max().unwrap_or(0);
     lowest_on_all(releases, index).is_none_or(|lowest| lowest.get() > best.get() + (STEPS_BELOW + 1) * steps(lowest))
 }
@@ -80,11 +80,22 @@ pub(super) fn by_promise(releases: &[Replays<'_>], mut configurations: Vec<usize
 }
 
 /// The smallest size that is safe on each of these releases, with the whole band above it tried on each; `None` if there is none.
-/// What a configuration needs on its worst release is what it needs.
-pub(super) fn settle(releases: &mut [Replays<'_>], index: usize) -> Result<Option<Bytes>, ScenarioError> {
+/// What a configuration needs on its worst release is what it needs. `best`: what another one needs, which this one must come near to; it
+/// is dropped as soon as it cannot.
+pub(super) fn settle(
+    releases: &mut [Replays<'_>],
+    index: usize,
+    best: Option<Bytes>,
+) -> Result<Option<Bytes>, ScenarioError> {
     let Some(mut at) = lowest_on_all(releases, index) else { return Ok(None) };
     // Only sizes of the lattice come up, each with a bounded number of replays, so that it ends.
     loop {
+        if best.is_some_and(|best| cannot_win(releases, index, best)) {
+            return Ok(None);
+        }
+        if releases.iter().any(Replays::is_stopped) {
+            return Ok(lowest_on_all(releases, index));
+        }
         let mut has_played = false;
         for replays in releases.iter_mut() {
             let wanted = lacking(replays, index, at);
@@ -112,7 +123,7 @@ fn lacking(replays: &Replays<'_>, index: usize, at: Bytes) -> Vec<(usize, Bytes,
     };
     let effort = replays.question.effort;
     let of_band = effort.of_band();
-    let sure = effort.to_be_sure().saturating_sub(replays.pool.around(index, at).len());
+    let sure = effort.to_be_sure().saturating_sub(replays.nr_judging(index, at));
     want(at, of_band.saturating_sub(played(at)).max(sure));
     let lowest = at.get().saturating_sub(STEPS_BELOW * step).max(LIMIT_MIN.get());
     let coarse = replays.step().get();

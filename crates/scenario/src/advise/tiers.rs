@@ -10,7 +10,7 @@ use super::figures::ppm;
 use super::mean::Figure;
 use super::replays::{play, scenario_of};
 use super::robust::scaled;
-use super::{Question, in_pool, lists_requests};
+use super::{Question, Sampling, in_pool, lists_requests};
 use crate::Scenario;
 use crate::assemble::Limits;
 use crate::error::ScenarioError;
@@ -217,13 +217,14 @@ fn answer(question: &TierQuestion, progress: &dyn Progress) -> Result<TierAdvice
         cpus: question.cpus,
         limits: false,
         effort: Effort::default(),
+        sampling: Sampling::Off,
         keep: None,
         threads: question.threads,
     };
-    let mut base = scenario_of(&as_recorded, question.kernel, EpochOrder::default());
+    let mut base = scenario_of(&as_recorded, &question.trace, question.kernel, EpochOrder::default());
     progress.planned(1);
     let unlimited = play(&without_limits(&base), &BuildContext::new("."), Limits::Off, None)?;
-    progress.done();
+    progress.done(1);
     check_ended(&unlimited)?;
     let peak = Bytes::new(unlimited.cgroups[1].peak_pages * PAGE_BYTES);
     let fast = fast_size(question.fast, peak)?;
@@ -245,7 +246,7 @@ fn answer(question: &TierQuestion, progress: &dyn Progress) -> Result<TierAdvice
             let context = BuildContext::new(".").with_seed(scenario.seed.wrapping_add(repeat as u64));
             let variant = Variant { name: policy.name.to_owned(), scenario, only: Vec::new() };
             let outcome = play(&variant, &context, Limits::Off, None)?;
-            progress.done();
+            progress.done(1);
             Ok(Replay::of(&outcome))
         })
         .collect();

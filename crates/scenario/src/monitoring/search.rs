@@ -82,7 +82,7 @@ pub fn cheapest(
     let try_all = || -> Vec<Result<Watched, ScenarioError>> {
         let one = |watch: &Watch| {
             let watched = accuracy(watch);
-            progress.done();
+            progress.done(1);
             watched
         };
         watches.par_iter().map(one).collect()

@@ -77,6 +77,27 @@ pub(super) fn now(advice: &Advice, written: Option<&Path>) -> Vec<(String, &'sta
     lines
 }
 
+/// What of the recording was played, if that is not the whole alone.
+pub(super) fn sample(advice: &Advice) -> Option<String> {
+    let rate = format!("1/{}", advice.sample?);
+    Some(if advice.replays > 0 {
+        format!(
+            "A sample of {rate} of its memory found out where to look ({} replays). The recommendation stands on {} replays of the \
+             whole. Figures with the note {rate}, other devices and the report's course are the sample's.",
+            advice.sampled_replays, advice.replays,
+        )
+    } else {
+        format!(
+            "Played on a sample of {rate} of its memory alone ({} replays). Recommended memory was found to be off by up to {} of the \
+             peak for it on other programs, beside what the intervals say.",
+            advice.sampled_replays, SAMPLE_ERROR,
+        )
+    })
+}
+
+/// The largest difference of recommended memory from the whole's: docs/sampling.md#errors.
+const SAMPLE_ERROR: &str = "5 %";
+
 /// How firmly the recommendation stands: where its interval comes from, a little less and more memory, the price of safety.
 pub(super) fn firmness(advice: &Advice) -> Vec<String> {
     let Some(best) = &advice.recommendation else { return Vec::new() };
@@ -290,7 +311,15 @@ pub(super) fn configurations(advice: &Advice) -> Vec<String> {
 }
 
 /// Why a row is special, in a word or two.
-pub(super) fn note(advice: &Advice, row: &AdviceRow) -> &'static str {
+pub(super) fn note(advice: &Advice, row: &AdviceRow) -> String {
+    let plain = plain_note(advice, row);
+    if row.sample == 1 {
+        return plain.to_owned();
+    }
+    format!("{plain}{}1/{}", if plain.is_empty() { "" } else { ", " }, row.sample)
+}
+
+fn plain_note(advice: &Advice, row: &AdviceRow) -> &'static str {
     match row.ending {
         Ending::Finished if is_recommended(advice, row) => "recommended",
         Ending::Finished if !row.runs_on_linux => "baseline",

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use isotherm_fidelity::advice::answer::HOLD_PERCENT;
 use isotherm_fidelity::advice::{Answer, Answers, Interval, Listed, Prediction, Recommended, StoredPlay};
-use isotherm_scenario::advise::{Effort, Question, Recommendation, predict, recommend_each};
+use isotherm_scenario::advise::{Effort, Question, Recommendation, Sampling, predict, recommend_each};
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_terminal::{BarProgress, CliError, Ui};
@@ -31,6 +31,7 @@ fn question(listed: &Listed, root: &Path, kernel: &str) -> Result<Question, CliE
         cpus: 4,
         limits: false,
         effort: Effort::Thorough,
+        sampling: Sampling::Off,
         keep: None,
         threads: None,
     })

@@ -1,0 +1,114 @@
+//! Samples of long recordings: as scouts that find out where to look, or in place of the whole.
+//!
+//! A replay of a sixteenth of the memory takes a sixteenth of the time. A scout makes the whole search; then the whole recording is played
+//! where the answer is decided. So a recommendation always stands on replays of the whole, unless a sample was asked for.
+
+use super::Question;
+use super::choice::{self, Choice};
+use super::effort::Effort;
+use super::replays::Replays;
+use super::search;
+use crate::error::ScenarioError;
+use isotherm_trace::sample::{SampleRate, write_sample};
+use isotherm_trace::{TraceError, TraceReader};
+use isotherm_units::Bytes;
+use std::path::Path;
+use tempfile::NamedTempFile;
+
+/// What of a recording is played.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sampling {
+    /// The whole; of a long recording with much memory, a sample finds out where to look first.
+    #[default]
+    Auto,
+    /// The whole alone.
+    Off,
+    /// The whole, after this sample has found out where to look.
+    Scout(SampleRate),
+    /// This sample alone.
+    Only(SampleRate),
+}
+
+/// A sample has at least so much memory at its peak: 240 groups of pages, a sixteenth of a little less than 1 GiB.
+pub const SAMPLE_PEAK_MIN: Bytes = Bytes::from_mib(60);
+/// Page touches of a scout, about.
+const SCOUT_ACCESSES: u64 = 1_000_000;
+/// A scout that is not so many times shorter is no help.
+const SCOUT_MIN: u32 = 4;
+const SCOUT_MAX: u32 = 64;
+
+/// The sample that scouts for a recording, if that is long and large enough.
+pub(super) fn scout_for(question: &Question, peak: Bytes) -> Option<SampleRate> {
+    match question.sampling {
+        Sampling::Scout(rate) => return Some(rate),
+        Sampling::Auto if question.effort != Effort::Thorough => {}
+        Sampling::Auto | Sampling::Off | Sampling::Only(_) => return None,
+    }
+    let meta = TraceReader::open(&question.trace).ok()?.meta().clone();
+    if meta.sample.is_some() {
+        return None;
+    }
+    let times = (meta.accesses / SCOUT_ACCESSES).min(peak.get() / SAMPLE_PEAK_MIN.get());
+    let times = u32::try_from(times).unwrap_or(u32::MAX).min(SCOUT_MAX);
+    let times = times.checked_ilog2().map_or(0, |log| 1 << log);
+    SampleRate::one_in(times).filter(|_| times >= SCOUT_MIN)
+}
+
+/// Makes a sample, as a file that goes when it is dropped.
+pub(super) fn sampled(trace: &Path, rate: SampleRate) -> Result<NamedTempFile, ScenarioError> {
+    let meaning = |message: String| ScenarioError::Meaning { place: trace.display().to_string(), message };
+    let told = |error: TraceError| meaning(error.to_string());
+    let file = tempfile::Builder::new().prefix("isotherm-").suffix(".parquet").tempfile();
+    let file = file.map_err(|error| meaning(format!("there is no room for a sample of it: {error}")))?;
+    write_sample(&mut TraceReader::open(trace).map_err(told)?, rate, file.path(), |_| ()).map_err(told)?;
+    Ok(file)
+}
+
+/// Refuses a sample that would mislead: one with too few pages.
+pub(super) fn check_size(question: &Question, rate: SampleRate, peak: Bytes) -> Result<(), ScenarioError> {
+    let own = peak.get() / u64::from(rate.get());
+    if own >= SAMPLE_PEAK_MIN.get() {
+        return Ok(());
+    }
+    let largest = peak.get() / SAMPLE_PEAK_MIN.get();
+    let way_out =
+        if largest >= 2 { format!("take 1/{largest} or a larger part") } else { "leave --sample out".to_owned() };
+    let message = format!(
+        "its peak is {}: a sample of {rate} has {} of that, and fewer than {SAMPLE_PEAK_MIN} say too little; {way_out}",
+        peak.approx(),
+        Bytes::new(own).approx(),
+    );
+    Err(ScenarioError::Meaning { place: question.name.clone(), message })
+}
+
+/// The search on the scouts, one for each of `releases`, and what they found taken over.
+pub(super) fn scout<'a>(
+    releases: &mut [Replays<'a>],
+    scouts: &mut [Replays<'a>],
+    configurations: &[usize],
+) -> Result<(), ScenarioError> {
+    for scout in scouts.iter_mut() {
+        search::survey(scout, configurations)?;
+    }
+    choice::choose(scouts)?;
+    for (whole, scout) in releases.iter_mut().zip(scouts.iter_mut()) {
+        whole.know_unlimited_by(scout)?;
+        whole.pool.take_samples_of(&scout.pool);
+        whole.is_scouted = true;
+    }
+    Ok(())
+}
+
+/// All configurations at the size that is recommended, played by the scouts.
+pub(super) fn compare(
+    releases: &mut [Replays<'_>],
+    scouts: &mut [Replays<'_>],
+    choice: Option<Choice>,
+) -> Result<(), ScenarioError> {
+    for (whole, scout) in releases.iter_mut().zip(scouts.iter_mut()) {
+        let size = choice::compared(whole, choice);
+        choice::compare(scout, Some(Choice { index: 0, size }))?;
+        whole.pool.take_samples_of(&scout.pool);
+    }
+    Ok(())
+}
