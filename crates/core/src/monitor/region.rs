@@ -112,7 +112,9 @@ impl Region {
 /// 32 bits that wrap, as in the kernel: with a window longer than the aggregation is told to be, the sum passes below
 /// zero (docs/spec/monitoring.md#s4). [`Attributes::validate`](super::Attributes::validate) keeps such settings out.
 fn moving_sum(sum: u32, last_sum: u32, window_len: u32, new: u32) -> u32 {
-    sum.wrapping_sub(last_sum / window_len.max(1)).wrapping_add(new)
+    // Most regions are idle: no division for them.
+    let mean = if last_sum == 0 { 0 } else { last_sum / window_len.max(1) };
+    sum.wrapping_sub(mean).wrapping_add(new)
 }
 
 /// What a count means under other intervals: first as a share of the old maximum in basis points, then of the new one.

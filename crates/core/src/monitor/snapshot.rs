@@ -58,6 +58,13 @@ pub struct LevelCount {
     pub accessed: u64,
 }
 
+impl LevelCount {
+    pub(crate) fn join(&mut self, other: Self) {
+        self.tests += other.tests;
+        self.accessed += other.accessed;
+    }
+}
+
 /// What a context has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {

@@ -4,7 +4,8 @@
 use super::config::{Operations, Sampling};
 use super::merge::{MergeLimits, merge_all, threshold};
 use super::ranges::{self, RangesError, separate_ranges, three_ranges};
-use super::snapshot::{Event, RegionRecord, Tick};
+use super::region::Region;
+use super::snapshot::{Event, LevelCount, RegionRecord, Tick};
 use super::split::{align_up, pieces, size_limit, split_at_random, split_large};
 use super::target::Target;
 use super::{Baseline, Due, FlushPolicy, Monitor, PAGE, Phase, Schedule, batch, flush, probes, tune};
@@ -220,17 +221,22 @@ impl Monitor {
         target.drop_sample();
         let strategy = self.config.strategy.entry();
         let unit = self.config.addr_unit;
-        let samples = match self.config.sampling {
-            Sampling::Spread => 1,
-            Sampling::Batch => self.attributes.nr_accesses_max(),
-        };
-        for region in &target.regions {
+        let Target { regions, probes, levels, .. } = &mut *target;
+        let random = &mut self.random;
+        let draw = |region: &Region| {
             debug_assert!(!region.is_empty(), "an address is drawn from each region");
-            for _ in 0..samples {
-                let address = self.random.between(region.range.start, region.range.end);
-                let address = address * unit.get();
-                let level = target.levels.pick(strategy, region.range.in_bytes(unit), address);
-                target.probes.push(Probe { address, level });
+            let address = random.between(region.range.start, region.range.end) * unit.get();
+            let level = match strategy.probes_upper {
+                true => levels.pick(strategy, region.range.in_bytes(unit), address),
+                false => Level::LEAF,
+            };
+            Probe { address, level }
+        };
+        match self.config.sampling {
+            Sampling::Spread => probes.extend(regions.iter().map(draw)),
+            Sampling::Batch => {
+                let samples = self.attributes.nr_accesses_max() as usize;
+                probes.extend(regions.iter().flat_map(|region| std::iter::repeat_n(region, samples)).map(draw));
             }
         }
         if self.config.sampling == Sampling::Batch {
@@ -253,8 +259,12 @@ impl Monitor {
             target.drop_sample();
             return Err(Failure("clear", error));
         }
-        for probe in &target.probes {
-            self.activity.clears[slot(probe.level)] += 1;
+        if strategy.probes_upper {
+            for probe in &target.probes {
+                self.activity.clears[slot(probe.level)] += 1;
+            }
+        } else {
+            self.activity.clears[slot(Level::LEAF)] += target.probes.len() as u64;
         }
         let is_flushing = match self.config.flush {
             FlushPolicy::None => false,
@@ -296,17 +306,24 @@ impl Monitor {
         }
         let samples = self.attributes.nr_accesses_max();
         let nr_companions = target.doubted.len();
+        // Nearly all: counted beside the others.
+        let mut of_leaves = LevelCount::default();
         for result in &target.results {
-            let count = &mut self.activity.tests[slot(result.level)];
+            let count = match result.level {
+                Level::LEAF => &mut of_leaves,
+                level => &mut self.activity.tests[slot(level)],
+            };
             count.tests += 1;
             count.accessed += u64::from(result.seen == Seen::Accessed);
         }
+        self.activity.tests[slot(Level::LEAF)].join(of_leaves);
         if self.config.sampling == Sampling::Batch {
             self.activity.dropped_samples += batch::count(target);
             let counts = target.regions.iter().map(|region| region.nr_accesses);
             self.highest_count = counts.fold(self.highest_count, u32::max);
             return Ok(());
         }
+        let mut highest_count = self.highest_count;
         for (region, result) in target.regions.iter_mut().zip(&target.results[nr_companions..]) {
             region.level = result.level;
             if result.seen == Seen::Unknown {
@@ -314,9 +331,11 @@ impl Monitor {
             } else {
                 region.count(result.seen == Seen::Accessed, samples);
             }
-            self.highest_count = self.highest_count.max(region.nr_accesses);
+            highest_count = highest_count.max(region.nr_accesses);
         }
-        if flush::find_contradictions(target, &mut self.activity) {
+        self.highest_count = highest_count;
+        // Leaves do not contradict each other.
+        if self.config.strategy.entry().probes_upper && flush::find_contradictions(target, &mut self.activity) {
             // To the end of the next aggregation: with flushes the contradiction is gone, and says nothing any more.
             self.flush_until = self.activity.aggregations + 2;
         }
