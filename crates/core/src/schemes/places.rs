@@ -28,7 +28,8 @@ pub struct Place {
 #[derive(Clone, Debug)]
 struct Ranges {
     shift: u32,
-    counts: BTreeMap<u64, Counts>,
+    /// By number, ascending. A list: each pass counts all regions, and neighbours stand next to each other.
+    counts: Vec<(u64, Counts)>,
 }
 
 /// All targets of a scheme; the first [`TARGETS_MAX`] that are met.
@@ -41,11 +42,15 @@ impl Places {
         if range.start >= range.end || (self.0.len() >= TARGETS_MAX && !self.0.contains_key(&target)) {
             return;
         }
-        let ranges = self.0.entry(target).or_insert_with(|| Ranges { shift: SHIFT_MIN, counts: BTreeMap::new() });
+        let ranges = self.0.entry(target).or_insert_with(|| Ranges { shift: SHIFT_MIN, counts: Vec::new() });
         ranges.make_room(range);
         let (first, last) = (range.start >> ranges.shift, (range.end - 1) >> ranges.shift);
-        for index in first..=last {
-            let tally = &mut ranges.counts.entry(index).or_insert([Tally::default(); REASONS.len()])[reason as usize];
+        let place = ranges.counts.partition_point(|(index, _)| *index < first);
+        for (index, place) in (first..=last).zip(place..) {
+            if ranges.counts.get(place).is_none_or(|(found, _)| *found != index) {
+                ranges.counts.insert(place, (index, [Tally::default(); REASONS.len()]));
+            }
+            let tally = &mut ranges.counts[place].1[reason as usize];
             let (low, high) = ranges_ends(index, ranges.shift);
             let bytes = range.end.min(high).saturating_sub(range.start.max(low));
             tally.bytes = tally.bytes.saturating_add(bytes);
@@ -86,10 +91,14 @@ impl Ranges {
 
     fn coarsen(&mut self) {
         self.shift += 1;
-        for (index, counts) in std::mem::take(&mut self.counts) {
-            let joined = self.counts.entry(index >> 1).or_insert([Tally::default(); REASONS.len()]);
-            joined.iter_mut().zip(counts).for_each(|(sum, tally)| sum.join(tally));
-        }
+        self.counts.iter_mut().for_each(|(index, _)| *index >>= 1);
+        self.counts.dedup_by(|(index, counts), (before, joined)| {
+            let is_same = index == before;
+            if is_same {
+                joined.iter_mut().zip(counts).for_each(|(sum, tally)| sum.join(*tally));
+            }
+            is_same
+        });
     }
 }
 
