@@ -22,6 +22,8 @@ mod physical;
 #[cfg(test)]
 mod random_actions;
 #[cfg(test)]
+mod random_probes;
+#[cfg(test)]
 mod random_tiers;
 #[cfg(test)]
 mod stage;
@@ -395,24 +397,40 @@ impl MemoryHost<'_> {
         results: &mut [ProbeResult],
     ) -> Result<(), HostError> {
         assert_eq!(probes.len(), results.len(), "one result a probe");
-        let target = self.target(target)?;
-        for (&probe, result) in probes.iter().zip(results) {
-            let page = probe.address >> PAGE_SHIFT;
-            let (seen, level, ended) = match target {
-                HostTarget::Space(space) => {
-                    let (seen, level) = self.probe_space(wish, space, page, probe.level);
-                    (seen, level, level)
+        let pairs = probes.iter().zip(results);
+        match self.target(target)? {
+            HostTarget::Space(space) => {
+                for (probe, result) in pairs {
+                    let (seen, level) = self.probe_space(wish, space, probe.address >> PAGE_SHIFT, probe.level);
+                    *result = ProbeResult { seen, level: HostLevel(level.number()) };
+                    self.count(wish, level, 1);
                 }
-                HostTarget::Physical => {
-                    let Found { seen, leaf, ended } = self.probe_frame(wish, page, probe.level);
-                    (seen, leaf, ended)
+            }
+            HostTarget::Physical => {
+                let mut nr_plain = 0;
+                for (probe, result) in pairs {
+                    let number = probe.address >> PAGE_SHIFT;
+                    let plain = if probe.level == HostLevel::LEAF { self.probe_plain(wish, number) } else { None };
+                    *result = if let Some(seen) = plain {
+                        nr_plain += 1;
+                        ProbeResult { seen, level: HostLevel::LEAF }
+                    } else {
+                        let Found { seen, leaf, ended } = self.probe_frame(wish, number, probe.level);
+                        self.count(wish, ended, 1);
+                        ProbeResult { seen, level: HostLevel(leaf.number()) }
+                    };
                 }
-            };
-            *result = ProbeResult { seen, level: HostLevel(level.number()) };
-            let counts = if wish == Wish::Clear { &mut self.counts.clears } else { &mut self.counts.tests };
-            counts[usize::from(ended.number())] += 1;
+                self.memory.ledger.spend(nr_plain * self.memory.costs.probe_of_ns(Level::LEAF.number(), true));
+                self.count(wish, Level::LEAF, nr_plain);
+            }
         }
         Ok(())
+    }
+
+    /// Counts looks at entries of one level.
+    fn count(&mut self, wish: Wish, at: Level, nr_looks: u64) {
+        let counts = if wish == Wish::Clear { &mut self.counts.clears } else { &mut self.counts.tests };
+        counts[usize::from(at.number())] += nr_looks;
     }
 
     /// Whether the page in `frame` may be looked at: it stands on a list of its policy.

@@ -1,8 +1,8 @@
 //! Probes of page frames through the reverse map (docs/spec/monitoring.md#s4).
 
 use super::{MemoryHost, Wish, seen};
-use crate::memory::{Flag, FrameId, Mapper};
-use crate::mmu::{Level, PremappedFrames, SpaceId};
+use crate::memory::{Flag, FrameId, Mapper, PageOwner};
+use crate::mmu::{Entry, Level, PremappedFrames, SpaceId};
 use isotherm_core::host::{Attribute, Level as HostLevel, Seen};
 
 /// What one probe of a page frame found.
@@ -24,6 +24,42 @@ impl MemoryHost<'_> {
     /// One probe of page frame `number`, by its leaves alone.
     pub(super) fn probe_leaf(&mut self, wish: Wish, number: u64) -> Seen {
         self.probe_frame(wish, number, HostLevel::LEAF).seen
+    }
+
+    /// One probe of page frame `number` where it takes no search: the page of one process, mapped by a base entry or not at all,
+    /// or nobody's. What it saw is what [`probe_frame`](Self::probe_frame) would have seen with the leaf as the highest level, and
+    /// what a look at the leaf costs is its caller's to pay. `None`: nothing was looked at.
+    #[inline]
+    pub(super) fn probe_plain(&mut self, wish: Wish, number: u64) -> Option<Seen> {
+        let frame = self.frame(number)?;
+        let flags = self.memory.frames.flags(frame);
+        if !flags.has(Flag::OnList) {
+            return Some(Seen::NotMapped);
+        }
+        if flags.has_any([Flag::Reading, Flag::FileOwned, Flag::Shared]) {
+            return None;
+        }
+        let PageOwner::Anonymous { space, page } = self.memory.frames.owner(frame) else { return None };
+        let space = self.memory.space_mut(space);
+        if !space.alive || !space.huge_blocks.is_empty() {
+            return None;
+        }
+        let table = &mut space.table;
+        let is_mapped = table.is_present(page) && table.entry(page) == Entry::Frame(frame);
+        let young = match wish {
+            Wish::Clear => is_mapped && table.test_and_clear_young(page),
+            Wish::Test => is_mapped && table.is_young(page),
+        };
+        let was_idle = self.memory.frames.is_idle(frame);
+        if wish == Wish::Clear {
+            if young {
+                self.memory.frames.leave_young(frame);
+            }
+            if !was_idle {
+                self.memory.frames.mark_idle(frame);
+            }
+        }
+        Some(seen(young || !was_idle))
     }
 
     /// One probe of page frame `number`. Entries above the leaf, up to `highest`, rule mappings out

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 const PAGES: u64 = 1900;
 
 #[derive(Clone, Debug)]
-enum Step {
+pub(super) enum Step {
     Touch { process: usize, page: u64, write: bool },
     Act { target: u32, action: Action, start: u64, pages: u64, filters: Vec<(PageTest, bool, bool)> },
     Reclaim { pages: u64 },
@@ -39,7 +39,7 @@ fn filter() -> impl Strategy<Value = (PageTest, bool, bool)> {
     (test, any::<bool>(), any::<bool>())
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(super) fn step() -> impl Strategy<Value = Step> {
     let process = 0usize..4;
     let page = prop_oneof![3 => 0u64..60, 2 => 1500..PAGES, 1 => 0..PAGES];
     let actions = ACTIONS.iter().map(|entry| entry.action).collect::<Vec<_>>();
@@ -57,14 +57,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-struct World {
-    stage: Stage,
+pub(super) struct World {
+    pub(super) stage: Stage,
     alive: Vec<SpaceId>,
     has_swap: bool,
 }
 
 impl World {
-    fn new(policy: &str, swap: DeviceKind) -> Self {
+    pub(super) fn new(policy: &str, swap: DeviceKind) -> Self {
         let mut stage = Stage::with_nodes(policy, swap, &[FRAMES / 2, FRAMES / 2]);
         stage.target_nid = Some(NodeId(1));
         let mut world = Self { stage, alive: Vec::new(), has_swap: swap != DeviceKind::None };
@@ -84,7 +84,7 @@ impl World {
         self.alive[process % self.alive.len()]
     }
 
-    fn play(&mut self, step: Step) {
+    pub(super) fn play(&mut self, step: Step) {
         match step {
             Step::Touch { process, page, write } => {
                 let space = self.pick(process);
