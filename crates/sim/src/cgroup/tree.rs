@@ -174,7 +174,7 @@ impl Cgroups {
     }
     /// The group and its ancestors, the root last.
     #[inline]
-    pub fn lineage(&self, id: CgroupId) -> impl Iterator<Item = CgroupId> + '_ {
+    pub fn lineage(&self, id: CgroupId) -> impl Iterator<Item = CgroupId> + Clone + '_ {
         std::iter::successors(Some(id), |&id| self.get(id).parent)
     }
     /// Changes the group and its ancestors.

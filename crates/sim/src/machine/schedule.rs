@@ -163,11 +163,25 @@ impl Machine {
     }
 
     /// Opens or closes the memory-stall section of a task.
+    #[inline]
     pub(super) fn set_stall(&mut self, id: TaskId, stall: bool, now: Instant) {
-        if self.tasks[id.0].stall != Stall(stall) {
-            self.tasks[id.0].stall = Stall(stall);
-            self.report_pressure(id, now);
+        let task = &mut self.tasks[id.0];
+        if task.stall == Stall(stall) {
+            return;
         }
+        task.stall = Stall(stall);
+        // Mostly it runs, and has just gone the other way.
+        if task.state == RunState::Running(task.pressure_cpu)
+            && task.pressure == (TaskState { activity: Activity::OnCpu, memstall: !stall })
+        {
+            let now = self.pressure_now.max(now);
+            if self.pressure.toggle_stall(now, task.pressure_cpu.0, task.cgroup, stall) {
+                self.pressure_now = now;
+                task.pressure.memstall = stall;
+                return;
+            }
+        }
+        self.report_pressure(id, now);
     }
 
     /// Tells pressure accounting what a task does now, if that changed.

@@ -6,6 +6,7 @@
 
 mod accounting;
 pub mod averages;
+mod bout;
 pub mod states;
 pub mod totals;
 
@@ -15,6 +16,7 @@ pub use states::{Activity, StallNesting, State, TaskState};
 use crate::cgroup::CgroupId;
 use crate::tick::TickRate;
 use accounting::Group;
+use bout::Bout;
 use isotherm_units::{Duration, Instant};
 
 /// Some tasks stalled, or all of them.
@@ -57,6 +59,8 @@ pub struct Pressure {
     rate: TickRate,
     nr_cpus: usize,
     groups: Vec<Group>,
+    /// By CPU.
+    bouts: Vec<Bout>,
     next_due: Instant,
 }
 
@@ -64,7 +68,7 @@ impl Pressure {
     /// The root group alone, without tasks, on so many CPUs.
     pub fn new(now: Instant, nr_cpus: usize, rate: TickRate) -> Self {
         let groups = vec![Group::new(now, nr_cpus, rate)];
-        Self { rate, nr_cpus, groups, next_due: Instant::NEVER }
+        Self { rate, nr_cpus, groups, bouts: vec![Bout::default(); nr_cpus], next_due: Instant::NEVER }
     }
 
     /// Adds a group. Groups are numbered in the order of the calls, as [`Cgroups::add`](crate::cgroup::Cgroups::add) numbers
@@ -87,17 +91,53 @@ impl Pressure {
         &mut self,
         now: Instant,
         cpu: usize,
-        groups: impl IntoIterator<Item = CgroupId>,
+        groups: impl IntoIterator<Item = CgroupId, IntoIter: Clone>,
         from: TaskState,
         to: TaskState,
     ) {
-        if from == to {
-            return;
+        let groups = groups.into_iter();
+        let Some(own) = groups.clone().next().filter(|_| from != to) else { return };
+        if !from.toggled_on_cpu(to) || !self.bouts[cpu].goes_on(now, own, to.memstall) {
+            self.change_all(now, cpu, groups, from, to);
         }
-        for id in groups {
+    }
+
+    /// A task of `group` that runs on `cpu` goes into a memory stall, or out of it. Whether that was all there is to do; else nothing
+    /// was done, and [`task_change`](Self::task_change) does it.
+    #[inline]
+    pub(crate) fn toggle_stall(&mut self, now: Instant, cpu: usize, group: CgroupId, stalled: bool) -> bool {
+        self.bouts[cpu].goes_on(now, group, stalled)
+    }
+
+    fn change_all(
+        &mut self,
+        now: Instant,
+        cpu: usize,
+        groups: impl Iterator<Item = CgroupId> + Clone,
+        from: TaskState,
+        to: TaskState,
+    ) {
+        self.end_bout(cpu);
+        for id in groups.clone() {
             let due = self.groups[id.index()].task_change(now, cpu, from, to, self.rate);
             self.next_due = self.next_due.min(due);
         }
+        if from.toggled_on_cpu(to) {
+            self.bouts[cpu].begin(now, groups, to);
+        }
+    }
+
+    fn end_bout(&mut self, cpu: usize) {
+        if let Some(bout) = self.bouts[cpu].end() {
+            for id in bout.groups {
+                self.groups[id.index()].cpus[cpu].add_bout(bout.since, bout.inside, bout.ns);
+            }
+        }
+    }
+
+    /// Before somebody reads: all times are booked.
+    fn end_bouts(&mut self) {
+        (0..self.nr_cpus).for_each(|cpu| self.end_bout(cpu));
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout) next; `None` while all is idle.
@@ -110,6 +150,7 @@ impl Pressure {
         if now < self.next_due {
             return;
         }
+        self.end_bouts();
         self.next_due = Instant::NEVER;
         for group in &mut self.groups {
             group.handle_timeout(now, self.rate);
@@ -124,6 +165,7 @@ impl Pressure {
         if group == CgroupId::ROOT && state == State::CpuFull {
             return Duration::ZERO;
         }
+        self.end_bouts();
         self.groups[group.index()].read(now, self.rate);
         Duration::from_ns(self.groups[group.index()].totals.ns()[state as usize])
     }
@@ -144,6 +186,7 @@ impl Pressure {
         if group == CgroupId::ROOT && state == State::CpuFull {
             return Average::default();
         }
+        self.end_bouts();
         self.groups[group.index()].read(now, self.rate);
         self.groups[group.index()].averages.get(state as usize)
     }
@@ -159,7 +202,8 @@ impl Pressure {
     }
 
     /// Time that CPU `cpu` was in a state for the group, unweighted and exact; takes no sample.
-    pub fn time_in(&self, now: Instant, group: CgroupId, cpu: usize, state: State) -> Duration {
+    pub fn time_in(&mut self, now: Instant, group: CgroupId, cpu: usize, state: State) -> Duration {
+        self.end_bouts();
         Duration::from_ns(self.groups[group.index()].cpus[cpu].at(now)[state as usize])
     }
 }
@@ -232,6 +276,36 @@ mod tests {
         assert!(
             pressure.text(ms(5000), ROOT, Resource::Cpu).ends_with("full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
         );
+    }
+
+    /// Reading in between ends the bout each time; what is read at the end is the same.
+    #[test]
+    fn stalls_of_a_running_task_add_up_however_often_somebody_reads() {
+        let stalls = |reads_every: u64| {
+            let mut pressure = Pressure::new(ms(0), 2, rate());
+            let group = pressure.add_group(ms(0));
+            let (running, lineage) = (TaskState::ON_CPU, [group, ROOT]);
+            // Another task waits for a device on the same CPU all the time, and one runs on the other.
+            pressure.task_change(ms(0), 0, [ROOT], TaskState::ASLEEP, TaskState::IO_WAIT);
+            pressure.task_change(ms(0), 1, [ROOT], TaskState::ASLEEP, running);
+            pressure.task_change(ms(0), 0, lineage, TaskState::ASLEEP, running);
+            for at in 0..3000 {
+                let (from, to) = if at % 3 == 0 { (running, running.stalled()) } else { (running.stalled(), running) };
+                pressure.task_change(ms(at), 0, lineage, from, if at % 3 == 1 { from } else { to });
+                if at % reads_every == 0 {
+                    pressure.total(ms(at), group, Resource::Memory, Severity::Some);
+                }
+                run(&mut pressure, ms(at));
+            }
+            pressure.task_change(ms(3000), 0, lineage, running, TaskState::ASLEEP);
+            let states = [State::MemorySome, State::MemoryFull, State::IoSome, State::IoFull, State::NonIdle];
+            [group, ROOT].map(|id| states.map(|state| pressure.time_in(ms(3100), id, 0, state)))
+        };
+        let times = stalls(5000);
+        assert_eq!(times, stalls(1));
+        let in_ms = times.map(|of| of.map(|time| time.ns() / 1_000_000));
+        // Two thirds of the time it is in a stall; the whole system has its device to wait for as well.
+        assert_eq!(in_ms, [[2000, 2000, 0, 0, 3000], [2000, 2000, 3100, 100, 3100]]);
     }
 
     proptest! {

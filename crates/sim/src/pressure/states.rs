@@ -31,6 +31,12 @@ impl TaskState {
     /// Waiting for a block device and not stalled for memory.
     pub const IO_WAIT: Self = Self { activity: Activity::IoWait, memstall: false };
 
+    /// Whether a task that runs went into a memory-stall section, or out of it, by going to `to`.
+    #[inline]
+    pub(super) fn toggled_on_cpu(self, to: Self) -> bool {
+        self.activity == Activity::OnCpu && to.activity == Activity::OnCpu && self.memstall != to.memstall
+    }
+
     /// The same activity inside a memory-stall section.
     pub const fn stalled(self) -> Self {
         Self { memstall: true, ..self }
@@ -153,6 +159,11 @@ impl CpuTasks {
             self.oncpu_memstall = to.memstall;
         }
         debug_assert!(self.running < 1 << 31 && self.memstall < 1 << 31 && self.iowait < 1 << 31, "{self:?}");
+    }
+
+    /// Whether the task that runs is inside a memory-stall section.
+    pub(super) const fn is_running_stalled(&self) -> bool {
+        self.oncpu_memstall
     }
 
     #[inline]

@@ -32,6 +32,19 @@ impl CpuTimes {
         self.states
     }
 
+    /// The task that runs went in and out of memory stalls: `ns` outside and inside up to `until`, when it was `inside` or not.
+    pub(super) fn add_bout(&mut self, until: Instant, inside: bool, ns: [u64; 2]) {
+        for (is_inside, ns) in [false, true].into_iter().zip(ns) {
+            let task = |stalled| TaskState { memstall: stalled, ..TaskState::ON_CPU };
+            self.tasks.change(task(self.tasks.is_running_stalled()), task(is_inside));
+            self.tasks.states().iter().for_each(|state| self.ns[state] += ns);
+        }
+        if !inside {
+            self.tasks.change(TaskState::ON_CPU.stalled(), TaskState::ON_CPU);
+        }
+        (self.states, self.since) = (self.tasks.states(), until);
+    }
+
     /// Nanoseconds in each state, that in progress included.
     #[inline]
     pub fn at(&self, now: Instant) -> [u64; NR_STATES] {
