@@ -2,7 +2,7 @@
 
 use super::release::{Recency, zap};
 use super::{advise, huge};
-use crate::memory::{FileId, FileMapping, Memory, Warm};
+use crate::memory::{FileId, FileMapping, Memory};
 use crate::mmu::{Entry, PageTable, SpaceId, Vma};
 use crate::reclaim::ReclaimPolicy;
 use isotherm_units::PageRange;
@@ -102,7 +102,7 @@ pub(super) fn zap_range(
     let populated = memory.space(space).table.collect_populated(range);
     memory.nodes.expect(populated.len() as u64);
     for together in populated.chunks(64) {
-        memory.warm_up(together.iter().map(|&dense| Warm::Page(space, dense)));
+        memory.warm_up(space, together);
         for &dense in together {
             zap(memory, policy, space, dense, recency);
         }

@@ -7,7 +7,6 @@ use super::task::{Blocked, Cause, OwnReclaim, TaskId, UserTask};
 use super::{Incident, Machine, SimError};
 use crate::cgroup::CgroupId;
 use crate::fault::{self, FaultOutcome, Shortage};
-use crate::memory::Warm;
 use crate::mmu::{Cursor, DensePage, Stop};
 use crate::reclaim::Touches;
 use crate::reclaim::driver::{Attempt, ReclaimStep};
@@ -166,7 +165,7 @@ impl Machine {
             words ^= word;
         }
         std::hint::black_box(words);
-        self.memory.warm_up(pages[..len].iter().map(|&page| Warm::Page(user.space, page)));
+        self.memory.warm_up_absent(user.space, &pages[..len]);
     }
 
     fn book_fault_cpu(&mut self, user: &mut UserTask, now: &mut Instant) {

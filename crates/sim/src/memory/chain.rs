@@ -46,8 +46,7 @@ impl Chain {
         debug_assert!(self.head != Some(frame) && self.tail != Some(frame), "a frame is on one list at most");
         match end {
             ListEnd::Head => {
-                frames.set_previous(frame, None);
-                frames.set_next(frame, self.head);
+                frames.set_links(frame, None, self.head);
                 match self.head {
                     Some(head) => frames.set_previous(head, Some(frame)),
                     None => self.tail = Some(frame),
@@ -55,8 +54,7 @@ impl Chain {
                 self.head = Some(frame);
             }
             ListEnd::Tail => {
-                frames.set_next(frame, None);
-                frames.set_previous(frame, self.tail);
+                frames.set_links(frame, self.tail, None);
                 match self.tail {
                     Some(tail) => frames.set_next(tail, Some(frame)),
                     None => self.head = Some(frame),

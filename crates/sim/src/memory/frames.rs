@@ -1,8 +1,8 @@
 //! The frame table.
 //!
-//! Sketch: links 8 B a frame (list walks), and one record of owner 2 + 4 B, flags 2 B and cgroup 2 B, because an eviction
-//! reads all of it: one cache line instead of four. 18 B a frame; with the page table's 4.5 B a resident page costs
-//! 22.5 B. The swap slot of pages in the swap cache lies in a column that is untouched memory until swap is used.
+//! Sketch: one record of links 4 + 4 B, owner 2 + 4 B, flags 2 B and cgroup 2 B, because who takes a page off the end of a list reads
+//! all of it: one cache line, seldom two. 18 B a frame; with the page table's 4.5 B a resident page costs 22.5 B. The swap slot
+//! of pages in the swap cache lies in a column that is untouched memory until swap is used.
 
 use super::marks::Marks;
 use crate::cgroup::CgroupId;
@@ -95,36 +95,38 @@ impl Flags {
     /// Whether one of the flags was set.
     #[inline]
     pub const fn has_any<const N: usize>(self, flags: [Flag; N]) -> bool {
-        let (mut mask, mut at) = (0, 0);
-        while at < N {
-            mask |= flags[at] as u16;
-            at += 1;
-        }
-        self.0 & mask != 0
+        self.0 & mask_of(flags) != 0
     }
+}
+
+const fn mask_of<const N: usize>(flags: [Flag; N]) -> u16 {
+    let (mut mask, mut at) = (0, 0);
+    while at < N {
+        mask |= flags[at] as u16;
+        at += 1;
+    }
+    mask
 }
 
 const NONE: u32 = u32::MAX;
 
-/// What a frame holds, side by side because most paths read most of it: owner, flags, group, and the two halves of the page
-/// number. An array of integers, for which fresh memory of the operating system serves as it is.
-type Identity = [u16; 5];
-const OWNER: usize = 0;
-const FLAGS: usize = 1;
-const CGROUP: usize = 2;
-const PLACE_LOW: usize = 3;
-const PLACE_HIGH: usize = 4;
-
-/// The neighbours in a list, side by side because taking a frame out reads both.
-type Links = [u32; 2];
+/// All of a frame, side by side because most paths read most of it: the two halves of each neighbour in a list, owner, flags,
+/// group, and the two halves of the page number. An array of integers, for which fresh memory of the operating system serves as it
+/// is; of 16 bits, so that nothing is lost between two frames.
+type Record = [u16; 9];
 const PREVIOUS: usize = 0;
-const NEXT: usize = 1;
+const NEXT: usize = 2;
+/// From here on it is about the page, before it about a list.
+const OWNER: usize = 4;
+const FLAGS: usize = 5;
+const CGROUP: usize = 6;
+const PLACE: usize = 7;
+const _: () = assert!(size_of::<Record>() == 18, "with 4.5 bytes of page table a resident page costs 22.5");
 
 /// All frames of the machine.
 #[derive(Debug)]
 pub struct Frames {
-    links: Vec<Links>,
-    identity: Vec<Identity>,
+    records: Vec<Record>,
     slot: Vec<u32>,
     pub(super) marks: Marks,
 }
@@ -132,16 +134,16 @@ pub struct Frames {
 impl Frames {
     /// `len` free frames. The memory is untouched until frames are used.
     pub fn new(len: usize) -> Self {
-        Self { links: vec![[0; 2]; len], identity: vec![[0; 5]; len], slot: vec![0; len], marks: Marks::default() }
+        Self { records: vec![[0; 9]; len], slot: vec![0; len], marks: Marks::default() }
     }
 
     pub fn len(&self) -> usize {
-        self.identity.len()
+        self.records.len()
     }
 
     /// Whether the machine has no memory at all.
     pub fn is_empty(&self) -> bool {
-        self.identity.is_empty()
+        self.records.is_empty()
     }
 
     /// Makes `frame` the page of `owner`, paid by `cgroup`, with no flags but those that follow from the owner.
@@ -152,15 +154,15 @@ impl Frames {
             PageOwner::File { file, page } => (file.0, page, Flag::FileOwned as u16),
         };
         let (low, high) = halves(place);
-        self.identity[frame.index()] = [id, flags, cgroup.0, low, high];
+        self.records[frame.index()][OWNER..].copy_from_slice(&[id, flags, cgroup.0, low, high]);
         self.marks.forget(frame);
     }
 
     /// The page that the frame holds.
     #[inline]
     pub fn owner(&self, frame: FrameId) -> PageOwner {
-        let identity = &self.identity[frame.index()];
-        let place = u32::from(identity[PLACE_HIGH]) << 16 | u32::from(identity[PLACE_LOW]);
+        let identity = &self.records[frame.index()];
+        let place = joined(identity, PLACE);
         if identity[FLAGS] & Flag::FileOwned as u16 != 0 {
             PageOwner::File { file: FileId(identity[OWNER]), page: place }
         } else {
@@ -171,7 +173,7 @@ impl Frames {
     /// All flags at once, for paths that ask for many.
     #[inline]
     pub fn flags(&self, frame: FrameId) -> Flags {
-        Flags(self.identity[frame.index()][FLAGS])
+        Flags(self.records[frame.index()][FLAGS])
     }
 
     /// Hands an anonymous page to another mapper (its first owner unmapped it).
@@ -202,7 +204,9 @@ impl Frames {
     /// What `from` holds is in `to` from now on: owner, flags, group, slot, marks. `from` holds nothing afterwards.
     pub(crate) fn relocate(&mut self, from: FrameId, to: FrameId) {
         debug_assert!(from != to, "a page moves to another frame");
-        self.identity[to.index()] = std::mem::take(&mut self.identity[from.index()]);
+        let page: [u16; 5] = self.records[from.index()][OWNER..].try_into().expect("half of a record");
+        self.records[to.index()][OWNER..].copy_from_slice(&page);
+        self.records[from.index()][OWNER..].fill(0);
         if self.has(to, Flag::SwapCache) {
             self.slot[to.index()] = self.slot[from.index()];
         }
@@ -210,29 +214,41 @@ impl Frames {
     }
 
     fn set_owner(&mut self, frame: FrameId, owner: u16, place: u32) {
-        let identity = &mut self.identity[frame.index()];
-        (identity[PLACE_LOW], identity[PLACE_HIGH]) = halves(place);
+        let identity = &mut self.records[frame.index()];
+        (identity[PLACE], identity[PLACE + 1]) = halves(place);
         identity[OWNER] = owner;
     }
 
     /// Who pays for the page.
     #[inline]
     pub fn cgroup(&self, frame: FrameId) -> CgroupId {
-        CgroupId(self.identity[frame.index()][CGROUP])
+        CgroupId(self.records[frame.index()][CGROUP])
     }
 
     /// Whether the flag is set.
     #[inline]
     pub fn has(&self, frame: FrameId, flag: Flag) -> bool {
-        self.identity[frame.index()][FLAGS] & flag as u16 != 0
+        self.records[frame.index()][FLAGS] & flag as u16 != 0
     }
     #[inline]
     pub fn set(&mut self, frame: FrameId, flag: Flag) {
-        self.identity[frame.index()][FLAGS] |= flag as u16;
+        self.records[frame.index()][FLAGS] |= flag as u16;
     }
     #[inline]
     pub fn clear(&mut self, frame: FrameId, flag: Flag) {
-        self.identity[frame.index()][FLAGS] &= !(flag as u16);
+        self.records[frame.index()][FLAGS] &= !(flag as u16);
+    }
+    /// Clears some flags and sets others in one go. Returns all as they are now.
+    #[inline]
+    pub fn update<const C: usize, const S: usize>(
+        &mut self,
+        frame: FrameId,
+        clear: [Flag; C],
+        set: [Flag; S],
+    ) -> Flags {
+        let flags = &mut self.records[frame.index()][FLAGS];
+        *flags = *flags & !mask_of(clear) | mask_of(set);
+        Flags(*flags)
     }
     /// Reads and clears the flag.
     #[inline]
@@ -263,26 +279,43 @@ impl Frames {
         }
     }
 
-    /// Reads both links; see [`Memory::warm_up`](super::Memory::warm_up).
+    /// Reads the record; see [`Memory::warm_up`](super::Memory::warm_up).
     #[inline]
-    pub(super) fn read_links(&self, frame: FrameId) -> u64 {
-        self.links.get(frame.index()).map_or(0, |links| u64::from(links[PREVIOUS] ^ links[NEXT]))
+    pub(super) fn read_all(&self, frame: FrameId) -> u64 {
+        self.records.get(frame.index()).map_or(0, |record| u64::from(record[PREVIOUS] ^ record[PLACE]))
     }
 
     #[inline]
     pub(super) fn link(&self, frame: FrameId) -> (Option<FrameId>, Option<FrameId>) {
         let decode = |raw: u32| (raw != NONE).then_some(FrameId(raw));
-        let [previous, next] = self.links[frame.index()];
-        (decode(previous), decode(next))
+        let record = &self.records[frame.index()];
+        (decode(joined(record, PREVIOUS)), decode(joined(record, NEXT)))
+    }
+    #[inline]
+    pub(super) fn set_links(&mut self, frame: FrameId, previous: Option<FrameId>, next: Option<FrameId>) {
+        let record = &mut self.records[frame.index()];
+        put(record, PREVIOUS, previous);
+        put(record, NEXT, next);
     }
     #[inline]
     pub(super) fn set_previous(&mut self, frame: FrameId, to: Option<FrameId>) {
-        self.links[frame.index()][PREVIOUS] = to.map_or(NONE, |to| to.0);
+        put(&mut self.records[frame.index()], PREVIOUS, to);
     }
     #[inline]
     pub(super) fn set_next(&mut self, frame: FrameId, to: Option<FrameId>) {
-        self.links[frame.index()][NEXT] = to.map_or(NONE, |to| to.0);
+        put(&mut self.records[frame.index()], NEXT, to);
     }
+}
+
+/// The number whose halves stand at `at`.
+#[inline]
+fn joined(record: &Record, at: usize) -> u32 {
+    u32::from(record[at + 1]) << 16 | u32::from(record[at])
+}
+
+#[inline]
+fn put(record: &mut Record, at: usize, to: Option<FrameId>) {
+    (record[at], record[at + 1]) = halves(to.map_or(NONE, |to| to.0));
 }
 
 /// Low and high half.

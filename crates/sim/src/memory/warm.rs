@@ -5,7 +5,7 @@
 //! the next pages are known (the old end of a list, the next accesses of a batch, all pages of a process that ends), their
 //! chains are followed link by link together. Nothing depends on it but time.
 
-use super::{Flag, FrameId, Memory, PageOwner};
+use super::{FrameId, Memory, PageOwner};
 use crate::mmu::{DensePage, Entry, SpaceId};
 
 /// Pages whose chains are followed together: their records fit the first-level cache.
@@ -20,37 +20,52 @@ pub(crate) enum Warm {
 }
 
 impl Memory {
-    /// Reads what handling `pages`, at most 64 of them, will read.
-    pub(crate) fn warm_up(&self, pages: impl Iterator<Item = Warm>) {
-        let mut links = [Warm::Frame(FrameId::new(0)); TOGETHER];
+    /// Reads what taking `pages`, at most 64 of them, off their lists and freeing them will read.
+    pub(crate) fn warm_up(&self, space: SpaceId, pages: &[DensePage]) {
+        let mut frames = [FrameId::new(0); TOGETHER];
         let mut len = 0;
-        let mut sum = 0;
-        for (link, page) in links.iter_mut().zip(pages) {
-            sum ^= self.read_first(page);
-            *link = page;
-            len += 1;
-        }
-        for link in &mut links[..len] {
-            let Warm::Frame(frame) = *link else { continue };
-            if let PageOwner::Anonymous { space, page } = self.frames.owner(frame) {
-                sum ^= self.space(space).table.read_all(page);
-            }
-        }
-        for link in &mut links[..len] {
-            let Warm::Page(space, page) = *link else { continue };
-            sum ^= match self.space(space).table.entry(page) {
+        let table = &self.space(space).table;
+        let mut sum = pages.iter().fold(0, |sum, &page| sum ^ table.read_all(page));
+        for &page in pages.iter().take(TOGETHER) {
+            sum ^= match table.entry(page) {
                 Entry::Frame(frame) => {
-                    *link = Warm::Frame(frame);
-                    u64::from(self.frames.has(frame, Flag::Dirty)) ^ self.frames.read_links(frame)
+                    frames[len] = frame;
+                    len += 1;
+                    self.frames.read_all(frame)
                 }
                 Entry::Swap(slot) => self.slots.read_all(slot),
                 Entry::None | Entry::Zero => 0,
             };
         }
-        for link in &links[..len] {
-            let &Warm::Frame(frame) = link else { continue };
+        for &frame in &frames[..len] {
             let (previous, next) = self.frames.link(frame);
-            sum ^= previous.into_iter().chain(next).fold(0, |sum, frame| sum ^ self.frames.read_links(frame));
+            sum ^= previous.into_iter().chain(next).fold(0, |sum, frame| sum ^ self.frames.read_all(frame));
+        }
+        std::hint::black_box(sum);
+    }
+
+    /// Reads what faults at `pages`, of which none is present, will read.
+    #[inline]
+    pub(crate) fn warm_up_absent(&self, space: SpaceId, pages: &[DensePage]) {
+        let table = &self.space(space).table;
+        let sum = pages.iter().fold(0, |sum, &page| sum ^ table.read_all(page));
+        let of_slot = |page| if let Entry::Swap(slot) = table.entry(page) { self.slots.read_all(slot) } else { 0 };
+        std::hint::black_box(pages.iter().fold(sum, |sum, &page| sum ^ of_slot(page)));
+    }
+
+    /// Reads what evicting pages of lists without links will read.
+    pub(crate) fn warm_up_named(&self, pages: impl Iterator<Item = Warm> + Clone) {
+        let mut sum = pages.clone().fold(0, |sum, page| sum ^ self.read_first(page));
+        for page in pages {
+            sum ^= match page {
+                Warm::Frame(frame) => match self.frames.owner(frame) {
+                    PageOwner::Anonymous { space, page } => self.space(space).table.read_all(page),
+                    PageOwner::File { .. } => 0,
+                },
+                Warm::Page(space, page) => {
+                    self.space(space).table.frame_of(page).map_or(0, |frame| self.frames.read_all(frame))
+                }
+            };
         }
         std::hint::black_box(sum);
     }
@@ -59,7 +74,7 @@ impl Memory {
     pub(crate) fn warm_up_isolated(&self, frames: &[FrameId]) {
         let mut sum = 0;
         for together in frames.chunks(TOGETHER) {
-            sum = together.iter().fold(sum, |sum, &frame| sum ^ u64::from(self.frames.has(frame, Flag::Dirty)));
+            sum = together.iter().fold(sum, |sum, &frame| sum ^ self.frames.read_all(frame));
             for &frame in together {
                 if let PageOwner::Anonymous { space, page } = self.frames.owner(frame) {
                     sum ^= self.space(space).table.read_all(page);
@@ -72,7 +87,7 @@ impl Memory {
     #[inline]
     fn read_first(&self, page: Warm) -> u64 {
         match page {
-            Warm::Frame(frame) => u64::from(self.frames.has(frame, Flag::Dirty)),
+            Warm::Frame(frame) => self.frames.read_all(frame),
             Warm::Page(space, page) => self.space(space).table.read_all(page),
         }
     }

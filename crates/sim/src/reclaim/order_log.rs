@@ -192,8 +192,9 @@ impl OrderLog {
 
     /// Moves the pages that show in `runs` to the young end, in order. Their accessed bits are set.
     pub(super) fn touch_runs(&mut self, memory: &mut Memory, space: SpaceId, runs: &[Run]) {
-        // Where no page can have a second mapping.
-        let mut private = PageRange::new(0, 0);
+        // Where no page can have a second mapping. The first run is the access that faulted, mostly.
+        let mut private =
+            runs.first().map_or(PageRange::new(0, 0), |run| private_around(memory.space(space), run.page()));
         let mut left = runs;
         while let Some((run, rest)) = left.split_first() {
             let simple = |run: &&Run| run.pages == 1 && private.contains(run.page());
@@ -224,7 +225,7 @@ impl OrderLog {
         let owner = memory.space(space);
         if let Some(frame) = owner.table.frame_at(first)
             && self.by_frame[frame.index()] == NOTED
-            && private_around(owner, first).contains(first)
+            && (private.contains(first) || private_around(owner, first).contains(first))
         {
             self.by_frame[frame.index()] = ABSENT;
         }
@@ -511,7 +512,7 @@ impl OrderLog {
         debug_assert!(tail.scanned < self.log.len(), "there is more to look at");
         let end = (tail.scanned + BLOCK).min(self.log.len());
         let latest = self.latest_in(tail.scanned, end);
-        memory.warm_up(Bits(latest).map(|offset| {
+        memory.warm_up_named(Bits(latest).map(|offset| {
             let named = self.log[tail.scanned + offset];
             match named.as_page() {
                 Some((space, page)) => Warm::Page(space, page),
@@ -577,6 +578,7 @@ fn take_young_mark(memory: &mut Memory, space: SpaceId, page: DensePage) -> bool
 }
 
 /// The numbers of the set bits, ascending.
+#[derive(Clone)]
 struct Bits(u64);
 
 impl Iterator for Bits {
