@@ -188,8 +188,9 @@ impl Cgroups {
         }
     }
     /// Whether `id` is `ancestor` or below it.
+    #[inline]
     pub fn is_within(&self, id: CgroupId, ancestor: CgroupId) -> bool {
-        ancestor == CgroupId::ROOT || self.lineage(id).any(|id| id == ancestor)
+        ancestor == CgroupId::ROOT || ancestor == id || self.lineage(id).any(|id| id == ancestor)
     }
     /// `root` and all below it in pre-order.
     pub fn subtree(&self, root: CgroupId) -> Vec<CgroupId> {
@@ -215,29 +216,44 @@ impl Cgroups {
     ///
     /// # Errors
     /// The topmost-below group whose `memory.max` does not allow it; nothing is charged then.
+    #[inline]
     pub fn charge(&mut self, id: CgroupId) -> Result<Charge, OverLimit> {
-        if self.get(id).stock > 0 {
-            self.get_mut(id).stock -= 1;
-            return Ok(Charge { charged: 0 });
-        }
-        if self.charge_batch > 1 && self.over_limit(id, self.charge_batch).is_none() {
-            self.charge_exactly(id, self.charge_batch);
-            self.get_mut(id).stock = self.charge_batch - 1;
-            return Ok(Charge { charged: self.charge_batch });
-        }
-        match self.over_limit(id, 1) {
-            Some(over) => Err(OverLimit(over)),
-            None => {
-                self.charge_exactly(id, 1);
-                Ok(Charge { charged: 1 })
-            }
-        }
+        let room = self.room(id);
+        self.charge_into(id, room)
     }
 
-    /// The group whose `memory.max` [`charge`](Self::charge) would run into.
+    /// The same where the [`room`](Self::room) is known.
     #[inline]
-    pub fn would_exceed(&self, id: CgroupId) -> Option<CgroupId> {
-        if self.get(id).stock > 0 { None } else { self.over_limit(id, 1) }
+    pub(crate) fn charge_into(&mut self, id: CgroupId, room: u64) -> Result<Charge, OverLimit> {
+        let batch = self.charge_batch;
+        let group = self.get_mut(id);
+        if group.stock > 0 {
+            group.stock -= 1;
+            return Ok(Charge { charged: 0 });
+        }
+        if room == 0 {
+            return Err(OverLimit(self.over_limit(id, 1).expect("there is no room")));
+        }
+        let charged = if room >= batch { batch } else { 1 };
+        group.stock = charged - 1;
+        self.charge_exactly(id, charged);
+        Ok(Charge { charged })
+    }
+
+    /// Pages that the group can still be charged: what is charged ahead, or what the limits on its way up allow.
+    #[inline]
+    pub(crate) fn room(&self, id: CgroupId) -> u64 {
+        let own = self.get(id);
+        if own.stock > 0 {
+            return own.stock;
+        }
+        self.lineage(id).fold(u64::MAX, |room, id| {
+            let group = self.get(id);
+            match group.max {
+                Limit::Unlimited => room,
+                Limit::At(max) => room.min(max.get().saturating_sub(group.usage)),
+            }
+        })
     }
 
     /// The first group from `id` upwards where `pages` more would exceed `memory.max`.
@@ -281,6 +297,16 @@ impl Cgroups {
             Limit::Unlimited => true,
             Limit::At(max) => self.get(id).swap_usage < max.get(),
         })
+    }
+
+    /// Charges one swap slot to the group and its ancestors, if `memory.swap.max` of all of them allows it. Whether it did.
+    #[inline]
+    pub(crate) fn try_charge_swap(&mut self, id: CgroupId) -> bool {
+        let may_swap = self.may_swap(id);
+        if may_swap {
+            self.for_lineage(id, |group| group.swap_usage += 1);
+        }
+        may_swap
     }
 
     /// Swap slots that the group may still use, by its own and its ancestors' limits; `u64::MAX` without any.

@@ -40,10 +40,10 @@ pub fn allocate(
     node: NodeId,
     policy: MemoryPolicy,
 ) -> Result<FrameId, Shortage> {
+    let room = memory.cgroups.room(cgroup);
     // The common shortage, found without taking a frame that is given back at once.
-    if let Some(over) = memory.cgroups.would_exceed(cgroup)
-        && memory.nodes.has(node, Mark::Low)
-    {
+    if room == 0 && memory.nodes.has(node, Mark::Low) {
+        let over = memory.cgroups.over_limit(cgroup, 1).expect("there is no room");
         return Err(Shortage::Limit(over));
     }
     let frame = match take(memory, node, policy, Mark::Low) {
@@ -60,7 +60,7 @@ pub fn allocate(
             take(memory, node, policy, Mark::Min).ok_or(shortage)?
         }
     };
-    match memory.cgroups.charge(cgroup) {
+    match memory.cgroups.charge_into(cgroup, room) {
         Ok(charge) => {
             memory.charged += charge.charged;
             if let Some(ground_truth) = &mut memory.ground_truth {
@@ -112,6 +112,7 @@ pub(super) fn charge_block(memory: &mut Memory, cgroup: CgroupId, first: FrameId
     Some(taken)
 }
 
+#[inline]
 fn take(memory: &mut Memory, preferred: NodeId, policy: MemoryPolicy, mark: Mark) -> Option<FrameId> {
     let Memory { nodes, frames, tiers, .. } = memory;
     if let Some(frame) = nodes.take(frames, preferred, mark) {
