@@ -7,7 +7,7 @@
 use super::{FileId, Flag, FrameId, Memory, PageOwner};
 use crate::counters::Counter;
 use crate::swap::SlotId;
-use crate::swap::device::{Device, Transfer};
+use crate::swap::device::{Device, DeviceModel, Transfer};
 use isotherm_units::{Instant, Pages};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -126,6 +126,7 @@ impl Io {
     }
 
     /// Whether swapped pages are read and written by the CPU while the caller waits (compressed memory).
+    #[inline]
     pub fn swap_is_synchronous(&self) -> bool {
         self.swap.model().is_synchronous()
     }
@@ -153,6 +154,7 @@ impl Io {
     }
 
     /// The time of a submission at `now`.
+    #[inline]
     fn advance(&mut self, now: Instant) -> Instant {
         self.latest = self.latest.max(now);
         self.latest
@@ -175,6 +177,9 @@ impl Memory {
     /// Reads pages in the swap cache from their slots. Slots that follow each other go in one request. Pages of zero-filled
     /// slots, and all pages of a synchronous device, are up to date at once, at the cost of CPU time for the latter.
     pub fn submit_swap_read(&mut self, frames: &[FrameId]) {
+        if let &[frame] = frames {
+            return self.submit_swap_read_of_one(frame);
+        }
         let mut from_device = Vec::with_capacity(frames.len());
         for &frame in frames {
             debug_assert!(
@@ -203,6 +208,35 @@ impl Memory {
                 self.io.push(at, Completion::SwapRead(frame));
             }
         }
+    }
+
+    fn submit_swap_read_of_one(&mut self, frame: FrameId) {
+        debug_assert!(
+            !self.frames.has(frame, Flag::Reading) && !self.frames.has(frame, Flag::Writeback),
+            "one transfer a page"
+        );
+        let slot = self.frames.slot(frame).expect("read from its slot");
+        let cgroup = self.frames.cgroup(frame);
+        if let Some(at) = self.read_slot(slot, cgroup) {
+            self.frames.set(frame, Flag::Reading);
+            self.io.push(at, Completion::SwapRead(frame));
+        }
+    }
+
+    /// When the read of one slot ends; `None` if it has ended.
+    fn read_slot(&mut self, slot: SlotId, cgroup: crate::cgroup::CgroupId) -> Option<Instant> {
+        let now = self.io.advance(self.now);
+        if self.slots.is_zero_filled(slot) {
+            return None;
+        }
+        self.count(Counter::PswpIn, cgroup, 1);
+        let at = self.io.swap.submit_at(now, u64::from(slot.index_u32()), 1, Transfer::Read);
+        if self.io.swap_is_synchronous() {
+            self.ledger.spend(at.since(now).ns());
+            return None;
+        }
+        self.ledger.spend(self.costs.block_submit_ns);
+        Some(at)
     }
 
     /// Writes a page in the swap cache to its slot; it is clean from now on.
@@ -240,6 +274,26 @@ impl Memory {
         self.frames.clear(frame, Flag::Dirty);
         let cgroup = self.frames.cgroup(frame);
         self.write_slot(slot, cgroup);
+    }
+
+    /// Writes a slot on a synchronous device. Who calls [updates](Self::update_hidden) what the device occupies.
+    #[inline]
+    pub(crate) fn write_slot_at_once(&mut self, cgroup: crate::cgroup::CgroupId) {
+        debug_assert!(self.io.swap_is_synchronous(), "other devices take their time");
+        self.count(Counter::PswpOut, cgroup, 1);
+        self.io.advance(self.now);
+        self.ledger.spend(self.io.swap.move_page(Transfer::Write).ns());
+    }
+
+    /// Reads a slot of a synchronous device.
+    #[inline]
+    pub(crate) fn read_slot_at_once(&mut self, slot: SlotId, cgroup: crate::cgroup::CgroupId) {
+        debug_assert!(self.io.swap_is_synchronous(), "other devices take their time");
+        self.io.advance(self.now);
+        if !self.slots.is_zero_filled(slot) {
+            self.count(Counter::PswpIn, cgroup, 1);
+            self.ledger.spend(self.io.swap.move_page(Transfer::Read).ns());
+        }
     }
 
     /// When the write of the slot ends; `None` if it has ended.
@@ -323,9 +377,8 @@ impl Memory {
     /// Tells the nodes how much memory the pages on a compressed device occupy.
     #[inline]
     pub(crate) fn update_hidden(&mut self) {
-        if self.io.swap_is_synchronous() {
-            let stored = Pages::new(self.slots.used());
-            self.nodes.set_hidden(self.io.swap.model().memory(stored).get());
+        if let DeviceModel::Zram(zram) = self.io.swap.model() {
+            self.nodes.set_hidden(zram.memory(Pages::new(self.slots.used())).get());
         }
     }
 }

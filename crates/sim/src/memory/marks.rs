@@ -88,7 +88,7 @@ impl Frames {
     }
     /// The page is freed: who held it has let go.
     #[inline]
-    pub(super) fn forget_pin(&mut self, frame: FrameId) {
+    pub(crate) fn forget_pin(&mut self, frame: FrameId) {
         if !self.marks.pinned.is_empty() {
             take(&mut self.marks.pinned, frame);
         }

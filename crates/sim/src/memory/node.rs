@@ -119,6 +119,7 @@ impl Nodes {
     }
 
     /// How many nodes.
+    #[inline]
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -140,9 +141,10 @@ impl Nodes {
     /// The node that owns the frame.
     #[inline]
     pub fn of(&self, frame: FrameId) -> NodeId {
-        if self.nodes.len() == 1 {
-            return NodeId(0);
-        }
+        if self.nodes.len() == 1 { NodeId(0) } else { self.search(frame) }
+    }
+
+    fn search(&self, frame: FrameId) -> NodeId {
         let after = self.nodes.partition_point(|node| node.zones[0].first <= frame.index_u32());
         debug_assert!(after > 0, "node 0 owns the first frame");
         NodeId(u8::try_from(after - 1).expect("few nodes"))
@@ -167,6 +169,13 @@ impl Nodes {
     pub fn take(&mut self, frames: &mut Frames, node: NodeId, mark: Mark) -> Option<FrameId> {
         let zones = &mut self.nodes[node.index()].zones;
         let highest = zones.len() - 1;
+        // Mostly the highest has one at hand.
+        let zone = &mut zones[highest];
+        if zone.free() > zone.keeps(mark, true)
+            && let Some(frame) = zone.take_at_hand()
+        {
+            return Some(frame);
+        }
         zones.iter_mut().enumerate().rev().find_map(|(index, zone)| {
             if zone.free() > zone.keeps(mark, index == highest) { zone.take(frames) } else { None }
         })
@@ -248,7 +257,8 @@ impl Nodes {
     fn zone_of(&mut self, frame: FrameId) -> &mut Zone {
         let node = self.of(frame);
         let zones = &mut self.nodes[node.index()].zones;
-        zones.iter_mut().rev().find(|zone| zone.first <= frame.index_u32()).expect("a frame of the node")
+        let at = zones.iter().rposition(|zone| zone.first <= frame.index_u32()).expect("a frame of the node");
+        &mut zones[at]
     }
 
     /// The end of the free block in which a frame lies; `None`: it lies in none.
@@ -278,10 +288,12 @@ impl Nodes {
     pub fn set_hidden(&mut self, pages: u64) {
         // Mostly nothing changed, and the first zone holds all of it: it has room for that, for frames are only taken from
         // what is left.
-        let first = self.nodes[0].zones.last().expect("a node has a zone");
-        if first.hidden == pages && self.nr_hidden == pages {
-            return;
+        if self.nr_hidden != pages || self.nodes[0].zones.last().expect("a node has a zone").hidden != pages {
+            self.spread_hidden(pages);
         }
+    }
+
+    fn spread_hidden(&mut self, pages: u64) {
         self.nr_hidden = pages;
         let mut left = pages;
         for node in &mut self.nodes {

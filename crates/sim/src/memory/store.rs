@@ -145,20 +145,35 @@ impl Memory {
     /// The lruvec of `cgroup` on `node`.
     #[inline]
     pub fn lruvec(&self, cgroup: CgroupId, node: super::NodeId) -> LruvecId {
+        if self.nodes.len() == 1 {
+            return LruvecId(u32::from(cgroup.0));
+        }
         let nr_nodes = u32::try_from(self.nodes.len()).expect("few nodes");
         LruvecId(u32::from(cgroup.0) * nr_nodes + u32::from(node.0))
     }
     /// The lruvec of a page.
     #[inline]
     pub fn lruvec_of(&self, frame: FrameId) -> LruvecId {
+        // By far the most machines.
+        if self.nodes.len() == 1 {
+            return LruvecId(u32::from(self.frames.cgroup(frame).0));
+        }
         self.lruvec(self.frames.cgroup(frame), self.nodes.of(frame))
     }
     /// The group an lruvec belongs to.
+    #[inline]
     pub fn cgroup_of(&self, lruvec: LruvecId) -> CgroupId {
+        if self.nodes.len() == 1 {
+            return CgroupId(u16::try_from(lruvec.0).expect("made from a group"));
+        }
         CgroupId(u16::try_from(lruvec.index() / self.nodes.len()).expect("made from a group"))
     }
     /// The node an lruvec belongs to.
+    #[inline]
     pub fn node_of(&self, lruvec: LruvecId) -> super::NodeId {
+        if self.nodes.len() == 1 {
+            return super::NodeId(0);
+        }
         super::NodeId(u8::try_from(lruvec.index() % self.nodes.len()).expect("made from a node"))
     }
 
@@ -170,6 +185,16 @@ impl Memory {
         self.cgroups.get_mut(cgroup).counters.add(counter, n);
     }
 
+    /// Counts several events.
+    #[inline]
+    pub fn count_all<const N: usize>(&mut self, cgroup: CgroupId, events: [(Counter, u64); N]) {
+        let of_group = &mut self.cgroups.get_mut(cgroup).counters;
+        for (counter, n) in events {
+            self.counters.add(counter, n);
+            of_group.add(counter, n);
+        }
+    }
+
     /// The same for an event that nodes count as well: of promotion and demotion.
     pub fn count_on(&mut self, counter: Counter, node: super::NodeId, cgroup: CgroupId, n: u64) {
         self.count(counter, cgroup, n);
@@ -177,6 +202,7 @@ impl Memory {
     }
 
     /// Ages the nonresident clock of `lruvec`'s group and all its ancestors on the same node.
+    #[inline]
     pub fn age_nonresident(&mut self, lruvec: LruvecId, pages: u64) {
         let node = self.node_of(lruvec);
         let mut next = Some(self.cgroup_of(lruvec));

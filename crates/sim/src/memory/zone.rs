@@ -198,6 +198,12 @@ impl Zone {
         self.at_hand.pages.pop_back().map(FrameId::new)
     }
 
+    /// Takes the page that lies on top of those at hand.
+    #[inline]
+    pub(super) fn take_at_hand(&mut self) -> Option<FrameId> {
+        self.at_hand.pages.pop_back().map(FrameId::new)
+    }
+
     /// Takes a block of `order`, if there is one. Pages at hand are not given up for it: who wants that calls
     /// [`drain`](Self::drain) before.
     pub(crate) fn take_block(&mut self, frames: &mut Frames, order: u32, kind: MigrateType) -> Option<FrameId> {

@@ -14,6 +14,7 @@ use isotherm_units::PageRange;
 
 mod ageing;
 mod extension;
+mod faulted;
 mod hints;
 mod migration_entries;
 mod play;

@@ -19,6 +19,7 @@ mod order_log;
 pub mod outcome;
 pub mod refault;
 pub mod scan_balance;
+mod swap_out;
 mod work;
 
 pub use clock::Clock;

@@ -4,6 +4,7 @@
 //! go to [`evict`]. Pages that stay resident come back with a [`Fate`] that says on which kind of list.
 
 use super::scan_balance::PageType;
+use super::swap_out::swap_out;
 use super::{Arrival, ReclaimPolicy, Reclaimer, Scan};
 use crate::cgroup::{CgroupId, Limit};
 use crate::counters::Counter;
@@ -25,14 +26,22 @@ pub enum Fate {
 }
 
 /// The type of list that a page belongs on.
+#[inline]
 pub fn page_type(memory: &Memory, frame: FrameId) -> PageType {
     if memory.frames.is_file_lru(frame) { PageType::File } else { PageType::Anon }
 }
 
 /// Notes what kind of page was taken, and decides about pages that cannot be evicted now whatever the policy thinks of
 /// them: locked in memory, being read, being written. `None`: the policy decides.
+#[inline]
 pub fn divert(memory: &mut Memory, frame: FrameId, scan: &mut Scan) -> Option<Fate> {
     debug_assert!(!memory.frames.has(frame, Flag::OnList), "a page is judged when it is off its list");
+    // Mostly nothing is in the way.
+    let flags = memory.frames.flags(frame);
+    if flags.has(Flag::SwapBacked) && !flags.has_any([Flag::Reading, Flag::Writeback, Flag::Unevictable]) {
+        scan.taken.pages += 1;
+        return None;
+    }
     let frames = &mut memory.frames;
     let is_file = frames.is_file_lru(frame);
     let is_writeback = frames.has(frame, Flag::Writeback);
@@ -74,6 +83,17 @@ pub fn evict(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, frame: FrameId
         !flags.has_any([Flag::Reading, Flag::Writeback, Flag::Unevictable]),
         "pages that cannot go were diverted"
     );
+    swap_out(memory, policy, frame, scan).unwrap_or_else(|| evict_by_steps(memory, policy, frame, scan))
+}
+
+/// The long way, which every page can go.
+pub(super) fn evict_by_steps(
+    memory: &mut Memory,
+    policy: &mut dyn ReclaimPolicy,
+    frame: FrameId,
+    scan: &mut Scan,
+) -> Fate {
+    let flags = memory.frames.flags(frame);
     let is_swap_backed = flags.has(Flag::SwapBacked);
     let is_lazily_freed = !is_swap_backed && !flags.has(Flag::FileOwned);
     if is_swap_backed && !flags.has(Flag::SwapCache) {
@@ -184,10 +204,10 @@ pub fn count_batch(memory: &mut Memory, scan: &Scan, cgroup: CgroupId, page_type
         PageType::Anon => (Counter::PgScanAnon, Counter::PgStealAnon),
         PageType::File => (Counter::PgScanFile, Counter::PgStealFile),
     };
-    memory.count(by_scanner, cgroup, batch.scanned);
-    memory.count(of_scanned, cgroup, batch.scanned);
-    memory.count(by_stealer, cgroup, batch.reclaimed);
-    memory.count(of_stolen, cgroup, batch.reclaimed);
+    let scanned = [by_scanner, of_scanned].map(|counter| (counter, batch.scanned));
+    let stolen = [by_stealer, of_stolen].map(|counter| (counter, batch.reclaimed));
+    memory.count_all(cgroup, scanned);
+    memory.count_all(cgroup, stolen);
     if batch.unmapped > 0 {
         memory.ledger.spend(memory.costs.tlb_flush_ns);
     }

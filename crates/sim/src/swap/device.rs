@@ -287,6 +287,7 @@ impl DeviceModel {
     }
 
     /// CPU time that the submitter of a request spends on its data: compression. Zero for block devices.
+    #[inline]
     pub const fn cpu_time(&self, pages: u64, transfer: Transfer) -> Duration {
         match (self, transfer) {
             (Self::Zram(zram), Transfer::Read) => zram.decompress.saturating_mul(pages),
@@ -296,6 +297,7 @@ impl DeviceModel {
     }
 
     /// Pages of memory that `stored` pages on the device occupy.
+    #[inline]
     pub fn memory(&self, stored: Pages) -> Pages {
         match self {
             Self::Zram(zram) => zram.memory(stored),
@@ -413,10 +415,12 @@ impl Device {
     /// neighbours on the device); returns when it is done. `now` must not go back. A rotating device saves the seek if the
     /// request goes on where the last one ended. For a synchronous device the result is `now` plus
     /// [`cpu_time`](DeviceModel::cpu_time). Without a device, or for no pages, it is `now`.
+    #[inline]
     pub fn submit_at(&mut self, now: Instant, position: u64, pages: u64, transfer: Transfer) -> Instant {
         self.enqueue(now, Some(position), pages, transfer)
     }
 
+    #[inline]
     fn enqueue(&mut self, now: Instant, position: Option<u64>, pages: u64, transfer: Transfer) -> Instant {
         if pages == 0 || self.model == DeviceModel::None {
             return now;
@@ -442,6 +446,7 @@ impl Device {
         done
     }
 
+    #[inline(never)]
     fn serve(&mut self, block: &BlockModel, now: Instant, goes_on: bool, pages: u64, transfer: Transfer) -> Instant {
         let (latency, bytes_per_s) = match transfer {
             Transfer::Read => (block.read_latency, block.read_bytes_per_s),
@@ -454,6 +459,22 @@ impl Device {
         self.bus_free = done;
         self.channels.push(Reverse(done));
         done
+    }
+
+    /// One page to or from memory that is a device: the CPU time that its caller spends.
+    #[inline]
+    pub(crate) fn move_page(&mut self, transfer: Transfer) -> Duration {
+        debug_assert!(self.model.is_synchronous(), "other devices have queues");
+        let span = self.model.cpu_time(1, transfer);
+        let stats = &mut self.stats;
+        let (requests, moved, ns) = match transfer {
+            Transfer::Read => (&mut stats.reads, &mut stats.pages_read, &mut stats.read_ns),
+            Transfer::Write => (&mut stats.writes, &mut stats.pages_written, &mut stats.write_ns),
+        };
+        *requests += 1;
+        *moved += 1;
+        *ns = ns.saturating_add(span.ns());
+        span
     }
 
     /// Requests not done at `now`. `now` must not go back.

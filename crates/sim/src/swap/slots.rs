@@ -61,19 +61,42 @@ impl Slots {
         self.total
     }
     /// Slots in use, those of resident pages included.
+    #[inline]
     pub fn used(&self) -> u64 {
         self.nr_used
     }
     /// Free slots.
+    #[inline]
     pub fn free(&self) -> u64 {
         self.total - self.nr_used
     }
 
     /// Takes the next free slot after the last one taken, held by the swap cache page `frame`, paid by `cgroup`.
     pub fn take(&mut self, frame: FrameId, cgroup: CgroupId) -> Option<SlotId> {
+        self.take_as(Slot { cached: frame.index_u32() + 1, cgroup: cgroup.0, in_use: true, ..Slot::default() })
+    }
+
+    /// The same for a page that is in no swap cache: one page-table entry refers to the slot.
+    #[inline]
+    pub fn take_for_entry(&mut self, cgroup: CgroupId) -> Option<SlotId> {
+        self.take_as(Slot { users: 1, cgroup: cgroup.0, in_use: true, ..Slot::default() })
+    }
+
+    #[inline]
+    fn take_as(&mut self, slot: Slot) -> Option<SlotId> {
         if self.free() == 0 {
             return None;
         }
+        if let Some(next) = self.slots.get_mut(self.cursor).filter(|next| !next.in_use) {
+            *next = slot;
+            self.nr_used += 1;
+            self.cursor += 1;
+            return Some(SlotId(u32::try_from(self.cursor - 1).expect("below 2^31")));
+        }
+        self.search(slot)
+    }
+
+    fn search(&mut self, slot: Slot) -> Option<SlotId> {
         let total = usize::try_from(self.total).expect("below 2^31");
         loop {
             if self.cursor >= total {
@@ -85,8 +108,7 @@ impl Slots {
                 self.slots.resize(at + 1, Slot::default());
             }
             if !self.slots[at].in_use {
-                let cached = frame.index_u32() + 1;
-                self.slots[at] = Slot { cached, cgroup: cgroup.0, in_use: true, ..Slot::default() };
+                self.slots[at] = slot;
                 self.nr_used += 1;
                 return Some(SlotId(u32::try_from(at).expect("below 2^31")));
             }
@@ -109,6 +131,7 @@ impl Slots {
         self.get(slot).cached.checked_sub(1).map(FrameId::new)
     }
     /// The packed shadow of the eviction.
+    #[inline]
     pub fn shadow(&self, slot: SlotId) -> Option<u64> {
         self.get(slot).shadow.checked_sub(1)
     }
@@ -137,6 +160,7 @@ impl Slots {
         self.get_mut(slot).zero_filled = zero_filled;
     }
     /// Stores the shadow of the eviction.
+    #[inline]
     pub fn set_shadow(&mut self, slot: SlotId, shadow: Option<u64>) {
         self.get_mut(slot).shadow = shadow.map_or(0, |shadow| shadow + 1);
     }
@@ -172,6 +196,22 @@ impl Slots {
     pub fn remove_cached(&mut self, slot: SlotId) -> bool {
         self.get_mut(slot).cached = 0;
         self.free_if_unused(slot)
+    }
+    /// The only user of a slot that is in no swap cache: its group and shadow. `None`: it has others, its page was shared, or is in
+    /// the swap cache.
+    #[inline]
+    pub fn sole_use(&self, slot: SlotId) -> Option<(CgroupId, Option<u64>)> {
+        let slot = self.get(slot);
+        let is_sole = slot.users == 1 && slot.cached == 0 && !slot.shared;
+        is_sole.then(|| (CgroupId(slot.cgroup), slot.shadow.checked_sub(1)))
+    }
+    /// Frees a slot of [one user](Self::sole_use), which needs it no more.
+    #[inline]
+    pub fn free_sole(&mut self, slot: SlotId) {
+        debug_assert!(self.sole_use(slot).is_some(), "somebody else needs the slot");
+        let slot = self.get_mut(slot);
+        (slot.users, slot.shadow, slot.in_use) = (0, 0, false);
+        self.nr_used -= 1;
     }
     #[inline]
     fn free_if_unused(&mut self, slot: SlotId) -> bool {
