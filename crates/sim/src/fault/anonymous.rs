@@ -1,5 +1,6 @@
 //! Anonymous memory: the zero page, first writes, copy on write (docs/spec/classic-lru.md#s9-1).
 
+use super::missing::Contents;
 use super::{Faulting, Step};
 use crate::memory::{Flag, FrameId, Memory, PageOwner};
 use crate::mmu::{Entry, Need};
@@ -19,9 +20,8 @@ impl Faulting<'_> {
                 table.set_present(self.dense, Entry::Zero, false, true, false);
             }
             Need::Write => {
-                let frame = self.new_page()?;
-                self.pay_once(self.memory.costs.minor_fault_anon_ns + self.memory.costs.page_zero_ns);
-                self.map_here(frame, true);
+                let cgroup = self.cgroup();
+                return self.supply(cgroup, Contents::Zeroes);
             }
         }
         Ok(())

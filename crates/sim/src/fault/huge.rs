@@ -68,7 +68,15 @@ impl FaultState {
 
 impl Faulting<'_> {
     /// Handles the fault with a huge page if that is possible; whether it did.
+    #[inline]
     pub(super) fn huge(&mut self) -> Step<bool> {
+        if !self.vma.mapping.huge && self.state.huge.is_none() {
+            return Ok(false);
+        }
+        self.huge_or_base()
+    }
+
+    fn huge_or_base(&mut self) -> Step<bool> {
         if self.state.is_allocating() {
             return Err(FaultOutcome::Huge);
         }

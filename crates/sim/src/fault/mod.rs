@@ -14,6 +14,7 @@ mod file;
 mod fork;
 mod huge;
 mod layout;
+mod missing;
 mod release;
 mod shared_memory;
 mod space;
@@ -32,6 +33,7 @@ pub use descriptor::descriptor;
 pub use fork::fork;
 pub(crate) use huge::set_huge;
 pub use layout::{change_layout, exit, map, unmap};
+pub(crate) use missing::fault_again;
 pub use space::{new_space, try_new_space};
 pub use writeback::{Flusher, flush_old};
 
@@ -44,6 +46,7 @@ use crate::reclaim::ReclaimPolicy;
 use descriptor::Call;
 use isotherm_units::Instant;
 use isotherm_units::access::{Backing, FileKind, Sharing};
+use missing::{Contents, Missing};
 use window::Window;
 
 /// How far a fault or a system call came.
@@ -88,6 +91,8 @@ pub struct FaultState {
     call: Option<Call>,
     /// A huge page that is being made, or was.
     huge: Option<huge::Making>,
+    /// The page for which the last call found no memory.
+    missing: Option<Missing>,
 }
 
 /// The access being handled.
@@ -160,6 +165,7 @@ pub fn fault(
     if let Some((until, mover)) = memory.arrival_of(space, page) {
         return wait_for_arrival(memory, space, until, mover);
     }
+    state.missing = None;
     let mut faulting = match Faulting::begin(memory, policy, space, page, need, state) {
         Ok(faulting) => faulting,
         Err(outcome) => return outcome,
@@ -241,7 +247,9 @@ impl<'a> Faulting<'a> {
     }
 
     fn resolve(&mut self) -> Step {
-        self.continue_window()?;
+        if self.state.window.is_some() {
+            self.continue_window()?;
+        }
         if self.is_resolved() {
             // Another thread was faster, or only the accessed bit is missing and the processor does not set it.
             let need = self.need;
@@ -328,6 +336,14 @@ impl<'a> Faulting<'a> {
             space.nr_resident += 1;
         }
         space.table.set_present(self.dense, Entry::Frame(frame), writable, true, dirty);
+    }
+
+    /// Makes an anonymous page resident where none is mapped, writable.
+    #[inline]
+    fn supply(&mut self, cgroup: CgroupId, contents: Contents) -> Step {
+        let has_recency = self.memory.recent_fault;
+        let missing = Missing { space: self.space, page: self.dense, need: self.need, has_recency, cgroup, contents };
+        missing::supply(self.memory, self.policy, self.state, missing)
     }
 
     fn sharing(&self) -> Sharing {

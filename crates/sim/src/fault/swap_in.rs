@@ -1,5 +1,6 @@
 //! Bringing a swapped page back: swap cache, readahead, and when its slot is given up (docs/spec/classic-lru.md#s9-2, #s9-3).
 
+use super::missing::Contents;
 use super::window::{Planned, Window, add_swap_page};
 use super::{Faulting, Step};
 use crate::counters::Counter;
@@ -12,6 +13,15 @@ use crate::swap::SlotId;
 impl Faulting<'_> {
     /// The entry refers to `slot`.
     pub(super) fn swap_in(&mut self, slot: SlotId) -> Step {
+        if self.memory.io.swap_is_synchronous()
+            && let Some((cgroup, shadow)) = self.memory.slots.sole_use(slot)
+        {
+            // The usual page in compressed memory: nothing is read ahead, and nobody else will want the slot.
+            self.count_major();
+            self.current().tried = true;
+            self.pay_once(self.memory.costs.swap_in_fault_ns);
+            return self.supply(cgroup, Contents::Swapped { slot, shadow });
+        }
         let owner = PageOwner::Anonymous { space: self.space, page: self.dense };
         let frame = self.slot_up_to_date(slot, owner)?;
         self.map_swapped(slot, frame)

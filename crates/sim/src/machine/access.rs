@@ -80,6 +80,7 @@ impl AccessCosts {
 
     /// The clock of a thread that plays from `now_ns` to `until_ns`. A recording holds the latency of DRAM already, or that of the
     /// fastest memory where that is faster: it pays what its pages cost beyond that.
+    #[inline]
     pub(super) fn pace(&mut self, timing: Timing, now_ns: u64, until_ns: u64) -> Pace {
         self.end_window(now_ns);
         let held_ns = if timing == Timing::Recorded { self.idle_ns[0].min(self.held_ns) } else { 0 };
@@ -93,7 +94,12 @@ impl AccessCosts {
     }
 
     /// Adds the pages that a thread touched.
+    #[inline]
     pub(super) fn count(&mut self, timing: Timing, hits: &Hits) {
+        // So it is where all memory costs the same.
+        if *hits == Hits::default() {
+            return;
+        }
         for (class, nr) in hits.iter().enumerate() {
             let lines = nr * timing.lines() * self.sample_pages;
             self.hits[class] += nr;
@@ -104,8 +110,21 @@ impl AccessCosts {
         }
     }
 
-    /// Latencies follow the load of the window that has ended; an idle window in between lets them fall back.
+    /// Whether what a thread pays is the same until it touches something.
+    #[inline]
+    pub(super) const fn is_steady(&self) -> bool {
+        self.load.is_none()
+    }
+
+    #[inline]
     fn end_window(&mut self, now_ns: u64) {
+        if self.load.is_some() {
+            self.end_loaded_window(now_ns);
+        }
+    }
+
+    /// Latencies follow the load of the window that has ended; an idle window in between lets them fall back.
+    fn end_loaded_window(&mut self, now_ns: u64) {
         let Some(load) = self.load.as_mut().filter(|load| now_ns >= load.window_ends_ns) else { return };
         let was_idle_since = now_ns - load.window_ends_ns >= WINDOW_NS;
         for class in 0..self.nr_classes {

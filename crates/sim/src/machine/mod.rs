@@ -75,8 +75,8 @@ use crate::memory::{FileId, FrameId, Memory, NodeId};
 use crate::mmu::SpaceId;
 use crate::mmu::translation::Caches;
 use crate::pressure::Pressure;
-use crate::reclaim::ReclaimPolicy;
 use crate::reclaim::driver::MAX_RECLAIM_RETRIES;
+use crate::reclaim::{ReclaimPolicy, Touches};
 use access::AccessCosts;
 use daemon::target_of;
 use events::{CpuId, Event, Events};
@@ -99,6 +99,8 @@ pub struct Machine {
     config: MachineConfig,
     memory: Memory,
     policy: Box<dyn ReclaimPolicy>,
+    /// What the policy wants to be told.
+    touches: Touches,
     access: AccessCosts,
     pressure: Pressure,
     /// What pressure accounting was told last: CPUs may be a step apart, its time never goes back.

@@ -7,7 +7,7 @@ use super::task::{Blocked, Cause, OwnReclaim, TaskId, UserTask};
 use super::{Incident, Machine, SimError};
 use crate::cgroup::CgroupId;
 use crate::fault::{self, FaultOutcome, Shortage};
-use crate::mmu::{Cursor, DensePage, Stop};
+use crate::mmu::{Cursor, DensePage, Need, Stop};
 use crate::reclaim::Touches;
 use crate::reclaim::driver::{Attempt, ReclaimStep};
 use isotherm_units::access::{After, Run};
@@ -69,6 +69,7 @@ impl Machine {
         let mut now = start;
         let horizon = self.until_tick(start, horizon);
         self.balance(id, user, &mut now);
+        user.interrupted = None; // others may have brought its page
         loop {
             if self.tasks[id.0].dying {
                 return Ok((now, Verdict::End));
@@ -91,6 +92,14 @@ impl Machine {
                 user.time.compute_ns += ns;
                 now += Duration::from_ns(ns);
                 Next::GoOn
+            } else if let Some((page, need)) = user.interrupted.take()
+                && self.memory.migration.is_empty()
+            {
+                self.memory.now = now;
+                self.memory.migration.note_played(now);
+                let (memory, policy) = (&mut self.memory, self.policy.as_mut());
+                let outcome = fault::fault_again(memory, policy, user.space, page, need, &mut user.fault);
+                self.after_fault_at(id, user, (page, need), outcome, &mut now)
             } else {
                 self.play(id, user, &mut now, horizon)?
             };
@@ -103,7 +112,7 @@ impl Machine {
     fn play(&mut self, id: TaskId, user: &mut UserTask, now: &mut Instant, horizon: Instant) -> Result<Next, SimError> {
         let mut pace = self.pace(user.program, *now, horizon);
         let before = user.cursor;
-        let touches = self.policy.wanted_touches();
+        let touches = self.touches;
         // The run that faulted goes alone where the policy wants to see it.
         let is_watched = user.faulted && touches == Touches::AfterFault;
         let end = if is_watched { user.cursor.run + 1 } else { user.batch.runs.len() };
@@ -121,30 +130,58 @@ impl Machine {
             }
         }
         self.memory.now = *now;
-        let outcome = match stop {
-            Stop::Done if user.cursor.run < user.batch.runs.len() => return Ok(Next::GoOn),
-            Stop::TimeUp => return Ok(Next::GoOn), // the loop sees that the time is up
-            Stop::Done => return self.batch_done(id, user, now),
+        match stop {
+            Stop::Done if user.cursor.run < user.batch.runs.len() => Ok(Next::GoOn),
+            Stop::TimeUp => Ok(Next::GoOn), // the loop sees that the time is up
+            Stop::Done => self.batch_done(id, user, now),
             Stop::Fault { page, .. } if self.hint_fault(id, user, page, *now) => {
                 self.book_fault_cpu(user, now);
-                return Ok(self.let_kswapd_wake());
+                Ok(self.let_kswapd_wake())
             }
             Stop::Fault { page, need } => {
                 user.faulted = true;
                 self.look_ahead(user);
-                fault::fault(&mut self.memory, self.policy.as_mut(), user.space, page, need, &mut user.fault)
+                let (memory, policy) = (&mut self.memory, self.policy.as_mut());
+                let outcome = fault::fault(memory, policy, user.space, page, need, &mut user.fault);
+                Ok(self.after_fault_at(id, user, (page, need), outcome, now))
             }
             Stop::Descriptor => {
                 let run = user.batch.runs[user.cursor.run].rest_after(user.cursor.page);
-                let state = &mut user.fault;
-                fault::descriptor(&mut self.memory, self.policy.as_mut(), user.space, run, &mut user.cursor.page, state)
+                let (memory, page, state) = (&mut self.memory, &mut user.cursor.page, &mut user.fault);
+                let outcome = fault::descriptor(memory, self.policy.as_mut(), user.space, run, page, state);
+                self.book_fault_cpu(user, now);
+                if user.cursor.page == user.batch.runs[user.cursor.run].pages {
+                    user.cursor = Cursor { run: user.cursor.run + 1, ..Cursor::default() };
+                }
+                Ok(self.after_fault(id, user, outcome, *now))
             }
-        };
-        self.book_fault_cpu(user, now);
-        if stop == Stop::Descriptor && user.cursor.page == user.batch.runs[user.cursor.run].pages {
-            user.cursor = Cursor { run: user.cursor.run + 1, ..Cursor::default() };
         }
-        Ok(self.after_fault(id, user, outcome, *now))
+    }
+
+    /// A fault at a page has come so far.
+    #[inline]
+    fn after_fault_at(
+        &mut self,
+        id: TaskId,
+        user: &mut UserTask,
+        at: (u64, Need),
+        outcome: FaultOutcome,
+        now: &mut Instant,
+    ) -> Next {
+        if matches!(outcome, FaultOutcome::Short(_)) && self.faults_until_served(user) {
+            user.interrupted = Some(at);
+        }
+        self.book_fault_cpu(user, now);
+        self.after_fault(id, user, outcome, *now)
+    }
+
+    /// Whether an access that faulted faults again if it is tried before the fault is over and before another thread has run, and
+    /// the attempt changes nothing. Reclaim may set pages in motion meanwhile; nothing else here can change.
+    fn faults_until_served(&self, user: &UserTask) -> bool {
+        self.caches.is_empty()
+            && self.access.is_steady()
+            && self.tiering.balancer.is_none()
+            && self.memory.space(user.space).table.is_plain()
     }
 
     /// Reads what the next accesses of the batch, and the faults among them, will read.
@@ -247,9 +284,10 @@ impl Machine {
     }
 
     fn reclaim_over(&mut self, id: TaskId, user: &mut UserTask, reclaimed: u64, now: Instant) -> Next {
-        let own = user.reclaim.take().expect("it was running");
-        self.reclaim_latencies_ns.push(now.since(own.began).ns());
-        match own.cause {
+        let &OwnReclaim { began, cause, .. } = user.reclaim.as_ref().expect("it was running");
+        user.reclaim = None;
+        self.reclaim_latencies_ns.push(now.since(began).ns());
+        match cause {
             Cause::High(group) => match self.high_attempt_over(user, group, reclaimed, now) {
                 None => {
                     if user.reclaim.is_none() {
@@ -319,6 +357,14 @@ impl Machine {
             return report(&runs[before.run..after.run]);
         }
         let ends = after.run + usize::from(after.page > 0);
+        // One run, mostly: the one that faulted.
+        if let [run] = runs[before.run..ends] {
+            let mut touched = run;
+            if after.page > 0 {
+                touched.pages = after.page;
+            }
+            return report(&[touched.rest_after(before.page)]);
+        }
         let mut touched = runs[before.run..ends].to_vec();
         if let Some(last) = touched.last_mut().filter(|_| after.page > 0) {
             last.pages = after.page;

@@ -9,7 +9,7 @@ use crate::cgroup::proactive::{ProactiveReclaim, ProactiveStep};
 use crate::compaction::Kcompactd;
 use crate::fault::FaultState;
 use crate::memory::NodeId;
-use crate::mmu::{Cursor, SpaceId};
+use crate::mmu::{Cursor, Need, SpaceId};
 use crate::pressure::TaskState;
 use crate::reclaim::driver::Attempt;
 use isotherm_units::Instant;
@@ -86,6 +86,9 @@ pub(super) struct UserTask {
     /// The access at the cursor faulted, and has not gone through since.
     pub(super) faulted: bool,
     pub(super) reclaim: Option<OwnReclaim>,
+    /// The fault, by virtual page, for which it reclaims in this stretch: nothing but a fault can come of the access before it is
+    /// tried again.
+    pub(super) interrupted: Option<(u64, Need)>,
     /// Runs of the batch before this one were looked at ahead of time.
     pub(super) looked_ahead: usize,
     /// Shortages since the last access that went through.

@@ -78,10 +78,12 @@ pub struct OpenFile {
 impl AddressSpace {
     /// The dense number of `page`, whose page table is made now if it is the first touch near it: mapping costs nothing,
     /// however much is mapped. `None` when the process is spread over more than a table holds (16 384 blocks of 1 GiB).
+    #[inline]
     pub fn reach(&mut self, page: u64) -> Option<DensePage> {
-        if self.table.dense(page).is_none() {
-            self.table.reserve(PageRange::at(page, 1)).ok()?;
+        if let Some(dense) = self.table.dense(page) {
+            return Some(dense);
         }
+        self.table.reserve(PageRange::at(page, 1)).ok()?;
         self.table.dense(page)
     }
 }

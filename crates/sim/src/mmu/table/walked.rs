@@ -6,6 +6,12 @@ use isotherm_units::access::{Channel, Run};
 use std::collections::BTreeSet;
 
 impl PageTable {
+    /// Whether all its memory has frames, and processors set its accessed bits.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.extension.premapped.is_none() && !self.extension.kind.by_fault
+    }
+
     /// Plays runs as [`play`](Self::play) does, through `translation`. `huge` holds the blocks under one entry.
     ///
     /// Without translation caches and premapped memory, on a processor that sets accessed bits, this is `play` itself.
@@ -19,7 +25,7 @@ impl PageTable {
         pace: &mut Pace,
     ) -> Stop {
         debug_assert!(cursor.run <= runs.len(), "the cursor is one of this batch");
-        if T::OFF && self.extension.premapped.is_none() && !self.extension.kind.by_fault {
+        if T::OFF && self.is_plain() {
             return self.play(runs, cursor, pace);
         }
         loop {
