@@ -1,9 +1,8 @@
 //! The lists of every lruvec, with sums over subtrees.
 
-use crate::memory::{Flag, FrameId, List, ListEnd, Memory};
+use crate::memory::{Flag, Flags, FrameId, List, ListEnd, Memory};
 use crate::reclaim::LruvecId;
-use crate::reclaim::outcome::page_type;
-use crate::reclaim::scan_balance::{Lru, PageType};
+use crate::reclaim::scan_balance::Lru;
 
 const UNEVICTABLE: usize = 4;
 const NR_LISTS: usize = 5;
@@ -31,9 +30,8 @@ impl Lists {
     /// Puts a page that is on no list on the one its flags name.
     pub(super) fn push(&mut self, memory: &mut Memory, frame: FrameId, end: ListEnd) {
         debug_assert!(!memory.frames.has(frame, Flag::OnList), "already on a list");
-        memory.frames.clear(frame, Flag::Isolated);
-        memory.frames.set(frame, Flag::OnList);
-        let (lruvec, list) = (memory.lruvec_of(frame), list_of(memory, frame));
+        let flags = memory.frames.update(frame, [Flag::Isolated], [Flag::OnList]);
+        let (lruvec, list) = (memory.lruvec_of(frame), list_by(flags));
         self.lruvecs[lruvec.index()].lists[list].push(&mut memory.frames, frame, end);
         self.for_lineage(memory, lruvec, |above| above.subtree[list] += 1);
         debug_assert!(
@@ -64,8 +62,7 @@ impl Lists {
                 (lruvec, list),
                 "flags name the list that a page is on"
             );
-            memory.frames.clear(frame, Flag::OnList);
-            memory.frames.set(frame, Flag::Isolated);
+            memory.frames.update(frame, [Flag::OnList], [Flag::Isolated]);
             taken.push(frame);
         }
         memory.warm_up_isolated(&taken);
@@ -140,14 +137,19 @@ impl Lists {
 
 /// Which list the flags name.
 fn list_of(memory: &Memory, frame: FrameId) -> usize {
-    if memory.frames.has(frame, Flag::Unevictable) {
+    list_by(memory.frames.flags(frame))
+}
+
+#[inline]
+fn list_by(flags: Flags) -> usize {
+    if flags.has(Flag::Unevictable) {
         return UNEVICTABLE;
     }
-    let lru = match (page_type(memory, frame), memory.frames.has(frame, Flag::Active)) {
-        (PageType::Anon, false) => Lru::InactiveAnon,
-        (PageType::Anon, true) => Lru::ActiveAnon,
-        (PageType::File, false) => Lru::InactiveFile,
-        (PageType::File, true) => Lru::ActiveFile,
+    let lru = match (flags.has(Flag::SwapBacked), flags.has(Flag::Active)) {
+        (true, false) => Lru::InactiveAnon,
+        (true, true) => Lru::ActiveAnon,
+        (false, false) => Lru::InactiveFile,
+        (false, true) => Lru::ActiveFile,
     };
     lru as usize
 }

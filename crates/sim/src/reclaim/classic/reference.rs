@@ -40,6 +40,7 @@ pub(super) fn check(memory: &mut Memory, frame: FrameId, root: CgroupId) -> Verd
 
 /// Reads and clears the accessed bits of all entries that map the page. Passed over: processes outside the group
 /// reclaimed from, and mappings whose access order is announced (there use tells nothing about the next use).
+#[inline]
 pub(super) fn take_young(memory: &mut Memory, frame: FrameId, root: CgroupId) -> Young {
     let mut young = Young::default();
     if let Some((space, page)) = memory.sole_mapper(frame) {
@@ -52,6 +53,7 @@ pub(super) fn take_young(memory: &mut Memory, frame: FrameId, root: CgroupId) ->
     young
 }
 
+#[inline]
 fn take_from(memory: &mut Memory, frame: FrameId, mapper: Mapper, root: CgroupId, young: &mut Young) {
     debug_assert!(memory.space(mapper.space).alive, "a dead space maps nothing");
     memory.reclaim.work.rmap_walks += 1;

@@ -102,6 +102,7 @@ impl Lruvec {
     }
 
     /// Where a page enters (docs/spec/mglru.md#s3): the generation, and `Tail` for one whose write-back just ended.
+    #[inline]
     pub(super) fn entry(&self, page: Entering) -> u64 {
         let distance = match page {
             Entering { active: true, workingset: true, .. } => 1,
@@ -183,6 +184,7 @@ pub(super) struct Entering {
 
 impl Entering {
     /// A page by its flags.
+    #[inline]
     pub(super) fn of(memory: &Memory, frame: FrameId, state: PageState, rotated: bool) -> Self {
         let flags = memory.frames.flags(frame);
         let page_type = page_type(memory, frame);
@@ -214,9 +216,11 @@ impl Generations {
         }
     }
 
+    #[inline]
     pub(super) fn get(&self, lruvec: LruvecId) -> &Lruvec {
         &self.lruvecs[lruvec.index()]
     }
+    #[inline]
     pub(super) fn get_mut(&mut self, lruvec: LruvecId) -> &mut Lruvec {
         &mut self.lruvecs[lruvec.index()]
     }
@@ -227,17 +231,27 @@ impl Generations {
     #[inline]
     pub(super) fn set_state(&mut self, frames: &Frames, frame: FrameId, state: PageState) {
         if self.states.len() <= frame.index() {
-            // Fresh zero pages, not a resize that would write them all.
-            let mut states = vec![PageState::default(); frames.len()];
-            states[..self.states.len()].copy_from_slice(&self.states);
-            self.states = states;
+            self.make_room(frames);
         }
         self.states[frame.index()] = state;
     }
 
+    #[cold]
+    fn make_room(&mut self, frames: &Frames) {
+        // Fresh zero pages, not a resize that would write them all.
+        let mut states = vec![PageState::default(); frames.len()];
+        states[..self.states.len()].copy_from_slice(&self.states);
+        self.states = states;
+    }
+
     /// The generation that a page would enter.
     pub(super) fn entry(&self, memory: &Memory, frame: FrameId, rotated: bool) -> u64 {
-        let own = self.get(memory.lruvec_of(frame));
+        self.entry_in(memory.lruvec_of(frame), memory, frame, rotated)
+    }
+
+    #[inline]
+    fn entry_in(&self, lruvec: LruvecId, memory: &Memory, frame: FrameId, rotated: bool) -> u64 {
+        let own = self.get(lruvec);
         let page = Entering::of(memory, frame, self.state(frame), rotated);
         match self.baseline {
             Baseline::V7_2 => own.entry(page),
@@ -247,8 +261,8 @@ impl Generations {
 
     /// Puts a page that is on no list where its flags say.
     pub(super) fn insert(&mut self, memory: &mut Memory, frame: FrameId, rotated: bool) {
-        let seq = self.entry(memory, frame, rotated);
         let lruvec = memory.lruvec_of(frame);
+        let seq = self.entry_in(lruvec, memory, frame, rotated);
         let page_type = page_type(memory, frame);
         debug_assert!(
             (self.get(lruvec).min_seq[page_type as usize]..=self.get(lruvec).max_seq).contains(&seq),
@@ -257,9 +271,7 @@ impl Generations {
         debug_assert!(self.state(frame).generation().is_none(), "a page is of one generation at a time");
         let state = self.state(frame).of_type(page_type).with_generation(list_of(seq));
         self.set_state(&memory.frames, frame, state);
-        memory.frames.clear(frame, Flag::Active);
-        memory.frames.clear(frame, Flag::Isolated);
-        memory.frames.set(frame, Flag::OnList);
+        memory.frames.update(frame, [Flag::Active, Flag::Isolated], [Flag::OnList]);
         let end = if rotated { ListEnd::Tail } else { ListEnd::Head };
         let own = self.get_mut(lruvec);
         own.lists[list_of(seq)][page_type as usize].push(&mut memory.frames, frame, end);

@@ -55,6 +55,9 @@ impl Mglru {
 
     /// Puts all waiting pages on their lists.
     pub(super) fn insert_pending(&mut self, memory: &mut Memory) {
+        if self.pending.0.is_empty() {
+            return;
+        }
         let mut waiting = std::mem::take(&mut self.pending.0);
         for (frame, ..) in waiting.drain(..) {
             debug_assert!(self.generations.state(frame).is_waiting(), "the byte of a page that waits says so");
