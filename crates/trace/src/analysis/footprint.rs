@@ -1,5 +1,7 @@
 //! How much memory a trace touches, in all and at its highest.
 
+use std::ops::Range;
+
 use serde::Serialize;
 
 use super::{PageTable, TraceStep, walk};
@@ -77,23 +79,11 @@ impl Counts {
 
     pub(crate) fn see(&mut self, step: &TraceStep<'_>) {
         match step {
-            TraceStep::Row { row, process, time_ns } => {
-                for page in row.page..row.page + u64::from(row.pages) {
-                    let number = self.pages.insert(*process, page) as usize;
-                    if number == self.flags.len() {
-                        self.flags.push(0);
-                        let is_cached = self.page_cache.is_some_and(|range| range.contains(page));
-                        self.found.page_cache_pages += u64::from(is_cached);
-                    }
-                    let flags = &mut self.flags[number];
-                    self.resident += u64::from(*flags & RESIDENT == 0);
-                    self.found.written_pages += u64::from(row.write && *flags & WRITTEN == 0);
-                    *flags |= RESIDENT | if row.write { WRITTEN } else { 0 };
+            TraceStep::Rows(rows) => {
+                for ((start, end), &write) in rows.ranges().zip(rows.write()) {
+                    self.touch(rows.process, start..end, write);
                 }
-                if self.resident > self.found.peak_resident_pages {
-                    self.found.peak_resident_pages = self.resident;
-                    self.found.peak_time_ns = *time_ns;
-                }
+                self.rise(rows.time_ns);
             }
             TraceStep::Event { event, process } => match &event.kind {
                 EventKind::Map(map) => self.forget(*process, map.start, map.end),
@@ -101,6 +91,30 @@ impl Counts {
                 _ => {}
             },
             TraceStep::Exit { process } => self.forget(*process, 0, crate::PAGE_LIMIT),
+        }
+    }
+
+    /// Takes in a row: to be followed by [`Counts::rise`] before anything is forgotten.
+    pub(crate) fn touch(&mut self, process: usize, pages: Range<u64>, write: bool) {
+        for page in pages {
+            let number = self.pages.insert(process, page) as usize;
+            if number == self.flags.len() {
+                self.flags.push(0);
+                let is_cached = self.page_cache.is_some_and(|range| range.contains(page));
+                self.found.page_cache_pages += u64::from(is_cached);
+            }
+            let flags = &mut self.flags[number];
+            self.resident += u64::from(*flags & RESIDENT == 0);
+            self.found.written_pages += u64::from(write && *flags & WRITTEN == 0);
+            *flags |= RESIDENT | if write { WRITTEN } else { 0 };
+        }
+    }
+
+    /// Notes how much was resident after rows at `time_ns`. They only add pages, so their last row is their highest.
+    pub(crate) fn rise(&mut self, time_ns: u64) {
+        if self.resident > self.found.peak_resident_pages {
+            self.found.peak_resident_pages = self.resident;
+            self.found.peak_time_ns = time_ns;
         }
     }
 

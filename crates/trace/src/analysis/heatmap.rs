@@ -124,15 +124,18 @@ fn find_blocks(reader: &mut impl TraceRows) -> Result<(Vec<Block>, u64)> {
         match step {
             TraceStep::Event { event, process } => layout.see(&meta, event, process),
             TraceStep::Exit { .. } => {}
-            TraceStep::Row { row, process, .. } => {
-                layout.split(process, row.page, row.page + u64::from(row.pages), |group, start, end| {
-                    for block in start >> BLOCK_SHIFT..=(end - 1) >> BLOCK_SHIFT {
-                        let number = table.insert(process, block) as usize;
-                        if number == group_of.len() {
-                            group_of.push(group);
+            TraceStep::Rows(rows) => {
+                let process = rows.process;
+                for (start, end) in rows.ranges() {
+                    layout.split(process, start, end, |group, start, end| {
+                        for block in start >> BLOCK_SHIFT..=(end - 1) >> BLOCK_SHIFT {
+                            let number = table.insert(process, block) as usize;
+                            if number == group_of.len() {
+                                group_of.push(group);
+                            }
                         }
-                    }
-                });
+                    });
+                }
             }
         }
         Ok::<(), TraceError>(())
@@ -240,25 +243,26 @@ fn fill(reader: &mut impl TraceRows, map: &mut Heatmap) -> Result<()> {
         usize::try_from(column).unwrap_or(usize::MAX).min(columns - 1)
     };
     walk(reader, |step| {
-        let TraceStep::Row { row, process, time_ns } = step else { return Ok(()) };
-        let column = column_of(time_ns);
-        let (mut at, end) = (row.page, row.page + u64::from(row.pages));
-        while at < end {
-            let after = bands.partition_point(|band| (band.process, band.start) <= (process, at));
-            let band = bands[..after].last().filter(|band| band.process == process && at < band.end);
-            let Some(band) = band else {
-                // Of a dropped band: up to the next band that is there.
-                let next =
-                    bands.get(after).filter(|next| next.process == process).map_or(end, |next| next.start.min(end));
-                *dropped_accesses += next - at;
-                at = next;
-                continue;
-            };
-            let inside = &rows[band.first_row as usize..(band.first_row + band.rows) as usize];
-            let index = inside.partition_point(|row| row.end <= at);
-            let until = inside[index].end.min(end);
-            cells[(band.first_row as usize + index) * columns + column] += until - at;
-            at = until;
+        let TraceStep::Rows(touched) = step else { return Ok(()) };
+        let (process, column) = (touched.process, column_of(touched.time_ns));
+        for (mut at, end) in touched.ranges() {
+            while at < end {
+                let after = bands.partition_point(|band| (band.process, band.start) <= (process, at));
+                let band = bands[..after].last().filter(|band| band.process == process && at < band.end);
+                let Some(band) = band else {
+                    // Of a dropped band: up to the next band that is there.
+                    let next =
+                        bands.get(after).filter(|next| next.process == process).map_or(end, |next| next.start.min(end));
+                    *dropped_accesses += next - at;
+                    at = next;
+                    continue;
+                };
+                let inside = &rows[band.first_row as usize..(band.first_row + band.rows) as usize];
+                let index = inside.partition_point(|row| row.end <= at);
+                let until = inside[index].end.min(end);
+                cells[(band.first_row as usize + index) * columns + column] += until - at;
+                at = until;
+            }
         }
         Ok::<(), TraceError>(())
     })?;

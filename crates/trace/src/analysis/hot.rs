@@ -72,17 +72,20 @@ pub fn hot(reader: &mut impl TraceRows, nr_ranges: usize) -> Result<Hot> {
         match step {
             TraceStep::Event { event, process } => layout.see(&meta, event, process),
             TraceStep::Exit { .. } => {}
-            TraceStep::Row { row, process, .. } => {
-                accesses += u64::from(row.pages);
-                layout.split(process, row.page, row.page + u64::from(row.pages), |group, start, end| {
-                    for page in start..end {
-                        let number = pages.insert(process, page) as usize;
-                        if number == heat.len() {
-                            heat.push((group, 0));
+            TraceStep::Rows(rows) => {
+                accesses += rows.accesses();
+                let process = rows.process;
+                for (start, end) in rows.ranges() {
+                    layout.split(process, start, end, |group, start, end| {
+                        for page in start..end {
+                            let number = pages.insert(process, page) as usize;
+                            if number == heat.len() {
+                                heat.push((group, 0));
+                            }
+                            heat[number].1 += 1;
                         }
-                        heat[number].1 += 1;
-                    }
-                });
+                    });
+                }
             }
         }
         Ok::<(), TraceError>(())

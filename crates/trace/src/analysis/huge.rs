@@ -95,9 +95,9 @@ pub fn huge_ranges(reader: &mut impl TraceRows) -> Result<std::result::Result<Hu
                 layout.see(&meta, event, process);
             }
             TraceStep::Exit { process } => ranges.forget(process, 0, crate::PAGE_LIMIT),
-            TraceStep::Row { row, process, .. } => {
-                for page in row.page..row.page + u64::from(row.pages) {
-                    ranges.touch(&mut layout, process, page);
+            TraceStep::Rows(rows) => {
+                for page in rows.ranges().flat_map(|(start, end)| start..end) {
+                    ranges.touch(&mut layout, rows.process, page);
                 }
             }
         }

@@ -40,9 +40,9 @@ pub fn idle(reader: &mut impl TraceRows, at: IdleAt, bounds_ns: &[u64]) -> Resul
     }
     let (mut rows, mut last_access_ns) = (0u64, 0);
     let duration_ns = walk(reader, |step| {
-        if let TraceStep::Row { time_ns, .. } = step {
-            rows += 1;
-            last_access_ns = time_ns;
+        if let TraceStep::Rows(some) = step {
+            rows += some.len() as u64;
+            last_access_ns = some.time_ns;
         }
         Ok::<(), TraceError>(())
     })?;
@@ -68,15 +68,15 @@ pub fn idle(reader: &mut impl TraceRows, at: IdleAt, bounds_ns: &[u64]) -> Resul
     let mut rows_left = rows;
     walk(reader, |step| {
         match step {
-            TraceStep::Row { row, process, time_ns } => {
-                clock.advance(row.thread, row.time_ns);
+            TraceStep::Rows(rows) => {
+                let time_ns = clock.advance(rows.thread, rows.cpu_ns);
                 while let Some(moment_ns) = waiting.next_if(|&moment_ns| moment_ns < time_ns) {
                     found.push(ages.at(moment_ns));
                 }
-                for page in row.page..row.page + u64::from(row.pages) {
-                    ages.touch(process, page, time_ns);
+                for page in rows.ranges().flat_map(|(start, end)| start..end) {
+                    ages.touch(rows.process, page, time_ns);
                 }
-                rows_left -= 1;
+                rows_left -= rows.len() as u64;
                 if rows_left == 0 && before_the_end {
                     found.extend(waiting.by_ref().map(|moment_ns| ages.at(moment_ns)));
                 }

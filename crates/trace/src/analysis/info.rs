@@ -118,38 +118,42 @@ pub fn info(reader: &mut impl TraceRows) -> Result<Info> {
                 let thread = &mut threads[event.thread as usize];
                 thread.cpu_ns = thread.cpu_ns.max(event.time_ns);
             }
-            TraceStep::Row { row, process, .. } => {
-                let touched = u64::from(row.pages);
-                rows += 1;
+            TraceStep::Rows(some) => {
+                let (process, touched) = (some.process, some.accesses());
+                rows += some.len() as u64;
                 accesses += touched;
-                write_accesses += if row.write { touched } else { 0 };
-                kernel_accesses += if row.kernel { touched } else { 0 };
-                let thread = &mut threads[row.thread as usize];
-                thread.rows += 1;
+                let thread = &mut threads[some.thread as usize];
+                thread.rows += some.len() as u64;
                 thread.accesses += touched;
-                thread.cpu_ns = thread.cpu_ns.max(row.time_ns);
-                let before = counts.pages().0.len();
-                counts.see(&step);
-                let new_pages = counts.pages().0.len() - before;
-                layout.split(*process, row.page, row.page + touched, |group, start, end| {
-                    let group_index = group as usize;
-                    if group_index >= accesses_of.len() {
-                        accesses_of.resize(group_index + 1, 0);
-                    }
-                    accesses_of[group_index] += end - start;
-                    if new_pages > 0 {
-                        // New pages of this row got the next numbers in ascending order of pages.
-                        counts.pages().0.for_each_touched(*process, start, end, |number| {
-                            let number = number as usize;
-                            if number >= owner.len() {
-                                owner.resize(number + 1, u32::MAX);
-                            }
-                            if owner[number] == u32::MAX {
-                                owner[number] = group;
-                            }
-                        });
-                    }
-                });
+                thread.cpu_ns = thread.cpu_ns.max(some.cpu_ns);
+                for row in some.iter() {
+                    let touched = u64::from(row.pages);
+                    write_accesses += if row.write { touched } else { 0 };
+                    kernel_accesses += if row.kernel { touched } else { 0 };
+                    let before = counts.pages().0.len();
+                    counts.touch(process, row.page..row.page + touched, row.write);
+                    let new_pages = counts.pages().0.len() - before;
+                    layout.split(process, row.page, row.page + touched, |group, start, end| {
+                        let group_index = group as usize;
+                        if group_index >= accesses_of.len() {
+                            accesses_of.resize(group_index + 1, 0);
+                        }
+                        accesses_of[group_index] += end - start;
+                        if new_pages > 0 {
+                            // New pages of this row got the next numbers in ascending order of pages.
+                            counts.pages().0.for_each_touched(process, start, end, |number| {
+                                let number = number as usize;
+                                if number >= owner.len() {
+                                    owner.resize(number + 1, u32::MAX);
+                                }
+                                if owner[number] == u32::MAX {
+                                    owner[number] = group;
+                                }
+                            });
+                        }
+                    });
+                }
+                counts.rise(some.time_ns);
                 return Ok(());
             }
             TraceStep::Exit { .. } => {}

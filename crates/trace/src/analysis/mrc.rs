@@ -59,10 +59,10 @@ pub fn mrc(reader: &mut impl TraceRows) -> Result<MissRatioCurve> {
     let (mut accesses, mut cold_misses) = (0u64, 0u64);
     walk(reader, |step| {
         match step {
-            TraceStep::Row { row, process, .. } => {
-                accesses += u64::from(row.pages);
-                for page in row.page..row.page + u64::from(row.pages) {
-                    match stack.access(pages.insert(process, page)) {
+            TraceStep::Rows(rows) => {
+                accesses += rows.accesses();
+                for page in rows.ranges().flat_map(|(start, end)| start..end) {
+                    match stack.access(pages.insert(rows.process, page)) {
                         None => cold_misses += 1,
                         Some(distance) => {
                             let index = usize::try_from(distance - 1).expect("no further than there are pages");

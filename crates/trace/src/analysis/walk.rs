@@ -1,21 +1,62 @@
 //! One pass over rows and events together, in the order in which they happened, with the trace's clock.
 
-use crate::{Event, EventKind, Result, TraceError, TraceMeta, TraceRow, TraceRows};
+use std::ops::Range;
+
+use crate::{Event, EventKind, Result, RowBatch, TraceError, TraceMeta, TraceRow, TraceRows};
 
 /// What happens next.
 #[derive(Debug)]
 pub(crate) enum TraceStep<'a> {
     /// A thread touches pages.
-    Row {
-        row: TraceRow,
-        process: usize,
-        /// Trace time in nanoseconds; never goes back.
-        time_ns: u64,
-    },
+    Rows(Rows<'a>),
     /// An address space changes, a thread starts, ends or sleeps.
     Event { event: &'a Event, process: usize },
     /// The last thread of a process has ended: its memory is gone.
     Exit { process: usize },
+}
+
+/// Consecutive rows of one thread at one time, without an event between them: at least one.
+#[derive(Clone, Debug)]
+pub(crate) struct Rows<'a> {
+    batch: &'a RowBatch,
+    range: Range<usize>,
+    pub(crate) thread: u32,
+    pub(crate) process: usize,
+    /// CPU time of the thread, nanoseconds.
+    pub(crate) cpu_ns: u64,
+    /// Trace time in nanoseconds; never goes back.
+    pub(crate) time_ns: u64,
+}
+
+impl<'a> Rows<'a> {
+    pub(crate) fn len(&self) -> usize {
+        self.range.len()
+    }
+    /// First pages of the rows.
+    pub(crate) fn page(&self) -> &'a [u64] {
+        &self.batch.page[self.range.clone()]
+    }
+    /// Numbers of pages of the rows.
+    pub(crate) fn pages(&self) -> &'a [u32] {
+        &self.batch.pages[self.range.clone()]
+    }
+    /// Whether the rows write.
+    pub(crate) fn write(&self) -> &'a [bool] {
+        &self.batch.write[self.range.clone()]
+    }
+    /// Page ranges of the rows: first page, and the page after the last.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + 'a {
+        self.page().iter().zip(self.pages()).map(|(&page, &pages)| (page, page + u64::from(pages)))
+    }
+    /// Pages touched by all rows together.
+    pub(crate) fn accesses(&self) -> u64 {
+        self.pages().iter().map(|&pages| u64::from(pages)).sum()
+    }
+    /// The rows one by one.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = TraceRow> + 'a {
+        let batch = self.batch;
+        self.range.clone().map(|index| batch.row(index))
+    }
 }
 
 /// Calls `each` for every step from the first row on; the trace time at the end.
@@ -27,16 +68,24 @@ pub(crate) fn walk<E: From<TraceError>>(
     let mut clock = Clock::new(&meta);
     let mut events = meta.events.iter().peekable();
     reader.for_each_batch(|batch| {
-        for (index, row) in batch.rows().enumerate() {
-            while let Some(event) = events.next_if(|event| event.row <= batch.first_row + index as u64) {
+        let mut start = 0;
+        while start < batch.len() {
+            let first_row = batch.first_row + start as u64;
+            while let Some(event) = events.next_if(|event| event.row <= first_row) {
                 let process = meta.process_of(event.thread);
                 each(TraceStep::Event { event, process })?;
                 if clock.see(&meta, event) {
                     each(TraceStep::Exit { process })?;
                 }
             }
-            let time_ns = clock.time_of(&row);
-            each(TraceStep::Row { row, process: meta.process_of(row.thread), time_ns })?;
+            let rows_to_event = events.peek().map_or(u64::MAX, |event| event.row - first_row);
+            let limit = batch.len().min(start.saturating_add(usize::try_from(rows_to_event).unwrap_or(usize::MAX)));
+            let (thread, cpu_ns) = (batch.thread[start], batch.time_ns[start]);
+            let end = start + alike(&batch.thread[start..limit], &batch.time_ns[start..limit]);
+            let time_ns = clock.advance(thread, cpu_ns);
+            let process = meta.process_of(thread);
+            each(TraceStep::Rows(Rows { batch, range: start..end, thread, process, cpu_ns, time_ns }))?;
+            start = end;
         }
         Ok::<(), E>(())
     })?;
@@ -48,6 +97,23 @@ pub(crate) fn walk<E: From<TraceError>>(
         }
     }
     Ok(clock.now_ns)
+}
+
+/// How many rows from the first on have its thread and time.
+fn alike(thread: &[u32], time_ns: &[u64]) -> usize {
+    const BLOCK: usize = 64;
+    let first = (thread[0], time_ns[0]);
+    // Whole blocks without a branch a row: epochs of large programs have thousands of rows.
+    let blocks = thread.chunks_exact(BLOCK).zip(time_ns.chunks_exact(BLOCK));
+    let same = blocks.take_while(|(thread, time_ns)| {
+        let differ = thread
+            .iter()
+            .zip(*time_ns)
+            .fold(0, |bits, (thread, time_ns)| bits | u64::from(thread ^ first.0) | time_ns ^ first.1);
+        differ == 0
+    });
+    let at = same.count() * BLOCK;
+    at + thread[at..].iter().zip(&time_ns[at..]).take_while(|&(&thread, &time_ns)| (thread, time_ns) == first).count()
 }
 
 /// Trace time of all threads together.
@@ -89,10 +155,6 @@ impl Clock {
     /// Trace time minus CPU time of a thread; `None` before it is known to have started.
     pub(crate) fn offset_ns(&self, thread: usize) -> Option<u64> {
         self.offsets_ns[thread]
-    }
-
-    fn time_of(&mut self, row: &TraceRow) -> u64 {
-        self.advance(row.thread, row.time_ns)
     }
 
     /// Takes in an event. Whether it ended a process.

@@ -57,23 +57,25 @@ pub fn wss(reader: &mut impl TraceRows, window_ns: u64) -> Result<WorkingSet> {
     let mut counted: Vec<(u32, u32)> = Vec::new();
     let mut windows: Vec<WssWindow> = Vec::new();
     let duration_ns = walk(reader, |step| {
-        let TraceStep::Row { row, process, time_ns } = step else { return Ok(()) };
-        let index = window_index(time_ns, window_ns)?;
+        let TraceStep::Rows(rows) = step else { return Ok(()) };
+        let index = window_index(rows.time_ns, window_ns)?;
         fill(&mut windows, index, window_ns);
         let window = &mut windows[index as usize];
-        window.accesses += u64::from(row.pages);
+        window.accesses += rows.accesses();
         let stamp = index + 1;
-        for page in row.page..row.page + u64::from(row.pages) {
-            let number = pages.insert(process, page) as usize;
-            if number == counted.len() {
-                counted.push((0, 0));
-            }
-            let (touched, written) = &mut counted[number];
-            window.pages += u64::from(*touched != stamp);
-            *touched = stamp;
-            if row.write {
-                window.written_pages += u64::from(*written != stamp);
-                *written = stamp;
+        for ((start, end), &write) in rows.ranges().zip(rows.write()) {
+            for page in start..end {
+                let number = pages.insert(rows.process, page) as usize;
+                if number == counted.len() {
+                    counted.push((0, 0));
+                }
+                let (touched, written) = &mut counted[number];
+                window.pages += u64::from(*touched != stamp);
+                *touched = stamp;
+                if write {
+                    window.written_pages += u64::from(*written != stamp);
+                    *written = stamp;
+                }
             }
         }
         Ok::<(), TraceError>(())

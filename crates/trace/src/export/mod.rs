@@ -151,8 +151,10 @@ pub(crate) fn for_each_access(
     mut each: impl FnMut(usize, u64, bool, u64) -> Result<()>,
 ) -> Result<()> {
     walk(reader, |step| {
-        let TraceStep::Row { row, process, time_ns } = step else { return Ok(()) };
-        (row.page..row.page + u64::from(row.pages)).try_for_each(|page| each(process, page, row.write, time_ns))
+        let TraceStep::Rows(rows) = step else { return Ok(()) };
+        rows.ranges().zip(rows.write()).try_for_each(|((start, end), &write)| {
+            (start..end).try_for_each(|page| each(rows.process, page, write, rows.time_ns))
+        })
     })
     .map(|_| ())
 }
