@@ -1,6 +1,7 @@
 //! Reading a trace, whatever form it is in.
 
 use std::path::Path;
+use std::sync::mpsc;
 
 use crate::file::Source;
 use crate::file::footer::{Footer, META_KEY, is_parquet};
@@ -177,7 +178,7 @@ impl TraceReader {
         }
     }
 
-    /// Reads all rows from the first on, batch by batch.
+    /// Reads all rows from the first on, batch by batch. Of a long trace the next batches are decoded meanwhile, on a thread of their own.
     ///
     /// # Errors
     /// As [`TraceReader::next_batch`]; and what `each` returns.
@@ -186,13 +187,48 @@ impl TraceReader {
         mut each: impl FnMut(&RowBatch) -> Result<(), E>,
     ) -> Result<(), E> {
         self.rewind();
+        if self.meta.rows > AHEAD_ROWS_MIN {
+            return self.decode_ahead(each);
+        }
         let mut batch = RowBatch::new();
         while self.next_batch(&mut batch)? {
             each(&batch)?;
         }
         Ok(())
     }
+
+    fn decode_ahead<E: From<TraceError>>(&mut self, mut each: impl FnMut(&RowBatch) -> Result<(), E>) -> Result<(), E> {
+        let (give_back, empty) = mpsc::channel();
+        let (hand_on, decoded) = mpsc::sync_channel(AHEAD_BATCHES);
+        for _ in 0..AHEAD_BATCHES {
+            give_back.send(RowBatch::new()).expect("the receiver is here");
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                // Ends with the rows, with an error, or when nobody takes batches any more.
+                for mut batch in empty {
+                    let more = self.next_batch(&mut batch);
+                    let is_last = !matches!(more, Ok(true));
+                    if matches!(more, Ok(false)) || hand_on.send(more.map(|_| batch)).is_err() || is_last {
+                        break;
+                    }
+                }
+            });
+            for batch in decoded {
+                let batch = batch?;
+                each(&batch)?;
+                // The other side may have come to the end.
+                let _ = give_back.send(batch);
+            }
+            Ok(())
+        })
+    }
 }
+
+/// Traces up to this length are decoded without another thread.
+const AHEAD_ROWS_MIN: u64 = 1 << 18;
+/// Batches that are decoded ahead or worked on: 4 MiB.
+const AHEAD_BATCHES: usize = 8;
 
 /// The first row of `batch` that is not allowed, and why.
 fn find_flaw(batch: &RowBatch, nr_threads: usize) -> Option<(usize, String)> {
