@@ -328,7 +328,7 @@ proptest! {
         prop_assert!(found.ranges.is_sorted_by(|a, b| a.accesses >= b.accesses));
 
         // Heatmap: every access in the cell that its row and column name, none twice.
-        let options = HeatmapOptions { columns, rows, fold_pages: 64 };
+        let options = HeatmapOptions { columns, rows, fold_pages: 64, whole_epochs: false };
         let map = heatmap(&mut reader, &options).unwrap();
         prop_assert!(map.rows.len() <= rows as usize);
         let mut cells = vec![0u64; map.cells.len()];
@@ -395,7 +395,8 @@ fn mappings_are_told_apart_by_kind_and_file() {
     let ranges: Vec<_> = ranges.iter().map(|range| (range.start, range.end, range.accesses, range.share_ppm)).collect();
     assert_eq!(ranges, [(30, 32, 4, 400_000), (32, 34, 4, 400_000), (99, 101, 2, 200_000)]);
     let mut labels = |rows| {
-        let map = heatmap(&mut reader, &HeatmapOptions { columns: 2, rows, fold_pages: 32 }).unwrap();
+        let map =
+            heatmap(&mut reader, &HeatmapOptions { columns: 2, rows, fold_pages: 32, whole_epochs: false }).unwrap();
         map.bands.into_iter().map(|band| band.label).collect::<Vec<_>>()
     };
     assert_eq!(labels(9), ["file libc.so.6", "heap", "not mapped"]);
@@ -411,7 +412,7 @@ fn options_that_cannot_be_are_told() {
         assert!(error.contains("window") && error.contains(expected), "{error}");
     }
     for (columns, rows) in [(0, 5), (5, 0), (1 << 20, 1 << 20)] {
-        let options = HeatmapOptions { columns, rows, fold_pages: 1 };
+        let options = HeatmapOptions { columns, rows, fold_pages: 1, whole_epochs: false };
         assert!(heatmap(&mut reader, &options).unwrap_err().to_string().contains("allowed"));
     }
 }

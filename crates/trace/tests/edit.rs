@@ -505,7 +505,7 @@ type Reports = (Info, (WorkingSet, MissRatioCurve, Hot, Heatmap, Footprint));
 /// All analyses of a trace; the file's own length is left out.
 fn reports(source: &mut impl TraceRows) -> Reports {
     let info = Info { file_bytes: 0, milli_bytes_per_access: 0, ..info(source).unwrap() };
-    let options = HeatmapOptions { columns: 7, rows: 12, fold_pages: 16 };
+    let options = HeatmapOptions { columns: 7, rows: 12, fold_pages: 16, whole_epochs: false };
     let rest = (
         wss(source, 40).unwrap(),
         mrc(source).unwrap(),

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use isotherm_report::Heatmap;
-use isotherm_trace::analysis::{self, Heatmap as Matrix, HeatmapOptions};
-use isotherm_trace::{TraceReader, TraceRows};
+use isotherm_trace::TraceReader;
+use isotherm_trace::analysis::{self, HeatmapOptions};
 
 use crate::error::CliError;
 use crate::ui::Ui;
@@ -85,45 +85,11 @@ views! {
 
 /// Cells of a picture's matrix: columns as many as it has pixels; rows many more, or a heap that is scattered over a
 /// thousand places would become few bands that are mostly holes.
-const PICTURE_CELLS: HeatmapOptions = HeatmapOptions { columns: 800, rows: 4000, fold_pages: 2048 };
+const PICTURE_CELLS: HeatmapOptions = HeatmapOptions { columns: 800, rows: 4000, fold_pages: 2048, whole_epochs: true };
 
 /// The heatmap of a trace, for reports that hold more than it.
 pub(crate) fn trace_heatmap(trace: &Path) -> Result<Heatmap, CliError> {
     let mut reader = TraceReader::open(trace)?;
-    let matrix = picture_matrix(&mut reader)?;
+    let matrix = analysis::heatmap(&mut reader, &PICTURE_CELLS)?;
     Ok(isotherm_report::traces::heatmap(&matrix, reader.meta()))
-}
-
-/// The matrix for a picture. Its columns are whole epochs: narrower ones would be empty in turn, and stripes would be seen
-/// that are not there.
-fn picture_matrix(reader: &mut impl TraceRows) -> isotherm_trace::Result<Matrix> {
-    let matrix = analysis::heatmap(reader, &PICTURE_CELLS)?;
-    match whole_epochs(matrix.duration_ns, reader.meta().epoch_ns) {
-        PICTURE_COLUMNS => Ok(matrix),
-        columns => analysis::heatmap(reader, &HeatmapOptions { columns, ..PICTURE_CELLS }),
-    }
-}
-
-const PICTURE_COLUMNS: u32 = PICTURE_CELLS.columns;
-
-/// The most columns, up to a picture's, that are whole numbers of epochs long.
-fn whole_epochs(duration_ns: u64, epoch_ns: u64) -> u32 {
-    let Some(epochs) = duration_ns.checked_div(epoch_ns) else { return PICTURE_COLUMNS };
-    let epochs_per_column = epochs.div_ceil(u64::from(PICTURE_COLUMNS)).max(1);
-    u32::try_from(epochs / epochs_per_column).unwrap_or(PICTURE_COLUMNS).clamp(1, PICTURE_COLUMNS)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_hold_whole_epochs() {
-        // (duration, epoch, columns): no epochs; fewer epochs than columns; 2590 / 4 epochs a column; none at all.
-        for (duration_ns, epoch_ns, columns) in
-            [(5, 0, 800), (2_590, 10, 259), (2_590, 1, 647), (0, 10, 1), (1_600_000, 1, 800)]
-        {
-            assert_eq!(whole_epochs(duration_ns, epoch_ns), columns, "{duration_ns} / {epoch_ns}");
-        }
-    }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::layout::Layout;
-use super::{PageTable, TraceStep, walk};
+use super::{TraceStep, WordTable, walk};
 use crate::{MapKind, Result, TraceError, TraceRows};
 
 /// Size of the matrix and how it folds.
@@ -15,11 +15,14 @@ pub struct HeatmapOptions {
     pub rows: u32,
     /// Untouched pages between touched ones that are folded away from this length on.
     pub fold_pages: u64,
+    /// Whether to take fewer columns, the most that are whole numbers of epochs long. Narrower ones would be empty in turn, and a picture
+    /// would show stripes that are not there.
+    pub whole_epochs: bool,
 }
 
 impl Default for HeatmapOptions {
     fn default() -> Self {
-        Self { columns: 120, rows: 60, fold_pages: 2048 }
+        Self { columns: 120, rows: 60, fold_pages: 2048, whole_epochs: false }
     }
 }
 
@@ -77,8 +80,10 @@ pub struct HeatmapRow {
 
 const BLOCK_SHIFT: u32 = 4;
 const BLOCK_PAGES: u64 = 1 << BLOCK_SHIFT;
+/// Blocks of the pages of a word.
+const WORD_BLOCKS: usize = 4;
 
-/// Two passes over the trace: which pages are touched, then when. Memory: some 10 bytes for each touched block of 16
+/// Two passes over the trace: which pages are touched, then when. Memory: some 50 bytes for each touched block of 16
 /// pages, and the matrix.
 ///
 /// # Errors
@@ -92,9 +97,12 @@ pub fn heatmap(reader: &mut impl TraceRows, options: &HeatmapOptions) -> Result<
     let (blocks, duration_ns) = find_blocks(reader)?;
     let (mut bands, dropped_bands) = find_bands(&blocks, options);
     give_rows(&mut bands, options.rows);
+    let epoch_ns = reader.meta().epoch_ns;
+    let columns =
+        if options.whole_epochs { whole_epochs(duration_ns, epoch_ns, options.columns) } else { options.columns };
     let mut map = Heatmap {
         duration_ns,
-        columns: options.columns,
+        columns,
         rows: rows_of(&bands),
         bands,
         cells: Vec::new(),
@@ -104,6 +112,13 @@ pub fn heatmap(reader: &mut impl TraceRows, options: &HeatmapOptions) -> Result<
     };
     fill(reader, &mut map)?;
     Ok(map)
+}
+
+/// The most columns, up to so many, that are whole numbers of epochs long.
+fn whole_epochs(duration_ns: u64, epoch_ns: u64, columns: u32) -> u32 {
+    let Some(epochs) = duration_ns.checked_div(epoch_ns) else { return columns };
+    let epochs_per_column = epochs.div_ceil(u64::from(columns)).max(1);
+    u32::try_from(epochs / epochs_per_column).unwrap_or(columns).clamp(1, columns)
 }
 
 /// A touched block of pages.
@@ -118,8 +133,10 @@ struct Block {
 fn find_blocks(reader: &mut impl TraceRows) -> Result<(Vec<Block>, u64)> {
     let meta = reader.meta().clone();
     let mut layout = Layout::default();
-    let mut table = PageTable::default();
-    let mut group_of: Vec<u32> = Vec::new();
+    let mut words = WordTable::apart();
+    // Of each 64 pages, which blocks were touched, and for each of these the mapping that had it first.
+    let mut touched: Vec<u8> = Vec::new();
+    let mut group_of: Vec<[u32; WORD_BLOCKS]> = Vec::new();
     let duration_ns = walk(reader, |step| {
         match step {
             TraceStep::Event { event, process } => layout.see(&meta, event, process),
@@ -128,12 +145,18 @@ fn find_blocks(reader: &mut impl TraceRows) -> Result<(Vec<Block>, u64)> {
                 let process = rows.process;
                 for (start, end) in rows.ranges() {
                     layout.split(process, start, end, |group, start, end| {
-                        for block in start >> BLOCK_SHIFT..=(end - 1) >> BLOCK_SHIFT {
-                            let number = table.insert(process, block) as usize;
-                            if number == group_of.len() {
-                                group_of.push(group);
+                        words.for_each_word(process, start, end, |number, bits| {
+                            let number = number as usize;
+                            if number == touched.len() {
+                                touched.push(0);
+                                group_of.push([0; WORD_BLOCKS]);
                             }
-                        }
+                            let blocks = blocks_of(bits) & !touched[number];
+                            if blocks != 0 {
+                                touched[number] |= blocks;
+                                set_groups(&mut group_of[number], blocks, group);
+                            }
+                        });
                     });
                 }
             }
@@ -141,11 +164,32 @@ fn find_blocks(reader: &mut impl TraceRows) -> Result<(Vec<Block>, u64)> {
         Ok::<(), TraceError>(())
     })?;
     let labels: Vec<std::rc::Rc<str>> = layout.groups().iter().map(|group| group.label().into()).collect();
-    let block = |(process, number, dense): (usize, u64, u32)| {
-        let group = group_of[dense as usize] as usize;
-        Block { process, number, what: layout.groups()[group].what, label: std::rc::Rc::clone(&labels[group]) }
-    };
-    Ok((table.sorted().into_iter().map(block).collect(), duration_ns))
+    let mut blocks = Vec::with_capacity(touched.iter().map(|blocks| blocks.count_ones() as usize).sum());
+    for (process, page, word) in words.sorted() {
+        let (touched, groups) = (touched[word as usize], group_of[word as usize]);
+        for (block, group) in (0u64..).zip(groups).filter(|(block, _)| touched >> block & 1 != 0) {
+            let (group, number) = (group as usize, (page >> BLOCK_SHIFT) + block);
+            let label = std::rc::Rc::clone(&labels[group]);
+            blocks.push(Block { process, number, what: layout.groups()[group].what, label });
+        }
+    }
+    Ok((blocks, duration_ns))
+}
+
+/// Which blocks of 64 pages have one of `bits`, one bit a block.
+#[inline]
+fn blocks_of(bits: u64) -> u8 {
+    let has = |block: u32| u8::from(bits >> (block * 16) & 0xffff != 0) << block;
+    has(0) | has(1) | has(2) | has(3)
+}
+
+#[cold]
+fn set_groups(groups: &mut [u32; WORD_BLOCKS], blocks: u8, group: u32) {
+    for (block, slot) in groups.iter_mut().enumerate() {
+        if blocks >> block & 1 != 0 {
+            *slot = group;
+        }
+    }
 }
 
 /// Cuts the touched blocks at long gaps and where the mapping changes. If that makes too many bands, first mappings
@@ -238,34 +282,32 @@ fn fill(reader: &mut impl TraceRows, map: &mut Heatmap) -> Result<()> {
     let columns = map.columns as usize;
     map.cells = vec![0; map.rows.len() * columns];
     let Heatmap { duration_ns, bands, rows, cells, dropped_accesses, .. } = map;
-    let column_of = |time_ns: u64| {
-        let column = u128::from(time_ns) * columns as u128 / u128::from((*duration_ns).max(1));
-        usize::try_from(column).unwrap_or(usize::MAX).min(columns - 1)
-    };
+    let mut bands = Bands::new(bands, rows);
+    let mut column = Column::new(rows.len(), map.columns, *duration_ns);
     walk(reader, |step| {
         let TraceStep::Rows(touched) = step else { return Ok(()) };
-        let (process, column) = (touched.process, column_of(touched.time_ns));
+        if touched.time_ns >= column.until_ns {
+            column.go_to(touched.time_ns, cells);
+        }
         for (mut at, end) in touched.ranges() {
             while at < end {
-                let after = bands.partition_point(|band| (band.process, band.start) <= (process, at));
-                let band = bands[..after].last().filter(|band| band.process == process && at < band.end);
-                let Some(band) = band else {
+                let until = if bands.select(touched.process, at) {
+                    let (row, row_end) = bands.row(at);
+                    let until = row_end.min(end);
+                    column.touched[row] += until - at;
+                    until
+                } else {
                     // Of a dropped band: up to the next band that is there.
-                    let next =
-                        bands.get(after).filter(|next| next.process == process).map_or(end, |next| next.start.min(end));
+                    let next = bands.next_start(touched.process, at).min(end);
                     *dropped_accesses += next - at;
-                    at = next;
-                    continue;
+                    next
                 };
-                let inside = &rows[band.first_row as usize..(band.first_row + band.rows) as usize];
-                let index = inside.partition_point(|row| row.end <= at);
-                let until = inside[index].end.min(end);
-                cells[(band.first_row as usize + index) * columns + column] += until - at;
                 at = until;
             }
         }
         Ok::<(), TraceError>(())
     })?;
+    column.put(cells);
     for (row, cells) in map.rows.iter().zip(map.cells.chunks(columns)) {
         let hottest = cells.iter().copied().max().unwrap_or(0);
         let milli = u128::from(hottest) * 1000 / u128::from(row.end - row.start);
@@ -274,12 +316,118 @@ fn fill(reader: &mut impl TraceRows, map: &mut Heatmap) -> Result<()> {
     Ok(())
 }
 
+/// The column of the matrix that is being filled. Time does not go back, so there is one at a time.
+struct Column {
+    number: u32,
+    columns: u32,
+    duration_ns: u64,
+    /// Trace time at which the next column begins; `u64::MAX` in the last.
+    until_ns: u64,
+    /// Pages touched in each row of the matrix.
+    touched: Vec<u64>,
+}
+
+impl Column {
+    fn new(rows: usize, columns: u32, duration_ns: u64) -> Self {
+        let mut column = Self { number: 0, columns, duration_ns, until_ns: 0, touched: vec![0; rows] };
+        column.until_ns = column.end_ns();
+        column
+    }
+
+    /// The first time of which the column is a later one.
+    fn end_ns(&self) -> u64 {
+        if self.number + 1 >= self.columns {
+            return u64::MAX;
+        }
+        let part = u128::from(self.duration_ns.max(1)) * u128::from(self.number + 1);
+        u64::try_from(part.div_ceil(u128::from(self.columns))).unwrap_or(u64::MAX)
+    }
+
+    #[cold]
+    fn go_to(&mut self, time_ns: u64, cells: &mut [u64]) {
+        self.put(cells);
+        let number = u128::from(time_ns) * u128::from(self.columns) / u128::from(self.duration_ns.max(1));
+        self.number = u32::try_from(number).unwrap_or(u32::MAX).min(self.columns - 1);
+        self.until_ns = self.end_ns();
+    }
+
+    /// Adds what was counted to the matrix.
+    fn put(&mut self, cells: &mut [u64]) {
+        for (touched, cells) in self.touched.iter_mut().zip(cells.chunks_mut(self.columns as usize)) {
+            cells[self.number as usize] += std::mem::take(touched);
+        }
+    }
+}
+
+/// Finds the row of a page. Remembers the band of the last one.
+struct Bands<'a> {
+    bands: &'a [Band],
+    rows: &'a [HeatmapRow],
+    /// By band: rows a page, in 2^-64, rounded down.
+    rows_per_page: Vec<u64>,
+    selected: usize,
+}
+
+impl<'a> Bands<'a> {
+    fn new(bands: &'a [Band], rows: &'a [HeatmapRow]) -> Self {
+        let rows_per_page = |band: &Band| {
+            let share = (u128::from(band.rows) << 64) / u128::from(band.end - band.start);
+            u64::try_from(share).unwrap_or(u64::MAX)
+        };
+        Self { bands, rows, rows_per_page: bands.iter().map(rows_per_page).collect(), selected: 0 }
+    }
+
+    /// Goes to the band of `page`; `false`: there is none.
+    #[inline]
+    fn select(&mut self, process: usize, page: u64) -> bool {
+        let holds = |band: &Band| band.process == process && (band.start..band.end).contains(&page);
+        if self.bands.get(self.selected).is_some_and(holds) {
+            return true;
+        }
+        let after = self.after(process, page);
+        self.selected = after.saturating_sub(1);
+        after > 0 && holds(&self.bands[self.selected])
+    }
+
+    /// Row of `page`, which is in the selected band, and the page after the last of that row.
+    #[inline]
+    fn row(&self, page: u64) -> (usize, u64) {
+        let band = &self.bands[self.selected];
+        let scaled = u128::from(page - band.start) * u128::from(self.rows_per_page[self.selected]);
+        // Rounding down makes it the row before at times, never an earlier one: pages of a band are fewer than 2^64.
+        let row = band.first_row as usize + usize::try_from(scaled >> 64).expect("less than the rows of the band");
+        let end = self.rows[row].end;
+        if page < end { (row, end) } else { (row + 1, self.rows[row + 1].end) }
+    }
+
+    /// Where the first band of the process after `page` begins; `u64::MAX` if there is none.
+    #[cold]
+    fn next_start(&self, process: usize, page: u64) -> u64 {
+        let next = self.bands.get(self.after(process, page));
+        next.filter(|next| next.process == process).map_or(u64::MAX, |next| next.start)
+    }
+
+    fn after(&self, process: usize, page: u64) -> usize {
+        self.bands.partition_point(|band| (band.process, band.start) <= (process, page))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn block(process: usize, number: u64, label: &str) -> Block {
         Block { process, number, what: None, label: label.into() }
+    }
+
+    #[test]
+    fn columns_hold_whole_epochs() {
+        // (duration, epoch, columns): no epochs; fewer epochs than columns; 2590 / 4 epochs a column; none at all.
+        for (duration_ns, epoch_ns, columns) in
+            [(5, 0, 800), (2_590, 10, 259), (2_590, 1, 647), (0, 10, 1), (1_600_000, 1, 800)]
+        {
+            assert_eq!(whole_epochs(duration_ns, epoch_ns, 800), columns, "{duration_ns} / {epoch_ns}");
+        }
     }
 
     #[test]

@@ -100,6 +100,7 @@ impl Layout {
     }
 
     /// The group of `page`, and where this answer ceases to hold for the pages after it.
+    #[inline]
     pub(crate) fn find(&mut self, process: usize, page: u64) -> (u32, u64) {
         if let Some((last_process, start, end, group)) = self.last
             && last_process == process
@@ -107,6 +108,11 @@ impl Layout {
         {
             return (group, end);
         }
+        self.search(process, page)
+    }
+
+    #[cold]
+    fn search(&mut self, process: usize, page: u64) -> (u32, u64) {
         let before = self.ranges.range((process, 0)..=(process, page)).next_back();
         let (start, end, group) = match before {
             Some((&(_, start), &(end, group))) if page < end => (start, end, group),
@@ -136,6 +142,7 @@ impl Layout {
     }
 
     /// Splits a run where the mapping changes: calls `each` with group, first page and page after the last.
+    #[inline]
     pub(crate) fn split(&mut self, process: usize, start: u64, end: u64, mut each: impl FnMut(u32, u64, u64)) {
         let mut at = start;
         while at < end {

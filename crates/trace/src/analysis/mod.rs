@@ -16,6 +16,7 @@ mod mrc;
 mod pages;
 mod stack;
 mod walk;
+mod words;
 mod wss;
 
 pub use footprint::{Footprint, footprint, page_cache_pages};
@@ -30,6 +31,7 @@ pub use wss::{WorkingSet, WssPercentile, WssWindow, wss};
 pub(crate) use layout::Layout;
 pub(crate) use pages::PageTable;
 pub(crate) use walk::{Clock, TraceStep, walk};
+pub(crate) use words::WordTable;
 
 /// Parts a million of a whole, rounded down; 0 of nothing.
 pub(crate) fn share_ppm(part: u64, whole: u64) -> u64 {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{PageTable, TraceStep, walk};
+use super::{TraceStep, WordTable, walk};
 use crate::{Result, TraceError, TraceRows};
 
 /// Working-set sizes over time. Pages are in units of the trace's page size.
@@ -41,7 +41,7 @@ pub struct WssPercentile {
 const WINDOWS_MAX: u64 = 1 << 20;
 const PERCENTS: [u8; 9] = [0, 1, 10, 25, 50, 75, 90, 99, 100];
 
-/// One pass over the trace. A window shorter than the trace's epoch has nothing to show: rows carry the time at which
+/// One pass over the trace; memory grows with the footprint (half a byte a page). A window shorter than the trace's epoch has nothing to show: rows carry the time at which
 /// their epoch began.
 ///
 /// # Errors
@@ -52,9 +52,8 @@ pub fn wss(reader: &mut impl TraceRows, window_ns: u64) -> Result<WorkingSet> {
         let what = format!("is {window_ns} ns; allowed: from the trace's epoch of {} ns on", epoch_ns.max(1));
         return Err(TraceError::option("window", what));
     }
-    let mut pages = PageTable::of(reader.meta());
-    // For each page the window that counted it last, plus 1; the same for writes.
-    let mut counted: Vec<(u32, u32)> = Vec::new();
+    let mut groups = WordTable::of(reader.meta());
+    let mut seen: Vec<Seen> = Vec::new();
     let mut windows: Vec<WssWindow> = Vec::new();
     let duration_ns = walk(reader, |step| {
         let TraceStep::Rows(rows) = step else { return Ok(()) };
@@ -62,21 +61,14 @@ pub fn wss(reader: &mut impl TraceRows, window_ns: u64) -> Result<WorkingSet> {
         fill(&mut windows, index, window_ns);
         let window = &mut windows[index as usize];
         window.accesses += rows.accesses();
-        let stamp = index + 1;
         for ((start, end), &write) in rows.ranges().zip(rows.write()) {
-            for page in start..end {
-                let number = pages.insert(rows.process, page) as usize;
-                if number == counted.len() {
-                    counted.push((0, 0));
+            groups.for_each_word(rows.process, start, end, |number, bits| {
+                let number = number as usize;
+                if number == seen.len() {
+                    seen.push(Seen::default());
                 }
-                let (touched, written) = &mut counted[number];
-                window.pages += u64::from(*touched != stamp);
-                *touched = stamp;
-                if write {
-                    window.written_pages += u64::from(*written != stamp);
-                    *written = stamp;
-                }
-            }
+                seen[number].count(window, index, bits, write);
+            });
         }
         Ok::<(), TraceError>(())
     })?;
@@ -84,6 +76,36 @@ pub fn wss(reader: &mut impl TraceRows, window_ns: u64) -> Result<WorkingSet> {
     let last = window_index(duration_ns.saturating_sub(1), window_ns)?;
     fill(&mut windows, last, window_ns);
     Ok(WorkingSet { window_ns, percentiles: percentiles(&windows), windows })
+}
+
+/// What was touched of 64 pages in the window that touched them last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    touched: u64,
+    written: u64,
+    /// Index of that window; words of an older one stand for nothing.
+    window: u32,
+}
+
+impl Seen {
+    /// Takes in that pages `bits` are touched in the window of `index`.
+    #[inline]
+    fn count(&mut self, window: &mut WssWindow, index: u32, bits: u64, write: bool) {
+        if self.window != index {
+            *self = Self { touched: 0, written: 0, window: index };
+        }
+        let written = if write { bits } else { 0 };
+        window.pages += number_of(bits & !self.touched);
+        window.written_pages += number_of(written & !self.written);
+        self.touched |= bits;
+        self.written |= written;
+    }
+}
+
+/// Bits of a word that is seldom more than one.
+#[inline]
+fn number_of(bits: u64) -> u64 {
+    if bits & bits.wrapping_sub(1) == 0 { u64::from(bits != 0) } else { u64::from(bits.count_ones()) }
 }
 
 fn window_index(time_ns: u64, window_ns: u64) -> Result<u32> {

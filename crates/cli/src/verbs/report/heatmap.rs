@@ -8,9 +8,9 @@ use isotherm_trace::TraceReader;
 use isotherm_trace::analysis::{self, HeatmapOptions};
 use isotherm_trace::region::RegionStore;
 
+use super::PICTURE_CELLS;
 use super::input::{Input, InputArgs, Record, TraceInput};
 use super::output::{Outcome, PictureArgs, json, json_in_pages};
-use super::{PICTURE_CELLS, picture_matrix};
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
 use crate::ui::Ui;
@@ -50,7 +50,7 @@ fn of_trace(args: &Args, trace: &mut TraceInput, ui: &Ui) -> Result<(), CliError
     }
     let format = args.format.format;
     let matrix = trace.analyse(ui, |reader| match format {
-        Format::Table => picture_matrix(reader),
+        Format::Table => analysis::heatmap(reader, &PICTURE_CELLS),
         Format::Json | Format::Csv => {
             let (columns, rows) = matrix_size(&args.picture);
             analysis::heatmap(reader, &HeatmapOptions { columns, rows, ..HeatmapOptions::default() })
