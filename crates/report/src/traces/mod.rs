@@ -11,7 +11,7 @@ pub use heatmap::{heatmap, heatmap_caveats, heatmap_csv};
 pub use hot::{hot_csv, hot_tables};
 pub use idle::{idle, idle_course_chart};
 pub use info::{info_csv, info_tables};
-pub use mrc::{mrc_chart, mrc_csv, mrc_table};
+pub use mrc::{mrc_caveats, mrc_chart, mrc_csv, mrc_table};
 pub use wss::{wss_chart, wss_csv, wss_table};
 
 use isotherm_trace::TraceMeta;

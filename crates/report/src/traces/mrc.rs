@@ -19,8 +19,12 @@ pub fn mrc_chart(curve: &MissRatioCurve, meta: &TraceMeta) -> Chart {
         references
             .push(Reference::AtY { value: ratio(curve.cold_misses), label: "first touches, always missed".into() });
     }
+    let title = match curve.sample {
+        None => "Misses of exact LRU at every memory size".into(),
+        Some(sample) => format!("Misses of LRU at every memory size, of a sample of {}", sample.rate),
+    };
     Chart {
-        title: "Misses of exact LRU at every memory size".into(),
+        title,
         subtitle: subject(meta),
         x: Axis::new("memory", Unit::Bytes),
         y: Axis::new("share of touches that miss", Unit::Ppm),
@@ -30,9 +34,24 @@ pub fn mrc_chart(curve: &MissRatioCurve, meta: &TraceMeta) -> Chart {
     }
 }
 
+/// What to know before trusting the curve.
+pub fn mrc_caveats(curve: &MissRatioCurve) -> Vec<String> {
+    let sample = curve.sample.map(|sample| {
+        format!(
+            "the curve is of a sample of {} of the pages, with {} of {} touches; standard error of the miss ratio: {} at most; exact: --sample off",
+            sample.rate,
+            sample.accesses,
+            curve.accesses,
+            Unit::Ppm.approx(sample.error_ppm as f64)
+        )
+    });
+    sample.into_iter().collect()
+}
+
 /// The curve at every tenth of the size from which nothing improves.
 pub fn mrc_table(curve: &MissRatioCurve, meta: &TraceMeta) -> Table {
-    let mut table = Table::new("exact LRU", columns());
+    let name = if curve.sample.is_some() { "LRU, sampled" } else { "exact LRU" };
+    let mut table = Table::new(name, columns());
     for point in curve.sampled(11) {
         table.push(row(point.pages, point.misses, curve, meta));
     }
@@ -74,7 +93,7 @@ mod tests {
     #[test]
     fn misses_become_ratios() {
         let points = vec![MrcPoint { pages: 2, misses: 7 }, MrcPoint { pages: 5, misses: 3 }];
-        let curve = MissRatioCurve { accesses: 10, cold_misses: 3, points };
+        let curve = MissRatioCurve { accesses: 10, cold_misses: 3, points, step_pages: None, sample: None };
         let meta = TraceMeta::single("t");
         let chart = mrc_chart(&curve, &meta);
         assert_eq!(chart.series[0].points, [(0.0, 1e6), (8192.0, 7e5), (20_480.0, 3e5)]);
@@ -87,7 +106,7 @@ mod tests {
 
     #[test]
     fn an_empty_trace_has_no_curve() {
-        let curve = MissRatioCurve { accesses: 0, cold_misses: 0, points: Vec::new() };
+        let curve = MissRatioCurve { accesses: 0, cold_misses: 0, points: Vec::new(), step_pages: None, sample: None };
         assert!(mrc_chart(&curve, &TraceMeta::default()).to_text(&TermStyle::plain(60)).contains("no data"));
         assert!(!mrc_table(&curve, &TraceMeta::default()).to_text(&TermStyle::plain(60)).is_empty());
     }

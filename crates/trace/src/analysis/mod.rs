@@ -14,6 +14,8 @@ mod info;
 mod layout;
 mod mrc;
 mod pages;
+mod ranks;
+mod sample;
 mod stack;
 mod walk;
 mod words;
@@ -25,7 +27,8 @@ pub use hot::{Hot, HotMapping, HotRange, hot};
 pub use huge::{HugeRanges, HugeStep, NotReported, huge_ranges};
 pub use idle::{IDLE_MOMENTS_MAX, IdleAt, IdleMoment, idle};
 pub use info::{Info, MappingInfo, ThreadInfo, info};
-pub use mrc::{MissRatioCurve, MrcPoint, mrc};
+pub use mrc::{MissRatioCurve, MrcPoint, SampledPart, mrc, mrc_sampled};
+pub use sample::{Sample, Sampling};
 pub use wss::{WorkingSet, WssPercentile, WssWindow, wss};
 
 pub(crate) use layout::Layout;
