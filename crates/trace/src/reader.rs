@@ -1,5 +1,6 @@
 //! Reading a trace, whatever form it is in.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::mpsc;
 
@@ -7,7 +8,7 @@ use crate::file::Source;
 use crate::file::footer::{Footer, META_KEY, is_parquet};
 use crate::file::ipc_reader::IpcRows;
 use crate::file::ipc_stream::is_ipc;
-use crate::file::parquet_reader::ParquetRows;
+use crate::file::parquet_reader::{ParquetRows, ThreadRows};
 use crate::file::table::TRACE;
 use crate::{FORMAT_VERSION, PAGE_LIMIT, Result, RowBatch, TraceError, TraceMeta};
 
@@ -170,6 +171,29 @@ impl TraceReader {
         Ok(more)
     }
 
+    /// What the file says about the rows that come next, if that is known and they are all of one thread.
+    pub(crate) fn thread_ahead(&self) -> Option<ThreadRows> {
+        match &self.rows {
+            Form::Parquet(rows) => rows.thread_ahead().filter(|rows| (rows.thread as usize) < self.meta.threads.len()),
+            Form::Ipc(_) => None,
+        }
+    }
+
+    /// Leaves out the rows that [`TraceReader::thread_ahead`] tells of.
+    pub(crate) fn skip_ahead(&mut self) {
+        if let Form::Parquet(rows) = &mut self.rows {
+            rows.skip_group();
+        }
+    }
+
+    /// Goes to row `row`, or as far before it as the form of the file asks for.
+    fn go_to(&mut self, row: u64) {
+        match &mut self.rows {
+            Form::Parquet(rows) => rows.go_to(row),
+            Form::Ipc(rows) => rows.rewind(),
+        }
+    }
+
     /// Goes back to the first row, for another pass.
     pub fn rewind(&mut self) {
         match &mut self.rows {
@@ -184,20 +208,33 @@ impl TraceReader {
     /// As [`TraceReader::next_batch`]; and what `each` returns.
     pub fn for_each_batch<E: From<TraceError>>(
         &mut self,
+        each: impl FnMut(&RowBatch) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.for_each_batch_of(0..u64::MAX, each)
+    }
+
+    /// The same for batches that hold these rows. There may be others before and after them.
+    pub(crate) fn for_each_batch_of<E: From<TraceError>>(
+        &mut self,
+        rows: Range<u64>,
         mut each: impl FnMut(&RowBatch) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.rewind();
-        if self.meta.rows > AHEAD_ROWS_MIN {
-            return self.decode_ahead(each);
+        self.go_to(rows.start);
+        if rows.end.min(self.meta.rows).saturating_sub(rows.start) > AHEAD_ROWS_MIN {
+            return self.decode_ahead(rows.end, each);
         }
         let mut batch = RowBatch::new();
-        while self.next_batch(&mut batch)? {
+        while self.next_batch(&mut batch)? && batch.first_row < rows.end {
             each(&batch)?;
         }
         Ok(())
     }
 
-    fn decode_ahead<E: From<TraceError>>(&mut self, mut each: impl FnMut(&RowBatch) -> Result<(), E>) -> Result<(), E> {
+    fn decode_ahead<E: From<TraceError>>(
+        &mut self,
+        end_row: u64,
+        mut each: impl FnMut(&RowBatch) -> Result<(), E>,
+    ) -> Result<(), E> {
         let (give_back, empty) = mpsc::channel();
         let (hand_on, decoded) = mpsc::sync_channel(AHEAD_BATCHES);
         for _ in 0..AHEAD_BATCHES {
@@ -207,7 +244,7 @@ impl TraceReader {
             scope.spawn(move || {
                 // Ends with the rows, with an error, or when nobody takes batches any more.
                 for mut batch in empty {
-                    let more = self.next_batch(&mut batch);
+                    let more = self.next_batch(&mut batch).map(|more| more && batch.first_row < end_row);
                     let is_last = !matches!(more, Ok(true));
                     if matches!(more, Ok(false)) || hand_on.send(more.map(|_| batch)).is_err() || is_last {
                         break;

@@ -50,12 +50,11 @@ impl TraceRows for TracePart {
     ) -> Result<(), E> {
         let Some((plan, sieve)) = &mut self.part else { return self.reader.for_each_batch(each) };
         sieve.reset();
-        self.reader.rewind();
         let source = if sieve.needs_events() { self.reader.meta().clone() } else { TraceMeta::default() };
         let mut events = source.events.iter().peekable();
         let processes: Vec<usize> = self.reader.meta().threads.iter().map(|thread| thread.process).collect();
-        let (mut batch, mut out) = (RowBatch::new(), RowBatch::new());
-        while self.reader.next_batch(&mut batch)? && batch.first_row < plan.rows.end {
+        let mut out = RowBatch::new();
+        self.reader.for_each_batch_of(plan.rows.clone(), |batch| {
             for (number, row) in (batch.first_row..plan.rows.end).zip(batch.rows()) {
                 while let Some(event) = events.next_if(|event| event.row <= number) {
                     sieve.event(&source, event, source.process_of(event.thread));
@@ -75,7 +74,8 @@ impl TraceRows for TracePart {
                 });
                 failed?;
             }
-        }
+            Ok::<(), E>(())
+        })?;
         if out.is_empty() { Ok(()) } else { each(&out) }
     }
 }
@@ -98,4 +98,68 @@ pub fn write_part(part: &mut TracePart, output: impl AsRef<Path>, mut progress: 
         writer.push_batch(batch)
     })?;
     writer.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edit::Moment;
+    use crate::file::parquet_file::GROUP_ROWS;
+    use isotherm_units::{Duration, Ratio};
+    use std::os::unix::fs::FileExt as _;
+
+    /// Three row groups, of which the first cannot be decoded: a window in the last one is read all the same.
+    #[test]
+    fn row_groups_before_a_window_are_not_decoded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        let rows = GROUP_ROWS as u64 * 5 / 2;
+        let mut writer =
+            TraceWriter::create_finished(&path, TraceMeta { epoch_ns: 10, ..TraceMeta::single("t") }).unwrap();
+        let row = |number: u64| TraceRow {
+            time_ns: number / 100 * 10,
+            thread: 0,
+            page: number * 7 % 1000,
+            pages: 1,
+            write: false,
+            kernel: false,
+        };
+        (0..rows).for_each(|number| writer.push(row(number)).unwrap());
+        writer.finish().unwrap();
+        // Behind the magic bytes begins the first column of the first group.
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.write_all_at(&[0xff; 64], 4).unwrap();
+        let (from_ns, to_ns) = (row(GROUP_ROWS as u64 * 9 / 4).time_ns, row(GROUP_ROWS as u64 * 19 / 8).time_ns);
+        let length_ns = row(rows - 1).time_ns;
+        let window = |from, to| Selection { from: Some(from), to: Some(to), ..Selection::default() };
+        let read = |selection: &Selection| {
+            let mut part = TracePart::new(TraceReader::open(&path)?, selection)?;
+            let mut found = Vec::new();
+            part.for_each_batch(|batch| {
+                found.extend(batch.rows());
+                Ok::<(), TraceError>(())
+            })?;
+            Ok::<_, TraceError>(found)
+        };
+        let expected: Vec<TraceRow> = (0..rows)
+            .map(row)
+            .filter(|row| (from_ns..to_ns).contains(&row.time_ns))
+            .map(|row| TraceRow { time_ns: row.time_ns - from_ns, ..row })
+            .collect();
+        assert_eq!(
+            read(&window(Moment::After(Duration::from_ns(from_ns)), Moment::After(Duration::from_ns(to_ns)))).unwrap(),
+            expected
+        );
+        let last_tenth =
+            read(&window(Moment::Share(Ratio::from_percent(90)), Moment::Share(Ratio::from_percent(100)))).unwrap();
+        let begin_ns = length_ns * 9 / 10;
+        assert_eq!(
+            last_tenth.len(),
+            (0..rows).filter(|&number| (begin_ns..length_ns).contains(&row(number).time_ns)).count()
+        );
+        assert!(
+            read(&window(Moment::After(Duration::from_ns(0)), Moment::After(Duration::from_ns(to_ns)))).is_err(),
+            "the first group is damaged"
+        );
+    }
 }

@@ -8,7 +8,8 @@ use super::selection::{Selection, window_ns};
 use super::sieve::Sieve;
 use super::standing::Standing;
 use super::steps::{Step, Steps};
-use crate::analysis::{Clock, walk};
+use crate::analysis::Clock;
+use crate::file::parquet_reader::ThreadRows;
 use crate::fold::fold_events;
 use crate::{Event, EventKind, Result, ThreadMeta, TraceError, TraceMeta, TraceReader, TraceRow};
 
@@ -32,19 +33,24 @@ pub(crate) struct Place {
     pub(crate) base_ns: u64,
 }
 
-/// Reads the trace once, or twice where the window is given in shares of its length.
+/// Reads the trace once, or twice where the window is given in shares of its length. Rows before the window are not decoded where the file
+/// says of a row group that it is one thread's and ends before it.
 ///
 /// # Errors
 /// When the selection names what the trace has not, nothing is left, or the trace is damaged.
 pub(crate) fn plan(reader: &mut TraceReader, selection: &Selection, sieve: &mut Sieve) -> Result<Plan> {
     let needs_length = [selection.from, selection.to].into_iter().flatten().any(super::Moment::needs_length);
-    let length_ns = if needs_length { walk(reader, |_| Ok::<(), TraceError>(()))? } else { 0 };
+    let length_ns = if needs_length { length_ns(reader)? } else { 0 };
     let window = window_ns(selection.from, selection.to, length_ns)?;
     let source = reader.meta().clone();
     let mut planner = Planner::new(&source, window, selection.drops_rows());
     let mut steps = Steps::new(reader);
     let mut end_row = source.rows;
-    while let Some((step, row)) = steps.next()? {
+    loop {
+        while let Some(ahead) = steps.thread_ahead().filter(|ahead| planner.passes_over(ahead)) {
+            steps.skip(&ahead);
+        }
+        let Some((step, row)) = steps.next()? else { break };
         if planner.step(step, row, sieve).is_break() {
             end_row = row;
             break;
@@ -62,6 +68,30 @@ pub(crate) fn plan(reader: &mut TraceReader, selection: &Selection, sieve: &mut 
         return Err(TraceError::Unsupported { path, what });
     }
     planner.finish(selection, end_row)
+}
+
+/// Trace time at the end. Rows are decoded only where the file does not say how late they are.
+fn length_ns(reader: &mut TraceReader) -> Result<u64> {
+    let meta = reader.meta().clone();
+    let mut clock = Clock::new(&meta);
+    let mut now_ns = 0;
+    let mut steps = Steps::new(reader);
+    loop {
+        if let Some(ahead) = steps.thread_ahead().filter(|ahead| clock.offset_ns(ahead.thread as usize).is_some()) {
+            now_ns = clock.advance(ahead.thread, ahead.last_ns);
+            steps.skip(&ahead);
+            continue;
+        }
+        match steps.next()? {
+            None => return Ok(now_ns),
+            Some((Step::Row(row), _)) => now_ns = clock.advance(row.thread, row.time_ns),
+            Some((Step::Event(index), _)) => {
+                let event = &meta.events[index];
+                now_ns = clock.advance(event.thread, event.time_ns);
+                clock.see(&meta, event);
+            }
+        }
+    }
 }
 
 /// What is known of a thread while the pass goes on.
@@ -140,6 +170,20 @@ impl<'a> Planner<'a> {
             nr_dropped: 0,
             may_drop,
         }
+    }
+
+    /// Takes in rows that lie before the window as a whole; `false`: they do not, or that cannot be told without them.
+    fn passes_over(&mut self, ahead: &ThreadRows) -> bool {
+        let Some(offset_ns) = self.clock.offset_ns(ahead.thread as usize) else { return false };
+        let last_ns = offset_ns.saturating_add(ahead.last_ns);
+        if self.begin_row.is_some() || last_ns.max(self.now_ns) >= self.from_ns.min(self.to_ns) {
+            return false;
+        }
+        self.now_ns = self.clock.advance(ahead.thread, ahead.last_ns);
+        let state = &mut self.threads[ahead.thread as usize];
+        state.cpu_ns = state.cpu_ns.max(ahead.last_ns);
+        state.lives = true;
+        true
     }
 
     /// Takes in a step with `row` rows before it. Breaks where the window ends.

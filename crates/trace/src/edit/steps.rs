@@ -1,5 +1,6 @@
 //! Rows and events of a trace one by one, in the order in which they happened.
 
+use crate::file::parquet_reader::ThreadRows;
 use crate::{Result, RowBatch, TraceReader, TraceRow};
 
 /// What happens next.
@@ -25,6 +26,21 @@ impl<'a> Steps<'a> {
     pub(crate) fn new(reader: &'a mut TraceReader) -> Self {
         reader.rewind();
         Self { reader, batch: RowBatch::new(), next: 0, next_event: 0 }
+    }
+
+    /// What is known of the rows that come next, where they can be left out: they are of one thread, and no event lies among them.
+    pub(crate) fn thread_ahead(&self) -> Option<ThreadRows> {
+        let ahead = self.reader.thread_ahead().filter(|_| self.next >= self.batch.len())?;
+        let event = self.reader.meta().events.get(self.next_event);
+        event.is_none_or(|event| event.row >= ahead.rows.end).then_some(ahead)
+    }
+
+    /// Leaves out these rows.
+    pub(crate) fn skip(&mut self, ahead: &ThreadRows) {
+        self.reader.skip_ahead();
+        self.batch.clear();
+        self.batch.first_row = ahead.rows.end;
+        self.next = 0;
     }
 
     /// The next step, and the number of rows before it; `None` at the end.

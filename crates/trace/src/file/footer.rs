@@ -37,6 +37,8 @@ pub(crate) struct Chunk {
     /// Bytes of the file.
     pub(crate) start: u64,
     pub(crate) end: u64,
+    /// Least and greatest value, where the file says so exactly; of integers only.
+    pub(crate) values: Option<(u64, u64)>,
 }
 
 /// Rows whose columns lie together.
@@ -190,5 +192,17 @@ fn read_chunk(
     let len = offset(7).ok_or_else(|| damaged("no length of its data"))?;
     let end = start.checked_add(len).filter(|&end| start >= 4 && end <= footer_start);
     let end = end.ok_or_else(|| damaged("its data lie outside the file"))?;
-    Ok(Chunk { physical: column.physical, optional: column.optional, codec, start, end })
+    let values = chunk.inner(12).and_then(|statistics| value_range(column.physical, statistics));
+    Ok(Chunk { physical: column.physical, optional: column.optional, codec, start, end, values })
+}
+
+/// Least and greatest value of a column of unsigned integers. Older fields, in which the order of large values was not fixed, are not read.
+fn value_range(physical: Physical, statistics: &Struct<'_>) -> Option<(u64, u64)> {
+    let value = |id| match (physical, statistics.bytes(id)?) {
+        (Physical::Int64, bytes) => Some(u64::from_le_bytes(bytes.try_into().ok()?)),
+        (Physical::Int32, bytes) => Some(u64::from(u32::from_le_bytes(bytes.try_into().ok()?))),
+        (Physical::Boolean, _) => None,
+    };
+    let (greatest, least) = (value(5)?, value(6)?);
+    (least <= greatest).then_some((least, greatest))
 }

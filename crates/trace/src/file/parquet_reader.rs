@@ -1,5 +1,7 @@
 //! A finished file: row groups in order, columns side by side, a batch at a time.
 
+use std::ops::Range;
+
 use super::Source;
 use super::decode::Word;
 use super::footer::{Footer, RowGroup};
@@ -33,6 +35,25 @@ impl ParquetTable {
         self.next_group = 0;
         self.rows_left = 0;
         self.rows_done = 0;
+    }
+
+    /// Goes to the row group that holds row `row`, or behind all of them.
+    pub(crate) fn go_to(&mut self, row: u64) {
+        self.rewind();
+        while self.group_ahead().is_some_and(|group| self.rows_done + group.rows <= row) {
+            self.skip_group();
+        }
+    }
+
+    /// The row group that the next batch begins with; `None` inside of a group, and at the end.
+    pub(crate) fn group_ahead(&self) -> Option<&RowGroup> {
+        self.row_groups.get(self.next_group).filter(|_| self.rows_left == 0)
+    }
+
+    /// Leaves out the row group that is ahead.
+    pub(crate) fn skip_group(&mut self) {
+        self.rows_done += self.group_ahead().map_or(0, |group| group.rows);
+        self.next_group += 1;
     }
 
     /// Index of the first row of the next batch.
@@ -77,6 +98,16 @@ impl ParquetTable {
     }
 }
 
+/// Consecutive rows of one thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ThreadRows {
+    pub(crate) thread: u32,
+    /// CPU time of the last row.
+    pub(crate) last_ns: u64,
+    /// Numbers of the rows.
+    pub(crate) rows: Range<u64>,
+}
+
 /// Streams the rows of a finished trace.
 #[derive(Debug)]
 pub(crate) struct ParquetRows {
@@ -94,6 +125,24 @@ impl ParquetRows {
 
     pub(crate) fn rewind(&mut self) {
         self.table.rewind();
+    }
+
+    pub(crate) fn go_to(&mut self, row: u64) {
+        self.table.go_to(row);
+    }
+
+    /// What the file says about the rows that come next, if they are all of one thread.
+    pub(crate) fn thread_ahead(&self) -> Option<ThreadRows> {
+        let group = self.table.group_ahead()?;
+        let (_, last_ns) = group.chunks.first()?.values?;
+        let (least, greatest) = group.chunks.get(1)?.values?;
+        let thread = u32::try_from(least).ok().filter(|_| least == greatest)?;
+        let first_row = self.table.rows_done();
+        Some(ThreadRows { thread, last_ns, rows: first_row..first_row + group.rows })
+    }
+
+    pub(crate) fn skip_group(&mut self) {
+        self.table.skip_group();
     }
 
     pub(crate) fn next_batch(&mut self, batch: &mut RowBatch) -> Result<bool> {
