@@ -66,6 +66,7 @@ fn formats() -> Vec<PossibleValue> {
 
 /// Reads the trace and writes the file.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    super::unfinished::remove_on_signal()?;
     if is_scenario(&args.input.to_string_lossy()) {
         return export_monitors(&args, ui);
     }

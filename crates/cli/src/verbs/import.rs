@@ -103,6 +103,7 @@ fn formats() -> Vec<PossibleValue> {
 
 /// Reads the file and writes the trace.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    super::unfinished::remove_on_signal()?;
     let is_record = match &args.from {
         Some(format) => region_files::is_format(format),
         None => region_files::is_record(&args.input),

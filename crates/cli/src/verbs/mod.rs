@@ -30,6 +30,7 @@ mod stop;
 mod top;
 mod trace;
 mod trial;
+mod unfinished;
 
 pub(crate) use isotherm_terminal::{render, style};
 

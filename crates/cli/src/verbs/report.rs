@@ -62,6 +62,7 @@ macro_rules! views {
 
         /// Runs the verb.
         pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+            super::unfinished::remove_on_signal()?;
             match args.what {
                 $(What::$variant(args) => $module::run(&args, ui),)*
             }?;

@@ -53,6 +53,7 @@ enum What {
 
 /// Runs the verb.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
+    super::unfinished::remove_on_signal()?;
     match args.what {
         What::Cut(args) => cut::run(&args, ui),
         What::Filter(args) => filter::run(&args, ui),

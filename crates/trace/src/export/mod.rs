@@ -9,7 +9,8 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use crate::analysis::{TraceStep, walk};
-use crate::file::parquet_file::{is_full, temporary_beside};
+use crate::file::parquet_file::is_full;
+use crate::file::temporary::Temporary;
 use crate::{Result, TraceError, TraceReader};
 
 /// Options of the exporters.
@@ -89,7 +90,7 @@ pub(crate) fn check_processes(reader: &TraceReader) -> Result<()> {
 /// A file in the making: beside its target, renamed when done, removed when dropped before.
 pub(crate) struct Output {
     target: PathBuf,
-    temporary: PathBuf,
+    temporary: Temporary,
     sink: Option<Sink>,
 }
 
@@ -100,9 +101,9 @@ enum Sink {
 
 impl Output {
     pub(crate) fn create(target: &Path) -> Result<Self> {
-        let temporary = temporary_beside(target, "exporting");
-        let failed = |error| TraceError::io("create", &temporary, error);
-        let file = BufWriter::with_capacity(1 << 18, File::create(&temporary).map_err(failed)?);
+        let temporary = Temporary::beside(target, "exporting");
+        let failed = |error| TraceError::io("create", temporary.path(), error);
+        let file = BufWriter::with_capacity(1 << 18, File::create(temporary.path()).map_err(failed)?);
         let sink = if target.extension().is_some_and(|extension| extension == "zst") {
             Sink::Zstd(Box::new(zstd::stream::write::Encoder::new(file, 3).map_err(failed)?))
         } else {
@@ -125,14 +126,7 @@ impl Output {
             Sink::Zstd(encoder) => encoder.finish().and_then(|mut file| file.flush()),
         };
         flushed.map_err(|error| write_error(&self.target, error))?;
-        std::fs::rename(&self.temporary, &self.target).map_err(|error| TraceError::io("replace", &self.target, error))
-    }
-}
-
-impl Drop for Output {
-    fn drop(&mut self) {
-        // After `finish` the temporary has been renamed and there is nothing to remove.
-        let _ = std::fs::remove_file(&self.temporary);
+        self.temporary.put_in_place(&self.target)
     }
 }
 

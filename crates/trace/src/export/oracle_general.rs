@@ -12,7 +12,7 @@ use std::path::Path;
 
 use super::{ExportOptions, Exporter, Output, check_processes, for_each_access, object_id, write_error};
 use crate::analysis::PageTable;
-use crate::file::parquet_file::temporary_beside;
+use crate::file::temporary::Temporary;
 use crate::{Result, TraceError, TraceReader};
 
 pub(super) const EXPORTER: Exporter = Exporter {
@@ -26,20 +26,11 @@ const RECORD_BYTES: usize = 24;
 /// Accesses a block of the backward pass.
 const BLOCK_RECORDS: u64 = 1 << 16;
 
-/// Removes the file when dropped.
-struct Temporary(std::path::PathBuf);
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 fn convert(reader: &mut TraceReader, output: &Path, _: &ExportOptions) -> Result<()> {
     check_processes(reader)?;
-    let temporary = Temporary(temporary_beside(output, "records"));
-    let options = File::options().read(true).write(true).create(true).truncate(true).open(&temporary.0);
-    let file = options.map_err(|error| TraceError::io("create", &temporary.0, error))?;
+    let temporary = Temporary::beside(output, "records");
+    let options = File::options().read(true).write(true).create(true).truncate(true).open(temporary.path());
+    let file = options.map_err(|error| TraceError::io("create", temporary.path(), error))?;
     let records = write_forward(reader, &file, output)?;
     let failed = |error| write_error(output, error);
     let mut later = Next::default();

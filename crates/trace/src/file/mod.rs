@@ -16,6 +16,7 @@ pub(crate) mod parquet_file;
 pub(crate) mod parquet_reader;
 pub(crate) mod parquet_writer;
 pub(crate) mod table;
+pub(crate) mod temporary;
 pub(crate) mod thrift;
 pub(crate) mod unpack;
 

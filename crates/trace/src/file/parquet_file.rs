@@ -16,6 +16,7 @@ use parquet::schema::types::{ColumnPath, Type as SchemaType};
 
 use super::footer::META_KEY;
 use super::table::{Column, Kind, Table};
+use super::temporary::Temporary;
 use crate::{Result, TraceError};
 
 /// Rows a row group: bounds the memory of writers.
@@ -35,14 +36,14 @@ pub(crate) enum Values<'a> {
 /// A Parquet file in the making. Dropped unfinished, it removes its temporary.
 pub(crate) struct ParquetFile {
     target: PathBuf,
-    temporary: PathBuf,
+    temporary: Temporary,
     writer: Option<SerializedFileWriter<ErrorKeeping>>,
     failure: Arc<Mutex<Option<std::io::Error>>>,
 }
 
 impl std::fmt::Debug for ParquetFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ParquetFile({})", self.temporary.display())
+        write!(f, "ParquetFile({})", self.temporary.path().display())
     }
 }
 
@@ -64,14 +65,6 @@ impl Write for ErrorKeeping {
     }
 }
 
-/// A name beside `target` that no other writer of this process's time uses.
-pub(crate) fn temporary_beside(target: &Path, suffix: &str) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(target.file_name().unwrap_or_default());
-    name.push(format!(".{}.{suffix}", std::process::id()));
-    target.with_file_name(name)
-}
-
 /// Begins a recording: what was seen of running programs is nobody's but its owner's (mode 0600). Replaces what a file held.
 pub(crate) fn create_private(path: &Path) -> std::io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
@@ -91,12 +84,13 @@ pub(crate) fn is_full(error: &std::io::Error) -> bool {
 
 impl ParquetFile {
     pub(crate) fn create(target: &Path, table: &Table) -> Result<Self> {
-        let temporary = temporary_beside(target, "finishing");
-        let file = File::create(&temporary).map_err(|error| TraceError::io("create", &temporary, error))?;
+        let temporary = Temporary::beside(target, "finishing");
+        let failed = |what, error| TraceError::io(what, temporary.path(), error);
+        let file = File::create(temporary.path()).map_err(|error| failed("create", error))?;
         // Whoever could not read the file that it takes the place of cannot read this one.
         if let Some(replaced) = std::fs::metadata(target).ok().filter(std::fs::Metadata::is_file) {
             let kept = file.set_permissions(replaced.permissions());
-            kept.map_err(|error| TraceError::io("write", &temporary, error))?;
+            kept.map_err(|error| failed("write", error))?;
         }
         let failure = Arc::new(Mutex::new(None));
         let file = ErrorKeeping { file, failure: Arc::clone(&failure) };
@@ -118,7 +112,7 @@ impl ParquetFile {
         writer.append_key_value_metadata(KeyValue::new(META_KEY.to_owned(), json));
         let file = writer.into_inner().map_err(|error| self.failed(&error))?;
         file.file.sync_all().map_err(|error| self.io_failed(error))?;
-        std::fs::rename(&self.temporary, &self.target).map_err(|error| TraceError::io("replace", &self.target, error))
+        self.temporary.put_in_place(&self.target)
     }
 
     #[cold]
@@ -133,14 +127,7 @@ impl ParquetFile {
             let kept = "the unfinished Parquet file was removed".to_owned();
             return TraceError::DiskFull { path: self.target.clone(), kept };
         }
-        TraceError::io("write", &self.temporary, error)
-    }
-}
-
-impl Drop for ParquetFile {
-    fn drop(&mut self) {
-        // After `finish` the temporary has been renamed and there is nothing to remove.
-        let _ = std::fs::remove_file(&self.temporary);
+        TraceError::io("write", self.temporary.path(), error)
     }
 }
 

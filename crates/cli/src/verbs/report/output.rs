@@ -206,7 +206,7 @@ pub(super) fn json_in_pages(result: &impl Serialize, meta: &TraceMeta) -> Result
 }
 
 fn write(path: &Path, bytes: &[u8], ui: &Ui) -> Result<(), CliError> {
-    std::fs::write(path, bytes)
+    isotherm_trace::write_in_one_step(path, bytes)
         .map_err(|error| CliError::failed(error).while_doing(format!("cannot write `{}`", path.display())))?;
     ui.say(format_args!("wrote {}", path.display()));
     Ok(())

@@ -1,0 +1,111 @@
+//! Files in the making: beside their target, put in place by one rename, removed when dropped before or when the process is stopped.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::{Result, TraceError};
+
+/// All that are in the making.
+static UNFINISHED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+fn unfinished() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes every file in the making, for a process that a signal is about to end. No further one can be made.
+pub fn remove_unfinished_files() {
+    let unfinished = unfinished();
+    unfinished.iter().for_each(|path| drop(std::fs::remove_file(path)));
+    // Whoever makes the next one waits for the end.
+    std::mem::forget(unfinished);
+}
+
+/// Writes a file at once: who reads it finds what was there before, or all of the new.
+///
+/// # Errors
+/// When it cannot be written; what was there is untouched. What is no regular file is written to as it is.
+pub fn write_in_one_step(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    // A link stays a link.
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let replaced = std::fs::metadata(&target).ok();
+    if replaced.as_ref().is_some_and(|replaced| !replaced.is_file()) {
+        return std::fs::write(path, bytes);
+    }
+    let temporary = Temporary::beside(&target, "part");
+    let mut file = File::create(temporary.path())?;
+    if let Some(replaced) = replaced {
+        file.set_permissions(replaced.permissions())?;
+    }
+    file.write_all(bytes)?;
+    std::fs::rename(temporary.path(), &target)
+}
+
+/// The name of a file in the making.
+#[derive(Debug)]
+pub(crate) struct Temporary(PathBuf);
+
+impl Temporary {
+    /// A name beside `target` that no other writer of this process's time uses.
+    pub(crate) fn beside(target: &Path, suffix: &str) -> Self {
+        let mut name = std::ffi::OsString::from(".");
+        name.push(target.file_name().unwrap_or_default());
+        name.push(format!(".{}.{suffix}", std::process::id()));
+        let path = target.with_file_name(name);
+        unfinished().insert(path.clone());
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The file is finished: it takes the place of `target`.
+    pub(crate) fn put_in_place(self, target: &Path) -> Result<()> {
+        std::fs::rename(&self.0, target).map_err(|error| TraceError::io("replace", target, error))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // After it was put in place there is nothing to remove.
+        let _ = std::fs::remove_file(&self.0);
+        unfinished().remove(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_keeps_its_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("a"), folder.path().join("b"));
+        std::fs::write(&file, "old and longer").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        write_in_one_step(&link, b"new").unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"new");
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        write_in_one_step(Path::new("/dev/null"), b"gone").unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing beside them is left");
+        assert!(write_in_one_step(&folder.path().join("no/such"), b"").is_err());
+    }
+
+    #[test]
+    fn what_is_dropped_unfinished_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("t");
+        let dropped = Temporary::beside(&target, "one");
+        std::fs::write(dropped.path(), "half").unwrap();
+        assert!(unfinished().contains(dropped.path()));
+        let path = dropped.path().to_owned();
+        drop(dropped);
+        assert!(!path.exists() && !unfinished().contains(&path) && !target.exists());
+    }
+}
