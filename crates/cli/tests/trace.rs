@@ -187,7 +187,8 @@ fn what_cannot_be_is_refused() {
         (&["trace", "merge", &trace, "-o", &out], 2, "2 values required"),
         (&["trace", "merge", &trace, &r, "-o", &out], 2, "merge one kind only"),
         (&["report", "wss", &r, "--mapping", "heap"], 2, "--mapping is for page traces"),
-        (&["report", "mrc", &trace, "--target", "0"], 2, "--target is for region records"),
+        (&["report", "wss", &trace, "--target", "0"], 2, "--target is for region records"),
+        (&["report", "mrc", &trace, "--sample", "1/3"], 2, "1/2, 1/4, 1/8"),
         (&["report", "heatmap", &trace, "--from", "500s"], 1, "nothing is left"),
     ];
     for (args, code, words) in table {

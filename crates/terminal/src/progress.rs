@@ -42,6 +42,16 @@ impl BarProgress {
         Self { bar: ui.work(what), interrupt: Some(interrupt) }
     }
 
+    /// A bar over `total` small steps, such as rows; `what` stands in front.
+    pub fn of(ui: &Ui, what: &str, total: u64) -> Self {
+        Self { bar: ui.progress(what, total), interrupt: None }
+    }
+
+    /// So many steps more are done.
+    pub fn advance(&self, steps: u64) {
+        self.bar.inc(steps);
+    }
+
     /// Takes the bar away.
     pub fn finish(&self) {
         self.bar.finish_and_clear();

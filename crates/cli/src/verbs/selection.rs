@@ -15,7 +15,7 @@ pub(crate) struct WindowArgs {
 }
 
 /// Memory of a page trace; for `#[command(flatten)]`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Part of the file")]
 pub(crate) struct PlaceArgs {
     /// Page traces: only pages of these addresses: 0x7f3a00000000-0x7f3a10000000, 1GiB-2GiB.

@@ -6,7 +6,7 @@ use isotherm_report::records::IDLE_BOUNDS_NS;
 use isotherm_report::{Axis, Chart, HtmlPage, PictureSize, Reference, Series, Unit, traces};
 use isotherm_scenario::advise::Advice;
 use isotherm_trace::TraceReader;
-use isotherm_trace::analysis::{self, IdleAt};
+use isotherm_trace::analysis::{self, IdleAt, Sampling};
 use isotherm_units::PAGE_BYTES;
 
 use crate::error::CliError;
@@ -40,7 +40,7 @@ pub(super) fn put_on(page: &mut HtmlPage, advice: &Advice, trace: &Path) -> Resu
         "The share of touches that an exact LRU memory of each size would miss. Linux does not do exact LRU; where this curve is steep, a \
          little memory decides much.",
     );
-    let mut misses = traces::mrc_chart(&analysis::mrc(&mut TraceReader::open(trace)?)?, &meta);
+    let mut misses = traces::mrc_chart(&analysis::mrc_sampled(&mut TraceReader::open(trace)?, Sampling::Auto)?, &meta);
     if let Some(best) = &advice.recommendation {
         misses.references.push(Reference::AtX { value: best.memory_bytes as f64, label: "recommended".to_owned() });
     }

@@ -80,9 +80,9 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
             notes.push(format!("working sets in windows of {}", Duration::from_ns(window_ns)));
             let mut sides = Vec::new();
             for (mut trace, name) in [(one, &names[0]), (other, &names[1])] {
-                let working_set = trace.analyse(ui, |reader| analysis::wss(reader, window_ns))?;
+                let working_set = trace.analyse(ui, 1, |reader| analysis::wss(reader, window_ns))?;
                 let moments =
-                    trace.analyse(ui, |reader| analysis::idle(reader, IdleAt::Spread(MOMENTS), IDLE_BOUNDS_NS))?;
+                    trace.analyse(ui, 2, |reader| analysis::idle(reader, IdleAt::Spread(MOMENTS), IDLE_BOUNDS_NS))?;
                 let page_bytes = trace.meta.page_bytes;
                 let points = working_set.windows.iter();
                 sides.push(Side {

@@ -49,7 +49,7 @@ fn of_trace(args: &Args, trace: &mut TraceInput, ui: &Ui) -> Result<(), CliError
         return Err(args.input.refuse("a page trace", &format!("{flag} is for region records")));
     }
     let format = args.format.format;
-    let matrix = trace.analyse(ui, |reader| match format {
+    let matrix = trace.analyse(ui, 2, |reader| match format {
         Format::Table => analysis::heatmap(reader, &PICTURE_CELLS),
         Format::Json | Format::Csv => {
             let (columns, rows) = matrix_size(&args.picture);

@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
 
 fn of_trace(args: &Args, trace: &mut TraceInput, ui: &Ui) -> Result<(), CliError> {
     args.at.refuse_for_trace(&args.input)?;
-    let hot = trace.analyse(ui, |reader| analysis::hot(reader, args.ranges as usize))?;
+    let hot = trace.analyse(ui, 1, |reader| analysis::hot(reader, args.ranges as usize))?;
     let meta = &trace.meta;
     let outcome = Outcome {
         title: format!("Hottest memory of {}", traces::subject(meta)),

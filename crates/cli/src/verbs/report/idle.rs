@@ -44,7 +44,7 @@ fn of_trace(args: &Args, trace: &mut TraceInput, ui: &Ui) -> Result<(), CliError
         At::Time(time_ns) => IdleAt::Time(time_ns),
         At::All => IdleAt::Spread(MOMENTS),
     };
-    let moments = trace.analyse(ui, |reader| analysis::idle(reader, at, IDLE_BOUNDS_NS))?;
+    let moments = trace.analyse(ui, 2, |reader| analysis::idle(reader, at, IDLE_BOUNDS_NS))?;
     let meta = &trace.meta;
     let idle = traces::idle(&moments, meta.page_bytes);
     let drawing = records::idle_chart(&idle, traces::subject(meta));

@@ -49,7 +49,7 @@ fn of_group(args: &Args, ui: &Ui) -> Result<(), CliError> {
 }
 
 fn of_trace(args: &Args, trace: &mut TraceInput, ui: &Ui) -> Result<(), CliError> {
-    let info = trace.analyse(ui, analysis::info)?;
+    let info = trace.analyse(ui, 1, |reader| analysis::info(reader))?;
     let meta = &trace.meta;
     let outcome = Outcome {
         title: format!("Recording of {}", traces::subject(meta)),

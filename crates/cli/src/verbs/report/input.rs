@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use isotherm_report::records::{self, Survey};
 use isotherm_trace::edit::{Moment, Selection, TracePart};
 use isotherm_trace::region::{RegionStore, record_span_ns};
-use isotherm_trace::{TraceError, TraceMeta, TraceReader, TraceRows};
+use isotherm_trace::{RowBatch, TraceError, TraceMeta, TraceReader, TraceRows};
+
+use isotherm_terminal::BarProgress;
 
 use crate::error::CliError;
 use crate::ui::Ui;
@@ -28,8 +30,20 @@ pub(super) struct InputArgs {
     part: PartArgs,
 }
 
-/// Flags for region records.
+/// The same for views that only page traces have.
 #[derive(Debug, clap::Args)]
+pub(super) struct TraceArgs {
+    /// A page trace (see `isotherm record` and `isotherm import`), also one that is still being written.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    window: WindowArgs,
+    #[command(flatten)]
+    places: PlaceArgs,
+}
+
+/// Flags for region records.
+#[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Region records")]
 struct PartArgs {
     /// Targets by number or name [default: all but those of schemes].
@@ -61,16 +75,48 @@ pub(super) struct TraceInput {
 }
 
 impl TraceInput {
-    /// Runs `analysis` over it with a spinner.
+    /// Runs `analysis`, which reads all rows so many times, and shows how far it is.
     pub(super) fn analyse<T>(
         &mut self,
         ui: &Ui,
-        analysis: impl FnOnce(&mut TracePart) -> isotherm_trace::Result<T>,
+        passes: u64,
+        analysis: impl FnOnce(&mut WatchedRows<'_>) -> isotherm_trace::Result<T>,
     ) -> Result<T, CliError> {
-        let spinner = ui.spinner("reading the trace");
-        let result = analysis(&mut self.part);
-        spinner.finish_and_clear();
+        let bar = BarProgress::of(ui, "reading the trace", passes * self.meta.rows);
+        let result = analysis(&mut WatchedRows { part: &mut self.part, bar: &bar });
+        bar.finish();
         Ok(result?)
+    }
+}
+
+/// Rows whose reading moves a progress bar on.
+pub(super) struct WatchedRows<'a> {
+    part: &'a mut TracePart,
+    bar: &'a BarProgress,
+}
+
+impl TraceRows for WatchedRows<'_> {
+    fn meta(&self) -> &TraceMeta {
+        self.part.meta()
+    }
+    fn path(&self) -> &Path {
+        self.part.path()
+    }
+    fn file_bytes(&self) -> u64 {
+        self.part.file_bytes()
+    }
+    fn file_accesses(&self) -> Option<u64> {
+        self.part.file_accesses()
+    }
+    fn for_each_batch<E: From<TraceError>>(
+        &mut self,
+        mut each: impl FnMut(&RowBatch) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.part.for_each_batch(|batch| {
+            each(batch)?;
+            self.bar.advance(batch.len() as u64);
+            Ok(())
+        })
     }
 }
 
@@ -102,6 +148,19 @@ impl Record {
     }
 }
 
+impl TraceArgs {
+    /// Opens the trace; `why` is said if it is a region record.
+    pub(super) fn open(&self, why: &str, ui: &Ui) -> Result<TraceInput, CliError> {
+        let Self { file, window, places } = self;
+        let input =
+            InputArgs { file: file.clone(), window: *window, places: places.clone(), part: PartArgs::default() };
+        match input.open(ui)? {
+            Input::Trace(trace) => Ok(*trace),
+            Input::Record(_) => Err(input.refuse("a region record", why)),
+        }
+    }
+}
+
 impl InputArgs {
     pub(super) fn file(&self) -> &Path {
         &self.file
@@ -112,14 +171,6 @@ impl InputArgs {
         match self.open_trace(ui) {
             Ok(trace) => Ok(Input::Trace(Box::new(trace?))),
             Err(not_a_trace) => Ok(Input::Record(Box::new(self.open_record(not_a_trace, ui)?))),
-        }
-    }
-
-    /// The file as a page trace, for views that records have not got.
-    pub(super) fn open_only_trace(&self, why: &str, ui: &Ui) -> Result<TraceInput, CliError> {
-        match self.open(ui)? {
-            Input::Trace(trace) => Ok(*trace),
-            Input::Record(_) => Err(self.refuse("a region record", why)),
         }
     }
 

@@ -1,9 +1,9 @@
 //! `isotherm report mrc`.
 
 use isotherm_report::traces;
-use isotherm_trace::analysis;
+use isotherm_trace::analysis::{self, Sampling};
 
-use super::input::InputArgs;
+use super::input::TraceArgs;
 use super::output::{Outcome, PictureArgs, json_in_pages};
 use crate::error::CliError;
 use crate::format::FormatArg;
@@ -11,12 +11,16 @@ use crate::ui::Ui;
 
 /// Draw the miss-ratio curve: the share of touches that miss in an exact-LRU memory of every size.
 ///
-/// All sizes come from one pass. Linux does not do exact LRU and misses do not all cost the same: for runtimes see
-/// `isotherm advise`.
+/// All sizes come from one pass. Of more than 2^30 touches it looks at a sample of the pages, and says so with the error that this
+/// brings. Linux does not do exact LRU and misses do not all cost the same: for runtimes see `isotherm advise`.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    input: InputArgs,
+    input: TraceArgs,
+    /// Look at this part of the pages only, 1/2, 1/4, … to 1/65536; `off`: at all of them, however long it takes; `auto`: at all up to 2^30
+    /// touches.
+    #[arg(long, value_name = "RATE|off|auto", default_value = "auto")]
+    sample: Sampling,
     #[command(flatten)]
     picture: PictureArgs,
     #[command(flatten)]
@@ -25,9 +29,11 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
     let why = "it does not hold the order of accesses, which misses depend on. Take the page trace that was monitored";
-    let mut trace = args.input.open_only_trace(why, ui)?;
-    let curve = trace.analyse(ui, analysis::mrc)?;
+    let mut trace = args.input.open(why, ui)?;
+    let curve = trace.analyse(ui, 1, |reader| analysis::mrc_sampled(reader, args.sample))?;
     let meta = &trace.meta;
+    let mut notes = traces::mrc_caveats(&curve);
+    notes.extend(traces::caveats(meta));
     let drawing = traces::mrc_chart(&curve, meta);
     let outcome = Outcome {
         title: "Miss-ratio curve".into(),
@@ -35,7 +41,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> Result<(), CliError> {
         tables: vec![traces::mrc_table(&curve, meta)],
         csv: &|| traces::mrc_csv(&curve, meta),
         json: &|| json_in_pages(&curve, meta),
-        notes: traces::caveats(meta),
+        notes,
     };
     outcome.put_out(&args.picture, args.format.format, ui)
 }

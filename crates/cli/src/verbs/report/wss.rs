@@ -48,7 +48,7 @@ fn of_trace(args: &Args, trace: &mut TraceInput, ui: &Ui) -> Result<(), CliError
         }
     }
     let window_ns = args.window.map_or_else(|| usual_window_ns(trace.meta.epoch_ns), Duration::ns);
-    let working_set = trace.analyse(ui, |reader| analysis::wss(reader, window_ns))?;
+    let working_set = trace.analyse(ui, 1, |reader| analysis::wss(reader, window_ns))?;
     let meta = &trace.meta;
     let drawing = traces::wss_chart(&working_set, meta);
     let outcome = Outcome {
