@@ -170,7 +170,7 @@ fn what_cannot_be_is_refused() {
     let (trace, r, out) = (recording(), folder.path("r.parquet"), folder.path("out.parquet"));
     record(&r);
     let csv = folder.path("out.csv");
-    let table: [(&[&str], i32, &str); 18] = [
+    let table: [(&[&str], i32, &str); 19] = [
         (&["trace", "cut", &trace, "-o", &out], 2, "--from, --to"),
         (&["trace", "cut", &trace, "--from", "500s", "-o", &out], 1, "nothing is left"),
         (&["trace", "cut", &trace, "--from", "2s", "--to", "1s", "-o", &out], 2, "not before --to"),
