@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn isotherm(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_isotherm")).args(arguments).output().expect("the binary was built")
@@ -372,4 +372,28 @@ fn huge_pages_are_a_question_of_their_own() {
     assert!(document["peak_bytes"].as_u64() > Some(1 << 20) && document["huge_pages"]["ranges"].is_object());
     let refused = isotherm(&["advise", trace, "--huge-pages", "--memory", "50%"]);
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+}
+
+/// docs/advise.md: Ctrl-C gives what is known so far, with exit code 4.
+#[test]
+fn interrupted_advice_says_what_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/sqlite.parquet");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm"));
+    command.args(["advise", recording, "--kernel", "7.2", "--format", "json"]);
+    command.env("XDG_CACHE_HOME", &cache).env_remove("ISOTHERM_NO_CACHE").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // Replays are kept while they are played: from the first on it can be interrupted.
+    while !cache.join("isotherm/replays").exists() {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended before it kept anything");
+        std::thread::yield_now();
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("interrupted: this is what was known by then"), "{}", text(&output.stderr));
+    let known: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(known["is_partial"], true);
+    assert!(known["peak_bytes"].as_u64() > Some(100 << 20) && known["replays"].as_u64() > Some(0), "{known}");
 }

@@ -267,9 +267,8 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         }
     }
     if answers.iter().any(|advice| advice.is_partial) {
-        return Err(CliError::partial(
-            "interrupted: this is what was known by then. Ask again to go on; replays that were played are kept",
-        ));
+        let way_out = if question.keep.is_some() { "; ask again to go on, as replays are kept" } else { "" };
+        return Err(CliError::partial(format!("interrupted: this is what was known by then{way_out}")));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,7 +6,7 @@ use super::expected::Interval;
 use super::figures::{AdviceRow, Run, ppm};
 use super::replays::Replays;
 use super::robust::{GambleBand, Neighbour, Odds, gambles, neighbours, odds, scaled};
-use super::search::{by_promise, lowest_safe, settle};
+use super::search::{lowest_safe, settle};
 use crate::error::ScenarioError;
 use isotherm_units::Bytes;
 use serde::Serialize;
@@ -99,12 +99,10 @@ const EQUAL_STEPS: u64 = 1;
 /// The smallest safe memory among configurations whose predictions were compared with real kernels of all these releases. Of configurations that the
 /// search does not tell apart, the one that loses least with 3 % less memory; then the smaller.
 pub(super) fn choose(releases: &mut [Replays<'_>]) -> Result<Option<Choice>, ScenarioError> {
-    let mut safe: Vec<Choice> = Vec::new();
-    for index in by_promise(releases, calibrated(releases)) {
-        let is_race = releases.iter().all(|replays| replays.question.effort.is_race());
-        let best = safe.iter().map(|choice| choice.size).min().filter(|_| is_race);
-        safe.extend(settle(releases, index, best)?.map(|size| Choice { index, size }));
-    }
+    let is_race = releases.iter().all(|replays| replays.question.effort.is_race());
+    let open = calibrated(releases);
+    let settled = settle(releases, open, is_race)?;
+    let safe: Vec<Choice> = settled.into_iter().map(|(index, size)| Choice { index, size }).collect();
     let Some(smallest) = safe.iter().map(|choice| choice.size).min() else { return Ok(None) };
     let step = releases.iter().map(|replays| replays.step_at(smallest).get()).max().unwrap_or(0);
     let is_as_small = |choice: &Choice| choice.size.get() <= smallest.get() + EQUAL_STEPS * step;

@@ -67,47 +67,46 @@ fn lowest_on_all(releases: &[Replays<'_>], index: usize) -> Option<Bytes> {
 }
 
 /// Whether a configuration cannot come near `best` any more, by what was tried. More replays widen its intervals; a settled size lies
-/// below the lowest that was found safe before by no more than the steps that are tried there.
+/// below the lowest that was found safe before by no more than the steps that are tried there. A scout has tried them already.
 fn cannot_win(releases: &[Replays<'_>], index: usize, best: Bytes) -> bool {
     let steps = |size: Bytes| releases.iter().map(|replays| replays.step_at(size).get()).max().unwrap_or(0);
-    lowest_on_all(releases, index).is_none_or(|lowest| lowest.get() > best.get() + (STEPS_BELOW + 1) * steps(lowest))
+    let is_scouted = releases.iter().all(|replays| replays.is_scouted);
+    let near = if is_scouted { STEPS_BELOW / 2 } else { STEPS_BELOW } + 1;
+    lowest_on_all(releases, index).is_none_or(|lowest| lowest.get() > best.get() + near * steps(lowest))
 }
 
-/// Configurations in the order of the smallest size that is safe by what was tried; those without one come last.
-pub(super) fn by_promise(releases: &[Replays<'_>], mut configurations: Vec<usize>) -> Vec<usize> {
-    configurations.sort_by_key(|&index| lowest_on_all(releases, index).unwrap_or(Bytes::new(u64::MAX)));
-    configurations
-}
-
-/// The smallest size that is safe on each of these releases, with the whole band above it tried on each; `None` if there is none.
-/// What a configuration needs on its worst release is what it needs. `best`: what another one needs, which this one must come near to; it
-/// is dropped as soon as it cannot.
+/// Each configuration that may need least, with the smallest size that is safe on each of these releases, and the whole band above it
+/// tried on each. What a configuration needs on its worst release is what it needs.
+///
+/// In a race the one that seems to need least is played on, a round at a time, until that is settled; then the next. One that cannot come
+/// near any more is dropped. Only sizes of the lattice come up, each with a bounded number of replays, so that it ends.
 pub(super) fn settle(
     releases: &mut [Replays<'_>],
-    index: usize,
-    best: Option<Bytes>,
-) -> Result<Option<Bytes>, ScenarioError> {
-    let Some(mut at) = lowest_on_all(releases, index) else { return Ok(None) };
-    // Only sizes of the lattice come up, each with a bounded number of replays, so that it ends.
+    mut open: Vec<usize>,
+    is_race: bool,
+) -> Result<Vec<(usize, Bytes)>, ScenarioError> {
+    let mut settled: Vec<(usize, Bytes)> = Vec::new();
     loop {
-        if best.is_some_and(|best| cannot_win(releases, index, best)) {
-            return Ok(None);
-        }
-        if releases.iter().any(Replays::is_stopped) {
-            return Ok(lowest_on_all(releases, index));
-        }
-        let mut has_played = false;
-        for replays in releases.iter_mut() {
-            let wanted = lacking(replays, index, at);
-            has_played |= !wanted.is_empty();
-            replays.play_more(&wanted)?;
-        }
-        match lowest_on_all(releases, index) {
-            None => return Ok(None),
-            Some(next) if next == at && !has_played => return Ok(Some(at)),
-            Some(next) => at = next,
+        let best = settled.iter().map(|&(_, size)| size).min().filter(|_| is_race);
+        open.retain(|&index| best.is_none_or(|best| !cannot_win(releases, index, best)));
+        let promise = |&index: &usize| Some((lowest_on_all(releases, index)?, index));
+        let Some((at, index)) = open.iter().filter_map(promise).min() else { return Ok(settled) };
+        if releases.iter().any(Replays::is_stopped) || !play_round(releases, index, at)? {
+            settled.push((index, at));
+            open.retain(|&one| one != index);
         }
     }
+}
+
+/// Plays what is missing before `at` can be called safe; whether anything was.
+fn play_round(releases: &mut [Replays<'_>], index: usize, at: Bytes) -> Result<bool, ScenarioError> {
+    let mut has_played = false;
+    for replays in releases.iter_mut() {
+        let wanted = lacking(replays, index, at);
+        has_played |= !wanted.is_empty();
+        replays.play_more(&wanted)?;
+    }
+    Ok(has_played)
 }
 
 /// What has to be played before `at` can be called safe: configuration, size, how often more.
