@@ -17,7 +17,7 @@ pub(super) struct Forecast<'a> {
 }
 
 /// Replays of the whole after a scout.
-const AFTER_A_SCOUT: u64 = 35;
+const AFTER_A_SCOUT: u64 = 28;
 
 impl<'a> Forecast<'a> {
     pub(super) fn new(progress: &'a dyn Progress) -> Self {

@@ -268,7 +268,7 @@ fn answer(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, S
     let progress: &dyn Progress = &forecast;
     // Lives as long as it is played.
     let sample = match question.sampling {
-        Sampling::Only(rate) => Some(scout::sampled(&question.trace, rate)?),
+        Sampling::Only(rate) => Some(scout::sampled(&question.trace, rate, progress)?),
         Sampling::Auto | Sampling::Off | Sampling::Scout(_) => None,
     };
     let played = sample.as_ref().map_or(question.trace.as_path(), NamedTempFile::path);
@@ -282,7 +282,7 @@ fn answer(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, S
         Some(rate) => forecast.expect_scouted(question, rate),
         None => forecast.expect_search(question, whole.first().and_then(Replays::sample).unwrap_or(1)),
     }
-    let scout = rate.map(|rate| scout::sampled(&question.trace, rate)).transpose()?;
+    let scout = rate.map(|rate| scout::sampled(&question.trace, rate, progress)).transpose()?;
     let mut scouts = match &scout {
         Some(scout) => releases(question, scout.path(), Some(peak), progress)?,
         None => Vec::new(),

@@ -9,6 +9,7 @@ use super::effort::Effort;
 use super::replays::Replays;
 use super::search;
 use crate::error::ScenarioError;
+use crate::run::Progress;
 use isotherm_trace::sample::{SampleRate, write_sample};
 use isotherm_trace::{TraceError, TraceReader};
 use isotherm_units::Bytes;
@@ -54,13 +55,26 @@ pub(super) fn scout_for(question: &Question, peak: Bytes) -> Option<SampleRate> 
     SampleRate::one_in(times).filter(|_| times >= SCOUT_MIN)
 }
 
+/// Work of making a sample, for progress, where a replay of the whole is a thousand.
+const READING_UNITS: u64 = 400;
+
 /// Makes a sample, as a file that goes when it is dropped.
-pub(super) fn sampled(trace: &Path, rate: SampleRate) -> Result<NamedTempFile, ScenarioError> {
+pub(super) fn sampled(trace: &Path, rate: SampleRate, progress: &dyn Progress) -> Result<NamedTempFile, ScenarioError> {
     let meaning = |message: String| ScenarioError::Meaning { place: trace.display().to_string(), message };
     let told = |error: TraceError| meaning(error.to_string());
     let file = tempfile::Builder::new().prefix("isotherm-").suffix(".parquet").tempfile();
     let file = file.map_err(|error| meaning(format!("there is no room for a sample of it: {error}")))?;
-    write_sample(&mut TraceReader::open(trace).map_err(told)?, rate, file.path(), |_| ()).map_err(told)?;
+    let mut reader = TraceReader::open(trace).map_err(told)?;
+    let nr_rows = reader.meta().rows.max(1);
+    let (mut nr_read, mut units) = (0, 0);
+    progress.planned(READING_UNITS);
+    let read = |rows| {
+        nr_read += rows;
+        let now = (READING_UNITS * nr_read / nr_rows).min(READING_UNITS);
+        progress.done(now - units);
+        units = now;
+    };
+    write_sample(&mut reader, rate, file.path(), read).map_err(told)?;
     Ok(file)
 }
 

@@ -204,9 +204,12 @@ fn threads_compute_as_long_as_in_the_whole() {
     let sampled = sample(&path, 4).unwrap();
     let end = |path: &Path| {
         let mut reader = TraceReader::open(path).unwrap();
-        heatmap(&mut reader, &crate::analysis::HeatmapOptions { columns: 4, rows: 4, fold_pages: 1 })
-            .unwrap()
-            .duration_ns
+        heatmap(
+            &mut reader,
+            &crate::analysis::HeatmapOptions { columns: 4, rows: 4, fold_pages: 1, whole_epochs: false },
+        )
+        .unwrap()
+        .duration_ns
     };
     assert_eq!(end(&sampled), end(&path));
 }
