@@ -173,7 +173,9 @@ fn a_window_of_a_recording_is_a_recording() {
     assert_eq!(of_window, said(&[&["advise", cut], &asked]));
     assert_ne!(of_window, said(&[&["advise", recording], &asked]));
     said(&[&["monitor", concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/redis.parquet"), "-o", record]]);
-    for flags in [&["--from", "25%"][..], &["--to", "75%"], &["--effort", "quick"], &["--no-cache"]] {
+    for flags in
+        [&["--from", "25%"][..], &["--to", "75%"], &["--effort", "quick"], &["--sample", "1/16"], &["--no-cache"]]
+    {
         let output = isotherm(&[&["advise", record], flags].concat());
         assert_eq!(output.status.code(), Some(2), "{flags:?}");
         assert!(text(&output.stderr).contains("is for page traces"), "{}", text(&output.stderr));
@@ -242,12 +244,16 @@ fn bad_questions_are_refused_with_what_where_and_the_way_out() {
     let whole = std::fs::read(good).unwrap();
     let (empty, garbage, torn) =
         (file("empty", b""), file("garbage", b"not a trace"), file("torn", &whole[..whole.len() / 2]));
+    let sqlite = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/sqlite.parquet");
     let typo = file("typo.toml", b"name = \"x\"\npolicies = 1\n");
     let table: &[(&[&str], i32, &str)] = &[
         (&["advise", "/nonexistent/x.parquet"], 1, "/nonexistent/x.parquet"),
         (&["advise", &empty], 1, "empty"),
         (&["advise", &garbage], 1, "garbage"),
         (&["advise", good, "--effort", "some"], 2, "allowed: quick, normal, thorough"),
+        (&["advise", good, "--sample", "1/1"], 2, "allowed: 1/2 to 1/1024, scout:1/N, auto, off"),
+        (&["advise", good, "--sample", "scout:16"], 2, "allowed: 1/2 to 1/1024, scout:1/N, auto, off"),
+        (&["advise", sqlite, "--sample", "1/16"], 1, "fewer than 60MiB say too little; take 1/2 or a larger part"),
         (&["advise", good, "--from", "1ms", "--verify"], 2, "isotherm trace cut"),
         (&["trace", "make", "-o", "x.parquet", "--theta", "3"], 2, "allowed: 0 to 1.99"),
         (&["trace", "make", "-o", "x.parquet", "--touches", "7"], 2, "fewer than the 2097152 pages"),

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use isotherm_linux::Root;
 use isotherm_report::{Cell, Column, Table, Unit};
-use isotherm_scenario::advise::Effort;
+use isotherm_scenario::advise::{Effort, Sampling};
 use isotherm_scenario::coldness::{Bounds, ColdAdvice, Goals, GroupRecord, Source, advise_group, advise_regions};
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_sim::swap::device::DeviceKind;
@@ -94,6 +94,7 @@ pub(super) fn run(record: Record, args: &Args, ui: &Ui) -> Result<ExitCode, CliE
         (args.window.from.is_some(), "--from"),
         (args.window.to.is_some(), "--to"),
         (args.effort != Effort::default(), "--effort"),
+        (args.sample != Sampling::default(), "--sample"),
         (args.no_cache, "--no-cache"),
         (args.kernel.is_some(), "--kernel"),
         (args.memory.is_some(), "--memory"),
