@@ -253,7 +253,7 @@ fn bad_questions_are_refused_with_what_where_and_the_way_out() {
         (&["advise", good, "--effort", "some"], 2, "allowed: quick, normal, thorough"),
         (&["advise", good, "--sample", "1/1"], 2, "allowed: 1/2 to 1/1024, scout:1/N, auto, off"),
         (&["advise", good, "--sample", "scout:16"], 2, "allowed: 1/2 to 1/1024, scout:1/N, auto, off"),
-        (&["advise", sqlite, "--sample", "1/16"], 1, "fewer than 60MiB say too little; take 1/2 or a larger part"),
+        (&["advise", sqlite, "--sample", "1/16"], 2, "fewer than 60MiB say too little; take 1/2 or a larger part"),
         (&["advise", good, "--from", "1ms", "--verify"], 2, "isotherm trace cut"),
         (&["trace", "make", "-o", "x.parquet", "--theta", "3"], 2, "allowed: 0 to 1.99"),
         (&["trace", "make", "-o", "x.parquet", "--touches", "7"], 2, "fewer than the 2097152 pages"),
