@@ -88,15 +88,15 @@ pub(super) fn sample(advice: &Advice) -> Option<String> {
         )
     } else {
         format!(
-            "Played on a sample of {rate} of its memory alone ({} replays). Recommended memory was found to be off by up to {} of the \
-             peak for it on other programs, beside what the intervals say.",
-            advice.sampled_replays, SAMPLE_ERROR,
+            "Played on a sample of {rate} of its memory alone ({} replays). On other programs that made recommended memory {SAMPLE_ERROR} \
+             (docs/sampling.md); without --sample 1/N the recommendation stands on the whole.",
+            advice.sampled_replays,
         )
     })
 }
 
-/// The largest difference of recommended memory from the whole's: docs/sampling.md#errors.
-const SAMPLE_ERROR: &str = "5 %";
+/// Differences of recommended memory from the whole's: docs/sampling.md#errors.
+const SAMPLE_ERROR: &str = "less than 2 % different, but a third too little for one that reads mapped files at random";
 
 /// How firmly the recommendation stands: where its interval comes from, a little less and more memory, the price of safety.
 pub(super) fn firmness(advice: &Advice) -> Vec<String> {
