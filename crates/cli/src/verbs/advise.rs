@@ -263,6 +263,11 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
                 write(path, &isotherm_scenario::print(&beside(scenario, path)))?;
                 ui.say(format_args!("config: {0} (try: isotherm simulate {0})", path.display()));
             }
+            None if first.recommendation.is_some() => {
+                ui.warn(
+                    "no configuration is written, because this file is a sample: ask about the whole with --sample",
+                );
+            }
             None => ui.warn("no configuration is written, because no configuration that was tried is safe"),
         }
     }

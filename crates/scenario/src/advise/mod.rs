@@ -341,7 +341,10 @@ fn advice(
     let notes = choice::notes(replays, &rows, recommendation.as_ref(), compared);
     let configurations =
         question.candidates().into_iter().map(|index| choice::configuration(replays, index, &CANDIDATES[index]));
-    let config = choice.filter(|_| recommendation.is_some()).map(|choice| replays.config(choice.index, choice.size));
+    // What a sample in a file is of is not known here: nobody could play the whole.
+    let config = choice
+        .filter(|_| recommendation.is_some() && meta.sample.is_none())
+        .map(|choice| replays.config(choice.index, choice.size));
     let single: &Replays<'_> = scout.unwrap_or(replays);
     let choice = choice.filter(|_| !single.is_stopped());
     let other_devices = match choice {
