@@ -175,6 +175,8 @@ impl Memory {
         for (node, zone) in self.nodes.iter().flat_map(|(id, node)| node.zones.iter().map(move |zone| (id, zone))) {
             zone.check(&self.frames).map_err(|what| format!("{node:?}: {what}"))?;
         }
+        let in_flight: BTreeSet<FrameId> = self.io.in_flight().map(|(_, frame)| frame).collect();
+        ensure(in_flight.len() == self.io.nr_in_flight(), || "a page has two transfers".to_owned())?;
         for &frame in &owned {
             let has = |flag| self.frames.has(frame, flag);
             let in_page_cache = census.page_cache.contains(&frame);
@@ -186,8 +188,8 @@ impl Memory {
             ensure(has(Flag::FileOwned) || has(Flag::Shared) || nr_mapped <= 1, || {
                 format!("{frame:?} is mapped {nr_mapped} times, but not shared")
             })?;
-            let in_flight = has(Flag::Reading) || has(Flag::Writeback);
-            ensure(in_flight == self.io.due(frame).is_some(), || format!("{frame:?}: in flight or not?"))?;
+            let is_flagged = has(Flag::Reading) || has(Flag::Writeback);
+            ensure(is_flagged == in_flight.contains(&frame), || format!("{frame:?}: in flight or not?"))?;
             if let PageOwner::File { file, page } = self.frames.owner(frame)
                 && self.files.get(file).kind == FileKind::Regular
             {

@@ -10,7 +10,7 @@ use crate::swap::SlotId;
 use crate::swap::device::{Device, DeviceModel, Transfer};
 use isotherm_units::{Instant, Pages};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::BinaryHeap;
 
 /// A transfer that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,9 +32,56 @@ impl Completion {
         }
     }
 
-    const fn is_write(self) -> bool {
-        matches!(self, Self::SwapWrite(_) | Self::FileWrite(_))
+}
+
+/// What is under way in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    SwapRead,
+    SwapWrite,
+    FileRead,
+    FileWrite,
+}
+
+impl Kind {
+    const fn of(self, frame: FrameId) -> Completion {
+        match self {
+            Self::SwapRead => Completion::SwapRead(frame),
+            Self::SwapWrite => Completion::SwapWrite(frame),
+            Self::FileRead => Completion::FileRead(frame),
+            Self::FileWrite => Completion::FileWrite(frame),
+        }
     }
+
+    const fn is_write(self) -> bool {
+        matches!(self, Self::SwapWrite | Self::FileWrite)
+    }
+}
+
+/// Pages that are read or written together: their transfers end at one time, one behind the other.
+///
+/// Requests are ordered by end, then by the order of submission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Request {
+    at: Instant,
+    number: u64,
+    kind: Kind,
+    pages: RequestPages,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum RequestPages {
+    One(FrameId),
+    /// Those of a list.
+    Many(usize),
+}
+
+/// The request whose pages are handed out at present.
+#[derive(Clone, Copy, Debug)]
+struct Ending {
+    request: Request,
+    /// Pages handed out.
+    done: usize,
 }
 
 /// Writes that the queue of the swap device holds before who submits more has to wait: the order of `nr_requests` of the
@@ -48,11 +95,15 @@ pub struct Io {
     pub swap: Device,
     /// The disk under all files.
     pub storage: Device,
-    /// Ordered by end, then by the order of submission.
-    queue: BinaryHeap<Reverse<(Instant, u64, Completion)>>,
-    due: BTreeMap<FrameId, Instant>,
-    /// The writes among them.
-    writes: BTreeSet<(Instant, FrameId)>,
+    reads: BinaryHeap<Reverse<Request>>,
+    writes: BinaryHeap<Reverse<Request>>,
+    ending: Option<Ending>,
+    /// Pages of requests of several; those that no request has are empty,
+    lists: Vec<Vec<FrameId>>,
+    /// and are known here.
+    free_lists: Vec<usize>,
+    nr_in_flight: usize,
+    nr_writes: u64,
     nr_submitted: u64,
     nr_swap_writes: u64,
     /// Time of the latest submission. CPUs may be a step apart; a device's clock never goes back.
@@ -74,9 +125,13 @@ impl Io {
         Self {
             swap,
             storage,
-            queue: BinaryHeap::new(),
-            due: BTreeMap::new(),
-            writes: BTreeSet::new(),
+            reads: BinaryHeap::new(),
+            writes: BinaryHeap::new(),
+            ending: None,
+            lists: Vec::new(),
+            free_lists: Vec::new(),
+            nr_in_flight: 0,
+            nr_writes: 0,
             nr_submitted: 0,
             nr_swap_writes: 0,
             latest: Instant::START,
@@ -84,23 +139,52 @@ impl Io {
     }
 
     /// When the next transfer ends.
+    #[inline]
     pub fn next_completion(&self) -> Option<Instant> {
-        self.queue.peek().map(|Reverse((at, ..))| *at)
+        if self.nr_in_flight == 0 {
+            return None;
+        }
+        self.ending.map(|ending| ending.request.at).or_else(|| self.first().map(|request| request.at))
     }
 
-    /// When the transfer of `frame` ends; `None` if it is not in flight.
+    /// The request that ends first, of those of which nothing was handed out.
+    fn first(&self) -> Option<&Request> {
+        let [read, write] = [&self.reads, &self.writes].map(|queue| queue.peek().map(|Reverse(request)| request));
+        match (read, write) {
+            (Some(read), Some(write)) => Some(read.min(write)),
+            (first, None) | (None, first) => first,
+        }
+    }
+
+    /// When the transfer of `frame` ends; `None` if it is not in flight. Takes longer the more is in flight.
     pub fn due(&self, frame: FrameId) -> Option<Instant> {
-        self.due.get(&frame).copied()
+        self.in_flight().find(|(_, one)| *one == frame).map(|(at, _)| at)
+    }
+
+    /// All pages in flight, and when their transfers end, in no order.
+    pub(crate) fn in_flight(&self) -> impl Iterator<Item = (Instant, FrameId)> + '_ {
+        let ending = self.ending.iter().flat_map(|ending| self.pages_of(ending.request).skip(ending.done));
+        let waiting = self.reads.iter().chain(&self.writes).flat_map(|Reverse(request)| self.pages_of(*request));
+        ending.chain(waiting)
+    }
+
+    fn pages_of(&self, Request { at, pages, .. }: Request) -> impl Iterator<Item = (Instant, FrameId)> + '_ {
+        let (one, many) = match pages {
+            RequestPages::One(frame) => (Some(frame), &[][..]),
+            RequestPages::Many(list) => (None, &self.lists[list][..]),
+        };
+        one.into_iter().chain(many.iter().copied()).map(move |frame| (at, frame))
     }
 
     /// Pages being written, to any device.
     pub fn writes_in_flight(&self) -> u64 {
-        self.writes.len() as u64
+        self.nr_writes
     }
 
     /// When the next write to any device ends; `None` without writes in flight.
     pub fn next_write_completion(&self) -> Option<Instant> {
-        self.writes.first().map(|(at, _)| *at)
+        let ending = self.ending.map(|ending| ending.request).filter(|request| request.kind.is_write());
+        ending.or_else(|| self.writes.peek().map(|Reverse(request)| *request)).map(|request| request.at)
     }
 
     /// Whether the queue of the swap device takes no more writes: who reclaims waits for its turn, as in the block layer.
@@ -113,8 +197,9 @@ impl Io {
         if !self.swap_queue_is_full() {
             return None;
         }
-        let swap_writes = self.queue.iter().filter(|Reverse((.., what))| matches!(what, Completion::SwapWrite(_)));
-        let mut ends: Vec<Instant> = swap_writes.map(|Reverse((at, ..))| *at).collect();
+        let swap_writes = self.writes.iter().filter(|Reverse(request)| request.kind == Kind::SwapWrite);
+        let mut ends: Vec<Instant> =
+            swap_writes.flat_map(|Reverse(request)| self.pages_of(*request)).map(|(at, _)| at).collect();
         ends.sort_unstable();
         let nr_too_many = usize::try_from(self.nr_swap_writes - SWAP_QUEUE_PAGES).expect("as many as there are");
         ends.get(nr_too_many).copied()
@@ -122,7 +207,7 @@ impl Io {
 
     /// Pages in flight.
     pub fn nr_in_flight(&self) -> usize {
-        self.queue.len()
+        self.nr_in_flight
     }
 
     /// Whether swapped pages are read and written by the CPU while the caller waits (compressed memory).
@@ -138,19 +223,32 @@ impl Io {
 
     /// The next transfer that ended at `now` or before.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Completion> {
-        let Reverse((at, _, completion)) = *self.queue.peek()?;
+        let Ending { request, done } = match self.ending {
+            Some(ending) => ending,
+            None => Ending { request: self.pop_request(now)?, done: 0 },
+        };
+        let (frame, is_last) = match request.pages {
+            RequestPages::One(frame) => (frame, true),
+            RequestPages::Many(list) => (self.lists[list][done], done + 1 == self.lists[list].len()),
+        };
+        self.ending = (!is_last).then_some(Ending { request, done: done + 1 });
+        if let (true, RequestPages::Many(list)) = (is_last, request.pages) {
+            self.lists[list].clear();
+            self.free_lists.push(list);
+        }
+        self.nr_in_flight -= 1;
+        self.nr_writes -= u64::from(request.kind.is_write());
+        self.nr_swap_writes -= u64::from(request.kind == Kind::SwapWrite);
+        Some(request.kind.of(frame))
+    }
+
+    fn pop_request(&mut self, now: Instant) -> Option<Request> {
+        let &Request { at, kind, .. } = self.first()?;
         if at > now {
             return None;
         }
-        debug_assert_eq!(self.due.get(&completion.frame()), Some(&at), "a transfer in flight is known by its page");
-        self.queue.pop();
-        self.due.remove(&completion.frame());
-        if completion.is_write() {
-            self.writes.remove(&(at, completion.frame()));
-            self.nr_swap_writes -= u64::from(matches!(completion, Completion::SwapWrite(_)));
-        }
-        debug_assert_eq!(self.queue.len(), self.due.len(), "one transfer a page");
-        Some(completion)
+        let queue = if kind.is_write() { &mut self.writes } else { &mut self.reads };
+        queue.pop().map(|Reverse(request)| request)
     }
 
     /// The time of a submission at `now`.
@@ -160,16 +258,35 @@ impl Io {
         self.latest
     }
 
-    fn push(&mut self, at: Instant, completion: Completion) {
+    fn push_one(&mut self, at: Instant, kind: Kind, frame: FrameId) {
+        self.push(at, kind, RequestPages::One(frame), 1);
+    }
+
+    /// The transfers of all `frames` end at `at`, one behind the other.
+    fn push_all(&mut self, at: Instant, kind: Kind, frames: impl ExactSizeIterator<Item = FrameId>) {
+        match frames.len() {
+            0 => {}
+            1 => frames.for_each(|frame| self.push_one(at, kind, frame)),
+            pages => {
+                let list = self.free_lists.pop().unwrap_or_else(|| {
+                    self.lists.push(Vec::new());
+                    self.lists.len() - 1
+                });
+                self.lists[list].extend(frames);
+                self.push(at, kind, RequestPages::Many(list), pages);
+            }
+        }
+    }
+
+    fn push(&mut self, at: Instant, kind: Kind, pages: RequestPages, nr_pages: usize) {
         debug_assert!(at >= self.latest, "nothing ends before it was submitted");
         self.nr_submitted += 1;
-        self.queue.push(Reverse((at, self.nr_submitted, completion)));
-        if completion.is_write() {
-            self.writes.insert((at, completion.frame()));
-            self.nr_swap_writes += u64::from(matches!(completion, Completion::SwapWrite(_)));
-        }
-        let earlier = self.due.insert(completion.frame(), at);
-        debug_assert_eq!(earlier, None, "one transfer a page");
+        let request = Request { at, number: self.nr_submitted, kind, pages };
+        let queue = if kind.is_write() { &mut self.writes } else { &mut self.reads };
+        queue.push(Reverse(request));
+        self.nr_in_flight += nr_pages;
+        self.nr_writes += if kind.is_write() { nr_pages as u64 } else { 0 };
+        self.nr_swap_writes += if kind == Kind::SwapWrite { nr_pages as u64 } else { 0 };
     }
 }
 
@@ -203,10 +320,8 @@ impl Memory {
                 continue;
             }
             self.ledger.spend(self.costs.block_submit_ns);
-            for &(_, frame) in request {
-                self.frames.set(frame, Flag::Reading);
-                self.io.push(at, Completion::SwapRead(frame));
-            }
+            request.iter().for_each(|&(_, frame)| self.frames.set(frame, Flag::Reading));
+            self.io.push_all(at, Kind::SwapRead, request.iter().map(|&(_, frame)| frame));
         }
     }
 
@@ -219,7 +334,7 @@ impl Memory {
         let cgroup = self.frames.cgroup(frame);
         if let Some(at) = self.read_slot(slot, cgroup) {
             self.frames.set(frame, Flag::Reading);
-            self.io.push(at, Completion::SwapRead(frame));
+            self.io.push_one(at, Kind::SwapRead, frame);
         }
     }
 
@@ -256,7 +371,7 @@ impl Memory {
         match self.write_slot(slot, cgroup) {
             Some(at) => {
                 self.frames.set(frame, Flag::Writeback);
-                self.io.push(at, Completion::SwapWrite(frame));
+                self.io.push_one(at, Kind::SwapWrite, frame);
                 Written::At(at)
             }
             None => Written::Now,
@@ -358,19 +473,16 @@ impl Memory {
             }
             self.ledger.spend(self.costs.block_submit_ns);
             for &(_, frame) in request {
-                let completion = match transfer {
-                    Transfer::Read => {
-                        self.frames.set(frame, Flag::Reading);
-                        Completion::FileRead(frame)
-                    }
+                match transfer {
+                    Transfer::Read => self.frames.set(frame, Flag::Reading),
                     Transfer::Write => {
                         self.frames.clear(frame, Flag::Dirty);
                         self.frames.set(frame, Flag::Writeback);
-                        Completion::FileWrite(frame)
                     }
-                };
-                self.io.push(at, completion);
+                }
             }
+            let kind = if transfer == Transfer::Read { Kind::FileRead } else { Kind::FileWrite };
+            self.io.push_all(at, kind, request.iter().map(|&(_, frame)| frame));
         }
     }
 
@@ -412,10 +524,10 @@ mod tests {
     fn transfers_end_by_time_and_then_in_the_order_of_submission() {
         let mut io = io();
         let frames: Vec<FrameId> = (0..5).rev().map(FrameId::new).collect();
-        io.push(us(9), Completion::SwapRead(frames[0]));
-        io.push(us(5), Completion::FileRead(frames[1]));
-        io.push(us(5), Completion::SwapWrite(frames[2]));
-        io.push(us(7), Completion::FileWrite(frames[3]));
+        io.push_one(us(9), Kind::SwapRead, frames[0]);
+        io.push_one(us(5), Kind::FileRead, frames[1]);
+        io.push_one(us(5), Kind::SwapWrite, frames[2]);
+        io.push_one(us(7), Kind::FileWrite, frames[3]);
         assert_eq!((io.next_completion(), io.next_write_completion()), (Some(us(5)), Some(us(5))));
         assert_eq!((io.writes_in_flight(), io.due(frames[3])), (2, Some(us(7))));
         assert_eq!(io.pop_due(us(4)), None);
@@ -428,17 +540,40 @@ mod tests {
     }
 
     #[test]
+    fn the_pages_of_a_request_end_one_behind_the_other() {
+        let mut io = io();
+        let frames = |range: std::ops::Range<u32>| range.map(FrameId::new).collect::<Vec<_>>();
+        io.push_all(us(5), Kind::FileWrite, frames(0..3).into_iter());
+        io.push_all(us(5), Kind::FileRead, frames(3..5).into_iter());
+        io.push_all(us(4), Kind::FileRead, frames(5..6).into_iter());
+        io.push_all(us(3), Kind::FileRead, frames(0..0).into_iter());
+        assert_eq!((io.nr_in_flight(), io.writes_in_flight()), (6, 3));
+        let next = |io: &mut Io| io.pop_due(us(5)).map(|completion| completion.frame().index());
+        assert_eq!([(); 2].map(|()| next(&mut io)), [Some(5), Some(0)]);
+        // In the middle of the first request.
+        assert_eq!((io.next_completion(), io.next_write_completion()), (Some(us(5)), Some(us(5))));
+        let due = [0, 1, 2, 3].map(|frame| io.due(FrameId::new(frame)));
+        assert_eq!(due, [None, Some(us(5)), Some(us(5)), Some(us(5))]);
+        assert_eq!((io.nr_in_flight(), io.writes_in_flight()), (4, 2));
+        assert_eq!([(); 5].map(|()| next(&mut io)), [Some(1), Some(2), Some(3), Some(4), None]);
+        assert_eq!((io.nr_in_flight(), io.writes_in_flight(), io.next_write_completion()), (0, 0, None));
+        // Its list is taken again.
+        io.push_all(us(7), Kind::SwapRead, frames(7..9).into_iter());
+        assert_eq!((io.lists.len(), io.in_flight().count()), (2, 2));
+    }
+
+    #[test]
     fn only_swap_writes_fill_the_swap_queue() {
         let mut io = io();
         for index in 0..300 {
-            io.push(us(1), Completion::FileWrite(FrameId::new(index)));
+            io.push_one(us(1), Kind::FileWrite, FrameId::new(index));
         }
         for index in 300..555 {
-            io.push(us(2), Completion::SwapWrite(FrameId::new(index)));
+            io.push_one(us(2), Kind::SwapWrite, FrameId::new(index));
         }
         assert!(!io.swap_queue_is_full());
         assert_eq!(io.swap_queue_has_room_at(), None);
-        io.push(us(3), Completion::SwapWrite(FrameId::new(555)));
+        io.push_one(us(3), Kind::SwapWrite, FrameId::new(555));
         assert!(io.swap_queue_is_full());
         assert_eq!(io.swap_queue_has_room_at(), Some(us(2)));
         while io.pop_due(us(2)).is_some() {}
