@@ -20,8 +20,8 @@ impl Digests {
     /// It cannot be read.
     pub fn of(&mut self, path: &Path) -> Result<&str, ScenarioError> {
         if !self.0.contains_key(path) {
-            let digest = digest_of_file(path)
-                .map_err(|source| ScenarioError::Io { path: path.to_path_buf(), source })?;
+            let digest =
+                digest_of_file(path).map_err(|source| ScenarioError::Io { path: path.to_path_buf(), source })?;
             self.0.insert(path.to_path_buf(), digest);
         }
         Ok(&self.0[path])
@@ -50,12 +50,25 @@ pub fn identity(scenario: &Scenario, folder: &Path, digests: &mut Digests) -> Re
             hasher.update(crate::print(&played));
         }
     }
-    let digest = hasher.finalize();
+    Ok(hex(&hasher.finalize()))
+}
+
+/// A digest of texts, each for itself: 32 hexadecimal digits.
+pub fn digest_of_text(parts: &[&str]) -> String {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    hex(&hasher.finalize())
+}
+
+fn hex(digest: &[u8]) -> String {
     let mut text = String::new();
     for byte in &digest[..16] {
         write!(text, "{byte:02x}").expect("a string takes all");
     }
-    Ok(text)
+    text
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ pub use error::ScenarioError;
 pub use event::{EventSpec, LimitValue, MglruSpec, PromotionWrite, ReclaimSpec, ScaleSpec, SetSpec};
 pub use expectations::{ExpectationRow, ExpectationSpec};
 pub use generations::GenerationsSpec;
-pub use identity::{Digests, identity};
+pub use identity::{Digests, digest_of_text, identity};
 pub use keys::set_key;
 pub use metrics::{METRICS, Metric, MetricUnit, Sample};
 pub use parse::{Misfit, load, load_with_note, parse, parse_as, print, print_as};

@@ -24,6 +24,7 @@ const DOWNWARD: &[(&str, &[&str])] = &[
             "terminal",
         ],
     ),
+    ("crates/sweep", &["units", "trace", "workload", "scenario"]),
     ("crates/terminal", &["trace", "scenario", "report"]),
     ("lab/rig", &["units", "trace", "workload", "guest"]),
     ("lab/fidelity", &["units", "core", "trace", "workload", "sim", "rig", "guest"]),

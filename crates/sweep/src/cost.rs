@@ -1,0 +1,42 @@
+//! What runs will cost, roughly, before any was played: touches of pages.
+
+use isotherm_scenario::Scenario;
+use isotherm_trace::TraceReader;
+use isotherm_units::Amount;
+use isotherm_workload::WorkloadSpec;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What a workload that is no recording is taken for.
+const OTHERS: u64 = 1_000_000;
+
+/// Costs of recordings that were looked at.
+#[derive(Default)]
+pub(crate) struct Costs(BTreeMap<PathBuf, u64>);
+
+impl Costs {
+    /// In touches of pages, at least 1. Where a limit is a share of the peak, the peak is found by another run.
+    pub(crate) fn of(&mut self, scenario: &Scenario, folder: &Path) -> u64 {
+        let once: u64 = scenario
+            .workloads
+            .iter()
+            .map(|workload| match &workload.load {
+                WorkloadSpec::Trace(trace) => self.of_trace(&folder.join(&trace.path)),
+                _ => OTHERS,
+            })
+            .sum();
+        let matrix = scenario.matrix.iter().map(|matrix| matrix.policies.len() * matrix.limits.len()).sum::<usize>();
+        let variants = (matrix + scenario.variants.len()).max(1) as u64 * scenario.worlds.len().max(1) as u64;
+        let peak = u64::from(matches!(scenario.limit, Some(Amount::Share(_))));
+        once.saturating_mul(variants + peak).max(1)
+    }
+
+    fn of_trace(&mut self, path: &Path) -> u64 {
+        if let Some(&known) = self.0.get(path) {
+            return known;
+        }
+        let touches = TraceReader::open(path).map_or(OTHERS, |reader| reader.meta().accesses);
+        self.0.insert(path.to_path_buf(), touches);
+        touches
+    }
+}
