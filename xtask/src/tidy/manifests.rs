@@ -17,11 +17,12 @@ const DOWNWARD: &[(&str, &[&str])] = &[
     ("crates/daemon", &["units", "core"]),
     ("crates/top", &["units", "trace", "report"]),
     ("crates/scenario", &["units", "core", "trace", "workload", "sim"]),
+    ("crates/answers", &["units", "trace", "sim", "scenario", "report"]),
     (
         "crates/cli",
         &[
-            "units", "core", "trace", "workload", "sim", "scenario", "report", "linux", "daemon", "recorder", "top",
-            "terminal",
+            "units", "core", "trace", "workload", "sim", "scenario", "report", "answers", "linux", "daemon",
+            "recorder", "top", "terminal",
         ],
     ),
     ("crates/sweep", &["units", "trace", "workload", "scenario"]),

@@ -3,12 +3,13 @@
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
+use isotherm_answers::advice::{document, page, tables, words};
 use isotherm_recorder::cache_folder;
 use isotherm_report::Table;
 use isotherm_scenario::Scenario;
 use isotherm_scenario::advise::{
-    Advice, EFFORTS, Effort, Keep, Question, Sampling, TierAdvice, TierQuestion, advise, advise_on_tiers,
-    digest_of_file,
+    Advice, Effort, Keep, Question, Sampling, TierAdvice, TierQuestion, advise, advise_on_tiers, digest_of_file,
+    storage_named,
 };
 use isotherm_sim::machine::MemoryKind;
 use isotherm_sim::swap::DeviceConfig;
@@ -27,12 +28,8 @@ use crate::verbs::selection::WindowArgs;
 
 mod cold;
 mod huge;
-mod page;
-mod tables;
 mod tiers;
 mod verify;
-mod views;
-pub(crate) mod words;
 
 /// Find out how much memory a program needs, and under which configuration, with evidence.
 ///
@@ -61,7 +58,7 @@ pub(crate) struct Args {
     kernel: Option<KernelArg>,
     /// The disk under files.
     /// nvme, ssd, disk, ram, or numbers as in latency=4ms,bandwidth=30MiB/s,queue=1.
-    #[arg(long, value_name = "DEVICE", default_value_t = DeviceKind::Nvme.into(), value_parser = storage_of)]
+    #[arg(long, value_name = "DEVICE", default_value_t = DeviceKind::Nvme.into(), value_parser = storage_named)]
     storage: DeviceConfig,
     /// Where anonymous pages go when memory is short.
     /// ram, zram, nvme, ssd, disk, none, or numbers as in latency=4ms,bandwidth=30MiB/s,queue=1.
@@ -92,12 +89,12 @@ pub(crate) struct Args {
     /// How many replays the answer is worth: quick, normal or thorough.
     /// quick: the interval of the recommendation is the range of 5 replays. normal: of 10 and more, spent where they decide. thorough:
     /// two replays of everything at every size too.
-    #[arg(long, value_name = "EFFORT", default_value = "normal", value_parser = effort_named, conflicts_with = "fast")]
+    #[arg(long, value_name = "EFFORT", default_value = "normal", conflicts_with = "fast")]
     effort: Effort,
     /// What of the recording is played: auto, off, scout:1/N, or 1/N, a sample of its memory in place of the whole.
     /// auto: the whole; of a long recording with much memory, a sample finds out first where to look. off: the whole alone.
     /// scout:1/16: the whole, after this sample.
-    #[arg(long, value_name = "SAMPLE", default_value = "auto", value_parser = sampling_of, conflicts_with = "fast")]
+    #[arg(long, value_name = "SAMPLE", default_value = "auto", conflicts_with = "fast")]
     sample: Sampling,
     /// Neither use nor keep replays of earlier questions (`~/.cache/isotherm/replays`, at most 256 MiB; ISOTHERM_NO_CACHE=1 too).
     #[arg(long)]
@@ -151,11 +148,6 @@ pub(crate) struct Args {
     command: Vec<String>,
 }
 
-/// What is meant for page traces where nothing is said. No defaults of the command line: records refuse what was given.
-const MEMORY_PERCENT: [u64; 7] = [40, 50, 60, 70, 80, 90, 100];
-const SLOWDOWN: Ratio = Ratio::from_percent(5);
-const CPUS: u32 = 4;
-
 const AFTER_HELP: &str = "\
 Examples:
   isotherm advise traces/sqlite.parquet
@@ -196,7 +188,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     // Lives as long as it is played.
     let cut = window_of(&trace, &args, ui)?;
     let trace = cut.as_ref().map_or(trace, |cut| cut.path().to_path_buf());
-    let cpus = args.cpus.unwrap_or(CPUS);
+    let cpus = args.cpus.unwrap_or(Question::USUAL_CPUS);
     let kernels = kernel::asked_or_host(args.kernel)?;
     if let (Some(fast), Some(slow)) = (args.fast, args.slow) {
         let &[kernel] = &kernels.releases[..] else {
@@ -210,23 +202,19 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     }
     // What is missing for that is told before anything is replayed.
     let lab = args.verify.then(|| verify::ready(&kernels.releases, ui)).transpose()?;
+    let usual = Question::usual(name, trace, kernels.releases.clone());
     let question = Question {
-        name,
-        trace,
-        memory: args
-            .memory
-            .clone()
-            .unwrap_or_else(|| MEMORY_PERCENT.map(|percent| Amount::Share(Ratio::from_percent(percent))).to_vec()),
-        kernels: kernels.releases.clone(),
+        memory: args.memory.clone().unwrap_or_else(|| usual.memory.clone()),
         storage: args.storage,
         swap: args.swap,
-        slowdown: args.slowdown.unwrap_or(SLOWDOWN),
+        slowdown: args.slowdown.unwrap_or(usual.slowdown),
         cpus,
         limits: args.limits,
         effort: args.effort,
         sampling: args.sample,
         keep: if args.no_cache { None } else { keep() },
         threads: args.threads.map(usize::from),
+        ..usual
     };
     if args.huge_pages {
         huge::run(&question, args.format.format, ui)?;
@@ -306,45 +294,9 @@ fn keep() -> Option<Keep> {
     Some(Keep { folder: cache_folder()?.join("replays"), build })
 }
 
-fn effort_named(text: &str) -> Result<Effort, String> {
-    let names: Vec<&str> = EFFORTS.iter().map(|(_, name)| *name).collect();
-    let found = EFFORTS.iter().find(|(_, name)| *name == text);
-    found.map(|(effort, _)| *effort).ok_or_else(|| format!("allowed: {}", names.join(", ")))
-}
-
-fn sampling_of(text: &str) -> Result<Sampling, String> {
-    match text {
-        "auto" => Ok(Sampling::Auto),
-        "off" => Ok(Sampling::Off),
-        _ => {
-            let (rate, sampling): (_, fn(_) -> _) = match text.strip_prefix("scout:") {
-                Some(rate) => (rate, Sampling::Scout),
-                None => (text, Sampling::Only),
-            };
-            rate.parse().map(sampling).map_err(|error: String| format!("{error}, scout:1/N, auto, off"))
-        }
-    }
-}
-
-/// A device that files can lie on.
-fn storage_of(text: &str) -> Result<DeviceConfig, String> {
-    let device: DeviceConfig = text.parse().map_err(|error| format!("{error}"))?;
-    match device.kind() {
-        Some(kind @ (DeviceKind::None | DeviceKind::Zram)) => Err(format!(
-            "files cannot lie on `{kind}`; as storage are allowed nvme, ssd, disk, ram, or numbers as in \
-             `latency=4ms,bandwidth=30MiB/s,queue=1`"
-        )),
-        _ => Ok(device),
-    }
-}
-
-/// One answer as it is, several in a list; with what a real kernel said of them, if it was asked.
+/// The answers as JSON, with what a real kernel said of them, if it was asked.
 fn json(answers: &[Advice], verified: Option<&[verify::Verified]>) -> Result<String, CliError> {
-    let mut value = match answers {
-        [advice] => serde_json::to_value(advice),
-        several => serde_json::to_value(serde_json::json!({ "releases": several })),
-    }
-    .map_err(CliError::failed)?;
+    let mut value = document(answers).map_err(CliError::failed)?;
     if let (Some(verified), Some(object)) = (verified, value.as_object_mut()) {
         object.insert("verified".to_owned(), serde_json::to_value(verified).map_err(CliError::failed)?);
     }

@@ -6,12 +6,12 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use isotherm_answers::results::unit_of;
 use isotherm_report::{Align, Cell, Column, Table, Unit};
 use isotherm_scenario::{METRICS, Summary, unknown_metric};
 use isotherm_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::simulate::unit_of;
 use crate::error::CliError;
 use crate::format::{Format, FormatArg};
 use crate::ui::Ui;

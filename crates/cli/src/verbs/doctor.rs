@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use isotherm_answers::advice::words::folded;
 use isotherm_linux::Root;
 use isotherm_linux::doctor::{Context, Finding, Part, State, WATCHES, child_main, examine, verdict};
 use isotherm_report::{Cell, Column, Table};
@@ -13,7 +14,6 @@ use crate::error::CliError;
 use crate::format::{Format, FormatArg};
 use crate::live::child;
 use crate::ui::Ui;
-use crate::verbs::advise::words::folded;
 
 /// Find out what isotherm can see and do on this machine, and what is missing for the rest.
 ///

@@ -1,12 +1,7 @@
 //! `isotherm report`: what a page trace, a region record or the kernel's text tells, as pictures and tables. One file for each
 //! view and one line in the table.
 
-use std::path::Path;
 use std::process::ExitCode;
-
-use isotherm_report::Heatmap;
-use isotherm_trace::TraceReader;
-use isotherm_trace::analysis::{self, HeatmapOptions};
 
 use crate::error::CliError;
 use crate::ui::Ui;
@@ -82,15 +77,4 @@ views! {
     Generations => generations,
     Compare => compare,
     Info => info,
-}
-
-/// Cells of a picture's matrix: columns as many as it has pixels; rows many more, or a heap that is scattered over a
-/// thousand places would become few bands that are mostly holes.
-const PICTURE_CELLS: HeatmapOptions = HeatmapOptions { columns: 800, rows: 4000, fold_pages: 2048, whole_epochs: true };
-
-/// The heatmap of a trace, for reports that hold more than it.
-pub(crate) fn trace_heatmap(trace: &Path) -> Result<Heatmap, CliError> {
-    let mut reader = TraceReader::open(trace)?;
-    let matrix = analysis::heatmap(&mut reader, &PICTURE_CELLS)?;
-    Ok(isotherm_report::traces::heatmap(&matrix, reader.meta()))
 }

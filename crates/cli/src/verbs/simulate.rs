@@ -1,16 +1,11 @@
 //! `isotherm simulate`: plays a scenario and prints what was measured.
 
-mod tables;
-
-pub(super) use tables::unit_of;
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use isotherm_answers::{Asked, results as tables};
 use isotherm_report::{Cell, Column, Table};
-use isotherm_scenario::{
-    BUNDLED, METRICS, RunOptions, Scenario, ScenarioError, ScenarioResult, side_by_side, unknown_metric,
-};
+use isotherm_scenario::{BUNDLED, RunOptions, Scenario, ScenarioError, ScenarioResult};
 use isotherm_terminal::{BarProgress, data_folder};
 
 use crate::error::CliError;
@@ -66,33 +61,39 @@ Examples:
 
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let Some(name) = args.scenario.clone().filter(|_| !args.list) else { return list(args.format.format, ui) };
-    let (mut scenario, base_dir) = find(&name, ui)?;
-    if let (true, Some(flag)) = (!scenario.worlds.is_empty(), other_repeats(&args)) {
+    let (scenario, base_dir) = find(&name, ui)?;
+    let metrics = Asked::metrics_named(&args.metrics).map_err(|why| CliError::usage(format!("--metrics: {why}")))?;
+    let kernels = args.kernel.map(KernelArg::resolve).transpose()?;
+    let asked = Asked {
+        seed: args.seed,
+        repeats: args.repeats,
+        metrics,
+        kernels: kernels.as_ref().map(|kernels| kernels.releases.clone()),
+    };
+    if let Some(flag) = asked.against_worlds(&scenario) {
         return Err(CliError::usage(format!(
-            "{flag}: the repeats of `{name}` are its {} worlds, each with a seed of its own; change `[[worlds]]` in its file",
+            "--{flag}: the repeats of `{name}` are its {} worlds, each with a seed of its own; change `[[worlds]]` in its file",
             scenario.worlds.len()
         )));
     }
-    scenario.seed = args.seed.unwrap_or(scenario.seed);
-    scenario.repeats = args.repeats.unwrap_or(scenario.repeats);
-    let asked = asked(&args.metrics)?;
-    if let Some(asked) = asked.as_ref().filter(|_| !scenario.metrics.is_empty()) {
-        let more = asked.iter().filter(|name| !scenario.metrics.contains(name)).cloned().collect::<Vec<_>>();
-        scenario.metrics.extend(more);
-    }
     let options = RunOptions { base_dir, place: name, threads: args.threads.map(usize::from) };
-    let mut result = play(scenario, args.kernel, &options, ui)?;
+    let bar = BarProgress::new(ui, "simulating");
+    let result = asked.play(scenario, &options, &bar);
+    bar.finish();
+    if let Some(kernels) = kernels {
+        ui.say(kernels.why);
+    }
+    let mut result = result?;
     for row in &result.killed {
         ui.warn(format_args!(
             "{} under {}: killed for lack of memory in {} of {} runs; its figures are of what it did before",
             row.workload, row.variant, row.runs, row.of
         ));
     }
-    if let Some(asked) = asked.as_ref().filter(|_| args.format.format != Format::Table) {
-        result.rows.retain(|row| asked.contains(&row.metric));
-        result.ratios.retain(|row| asked.contains(&row.metric));
+    if args.format.format != Format::Table {
+        asked.only_asked(&mut result);
     }
-    print(&result, asked.as_deref(), args.format.format, ui)?;
+    print(&result, asked.metrics.as_deref(), args.format.format, ui)?;
     let missed = result.expectations.iter().filter(|row| !row.met).count();
     if missed > 0 && !args.allow_missed {
         let all = result.expectations.len();
@@ -101,49 +102,6 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         )));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The flag that asks for other repeats than the scenario's.
-fn other_repeats(args: &Args) -> Option<&'static str> {
-    let flags = [(args.repeats.is_some(), "--repeats"), (args.seed.is_some(), "--seed")];
-    flags.into_iter().find(|(is_given, _)| *is_given).map(|(_, flag)| flag)
-}
-
-/// The metrics asked for; `None`: none in particular.
-fn asked(names: &[String]) -> Result<Option<Vec<String>>, CliError> {
-    if names.iter().any(|name| name == "all") {
-        return Ok(Some(METRICS.iter().map(|metric| metric.name.to_owned()).collect()));
-    }
-    let known: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
-    match names.iter().find(|name| !known.contains(&name.as_str())) {
-        Some(unknown) => Err(CliError::usage(format!("--metrics: {}", unknown_metric(unknown)))),
-        None => Ok((!names.is_empty()).then(|| names.to_vec())),
-    }
-}
-
-/// Plays a scenario by its own releases, or by those asked for.
-fn play(
-    scenario: Scenario,
-    kernel: Option<KernelArg>,
-    options: &RunOptions,
-    ui: &Ui,
-) -> Result<ScenarioResult, CliError> {
-    let kernels = kernel.map(KernelArg::resolve).transpose()?;
-    let bar = BarProgress::new(ui, "simulating");
-    let on = |scenario: &Scenario| isotherm_scenario::run(scenario, options, &bar);
-    let result = match kernels.as_ref().map(|kernels| kernels.releases.as_slice()) {
-        None => on(&scenario),
-        Some(&[release]) => on(&scenario.on_kernel(release)),
-        Some(releases) => {
-            let of = |&release| on(&scenario.clone().on_kernel(release)).map(|result| (release, result));
-            releases.iter().map(of).collect::<Result<_, _>>().map(side_by_side)
-        }
-    };
-    bar.finish();
-    if let Some(kernels) = kernels {
-        ui.say(kernels.why);
-    }
-    Ok(result?)
 }
 
 /// The scenario and the folder that its relative paths start from. Of a file that spells its keys in the old way the user is told.

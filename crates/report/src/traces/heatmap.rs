@@ -1,11 +1,28 @@
 //! Touches by time and address.
 
-use isotherm_trace::TraceMeta;
-use isotherm_trace::analysis::Heatmap as Matrix;
+use std::path::Path;
+
+use isotherm_trace::analysis::{self, Heatmap as Matrix, HeatmapOptions};
+use isotherm_trace::{TraceMeta, TraceReader};
 use isotherm_units::Duration;
 
 use super::{bytes, subject};
 use crate::{Band, Cell, Column, Heatmap, Measure, Table, Unit};
+
+/// Cells of a picture's matrix: columns as many as it has pixels; rows many more, or a heap that is scattered over a
+/// thousand places would become few bands that are mostly holes.
+pub const PICTURE_CELLS: HeatmapOptions =
+    HeatmapOptions { columns: 800, rows: 4000, fold_pages: 2048, whole_epochs: true };
+
+/// The picture of a trace, for pages that hold more than it.
+///
+/// # Errors
+/// When the file is no page trace, is damaged or cannot be read.
+pub fn heatmap_of_file(trace: &Path) -> isotherm_trace::Result<Heatmap> {
+    let mut reader = TraceReader::open(trace)?;
+    let matrix = analysis::heatmap(&mut reader, &PICTURE_CELLS)?;
+    Ok(heatmap(&matrix, reader.meta()))
+}
 
 /// The matrix as a picture.
 pub fn heatmap(matrix: &Matrix, meta: &TraceMeta) -> Heatmap {

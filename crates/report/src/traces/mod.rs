@@ -7,7 +7,7 @@ mod info;
 mod mrc;
 mod wss;
 
-pub use heatmap::{heatmap, heatmap_caveats, heatmap_csv};
+pub use heatmap::{PICTURE_CELLS, heatmap, heatmap_caveats, heatmap_csv, heatmap_of_file};
 pub use hot::{hot_csv, hot_tables};
 pub use idle::{idle, idle_course_chart};
 pub use info::{info_csv, info_tables};

@@ -5,6 +5,7 @@
 //! ([`calibration`]). Recommended is the smallest size that is safe over a whole band, up to the peak ([`search`]), on every release of
 //! the kernel that was asked for.
 
+mod asked;
 mod calibration;
 mod candidate;
 mod chance;
@@ -27,6 +28,7 @@ mod scout;
 mod search;
 mod tiers;
 
+pub use asked::storage_named;
 pub use calibration::{EVENTS, ModelError, model_error, model_errors};
 pub use candidate::{CANDIDATES, Candidate, Recording};
 pub use choice::{AgainstClassic, Gain, Note, NoteKind, Recommendation, percent};

@@ -206,7 +206,7 @@ pub(super) fn html(advice: &TierAdvice, question: &TierQuestion) -> Result<Strin
         "Share of touched pages that were on the fast tier, over a second each, in the first replay of each policy.",
     );
     page.chart(&hits_chart(advice), PictureSize { width: 960, height: 420 });
-    let heatmap = crate::verbs::report::trace_heatmap(&question.trace)?;
+    let heatmap = isotherm_report::traces::heatmap_of_file(&question.trace)?;
     page.section("Memory over time");
     page.paragraph("Which pages the program touched, and when. Unmapped address space is folded away.");
     page.heatmap(&heatmap, PictureSize { width: 960, height: 640 });

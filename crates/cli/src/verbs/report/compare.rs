@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use isotherm_report::records::{self, At, IDLE_BOUNDS_NS, RecordPair};
-use isotherm_report::{Chart, Comparison, HeatmapPair, HtmlPage, Picture, PictureSize, Side, TermStyle, traces};
+use isotherm_report::traces::{self, PICTURE_CELLS};
+use isotherm_report::{Chart, Comparison, HeatmapPair, HtmlPage, Picture, PictureSize, Side, TermStyle};
 use isotherm_trace::TraceError;
 use isotherm_trace::analysis::{self, IdleAt};
 use isotherm_units::{Bytes, Duration};
 
-use super::PICTURE_CELLS;
 use super::heatmap::matrix_size;
 use super::input::{Input, InputArgs, Record};
 use super::output::{Drawing, Outcome, PictureArgs, json};

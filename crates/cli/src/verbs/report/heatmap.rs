@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use isotherm_report::records::{self, Grid, Shown, ShownBand, Survey};
-use isotherm_report::traces;
+use isotherm_report::traces::{self, PICTURE_CELLS};
 use isotherm_trace::TraceReader;
 use isotherm_trace::analysis::{self, HeatmapOptions};
 use isotherm_trace::region::RegionStore;
 
-use super::PICTURE_CELLS;
 use super::input::{Input, InputArgs, Record, TraceInput};
 use super::output::{Outcome, PictureArgs, json, json_in_pages};
 use crate::error::CliError;

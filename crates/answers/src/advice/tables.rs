@@ -7,7 +7,7 @@ use isotherm_units::Bytes;
 use super::words;
 
 /// Every configuration at every size, release by release.
-pub(super) fn rows(answers: &[Advice]) -> Table {
+pub fn rows(answers: &[Advice]) -> Table {
     let mut table = Table::new(
         "",
         vec![
@@ -69,7 +69,7 @@ pub(super) fn rows(answers: &[Advice]) -> Table {
 }
 
 /// The policies of Linux by each release, at the size at which all is compared.
-pub(super) fn releases(answers: &[Advice]) -> Table {
+pub fn releases(answers: &[Advice]) -> Table {
     let size = answers.first().map_or(0, |advice| advice.compared_bytes);
     let columns = vec![
         Column::text("kernel"),
@@ -99,7 +99,7 @@ pub(super) fn releases(answers: &[Advice]) -> Table {
 }
 
 /// All configurations at the recommended size, and from which on each is safe. For people: narrow.
-pub(super) fn side_by_side(advice: &Advice) -> Table {
+pub fn side_by_side(advice: &Advice) -> Table {
     let size = advice.compared_bytes;
     let share = u64::try_from(u128::from(size) * 1_000_000 / u128::from(advice.peak_bytes.max(1))).unwrap_or(u64::MAX);
     let title = format!("At memory.max = {} ({} of peak)", Bytes::new(size).approx(), percent(share));
@@ -141,7 +141,7 @@ pub(super) fn side_by_side(advice: &Advice) -> Table {
 }
 
 /// The first columns of that, in a few lines: what was recommended, what Linux has beside it, and the floor.
-pub(super) fn evidence(advice: &Advice) -> Table {
+pub fn evidence(advice: &Advice) -> Table {
     const LINES: usize = 7;
     let whole = side_by_side(advice);
     let has_note = |row: &Vec<Cell>, wanted: &str| matches!(row.last(), Some(Cell::Text(note)) if note == wanted);
@@ -158,7 +158,7 @@ pub(super) fn evidence(advice: &Advice) -> Table {
 }
 
 /// What schemes did at that size.
-pub(super) fn schemes(advice: &Advice) -> Table {
+pub fn schemes(advice: &Advice) -> Table {
     let columns = vec![
         Column::text("configuration"),
         Column::text("scheme"),
@@ -182,7 +182,7 @@ pub(super) fn schemes(advice: &Advice) -> Table {
 }
 
 /// What of its memory could be huge pages. Empty where nothing could, and where the recording does not tell.
-pub(super) fn huge_pages(huge: &HugePages) -> Table {
+pub fn huge_pages(huge: &HugePages) -> Table {
     let columns = vec![
         Column::text("touched at least"),
         Column::number("2 MiB ranges", Unit::Count),
@@ -213,14 +213,14 @@ pub(super) fn huge_pages(huge: &HugePages) -> Table {
 }
 
 /// The columns of [`latencies`] that fit 100 characters.
-pub(super) fn narrow_latencies(huge: &HugePages) -> Table {
+pub fn narrow_latencies(huge: &HugePages) -> Table {
     let shown =
         ["proactive compaction", "in Linux", "not had", "there at once", "at once p50", "made p95", "daemon cpu"];
     latencies(huge).only(&shown)
 }
 
 /// How long the program would wait for them on fragmented memory. Empty where nothing could be huge.
-pub(super) fn latencies(huge: &HugePages) -> Table {
+pub fn latencies(huge: &HugePages) -> Table {
     let columns = vec![
         Column::text("proactive compaction"),
         Column::text("in Linux"),

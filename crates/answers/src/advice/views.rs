@@ -9,18 +9,16 @@ use isotherm_trace::TraceReader;
 use isotherm_trace::analysis::{self, IdleAt, Sampling};
 use isotherm_units::PAGE_BYTES;
 
-use crate::error::CliError;
-
 const SIZE: PictureSize = PictureSize { width: 960, height: 360 };
 /// Moments and windows of a curve over time.
 const MOMENTS: u32 = 200;
 
-pub(super) fn put_on(page: &mut HtmlPage, advice: &Advice, trace: &Path) -> Result<(), CliError> {
+pub(super) fn put_on(page: &mut HtmlPage, advice: &Advice, trace: &Path) -> isotherm_trace::Result<()> {
     let mut reader = TraceReader::open(trace)?;
     let meta = reader.meta().clone();
     page.section("Memory over time");
     page.paragraph("Which pages the program touched, and when. Unmapped address space is folded away.");
-    let heatmap = crate::verbs::report::trace_heatmap(trace)?;
+    let heatmap = traces::heatmap_of_file(trace)?;
     page.heatmap(&heatmap, PictureSize { width: 960, height: 640 });
     let epoch_ns = meta.epoch_ns.max(1);
     let window_ns = (heatmap.end_ns / u64::from(MOMENTS)).max(1).checked_next_multiple_of(epoch_ns).unwrap_or(epoch_ns);

@@ -10,12 +10,12 @@ use isotherm_units::{Bytes, Duration};
 use std::path::Path;
 
 /// Which kernel and devices were simulated: `Linux 7.2, files on nvme, swap on zram`.
-pub(super) fn machine(advice: &Advice) -> String {
+pub fn machine(advice: &Advice) -> String {
     format!("Linux {}, files on {}, swap on {}", advice.kernel, device_name(advice.storage), device_name(advice.swap))
 }
 
 /// The answer in a sentence or two.
-pub(super) fn verdict(advice: &Advice) -> String {
+pub fn verdict(advice: &Advice) -> String {
     let allowed = percent(advice.slowdown_allowed_ppm);
     match &advice.recommendation {
         Some(best) => format!(
@@ -45,7 +45,7 @@ fn releases(advice: &Advice) -> String {
 }
 
 /// What to type on a live system, each line with what it does.
-pub(super) fn now(advice: &Advice, written: Option<&Path>) -> Vec<(String, &'static str)> {
+pub fn now(advice: &Advice, written: Option<&Path>) -> Vec<(String, &'static str)> {
     let (Some(best), Some(config)) = (&advice.recommendation, &advice.config) else { return Vec::new() };
     let mut lines = Vec::new();
     let has_daemon = !(config.monitors.is_empty() && config.generations.is_empty() && config.limits.is_empty());
@@ -78,7 +78,7 @@ pub(super) fn now(advice: &Advice, written: Option<&Path>) -> Vec<(String, &'sta
 }
 
 /// What of the recording was played, if that is not the whole alone.
-pub(super) fn sample(advice: &Advice) -> Option<String> {
+pub fn sample(advice: &Advice) -> Option<String> {
     let rate = format!("1/{}", advice.sample?);
     Some(if advice.replays > 0 {
         format!(
@@ -99,7 +99,7 @@ pub(super) fn sample(advice: &Advice) -> Option<String> {
 const SAMPLE_ERROR: &str = "less than 2 % different, but a third too little for one that reads mapped files at random";
 
 /// How firmly the recommendation stands: where its interval comes from, a little less and more memory, the price of safety.
-pub(super) fn firmness(advice: &Advice) -> Vec<String> {
+pub fn firmness(advice: &Advice) -> Vec<String> {
     let Some(best) = &advice.recommendation else { return Vec::new() };
     let (ratio, faults) = (best.runtime_ratio_ppm, best.major_faults);
     let range = |low: u64, high: u64| format!("{} to {}", signed_percent(low), signed_percent(high));
@@ -140,7 +140,7 @@ pub(super) fn firmness(advice: &Advice) -> Vec<String> {
 }
 
 /// What other devices would change.
-pub(super) fn other_devices(advice: &Advice) -> Vec<String> {
+pub fn other_devices(advice: &Advice) -> Vec<String> {
     let of = |role: DeviceRole| {
         let on = |other: &OtherDevice| {
             let slower = other.runtime_ratio_ppm.map_or_else(|| "killed".to_owned(), signed_percent);
@@ -161,7 +161,7 @@ pub(super) fn other_devices(advice: &Advice) -> Vec<String> {
 }
 
 /// What the recommendation is predicted to gain, with intervals.
-pub(super) fn gains(advice: &Advice) -> Vec<String> {
+pub fn gains(advice: &Advice) -> Vec<String> {
     let Some(best) = &advice.recommendation else { return Vec::new() };
     let gain = &best.gain;
     let bytes = |bytes: u64| Bytes::new(bytes).approx();
@@ -197,14 +197,14 @@ pub(super) fn gains(advice: &Advice) -> Vec<String> {
 }
 
 /// How much a ratio in millionths is above one; a little below one occurs where an interval is wide.
-pub(super) fn signed_percent(ppm: u64) -> String {
+pub fn signed_percent(ppm: u64) -> String {
     // What rounds to nothing has no sign.
     let sign = if ppm.saturating_add(500) <= 1_000_000 { "-" } else { "" };
     format!("{sign}{}", percent(ppm.abs_diff(1_000_000)))
 }
 
 /// What the program held by itself, where that was measured, and what of its files it uses.
-pub(super) fn beside_the_peak(advice: &Advice) -> String {
+pub fn beside_the_peak(advice: &Advice) -> String {
     let size = |bytes: u64| Bytes::new(bytes).approx();
     let measured = advice.measured_peak_bytes.map(|bytes| format!("{} resident when it ran by itself", size(bytes)));
     let files = advice.page_cache_bytes.filter(|&bytes| bytes > 0);
@@ -214,7 +214,7 @@ pub(super) fn beside_the_peak(advice: &Advice) -> String {
 }
 
 /// What of its memory could be huge pages, in a sentence.
-pub(super) fn huge_pages(huge: &HugePages) -> String {
+pub fn huge_pages(huge: &HugePages) -> String {
     if let Some(why) = huge.not_reported {
         return format!("Huge pages: not told, because {}.", why.message());
     }
@@ -235,7 +235,7 @@ pub(super) fn huge_pages(huge: &HugePages) -> String {
 }
 
 /// How long the program would wait for them, in sentences. Empty where nothing could be huge.
-pub(super) fn latencies(huge: &HugePages) -> String {
+pub fn latencies(huge: &HugePages) -> String {
     let Some(fragmented) = &huge.fragmented else { return String::new() };
     let time = |ns: u64| Duration::from_ns(ns).approx();
     let of = |row: &LatencyRow| {
@@ -271,17 +271,17 @@ pub(super) fn latencies(huge: &HugePages) -> String {
 }
 
 /// What these latencies assume.
-pub(super) fn latency_assumptions(huge: &HugePages) -> Vec<String> {
+pub fn latency_assumptions(huge: &HugePages) -> Vec<String> {
     huge.fragmented.as_ref().map_or_else(Vec::new, |fragmented| fragmented.assumptions.clone())
 }
 
 /// Notes, each with its configuration.
-pub(super) fn notes(advice: &Advice) -> Vec<String> {
+pub fn notes(advice: &Advice) -> Vec<String> {
     advice.notes.iter().map(|note| format!("{}: {}.", note.candidate, note.message)).collect()
 }
 
 /// What combinations do with the kernel's own parameters.
-pub(super) fn kernel_defaults(advice: &Advice) -> Vec<String> {
+pub fn kernel_defaults(advice: &Advice) -> Vec<String> {
     let sentence = |defaults: &isotherm_scenario::advise::KernelDefaults| {
         let ratio = defaults
             .runtime_ratio_ppm
@@ -299,7 +299,7 @@ pub(super) fn kernel_defaults(advice: &Advice) -> Vec<String> {
 }
 
 /// What works beside the policy in each combination: parameters that are not the kernel's.
-pub(super) fn configurations(advice: &Advice) -> Vec<String> {
+pub fn configurations(advice: &Advice) -> Vec<String> {
     let mut groups: Vec<(&[String], Vec<&str>)> = Vec::new();
     for configuration in advice.configurations.iter().filter(|configuration| !configuration.presets.is_empty()) {
         match groups.iter_mut().find(|(presets, _)| *presets == configuration.presets) {
@@ -311,7 +311,7 @@ pub(super) fn configurations(advice: &Advice) -> Vec<String> {
 }
 
 /// Why a row is special, in a word or two.
-pub(super) fn note(advice: &Advice, row: &AdviceRow) -> String {
+pub fn note(advice: &Advice, row: &AdviceRow) -> String {
     let plain = plain_note(advice, row);
     if row.sample == 1 {
         return plain.to_owned();
@@ -330,13 +330,13 @@ fn plain_note(advice: &Advice, row: &AdviceRow) -> &'static str {
     }
 }
 
-pub(super) fn is_recommended(advice: &Advice, row: &AdviceRow) -> bool {
+pub fn is_recommended(advice: &Advice, row: &AdviceRow) -> bool {
     let best = advice.recommendation.as_ref();
     best.is_some_and(|best| best.candidate == row.candidate && best.memory_bytes == row.memory_bytes)
 }
 
 /// What schemes did, in short: `pageout 12 MiB`.
-pub(super) fn did(schemes: &[SchemeDid]) -> String {
+pub fn did(schemes: &[SchemeDid]) -> String {
     let short = |scheme: &SchemeDid| match (scheme.applied_bytes, scheme.stopped_by) {
         (0, Some(why)) => format!("{} nothing ({})", scheme.action, why.replace('_', " ")),
         (0, None) => format!("{} nothing", scheme.action),
@@ -346,7 +346,7 @@ pub(super) fn did(schemes: &[SchemeDid]) -> String {
 }
 
 /// A device as people call it; one by its numbers as it was written.
-pub(super) fn device_name(device: DeviceConfig) -> String {
+pub fn device_name(device: DeviceConfig) -> String {
     let name = match device {
         DeviceConfig::Kind(DeviceKind::None) => "nothing (no swap)",
         DeviceConfig::Kind(DeviceKind::Ram) => "a RAM disk",
@@ -363,7 +363,7 @@ pub(super) fn device_name(device: DeviceConfig) -> String {
 const UNITS: [&str; 7] = ["%", "KiB", "MiB", "GiB", "µs", "ms", "s"];
 
 /// Text in lines of at most `columns`, the first behind `bullet`, the others below its text. Longer words stand alone.
-pub(crate) fn folded(text: &str, bullet: &str, columns: usize) -> String {
+pub fn folded(text: &str, bullet: &str, columns: usize) -> String {
     let indent = " ".repeat(bullet.chars().count());
     let mut lines = Vec::new();
     let mut line = bullet.to_owned();

@@ -10,10 +10,9 @@ use isotherm_scenario::advise::{Advice, AdviceRow, CANDIDATES, Candidate, Questi
 use isotherm_units::{Bytes, Duration};
 
 use super::{tables, views, words};
-use crate::error::CliError;
 
 /// The page. At least one answer; what does not depend on the release is taken from the first. `file`: the scenario that is written.
-pub(super) fn html(answers: &[Advice], question: &Question, file: Option<&Path>) -> Result<String, CliError> {
+pub fn html(answers: &[Advice], question: &Question, file: Option<&Path>) -> isotherm_trace::Result<String> {
     let advice = &answers[0];
     let title = format!("How much memory does {} need?", advice.program);
     let machines: Vec<String> = answers.iter().map(words::machine).collect();

@@ -12,7 +12,7 @@ const WIDTH: usize = 100;
 const USUAL: [&str; 7] =
     ["runtime_ns", "major_faults", "mean_bytes", "peak_bytes", "psi_some_ns", "refaults_anon", "operations_per_second"];
 
-pub(super) fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+pub fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = Vec::new();
     for name in names {
         if !seen.contains(&name) {
@@ -24,7 +24,7 @@ pub(super) fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 
 /// The tables of a workload for people: means, and ratios to another variant. A line per variant, a column per metric. `asked`: these
 /// metrics, whatever the width; else as many as fit. How many more there are.
-pub(super) fn of_people(result: &ScenarioResult, workload: &str, asked: Option<&[String]>) -> (Vec<Table>, usize) {
+pub fn of_people(result: &ScenarioResult, workload: &str, asked: Option<&[String]>) -> (Vec<Table>, usize) {
     let rows: Vec<&ResultRow> = result.rows.iter().filter(|row| row.workload == workload).collect();
     let ratios: Vec<&RatioRow> = result.ratios.iter().filter(|row| row.workload == workload).collect();
     let known = unique(rows.iter().map(|row| row.metric.as_str()).chain(ratios.iter().map(|row| row.metric.as_str())));
@@ -151,7 +151,7 @@ fn releases(rows: &[&ResultRow]) -> String {
 }
 
 /// Ratios beside published ones; nothing without any.
-pub(super) fn versus_references(result: &ScenarioResult) -> Option<Table> {
+pub fn versus_references(result: &ScenarioResult) -> Option<Table> {
     let columns = ["workload", "variant", "metric"].map(Column::text).into_iter();
     let numbers = ["ratio", "from", "to", "published", "from ", "to "].map(|name| Column::number(name, Unit::Factor));
     let columns = columns.chain(numbers).chain(["same sign", "overlap"].map(Column::text));
@@ -176,7 +176,7 @@ pub(super) fn versus_references(result: &ScenarioResult) -> Option<Table> {
 }
 
 /// Values beside published ones; nothing without any.
-pub(super) fn values_versus_references(result: &ScenarioResult) -> Option<Table> {
+pub fn values_versus_references(result: &ScenarioResult) -> Option<Table> {
     let columns = ["workload", "variant", "metric"].map(Column::text).into_iter();
     let numbers = ["ours", "from", "to", "published"].map(|name| Column::number(name, Unit::Count));
     let mut table = Table::new("beside published values (95 % intervals)", columns.chain(numbers).collect());
@@ -195,7 +195,7 @@ pub(super) fn values_versus_references(result: &ScenarioResult) -> Option<Table>
 }
 
 /// What was expected, and whether it is met; nothing without any.
-pub(super) fn expectations(result: &ScenarioResult) -> Option<Table> {
+pub fn expectations(result: &ScenarioResult) -> Option<Table> {
     let columns = ["workload", "variant", "metric"].map(Column::text).into_iter();
     let numbers = ["measured", "at least", "at most"].map(|name| Column::number(name, Unit::Count));
     let columns = columns.chain(numbers).chain(["", "expected by"].map(Column::text));
@@ -221,7 +221,7 @@ pub(super) fn expectations(result: &ScenarioResult) -> Option<Table> {
     (!result.expectations.is_empty()).then_some(table)
 }
 
-pub(in crate::verbs) fn unit_of(unit: MetricUnit) -> Unit {
+pub fn unit_of(unit: MetricUnit) -> Unit {
     match unit {
         MetricUnit::Nanoseconds => Unit::Ns,
         MetricUnit::Bytes => Unit::Bytes,
@@ -231,7 +231,7 @@ pub(in crate::verbs) fn unit_of(unit: MetricUnit) -> Unit {
 }
 
 /// A table for programs: a line per row of the result, with its ratio, if there is one.
-pub(super) fn of_programs(result: &ScenarioResult) -> Table {
+pub fn of_programs(result: &ScenarioResult) -> Table {
     let columns = ["workload", "variant", "kernel", "metric"].map(Column::text).into_iter();
     let numbers = ["n", "mean", "stddev", "ci95_low", "ci95_high", "reference", "reference_low", "reference_high"];
     let columns = columns.chain(numbers.map(|name| Column::number(name, Unit::Count)));

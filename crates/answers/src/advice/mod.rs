@@ -1,0 +1,19 @@
+//! Advice as tables, sentences and a page.
+
+pub mod page;
+pub mod tables;
+mod views;
+pub mod words;
+
+use isotherm_scenario::advise::Advice;
+
+/// The answers as a JSON document: one as it is, several in a list.
+///
+/// # Errors
+/// When a value has no form in JSON.
+pub fn document(answers: &[Advice]) -> serde_json::Result<serde_json::Value> {
+    match answers {
+        [advice] => serde_json::to_value(advice),
+        several => serde_json::to_value(serde_json::json!({ "releases": several })),
+    }
+}

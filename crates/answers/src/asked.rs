@@ -1,0 +1,77 @@
+//! A scenario as it is asked for: other seeds, repeats, releases of the kernel and metrics than those it says itself.
+
+use isotherm_scenario::{
+    METRICS, Progress, RunOptions, Scenario, ScenarioError, ScenarioResult, side_by_side, unknown_metric,
+};
+use isotherm_sim::memory::KernelRelease;
+
+/// What is asked for beyond what the scenario says; `None` each: nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Seed of the first repeat.
+    pub seed: Option<u64>,
+    pub repeats: Option<u32>,
+    /// Names of [`METRICS`].
+    pub metrics: Option<Vec<String>>,
+    /// One, or several side by side.
+    pub kernels: Option<Vec<KernelRelease>>,
+}
+
+impl Asked {
+    /// The metrics of these names; `all` stands for all there are, no name for nothing in particular.
+    ///
+    /// # Errors
+    /// In words: there is no such metric.
+    pub fn metrics_named(names: &[String]) -> Result<Option<Vec<String>>, String> {
+        if names.iter().any(|name| name == "all") {
+            return Ok(Some(METRICS.iter().map(|metric| metric.name.to_owned()).collect()));
+        }
+        let is_known = |name: &String| METRICS.iter().any(|metric| metric.name == *name);
+        match names.iter().find(|name| !is_known(name)) {
+            Some(unknown) => Err(unknown_metric(unknown)),
+            None => Ok((!names.is_empty()).then(|| names.to_vec())),
+        }
+    }
+
+    /// Which of seed and repeats is asked for of a scenario whose worlds are its repeats: that cannot be.
+    pub fn against_worlds(&self, scenario: &Scenario) -> Option<&'static str> {
+        let asked = [(self.repeats.is_some(), "repeats"), (self.seed.is_some(), "seed")];
+        let asked = asked.into_iter().find(|(is_asked, _)| *is_asked).map(|(_, what)| what);
+        asked.filter(|_| !scenario.worlds.is_empty())
+    }
+
+    /// Plays the scenario as it is asked for. Rows of metrics that were not asked for are there too where the scenario names them.
+    ///
+    /// # Errors
+    /// As [`isotherm_scenario::run`].
+    pub fn play(
+        &self,
+        mut scenario: Scenario,
+        options: &RunOptions,
+        progress: &dyn Progress,
+    ) -> Result<ScenarioResult, ScenarioError> {
+        scenario.seed = self.seed.unwrap_or(scenario.seed);
+        scenario.repeats = self.repeats.unwrap_or(scenario.repeats);
+        if let Some(asked) = self.metrics.as_ref().filter(|_| !scenario.metrics.is_empty()) {
+            let more = asked.iter().filter(|name| !scenario.metrics.contains(name)).cloned().collect::<Vec<_>>();
+            scenario.metrics.extend(more);
+        }
+        let on = |scenario: &Scenario| isotherm_scenario::run(scenario, options, progress);
+        match self.kernels.as_deref() {
+            None => on(&scenario),
+            Some(&[release]) => on(&scenario.on_kernel(release)),
+            Some(releases) => {
+                let of = |&release| on(&scenario.clone().on_kernel(release)).map(|result| (release, result));
+                releases.iter().map(of).collect::<Result<_, _>>().map(side_by_side)
+            }
+        }
+    }
+
+    /// Leaves the rows of the metrics that were asked for, if any were.
+    pub fn only_asked(&self, result: &mut ScenarioResult) {
+        if let Some(asked) = &self.metrics {
+            result.rows.retain(|row| asked.contains(&row.metric));
+            result.ratios.retain(|row| asked.contains(&row.metric));
+        }
+    }
+}
