@@ -12,7 +12,7 @@ const WIDTH: usize = 100;
 const USUAL: [&str; 7] =
     ["runtime_ns", "major_faults", "mean_bytes", "peak_bytes", "psi_some_ns", "refaults_anon", "operations_per_second"];
 
-pub fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = Vec::new();
     for name in names {
         if !seen.contains(&name) {
@@ -22,9 +22,26 @@ pub fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     seen
 }
 
+/// The tables of all workloads for people, and how many metrics more there are than fit. `asked`: these metrics, whatever the width.
+pub fn of_workloads(result: &ScenarioResult, asked: Option<&[String]>) -> (Vec<Table>, usize) {
+    let names = result.rows.iter().map(|row| row.workload.as_str());
+    let (mut tables, mut most_left) = (Vec::new(), 0);
+    for workload in unique(names.chain(result.ratios.iter().map(|row| row.workload.as_str()))) {
+        let (of_workload, left) = of_people(result, workload, asked);
+        most_left = most_left.max(left);
+        tables.extend(of_workload);
+    }
+    (tables, most_left)
+}
+
+/// What was published and what was expected, next to what came out; nothing where a scenario says neither.
+pub fn versus_expected(result: &ScenarioResult) -> impl Iterator<Item = Table> {
+    [values_versus_references(result), versus_references(result), expectations(result)].into_iter().flatten()
+}
+
 /// The tables of a workload for people: means, and ratios to another variant. A line per variant, a column per metric. `asked`: these
 /// metrics, whatever the width; else as many as fit. How many more there are.
-pub fn of_people(result: &ScenarioResult, workload: &str, asked: Option<&[String]>) -> (Vec<Table>, usize) {
+fn of_people(result: &ScenarioResult, workload: &str, asked: Option<&[String]>) -> (Vec<Table>, usize) {
     let rows: Vec<&ResultRow> = result.rows.iter().filter(|row| row.workload == workload).collect();
     let ratios: Vec<&RatioRow> = result.ratios.iter().filter(|row| row.workload == workload).collect();
     let known = unique(rows.iter().map(|row| row.metric.as_str()).chain(ratios.iter().map(|row| row.metric.as_str())));
@@ -151,7 +168,7 @@ fn releases(rows: &[&ResultRow]) -> String {
 }
 
 /// Ratios beside published ones; nothing without any.
-pub fn versus_references(result: &ScenarioResult) -> Option<Table> {
+fn versus_references(result: &ScenarioResult) -> Option<Table> {
     let columns = ["workload", "variant", "metric"].map(Column::text).into_iter();
     let numbers = ["ratio", "from", "to", "published", "from ", "to "].map(|name| Column::number(name, Unit::Factor));
     let columns = columns.chain(numbers).chain(["same sign", "overlap"].map(Column::text));
@@ -176,7 +193,7 @@ pub fn versus_references(result: &ScenarioResult) -> Option<Table> {
 }
 
 /// Values beside published ones; nothing without any.
-pub fn values_versus_references(result: &ScenarioResult) -> Option<Table> {
+fn values_versus_references(result: &ScenarioResult) -> Option<Table> {
     let columns = ["workload", "variant", "metric"].map(Column::text).into_iter();
     let numbers = ["ours", "from", "to", "published"].map(|name| Column::number(name, Unit::Count));
     let mut table = Table::new("beside published values (95 % intervals)", columns.chain(numbers).collect());
@@ -195,7 +212,7 @@ pub fn values_versus_references(result: &ScenarioResult) -> Option<Table> {
 }
 
 /// What was expected, and whether it is met; nothing without any.
-pub fn expectations(result: &ScenarioResult) -> Option<Table> {
+fn expectations(result: &ScenarioResult) -> Option<Table> {
     let columns = ["workload", "variant", "metric"].map(Column::text).into_iter();
     let numbers = ["measured", "at least", "at most"].map(|name| Column::number(name, Unit::Count));
     let columns = columns.chain(numbers).chain(["", "expected by"].map(Column::text));

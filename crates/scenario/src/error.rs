@@ -45,6 +45,9 @@ pub enum ScenarioError {
         /// What is wrong, with what is allowed.
         message: String,
     },
+    /// Whoever waits does not want a result any more.
+    #[error("stopped before the end; nothing is kept of a scenario that was not played to its end")]
+    Stopped,
     /// The run without limits did not come to its end, so there is no peak to take shares of.
     #[error(
         "workload `{workload}`: its peak memory is unknown, because the run without limits did not end well: {reason}"

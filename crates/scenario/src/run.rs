@@ -7,7 +7,7 @@ use crate::result::ScenarioResult;
 use crate::rows::{Played, PlayedRuns};
 use crate::variant::{Variant, ready_in_worlds};
 use crate::{RunMode, Scenario, ScenarioError};
-use isotherm_sim::machine::{Ending, Incident, NodeConfig, Outcome, TieringConfig};
+use isotherm_sim::machine::{Ending, Incident, NodeConfig, Outcome, SimError, TieringConfig};
 use isotherm_units::{Bytes, Duration, Instant, PAGE_BYTES, Pages};
 use isotherm_workload::BuildContext;
 use rayon::prelude::*;
@@ -30,7 +30,8 @@ pub trait Progress: Sync {
     fn planned(&self, work: u64);
     /// So much work is done.
     fn done(&self, work: u64);
-    /// Whether whoever waits wants what is known so far. Asked between runs; nothing new is begun then.
+    /// Whether whoever waits wants it to end. [`run()`] ends at once then, without a result. Advice begins nothing new, and tells what
+    /// is known so far.
     fn is_stopped(&self) -> bool {
         false
     }
@@ -71,7 +72,7 @@ const ROOMY: Bytes = Bytes::from_gib(256);
 /// Runs a scenario.
 ///
 /// # Errors
-/// The first error in the order of variants and workloads.
+/// The first error in the order of variants and workloads; [`ScenarioError::Stopped`] when [`Progress::is_stopped`] says so.
 pub fn run(
     scenario: &Scenario,
     options: &RunOptions,
@@ -139,7 +140,7 @@ impl<'a> Runs<'a> {
             let found: Vec<_> = cases
                 .par_iter()
                 .map(|&(unit, case)| {
-                    let peaks = self.find_peaks(&self.units[unit], self.of_case(0, case).1)?;
+                    let peaks = self.find_peaks(&self.units[unit], self.of_case(0, case).1, progress)?;
                     progress.done(1);
                     Ok(((unit, case), peaks))
                 })
@@ -154,7 +155,7 @@ impl<'a> Runs<'a> {
             .map(|&(variant, unit, case)| {
                 let peaks = peaks.get(&(unit, case)).unwrap_or(&no_peaks);
                 let (variant, seed) = self.of_case(variant, case);
-                let outcome = self.one(variant, &self.units[unit], seed, Limits::Of(peaks))?;
+                let outcome = self.one(variant, &self.units[unit], seed, Limits::Of(peaks), progress)?;
                 progress.done(1);
                 Ok(outcome)
             })
@@ -165,7 +166,14 @@ impl<'a> Runs<'a> {
         Ok(PlayedRuns { scenario, variants: &variants[0], units, played }.summarise())
     }
 
-    fn one(&self, variant: &Variant, unit: &Unit, seed: u64, limits: Limits<'_>) -> Result<Played, ScenarioError> {
+    fn one(
+        &self,
+        variant: &Variant,
+        unit: &Unit,
+        seed: u64,
+        limits: Limits<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Played, ScenarioError> {
         let context = self.context.clone().with_seed(seed);
         let watching = match limits {
             Limits::Off => Watching::Off,
@@ -173,20 +181,24 @@ impl<'a> Runs<'a> {
         };
         let assembled = assemble::machine(variant, unit, &context, limits, watching)?;
         let until = Instant::START + variant.scenario.until;
-        let mut outcome = assembled.machine.run(until).map_err(|source| ScenarioError::Sim {
-            workload: unit.name(&variant.scenario).to_owned(),
-            variant: variant.name.clone(),
-            source,
-        })?;
+        let mut outcome =
+            assembled.machine.run_while(until, &|| !progress.is_stopped()).map_err(|source| match source {
+                SimError::Stopped => ScenarioError::Stopped,
+                source => ScenarioError::Sim {
+                    workload: unit.name(&variant.scenario).to_owned(),
+                    variant: variant.name.clone(),
+                    source,
+                },
+            })?;
         let monitors = assembled.observers.into_iter().map(|observer| observer.finish(&outcome)).collect();
         assemble::join_copies(&variant.scenario, unit, &mut outcome);
         Ok(Played { outcome, monitors })
     }
 
     /// Peak charges of all groups in a run on a roomy machine without limits.
-    fn find_peaks(&self, unit: &Unit, seed: u64) -> Result<Peaks, ScenarioError> {
+    fn find_peaks(&self, unit: &Unit, seed: u64, progress: &dyn Progress) -> Result<Peaks, ScenarioError> {
         let variant = without_limits(self.scenario);
-        let outcome = self.one(&variant, unit, seed, Limits::Off)?.outcome;
+        let outcome = self.one(&variant, unit, seed, Limits::Off, progress)?.outcome;
         check_ended(&outcome)?;
         Ok(peaks_of(&outcome))
     }

@@ -156,26 +156,16 @@ fn print(result: &ScenarioResult, asked: Option<&[String]>, format: Format, ui: 
         }
         Format::Csv => ui.print(tables::of_programs(result).to_csv()),
         Format::Table => {
-            let names = result.rows.iter().map(|row| row.workload.as_str());
-            let mut most_left = 0;
-            for workload in tables::unique(names.chain(result.ratios.iter().map(|row| row.workload.as_str()))) {
-                let (tables, left) = tables::of_people(result, workload, asked);
-                most_left = most_left.max(left);
-                for table in tables {
-                    ui.print(format_args!("{}\n", super::render(&table, Format::Table, ui)))?;
-                }
+            let (of_workloads, most_left) = tables::of_workloads(result, asked);
+            for table in of_workloads {
+                ui.print(format_args!("{}\n", super::render(&table, Format::Table, ui)))?;
             }
             if most_left > 0 {
                 ui.say(format_args!(
                     "{most_left} more metrics: --metrics all, or some by name; --format csv and json have all"
                 ));
             }
-            let more = [
-                tables::values_versus_references(result),
-                tables::versus_references(result),
-                tables::expectations(result),
-            ];
-            for table in more.into_iter().flatten() {
+            for table in tables::versus_expected(result) {
                 ui.print(format_args!("{}\n", super::render(&table, Format::Table, ui)))?;
             }
             Ok(())

@@ -33,6 +33,9 @@ pub enum SimError {
     /// The policy refuses the workload.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// Whoever waits for the run does not want it any more.
+    #[error("the run was stopped before its end")]
+    Stopped,
     /// A program is bound to a node that is not there.
     #[error("node {node} is not on this machine; allowed: 0 to {}", nodes - 1)]
     NoSuchNode { node: usize, nodes: usize },

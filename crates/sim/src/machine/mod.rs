@@ -204,10 +204,22 @@ impl Machine {
     ///
     /// # Errors
     /// A workload's stream failed, or the address space of a program cannot be laid out.
-    pub fn run(mut self, until: Instant) -> Result<Outcome, SimError> {
+    pub fn run(self, until: Instant) -> Result<Outcome, SimError> {
+        self.run_while(until, &|| true)
+    }
+
+    /// Runs as [`run`](Self::run) does, as long as `goes_on` says so. It is asked between two events of the machine, and its answer
+    /// must not depend on the clock of the world where results are to be the same.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); [`SimError::Stopped`] where it does not go on.
+    pub fn run_while(mut self, until: Instant, goes_on: &dyn Fn() -> bool) -> Result<Outcome, SimError> {
         self.arm();
         let mut nr_events = 0u64;
         while !self.is_over() {
+            if !goes_on() {
+                return Err(SimError::Stopped);
+            }
             let io = self.memory.io.next_completion();
             let next = self.events.next_time();
             let at = match (io, next) {
