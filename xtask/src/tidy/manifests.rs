@@ -41,6 +41,7 @@ const DOWNWARD: &[(&str, &[&str])] = &[
         "fuzz",
         &["units", "core", "trace", "workload", "scenario", "linux", "daemon", "recorder", "top", "guest", "fidelity"],
     ),
+    ("python", &["units", "trace", "workload", "sim", "scenario", "report", "answers"]),
     ("tracer", &[]),
     ("xtask", &[]),
 ];

@@ -1,0 +1,24 @@
+//! The native part of the Python package `isotherm`: what needs the engine. The package in `isotherm/` is what people import; its
+//! modules say what each of these does, with shapes and units. No decision about memory is made here.
+
+mod advice;
+mod arrow;
+mod error;
+mod region;
+mod report_table;
+mod scenario;
+mod trace;
+mod waiting;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    error::add_to(module)?;
+    arrow::add_to(module)?;
+    trace::add_to(module)?;
+    region::add_to(module)?;
+    scenario::add_to(module)?;
+    advice::add_to(module)
+}

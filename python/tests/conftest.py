@@ -1,0 +1,55 @@
+"""What tests share: where the checkout, its recordings and its command are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def skip_or_fail(why: str) -> None:
+    """Skips a test for want of something, or fails it where everything must be there."""
+    if os.environ.get("ISOTHERM_REQUIRE_ALL") == "1":
+        pytest.fail(why)
+    pytest.skip(why)
+
+
+@pytest.fixture(autouse=True)
+def _no_kept_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ISOTHERM_NO_CACHE", "1")
+    monkeypatch.setenv("ISOTHERM_DATA", str(ROOT))
+
+
+@pytest.fixture
+def sqlite() -> Path:
+    """A bundled recording."""
+    return ROOT / "traces" / "sqlite.parquet"
+
+
+class Command:
+    """The `isotherm` command of this checkout."""
+
+    def __init__(self, program: str) -> None:
+        self.program = program
+
+    def __call__(self, *arguments: str) -> bytes:
+        """What it prints; its exit code does not matter."""
+        done = subprocess.run([self.program, *arguments], cwd=ROOT, capture_output=True, check=False)
+        assert done.stdout, done.stderr.decode()
+        return done.stdout
+
+
+@pytest.fixture(scope="session")
+def command() -> Command:
+    """The command, from `$ISOTHERM_COMMAND` or as it was built last."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    built = [target / profile / "isotherm" for profile in ("release", "debug")]
+    configured = os.environ.get("ISOTHERM_COMMAND")
+    candidates = [Path(configured)] if configured else [path for path in built if path.exists()]
+    if not candidates:
+        skip_or_fail("the isotherm command is not built: cargo build --package isotherm-cli")
+    return Command(str(max(candidates, key=lambda path: path.stat().st_mtime)))
