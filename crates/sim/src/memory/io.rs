@@ -31,7 +31,6 @@ impl Completion {
             Self::SwapRead(frame) | Self::SwapWrite(frame) | Self::FileRead(frame) | Self::FileWrite(frame) => frame,
         }
     }
-
 }
 
 /// What is under way in a request.
