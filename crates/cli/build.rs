@@ -5,9 +5,11 @@ use std::process::Command;
 
 fn main() {
     // Sources that were unpacked inside somebody else's checkout are not of its commits.
-    let own = std::path::absolute("../..").and_then(std::fs::canonicalize).ok();
+    // It also serves the Python package, which lies elsewhere.
+    let here = std::env::current_dir().and_then(std::fs::canonicalize).ok();
+    let own = here.as_deref().and_then(|here| here.ancestors().find(|folder| folder.join("Cargo.lock").is_file()));
     let top = said("git", &["rev-parse", "--show-toplevel"]).and_then(|top| std::fs::canonicalize(top).ok());
-    let is_ours = own.is_some() && own == top;
+    let is_ours = own.is_some() && own == top.as_deref();
     let commit = said("git", &["rev-parse", "--short=12", "HEAD"]).filter(|_| is_ours);
     let commit = commit.unwrap_or_else(|| "unknown: not built from a checkout".to_owned());
     println!("cargo::rustc-env=ISOTHERM_COMMIT={commit}");
@@ -23,7 +25,11 @@ fn main() {
             println!("cargo::rerun-if-changed={path}");
         }
     }
-    println!("cargo::rerun-if-changed=build.rs");
+    for own in ["build.rs", "../crates/cli/build.rs"] {
+        if std::path::Path::new(own).exists() {
+            println!("cargo::rerun-if-changed={own}");
+        }
+    }
 }
 
 /// The one line that a command prints; `None` if it does not run, or fails.

@@ -7,6 +7,7 @@ mod error;
 mod region;
 mod report_table;
 mod scenario;
+mod sweep;
 mod trace;
 mod waiting;
 
@@ -20,5 +21,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     trace::add_to(module)?;
     region::add_to(module)?;
     scenario::add_to(module)?;
+    sweep::add_to(module)?;
     advice::add_to(module)
 }

@@ -90,6 +90,13 @@ impl Scenario {
     }
 }
 
+impl Scenario {
+    /// What was read, and where its relative paths start.
+    pub(crate) fn parts(&self) -> (isotherm_scenario::Scenario, PathBuf) {
+        (self.scenario.clone(), self.base_dir.clone())
+    }
+}
+
 /// Name, title, and whether it plays recordings, of each bundled scenario.
 #[pyfunction]
 fn bundled_scenarios() -> PyResult<Vec<(&'static str, String, bool)>> {

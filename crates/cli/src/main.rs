@@ -5,6 +5,7 @@ mod documented;
 mod kernel;
 mod lab;
 mod live;
+mod python;
 mod verbs;
 
 use std::process::ExitCode;

@@ -8,7 +8,7 @@ use crate::points::{Point, points};
 use crate::space::Space;
 use isotherm_scenario::{Digests, METRICS, Scenario, ScenarioError, identity, print, set_key};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// What a plan is made with.
@@ -59,8 +59,7 @@ impl Plan {
         let base = base(space, scenario)?;
         let files: BTreeSet<&str> =
             space.axes.iter().filter(|axis| axis.files.is_some()).map(|axis| axis.key.as_str()).collect();
-        let folder =
-            std::path::absolute(&options.folder).map_err(|source| SweepError::io("find", &options.folder, source))?;
+        let folder = absolute(&options.folder)?;
         let place = |key: &str, value: &Value| match value {
             Value::String(name) if files.contains(key) => Value::from(folder.join(name).display().to_string()),
             other => other.clone(),
@@ -96,8 +95,7 @@ impl Plan {
                 runs.push(Run { id, seed, point: shown, scenario: text, cost });
             }
         }
-        let base_dir = std::path::absolute(&options.base_dir)
-            .map_err(|source| SweepError::io("find", &options.base_dir, source))?;
+        let base_dir = absolute(&options.base_dir)?;
         Ok(Self { runs, columns, space: space.to_toml(), build: options.build.clone(), base_dir })
     }
 
@@ -110,6 +108,12 @@ impl Plan {
     pub fn column_names(&self) -> impl Iterator<Item = &str> {
         self.columns.names()
     }
+}
+
+/// Wherever the working folder is later. An empty path is the working folder.
+fn absolute(folder: &Path) -> Result<PathBuf, SweepError> {
+    let named = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    std::path::absolute(named).map_err(|source| SweepError::io("find", folder, source))
 }
 
 /// The scenario as a document, with what the space says of all runs.

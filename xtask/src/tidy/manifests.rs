@@ -21,7 +21,7 @@ const DOWNWARD: &[(&str, &[&str])] = &[
     (
         "crates/cli",
         &[
-            "units", "core", "trace", "workload", "sim", "scenario", "report", "answers", "linux", "daemon",
+            "units", "core", "trace", "workload", "sim", "scenario", "report", "answers", "sweep", "linux", "daemon",
             "recorder", "top", "terminal",
         ],
     ),
@@ -41,7 +41,7 @@ const DOWNWARD: &[(&str, &[&str])] = &[
         "fuzz",
         &["units", "core", "trace", "workload", "scenario", "linux", "daemon", "recorder", "top", "guest", "fidelity"],
     ),
-    ("python", &["units", "trace", "workload", "sim", "scenario", "report", "answers"]),
+    ("python", &["units", "trace", "workload", "sim", "scenario", "report", "answers", "sweep"]),
     ("tracer", &[]),
     ("xtask", &[]),
 ];

@@ -27,6 +27,7 @@ mod selection;
 mod simulate;
 mod status;
 mod stop;
+mod sweep;
 mod top;
 mod trace;
 mod trial;
@@ -59,6 +60,7 @@ isotherm_terminal::verbs! {
     Simulate => simulate,
     Status => status,
     Stop => stop,
+    Sweep => sweep,
     Top => top,
     Trace => trace,
     Trial => trial,

@@ -1,0 +1,80 @@
+"""Sweeps on a Ray cluster of this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_sweep import AXES, SCENARIO, files
+
+import isotherm
+from isotherm.sweep import LocalExecutor, Space, sweep
+from isotherm.sweep.ray import RayExecutor
+
+ray = pytest.importorskip("ray")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayExecutor]:
+    """Two workers."""
+    with RayExecutor("local", processes=2) as executor:
+        yield executor
+
+
+def space(folder: Path) -> Path:
+    """A space file and its scenario: 24 runs."""
+    (folder / "base.toml").write_text(SCENARIO)
+    path = folder / "space.toml"
+    path.write_text(Space("base.toml", axes=AXES, draws={"points": 4}, repeats=3).to_toml())
+    return path
+
+
+def test_the_same_bytes_though_a_worker_is_killed(cluster: RayExecutor, tmp_path: Path) -> None:
+    local = sweep(space(tmp_path), tmp_path / "local", executor=LocalExecutor(1))
+    assert local.played == 24
+
+    def kill(played: int, runs: int, to_go: object) -> None:
+        if played == 2:
+            for status in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    if b"ray::_play_all" in status.read_bytes():
+                        os.kill(int(status.parent.name), signal.SIGKILL)
+                        return
+                except OSError:
+                    continue
+
+    cluster.task_seconds = 0.02
+    swept = sweep(space(tmp_path), tmp_path / "ray", executor=cluster, progress=kill)
+    assert (swept.played, swept.failed, swept.left) == (24, 0, 0)
+    assert files(tmp_path / "ray") == files(tmp_path / "local")
+
+
+@pytest.mark.parametrize("storage", [None, "file"])
+def test_recordings_are_brought_to_nodes(
+    cluster: RayExecutor, tmp_path: Path, sqlite: Path, storage: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    axes = [{"key": "workloads[0].load", "values": [{"kind": "trace", "path": str(sqlite)}]}]
+    (tmp_path / "base.toml").write_text(SCENARIO)
+    asked = Space(str(tmp_path / "base.toml"), axes=axes, repeats=2)
+    sweep(asked, tmp_path / "local", executor=LocalExecutor(1))
+    shared = tmp_path / "shared"
+    monkeypatch.setattr(cluster, "ship", True)
+    monkeypatch.setattr(cluster, "storage", None if storage is None else f"file://{shared}")
+    sweep(asked, tmp_path / "ray", executor=cluster)
+    assert files(tmp_path / "ray") == files(tmp_path / "local")
+    assert storage is None or len(list(shared.glob("*.parquet"))) == 1
+
+
+def test_a_run_that_cannot_be_played_is_a_row(cluster: RayExecutor, tmp_path: Path) -> None:
+    asked = Space("policies", axes=[{"key": "policy", "values": ["none such"]}], metrics=["runtime_ns"])
+    swept = sweep(asked, tmp_path / "runs", scenario=space(tmp_path).parent / "base.toml", executor=cluster)
+    assert (swept.played, swept.failed) == (1, 1)
+
+
+def test_no_cluster_at_the_address() -> None:
+    ray.shutdown()
+    with pytest.raises(isotherm.Error, match="no Ray cluster can be reached at 127.0.0.1:1"):
+        RayExecutor("127.0.0.1:1")
