@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,6 +22,8 @@ from .executors import ATTEMPTS_MAX, Answer, Job, play
 TASK_SECONDS = 2.0
 #: Before any run was played: seconds for each touch of a page.
 SECONDS_A_TOUCH = 5e-7
+#: An address that does not answer for so long has no cluster.
+CONNECT_SECONDS = 10.0
 #: Tasks handed out ahead, for each processor of the cluster.
 TASKS_AHEAD = 2
 
@@ -122,6 +125,7 @@ def _connect(ray: Any, address: str, processes: Optional[int]) -> None:
     if address == "local":
         options.update(address="local", num_cpus=processes, include_dashboard=False)
     else:
+        _must_answer(address)
         options.update(address=address)
     try:
         ray.init(**options)
@@ -132,6 +136,17 @@ def _connect(ray: Any, address: str, processes: Optional[int]) -> None:
                 f"the cluster at {address} runs another version of Ray or Python than here ({ray.__version__}): {words}"
             ) from error
         raise Error(f"no Ray cluster can be reached at {address}: {words}; `local` starts one on this machine") from error
+
+
+def _must_answer(address: str) -> None:
+    """Ray itself would try for minutes."""
+    host, separator, port = address.split("://")[-1].rpartition(":")
+    if not separator or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        raise Error(f"no Ray cluster can be reached at {address}: {error}; `local` starts one on this machine") from error
 
 
 def _first_line(error: BaseException) -> str:

@@ -131,7 +131,7 @@ def sweep(
     try:
         numbers, done, failed, others = dataset.missing(runs, retry_failed)
         costs = runs.costs
-        jobs = (Job(number, *map(os.fspath, runs.job(number)), cost=costs[number]) for number in numbers)
+        jobs = (_job(runs, number, costs[number]) for number in numbers)
         to_do = sum(costs[number] for number in numbers)
         answers = (executor or LocalExecutor()).play(jobs)
         try:
@@ -153,6 +153,11 @@ def sweep(
     left = len(numbers) - played
     seconds = time.monotonic() - began
     return Swept(Path(output), len(runs), played, done, failed + failed_now, left, others, seconds, cpu_seconds)
+
+
+def _job(runs: _native.SweepPlan, number: int, cost: int) -> Job:
+    scenario, folder = runs.job(number)
+    return Job(number, scenario, os.fspath(folder), cost)
 
 
 def _to_go(seconds: float, to_do: int, costs: Sequence[int], numbers: Sequence[int]) -> Optional[float]:

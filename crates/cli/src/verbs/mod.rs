@@ -31,6 +31,7 @@ mod sweep;
 mod top;
 mod trace;
 mod trial;
+mod tune;
 mod unfinished;
 
 pub(crate) use isotherm_terminal::{render, style};
@@ -64,4 +65,5 @@ isotherm_terminal::verbs! {
     Top => top,
     Trace => trace,
     Trial => trial,
+    Tune => tune,
 }
