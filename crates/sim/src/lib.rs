@@ -17,7 +17,11 @@ pub mod pressure;
 pub mod readahead;
 pub mod reclaim;
 pub mod swap;
-#[cfg(test)]
+#[cfg(any(test, feature = "conformance"))]
+#[cfg_attr(
+    not(test),
+    allow(dead_code, unused_imports, unreachable_pub, reason = "the suite for policies needs a part of it")
+)]
 mod testkit;
 pub mod tick;
 pub mod tiering;

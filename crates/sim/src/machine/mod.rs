@@ -243,6 +243,9 @@ impl Machine {
             if let Some(failure) = self.failure.take() {
                 return Err(failure);
             }
+            if let Some(failure) = self.policy.failure() {
+                return Err(failure.into());
+            }
             if self.strict {
                 nr_events += 1;
                 if nr_events.is_multiple_of(CHECK_EVERY) {

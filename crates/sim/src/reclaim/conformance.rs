@@ -1,7 +1,8 @@
-//! What every policy must keep to, whatever it decides. Loops over [`POLICIES`]: a policy is tested by being registered.
+//! What every policy must keep to, whatever it decides. The tests loop over [`POLICIES`](super::POLICIES): a policy is tested by being
+//! registered. Programs that add policies check theirs by [`check`], with the feature `conformance`.
 
 use super::driver::{Attempt, ReclaimStep};
-use super::{Hint, POLICIES, PolicyEntry};
+use super::{Hint, ReclaimPolicy};
 use crate::cgroup::{CgroupId, Knob};
 use crate::memory::{Flag, FrameId, Mark, NodeId};
 use crate::migrate::{MigrateMode, Move};
@@ -11,6 +12,64 @@ use crate::testkit::{Testbed, Touch};
 use isotherm_units::access::Mapping;
 use isotherm_units::{Duration, PageRange};
 use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A policy that is checked.
+#[derive(Clone, Copy)]
+pub struct Candidate<'a> {
+    /// Stands in messages.
+    pub name: &'a str,
+    /// Makes one without pages.
+    pub make: &'a dyn Fn() -> Box<dyn ReclaimPolicy>,
+}
+
+/// Panics where a policy breaks it.
+type Rule = fn(Candidate<'_>);
+
+/// The rules that need no chance, by what they say.
+const RULES: &[(&str, Rule)] = &[
+    ("a group ends under its limit", a_group_ends_under_its_limit),
+    ("a machine ends with its free memory", a_machine_ends_with_its_free_memory),
+    ("protected groups are spared", protected_groups_are_spared),
+    ("sorting keeps pages on lists", sorting_keeps_pages_on_lists),
+];
+
+/// Checks a policy against every rule, and in so many random histories, which are the same each time.
+///
+/// # Errors
+/// In words: the rule that is broken and how, with the shortest history that was found to break it.
+pub fn check(candidate: Candidate<'_>, histories: u32) -> Result<(), String> {
+    for (rule, holds) in RULES {
+        catch_unwind(AssertUnwindSafe(|| holds(candidate)))
+            .map_err(|panic| format!("policy `{}`: {rule}: {}", candidate.name, words_of(panic.as_ref())))?;
+    }
+    let config = Config { cases: histories, failure_persistence: None, max_shrink_iters: 256, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let broken = runner.run(&histories_of_events(), |(events, swap)| {
+        nothing_is_lost(candidate, &events, swap);
+        Ok(())
+    });
+    broken.map_err(|broken| format!("policy `{}`: nothing is lost whatever happens: {broken}", candidate.name))
+}
+
+fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()))
+        .unwrap_or_else(|| "it panicked".to_owned())
+}
+
+fn histories_of_events() -> impl Strategy<Value = (Vec<Event>, DeviceKind)> {
+    (prop::collection::vec(event(), 1..150), prop::sample::select(DeviceKind::ALL.to_vec()))
+}
+
+/// After every event memory and lists are consistent, and locked pages are where they were.
+fn nothing_is_lost(candidate: Candidate<'_>, events: &[Event], swap: DeviceKind) {
+    let mut scene = Scene::new(candidate, swap);
+    for &event in events {
+        scene.carry_out(event);
+    }
+}
 
 const FRAMES: u64 = 64;
 /// Room to spare: kernels leave anonymous pages alone when fewer than a batch of slots are free.
@@ -72,8 +131,8 @@ struct Scene {
 
 impl Scene {
     /// Groups `/a`, `/a/b` and `/c` with a process each; one file that all map.
-    fn new(entry: &PolicyEntry, swap: DeviceKind) -> Self {
-        let mut bed = Testbed::new(entry.build(), FRAMES, swap, 96);
+    fn new(candidate: Candidate<'_>, swap: DeviceKind) -> Self {
+        let mut bed = Testbed::new((candidate.make)(), FRAMES, swap, 96);
         let a = bed.group(CgroupId::ROOT, "a");
         let b = bed.group(a, "b");
         let c = bed.group(CgroupId::ROOT, "c");
@@ -200,97 +259,123 @@ impl Scene {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 8, ..ProptestConfig::default() })]
-    /// After every event memory and lists are consistent, and locked pages are where they were.
-    #[test]
-    fn nothing_is_lost_whatever_happens(
-        events in prop::collection::vec(event(), 1..150),
-        swap in prop::sample::select(DeviceKind::ALL.to_vec()),
-    ) {
-        for entry in POLICIES {
-            let mut scene = Scene::new(entry, swap);
-            for &event in &events {
-                scene.carry_out(event);
+fn a_group_ends_under_its_limit(candidate: Candidate<'_>) {
+    let name = candidate.name;
+    for swap in [DeviceKind::Zram, DeviceKind::Nvme, DeviceKind::Ssd, DeviceKind::Disk] {
+        let mut bed = Testbed::new((candidate.make)(), FRAMES, swap, 256);
+        let group = bed.group(CgroupId::ROOT, "limited");
+        bed.set(group, Knob::Max, 20);
+        let space = bed.space(group, 128);
+        for round in 0..3 {
+            for page in 0..128 {
+                let touch = bed.write(space, (page * 5 + round) % 128);
+                assert_ne!(touch, Touch::OutOfMemory, "{} on {swap}", name);
+                assert!(bed.memory.cgroups.get(group).usage <= 20, "{} on {swap}", name);
             }
-        }
-    }
-}
-
-#[test]
-fn a_group_ends_under_its_limit() {
-    for entry in POLICIES {
-        for swap in [DeviceKind::Zram, DeviceKind::Nvme, DeviceKind::Ssd, DeviceKind::Disk] {
-            let mut bed = Testbed::new(entry.build(), FRAMES, swap, 256);
-            let group = bed.group(CgroupId::ROOT, "limited");
-            bed.set(group, Knob::Max, 20);
-            let space = bed.space(group, 128);
-            for round in 0..3 {
-                for page in 0..128 {
-                    let touch = bed.write(space, (page * 5 + round) % 128);
-                    assert_ne!(touch, Touch::OutOfMemory, "{} on {swap}", entry.name);
-                    assert!(bed.memory.cgroups.get(group).usage <= 20, "{} on {swap}", entry.name);
-                }
-            }
-            bed.settle();
-            bed.check_lists();
-        }
-    }
-}
-
-#[test]
-fn a_machine_ends_with_its_free_memory() {
-    for entry in POLICIES {
-        let mut bed = Testbed::new(entry.build(), FRAMES, DeviceKind::Nvme, SWAP);
-        let space = bed.space(CgroupId::ROOT, 200);
-        for page in 0..200 {
-            assert_ne!(bed.write(space, page), Touch::OutOfMemory, "{}", entry.name);
         }
         bed.settle();
         bed.check_lists();
-        bed.unmap(space, PageRange::new(0, 200));
-        assert_eq!((bed.memory.nodes.nr_used(), bed.memory.slots.used()), (0, 0), "{}", entry.name);
     }
 }
 
-#[test]
-fn protected_groups_are_spared() {
-    for entry in POLICIES {
-        let mut bed = Testbed::new(entry.build(), FRAMES, DeviceKind::Nvme, SWAP);
-        let (kept, taken) = (bed.group(CgroupId::ROOT, "kept"), bed.group(CgroupId::ROOT, "taken"));
-        bed.memory.cgroups.charge_batch = 1; // stocks would blur the picture on so small a machine
-        bed.set(kept, Knob::Min, 20);
-        let (in_kept, in_taken) = (bed.space(kept, 20), bed.space(taken, 200));
-        (0..20).for_each(|page| assert_eq!(bed.write(in_kept, page), Touch::Minor));
-        for page in 0..200 {
-            assert_ne!(bed.write(in_taken, page), Touch::OutOfMemory, "{}", entry.name);
-        }
-        assert_eq!(bed.memory.cgroups.get(kept).usage, 20, "{}", entry.name);
-        bed.check_lists();
+fn a_machine_ends_with_its_free_memory(candidate: Candidate<'_>) {
+    let name = candidate.name;
+    let mut bed = Testbed::new((candidate.make)(), FRAMES, DeviceKind::Nvme, SWAP);
+    let space = bed.space(CgroupId::ROOT, 200);
+    for page in 0..200 {
+        assert_ne!(bed.write(space, page), Touch::OutOfMemory, "{}", name);
     }
+    bed.settle();
+    bed.check_lists();
+    bed.unmap(space, PageRange::new(0, 200));
+    assert_eq!((bed.memory.nodes.nr_used(), bed.memory.slots.used()), (0, 0), "{}", name);
+}
+
+fn protected_groups_are_spared(candidate: Candidate<'_>) {
+    let name = candidate.name;
+    let mut bed = Testbed::new((candidate.make)(), FRAMES, DeviceKind::Nvme, SWAP);
+    let (kept, taken) = (bed.group(CgroupId::ROOT, "kept"), bed.group(CgroupId::ROOT, "taken"));
+    bed.memory.cgroups.charge_batch = 1; // stocks would blur the picture on so small a machine
+    bed.set(kept, Knob::Min, 20);
+    let (in_kept, in_taken) = (bed.space(kept, 20), bed.space(taken, 200));
+    (0..20).for_each(|page| assert_eq!(bed.write(in_kept, page), Touch::Minor));
+    for page in 0..200 {
+        assert_ne!(bed.write(in_taken, page), Touch::OutOfMemory, "{}", name);
+    }
+    assert_eq!(bed.memory.cgroups.get(kept).usage, 20, "{}", name);
+    bed.check_lists();
 }
 
 /// Schemes rely on it: a policy that lets its lists be sorted keeps the pages on them, and what it says counts as active is
 /// what it counts.
-#[test]
-fn sorting_keeps_pages_on_lists() {
-    for entry in POLICIES {
-        let mut bed = Testbed::new(entry.build(), FRAMES, DeviceKind::Zram, 256);
-        let space = bed.space(CgroupId::ROOT, 20);
-        (0..20).for_each(|page| assert_eq!(bed.write(space, page), Touch::Minor, "{}", entry.name));
-        let frames: Vec<FrameId> = (0..20).filter_map(|page| bed.frame(space, page)).collect();
-        for hint in [Hint::Prioritise, Hint::Deprioritise, Hint::Prioritise] {
-            let is_heeded = bed.policy.heeds(hint);
-            for &frame in frames.iter().filter(|_| is_heeded) {
-                bed.policy.hint(&mut bed.memory, frame, hint);
-                assert!(bed.memory.frames.has(frame, Flag::OnList), "{}: {hint:?}", entry.name);
-            }
-            bed.check_lists();
-            if bed.policy.knows_active() {
-                let nr_active = frames.iter().filter(|&&frame| bed.policy.is_active(&bed.memory, frame)).count() as u64;
-                let sizes = bed.policy.sizes(bed.memory.lruvec(CgroupId::ROOT, crate::memory::NodeId::default()));
-                assert_eq!(sizes.active_anon, nr_active, "{}: {hint:?}", entry.name);
+fn sorting_keeps_pages_on_lists(candidate: Candidate<'_>) {
+    let name = candidate.name;
+    let mut bed = Testbed::new((candidate.make)(), FRAMES, DeviceKind::Zram, 256);
+    let space = bed.space(CgroupId::ROOT, 20);
+    (0..20).for_each(|page| assert_eq!(bed.write(space, page), Touch::Minor, "{}", name));
+    let frames: Vec<FrameId> = (0..20).filter_map(|page| bed.frame(space, page)).collect();
+    for hint in [Hint::Prioritise, Hint::Deprioritise, Hint::Prioritise] {
+        let is_heeded = bed.policy.heeds(hint);
+        for &frame in frames.iter().filter(|_| is_heeded) {
+            bed.policy.hint(&mut bed.memory, frame, hint);
+            assert!(bed.memory.frames.has(frame, Flag::OnList), "{}: {hint:?}", name);
+        }
+        bed.check_lists();
+        if bed.policy.knows_active() {
+            let nr_active = frames.iter().filter(|&&frame| bed.policy.is_active(&bed.memory, frame)).count() as u64;
+            let sizes = bed.policy.sizes(bed.memory.lruvec(CgroupId::ROOT, crate::memory::NodeId::default()));
+            assert_eq!(sizes.active_anon, nr_active, "{}: {hint:?}", name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::POLICIES;
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 8, ..ProptestConfig::default() })]
+        #[test]
+        fn nothing_is_lost_whatever_happens(
+            events in prop::collection::vec(event(), 1..150),
+            swap in prop::sample::select(DeviceKind::ALL.to_vec()),
+        ) {
+            for entry in POLICIES {
+                nothing_is_lost(Candidate { name: entry.name, make: &|| entry.build() }, &events, swap);
             }
         }
+    }
+
+    #[test]
+    fn every_policy_keeps_to_the_rules() {
+        for entry in POLICIES {
+            let candidate = Candidate { name: entry.name, make: &|| entry.build() };
+            RULES.iter().for_each(|(_, holds)| holds(candidate));
+        }
+    }
+
+    /// Loses a page that it was told of.
+    #[test]
+    fn a_policy_that_breaks_a_rule_is_told_so() {
+        use crate::reclaim::outside::{Chooser, Outside, PageEvents};
+        struct ChoosesNothing;
+        impl Chooser for ChoosesNothing {
+            fn wants_touches(&self) -> bool {
+                false
+            }
+            fn ahead(&self) -> usize {
+                8
+            }
+            fn tell(&mut self, _events: PageEvents) -> Result<(), String> {
+                Ok(())
+            }
+            fn choose(&mut self, _count: usize, _lists: &[u32]) -> Result<Vec<u32>, String> {
+                Ok(Vec::new())
+            }
+        }
+        let make = || Box::new(Outside::new("nothing", Box::new(ChoosesNothing))) as Box<dyn ReclaimPolicy>;
+        let words = check(Candidate { name: "nothing", make: &make }, 1).unwrap_err();
+        assert!(words.starts_with("policy `nothing`: a group ends under its limit: "), "{words}");
     }
 }

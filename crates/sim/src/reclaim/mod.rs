@@ -3,12 +3,13 @@
 //! The machine decides *when* to reclaim (kswapd, direct reclaim, limits: [`driver`]); a policy decides *which* page, and
 //! [`outcome`] does what happens to a chosen page under any policy: unmap, swap out, write back, free.
 
+mod added;
 #[cfg(test)]
 mod baseline_tests;
 pub mod classic;
 mod clock;
-#[cfg(test)]
-mod conformance;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 mod demotion;
 pub mod driver;
 mod fifo;
@@ -17,11 +18,13 @@ pub mod mglru;
 mod opt;
 mod order_log;
 pub mod outcome;
+pub mod outside;
 pub mod refault;
 pub mod scan_balance;
 mod swap_out;
 mod work;
 
+pub use added::AddedPolicies;
 pub use clock::Clock;
 pub use fifo::Fifo;
 pub use lru::Lru;
@@ -366,6 +369,11 @@ pub trait ReclaimPolicy: Send {
         false
     }
 
+    /// Why the policy cannot go on; the run ends with that. Only policies from [outside](outside) can fail.
+    fn failure(&self) -> Option<PolicyError> {
+        None
+    }
+
     /// Whether the policy cannot work without [`set_future`](Self::set_future).
     fn needs_future(&self) -> bool {
         false
@@ -425,7 +433,7 @@ pub fn policy_by_name(name: &str) -> Result<&'static PolicyEntry, PolicyError> {
     POLICIES.iter().find(|entry| entry.name == name).ok_or_else(|| {
         let nearest = POLICIES.iter().map(|entry| (edit_distance(entry.name, &name.to_lowercase()), entry.name)).min();
         let suggestion = nearest.filter(|&(distance, nearest)| distance <= nearest.len() / 2).map(|(_, name)| name);
-        PolicyError::Unknown { name: name.to_owned(), suggestion }
+        PolicyError::Unknown { name: name.to_owned(), suggestion, added: Vec::new() }
     })
 }
 
@@ -434,12 +442,29 @@ pub fn policy_by_name(name: &str) -> Result<&'static PolicyEntry, PolicyError> {
 #[non_exhaustive]
 pub enum PolicyError {
     /// No policy has this name.
-    #[error("unknown policy `{name}`; allowed: {}{}", policy_names(), did_you_mean(*suggestion))]
+    #[error("unknown policy `{name}`; allowed: {}{}", policy_names(added), did_you_mean(*suggestion))]
     Unknown {
         /// What was asked for.
         name: String,
         /// The nearest name, if one is near.
         suggestion: Option<&'static str>,
+        /// Names of policies that are in no table.
+        added: Vec<String>,
+    },
+    /// A policy with this name cannot be added.
+    #[error(
+        "a policy cannot be called `{name}`: there is one of this name, or the name means something else; choose another"
+    )]
+    Taken {
+        /// The name.
+        name: String,
+    },
+    /// A policy from outside cannot go on.
+    #[error("policy `{name}`: {why}")]
+    Outside {
+        name: String,
+        /// In words.
+        why: String,
     },
     /// Two programs with a future each run side by side.
     #[error(
@@ -454,8 +479,8 @@ pub enum PolicyError {
     },
 }
 
-fn policy_names() -> String {
-    POLICIES.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ")
+fn policy_names(added: &[String]) -> String {
+    POLICIES.iter().map(|entry| entry.name).chain(added.iter().map(String::as_str)).collect::<Vec<_>>().join(", ")
 }
 
 fn did_you_mean(suggestion: Option<&str>) -> String {
