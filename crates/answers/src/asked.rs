@@ -1,7 +1,7 @@
 //! A scenario as it is asked for: other seeds, repeats, releases of the kernel and metrics than those it says itself.
 
 use isotherm_scenario::{
-    METRICS, Progress, RunOptions, Scenario, ScenarioError, ScenarioResult, side_by_side, unknown_metric,
+    Extensions, METRICS, Progress, RunOptions, Scenario, ScenarioError, ScenarioResult, side_by_side, unknown_metric,
 };
 use isotherm_sim::memory::KernelRelease;
 
@@ -48,6 +48,7 @@ impl Asked {
         &self,
         mut scenario: Scenario,
         options: &RunOptions,
+        extensions: &Extensions,
         progress: &dyn Progress,
     ) -> Result<ScenarioResult, ScenarioError> {
         scenario.seed = self.seed.unwrap_or(scenario.seed);
@@ -56,7 +57,7 @@ impl Asked {
             let more = asked.iter().filter(|name| !scenario.metrics.contains(name)).cloned().collect::<Vec<_>>();
             scenario.metrics.extend(more);
         }
-        let on = |scenario: &Scenario| isotherm_scenario::run(scenario, options, progress);
+        let on = |scenario: &Scenario| isotherm_scenario::run_extended(scenario, options, extensions, progress);
         match self.kernels.as_deref() {
             None => on(&scenario),
             Some(&[release]) => on(&scenario.on_kernel(release)),

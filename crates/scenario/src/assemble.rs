@@ -9,7 +9,7 @@ use crate::{Scenario, ScenarioError, daemons};
 use isotherm_core::daemon::DAEMONS;
 use isotherm_sim::cgroup::{CgroupId, Knob, Limit};
 use isotherm_sim::machine::{Action, Ending, Machine, MachineBuilder, Outcome, Plan, SimError};
-use isotherm_sim::reclaim::policy_by_name;
+use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_units::{Amount, Bytes, Duration, Instant};
 use isotherm_workload::BuildContext;
 use std::collections::BTreeMap;
@@ -95,8 +95,9 @@ pub(crate) fn machine(
     context: &BuildContext,
     limits: Limits<'_>,
     watching: Watching,
+    policies: &AddedPolicies,
 ) -> Result<Assembled, ScenarioError> {
-    let (builder, observers) = builder(variant, unit, context, limits, watching)?;
+    let (builder, observers) = builder(variant, unit, context, limits, watching, policies)?;
     Ok(Assembled { machine: builder.build(), observers })
 }
 
@@ -107,6 +108,7 @@ pub(crate) fn builder(
     context: &BuildContext,
     limits: Limits<'_>,
     watching: Watching,
+    policies: &AddedPolicies,
 ) -> Result<(MachineBuilder, Vec<Observer>), ScenarioError> {
     let scenario = &variant.scenario;
     let sim_error = |source: SimError| ScenarioError::Sim {
@@ -114,15 +116,17 @@ pub(crate) fn builder(
         variant: variant.name.clone(),
         source,
     };
-    let entry = policy_by_name(&scenario.policy).expect("checked when the variant was made");
     let described = match scenario.tiering.as_ref().map(|tiering| tiering.check(&scenario.machine)) {
         None => scenario.machine.clone(),
         Some(policy) => {
             policy.map_err(|source| sim_error(SimError::Tiering(source)))?.applied_to(scenario.machine.clone())
         }
     };
-    let mut builder =
-        MachineBuilder::new(&described, entry.build_with(&scenario.machine.policy_settings())).map_err(sim_error)?;
+    let policy = policies.build(&scenario.policy, &scenario.machine.policy_settings());
+    let mut builder = policy
+        .map_err(SimError::Policy)
+        .and_then(|policy| MachineBuilder::new(&described, policy))
+        .map_err(sim_error)?;
     let mut groups = BTreeMap::from([("/".to_owned(), CgroupId::ROOT)]);
     let mut paths: Vec<String> = scenario.cgroups.iter().map(|group| group.path.clone()).collect();
     for &index in &unit.workloads {

@@ -3,6 +3,7 @@
 use crate::advise::digest_of_file;
 use crate::variant::ready_in_worlds;
 use crate::{Scenario, ScenarioError};
+use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_workload::WorkloadSpec;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -37,7 +38,9 @@ pub fn identity(scenario: &Scenario, folder: &Path, digests: &mut Digests) -> Re
     let mut hasher = Sha256::new();
     hasher.update(scenario.repeats.to_le_bytes());
     hasher.update(scenario.metrics.join(","));
-    for (world, variants) in ready_in_worlds(scenario, &scenario.name, folder)?.into_iter().enumerate() {
+    for (world, variants) in
+        ready_in_worlds(scenario, &scenario.name, folder, &AddedPolicies::default())?.into_iter().enumerate()
+    {
         for variant in variants {
             let mut played = variant.scenario;
             (played.name, played.title) = ("identity".to_owned(), String::new());

@@ -4,7 +4,7 @@ use crate::culprit::culprit;
 use crate::document::{Document, Scope};
 use crate::keypath::KeyPath;
 use crate::validate::{self, Refused};
-use crate::{Scenario, ScenarioError};
+use crate::{Extensions, Scenario, ScenarioError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::Path;
@@ -22,9 +22,17 @@ pub fn load(path: &Path) -> Result<Scenario, ScenarioError> {
 /// # Errors
 /// As [`load`].
 pub fn load_with_note(path: &Path) -> Result<(Scenario, Option<String>), ScenarioError> {
+    load_extended(path, &Extensions::default())
+}
+
+/// As [`load_with_note`]; a scenario that may name what a program has added.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_extended(path: &Path, extensions: &Extensions) -> Result<(Scenario, Option<String>), ScenarioError> {
     let text =
         std::fs::read_to_string(path).map_err(|source| ScenarioError::Io { path: path.to_path_buf(), source })?;
-    parse_in(&text, &path.display().to_string(), path.parent().unwrap_or(Path::new("")))
+    parse_in(&text, &path.display().to_string(), path.parent().unwrap_or(Path::new("")), extensions)
 }
 
 /// Reads and checks scenario text; `name` stands in messages. Files of damo's that it names are looked for in the current folder.
@@ -32,14 +40,27 @@ pub fn load_with_note(path: &Path) -> Result<(Scenario, Option<String>), Scenari
 /// # Errors
 /// As [`load`].
 pub fn parse(text: &str, name: &str) -> Result<Scenario, ScenarioError> {
-    parse_in(text, name, Path::new("")).map(|(scenario, _)| scenario)
+    parse_extended(text, name, &Extensions::default())
+}
+
+/// As [`parse`]; a scenario that may name what a program has added.
+///
+/// # Errors
+/// As [`load`].
+pub fn parse_extended(text: &str, name: &str, extensions: &Extensions) -> Result<Scenario, ScenarioError> {
+    parse_in(text, name, Path::new(""), extensions).map(|(scenario, _)| scenario)
 }
 
 /// Relative paths of files that monitors name start at `folder`.
-fn parse_in(text: &str, name: &str, folder: &Path) -> Result<(Scenario, Option<String>), ScenarioError> {
+fn parse_in(
+    text: &str,
+    name: &str,
+    folder: &Path,
+    extensions: &Extensions,
+) -> Result<(Scenario, Option<String>), ScenarioError> {
     let document = Document::parse(text, name)?;
     let scenario: Scenario = document.read().map_err(|error| type_error::<Scenario>(&document, &error))?;
-    validate::validate(&scenario, folder).map_err(|refused| {
+    validate::validate(&scenario, folder, &extensions.policies).map_err(|refused| {
         let Refused { scope, path, message } = refused;
         ScenarioError::Meaning { place: document.place(scope, &path), message }
     })?;

@@ -102,7 +102,7 @@ mod tests {
     fn every_variant_gets_the_release_and_keeps_the_rest() {
         let scenario = crate::parse(TEXT, "x.toml").unwrap();
         let kernels = |scenario: &Scenario| -> Vec<(KernelRelease, u32)> {
-            let variants = crate::variant::expand(scenario).unwrap();
+            let variants = crate::variant::expand(scenario, &isotherm_sim::reclaim::AddedPolicies::default()).unwrap();
             variants
                 .iter()
                 .map(|(_, variant)| (variant.scenario.machine.kernel, variant.scenario.machine.cpus))

@@ -6,8 +6,9 @@ use crate::monitoring::Watching;
 use crate::result::ScenarioResult;
 use crate::rows::{Played, PlayedRuns};
 use crate::variant::{Variant, ready_in_worlds};
-use crate::{RunMode, Scenario, ScenarioError};
+use crate::{Extensions, RunMode, Scenario, ScenarioError};
 use isotherm_sim::machine::{Ending, Incident, NodeConfig, Outcome, SimError, TieringConfig};
+use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_units::{Bytes, Duration, Instant, PAGE_BYTES, Pages};
 use isotherm_workload::BuildContext;
 use rayon::prelude::*;
@@ -78,7 +79,20 @@ pub fn run(
     options: &RunOptions,
     progress: &dyn Progress,
 ) -> Result<ScenarioResult, ScenarioError> {
-    let runs = Runs::new(scenario, options)?;
+    run_extended(scenario, options, &Extensions::default(), progress)
+}
+
+/// Runs a scenario as [`run()`] does; it may name what a program has added.
+///
+/// # Errors
+/// As [`run()`].
+pub fn run_extended(
+    scenario: &Scenario,
+    options: &RunOptions,
+    extensions: &Extensions,
+    progress: &dyn Progress,
+) -> Result<ScenarioResult, ScenarioError> {
+    let runs = Runs::new(scenario, options, extensions)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads.unwrap_or(0)).build();
     match pool {
         Ok(pool) => pool.install(|| runs.play(progress)),
@@ -95,17 +109,15 @@ struct Runs<'a> {
     variants: Vec<Vec<Variant>>,
     units: Vec<Unit>,
     context: BuildContext,
+    policies: AddedPolicies,
 }
 
 impl<'a> Runs<'a> {
-    fn new(scenario: &'a Scenario, options: &RunOptions) -> Result<Self, ScenarioError> {
-        let variants = ready_in_worlds(scenario, &options.place, &options.base_dir)?;
-        Ok(Self {
-            scenario,
-            variants,
-            units: Unit::all(scenario),
-            context: BuildContext::new(options.base_dir.clone()),
-        })
+    fn new(scenario: &'a Scenario, options: &RunOptions, extensions: &Extensions) -> Result<Self, ScenarioError> {
+        let variants = ready_in_worlds(scenario, &options.place, &options.base_dir, &extensions.policies)?;
+        let mut context = BuildContext::new(options.base_dir.clone());
+        context.registered = extensions.workloads.clone();
+        Ok(Self { scenario, variants, units: Unit::all(scenario), context, policies: extensions.policies.clone() })
     }
 
     /// The cases of a variant: places of worlds, or seeds of repeats.
@@ -179,7 +191,7 @@ impl<'a> Runs<'a> {
             Limits::Off => Watching::Off,
             Limits::Of(_) => Watching::On { period: need_scores(&self.scenario.metrics).then_some(PERIOD), emit: None },
         };
-        let assembled = assemble::machine(variant, unit, &context, limits, watching)?;
+        let assembled = assemble::machine(variant, unit, &context, limits, watching, &self.policies)?;
         let until = Instant::START + variant.scenario.until;
         let mut outcome =
             assembled.machine.run_while(until, &|| !progress.is_stopped()).map_err(|source| match source {

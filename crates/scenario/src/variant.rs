@@ -7,7 +7,7 @@ use crate::parse::with_suggestion;
 use crate::validate::Refused;
 use crate::world::worlds_of;
 use crate::{Scenario, ScenarioError, VariantSpec};
-use isotherm_sim::reclaim::{POLICIES, policy_by_name};
+use isotherm_sim::reclaim::{AddedPolicies, POLICIES};
 use isotherm_units::Amount;
 use std::path::Path;
 
@@ -35,7 +35,7 @@ const OF_THE_WHOLE: &[&str] =
 ///
 /// # Errors
 /// A patch that does not give a scenario, or an unknown policy.
-pub(crate) fn expand(scenario: &Scenario) -> Result<Vec<(Scope, Variant)>, Refused> {
+pub(crate) fn expand(scenario: &Scenario, policies: &AddedPolicies) -> Result<Vec<(Scope, Variant)>, Refused> {
     let base = Scenario { matrix: None, variants: Vec::new(), worlds: Vec::new(), ..scenario.clone() };
     let mut variants = Vec::new();
     for (at, name) in scenario.matrix.iter().flat_map(|matrix| matrix.policies.iter().enumerate()) {
@@ -57,7 +57,7 @@ pub(crate) fn expand(scenario: &Scenario) -> Result<Vec<(Scope, Variant)>, Refus
         variants.push((Scope::Whole, Variant { name, scenario: base, only: Vec::new() }));
     }
     for (index, (scope, Variant { name, scenario, .. })) in variants.iter().enumerate() {
-        if let Err(error) = policy_by_name(&scenario.policy) {
+        if let Err(error) = policies.check(&scenario.policy) {
             return Err(Refused::new("policy", error.to_string()).of(*scope));
         }
         if variants[..index].iter().any(|(_, earlier)| earlier.name == *name) {
@@ -75,8 +75,13 @@ pub(crate) fn expand(scenario: &Scenario) -> Result<Vec<(Scope, Variant)>, Refus
 ///
 /// # Errors
 /// As [`expand`], and a file that cannot be taken over.
-pub(crate) fn ready(scenario: &Scenario, place: &str, folder: &Path) -> Result<Vec<Variant>, ScenarioError> {
-    let variants = expand(scenario).map_err(|refused| ScenarioError::Meaning {
+pub(crate) fn ready(
+    scenario: &Scenario,
+    place: &str,
+    folder: &Path,
+    policies: &AddedPolicies,
+) -> Result<Vec<Variant>, ScenarioError> {
+    let variants = expand(scenario, policies).map_err(|refused| ScenarioError::Meaning {
         place: format!("{place}: {}", refused.path),
         message: refused.message,
     })?;
@@ -97,11 +102,12 @@ pub(crate) fn ready_in_worlds(
     scenario: &Scenario,
     place: &str,
     folder: &Path,
+    policies: &AddedPolicies,
 ) -> Result<Vec<Vec<Variant>>, ScenarioError> {
-    let names = ready(scenario, place, folder)?;
+    let names = ready(scenario, place, folder, policies)?;
     let mut worlds = Vec::new();
     for world in worlds_of(scenario) {
-        let mut variants = ready(&world, place, folder)?;
+        let mut variants = ready(&world, place, folder, policies)?;
         for (variant, named) in variants.iter_mut().zip(&names) {
             variant.name.clone_from(&named.name);
         }

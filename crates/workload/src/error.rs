@@ -45,6 +45,14 @@ pub enum WorkloadError {
         /// What may stand there.
         allowed: String,
     },
+    /// A workload of the program that plays the scenario cannot be made.
+    #[error("workload `{name}`: {why}")]
+    Registered {
+        /// The name that it was registered under.
+        name: String,
+        /// In words.
+        why: String,
+    },
     /// A page trace cannot be read.
     #[error("trace: cannot replay {}", path.display())]
     Trace { path: PathBuf, source: isotherm_trace::TraceError },

@@ -18,6 +18,7 @@ use crate::kernel_memory::KernelMemorySpec;
 use crate::key_value::KeyValueSpec;
 use crate::masim::MasimSpec;
 use crate::phases::PhasesSpec;
+use crate::registered::{RegisteredSpec, RegisteredWorkloads};
 use crate::replay::{TraceSpec, TraceStore};
 use crate::scan::ScanSpec;
 use crate::sort::SortSpec;
@@ -105,6 +106,7 @@ kinds! {
     HugePages(HugePagesSpec),
     KernelMemory(KernelMemorySpec),
     Thpscale(ThpscaleSpec),
+    Registered(RegisteredSpec),
 }
 
 /// The row of [`KINDS`] called `name`.
@@ -158,14 +160,23 @@ pub struct BuildContext {
     /// Name of the workload: the program's name, and the beginning of its files' names. Workloads of equal names share
     /// the files they do not name themselves.
     pub name: Option<String>,
+    /// Workloads that the program has registered.
+    pub registered: RegisteredWorkloads,
     /// Decoded traces, shared by all clones of the context.
     pub traces: Arc<TraceStore>,
 }
 
 impl BuildContext {
-    /// Seed 0, no future, no name, an empty store.
+    /// Seed 0, no future, no name, nothing registered, an empty store.
     pub fn new(base_dir: impl Into<PathBuf>) -> Self {
-        Self { base_dir: base_dir.into(), seed: 0, want_future: false, name: None, traces: Arc::default() }
+        Self {
+            base_dir: base_dir.into(),
+            seed: 0,
+            want_future: false,
+            name: None,
+            registered: RegisteredWorkloads::default(),
+            traces: Arc::default(),
+        }
     }
     /// This context with another seed.
     pub fn with_seed(self, seed: u64) -> Self {

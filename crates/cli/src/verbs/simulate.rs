@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use isotherm_answers::{Asked, results as tables};
 use isotherm_report::{Cell, Column, Table};
-use isotherm_scenario::{BUNDLED, RunOptions, Scenario, ScenarioError, ScenarioResult};
+use isotherm_scenario::{BUNDLED, Extensions, RunOptions, Scenario, ScenarioError, ScenarioResult};
 use isotherm_terminal::{BarProgress, data_folder};
 
 use crate::error::CliError;
@@ -78,7 +78,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     }
     let options = RunOptions { base_dir, place: name, threads: args.threads.map(usize::from) };
     let bar = BarProgress::new(ui, "simulating");
-    let result = asked.play(scenario, &options, &bar);
+    let result = asked.play(scenario, &options, &Extensions::default(), &bar);
     bar.finish();
     if let Some(kernels) = kernels {
         ui.say(kernels.why);

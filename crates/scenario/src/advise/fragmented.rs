@@ -14,6 +14,7 @@ use isotherm_core::compaction::{DESIGNS, Design, Proactiveness};
 use isotherm_sim::compaction::{BlockTaken, HugePath};
 use isotherm_sim::machine::{MachineConfig, NodeConfig, Outcome};
 use isotherm_sim::memory::watermarks::{WatermarkConfig, Watermarks, ZoneSize};
+use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::{Bytes, Duration, Instant};
 use isotherm_workload::{BuildContext, Effort, FragmenterSpec, HugePagesSpec, WorkloadSpec};
@@ -241,7 +242,8 @@ fn play(scenario: &Scenario, seed: u64) -> Result<Outcome, ScenarioError> {
     let unit = Unit { workloads: (0..=PROGRAM).collect(), mode: RunMode::Together };
     let context = BuildContext::new(".").with_seed(seed);
     let (peaks, watching) = (Peaks::new(), Watching::On { period: None, emit: None });
-    let (builder, _observers) = assemble::builder(&variant, &unit, &context, Limits::Of(&peaks), watching)?;
+    let (builder, _observers) =
+        assemble::builder(&variant, &unit, &context, Limits::Of(&peaks), watching, &AddedPolicies::default())?;
     let outcome = builder.build().run(Instant::START + scenario.until).map_err(|source| ScenarioError::Sim {
         workload: unit.name(&variant.scenario).to_owned(),
         variant: variant.name.clone(),

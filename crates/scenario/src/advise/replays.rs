@@ -21,6 +21,7 @@ use isotherm_core::schemes::explain;
 use isotherm_sim::counters::Counter;
 use isotherm_sim::machine::{MachineConfig, NodeConfig, Outcome, SeriesRow};
 use isotherm_sim::memory::KernelRelease;
+use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_sim::swap::DeviceConfig;
 use isotherm_trace::{Event, EventKind, TraceReader};
 use isotherm_units::{Amount, Bytes, Duration, Instant, PAGE_BYTES, Ratio};
@@ -571,7 +572,8 @@ pub(super) fn play(
         Limits::Of(_) => Watching::On { period: None, emit: None },
     };
     // What schemes did stands in the outcome.
-    let (mut builder, _observers) = assemble::builder(variant, &unit, context, limits, watching)?;
+    let (mut builder, _observers) =
+        assemble::builder(variant, &unit, context, limits, watching, &AddedPolicies::default())?;
     if let Some(sample) = sample {
         builder.record_series(sample);
     }

@@ -5,6 +5,7 @@ use crate::monitoring::{MonitorSpec, RangeSpec};
 use crate::run::RunOptions;
 use crate::variant::ready;
 use crate::{Scenario, ScenarioError};
+use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_trace::region::kdamonds::{Kdamond, Kdamonds, Target};
 
 /// What is to be written, and what its user has to fill in.
@@ -27,7 +28,7 @@ pub fn export(
     monitor: Option<&str>,
 ) -> Result<Exported, ScenarioError> {
     let meaning = |message: String| ScenarioError::Meaning { place: options.place.clone(), message };
-    let variants = ready(scenario, &options.place, &options.base_dir)?;
+    let variants = ready(scenario, &options.place, &options.base_dir, &AddedPolicies::default())?;
     let found = match variant {
         None => variants.first(),
         Some(name) => variants.iter().find(|variant| variant.name == name),

@@ -8,6 +8,7 @@ use crate::run::{RunOptions, Unit, peaks_of};
 use crate::variant::{Variant, ready_in_worlds};
 use crate::{Scenario, ScenarioError};
 use isotherm_sim::machine::Outcome;
+use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_units::Instant;
 use isotherm_workload::BuildContext;
 
@@ -32,7 +33,8 @@ impl Replay {
         workload: Option<&str>,
     ) -> Result<Self, ScenarioError> {
         let meaning = |message: String| ScenarioError::Meaning { place: options.place.clone(), message };
-        let mut variants = ready_in_worlds(scenario, &options.place, &options.base_dir)?.swap_remove(0);
+        let mut variants =
+            ready_in_worlds(scenario, &options.place, &options.base_dir, &AddedPolicies::default())?.swap_remove(0);
         let index = match variant {
             None => 0,
             Some(name) => variants.iter().position(|variant| variant.name == name).ok_or_else(|| {
@@ -109,12 +111,14 @@ impl Replay {
         let until = Instant::START + variant.scenario.until;
         let peaks = if assemble::needs_peaks(&variant.scenario) {
             let roomy = crate::run::without_limits(&variant.scenario);
-            let assembled = assemble::machine(&roomy, unit, context, Limits::Off, Watching::Off)?;
+            let assembled =
+                assemble::machine(&roomy, unit, context, Limits::Off, Watching::Off, &AddedPolicies::default())?;
             peaks_of(&assembled.machine.run(until).map_err(sim_error)?)
         } else {
             Peaks::new()
         };
-        let assembled = assemble::machine(variant, unit, context, Limits::Of(&peaks), watching)?;
+        let assembled =
+            assemble::machine(variant, unit, context, Limits::Of(&peaks), watching, &AddedPolicies::default())?;
         let outcome = assembled.machine.run(until).map_err(sim_error)?;
         let monitors = assembled.observers.into_iter().map(|observer| observer.finish(&outcome)).collect();
         Ok((monitors, outcome))

@@ -12,6 +12,7 @@ use crate::parse::nearest;
 use crate::variant::{self, Variant};
 use crate::{RunMode, Scenario, daemons, monitoring, world};
 use isotherm_core::daemon::DAEMONS;
+use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_units::Duration;
 use std::path::Path;
 
@@ -44,18 +45,18 @@ impl Refused {
 }
 
 /// Checks a scenario and all its variants. Relative paths of files that monitors name start at `folder`.
-pub(crate) fn validate(scenario: &Scenario, folder: &Path) -> Checked {
+pub(crate) fn validate(scenario: &Scenario, folder: &Path, policies: &AddedPolicies) -> Checked {
     results::metrics(scenario)?;
     results::averages(scenario)?;
     for (nth, world) in scenario.worlds.iter().enumerate() {
         let own = Scenario { references: Vec::new(), expectations: Vec::new(), ..world.of(scenario, nth) };
-        validate(&own, folder).map_err(|refused| Refused {
+        validate(&own, folder, policies).map_err(|refused| Refused {
             scope: Scope::Whole,
             path: KeyPath::from("worlds").at(nth),
             message: format!("world {}: {}", nth + 1, refused.message),
         })?;
     }
-    let mut variants = variant::expand(scenario)?;
+    let mut variants = variant::expand(scenario, policies)?;
     let names: Vec<String> = variants.iter().map(|(_, variant)| variant.name.clone()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     results::references(scenario, &names)?;

@@ -1,0 +1,12 @@
+//! What a program that embeds isotherm adds to the tables of policies and workloads.
+
+use isotherm_sim::reclaim::AddedPolicies;
+use isotherm_workload::RegisteredWorkloads;
+
+/// Policies and workloads beyond those of the tables. Scenarios name the policies as any other, and the workloads by the kind
+/// `registered`. The command has none.
+#[derive(Clone, Debug, Default)]
+pub struct Extensions {
+    pub policies: AddedPolicies,
+    pub workloads: RegisteredWorkloads,
+}
