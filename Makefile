@@ -8,7 +8,7 @@ DEMO_DIR := $(TARGET_DIR)/demo
 ISOTHERM := $(TARGET_DIR)/release/isotherm
 RECORDER := $(TARGET_DIR)/release/valgrind
 
-.PHONY: deb tarball image
+.PHONY: deb tarball image python
 .PHONY: help build recorder lab module module-install module-test demo check check-fast test bench install install-recorder uninstall clean
 .DEFAULT_GOAL := help
 
@@ -64,6 +64,10 @@ check-fast: ## Formatting, lints and unit tests: under two minutes on a built tr
 	@scripts/need cargo cc
 	$(CARGO) xtask check --fast
 
+python: ## The Python package as a wheel, into target/wheels
+	@scripts/need cargo cc python3
+	@scripts/python wheel
+
 test: ## Everything CI runs: check, then all tests
 	@scripts/need cargo cc python3
 	scripts/install-test-needs
@@ -77,6 +81,7 @@ test: ## Everything CI runs: check, then all tests
 	done
 	$(CARGO) test --locked --workspace
 	$(CARGO) xtask digests
+	@scripts/python test
 
 bench: build ## All benchmarks with their bars; writes target/bench.json
 	@scripts/need cargo cc python3

@@ -8,6 +8,7 @@ Units stand in names: ``runtime_ns`` is in nanoseconds, ``memory_bytes`` in byte
 numbers count pages of ``page_bytes``. Long calls release the interpreter's lock, and Ctrl-C ends them.
 """
 
+from . import policies, testing, workloads
 from ._advice import Advice, Recommendation, advise
 from ._native import Error, ScenarioError, TraceError, __version__
 from ._region import RegionRecord
@@ -35,5 +36,8 @@ __all__ = [
     "advise",
     "bundled_scenarios",
     "metrics",
+    "policies",
     "simulate",
+    "testing",
+    "workloads",
 ]

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple, Optional, Union
 
 from . import _host, _native
 from ._host import PathLike
+from ._registry import registered
 
-#: What a scenario's file may hold at a place: TOML's values, and paths.
-Value = Union[str, int, float, bool, "os.PathLike[str]", Sequence["Value"], Mapping[str, "Value"]]
+#: What a scenario's file may hold at a place: TOML's values, and paths. The engine checks them.
+Value = Any
 
 
 def plain(value: object) -> Any:
@@ -179,12 +180,12 @@ class Scenario(_Part):
     @classmethod
     def parse(cls, text: str, base_dir: PathLike = ".") -> Scenario:
         """A scenario from the text of a file."""
-        return cls._of(_native.Scenario.parse(text, "scenario", base_dir))
+        return cls._of(_native.Scenario.parse(text, "scenario", base_dir, registered()))
 
     @classmethod
     def load(cls, path: PathLike) -> Scenario:
         """A scenario from a file; its relative paths start at the file's folder."""
-        return cls._of(_native.Scenario.load(path))
+        return cls._of(_native.Scenario.load(path, registered()))
 
     @classmethod
     def bundled(cls, name: str, data: Optional[PathLike] = None) -> Scenario:
@@ -225,13 +226,13 @@ def native(
 ) -> _native.Scenario:
     """Whatever stands for a scenario, read and checked."""
     if isinstance(scenario, Scenario):
-        return _native.Scenario.of_json(json.dumps(plain(scenario)), "scenario", scenario.base_dir)
+        return _native.Scenario.of_json(json.dumps(plain(scenario)), "scenario", scenario.base_dir, registered())
     if isinstance(scenario, Mapping):
-        return _native.Scenario.of_json(json.dumps(plain(scenario)), "scenario", ".")
+        return _native.Scenario.of_json(json.dumps(plain(scenario)), "scenario", ".", registered())
     if isinstance(scenario, str) and "\n" in scenario:
-        return _native.Scenario.parse(scenario, "scenario", ".")
+        return _native.Scenario.parse(scenario, "scenario", ".", registered())
     path = os.fspath(scenario)
     names = [row.name for row in bundled_scenarios()]
     if path in names or (not os.path.exists(path) and not os.path.splitext(path)[1]):
         return _bundled(path, data)
-    return _native.Scenario.load(path)
+    return _native.Scenario.load(path, registered())

@@ -11,6 +11,7 @@ from typing import Any, Optional, Union
 
 from . import _host, _native
 from ._host import PathLike
+from ._registry import registered
 from ._scenario import Scenario, native
 from ._table import Table
 
@@ -117,6 +118,7 @@ def simulate(
         threads=threads,
         kernels=None if kernel is None else _host.kernels(kernel),
         metrics=[metrics] if isinstance(metrics, str) else list(metrics),
+        registered=registered(),
         progress=progress,
     )
     return Result(outcome)

@@ -4,12 +4,15 @@
 mod advice;
 mod arrow;
 mod error;
+mod extensions;
+mod policy;
 mod region;
 mod report_table;
 mod scenario;
 mod sweep;
 mod trace;
 mod waiting;
+mod workload;
 
 use pyo3::prelude::*;
 
@@ -22,5 +25,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     region::add_to(module)?;
     scenario::add_to(module)?;
     sweep::add_to(module)?;
+    policy::add_to(module)?;
     advice::add_to(module)
 }

@@ -2,6 +2,7 @@
 
 use crate::arrow::{Columns, Table};
 use crate::error::{self, argument};
+use crate::extensions::Registered;
 use crate::waiting::interruptible;
 use isotherm_answers::{Asked, results};
 use isotherm_report::TermStyle;
@@ -36,23 +37,25 @@ pub(crate) struct Scenario {
 #[pymethods]
 impl Scenario {
     #[staticmethod]
-    fn parse(text: &str, place: String, base_dir: PathBuf) -> PyResult<Self> {
-        let scenario = isotherm_scenario::parse(text, &place).map_err(|refused| error::of_scenario(&refused))?;
+    fn parse(text: &str, place: String, base_dir: PathBuf, registered: Registered) -> PyResult<Self> {
+        let extensions = registered.extensions()?;
+        let scenario = isotherm_scenario::parse_extended(text, &place, &extensions)
+            .map_err(|refused| error::of_scenario(&refused))?;
         Ok(Self { scenario, place, base_dir, note: None })
     }
 
     /// `json`: the scenario as JSON spells it.
     #[staticmethod]
-    fn of_json(json: &str, place: String, base_dir: PathBuf) -> PyResult<Self> {
+    fn of_json(json: &str, place: String, base_dir: PathBuf, registered: Registered) -> PyResult<Self> {
         let value: toml::Value = serde_json::from_str(json).map_err(|refused| argument("scenario", refused))?;
         let text = toml::to_string(&value).map_err(|refused| argument("scenario", refused))?;
-        Self::parse(&text, place, base_dir)
+        Self::parse(&text, place, base_dir, registered)
     }
 
     #[staticmethod]
-    fn load(path: PathBuf) -> PyResult<Self> {
-        let (scenario, note) =
-            isotherm_scenario::load_with_note(&path).map_err(|refused| error::of_scenario(&refused))?;
+    fn load(path: PathBuf, registered: Registered) -> PyResult<Self> {
+        let (scenario, note) = isotherm_scenario::load_extended(&path, &registered.extensions()?)
+            .map_err(|refused| error::of_scenario(&refused))?;
         let base_dir = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Ok(Self { scenario, place: path.display().to_string(), base_dir: base_dir.to_path_buf(), note })
     }
@@ -65,7 +68,8 @@ impl Scenario {
             let refused = ScenarioError::NotFound { name: name.to_owned(), bundled: names.join(", ") };
             return Err(error::of_scenario(&refused));
         };
-        Self::parse(bundled.text, name.to_owned(), data)
+        let scenario = isotherm_scenario::parse(bundled.text, name).map_err(|refused| error::of_scenario(&refused))?;
+        Ok(Self { scenario, place: name.to_owned(), base_dir: data, note: None })
     }
 
     fn to_toml(&self) -> String {
@@ -158,7 +162,7 @@ pub(crate) fn releases(names: &[String]) -> PyResult<Vec<KernelRelease>> {
 
 /// Plays a scenario.
 #[pyfunction]
-#[pyo3(signature = (scenario, *, seed, repeats, threads, kernels, metrics, progress))]
+#[pyo3(signature = (scenario, *, seed, repeats, threads, kernels, metrics, registered, progress))]
 #[expect(clippy::too_many_arguments, reason = "each has its name in Python")]
 fn simulate(
     py: Python<'_>,
@@ -168,6 +172,7 @@ fn simulate(
     threads: Option<usize>,
     kernels: Option<Vec<String>>,
     metrics: Vec<String>,
+    registered: Registered,
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Outcome> {
     let asked = Asked {
@@ -181,9 +186,10 @@ fn simulate(
         let words = format!("the repeats of `{}` are its {worlds} worlds, each with a seed of its own", scenario.place);
         return Err(argument(what, words));
     }
+    let extensions = registered.extensions()?;
     let options = RunOptions { base_dir: scenario.base_dir.clone(), place: scenario.place.clone(), threads };
     let played = interruptible(py, progress.as_ref(), |watched| {
-        let mut result = asked.play(scenario.scenario.clone(), &options, watched)?;
+        let mut result = asked.play(scenario.scenario.clone(), &options, &extensions, watched)?;
         asked.only_asked(&mut result);
         Ok(result)
     })?;
