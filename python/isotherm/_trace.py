@@ -134,7 +134,8 @@ class Trace:
         ended, and what was recorded is kept.
 
         Raises ``FileNotFoundError`` without the command and :class:`TraceError` when it cannot record. A program that
-        ends with an exit code of its own is no error: it stands in ``meta["exit_code"]``.
+        ends with an exit code of its own is no error: it stands in ``meta["exit_code"]``. After Ctrl-C, what was recorded
+        until then is at ``path``.
         """
         program = shutil.which(isotherm)
         if program is None:
@@ -152,14 +153,15 @@ class Trace:
         with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, errors="replace") as recorder:
             try:
                 _, talk = recorder.communicate(timeout=timeout)
-            except BaseException:
-                # The recorder finishes the trace of what was recorded until then.
+            except BaseException as interrupted:
+                # The recorder ends the program and finishes the trace of what was recorded until then.
                 recorder.terminate()
                 _, talk = recorder.communicate()
-                if not os.path.exists(path):
+                if not isinstance(interrupted, subprocess.TimeoutExpired):
                     raise
         if not os.path.exists(path):
-            raise _native.TraceError(talk.strip() or f"`isotherm record` ended with exit code {recorder.returncode}")
+            words = talk.strip().removeprefix("error: ")
+            raise _native.TraceError(words or f"`isotherm record` ended with exit code {recorder.returncode}")
         return cls(_native.Trace.open(path), owned)
 
     @property

@@ -15,6 +15,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from checkout import skip_or_fail
 
 import isotherm
 from isotherm import RegionRecord, Trace
@@ -156,6 +157,16 @@ def test_records_of_regions_are_tables(tmp_path: Path, sqlite: Path, command: An
 def test_recording_needs_the_command() -> None:
     with pytest.raises(FileNotFoundError, match="`no-isotherm` is not found: recording needs the isotherm command"):
         Trace.record(["true"], isotherm="no-isotherm")
+
+
+def test_a_program_is_recorded(command: Any, tmp_path: Path) -> None:
+    path = tmp_path / "true.parquet"
+    try:
+        trace = Trace.record(["/bin/true"], path, isotherm=command.program)
+    except isotherm.TraceError as refused:
+        skip_or_fail(f"nothing is recorded here: {refused}")
+    assert trace.path == path and trace.rows > 0
+    assert trace.meta["exit_code"] == 0 and trace.meta["command"] == ["/bin/true"]
 
 
 def test_what_the_recorder_refuses_is_an_exception(command: Any) -> None:
