@@ -56,7 +56,7 @@ impl SweepPlan {
         let (base, base_dir) = scenario.parts();
         let options = PlanOptions { folder, base_dir, runs_max: limit, build: BUILD.to_owned() };
         // Recordings are read, for their digests.
-        let plan = py.detach(|| isotherm_sweep::Plan::new(&space, &base, &options).map_err(Box::new));
+        let plan = py.detach(|| isotherm_sweep::Plan::new(&space, &base, &options));
         plan.map(Self).map_err(|refused| of_sweep(&refused))
     }
 

@@ -13,7 +13,7 @@ pub enum SweepError {
     #[error("no room to write {}: the runs that are in the dataset are whole; make room, and the same command goes on", path.display())]
     DiskFull { path: PathBuf },
     #[error(transparent)]
-    Scenario(#[from] ScenarioError),
+    Scenario(Box<ScenarioError>),
     #[error("files = \"{pattern}\": {reason}")]
     Files { pattern: String, reason: String },
     /// A key that no scenario has, or a value that it cannot have anywhere.
@@ -32,6 +32,12 @@ pub enum SweepError {
     /// What a worker said makes no sense.
     #[error("a worker answered what cannot be read: {0}")]
     Wire(String),
+}
+
+impl From<ScenarioError> for SweepError {
+    fn from(error: ScenarioError) -> Self {
+        Self::Scenario(Box::new(error))
+    }
 }
 
 impl SweepError {

@@ -103,7 +103,7 @@ fn scenario_of(space: &Space, folder: &Path, ui: &Ui) -> Result<(Scenario, PathB
 
 fn refused(error: SweepError) -> CliError {
     match error {
-        SweepError::Scenario(error) => error.into(),
+        SweepError::Scenario(error) => (*error).into(),
         SweepError::Files { .. } | SweepError::Key { .. } | SweepError::TooMany { .. } => CliError::usage(error),
         SweepError::OtherDataset { .. } => CliError::usage(error),
         other => CliError::failed(other),
