@@ -369,7 +369,7 @@ pub trait ReclaimPolicy: Send {
         false
     }
 
-    /// Why the policy cannot go on; the run ends with that. Only policies from [outside](outside) can fail.
+    /// Why the policy cannot go on; the run ends with that. Only policies from [outside] can fail.
     fn failure(&self) -> Option<PolicyError> {
         None
     }
