@@ -74,7 +74,7 @@ def test_a_policy_that_keeps_all_fails_the_suite_with_words() -> None:
     policies.register("mine")(Keeps)
     with pytest.raises(isotherm.Error, match="policy `mine`: a group ends under its limit"):
         isotherm.testing.conformance("mine", histories=1)
-    with pytest.raises(KeyError, match="no policy `yours` is registered; registered: py-lru, py-fifo, mine"):
+    with pytest.raises(KeyError, match="no policy `yours` is registered; registered: .*mine"):
         isotherm.testing.conformance("yours")
 
 

@@ -44,6 +44,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("simulate mglru-tenants", "half a minute: crates/scenario/tests"),
     ("simulate promotion-policies", "half a minute: crates/scenario/tests"),
     ("simulate compaction", "a minute: crates/scenario/tests"),
+    ("sweep space.toml -o runs --ray", "needs Ray: python/tests/test_sweep_ray.py"),
 ];
 /// Whole commands that are not run: their longer forms are.
 const NOT_RUN_ALONE: &[(&str, &str)] = &[("top", "waits for keys"), ("simulate promotion", "half a minute")];
@@ -84,6 +85,11 @@ fn folder() -> tempfile::TempDir {
         let recording = Path::new(ROOT).join(format!("traces/{of}.parquet"));
         std::fs::copy(recording, folder.path().join(format!("{own}.parquet"))).unwrap();
     }
+    // A smaller space than the page's, which has thousands of runs.
+    let space = "scenario = 'base.toml'\n[[axes]]\nkey = 'policy'\nvalues = ['classic', 'mglru']\n";
+    let base = "name = 'base'\n[[workloads]]\nname = 'w'\nload = { kind = 'scan', footprint = '4MiB' }\n";
+    std::fs::write(folder.path().join("space.toml"), space).unwrap();
+    std::fs::write(folder.path().join("base.toml"), base).unwrap();
     run(folder.path(), "monitor traces/redis.parquet -o redis.regions.parquet");
     run(folder.path(), "simulate policies --format json > after.json");
     folder
