@@ -7,11 +7,10 @@
 //! A page shared by processes after a fork has a future in each of them; the nearest counts.
 
 use super::order_log::{evict_exactly, grow_for, is_pinned};
-use super::outcome;
+use super::outcome::{self, count_on, free_lazily};
 use super::scan_balance::PageType;
 use super::{Arrival, Hint, ListSizes, LruvecId, PolicyEntry, PolicyError, ReclaimPolicy, Scan, Touches};
 use crate::cgroup::CgroupId;
-use crate::counters::Counter;
 use crate::memory::{FileId, Flag, FrameId, Memory, NodeId, PageOwner};
 use crate::mmu::{DensePage, Entry, SpaceId};
 use isotherm_units::access::{Future, Owner, Run};
@@ -192,23 +191,13 @@ impl ReclaimPolicy for Opt {
         }
     }
     fn hint(&mut self, memory: &mut Memory, frame: FrameId, hint: Hint) -> bool {
-        let is_anonymous = memory.frames.has(frame, Flag::SwapBacked) && !memory.frames.has(frame, Flag::FileOwned);
-        if hint != Hint::LazyFree || !is_anonymous {
-            return false;
-        }
-        let is_listed = memory.frames.has(frame, Flag::OnList);
-        if is_listed {
-            debug_assert!(*self.size(memory, frame) > 0, "a listed page was counted");
-            *self.size(memory, frame) -= 1;
-        }
-        memory.frames.clear(frame, Flag::SwapBacked);
-        if is_listed {
-            *self.size(memory, frame) += 1;
-            self.update(memory, frame, None, false);
-        }
-        let cgroup = memory.frames.cgroup(frame);
-        memory.count(Counter::PgLazyFree, cgroup, 1);
-        true
+        hint == Hint::LazyFree
+            && free_lazily(memory, frame, |memory, is_on| {
+                count_on(self.size(memory, frame), is_on);
+                if is_on {
+                    self.update(memory, frame, None, false);
+                }
+            })
     }
     fn shrink_lruvec(&mut self, memory: &mut Memory, lruvec: LruvecId, scan: &mut Scan) {
         self.shrink_exactly(memory, &[lruvec], scan);

@@ -18,10 +18,9 @@
 //! Sketch: 4 bytes a frame and 4 bytes a page touched for places, 8 bytes an entry: 40 bytes a resident page at most, and
 //! two megabytes for what was noted.
 
-use super::outcome::{self, Batch, Fate};
+use super::outcome::{self, Batch, Fate, count_on, free_lazily};
 use super::scan_balance::PageType;
 use super::{ListSizes, LruvecId, ReclaimPolicy, Scan};
-use crate::counters::Counter;
 use crate::memory::{Flag, FrameId, Memory, Warm};
 use crate::mmu::{AddressSpace, DensePage, Entry, SpaceId};
 use isotherm_units::PageRange;
@@ -326,21 +325,7 @@ impl OrderLog {
 
     /// A lazily freed page counts as a file page from now on. Returns whether that is new.
     pub(super) fn free_lazily(&mut self, memory: &mut Memory, frame: FrameId) -> bool {
-        if !memory.frames.has(frame, Flag::SwapBacked) || memory.frames.has(frame, Flag::FileOwned) {
-            return false;
-        }
-        let is_listed = memory.frames.has(frame, Flag::OnList);
-        if is_listed {
-            debug_assert!(*self.size(memory, frame) > 0, "a page on the log was counted");
-            *self.size(memory, frame) -= 1;
-        }
-        memory.frames.clear(frame, Flag::SwapBacked);
-        if is_listed {
-            *self.size(memory, frame) += 1;
-        }
-        let cgroup = memory.frames.cgroup(frame);
-        memory.count(Counter::PgLazyFree, cgroup, 1);
-        true
+        free_lazily(memory, frame, |memory, is_on| count_on(self.size(memory, frame), is_on))
     }
 
     /// Checks that exactly the live and the noted entries are pages with their flag, and that the sizes are right.

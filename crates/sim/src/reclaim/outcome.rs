@@ -31,6 +31,31 @@ pub fn page_type(memory: &Memory, frame: FrameId) -> PageType {
     if memory.frames.is_file_lru(frame) { PageType::File } else { PageType::Anon }
 }
 
+/// A lazily freed page counts as a file page from now on. Returns whether that is new. A page on a list is counted off it (`false`) as what
+/// it was, and on (`true`) as what it is.
+pub(super) fn free_lazily(memory: &mut Memory, frame: FrameId, mut count: impl FnMut(&mut Memory, bool)) -> bool {
+    if !memory.frames.has(frame, Flag::SwapBacked) || memory.frames.has(frame, Flag::FileOwned) {
+        return false;
+    }
+    let is_listed = memory.frames.has(frame, Flag::OnList);
+    if is_listed {
+        count(memory, false);
+    }
+    memory.frames.clear(frame, Flag::SwapBacked);
+    if is_listed {
+        count(memory, true);
+    }
+    let cgroup = memory.frames.cgroup(frame);
+    memory.count(Counter::PgLazyFree, cgroup, 1);
+    true
+}
+
+/// Counts a page on a list, or off it.
+pub(super) fn count_on(size: &mut u64, is_on: bool) {
+    debug_assert!(is_on || *size > 0, "a listed page was counted");
+    *size = if is_on { *size + 1 } else { *size - 1 };
+}
+
 /// Notes what kind of page was taken, and decides about pages that cannot be evicted now whatever the policy thinks of
 /// them: locked in memory, being read, being written. `None`: the policy decides.
 #[inline]

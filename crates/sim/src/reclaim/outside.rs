@@ -6,7 +6,7 @@
 //! as if it had been asked each time.
 
 use super::order_log::{evict_exactly, is_pinned};
-use super::outcome::page_type;
+use super::outcome::{count_on, free_lazily, page_type};
 use super::scan_balance::PageType;
 use super::{Arrival, Hint, ListSizes, LruvecId, PolicyError, ReclaimPolicy, Scan, Touches};
 use crate::cgroup::CgroupId;
@@ -313,24 +313,7 @@ impl ReclaimPolicy for Outside {
     }
 
     fn hint(&mut self, memory: &mut Memory, frame: FrameId, hint: Hint) -> bool {
-        if hint != Hint::LazyFree
-            || !memory.frames.has(frame, Flag::SwapBacked)
-            || memory.frames.has(frame, Flag::FileOwned)
-        {
-            return false;
-        }
-        // It counts as a file page from now on.
-        let is_listed = memory.frames.has(frame, Flag::OnList);
-        if is_listed {
-            *self.size(memory, frame) -= 1;
-        }
-        memory.frames.clear(frame, Flag::SwapBacked);
-        if is_listed {
-            *self.size(memory, frame) += 1;
-        }
-        let cgroup = memory.frames.cgroup(frame);
-        memory.count(Counter::PgLazyFree, cgroup, 1);
-        true
+        hint == Hint::LazyFree && free_lazily(memory, frame, |memory, is_on| count_on(self.size(memory, frame), is_on))
     }
 
     fn shrink_lruvec(&mut self, memory: &mut Memory, lruvec: LruvecId, scan: &mut Scan) {
