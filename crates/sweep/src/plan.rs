@@ -65,7 +65,8 @@ impl Plan {
             other => other.clone(),
         };
         check_keys(&base, &points, &place)?;
-        let columns = columns(space, &points);
+        let asked = if space.metrics.is_empty() { &scenario.metrics } else { &space.metrics };
+        let columns = columns(asked, &points);
         let (mut digests, mut costs) = (Digests::default(), cost::Costs::default());
         let (mut runs, mut known) = (Vec::new(), BTreeSet::new());
         for point in points {
@@ -186,14 +187,14 @@ fn id(played: &str, shown: &BTreeMap<String, Value>, build: &str) -> String {
     isotherm_scenario::digest_of_text(&[played, &shown.join("\n"), build])
 }
 
-/// Columns: keys of the space by name, then metrics in their usual order.
-fn columns(space: &Space, points: &[Point]) -> Columns {
+/// Columns: keys of the space by name, then the metrics asked for in their usual order; none in particular means all.
+fn columns(asked: &[String], points: &[Point]) -> Columns {
     let mut keys: BTreeMap<String, ColumnKind> = BTreeMap::new();
     for (key, value) in points.iter().flatten() {
         let kind = ColumnKind::of(value);
         keys.entry(key.clone()).and_modify(|known| *known = known.joined(kind)).or_insert(kind);
     }
     let metrics = METRICS.iter().map(|metric| metric.name);
-    let metrics = metrics.filter(|name| space.metrics.is_empty() || space.metrics.iter().any(|asked| asked == name));
+    let metrics = metrics.filter(|name| asked.is_empty() || asked.iter().any(|asked| asked == name));
     Columns { keys: keys.into_iter().collect(), metrics: metrics.map(str::to_owned).collect() }
 }

@@ -114,6 +114,11 @@ fn what_does_not_go_together_is_refused() {
     let more = plan_of(&format!("{SPACE}[[axes]]\nkey = 'machine.cpus'\nvalues = [1]")).unwrap();
     let error = Dataset::open(folder.path(), &more).unwrap_err().to_string();
     assert!(error.contains("other columns: this sweep is with `machine.cpus`; take another folder"), "{error}");
+    let scenario: Scenario = isotherm_scenario::parse(SCENARIO, "x").unwrap();
+    let other = PlanOptions { build: "other".into(), ..options(Path::new(".")) };
+    let other = Plan::new(&Space::parse(SPACE, "space").unwrap(), &scenario, &other).unwrap();
+    let error = Dataset::open(folder.path(), &other).unwrap_err().to_string();
+    assert!(error.contains("its runs are of build test, this is other; take another folder"), "{error}");
     let fewer = plan_of(&SPACE.replace("'lru', ", "")).unwrap();
     assert_eq!(Dataset::open(folder.path(), &fewer).unwrap().missing(&fewer, false).unwrap().runs.len(), 8);
     let strange = tempfile::tempdir().unwrap();
@@ -134,15 +139,24 @@ fn keys_that_mean_nothing_are_told_before_anything_is_played() {
         let error = plan_of(&format!("{SPACE}[[axes]]\n{axis}")).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
     }
-    // Keys that go together alone.
-    let scenario =
-        "points = [{ \"workloads[0].load.kind\" = 'idle', \"workloads[0].load\" = { kind = 'idle', run = '1s' } }]";
-    let together = plan_of(&format!("scenario = 'x'\n{scenario}"));
-    assert!(together.is_ok() || together.unwrap_err().to_string().contains("workloads[0].load"));
+    // A key that means something only beside another of its point.
+    let size = "\"workloads[0].load.item-size\" = '4KiB'";
+    let load = "\"workloads[0].load\" = { kind = 'key-value', footprint = '8MiB', operations = 1000 }";
+    let alone = plan_of(&format!("scenario = 'x'\npoints = [{{ {size} }}]")).unwrap_err().to_string();
+    assert!(alone.contains("key `workloads[0].load.item-size`"), "{alone}");
+    let together = plan_of(&format!("scenario = 'x'\npoints = [{{ {load}, {size} }}]")).unwrap();
+    assert_eq!(together.runs.len(), 1);
 }
 
 #[test]
 fn equal_points_are_one_run_and_seeds_are_paired() {
+    let columns = plan_of("scenario = 'x'").unwrap();
+    let metrics: Vec<&str> = columns.column_names().skip(7).collect();
+    assert_eq!(
+        metrics,
+        ["runtime_ns", "major_faults", "error"],
+        "the scenario's metrics, where the space asks for none"
+    );
     let plan = plan_of("scenario = 'x'\nrepeats = 3\npoints = [{ policy = 'lru' }, { policy = 'lru' }]").unwrap();
     assert_eq!(plan.runs.iter().map(|run| run.seed).collect::<Vec<_>>(), [1, 2, 3]);
     let answer = Answer::failed(0, 0.0, "x".into());
