@@ -24,26 +24,16 @@ pub(crate) fn run(
     let python = std::env::var_os(PYTHON).unwrap_or_else(|| "python3".into());
     let shown = python.display();
     let install = format!("{shown} -m pip install 'isotherm[{extra}]'; {PYTHON} names another interpreter");
-    for needed in ["isotherm"].iter().chain(needs) {
-        let import = Command::new(&python)
-            .args(["-c", &format!("import {needed}")])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        match import {
-            Ok(status) if status.success() => {}
-            Ok(_) => {
-                return Err(CliError::host_cannot(format!(
-                    "{shown} cannot import `{needed}`, which this needs; to install it: {install}"
-                )));
-            }
-            Err(error) => {
-                return Err(CliError::host_cannot(format!(
-                    "cannot run {shown}: {error}; {PYTHON} names the interpreter"
-                )));
-            }
-        }
+    // Looked for and not imported: that takes seconds.
+    let look = "import importlib.util as u, sys; print(*[m for m in sys.argv[1:] if u.find_spec(m) is None])";
+    let looked = Command::new(&python).args(["-c", look, "isotherm"]).args(needs).stdin(Stdio::null()).output();
+    let looked = looked.map_err(|error| {
+        CliError::host_cannot(format!("cannot run {shown}: {error}; {PYTHON} names the interpreter"))
+    })?;
+    let missing = String::from_utf8_lossy(&looked.stdout);
+    let missing = missing.split_whitespace().next().or((!looked.status.success()).then_some("importlib"));
+    if let Some(missing) = missing {
+        return Err(CliError::host_cannot(format!("{shown} has no module `{missing}`; to install it: {install}")));
     }
     let status = Command::new(&python)
         .args(["-m", module])

@@ -1,6 +1,7 @@
 //! `isotherm sweep` as a user runs it.
 
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -60,36 +61,38 @@ fn a_sweep_is_told_played_and_not_played_twice() {
 
 #[test]
 fn whoever_is_killed_in_the_middle_the_dataset_is_the_same_bytes() {
-    let folder = folder(&SPACE.replace("repeats = 2", "repeats = 12"));
+    let folder = folder(&SPACE.replace("repeats = 2", "repeats = 40"));
     assert_eq!(run(folder.path(), &["-o", "whole"]).0, 0);
     let whole = files(&folder.path().join("whole"));
-    assert_eq!(whole.len(), 72);
+    assert_eq!(whole.len(), 240);
 
     // A process that plays runs.
     let mut child =
         sweep(folder.path(), &["-o", "worker"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let killed = kill_when_begun(&folder.path().join("worker"), || children_of(child.id()).first().copied());
+    kill_when_begun(&folder.path().join("worker"), || children_of(child.id()).first().copied());
     assert!(child.wait().unwrap().success());
-    assert_eq!(files(&folder.path().join("worker")), whole, "killed: {killed}");
+    assert_eq!(files(&folder.path().join("worker")), whole);
 
     // The command itself.
     let mut child =
         sweep(folder.path(), &["-o", "driver"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let killed = kill_when_begun(&folder.path().join("driver"), || Some(child.id()));
-    child.wait().unwrap();
+    kill_when_begun(&folder.path().join("driver"), || Some(child.id()));
+    assert_eq!(child.wait().unwrap().signal(), Some(9), "it was not over");
+    assert!(files(&folder.path().join("driver")).len() < whole.len(), "it was in the middle");
     assert_eq!(run(folder.path(), &["-o", "driver"]).0, 0);
-    assert_eq!(files(&folder.path().join("driver")), whole, "killed: {killed}");
+    assert_eq!(files(&folder.path().join("driver")), whole);
 }
 
-/// Kills a process as soon as some runs are in the dataset. `false`: it was over before.
-fn kill_when_begun(dataset: &Path, who: impl Fn() -> Option<u32>) -> bool {
+/// Kills a process as soon as some runs are in the dataset.
+fn kill_when_begun(dataset: &Path, who: impl Fn() -> Option<u32>) {
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(60) {
         let runs = std::fs::read_dir(dataset).map_or(0, Iterator::count);
         if runs >= 10
             && let Some(process) = who()
         {
-            return Command::new("kill").args(["-9", &process.to_string()]).status().unwrap().success();
+            assert!(Command::new("kill").args(["-9", &process.to_string()]).status().unwrap().success());
+            return;
         }
         std::thread::sleep(Duration::from_millis(2));
     }
