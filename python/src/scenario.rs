@@ -18,6 +18,7 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(metric_names, module)?)?;
     module.add_function(wrap_pyfunction!(data_folder, module)?)?;
     module.add_function(wrap_pyfunction!(kernel_rules, module)?)?;
+    module.add_function(wrap_pyfunction!(toml_of, module)?)?;
     module.add_function(wrap_pyfunction!(simulate, module)?)
 }
 
@@ -47,8 +48,7 @@ impl Scenario {
     /// `json`: the scenario as JSON spells it.
     #[staticmethod]
     fn of_json(json: &str, place: String, base_dir: PathBuf, registered: Registered) -> PyResult<Self> {
-        let value: toml::Value = serde_json::from_str(json).map_err(|refused| argument("scenario", refused))?;
-        let text = toml::to_string(&value).map_err(|refused| argument("scenario", refused))?;
+        let text = toml_of(json)?;
         Self::parse(&text, place, base_dir, registered)
     }
 
@@ -129,6 +129,13 @@ fn data_folder(configured: Option<PathBuf>, executable: Option<PathBuf>) -> Resu
         ))
     })?;
     Ok(traces.parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf))
+}
+
+/// A document of JSON as TOML.
+#[pyfunction]
+fn toml_of(json: &str) -> PyResult<String> {
+    let value: toml::Value = serde_json::from_str(json).map_err(|refused| argument("scenario", refused))?;
+    toml::to_string(&value).map_err(|refused| argument("scenario", refused))
 }
 
 /// The releases of the kernel that are meant by a name: one, or all with `all`. `running`: the release of this machine's kernel.

@@ -66,21 +66,32 @@ def test_a_dataset_is_one_table(space: Path, tmp_path: Path) -> None:
     assert table["seed"].n_unique() == 3
     assert table["run"].n_unique() == 24
     assert table["runtime_ns"].null_count() == 0
+    duckdb = pytest.importorskip("duckdb")
+    pattern = tmp_path / "runs" / "*" / "*.parquet"
+    rows = duckdb.sql(
+        f"SELECT policy, median(major_faults), count(DISTINCT run) FROM read_parquet('{pattern}', "
+        "hive_partitioning = true) GROUP BY policy ORDER BY policy"
+    ).fetchall()
+    assert [(policy, runs) for policy, _, runs in rows] == [("lru", 12), ("mglru", 12)]
 
 
 def test_a_killed_process_is_replaced(space: Path, tmp_path: Path) -> None:
-    sweep(space, tmp_path / "whole", executor=LocalExecutor(1))
+    with LocalExecutor(1) as one:
+        sweep(space, tmp_path / "whole", executor=one)
     executor = LocalExecutor(2)
 
     def kill(played: int, runs: int, to_go: object) -> None:
         if played == 3:
             children = Path(f"/proc/{os.getpid()}/task").glob("*/children")
-            pids = [int(pid) for path in children for pid in path.read_text().split()]
-            assert pids
-            os.kill(pids[0], signal.SIGKILL)
+            pids = [pid for path in children for pid in path.read_text().split()]
+            # Those of earlier tests may have ended already.
+            serving = [pid for pid in pids if b"isotherm.sweep.server" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+            os.kill(int(serving[-1]), signal.SIGKILL)
 
-    swept = sweep(space, tmp_path / "killed", executor=executor, progress=kill)
+    with executor:
+        swept = sweep(space, tmp_path / "killed", executor=executor, progress=kill)
     assert (swept.played, swept.failed) == (24, 0)
+    assert executor.lost == 1
     assert files(tmp_path / "killed") == files(tmp_path / "whole")
 
 
@@ -92,7 +103,8 @@ def test_a_killed_driver_goes_on(space: Path, tmp_path: Path) -> None:
     while len(list((tmp_path / "killed").glob("run=*/*.parquet"))) < 3 and time.monotonic() < until:
         time.sleep(0.002)
     driver.kill()
-    driver.wait()
+    assert driver.wait() == -signal.SIGKILL, "it was not over"
+    assert len(list((tmp_path / "killed").glob("run=*/*.parquet"))) < 24, "it was in the middle"
     done = subprocess.run(module, check=True, capture_output=True, text=True)
     assert "24 runs" in done.stdout
     assert files(tmp_path / "killed") == files(tmp_path / "whole")

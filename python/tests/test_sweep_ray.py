@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,20 +43,43 @@ def test_the_same_bytes_though_a_worker_is_killed(cluster: RayExecutor, tmp_path
     local = sweep(space(tmp_path), tmp_path / "local", executor=LocalExecutor(1))
     assert local.played == 24
 
+    killed = []
+
     def kill(played: int, runs: int, to_go: object) -> None:
-        if played == 2:
+        if played >= 2 and not killed:
             for status in Path("/proc").glob("[0-9]*/cmdline"):
                 try:
                     if b"ray::_play_all" in status.read_bytes():
                         os.kill(int(status.parent.name), signal.SIGKILL)
+                        killed.append(status)
                         return
                 except OSError:
                     continue
 
     cluster.task_seconds = 0.02
     swept = sweep(space(tmp_path), tmp_path / "ray", executor=cluster, progress=kill)
+    assert killed, "a worker was in the middle of a task"
     assert (swept.played, swept.failed, swept.left) == (24, 0, 0)
     assert files(tmp_path / "ray") == files(tmp_path / "local")
+
+
+def test_a_killed_driver_goes_on(tmp_path: Path) -> None:
+    space(tmp_path)
+    dataset = tmp_path / "ray"
+    module = [sys.executable, "-m", "isotherm.sweep", str(tmp_path / "space.toml"), "-o", str(dataset)]
+    driver = subprocess.Popen(
+        [*module, "--ray", "local", "--processes", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    until = time.monotonic() + 60
+    while not list(dataset.glob("run=*/*.parquet")) and time.monotonic() < until:
+        time.sleep(0.001)
+    driver.kill()
+    assert driver.wait() == -signal.SIGKILL, "it was not over"
+    assert 0 < len(list(dataset.glob("run=*/*.parquet"))) < 24, "it was in the middle"
+    # Whoever goes on gives the same.
+    subprocess.run(module, check=True, capture_output=True)
+    sweep(space(tmp_path), tmp_path / "local", executor=LocalExecutor(1))
+    assert files(dataset) == files(tmp_path / "local")
 
 
 @pytest.mark.parametrize("storage", [None, "file"])

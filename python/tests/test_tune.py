@@ -16,8 +16,8 @@ from typing import Any
 
 import isotherm
 import pytest
-from isotherm.sweep.executors import Answer, Job, play
-from isotherm.tune import LocalProcesses, Tuned, TuneError, tune
+from isotherm.sweep.executors import Answer, Job, LocalExecutor, play
+from isotherm.tune import Tuned, TuneError, tune
 from isotherm.tune.__main__ import main
 from isotherm.tune.interval import interval, t975
 from isotherm.tune.keys import set_key
@@ -78,7 +78,7 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def tuned() -> Tuned:
-    with LocalProcesses(1) as executor:
+    with LocalExecutor(1) as executor:
         return tune(SMALL, executor=executor, **QUICK)
 
 
@@ -279,11 +279,11 @@ def test_ctrl_c_before_anything_is_known_is_raised_on(tmp_path: Path, capsys: py
 
 def test_processes_that_end_are_replaced() -> None:
     job = Job(0, isotherm.Scenario.from_dict(SMALL).to_toml())
-    with LocalProcesses(2) as executor:
+    with LocalExecutor(2) as executor:
         (before,) = executor.play([job])
-        assert executor._pool is not None
-        for pid in list(executor._pool._processes):
-            os.kill(pid, signal.SIGKILL)
+        (server,) = executor._idle
+        assert server.process is not None
+        os.kill(server.process.pid, signal.SIGKILL)
         (after,) = executor.play([job])
         assert after.error is None and after.rows == before.rows
         assert executor.lost == 1
@@ -295,14 +295,12 @@ def test_processes_end_with_whom_they_play_for(tmp_path: Path) -> None:
     script = tmp_path / "waits.py"
     script.write_text(
         "import sys, time\n"
-        "from isotherm.sweep.executors import Job\n"
-        "from isotherm.tune import LocalProcesses\n"
-        "if __name__ == '__main__':\n"
-        "    executor = LocalProcesses(2)\n"
-        "    job = Job(0, open(sys.argv[1]).read())\n"
-        "    list(executor.play([job, Job(1, job.scenario)]))\n"
-        "    print(*executor._pool._processes, flush=True)\n"
-        "    time.sleep(600)\n"
+        "from isotherm.sweep.executors import Job, LocalExecutor\n"
+        "executor = LocalExecutor(2)\n"
+        "job = Job(0, open(sys.argv[1]).read())\n"
+        "list(executor.play([job, Job(1, job.scenario)]))\n"
+        "print(*(server.process.pid for server in executor._idle), flush=True)\n"
+        "time.sleep(600)\n"
     )
     with subprocess.Popen([sys.executable, str(script), str(scenario)], stdout=subprocess.PIPE, text=True) as waits:
         assert waits.stdout is not None

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Optional
 
 from .. import Error
-from .executors import Executor, LocalExecutor
+from .executors import executor_of
 from .sweeps import Bar, plan, sweep
 
 #: Exit code: some runs failed, or it was ended.
@@ -43,22 +43,15 @@ def main() -> int:
             runs = plan(asked.space, limit=asked.limit)
             print(json.dumps({"runs": len(runs), "predicted_touches": sum(runs.costs), "columns": runs.columns}, indent=2))
             return 0
-        executor: Executor
-        if asked.ray is None:
-            executor = LocalExecutor(asked.processes)
-        else:
-            from .ray import RayExecutor
-
-            executor = RayExecutor(asked.ray, processes=asked.processes, storage=asked.storage)
-        progress = None if asked.quiet else Bar()
-        swept = sweep(
-            asked.space,
-            asked.output,
-            executor=executor,
-            retry_failed=asked.retry_failed,
-            limit=asked.limit,
-            progress=progress,
-        )
+        with executor_of(asked.ray, asked.processes, asked.storage) as executor:
+            swept = sweep(
+                asked.space,
+                asked.output,
+                executor=executor,
+                retry_failed=asked.retry_failed,
+                limit=asked.limit,
+                progress=None if asked.quiet else Bar(),
+            )
     except KeyboardInterrupt:
         return _ended("interrupted; the same command goes on with the runs that are left", PARTIAL)
     except (Error, OSError, ValueError, ImportError) as error:

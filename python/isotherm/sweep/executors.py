@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import IO, Optional, Protocol, cast
 
@@ -72,7 +73,9 @@ class LocalExecutor:
     """Processes of this machine, each with one run at a time.
 
     One that ends in the middle of a run (killed for lack of memory, say) is replaced and its run played again.
-    ``processes``: how many [default: one per processor]. ``lost`` counts the processes that were replaced.
+    ``processes``: how many [default: one per processor]. ``lost`` counts the processes that were replaced. Processes stay from one
+    call to the next, as starting one takes longer than a short run: use it in a ``with`` block, or :meth:`close` it. They end with this
+    process, whatever ends it.
     """
 
     def __init__(self, processes: Optional[int] = None) -> None:
@@ -80,6 +83,18 @@ class LocalExecutor:
             raise ValueError(f"processes: {processes}: allowed are 1 and more")
         self.processes = processes or len(os.sched_getaffinity(0))
         self.lost = 0
+        self._idle: list[_Server] = []
+
+    def close(self) -> None:
+        """Ends the processes."""
+        while self._idle:
+            self._idle.pop().end()
+
+    def __enter__(self) -> LocalExecutor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def play(self, jobs: Iterable[Job]) -> Iterator[Answer]:
         """The answers as they come."""
@@ -89,22 +104,26 @@ class LocalExecutor:
             waiting.put(job)
             number += 1
         answers: queue.SimpleQueue[object] = queue.SimpleQueue()
-        servers = [_Server() for _ in range(min(self.processes, number))]
+        servers = [self._idle.pop() if self._idle else _Server() for _ in range(min(self.processes, number))]
         threads = [threading.Thread(target=self._serve, args=(server, waiting, answers)) for server in servers]
         for thread in threads:
             waiting.put(None)
             thread.start()
+        is_done = False
         try:
             for _ in range(number):
                 answer = answers.get()
                 if isinstance(answer, BaseException):
                     raise answer
                 yield cast(Answer, answer)
+            is_done = True
         finally:
-            for server in servers:
+            # In the middle of a run nobody waits for, a process is of no use any more.
+            for server in [] if is_done else servers:
                 server.end()
             for thread in threads:
                 thread.join()
+            self._idle.extend(server for server in servers if not server.is_over)
 
     def _serve(
         self,
@@ -125,6 +144,17 @@ class LocalExecutor:
                 return answer or Answer(job.number, 0.0, "the sweep was ended")
             self.lost += 1
         return Answer(job.number, 0.0, f"it ended {ATTEMPTS_MAX} processes that played it, the last with {server.ending}")
+
+
+def executor_of(
+    ray: Optional[str], processes: Optional[int], storage: Optional[str]
+) -> AbstractContextManager[Executor]:
+    """What command lines ask for: a Ray cluster at an address, or processes of this machine."""
+    if ray is None:
+        return LocalExecutor(processes)
+    from .ray import RayExecutor
+
+    return RayExecutor(ray, processes=processes, storage=storage)
 
 
 class _Server:

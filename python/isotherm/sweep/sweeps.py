@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Optional, Union, cast
 
 from .. import _native
 from .._host import PathLike
-from .._scenario import Scenario, native
+from .._scenario import Scenario, native, plain
 from .executors import Executor, Job, LocalExecutor
 
 
@@ -36,33 +36,11 @@ class Space:
 
     def to_toml(self) -> str:
         """The space as a file."""
-        lines = [f"scenario = {json.dumps(self.scenario)}", f"seed = {self.seed}", f"repeats = {self.repeats}"]
-        for name, value in (("metrics", list(self.metrics)), ("draws", self.draws), ("points", list(self.points))):
-            if value:
-                lines.append(f"{name} = {_toml(value)}")
-        for axis in self.axes:
-            lines.append("[[axes]]")
-            lines.extend(f"{_key(key)} = {_toml(value)}" for key, value in axis.items())
-        return "\n".join(lines) + "\n"
-
-
-def _key(key: str) -> str:
-    return json.dumps(key)
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return repr(value)
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(str(key))} = {_toml(part)}" for key, part in value.items()) + " }"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    if isinstance(value, (str, os.PathLike)):
-        # A string of JSON is one of TOML, if no character is written as a pair of surrogates.
-        return json.dumps(os.fspath(value), ensure_ascii=False)
-    raise TypeError(f"{value!r}: TOML has no such value")
+        table: dict[str, Any] = {"scenario": self.scenario, "seed": self.seed, "repeats": self.repeats}
+        for name in ("metrics", "draws", "points", "axes"):
+            if value := getattr(self, name):
+                table[name] = value
+        return _native.toml_of(json.dumps(plain(table)))
 
 
 @dataclass(frozen=True)
@@ -128,12 +106,13 @@ def sweep(
     dataset = _native.SweepDataset(os.fspath(output), runs)
     began = time.monotonic()
     played, failed_now, cpu_seconds = 0, 0, 0.0
+    own = LocalExecutor() if executor is None else None
     try:
         numbers, done, failed, others = dataset.missing(runs, retry_failed)
         costs = runs.costs
         jobs = (_job(runs, number, costs[number]) for number in numbers)
         to_do = sum(costs[number] for number in numbers)
-        answers = (executor or LocalExecutor()).play(jobs)
+        answers = (own or cast(Executor, executor)).play(jobs)
         try:
             for answer in answers:
                 rows = [(row.workload, row.variant, row.kernel, row.ending, row.values) for row in answer.rows]
@@ -150,6 +129,8 @@ def sweep(
                 close()
     finally:
         dataset.close()
+        if own is not None:
+            own.close()
     left = len(numbers) - played
     seconds = time.monotonic() - began
     return Swept(Path(output), len(runs), played, done, failed + failed_now, left, others, seconds, cpu_seconds)

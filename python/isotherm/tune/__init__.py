@@ -9,7 +9,6 @@ On the command line: ``python -m isotherm.tune traces/gcc.parquet --trials 100``
 
 from .judge import Figure, Kept, Point
 from .parts import PARTS
-from .play import LocalProcesses
 from .search import OptunaMissing
 from .seeds import Seeds
 from .space import CONFIGURATIONS, Setting
@@ -21,7 +20,6 @@ __all__ = [
     "PARTS",
     "Figure",
     "Kept",
-    "LocalProcesses",
     "OptunaMissing",
     "Point",
     "Seeds",

@@ -10,18 +10,15 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional, Union
+from typing import Optional
 
 from .. import _native
+from ..sweep.executors import executor_of
 from .objective import NAMED
-from .play import LocalProcesses
 from .search import SAMPLERS, OptunaMissing
 from .space import CONFIGURATIONS
 from .tuned import Tuned
 from .tuning import tune
-
-if TYPE_CHECKING:
-    from ..sweep.ray import RayExecutor
 
 #: Exit codes of all verbs.
 FAILED, USAGE, CANNOT, PARTIAL = 1, 2, 3, 4
@@ -137,15 +134,6 @@ def to_csv(tuned: Tuned) -> str:
     return text.getvalue()
 
 
-def _executor(asked: argparse.Namespace) -> Union[LocalProcesses, RayExecutor]:
-    """Processes of this machine, or a cluster."""
-    if asked.ray is None:
-        return LocalProcesses(asked.processes)
-    from ..sweep.ray import RayExecutor
-
-    return RayExecutor(asked.ray, processes=asked.processes, storage=asked.storage)
-
-
 def _printed(tuned: Tuned, format: str) -> str:
     if format == "json":
         return tuned.to_json()
@@ -183,8 +171,7 @@ def main(arguments: Sequence[str]) -> int:
     constraints = [] if asked.no_constraint else asked.constraint or ["runtime <= 2 %"]
     try:
         with contextlib.ExitStack() as stack:
-            executor = _executor(asked)
-            stack.enter_context(executor)
+            executor = stack.enter_context(executor_of(asked.ray, asked.processes, asked.storage))
             tuned = tune(
                 asked.cases,
                 asked.objective or ["memory"],

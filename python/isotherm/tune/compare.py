@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import _host
+from ..sweep.executors import LocalExecutor
 from .case import Source
-from .play import LocalProcesses
 from .tuned import Tuned
 from .tuning import tune
 
@@ -154,7 +154,7 @@ def main(arguments: Sequence[str]) -> int:
         wanted = cases(asked.names)
     except ValueError as error:
         parser.error(str(error))
-    with LocalProcesses(asked.processes) as executor:
+    with LocalExecutor(asked.processes) as executor:
         for name, source in wanted:
             for sampler in ("tpe", "random"):
                 if any((row["case"], row["sampler"]) == (name, sampler) for row in rows):

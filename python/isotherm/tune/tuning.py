@@ -7,12 +7,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional, Union
 
-from ..sweep.executors import Executor
+from ..sweep.executors import Executor, LocalExecutor
 from .case import Case, Source, case_of, measure_defaults
 from .judge import Point, judge, point
 from .objective import constraint, measures
 from .parameter import Fitted
-from .play import LocalProcesses
 from .race import Trial
 from .score import Scorer
 from .score import robust as robust_named
@@ -94,7 +93,7 @@ def tune(
     read = _read(cases, machine)
     with contextlib.ExitStack() as stack:
         if executor is None:
-            executor = stack.enter_context(LocalProcesses(processes))
+            executor = stack.enter_context(LocalExecutor(processes))
         measure_defaults(read, executor)
         where = _space(read, configurations, space)
         scorer = Scorer(read, where, executor, wanted, bounds, over_cases)
