@@ -37,9 +37,10 @@ pub(crate) fn run(arguments: &[String]) -> Findings {
     findings
 }
 
-/// Plays the runs of the digest test in a release build.
+/// Plays the runs of the digest test in a release build: the one of the Python package, whose wheel `make test` builds next.
 pub(crate) fn digests() -> Findings {
-    cargo(&["test", "--release", "--locked", "--package", "isotherm-scenario", "--test", "digests"], &[])
+    let packages = ["--package", "isotherm-scenario", "--package", "isotherm-python"];
+    cargo(&[&["test", "--release", "--locked"], &packages[..], &["--test", "digests"]].concat(), &[])
 }
 
 /// Links to private items are allowed: these pages are for people who work on the code.
