@@ -1,6 +1,7 @@
 //! `isotherm sweep` as a user runs it.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -57,6 +58,37 @@ fn a_sweep_is_told_played_and_not_played_twice() {
     assert_eq!((again["played"].as_u64(), again["done_before"].as_u64()), (Some(0), Some(12)));
     let (_, table, _) = run(folder.path(), &["-o", "out"]);
     assert!(table.contains("done before") && table.contains("12"), "{table}");
+}
+
+#[test]
+fn large_spaces_are_asked_about() {
+    let folder = folder(SPACE);
+    let limited = ["-o", "out", "--limit", "11"];
+    let (code, _, said) = run(folder.path(), &limited);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("the space has 12 runs, more than 11; if they are meant, say `--limit 12`"), "{said}");
+    for (answer, code) in [("n\n", 2), ("", 2), ("y\n", 0)] {
+        // `script` is the terminal. It ends its input with what ends it on a terminal.
+        let asked = format!("{} sweep space.toml {}", env!("CARGO_BIN_EXE_isotherm"), limited.join(" "));
+        let mut child = Command::new("script")
+            .args(["--quiet", "--return", "--command", &asked, "/dev/null"])
+            .current_dir(folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(answer.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(code), "{answer:?}: {shown}");
+        assert!(shown.contains("The space has 12 runs, more than 11. Play them? [y/N]"), "{shown}");
+        assert_eq!(folder.path().join("out").exists(), code == 0, "{answer:?}");
+    }
+    let nine: String = (0..9).map(|n| format!("[[axes]]\nkey = 'seed{n}'\nvalues = [1,2,3,4,5,6,7,8,9,0]\n")).collect();
+    let far = self::folder(&nine);
+    let (code, _, said) = run(far.path(), &["-o", "out", "--limit", "1000000000"]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("the space has 1000000000 runs, and a sweep has at most 1000000; draw points"), "{said}");
 }
 
 #[test]

@@ -3,6 +3,9 @@
 use isotherm_scenario::ScenarioError;
 use std::path::{Path, PathBuf};
 
+/// Runs that one sweep can have: a plan holds the text of each, some gigabytes of so many.
+pub const RUNS_MAX: u64 = 1_000_000;
+
 /// Why a sweep cannot be planned or go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -21,6 +24,11 @@ pub enum SweepError {
     Key { key: String, value: String, message: String },
     #[error("the space has {runs} runs, more than {limit}; if they are meant, say `--limit {runs}`")]
     TooMany { runs: u128, limit: u64 },
+    /// More runs than a plan can hold.
+    #[error(
+        "the space has {runs} runs, and a sweep has at most {RUNS_MAX}; draw points of it (`[draws]`), or cut it into several spaces, each with a folder of its own"
+    )]
+    FarTooMany { runs: u128 },
     /// The folder holds something else.
     #[error("{}: {reason}; take another folder", folder.display())]
     OtherDataset { folder: PathBuf, reason: String },

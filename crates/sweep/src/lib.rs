@@ -20,8 +20,9 @@ mod space;
 mod wire;
 
 pub use dataset::{Dataset, Missing};
-pub use error::SweepError;
+pub use error::{RUNS_MAX, SweepError};
 pub use job::{Answer, Ending, Job, JobRow, play};
 pub use plan::{Plan, PlanOptions, Run};
+pub use points::nr_runs;
 pub use space::{Axis, Draws, Method, Scale, Space};
 pub use wire::serve;

@@ -1,7 +1,7 @@
 //! From a space to its points.
 
-use crate::SweepError;
 use crate::space::{Axis, Draws, Method, Space};
+use crate::{RUNS_MAX, SweepError};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::path::Path;
@@ -10,11 +10,31 @@ use toml::Value;
 /// Values of keys, in the order in which they are set.
 pub(crate) type Point = Vec<(String, Value)>;
 
+/// How many runs a space has, whose patterns are of files below `folder`. Equal ones are not yet one.
+///
+/// # Errors
+/// A pattern that no file fits.
+pub fn nr_runs(space: &Space, folder: &Path) -> Result<u128, SweepError> {
+    let mut nr = space.points.len().max(1) as u128 * u128::from(space.draws.map_or(1, |draws| draws.points));
+    for axis in &space.axes {
+        let nr_values = axis.listed(folder)?.map_or(1, |values| values.len() as u128);
+        nr = nr.saturating_mul(nr_values);
+    }
+    Ok(nr.saturating_mul(u128::from(space.repeats)))
+}
+
 /// All points: each of the list with each of the grid with each draw, the draws innermost.
 ///
 /// # Errors
-/// A pattern that no file fits, or more than `points_max` points: these are only counted.
-pub(crate) fn points(space: &Space, folder: &Path, points_max: u64) -> Result<Vec<Point>, SweepError> {
+/// A pattern that no file fits, or more than `runs_max` runs: these are only counted.
+pub(crate) fn points(space: &Space, folder: &Path, runs_max: u64) -> Result<Vec<Point>, SweepError> {
+    let runs = nr_runs(space, folder)?;
+    if runs > u128::from(RUNS_MAX) {
+        return Err(SweepError::FarTooMany { runs });
+    }
+    if runs > u128::from(runs_max) {
+        return Err(SweepError::TooMany { runs, limit: runs_max });
+    }
     let mut grid: Vec<(&Axis, Vec<Value>)> = Vec::new();
     let mut drawn: Vec<&Axis> = Vec::new();
     for axis in &space.axes {
@@ -22,13 +42,6 @@ pub(crate) fn points(space: &Space, folder: &Path, points_max: u64) -> Result<Ve
             Some(values) => grid.push((axis, values)),
             None => drawn.push(axis),
         }
-    }
-    let nr_draws = space.draws.map_or(1, |draws| draws.points);
-    let counts = grid.iter().map(|(_, values)| values.len() as u128);
-    let nr_points = counts.chain([space.points.len().max(1) as u128, u128::from(nr_draws)]).product::<u128>();
-    let nr_runs = nr_points.saturating_mul(u128::from(space.repeats));
-    if nr_runs > u128::from(points_max) {
-        return Err(SweepError::TooMany { runs: nr_runs, limit: points_max });
     }
     let draws = draw(space, &drawn);
     let mut points: Vec<Point> = match space.points.as_slice() {
@@ -108,10 +121,15 @@ mod tests {
 
     #[test]
     fn too_many_points_are_counted_and_not_made() {
-        let axes: String =
-            (0..9).map(|axis| format!("[[axes]]\nkey = 'k{axis}'\nvalues = [1,2,3,4,5,6,7,8,9,0]\n")).collect();
+        let axis = |nr: u32| format!("[[axes]]\nkey = 'k{nr}'\nvalues = [1,2,3,4,5,6,7,8,9,0]\n");
+        let axes: String = (0..5).map(axis).collect();
         let error = points(&space(&axes), Path::new(""), 10_000).unwrap_err();
-        assert!(matches!(error, SweepError::TooMany { runs: 1_000_000_000, limit: 10_000 }), "{error}");
+        assert!(matches!(error, SweepError::TooMany { runs: 100_000, limit: 10_000 }), "{error}");
+        for (nr, runs) in [(9, 1_000_000_000), (40, u128::MAX)] {
+            let axes: String = (0..nr).map(axis).collect();
+            let error = points(&space(&axes), Path::new(""), u64::MAX).unwrap_err();
+            assert!(matches!(error, SweepError::FarTooMany { runs: told } if told == runs), "{error}");
+        }
     }
 
     #[test]

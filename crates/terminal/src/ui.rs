@@ -112,6 +112,19 @@ impl Ui {
         self.talk(format_args!("{} {line}", self.label("warning:", "33")));
     }
 
+    /// Asks a question that is answered with `y`. `None`: nobody is there to answer, as in scripts and with `--quiet`.
+    pub fn agrees(&self, question: impl Display) -> Option<bool> {
+        if self.quiet || !self.stderr_is_terminal || !io::stdin().is_terminal() {
+            return None;
+        }
+        // The answer stands on the line of the question.
+        let mut stderr = io::stderr().lock();
+        write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush()).ok()?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer).ok()?;
+        Some(matches!(answer.trim(), "y" | "Y" | "yes"))
+    }
+
     /// The last line of a verb that failed.
     pub fn print_error(&self, error: &CliError) {
         self.talk(format_args!("{} {error}", self.label("error:", "31")));

@@ -8,7 +8,7 @@ use std::time::Instant;
 use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_scenario::Scenario;
 use isotherm_sweep::local::{Server, Swept, sweep};
-use isotherm_sweep::{Dataset, Missing, Plan, PlanOptions, Space, SweepError, serve};
+use isotherm_sweep::{Dataset, Missing, Plan, PlanOptions, RUNS_MAX, Space, SweepError, nr_runs, serve};
 use isotherm_terminal::BarProgress;
 
 use crate::error::CliError;
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     /// Play runs that failed before once more.
     #[arg(long)]
     retry_failed: bool,
-    /// Refuse spaces of more runs.
+    /// Ask before spaces of more runs are played, and refuse them where nobody can answer.
     #[arg(long, value_name = "RUNS", default_value_t = 10_000)]
     limit: u64,
     /// Play runs that come on standard input: what --processes starts.
@@ -66,10 +66,13 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         let served = serve(&mut io::stdin().lock(), &mut io::stdout().lock(), |_| {});
         return served.map(|()| ExitCode::SUCCESS).map_err(CliError::failed);
     };
+    let space = Space::load(path).map_err(refused)?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let limit = agreed_limit(&space, folder, &args, ui)?;
     if let Some(address) = &args.ray {
-        return on_ray(&args, path, address, ui);
+        return on_ray(&args, path, address, limit, ui);
     }
-    let plan = planned(path, args.limit, ui)?;
+    let plan = planned(&space, path, limit, ui)?;
     let output = args.output.as_deref().filter(|_| !args.dry_run);
     let Some(folder) = output else { return told_only(&plan, &args, ui) };
     let mut dataset = Dataset::open(folder, &plan).map_err(refused)?;
@@ -85,13 +88,28 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     told(folder, &plan, &missing, &swept?, began.elapsed().as_secs_f64(), &args, ui)
 }
 
+/// How many runs may be planned: --limit, or more where somebody is there to agree.
+fn agreed_limit(space: &Space, folder: &Path, args: &Args, ui: &Ui) -> Result<u64, CliError> {
+    if args.dry_run {
+        return Ok(RUNS_MAX);
+    }
+    let runs = nr_runs(space, folder).map_err(refused)?;
+    if runs <= u128::from(args.limit) {
+        return Ok(args.limit);
+    }
+    let Some(more) = u64::try_from(runs).ok().filter(|&runs| runs <= RUNS_MAX) else { return Ok(args.limit) };
+    match ui.agrees(format_args!("The space has {runs} runs, more than {}. Play them?", args.limit)) {
+        Some(true) => Ok(more),
+        Some(false) | None => Ok(args.limit),
+    }
+}
+
 /// The runs of a space file.
-fn planned(path: &Path, limit: u64, ui: &Ui) -> Result<Plan, CliError> {
-    let space = Space::load(path).map_err(refused)?;
+fn planned(space: &Space, path: &Path, limit: u64, ui: &Ui) -> Result<Plan, CliError> {
     let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
-    let (scenario, base_dir) = scenario_of(&space, &folder, ui)?;
+    let (scenario, base_dir) = scenario_of(space, &folder, ui)?;
     let options = PlanOptions { folder, base_dir, runs_max: limit, build: BUILD.to_owned() };
-    Plan::new(&space, &scenario, &options).map_err(|error| refused(error).while_doing(path.display().to_string()))
+    Plan::new(space, &scenario, &options).map_err(|error| refused(error).while_doing(path.display().to_string()))
 }
 
 /// The scenario of a space: a file next to it, or a bundled one.
@@ -104,7 +122,10 @@ fn scenario_of(space: &Space, folder: &Path, ui: &Ui) -> Result<(Scenario, PathB
 fn refused(error: SweepError) -> CliError {
     match error {
         SweepError::Scenario(error) => (*error).into(),
-        SweepError::Files { .. } | SweepError::Key { .. } | SweepError::TooMany { .. } => CliError::usage(error),
+        SweepError::Files { .. }
+        | SweepError::Key { .. }
+        | SweepError::TooMany { .. }
+        | SweepError::FarTooMany { .. } => CliError::usage(error),
         SweepError::OtherDataset { .. } => CliError::usage(error),
         other => CliError::failed(other),
     }
@@ -184,12 +205,12 @@ fn told(
 }
 
 /// The same by the Python package, which has Ray.
-fn on_ray(args: &Args, space: &Path, address: &str, ui: &Ui) -> Result<ExitCode, CliError> {
+fn on_ray(args: &Args, space: &Path, address: &str, limit: u64, ui: &Ui) -> Result<ExitCode, CliError> {
     let mut arguments = vec![space.as_os_str().to_owned(), "--ray".into(), address.into()];
     if let Some(folder) = &args.output {
         arguments.extend(["--output".into(), folder.as_os_str().to_owned()]);
     }
-    arguments.extend(["--limit".into(), args.limit.to_string().into()]);
+    arguments.extend(["--limit".into(), limit.to_string().into()]);
     for (flag, is_given) in [("--dry-run", args.dry_run), ("--retry-failed", args.retry_failed)] {
         arguments.extend(is_given.then(|| flag.into()));
     }
