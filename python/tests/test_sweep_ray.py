@@ -104,6 +104,19 @@ def test_a_run_that_cannot_be_played_is_a_row(cluster: RayExecutor, tmp_path: Pa
     assert (swept.played, swept.failed) == (1, 1)
 
 
+def test_another_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(**_: object) -> None:
+        # As Ray 2.60 says it.
+        raise RuntimeError(
+            "Version mismatch: The cluster was started with:\n    Ray: 2.59.0\nThis process was started with:\n    Ray: 2.60.0\n"
+        )
+
+    ray.shutdown()
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(isotherm.Error, match=r"another version of Ray or Python .* cluster .* Ray: 2.59.0 This process .* Ray: 2.60.0"):
+        RayExecutor("local")
+
+
 def test_no_cluster_at_the_address() -> None:
     ray.shutdown()
     with pytest.raises(isotherm.Error, match="no Ray cluster can be reached at 127.0.0.1:1"):

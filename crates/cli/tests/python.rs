@@ -29,11 +29,13 @@ fn flags_arrive_as_they_are_and_the_exit_code_comes_back() {
         run(&python, &["tune", "a.parquet", "--objective", "memory", "--constraint", "runtime <= 2 %"]);
     assert_eq!((code, said.as_str()), (Some(4), ""));
     assert_eq!(printed, "-m isotherm.tune a.parquet --objective memory --constraint runtime <= 2 % --color=auto\n");
+    let space = folder.path().join("s.toml");
+    std::fs::write(&space, "scenario = 'policies'\n").unwrap();
+    let space = space.to_str().unwrap();
     let (_, printed, _) =
-        run(&python, &["--quiet", "sweep", "s.toml", "-o", "out", "--ray", "local", "--retry-failed"]);
-    let expected =
-        "-m isotherm.sweep s.toml --ray local --output out --limit 10000 --retry-failed --quiet --color=auto\n";
-    assert_eq!(printed, expected);
+        run(&python, &["--quiet", "sweep", space, "-o", "out", "--ray", "local", "--retry-failed"]);
+    let rest = "--ray local --output out --limit 10000 --retry-failed --quiet --color=auto";
+    assert_eq!(printed, format!("-m isotherm.sweep {space} {rest}\n"));
 }
 
 #[test]

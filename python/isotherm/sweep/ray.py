@@ -130,12 +130,11 @@ def _connect(ray: Any, address: str, processes: Optional[int]) -> None:
     try:
         ray.init(**options)
     except Exception as error:  # Ray has no one type for it
-        words = _first_line(error)
-        if "ersion mismatch" in str(error):
-            raise Error(
-                f"the cluster at {address} runs another version of Ray or Python than here ({ray.__version__}): {words}"
-            ) from error
-        raise Error(f"no Ray cluster can be reached at {address}: {words}; `local` starts one on this machine") from error
+        words = " ".join(str(error).split())
+        if "ersion mismatch" in words:
+            raise Error(f"the cluster at {address} runs another version of Ray or Python than this process: {words}") from error
+        token = "" if os.environ.get("RAY_AUTH_MODE") else "; where it asks for a token, as of `ray start`, set RAY_AUTH_MODE=token"
+        raise Error(f"no Ray cluster can be reached at {address}: {words}{token}; `local` starts one on this machine") from error
 
 
 def _must_answer(address: str) -> None:
