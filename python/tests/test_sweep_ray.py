@@ -104,6 +104,15 @@ def test_a_run_that_cannot_be_played_is_a_row(cluster: RayExecutor, tmp_path: Pa
     assert (swept.played, swept.failed) == (1, 1)
 
 
+def test_tuning_gives_the_same_as_on_this_machine(cluster: RayExecutor) -> None:
+    tune = pytest.importorskip("isotherm.tune", reason="Optuna is not installed: pip install optuna").tune
+    load = {"kind": "key-value", "footprint": "4MiB", "operations": 2_000}
+    scenario = isotherm.Scenario("small", workloads=[isotherm.Workload("kv", load)]).to_dict()
+    quick = {"trials": 4, "seeds": 1, "choosing": 2, "fresh": 2, "front": 1}
+    on_cluster = tune(scenario, "runtime", [], executor=cluster, **quick)
+    assert on_cluster.to_json() == tune(scenario, "runtime", [], processes=1, **quick).to_json()
+
+
 def test_another_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def init(**_: object) -> None:
         # As Ray 2.60 says it.

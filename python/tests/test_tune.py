@@ -399,6 +399,43 @@ def test_parts_of_a_machine_are_varied_where_it_has_them() -> None:
     assert all("compaction.design" not in dict(trial.setting.values) for trial in found.trials)
 
 
+def test_compaction_is_varied_where_huge_pages_are_asked_for() -> None:
+    huge = {
+        "name": "huge",
+        "run": "together",
+        "until": "4s",
+        "machine": {
+            "cpus": 2,
+            "nodes": [{"memory": "128MiB"}],
+            "transparent-hugepages": True,
+            "swap": {"device": "none"},
+        },
+        "workloads": [
+            {
+                "name": "fragmenter",
+                "load": {
+                    "kind": "fragmenter",
+                    "footprint": "96MiB",
+                    "lead": "2MiB",
+                    "pattern": "contiguous",
+                    "duration": "4s",
+                },
+            },
+            {
+                "name": "driver",
+                "start": "1s",
+                "load": {"kind": "huge-pages", "effort": "fallback", "delay": "1s", "failures": 5},
+            },
+        ],
+    }
+    found = tune(huge, "runtime", [], processes=1, **QUICK)
+    assert [trial.failure for trial in found.trials if trial.failure] == []
+    designs = {dict(trial.setting.values)["compaction.design"] for trial in found.trials}
+    assert len(designs) > 2
+    parsed = isotherm.Scenario.parse(found.scenario())
+    assert [variant.name for variant in parsed.variants]
+
+
 def _command(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
     code = main(arguments)
     printed = capsys.readouterr()

@@ -77,10 +77,18 @@ class Case:
     @property
     def machine_kib(self) -> int:
         """Memory of the machine, KiB: a limit of it is none."""
+        return int(sum(self._nodes_kib()))
+
+    @property
+    def node_kib(self) -> int:
+        """Memory of the smallest node, KiB."""
+        return int(min(self._nodes_kib()))
+
+    def _nodes_kib(self) -> list[float]:
         nodes = self.scenario.get("machine", {}).get("nodes", [])
         sizes = [re.fullmatch(r"([0-9.]+)([KMGT])iB", str(node.get("memory", "256GiB"))) for node in nodes]
         kib = [float(size[1]) * 1024 ** "KMGT".index(size[2]) for size in sizes if size is not None]
-        return int(sum(kib)) or 256 << 20
+        return kib or [256 << 20]
 
     def text(self, scenario: Mapping[str, Any]) -> str:
         """A scenario of this case as a file."""

@@ -51,6 +51,8 @@ class Fitted:
 
     #: Runtime of the shortest case under its defaults, ns.
     runtime_ns: float
+    #: Memory of the smallest node of all machines, KiB.
+    node_kib: int = 256 << 20
 
     @property
     def cold_ns(self) -> float:

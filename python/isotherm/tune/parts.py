@@ -200,11 +200,13 @@ DESIGNS = ("none", "merged", "explicit", "controller", "heat")
 
 
 def compaction(fitted: Fitted) -> list[Parameter]:
+    # Huge pages of 2 MiB to keep free: at most half of a node.
+    keep_max = min(max(fitted.node_kib // 2048 // 2, 2), 4096)
     return [
         Parameter("compaction.design", "choice", "none", choices=DESIGNS),
         Parameter("compaction.proactiveness", "integer", 20, 1, 100),
         Parameter("compaction.low", "integer", 25, 0, 95),
-        Parameter("compaction.keep", "integer", 64, 1, 4096, is_log=True),
+        Parameter("compaction.keep", "integer", min(64, keep_max), 1, keep_max, is_log=True),
     ]
 
 

@@ -137,7 +137,7 @@ def _read(cases: Union[Source, Sequence[Source]], machine: Optional[Mapping[str,
 
 
 def _space(cases: list[Case], configurations: Optional[Sequence[str]], keys: Optional[Mapping[str, object]]) -> Space:
-    fitted = Fitted(min(case.runtime_ns for case in cases))
+    fitted = Fitted(min(case.runtime_ns for case in cases), min(case.node_kib for case in cases))
     if keys is None:
         return usual_space([case.scenario for case in cases], fitted, configurations)
     if configurations is not None:
