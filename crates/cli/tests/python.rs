@@ -32,8 +32,7 @@ fn flags_arrive_as_they_are_and_the_exit_code_comes_back() {
     let space = folder.path().join("s.toml");
     std::fs::write(&space, "scenario = 'policies'\n").unwrap();
     let space = space.to_str().unwrap();
-    let (_, printed, _) =
-        run(&python, &["--quiet", "sweep", space, "-o", "out", "--ray", "local", "--retry-failed"]);
+    let (_, printed, _) = run(&python, &["--quiet", "sweep", space, "-o", "out", "--ray", "local", "--retry-failed"]);
     let rest = "--ray local --output out --limit 10000 --retry-failed --quiet --color=auto";
     assert_eq!(printed, format!("-m isotherm.sweep {space} {rest}\n"));
 }
