@@ -113,6 +113,28 @@ def test_tuning_gives_the_same_as_on_this_machine(cluster: RayExecutor) -> None:
     assert on_cluster.to_json() == tune(scenario, "runtime", [], processes=1, **quick).to_json()
 
 
+def test_a_worker_of_another_build_is_told(
+    cluster: RayExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from isotherm import _native
+
+    monkeypatch.setattr(_native, "__build__", "0.0.1 other")
+    with pytest.raises(isotherm.Error, match=r"has isotherm .*, and this sweep is of 0\.0\.1 other: install one wheel on all nodes"):
+        sweep(space(tmp_path), tmp_path / "runs", executor=cluster)
+    assert not list((tmp_path / "runs").glob("run=*")), "no run of another build is kept"
+
+
+def test_a_cluster_that_asks_for_a_token_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(**_: object) -> None:
+        raise ConnectionError("Failed to connect to Ray cluster at head:6379")
+
+    ray.shutdown()
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    with pytest.raises(isotherm.Error, match=r"Failed to connect .*; where it asks for a token, .* set RAY_AUTH_MODE=token; "):
+        RayExecutor("auto")
+
+
 def test_another_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def init(**_: object) -> None:
         # As Ray 2.60 says it.

@@ -85,7 +85,7 @@ class RayExecutor:
         try:
             while True:
                 while len(running) < ahead and (batch := waiting.next()):
-                    running[task.remote(batch, *packages.of(batch))] = batch
+                    running[task.remote(batch, *packages.of(batch), _native.__build__)] = batch
                 if not running:
                     return
                 ready, _ = ray.wait(list(running), num_returns=1)
@@ -111,6 +111,10 @@ class RayExecutor:
                 return []
             return [Answer(batch[0].number, 0.0, f"it ended every worker that played it: {_first_line(error)}")]
         except exceptions.RayError as error:
+            # What a task raised itself.
+            cause = getattr(error, "cause", None)
+            if isinstance(cause, Error):
+                raise Error(str(cause)) from error
             words = str(error)
             if "No module named 'isotherm'" in words or "ModuleNotFoundError" in words:
                 raise Error(
@@ -241,8 +245,14 @@ def _recordings(job: Job) -> dict[int, str]:
     return {index: os.path.join(job.folder, path) for index, path in recordings}
 
 
-def _play_all(batch: list[Job], recordings: dict[str, tuple[str, int, Any]], ship: bool) -> list[Answer]:
-    """What a task does on a worker."""
+def _play_all(
+    batch: list[Job], recordings: dict[str, tuple[str, int, Any]], ship: bool, build: str
+) -> list[Answer]:
+    """What a task does on a worker, which must be of the build that the dataset names."""
+    if _native.__build__ != build:
+        raise Error(
+            f"{os.uname().nodename} has isotherm {_native.__build__}, and this sweep is of {build}: install one wheel on all nodes"
+        )
     answers = []
     for job in batch:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -9,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional, Union, cast
+from typing import Any, Optional, Union
 
 from .. import _native
 from .._host import PathLike
@@ -106,13 +107,15 @@ def sweep(
     dataset = _native.SweepDataset(os.fspath(output), runs)
     began = time.monotonic()
     played, failed_now, cpu_seconds = 0, 0, 0.0
-    own = LocalExecutor() if executor is None else None
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(dataset.close)
+        if executor is None:
+            executor = stack.enter_context(LocalExecutor())
         numbers, done, failed, others = dataset.missing(runs, retry_failed)
         costs = runs.costs
         jobs = (_job(runs, number, costs[number]) for number in numbers)
         to_do = sum(costs[number] for number in numbers)
-        answers = (own or cast(Executor, executor)).play(jobs)
+        answers = executor.play(jobs)
         try:
             for answer in answers:
                 rows = [(row.workload, row.variant, row.kernel, row.ending, row.values) for row in answer.rows]
@@ -127,10 +130,6 @@ def sweep(
             close = getattr(answers, "close", None)
             if close is not None:
                 close()
-    finally:
-        dataset.close()
-        if own is not None:
-            own.close()
     left = len(numbers) - played
     seconds = time.monotonic() - began
     return Swept(Path(output), len(runs), played, done, failed + failed_now, left, others, seconds, cpu_seconds)
