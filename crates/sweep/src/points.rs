@@ -15,12 +15,19 @@ pub(crate) type Point = Vec<(String, Value)>;
 /// # Errors
 /// A pattern that no file fits.
 pub fn nr_runs(space: &Space, folder: &Path) -> Result<u128, SweepError> {
-    let mut nr = space.points.len().max(1) as u128 * u128::from(space.draws.map_or(1, |draws| draws.points));
-    for axis in &space.axes {
-        let nr_values = axis.listed(folder)?.map_or(1, |values| values.len() as u128);
-        nr = nr.saturating_mul(nr_values);
-    }
-    Ok(nr.saturating_mul(u128::from(space.repeats)))
+    Ok(nr_of(space, &listed(space, folder)?))
+}
+
+/// By axis: its values, where it has a list of them.
+fn listed(space: &Space, folder: &Path) -> Result<Vec<Option<Vec<Value>>>, SweepError> {
+    space.axes.iter().map(|axis| axis.listed(folder)).collect()
+}
+
+fn nr_of(space: &Space, listed: &[Option<Vec<Value>>]) -> u128 {
+    let nr_draws = space.draws.map_or(1, |draws| draws.points);
+    let listed = listed.iter().flatten().map(|values| values.len() as u128);
+    let others = [space.points.len().max(1) as u128, u128::from(nr_draws), u128::from(space.repeats)];
+    listed.chain(others).fold(1, u128::saturating_mul)
 }
 
 /// All points: each of the list with each of the grid with each draw, the draws innermost.
@@ -28,7 +35,8 @@ pub fn nr_runs(space: &Space, folder: &Path) -> Result<u128, SweepError> {
 /// # Errors
 /// A pattern that no file fits, or more than `runs_max` runs: these are only counted.
 pub(crate) fn points(space: &Space, folder: &Path, runs_max: u64) -> Result<Vec<Point>, SweepError> {
-    let runs = nr_runs(space, folder)?;
+    let listed = listed(space, folder)?;
+    let runs = nr_of(space, &listed);
     if runs > u128::from(RUNS_MAX) {
         return Err(SweepError::FarTooMany { runs });
     }
@@ -37,8 +45,8 @@ pub(crate) fn points(space: &Space, folder: &Path, runs_max: u64) -> Result<Vec<
     }
     let mut grid: Vec<(&Axis, Vec<Value>)> = Vec::new();
     let mut drawn: Vec<&Axis> = Vec::new();
-    for axis in &space.axes {
-        match axis.listed(folder)? {
+    for (axis, values) in space.axes.iter().zip(listed) {
+        match values {
             Some(values) => grid.push((axis, values)),
             None => drawn.push(axis),
         }
