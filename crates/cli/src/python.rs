@@ -30,9 +30,15 @@ pub(crate) fn run(
     let looked = looked.map_err(|error| {
         CliError::host_cannot(format!("cannot run {shown}: {error}; {PYTHON} names the interpreter"))
     })?;
-    let missing = String::from_utf8_lossy(&looked.stdout);
-    let missing = missing.split_whitespace().next().or((!looked.status.success()).then_some("importlib"));
-    if let Some(missing) = missing {
+    if !looked.status.success() {
+        let said = String::from_utf8_lossy(&looked.stderr);
+        let last = said.lines().last().unwrap_or_default();
+        return Err(CliError::host_cannot(format!(
+            "{shown} ends with {}: {last}; {PYTHON} names the interpreter",
+            looked.status
+        )));
+    }
+    if let Some(missing) = String::from_utf8_lossy(&looked.stdout).split_whitespace().next() {
         return Err(CliError::host_cannot(format!("{shown} has no module `{missing}`; to install it: {install}")));
     }
     let status = Command::new(&python)

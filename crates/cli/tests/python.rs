@@ -44,6 +44,11 @@ fn what_is_missing_is_told_with_what_installs_it() {
     let (code, printed, said) = run(&python, &["tune", "a.parquet"]);
     assert_eq!((code, printed.as_str()), (Some(3), ""));
     assert!(said.contains("has no module `optuna`") && said.contains("pip install 'isotherm[tune]'"), "{said}");
+    let (code, _, said) = run(Path::new("/bin/false"), &["tune", "a.parquet"]);
+    assert!(
+        code == Some(3) && said.contains("/bin/false ends with exit status: 1") && said.contains("ISOTHERM_PYTHON"),
+        "{said}"
+    );
     let (code, _, said) = run(&folder.path().join("none"), &["tune", "a.parquet"]);
     assert!(code == Some(3) && said.contains("cannot run") && said.contains("ISOTHERM_PYTHON"), "{said}");
 }
