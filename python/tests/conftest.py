@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from checkout import ROOT, skip_or_fail
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _ctrl_c_is_heard() -> Iterator[None]:
+    """Started in the background of a script, a process ignores Ctrl-C, and Python leaves it so."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
 
 @pytest.fixture(autouse=True)
 def _no_kept_replays(monkeypatch: pytest.MonkeyPatch) -> None:
