@@ -123,7 +123,8 @@ def test_other_threads_go_on_meanwhile() -> None:
             counted += 1
             time.sleep(0.001)
 
-    counter = threading.Thread(target=count)
+    # A failure must not leave a process that counts for ever.
+    counter = threading.Thread(target=count, daemon=True)
     counter.start()
     threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
