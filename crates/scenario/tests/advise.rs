@@ -127,6 +127,39 @@ fn efforts_play_as_much_as_they_say_and_agree() {
     assert!(thorough.rows.iter().all(|row| row.n >= 2));
 }
 
+/// docs/advise.md#effort: below the first size that is too slow a combination cannot be safe.
+#[test]
+fn combinations_are_not_played_below_what_is_too_slow_for_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = recording(folder.path());
+    let shares = [8, 10, 12, 60, 100];
+    let of = |effort| {
+        let question = Question { effort, ..question(&path, &shares, &[KernelRelease::V7_2]) };
+        advise(&question, &()).unwrap_or_else(|error| panic!("{error}")).remove(0)
+    };
+    let (normal, thorough) = (of(Effort::Normal), of(Effort::Thorough));
+    let sizes: Vec<u64> = shares.iter().map(|share| normal.peak_bytes * share / 100 / 4096 * 4096).collect();
+    let at = |advice: &'_ Advice, candidate: &str, size: u64| {
+        advice.rows.iter().find(|row| row.candidate == candidate && row.memory_bytes == size).cloned()
+    };
+    let is_slow = |row: &AdviceRow| row.runtime_ratio_ppm.is_none_or(|ratio| ratio.median > 1_050_000);
+    let mut nr_left_out = 0;
+    for candidate in normal.configurations.iter().filter(|one| one.runs_on_linux && !one.is_calibrated) {
+        let name = candidate.candidate;
+        let mut was_slow = false;
+        for &size in sizes.iter().rev() {
+            assert!(at(&thorough, name, size).is_some(), "{name} at {size}, all of it");
+            let row = at(&normal, name, size).filter(|_| size != normal.compared_bytes);
+            assert!(!was_slow || row.is_none(), "{name} at {size}, below what was too slow");
+            nr_left_out += usize::from(row.is_none() && size != normal.compared_bytes);
+            was_slow |= row.as_ref().is_some_and(is_slow);
+        }
+    }
+    assert!(nr_left_out > 0, "some are too slow above the smallest size");
+    let plain = |advice: &Advice| sizes.iter().all(|&size| at(advice, "classic", size).is_some());
+    assert!(plain(&normal) && plain(&thorough), "policies alone are played everywhere");
+}
+
 #[test]
 fn combinations_do_something_and_every_figure_carries_its_interval() {
     let advice = advice();

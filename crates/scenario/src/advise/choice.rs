@@ -6,7 +6,7 @@ use super::expected::Interval;
 use super::figures::{AdviceRow, Run, ppm};
 use super::replays::Replays;
 use super::robust::{GambleBand, Neighbour, Odds, gambles, neighbours, odds, scaled};
-use super::search::{lowest_safe, settle};
+use super::search::{EQUAL_STEPS, lowest_safe, settle};
 use crate::error::ScenarioError;
 use isotherm_units::Bytes;
 use serde::Serialize;
@@ -92,9 +92,6 @@ pub(super) struct Choice {
     pub(super) index: usize,
     pub(super) size: Bytes,
 }
-
-/// Sizes within so many steps of the smallest count as equal: the search tells no finer.
-const EQUAL_STEPS: u64 = 1;
 
 /// The smallest safe memory among configurations whose predictions were compared with real kernels of all these releases. Of configurations that the
 /// search does not tell apart, the one that loses least with 3 % less memory; then the smaller.

@@ -21,6 +21,7 @@ mod kept;
 mod mean;
 mod pool;
 mod predict;
+mod race;
 mod replays;
 mod robust;
 mod scale;
@@ -294,7 +295,11 @@ fn answer(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, S
         for replays in &mut whole {
             search::survey(replays, &all)?;
         }
-        choice::choose(&mut whole)?
+        let choice = choice::choose(&mut whole)?;
+        for replays in &mut whole {
+            search::survey_combinations(replays, choice.map(|choice| choice.size))?;
+        }
+        choice
     } else {
         scout::scout(&mut whole, &mut scouts, &all)?;
         let choice = choice::choose(&mut whole)?;

@@ -331,7 +331,12 @@ impl<'a> Replays<'a> {
 
     /// What to expect of a configuration at a size, from the replays there are; `None` without any.
     pub(super) fn expected(&self, index: usize, size: Bytes) -> Option<Expected> {
-        Expected::of(&self.pool.around(index, size), self.model_error(index), self.fault_cost(index))
+        self.expected_of(index, &self.pool.around(index, size))
+    }
+
+    /// The same from some of its replays.
+    pub(super) fn expected_of(&self, index: usize, runs: &[&Run]) -> Option<Expected> {
+        Expected::of(runs, self.model_error(index), self.fault_cost(index))
     }
 
     /// What its presets do with the kernel's own parameters, each in the first combination that has it.

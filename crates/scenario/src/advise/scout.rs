@@ -104,7 +104,10 @@ pub(super) fn scout<'a>(
     for scout in scouts.iter_mut() {
         search::survey(scout, configurations)?;
     }
-    choice::choose(scouts)?;
+    let choice = choice::choose(scouts)?;
+    for scout in scouts.iter_mut() {
+        search::survey_combinations(scout, choice.map(|choice| choice.size))?;
+    }
     for (whole, scout) in releases.iter_mut().zip(scouts.iter_mut()) {
         whole.know_unlimited_by(scout)?;
         whole.pool.take_samples_of(&scout.pool);

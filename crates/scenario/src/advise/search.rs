@@ -7,6 +7,7 @@
 
 use super::candidate::CANDIDATES;
 use super::chance::LIMIT_MIN;
+use super::race;
 use super::replays::Replays;
 use crate::error::ScenarioError;
 use isotherm_units::Bytes;
@@ -15,27 +16,75 @@ use isotherm_units::Bytes;
 const STEPS_ABOVE: u64 = 15;
 /// Steps below it: replays there may have limits that chance could give to the size.
 const STEPS_BELOW: u64 = 4;
+/// Steps above it from where chance could give limits to it as well.
+const STEPS_NEAR: u64 = 5;
 /// A gap of so many steps is too wide whatever lies at its ends.
 const GAP_STEPS_MAX: u64 = 5;
+/// Sizes within so many steps of the smallest count as equal: the search tells no finer.
+pub(super) const EQUAL_STEPS: u64 = 1;
 /// Steps of bisection between sizes asked for: 10 % of peak come down to below 1 %.
 const BISECTIONS: u32 = 4;
 
-/// These configurations at every size asked for, and for those that Linux has the border between too slow and fast enough, roughly.
+/// These configurations at the sizes asked for, and for those that can be recommended the border between too slow and fast enough,
+/// roughly.
+///
+/// In a race, combinations are played from the largest size down to the first that is too slow: below it none would be safe.
 pub(super) fn survey(replays: &mut Replays<'_>, configurations: &[usize]) -> Result<(), ScenarioError> {
+    let is_race = replays.question.effort.is_race();
+    let (combinations, others): (Vec<usize>, Vec<usize>) =
+        configurations.iter().partition(|&&index| is_race && is_combination(replays, index));
+    let can_win: Vec<usize> = others.iter().copied().filter(|&index| replays.model_error(index).is_some()).collect();
     let sizes = replays.sizes.clone();
-    let mut places: Vec<(usize, Bytes)> =
-        configurations.iter().flat_map(|&index| sizes.iter().map(move |&size| (index, size))).collect();
+    let mut places = at_each(&others, &sizes);
     // Where the peak itself is asked for, so is room for chance above it: a program may need all of its memory.
     let above = replays.above_peak();
     if sizes.last().is_some_and(|&largest| largest >= replays.peak && largest < above) {
-        let can_be_recommended = configurations.iter().filter(|&&index| replays.model_error(index).is_some());
-        places.extend(can_be_recommended.map(|&index| (index, above)));
+        places.extend(at_each(&can_win, &[above]));
     }
     let of_shape = replays.question.effort.of_shape();
     replays.play_up_to(of_shape, &places)?;
+    // Combinations fail at about the sizes at which their policies do.
+    let is_fast_enough = |index: usize, size: Bytes| {
+        replays.expected(index, size).is_some_and(|expected| replays.is_fast_enough(&expected))
+    };
+    let first = sizes.iter().position(|&size| can_win.iter().any(|&index| is_fast_enough(index, size)));
+    let first = first.unwrap_or(sizes.len().saturating_sub(1));
+    replays.play_up_to(of_shape, &at_each(&combinations, &sizes[first..]))?;
+    for next in (0..first).rev() {
+        let enough_so_far =
+            |&index: &usize| lowest_safe(replays, index).is_some_and(|lowest| lowest <= sizes[next + 1]);
+        let left: Vec<usize> = combinations.iter().copied().filter(enough_so_far).collect();
+        if left.is_empty() || replays.is_stopped() {
+            break;
+        }
+        replays.play_up_to(of_shape, &at_each(&left, &sizes[next..=next]))?;
+    }
+    bisect(replays, &can_win, None)
+}
+
+fn at_each(configurations: &[usize], sizes: &[Bytes]) -> Vec<(usize, Bytes)> {
+    configurations.iter().flat_map(|&index| sizes.iter().map(move |&size| (index, size))).collect()
+}
+
+/// Whether a configuration runs on Linux, and cannot be recommended all the same.
+fn is_combination(replays: &Replays<'_>, index: usize) -> bool {
+    CANDIDATES[index].runs_on_linux() && replays.model_error(index).is_none()
+}
+
+/// The same border for combinations, where that may lie clearly below `best`: more than that nobody asks of it.
+pub(super) fn survey_combinations(replays: &mut Replays<'_>, best: Option<Bytes>) -> Result<(), ScenarioError> {
+    let candidates = replays.question.candidates().into_iter();
+    let combinations: Vec<usize> = candidates.filter(|&index| is_combination(replays, index)).collect();
+    let best = best.filter(|_| replays.question.effort.is_race());
+    bisect(replays, &combinations, best)
+}
+
+/// Halves the gap in which the smallest safe size of each of these configurations lies, while that could be clearly below `best`.
+fn bisect(replays: &mut Replays<'_>, configurations: &[usize], best: Option<Bytes>) -> Result<(), ScenarioError> {
+    let of_shape = replays.question.effort.of_shape();
     for _ in 0..BISECTIONS {
-        let linux = configurations.iter().filter(|&&index| CANDIDATES[index].runs_on_linux());
-        let wanted: Vec<(usize, Bytes)> = linux.filter_map(|&index| Some((index, between(replays, index)?))).collect();
+        let wanted: Vec<(usize, Bytes)> =
+            configurations.iter().filter_map(|&index| Some((index, between(replays, index, best)?))).collect();
         if wanted.is_empty() || replays.is_stopped() {
             break;
         }
@@ -44,11 +93,15 @@ pub(super) fn survey(replays: &mut Replays<'_>, configurations: &[usize]) -> Res
     Ok(())
 }
 
-/// The middle between the smallest size that is fast enough and the next smaller one, if they are far enough apart.
-fn between(replays: &Replays<'_>, index: usize) -> Option<Bytes> {
+/// The middle between the smallest size that is fast enough and the next smaller one, if they are far enough apart and that one is
+/// clearly below `best`.
+fn between(replays: &Replays<'_>, index: usize, best: Option<Bytes>) -> Option<Bytes> {
     let high = lowest_safe(replays, index)?;
     // Below the smallest size tried nothing is known: half of it comes next.
     let low = replays.pool.sizes(index).take_while(|&size| size < high).last().unwrap_or_default();
+    if best.is_some_and(|best| low.get() + EQUAL_STEPS * replays.step_at(best).get() >= best.get()) {
+        return None;
+    }
     let middle = replays.on_lattice(Bytes::new(low.get().midpoint(high.get())));
     (middle > low && middle < high && middle >= LIMIT_MIN).then_some(middle)
 }
@@ -79,7 +132,8 @@ fn cannot_win(releases: &[Replays<'_>], index: usize, best: Bytes) -> bool {
 /// tried on each. What a configuration needs on its worst release is what it needs.
 ///
 /// In a race the one that seems to need least is played on, a round at a time, until that is settled; then the next. One that cannot come
-/// near any more is dropped. Only sizes of the lattice come up, each with a bounded number of replays, so that it ends.
+/// near any more, or is [beaten](race::is_beaten), is dropped. Only sizes of the lattice come up, each with a bounded number of replays,
+/// so that it ends.
 pub(super) fn settle(
     releases: &mut [Replays<'_>],
     mut open: Vec<usize>,
@@ -89,6 +143,15 @@ pub(super) fn settle(
     loop {
         let best = settled.iter().map(|&(_, size)| size).min().filter(|_| is_race);
         open.retain(|&index| best.is_none_or(|best| !cannot_win(releases, index, best)));
+        if let Some(best) = best {
+            let mut left = Vec::new();
+            for index in open {
+                if !race::is_beaten(releases, index, best)? {
+                    left.push(index);
+                }
+            }
+            open = left;
+        }
         let promise = |&index: &usize| Some((lowest_on_all(releases, index)?, index));
         let Some((at, index)) = open.iter().filter_map(promise).min() else { return Ok(settled) };
         if releases.iter().any(Replays::is_stopped) || !play_round(releases, index, at)? {
@@ -109,8 +172,16 @@ fn play_round(releases: &mut [Replays<'_>], index: usize, at: Bytes) -> Result<b
     Ok(has_played)
 }
 
-/// What has to be played before `at` can be called safe: configuration, size, how often more.
+/// What has to be played next before `at` can be called safe: configuration, size, how often more. First what judges `at` itself, which may
+/// show that it is not; then the band above.
 fn lacking(replays: &Replays<'_>, index: usize, at: Bytes) -> Vec<(usize, Bytes, usize)> {
+    let wanted = lacking_in_all(replays, index, at);
+    let near = STEPS_NEAR * replays.step_at(at).get();
+    let first: Vec<_> = wanted.iter().copied().filter(|(_, size, _)| size.get() <= at.get() + near).collect();
+    if first.is_empty() { wanted } else { first }
+}
+
+fn lacking_in_all(replays: &Replays<'_>, index: usize, at: Bytes) -> Vec<(usize, Bytes, usize)> {
     let top = replays.pool.sizes(index).last().unwrap_or(replays.peak);
     let step = replays.step_at(at).get();
     let played = |size: Bytes| replays.pool.at(index, size).len();

@@ -1,0 +1,59 @@
+//! A race of what may be recommended, pair by pair: on equal limits, in equal worlds.
+//!
+//! Once one is settled, another can only matter if it does with about the same memory. So it is played there before its own border is
+//! looked for. Its replays of a size are numbered as those of the other were, and so have its draws.
+
+use super::expected::Expected;
+use super::figures::Run;
+use super::replays::Replays;
+use super::search::EQUAL_STEPS;
+use crate::error::ScenarioError;
+use isotherm_units::Bytes;
+
+/// Whether a configuration needs clearly more than `best` on one of these releases: with a little more than that it is too slow, even
+/// without the slowest of its replays there. Up to 39 replays leave out one at most, so that more of them could not save it.
+pub(super) fn is_beaten(releases: &mut [Replays<'_>], index: usize, best: Bytes) -> Result<bool, ScenarioError> {
+    for replays in releases {
+        let size = replays.on_lattice(Bytes::new(best.get() + EQUAL_STEPS * replays.step_at(best).get()));
+        let lacks = replays.question.effort.to_compare().saturating_sub(replays.nr_judging(index, size));
+        if lacks > 0 {
+            replays.play_more(&[(index, size, lacks)])?;
+        }
+        if expected_without_slowest(replays, index, size).is_some_and(|rest| !replays.is_fast_enough(&rest)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What to expect by all replays around a size but the slowest; `None` where that leaves too few to tell.
+fn expected_without_slowest(replays: &Replays<'_>, index: usize, size: Bytes) -> Option<Expected> {
+    let runs = replays.pool.around(index, size);
+    if runs.len() < replays.question.effort.to_compare() {
+        return None;
+    }
+    replays.expected_of(index, &without_slowest(runs))
+}
+
+/// What did not finish is the slowest.
+fn without_slowest(mut runs: Vec<&Run>) -> Vec<&Run> {
+    runs.sort_by_key(|run| run.ratio_ppm.unwrap_or(u64::MAX));
+    runs.pop();
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figures::tests::run;
+    use super::*;
+
+    #[test]
+    fn the_one_that_is_left_out_is_the_slowest() {
+        let ratio = |faults, ratio_ppm| Run { ratio_ppm, ..run(Bytes::from_mib(1), faults) };
+        let runs = [ratio(1, Some(1_200_000)), ratio(2, None), ratio(3, Some(1_000_000)), ratio(4, Some(1_400_000))];
+        let faults = |runs: Vec<&Run>| runs.iter().map(|run| run.major_faults).collect::<Vec<u64>>();
+        assert_eq!(faults(without_slowest(runs.iter().collect())), [3, 1, 4]);
+        assert_eq!(faults(without_slowest(vec![&runs[0], &runs[2], &runs[3]])), [3, 1]);
+        assert_eq!(faults(without_slowest(Vec::new())), [0_u64; 0]);
+    }
+}
