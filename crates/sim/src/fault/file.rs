@@ -46,34 +46,40 @@ impl Faulting<'_> {
         let block = PageRange::at(self.page - self.page % FAULT_AROUND_PAGES, FAULT_AROUND_PAGES);
         let range = block.intersection(self.vma.pages());
         let writable = self.memory.is_shared_memory(&self.vma) && self.sharing() == Sharing::Shared;
-        let mut nr_mapped = 0;
         let mut around = FaultAround { tried: self.current().tried, ..FaultAround::default() };
-        for virtual_page in range.start..range.end {
-            // Wraps for pages before the faulting one, and comes back.
-            let file_page = page.wrapping_add(virtual_page).wrapping_sub(self.page);
-            let CachePage::Frame(frame) = self.memory.files.get(file).page(file_page) else { continue };
-            let frames = &self.memory.frames;
-            if frames.has(frame, Flag::Reading) || frames.has(frame, Flag::Readahead) {
-                continue;
-            }
+        // First what the cache has ready, then what the table lacks of it: each of both is in few cache lines.
+        let (memory, at) = (&*self.memory, range.start);
+        let (backing, frames) = (memory.files.get(file), &memory.frames);
+        let mut ready = [(0, FrameId::new(0), false); FAULT_AROUND_PAGES as usize];
+        let mut nr_ready = 0;
+        // Wraps for pages before the faulting one, and comes back.
+        let file_pages = page.wrapping_add(at).wrapping_sub(self.page);
+        for offset in 0..range.len() {
+            let CachePage::Frame(frame) = backing.page(file_pages.wrapping_add(offset)) else { continue };
+            let flags = frames.flags(frame);
             // Locked: on its way to another frame.
-            if self.memory.arrival_at(frame).is_some() {
+            if flags.has_any([Flag::Reading, Flag::Readahead]) || memory.arrival_at(frame).is_some() {
                 continue;
             }
-            let workingset = frames.has(frame, Flag::Workingset);
+            let workingset = flags.has(Flag::Workingset);
             around.ready += u32::from(!workingset);
-            let space = self.memory.space_mut(self.space);
+            ready[nr_ready] = (at + offset, frame, workingset);
+            nr_ready += 1;
+        }
+        let space = self.memory.space_mut(self.space);
+        let mut nr_mapped = 0;
+        for &(virtual_page, frame, workingset) in &ready[..nr_ready] {
             let Some(dense) = space.table.dense(virtual_page) else { continue };
             if space.table.entry(dense) != Entry::None {
                 continue;
             }
             space.table.set_present(dense, Entry::Frame(frame), writable, true, false);
-            space.nr_resident += 1;
             nr_mapped += 1;
             if virtual_page == self.page {
                 (around.found, around.workingset) = (true, workingset);
             }
         }
+        space.nr_resident += nr_mapped;
         if around.ready > 0 || around.found {
             let (kind, release) = (mapping_kind(&self.vma), self.memory.config.release);
             self.memory.open_file(self.space, file).readahead.fault_around(&around, &kind, release);

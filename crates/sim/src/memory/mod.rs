@@ -33,7 +33,7 @@ pub use list::List;
 pub use node::{NoBlock, Node, NodeId, Nodes};
 pub use release::{KernelRelease, UnknownRelease};
 pub use setup::MemorySetup;
-pub use store::{Ledger, Mapper, Memory, MemoryConfig};
+pub use store::{Ledger, Mapper, Mappers, Memory, MemoryConfig};
 pub use tiers::{
     DRAM_ADISTANCE, DemotionTargets, LOCAL_DISTANCE, NodeSetup, Performance, REMOTE_DISTANCE, TieringSetup, Tiers,
     UNKNOWN_ADISTANCE, adistance, tier_of,

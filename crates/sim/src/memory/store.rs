@@ -14,6 +14,7 @@ use crate::reclaim::LruvecId;
 use crate::reclaim::driver::ReclaimState;
 use crate::swap::{SlotId, Slots};
 use isotherm_units::Instant;
+use smallvec::SmallVec;
 
 /// Tunables under `/proc/sys/vm` and the like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +133,9 @@ pub struct Mapper {
     pub executable: bool,
 }
 
+/// All that map a page: few, mostly, so that a list takes no heap.
+pub type Mappers = SmallVec<[Mapper; 4]>;
+
 impl Memory {
     #[inline]
     pub fn space(&self, space: SpaceId) -> &AddressSpace {
@@ -219,35 +223,35 @@ impl Memory {
     }
 
     /// All entries that map `frame`, in a fixed order: the reverse map.
-    pub fn mappers(&self, frame: FrameId) -> Vec<Mapper> {
-        let maps = |space: SpaceId, page: DensePage| {
-            let space = self.space(space);
-            space.alive && space.table.is_present(page) && space.table.entry(page) == Entry::Frame(frame)
+    pub fn mappers(&self, frame: FrameId) -> Mappers {
+        let mut mappers = Mappers::new();
+        let mut add = |space: SpaceId, page: DensePage, executable: bool| {
+            let owner = self.space(space);
+            if owner.alive && owner.table.is_present(page) && owner.table.entry(page) == Entry::Frame(frame) {
+                mappers.push(Mapper { space, page, executable });
+            }
         };
         match self.frames.owner(frame) {
-            PageOwner::Anonymous { space, page } if !self.frames.has(frame, Flag::Shared) => {
-                let mapper = Mapper { space, page, executable: false };
-                if maps(space, page) { vec![mapper] } else { Vec::new() }
-            }
-            PageOwner::Anonymous { space, .. } if !self.space(space).alive => Vec::new(),
+            PageOwner::Anonymous { space, page } if !self.frames.has(frame, Flag::Shared) => add(space, page, false),
+            PageOwner::Anonymous { space, .. } if !self.space(space).alive => {}
             PageOwner::Anonymous { space, page } => {
                 let virtual_page = self.space(space).table.page_of(page);
-                let sharers = self.space(space).family.iter().filter_map(|&space| {
-                    let page = self.space(space).table.dense(virtual_page)?;
-                    maps(space, page).then_some(Mapper { space, page, executable: false })
-                });
-                sharers.collect()
+                for &space in &self.space(space).family {
+                    if let Some(page) = self.space(space).table.dense(virtual_page) {
+                        add(space, page, false);
+                    }
+                }
             }
             PageOwner::File { file, page } => {
-                let mappers = self.files.get(file).mappings.iter().filter_map(|mapping| {
-                    let virtual_page = mapping.virtual_page(u64::from(page))?;
-                    let page = self.space(mapping.space).table.dense(virtual_page)?;
-                    let mapper = Mapper { space: mapping.space, page, executable: mapping.executable };
-                    maps(mapping.space, page).then_some(mapper)
-                });
-                mappers.collect()
+                for mapping in &self.files.get(file).mappings {
+                    let Some(virtual_page) = mapping.virtual_page(u64::from(page)) else { continue };
+                    if let Some(page) = self.space(mapping.space).table.dense(virtual_page) {
+                        add(mapping.space, page, mapping.executable);
+                    }
+                }
             }
         }
+        mappers
     }
 
     /// The only mapper of a private anonymous page, without building a list: the common case of a scan.

@@ -19,7 +19,7 @@ pub use flight::{Flight, Flights, Mover};
 pub use nodes::NodeMove;
 
 use crate::counters::Counter;
-use crate::memory::{Flag, FrameId, Mapper, Memory, PageOwner};
+use crate::memory::{Flag, FrameId, Mapper, Mappers, Memory, PageOwner};
 use crate::mmu::{DensePage, Level};
 use crate::reclaim::ReclaimPolicy;
 use isotherm_units::{Duration, Instant};
@@ -123,7 +123,7 @@ struct Going {
     to: FrameId,
     /// Base pages.
     pages: u32,
-    mappers: Vec<Mapper>,
+    mappers: Mappers,
     is_pinned: bool,
 }
 
@@ -182,7 +182,7 @@ impl Memory {
         from: FrameId,
         to: FrameId,
         source: Source,
-    ) -> Result<(u32, Vec<Mapper>), Refusal> {
+    ) -> Result<(u32, Mappers), Refusal> {
         let flags = self.frames.flags(from);
         match () {
             () if policy.is_exact() => return Err(Refusal::Baseline),
@@ -195,11 +195,11 @@ impl Memory {
         match self.huge_page_of(from) {
             Some(first) if first == from => {
                 let PageOwner::Anonymous { space, page } = self.frames.owner(from) else { unreachable!("anonymous") };
-                Ok((HUGE_PAGES, vec![Mapper { space, page, executable: false }]))
+                Ok((HUGE_PAGES, Mappers::from_iter([Mapper { space, page, executable: false }])))
             }
             Some(_) => Err(Refusal::PartOfHuge),
             None => match self.sole_mapper(from) {
-                Some((space, page)) => Ok((1, vec![Mapper { space, page, executable: false }])),
+                Some((space, page)) => Ok((1, Mappers::from_iter([Mapper { space, page, executable: false }]))),
                 None => Ok((1, self.mappers(from))),
             },
         }
