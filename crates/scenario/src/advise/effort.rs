@@ -62,12 +62,12 @@ impl Effort {
         }
     }
 
-    /// Replays of a whole search, in tenths of those of the shape with one a size: measured on the bundled recordings, 1.0 to 2.2 for
-    /// `quick`, 1.4 to 3.2 for `normal`, 3.2 to 4.9 for `thorough` (`docs/advise.md#effort`).
+    /// Replays of a whole search, in tenths of those of the shape with one a size: measured on the bundled recordings, 0.8 to 2.2 for
+    /// `quick`, 1.2 to 3.1 for `normal`, 3.2 to 4.9 for `thorough` (`docs/advise.md#effort`).
     pub(super) fn replays_per_shape_tenths(self) -> u64 {
         match self {
-            Self::Quick => 15,
-            Self::Normal => 22,
+            Self::Quick => 14,
+            Self::Normal => 20,
             Self::Thorough => 43,
         }
     }

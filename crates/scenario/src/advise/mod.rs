@@ -290,28 +290,38 @@ fn answer(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, S
         Some(scout) => releases(question, scout.path(), Some(peak), progress)?,
         None => Vec::new(),
     };
-    let all = question.candidates();
-    let choice = if scouts.is_empty() {
-        for replays in &mut whole {
-            search::survey(replays, &all)?;
-        }
-        let choice = choice::choose(&mut whole)?;
-        for replays in &mut whole {
-            search::survey_combinations(replays, choice.map(|choice| choice.size))?;
-        }
-        choice
-    } else {
-        scout::scout(&mut whole, &mut scouts, &all)?;
-        let choice = choice::choose(&mut whole)?;
-        scout::compare(&mut whole, &mut scouts, choice)?;
-        choice
-    };
-    let huge_pages = HugePages::of(question, peak, progress)?;
+    // Neither needs the other: so all threads have something to do where the search tries one size after the other.
+    let (choice, huge_pages) =
+        rayon::join(|| search_all(question, &mut whole, &mut scouts), || HugePages::of(question, peak, progress));
+    let (choice, huge_pages) = (choice?, huge_pages?);
     let answers = worst_of_each(whole, choice).into_iter().map(|mut replays| {
         let scout = scouts.iter().find(|scout| (scout.kernel, scout.order) == (replays.kernel, replays.order));
         advice(&mut replays, scout, choice, &huge_pages)
     });
     answers.collect()
+}
+
+/// The whole search: by `whole` alone, or by its `scouts` first.
+fn search_all<'a>(
+    question: &Question,
+    whole: &mut [Replays<'a>],
+    scouts: &mut [Replays<'a>],
+) -> Result<Option<choice::Choice>, ScenarioError> {
+    let all = question.candidates();
+    if !scouts.is_empty() {
+        scout::scout(whole, scouts, &all)?;
+        let choice = choice::choose(whole)?;
+        scout::compare(whole, scouts, choice)?;
+        return Ok(choice);
+    }
+    for replays in whole.iter_mut() {
+        search::survey(replays, &all)?;
+    }
+    let choice = choice::choose(whole)?;
+    for replays in whole {
+        search::survey_combinations(replays, choice.map(|choice| choice.size))?;
+    }
+    Ok(choice)
 }
 
 /// Of each release the replays that fare worst with a choice, in the order of releases.
@@ -354,10 +364,13 @@ fn advice(
         .map(|choice| replays.config(choice.index, choice.size));
     let single: &Replays<'_> = scout.unwrap_or(replays);
     let choice = choice.filter(|_| !single.is_stopped());
-    let other_devices = match choice {
-        Some(choice) => devices::others(single, choice.index, choice.size)?,
-        None => Vec::new(),
-    };
+    let (other_devices, (kernel_defaults, course)) = rayon::join(
+        || choice.map_or(Ok(Vec::new()), |choice| devices::others(single, choice.index, choice.size)),
+        || {
+            let defaults = || if single.is_stopped() { Ok(Vec::new()) } else { single.kernel_defaults(compared) };
+            rayon::join(defaults, || choice.map_or(Ok(Vec::new()), |choice| single.course(choice.index, choice.size)))
+        },
+    );
     Ok(Advice {
         program: question.name.clone(),
         kernel: replays.kernel,
@@ -380,16 +393,13 @@ fn advice(
         compared_bytes: compared.get(),
         configurations: configurations.collect(),
         recommendation,
-        other_devices,
+        other_devices: other_devices?,
         notes,
-        kernel_defaults: if single.is_stopped() { Vec::new() } else { single.kernel_defaults(compared)? },
+        kernel_defaults: kernel_defaults?,
         huge_pages: huge_pages.clone(),
         unknowns: unknowns(question, replays.order, &meta),
         config,
-        course: match choice {
-            Some(choice) => single.course(choice.index, choice.size)?,
-            None => Vec::new(),
-        },
+        course: course?,
     })
 }
 

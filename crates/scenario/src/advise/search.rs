@@ -22,20 +22,24 @@ const STEPS_NEAR: u64 = 5;
 const GAP_STEPS_MAX: u64 = 5;
 /// Sizes within so many steps of the smallest count as equal: the search tells no finer.
 pub(super) const EQUAL_STEPS: u64 = 1;
+/// Replays that are played at once, at least, where sizes are tried one after the other.
+const TOGETHER: usize = 4;
 /// Steps of bisection between sizes asked for: 10 % of peak come down to below 1 %.
 const BISECTIONS: u32 = 4;
 
 /// These configurations at the sizes asked for, and for those that can be recommended the border between too slow and fast enough,
 /// roughly.
 ///
-/// In a race, combinations are played from the largest size down to the first that is too slow: below it none would be safe.
+/// In a race, what is shown beside them, but for `opt`, is played from the largest size down to the first that is too slow: below it none would be safe.
 pub(super) fn survey(replays: &mut Replays<'_>, configurations: &[usize]) -> Result<(), ScenarioError> {
     let is_race = replays.question.effort.is_race();
-    let (combinations, others): (Vec<usize>, Vec<usize>) =
-        configurations.iter().partition(|&&index| is_race && is_combination(replays, index));
-    let can_win: Vec<usize> = others.iter().copied().filter(|&index| replays.model_error(index).is_some()).collect();
+    let can_win: Vec<usize> =
+        configurations.iter().copied().filter(|&index| replays.model_error(index).is_some()).collect();
+    // The fewest faults that any policy could have stand beside each of the others.
+    let is_shape = |index: &usize| !is_race || can_win.contains(index) || CANDIDATES[*index].name == "opt";
+    let (shape, shown): (Vec<usize>, Vec<usize>) = configurations.iter().partition(|&index| is_shape(index));
     let sizes = replays.sizes.clone();
-    let mut places = at_each(&others, &sizes);
+    let mut places = at_each(&shape, &sizes);
     // Where the peak itself is asked for, so is room for chance above it: a program may need all of its memory.
     let above = replays.above_peak();
     if sizes.last().is_some_and(|&largest| largest >= replays.peak && largest < above) {
@@ -43,23 +47,34 @@ pub(super) fn survey(replays: &mut Replays<'_>, configurations: &[usize]) -> Res
     }
     let of_shape = replays.question.effort.of_shape();
     replays.play_up_to(of_shape, &places)?;
-    // Combinations fail at about the sizes at which their policies do.
-    let is_fast_enough = |index: usize, size: Bytes| {
-        replays.expected(index, size).is_some_and(|expected| replays.is_fast_enough(&expected))
-    };
-    let first = sizes.iter().position(|&size| can_win.iter().any(|&index| is_fast_enough(index, size)));
-    let first = first.unwrap_or(sizes.len().saturating_sub(1));
-    replays.play_up_to(of_shape, &at_each(&combinations, &sizes[first..]))?;
-    for next in (0..first).rev() {
-        let enough_so_far =
-            |&index: &usize| lowest_safe(replays, index).is_some_and(|lowest| lowest <= sizes[next + 1]);
-        let left: Vec<usize> = combinations.iter().copied().filter(enough_so_far).collect();
-        if left.is_empty() || replays.is_stopped() {
+    survey_down(replays, &can_win, shown, &sizes)?;
+    bisect(replays, &can_win, None)
+}
+
+/// Plays what is `shown` at sizes, each configuration down to the first that is too slow.
+fn survey_down(
+    replays: &mut Replays<'_>,
+    can_win: &[usize],
+    mut shown: Vec<usize>,
+    sizes: &[Bytes],
+) -> Result<(), ScenarioError> {
+    let of_shape = replays.question.effort.of_shape();
+    // They fail at about the sizes at which what can win does.
+    let is_enough =
+        |&size: &Bytes| can_win.iter().any(|&index| lowest_safe(replays, index).is_some_and(|low| low <= size));
+    let mut from = sizes.iter().position(is_enough).unwrap_or(sizes.len().saturating_sub(1));
+    replays.play_up_to(of_shape, &at_each(&shown, &sizes[from..]))?;
+    while from > 0 && !replays.is_stopped() {
+        shown.retain(|&index| lowest_safe(replays, index).is_some_and(|lowest| lowest <= sizes[from]));
+        if shown.is_empty() {
             break;
         }
-        replays.play_up_to(of_shape, &at_each(&left, &sizes[next..=next]))?;
+        // Few that are left go down by several sizes, so that more than one thread has something to do.
+        let next = from.saturating_sub(TOGETHER.div_ceil(shown.len()));
+        replays.play_up_to(of_shape, &at_each(&shown, &sizes[next..from]))?;
+        from = next;
     }
-    bisect(replays, &can_win, None)
+    Ok(())
 }
 
 fn at_each(configurations: &[usize], sizes: &[Bytes]) -> Vec<(usize, Bytes)> {
