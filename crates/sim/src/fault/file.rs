@@ -12,7 +12,8 @@ use isotherm_units::PageRange;
 use isotherm_units::access::{Advice, Backing, FileKind, Sharing};
 
 /// Pages of the aligned block that fault-around maps (`fault_around_bytes` = 64 KiB).
-const FAULT_AROUND_PAGES: u64 = 16;
+const FAULT_AROUND_PAGES: u64 = READY_MAX as u64;
+const READY_MAX: usize = 16;
 /// The request size that disks like best (`max_sectors_kb` = 1280, the usual default).
 const DEVICE_OPTIMUM_PAGES: u64 = 320;
 
@@ -50,7 +51,7 @@ impl Faulting<'_> {
         // First what the cache has ready, then what the table lacks of it: each of both is in few cache lines.
         let (memory, at) = (&*self.memory, range.start);
         let (backing, frames) = (memory.files.get(file), &memory.frames);
-        let mut ready = [(0, FrameId::new(0), false); FAULT_AROUND_PAGES as usize];
+        let mut ready = [(0, FrameId::new(0), false); READY_MAX];
         let mut nr_ready = 0;
         // Wraps for pages before the faulting one, and comes back.
         let file_pages = page.wrapping_add(at).wrapping_sub(self.page);
