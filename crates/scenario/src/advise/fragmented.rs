@@ -3,6 +3,7 @@
 //! for as many huge pages as the recording could use.
 
 use super::HugePages;
+use super::kept::Kept;
 use crate::assemble::{self, Limits, Peaks};
 use crate::compaction::CompactionSpec;
 use crate::error::ScenarioError;
@@ -19,7 +20,7 @@ use isotherm_sim::swap::device::DeviceKind;
 use isotherm_units::{Bytes, Duration, Instant};
 use isotherm_workload::{BuildContext, Effort, FragmenterSpec, HugePagesSpec, WorkloadSpec};
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Bytes of a huge page.
 const HUGE: Bytes = Bytes::from_mib(2);
@@ -60,9 +61,10 @@ pub struct Fragmented {
 }
 
 /// Huge pages under one design of proactive compaction.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencyRow {
     /// Name of the design; `none` for a machine without proactive compaction.
+    #[serde(skip_deserializing)]
     pub design: &'static str,
     pub runs_on_linux: bool,
     /// Huge pages that were allocated, on all machines together.
@@ -90,7 +92,12 @@ impl Fragmented {
     ///
     /// # Errors
     /// The simulated machine's.
-    pub(super) fn of(huge: &HugePages, peak: Bytes, progress: &dyn Progress) -> Result<Option<Self>, ScenarioError> {
+    pub(super) fn of(
+        huge: &HugePages,
+        peak: Bytes,
+        kept: &Kept,
+        progress: &dyn Progress,
+    ) -> Result<Option<Self>, ScenarioError> {
         let Some(dense) = huge.dense() else { return Ok(None) };
         let machine = machine_for(peak);
         let footprint = footprint(machine);
@@ -98,22 +105,23 @@ impl Fragmented {
         let wanted = dense.ranges.min(room * ASKED_PERCENT / 100);
         let designs: Vec<Option<Design>> =
             std::iter::once(None).chain(DESIGNS.iter().map(|entry| Some(with_goal((entry.make)(), wanted)))).collect();
-        let jobs: Vec<(usize, u64)> =
-            (0..designs.len()).flat_map(|design| (1..=SEEDS).map(move |seed| (design, seed))).collect();
-        progress.planned(jobs.len() as u64);
-        let outcomes: Vec<Result<Outcome, ScenarioError>> = jobs
-            .par_iter()
-            .map(|&(design, seed)| {
-                let outcome = play(&scenario(machine, footprint, wanted, designs[design].as_ref()), seed)?;
-                progress.done(1);
-                Ok(outcome)
-            })
-            .collect();
-        let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let of_design =
-            |(design, outcomes): (&Option<Design>, &[Outcome])| LatencyRow::of(design.as_ref(), outcomes, wanted);
-        let per_design = usize::try_from(SEEDS).expect("a few");
-        let rows: Vec<LatencyRow> = designs.iter().zip(outcomes.chunks(per_design)).map(of_design).collect();
+        progress.planned(designs.len() as u64 * SEEDS);
+        let row_of = |design: Option<&Design>| {
+            let scenario = scenario(machine, footprint, wanted, design);
+            let row = kept.or_play(&format!("huge pages on {SEEDS} machines"), &scenario, || {
+                let outcomes = (1..=SEEDS).into_par_iter().map(|seed| play(&scenario, seed));
+                let outcomes = outcomes.collect::<Vec<Result<Outcome, ScenarioError>>>();
+                let outcomes = outcomes.into_iter().collect::<Result<Vec<_>, _>>()?;
+                Ok::<_, ScenarioError>(LatencyRow::of(design, &outcomes, wanted))
+            })?;
+            progress.done(SEEDS);
+            // A row that was kept has no name.
+            Ok(LatencyRow { design: design.map_or("none", Design::name), ..row })
+        };
+        let rows = designs.par_iter().map(|design| row_of(design.as_ref()));
+        let rows = rows.collect::<Vec<Result<LatencyRow, ScenarioError>>>();
+        let rows = rows.into_iter().collect::<Result<Vec<_>, _>>()?;
+        kept.save();
         let best = rows[1..]
             .iter()
             .min_by_key(|row| (row.failed, row.mean_ns, row.daemon_cpu_ns))
@@ -325,7 +333,8 @@ mod tests {
     /// What is free in pieces has to be made into huge pages while the program waits, or before.
     #[test]
     fn without_a_daemon_the_program_waits_and_with_the_best_it_does_not() {
-        let reported = Fragmented::of(&huge(40), Bytes::from_mib(100), &()).unwrap().expect("40 could be huge");
+        let reported =
+            Fragmented::of(&huge(40), Bytes::from_mib(100), &Kept::default(), &()).unwrap().expect("40 could be huge");
         assert_eq!((reported.wanted, reported.machine_bytes, reported.rows.len()), (30, 136 << 20, 1 + DESIGNS.len()));
         let (vanilla, best) = (reported.vanilla(), reported.with_best());
         assert_eq!((vanilla.got + vanilla.failed, vanilla.design, vanilla.daemon_cpu_ns), (90, "none", 0));
@@ -334,17 +343,27 @@ mod tests {
         assert!(best.daemon_cpu_ns > 0);
         assert!(reported.rows.iter().skip(1).all(|row| row.mean_ns >= best.mean_ns || row.failed > 0), "{reported:?}");
         assert_eq!(reported.rows.iter().filter(|row| row.runs_on_linux).count(), 2, "none, and merged");
-        assert_eq!(Fragmented::of(&huge(40), Bytes::from_mib(100), &()).unwrap(), Some(reported), "the same again");
+        assert_eq!(
+            Fragmented::of(&huge(40), Bytes::from_mib(100), &Kept::default(), &()).unwrap(),
+            Some(reported),
+            "the same again"
+        );
     }
 
     #[test]
     fn more_than_the_machine_holds_is_told_for_a_part() {
-        let reported = Fragmented::of(&huge(100_000), Bytes::from_gib(300), &()).unwrap().expect("they could be huge");
+        let reported = Fragmented::of(&huge(100_000), Bytes::from_gib(300), &Kept::default(), &())
+            .unwrap()
+            .expect("they could be huge");
         assert_eq!(reported.machine_bytes, MACHINE_MAX.get());
         assert!(
             reported.wanted < 400
                 && reported.assumptions.iter().any(|line| line.contains("100000 ranges could be huge"))
         );
-        assert_eq!(Fragmented::of(&huge(0), Bytes::from_mib(100), &()).unwrap(), None, "nothing could be huge");
+        assert_eq!(
+            Fragmented::of(&huge(0), Bytes::from_mib(100), &Kept::default(), &()).unwrap(),
+            None,
+            "nothing could be huge"
+        );
     }
 }

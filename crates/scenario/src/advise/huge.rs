@@ -1,5 +1,6 @@
 //! The huge-page dimension of advice: what of a recording's memory could be huge pages, and what that would hold beside it.
 
+use super::kept::Kept;
 use super::{Fragmented, Question};
 use crate::error::ScenarioError;
 use crate::run::Progress;
@@ -29,7 +30,12 @@ impl HugePages {
     ///
     /// # Errors
     /// It cannot be read.
-    pub(super) fn of(question: &Question, peak: Bytes, progress: &dyn Progress) -> Result<Self, ScenarioError> {
+    pub(super) fn of(
+        question: &Question,
+        peak: Bytes,
+        kept: &Kept,
+        progress: &dyn Progress,
+    ) -> Result<Self, ScenarioError> {
         let reported = TraceReader::open(&question.trace).and_then(|mut reader| huge_ranges(&mut reader));
         let reported = reported.map_err(|error| ScenarioError::Meaning {
             place: question.trace.display().to_string(),
@@ -40,7 +46,7 @@ impl HugePages {
             Err(why) => (None, Some(why)),
         };
         let reported = Self { dense_share_ppm: DENSE.ppm(), ranges, not_reported, fragmented: None };
-        let fragmented = Fragmented::of(&reported, peak, progress)?;
+        let fragmented = Fragmented::of(&reported, peak, kept, progress)?;
         Ok(Self { fragmented, ..reported })
     }
 

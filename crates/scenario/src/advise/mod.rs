@@ -232,7 +232,7 @@ pub fn huge_pages(
             None,
             progress,
         )?;
-        Ok((replays.peak, HugePages::of(question, replays.peak, progress)?))
+        Ok((replays.peak, HugePages::of(question, replays.peak, &replays.kept, progress)?))
     })
 }
 
@@ -276,7 +276,9 @@ fn answer(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, S
     };
     let played = sample.as_ref().map_or(question.trace.as_path(), NamedTempFile::path);
     let mut whole = releases(question, played, None, progress)?;
-    let Some(peak) = whole.first().map(|first| first.peak) else { return Ok(Vec::new()) };
+    let Some((peak, kept)) = whole.first().map(|first| (first.peak, Arc::clone(&first.kept))) else {
+        return Ok(Vec::new());
+    };
     if let Sampling::Only(rate) = question.sampling {
         scout::check_size(question, rate, peak)?;
     }
@@ -291,8 +293,10 @@ fn answer(question: &Question, progress: &dyn Progress) -> Result<Vec<Advice>, S
         None => Vec::new(),
     };
     // Neither needs the other: so all threads have something to do where the search tries one size after the other.
-    let (choice, huge_pages) =
-        rayon::join(|| search_all(question, &mut whole, &mut scouts), || HugePages::of(question, peak, progress));
+    let (choice, huge_pages) = rayon::join(
+        || search_all(question, &mut whole, &mut scouts),
+        || HugePages::of(question, peak, &kept, progress),
+    );
     let (choice, huge_pages) = (choice?, huge_pages?);
     let answers = worst_of_each(whole, choice).into_iter().map(|mut replays| {
         let scout = scouts.iter().find(|scout| (scout.kernel, scout.order) == (replays.kernel, replays.order));
