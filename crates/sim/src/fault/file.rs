@@ -13,6 +13,7 @@ use isotherm_units::access::{Advice, Backing, FileKind, Sharing};
 
 /// Pages of the aligned block that fault-around maps (`fault_around_bytes` = 64 KiB).
 const FAULT_AROUND_PAGES: u64 = READY_MAX as u64;
+/// So many of them at most can be ready in the cache.
 const READY_MAX: usize = 16;
 /// The request size that disks like best (`max_sectors_kb` = 1280, the usual default).
 const DEVICE_OPTIMUM_PAGES: u64 = 320;

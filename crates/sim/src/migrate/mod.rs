@@ -198,10 +198,7 @@ impl Memory {
                 Ok((HUGE_PAGES, Mappers::from_iter([Mapper { space, page, executable: false }])))
             }
             Some(_) => Err(Refusal::PartOfHuge),
-            None => match self.sole_mapper(from) {
-                Some((space, page)) => Ok((1, Mappers::from_iter([Mapper { space, page, executable: false }]))),
-                None => Ok((1, self.mappers(from))),
-            },
+            None => Ok((1, self.mappers(from))),
         }
     }
 

@@ -13,7 +13,7 @@ use super::refault::REFS_BITS;
 use crate::cgroup::CgroupId;
 use crate::cgroup::protection::Standing;
 use crate::counters::Counter;
-use crate::memory::{Flag, FrameId, ListEnd, Mapper, Mappers, Memory, NodeId};
+use crate::memory::{Flag, FrameId, ListEnd, Memory, NodeId};
 use crate::reclaim::outcome::page_type;
 use crate::reclaim::scan_balance::PageType;
 use crate::reclaim::{DEF_PRIORITY, LruvecId, Scan};
@@ -78,11 +78,7 @@ impl Mglru {
     /// Reference check: as the two lists do it, after the look-around.
     pub(super) fn check_references_v6_12(&mut self, memory: &mut Memory, frame: FrameId, root: CgroupId) -> Verdict {
         let (mut nr_used, mut is_code) = (0, false);
-        let mappers = match memory.sole_mapper(frame) {
-            Some((space, page)) => Mappers::from_iter([Mapper { space, page, executable: false }]),
-            None => memory.mappers(frame),
-        };
-        for mapper in mappers {
+        for mapper in memory.mappers(frame) {
             if self.look_through(memory, frame, mapper, root) {
                 nr_used += 1;
                 is_code |= mapper.executable;
