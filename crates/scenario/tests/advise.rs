@@ -127,6 +127,24 @@ fn efforts_play_as_much_as_they_say_and_agree() {
     assert!(thorough.rows.iter().all(|row| row.n >= 2));
 }
 
+/// docs/advise.md#effort: the policy that loses is tried where the other is enough, and not in a band of its own. On SQLite that is `mglru`.
+#[test]
+fn what_loses_the_race_has_no_band_of_its_own() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/sqlite.parquet");
+    let question = Question { cpus: 4, threads: None, ..question(&path, &[70, 80, 100], &[KernelRelease::V7_2]) };
+    let advice = advise(&question, &()).unwrap_or_else(|error| panic!("{error}")).remove(0);
+    let best = advice.recommendation.as_ref().expect("some size is safe");
+    assert_eq!(best.candidate, "classic");
+    let near = best.memory_bytes..best.memory_bytes + advice.peak_bytes * 15 / 100;
+    let sizes = |candidate: &str| {
+        let rows = advice.rows.iter().filter(|row| row.candidate == candidate && near.contains(&row.memory_bytes));
+        rows.count()
+    };
+    assert!(sizes("classic") >= 15, "{}", sizes("classic"));
+    assert!(sizes("mglru") < 10, "{}", sizes("mglru"));
+    assert!(row(&advice, "mglru", advice.compared_bytes).n >= 5, "it was compared all the same");
+}
+
 /// docs/advise.md#effort: below the first size that is too slow a combination cannot be safe.
 #[test]
 fn combinations_are_not_played_below_what_is_too_slow_for_them() {

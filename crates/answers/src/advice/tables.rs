@@ -6,7 +6,7 @@ use isotherm_units::Bytes;
 
 use super::words;
 
-/// Every configuration at every size, release by release.
+/// Every configuration at every size played, release by release.
 pub fn rows(answers: &[Advice]) -> Table {
     let mut table = Table::new(
         "",

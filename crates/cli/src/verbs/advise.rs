@@ -112,7 +112,7 @@ pub(crate) struct Args {
     /// Print all that is known, not only the answer with its evidence: all configurations, other devices, huge pages, assumptions.
     #[arg(long)]
     details: bool,
-    /// Print every configuration at every size too, with all details.
+    /// Print every configuration at every size played too, with all details.
     #[arg(long)]
     rows: bool,
     /// Write a report as one HTML file.

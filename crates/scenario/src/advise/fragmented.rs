@@ -351,6 +351,17 @@ mod tests {
     }
 
     #[test]
+    fn what_was_kept_is_not_played_again_and_keeps_its_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("kept.jsonl");
+        let of = || Fragmented::of(&huge(40), Bytes::from_mib(100), &Kept::in_file(file.clone()), &()).unwrap();
+        let lines = || std::fs::read_to_string(&file).unwrap().lines().count();
+        let first = of();
+        assert_eq!(lines(), 1 + DESIGNS.len());
+        assert_eq!((of(), lines()), (first, 1 + DESIGNS.len()));
+    }
+
+    #[test]
     fn more_than_the_machine_holds_is_told_for_a_part() {
         let reported = Fragmented::of(&huge(100_000), Bytes::from_gib(300), &Kept::default(), &())
             .unwrap()

@@ -47,14 +47,18 @@ pub(super) struct Kept {
 }
 
 impl Kept {
+    /// What is kept in a file, which need not be there.
+    pub(super) fn in_file(file: PathBuf) -> Self {
+        Self { known: read(&file), file: Some(file), new: Mutex::default() }
+    }
+
     /// What is kept for a question.
     pub(super) fn of(question: &Question) -> Self {
         let file = question.keep.as_ref().and_then(|keep| {
             let digest = digest_of_file(&question.trace).ok()?;
             Some(keep.folder.join(format!("{digest}-{}.jsonl", keep.build)))
         });
-        let known = file.as_deref().map(read).unwrap_or_default();
-        Self { file, known, new: Mutex::default() }
+        file.map(Self::in_file).unwrap_or_default()
     }
 
     /// What `play` gives, or gave for the same `what` and scenario before.
@@ -186,7 +190,7 @@ mod tests {
     use super::*;
 
     fn kept(file: &Path) -> Kept {
-        Kept { file: Some(file.to_owned()), known: read(file), new: Mutex::default() }
+        Kept::in_file(file.to_owned())
     }
 
     fn ask(kept: &Kept, what: &str, scenario: &Scenario, answer: u64) -> u64 {

@@ -19,20 +19,15 @@ pub(super) fn is_beaten(releases: &mut [Replays<'_>], index: usize, best: Bytes)
         if lacks > 0 {
             replays.play_more(&[(index, size, lacks)])?;
         }
-        if expected_without_slowest(replays, index, size).is_some_and(|rest| !replays.is_fast_enough(&rest)) {
+        let runs = without_slowest(replays.pool.around(index, size));
+        let is_fast_enough = |rest: Expected| replays.is_fast_enough(&rest);
+        let needs_more = replays.expected_of(index, &runs).is_some_and(|rest| !is_fast_enough(rest));
+        // Where the user stopped it, there may be too few to tell.
+        if needs_more && replays.nr_judging(index, size) >= replays.question.effort.to_compare() {
             return Ok(true);
         }
     }
     Ok(false)
-}
-
-/// What to expect by all replays around a size but the slowest; `None` where that leaves too few to tell.
-fn expected_without_slowest(replays: &Replays<'_>, index: usize, size: Bytes) -> Option<Expected> {
-    let runs = replays.pool.around(index, size);
-    if runs.len() < replays.question.effort.to_compare() {
-        return None;
-    }
-    replays.expected_of(index, &without_slowest(runs))
 }
 
 /// What did not finish is the slowest.

@@ -30,7 +30,8 @@ const BISECTIONS: u32 = 4;
 /// These configurations at the sizes asked for, and for those that can be recommended the border between too slow and fast enough,
 /// roughly.
 ///
-/// In a race, what is shown beside them, but for `opt`, is played from the largest size down to the first that is too slow: below it none would be safe.
+/// In a race, what is shown beside them, but for `opt`, is played [downwards](survey_down): below a size that is too slow none would be
+/// safe.
 pub(super) fn survey(replays: &mut Replays<'_>, configurations: &[usize]) -> Result<(), ScenarioError> {
     let is_race = replays.question.effort.is_race();
     let can_win: Vec<usize> =
@@ -51,7 +52,8 @@ pub(super) fn survey(replays: &mut Replays<'_>, configurations: &[usize]) -> Res
     bisect(replays, &can_win, None)
 }
 
-/// Plays what is `shown` at sizes, each configuration down to the first that is too slow.
+/// Plays what is `shown` at the sizes that are enough for what can win, and each configuration that is safe down to there on below, to the
+/// first size that is too slow or a few further.
 fn survey_down(
     replays: &mut Replays<'_>,
     can_win: &[usize],
