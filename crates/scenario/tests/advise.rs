@@ -131,17 +131,14 @@ fn efforts_play_as_much_as_they_say_and_agree() {
 #[test]
 fn what_loses_the_race_has_no_band_of_its_own() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces/sqlite.parquet");
-    let question = Question { cpus: 4, threads: None, ..question(&path, &[70, 80, 100], &[KernelRelease::V7_2]) };
+    let question =
+        Question { cpus: 4, threads: None, ..question(&path, &[40, 50, 60, 70, 80, 90, 100], &[KernelRelease::V7_2]) };
     let advice = advise(&question, &()).unwrap_or_else(|error| panic!("{error}")).remove(0);
     let best = advice.recommendation.as_ref().expect("some size is safe");
     assert_eq!(best.candidate, "classic");
-    let near = best.memory_bytes..best.memory_bytes + advice.peak_bytes * 15 / 100;
-    let sizes = |candidate: &str| {
-        let rows = advice.rows.iter().filter(|row| row.candidate == candidate && near.contains(&row.memory_bytes));
-        rows.count()
-    };
-    assert!(sizes("classic") >= 15, "{}", sizes("classic"));
-    assert!(sizes("mglru") < 10, "{}", sizes("mglru"));
+    let sizes = |candidate: &str| advice.rows.iter().filter(|row| row.candidate == candidate).count();
+    // Seven asked for, one above the peak, five that bisection and comparison add; eight more without the race.
+    assert!(sizes("classic") >= 25 && sizes("mglru") <= 16, "{} {}", sizes("classic"), sizes("mglru"));
     assert!(row(&advice, "mglru", advice.compared_bytes).n >= 5, "it was compared all the same");
 }
 
