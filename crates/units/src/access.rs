@@ -4,6 +4,8 @@
 //! replay make programs; the simulated machine and the real-kernel player run them. Calls are dynamic once per batch;
 //! a batch is plain data of 16 bytes a run.
 
+use std::sync::Arc;
+
 use crate::{Duration, Instant, PageRange};
 
 /// How an access reaches memory. Page-table accesses leave an accessed bit that is found later; file-descriptor accesses
@@ -389,15 +391,17 @@ pub enum Owner {
 
 /// For each page the positions, in the order of the whole program, at which it is used.
 ///
-/// A reader consumes one position of a page each time the page is touched, so the position of its next use is known
-/// whatever the order in which threads come to run. Costs 4 bytes a use and 4 bytes a page.
+/// A reader goes from one position of a page to the next each time the page is touched, so the position of its next use is known
+/// whatever the order in which threads come to run. Costs 4 bytes a use and 4 bytes a page, which copies share. A use leads to the
+/// next one of its page: who goes through all of them in the order of the program reads the list from one end to the other.
 #[derive(Clone, Debug, Default)]
 pub struct Future {
     /// Sorted by `(owner, pages.start)`, disjoint.
-    ranges: Vec<FutureRange>,
-    /// `positions[offsets[i]..offsets[i + 1]]` belong to dense page `i`.
-    offsets: Vec<u32>,
-    positions: Vec<u32>,
+    ranges: Arc<[FutureRange]>,
+    /// By dense page: the position of its first use.
+    first: Arc<[u32]>,
+    /// By position: that of the next use of the page that is used there.
+    next: Arc<[u32]>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -407,7 +411,18 @@ struct FutureRange {
     first_dense: u32,
 }
 
+impl FutureRange {
+    #[inline]
+    fn dense(&self, owner: Owner, page: u64) -> Option<usize> {
+        (self.owner == owner && self.pages.contains(page))
+            .then(|| self.first_dense as usize + usize::try_from(page - self.pages.start).expect("checked in build"))
+    }
+}
+
 impl Future {
+    /// Position of a page that is not used again.
+    pub const NEVER: u32 = u32::MAX;
+
     /// Builds the table. `ranges`: all pages that may be used (overlaps are merged). `uses` calls its argument once for each
     /// use in program order; it is run twice and must make the same calls both times. Uses outside the ranges are not
     /// kept.
@@ -420,10 +435,10 @@ impl Future {
     ) -> Result<Result<Self, FutureTooLarge>, E> {
         ranges.retain(|(_, pages)| !pages.is_empty());
         ranges.sort_unstable();
-        let mut future = Self::default();
+        let mut merged: Vec<FutureRange> = Vec::new();
         let mut pages_in_all = 0u64;
         for (owner, pages) in ranges {
-            match future.ranges.last_mut() {
+            match merged.last_mut() {
                 Some(last) if last.owner == owner && pages.start <= last.pages.end => {
                     pages_in_all += pages.end.saturating_sub(last.pages.end);
                     last.pages.end = last.pages.end.max(pages.end);
@@ -431,61 +446,75 @@ impl Future {
                 _ => {
                     let Ok(first_dense) = u32::try_from(pages_in_all) else { return Ok(Err(FutureTooLarge)) };
                     pages_in_all += pages.len();
-                    future.ranges.push(FutureRange { owner, pages, first_dense });
+                    merged.push(FutureRange { owner, pages, first_dense });
                 }
             }
         }
         let Some(dense_len) = usize::try_from(pages_in_all).ok().filter(|_| pages_in_all < u64::from(u32::MAX)) else {
             return Ok(Err(FutureTooLarge));
         };
-        let mut counts = vec![0u32; dense_len + 1];
-        let mut nr_uses = 0u64;
-        uses(&mut |owner, page| {
-            if let Some(dense) = future.dense(owner, page) {
-                counts[dense] = counts[dense].saturating_add(1);
-                nr_uses += 1;
-            }
-        })?;
-        if nr_uses >= u64::from(u32::MAX) {
+        let mut future = Self { ranges: merged.into(), ..Self::default() };
+        let (mut nr_uses, mut near) = (0u64, 0);
+        uses(&mut |owner, page| nr_uses += u64::from(future.dense_next(owner, page, &mut near).is_some()))?;
+        let Some(len) = usize::try_from(nr_uses).ok().filter(|_| nr_uses < u64::from(u32::MAX)) else {
             return Ok(Err(FutureTooLarge));
-        }
-        let mut sum = 0u32;
-        for count in &mut counts {
-            let here = *count;
-            *count = sum;
-            sum += here;
-        }
-        let mut cursor = counts.clone();
-        future.offsets = counts;
-        let mut positions = vec![0u32; sum as usize];
+        };
+        let mut first = vec![Self::NEVER; dense_len];
+        // By dense page: the latest position so far.
+        let mut latest = first.clone();
+        let mut next = vec![Self::NEVER; len];
         let mut position = 0u32;
         uses(&mut |owner, page| {
-            if let Some(dense) = future.dense(owner, page) {
-                positions[cursor[dense] as usize] = position;
-                cursor[dense] += 1;
+            if let Some(dense) = future.dense_next(owner, page, &mut near) {
+                match next.get_mut(latest[dense] as usize) {
+                    Some(next) => *next = position,
+                    None => first[dense] = position,
+                }
+                latest[dense] = position;
                 position += 1;
             }
         })?;
-        future.positions = positions;
+        (future.first, future.next) = (first.into(), next.into());
         Ok(Ok(future))
     }
 
-    /// Number of pages that have a position; dense indices are below it.
-    pub fn dense_len(&self) -> usize {
-        self.offsets.len().saturating_sub(1)
+    /// By dense page: the position of its first use, or [`NEVER`](Self::NEVER). Dense numbers are below its length.
+    pub fn first_uses(&self) -> &[u32] {
+        &self.first
+    }
+
+    /// The position of the next use of the page that is used at `position`; [`NEVER`](Self::NEVER) after the last one and after that.
+    #[inline]
+    pub fn use_after(&self, position: u32) -> u32 {
+        self.next.get(position as usize).copied().unwrap_or(Self::NEVER)
     }
 
     /// The dense number of a page, if it is in the table. Numbers of neighbouring pages of a range are neighbours.
     pub fn dense(&self, owner: Owner, page: u64) -> Option<usize> {
-        let after = self.ranges.partition_point(|range| (range.owner, range.pages.start) <= (owner, page));
-        let range = self.ranges[..after].last()?;
-        (range.owner == owner && range.pages.contains(page))
-            .then(|| range.first_dense as usize + usize::try_from(page - range.pages.start).expect("checked in build"))
+        self.range_of(owner, page).and_then(|at| self.ranges[at].dense(owner, page))
+    }
+
+    /// The same for one who asks for page after page: they often lie in the range of the page before, which `latest` names. It
+    /// is 0 at first.
+    #[inline]
+    pub fn dense_next(&self, owner: Owner, page: u64, latest: &mut usize) -> Option<usize> {
+        let near = self.ranges.get(*latest).and_then(|range| range.dense(owner, page));
+        near.or_else(|| {
+            *latest = self.range_of(owner, page)?;
+            self.ranges[*latest].dense(owner, page)
+        })
+    }
+
+    /// The range that holds the page, or the last one before it.
+    fn range_of(&self, owner: Owner, page: u64) -> Option<usize> {
+        self.ranges.partition_point(|range| (range.owner, range.pages.start) <= (owner, page)).checked_sub(1)
     }
 
     /// All positions at which dense page `dense` is used, ascending.
-    pub fn uses_of(&self, dense: usize) -> &[u32] {
-        &self.positions[self.offsets[dense] as usize..self.offsets[dense + 1] as usize]
+    pub fn uses_of(&self, dense: usize) -> impl Iterator<Item = u32> + '_ {
+        let is_use = |&position: &u32| position != Self::NEVER;
+        let after = move |&position: &u32| Some(self.use_after(position)).filter(is_use);
+        std::iter::successors(Some(self.first[dense]).filter(is_use), after)
     }
 }
 
@@ -520,13 +549,19 @@ mod tests {
             Ok(())
         });
         let future = future.unwrap().unwrap();
-        let uses =
-            |process, page| future.dense(Owner::Process(process), page).map(|dense| future.uses_of(dense).to_vec());
+        let uses = |process, page| {
+            future.dense(Owner::Process(process), page).map(|dense| future.uses_of(dense).collect::<Vec<_>>())
+        };
         assert_eq!(uses(0, 10), Some(vec![0, 3]));
         assert_eq!(uses(0, 11), Some(vec![1]));
         assert_eq!(uses(1, 10), Some(vec![2]));
         assert_eq!(uses(1, 11), Some(vec![]));
         assert_eq!(uses(0, 99), None);
-        assert_eq!(future.dense_len(), 4);
+        let mut latest = 0;
+        for (process, page) in [(1, 11), (1, 10), (0, 11), (0, 12), (2, 10), (0, 10), (0, 9), (1, 11)] {
+            let (owner, next) = (Owner::Process(process), &mut latest);
+            assert_eq!(future.dense_next(owner, page, next), future.dense(owner, page), "{owner:?} {page}");
+        }
+        assert_eq!(future.first_uses().len(), 4);
     }
 }

@@ -385,7 +385,7 @@ mod tests {
             prop_assert_eq!(u64::from(position), operations);
             for ((owner, page), positions) in naive {
                 let dense = future.dense(owner, page).unwrap();
-                prop_assert_eq!(future.uses_of(dense), positions.as_slice());
+                prop_assert_eq!(future.uses_of(dense).collect::<Vec<_>>(), positions);
             }
         }
     }

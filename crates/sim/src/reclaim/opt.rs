@@ -1,6 +1,6 @@
 //! `opt`: Belady's MIN. The page whose next use lies farthest in the future goes (`docs/baselines.md`).
 //!
-//! The future is a list of positions for each page; each use consumes one. Pages wait in a heap by their next position, one
+//! Each page has a chain of positions at which it is used; each use goes on to the next one. Pages wait in a heap by their next position, one
 //! heap an lruvec. A use pushes the new position and leaves the old entry behind as stale (positions only grow, so a heap
 //! with the farthest on top never hides a fresh entry under a stale one); a heap four times as large as needed is cleaned.
 //!
@@ -17,7 +17,7 @@ use isotherm_units::access::{Future, Owner, Run};
 use std::collections::BinaryHeap;
 
 /// Position of a page that is not used again.
-const NEVER: u32 = u32::MAX;
+const NEVER: u32 = Future::NEVER;
 /// Next position of a frame without a page: no entry of a heap matches.
 const ABSENT: u32 = u32::MAX - 1;
 /// Smaller heaps are not worth cleaning.
@@ -48,8 +48,10 @@ pub struct Opt {
 struct Known {
     program: usize,
     future: Future,
-    /// By dense page: uses consumed.
-    consumed: Vec<u32>,
+    /// By dense page: the position of its next use.
+    next: Vec<u32>,
+    /// For [`Future::dense_next`].
+    latest: usize,
     /// By the machine's file number: the program's.
     files: Vec<Option<usize>>,
 }
@@ -166,11 +168,12 @@ impl Known {
     }
 
     fn position(&mut self, owner: Owner, page: u64, consume: bool) -> u32 {
-        let Some(dense) = self.future.dense(owner, page) else { return NEVER };
-        let consumed = &mut self.consumed[dense];
-        let uses = self.future.uses_of(dense);
-        *consumed = (*consumed).saturating_add(u32::from(consume));
-        uses.get(*consumed as usize).copied().unwrap_or(NEVER)
+        let Some(dense) = self.future.dense_next(owner, page, &mut self.latest) else { return NEVER };
+        let next = &mut self.next[dense];
+        if consume {
+            *next = self.future.use_after(*next);
+        }
+        *next
     }
 }
 
@@ -312,8 +315,8 @@ impl ReclaimPolicy for Opt {
         for (index, file) in files.iter().enumerate() {
             by_machine[file.index()] = Some(index);
         }
-        let consumed = vec![0; future.dense_len()];
-        self.known = Some(Known { program, future, consumed, files: by_machine });
+        let next = future.first_uses().to_vec();
+        self.known = Some(Known { program, future, next, latest: 0, files: by_machine });
         Ok(())
     }
 }
