@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use crate::{Duration, Instant, PageRange};
 
+pub use crate::runs::Runs;
+
 /// How an access reaches memory. Page-table accesses leave an accessed bit that is found later; file-descriptor accesses
 /// call into the kernel at once. Policies treat the two differently, so they are kept apart everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +105,7 @@ impl std::fmt::Debug for Run {
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// The accesses in program order.
-    pub runs: Vec<Run>,
+    pub runs: Runs,
     /// Operations (requests, transactions) that are complete when the last run is done; the unit of throughput.
     pub operations: u64,
 }

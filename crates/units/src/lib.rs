@@ -7,6 +7,7 @@ pub mod access;
 mod page;
 mod quantity;
 mod ratio;
+mod runs;
 mod size;
 mod time;
 pub mod wildcard;

@@ -400,7 +400,7 @@ mod tests {
         for mut thread in program.threads {
             let mut batch = Batch::default();
             while thread.stream.next_batch(Instant::START, &mut batch).unwrap() != After::Finish {}
-            for run in batch.runs {
+            for run in &batch.runs {
                 assert_eq!(run.think_ns, 1000, "two threads share the rate");
                 counts[pieces.iter().position(|piece| piece.contains(run.page())).expect("a hot page")] += 1;
             }

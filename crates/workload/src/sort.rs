@@ -246,7 +246,7 @@ impl Sort {
 impl Stream for Sort {
     fn next_batch(&mut self, _now: Instant, batch: &mut Batch) -> Result<After, StreamError> {
         for _ in 0..BATCH_PIECES {
-            batch.operations += self.piece(&mut batch.runs);
+            batch.operations += self.piece(batch.runs.own());
         }
         Ok(if self.stage == Stage::Done { After::Finish } else { After::Continue })
     }

@@ -20,7 +20,7 @@ impl Stream for Script {
         match self.0.next() {
             Some((runs, after)) => {
                 batch.operations = runs.len() as u64;
-                batch.runs = runs;
+                batch.runs = runs.into();
                 Ok(after)
             }
             None => Ok(After::Finish),

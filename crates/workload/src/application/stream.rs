@@ -159,7 +159,7 @@ impl Application {
             }
         }
         self.owed_ns += u64::from(plan.compute_ns);
-        if let Some(run) = batch.runs.get_mut(first) {
+        if let Some(run) = batch.runs.own().get_mut(first) {
             run.think_ns = u32::try_from(self.owed_ns).unwrap_or(u32::MAX);
             self.owed_ns -= u64::from(run.think_ns);
         }

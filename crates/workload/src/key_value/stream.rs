@@ -179,12 +179,12 @@ impl KeyValue {
             }
             let first = batch.runs.len();
             if let Some(start) = self.index_start {
-                push_index_walk(&plan, start, *item, is_insert, &mut batch.runs);
+                push_index_walk(&plan, start, *item, is_insert, batch.runs.own());
             }
             plan.packing.apply(std::slice::from_mut(item));
             let is_write = choice < plan.modify_below;
             batch.runs.push(run(self.data_start + *item, plan.packing.pages(), is_write).through(plan.channel));
-            batch.runs[first].think_ns = plan.compute_ns;
+            batch.runs.own()[first].think_ns = plan.compute_ns;
         }
     }
 }

@@ -179,11 +179,11 @@ impl Stream for Masim {
             let region = self.regions[pattern.region];
             match pattern.order {
                 Order::Sequential { stride } => {
-                    sweep(region, stride, cursor, wanted, pattern.mode, access_ns, &mut batch.runs);
+                    sweep(region, stride, cursor, wanted, pattern.mode, access_ns, batch.runs.own());
                 }
                 Order::Random => {
                     let limits = self.options.limits.then_some(self.options.seed ^ pattern.region as u64);
-                    scatter(region, limits, wanted, pattern.mode, access_ns, &mut self.random, &mut batch.runs);
+                    scatter(region, limits, wanted, pattern.mode, access_ns, &mut self.random, batch.runs.own());
                 }
             }
             self.picked_left -= wanted;

@@ -24,6 +24,13 @@ pub(super) struct ThreadPart {
     pub(super) marks: Vec<(usize, Mark)>,
 }
 
+/// The same of a thread all of whose accesses are known, which every replay shares.
+#[derive(Clone, Debug)]
+pub(super) struct WholePart {
+    pub(super) runs: Arc<Vec<Run>>,
+    pub(super) marks: Vec<(usize, Mark)>,
+}
+
 /// What a thread does between accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
@@ -44,7 +51,7 @@ pub(super) enum Mark {
 /// All rows of a trace, decoded.
 #[derive(Debug)]
 pub(super) struct Script {
-    pub(super) parts: Vec<ThreadPart>,
+    pub(super) parts: Vec<WholePart>,
     /// Changes of each process.
     changes: Vec<Vec<LayoutChange>>,
 }

@@ -1,5 +1,6 @@
 //! One recorded thread, played.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use isotherm_trace::{RowBatch, TraceReader};
@@ -7,7 +8,7 @@ use isotherm_units::access::{After, Batch, Run, Stream, StreamError};
 use isotherm_units::{Duration, Instant, Ratio};
 
 use super::epoch_order::Feed;
-use super::script::{Mark, Outline, Script, ThreadPart};
+use super::script::{Mark, Outline, Script, ThreadPart, WholePart};
 use super::timeline::Timeline;
 use super::{PlayAs, TraceStore};
 use crate::WorkloadError;
@@ -80,11 +81,22 @@ impl Part {
         Ok((0..outline.threads.len()).map(part).collect())
     }
 
-    /// The accesses at hand.
-    fn at_hand(&self) -> &ThreadPart {
+    /// How many runs are at hand, and what happens between them.
+    fn at_hand(&self) -> (usize, &[(usize, Mark)]) {
         match self {
-            Self::Whole { script, thread } => &script.parts[*thread],
-            Self::Live { piece, .. } => piece,
+            Self::Whole { script, thread } => {
+                let WholePart { runs, marks } = &script.parts[*thread];
+                (runs.len(), marks)
+            }
+            Self::Live { piece, .. } => (piece.runs.len(), &piece.marks),
+        }
+    }
+
+    /// Puts the runs at hand in `range` into a batch, which holds none.
+    fn put(&self, range: Range<usize>, batch: &mut Batch) {
+        match self {
+            Self::Whole { script, thread } => batch.runs.share(&script.parts[*thread].runs, range),
+            Self::Live { piece, .. } => batch.runs.extend(piece.runs[range].iter().copied()),
         }
     }
 
@@ -177,13 +189,12 @@ impl Replay {
         handed_out
     }
 
-    /// Copies runs up to `end` into `batch`.
+    /// Puts runs up to `end` into `batch`.
     fn hand_out(&mut self, end: usize, batch: &mut Batch) {
-        let from = self.run_at;
-        batch.runs.extend_from_slice(&self.part.at_hand().runs[from..end]);
+        self.part.put(self.run_at..end, batch);
         self.run_at = end;
         if self.transform.time_scale != Ratio::ONE {
-            for run in &mut batch.runs {
+            for run in batch.runs.own() {
                 run.think_ns =
                     u32::try_from(self.scaled(u64::from(run.think_ns), u64::from(u32::MAX))).expect("limited");
             }
@@ -193,7 +204,7 @@ impl Replay {
             PlayAs::Read => Run::read,
             PlayAs::Write => Run::write,
         };
-        for run in &mut batch.runs {
+        for run in batch.runs.own() {
             *run = force(run.page(), run.pages).through(run.channel()).after_ns(run.think_ns);
         }
         self.count(batch);
@@ -244,12 +255,13 @@ impl Stream for Replay {
         loop {
             if self.transform.epoch_repeat == 1 {
                 // Nothing happens at the ends of epochs.
-                let marks = self.part.at_hand().marks.iter().skip(self.mark_at);
+                let (_, marks) = self.part.at_hand();
+                let marks = marks.iter().skip(self.mark_at);
                 self.mark_at += marks.take_while(|(_, mark)| *mark == Mark::EpochEnd).count();
             }
-            let part = self.part.at_hand();
-            let mark = part.marks.get(self.mark_at).copied();
-            let end = mark.map_or(part.runs.len(), |(at, _)| at);
+            let (nr_runs, marks) = self.part.at_hand();
+            let mark = marks.get(self.mark_at).copied();
+            let end = mark.map_or(nr_runs, |(at, _)| at);
             if self.run_at < end {
                 self.hand_out(end.min(self.run_at + BATCH_RUNS), batch);
                 return Ok(After::Continue);

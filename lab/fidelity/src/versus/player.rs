@@ -72,7 +72,7 @@ impl Stream for Playing {
         player.times.lock().unwrap_or_else(PoisonError::into_inner).push(now.ns());
         batch.runs.extend(player.others.iter().map(|pages| Run::write(pages.start, 1)));
         player.pattern.pass(pass, |first, pages| batch.runs.push(Run::write(ARENA_PAGE + u64::from(first), pages)));
-        if let Some(first) = batch.runs.first_mut() {
+        if let Some(first) = batch.runs.own().first_mut() {
             *first = first.after_ns(u32::try_from(player.compute.ns())?);
         }
         self.next = Some(pass + 1);
@@ -103,7 +103,7 @@ mod tests {
         let mut step = |now| {
             let mut batch = Batch::default();
             let after = stream.next_batch(Instant::from_ns(now), &mut batch).unwrap();
-            (batch.runs, after)
+            (batch.runs.to_vec(), after)
         };
         let pass = vec![Run::write(5, 1).after_ns(2), Run::write(ARENA_PAGE + 2, 3)];
         assert_eq!(step(0), (vec![Run::write(ARENA_PAGE, 8)], After::Continue));
