@@ -236,7 +236,7 @@ impl<'a> Faulting<'a> {
             memory.count(Counter::PgFault, cgroup, 1);
         }
         let found = memory.space_mut(space);
-        let vma = found.vmas.find(page).copied();
+        let vma = found.vmas.find_next(page).copied();
         match (vma, vma.and_then(|_| found.reach(page))) {
             (Some(vma), Some(dense)) => Ok(Self { memory, policy, state, space, page, dense, vma, need }),
             _ => {

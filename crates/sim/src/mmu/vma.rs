@@ -36,36 +36,52 @@ impl Vma {
 
 /// The mapped ranges of one address space: sorted, disjoint.
 #[derive(Clone, Debug, Default)]
-pub struct VmaList(Vec<Vma>);
+pub struct VmaList {
+    ranges: Vec<Vma>,
+    /// Place of the range that was found last.
+    latest: usize,
+}
 
 impl VmaList {
     /// The range that holds `page`.
     pub fn find(&self, page: u64) -> Option<&Vma> {
-        let after = self.0.partition_point(|vma| vma.pages().start <= page);
-        self.0[..after].last().filter(|vma| vma.pages().contains(page))
+        let after = self.ranges.partition_point(|vma| vma.pages().start <= page);
+        self.ranges[..after].last().filter(|vma| vma.pages().contains(page))
+    }
+
+    /// The same for one who asks for page after page: they often lie in the range that was found last.
+    #[inline]
+    pub fn find_next(&mut self, page: u64) -> Option<&Vma> {
+        if !self.ranges.get(self.latest).is_some_and(|vma| vma.pages().contains(page)) {
+            self.latest = self.ranges.partition_point(|vma| vma.pages().start <= page).checked_sub(1)?;
+        }
+        self.ranges.get(self.latest).filter(|vma| vma.pages().contains(page))
     }
 
     /// All ranges, ascending.
     pub fn iter(&self) -> std::slice::Iter<'_, Vma> {
-        self.0.iter()
+        self.ranges.iter()
     }
 
     /// Adds a range; what it overlaps must have been removed.
     pub fn insert(&mut self, vma: Vma) {
-        let at = self.0.partition_point(|other| other.pages().start < vma.pages().start);
+        let at = self.ranges.partition_point(|other| other.pages().start < vma.pages().start);
         debug_assert!(
-            self.0.get(at).is_none_or(|next| !next.pages().overlaps(vma.pages())),
+            self.ranges.get(at).is_none_or(|next| !next.pages().overlaps(vma.pages())),
             "what it overlaps was removed"
         );
-        debug_assert!(at == 0 || self.0[at - 1].pages().end <= vma.pages().start, "ranges are sorted and disjoint");
-        self.0.insert(at, vma);
+        debug_assert!(
+            at == 0 || self.ranges[at - 1].pages().end <= vma.pages().start,
+            "ranges are sorted and disjoint"
+        );
+        self.ranges.insert(at, vma);
     }
 
     /// Takes `range` out, cutting ranges at its ends; returns the parts taken out.
     pub fn remove(&mut self, range: PageRange) -> Vec<Vma> {
         let mut removed = Vec::new();
-        let mut kept = Vec::with_capacity(self.0.len() + 1);
-        for vma in self.0.drain(..) {
+        let mut kept = Vec::with_capacity(self.ranges.len() + 1);
+        for vma in self.ranges.drain(..) {
             if !vma.pages().overlaps(range) {
                 kept.push(vma);
                 continue;
@@ -75,7 +91,7 @@ impl VmaList {
             kept.extend([before, after].into_iter().filter(|rest| !rest.is_empty()).map(|rest| vma.cut(rest)));
             removed.push(vma.cut(range));
         }
-        self.0 = kept;
+        self.ranges = kept;
         removed
     }
 
@@ -106,6 +122,12 @@ mod tests {
         assert_eq!(list.remove(PageRange::new(13, 15)), [file(13, 15, 103)]);
         assert_eq!(list.iter().copied().collect::<Vec<_>>(), [file(10, 13, 100), file(15, 20, 105)]);
         assert!(list.find(12).is_some() && list.find(13).is_none() && list.find(20).is_none());
+        for page in [12, 9, 19, 13, 12, 20, 15, 10] {
+            let found = list.find(page).copied();
+            assert_eq!(list.find_next(page).copied(), found, "{page}");
+        }
+        list.remove(PageRange::new(0, 13));
+        assert!(list.find_next(12).is_none() && list.find_next(10).is_none(), "not what is there no more");
     }
 
     #[test]
