@@ -71,7 +71,7 @@ struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum RequestPages {
     One(FrameId),
-    /// Those of a list.
+    /// Those of a list, at least two.
     Many(usize),
 }
 
@@ -222,23 +222,34 @@ impl Io {
 
     /// The next transfer that ended at `now` or before.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Completion> {
-        let Ending { request, done } = match self.ending {
-            Some(ending) => ending,
-            None => Ending { request: self.pop_request(now)?, done: 0 },
+        let (kind, frame) = match &mut self.ending {
+            Some(ending) => {
+                let RequestPages::Many(list) = ending.request.pages else { unreachable!("one page ends at once") };
+                let (kind, frame) = (ending.request.kind, self.lists[list][ending.done]);
+                ending.done += 1;
+                if ending.done == self.lists[list].len() {
+                    self.lists[list].clear();
+                    self.free_lists.push(list);
+                    self.ending = None;
+                }
+                (kind, frame)
+            }
+            None => {
+                let request = self.pop_request(now)?;
+                let frame = match request.pages {
+                    RequestPages::One(frame) => frame,
+                    RequestPages::Many(list) => {
+                        self.ending = Some(Ending { request, done: 1 });
+                        self.lists[list][0]
+                    }
+                };
+                (request.kind, frame)
+            }
         };
-        let (frame, is_last) = match request.pages {
-            RequestPages::One(frame) => (frame, true),
-            RequestPages::Many(list) => (self.lists[list][done], done + 1 == self.lists[list].len()),
-        };
-        self.ending = (!is_last).then_some(Ending { request, done: done + 1 });
-        if let (true, RequestPages::Many(list)) = (is_last, request.pages) {
-            self.lists[list].clear();
-            self.free_lists.push(list);
-        }
         self.nr_in_flight -= 1;
-        self.nr_writes -= u64::from(request.kind.is_write());
-        self.nr_swap_writes -= u64::from(request.kind == Kind::SwapWrite);
-        Some(request.kind.of(frame))
+        self.nr_writes -= u64::from(kind.is_write());
+        self.nr_swap_writes -= u64::from(kind == Kind::SwapWrite);
+        Some(kind.of(frame))
     }
 
     fn pop_request(&mut self, now: Instant) -> Option<Request> {
