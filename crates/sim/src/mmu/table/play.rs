@@ -108,6 +108,8 @@ impl PageTable {
         }
     }
 
+    /// Not inlined: together they would have too few registers for the hot loop.
+    #[inline(never)]
     fn play_tiers<const PLANES: usize>(&mut self, runs: &[Run], cursor: &mut Cursor, pace: &mut Pace) -> Stop {
         debug_assert!(cursor.run <= runs.len(), "the cursor is one of this batch");
         let mut now_ns = pace.now_ns;
