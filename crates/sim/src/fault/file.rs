@@ -3,7 +3,7 @@
 use super::window::{FileWindow, add_file_page, begin_file_window};
 use super::{Faulting, Step};
 use crate::memory::{CachePage, FileId, Flag, FrameId, KernelRelease, Memory};
-use crate::mmu::{Entry, Need, OpenFile, SpaceId};
+use crate::mmu::{Need, OpenFile, SpaceId};
 use crate::readahead::file::{
     Advice as Order, FaultAround, FileReadahead, MappingKind, ReadaheadLimits, Window as ReadWindow,
 };
@@ -52,8 +52,8 @@ impl Faulting<'_> {
         // First what the cache has ready, then what the table lacks of it: each of both is in few cache lines.
         let (memory, at) = (&*self.memory, range.start);
         let (backing, frames) = (memory.files.get(file), &memory.frames);
-        let mut ready = [(0, FrameId::new(0), false); READY_MAX];
-        let mut nr_ready = 0;
+        let mut ready = [(0, FrameId::new(0)); READY_MAX];
+        let (mut nr_ready, mut own) = (0, None);
         // Wraps for pages before the faulting one, and comes back.
         let file_pages = page.wrapping_add(at).wrapping_sub(self.page);
         for offset in 0..range.len() {
@@ -65,23 +65,19 @@ impl Faulting<'_> {
             }
             let workingset = flags.has(Flag::Workingset);
             around.ready += u32::from(!workingset);
-            ready[nr_ready] = (at + offset, frame, workingset);
+            if at + offset == self.page {
+                own = Some((nr_ready, workingset));
+            }
+            ready[nr_ready] = (at + offset, frame);
             nr_ready += 1;
         }
         let space = self.memory.space_mut(self.space);
-        let mut nr_mapped = 0;
-        for &(virtual_page, frame, workingset) in &ready[..nr_ready] {
-            let Some(dense) = space.table.dense(virtual_page) else { continue };
-            if space.table.entry(dense) != Entry::None {
-                continue;
-            }
-            space.table.set_present(dense, Entry::Frame(frame), writable, true, false);
-            nr_mapped += 1;
-            if virtual_page == self.page {
-                (around.found, around.workingset) = (true, workingset);
-            }
-        }
+        let mapped = space.table.map_around(self.dense, &ready[..nr_ready], writable);
+        let nr_mapped = u64::from(mapped.count_ones());
         space.nr_resident += nr_mapped;
+        if let Some((_, workingset)) = own.filter(|(own, _)| mapped >> own & 1 != 0) {
+            (around.found, around.workingset) = (true, workingset);
+        }
         if around.ready > 0 || around.found {
             let (kind, release) = (mapping_kind(&self.vma), self.memory.config.release);
             self.memory.open_file(self.space, file).readahead.fault_around(&around, &kind, release);

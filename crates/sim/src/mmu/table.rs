@@ -77,6 +77,8 @@ impl DensePage {
 type Group = [u64; 2];
 /// Those of a chunk. The length is known, so that an index into it needs no check.
 type Groups = [Group; CHUNK_PAGES as usize / 64];
+/// Entries of 512 pages.
+type Table = Box<[u32; TABLE_PAGES]>;
 const PRESENT: usize = 0;
 const ACCESSED: usize = 1;
 const WRITABLE: usize = 0;
@@ -91,7 +93,7 @@ struct Chunk {
     /// Writable, dirty.
     stores: Box<Groups>,
     /// Entries of 512 pages each, made when the first of them is written.
-    tables: Vec<Option<Box<[u32; TABLE_PAGES]>>>,
+    tables: Vec<Option<Table>>,
     upper: UpperBits,
     /// In which class of latency its pages lie, where there is more than one: see [`tiers`].
     planes: Box<[u64]>,
@@ -102,12 +104,16 @@ struct Chunk {
 impl Chunk {
     #[inline]
     fn write(&mut self, page: usize, entry: Entry) {
-        let upper = &mut self.upper;
-        let table = self.tables[page / TABLE_PAGES].get_or_insert_with(|| {
+        Self::table_mut(&mut self.tables, &mut self.upper, page)[page % TABLE_PAGES] = entry.pack();
+    }
+
+    /// The entries around `page`; made if they are not there.
+    #[inline]
+    fn table_mut<'a>(tables: &'a mut [Option<Table>], upper: &mut UpperBits, page: usize) -> &'a mut Table {
+        tables[page / TABLE_PAGES].get_or_insert_with(|| {
             upper.preset(Level::PMD, page);
             Box::new([0; TABLE_PAGES])
-        });
-        table[page % TABLE_PAGES] = entry.pack();
+        })
     }
 
     #[inline]

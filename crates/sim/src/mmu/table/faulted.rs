@@ -1,6 +1,6 @@
-//! The two changes of an entry that every fault and every eviction makes, where it is known what was there before.
+//! The changes of entries that every fault and every eviction makes, where it is known what was there before.
 
-use super::{ACCESSED, DIRTY, DensePage, Entry, PRESENT, PageTable, WRITABLE};
+use super::{ACCESSED, CHUNK_MASK, Chunk, DIRTY, DensePage, Entry, PRESENT, PageTable, TABLE_PAGES, WRITABLE};
 use crate::memory::FrameId;
 use crate::swap::SlotId;
 
@@ -42,6 +42,50 @@ impl PageTable {
         self.nr_present += 1;
         self.note_class(dense, Entry::Frame(frame));
     }
+
+    /// Shows frames at virtual pages, just read, wherever nothing was mapped yet. All of `pages` lie in the 64 around `dense`.
+    /// Which of them were mapped, bit i for entry i: the same as [`set_present`](Self::set_present) page by page, with one look
+    /// at what they have in common.
+    pub(crate) fn map_around(&mut self, dense: DensePage, pages: &[(u64, FrameId)], writable: bool) -> u64 {
+        if pages.is_empty() {
+            return 0;
+        }
+        let (slot, word) = (dense.slot(), dense.within() / 64);
+        let chunk = &mut self.chunks[slot];
+        // Entries are made with the first page, which would be mapped where there are none.
+        let first = word * 64;
+        let entries = Chunk::table_mut(&mut chunk.tables, &mut chunk.upper, first);
+        let (mut mapped, mut bits) = (0, 0);
+        for (at, &(page, frame)) in pages.iter().enumerate() {
+            let within = (page & CHUNK_MASK) as usize;
+            debug_assert!(within / 64 == word && chunk.first_page == page & !CHUNK_MASK, "{page} lies in the 64");
+            let entry = &mut entries[within % TABLE_PAGES];
+            if *entry == Entry::None.pack() {
+                *entry = Entry::Frame(frame).pack();
+                mapped |= 1 << at;
+                bits |= 1 << (within % 64);
+            }
+        }
+        if bits == 0 {
+            return 0;
+        }
+        let (group, stores) = (&mut chunk.groups[word], &mut chunk.stores[word]);
+        debug_assert!(group[PRESENT] & bits == 0, "what has no entry is not present");
+        group[PRESENT] |= bits;
+        group[ACCESSED] |= bits;
+        if writable || *stores != [0; 2] {
+            stores[WRITABLE] = if writable { stores[WRITABLE] | bits } else { stores[WRITABLE] & !bits };
+            stores[DIRTY] &= !bits;
+        }
+        chunk.upper.settle(first);
+        self.nr_present += u64::from(bits.count_ones());
+        if self.has_classes() {
+            for (_, &(page, frame)) in pages.iter().enumerate().filter(|&(at, _)| mapped >> at & 1 != 0) {
+                self.note_class(DensePage::at(slot, (page & CHUNK_MASK) as usize), Entry::Frame(frame));
+            }
+        }
+        mapped
+    }
 }
 
 #[cfg(test)]
@@ -74,6 +118,36 @@ mod tests {
             quick.set_present_anew(dense, FrameId::new(3), dirty);
             general.set_present(dense, Entry::Frame(FrameId::new(3)), true, true, dirty);
             assert_eq!(look(&quick), look(&general), "{page}");
+        }
+    }
+
+    #[test]
+    fn neighbours_are_mapped_as_page_by_page() {
+        for (writable, stored) in [(false, false), (false, true), (true, false)] {
+            let mut tables = [0, 1].map(|_| mapped(&[66, 70], stored));
+            let [around, general] = &mut tables;
+            let pages: Vec<(u64, FrameId)> = (64..80).map(|page| (page, FrameId::new(100 + page as u32))).collect();
+            let at = around.dense(64).unwrap();
+            for part in [&pages[..0], &pages[1..8], &pages[2..3], &pages] {
+                let mut by_page = 0;
+                for (at, &(page, frame)) in part.iter().enumerate() {
+                    let dense = general.dense(page).unwrap();
+                    if general.entry(dense) == Entry::None {
+                        general.set_present(dense, Entry::Frame(frame), writable, true, false);
+                        by_page |= 1 << at;
+                    }
+                }
+                assert_eq!(around.map_around(at, part, writable), by_page);
+                let look = |table: &PageTable| {
+                    let each = |page| {
+                        let dense = table.dense(page).unwrap();
+                        let bits = [table.is_writable(dense), table.is_young(dense), table.is_dirty(dense)];
+                        (table.entry(dense), table.is_present(dense), bits)
+                    };
+                    (table.nr_present(), (60..90).map(each).collect::<Vec<_>>())
+                };
+                assert_eq!(look(around), look(general));
+            }
         }
     }
 }

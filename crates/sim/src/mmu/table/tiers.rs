@@ -29,6 +29,12 @@ impl PageTable {
         vec![0; self.extension.nr_planes * len / 64].into_boxed_slice()
     }
 
+    /// Whether some memory is slower than other.
+    #[inline]
+    pub(super) fn has_classes(&self) -> bool {
+        self.extension.nr_planes > 0
+    }
+
     /// Notes in which class `entry`, just mapped at `dense`, lies. The zero page is the kernel's, and in the fastest.
     #[inline]
     pub(super) fn note_class(&mut self, dense: DensePage, entry: Entry) {
