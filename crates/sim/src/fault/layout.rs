@@ -1,6 +1,6 @@
 //! System calls that change an address space: `mmap`, `munmap`, `madvise`, exit.
 
-use super::release::{Recency, zap};
+use super::release::{Recency, zap_run};
 use super::{advise, huge};
 use crate::memory::{FileId, FileMapping, Memory};
 use crate::mmu::{Entry, PageTable, SpaceId, Vma};
@@ -103,9 +103,7 @@ pub(super) fn zap_range(
     memory.nodes.expect(populated.len() as u64);
     for together in populated.chunks(64) {
         memory.warm_up(space, together);
-        for &dense in together {
-            zap(memory, policy, space, dense, recency);
-        }
+        zap_run(memory, policy, space, together, recency);
     }
     memory.nodes.settle(&mut memory.frames);
 }

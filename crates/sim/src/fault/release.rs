@@ -1,5 +1,6 @@
 //! Taking entries away: unmapping, exit, dropped contents.
 
+use crate::cgroup::CgroupId;
 use crate::memory::{Flag, FrameId, Memory, PageOwner};
 use crate::mmu::{DensePage, Entry, SpaceId, Vma};
 use crate::reclaim::{Hint, ReclaimPolicy};
@@ -36,7 +37,70 @@ pub(super) fn zap(
     dense: DensePage,
     recency: Recency,
 ) {
-    let (entry, young, dirty) = memory.space_mut(space).table.take(dense);
+    let taken = memory.space_mut(space).table.take(dense);
+    zap_taken(memory, policy, (space, dense), taken, recency);
+}
+
+/// The same for several pages. What is booked for private pages that follow each other (charge, residency, CPU time) is booked
+/// together.
+pub(super) fn zap_run(
+    memory: &mut Memory,
+    policy: &mut dyn ReclaimPolicy,
+    space: SpaceId,
+    pages: &[DensePage],
+    recency: Recency,
+) {
+    let mut run = Run { cgroup: CgroupId::ROOT, pages: 0 };
+    for &dense in pages {
+        let taken = memory.space_mut(space).table.take(dense);
+        let frame = match taken.0 {
+            Entry::Frame(frame) if !memory.frames.flags(frame).has_any(NEEDED_ELSEWHERE) => frame,
+            _ => {
+                run.book(memory, space);
+                zap_taken(memory, policy, (space, dense), taken, recency);
+                continue;
+            }
+        };
+        let cgroup = memory.frames.cgroup(frame);
+        if cgroup != run.cgroup {
+            run.book(memory, space);
+            run.cgroup = cgroup;
+        }
+        if memory.frames.has(frame, Flag::OnList) {
+            policy.removed(memory, frame);
+        }
+        memory.give_private_page(frame);
+        run.pages += 1;
+    }
+    run.book(memory, space);
+}
+
+/// Private pages of one group whose frames were given back.
+struct Run {
+    cgroup: CgroupId,
+    pages: u64,
+}
+
+impl Run {
+    fn book(&mut self, memory: &mut Memory, space: SpaceId) {
+        let pages = std::mem::take(&mut self.pages);
+        if pages > 0 {
+            memory.cgroups.uncharge(self.cgroup, pages);
+            memory.space_mut(space).nr_resident -= pages;
+            memory.ledger.spend(pages * (memory.costs.unmap_page_ns + memory.costs.free_page_ns));
+            memory.update_hidden();
+        }
+    }
+}
+
+/// What `dense` of `space` held was taken from its table: the entry, and whether it was young and dirty.
+fn zap_taken(
+    memory: &mut Memory,
+    policy: &mut dyn ReclaimPolicy,
+    (space, dense): (SpaceId, DensePage),
+    (entry, young, dirty): (Entry, bool, bool),
+    recency: Recency,
+) {
     match entry {
         Entry::None | Entry::Zero => {}
         Entry::Swap(slot) => {
@@ -144,4 +208,45 @@ fn forget(memory: &mut Memory, policy: &mut dyn ReclaimPolicy, frame: FrameId) {
     memory.ledger.spend(memory.costs.free_page_ns);
     memory.free_page(frame, None);
     memory.update_hidden();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::swap::device::DeviceKind;
+    use crate::testkit::Rig;
+    use isotherm_units::PageRange;
+
+    /// Private pages of two groups, swapped ones, one on its way to its slot, and the zero page.
+    #[test]
+    fn a_run_goes_as_page_by_page() {
+        for device in [DeviceKind::Zram, DeviceKind::Nvme] {
+            let gone = |together: bool| {
+                let mut rig = Rig::new(device);
+                let (one, other) = (rig.cgroup, rig.group(CgroupId::ROOT, "other"));
+                let space = rig.anonymous(64);
+                rig.write_all(space, PageRange::new(0, 20));
+                rig.memory.space_mut(space).cgroup = other;
+                rig.write_all(space, PageRange::new(20, 50));
+                [3, 4, 27].into_iter().for_each(|page| rig.evict(space, page));
+                let frame = rig.frame(space, 30).unwrap();
+                rig.evict_frame(frame);
+                rig.read(space, 60);
+                rig.memory.ledger.take();
+                let pages = rig.memory.space(space).table.collect_populated(PageRange::new(0, 64));
+                let (memory, policy) = (&mut rig.memory, &mut rig.policy);
+                if together {
+                    zap_run(memory, policy, space, &pages, Recency::Meant);
+                } else {
+                    pages.iter().for_each(|&page| zap(memory, policy, space, page, Recency::Meant));
+                }
+                let usage = [one, other].map(|group| rig.memory.cgroups.get(group).usage);
+                let owner = rig.memory.space(space);
+                let left = (owner.nr_resident, owner.nr_swapped, rig.memory.slots.used(), rig.memory.nodes.nr_used());
+                assert_eq!((owner.nr_resident, owner.nr_swapped, pages.len()), (0, 0, 51));
+                (usage, left, rig.memory.ledger.take())
+            };
+            assert_eq!(gone(true), gone(false), "{device}");
+        }
+    }
 }

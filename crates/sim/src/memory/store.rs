@@ -290,6 +290,16 @@ impl Memory {
         self.nodes.give(&mut self.frames, frame);
     }
 
+    /// Gives the frame of a private anonymous page back that is in no cache, on no list and not under I/O. Whoever calls this
+    /// uncharges it.
+    #[inline]
+    pub(crate) fn give_private_page(&mut self, frame: FrameId) {
+        debug_assert!(!self.frames.has(frame, Flag::OnList), "still on a list");
+        debug_assert!(self.frames.slot(frame).is_none(), "in no cache");
+        self.frames.forget_pin(frame);
+        self.nodes.give(&mut self.frames, frame);
+    }
+
     /// Takes a page out of the swap cache; the slot keeps `shadow` for its other users, or becomes free.
     #[inline]
     pub fn leave_swap_cache(&mut self, frame: FrameId, shadow: Option<u64>) {
