@@ -225,28 +225,30 @@ impl Memory {
     /// All entries that map `frame`, in a fixed order: the reverse map.
     pub fn mappers(&self, frame: FrameId) -> Mappers {
         let mut mappers = Mappers::new();
-        let mut add = |space: SpaceId, page: DensePage, executable: bool| {
-            let owner = self.space(space);
-            if owner.alive && owner.table.is_present(page) && owner.table.entry(page) == Entry::Frame(frame) {
-                mappers.push(Mapper { space, page, executable });
-            }
-        };
         match self.frames.owner(frame) {
-            PageOwner::Anonymous { space, page } if !self.frames.has(frame, Flag::Shared) => add(space, page, false),
+            PageOwner::Anonymous { space, page } if !self.frames.has(frame, Flag::Shared) => {
+                if self.shows(space, page, frame) {
+                    mappers.push(Mapper { space, page, executable: false });
+                }
+            }
             PageOwner::Anonymous { space, .. } if !self.space(space).alive => {}
             PageOwner::Anonymous { space, page } => {
                 let virtual_page = self.space(space).table.page_of(page);
                 for &space in &self.space(space).family {
-                    if let Some(page) = self.space(space).table.dense(virtual_page) {
-                        add(space, page, false);
+                    if let Some(page) = self.space(space).table.dense(virtual_page)
+                        && self.shows(space, page, frame)
+                    {
+                        mappers.push(Mapper { space, page, executable: false });
                     }
                 }
             }
             PageOwner::File { file, page } => {
                 for mapping in &self.files.get(file).mappings {
                     let Some(virtual_page) = mapping.virtual_page(u64::from(page)) else { continue };
-                    if let Some(page) = self.space(mapping.space).table.dense(virtual_page) {
-                        add(mapping.space, page, mapping.executable);
+                    if let Some(page) = self.space(mapping.space).table.dense(virtual_page)
+                        && self.shows(mapping.space, page, frame)
+                    {
+                        mappers.push(Mapper { space: mapping.space, page, executable: mapping.executable });
                     }
                 }
             }
@@ -254,14 +256,22 @@ impl Memory {
         mappers
     }
 
+    /// Whether `page` of a live process shows `frame`.
+    #[inline(always)]
+    fn shows(&self, space: SpaceId, page: DensePage, frame: FrameId) -> bool {
+        let owner = self.space(space);
+        let shows = owner.alive && owner.table.entry(page) == Entry::Frame(frame);
+        debug_assert!(!shows || owner.table.is_present(page), "an entry that shows a frame is present");
+        shows
+    }
+
     /// The only mapper of a private anonymous page, without building a list: the common case of a scan.
     #[inline]
     pub fn sole_mapper(&self, frame: FrameId) -> Option<(SpaceId, DensePage)> {
         match self.frames.owner(frame) {
             PageOwner::Anonymous { space, page } if !self.frames.has(frame, Flag::Shared) => {
-                let owner = self.space(space);
                 // A page in flight may outlive its space.
-                (owner.alive && owner.table.entry(page) == Entry::Frame(frame)).then_some((space, page))
+                self.shows(space, page, frame).then_some((space, page))
             }
             _ => None,
         }
