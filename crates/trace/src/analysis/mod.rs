@@ -14,7 +14,6 @@ mod info;
 mod layout;
 mod mrc;
 mod pages;
-mod ranks;
 mod sample;
 mod stack;
 mod walk;

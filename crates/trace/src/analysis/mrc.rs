@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use serde::Serialize;
 
 use super::sample::{Sample, Sampling};
-use super::stack::LruStack;
+use super::stack::{Batch, Distances, LruStack, Places};
 use super::words::{WORD_PAGES, WordTable};
 use super::{TraceStep, walk};
 use crate::{EventKind, PageCacheRange, Result, TraceError, TraceRows};
@@ -70,7 +70,7 @@ impl MissRatioCurve {
     }
 }
 
-/// One pass over the trace in file order; every page of a run is an access. Memory grows with the footprint (some 5 bytes a page). Most of
+/// One pass over the trace in file order; every page of a run is an access. Memory grows with the footprint (some 6 bytes a page). Most of
 /// the time is spent on misses of the processor's caches: 20 to 50 ns an access. Two threads share it.
 ///
 /// A page that is unmapped, mapped over, or whose process ends is forgotten: its place is free, its next touch is cold.
@@ -96,51 +96,88 @@ pub fn mrc_sampled(reader: &mut impl TraceRows, sampling: Sampling) -> Result<Mi
     }
 }
 
-/// The exact curve. Pages are numbered here and their distances counted on a thread of its own, as both take about the same time.
+/// The exact curve. Pages are looked up here and their distances counted on a thread of its own, as both take about the same time.
 fn of_all(reader: &mut impl TraceRows) -> Result<MissRatioCurve> {
-    let mut pages = Pages::new(reader.meta().page_cache);
-    let mut accesses = 0;
+    let mut taken = Taken::new(reader.meta().page_cache);
     std::thread::scope(|scope| {
-        let (sender, receiver) = mpsc::sync_channel(BATCHES_AHEAD);
+        let (hand_on, full) = mpsc::sync_channel(BATCHES_AHEAD);
+        let (give_back, empty) = mpsc::channel();
         let counting = scope.spawn(move || {
-            let mut counter = Counter::default();
-            receiver.iter().for_each(|step| counter.take(step));
-            counter
-        });
-        // Nobody receives any more only if counting has panicked: that is told below.
-        let send = |step| drop(sender.send(step));
-        let mut noted = Vec::with_capacity(BATCH);
-        let walked = walk(reader, |step| {
-            match step {
-                TraceStep::Rows(rows) => {
-                    accesses += rows.accesses();
-                    for (start, end) in rows.ranges() {
-                        pages.for_each(rows.process, start, end, |page| noted.push(page));
-                        if noted.len() >= BATCH {
-                            send(Noted::Accessed(std::mem::replace(&mut noted, Vec::with_capacity(BATCH))));
-                        }
-                    }
-                }
-                other => {
-                    if let Some((process, start, end)) = forgotten(&other) {
-                        send(Noted::Accessed(std::mem::take(&mut noted)));
-                        pages.for_each_in(process, start, end, |page| {
-                            noted.push(page);
-                            if noted.len() >= BATCH {
-                                send(Noted::Forgotten(std::mem::take(&mut noted)));
-                            }
-                        });
-                        send(Noted::Forgotten(std::mem::take(&mut noted)));
-                    }
-                }
+            let (mut distances, mut hits) = (Distances::default(), Hits::default());
+            for mut batch in full {
+                hits.add(distances.count(&mut batch));
+                // The other side may have come to the end.
+                let _ = give_back.send(batch);
             }
+            hits
+        });
+        let mut send = |batch: &mut Batch| {
+            let next = empty.try_recv().unwrap_or_default();
+            // Nobody receives any more only if counting has panicked: that is told below.
+            let _ = hand_on.send(std::mem::replace(batch, next));
+        };
+        let walked = walk(reader, |step| {
+            taken.take(&step, &mut send);
             Ok::<(), TraceError>(())
         });
-        send(Noted::Accessed(noted));
-        drop(sender);
-        let counter = counting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        walked.map(|_| counter.curve(accesses, 1))
+        taken.settle(&mut send);
+        drop(hand_on);
+        let hits = counting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        walked.map(|_| hits.curve(taken.accesses, taken.cold_misses, taken.accesses, 1))
     })
+}
+
+/// Where all pages stand, and what is known of their accesses before any distance is.
+struct Taken {
+    pages: Pages,
+    places: Places,
+    /// Numbers of pages that are accessed next.
+    noted: Vec<u32>,
+    accesses: u64,
+    cold_misses: u64,
+}
+
+/// Called with each full batch; must leave an empty one.
+type Full<'a> = &'a mut dyn FnMut(&mut Batch);
+
+/// Pages that are numbered before they are looked up, 16 KiB of numbers: two short loops wait for more cache misses at a time than one long
+/// one.
+const NOTED: usize = 1 << 12;
+/// So many batches wait at most for the thread that counts: 512 KiB each.
+const BATCHES_AHEAD: usize = 4;
+
+/// Not generic: the loops over pages are then compiled in this crate, with its optimisation and not the caller's.
+impl Taken {
+    fn new(shared: Option<PageCacheRange>) -> Self {
+        let (pages, places) = (Pages::new(shared), Places::default());
+        Self { pages, places, noted: Vec::with_capacity(NOTED), accesses: 0, cold_misses: 0 }
+    }
+
+    fn take(&mut self, step: &TraceStep<'_>, full: Full<'_>) {
+        if let TraceStep::Rows(rows) = step {
+            for (start, end) in rows.ranges() {
+                self.pages.for_each(rows.process, start, end, |page| self.noted.push(page));
+                if self.noted.len() >= NOTED {
+                    self.look_up(full);
+                }
+            }
+        } else if let Some((process, start, end)) = forgotten(step) {
+            self.look_up(full);
+            self.pages.for_each_in(process, start, end, |page| self.places.forget(page));
+        }
+    }
+
+    fn look_up(&mut self, full: Full<'_>) {
+        self.accesses += self.noted.len() as u64;
+        self.cold_misses += self.places.access(&self.noted, full);
+        self.noted.clear();
+    }
+
+    /// Hands on everything so far.
+    fn settle(&mut self, full: Full<'_>) {
+        self.look_up(full);
+        self.places.settle(full);
+    }
 }
 
 fn of_sample(reader: &mut impl TraceRows, sample: Sample) -> Result<MissRatioCurve> {
@@ -284,17 +321,6 @@ fn standard_error_ppm(curve: &MissRatioCurve, parts: &[MissRatioCurve]) -> u64 {
     ppm
 }
 
-/// Pages by number, in the order in which it happened to them.
-enum Noted {
-    Accessed(Vec<u32>),
-    Forgotten(Vec<u32>),
-}
-
-/// So many pages go to the thread that counts at once,
-const BATCH: usize = 1 << 14;
-/// and so many batches wait for it at most: 1 MiB.
-const BATCHES_AHEAD: usize = 16;
-
 /// Stack distances of some pages.
 #[derive(Default)]
 struct Counter {
@@ -315,32 +341,11 @@ impl Counter {
         noted.clear();
     }
 
-    /// Takes in what another thread found.
-    fn take(&mut self, step: Noted) {
-        match step {
-            Noted::Accessed(pages) => {
-                self.noted = pages;
-                self.count();
-            }
-            Noted::Forgotten(pages) => pages.into_iter().for_each(|page| self.stack.forget(page)),
-        }
-    }
-
     /// The curve of `accesses` accesses to `one_in` times as many pages.
     fn curve(mut self, accesses: u64, one_in: u64) -> MissRatioCurve {
         self.stack.settle(|distances| self.hits.add(distances));
         drop(self.stack);
-        let Hits { counts, shift, furthest } = self.hits;
-        let scaled = |misses: u64| misses.saturating_mul(one_in).min(accesses);
-        let mut points = Vec::new();
-        let mut misses = self.accesses;
-        for (index, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-            misses -= count;
-            let pages = ((index as u64 + 1) << shift).min(u64::from(furthest)) * one_in;
-            points.push(MrcPoint { pages, misses: scaled(misses) });
-        }
-        let step_pages = (shift > 0 || one_in > 1).then_some(one_in << shift);
-        MissRatioCurve { accesses, cold_misses: scaled(self.cold_misses), points, step_pages, sample: None }
+        self.hits.curve(self.accesses, self.cold_misses, accesses, one_in)
     }
 }
 
@@ -377,6 +382,21 @@ impl Hits {
         let shift = self.shift;
         let counts = &mut self.counts[..];
         distances.iter().for_each(|distance| counts[(distance - 1) as usize >> shift] += 1);
+    }
+
+    /// The curve of `accesses` accesses to `one_in` times as many pages, where `counted` of them were looked at.
+    fn curve(self, counted: u64, cold_misses: u64, accesses: u64, one_in: u64) -> MissRatioCurve {
+        let Self { counts, shift, furthest } = self;
+        let scaled = |misses: u64| misses.saturating_mul(one_in).min(accesses);
+        let mut points = Vec::new();
+        let mut misses = counted;
+        for (index, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            misses -= count;
+            let pages = ((index as u64 + 1) << shift).min(u64::from(furthest)) * one_in;
+            points.push(MrcPoint { pages, misses: scaled(misses) });
+        }
+        let step_pages = (shift > 0 || one_in > 1).then_some(one_in << shift);
+        MissRatioCurve { accesses, cold_misses: scaled(cold_misses), points, step_pages, sample: None }
     }
 
     fn make_room(&mut self) {
