@@ -1,5 +1,5 @@
-//! What monitors with schemes cost a replay: the `lru-sort` and `reclaim` presets beside a program of the density of a long recording,
-//! and beside one that does next to nothing, where ticks of 5 ms are nearly all that happens.
+//! What monitors cost a replay: the `lru-sort` and `reclaim` presets beside a program of the density of a long recording, and beside
+//! programs that do little or sleep, where ticks of 5 ms are nearly all that happens; there a monitor of the program alone as well.
 //!
 //! Prints one JSON object a line: `name, unit, bar, value, pass`. Times are CPU times of the program that simulates, not simulated
 //! ones: the least of some runs. Without `--bench` it runs small and only checks that it works.
@@ -9,7 +9,7 @@
 use std::sync::OnceLock;
 use std::time::Instant as Clock;
 
-use isotherm_core::monitor::MonitorConfig;
+use isotherm_core::monitor::{MonitorConfig, Operations};
 use isotherm_core::presets::{LruSort, Preset, Reclaim};
 use isotherm_sim::cgroup::{CgroupId, Knob, Limit};
 use isotherm_sim::machine::{MachineBuilder, MachineConfig, MonitorTarget, NodeConfig, SwapConfig, Watched};
@@ -30,17 +30,25 @@ fn main() {
     let presets = [("lru-sort", lru_sort()), ("reclaim", reclaim())];
 
     // 40 million touches in ten minutes are one in 15 us.
-    let busy = Load { think_ns: 15_000, length_ms: 20_000 / scale, runs: 5 };
+    let busy = Load { touches: Touches::new(15_000), length_ms: 20_000 / scale, runs: 5 };
     let (alone, _) = busy.cpu_ns(None);
     for (name, config) in &presets {
         let (ns, _) = busy.cpu_ns(Some(config));
         report(&format!("replay with {name}, a touch in 15 us"), "times", bar(1.25), ns / alone);
     }
-    let quiet = Load { think_ns: 2_000_000, length_ms: 400_000 / scale, runs: 5 };
-    let (alone, _) = quiet.cpu_ns(None);
-    for (name, config) in &presets {
-        let (ns, nr_ticks) = quiet.cpu_ns(Some(config));
-        report(&format!("a tick of {name}, a touch in 2 ms"), "ns", bar(4000.0), (ns - alone).max(0.0) / nr_ticks);
+    let little = Touches::new(2_000_000);
+    let resident = Touches { spread: 12, ..little };
+    let asleep = Touches { think_ns: 1_000, naps: Some(Duration::from_secs(1)), ..resident };
+    let quiet =
+        [("a touch in 2 ms", little), ("a touch of few pages in 2 ms", resident), ("64 touches a second", asleep)];
+    let monitors = presets.into_iter().chain([("vaddr", MonitorConfig::default())]).collect::<Vec<_>>();
+    for (what, touches) in quiet {
+        let load = Load { touches, length_ms: 400_000 / scale, runs: 5 };
+        let (alone, _) = load.cpu_ns(None);
+        for (name, config) in &monitors {
+            let (ns, nr_ticks) = load.cpu_ns(Some(config));
+            report(&format!("a tick of {name}, {what}"), "ns", bar(4000.0), (ns - alone).max(0.0) / nr_ticks);
+        }
     }
 }
 
@@ -65,9 +73,9 @@ fn reclaim() -> MonitorConfig {
     Preset::Reclaim(preset).setup().expect("allowed").config
 }
 
-/// A program that touches a page now and then.
+/// A program that touches a page now and then, for so long.
 struct Load {
-    think_ns: u32,
+    touches: Touches,
     length_ms: u64,
     runs: u32,
 }
@@ -89,7 +97,7 @@ impl Load {
         let mut builder = MachineBuilder::new(&machine, policy).expect("allowed");
         let group = builder.add_cgroup(CgroupId::ROOT, "app").expect("a new name");
         builder.set(group, Knob::Max, Limit::At(Pages::new(u64::from(PAGES / 2))));
-        let stream = Box::new(Skewed { random: 1, think_ns: self.think_ns });
+        let stream = Box::new(self.touches);
         let layout = vec![Mapping::anonymous(PageRange::new(0, u64::from(PAGES)))];
         let program = Program {
             name: "app".to_owned(),
@@ -102,8 +110,12 @@ impl Load {
         let program = builder.add_program(program, group).expect("it fits");
         builder.start_at(program, Instant::START);
         if let Some(config) = config {
-            let ranges = vec![builder.physical_range(config.addr_unit)];
-            let watched = vec![Watched { target: MonitorTarget::Physical, ranges }];
+            let watched = vec![match config.operations {
+                Operations::Paddr => {
+                    Watched { target: MonitorTarget::Physical, ranges: vec![builder.physical_range(config.addr_unit)] }
+                }
+                _ => Watched { target: MonitorTarget::Process(program, 0), ranges: Vec::new() },
+            }];
             builder.kdamond("kdamond", config.clone(), 1, watched, Box::new(|_, _| {})).expect("allowed");
         }
         let until = Instant::START + Duration::from_ms(self.length_ms);
@@ -116,20 +128,31 @@ impl Load {
 }
 
 /// Touches of pages, low ones far more often than high ones, without end.
-struct Skewed {
+#[derive(Clone, Copy)]
+struct Touches {
     random: u64,
     think_ns: u32,
+    /// They spread over two to the power of this many pages.
+    spread: u32,
+    /// It sleeps for so long after every 64.
+    naps: Option<Duration>,
 }
 
-impl Stream for Skewed {
+impl Touches {
+    fn new(think_ns: u32) -> Self {
+        Self { random: 1, think_ns, spread: PAGES.ilog2(), naps: None }
+    }
+}
+
+impl Stream for Touches {
     fn next_batch(&mut self, _now: Instant, batch: &mut Batch) -> Result<After, StreamError> {
-        for _ in 0..256 {
+        for _ in 0..if self.naps.is_some() { 64 } else { 256 } {
             self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let [high, low] = [self.random >> 48, self.random >> 32 & 0xffff];
-            let page = (high * low) >> 16;
+            let page = (high * low) >> (32 - self.spread);
             batch.runs.push(Run::write(page, 1).after_ns(self.think_ns));
         }
-        Ok(After::Continue)
+        Ok(self.naps.map_or(After::Continue, After::Sleep))
     }
 }
 

@@ -39,6 +39,23 @@ pub trait Probing {
         Err(HostError::NotHere(NO_LOOKS))
     }
 
+    /// Tests what the last [`clear`](Self::clear) for this target cleared without a look at each, where the host knows what was accessed
+    /// since. `probes` are those of that clear, in the same order. `true`: all that a [`test`](Self::test) costs and counts is booked. It
+    /// would find accessed the probes whose places are appended to `accessed`, each once; all others that the clear found accessed it
+    /// would find idle, and the rest as the clear found it. `false`: nothing was done; test them. A host that does not know such things
+    /// need not write it.
+    ///
+    /// # Errors
+    /// [`HostError::Gone`], [`HostError::NotHere`].
+    fn test_known(
+        &mut self,
+        _target: TargetId,
+        _probes: &[Probe],
+        _accessed: &mut Vec<usize>,
+    ) -> Result<bool, HostError> {
+        Ok(false)
+    }
+
     /// Reads and clears the accessed bits of all entries one level below the entry at `parent`, in one pass over its
     /// table: appends one bit a child, in address order, 64 a word. A child that is not mapped reads as clear.
     ///

@@ -92,6 +92,8 @@ pub struct Monitor {
     activity_before: Activity,
     events: Vec<Event>,
     // Buffers, kept so that a tick makes none.
+    /// Places of probes that the host knows to be accessed.
+    accessed: Vec<usize>,
     spare: Vec<Region>,
     mappings: Vec<AddressRange>,
     probe_buffers: ProbeBuffers,
@@ -160,6 +162,7 @@ impl Monitor {
             activity: Activity::default(),
             activity_before: Activity::default(),
             events: Vec::new(),
+            accessed: Vec::new(),
             spare: Vec::new(),
             mappings: Vec::new(),
             probe_buffers: ProbeBuffers::default(),

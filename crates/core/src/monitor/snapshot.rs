@@ -3,7 +3,7 @@
 use super::level::LEVELS_MAX;
 use super::ranges::RangesError;
 use super::region::PROBES_MAX;
-use crate::host::{AddressRange, HostError, Level, TargetId};
+use crate::host::{AddressRange, HostError, Level, ProbeResult, Seen, TargetId};
 use crate::schemes::TriedRegion;
 use isotherm_units::{Duration, Instant};
 use std::ops::Range;
@@ -58,13 +58,6 @@ pub struct LevelCount {
     pub accessed: u64,
 }
 
-impl LevelCount {
-    pub(crate) fn join(&mut self, other: Self) {
-        self.tests += other.tests;
-        self.accessed += other.accessed;
-    }
-}
-
 /// What a context has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
@@ -97,11 +90,36 @@ pub struct Activity {
 }
 
 impl Activity {
+    /// Counts what a sample has seen, by the level that answered.
+    pub(crate) fn count_tests(&mut self, results: &[ProbeResult]) {
+        // Nearly always all are leaves. No branch in between, so that many are looked at at once.
+        let (mut highest, mut accessed) = (Level::LEAF, 0u32);
+        for result in results {
+            highest = highest.max(result.level);
+            accessed += u32::from(result.seen == Seen::Accessed);
+        }
+        if highest == Level::LEAF {
+            self.tests[slot(highest)].tests += results.len() as u64;
+            self.tests[slot(highest)].accessed += u64::from(accessed);
+            return;
+        }
+        for result in results {
+            let count = &mut self.tests[slot(result.level)];
+            count.tests += 1;
+            count.accessed += u64::from(result.seen == Seen::Accessed);
+        }
+    }
+
     pub(crate) fn count_scan(&mut self, words_of_bits: usize, nr_entries: u64) {
         self.child_scans += 1;
         // A host that finds no table reads one word: the entry.
         self.child_scan_words += if words_of_bits == 0 { 1 } else { nr_entries };
     }
+}
+
+/// Where a level is counted.
+pub(crate) fn slot(level: Level) -> usize {
+    usize::from(level.0).min(LEVELS_MAX - 1)
 }
 
 /// What one call of [`Monitor::handle_timeout`](super::Monitor::handle_timeout) did. Nothing is left out: what went wrong

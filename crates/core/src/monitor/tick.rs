@@ -5,12 +5,11 @@ use super::config::{Operations, Sampling};
 use super::merge::{MergeLimits, merge_all, threshold};
 use super::ranges::{self, RangesError, separate_ranges, three_ranges};
 use super::region::Region;
-use super::snapshot::{Event, LevelCount, RegionRecord, Tick};
+use super::snapshot::{Event, RegionRecord, Tick, slot};
 use super::split::{align_up, pieces, size_limit, split_at_random, split_large};
 use super::target::Target;
-use super::{Baseline, Due, FlushPolicy, Monitor, PAGE, Phase, Schedule, batch, flush, probes, tune};
+use super::{Baseline, Due, FlushPolicy, Monitor, PAGE, Phase, Random, Schedule, batch, flush, probes, tune};
 use crate::host::{HostError, Level, MonitorHost, Probe, ProbeResult, Seen};
-use crate::monitor::level::LEVELS_MAX;
 use crate::monitor::level::ptp_descend::Cut;
 use crate::schemes::{Outcome, Pass};
 use crate::vocabulary::UnitRange;
@@ -233,6 +232,7 @@ impl Monitor {
             Probe { address, level }
         };
         match self.config.sampling {
+            Sampling::Spread if !strategy.probes_upper => draw_leaves(regions, unit.get(), random, probes),
             Sampling::Spread => probes.extend(regions.iter().map(draw)),
             Sampling::Batch => {
                 let samples = self.attributes.nr_accesses_max() as usize;
@@ -299,24 +299,28 @@ impl Monitor {
             return Ok(());
         }
         debug_assert_eq!(target.results.len(), target.probes.len(), "each probe has a place for what it sees");
-        if let Err(error) = host.test(target.id, &target.probes, &mut target.results) {
-            self.activity.dropped_samples += target.regions.len() as u64;
-            target.drop_sample();
-            return Err(Failure("test", error));
-        }
         let samples = self.attributes.nr_accesses_max();
         let nr_companions = target.doubted.len();
-        // Nearly all: counted beside the others.
-        let mut of_leaves = LevelCount::default();
-        for result in &target.results {
-            let count = match result.level {
-                Level::LEAF => &mut of_leaves,
-                level => &mut self.activity.tests[slot(level)],
-            };
-            count.tests += 1;
-            count.accessed += u64::from(result.seen == Seen::Accessed);
+        self.accessed.clear();
+        let tested = match host.test_known(target.id, &target.probes, &mut self.accessed) {
+            Ok(true) => Ok(true),
+            Ok(false) => host.test(target.id, &target.probes, &mut target.results).map(|()| false),
+            Err(error) => Err(error),
+        };
+        let is_known = tested.map_err(|error| {
+            self.activity.dropped_samples += target.regions.len() as u64;
+            target.drop_sample();
+            Failure("test", error)
+        })?;
+        if is_known {
+            for result in &mut target.results {
+                result.seen = if result.seen == Seen::Accessed { Seen::Idle } else { result.seen };
+            }
+            for &place in &self.accessed {
+                target.results[place].seen = Seen::Accessed;
+            }
         }
-        self.activity.tests[slot(Level::LEAF)].join(of_leaves);
+        self.activity.count_tests(&target.results);
         if self.config.sampling == Sampling::Batch {
             self.activity.dropped_samples += batch::count(target);
             let counts = target.regions.iter().map(|region| region.nr_accesses);
@@ -324,16 +328,20 @@ impl Monitor {
             return Ok(());
         }
         let mut highest_count = self.highest_count;
+        let mut nr_unknown = 0;
         for (region, result) in target.regions.iter_mut().zip(&target.results[nr_companions..]) {
             region.level = result.level;
-            if result.seen == Seen::Unknown {
-                self.activity.dropped_samples += 1;
-            } else {
-                region.count(result.seen == Seen::Accessed, samples);
+            match result.seen {
+                Seen::Unknown => nr_unknown += 1,
+                Seen::Accessed => region.count(true, samples),
+                // Most regions are idle, and were.
+                Seen::Idle | Seen::NotMapped if region.last_nr_accesses == 0 => {}
+                Seen::Idle | Seen::NotMapped => region.count(false, samples),
             }
             highest_count = highest_count.max(region.nr_accesses);
         }
         self.highest_count = highest_count;
+        self.activity.dropped_samples += nr_unknown;
         // Leaves do not contradict each other.
         if self.config.strategy.entry().probes_upper && flush::find_contradictions(target, &mut self.activity) {
             // To the end of the next aggregation: with flushes the contradiction is gone, and says nothing any more.
@@ -541,10 +549,17 @@ impl Monitor {
     }
 }
 
+/// A probe of the leaf at an address in each region: what most ticks draw.
+fn draw_leaves(regions: &[Region], unit: u64, random: &mut Random, probes: &mut Vec<Probe>) {
+    // A copy stays in registers.
+    let mut chance = random.clone();
+    probes.reserve(regions.len());
+    for Region { range, .. } in regions {
+        debug_assert!(!range.is_empty(), "an address is drawn from each region");
+        probes.push(Probe { address: chance.between(range.start, range.end) * unit, level: Level::LEAF });
+    }
+    *random = chance;
+}
+
 /// A request that the host did not meet.
 struct Failure(&'static str, HostError);
-
-/// Where a level is counted.
-fn slot(level: Level) -> usize {
-    usize::from(level.0).min(LEVELS_MAX - 1)
-}

@@ -32,6 +32,7 @@ mod tests;
 mod tiering;
 #[cfg(test)]
 mod tiering_tests;
+mod untouched;
 mod virtual_space;
 
 use crate::cgroup::{CgroupId, Knob, Limit};
@@ -50,6 +51,8 @@ use isotherm_core::host::{
 use isotherm_units::{Bytes, Duration, PAGE_SHIFT};
 use physical::Found;
 use serde::Serialize;
+use untouched::Looks;
+pub(crate) use untouched::Samples;
 
 /// What a [`TargetId`] stands for: its index in the list of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +95,8 @@ pub struct MemoryHost<'a> {
     caches: &'a mut [Caches],
     targets: &'a [HostTarget],
     counts: &'a mut ProbeCounts,
+    /// `None`: whoever changes memory between two calls does not say so.
+    samples: Option<&'a mut Samples>,
 }
 
 impl<'a> MemoryHost<'a> {
@@ -104,7 +109,12 @@ impl<'a> MemoryHost<'a> {
         targets: &'a [HostTarget],
         counts: &'a mut ProbeCounts,
     ) -> Self {
-        Self { memory, policy, pressure, caches, targets, counts }
+        Self { memory, policy, pressure, caches, targets, counts, samples: None }
+    }
+
+    /// A host that remembers samples from one call to the next: whoever changes memory between them [says so](Memory::stir).
+    pub(crate) fn remembering(self, samples: &'a mut Samples) -> Self {
+        Self { samples: Some(samples), ..self }
     }
 
     /// The target, if it still lives.
@@ -156,11 +166,18 @@ impl Probing for MemoryHost<'_> {
     }
 
     fn clear(&mut self, target: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {
-        self.probe(Wish::Clear, target, probes, results)
+        let before = (self.memory.ledger.peek(), self.counts.clears);
+        let looks = self.probe(Wish::Clear, target, probes, results)?;
+        self.remember(target, probes, looks, before);
+        Ok(())
     }
 
     fn test(&mut self, target: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {
-        self.probe(Wish::Test, target, probes, results)
+        self.probe(Wish::Test, target, probes, results).map(|_| ())
+    }
+
+    fn test_known(&mut self, target: TargetId, probes: &[Probe], accessed: &mut Vec<usize>) -> Result<bool, HostError> {
+        self.book_known(target, probes, accessed)
     }
 
     fn scan_children(&mut self, target: TargetId, parent: Probe, out: &mut Vec<u64>) -> Result<(), HostError> {
@@ -239,6 +256,7 @@ impl Applying for MemoryHost<'_> {
     }
 
     fn apply(&mut self, target: TargetId, order: &mut Order<'_>) -> Result<Applied, HostError> {
+        self.memory.stir();
         let target = self.target(target)?;
         self.carry_out(target, order)
     }
@@ -301,6 +319,7 @@ impl Compacting for MemoryHost<'_> {
     }
 
     fn compact(&mut self, step: &CompactStep) -> Result<Compacted, HostError> {
+        self.memory.stir();
         self.compact_some(step)
     }
 
@@ -315,10 +334,12 @@ impl Compacting for MemoryHost<'_> {
         clears: bool,
         out: &mut Vec<PageContent>,
     ) -> Result<(), HostError> {
+        self.memory.stir();
         self.look_at_pages(zone, block, clears, out)
     }
 
     fn move_pages(&mut self, batch: &MoveBatch<'_>) -> Result<Compacted, HostError> {
+        self.memory.stir();
         self.move_some(batch)
     }
 }
@@ -333,10 +354,12 @@ impl Generational for MemoryHost<'_> {
     }
 
     fn age_generations(&mut self, orders: &[Ageing], answers: &mut Vec<Answer>) {
+        self.memory.stir();
         self.write_ageings(orders, answers);
     }
 
     fn evict_generations(&mut self, orders: &[Eviction], answers: &mut Vec<Answer>) {
+        self.memory.stir();
         self.write_evictions(orders, answers);
     }
 }
@@ -364,6 +387,7 @@ impl Tiering for MemoryHost<'_> {
         filter: &mut ScanFilter,
     ) -> Result<Scanned, HostError> {
         let space = self.space_of(target, "physical memory has no page table to scan; promotion is for processes")?;
+        self.memory.stir();
         Ok(self.scan_space(space, range, filter))
     }
 
@@ -380,6 +404,7 @@ impl Tiering for MemoryHost<'_> {
         results: &mut [PageMove],
     ) -> Result<Duration, HostError> {
         let space = self.space_of(target, "pages are moved by their addresses in a process")?;
+        self.memory.stir();
         self.migrate_pages(space, order, results)
     }
 
@@ -395,16 +420,47 @@ impl MemoryHost<'_> {
         target: TargetId,
         probes: &[Probe],
         results: &mut [ProbeResult],
-    ) -> Result<(), HostError> {
+    ) -> Result<Looks, HostError> {
         assert_eq!(probes.len(), results.len(), "one result a probe");
         let pairs = probes.iter().zip(results);
+        let mut looks = Looks::default();
         match self.target(target)? {
             HostTarget::Space(space) => {
+                let is_plain = self.is_plain(space);
+                // Pages that are there; and entries that are empty, in tables that are there and above.
+                let (mut nr_plain, mut nr_empty) = (0, [0; 2]);
                 for (probe, result) in pairs {
-                    let (seen, level) = self.probe_space(wish, space, probe.address >> PAGE_SHIFT, probe.level);
-                    *result = ProbeResult { seen, level: HostLevel(level.number()) };
-                    self.count(wish, level, 1);
+                    let page = probe.address >> PAGE_SHIFT;
+                    let plain = if is_plain && probe.level == HostLevel::LEAF {
+                        self.probe_plain_page(wish, space, page)
+                    } else {
+                        None
+                    };
+                    let (seen, level) = match plain {
+                        Some((seen, level)) => {
+                            match seen {
+                                Seen::NotMapped => nr_empty[usize::from(level.number())] += 1,
+                                _ => nr_plain += 1,
+                            }
+                            (seen, level)
+                        }
+                        None => {
+                            let (seen, level) = self.probe_space(wish, space, page, probe.level);
+                            self.count(wish, level, 1);
+                            (seen, level)
+                        }
+                    };
+                    let level = HostLevel(level.number());
+                    *result = ProbeResult { seen, level };
+                    looks.is_passed_over |= seen == Seen::Unknown;
+                    looks.is_upper |= level != HostLevel::LEAF && seen != Seen::NotMapped;
                 }
+                let costs = &self.memory.costs;
+                let [leaf, empty, above] =
+                    [(0, true), (0, false), (1, false)].map(|(at, is)| costs.probe_of_ns(at, is));
+                self.memory.ledger.spend(nr_plain * leaf + nr_empty[0] * empty + nr_empty[1] * above);
+                self.count(wish, Level::LEAF, nr_plain + nr_empty[0]);
+                self.count(wish, Level::PMD, nr_empty[1]);
             }
             HostTarget::Physical => {
                 let mut nr_plain = 0;
@@ -417,6 +473,8 @@ impl MemoryHost<'_> {
                     } else {
                         let Found { seen, leaf, ended } = self.probe_frame(wish, number, probe.level);
                         self.count(wish, ended, 1);
+                        looks.is_passed_over |= seen == Seen::Unknown;
+                        looks.is_upper |= leaf != Level::LEAF && seen != Seen::NotMapped;
                         ProbeResult { seen, level: HostLevel(leaf.number()) }
                     };
                 }
@@ -424,7 +482,7 @@ impl MemoryHost<'_> {
                 self.count(wish, Level::LEAF, nr_plain);
             }
         }
-        Ok(())
+        Ok(looks)
     }
 
     /// Counts looks at entries of one level.

@@ -45,11 +45,11 @@ impl MemoryHost<'_> {
             return None;
         }
         let table = &mut space.table;
-        let is_mapped = table.is_present(page) && table.entry(page) == Entry::Frame(frame);
-        let young = match wish {
-            Wish::Clear => is_mapped && table.test_and_clear_young(page),
-            Wish::Test => is_mapped && table.is_young(page),
-        };
+        // Most are not: only then is it asked whose bit that was.
+        let young = table.is_young(page) && table.is_present(page) && table.entry(page) == Entry::Frame(frame);
+        if young && wish == Wish::Clear {
+            table.test_and_clear_young(page);
+        }
         let was_idle = self.memory.frames.is_idle(frame);
         if wish == Wish::Clear {
             if young {

@@ -1,5 +1,5 @@
-//! Probes of page frames in a batch, in random states of memory: a monitor that is driven over them sees, does, costs and leaves
-//! what it would if each probe were made alone and through the reverse map.
+//! Probes in a batch, of page frames or of a process, in random states of memory: a monitor that is driven over them sees, does, costs
+//! and leaves what it would if each probe were made alone, through the reverse map or by a whole walk.
 
 use super::random_actions::{Step, World, step};
 use super::stage::{FRAMES, PHYSICAL};
@@ -11,16 +11,34 @@ use isotherm_core::monitor::{Attributes, Monitor, MonitorConfig, Operations, Sam
 use isotherm_core::schemes::{Quotas, Scheme};
 use proptest::prelude::*;
 
-const TARGET: TargetId = TargetId(PHYSICAL);
+/// The process that is there from the start.
+const PROCESS: u32 = PHYSICAL + 1;
 
-/// A host whose probes of page frames are made one at a time, each by [`MemoryHost::probe_frame`].
+/// A host whose probes are made one at a time, each by [`MemoryHost::probe_frame`] or [`MemoryHost::probe_space`].
 struct OneByOne<'a>(MemoryHost<'a>);
 
 impl OneByOne<'_> {
-    fn probe(&mut self, wish: Wish, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {
+    fn probe(
+        &mut self,
+        wish: Wish,
+        target: TargetId,
+        probes: &[Probe],
+        results: &mut [ProbeResult],
+    ) -> Result<(), HostError> {
+        let target = self.0.target(target)?;
         for (probe, result) in probes.iter().zip(results) {
-            let Found { seen, leaf, ended } = self.0.probe_frame(wish, probe.address >> PAGE_SHIFT, probe.level);
-            *result = ProbeResult { seen, level: HostLevel(leaf.number()) };
+            let number = probe.address >> PAGE_SHIFT;
+            let (seen, level, ended) = match target {
+                HostTarget::Physical => {
+                    let Found { seen, leaf, ended } = self.0.probe_frame(wish, number, probe.level);
+                    (seen, leaf, ended)
+                }
+                HostTarget::Space(space) => {
+                    let (seen, level) = self.0.probe_space(wish, space, number, probe.level);
+                    (seen, level, level)
+                }
+            };
+            *result = ProbeResult { seen, level: HostLevel(level.number()) };
             let counts = &mut self.0.counts;
             let counts = if wish == Wish::Clear { &mut counts.clears } else { &mut counts.tests };
             counts[usize::from(ended.number())] += 1;
@@ -33,11 +51,11 @@ impl Probing for OneByOne<'_> {
     fn capabilities(&self, target: TargetId) -> Capabilities {
         self.0.capabilities(target)
     }
-    fn clear(&mut self, _: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {
-        self.probe(Wish::Clear, probes, results)
+    fn clear(&mut self, target: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {
+        self.probe(Wish::Clear, target, probes, results)
     }
-    fn test(&mut self, _: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {
-        self.probe(Wish::Test, probes, results)
+    fn test(&mut self, target: TargetId, probes: &[Probe], results: &mut [ProbeResult]) -> Result<(), HostError> {
+        self.probe(Wish::Test, target, probes, results)
     }
 }
 
@@ -64,9 +82,10 @@ impl Gauging for OneByOne<'_> {
     }
 }
 
-/// A world with a monitor of its page frames, and some addresses that are none.
+/// A world with a monitor of its page frames or of a process, and some addresses where nothing is.
 struct Watched {
     world: World,
+    target: TargetId,
     monitor: Monitor,
     is_batched: bool,
 }
@@ -75,27 +94,29 @@ impl Watched {
     fn new(policy: &str, swap: DeviceKind, config: &MonitorConfig, is_batched: bool) -> Self {
         let mut world = World::new(policy, swap);
         let mut config = config.clone();
-        let offers = world.stage.offers(PHYSICAL);
+        let target = if config.operations == Operations::Paddr { PHYSICAL } else { PROCESS };
+        let offers = world.stage.offers(target);
         config.schemes.retain(|scheme| offers.actions.contains(&scheme.action));
         let mut monitor = Monitor::new(config, 7).expect("allowed");
-        let frames = UnitRange::new(0, (FRAMES + 100) << PAGE_SHIFT);
-        monitor.add_target(TARGET, &[frames], &world.stage.host()).expect("all of it can be done");
+        let target = TargetId(target);
+        let range = UnitRange::new(0, (FRAMES + 100) << PAGE_SHIFT);
+        monitor.add_target(target, &[range], &world.stage.host()).expect("all of it can be done");
         monitor.start(world.stage.memory.now);
-        Self { world, monitor, is_batched }
+        Self { world, target, monitor, is_batched }
     }
 
-    /// Ticks, each when it is due.
+    /// Ticks, each when it is due, as long as there is a target.
     fn ticks(&mut self, nr_ticks: u32) -> Vec<Tick> {
         let tick = |_| {
-            let at = self.monitor.poll_timeout().expect("it runs").max(self.world.stage.memory.now);
+            let at = self.monitor.poll_timeout()?.max(self.world.stage.memory.now);
             self.world.stage.pass_time(at);
             let mut host = self.world.stage.host();
-            match self.is_batched {
+            Some(match self.is_batched {
                 true => self.monitor.handle_timeout(at, &mut host),
                 false => self.monitor.handle_timeout(at, &mut OneByOne(host)),
-            }
+            })
         };
-        (0..nr_ticks).map(tick).collect()
+        (0..nr_ticks).map_while(tick).collect()
     }
 
     /// What probes leave: each frame's marks, and the accessed bits of all pages.
@@ -156,14 +177,17 @@ fn schemes() -> impl Strategy<Value = Vec<Scheme>> {
 fn config() -> impl Strategy<Value = MonitorConfig> {
     let strategy = prop::sample::select(vec!["leaf", "leaf", "ptp"]);
     let sampling = prop::sample::select(vec![Sampling::Spread, Sampling::Spread, Sampling::Batch]);
-    (attributes(), strategy, sampling, schemes()).prop_map(|(attributes, strategy, sampling, schemes)| MonitorConfig {
-        operations: Operations::Paddr,
-        strategy: strategy.parse().expect("one of them"),
-        attributes,
-        sampling,
-        schemes,
-        ..MonitorConfig::default()
-    })
+    let operations = prop::sample::select(vec![Operations::Paddr, Operations::Vaddr]);
+    (operations, attributes(), strategy, sampling, schemes()).prop_map(
+        |(operations, attributes, strategy, sampling, schemes)| MonitorConfig {
+            operations,
+            strategy: strategy.parse().expect("one of them"),
+            attributes,
+            sampling,
+            schemes,
+            ..MonitorConfig::default()
+        },
+    )
 }
 
 proptest! {
@@ -183,14 +207,15 @@ proptest! {
                     Happening::Ticks(_) => {}
                     Happening::Commit(attributes) => {
                         let config = MonitorConfig { attributes: attributes.clone(), ..watched.monitor.config().clone() };
-                        watched.monitor.commit(config, None, &watched.world.stage.host()).expect("allowed");
+                        // Refused once the process has ended: by both.
+                        watched.monitor.commit(config, None, &watched.world.stage.host()).ok();
                     }
                 }
             }
             let nr_ticks = if let Happening::Ticks(nr_ticks) = happening { nr_ticks } else { 0 };
             prop_assert_eq!(batched.ticks(nr_ticks), alone.ticks(nr_ticks));
             prop_assert_eq!(batched.monitor.snapshot(), alone.monitor.snapshot());
-            prop_assert_eq!(batched.monitor.regions(TARGET), alone.monitor.regions(TARGET));
+            prop_assert_eq!(batched.monitor.regions(batched.target), alone.monitor.regions(alone.target));
             prop_assert_eq!(batched.monitor.activity(), alone.monitor.activity());
             let [ours, theirs] = [&batched, &alone].map(|watched| &watched.world.stage);
             prop_assert_eq!(ours.counts, theirs.counts);

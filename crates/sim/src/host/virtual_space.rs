@@ -5,6 +5,25 @@ use crate::mmu::{DensePage, Entry, Found, Level, SpaceId};
 use isotherm_core::host::{Level as HostLevel, Seen};
 
 impl MemoryHost<'_> {
+    /// Whether base pages with frames are all that the space has.
+    pub(super) fn is_plain(&self, space: SpaceId) -> bool {
+        let owner = self.memory.space(space);
+        owner.huge_blocks.is_empty() && owner.table.premapped().is_none()
+    }
+
+    /// One probe of the leaf at `page` of a [plain](Self::is_plain) space. What it saw, and where the walk ended, is what
+    /// [`probe_space`](Self::probe_space) would say; what the look costs and counts is its caller's to book. `None`: nothing was
+    /// looked at.
+    #[inline]
+    pub(super) fn probe_plain_page(&mut self, wish: Wish, space: SpaceId, page: u64) -> Option<(Seen, Level)> {
+        let table = &self.memory.space(space).table;
+        let dense = table.dense(page)?;
+        if table.is_present(dense) {
+            return Some((self.look_at_page(wish, space, page, dense), Level::LEAF));
+        }
+        Some((Seen::NotMapped, if table.has_leaf_table(dense) { Level::LEAF } else { Level::PMD }))
+    }
+
     /// One probe at `page`. Returns what was seen, and the level of the entry where the walk ended.
     pub(super) fn probe_space(&mut self, wish: Wish, space: SpaceId, page: u64, wanted: HostLevel) -> (Seen, Level) {
         let highest = self.memory.mmu.highest_level();
@@ -54,6 +73,7 @@ impl MemoryHost<'_> {
         }
     }
 
+    #[inline]
     fn look_at_page(&mut self, wish: Wish, space: SpaceId, page: u64, dense: DensePage) -> Seen {
         let entry = self.memory.space(space).table.entry(dense);
         let Entry::Frame(frame) = entry else { return Seen::Idle }; // the zero page tells nothing

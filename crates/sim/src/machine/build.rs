@@ -165,6 +165,8 @@ impl MachineBuilder {
             usage: super::UsageSums::default(),
             series_every: None,
             strict: false,
+            folds_ticks: true,
+            until: Instant::NEVER,
             wants_residency: false,
         };
         machine.register_group(CgroupId::ROOT);
@@ -275,6 +277,12 @@ impl MachineBuilder {
     /// Checks all invariants after each event: slow, for tests.
     pub fn strict(&mut self) {
         self.machine.strict = true;
+    }
+
+    /// Tests each bit again and goes to sleep before each tick, for tests of what happens without.
+    #[cfg(test)]
+    pub(crate) fn without_folds(&mut self) {
+        self.machine.folds_ticks = false;
     }
 
     /// Whether the policy must know the future of every program.

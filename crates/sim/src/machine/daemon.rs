@@ -11,7 +11,7 @@ use super::task::{Blocked, KernelTask, RunState, TaskId, Work};
 use super::{DriverError, Machine, MonitorTarget, Outcome, SimError};
 use crate::cgroup::CgroupId;
 use crate::counters::Counter;
-use crate::host::{HostTarget, MemoryHost, ProbeCounts};
+use crate::host::{HostTarget, MemoryHost, ProbeCounts, Samples};
 use crate::memory::Memory;
 use crate::migrate::Mover;
 use crate::mmu::SpaceId;
@@ -105,6 +105,10 @@ pub(super) struct Resident {
     is_called: bool,
     ledger: Ledger,
     probes: ProbeCounts,
+    /// What it has under way.
+    samples: Samples,
+    /// A buffer.
+    targets: Vec<HostTarget>,
 }
 
 /// A thread of a daemon.
@@ -134,7 +138,15 @@ impl Machine {
         };
         let workers = (0..new.daemon.nr_workers()).map(&mut worker).collect();
         let (ledger, probes) = (Ledger::default(), ProbeCounts::default());
-        self.daemons.push(Resident { new, workers, is_called: false, ledger, probes });
+        self.daemons.push(Resident {
+            new,
+            workers,
+            is_called: false,
+            ledger,
+            probes,
+            samples: Samples::default(),
+            targets: Vec::new(),
+        });
     }
 
     /// Starts the daemons for which all is there by now.
@@ -145,7 +157,7 @@ impl Machine {
             }
             let (is_ready, is_called) = match &self.daemons[index].new.watches {
                 Watches::Machine | Watches::Group(_) => (true, false),
-                Watches::Targets(targets) => (self.host_targets(targets).is_some(), true),
+                Watches::Targets(targets) => (targets.iter().all(|target| self.host_target(*target).is_some()), true),
                 Watches::Spaces => (false, false),
             };
             if is_ready {
@@ -209,23 +221,27 @@ impl Machine {
         }
     }
 
-    /// These targets, if all of them have started.
-    fn host_targets(&self, targets: &[MonitorTarget]) -> Option<Vec<HostTarget>> {
-        let host_target = |target: &MonitorTarget| match *target {
+    /// The host's name for a target, if that has started.
+    fn host_target(&self, target: MonitorTarget) -> Option<HostTarget> {
+        match target {
             MonitorTarget::Process(program, process) => self.programs[program.0].spaces[process].map(HostTarget::Space),
             MonitorTarget::Physical => Some(HostTarget::Physical),
-        };
-        targets.iter().map(host_target).collect()
+        }
     }
 
-    /// What the next run of a daemon may look at, of what is there.
-    fn targets_of(&self, index: usize) -> Option<Vec<HostTarget>> {
+    /// Puts into `targets` what the next run of a daemon may look at, of what is there. `false`: not all has started.
+    fn list_targets(&self, index: usize, targets: &mut Vec<HostTarget>) -> bool {
+        targets.clear();
         match &self.daemons[index].new.watches {
-            Watches::Machine | Watches::Group(_) => Some(Vec::new()),
-            Watches::Targets(targets) => self.host_targets(targets),
+            Watches::Machine | Watches::Group(_) => true,
+            Watches::Targets(watched) => {
+                targets.extend(watched.iter().map_while(|target| self.host_target(*target)));
+                targets.len() == watched.len()
+            }
             Watches::Spaces => {
                 let spaces = u16::try_from(self.memory.spaces.len()).expect("at most 65535 spaces");
-                Some((0..spaces).map(|space| HostTarget::Space(SpaceId(space))).collect())
+                targets.extend((0..spaces).map(|space| HostTarget::Space(SpaceId(space))));
+                true
             }
         }
     }
@@ -245,9 +261,12 @@ impl Machine {
             thread.sleeps_until = due;
             return Some(Verdict::Block(due, Blocked::Sleep));
         }
-        let Some(targets) = self.targets_of(index) else { return Some(Verdict::Park) };
-        self.drop_stale(index, &targets);
-        let Resident { new, workers, ledger, probes, .. } = &mut self.daemons[index];
+        let mut listed = std::mem::take(&mut self.daemons[index].targets);
+        if !self.list_targets(index, &mut listed) {
+            return Some(Verdict::Park);
+        }
+        self.drop_stale(index, &listed);
+        let Resident { new, workers, ledger, probes, samples, targets, .. } = &mut self.daemons[index];
         let has_slept = std::mem::take(&mut workers[worker].has_slept);
         if has_slept || !new.habits.goes_by_steps {
             let costs = &self.memory.costs;
@@ -270,9 +289,12 @@ impl Machine {
             self.pressure.total(at, group, Resource::Memory, Severity::Some);
         }
         let nr_written = self.memory.counters.get(Counter::PswpOut);
-        let mut host =
-            MemoryHost::new(&mut self.memory, self.policy.as_mut(), &self.pressure, caches, &targets, probes);
+        let mut host = MemoryHost::new(&mut self.memory, self.policy.as_mut(), &self.pressure, caches, &listed, probes);
+        if self.folds_ticks {
+            host = host.remembering(samples);
+        }
         let ran = new.daemon.handle_timeout(worker, *now, &mut host);
+        *targets = listed;
         self.memory.migration.mover = Mover::Anybody;
         let has_written = self.memory.counters.get(Counter::PswpOut) > nr_written;
         let ns = self.memory.ledger.take();

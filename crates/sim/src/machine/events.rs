@@ -64,6 +64,10 @@ pub(super) enum Event {
     Usage,
 }
 
+/// Where an event stands among others at the same time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place(u64);
+
 /// The event queue. Events at the same time come out in the order in which they were put in.
 #[derive(Debug, Default)]
 pub(super) struct Events {
@@ -73,11 +77,23 @@ pub(super) struct Events {
 
 impl Events {
     pub(super) fn push(&mut self, at: Instant, event: Event) {
+        let place = self.next_place();
+        self.push_at(place, at, event);
+    }
+    /// The place among events at one time of one that would be put in now.
+    pub(super) fn next_place(&mut self) -> Place {
         self.sequence += 1;
-        self.heap.push(Reverse((at, self.sequence, event)));
+        Place(self.sequence)
+    }
+    /// Puts an event into its place, as if it had been put in when that was the next.
+    pub(super) fn push_at(&mut self, Place(sequence): Place, at: Instant, event: Event) {
+        self.heap.push(Reverse((at, sequence, event)));
+    }
+    pub(super) fn next(&self) -> Option<(Instant, Event)> {
+        self.heap.peek().map(|Reverse((at, _, event))| (*at, *event))
     }
     pub(super) fn next_time(&self) -> Option<Instant> {
-        self.heap.peek().map(|Reverse((at, _, _))| *at)
+        self.next().map(|(at, _)| at)
     }
     pub(super) fn pop(&mut self) -> Option<(Instant, Event)> {
         self.heap.pop().map(|Reverse((at, _, event))| (at, event))

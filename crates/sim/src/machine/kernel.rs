@@ -20,6 +20,10 @@ impl Machine {
         horizon: Instant,
     ) -> (Instant, Verdict) {
         let mut now = start;
+        // What a daemon does beside probes, its host tells.
+        if !matches!(task, KernelTask::Daemon { .. }) {
+            self.memory.stir();
+        }
         while now < horizon {
             self.memory.now = now;
             let verdict = match task {

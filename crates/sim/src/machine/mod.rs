@@ -16,6 +16,8 @@ mod compaction_tests;
 mod config;
 mod daemon;
 mod events;
+#[cfg(test)]
+mod folding_tests;
 mod generations;
 #[cfg(test)]
 mod generations_tests;
@@ -128,7 +130,11 @@ pub struct Machine {
     usage: UsageSums,
     series_every: Option<Duration>,
     strict: bool,
+    /// Ticks of monitors in which nothing happens take short cuts, to the same results.
+    folds_ticks: bool,
     wants_residency: bool,
+    /// When the run ends at the latest.
+    until: Instant,
 }
 
 /// One processor.
@@ -214,6 +220,7 @@ impl Machine {
     /// # Errors
     /// As [`run`](Self::run); [`SimError::Stopped`] where it does not go on.
     pub fn run_while(mut self, until: Instant, goes_on: &dyn Fn() -> bool) -> Result<Outcome, SimError> {
+        self.until = until;
         self.arm();
         let mut nr_events = 0u64;
         while !self.is_over() {
@@ -231,8 +238,7 @@ impl Machine {
                 self.now = until;
                 break;
             }
-            self.now = self.now.max(at);
-            self.pressure.handle_timeout(self.pressure_now.max(at));
+            self.pass_to(at);
             if io == Some(at) {
                 self.complete_io(at);
                 continue;
@@ -254,6 +260,36 @@ impl Machine {
             }
         }
         Ok(self.finish())
+    }
+
+    /// Moves the clock on to what happens next.
+    fn pass_to(&mut self, at: Instant) {
+        self.now = self.now.max(at);
+        self.pressure.handle_timeout(self.pressure_now.max(at));
+    }
+
+    /// Lets time pass up to `at`, when the only task that ran wants to go on, if nothing but looks at charges happens until then and at
+    /// that time: those come before the task, which is only woken before them. `false`: something else does, or may.
+    fn pass_alone_to(&mut self, at: Instant) -> bool {
+        let has_failed = self.failure.is_some() || self.policy.failure().is_some();
+        if !self.folds_ticks || !self.queue.is_empty() || at > self.until || has_failed {
+            return false;
+        }
+        while self.memory.io.next_completion().is_none_or(|io| io > at) {
+            match self.events.next().filter(|(next, _)| *next <= at) {
+                None => {
+                    self.pass_to(at);
+                    return true;
+                }
+                Some((next, Event::Usage)) => {
+                    self.events.pop();
+                    self.pass_to(next);
+                    self.look_at_charges(next);
+                }
+                Some(_) => return false,
+            }
+        }
+        false
     }
 
     /// Puts the first occurrence of everything periodic into the queue.
@@ -283,18 +319,13 @@ impl Machine {
             Event::Wake(task, number) => self.wake_numbered(task, number, at),
             Event::Plan(index) => return self.carry_out(index, at),
             Event::Flusher => {
+                self.memory.stir();
                 self.memory.now = at;
                 fault::flush_old(&mut self.memory);
                 self.memory.ledger.take(); // the flusher's own CPU time is not modelled
                 self.events.push(at + FLUSHER_PERIOD, Event::Flusher);
             }
-            Event::Usage => {
-                if self.programs.iter().any(|program| program.started.is_some() && program.ended.is_none()) {
-                    let cgroups = &self.memory.cgroups;
-                    self.usage.look(cgroups.ids().map(|id| cgroups.get(id).usage));
-                }
-                self.events.push(at + USAGE_PERIOD, Event::Usage);
-            }
+            Event::Usage => self.look_at_charges(at),
             Event::Series => {
                 let row = self.series_row(at);
                 self.series.push(row);
@@ -305,13 +336,23 @@ impl Machine {
         Ok(())
     }
 
+    fn look_at_charges(&mut self, at: Instant) {
+        if self.programs.iter().any(|program| program.started.is_some() && program.ended.is_none()) {
+            let cgroups = &self.memory.cgroups;
+            self.usage.look(cgroups.ids().map(|id| cgroups.get(id).usage));
+        }
+        self.events.push(at + USAGE_PERIOD, Event::Usage);
+    }
+
     fn complete_io(&mut self, at: Instant) {
+        self.memory.stir();
         self.memory.now = at;
         fault::complete_io(&mut self.memory, self.policy.as_mut(), at);
         self.memory.ledger.take(); // interrupt time is not modelled
     }
 
     fn carry_out(&mut self, index: usize, at: Instant) -> Result<(), SimError> {
+        self.memory.stir();
         let plan = self.plans[index].clone();
         if let Some(every) = plan.every {
             self.events.push(at + every, Event::Plan(index));

@@ -68,6 +68,9 @@ impl Machine {
     ) -> Result<(Instant, Verdict), SimError> {
         let mut now = start;
         let horizon = self.until_tick(start, horizon);
+        if self.tiering.balancer.is_some() {
+            self.memory.stir();
+        }
         self.balance(id, user, &mut now);
         user.interrupted = None; // others may have brought its page
         loop {
@@ -81,10 +84,13 @@ impl Machine {
                 return Ok((now, Verdict::Preempted));
             }
             let next = if user.reclaim.is_some() {
+                self.memory.stir();
                 self.reclaim_step(id, user, &mut now)
             } else if user.fault.is_allocating() {
+                self.memory.stir();
                 self.huge_step(id, user, &mut now).into()
             } else if user.taking.is_some() {
+                self.memory.stir();
                 self.taking_step(id, user, &mut now).into()
             } else if user.compute_left_ns > 0 {
                 let ns = user.compute_left_ns.min(horizon.since(now).ns());
@@ -95,6 +101,7 @@ impl Machine {
             } else if let Some((page, need)) = user.interrupted.take()
                 && self.memory.migration.is_empty()
             {
+                self.memory.stir();
                 self.memory.now = now;
                 self.memory.migration.note_played(now);
                 let (memory, policy) = (&mut self.memory, self.policy.as_mut());
@@ -117,6 +124,14 @@ impl Machine {
         let is_watched = user.faulted && touches == Touches::AfterFault;
         let end = if is_watched { user.cursor.run + 1 } else { user.batch.runs.len() };
         let stop = self.touch(id, user, end, &mut pace);
+        let is_shown = is_watched || touches == Touches::All || self.memory.ground_truth.is_some();
+        match stop {
+            Stop::Done | Stop::TimeUp if !is_shown => {
+                let ends = user.cursor.run + usize::from(user.cursor.page > 0);
+                self.memory.note_touches(user.space, &user.batch.runs[before.run..ends]);
+            }
+            _ => self.memory.stir(),
+        }
         self.access.count(self.programs[user.program].program.timing, &pace.hits);
         user.time.compute_ns += pace.now_ns - now.ns();
         *now = Instant::from_ns(pace.now_ns);
@@ -125,7 +140,7 @@ impl Machine {
             user.fault.moved_on();
             user.faulted = false;
             self.memory.now = *now;
-            if is_watched || touches == Touches::All || self.memory.ground_truth.is_some() {
+            if is_shown {
                 self.report_touches(user, before, is_watched || touches == Touches::All);
             }
         }
@@ -318,7 +333,11 @@ impl Machine {
         user.looked_ahead = 0;
         user.cursor = Cursor::default();
         self.set_stall(id, false, *now);
-        match std::mem::replace(&mut user.after, After::Continue) {
+        let after = std::mem::replace(&mut user.after, After::Continue);
+        if !matches!(after, After::Continue | After::Compute(_) | After::Sleep(_)) {
+            self.memory.stir();
+        }
+        match after {
             After::Continue => {
                 user.after = user.stream.next_batch(*now, &mut user.batch).map_err(|source| SimError::Stream {
                     program: self.programs[user.program].program.name.clone(),

@@ -1,8 +1,9 @@
 //! Who runs where: run queue, slices, blocking and waking, and what pressure accounting is told of it.
 
 use super::events::{CpuId, Event};
-use super::task::{Blocked, RunState, TaskId, Work};
+use super::task::{Blocked, KernelTask, RunState, TaskId, Work};
 use super::{Machine, SimError};
+use crate::mmu::SpaceId;
 use crate::pressure::{Activity, TaskState};
 use isotherm_units::Instant;
 
@@ -23,14 +24,24 @@ pub(super) enum Verdict {
 pub(super) struct Stall(pub(super) bool);
 
 impl Machine {
-    /// Lets the task on `cpu` run from `at` to the horizon.
+    /// Lets the task on `cpu` run from `at` to the horizon, and again each time it wakes before anything else has happened.
     pub(super) fn run_slice(&mut self, cpu: CpuId, at: Instant) -> Result<(), SimError> {
-        let Some(id) = self.cpus[cpu.0].running else { return Ok(()) };
+        let mut next = Some(at);
+        while let Some(at) = next {
+            next = self.run_to_horizon(cpu, at)?;
+        }
+        Ok(())
+    }
+
+    /// Returns when the task on `cpu` has slept and goes on, if nothing happened in between.
+    fn run_to_horizon(&mut self, cpu: CpuId, at: Instant) -> Result<Option<Instant>, SimError> {
+        let Some(id) = self.cpus[cpu.0].running else { return Ok(None) };
         let slice_end = self.cpus[cpu.0].since + self.config.time_slice;
         let step = self.config.step;
         let others = self.events.next_time().unwrap_or(Instant::NEVER).max(at + step);
         let horizon = if self.queue.is_empty() { others } else { others.min(slice_end.max(at + step)) };
         let mut work = self.tasks[id.0].work.take().expect("a running task has its work");
+        let is_daemon = matches!(&work, Work::Kernel(kernel) if matches!(**kernel, KernelTask::Daemon { .. }));
         let result = match &mut work {
             Work::User(user) => self.run_user(id, user, at, horizon),
             Work::Kernel(kernel) => Ok(self.run_kernel(id, kernel, at, horizon)),
@@ -53,12 +64,18 @@ impl Machine {
                 self.release(cpu, now);
             }
             Verdict::Block(until, why) => {
+                let until = until.max(now);
                 let task = &mut self.tasks[id.0];
                 task.state = RunState::Blocked(now, why);
                 task.wait_number += 1;
                 let number = task.wait_number;
-                self.events.push(until.max(now), Event::Wake(id, number));
                 self.report_pressure(id, now);
+                let place = self.events.next_place();
+                if is_daemon && self.pass_alone_to(until) {
+                    self.put_on(id, cpu, None, until);
+                    return Ok(Some(until));
+                }
+                self.events.push_at(place, until, Event::Wake(id, number));
                 self.release(cpu, now);
             }
             Verdict::Park => {
@@ -72,11 +89,12 @@ impl Machine {
                 self.report_pressure(id, now);
                 self.release(cpu, now);
                 if let Some(user) = ended_user {
+                    self.memory.stir();
                     self.thread_ended(*user, now);
                 }
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Gives the CPU to the next in the queue.
@@ -112,12 +130,17 @@ impl Machine {
                 of_program = Some(user.space);
             }
         }
-        self.cpus[cpu.0] = super::Cpu { running: Some(id), space: of_program, since: now };
+        self.put_on(id, cpu, of_program, now);
+        self.events.push(now, Event::Slice(cpu));
+    }
+
+    /// Gives `cpu` to a task, a thread of the program with the space `space` if any.
+    fn put_on(&mut self, id: TaskId, cpu: CpuId, space: Option<SpaceId>, now: Instant) {
+        self.cpus[cpu.0] = super::Cpu { running: Some(id), space, since: now };
         let task = &mut self.tasks[id.0];
         task.state = RunState::Running(cpu);
         task.last_cpu = cpu;
         self.report_pressure(id, now);
-        self.events.push(now, Event::Slice(cpu));
     }
 
     /// Makes a parked or blocked task runnable: on the CPU it ran on if that is idle, else on any idle one, else queued.

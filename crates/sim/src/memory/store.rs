@@ -13,7 +13,8 @@ use crate::readahead::swap::ClusterReadahead;
 use crate::reclaim::LruvecId;
 use crate::reclaim::driver::ReclaimState;
 use crate::swap::{SlotId, Slots};
-use isotherm_units::Instant;
+use isotherm_units::access::Run;
+use isotherm_units::{Instant, PageRange};
 use smallvec::SmallVec;
 
 /// Tunables under `/proc/sys/vm` and the like.
@@ -57,6 +58,10 @@ impl Ledger {
     }
 }
 
+/// So many runs of pages are noted, and runs of so many pages: more cost more than a look at all places that are probed.
+const TOUCHES_MAX: usize = 16;
+const TOUCHED_PAGES_MAX: u32 = 4;
+
 /// All memory of the machine.
 pub struct Memory {
     /// Tunables.
@@ -95,6 +100,12 @@ pub struct Memory {
     pub io: Io,
     /// By node: an allocation found free memory at the low watermark since the machine last looked.
     pub kswapd_wanted: Vec<bool>,
+    /// How often something may have used or changed pages, see [`stir`](Memory::stir).
+    pub(crate) nr_stirs: u64,
+    /// What programs touched since the last time, see [`note_touches`](Memory::note_touches).
+    pub(crate) touches: Vec<(SpaceId, PageRange)>,
+    /// Somebody wants to know them.
+    pub(crate) notes_touches: bool,
     /// Pages charged since the machine last looked: what the `memory.high` penalty counts.
     pub charged: u64,
     /// Groups whose `memory.high` was written since the machine last looked: what is above it is to be reclaimed.
@@ -137,6 +148,25 @@ pub struct Mapper {
 pub type Mappers = SmallVec<[Mapper; 4]>;
 
 impl Memory {
+    /// Anything may happen to pages now but that accessed bits are cleared or tested: what was seen of them says nothing of what comes.
+    #[inline]
+    pub(crate) fn stir(&mut self) {
+        self.nr_stirs += 1;
+        self.touches.clear();
+    }
+
+    /// A thread has touched pages of `space` without the kernel: these at most. Many at once stir memory.
+    #[inline]
+    pub(crate) fn note_touches(&mut self, space: SpaceId, runs: &[Run]) {
+        let is_few =
+            self.touches.len() + runs.len() <= TOUCHES_MAX && runs.iter().all(|run| run.pages <= TOUCHED_PAGES_MAX);
+        if self.notes_touches && is_few {
+            self.touches.extend(runs.iter().map(|run| (space, PageRange::at(run.page(), u64::from(run.pages)))));
+        } else {
+            self.stir();
+        }
+    }
+
     #[inline]
     pub fn space(&self, space: SpaceId) -> &AddressSpace {
         &self.spaces[space.index()]

@@ -24,6 +24,9 @@ pub fn probing(host: &mut dyn Probing, fixture: &Fixture) -> Findings {
         findings.expect(tested.is_err(), "it tests bits, and cannot clear them");
         return findings;
     }
+    let mut accessed = Vec::new();
+    let known = host.test_known(process, &pages, &mut accessed);
+    findings.expect(known.is_ok() && accessed.is_empty(), "a bit that was cleared is known to be set again");
     for result in &results {
         findings.expect(result.seen != Seen::NotMapped, "a present page is told not to be mapped");
         findings.expect(

@@ -50,6 +50,12 @@ impl PageTable {
         Found::Nothing(missing.into_iter().find(|&level| !self.has_table(level, page)).unwrap_or(wanted))
     }
 
+    /// Whether there is a table with the entry of this page.
+    #[inline]
+    pub(crate) fn has_leaf_table(&self, dense: DensePage) -> bool {
+        self.chunks[dense.slot()].tables[dense.within() / TABLE_PAGES].is_some()
+    }
+
     /// Whether the entry at `level` on the way to `page` points to a table or is a leaf.
     fn has_table(&self, level: Level, page: u64) -> bool {
         debug_assert!(level > Level::LEAF, "no table hangs below a page");
