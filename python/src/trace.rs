@@ -132,16 +132,16 @@ impl isotherm_trace::TraceRows for Stoppable<'_> {
     fn file_accesses(&self) -> Option<u64> {
         None
     }
-    fn for_each_batch<E: From<isotherm_trace::TraceError>>(
+    fn for_each_batch(
         &mut self,
-        mut each: impl FnMut(&RowBatch) -> Result<(), E>,
-    ) -> Result<(), E> {
+        each: &mut dyn FnMut(&RowBatch) -> isotherm_trace::Result<()>,
+    ) -> isotherm_trace::Result<()> {
         let watched = self.watched;
         let path = self.reader.path().to_owned();
         self.reader.for_each_batch(|batch| {
             if watched.is_stopped() {
                 let source = std::io::Error::from(std::io::ErrorKind::Interrupted);
-                return Err(isotherm_trace::TraceError::Io { action: "read on in", path: path.clone(), source }.into());
+                return Err(isotherm_trace::TraceError::Io { action: "read on in", path: path.clone(), source });
             }
             each(batch)
         })
@@ -201,7 +201,7 @@ impl Trace {
                 write: Vec::with_capacity(len),
                 kernel: Vec::with_capacity(len),
             };
-            isotherm_trace::TraceRows::for_each_batch::<isotherm_trace::TraceError>(trace, |batch| {
+            isotherm_trace::TraceRows::for_each_batch(trace, &mut |batch| {
                 append(&mut all, batch);
                 Ok(())
             })?;

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
-use crate::{Result, RowBatch, TraceError, TraceMeta, TraceReader};
+use crate::{Result, RowBatch, TraceMeta, TraceReader};
 
 /// Rows with what is said about them: a trace, or [a part of one](crate::edit::TracePart).
+///
+/// Analyses take any of them by a call a batch, so that their loops over rows are compiled here and not in the crate that asks.
 pub trait TraceRows {
     /// What is said about the rows: events (sorted by row), row and access counts included.
     fn meta(&self) -> &TraceMeta;
@@ -18,7 +20,7 @@ pub trait TraceRows {
     ///
     /// # Errors
     /// When the file is damaged or cannot be read; and what `each` returns.
-    fn for_each_batch<E: From<TraceError>>(&mut self, each: impl FnMut(&RowBatch) -> Result<(), E>) -> Result<(), E>;
+    fn for_each_batch(&mut self, each: &mut dyn FnMut(&RowBatch) -> Result<()>) -> Result<()>;
 }
 
 impl TraceRows for TraceReader {
@@ -34,7 +36,7 @@ impl TraceRows for TraceReader {
     fn file_accesses(&self) -> Option<u64> {
         None
     }
-    fn for_each_batch<E: From<TraceError>>(&mut self, each: impl FnMut(&RowBatch) -> Result<(), E>) -> Result<(), E> {
+    fn for_each_batch(&mut self, each: &mut dyn FnMut(&RowBatch) -> Result<()>) -> Result<()> {
         Self::for_each_batch(self, each)
     }
 }

@@ -8,8 +8,8 @@ use isotherm_trace::analysis::{
 };
 use isotherm_trace::edit::{Access, AddressRange, Moment, Selection, TracePart, merge, write_part};
 use isotherm_trace::{
-    Event, EventKind, MapKind, MapRange, NativeRun, ProcessMeta, Result, RowBatch, ThreadMeta, TraceError, TraceMeta,
-    TraceReader, TraceRow, TraceRows, TraceWriter,
+    Event, EventKind, MapKind, MapRange, NativeRun, ProcessMeta, Result, RowBatch, ThreadMeta, TraceMeta, TraceReader,
+    TraceRow, TraceRows, TraceWriter,
 };
 use isotherm_units::{Duration, Ratio};
 use proptest::prelude::*;
@@ -42,13 +42,13 @@ fn write(path: &Path, meta: TraceMeta, steps: &[Step]) {
     drop(writer);
 }
 
-fn rows_of(source: &mut impl TraceRows) -> Vec<TraceRow> {
+fn rows_of(source: &mut dyn TraceRows) -> Vec<TraceRow> {
     let mut rows = Vec::new();
     source
-        .for_each_batch(|batch: &RowBatch| {
+        .for_each_batch(&mut |batch: &RowBatch| {
             assert_eq!(batch.first_row, rows.len() as u64);
             rows.extend(batch.rows());
-            Ok::<(), TraceError>(())
+            Ok(())
         })
         .unwrap();
     rows
@@ -503,7 +503,7 @@ fn shown(meta: &TraceMeta, steps: &[Step]) -> Vec<Option<(MapKind, Option<String
 type Reports = (Info, (WorkingSet, MissRatioCurve, Hot, Heatmap, Footprint));
 
 /// All analyses of a trace; the file's own length is left out.
-fn reports(source: &mut impl TraceRows) -> Reports {
+fn reports(source: &mut dyn TraceRows) -> Reports {
     let info = Info { file_bytes: 0, milli_bytes_per_access: 0, ..info(source).unwrap() };
     let options = HeatmapOptions { columns: 7, rows: 12, fold_pages: 16, whole_epochs: false };
     let rest = (

@@ -31,11 +31,11 @@ pub struct Footprint {
 ///
 /// # Errors
 /// When the trace is damaged.
-pub fn footprint(reader: &mut impl TraceRows) -> Result<Footprint> {
+pub fn footprint(reader: &mut dyn TraceRows) -> Result<Footprint> {
     let mut counts = Counts::new(reader.meta());
     let duration_ns = walk(reader, |step| {
         counts.see(&step);
-        Ok::<(), crate::TraceError>(())
+        Ok(())
     })?;
     Ok(counts.finish(duration_ns))
 }
@@ -44,17 +44,17 @@ pub fn footprint(reader: &mut impl TraceRows) -> Result<Footprint> {
 ///
 /// # Errors
 /// When the trace is damaged.
-pub fn page_cache_pages(reader: &mut impl TraceRows) -> Result<Option<u64>> {
+pub fn page_cache_pages(reader: &mut dyn TraceRows) -> Result<Option<u64>> {
     let meta = reader.meta().clone();
     let Some(range) = meta.page_cache else { return Ok(None) };
     let mut pages = PageTable::of(&meta);
-    reader.for_each_batch(|batch| {
+    reader.for_each_batch(&mut |batch| {
         for (&page, &count) in batch.page.iter().zip(&batch.pages).filter(|(page, _)| range.contains(**page)) {
             (page..page + u64::from(count)).for_each(|page| {
                 pages.insert(0, page);
             });
         }
-        Ok::<(), crate::TraceError>(())
+        Ok(())
     })?;
     Ok(Some(pages.len()))
 }

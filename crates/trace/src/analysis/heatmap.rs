@@ -88,7 +88,7 @@ const WORD_BLOCKS: usize = 4;
 ///
 /// # Errors
 /// When the options ask for nothing, or for more than 2^26 cells, or the trace is damaged.
-pub fn heatmap(reader: &mut impl TraceRows, options: &HeatmapOptions) -> Result<Heatmap> {
+pub fn heatmap(reader: &mut dyn TraceRows, options: &HeatmapOptions) -> Result<Heatmap> {
     let cells = u64::from(options.columns) * u64::from(options.rows);
     if cells == 0 || cells > 1 << 26 {
         let what = format!("of {} columns and {} rows; allowed: 1 to 2^26 cells", options.columns, options.rows);
@@ -130,7 +130,7 @@ struct Block {
     label: std::rc::Rc<str>,
 }
 
-fn find_blocks(reader: &mut impl TraceRows) -> Result<(Vec<Block>, u64)> {
+fn find_blocks(reader: &mut dyn TraceRows) -> Result<(Vec<Block>, u64)> {
     let meta = reader.meta().clone();
     let mut layout = Layout::default();
     let mut words = WordTable::apart();
@@ -161,7 +161,7 @@ fn find_blocks(reader: &mut impl TraceRows) -> Result<(Vec<Block>, u64)> {
                 }
             }
         }
-        Ok::<(), TraceError>(())
+        Ok(())
     })?;
     let labels: Vec<std::rc::Rc<str>> = layout.groups().iter().map(|group| group.label().into()).collect();
     let mut blocks = Vec::with_capacity(touched.iter().map(|blocks| blocks.count_ones() as usize).sum());
@@ -278,7 +278,7 @@ fn rows_of(bands: &[Band]) -> Vec<HeatmapRow> {
     rows
 }
 
-fn fill(reader: &mut impl TraceRows, map: &mut Heatmap) -> Result<()> {
+fn fill(reader: &mut dyn TraceRows, map: &mut Heatmap) -> Result<()> {
     let columns = map.columns as usize;
     map.cells = vec![0; map.rows.len() * columns];
     let Heatmap { duration_ns, bands, rows, cells, dropped_accesses, .. } = map;
@@ -305,7 +305,7 @@ fn fill(reader: &mut impl TraceRows, map: &mut Heatmap) -> Result<()> {
                 at = until;
             }
         }
-        Ok::<(), TraceError>(())
+        Ok(())
     })?;
     column.put(cells);
     for (row, cells) in map.rows.iter().zip(map.cells.chunks(columns)) {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::layout::{Group, Layout};
 use super::{PageTable, TraceStep, share_ppm, walk};
-use crate::{MapKind, Result, TraceError, TraceRows};
+use crate::{MapKind, Result, TraceRows};
 
 /// Where the accesses go. Pages are in units of the trace's page size; an access is a page touched by a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -61,7 +61,7 @@ const BLOCKS_MAX: usize = 4096;
 ///
 /// # Errors
 /// When the trace is damaged.
-pub fn hot(reader: &mut impl TraceRows, nr_ranges: usize) -> Result<Hot> {
+pub fn hot(reader: &mut dyn TraceRows, nr_ranges: usize) -> Result<Hot> {
     let meta = reader.meta().clone();
     let mut layout = Layout::default();
     let mut pages = PageTable::default();
@@ -88,7 +88,7 @@ pub fn hot(reader: &mut impl TraceRows, nr_ranges: usize) -> Result<Hot> {
                 }
             }
         }
-        Ok::<(), TraceError>(())
+        Ok(())
     })?;
     let page = |(process, page, number): (usize, u64, u32)| {
         let (group, accesses) = heat[number as usize];

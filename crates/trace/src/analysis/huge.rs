@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::layout::Layout;
 use super::{TraceStep, share_ppm, walk};
-use crate::{EventKind, MapKind, Result, TraceError, TraceRows};
+use crate::{EventKind, MapKind, Result, TraceRows};
 
 /// Bytes of a huge page.
 const HUGE_BYTES: u64 = 2 << 20;
@@ -73,7 +73,7 @@ impl NotReported {
 ///
 /// # Errors
 /// When the trace is damaged.
-pub fn huge_ranges(reader: &mut impl TraceRows) -> Result<std::result::Result<HugeRanges, NotReported>> {
+pub fn huge_ranges(reader: &mut dyn TraceRows) -> Result<std::result::Result<HugeRanges, NotReported>> {
     let meta = reader.meta().clone();
     let pages = HUGE_BYTES.checked_div(meta.page_bytes).unwrap_or(0);
     if !(2..=PAGES_MAX).contains(&pages) {
@@ -101,7 +101,7 @@ pub fn huge_ranges(reader: &mut impl TraceRows) -> Result<std::result::Result<Hu
                 }
             }
         }
-        Ok::<(), TraceError>(())
+        Ok(())
     })?;
     Ok(Ok(ranges.finish(meta.page_bytes)))
 }

@@ -34,7 +34,7 @@ pub const IDLE_MOMENTS_MAX: u32 = 10_000;
 /// # Errors
 /// When the bounds do not begin with 0 or do not ascend, the time is beyond the trace's end, the moments are none or more than
 /// [`IDLE_MOMENTS_MAX`], or the trace is damaged.
-pub fn idle(reader: &mut impl TraceRows, at: IdleAt, bounds_ns: &[u64]) -> Result<Vec<IdleMoment>> {
+pub fn idle(reader: &mut dyn TraceRows, at: IdleAt, bounds_ns: &[u64]) -> Result<Vec<IdleMoment>> {
     if bounds_ns.first() != Some(&0) || bounds_ns.windows(2).any(|pair| pair[0] >= pair[1]) {
         return Err(TraceError::option("bounds", "are not ascending from 0 on".to_owned()));
     }
@@ -44,7 +44,7 @@ pub fn idle(reader: &mut impl TraceRows, at: IdleAt, bounds_ns: &[u64]) -> Resul
             rows += some.len() as u64;
             last_access_ns = some.time_ns;
         }
-        Ok::<(), TraceError>(())
+        Ok(())
     })?;
     let moments_ns = match at {
         IdleAt::LastAccess => vec![last_access_ns],
@@ -95,7 +95,7 @@ pub fn idle(reader: &mut impl TraceRows, at: IdleAt, bounds_ns: &[u64]) -> Resul
             }
             TraceStep::Exit { process } => ages.forget(process, 0, crate::PAGE_LIMIT),
         }
-        Ok::<(), TraceError>(())
+        Ok(())
     })?;
     found.extend(waiting.map(|moment_ns| ages.at(moment_ns)));
     Ok(found)

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::footprint::{Counts, Footprint};
 use super::layout::Layout;
 use super::{TraceStep, walk};
-use crate::{Clock, MapKind, NativeRun, Result, TraceError, TraceMeta, TraceRows};
+use crate::{Clock, MapKind, NativeRun, Result, TraceMeta, TraceRows};
 
 /// Summary of a trace. Pages are in units of `page_bytes`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -102,7 +102,7 @@ pub struct MappingInfo {
 ///
 /// # Errors
 /// When the trace is damaged.
-pub fn info(reader: &mut impl TraceRows) -> Result<Info> {
+pub fn info(reader: &mut dyn TraceRows) -> Result<Info> {
     let meta = reader.meta().clone();
     let mut threads = thread_table(&meta);
     let mut counts = Counts::new(&meta);
@@ -159,7 +159,7 @@ pub fn info(reader: &mut impl TraceRows) -> Result<Info> {
             TraceStep::Exit { .. } => {}
         }
         counts.see(&step);
-        Ok::<(), TraceError>(())
+        Ok(())
     })?;
     let mappings = mapping_table(&layout, &counts, &owner, &accesses_of, accesses);
     let file_bytes = reader.file_bytes();

@@ -8,7 +8,7 @@ use super::sample::{Sample, Sampling};
 use super::stack::{Batch, Distances, LruStack, Places};
 use super::words::{WORD_PAGES, WordTable};
 use super::{TraceStep, walk};
-use crate::{EventKind, PageCacheRange, Result, TraceError, TraceRows};
+use crate::{EventKind, PageCacheRange, Result, TraceRows};
 
 /// Misses of an LRU memory of every size. Sizes are in pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -77,7 +77,7 @@ impl MissRatioCurve {
 ///
 /// # Errors
 /// When the trace is damaged.
-pub fn mrc(reader: &mut impl TraceRows) -> Result<MissRatioCurve> {
+pub fn mrc(reader: &mut dyn TraceRows) -> Result<MissRatioCurve> {
     mrc_sampled(reader, Sampling::Off)
 }
 
@@ -89,7 +89,7 @@ pub fn mrc(reader: &mut impl TraceRows) -> Result<MissRatioCurve> {
 ///
 /// # Errors
 /// When the trace is damaged.
-pub fn mrc_sampled(reader: &mut impl TraceRows, sampling: Sampling) -> Result<MissRatioCurve> {
+pub fn mrc_sampled(reader: &mut dyn TraceRows, sampling: Sampling) -> Result<MissRatioCurve> {
     match sampling.of(reader.meta().accesses) {
         None => of_all(reader),
         Some(sample) => of_sample(reader, sample),
@@ -97,7 +97,7 @@ pub fn mrc_sampled(reader: &mut impl TraceRows, sampling: Sampling) -> Result<Mi
 }
 
 /// The exact curve. Pages are looked up here and their distances counted on a thread of its own, as both take about the same time.
-fn of_all(reader: &mut impl TraceRows) -> Result<MissRatioCurve> {
+fn of_all(reader: &mut dyn TraceRows) -> Result<MissRatioCurve> {
     let mut taken = Taken::new(reader.meta().page_cache);
     std::thread::scope(|scope| {
         let (hand_on, full) = mpsc::sync_channel(BATCHES_AHEAD);
@@ -118,7 +118,7 @@ fn of_all(reader: &mut impl TraceRows) -> Result<MissRatioCurve> {
         };
         let walked = walk(reader, |step| {
             taken.take(&step, &mut send);
-            Ok::<(), TraceError>(())
+            Ok(())
         });
         taken.settle(&mut send);
         drop(hand_on);
@@ -180,7 +180,7 @@ impl Taken {
     }
 }
 
-fn of_sample(reader: &mut impl TraceRows, sample: Sample) -> Result<MissRatioCurve> {
+fn of_sample(reader: &mut dyn TraceRows, sample: Sample) -> Result<MissRatioCurve> {
     let mut pages = Pages::new(reader.meta().page_cache);
     let mut all = Counter::default();
     let mut parts: [Counter; PARTS] = Default::default();
@@ -204,7 +204,7 @@ fn of_sample(reader: &mut impl TraceRows, sample: Sample) -> Result<MissRatioCur
                 }
             }
         }
-        Ok::<(), TraceError>(())
+        Ok(())
     })?;
     drop(pages);
     let sample_accesses = all.accesses;

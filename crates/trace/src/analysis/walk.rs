@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{Event, EventKind, Result, RowBatch, TraceError, TraceMeta, TraceRow, TraceRows};
+use crate::{Event, EventKind, Result, RowBatch, TraceMeta, TraceRow, TraceRows};
 
 /// What happens next.
 #[derive(Debug)]
@@ -60,14 +60,11 @@ impl<'a> Rows<'a> {
 }
 
 /// Calls `each` for every step from the first row on; the trace time at the end.
-pub(crate) fn walk<E: From<TraceError>>(
-    reader: &mut impl TraceRows,
-    mut each: impl FnMut(TraceStep<'_>) -> Result<(), E>,
-) -> Result<u64, E> {
+pub(crate) fn walk(reader: &mut dyn TraceRows, mut each: impl FnMut(TraceStep<'_>) -> Result<()>) -> Result<u64> {
     let meta = reader.meta().clone();
     let mut clock = Clock::new(&meta);
     let mut events = meta.events.iter().peekable();
-    reader.for_each_batch(|batch| {
+    reader.for_each_batch(&mut |batch| {
         let mut start = 0;
         while start < batch.len() {
             let first_row = batch.first_row + start as u64;
@@ -87,7 +84,7 @@ pub(crate) fn walk<E: From<TraceError>>(
             each(TraceStep::Rows(Rows { batch, range: start..end, thread, process, cpu_ns, time_ns }))?;
             start = end;
         }
-        Ok::<(), E>(())
+        Ok(())
     })?;
     for event in events {
         let process = meta.process_of(event.thread);

@@ -46,7 +46,7 @@ const PERCENTS: [u8; 9] = [0, 1, 10, 25, 50, 75, 90, 99, 100];
 ///
 /// # Errors
 /// When the window is 0 or shorter than an epoch or makes more than 2^20 windows, or the trace is damaged.
-pub fn wss(reader: &mut impl TraceRows, window_ns: u64) -> Result<WorkingSet> {
+pub fn wss(reader: &mut dyn TraceRows, window_ns: u64) -> Result<WorkingSet> {
     let epoch_ns = reader.meta().epoch_ns;
     if window_ns == 0 || window_ns < epoch_ns {
         let what = format!("is {window_ns} ns; allowed: from the trace's epoch of {} ns on", epoch_ns.max(1));
@@ -70,7 +70,7 @@ pub fn wss(reader: &mut impl TraceRows, window_ns: u64) -> Result<WorkingSet> {
                 seen[number].count(window, index, bits, write);
             });
         }
-        Ok::<(), TraceError>(())
+        Ok(())
     })?;
     // Time after the last row still counts as windows without accesses.
     let last = window_index(duration_ns.saturating_sub(1), window_ns)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::Selection;
 use super::plan::{Plan, plan};
 use super::sieve::Sieve;
-use crate::{BATCH_ROWS, Result, RowBatch, TraceError, TraceMeta, TraceReader, TraceRow, TraceRows, TraceWriter};
+use crate::{BATCH_ROWS, Result, RowBatch, TraceMeta, TraceReader, TraceRow, TraceRows, TraceWriter};
 
 /// What a [`Selection`] keeps of a trace, read with the memory of one batch and the mappings.
 #[derive(Debug)]
@@ -44,10 +44,7 @@ impl TraceRows for TracePart {
         self.part.is_some().then_some(self.reader.meta().accesses)
     }
 
-    fn for_each_batch<E: From<TraceError>>(
-        &mut self,
-        mut each: impl FnMut(&RowBatch) -> Result<(), E>,
-    ) -> Result<(), E> {
+    fn for_each_batch(&mut self, each: &mut dyn FnMut(&RowBatch) -> Result<()>) -> Result<()> {
         let Some((plan, sieve)) = &mut self.part else { return self.reader.for_each_batch(each) };
         sieve.reset();
         let source = if sieve.needs_events() { self.reader.meta().clone() } else { TraceMeta::default() };
@@ -74,7 +71,7 @@ impl TraceRows for TracePart {
                 });
                 failed?;
             }
-            Ok::<(), E>(())
+            Ok(())
         })?;
         if out.is_empty() { Ok(()) } else { each(&out) }
     }
@@ -93,7 +90,7 @@ fn next_batch(batch: &mut RowBatch) {
 /// When the trace is damaged, or the output cannot be written; it is then untouched.
 pub fn write_part(part: &mut TracePart, output: impl AsRef<Path>, mut progress: impl FnMut(u64)) -> Result<TraceMeta> {
     let mut writer = TraceWriter::create_finished(output, part.meta().clone())?;
-    part.for_each_batch(|batch| {
+    part.for_each_batch(&mut |batch| {
         progress(batch.len() as u64);
         writer.push_batch(batch)
     })?;
@@ -135,11 +132,11 @@ mod tests {
         let read = |selection: &Selection| {
             let mut part = TracePart::new(TraceReader::open(&path)?, selection)?;
             let mut found = Vec::new();
-            part.for_each_batch(|batch| {
+            part.for_each_batch(&mut |batch| {
                 found.extend(batch.rows());
-                Ok::<(), TraceError>(())
+                Ok(())
             })?;
-            Ok::<_, TraceError>(found)
+            Ok::<_, crate::TraceError>(found)
         };
         let expected: Vec<TraceRow> = (0..rows)
             .map(row)

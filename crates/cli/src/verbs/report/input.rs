@@ -108,11 +108,11 @@ impl TraceRows for WatchedRows<'_> {
     fn file_accesses(&self) -> Option<u64> {
         self.part.file_accesses()
     }
-    fn for_each_batch<E: From<TraceError>>(
+    fn for_each_batch(
         &mut self,
-        mut each: impl FnMut(&RowBatch) -> Result<(), E>,
-    ) -> Result<(), E> {
-        self.part.for_each_batch(|batch| {
+        each: &mut dyn FnMut(&RowBatch) -> isotherm_trace::Result<()>,
+    ) -> isotherm_trace::Result<()> {
+        self.part.for_each_batch(&mut |batch| {
             each(batch)?;
             self.bar.advance(batch.len() as u64);
             Ok(())
