@@ -37,8 +37,7 @@ pub(super) fn zap(
     dense: DensePage,
     recency: Recency,
 ) {
-    let taken = memory.space_mut(space).table.take(dense);
-    zap_taken(memory, policy, (space, dense), taken, recency);
+    zap_run(memory, policy, space, &[dense], recency);
 }
 
 /// The same for several pages. What is booked for private pages that follow each other (charge, residency, CPU time) is booked
@@ -57,7 +56,7 @@ pub(super) fn zap_run(
             Entry::Frame(frame) if !memory.frames.flags(frame).has_any(NEEDED_ELSEWHERE) => frame,
             _ => {
                 run.book(memory, space);
-                zap_taken(memory, policy, (space, dense), taken, recency);
+                zap_shared(memory, policy, (space, dense), taken, recency);
                 continue;
             }
         };
@@ -93,8 +92,8 @@ impl Run {
     }
 }
 
-/// What `dense` of `space` held was taken from its table: the entry, and whether it was young and dirty.
-fn zap_taken(
+/// `dense` of `space` held no private page that goes with its entry. That was taken from the table, and was young and dirty or not.
+fn zap_shared(
     memory: &mut Memory,
     policy: &mut dyn ReclaimPolicy,
     (space, dense): (SpaceId, DensePage),
@@ -110,10 +109,7 @@ fn zap_taken(
         Entry::Frame(frame) => {
             memory.space_mut(space).nr_resident -= 1;
             memory.ledger.spend(memory.costs.unmap_page_ns);
-            let flags = memory.frames.flags(frame);
-            if !flags.has_any(NEEDED_ELSEWHERE) {
-                forget(memory, policy, frame);
-            } else if flags.has(Flag::FileOwned) {
+            if memory.frames.has(frame, Flag::FileOwned) {
                 if dirty {
                     memory.dirty_file_page(frame);
                 }
