@@ -48,8 +48,13 @@ impl Region {
     }
 
     /// Counts one sample. `samples` is the number of samples in an aggregation.
+    #[inline]
     pub(crate) fn count(&mut self, is_accessed: bool, samples: u32) {
         debug_assert!(samples > 0, "an aggregation holds one sample at least");
+        // Most regions are idle, and were: nothing moves.
+        if !is_accessed && self.last_nr_accesses == 0 {
+            return;
+        }
         let hit = if is_accessed { HIT_BP } else { 0 };
         let last = self.last_nr_accesses.wrapping_mul(HIT_BP);
         self.nr_accesses_bp = moving_sum(self.nr_accesses_bp, last, samples, hit);

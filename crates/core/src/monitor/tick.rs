@@ -333,10 +333,7 @@ impl Monitor {
             region.level = result.level;
             match result.seen {
                 Seen::Unknown => nr_unknown += 1,
-                Seen::Accessed => region.count(true, samples),
-                // Most regions are idle, and were.
-                Seen::Idle | Seen::NotMapped if region.last_nr_accesses == 0 => {}
-                Seen::Idle | Seen::NotMapped => region.count(false, samples),
+                seen => region.count(seen == Seen::Accessed, samples),
             }
             highest_count = highest_count.max(region.nr_accesses);
         }
