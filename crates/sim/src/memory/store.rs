@@ -158,9 +158,10 @@ impl Memory {
     /// A thread has touched pages of `space` without the kernel: these at most. Many at once stir memory.
     #[inline]
     pub(crate) fn note_touches(&mut self, space: SpaceId, runs: &[Run]) {
-        let is_few =
-            self.touches.len() + runs.len() <= TOUCHES_MAX && runs.iter().all(|run| run.pages <= TOUCHED_PAGES_MAX);
-        if self.notes_touches && is_few {
+        if self.notes_touches
+            && self.touches.len() + runs.len() <= TOUCHES_MAX
+            && runs.iter().all(|run| run.pages <= TOUCHED_PAGES_MAX)
+        {
             self.touches.extend(runs.iter().map(|run| (space, PageRange::at(run.page(), u64::from(run.pages)))));
         } else {
             self.stir();

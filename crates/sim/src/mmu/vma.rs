@@ -45,17 +45,21 @@ pub struct VmaList {
 impl VmaList {
     /// The range that holds `page`.
     pub fn find(&self, page: u64) -> Option<&Vma> {
-        let after = self.ranges.partition_point(|vma| vma.pages().start <= page);
-        self.ranges[..after].last().filter(|vma| vma.pages().contains(page))
+        self.ranges.get(self.last_from(page)?).filter(|vma| vma.pages().contains(page))
     }
 
     /// The same for one who asks for page after page: they often lie in the range that was found last.
     #[inline]
     pub fn find_next(&mut self, page: u64) -> Option<&Vma> {
         if !self.ranges.get(self.latest).is_some_and(|vma| vma.pages().contains(page)) {
-            self.latest = self.ranges.partition_point(|vma| vma.pages().start <= page).checked_sub(1)?;
+            self.latest = self.last_from(page)?;
         }
         self.ranges.get(self.latest).filter(|vma| vma.pages().contains(page))
+    }
+
+    /// Place of the last range that begins at `page` or before.
+    fn last_from(&self, page: u64) -> Option<usize> {
+        self.ranges.partition_point(|vma| vma.pages().start <= page).checked_sub(1)
     }
 
     /// All ranges, ascending.
