@@ -39,16 +39,16 @@ const LOG_MAX: usize = u32::MAX as usize - 1 - 2 * NOTED_MAX;
 const BLOCK: usize = 64;
 /// Shorter logs are not worth compacting.
 const LOG_MIN: usize = 4096;
-/// Pages whose places lie in one piece: those of a chunk of the page table.
-const PIECE_SHIFT: u32 = 24;
+/// log2 of the pages whose places lie in one piece: 16 KiB. Programs with memory all over their space use few pages of each part.
+const PIECE_SHIFT: u32 = 12;
 
 /// Pages in an order, oldest first.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct OrderLog {
     log: Vec<Named>,
     /// By frame: place of the latest entry that names the frame.
     by_frame: Vec<u32>,
-    /// By space, piece of its dense pages, and page in that: place of the latest entry that names the page.
+    /// By space, piece of its dense pages (empty until it is used), and page in that: place of the latest entry that names the page.
     by_page: Vec<Vec<Vec<u32>>>,
     /// Younger than all of the log: accesses as they came, not looked at yet.
     noted: Vec<Noted>,
@@ -584,14 +584,21 @@ fn within_piece(page: DensePage) -> usize {
     (page.raw() & ((1 << PIECE_SHIFT) - 1)) as usize
 }
 
-/// Where the place of a page is stored. Pieces are zero pages of the operating system until used.
+/// Where the place of a page is stored.
 #[inline]
 fn piece_of(pieces: &mut Vec<Vec<u32>>, page: DensePage) -> &mut u32 {
     let piece = (page.raw() >> PIECE_SHIFT) as usize;
-    while pieces.len() <= piece {
-        pieces.push(vec![ABSENT; 1 << PIECE_SHIFT]);
+    if pieces.get(piece).is_none_or(Vec::is_empty) {
+        make_piece(pieces, piece);
     }
     &mut pieces[piece][within_piece(page)]
+}
+
+/// Pieces are made when they are first used.
+#[cold]
+fn make_piece(pieces: &mut Vec<Vec<u32>>, piece: usize) {
+    pieces.resize(pieces.len().max(piece + 1), Vec::new());
+    pieces[piece] = vec![ABSENT; 1 << PIECE_SHIFT];
 }
 
 /// Makes a column by frame long enough for `frame`. Frames are handed out from the lowest, so the column follows what is
