@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::{Duration, Instant, PageRange};
 
+pub use crate::forks::Forks;
 pub use crate::runs::Runs;
 
 /// How an access reaches memory. Page-table accesses leave an accessed bit that is found later; file-descriptor accesses
@@ -149,6 +150,11 @@ pub trait Stream: Send {
     /// An empty batch with [`After::Continue`] is allowed but should be rare. Not called again after
     /// [`After::Finish`] or an error.
     fn next_batch(&mut self, now: Instant, batch: &mut Batch) -> Result<After, StreamError>;
+
+    /// A second stream that goes on from here as this one does, for a second machine; `None`: there can be one only.
+    fn fork(&self, _forks: &mut Forks) -> Option<Box<dyn Stream>> {
+        None
+    }
 }
 
 /// What backs a mapping.

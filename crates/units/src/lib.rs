@@ -4,6 +4,7 @@
 //! Nothing here reads a clock or a file. All arithmetic is integer: equal input gives equal results on every machine.
 
 pub mod access;
+mod forks;
 mod page;
 mod quantity;
 mod ratio;

@@ -1,6 +1,6 @@
 //! What else runs on a machine: something that wakes up once a tick and touches nothing.
 
-use isotherm_units::access::{After, Batch, Process, Program, Stream, StreamError, Thread, ThreadStart, Timing};
+use isotherm_units::access::{After, Batch, Forks, Process, Program, Stream, StreamError, Thread, ThreadStart, Timing};
 use isotherm_units::{Duration, Instant};
 
 /// A program that wakes up once a `tick` and sleeps again, `ticks` times; `None`: without end.
@@ -19,6 +19,7 @@ pub fn others(tick: Duration, ticks: Option<u64>) -> Program {
     }
 }
 
+#[derive(Clone)]
 struct Others {
     tick: Duration,
     /// Ticks that are left; `None`: without end.
@@ -33,6 +34,10 @@ impl Stream for Others {
             None => {}
         }
         Ok(After::Sleep(self.tick))
+    }
+
+    fn fork(&self, _forks: &mut Forks) -> Option<Box<dyn Stream>> {
+        Some(Box::new(self.clone()))
     }
 }
 

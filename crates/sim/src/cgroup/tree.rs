@@ -50,7 +50,7 @@ pub struct MemoryEvents {
 }
 
 /// One group.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Cgroup {
     /// `/` for the root, else `/a/b`.
     pub path: String,
@@ -99,7 +99,7 @@ pub struct OverLimit(pub CgroupId);
 const CHARGE_BATCH: u64 = 64;
 
 /// The tree.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Cgroups {
     groups: Vec<Cgroup>,
     /// Pages to try to charge ahead: 64, or 1 for policies that are judged page-exact.

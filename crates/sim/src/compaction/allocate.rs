@@ -76,7 +76,7 @@ pub enum AllocateStep {
 }
 
 /// An allocation under way. The CPU time of each step passes before the next.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct HugeAllocation {
     order: u32,
     wanted: MigrateType,
@@ -96,7 +96,7 @@ pub struct HugeAllocation {
     began: Option<Instant>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Stage {
     /// Steps 1 and 2.
     Free,

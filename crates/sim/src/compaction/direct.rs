@@ -19,7 +19,7 @@ pub enum Priority {
 }
 
 /// A thread's own compaction.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct DirectCompaction {
     order: u32,
     wanted: MigrateType,

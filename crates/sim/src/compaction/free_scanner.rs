@@ -9,7 +9,7 @@ use crate::migrate::MigrateMode;
 use std::collections::VecDeque;
 
 /// Free blocks that a pass holds, by order: neither free nor in use.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Private {
     lists: [VecDeque<u32>; MAX_ORDER as usize + 1],
     pages: u64,

@@ -8,7 +8,7 @@ use crate::reclaim::ReclaimPolicy;
 use isotherm_core::compaction::Suitability;
 
 /// The daemon's work on demand.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Kcompactd {
     node: NodeId,
     /// The largest order asked for since the last run; 0: none.
@@ -16,7 +16,7 @@ pub struct Kcompactd {
     run: Option<Demand>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Demand {
     order: u32,
     zone: usize,

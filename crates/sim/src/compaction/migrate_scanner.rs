@@ -14,7 +14,7 @@ use isotherm_units::{Duration, Instant};
 const ISOLATED_THROTTLE: Duration = Duration::from_ms(20);
 
 /// What one visit to a page block gave.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Isolated {
     /// Pages to move.
     Pages(Vec<FrameId>),
@@ -35,6 +35,7 @@ pub(super) struct SeenBlock {
 }
 
 /// A page as the scanner sees it.
+#[derive(Clone)]
 enum Candidate {
     /// Begins a free block of this order.
     Free(u32),

@@ -80,7 +80,7 @@ pub struct Work {
 }
 
 /// A pass over a zone. Page numbers are those of frames.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ZoneRun {
     pub(super) node: NodeId,
     pub(super) zone: usize,

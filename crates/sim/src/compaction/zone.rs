@@ -7,7 +7,7 @@ use crate::memory::{Flag, FrameId, Frames};
 use crate::migrate::MigrateMode;
 use isotherm_core::compaction::Deferral;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ZoneCompaction {
     first: u32,
     end: u32,

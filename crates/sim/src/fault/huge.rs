@@ -24,7 +24,7 @@ pub(super) const BLOCK_PAGES: u64 = Level::PMD.span_pages();
 pub(super) const BLOCK_ORDER: u32 = BLOCK_PAGES.ilog2();
 
 /// A huge page for a fault.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Making {
     /// Under way.
     Allocating(Box<HugeAllocation>),

@@ -78,7 +78,7 @@ pub enum FaultOutcome {
 }
 
 /// What a thread remembers between the calls of one fault or system call.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct FaultState {
     /// Memory of this node is preferred: where the thread runs, unless its program's policy names another.
     pub node: NodeId,

@@ -12,12 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 const DIRTY_EXPIRE: Duration = Duration::from_secs(30);
 
 /// Which file pages are dirty and not being written.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Flusher {
     dirty: BTreeMap<FileId, DirtyFile>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct DirtyFile {
     /// When the first of them became dirty.
     since: Instant,

@@ -10,7 +10,7 @@ use isotherm_units::access::{BlockEffort, BlockKind, BlockRequest, KernelCall};
 use isotherm_units::{Duration, Instant};
 
 /// Blocks that a thread is taking.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Taking {
     request: BlockRequest,
     taken: u64,

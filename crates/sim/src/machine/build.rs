@@ -16,7 +16,7 @@ use crate::pressure::{Pressure, Resource, Severity, TaskState};
 use crate::reclaim::mglru::Refusal;
 use crate::reclaim::{ListSizes, PolicyError, ReclaimPolicy};
 use isotherm_core::daemon::Kind;
-use isotherm_units::access::{After, Batch, Program, Stream, StreamError, ThreadStart};
+use isotherm_units::access::{After, Batch, Forks, Program, Stream, StreamError, ThreadStart};
 use isotherm_units::{Duration, Instant};
 use std::collections::VecDeque;
 
@@ -545,5 +545,9 @@ struct Ended;
 impl Stream for Ended {
     fn next_batch(&mut self, _now: Instant, _batch: &mut Batch) -> Result<After, StreamError> {
         Ok(After::Finish)
+    }
+
+    fn fork(&self, _forks: &mut Forks) -> Option<Box<dyn Stream>> {
+        Some(Box::new(Self))
     }
 }

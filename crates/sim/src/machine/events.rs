@@ -69,7 +69,7 @@ pub(super) enum Event {
 pub(super) struct Place(u64);
 
 /// The event queue. Events at the same time come out in the order in which they were put in.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Events {
     heap: BinaryHeap<Reverse<(Instant, u64, Event)>>,
     sequence: u64,

@@ -12,9 +12,7 @@ use isotherm_core::monitor::{
     Activity, Attributes, FlushPolicy, MonitorConfig, Operations, Region, STRATEGIES, Sampling, Snapshot, Tick,
 };
 use isotherm_core::schemes::{Quotas, Scheme, SchemeReport, Watermarks};
-use isotherm_units::access::{
-    After, Backing, FileKind, FileSpec, Mapping, Process, Run, Sharing, Thread, ThreadStart, Timing,
-};
+use isotherm_units::access::{After, Backing, Mapping, Run, Sharing};
 use isotherm_units::{Bytes, PageRange, Pages};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
@@ -144,18 +142,7 @@ fn program(steps: &[Vec<Step>; 2]) -> Program {
     };
     let [mut parent, child] = [&steps[0], &steps[1]].map(|steps| stream(steps));
     parent.insert(1, (Vec::new(), After::Start(1)));
-    let thread = |process, start, steps| Thread { process, start, stream: super::tests::script(steps) };
-    Program {
-        name: "app".to_owned(),
-        files: vec![FileSpec { name: "data".to_owned(), pages: PAGES, kind: FileKind::Regular }],
-        processes: vec![
-            Process { layout, ..Process::default() },
-            Process { forked_from: Some(0), ..Process::default() },
-        ],
-        threads: vec![thread(0, ThreadStart::WithProgram, parent), thread(1, ThreadStart::ByThread, child)],
-        timing: Timing::Recorded,
-        future: None,
-    }
+    super::tests::parent_and_child(layout, PAGES, [parent, child])
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {

@@ -43,6 +43,9 @@ mod oom;
 mod outcome;
 mod play;
 mod residency;
+mod running;
+#[cfg(test)]
+mod running_tests;
 mod schedule;
 #[cfg(test)]
 mod scheme_tests;
@@ -67,6 +70,7 @@ pub use outcome::{
     ThreadTime,
 };
 pub use residency::{Residency, ResidentFile, ResidentProcess};
+pub use running::Running;
 pub use tiering::TieringOutcome;
 
 use crate::cgroup::proactive::ProactiveReclaim;
@@ -181,7 +185,7 @@ struct ProgramState {
 }
 
 /// Charges of all groups, summed over looks while some program runs.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct UsageSums {
     looks: u64,
     /// Pages, by group.
@@ -219,11 +223,14 @@ impl Machine {
     ///
     /// # Errors
     /// As [`run`](Self::run); [`SimError::Stopped`] where it does not go on.
-    pub fn run_while(mut self, until: Instant, goes_on: &dyn Fn() -> bool) -> Result<Outcome, SimError> {
-        self.until = until;
-        self.arm();
+    pub fn run_while(self, until: Instant, goes_on: &dyn Fn() -> bool) -> Result<Outcome, SimError> {
+        self.begin(until).finish_while(goes_on)
+    }
+
+    /// Goes on until the run is over or, between two events, `pauses`.
+    fn play_on(&mut self, goes_on: &dyn Fn() -> bool, pauses: impl Fn(&Self) -> bool) -> Result<(), SimError> {
         let mut nr_events = 0u64;
-        while !self.is_over() {
+        while !self.is_over() && !pauses(self) {
             if !goes_on() {
                 return Err(SimError::Stopped);
             }
@@ -234,8 +241,8 @@ impl Machine {
                 (Some(at), None) | (None, Some(at)) => at,
                 (None, None) => break,
             };
-            if at > until {
-                self.now = until;
+            if at > self.until {
+                self.now = self.until;
                 break;
             }
             self.pass_to(at);
@@ -259,7 +266,7 @@ impl Machine {
                 }
             }
         }
-        Ok(self.finish())
+        Ok(())
     }
 
     /// Moves the clock on to what happens next.

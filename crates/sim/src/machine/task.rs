@@ -47,7 +47,7 @@ pub(super) enum Blocked {
 }
 
 /// A reclaim attempt a task makes for itself.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct OwnReclaim {
     pub(super) attempt: Attempt,
     pub(super) began: Instant,
@@ -107,7 +107,7 @@ pub(super) struct UserTask {
 }
 
 /// Work of the kernel in a thread of its own.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum KernelTask {
     /// Balances a node.
     Kswapd {

@@ -7,12 +7,13 @@ use crate::counters::Counter;
 use crate::reclaim::{POLICIES, policy_by_name};
 use crate::swap::device::DeviceKind;
 use isotherm_units::access::{
-    After, Backing, Batch, FileKind, FileSpec, LayoutChange, Mapping, Process, Run, Sharing, Stream, StreamError,
-    Thread, ThreadStart, Timing,
+    After, Backing, Batch, FileKind, FileSpec, Forks, LayoutChange, Mapping, Process, Run, Sharing, Stream,
+    StreamError, Thread, ThreadStart, Timing,
 };
 use isotherm_units::{Bytes, PageRange, Pages};
 
 /// Plays given steps.
+#[derive(Clone)]
 struct Script(std::vec::IntoIter<(Vec<Run>, After)>);
 
 impl Stream for Script {
@@ -25,6 +26,10 @@ impl Stream for Script {
             }
             None => Ok(After::Finish),
         }
+    }
+
+    fn fork(&self, _forks: &mut Forks) -> Option<Box<dyn Stream>> {
+        Some(Box::new(self.clone()))
     }
 }
 
@@ -46,6 +51,23 @@ pub(super) fn program(name: &str, streams: Vec<Box<dyn Stream>>) -> Program {
         files: Vec::new(),
         processes: vec![Process { name: name.to_owned(), forked_from: None, layout }],
         threads: threads.collect(),
+        timing: Timing::Recorded,
+        future: None,
+    }
+}
+
+/// A process and its child, which the parent's steps start, with a file of so many pages.
+pub(super) fn parent_and_child(layout: Vec<Mapping>, pages: u64, steps: [Vec<(Vec<Run>, After)>; 2]) -> Program {
+    let [parent, child] = steps;
+    let thread = |process, start, steps| Thread { process, start, stream: script(steps) };
+    Program {
+        name: "app".to_owned(),
+        files: vec![FileSpec { name: "data".to_owned(), pages, kind: FileKind::Regular }],
+        processes: vec![
+            Process { layout, ..Process::default() },
+            Process { forked_from: Some(0), ..Process::default() },
+        ],
+        threads: vec![thread(0, ThreadStart::WithProgram, parent), thread(1, ThreadStart::ByThread, child)],
         timing: Timing::Recorded,
         future: None,
     }

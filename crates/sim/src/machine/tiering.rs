@@ -28,6 +28,12 @@ pub(super) struct Tiering {
 }
 
 impl Tiering {
+    /// The same on a second machine; `None` with a policy.
+    pub(super) fn fork(&self) -> Option<Self> {
+        let is_alone = self.policy.is_none() && self.balancer.is_none();
+        is_alone.then_some(Self { policy: None, balancer: None, interrupted_ns: self.interrupted_ns })
+    }
+
     /// A process has ended.
     pub(super) fn space_ended(&mut self, space: SpaceId) {
         if let Some(balancer) = &mut self.balancer {

@@ -60,7 +60,7 @@ impl FileMapping {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct SimFile {
     /// Path or name.
     pub name: String,
@@ -194,7 +194,7 @@ impl SimFile {
 }
 
 /// All files of the machine.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Files {
     files: Vec<SimFile>,
     shadow_nodes: ShadowNodes,

@@ -124,7 +124,7 @@ const PLACE: usize = 7;
 const _: () = assert!(size_of::<Record>() == 18, "with 4.5 bytes of page table a resident page costs 22.5");
 
 /// All frames of the machine.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Frames {
     records: Vec<Record>,
     slot: Vec<u32>,

@@ -9,7 +9,7 @@ use isotherm_units::access::Run;
 use serde::Serialize;
 
 /// When the page in each frame was used last.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct GroundTruth {
     /// By frame: one plus nanoseconds since the start; 0: not since it was allocated.
     last_use: Vec<u64>,

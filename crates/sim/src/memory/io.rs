@@ -88,7 +88,7 @@ struct Ending {
 const SWAP_QUEUE_PAGES: u64 = 256;
 
 /// Devices and the transfers in flight.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Io {
     /// Where swap slots lie.
     pub swap: Device,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// Blocks in use outside of address spaces and files. Nothing maps them, so that they never move, and they are charged to no
 /// group.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct KernelPages {
     /// By first frame: log2 of the pages, and what they were asked for as.
     blocks: BTreeMap<FrameId, (u32, MigrateType)>,

@@ -6,7 +6,7 @@
 
 use super::{FrameId, Frames};
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Marks {
     young: Vec<u64>,
     idle: Vec<u64>,

@@ -25,7 +25,7 @@ pub enum NoBlock {
 }
 
 /// A node: zones from low to high.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Node {
     /// Zones, lowest addresses first. Allocation prefers the last.
     pub zones: Vec<Zone>,
@@ -77,7 +77,7 @@ impl Node {
 }
 
 /// All nodes. Node 0 owns the first frames.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Nodes {
     nodes: Vec<Node>,
     /// Pages that compressed swap occupies.

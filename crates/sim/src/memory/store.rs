@@ -63,6 +63,7 @@ const TOUCHES_MAX: usize = 16;
 const TOUCHED_PAGES_MAX: u32 = 4;
 
 /// All memory of the machine.
+#[derive(Clone)]
 pub struct Memory {
     /// Tunables.
     pub config: MemoryConfig,

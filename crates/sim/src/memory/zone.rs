@@ -18,7 +18,7 @@ pub enum Mark {
 }
 
 /// A zone: frames `first..first + managed`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Zone {
     pub(super) first: u32,
     managed: u32,
@@ -317,7 +317,7 @@ impl Zone {
 }
 
 /// Pages on their way to free blocks, counted from the zone's first frame.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Settling {
     pages: Bits,
     count: u64,
@@ -325,7 +325,7 @@ struct Settling {
 
 /// Single movable pages kept out of the buddy allocator, so that most allocations do not touch it: the kernel's lists per CPU
 /// (docs/spec/compaction.md#s2-6), those of all CPUs in one, the page given back last on top.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct AtHand {
     /// Taken from and given to the back.
     pages: VecDeque<u32>,

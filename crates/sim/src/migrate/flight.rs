@@ -54,7 +54,7 @@ impl Flight {
 }
 
 /// All pages in flight, and what they cost those who wanted them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Flights {
     by_space: BTreeMap<SpaceId, Vec<Flight>>,
     /// No flight ends before: until then none is to be looked for that is over.

@@ -19,7 +19,7 @@ impl SpaceId {
 }
 
 /// The memory of one process.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct AddressSpace {
     pub name: String,
     /// Program and process in it, as the machine numbers them.

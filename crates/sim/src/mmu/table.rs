@@ -132,7 +132,7 @@ pub enum Need {
 }
 
 /// The page table of one address space.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PageTable {
     /// Chunk slot + 1 by `page >> CHUNK_SHIFT`; grows to the highest chunk in use.
     directory: Vec<u16>,

@@ -24,7 +24,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 };
 
 /// Second chance, page-exact.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Clock {
     log: OrderLog,
     /// The last pages that came in, as far as their first access is still to come. Pages that were read ahead and not used
@@ -142,5 +142,9 @@ impl ReclaimPolicy for Clock {
     }
     fn is_exact(&self) -> bool {
         true
+    }
+
+    fn fork(&self) -> Option<Box<dyn ReclaimPolicy>> {
+        Some(Box::new(self.clone()))
     }
 }

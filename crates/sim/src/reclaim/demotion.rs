@@ -24,7 +24,7 @@ pub(super) fn demote_or_evict(
 }
 
 /// What became of pages that were to be demoted.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Demoted {
     /// Pages that went down a tier; they stand on lists there and count as reclaimed.
     pub(super) pages: u64,

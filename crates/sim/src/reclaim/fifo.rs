@@ -14,7 +14,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 };
 
 /// First in, first out, page-exact.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Fifo {
     log: OrderLog,
 }
@@ -72,5 +72,9 @@ impl ReclaimPolicy for Fifo {
     }
     fn is_exact(&self) -> bool {
         true
+    }
+
+    fn fork(&self) -> Option<Box<dyn ReclaimPolicy>> {
+        Some(Box::new(self.clone()))
     }
 }

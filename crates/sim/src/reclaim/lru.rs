@@ -19,7 +19,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 };
 
 /// Exact least recently used.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Lru {
     log: OrderLog,
 }
@@ -99,5 +99,9 @@ impl ReclaimPolicy for Lru {
     }
     fn is_exact(&self) -> bool {
         true
+    }
+
+    fn fork(&self) -> Option<Box<dyn ReclaimPolicy>> {
+        Some(Box::new(self.clone()))
     }
 }

@@ -369,6 +369,11 @@ pub trait ReclaimPolicy: Send {
         false
     }
 
+    /// A second policy in the same state, for a second machine; `None`: there can be one only.
+    fn fork(&self) -> Option<Box<dyn ReclaimPolicy>> {
+        None
+    }
+
     /// Why the policy cannot go on; the run ends with that. Only policies from [outside] can fail.
     fn failure(&self) -> Option<PolicyError> {
         None

@@ -32,7 +32,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 };
 
 /// Belady's MIN. Needs [`ReclaimPolicy::set_future`].
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Opt {
     known: Option<Known>,
     /// The page that came in last.
@@ -44,7 +44,7 @@ pub struct Opt {
 }
 
 /// The future of one program.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Known {
     program: usize,
     future: Future,
@@ -57,7 +57,7 @@ struct Known {
 }
 
 /// Resident pages of an lruvec, the farthest next use on top.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Heap {
     entries: BinaryHeap<(u32, FrameId)>,
     clean_at: usize,
@@ -318,5 +318,9 @@ impl ReclaimPolicy for Opt {
         let next = future.first_uses().to_vec();
         self.known = Some(Known { program, future, next, latest: 0, files: by_machine });
         Ok(())
+    }
+
+    fn fork(&self) -> Option<Box<dyn ReclaimPolicy>> {
+        Some(Box::new(self.clone()))
     }
 }

@@ -41,7 +41,7 @@ pub struct Slot {
     shared: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Slots {
     slots: Vec<Slot>,
     /// Where the search for a free slot goes on: neighbours in eviction order become neighbours on the device.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use isotherm_trace::{RowBatch, TraceReader};
-use isotherm_units::access::{After, Batch, Run, Stream, StreamError};
+use isotherm_units::access::{After, Batch, Forks, Run, Stream, StreamError};
 use isotherm_units::{Duration, Instant, Ratio};
 
 use super::epoch_order::Feed;
@@ -294,5 +294,13 @@ impl Stream for Replay {
             }
             return Ok(self.timeline.finish(self.thread).map_or(After::Finish, After::Change));
         }
+    }
+
+    fn fork(&self, forks: &mut Forks) -> Option<Box<dyn Stream>> {
+        // Who decodes for all threads does so once.
+        let Part::Whole { script, thread } = &self.part else { return None };
+        let part = Part::whole(Arc::clone(script), *thread);
+        let timeline = forks.copy_of(&self.timeline, Timeline::clone);
+        Some(Box::new(Self { part, timeline, ..*self }))
     }
 }

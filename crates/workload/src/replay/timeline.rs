@@ -19,13 +19,13 @@ pub(super) struct Timeline {
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct State {
     processes: Vec<Changes>,
     threads: Vec<Progress>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Changes {
     /// In the order of the file.
     planned: Vec<LayoutChange>,
@@ -40,6 +40,12 @@ struct Progress {
     process: usize,
     /// It touches nothing more that lies before this change; `None` while it has not started or after it ended.
     passed: Option<usize>,
+}
+
+impl Clone for Timeline {
+    fn clone(&self) -> Self {
+        Self { state: Mutex::new(self.lock().clone()) }
+    }
 }
 
 impl Timeline {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// Bits from 0 up. Memory is untouched until bits are set.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::memory) struct Bits(Vec<u64>);
 
 impl Bits {

@@ -33,7 +33,7 @@ const MAX_PAGES: u32 = 1 << MAX_ORDER;
 const BLOCK_PAGES: u32 = 1 << BLOCK_ORDER;
 
 /// Free memory of a zone. Frames are given by their numbers in the machine; blocks begin at multiples of their size.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Buddy {
     /// Frames of the zone: `first..end`.
     first: u32,

@@ -42,7 +42,7 @@ impl Entries<'_> {
 ///
 /// What a walk does to a page depends on a byte of its frame, which the entry tells: two fetches from memory, one after the
 /// other. Taken one entry at a time they are waited for; all entries, then all bytes, they overlap.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct YoungEntries {
     entries: Vec<u32>,
     pages: Vec<DensePage>,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// So many pages are invalidated one by one, as Linux does it; beyond, the whole space is flushed.
 const STALE_MAX: usize = 33;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Extension {
     pub(super) kind: TableKind,
     pub(super) premapped: Option<Box<Premapped>>,

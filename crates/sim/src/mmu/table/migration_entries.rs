@@ -6,7 +6,7 @@ use crate::mmu::Entry;
 use isotherm_units::PageRange;
 
 /// Bits that were taken away.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct MigrationEntries(Vec<(DensePage, bool)>);
 
 impl PageTable {

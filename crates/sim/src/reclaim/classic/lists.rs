@@ -8,7 +8,7 @@ const UNEVICTABLE: usize = 4;
 const NR_LISTS: usize = 5;
 
 /// Lists by lruvec. A page's flags say which one it is on.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Lists {
     lruvecs: Vec<Lruvec>,
 }

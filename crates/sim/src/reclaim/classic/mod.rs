@@ -35,7 +35,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 };
 
 /// The two-list LRU.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Classic {
     lists: Lists,
     /// By lruvec.
@@ -295,5 +295,9 @@ impl ReclaimPolicy for Classic {
 
     fn check(&self, memory: &Memory) -> Result<(), String> {
         self.lists.check(memory)
+    }
+
+    fn fork(&self) -> Option<Box<dyn ReclaimPolicy>> {
+        Some(Box::new(self.clone()))
     }
 }

@@ -43,7 +43,7 @@ pub const MAX_RECLAIM_RETRIES: u32 = 16;
 const WRITEBACK_THROTTLE: Duration = Duration::from_ms(100);
 
 /// What reclaim remembers from attempt to attempt.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ReclaimState {
     /// Where walks over groups go on.
     pub walks: Walks,

@@ -53,7 +53,7 @@ pub(super) const fn is_due(max_seq: u64, min_evictable: u64, priority: u32) -> b
 }
 
 /// Address spaces by group, in the order in which they were made.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct SpaceLists {
     by_group: Vec<Vec<SpaceId>>,
     nr_known: usize,

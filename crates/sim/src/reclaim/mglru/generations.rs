@@ -201,7 +201,7 @@ impl Entering {
 }
 
 /// The lists of all lruvecs, and a byte for each frame.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Generations {
     pub(super) baseline: Baseline,
     pub(super) lruvecs: Vec<Lruvec>,

@@ -39,7 +39,7 @@ pub(super) trait Draw {
 }
 
 /// The groups of one node.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct GroupQueue {
     seq: u64,
     lists: [[VecDeque<CgroupId>; NR_BINS]; NR_GENS],

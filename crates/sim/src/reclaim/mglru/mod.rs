@@ -63,7 +63,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 };
 
 /// The Multi-Gen LRU.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Mglru {
     config: MglruConfig,
     /// Whose rules it follows: that of `config`, or 7.2.
@@ -89,7 +89,7 @@ impl Default for Mglru {
 }
 
 /// The generator behind random bins: xorshift. Nothing but the order of groups depends on it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Lot(u64);
 
 impl Draw for Lot {
@@ -332,5 +332,9 @@ impl ReclaimPolicy for Mglru {
 
     fn as_mglru(&mut self) -> Option<&mut Mglru> {
         Some(self)
+    }
+
+    fn fork(&self) -> Option<Box<dyn ReclaimPolicy>> {
+        Some(Box::new(self.clone()))
     }
 }

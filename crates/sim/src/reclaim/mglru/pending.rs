@@ -13,7 +13,7 @@ use crate::reclaim::{ListSizes, LruvecId};
 const BATCH: usize = 31;
 
 /// Pages that wait, in the order in which they came.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Pending(Vec<(FrameId, LruvecId, PageType)>);
 
 impl Pending {

@@ -50,7 +50,7 @@ struct Accessed {
 }
 
 /// A table of entries that was entered.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Table {
     block: u64,
     total: u64,
@@ -61,7 +61,7 @@ struct Table {
 }
 
 /// Tables of one address space whose young entries are looked at together.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Batch {
     young: YoungEntries,
     tables: Vec<Table>,
