@@ -46,6 +46,16 @@ pub(super) struct Kept {
     new: Mutex<Vec<(String, serde_json::Value)>>,
 }
 
+/// What is kept under a name.
+pub(super) enum Found<T> {
+    Known(T),
+    Unknown(Place),
+}
+
+/// Where something is to be kept; `None`: nowhere.
+#[derive(Clone, Debug)]
+pub(super) struct Place(Option<String>);
+
 impl Kept {
     /// What is kept in a file, which need not be there.
     pub(super) fn in_file(file: PathBuf) -> Self {
@@ -68,24 +78,36 @@ impl Kept {
         scenario: &Scenario,
         play: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
+        match self.find(what, scenario) {
+            Found::Known(known) => Ok(known),
+            Found::Unknown(place) => {
+                let played = play()?;
+                self.keep(place, &played);
+                Ok(played)
+            }
+        }
+    }
+
+    /// What was played for `what` and `scenario` before, or where what is played now is to be [kept](Self::keep).
+    pub(super) fn find<T: DeserializeOwned>(&self, what: &str, scenario: &Scenario) -> Found<T> {
         if self.file.is_none() {
-            return play();
+            return Found::Unknown(Place(None));
         }
         let key = key_of(what, scenario);
         let known = self.known.get(&key).and_then(|value| T::deserialize(value).ok());
-        if let Some(known) = known {
-            return Ok(known);
-        }
-        let played = play()?;
+        known.map_or_else(|| Found::Unknown(Place(Some(key))), Found::Known)
+    }
+
+    pub(super) fn keep<T: Serialize>(&self, place: Place, played: &T) {
+        let Place(Some(key)) = place else { return };
         let mut nr_new = 0;
-        if let (Ok(value), Ok(mut new)) = (serde_json::to_value(&played), self.new.lock()) {
+        if let (Ok(value), Ok(mut new)) = (serde_json::to_value(played), self.new.lock()) {
             new.push((key, value));
             nr_new = new.len();
         }
         if nr_new >= NEW_MAX {
             self.save();
         }
-        Ok(played)
     }
 
     /// Writes what was played since the last time.

@@ -6,6 +6,7 @@
 //! the kernel that was asked for.
 
 mod asked;
+mod branches;
 mod calibration;
 mod candidate;
 mod chance;
@@ -13,6 +14,7 @@ mod choice;
 mod devices;
 mod effort;
 mod expected;
+mod families;
 mod figures;
 mod forecast;
 mod fragmented;

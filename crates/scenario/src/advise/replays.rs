@@ -1,12 +1,14 @@
 //! Playing: a recording under configurations at sizes, each replay in a world of its own.
 
+use super::branches::Branches;
 use super::calibration::{ModelError, model_error};
 use super::candidate::{CANDIDATES, Candidate, Recording};
 use super::chance::{Draw, KERNEL_CHARGE_BP, LIMIT_MIN, LIMIT_SPREAD_BP};
 use super::choice::percent;
 use super::expected::{Expected, FaultCost};
+use super::families::{Family, families};
 use super::figures::Run;
-use super::kept::Kept;
+use super::kept::{Found, Kept};
 use super::pool::Pool;
 use super::scale::Scale;
 use super::{CourseRow, KernelDefaults, Question, lists_requests};
@@ -19,7 +21,7 @@ use crate::{ExpectationSpec, GenerationsSpec, RunMode, Scenario, VariantSpec, Wo
 use isotherm_core::limits::LimitsConfig;
 use isotherm_core::schemes::explain;
 use isotherm_sim::counters::Counter;
-use isotherm_sim::machine::{MachineConfig, NodeConfig, Outcome, SeriesRow};
+use isotherm_sim::machine::{MachineBuilder, MachineConfig, NodeConfig, Outcome, SeriesRow, SimError};
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_sim::swap::DeviceConfig;
@@ -31,7 +33,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Limits above this, and above twice the peak, are not tried: nothing would be limited.
 const MEMORY_MAX: Bytes = Bytes::from_gib(4);
@@ -175,23 +177,60 @@ impl<'a> Replays<'a> {
             jobs.extend((played..played + more).map(|nth| (index, size, Draw::of(number(nth), cpus))));
         }
         self.know_unlimited(jobs.iter().map(|(_, _, draw)| draw))?;
-        let units = self.units();
-        self.progress.planned(units * jobs.len() as u64);
+        self.progress.planned(self.units() * jobs.len() as u64);
         let this = &*self;
-        let played = jobs.par_iter().map(|&(index, size, draw)| {
-            if this.progress.is_stopped() {
-                return Ok(None);
-            }
-            let run = this.run(&this.scenario(&CANDIDATES[index], size), size, &draw)?;
-            this.progress.done(units);
-            Ok(Some((index, size, run)))
+        let played = families(&jobs).into_par_iter().map(|Family { index, draw, members }| {
+            let sizes: Vec<Bytes> = members.iter().map(|&(size, _)| size).collect();
+            let runs = this.run_family(index, &draw, &sizes)?;
+            Ok(members.into_iter().zip(runs).map(|((size, job), run)| (job, index, size, run)).collect::<Vec<_>>())
         });
         let played = played.collect::<Vec<Result<_, ScenarioError>>>().into_iter().collect::<Result<Vec<_>, _>>()?;
-        for (index, size, run) in played.into_iter().flatten() {
-            self.pool.add(index, size, [run]);
+        let mut played: Vec<_> = played.into_iter().flatten().collect();
+        played.sort_unstable_by_key(|&(job, ..)| job);
+        for (_, index, size, run) in played {
+            self.pool.add(index, size, run);
         }
         self.kept.save();
         Ok(())
+    }
+
+    /// Replays of a configuration in one world at ascending sizes; `None` for those that were not begun any more.
+    fn run_family(&self, index: usize, draw: &Draw, sizes: &[Bytes]) -> Result<Vec<Option<Run>>, ScenarioError> {
+        let is_stopped = || self.progress.is_stopped();
+        if is_stopped() {
+            return Ok(vec![None; sizes.len()]);
+        }
+        let (mut runs, mut missing) = (Vec::new(), Vec::new());
+        for (at, &size) in sizes.iter().enumerate() {
+            let prepared = self.prepared(&self.scenario(&CANDIDATES[index], size), size, draw);
+            match self.kept.find::<Run>(&prepared.what, &prepared.variant.scenario) {
+                Found::Known(run) => {
+                    runs.push(Some(run));
+                    self.progress.done(self.units());
+                }
+                Found::Unknown(place) => {
+                    runs.push(None);
+                    missing.push((at, prepared, place));
+                }
+            }
+        }
+        let runs = Mutex::new(runs);
+        let done = |nth: usize, outcome| {
+            let (at, prepared, place) = &missing[nth];
+            let run = self.run_of(outcome, draw, prepared);
+            self.kept.keep(place.clone(), &run);
+            self.progress.done(self.units());
+            runs.lock().unwrap_or_else(PoisonError::into_inner)[*at] = Some(run);
+        };
+        let branches = Branches {
+            variants: missing.iter().map(|(_, prepared, _)| prepared.variant.clone()).collect(),
+            context: &self.context.clone().with_seed(draw.seed),
+            peaks: &self.peaks,
+            is_stopped: &is_stopped,
+            done: &done,
+        };
+        branches.play()?;
+        Ok(runs.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Plays configurations until each was played `times` at its size.
@@ -273,18 +312,27 @@ impl<'a> Replays<'a> {
     }
 
     fn run(&self, scenario: &Scenario, size: Bytes, draw: &Draw) -> Result<Run, ScenarioError> {
+        let prepared = self.prepared(scenario, size, draw);
+        let context = self.context.clone().with_seed(draw.seed);
+        self.kept.or_play(&prepared.what, &prepared.variant.scenario, || {
+            let outcome = play(&prepared.variant, &context, Limits::Of(&self.peaks), None)?;
+            Ok(self.run_of(outcome, draw, &prepared))
+        })
+    }
+
+    /// A scenario in the world of a draw, with the limit that it has at a size.
+    fn prepared(&self, scenario: &Scenario, size: Bytes, draw: &Draw) -> Prepared {
         let (mut scenario, limit) = (scenario.clone(), draw.limit(size));
         draw.apply(&mut scenario, self.recording.runtime);
         scenario.limit = Some(Amount::Absolute(self.scale.own(limit)));
         let name = name_of(&scenario.policy, scenario.limit);
-        let context = self.context.clone().with_seed(draw.seed);
-        let variant = Variant { name, scenario, only: Vec::new() };
         let unlimited_ns = self.unlimited_ns.get(&self.hardware(draw)).copied().unwrap_or(self.unlimited.runtime_ns);
         let what = format!("replay of draw {} beside {unlimited_ns} ns, {limit}", draw.number);
-        self.kept.or_play(&what, &variant.scenario, || {
-            let outcome = play(&variant, &context, Limits::Of(&self.peaks), None)?;
-            Ok(Run::of(outcome, draw, limit, unlimited_ns, &self.scale))
-        })
+        Prepared { variant: Variant { name, scenario, only: Vec::new() }, limit, unlimited_ns, what }
+    }
+
+    fn run_of(&self, outcome: Outcome, draw: &Draw, prepared: &Prepared) -> Run {
+        Run::of(outcome, draw, prepared.limit, prepared.unlimited_ns, &self.scale)
     }
 
     /// One replay of a configuration at a size, in the middle of everything, over time.
@@ -487,6 +535,15 @@ impl<'a> Replays<'a> {
     }
 }
 
+/// A replay to be made.
+struct Prepared {
+    variant: Variant,
+    limit: Bytes,
+    unlimited_ns: u64,
+    /// What it is kept as.
+    what: String,
+}
+
 /// Name of the program with nothing in its way, in the scenario that advice writes.
 const WITHOUT_LIMITS: &str = "without limits";
 
@@ -571,22 +628,33 @@ pub(super) fn play(
     limits: Limits<'_>,
     sample: Option<Duration>,
 ) -> Result<Outcome, ScenarioError> {
+    let mut builder = builder_of(variant, context, limits)?;
+    if let Some(sample) = sample {
+        builder.record_series(sample);
+    }
+    let outcome = builder.build().run(Instant::START + variant.scenario.until);
+    outcome.map_err(|source| sim_error(variant, source))
+}
+
+/// The machine that plays a variant.
+pub(super) fn builder_of(
+    variant: &Variant,
+    context: &BuildContext,
+    limits: Limits<'_>,
+) -> Result<MachineBuilder, ScenarioError> {
     let unit = Unit { workloads: vec![0], mode: RunMode::Each };
     let watching = match limits {
         Limits::Off => Watching::Off,
         Limits::Of(_) => Watching::On { period: None, emit: None },
     };
     // What schemes did stands in the outcome.
-    let (mut builder, _observers) =
+    let (builder, _observers) =
         assemble::builder(variant, &unit, context, limits, watching, &AddedPolicies::default())?;
-    if let Some(sample) = sample {
-        builder.record_series(sample);
-    }
-    builder.build().run(Instant::START + variant.scenario.until).map_err(|source| ScenarioError::Sim {
-        workload: unit.name(&variant.scenario).to_owned(),
-        variant: variant.name.clone(),
-        source,
-    })
+    Ok(builder)
+}
+
+pub(super) fn sim_error(variant: &Variant, source: SimError) -> ScenarioError {
+    ScenarioError::Sim { workload: variant.scenario.workloads[0].name.clone(), variant: variant.name.clone(), source }
 }
 
 /// The recording on a machine of the asked-for kind.
