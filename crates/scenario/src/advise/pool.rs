@@ -12,7 +12,11 @@ pub(super) struct Pool(BTreeMap<(usize, Bytes), Vec<Run>>);
 impl Pool {
     /// Adds replays of a configuration at a size.
     pub(super) fn add(&mut self, index: usize, size: Bytes, runs: impl IntoIterator<Item = Run>) {
-        self.0.entry((index, size)).or_default().extend(runs);
+        let mut runs = runs.into_iter().peekable();
+        // A place is there when something was played at it.
+        if runs.peek().is_some() {
+            self.0.entry((index, size)).or_default().extend(runs);
+        }
     }
 
     /// The replays made at exactly this size.
@@ -94,6 +98,8 @@ mod tests {
         assert_eq!(faults, [5, 1, 2, 3], "its own always, others by their limit");
         assert_eq!(pool.sizes(2).collect::<Vec<_>>(), [mib(97), mib(100), mib(101)]);
         assert_eq!(pool.at(2, mib(99)).len(), 0);
+        pool.add(2, mib(99), None);
+        assert_eq!(pool.sizes(2).count(), 3, "nothing was played there");
         assert_eq!((pool.of(2).count(), pool.of(3).count()), (6, 1));
     }
 }
