@@ -111,11 +111,7 @@ pub(crate) fn builder(
     policies: &AddedPolicies,
 ) -> Result<(MachineBuilder, Vec<Observer>), ScenarioError> {
     let scenario = &variant.scenario;
-    let sim_error = |source: SimError| ScenarioError::Sim {
-        workload: unit.name(scenario).to_owned(),
-        variant: variant.name.clone(),
-        source,
-    };
+    let sim_error = |source| unit.failed(variant, source);
     let described = match scenario.tiering.as_ref().map(|tiering| tiering.check(&scenario.machine)) {
         None => scenario.machine.clone(),
         Some(policy) => {

@@ -65,6 +65,12 @@ impl Unit {
             RunMode::Together => "system",
         }
     }
+
+    /// What is told of a run of `variant` that failed.
+    pub(crate) fn failed(&self, variant: &Variant, source: SimError) -> ScenarioError {
+        let workload = self.name(&variant.scenario).to_owned();
+        ScenarioError::Sim { workload, variant: variant.name.clone(), source }
+    }
 }
 
 /// Memory of the machine on which peaks are found.
@@ -196,11 +202,7 @@ impl<'a> Runs<'a> {
         let mut outcome =
             assembled.machine.run_while(until, &|| !progress.is_stopped()).map_err(|source| match source {
                 SimError::Stopped => ScenarioError::Stopped,
-                source => ScenarioError::Sim {
-                    workload: unit.name(&variant.scenario).to_owned(),
-                    variant: variant.name.clone(),
-                    source,
-                },
+                source => unit.failed(variant, source),
             })?;
         let monitors = assembled.observers.into_iter().map(|observer| observer.finish(&outcome)).collect();
         assemble::join_copies(&variant.scenario, unit, &mut outcome);

@@ -1,6 +1,6 @@
 //! Replays that differ in the limit alone, played as branches of one: they are the same until the smallest limit is first met.
 
-use super::replays::{builder_of, sim_error};
+use super::replays::{alone, builder_of};
 use crate::assemble::{Limits, Peaks, group_path};
 use crate::error::ScenarioError;
 use crate::variant::Variant;
@@ -62,7 +62,7 @@ impl Branches<'_> {
             return Ok(Start::AllAlone);
         };
         let limit = limit.pages_floor();
-        if !trunk.play_below(group, limit).map_err(|source| sim_error(variant, source))? {
+        if !trunk.play_below(group, limit).map_err(|source| alone().failed(variant, source))? {
             return Ok(Start::Alone);
         }
         let Some(mut branch) = trunk.fork() else { return Ok(Start::AllAlone) };
@@ -83,7 +83,7 @@ impl Branches<'_> {
     }
 
     fn finish(&self, running: Running, at: usize) -> Result<(), ScenarioError> {
-        let outcome = running.finish().map_err(|source| sim_error(&self.variants[at], source))?;
+        let outcome = running.finish().map_err(|source| alone().failed(&self.variants[at], source))?;
         (self.done)(at, outcome);
         Ok(())
     }
@@ -95,11 +95,13 @@ mod tests {
     use super::*;
     use crate::{Scenario, WorkloadEntry};
     use isotherm_sim::counters::Counter;
+    use isotherm_sim::reclaim::POLICIES;
     use isotherm_trace::{EventKind, MapKind, MapRange, TraceMeta, TraceRow, TraceWriter};
     use isotherm_units::{Bytes, Duration};
+    use isotherm_workload::replay::TraceStore;
     use isotherm_workload::{TraceSpec, WorkloadSpec};
     use std::path::Path;
-    use std::sync::Mutex;
+    use std::sync::{Arc, Mutex};
 
     const MS: u64 = 1_000_000;
     const START: u64 = 1 << 20;
@@ -141,39 +143,57 @@ mod tests {
         [600, 1600, 2200, 2900, 5000].map(variant).into()
     }
 
+    /// Outcomes in the order of the limits, and where each but the last sets out.
+    fn played(trace: &Path, policy: &str, context: &BuildContext) -> (Vec<Option<Outcome>>, Vec<&'static str>) {
+        let (peaks, outcomes) = (Peaks::new(), Mutex::new(vec![None; 5]));
+        let branches = Branches {
+            variants: variants(trace, policy),
+            context,
+            peaks: &peaks,
+            is_stopped: &|| false,
+            done: &|at, outcome| outcomes.lock().unwrap()[at] = Some(outcome),
+        };
+        branches.play().unwrap();
+        let mut trunk = branches.begin(&branches.variants[4]).unwrap();
+        let starts = branches.variants[..4].iter().map(|variant| match branches.start(&mut trunk, variant).unwrap() {
+            Start::Branch(_) => "branch",
+            Start::Alone => "alone",
+            Start::AllAlone => "all alone",
+        });
+        let starts = starts.collect();
+        (outcomes.into_inner().unwrap(), starts)
+    }
+
+    fn expected(trace: &Path, policy: &str, context: &BuildContext) -> Vec<Option<Outcome>> {
+        let of = |variant| Some(play(variant, context, Limits::Of(&Peaks::new()), None).unwrap());
+        variants(trace, policy).iter().map(of).collect()
+    }
+
     #[test]
-    fn branches_end_as_replays_from_the_beginning_do() {
+    fn branches_end_as_replays_from_the_beginning_do_under_every_policy() {
         let folder = tempfile::tempdir().unwrap();
         let trace = folder.path().join("grower.parquet");
         record(&trace);
-        let (context, peaks) = (BuildContext::new("").with_seed(7), Peaks::new());
-        for policy in ["classic", "mglru", "lru", "fifo", "clock", "opt"] {
-            let outcomes = Mutex::new(vec![None; 5]);
-            let branches = Branches {
-                variants: variants(&trace, policy),
-                context: &context,
-                peaks: &peaks,
-                is_stopped: &|| false,
-                done: &|at, outcome| outcomes.lock().unwrap()[at] = Some(outcome),
-            };
-            branches.play().unwrap();
-            let mut trunk = branches.begin(&branches.variants[4]).unwrap();
-            let mut is_branch =
-                |at: usize| matches!(branches.start(&mut trunk, &branches.variants[at]).unwrap(), Start::Branch(_));
-            assert_eq!(
-                [0, 1, 2, 3].map(&mut is_branch),
-                [false, true, true, true],
-                "{policy}: 600 pages are met at once"
-            );
-            let expected: Vec<_> = branches
-                .variants
-                .iter()
-                .map(|variant| Some(play(variant, &context, Limits::Of(&peaks), None).unwrap()))
-                .collect();
-            assert_eq!(*outcomes.lock().unwrap(), expected, "{policy}");
-            let swapped = |at: usize| expected[at].as_ref().unwrap().system().counters.get(Counter::PswpOut);
+        let context = BuildContext::new("").with_seed(7);
+        for policy in POLICIES.iter().map(|entry| entry.name) {
+            let (outcomes, starts) = played(&trace, policy, &context);
+            assert_eq!(starts, ["alone", "branch", "branch", "branch"], "{policy}: 600 pages are met at once");
+            assert_eq!(outcomes, expected(&trace, policy, &context), "{policy}");
+            let swapped = |at: usize| outcomes[at].as_ref().unwrap().system().counters.get(Counter::PswpOut);
             assert!(swapped(0) > swapped(2) && swapped(2) > 0 && swapped(4) == 0, "{policy}");
         }
+    }
+
+    #[test]
+    fn recordings_that_are_decoded_while_they_are_played_have_no_branches() {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("grower.parquet");
+        record(&trace);
+        let traces = Arc::new(TraceStore::holding(0));
+        let context = BuildContext { traces, ..BuildContext::new("") };
+        let (outcomes, starts) = played(&trace, "classic", &context);
+        assert_eq!(starts, ["alone", "all alone", "all alone", "all alone"]);
+        assert_eq!(outcomes, expected(&trace, "classic", &context));
     }
 
     #[test]

@@ -252,11 +252,8 @@ fn play(scenario: &Scenario, seed: u64) -> Result<Outcome, ScenarioError> {
     let (peaks, watching) = (Peaks::new(), Watching::On { period: None, emit: None });
     let (builder, _observers) =
         assemble::builder(&variant, &unit, &context, Limits::Of(&peaks), watching, &AddedPolicies::default())?;
-    let outcome = builder.build().run(Instant::START + scenario.until).map_err(|source| ScenarioError::Sim {
-        workload: unit.name(&variant.scenario).to_owned(),
-        variant: variant.name.clone(),
-        source,
-    })?;
+    let outcome = builder.build().run(Instant::START + scenario.until);
+    let outcome = outcome.map_err(|source| unit.failed(&variant, source))?;
     check_ended(&outcome)?;
     Ok(outcome)
 }

@@ -21,7 +21,7 @@ use crate::{ExpectationSpec, GenerationsSpec, RunMode, Scenario, VariantSpec, Wo
 use isotherm_core::limits::LimitsConfig;
 use isotherm_core::schemes::explain;
 use isotherm_sim::counters::Counter;
-use isotherm_sim::machine::{MachineBuilder, MachineConfig, NodeConfig, Outcome, SeriesRow, SimError};
+use isotherm_sim::machine::{MachineBuilder, MachineConfig, NodeConfig, Outcome, SeriesRow};
 use isotherm_sim::memory::KernelRelease;
 use isotherm_sim::reclaim::AddedPolicies;
 use isotherm_sim::swap::DeviceConfig;
@@ -633,7 +633,12 @@ pub(super) fn play(
         builder.record_series(sample);
     }
     let outcome = builder.build().run(Instant::START + variant.scenario.until);
-    outcome.map_err(|source| sim_error(variant, source))
+    outcome.map_err(|source| alone().failed(variant, source))
+}
+
+/// The program has its machine for itself.
+pub(super) fn alone() -> Unit {
+    Unit { workloads: vec![0], mode: RunMode::Each }
 }
 
 /// The machine that plays a variant.
@@ -642,19 +647,14 @@ pub(super) fn builder_of(
     context: &BuildContext,
     limits: Limits<'_>,
 ) -> Result<MachineBuilder, ScenarioError> {
-    let unit = Unit { workloads: vec![0], mode: RunMode::Each };
     let watching = match limits {
         Limits::Off => Watching::Off,
         Limits::Of(_) => Watching::On { period: None, emit: None },
     };
     // What schemes did stands in the outcome.
     let (builder, _observers) =
-        assemble::builder(variant, &unit, context, limits, watching, &AddedPolicies::default())?;
+        assemble::builder(variant, &alone(), context, limits, watching, &AddedPolicies::default())?;
     Ok(builder)
-}
-
-pub(super) fn sim_error(variant: &Variant, source: SimError) -> ScenarioError {
-    ScenarioError::Sim { workload: variant.scenario.workloads[0].name.clone(), variant: variant.name.clone(), source }
 }
 
 /// The recording on a machine of the asked-for kind.

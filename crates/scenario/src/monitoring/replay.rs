@@ -103,11 +103,7 @@ impl Replay {
 
     pub(super) fn play_watched(&self, watching: Watching) -> Result<(Vec<MonitorReport>, Outcome), ScenarioError> {
         let Self { variant, unit, context } = self;
-        let sim_error = |source| ScenarioError::Sim {
-            workload: unit.name(&variant.scenario).to_owned(),
-            variant: variant.name.clone(),
-            source,
-        };
+        let sim_error = |source| unit.failed(variant, source);
         let until = Instant::START + variant.scenario.until;
         let peaks = if assemble::needs_peaks(&variant.scenario) {
             let roomy = crate::run::without_limits(&variant.scenario);
