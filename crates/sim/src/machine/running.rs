@@ -1,8 +1,9 @@
 //! A machine in the middle of its run, of which there can be two: what runs have in common is played once.
 //!
 //! Runs that differ in the limit of a group alone are the same until the smallest limit is first met. `memory.max` is looked at where pages
-//! are charged and nowhere else ([`Cgroups::room`], [`Cgroups::over_limit`]). As long as no charge has come within
-//! [`ASKED_MAX`] pages of it, any larger limit would have given the same answers.
+//! are charged and nowhere else ([`Cgroups::room`], [`Cgroups::over_limit`]). What went through stays below the highest charge, and what
+//! was refused asked for [`ASKED_MAX`] pages at most. So as long as the highest charge is that far below the limit, any larger limit would
+//! have given the same answers.
 //!
 //! [`Cgroups::room`]: crate::cgroup::Cgroups::room
 //! [`Cgroups::over_limit`]: crate::cgroup::Cgroups::over_limit
@@ -13,7 +14,7 @@ use crate::cgroup::{CgroupId, Knob, Limit};
 use isotherm_units::access::{Forks, Program, Thread};
 use isotherm_units::{Instant, Pages};
 
-/// No charge asks for so many pages: the largest is that of a huge page, 512.
+/// No charge asks for more pages at once: a huge page has 512, the largest block of the page allocator 1024.
 const ASKED_MAX: u64 = 1024;
 /// Between two events a group may grow by a part of its limit: this is kept free.
 const PART_KEPT: u64 = 16;
