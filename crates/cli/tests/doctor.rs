@@ -1,5 +1,5 @@
 //! `isotherm doctor` over whole trees of files: all that it prints, and that its page names every probe.
-//! `UPDATE_SCREENS=1 cargo test -p isotherm-cli --test doctor` writes the checked-in outputs anew.
+//! `UPDATE_SCREENS=1 cargo test -p isotherm-cli --test main doctor` writes the checked-in outputs anew.
 
 use std::fs;
 use std::path::{Path, PathBuf};

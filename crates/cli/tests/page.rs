@@ -4,12 +4,10 @@
 //! `ISOTHERM_DOCS=write` renews the pictures under `docs/pictures/`.
 #![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
 
-mod browser;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use browser::Browser;
+use crate::browser::{self, Browser};
 use isotherm_report::Unit;
 use serde_json::{Value, json};
 

@@ -2,15 +2,13 @@
 //! prometheus; skipped with a line that says so, or an error when ISOTHERM_REQUIRE_ALL=1.
 #![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
 
-mod machine;
-
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use machine::{GOOD, Machine, WEB};
+use crate::machine::{GOOD, Machine, WEB};
 use serde_json::Value;
 
 fn repository(path: &str) -> PathBuf {

@@ -319,3 +319,34 @@ fn a_native_run_needs_no_engine_and_no_file() {
     let refused = record(folder.path(), &["--native-only", "-o", "t.parquet"], &nowhere, &nowhere);
     assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
 }
+
+/// Commands of the tutorial that need no rights: those before "Apply".
+pub(crate) fn tutorial() -> Vec<String> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tutorial.md");
+    let text = std::fs::read_to_string(page).unwrap();
+    let (head, _) = text.split_once("## 4. Apply").unwrap();
+    let steps: Vec<String> = head.lines().filter_map(|line| line.strip_prefix("$ ")).map(str::to_owned).collect();
+    assert!(steps.len() >= 7, "{steps:?}");
+    steps
+}
+
+#[test]
+fn the_tutorial_works() {
+    build_engines();
+    if let Err(error) = isotherm_recorder::engine_named("valgrind").unwrap().probe() {
+        return skip(&format!("valgrind does not record here: {error}"));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let programs = Path::new(env!("CARGO_BIN_EXE_isotherm")).parent().unwrap().display();
+    let path = format!("{programs}:{}", std::env::var("PATH").unwrap());
+    let output = Command::new("sh")
+        .args(["-ec", &tutorial().join("\n")])
+        .current_dir(folder.path())
+        .env("PATH", path)
+        .env("XDG_CACHE_HOME", folder.path().join("cache"))
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}\n{words}", said(&output));
+    assert!(words.contains("Recommendation: ") && words.contains("Working set in windows"), "{words}");
+}

@@ -1,12 +1,10 @@
 //! Programs that are not what a recorder would like, under each engine: clear words, and what was recorded is kept.
 
-mod common;
-
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use common::{compile, skip, under_each_engine};
+use crate::common::{compile, skip, under_each_engine};
 use isotherm_recorder::{EngineEntry, RecordError, RecordOptions, Recording, Report, record};
 use isotherm_trace::{RowBatch, TraceMeta, TraceReader};
 

@@ -1,14 +1,12 @@
 //! Records real programs under each engine. Skipped, with a line that says so, where an engine cannot be had; a failure there
 //! instead when ISOTHERM_REQUIRE_ALL=1.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{compile, engine, skip, under_each_engine};
+use crate::common::{compile, engine, skip, under_each_engine};
 use isotherm_recorder::{EngineEntry, RecordError, RecordOptions, Recording, Report, record};
 use isotherm_trace::{Clock, ClockKind, EventKind, Fraction, MapKind, RowBatch, TraceMeta, TraceReader, TraceRow};
 

@@ -1,4 +1,4 @@
-//! docs/results.md lists all metrics, as the code has them. `ISOTHERM_DOCS=write cargo test -p isotherm-scenario --test documented` writes
+//! docs/results.md lists all metrics, as the code has them. `ISOTHERM_DOCS=write cargo test -p isotherm-scenario --test main documented` writes
 //! its table anew.
 
 use isotherm_scenario::{METRICS, MetricUnit};

@@ -11,8 +11,7 @@ use isotherm_workload::made::{MadeTrace, write_made};
 const RATES: [&str; 3] = ["1/4", "1/16", "1/64"];
 /// Sizes at which curves are compared, from nothing to that from which nothing improves.
 const SIZES: u64 = 100;
-const BEGIN: &str =
-    "<!-- sampled curves: written by ISOTHERM_DOCS=write cargo test -p isotherm-workload --test sampled_curve -->\n";
+const BEGIN: &str = "<!-- sampled curves: written by ISOTHERM_DOCS=write cargo test -p isotherm-workload --test main sampled_curve -->\n";
 const END: &str = "<!-- end -->";
 
 #[test]

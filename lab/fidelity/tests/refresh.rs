@@ -6,11 +6,9 @@ use isotherm_fidelity::compare::compare;
 use isotherm_fidelity::{KernelData, Refresh, Selection, Workload, Workloads};
 use isotherm_rig::AtHand;
 use std::path::Path;
-use std::sync::Mutex;
 use std::time::Duration;
 
-/// Two guests at once starve each other on two processors.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+use crate::ONE_AT_A_TIME;
 
 /// What is needed; `None`: it is not there, which was said.
 fn rig() -> Option<AtHand> {

@@ -9,7 +9,9 @@ use isotherm_guest::fragmenting::Holes;
 use isotherm_rig::AtHand;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
+
+use crate::ONE_AT_A_TIME;
 
 /// Whether there are so many boots of each of the two kernels.
 fn kernels_of<B>(stored: &Stored<B>, release: impl Fn(&B) -> &str, boots: usize) {
@@ -55,9 +57,6 @@ fn what_is_no_data_is_refused() {
         Stored::<monitor::RealBoot>::parse("{\"command\":\"x\",\"boots\":[{", Path::new("cut.json")).unwrap_err();
     assert!(error.to_string().starts_with("cut.json: EOF"), "{error}");
 }
-
-/// Two guests at once starve each other on two processors.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Runs something in the older kernel; `None`: what that needs is not there, which was said.
 fn in_a_kernel<T>(run: impl FnOnce(&Rig<'_>) -> Result<T, FidelityError>) -> Option<T> {

@@ -6,11 +6,10 @@ use isotherm_rig::job::{Play, Setting};
 use isotherm_rig::script::{Action, Advice, CONDUCTOR, Operation, ScriptFile};
 use isotherm_rig::{AtHand, Extras, Job, Machine, Observation, RigError, Run, RunResult, Script, Task};
 use std::path::Path;
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Two guests at once starve each other on two processors.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+use crate::ONE_AT_A_TIME;
 
 /// What is needed; `None`: it is not there, which was said.
 fn rig() -> Option<&'static AtHand> {

@@ -9,11 +9,9 @@ use isotherm_rig::patterns::{Motion, Part, Pattern};
 use isotherm_rig::pricing::{Act, Price, PricedMemory, Pricing};
 use isotherm_rig::{AtHand, Extra, Extras, Job, KernelEntry, Machine, Report, Run, RunResult, Task};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::Duration;
 
-/// Two guests at once starve each other on two processors.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+use crate::ONE_AT_A_TIME;
 
 fn is_required() -> bool {
     std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some_and(|all| all == "1")
@@ -80,6 +78,7 @@ fn module_holds(name: &str) {
 }
 
 #[test]
+#[ignore = "nightly: a root with compiler and headers for another kernel"]
 fn it_holds_in_6_1() {
     module_holds("6.1");
 }
@@ -90,12 +89,14 @@ fn it_holds_in_6_12() {
 }
 
 #[test]
+#[ignore = "nightly: a root with compiler and headers for another kernel"]
 fn it_holds_in_7_2() {
     module_holds("7.2");
 }
 
 /// The guest itself refuses figures of acts that did not find what they must: this looks at what it reports.
 #[test]
+#[ignore = "nightly: a root with compiler and headers for another kernel"]
 fn each_act_has_its_price() {
     let Some((rig, module)) = built("7.2") else { return };
     let extras = Extras { modules: vec![module], ..Extras::default() };

@@ -10,7 +10,7 @@ use isotherm_units::access::{
 };
 use isotherm_units::{Bytes, Instant, PageRange, Pages};
 
-use crate::requests::Requests;
+use super::requests::Requests;
 
 /// First virtual page of the memory; not 0, so that a page number taken for an offset shows.
 const BASE: u64 = 0x5_5555;

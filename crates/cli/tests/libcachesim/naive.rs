@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::requests::Requests;
+use super::requests::Requests;
 
 /// Whether each request misses under `policy` with memory for `capacity` pages.
 pub(crate) fn misses(requests: &Requests, policy: &str, capacity: usize) -> Vec<bool> {

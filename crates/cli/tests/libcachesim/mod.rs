@@ -109,7 +109,7 @@ fn parse(text: &str) -> Results {
 fn print(results: &Results) -> String {
     let mut text = String::from(
         "# Which requests miss in libCacheSim 0.3.5 (PyPI `libcachesim`), printed by libcachesim_misses.py.\n\
-         # Made by: ISOTHERM_BLESS=1 cargo test -p isotherm-cli --test libcachesim\n\
+         # Made by: ISOTHERM_BLESS=1 cargo test -p isotherm-cli --test main libcachesim\n\
          # trace\tpolicy\tpages\trequests\tmisses\tdigest\n",
     );
     for ((trace, policy, pages), (requests, misses, digest)) in results {
@@ -127,6 +127,6 @@ fn assert_equal(left_name: &str, left: &Results, right_name: &str, right: &Resul
     assert!(
         differences.is_empty(),
         "(requests, misses, digest of which)\n{differences}\
-         Was a bundled trace made anew? Then: ISOTHERM_BLESS=1 cargo test -p isotherm-cli --test libcachesim"
+         Was a bundled trace made anew? Then: ISOTHERM_BLESS=1 cargo test -p isotherm-cli --test main libcachesim"
     );
 }

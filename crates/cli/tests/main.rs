@@ -1,0 +1,33 @@
+//! The command, from outside: each verb's words, files and exit codes. One program, so that it is linked once.
+
+mod advise;
+mod apply;
+mod browser;
+mod command;
+mod commands;
+mod compact;
+mod compare;
+mod daemon;
+mod doctor;
+mod explain;
+mod hands;
+mod handy;
+mod libcachesim;
+mod live;
+mod machine;
+mod metrics;
+mod monitor;
+mod page;
+mod prometheus;
+mod python;
+mod record;
+mod records;
+mod report;
+mod roots;
+mod scrub;
+mod service;
+mod simulate;
+mod sweep;
+mod trace;
+mod trial;
+mod verify;

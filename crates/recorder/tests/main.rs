@@ -1,0 +1,5 @@
+//! Recordings under each engine. One program, so that it is linked once.
+
+mod bad_input;
+mod common;
+mod record;

@@ -1,0 +1,17 @@
+//! Scenarios from file to result. One program, so that it is linked once.
+
+mod advise;
+mod bad_input;
+mod coldness;
+mod damo;
+mod digests;
+mod documented;
+mod generations;
+mod limits;
+mod mglru;
+mod mglru_evaluation;
+mod monitoring;
+mod places;
+mod plrus;
+mod sampling;
+mod scenarios;

@@ -1,0 +1,3 @@
+//! Sweeps from space to dataset.
+
+mod sweep;

@@ -1,0 +1,3 @@
+//! The screens, as text.
+
+mod screens;

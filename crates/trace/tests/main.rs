@@ -1,0 +1,13 @@
+//! Traces and records on disk: every format in and out. One program, so that it is linked once.
+
+mod analysis;
+mod damo;
+mod edit;
+mod files;
+mod formats;
+mod group_files;
+mod merge_files;
+mod region_edit;
+mod region_files;
+mod region_formats;
+mod region_kdamonds;
