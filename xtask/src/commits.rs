@@ -1,5 +1,7 @@
 //! Commit subjects: `area: what`, at most 72 characters, so that lists of commits can be read in a terminal.
 //!
+//! `.githooks/commit-msg` refuses a longer one when it is written (`make hooks`). What is in the history already is only warned about.
+//!
 //! Only commits that can still be reworded are looked at: those that the upstream branch does not have. Where there is no
 //! upstream, or it has all of them, the newest are looked at. A shallow clone has fewer; what is not there is not judged.
 
@@ -34,6 +36,14 @@ fn branched_from(root: &Path) -> Option<String> {
     UPSTREAMS.iter().filter_map(|upstream| git(root, &["merge-base", "HEAD", upstream])).find(|base| *base != head)
 }
 
+/// Files that the branch has changed since it left its upstream: in commits, in the working tree, and new ones. `None` without git.
+pub(crate) fn changed_files(root: &Path) -> Option<Vec<String>> {
+    let base = branched_from(root).unwrap_or_else(|| "HEAD".to_owned());
+    let changed = git(root, &["diff", "--name-only", "--no-renames", &base, "--"])?;
+    let new = git(root, &["ls-files", "--others", "--exclude-standard"])?;
+    Some(changed.lines().chain(new.lines()).map(str::to_owned).collect())
+}
+
 fn judge(id: &str, subject: &str) -> Option<String> {
     let length = subject.chars().count();
     if length > LONGEST {
@@ -55,6 +65,9 @@ fn git(root: &Path, arguments: &[&str]) -> Option<String> {
 mod tests {
     use super::*;
 
+    /// Whatever the user's configuration says.
+    const SET: [&str; 6] = ["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"];
+
     /// A repository of its own, whatever the user's configuration says.
     struct Planted(std::path::PathBuf);
 
@@ -68,8 +81,7 @@ mod tests {
         }
 
         fn git(&self, arguments: &[&str]) {
-            let set = ["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"];
-            let all: Vec<&str> = set.iter().chain(arguments).copied().collect();
+            let all: Vec<&str> = SET.iter().chain(arguments).copied().collect();
             git(&self.0, &all).unwrap_or_else(|| panic!("git {arguments:?} failed"));
         }
 
@@ -110,6 +122,39 @@ mod tests {
         assert_eq!(run(&repository.0).len(), 1);
         repository.commit("short: one more");
         assert_eq!(run(&repository.0), Findings::new(), "it is too old now");
+    }
+
+    #[test]
+    fn the_hook_refuses_what_the_check_would_warn_about() {
+        let repository = Planted::new("hook");
+        let hooks = crate::workspace::root().join(".githooks");
+        repository.git(&["config", "core.hooksPath", hooks.to_str().unwrap()]);
+        let commit =
+            |subject: &str| git(&repository.0, &[&SET[..], &["commit", "--allow-empty", "-m", subject]].concat());
+        assert!(commit(&"ä".repeat(LONGEST)).is_some());
+        assert!(commit(&"ä".repeat(LONGEST + 1)).is_none());
+        assert!(commit(&format!("fixup! {}", "ä".repeat(LONGEST))).is_some(), "it is melted into another");
+        let body = format!("short: subject\n\n{}", "a long line of a body ".repeat(9));
+        assert!(commit(&body).is_some(), "a body has no bound");
+        assert_eq!(git(&repository.0, &["log", "--format=%s"]).unwrap().lines().count(), 3);
+    }
+
+    #[test]
+    fn changed_files_are_those_of_commits_and_of_the_working_tree() {
+        let repository = Planted::new("changed");
+        let write = |name: &str| std::fs::write(repository.0.join(name), name).unwrap();
+        write("old");
+        repository.git(&["add", "."]);
+        repository.commit("first");
+        repository.git(&["checkout", "--quiet", "-b", "work"]);
+        assert_eq!(changed_files(&repository.0).unwrap(), [""; 0]);
+        write("committed");
+        repository.git(&["add", "."]);
+        repository.commit("second");
+        write("new");
+        std::fs::write(repository.0.join("old"), "other").unwrap();
+        assert_eq!(changed_files(&repository.0).unwrap(), ["committed", "old", "new"]);
+        assert!(changed_files(Path::new("/nowhere")).is_none());
     }
 
     #[test]
