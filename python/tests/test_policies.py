@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -152,11 +151,10 @@ def test_ctrl_c_ends_a_run_under_a_python_policy() -> None:
     policies.register("mine")(Fifo)
     load = {"kind": "scan", "footprint": "64MiB", "repeat": 100_000}
     threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-    begin = time.monotonic()
+    # Played to its end it would take hours.
     with pytest.raises(KeyboardInterrupt):
         played("mine", load=load, limit="32MiB")
     policies.unregister("mine")
-    assert time.monotonic() - begin < 30
 
 
 def test_an_own_order_decides() -> None:

@@ -61,6 +61,7 @@ def wheel() -> Path:
     return wheels[-1]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("release", "python"), RELEASES)
 def test_the_wheel_works_in_a_clean_root(release: str, python: str) -> None:
     if os.geteuid() != 0:

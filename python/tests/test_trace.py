@@ -174,14 +174,13 @@ def test_what_the_recorder_refuses_is_an_exception(command: Any) -> None:
         Trace.record(["true"], engine="none", isotherm=command.program)
 
 
-def test_import_is_quick_and_brings_no_library() -> None:
+def test_import_brings_no_library() -> None:
+    """What makes an import slow; `bench.py` has its time."""
     code = (
-        "import sys, time; begin = time.perf_counter(); import isotherm; print(time.perf_counter() - begin);"
+        "import sys, isotherm;"
         "print([name for name in ('numpy', 'pyarrow', 'polars', 'matplotlib') if name in sys.modules])"
     )
-    best = min((subprocess.check_output([sys.executable, "-c", code], text=True, cwd="/").split("\n") for _ in range(3)))
-    assert float(best[0]) <= 0.2
-    assert best[1] == "[]"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True, cwd="/") == "[]\n"
 
 
 def test_pictures_are_drawn(sqlite: Path) -> None:
