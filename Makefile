@@ -9,7 +9,8 @@ ISOTHERM := $(TARGET_DIR)/release/isotherm
 RECORDER := $(TARGET_DIR)/release/valgrind
 
 .PHONY: deb tarball image python
-.PHONY: help build recorder lab module module-install module-test demo check check-fast test bench install install-recorder uninstall clean
+.PHONY: help build recorder lab module module-install module-test demo check check-fast test nightly hooks bench
+.PHONY: install install-recorder uninstall clean
 .DEFAULT_GOAL := help
 
 help: ## This list
@@ -44,7 +45,7 @@ module-install: ## The module for this and later kernels, by DKMS; as root
 module-test: ## The module built for Linux 6.1, 6.12 and 7.2, tested in virtual machines, and installed by DKMS; as root
 	$(CARGO) xtask guest
 	$(CARGO) xtask module
-	ISOTHERM_REQUIRE_ALL=1 $(CARGO) test --locked --package isotherm-rig --test module
+	ISOTHERM_REQUIRE_ALL=1 $(CARGO) test --locked --package isotherm-rig --test main module
 	ISOTHERM_REQUIRE_ALL=1 $(CARGO) xtask dkms
 
 demo: build ## Advise on a bundled recording; writes target/demo/report.html
@@ -60,7 +61,7 @@ check: ## Formatting, lints, documentation, house rules, licences
 	@scripts/need cargo cc
 	$(CARGO) xtask check
 
-check-fast: ## Formatting, lints and unit tests: under two minutes on a built tree
+check-fast: ## Formatting; lints and unit tests of the packages that were changed
 	@scripts/need cargo cc
 	$(CARGO) xtask check --fast
 
@@ -68,20 +69,17 @@ python: ## The Python package as a wheel, into target/wheels
 	@scripts/need cargo cc python3
 	@scripts/python wheel
 
-test: ## Everything CI runs: check, then all tests
+test: ## Everything that a change can break, as CI runs it; a table of times at the end
 	@scripts/need cargo cc python3
-	scripts/install-test-needs
-	@$(MAKE) --no-print-directory recorder
-	$(CARGO) xtask check
-	$(CARGO) xtask guest
-	$(CARGO) xtask static
-	@for kernel in 6.1 6.12 7.2; do \
-		$(CARGO) run --quiet --locked --package isotherm-lab -- rig ready $$kernel && $(CARGO) xtask module $$kernel || \
-			echo "make test: no module for Linux $$kernel; its tests are skipped, or fail with ISOTHERM_REQUIRE_ALL=1." >&2; \
-	done
-	$(CARGO) test --locked --workspace
-	$(CARGO) xtask digests
-	@scripts/python test
+	$(CARGO) xtask test
+
+nightly: ## What `make test` runs, and what takes longer (docs/testing.md)
+	@scripts/need cargo cc python3
+	NIGHTLY=1 scripts/install-test-needs
+	$(CARGO) xtask nightly
+
+hooks: ## Has git refuse commits with too long a subject, in this clone
+	git config core.hooksPath .githooks
 
 bench: build ## All benchmarks with their bars; writes target/bench.json
 	@scripts/need cargo cc python3

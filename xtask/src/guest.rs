@@ -1,7 +1,7 @@
 //! Programs that run in the rig's guests, statically linked: `cargo xtask guest` builds their first process into `target/guest`,
 //! `cargo xtask static` isotherm itself into `target/static`.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use crate::{Findings, workspace};
 
@@ -22,6 +22,19 @@ pub(crate) fn run_static() -> Findings {
     build("isotherm-cli", "isotherm", "static", STATIC_FLAGS)
 }
 
+/// Links isotherm into one file from what tests are built of: `cargo xtask static` would build everything again, optimised.
+///
+/// The feature `unified` gives its dependencies the features that they have in a build of the whole workspace.
+pub(crate) fn run_static_for_tests() -> Findings {
+    let mut command = workspace::cargo();
+    command.args(["rustc", "--locked", "--package", "isotherm-cli", "--bin", "isotherm", "--features", "unified"]);
+    match command.args(["--", "-Ctarget-feature=+crt-static"]).status() {
+        Ok(status) if status.success() => put(&workspace::target().join("debug/isotherm"), "static", "isotherm"),
+        Ok(_) => vec!["isotherm cannot be linked into one file; see above".to_owned()],
+        Err(error) => vec![format!("cannot run cargo: {error}")],
+    }
+}
+
 fn build(package: &str, program: &str, folder: &str, flags: &str) -> Findings {
     if std::env::consts::ARCH != "x86_64" {
         println!("{program}: not built: the rig's guests are x86-64, and no cross compiler is set up here");
@@ -37,15 +50,18 @@ fn build(package: &str, program: &str, folder: &str, flags: &str) -> Findings {
         Ok(_) => return vec![format!("{program} does not build; see above")],
         Err(error) => return vec![format!("cannot run cargo: {error}")],
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace::root().join("target"), PathBuf::from);
-    let built = target.join(TARGET).join("release").join(program);
-    let folder = target.join(folder);
+    put(&workspace::target().join(TARGET).join("release").join(program), folder, program)
+}
+
+/// Copies a program into a folder of the target folder.
+fn put(built: &Path, folder: &str, program: &str) -> Findings {
+    let folder = workspace::target().join(folder);
     let place = folder.join(program);
     // Another name first: a guest may be started from the old one just now.
     let part = folder.join(format!("{program}.part"));
     let put = || -> std::io::Result<()> {
         std::fs::create_dir_all(&folder)?;
-        std::fs::copy(&built, &part)?;
+        std::fs::copy(built, &part)?;
         std::fs::rename(&part, &place)
     };
     put().map_or_else(|error| vec![format!("{}: {error}", place.display())], |()| Vec::new())

@@ -1,15 +1,68 @@
-//! `cargo xtask licences`: every dependency is under a licence on the list, and none has a known vulnerability.
+//! `cargo xtask licences`: every dependency comes from the registry, under a licence on the list of `deny.toml`.
 //!
-//! `deny.toml` is the list, and cargo-deny reads it. Where that is not installed, one line says how to get it, and nothing is
-//! checked; with `ISOTHERM_REQUIRE_ALL=1`, as in CI, that fails. Its advisory database is fetched from the network: where that
-//! cannot be reached, licences are checked all the same, and one line says what was not.
+//! That is what a change can break. Advisories appear without a change of ours: [`advisories`] asks cargo-deny about them, in the nightly
+//! run, and holds all of `deny.toml` against the dependencies.
 
 use std::process::Command;
 
+use serde_json::Value;
+use spdx::{Expression, Licensee, ParseMode};
+
 use crate::{Findings, workspace};
 
-/// Runs cargo-deny.
+const LIST: &str = "deny.toml";
+const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
+/// As `scripts/install-test-needs` installs it for the nightly run.
+const DENY: &str = "`cargo install --locked cargo-deny@0.20.2`";
+
+/// Licences and sources of all dependencies.
 pub(crate) fn run() -> Findings {
+    let list = match std::fs::read_to_string(workspace::root().join(LIST)) {
+        Ok(list) => list,
+        Err(error) => return vec![format!("{LIST}: {error}")],
+    };
+    match (allowed(&list), workspace::dependencies()) {
+        (Ok(allowed), Ok(metadata)) => {
+            workspace::packages(&metadata).iter().filter_map(|package| judge(package, &allowed)).collect()
+        }
+        (Err(error), _) | (_, Err(error)) => vec![error],
+    }
+}
+
+/// `licenses.allow`.
+fn allowed(list: &str) -> Result<Vec<Licensee>, String> {
+    let table: toml::Table = list.parse().map_err(|error| format!("{LIST}: {error}"))?;
+    let names = table.get("licenses").and_then(|table| table.get("allow")).and_then(toml::Value::as_array);
+    let names = names.ok_or_else(|| format!("{LIST}: no list `licenses.allow`"))?;
+    let licensee = |name: &toml::Value| {
+        let name = name.as_str().unwrap_or_default();
+        Licensee::parse(name).map_err(|error| format!("{LIST}: `{name}` is no licence: {error}"))
+    };
+    names.iter().map(licensee).collect()
+}
+
+/// What is wrong with a package of `cargo metadata`. Our own have no source; `tidy` looks at their licences.
+fn judge(package: &Value, allowed: &[Licensee]) -> Option<String> {
+    let source = package["source"].as_str()?;
+    let name = format!("{} {}", package["name"].as_str()?, package["version"].as_str()?);
+    if source != REGISTRY {
+        return Some(format!("{name} comes from {source}; only the registry is allowed"));
+    }
+    let Some(licence) = package["license"].as_str() else {
+        return Some(format!("{name} names no licence"));
+    };
+    let expression = match Expression::parse_mode(licence, ParseMode::LAX) {
+        Ok(expression) => expression,
+        Err(error) => return Some(format!("{name}: the licence `{licence}` cannot be read: {}", error.reason)),
+    };
+    let is_allowed = expression.evaluate(|needed| allowed.iter().any(|licensee| licensee.satisfies(needed)));
+    (!is_allowed).then(|| format!("{name} is under `{licence}`, which is not on the list of {LIST}"))
+}
+
+/// Known vulnerabilities, and all of `deny.toml`, by cargo-deny. Where that is not installed, one line says how to get it, and nothing
+/// is checked; with `ISOTHERM_REQUIRE_ALL=1` that fails. Its database comes from the network: where that cannot be reached, one line
+/// says so.
+pub(crate) fn advisories() -> Findings {
     let has_deny = Command::new("cargo-deny").arg("--version").output().is_ok_and(|output| output.status.success());
     if !has_deny {
         return without_deny(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some_and(|value| value == "1"));
@@ -44,8 +97,7 @@ fn database_missing(text: &str) -> bool {
 }
 
 fn without_deny(is_required: bool) -> Findings {
-    let text = "licences and advisories are not checked: cargo-deny is missing; `cargo install --locked cargo-deny`, or \
-                `make test`, installs it";
+    let text = format!("advisories are not checked: cargo-deny is missing; {DENY}, or `make nightly`, installs it");
     if is_required {
         return vec![format!("{text}; ISOTHERM_REQUIRE_ALL=1, so this is an error")];
     }
@@ -57,11 +109,44 @@ fn without_deny(is_required: bool) -> Findings {
 mod tests {
     use super::*;
 
+    fn found(source: &str, licence: &str) -> Option<String> {
+        let allowed = allowed("[licenses]\nallow = [\"MIT\", \"Apache-2.0 WITH LLVM-exception\"]").unwrap();
+        let package = serde_json::json!({ "name": "p", "version": "1.0.0", "source": source, "license": licence });
+        judge(&package, &allowed)
+    }
+
+    #[test]
+    fn what_is_not_on_the_list_is_named() {
+        for licence in ["MIT", "MIT OR GPL-3.0-only", "GPL-2.0/MIT", "MIT AND Apache-2.0 WITH LLVM-exception"] {
+            assert_eq!(found(REGISTRY, licence), None, "{licence}");
+        }
+        for (licence, part) in [
+            ("GPL-3.0-only", "p 1.0.0 is under `GPL-3.0-only`, which is not on the list"),
+            ("MIT AND Apache-2.0", "not on the list"),
+            ("none of them", "cannot be read"),
+            ("", "cannot be read"),
+        ] {
+            let why = found(REGISTRY, licence).unwrap();
+            assert!(why.contains(part), "{why}");
+        }
+        assert!(found("git+https://example.org/p", "MIT").unwrap().contains("only the registry is allowed"));
+    }
+
+    #[test]
+    fn the_list_itself_is_checked() {
+        for (list, part) in
+            [("x", "deny.toml"), ("", "no list"), ("[licenses]\nallow = [\"MYT\"]", "`MYT` is no licence")]
+        {
+            let error = allowed(list).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
     #[test]
     fn without_cargo_deny_it_passes_but_where_all_is_required() {
         assert_eq!(without_deny(false), Findings::new());
         let findings = without_deny(true);
-        assert!(findings.len() == 1 && findings[0].contains("`cargo install --locked cargo-deny`"), "{findings:?}");
+        assert!(findings.len() == 1 && findings[0].contains("`make nightly`"), "{findings:?}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod keys;
 mod licences;
 mod module;
 mod sbom;
+mod suite;
 mod tidy;
 mod workspace;
 
@@ -20,14 +21,17 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  check      formatting, lints, documentation, house rules, commit subjects, licences and advisories: all that must hold
-             before a commit
-             check --fast  formatting, house rules, commit subjects, lints and unit tests, in under two minutes on a built tree
-  tidy       the house rules alone (also part of `cargo test`)
+  test       everything that a change can break, as CI runs it: check, all cases, the Python package; a table of times
+             test WORD…    only cases whose name contains one of the words
+             test --list   the names of all cases
+  nightly    that, and what takes longer: see docs/testing.md
+  check      formatting, lints, documentation, house rules, licences: all that must hold before a commit
+             check --fast  formatting and house rules, lints and unit tests of the packages that were changed
+  tidy       the house rules alone (also one of the cases)
   commits    the subjects of the branch's commits alone
-  licences   licences and advisories of all dependencies alone
+  licences   licences of all dependencies alone
   digests    whether a release build makes the bytes of results that stand in crates/scenario/tests/data/digests.txt;
-             `cargo test` asks a debug build
+             `test` asks a debug build
   guest      the program that runs in the rig's virtual machines, into target/guest
   static     isotherm itself, linked into one file, into target/static
   keys       the reference of configuration keys, docs/keys.md, from the sources
@@ -50,6 +54,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (command, rest) = arguments.split_first().map_or(("help", &[][..]), |(first, rest)| (first.as_str(), rest));
     let findings = match command {
+        "test" => suite::run(suite::Extent::Everyday, rest),
+        "nightly" => suite::run(suite::Extent::Nightly, rest),
         "check" => check::run(rest),
         "tidy" => tidy::run(&workspace::root()),
         "commits" => commits::run(&workspace::root()),

@@ -10,6 +10,11 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_path_buf()
 }
 
+/// Where cargo builds.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
 /// All files of the checkout, as paths relative to `root`, sorted. Build products and version control are left out.
 pub(crate) fn files(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -36,8 +41,17 @@ pub(crate) fn files(root: &Path) -> Vec<PathBuf> {
 
 /// `cargo metadata` of the workspace's own packages.
 pub(crate) fn metadata() -> Result<Value, String> {
+    read_metadata(&["--no-deps"])
+}
+
+/// `cargo metadata` of these and of all that they depend on.
+pub(crate) fn dependencies() -> Result<Value, String> {
+    read_metadata(&["--locked"])
+}
+
+fn read_metadata(more: &[&str]) -> Result<Value, String> {
     let mut command = cargo();
-    command.args(["metadata", "--format-version", "1", "--no-deps"]);
+    command.args(["metadata", "--format-version", "1"]).args(more);
     let output = command.output().map_err(|error| format!("cannot run cargo metadata: {error}"))?;
     if !output.status.success() {
         return Err(format!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim()));

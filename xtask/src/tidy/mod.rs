@@ -3,6 +3,7 @@
 //! Also a test, so that `cargo test --workspace` cannot pass on an untidy checkout.
 
 mod bare;
+mod cases;
 mod citations;
 mod code;
 mod manifests;
@@ -44,6 +45,7 @@ pub(crate) fn run(root: &Path) -> Findings {
         text::check(file, &mut findings);
         if file.is("rs") {
             code::check(file, &mut findings);
+            cases::check(file, &files, &mut findings);
         }
         if file.is("md") {
             markdown::check(root, file, &files, &mut findings);
@@ -106,6 +108,8 @@ mod tests {
             "crates/sim/src/cited.rs",
             "//! As docs/spec/clock.md#s1 says, but docs/spec/clock.md#s2 does not (docs/spec/none.md).\n//! clock.md section 1\n",
         );
+        write("crates/sim/tests/main.rs", "mod other;\n");
+        write("crates/sim/tests/forgotten.rs", "#[test]\n#[ignore = \"nightly: hours\"]\nfn unlisted() {}\n");
         write("Makefile", "test:\n\ttrue\n");
         write("traces/big.parquet", &"x".repeat(3_500_000));
         let findings = run(&root).join("\n");
@@ -116,6 +120,8 @@ mod tests {
             "leftover",
             "unsafe",
             "ignored test",
+            "does not list `unlisted`",
+            "no line `mod forgotten;`",
             "140",
             "700",
             "tab",

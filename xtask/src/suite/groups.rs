@@ -1,0 +1,214 @@
+//! Cases in groups that run at the same time: a group is one file of tests (or one module beside the code) and runs in a process of its
+//! own, one case after the other. So files share no state, cases of a file may share what is costly to make, and all processors are
+//! busy until the end.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use super::programs::{Case, Program};
+use super::verdicts::{self, Said};
+
+/// A group that takes longer hangs. Two kernels of the rig that are slow to boot on a busy machine take a quarter of it.
+const LIMIT: Duration = Duration::from_secs(20 * 60);
+
+/// Groups that take longest, in the order in which they begin: what is long and begins last is waited for on one processor.
+const FIRST: &[&str] = &[
+    "recorder tests record",
+    "fidelity tests versus",
+    "rig tests module",
+    "rig tests guests",
+    "scenario tests advise",
+    "cli tests advise",
+    "trace tests group_files",
+    "sim unit machine",
+    "daemon unit steer",
+    "scenario tests sampling",
+    "cli tests daemon",
+    "cli tests record",
+    "cli tests page",
+    "trace tests region_files",
+    "cli tests trial",
+    "scenario unit monitoring",
+    "cli tests sweep",
+];
+
+const ALIVE: &str = "no worker panics while it holds a lock";
+
+/// One group of cases.
+pub(super) struct Group<'a> {
+    program: &'a Program,
+    /// `PACKAGE KIND MODULE`.
+    pub(super) name: String,
+    cases: Vec<String>,
+    /// Its guests would share the processors with those of another group, and neither would end in time.
+    boots_kernels: bool,
+}
+
+/// What became of a group.
+pub(super) struct Ran {
+    pub(super) name: String,
+    pub(super) said: Said,
+    pub(super) took: Duration,
+    /// Cases without a verdict, and what the program wrote to standard error, if it did not end well.
+    pub(super) broken: Option<String>,
+}
+
+/// Groups of all cases that `is_wanted` takes, those first that take longest.
+pub(super) fn groups<'a>(
+    programs: &'a [(Program, Vec<Case>)],
+    is_wanted: impl Fn(&Program, &Case) -> bool,
+) -> Vec<Group<'a>> {
+    let mut groups = Vec::new();
+    for (program, cases) in programs {
+        let mut by_module: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for case in cases.iter().filter(|case| is_wanted(program, case)) {
+            let module = case.name.split_once("::").map_or("", |(module, _)| module);
+            by_module.entry(module).or_default().push(case.name.clone());
+        }
+        groups.extend(by_module.into_iter().map(|(module, cases)| Group {
+            program,
+            name: format!("{} {} {module}", program.package, program.kind).trim_end().to_owned(),
+            cases,
+            boots_kernels: matches!(program.package.as_str(), "rig" | "fidelity" | "lab") && program.kind == "tests",
+        }));
+    }
+    let place = |group: &Group<'_>| FIRST.iter().position(|first| *first == group.name).unwrap_or(FIRST.len());
+    groups.sort_by_key(|group| (place(group), group.program.kind == "unit", std::cmp::Reverse(group.cases.len())));
+    groups
+}
+
+/// Runs all groups on as many processors as there are, and calls `report` when one has ended.
+pub(super) fn run(groups: Vec<Group<'_>>, report: impl Fn(&Ran) + Sync) -> Vec<Ran> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let waiting = Mutex::new((groups, false));
+    let ended = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let taken = {
+                        let mut waiting = waiting.lock().expect(ALIVE);
+                        let (groups, kernels_run) = &mut *waiting;
+                        let next = groups.iter().position(|group| !(group.boots_kernels && *kernels_run));
+                        // Only groups with kernels are left, and one runs: they are its worker's.
+                        let Some(next) = next else { break };
+                        let group = groups.remove(next);
+                        *kernels_run |= group.boots_kernels;
+                        group
+                    };
+                    let ran = taken.run();
+                    if taken.boots_kernels {
+                        waiting.lock().expect(ALIVE).1 = false;
+                    }
+                    report(&ran);
+                    ended.lock().expect(ALIVE).push(ran);
+                }
+            });
+        }
+    });
+    ended.into_inner().expect("all workers have ended")
+}
+
+impl Group<'_> {
+    fn run(&self) -> Ran {
+        let start = Instant::now();
+        let (said, ended) = self.start().unwrap_or_else(|error| (Said::default(), Err(error)));
+        let missing = self.cases.len().saturating_sub(said.verdicts.len());
+        let mut broken = ended.err();
+        if let (None, 1..) = (&broken, missing) {
+            broken = Some("it ended without a word".to_owned());
+        }
+        let broken = broken.filter(|_| missing > 0).map(|why| {
+            let begun = said.unfinished.as_deref().map(|name| format!(" in {name}")).unwrap_or_default();
+            format!("broke down{begun}, {missing} cases have no verdict: {why}")
+        });
+        Ran { name: self.name.clone(), said, took: start.elapsed(), broken }
+    }
+
+    /// Runs the program; what it said, and how it ended.
+    fn start(&self) -> Result<(Said, Result<(), String>), String> {
+        let errors = std::env::temp_dir().join(format!("isotherm-test-{}-{}", std::process::id(), self.slug()));
+        let show = |error: std::io::Error| format!("{}: {error}", errors.display());
+        let file = File::create(&errors).map_err(show)?;
+        // A program and all that it started is stopped when it takes too long.
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=10", &LIMIT.as_secs().to_string()]);
+        let own = self.program.command();
+        command.arg(own.get_program()).args(["--exact", "--test-threads=1", "--show-output", "--include-ignored"]);
+        command.args(&self.cases).current_dir(&self.program.folder);
+        command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file).spawn();
+        let mut child = child.map_err(|error| format!("cannot run timeout (of coreutils): {error}"))?;
+        let said = verdicts::read(child.stdout.take().expect("it is piped"), Instant::now);
+        let status = child.wait().map_err(|error| error.to_string())?;
+        let talk = std::fs::read(&errors).unwrap_or_default();
+        let _ = std::fs::remove_file(&errors);
+        let talk = String::from_utf8_lossy(&talk);
+        let lines: Vec<&str> = talk.lines().collect();
+        let tail = lines[lines.len().saturating_sub(20)..].join("\n");
+        let ended = match status.code() {
+            Some(0) => Ok(()),
+            Some(124 | 137) if said.unfinished.is_some() => {
+                Err(format!("it did not end within {} s\n{tail}", LIMIT.as_secs()))
+            }
+            _ => Err(format!("{status}\n{tail}")),
+        };
+        Ok((said, ended))
+    }
+
+    fn slug(&self) -> String {
+        self.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    fn program(script: &str) -> Program {
+        let path = std::env::temp_dir().join(format!("isotherm-group-{}-{}", std::process::id(), script.len()));
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, mode).unwrap();
+        Program { package: "made".into(), kind: "unit", path, folder: std::env::temp_dir() }
+    }
+
+    fn ran(script: &str) -> Ran {
+        let program = program(script);
+        let cases = ["a::one", "a::two"].map(|name| Case { name: name.into(), is_nightly: false });
+        let programs = [(program, cases.into_iter().collect())];
+        let ran = run(groups(&programs, |_, _| true), |_| ()).pop().unwrap();
+        std::fs::remove_file(&programs[0].0.path).unwrap();
+        ran
+    }
+
+    #[test]
+    fn a_group_is_a_module_of_a_program() {
+        let program = Program { package: "p".into(), kind: "tests", path: PathBuf::new(), folder: PathBuf::new() };
+        let case = |name: &str, is_nightly| Case { name: name.into(), is_nightly };
+        let programs =
+            [(program, vec![case("a::x", false), case("a::y", true), case("b", false), case("a::b::c", false)])];
+        let names = |nightly: bool| {
+            let groups = groups(&programs, |_, case| nightly || !case.is_nightly);
+            groups.iter().map(|group| (group.name.clone(), group.cases.len())).collect::<Vec<_>>()
+        };
+        assert_eq!(names(false), [("p tests a".to_owned(), 2), ("p tests".to_owned(), 1)]);
+        assert_eq!(names(true)[0].1, 3);
+    }
+
+    #[test]
+    fn a_program_that_dies_or_is_silent_is_not_taken_for_passed() {
+        let died = ran("echo 'test a::one ... ok'; printf 'test a::two ... '; echo no disk >&2; kill -9 $$");
+        let why = died.broken.unwrap();
+        assert!(why.starts_with("broke down in a::two, 1 cases have no verdict: "), "{why}");
+        assert!(why.ends_with("no disk"), "{why}");
+        let silent = ran("true");
+        assert_eq!(silent.broken.unwrap(), "broke down, 2 cases have no verdict: it ended without a word");
+        let good = ran("echo 'test a::one ... ok'; echo 'test a::two ... FAILED'; exit 101");
+        assert!(good.broken.is_none() && good.said.verdicts.len() == 2);
+    }
+}

@@ -1,0 +1,17 @@
+//! Stages of the night: what takes longer than a change can wait for, and which everyday stage is its small form.
+
+use crate::{Findings, bench, check, dkms, fuzz, licences};
+
+use super::script;
+
+type NightlyStage = (&'static str, fn() -> Findings);
+
+/// Name and work of each stage.
+pub(super) const STAGES: &[NightlyStage] = &[
+    ("advisories", licences::advisories),
+    ("release digests", check::digests),
+    ("wheel", || script("scripts/python", &["test-wheel"])),
+    ("DKMS", || dkms::run(&[])),
+    ("instructions", || bench::run(&["instructions".to_owned()])),
+    ("fuzz", || fuzz::run(&["--for".to_owned(), "10m".to_owned()])),
+];

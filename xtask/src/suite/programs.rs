@@ -1,0 +1,89 @@
+//! The test programs of the workspace: built by one call of cargo, and which cases each of them has.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::workspace;
+
+/// What one call of cargo builds: libraries (the Python package's too), programs, and every test program. Benches are not run here, and
+/// `clippy` has compiled them.
+pub(super) const BUILD: &[&str] = &["build", "--locked", "--workspace", "--lib", "--bins", "--tests", "--examples"];
+
+/// One program of cases.
+pub(super) struct Program {
+    /// Of cargo, without `isotherm-`.
+    pub(super) package: String,
+    /// `unit` for cases beside the code, `tests` for those below `tests/`.
+    pub(super) kind: &'static str,
+    pub(super) path: PathBuf,
+    /// Cargo runs tests in the folder of their package.
+    pub(super) folder: PathBuf,
+}
+
+/// One case of a program.
+pub(super) struct Case {
+    pub(super) name: String,
+    /// It is marked `#[ignore = "nightly: …"]`.
+    pub(super) is_nightly: bool,
+}
+
+/// Builds all of [`BUILD`] and returns the test programs, sorted.
+pub(super) fn build() -> Result<Vec<Program>, String> {
+    let mut command = workspace::cargo();
+    command.args(BUILD).arg("--message-format=json-render-diagnostics");
+    let output = command.stderr(Stdio::inherit()).output().map_err(|error| format!("cannot run cargo: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("`cargo {}` failed; see above", BUILD.join(" ")));
+    }
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let artifacts = messages.lines().filter_map(|line| serde_json::from_str(line).ok()).filter(is_test);
+    let mut programs: Vec<Program> = artifacts.filter_map(|artifact: Value| program(&artifact)).collect();
+    programs.sort_by(|one, other| (&one.package, one.kind, &one.path).cmp(&(&other.package, other.kind, &other.path)));
+    Ok(programs)
+}
+
+fn is_test(message: &Value) -> bool {
+    message["reason"] == "compiler-artifact" && message["profile"]["test"] == true
+}
+
+fn program(artifact: &Value) -> Option<Program> {
+    let path = PathBuf::from(artifact["executable"].as_str()?);
+    let manifest = PathBuf::from(artifact["manifest_path"].as_str()?);
+    let folder = manifest.parent()?.to_path_buf();
+    // `path+file:///…/crates/sim#isotherm-sim@0.1.0`, or `…/xtask#0.1.0` where the folder has the package's name.
+    let id = artifact["package_id"].as_str()?;
+    let name = id.rsplit_once('#').map_or(id, |(_, end)| end).split('@').next()?;
+    let name = if name.starts_with(|c: char| c.is_ascii_digit()) { folder.file_name()?.to_str()? } else { name };
+    let kind = if artifact["target"]["kind"] == serde_json::json!(["test"]) { "tests" } else { "unit" };
+    Some(Program { package: name.trim_start_matches("isotherm-").to_owned(), kind, path, folder })
+}
+
+impl Program {
+    /// Its cases, as it lists them.
+    pub(super) fn cases(&self) -> Result<Vec<Case>, String> {
+        let nightly = self.listed(&["--ignored"])?;
+        let is_nightly = |name: &String| nightly.contains(name);
+        let all = self.listed(&[])?;
+        Ok(all.into_iter().map(|name| Case { is_nightly: is_nightly(&name), name }).collect())
+    }
+
+    fn listed(&self, more: &[&str]) -> Result<Vec<String>, String> {
+        let mut command = self.command();
+        let output = command.args(["--list", "--format", "terse"]).args(more).output();
+        let output = output.map_err(|error| format!("cannot run {}: {error}", self.path.display()))?;
+        if !output.status.success() {
+            return Err(format!("{} does not list its cases", self.path.display()));
+        }
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+    }
+
+    /// A run of it as cargo would start it.
+    pub(super) fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder).stdin(Stdio::null());
+        command
+    }
+}
