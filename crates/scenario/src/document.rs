@@ -2,11 +2,12 @@
 
 use crate::ScenarioError;
 use crate::keypath::{KeyPath, PathSegment};
+use crate::reading::{self, ReadError};
 use crate::spelling::{self, OldSpelling};
 use serde::de::DeserializeOwned;
 use std::ops::Range;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue, ValueDeserializer};
+use toml::de::{DeTable, DeValue};
 use toml_parser::Source;
 use toml_parser::lexer::TokenKind;
 
@@ -76,8 +77,8 @@ impl<'a> Document<'a> {
     ///
     /// # Errors
     /// What is no `T`, with its span in the text.
-    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, toml::de::Error> {
-        T::deserialize(ValueDeserializer::from(self.root.clone()))
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, ReadError> {
+        reading::read(&self.root)
     }
 
     /// What to say of keys that are not spelt as documented, if there are any.

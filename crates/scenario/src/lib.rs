@@ -28,6 +28,7 @@ mod limits;
 mod metrics;
 pub mod monitoring;
 mod parse;
+mod reading;
 mod releases;
 mod result;
 mod rows;

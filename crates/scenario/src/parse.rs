@@ -3,6 +3,7 @@
 use crate::culprit::culprit;
 use crate::document::{Document, Scope};
 use crate::keypath::KeyPath;
+use crate::reading::{ReadError, read_plain};
 use crate::validate::{self, Refused};
 use crate::{Extensions, Scenario, ScenarioError};
 use serde::Serialize;
@@ -111,11 +112,11 @@ pub fn print_as<T: Serialize>(document: &T) -> Result<String, String> {
 
 /// What no scenario can be made of. Serde tells the place, but of tables that it read before it looked at them only where they
 /// begin; there the key is found by trying.
-fn type_error<T: DeserializeOwned>(document: &Document<'_>, error: &toml::de::Error) -> ScenarioError {
+fn type_error<T: DeserializeOwned>(document: &Document<'_>, error: &ReadError) -> ScenarioError {
     let container = error.span().and_then(|span| document.container_at(&span));
     let key = container.and_then(|container| {
         let whole: toml::Value = document.read().ok()?;
-        let refusal = |whole: &toml::Value| T::deserialize(whole.clone()).err().map(|error| error.message().to_owned());
+        let refusal = |whole: &toml::Value| read_plain::<T>(whole).err().map(|error| error.message().to_owned());
         let key = culprit(&whole, container.clone(), &refusal);
         (key != container).then_some(key)
     });

@@ -4,6 +4,7 @@ use crate::culprit::culprit;
 use crate::document::Scope;
 use crate::keypath::KeyPath;
 use crate::parse::with_suggestion;
+use crate::reading::read_plain;
 use crate::validate::Refused;
 use crate::world::worlds_of;
 use crate::{Scenario, ScenarioError, VariantSpec};
@@ -128,7 +129,7 @@ fn patched(base: &Scenario, index: usize, spec: &VariantSpec) -> Result<Variant,
     let apply = |patch: &toml::Table| {
         let mut table = table.clone();
         merge(&mut table, patch)?;
-        table.try_into::<Scenario>().map_err(|error| error.message().to_owned())
+        read_plain::<Scenario>(&toml::Value::Table(table)).map_err(|error| error.message().to_owned())
     };
     let refusal = |patch: &toml::Value| apply(patch.as_table()?).err();
     let scenario = apply(&spec.patch).map_err(|message| {
