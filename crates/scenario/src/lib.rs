@@ -40,6 +40,7 @@ mod validate;
 pub use validate::unknown_metric;
 mod variant;
 mod world;
+mod writing;
 
 pub use averages::{AverageOf, AverageSpec};
 pub use bundled::{BUNDLED, Bundled, data_file};

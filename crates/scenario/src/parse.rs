@@ -5,7 +5,7 @@ use crate::document::{Document, Scope};
 use crate::keypath::KeyPath;
 use crate::reading::{ReadError, read_plain};
 use crate::validate::{self, Refused};
-use crate::{Extensions, Scenario, ScenarioError};
+use crate::{Extensions, Scenario, ScenarioError, writing};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::Path;
@@ -99,7 +99,7 @@ pub fn parse_as<T: DeserializeOwned>(
 
 /// Writes a scenario so that [`parse`] gives it back.
 pub fn print(scenario: &Scenario) -> String {
-    toml::to_string(scenario).expect("scenario types are TOML tables")
+    writing::text(scenario).expect("scenario types are TOML tables")
 }
 
 /// Another TOML document than a scenario, as text that [`parse_as`] reads.
@@ -107,7 +107,7 @@ pub fn print(scenario: &Scenario) -> String {
 /// # Errors
 /// In words: it is no table, or holds what TOML has no way to say.
 pub fn print_as<T: Serialize>(document: &T) -> Result<String, String> {
-    toml::to_string(document).map_err(|error| error.to_string())
+    writing::text(document).map_err(|error| error.to_string())
 }
 
 /// What no scenario can be made of. Serde tells the place, but of tables that it read before it looked at them only where they

@@ -7,7 +7,7 @@ use crate::parse::with_suggestion;
 use crate::reading::read_plain;
 use crate::validate::Refused;
 use crate::world::worlds_of;
-use crate::{Scenario, ScenarioError, VariantSpec};
+use crate::{Scenario, ScenarioError, VariantSpec, writing};
 use isotherm_sim::reclaim::{AddedPolicies, POLICIES};
 use isotherm_units::Amount;
 use std::path::Path;
@@ -125,7 +125,7 @@ fn patched(base: &Scenario, index: usize, spec: &VariantSpec) -> Result<Variant,
         let message = format!("a patch cannot change `{key}`; it is the scenario's as a whole");
         return Err(Refused::new(place.key(key), within(&message)));
     }
-    let table = toml::Table::try_from(base).expect("scenario types are TOML tables");
+    let table = writing::table(base).expect("scenario types are TOML tables");
     let apply = |patch: &toml::Table| {
         let mut table = table.clone();
         merge(&mut table, patch)?;
