@@ -1,4 +1,4 @@
-# What people type. Each target says what it needs and how to get it; `make help` lists them.
+# What people type; `make help` lists it. What a target needs is found, said and installed by scripts/setup.
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
@@ -7,6 +7,11 @@ DEMO_TRACE ?= traces/sqlite.parquet
 DEMO_DIR := $(TARGET_DIR)/demo
 ISOTHERM := $(TARGET_DIR)/release/isotherm
 RECORDER := $(TARGET_DIR)/release/valgrind
+# rustup puts cargo there; shells know it only after the next login.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
+
+engine = $(MAKE) --no-print-directory -C recorder/valgrind OUT=$(abspath $(RECORDER)) || \
+	echo "Programs can be recorded under QEMU alone then (isotherm record --with qemu)." >&2
 
 .PHONY: deb tarball image python
 .PHONY: help build recorder lab module module-install module-test demo check check-fast test nightly hooks bench
@@ -16,22 +21,22 @@ RECORDER := $(TARGET_DIR)/release/valgrind
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
-build: recorder ## The isotherm command and the recorder's engines, optimised
-	@scripts/need cargo cc
+build: ## The isotherm command and the recorder's engines, optimised
+	@scripts/setup $@
+	@$(engine)
 	$(CARGO) build --release --locked --package isotherm-cli --package isotherm-tracer
 
 recorder: ## The engine that records under Valgrind's core; where its headers are missing, says what to install and goes on
-	@scripts/need cc
-	@$(MAKE) --no-print-directory -C recorder/valgrind OUT=$(abspath $(RECORDER)) || \
-		echo "Programs can be recorded under QEMU alone then (isotherm record --with qemu)." >&2
+	@scripts/setup $@
+	@$(engine)
 
 lab: ## isotherm-lab, which compares with real kernels, and the program that runs in them
-	@scripts/need cargo cc
+	@scripts/setup $@
 	$(CARGO) build --release --locked --package isotherm-lab
 	$(CARGO) xtask guest
 
 module: ## The accessed-bit kernel module, for the kernel that runs
-	@scripts/need cc
+	@scripts/setup $@
 	@test -d /lib/modules/$$(uname -r)/build || { echo "There are no headers of Linux $$(uname -r) here: as root" \
 		"'apt-get install linux-headers-$$(uname -r)', or what your system calls the package." >&2; exit 1; }
 	$(MAKE) -C module
@@ -58,23 +63,24 @@ demo: build ## Advise on a bundled recording; writes target/demo/report.html
 	@echo "  $(ISOTHERM) doctor                              what works on this machine"
 
 check: ## Formatting, lints, documentation, house rules, licences
-	@scripts/need cargo cc
+	@scripts/setup $@
 	$(CARGO) xtask check
 
 check-fast: ## Formatting; lints and unit tests of the packages that were changed
-	@scripts/need cargo cc
+	@scripts/setup $@
 	$(CARGO) xtask check --fast
 
 python: ## The Python package as a wheel, into target/wheels
-	@scripts/need cargo cc python3
+	@scripts/setup $@
 	@scripts/python wheel
 
 test: ## Everything that a change can break, as CI runs it; a table of times at the end
-	@scripts/need cargo cc python3
+	@# Root is asked nothing: packages come while sources are checked and built (scripts/install-test-needs).
+	@scripts/setup $$(test "$$(id -u)" = 0 && echo check || echo test)
 	$(CARGO) xtask test
 
 nightly: ## What `make test` runs, and what takes longer (docs/testing.md)
-	@scripts/need cargo cc python3
+	@scripts/setup test
 	NIGHTLY=1 scripts/install-test-needs
 	$(CARGO) xtask nightly
 
@@ -82,7 +88,6 @@ hooks: ## Has git refuse commits with too long a subject, in this clone
 	git config core.hooksPath .githooks
 
 bench: build ## All benchmarks with their bars; writes target/bench.json
-	@scripts/need cargo cc python3
 	scripts/install-test-needs
 	$(CARGO) xtask bench
 
@@ -120,12 +125,12 @@ deb: build ## A Debian package, into target/package; for the release that builds
 	@scripts/package deb
 
 tarball: ## The static program with its pages, into target/package; for any Linux
-	@scripts/need cargo cc
+	@scripts/setup $@
 	$(CARGO) xtask static
 	@scripts/package tarball
 
 image: ## An OCI image of the static program, by podman or docker
-	@scripts/need cargo cc
+	@scripts/setup $@
 	$(CARGO) xtask static
 	@scripts/package image
 

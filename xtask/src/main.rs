@@ -12,6 +12,8 @@ mod keys;
 mod licences;
 mod module;
 mod sbom;
+#[cfg(test)]
+mod setup;
 mod suite;
 mod tidy;
 mod workspace;
