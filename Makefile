@@ -75,14 +75,13 @@ python: ## The Python package as a wheel, into target/wheels
 	@scripts/python wheel
 
 test: ## Everything that a change can break, as CI runs it; a table of times at the end
-	@# Root is asked nothing: packages come while sources are checked and built (scripts/install-test-needs).
-	@scripts/setup $$(test "$$(id -u)" = 0 && echo check || echo test)
-	$(CARGO) xtask test
+	@# Root is asked nothing: packages come while sources are checked and built. Others are asked once, before.
+	@scripts/setup $(if $(filter 0,$(shell id -u)),check,test)
+	$(if $(filter 0,$(shell id -u)),,SETUP=no )$(CARGO) xtask test
 
 nightly: ## What `make test` runs, and what takes longer (docs/testing.md)
-	@scripts/setup test
 	NIGHTLY=1 scripts/install-test-needs
-	$(CARGO) xtask nightly
+	$(if $(filter 0,$(shell id -u)),,SETUP=no )$(CARGO) xtask nightly
 
 hooks: ## Has git refuse commits with too long a subject, in this clone
 	git config core.hooksPath .githooks
