@@ -22,19 +22,6 @@ pub(crate) fn run_static() -> Findings {
     build("isotherm-cli", "isotherm", "static", STATIC_FLAGS)
 }
 
-/// Links isotherm into one file from what tests are built of: `cargo xtask static` would build everything again, optimised.
-///
-/// The feature `unified` gives its dependencies the features that they have in a build of the whole workspace.
-pub(crate) fn run_static_for_tests() -> Findings {
-    let mut command = workspace::cargo();
-    command.args(["rustc", "--locked", "--package", "isotherm-cli", "--bin", "isotherm", "--features", "unified"]);
-    match command.args(["--", "-Ctarget-feature=+crt-static"]).status() {
-        Ok(status) if status.success() => put(&workspace::target().join("debug/isotherm"), "static", "isotherm"),
-        Ok(_) => vec!["isotherm cannot be linked into one file; see above".to_owned()],
-        Err(error) => vec![format!("cannot run cargo: {error}")],
-    }
-}
-
 fn build(package: &str, program: &str, folder: &str, flags: &str) -> Findings {
     if std::env::consts::ARCH != "x86_64" {
         println!("{program}: not built: the rig's guests are x86-64, and no cross compiler is set up here");
@@ -54,7 +41,7 @@ fn build(package: &str, program: &str, folder: &str, flags: &str) -> Findings {
 }
 
 /// Copies a program into a folder of the target folder.
-fn put(built: &Path, folder: &str, program: &str) -> Findings {
+pub(crate) fn put(built: &Path, folder: &str, program: &str) -> Findings {
     let folder = workspace::target().join(folder);
     let place = folder.join(program);
     // Another name first: a guest may be started from the old one just now.

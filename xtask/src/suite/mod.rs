@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use crate::{Findings, check, guest, module, workspace};
 use groups::Ran;
 use programs::{Case, Program};
+use serde_json::Value;
 use verdicts::{End, Verdict};
 
 /// How many of the slowest cases the table at the end has.
@@ -69,8 +70,9 @@ pub(crate) fn run(extent: Extent, words: &[String]) -> Findings {
         let mut needs = Command::new("scripts/install-test-needs").current_dir(workspace::root()).spawn();
         check::all(&mut |name, work| suite.stage(name, work));
         // Before the build, which leaves the program that tests start in the same place.
-        suite.stage("programs for guests", &mut || [guest::run(), guest::run_static_for_tests()].concat());
-        let built = build(&mut suite);
+        let mut linked = Vec::new();
+        suite.stage("programs for guests", &mut || [guest::run(), link_static(&mut linked)].concat());
+        let built = build(&mut suite, &linked);
         suite.stage("test needs", &mut || installed(&mut needs));
         suite.stage("recorder", &mut || script("make", &["--no-print-directory", "recorder"]));
         // Roots of Debian are unpacked on one processor: the other one has the Python package meanwhile.
@@ -88,7 +90,7 @@ pub(crate) fn run(extent: Extent, words: &[String]) -> Findings {
             nightly::STAGES.iter().for_each(|(name, work)| suite.stage(name, &mut || work()));
         }
     } else {
-        let built = build(&mut suite);
+        let built = build(&mut suite, &[]);
         cases(&mut suite, &built, extent, words, &mut ran);
     }
     summary(&suite.stages, &ran);
@@ -97,7 +99,7 @@ pub(crate) fn run(extent: Extent, words: &[String]) -> Findings {
 
 /// All cases by name, those of the night marked, without running any.
 fn list() -> Findings {
-    let programs = match programs::build() {
+    let programs = match programs::build(&[]) {
         Ok(programs) => programs,
         Err(error) => return vec![error],
     };
@@ -113,10 +115,10 @@ fn list() -> Findings {
     Findings::new()
 }
 
-fn build(suite: &mut Suite) -> Vec<(Program, Vec<Case>)> {
+fn build(suite: &mut Suite, linked: &[Value]) -> Vec<(Program, Vec<Case>)> {
     let mut built = Vec::new();
     suite.stage("build", &mut || {
-        let programs = match programs::build() {
+        let programs = match programs::build(linked) {
             Ok(programs) => programs,
             Err(error) => return vec![error],
         };
@@ -130,6 +132,21 @@ fn build(suite: &mut Suite) -> Vec<(Program, Vec<Case>)> {
         findings
     });
     built
+}
+
+/// Links isotherm into one file from what tests are built of: `cargo xtask static` would build everything again, optimised. `linked`
+/// gets what it was linked from.
+///
+/// The feature `unified` gives its dependencies the features that they have in a build of the whole workspace.
+fn link_static(linked: &mut Vec<Value>) -> Findings {
+    let arguments = ["rustc", "--locked", "--package", "isotherm-cli", "--bin", "isotherm", "--features", "unified"];
+    match programs::artifacts(&arguments, &["-Ctarget-feature=+crt-static"]) {
+        Ok(artifacts) => {
+            *linked = artifacts;
+            guest::put(&workspace::target().join("debug/isotherm"), "static", "isotherm")
+        }
+        Err(error) => vec![error],
+    }
 }
 
 fn cases(suite: &mut Suite, built: &[(Program, Vec<Case>)], extent: Extent, words: &[String], ran: &mut Vec<Ran>) {

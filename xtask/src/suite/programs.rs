@@ -1,5 +1,6 @@
 //! The test programs of the workspace: built by one call of cargo, and which cases each of them has.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -30,22 +31,49 @@ pub(super) struct Case {
 }
 
 /// Builds all of [`BUILD`] and returns the test programs, sorted.
-pub(super) fn build() -> Result<Vec<Program>, String> {
-    let mut command = workspace::cargo();
-    command.args(BUILD).arg("--message-format=json-render-diagnostics");
-    let output = command.stderr(Stdio::inherit()).output().map_err(|error| format!("cannot run cargo: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("`cargo {}` failed; see above", BUILD.join(" ")));
-    }
-    let messages = String::from_utf8_lossy(&output.stdout);
-    let artifacts = messages.lines().filter_map(|line| serde_json::from_str(line).ok()).filter(is_test);
-    let mut programs: Vec<Program> = artifacts.filter_map(|artifact: Value| program(&artifact)).collect();
+///
+/// # Errors
+/// What does not build; and libraries that the program for guests, of `linked`, has in another form.
+pub(super) fn build(linked: &[Value]) -> Result<Vec<Program>, String> {
+    let artifacts = artifacts(BUILD, &[])?;
+    let built: BTreeSet<&str> = artifacts.iter().flat_map(libraries).collect();
+    let twice: BTreeSet<&str> = linked.iter().flat_map(libraries).filter(|library| !built.contains(library)).collect();
+    let mut programs: Vec<Program> = artifacts.iter().filter(is_test).filter_map(program).collect();
     programs.sort_by(|one, other| (&one.package, one.kind, &one.path).cmp(&(&other.package, other.kind, &other.path)));
+    if !twice.is_empty() {
+        println!(
+            "warning: these are built twice, because their features in the workspace are others than for `isotherm` alone; the feature \
+             `unified` in crates/cli/Cargo.toml can give them the same:\n  {}",
+            Vec::from_iter(twice).join("\n  ")
+        );
+    }
     Ok(programs)
 }
 
-fn is_test(message: &Value) -> bool {
-    message["reason"] == "compiler-artifact" && message["profile"]["test"] == true
+/// What cargo builds with `arguments`, and `rustc`'s own after `--`: a message for each artifact.
+pub(super) fn artifacts(arguments: &[&str], rustc: &[&str]) -> Result<Vec<Value>, String> {
+    let mut command = workspace::cargo();
+    command.args(arguments).arg("--message-format=json-render-diagnostics");
+    if !rustc.is_empty() {
+        command.arg("--").args(rustc);
+    }
+    let output = command.stderr(Stdio::inherit()).output().map_err(|error| format!("cannot run cargo: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("`cargo {}` failed; see above", arguments.join(" ")));
+    }
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    Ok(messages.filter(|message| message["reason"] == "compiler-artifact").collect())
+}
+
+/// Files of libraries that an artifact has.
+fn libraries(artifact: &Value) -> impl Iterator<Item = &str> {
+    let files = artifact["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    files.filter(|file| file.ends_with(".rlib"))
+}
+
+fn is_test(artifact: &&Value) -> bool {
+    artifact["profile"]["test"] == true
 }
 
 fn program(artifact: &Value) -> Option<Program> {
