@@ -8,6 +8,7 @@ type NightlyStage = (&'static str, fn() -> Findings);
 
 /// Name and work of each stage.
 pub(super) const STAGES: &[NightlyStage] = &[
+    ("documentation", check::documentation),
     ("advisories", licences::advisories),
     ("release digests", check::digests),
     ("wheel", || script("scripts/python", &["test-wheel"])),
