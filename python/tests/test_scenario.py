@@ -31,9 +31,9 @@ def test_every_bundled_scenario_survives_objects_and_printing(name: str) -> None
     assert Scenario.from_dict(scenario.to_dict(), scenario.base_dir) == scenario
 
 
-SHORT = ["right-sizing", "mglru-thrashing", "policies"]
+SHORT = ["right-sizing", "mglru-thrashing"]
 #: These take minutes.
-MINUTES = [pytest.param(name, marks=pytest.mark.nightly) for name in ("mglru-tenants", "plrus")]
+MINUTES = [pytest.param(name, marks=pytest.mark.nightly) for name in ("mglru-tenants", "plrus", "policies")]
 
 
 @pytest.mark.parametrize("name", [*SHORT, *MINUTES])

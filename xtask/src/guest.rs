@@ -7,10 +7,10 @@ use crate::{Findings, workspace};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Linked into one file, at a fixed address below everything that scripts map.
-const FLAGS: &str = "['-Ctarget-feature=+crt-static', '-Crelocation-model=static']";
+pub(crate) const FLAGS: &[&str] = &["-Ctarget-feature=+crt-static", "-Crelocation-model=static"];
 
 /// Links as the system likes: isotherm maps nothing at places of its own.
-const STATIC_FLAGS: &str = "['-Ctarget-feature=+crt-static']";
+pub(crate) const STATIC_FLAGS: &[&str] = &["-Ctarget-feature=+crt-static"];
 
 /// Builds the first process.
 pub(crate) fn run() -> Findings {
@@ -22,7 +22,7 @@ pub(crate) fn run_static() -> Findings {
     build("isotherm-cli", "isotherm", "static", STATIC_FLAGS)
 }
 
-fn build(package: &str, program: &str, folder: &str, flags: &str) -> Findings {
+fn build(package: &str, program: &str, folder: &str, flags: &[&str]) -> Findings {
     if std::env::consts::ARCH != "x86_64" {
         println!("{program}: not built: the rig's guests are x86-64, and no cross compiler is set up here");
         return Vec::new();
@@ -30,7 +30,7 @@ fn build(package: &str, program: &str, folder: &str, flags: &str) -> Findings {
     // A target of its own, so that build scripts and macros are linked as usual.
     let status = workspace::cargo()
         .args(["build", "--locked", "--release", "--package", package, "--bin", program, "--target", TARGET])
-        .args(["--config", &format!("target.{TARGET}.rustflags={flags}")])
+        .args(["--config", &format!("target.{TARGET}.rustflags={flags:?}")])
         .status();
     match status {
         Ok(status) if status.success() => {}

@@ -71,7 +71,7 @@ pub(crate) fn run(extent: Extent, words: &[String]) -> Findings {
         check::all(&mut |name, work| suite.stage(name, work));
         // Before the build, which leaves the program that tests start in the same place.
         let mut linked = Vec::new();
-        suite.stage("programs for guests", &mut || [guest::run(), link_static(&mut linked)].concat());
+        suite.stage("programs for guests", &mut || link_static(&mut linked));
         let built = build(&mut suite, &linked);
         suite.stage("test needs", &mut || installed(&mut needs));
         suite.stage("recorder", &mut || script("make", &["--no-print-directory", "recorder"]));
@@ -134,19 +134,24 @@ fn build(suite: &mut Suite, linked: &[Value]) -> Vec<(Program, Vec<Case>)> {
     built
 }
 
-/// Links isotherm into one file from what tests are built of: `cargo xtask static` would build everything again, optimised. `linked`
-/// gets what it was linked from.
+/// Links the programs that run in guests, each into one file, from what tests are built of: `cargo xtask guest` and `static` build
+/// everything again, optimised. `linked` gets what isotherm was linked from.
 ///
 /// The feature `unified` gives its dependencies the features that they have in a build of the whole workspace.
 fn link_static(linked: &mut Vec<Value>) -> Findings {
-    let arguments = ["rustc", "--locked", "--package", "isotherm-cli", "--bin", "isotherm", "--features", "unified"];
-    match programs::artifacts(&arguments, &["-Ctarget-feature=+crt-static"]) {
-        Ok(artifacts) => {
-            *linked = artifacts;
-            guest::put(&workspace::target().join("debug/isotherm"), "static", "isotherm")
+    let mut link = |package: &str, program: &str, folder: &str, features: &str, flags: &[&str]| {
+        let arguments = ["rustc", "--locked", "--package", package, "--bin", program, "--features", features];
+        match programs::artifacts(&arguments, flags) {
+            Ok(artifacts) => {
+                *linked = artifacts;
+                guest::put(&workspace::target().join("debug").join(program), folder, program)
+            }
+            Err(error) => vec![error],
         }
-        Err(error) => vec![error],
-    }
+    };
+    let mut findings = link("isotherm-guest", "isotherm-guest", "guest", "", guest::FLAGS);
+    findings.extend(link("isotherm-cli", "isotherm", "static", "unified", guest::STATIC_FLAGS));
+    findings
 }
 
 fn cases(suite: &mut Suite, built: &[(Program, Vec<Case>)], extent: Extent, words: &[String], ran: &mut Vec<Ran>) {
