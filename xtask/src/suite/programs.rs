@@ -10,7 +10,12 @@ use crate::workspace;
 
 /// What one call of cargo builds: libraries (the Python package's too), programs, and every test program. Benches are not run here, and
 /// `clippy` has compiled them.
-pub(super) const BUILD: &[&str] = &["build", "--locked", "--workspace", "--lib", "--bins", "--tests", "--examples"];
+///
+/// Without `xtask`: it links what procedural macros are made of, which cargo then builds in another form for both, and with it every
+/// package that derives something.
+pub(super) const BUILD: &[&str] =
+    &["build", "--locked", "--workspace", "--exclude", "xtask", "--lib", "--bins", "--tests", "--examples"];
+const BUILD_XTASK: &[&str] = &["build", "--locked", "--package", "xtask", "--tests"];
 
 /// One program of cases.
 pub(super) struct Program {
@@ -35,7 +40,8 @@ pub(super) struct Case {
 /// # Errors
 /// What does not build; and libraries that the program for guests, of `linked`, has in another form.
 pub(super) fn build(linked: &[Value]) -> Result<Vec<Program>, String> {
-    let artifacts = artifacts(BUILD, &[])?;
+    let mut artifacts = artifacts(BUILD, &[])?;
+    artifacts.extend(self::artifacts(BUILD_XTASK, &[])?);
     let built: BTreeSet<&str> = artifacts.iter().flat_map(libraries).collect();
     let twice: BTreeSet<&str> = linked.iter().flat_map(libraries).filter(|library| !built.contains(library)).collect();
     let mut programs: Vec<Program> = artifacts.iter().filter(is_test).filter_map(program).collect();
