@@ -38,12 +38,14 @@ pub(super) struct Case {
 /// Builds all of [`BUILD`] and returns the test programs, sorted.
 ///
 /// # Errors
-/// What does not build; and libraries that the program for guests, of `linked`, has in another form.
+/// What does not build. Libraries that the program for guests, of `linked`, has in another form are a warning.
 pub(super) fn build(linked: &[Value]) -> Result<Vec<Program>, String> {
     let mut artifacts = artifacts(BUILD, &[])?;
     artifacts.extend(self::artifacts(BUILD_XTASK, &[])?);
-    let built: BTreeSet<&str> = artifacts.iter().flat_map(libraries).collect();
-    let twice: BTreeSet<&str> = linked.iter().flat_map(libraries).filter(|library| !built.contains(library)).collect();
+    let known: BTreeSet<&str> = linked.iter().filter_map(library).collect();
+    // What was linked just now, and could not be taken as it is.
+    let anew = artifacts.iter().filter(|artifact| artifact["fresh"] == false);
+    let twice: BTreeSet<&str> = anew.filter_map(library).filter(|package| known.contains(package)).collect();
     let mut programs: Vec<Program> = artifacts.iter().filter(is_test).filter_map(program).collect();
     programs.sort_by(|one, other| (&one.package, one.kind, &one.path).cmp(&(&other.package, other.kind, &other.path)));
     if !twice.is_empty() {
@@ -72,10 +74,10 @@ pub(super) fn artifacts(arguments: &[&str], rustc: &[&str]) -> Result<Vec<Value>
     Ok(messages.filter(|message| message["reason"] == "compiler-artifact").collect())
 }
 
-/// Files of libraries that an artifact has.
-fn libraries(artifact: &Value) -> impl Iterator<Item = &str> {
-    let files = artifact["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    files.filter(|file| file.ends_with(".rlib"))
+/// The package of ours whose library an artifact is. Of others some are wanted in two forms.
+fn library(artifact: &Value) -> Option<&str> {
+    let is_library = artifact["target"]["kind"] == serde_json::json!(["lib"]) && artifact["profile"]["test"] == false;
+    artifact["package_id"].as_str().filter(|id| is_library && id.starts_with("path+file"))
 }
 
 fn is_test(artifact: &&Value) -> bool {
