@@ -32,7 +32,18 @@ fn report(directory: &Path) -> PathBuf {
     let page = directory.join("report.html");
     let output = Command::new(env!("CARGO_BIN_EXE_isotherm"))
         .current_dir(root())
-        .args(["advise", "traces/sqlite.parquet", "--kernel", "all", "--memory", "60%,75%,90%", "-q", "--report"])
+        .args([
+            "advise",
+            "traces/sqlite.parquet",
+            "--kernel",
+            "all",
+            "--memory",
+            "60%,75%,90%",
+            "--effort",
+            "quick",
+            "-q",
+            "--report",
+        ])
         .arg(&page)
         .output()
         .unwrap();

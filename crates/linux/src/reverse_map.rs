@@ -130,6 +130,7 @@ fn append_runs(entries: &[PagemapEntry], first: u64, process: u32, runs: &mut Ve
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     proptest! {
         /// All mappings of all frames are found, and nothing else.
@@ -139,7 +140,7 @@ mod tests {
             runs_of_frames in any::<bool>(),
         ) {
             let mut map = ReverseMap::default();
-            let mut expected = Vec::new();
+            let mut expected: BTreeMap<u64, Vec<(u32, u64)>> = BTreeMap::new();
             for (process, table) in (0u32..).zip(&tables) {
                 let frame_of = |(page, drawn): (u64, &Option<u64>)| {
                     drawn.map(|drawn| if runs_of_frames { page + 7 } else { drawn })
@@ -148,17 +149,20 @@ mod tests {
                 let entries: Vec<PagemapEntry> =
                     frames.iter().map(|frame| PagemapEntry::of_frame(frame.unwrap_or(0))).collect();
                 append_runs(&entries, 100, process, &mut map.runs);
-                expected.extend((100u64..).zip(frames).filter_map(|(page, frame)| Some((frame?, process, page))));
+                for (page, frame) in (100u64..).zip(frames) {
+                    frame.into_iter().for_each(|frame| expected.entry(frame).or_default().push((process, page)));
+                }
             }
             map.runs.sort_unstable();
             if runs_of_frames {
-                prop_assert!(map.runs.len() <= expected.len() && map.runs.iter().all(|run| u64::from(run.pages) <= RUN_PAGES));
+                let nr_mappings: usize = expected.values().map(Vec::len).sum();
+                let are_short = map.runs.iter().all(|run| u64::from(run.pages) <= RUN_PAGES);
+                prop_assert!(map.runs.len() <= nr_mappings && are_short);
             }
             for frame in 0..2010 {
                 let mut found: Vec<_> = map.mappers(frame).collect();
                 found.sort_unstable();
-                let wanted = expected.iter().filter(|(known, ..)| *known == frame);
-                let mut wanted: Vec<_> = wanted.map(|&(_, process, page)| (process, page)).collect();
+                let mut wanted = expected.remove(&frame).unwrap_or_default();
                 wanted.sort_unstable();
                 prop_assert_eq!(found, wanted, "frame {}", frame);
             }
