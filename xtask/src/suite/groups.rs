@@ -2,7 +2,7 @@
 //! own, one case after the other. So files share no state, cases of a file may share what is costly to make, and all processors are
 //! busy until the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -18,7 +18,6 @@ const LIMIT: Duration = Duration::from_secs(20 * 60);
 const FIRST: &[&str] = &[
     "recorder tests record",
     "fidelity tests versus",
-    "rig tests module",
     "rig tests guests",
     "scenario tests advise",
     "cli tests advise",
@@ -80,14 +79,30 @@ pub(super) fn groups<'a>(
     groups
 }
 
-/// Runs all groups on as many processors as there are, and calls `report` when one has ended.
-pub(super) fn run(groups: Vec<Group<'_>>, report: impl Fn(&Ran) + Sync) -> Vec<Ran> {
+/// Work of another kind that takes a processor before it plays groups.
+pub(super) struct Errand<'e> {
+    pub(super) work: Box<dyn FnOnce() + Send + 'e>,
+    /// Groups that boot kernels wait for it.
+    pub(super) brings_kernels: bool,
+}
+
+/// Runs all errands and groups on as many processors as there are, and calls `report` when a group has ended.
+pub(super) fn run(mut errands: Vec<Errand<'_>>, groups: Vec<Group<'_>>, report: impl Fn(&Ran) + Sync) -> Vec<Ran> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    let waiting = Mutex::new((groups, false));
+    // On one processor kernels must be there before groups wait for them.
+    errands.sort_by_key(|errand| !errand.brings_kernels);
+    let waiting = Mutex::new((groups, errands.iter().any(|errand| errand.brings_kernels)));
+    let errands = Mutex::new(errands.into_iter().collect::<VecDeque<_>>());
     let ended = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
+                while let Some(errand) = { errands.lock().expect(ALIVE).pop_front() } {
+                    (errand.work)();
+                    if errand.brings_kernels {
+                        waiting.lock().expect(ALIVE).1 = false;
+                    }
+                }
                 loop {
                     let taken = {
                         let mut waiting = waiting.lock().expect(ALIVE);
@@ -181,7 +196,7 @@ mod tests {
         let program = program(script);
         let cases = ["a::one", "a::two"].map(|name| Case { name: name.into(), is_nightly: false });
         let programs = [(program, cases.into_iter().collect())];
-        let ran = run(groups(&programs, |_, _| true), |_| ()).pop().unwrap();
+        let ran = run(Vec::new(), groups(&programs, |_, _| true), |_| ()).pop().unwrap();
         std::fs::remove_file(&programs[0].0.path).unwrap();
         ran
     }

@@ -9,10 +9,11 @@ mod verdicts;
 
 use std::collections::BTreeSet;
 use std::process::{Child, Command};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::{Findings, check, guest, module, workspace};
-use groups::Ran;
+use groups::{Errand, Ran};
 use programs::{Case, Program};
 use serde_json::Value;
 use verdicts::{End, Verdict};
@@ -75,13 +76,6 @@ pub(crate) fn run(extent: Extent, words: &[String]) -> Findings {
         let built = build(&mut suite, &linked);
         suite.stage("test needs", &mut || installed(&mut needs));
         suite.stage("recorder", &mut || script("make", &["--no-print-directory", "recorder"]));
-        // Roots of Debian are unpacked on one processor: the other one has the Python package meanwhile.
-        let mut kernels = Some(std::thread::spawn(move || kernels(extent)));
-        suite.stage("Python package", &mut || script("scripts/python", &["test"]));
-        suite.stage("kernels and module, what is left", &mut || {
-            let ended = kernels.take().map(std::thread::JoinHandle::join);
-            ended.and_then(Result::ok).unwrap_or_else(|| vec!["the kernels' thread panicked; see above".to_owned()])
-        });
         cases(&mut suite, &built, extent, words, &mut ran);
         suite.stage("examples in documentation", &mut || {
             check::cargo(&["test", "--quiet", "--locked", "--workspace", "--doc"], &[])
@@ -165,8 +159,27 @@ fn cases(suite: &mut Suite, built: &[(Program, Vec<Case>)], extent: Extent, word
         if groups.is_empty() {
             return vec![format!("no case is called `{}`; `cargo xtask test --list` lists them", words.join("` or `"))];
         }
-        *ran = groups::run(groups, print);
-        ran.iter().flat_map(failures).collect()
+        let found = Mutex::new(Findings::new());
+        let errand = |name: &'static str, brings_kernels, work: fn(Extent) -> Findings| Errand {
+            brings_kernels,
+            work: Box::new({
+                let found = &found;
+                move || {
+                    let start = Instant::now();
+                    let new = work(extent);
+                    let verdict = if new.is_empty() { "ok" } else { "FAILED" };
+                    println!("test: {name}: {verdict} ({:.0} s)", start.elapsed().as_secs_f64());
+                    found.lock().expect("no errand panics").extend(new);
+                }
+            }),
+        };
+        let errands = match words {
+            [] => vec![errand("kernels", true, kernels), errand("Python package", false, python)],
+            _ => Vec::new(),
+        };
+        *ran = groups::run(errands, groups, print);
+        let found = found.into_inner().expect("no errand panics");
+        found.into_iter().chain(ran.iter().filter_map(failures)).collect()
     });
 }
 
@@ -227,19 +240,23 @@ fn installed(needs: &mut std::io::Result<Child>) -> Findings {
     }
 }
 
-/// Kernels that the rig boots, and the accessed-bit module for each. What cannot be had is said; its cases are skipped then, or fail
-/// with `ISOTHERM_REQUIRE_ALL=1`.
+fn python(_: Extent) -> Findings {
+    script("scripts/python", &["test"])
+}
+
+/// Kernels that the rig boots, and at night the accessed-bit module for each. What cannot be had is said; its cases are skipped then, or
+/// fail with `ISOTHERM_REQUIRE_ALL=1`.
 fn kernels(extent: Extent) -> Findings {
     let lab = workspace::target().join("debug/isotherm-lab");
     let wanted: &[&str] = if extent == Extent::Nightly { &module::USUAL } else { EVERYDAY_KERNELS };
     for &kernel in wanted {
         let status = Command::new(&lab).args(["rig", "ready", kernel]).status();
-        let found = if status.is_ok_and(|status| status.success()) {
-            module::run(&[kernel.to_owned()])
-        } else {
-            vec![format!("Linux {kernel} cannot be had")]
-        };
-        found.iter().for_each(|why| println!("no module for Linux {kernel}: {why}"));
+        if !status.is_ok_and(|status| status.success()) {
+            println!("test: Linux {kernel} cannot be had");
+        } else if extent == Extent::Nightly {
+            let found = module::run(&[kernel.to_owned()]);
+            found.iter().for_each(|why| println!("no module for Linux {kernel}: {why}"));
+        }
     }
     Findings::new()
 }
