@@ -50,7 +50,7 @@ module-install: ## The module for this and later kernels, by DKMS; as root
 module-test: ## The module built for Linux 6.1, 6.12 and 7.2, tested in virtual machines, and installed by DKMS; as root
 	$(CARGO) xtask guest
 	$(CARGO) xtask module
-	ISOTHERM_REQUIRE_ALL=1 $(CARGO) test --locked --package isotherm-rig --test main module
+	ISOTHERM_REQUIRE_ALL=1 $(CARGO) test --locked --package isotherm-rig --test main module -- --include-ignored
 	ISOTHERM_REQUIRE_ALL=1 $(CARGO) xtask dkms
 
 demo: build ## Advise on a bundled recording; writes target/demo/report.html

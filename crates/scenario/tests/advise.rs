@@ -103,6 +103,7 @@ fn right_sizing_is_tried_on_request() {
 
 /// docs/advise.md: more effort plays more, and where replays are spent where they decide the answer is that of the whole search.
 #[test]
+#[ignore = "nightly: plays one recording at several efforts"]
 fn efforts_play_as_much_as_they_say_and_agree() {
     let folder = tempfile::tempdir().unwrap();
     let path = recording(folder.path());
@@ -144,6 +145,7 @@ fn what_loses_the_race_has_no_band_of_its_own() {
 
 /// docs/advise.md#effort: below the first size that is too slow a combination cannot be safe.
 #[test]
+#[ignore = "nightly: plays one recording at several efforts"]
 fn combinations_are_not_played_below_what_is_too_slow_for_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = recording(folder.path());

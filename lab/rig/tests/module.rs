@@ -84,6 +84,7 @@ fn it_holds_in_6_1() {
 }
 
 #[test]
+#[ignore = "nightly: a root with compiler and headers"]
 fn it_holds_in_6_12() {
     module_holds("6.12");
 }

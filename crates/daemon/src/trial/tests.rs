@@ -163,6 +163,7 @@ const EQUALS: u64 = 300;
 /// The bar: at most five false alarms in a hundred trials of equals, at least eighty finds of 5 % in a hundred, in the time announced.
 /// The table of docs/trial.md is what this prints with `--nocapture`.
 #[test]
+#[ignore = "nightly: thousands of trials"]
 #[expect(clippy::print_stdout, reason = "a page of the documentation shows the table")]
 fn equals_raise_few_alarms_and_five_percent_is_found() {
     for (name, load) in LOADS {
