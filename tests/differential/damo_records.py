@@ -2,8 +2,8 @@
 
     damo_records.py make FOLDER        writes one record in each of damo's formats, with damo's own classes and writer
     damo_records.py dump FILE          prints what damo's own reader finds in FILE: a line a snapshot, a line a region
-    damo_records.py kdamonds FILE      prints the kdamonds in FILE (JSON, or YAML by its name) as damo reads and prints them
-    damo_records.py make-kdamonds FOLDER   writes one configuration as JSON and YAML, with damo's own classes
+    damo_records.py kdamonds FILE      prints the kdamonds in FILE as damo reads and prints them
+    damo_records.py make-kdamonds FOLDER   writes one configuration, with damo's own classes
 
 No DAMON in the kernel is needed or used: monitoring results are made up, everything else is damo.
 """
@@ -18,7 +18,6 @@ import sys
 sys.path.insert(0, os.path.dirname(importlib.util.find_spec("damo").origin))
 
 import _damo_records  # noqa: E402
-import _damo_yaml  # noqa: E402
 import _damon  # noqa: E402
 
 
@@ -95,20 +94,11 @@ def make_kdamonds(folder):
         [("kdamonds", [_damon.Kdamond(None, None, [context]).to_kvpairs(params_only=True)])])
     with open(os.path.join(folder, "kdamonds.json"), "w") as f:
         json.dump(kvpairs, f, indent=4)
-    text, err = _damo_yaml.dump(kvpairs)
-    assert err is None, err
-    with open(os.path.join(folder, "kdamonds.yaml"), "w") as f:
-        f.write(text)
 
 
 def print_kdamonds(path):
-    if path.endswith(".yaml"):
-        import yaml
-        with open(path) as f:
-            kvpairs = yaml.safe_load(f)
-    else:
-        with open(path) as f:
-            kvpairs = json.load(f)
+    with open(path) as f:
+        kvpairs = json.load(f)
     kdamonds = [_damon.Kdamond.from_kvpairs(kv) for kv in kvpairs["kdamonds"]]
     print(json.dumps([k.to_kvpairs(raw=True, params_only=True) for k in kdamonds], indent=1))
 

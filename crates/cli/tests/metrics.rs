@@ -48,9 +48,6 @@ fn board_and_alerts_ask_for_what_there_is() {
     let alerts = read("contrib/prometheus/isotherm.rules.yml");
     let parsed: serde_json::Value = serde_json::from_str(&board).expect("JSON");
     assert!(parsed["panels"].as_array().is_some_and(|panels| panels.len() >= 10));
-    let rules: serde_json::Value = serde_saphyr::from_str(&alerts).expect("YAML");
-    let rules = rules["groups"][0]["rules"].as_array().expect("a list of rules");
-    assert!(rules.iter().all(|rule| rule["alert"].is_string() && rule["expr"].is_string()), "{rules:?}");
     let known: BTreeSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
     for (file, text) in [("the board", &board), ("the alerts", &alerts)] {
         let asked = names(text);

@@ -150,25 +150,27 @@ fn records_go_to_damo_and_back() {
     let own = folder.path("own.parquet");
     said(&["monitor", &trace("sqlite"), "-o", &own]);
     said(&["monitor", &trace("sqlite"), "-o", &folder.path("direct.json")]);
-    for (name, to) in [("x.json", "json"), ("x.data", "json_compressed"), ("x.perf", "perf_script")] {
-        said(&["export", &own, "-o", &folder.path(name), "--to", to]);
-        said(&["export", &own, "-o", &folder.path(&format!("by-ending-{name}"))]);
-        let read = |name: &str| std::fs::read(folder.file(name)).unwrap();
-        assert!(read(name) == read(&format!("by-ending-{name}")), "{to}");
-        let mut import = vec!["import".to_owned(), folder.path(name), "-o".to_owned(), folder.path("back.parquet")];
-        if to == "perf_script" {
-            import.extend(["--sample", "5ms", "--aggr", "100ms"].map(str::to_owned));
-        }
-        said(&import.iter().map(String::as_str).collect::<Vec<_>>());
-        let regions = |name: &str| {
-            // Text has no snapshots without regions, and no levels.
-            let all = folder.snapshots(name).into_iter().flat_map(|snapshot| snapshot.regions);
-            all.map(|region| (region.start, region.end, region.nr_accesses, region.age)).collect::<Vec<_>>()
-        };
-        assert!(regions("back.parquet") == regions("own.parquet"), "{to}");
-    }
+    said(&["export", &own, "-o", &folder.path("x"), "--to", "json"]);
+    said(&["export", &own, "-o", &folder.path("x.json")]);
     let read = |name: &str| std::fs::read(folder.file(name)).unwrap();
-    assert!(read("direct.json") == read("x.json"), "written at once as by way of our own");
+    assert!(read("x") == read("x.json") && read("x") == read("direct.json"), "written at once as by way of our own");
+    said(&["import", &folder.path("x.json"), "-o", &folder.path("back.parquet")]);
+    let regions = |name: &str| {
+        // damo's format has no levels.
+        let all = folder.snapshots(name).into_iter().flat_map(|snapshot| snapshot.regions);
+        all.map(|region| (region.start, region.end, region.nr_accesses, region.age)).collect::<Vec<_>>()
+    };
+    assert!(regions("back.parquet") == regions("own.parquet"));
+    // damo's other formats are read alone: files that it made of one record.
+    let mut all = Vec::new();
+    for (name, from) in [("record.json", "json"), ("record.data", "json_compressed"), ("record.txt", "perf_script")] {
+        let theirs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/data/damo").join(name);
+        let back = folder.path("back.parquet");
+        let import = ["import", theirs.to_str().unwrap(), "-o", &back, "--from", from];
+        said(&[&import[..], &["--sample", "5ms", "--aggr", "100ms"]].concat());
+        all.push(regions("back.parquet"));
+    }
+    assert!(all[0].len() == 18 && all[1] == all[0] && all[2] == all[0]);
     assert!(!folder.names().iter().any(|name| name.ends_with(".part")));
 }
 
@@ -261,9 +263,10 @@ duration = "4s"
 fn an_ending_that_no_record_has_is_refused() {
     let folder = Folder::new();
     let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/sqlite.parquet");
-    for (name, more, words) in
-        [("r.foo", &[trace][..], "allowed: "), ("r.json", &["--pid", "1"][..], "`isotherm export` makes others")]
-    {
+    for (name, more, words) in [
+        ("r.data", &[trace][..], "allowed: .parquet, .json,"),
+        ("r.json", &["--pid", "1"][..], "`isotherm export` makes .json"),
+    ] {
         let run = isotherm(&[&["monitor", "-o", &folder.path(name)][..], more].concat());
         let message = String::from_utf8_lossy(&run.stderr);
         assert!(run.status.code() == Some(2) && message.contains(words), "{name}: {message}");

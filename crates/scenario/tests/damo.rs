@@ -10,7 +10,7 @@ use isotherm_core::schemes::{Action, FilterType, Metric, Reason, Tuner};
 use isotherm_scenario::damo::{Exported, context_of, export, monitor_of};
 use isotherm_scenario::monitoring::{ExplainedScheme, Replay};
 use isotherm_scenario::{RunOptions, ScenarioResult, load, parse, print, run};
-use isotherm_trace::region::kdamonds::{KdamondsForm, print_kdamonds, read_kdamonds, write_kdamonds};
+use isotherm_trace::region::kdamonds::{print_kdamonds, read_kdamonds, write_kdamonds};
 use isotherm_units::{Bytes, Duration};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -226,7 +226,7 @@ fn what_the_machine_lacks_is_said() {
     assert!(replay.play().is_err());
 }
 
-/// Written back, damo reads what it made; with the command itself, and in both notations.
+/// Written back, damo reads what it made; with the command itself.
 #[test]
 fn what_damo_made_is_written_back() {
     let python = damo();
@@ -244,23 +244,22 @@ fn what_damo_made_is_written_back() {
             assert_eq!(written.notes, Vec::<String>::new());
         }
         assert_eq!(written.kdamonds, expected, "{name}");
-        for (form, ending) in [(KdamondsForm::Json, "json"), (KdamondsForm::Yaml, "yaml")] {
-            let ours = folder.path().join(format!("ours-{name}.{ending}"));
-            let mut filled = written.kdamonds.clone();
-            if is_of_process {
-                filled.kdamonds[0].contexts[0].targets[0].pid = Some(1);
-            }
-            write_kdamonds(&ours, &filled, form).expect("a temporary folder");
-            let Some(python) = &python else { continue };
+        let ours = folder.path().join(format!("ours-{name}.json"));
+        let mut filled = written.kdamonds;
+        if is_of_process {
+            filled.kdamonds[0].contexts[0].targets[0].pid = Some(1);
+        }
+        write_kdamonds(&ours, &filled).expect("a temporary folder");
+        if let Some(python) = &python {
             // "No limit" of damo's goes through a float.
             let raw = |path: &Path| {
                 let text = made_by_damo(python, &[path.to_str().expect("UTF-8"), "--raw"]);
                 value(&text.replace("18446744073709551616 %", "18446744073709551615 %"))
             };
-            assert_eq!(raw(&ours), raw(&theirs), "{name}.{ending}");
+            assert_eq!(raw(&ours), raw(&theirs), "{name}");
         }
         // And in a scenario again, where it is the same monitor.
-        let again = exported(folder.path(), &format!("ours-{name}.yaml"));
+        let again = exported(folder.path(), &format!("ours-{name}.json"));
         assert_eq!(again.kdamonds.kdamonds[0].contexts[0].schemes, expected.kdamonds[0].contexts[0].schemes, "{name}");
     }
 }
@@ -299,12 +298,9 @@ fn presets_are_written_and_read() {
         let back = monitor_of(&context, "contexts[0]").unwrap_or_else(|error| panic!("{}: {error}", entry.name));
         let again = context_of(&back.config, &[]).expect("as before");
         assert_eq!(again, context, "{}", entry.name);
-        let text = print_kdamonds(
-            &isotherm_trace::region::kdamonds::Kdamonds {
-                kdamonds: vec![isotherm_trace::region::kdamonds::Kdamond { refresh_ns: 0, contexts: vec![context] }],
-            },
-            KdamondsForm::Json,
-        );
+        let text = print_kdamonds(&isotherm_trace::region::kdamonds::Kdamonds {
+            kdamonds: vec![isotherm_trace::region::kdamonds::Kdamond { refresh_ns: 0, contexts: vec![context] }],
+        });
         assert!(text.contains("\"ops\": \"paddr\""), "{text}");
     }
 }

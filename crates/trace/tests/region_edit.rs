@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use isotherm_trace::edit::{AddressRange, Moment};
 use isotherm_trace::region::{
-    Intervals, OpenOptions, RecordMeta, RecordSelection, Region, RegionStore, RegionWriter, SchemeStats, Snapshot,
-    TargetMeta, finish_record, merge_records, record_format, record_span_ns, write_selected,
+    Intervals, OpenOptions, RecordFormat, RecordMeta, RecordSelection, Region, RegionStore, RegionWriter, SchemeStats,
+    Snapshot, TargetMeta, finish_record, merge_records, record_span_ns, write_selected,
 };
 use isotherm_units::{Duration, Ratio};
 
@@ -123,7 +123,7 @@ fn records_of_the_same_intervals_are_merged() {
         (folder.path().join("a"), folder.path().join("b"), folder.path().join("b.json"), folder.path().join("out"));
     record(&a, 3);
     record(&b, 1);
-    RegionStore::open(&b).unwrap().write(&json, record_format("json").unwrap()).unwrap();
+    RegionStore::open(&b).unwrap().write(&json, RecordFormat::Json).unwrap();
     for second in [&b, &json] {
         let meta = merge_records(&[a.clone(), second.clone()], OpenOptions::default(), &out, |_| {}).unwrap();
         assert_eq!((meta.snapshots, meta.targets.len(), meta.contexts.len()), (8, 4, 2), "{}", second.display());

@@ -4,8 +4,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use isotherm_trace::region::{
-    ContextMeta, Intervals, IntervalsGoal, OpenOptions, RecordForm, RecordMeta, Region, RegionStore, RegionWriter,
-    SchemeStats, Snapshot, TargetMeta, Warning, record_format, record_format_of,
+    ContextMeta, Intervals, IntervalsGoal, OpenOptions, RecordForm, RecordFormat, RecordMeta, Region, RegionStore,
+    RegionWriter, SchemeStats, Snapshot, TargetMeta, Warning,
 };
 use isotherm_trace::{Result, TraceError};
 use proptest::prelude::*;
@@ -345,13 +345,9 @@ fn what_is_no_record_says_so() {
         let error = with_file(bytes, |path| RegionStore::open(path).unwrap_err()).to_string();
         assert!(error.contains(part), "{bytes:?}: {error}");
     }
-    for name in ["kdamonds.json", "kdamonds.yaml"] {
-        assert!(RegionStore::open(data(name)).is_err());
-    }
-    let error = record_format("xml").unwrap_err().to_string();
-    assert!(error.contains("parquet, json_compressed, json, perf_script"), "{error}");
-    assert_eq!(record_format_of(Path::new("a/b.json")).unwrap().name, "json");
-    assert!(record_format_of(Path::new("a/b.doc")).is_none());
+    assert!(RegionStore::open(data("kdamonds.json")).is_err());
+    assert_eq!(RecordFormat::of(Path::new("a/b.json")), Some(RecordFormat::Json));
+    assert_eq!(RecordFormat::of(Path::new("a/b.doc")), None);
 }
 
 #[test]
@@ -406,18 +402,27 @@ fn huge_input_is_survived() {
     assert!(with_file(&bytes, |path| RegionStore::open(path).unwrap_err()).to_string().contains("cut off"));
 }
 
-/// Writes `snapshots` as a record of ours with `meta`, then in `format`, and reads that.
-fn through(format: &str, meta: &RecordMeta, snapshots: &[Snapshot]) -> (RegionStore, Vec<Snapshot>, Vec<Warning>) {
+/// Writes `snapshots` as a record of ours with `meta`, then in `format`, and reads that; damo's JSON compressed, too.
+fn through(
+    format: RecordFormat,
+    meta: &RecordMeta,
+    snapshots: &[Snapshot],
+) -> (RegionStore, Vec<Snapshot>, Vec<Warning>) {
     let folder = tempfile::tempdir().unwrap();
     let (own, foreign) = (folder.path().join("own"), folder.path().join("foreign"));
     let mut writer = RegionWriter::create_finished(&own, meta.clone()).unwrap();
     snapshots.iter().for_each(|snapshot| writer.push(snapshot).unwrap());
     writer.finish().unwrap();
-    let warnings = RegionStore::open(&own).unwrap().write(&foreign, record_format(format).unwrap()).unwrap();
-    // Text has no intervals, so they are given; JSON must have them itself.
-    let intervals = if format == "perf_script" { INTERVALS } else { Intervals::default() };
-    let mut store = RegionStore::open_with(&foreign, OpenOptions { intervals }).unwrap();
+    let warnings = RegionStore::open(&own).unwrap().write(&foreign, format).unwrap();
+    let mut store = RegionStore::open(&foreign).unwrap();
     let all = store.read_all().unwrap();
+    if format == RecordFormat::Json {
+        let compressed = zlib(&std::fs::read(&foreign).unwrap());
+        with_file(&compressed, |path| {
+            let mut compressed = RegionStore::open(path).unwrap();
+            assert_eq!((compressed.read_all().unwrap(), compressed.meta()), (all.clone(), store.meta()));
+        });
+    }
     (store, all, warnings)
 }
 
@@ -428,17 +433,12 @@ fn every_format_says_what_it_cannot_carry() {
     let region = Region { start: 1, end: 2, level: 1, probe_hits: [1, 0, 0, 0], ..Region::default() };
     let snapshot = Snapshot { time_ns: 5, regions: vec![region], intervals: INTERVALS, ..Snapshot::default() };
     let texts = |warnings: Vec<Warning>| warnings.iter().map(Warning::to_string).collect::<Vec<_>>().join("\n");
-    let lost = texts(through("json", &meta, std::slice::from_ref(&snapshot)).2);
+    let lost = texts(through(RecordFormat::Json, &meta, std::slice::from_ref(&snapshot)).2);
     for part in ["levels", "command and host", "names and pids", "operations set"] {
         assert!(lost.contains(part), "{lost}");
     }
     assert!(!lost.contains("hits of probes"), "{lost}");
-    let lost =
-        texts(through("perf_script", &meta, &[snapshot.clone(), Snapshot { regions: vec![], ..snapshot.clone() }]).2);
-    for part in ["levels", "intervals", "hits of probes", "snapshots without regions"] {
-        assert!(lost.contains(part), "{lost}");
-    }
-    assert_eq!(through("parquet", &meta, &[snapshot]).2, []);
+    assert_eq!(through(RecordFormat::Parquet, &meta, &[snapshot]).2, []);
 
     // Addresses that count more than a byte are written in bytes, or not at all.
     meta.contexts[0].address_unit_bytes = 4096;
@@ -448,11 +448,11 @@ fn every_format_says_what_it_cannot_carry() {
     let mut writer = RegionWriter::create_finished(&own, meta.clone()).unwrap();
     writer.push(&Snapshot { regions: vec![far], ..Snapshot::default() }).unwrap();
     writer.finish().unwrap();
-    let error = RegionStore::open(&own).unwrap().write(&foreign, record_format("json").unwrap()).unwrap_err();
+    let error = RegionStore::open(&own).unwrap().write(&foreign, RecordFormat::Json).unwrap_err();
     assert!(matches!(&error, TraceError::Unsupported { .. }) && error.to_string().contains("beyond 2^64"), "{error}");
     assert!(!foreign.exists() && std::fs::read_dir(folder.path()).unwrap().count() == 1, "nothing is left behind");
     let near = Region { start: 1, end: 3, ..Region::default() };
-    let (_, all, _) = through("json", &meta, &[Snapshot { regions: vec![near], ..Snapshot::default() }]);
+    let (_, all, _) = through(RecordFormat::Json, &meta, &[Snapshot { regions: vec![near], ..Snapshot::default() }]);
     assert_eq!((all[0].regions[0].start, all[0].regions[0].end), (4096, 12288));
 }
 
@@ -464,12 +464,11 @@ fn targets_that_damo_cannot_tell_apart_are_numbered() {
         let regions = vec![Region { start: u64::from(target), end: 9, age: Some(1), ..Region::default() }];
         Snapshot { target, time_ns, duration_ns: Some(5), intervals: INTERVALS, regions, ..Snapshot::default() }
     };
-    for format in ["json", "perf_script"] {
-        let (store, all, warnings) = through(format, &meta, &[snapshot(0, 50), snapshot(1, 45), snapshot(0, 55)]);
-        assert_eq!((store.meta().targets.len(), all.len()), (2, 3), "{format}");
-        assert_eq!(store.meta().targets[1].id, Some(1));
-        assert!(warnings.iter().any(|warning| warning.to_string().contains("not unique")), "{format}");
-    }
+    let snapshots = [snapshot(0, 50), snapshot(1, 45), snapshot(0, 55)];
+    let (store, all, warnings) = through(RecordFormat::Json, &meta, &snapshots);
+    assert_eq!((store.meta().targets.len(), all.len()), (2, 3));
+    assert_eq!(store.meta().targets[1].id, Some(1));
+    assert!(warnings.iter().any(|warning| warning.to_string().contains("not unique")));
 }
 
 /// What damo's JSON can carry, at random: contexts, schemes, ids, tuning of all three intervals, stats, gaps, no ages.
@@ -521,29 +520,27 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
     fn damo_json_carries_a_record_there_and_back((meta, all) in any_record()) {
-        for format in ["json", "json_compressed"] {
-            // Targets without snapshots are left out, so that the others move up.
-            let used: Vec<u32> = (0..3).filter(|&target| all.iter().any(|snapshot| snapshot.target == target)).collect();
-            let (store, found, _) = through(format, &meta, &all);
-            prop_assert_eq!(store.meta().targets.len(), used.len());
-            for (index, &target) in used.iter().enumerate() {
-                let (new, old) = (&store.meta().targets[index], &meta.targets[target as usize]);
-                prop_assert_eq!((new.id, new.scheme, &new.scheme_filters), (old.id, old.scheme, &old.scheme_filters));
-                let (new, old) = (store.meta().context_of(u32::try_from(index).unwrap()), meta.context_of(target));
-                prop_assert_eq!((new.kdamond, new.context), (old.kdamond, old.context));
-                prop_assert_eq!(new.intervals_goal, old.intervals_goal);
-            }
-            let expected: Vec<Snapshot> = all.iter().enumerate().map(|(number, snapshot)| Snapshot {
-                number: number as u64,
-                target: u32::try_from(used.iter().position(|&target| target == snapshot.target).unwrap()).unwrap(),
-                ..snapshot.clone()
-            }).collect();
-            prop_assert_eq!(found, expected);
+        // Targets without snapshots are left out, so that the others move up.
+        let used: Vec<u32> = (0..3).filter(|&target| all.iter().any(|snapshot| snapshot.target == target)).collect();
+        let (store, found, _) = through(RecordFormat::Json, &meta, &all);
+        prop_assert_eq!(store.meta().targets.len(), used.len());
+        for (index, &target) in used.iter().enumerate() {
+            let (new, old) = (&store.meta().targets[index], &meta.targets[target as usize]);
+            prop_assert_eq!((new.id, new.scheme, &new.scheme_filters), (old.id, old.scheme, &old.scheme_filters));
+            let (new, old) = (store.meta().context_of(u32::try_from(index).unwrap()), meta.context_of(target));
+            prop_assert_eq!((new.kdamond, new.context), (old.kdamond, old.context));
+            prop_assert_eq!(new.intervals_goal, old.intervals_goal);
         }
+        let expected: Vec<Snapshot> = all.iter().enumerate().map(|(number, snapshot)| Snapshot {
+            number: number as u64,
+            target: u32::try_from(used.iter().position(|&target| target == snapshot.target).unwrap()).unwrap(),
+            ..snapshot.clone()
+        }).collect();
+        prop_assert_eq!(found, expected);
     }
 
     #[test]
-    fn perf_script_carries_regions_there_and_back(counts in proptest::collection::vec(1u64..9, 1..20), with_age in any::<bool>()) {
+    fn text_is_read_with_any_number_of_regions(counts in proptest::collection::vec(1u64..9, 1..20), with_age in any::<bool>()) {
         let snapshot = |(index, &count): (usize, &u64)| Snapshot {
             number: index as u64,
             time_ns: 1_000_000_007 + index as u64 * 100_000_000,
@@ -559,7 +556,16 @@ proptest! {
             ..Snapshot::default()
         };
         let all: Vec<Snapshot> = counts.iter().enumerate().map(snapshot).collect();
-        let (_, found, _) = through("perf_script", &RecordMeta::single("vaddr", ""), &all);
+        let print = |snapshot: &Snapshot| {
+            let time = format!("{}.{:09}", snapshot.time_ns / 1_000_000_000, snapshot.time_ns % 1_000_000_000);
+            let print = |Region { start, end, nr_accesses, age, .. }: &Region| {
+                let age = age.map_or(String::new(), |age| format!(" {age}"));
+                line(&time, 0, snapshot.regions.len() as u64, &format!("{start}-{end}: {nr_accesses}{age}"))
+            };
+            snapshot.regions.iter().map(print).collect::<String>()
+        };
+        let text: String = all.iter().map(print).collect();
+        let (_, found) = open_text(&text, OpenOptions { intervals: INTERVALS }).unwrap();
         prop_assert_eq!(found, all);
     }
 

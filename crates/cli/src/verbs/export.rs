@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use isotherm_scenario::{RunOptions, damo};
 use isotherm_trace::export::{self, EXPORTERS, ExportOptions};
-use isotherm_trace::region::kdamonds::{KdamondsForm, write_kdamonds};
-use isotherm_trace::region::{RECORD_FORMATS, record_format, record_format_of};
+use isotherm_trace::region::RecordFormat;
+use isotherm_trace::region::kdamonds::write_kdamonds;
 
 use super::monitor::source::is_scenario;
 use super::region_files::{self, IntervalArgs};
@@ -49,19 +49,21 @@ const EXAMPLES: &str = "\
 Examples:
   isotherm export app.parquet -o app.oracleGeneral.zst
   isotherm export app.parquet -o app.csv --per-access
-  isotherm export regions.parquet -o damon.data
-  isotherm export regions.parquet -o damon.txt --to perf_script
+  isotherm export regions.parquet -o damon.json
   isotherm export interrupted.arrow -o finished.parquet
   isotherm export my-service.toml -o kdamonds.json
-  isotherm export my-service.toml -o kdamonds.yaml --variant tight --monitor kdamond";
+  isotherm export my-service.toml -o tight.json --variant tight --monitor kdamond";
 
+/// The format of damo's records.
+const JSON: &str = "json";
 /// The format of damo's configurations.
 const KDAMONDS: &str = "kdamonds";
 
 fn formats() -> Vec<PossibleValue> {
-    let traces = EXPORTERS.iter().map(|exporter| PossibleValue::new(exporter.name).help(exporter.about));
-    let kdamonds = PossibleValue::new(KDAMONDS).help("scenarios: damo's configuration, JSON or YAML by its name");
-    traces.chain(region_files::formats()).chain([kdamonds]).collect()
+    let traces = EXPORTERS.iter().map(|exporter| (exporter.name, exporter.about));
+    let json = (JSON, "region records: damo's json, a list of records with snapshots");
+    let kdamonds = (KDAMONDS, "scenarios: damo's configuration");
+    traces.chain([json, kdamonds]).map(|(name, about)| PossibleValue::new(name).help(about)).collect()
 }
 
 /// Reads the trace and writes the file.
@@ -83,10 +85,10 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
         return export_record(&args, ui);
     }
     args.intervals.refuse_for_trace(&args.input)?;
-    if let Some(format) = args.to.as_deref().filter(|format| region_files::is_format(format)) {
+    if args.to.as_deref() == Some(JSON) {
         let what = "a page trace has no regions. Make a record of it: isotherm monitor";
         return Err(CliError::usage(format!(
-            "--to {format} is for region records, which {} is not: {what}",
+            "--to {JSON} is for region records, which {} is not: {what}",
             args.input.display()
         )));
     }
@@ -106,11 +108,11 @@ fn export_record(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
         return Err(CliError::usage(format!("{} is a region record: {what}", args.input.display())));
     }
     let format = match &args.to {
-        Some(name) => record_format(name)?,
-        None => record_format_of(&args.output).ok_or_else(|| {
-            let endings: Vec<&str> = RECORD_FORMATS.iter().flat_map(|format| format.endings).copied().collect();
+        Some(name) => RecordFormat::named(name)
+            .ok_or_else(|| CliError::usage(format!("--to {name} is for page traces; allowed: parquet, {JSON}")))?,
+        None => RecordFormat::of(&args.output).ok_or_else(|| {
             let name = args.output.display();
-            CliError::usage(format!("`{name}` does not say its format; use --to, or one of {}", endings.join(", ")))
+            CliError::usage(format!("`{name}` does not say its format; use --to, or one of .parquet, .json"))
         })?,
     };
     region_files::convert(&args.input, args.intervals.options()?, &args.output, format, ui)?;
@@ -127,22 +129,15 @@ fn export_monitors(args: &Args, ui: &Ui) -> Result<ExitCode, CliError> {
     if let Some(flag) = args.intervals.given().or(args.per_access.then_some("--per-access")) {
         return refuse(format!("{flag} is for page traces and region records"));
     }
-    let ending = args.output.extension().map(|ending| ending.to_string_lossy().into_owned()).unwrap_or_default();
-    let form = match ending.as_str() {
-        "json" => KdamondsForm::Json,
-        "yaml" => KdamondsForm::Yaml,
-        _ => {
-            let output = args.output.display();
-            return refuse(format!(
-                "damo tells its configurations by their names: {output} must end in .json or .yaml"
-            ));
-        }
-    };
+    if args.output.extension().is_none_or(|ending| ending != JSON) {
+        let output = args.output.display();
+        return refuse(format!("damo tells its configurations by their names: {output} must end in .json"));
+    }
     let (scenario, base_dir) = simulate::find(&source, ui)?;
     let options = RunOptions { base_dir, place: source.clone(), threads: None };
     let exported = damo::export(&scenario, &options, args.variant.as_deref(), args.monitor.as_deref());
     let exported = exported?;
-    write_kdamonds(&args.output, &exported.kdamonds, form)?;
+    write_kdamonds(&args.output, &exported.kdamonds)?;
     exported.notes.iter().for_each(|note| ui.warn(note));
     let nr_kdamonds = exported.kdamonds.kdamonds.len();
     ui.say(format_args!("{}: {nr_kdamonds} kernel threads", args.output.display()));

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use isotherm_trace::Fraction;
 use isotherm_trace::import::{self, IMPORTERS, IdUnit, ImportOptions, RequestClock};
+use isotherm_trace::region::RecordFormat;
 use isotherm_units::Duration;
 
 use super::region_files::{self, IntervalArgs};
@@ -96,21 +97,28 @@ enum Unit {
     Addresses,
 }
 
+/// Formats of region records with their help. Which of them a file has is told by its content.
+const RECORDS: [(&str, &str); 3] = [
+    ("json_compressed", "damo's default: its json in a zlib stream"),
+    ("json", "damo's json: a list of records with snapshots"),
+    ("perf_script", "damo's perf_script: damon_aggregated events as text"),
+];
+
 fn formats() -> Vec<PossibleValue> {
-    let traces = IMPORTERS.iter().map(|importer| PossibleValue::new(importer.name).help(importer.about));
-    traces.chain(region_files::formats()).collect()
+    let traces = IMPORTERS.iter().map(|importer| (importer.name, importer.about));
+    traces.chain(RECORDS).map(|(name, about)| PossibleValue::new(name).help(about)).collect()
 }
 
 /// Reads the file and writes the trace.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     super::unfinished::remove_on_signal()?;
     let is_record = match &args.from {
-        Some(format) => region_files::is_format(format),
+        Some(format) => RECORDS.iter().any(|(name, _)| name == format),
         None => region_files::is_record(&args.input),
     };
     if is_record {
         let options = args.intervals.options()?;
-        region_files::convert(&args.input, options, &args.output, region_files::own_format()?, ui)?;
+        region_files::convert(&args.input, options, &args.output, RecordFormat::Parquet, ui)?;
         return Ok(ExitCode::SUCCESS);
     }
     args.intervals.refuse_for_trace(&args.input)?;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_scenario::monitoring::{MonitorReport, watch};
 use isotherm_trace::TraceError;
-use isotherm_trace::region::{RECORD_FORMATS, RecordMeta, RegionStore, RegionWriter, record_format_of};
+use isotherm_trace::region::{RecordFormat, RecordMeta, RegionStore, RegionWriter};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -30,8 +30,7 @@ use source::{Source, SourceArgs};
 /// and it costs at most --max-cpu of one processor.
 ///
 /// A trace is replayed with memory for everything, so that the record shows the program and not its shortage. The record's
-/// format is told by the ending of its name: .parquet is our own, .json, .data and .txt are damo's. Flags also have
-/// damo's spellings.
+/// format is told by the ending of its name: .parquet is our own, .json is damo's. Flags also have damo's spellings.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -52,7 +51,7 @@ const EXAMPLES: &str = "\
 Examples:
   isotherm monitor traces/sqlite.parquet -o sqlite.regions.parquet
   isotherm monitor traces/redis.parquet -o redis.regions.parquet --sample 1ms --aggr 20ms --strategy ptp-aligned
-  isotherm monitor traces/redis.parquet -o redis.data --config kdamonds.json
+  isotherm monitor traces/redis.parquet -o redis.json --config kdamonds.json
   isotherm monitor traces/gcc.parquet --process 1 -o cc1.regions.parquet
   isotherm monitor --pid 1234 --for 60s -o service.regions.parquet
   isotherm monitor --cgroup /system.slice/nginx.service --source damon -o nginx.regions.parquet
@@ -67,20 +66,19 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     }
     args.live.budget.refuse_length()?;
     let source = args.source.open(&args.settings, ui)?;
-    let report = match record_format_of(&args.output).filter(|format| format.name != RECORD_FORMATS[0].name) {
-        None => record(&source, &args.output, ui)?,
-        Some(format) => {
-            // Other formats are written from a whole record.
-            let own = beside(&args.output);
-            let report = record(&source, &own, ui);
-            let written = report.and_then(|report| {
-                let lost = RegionStore::open(&own)?.write(&args.output, format)?;
-                lost.iter().for_each(|warning| ui.warn(warning));
-                Ok(report)
-            });
-            let _ = std::fs::remove_file(&own);
-            written?
-        }
+    let report = if RecordFormat::of(&args.output) == Some(RecordFormat::Json) {
+        // damo's is written from a whole record.
+        let own = beside(&args.output);
+        let report = record(&source, &own, ui);
+        let written = report.and_then(|report| {
+            let lost = RegionStore::open(&own)?.write(&args.output, RecordFormat::Json)?;
+            lost.iter().for_each(|warning| ui.warn(warning));
+            Ok(report)
+        });
+        let _ = std::fs::remove_file(&own);
+        written?
+    } else {
+        record(&source, &args.output, ui)?
     };
     for (event, count) in &report.events {
         let times = if *count > 1 { format!(" ({count} times)") } else { String::new() };
@@ -94,19 +92,14 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
 /// A name for what is not finished, in the same folder.
 /// A name tells the format of what is written: one that tells none is a slip.
 fn refuse_ending(output: &Path, is_live: bool) -> Result<(), CliError> {
-    let found = record_format_of(output);
-    let endings =
-        RECORD_FORMATS.iter().flat_map(|format| format.endings.iter().copied()).collect::<Vec<_>>().join(", ");
-    match found {
+    match RecordFormat::of(output) {
         None if output.extension().is_some() => Err(CliError::usage(format!(
-            "-o {}: a record has another ending; allowed: {endings}, or none, which is {}",
-            output.display(),
-            RECORD_FORMATS[0].endings[0]
+            "-o {}: a record has another ending; allowed: .parquet, .json, or none, which is .parquet",
+            output.display()
         ))),
-        Some(format) if is_live && format.name != RECORD_FORMATS[0].name => Err(CliError::usage(format!(
-            "-o {}: what runs is recorded as {} alone, torn off at any moment; `isotherm export` makes others of it",
-            output.display(),
-            RECORD_FORMATS[0].endings[0]
+        Some(RecordFormat::Json) if is_live => Err(CliError::usage(format!(
+            "-o {}: what runs is recorded as .parquet alone, torn off at any moment; `isotherm export` makes .json of it",
+            output.display()
         ))),
         _ => Ok(()),
     }

@@ -3,8 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use clap::builder::PossibleValue;
-use isotherm_trace::region::{Intervals, OpenOptions, RECORD_FORMATS, RecordFormat, RegionStore, record_format};
+use isotherm_trace::region::{Intervals, OpenOptions, RecordFormat, RegionStore};
 use isotherm_trace::{TraceError, TraceReader};
 use isotherm_units::Duration;
 
@@ -57,17 +56,6 @@ impl IntervalArgs {
     }
 }
 
-/// Formats of records beside those of page traces, for help. `parquet` is of both.
-pub(crate) fn formats() -> impl Iterator<Item = PossibleValue> {
-    let foreign = RECORD_FORMATS.iter().filter(|format| format.name != RECORD_FORMATS[0].name);
-    foreign.map(|format| PossibleValue::new(format.name).help(format.about))
-}
-
-/// Whether the name is that of a record's format only.
-pub(crate) fn is_format(name: &str) -> bool {
-    RECORD_FORMATS.iter().skip(1).any(|format| format.name == name)
-}
-
 /// Whether the file is a region record: by its beginning, and what is both kinds' by its columns.
 pub(crate) fn is_record(path: &Path) -> bool {
     let mut head = Vec::new();
@@ -92,7 +80,7 @@ pub(crate) fn convert(
     input: &Path,
     options: OpenOptions,
     output: &Path,
-    format: &RecordFormat,
+    format: RecordFormat,
     ui: &Ui,
 ) -> Result<(), CliError> {
     let spinner = ui.spinner("converting the record");
@@ -106,11 +94,6 @@ pub(crate) fn convert(
     warnings.iter().for_each(|warning| ui.warn(warning));
     ui.say(format_args!("{}: {snapshots} snapshots, {regions} regions", output.display()));
     Ok(())
-}
-
-/// The format that records are kept in.
-pub(crate) fn own_format() -> Result<&'static RecordFormat, CliError> {
-    Ok(record_format(RECORD_FORMATS[0].name)?)
 }
 
 #[cfg(test)]

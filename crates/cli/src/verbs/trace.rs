@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use isotherm_trace::TraceMeta;
 use isotherm_trace::export::EXPORTERS;
-use isotherm_trace::region::{RECORD_FORMATS, RecordMeta, Warning, record_format_of};
+use isotherm_trace::region::{RecordFormat, RecordMeta, Warning};
 
 use crate::error::CliError;
 use crate::ui::Ui;
@@ -77,13 +77,11 @@ impl OutputArg {
     fn path(&self) -> Result<&Path, CliError> {
         let name = self.output.to_string_lossy().to_lowercase();
         let is_other = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
-        let own = RECORD_FORMATS[0].name;
-        let trace = EXPORTERS.iter().any(|exporter| exporter.name != own && is_other(exporter.endings));
-        let record = record_format_of(&self.output).is_some_and(|format| format.name != own);
-        if trace || record {
+        let trace = EXPORTERS.iter().any(|exporter| exporter.name != "parquet" && is_other(exporter.endings));
+        if trace || RecordFormat::of(&self.output) == Some(RecordFormat::Json) {
             let output = self.output.display();
             return Err(CliError::usage(format!(
-                "`{output}` has the ending of another format; this writes {own}. Take another name, and `isotherm export` then"
+                "`{output}` has the ending of another format; this writes parquet. Take another name, and `isotherm export` then"
             )));
         }
         Ok(&self.output)

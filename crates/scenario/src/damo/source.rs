@@ -6,7 +6,7 @@ use isotherm_trace::region::kdamonds::{Kdamonds, read_kdamonds};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// A context of damo's `kdamonds` in JSON or YAML: `"FILE"`, or which of several: `{ file, kdamond, context }`.
+/// A context of damo's `kdamonds`: `"FILE"`, or which of several: `{ file, kdamond, context }`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub struct DamoSource {

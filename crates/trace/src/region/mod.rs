@@ -1,7 +1,7 @@
 //! Region records: what a monitor found, snapshot by snapshot.
 //!
 //! [`RegionStore`] reads any supported format, told apart by content; [`RegionWriter`] records in our own;
-//! [`RECORD_FORMATS`] lists what can be written. [`kdamonds`] reads and writes damo's configurations. [`write_selected`] and
+//! [`RecordFormat`] says what can be written. [`kdamonds`] reads and writes damo's configurations. [`write_selected`] and
 //! [`merge_records`] cut, filter and merge. The formats, what each can carry, and what stands in for what is missing:
 //! `docs/records.md`. Everything streams with the memory of one snapshot.
 
@@ -9,21 +9,18 @@ pub(crate) mod columns;
 mod companion;
 mod damo;
 mod edit;
-mod format;
 pub mod kdamonds;
 mod meta;
 mod reader;
 mod snapshot;
 mod store;
-mod survey;
 mod warning;
 mod writer;
 
 pub use edit::{RecordSelection, merge_records, record_span_ns, write_selected};
-pub use format::{RECORD_FORMATS, RecordFormat, record_format, record_format_of};
 pub use meta::{ContextMeta, IntervalsGoal, RECORD_VERSION, RecordMeta, SnapshotStats, TargetMeta};
 pub use reader::RegionReader;
 pub use snapshot::{Intervals, PROBES_MAX, Region, SchemeStats, Snapshot};
-pub use store::{OpenOptions, RecordForm, RegionStore};
+pub use store::{OpenOptions, RecordForm, RecordFormat, RegionStore};
 pub use warning::Warning;
 pub use writer::{RegionWriter, finish_record};

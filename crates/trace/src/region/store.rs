@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use super::companion::Companion;
 use super::damo::input::is_zlib;
 use super::damo::json_read::JsonRecords;
+use super::damo::json_write;
 use super::damo::trace_text::TraceText;
-use super::format::RecordFormat;
+use super::edit::with_warnings;
 use super::reader::{RegionReader, is_record};
+use super::writer::RegionWriter;
 use super::{Intervals, RecordMeta, Snapshot, Warning};
 use crate::{Result, TraceError};
 
@@ -46,6 +48,31 @@ impl RecordForm {
             Self::DamoJsonCompressed => "json_compressed",
             Self::TraceText => "perf_script",
         }
+    }
+}
+
+/// In which format a record is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordFormat {
+    /// isotherm's own, finished.
+    Parquet,
+    /// damo's format `json`.
+    Json,
+}
+
+impl RecordFormat {
+    /// By its name on the command line, which file names end in, too.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "parquet" => Some(Self::Parquet),
+            "json" => Some(Self::Json),
+            _ => None,
+        }
+    }
+
+    /// By the ending of a file's name.
+    pub fn of(path: &Path) -> Option<Self> {
+        Self::named(path.extension()?.to_str()?)
     }
 }
 
@@ -177,8 +204,14 @@ impl RegionStore {
     /// # Errors
     /// When the record is damaged or holds what the format cannot say, or the output cannot be written. `output` is then
     /// untouched.
-    pub fn write(&mut self, output: impl AsRef<Path>, format: &RecordFormat) -> Result<Vec<Warning>> {
-        (format.write)(self, output.as_ref())
+    pub fn write(&mut self, output: impl AsRef<Path>, format: RecordFormat) -> Result<Vec<Warning>> {
+        if format == RecordFormat::Json {
+            return json_write::write(self, output.as_ref());
+        }
+        let mut writer = RegionWriter::create_finished(output, with_warnings(self))?;
+        self.for_each(|snapshot| writer.push(snapshot))?;
+        writer.finish()?;
+        Ok(Vec::new())
     }
 }
 

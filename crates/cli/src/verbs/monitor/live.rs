@@ -11,10 +11,7 @@ use isotherm_linux::Root;
 use isotherm_report::{Cell, Column, Table, Unit};
 use isotherm_scenario::monitoring::record_region;
 use isotherm_trace::TraceError;
-use isotherm_trace::region::{
-    ContextMeta, Intervals, RECORD_FORMATS, RecordMeta, RegionStore, RegionWriter, Snapshot, TargetMeta,
-    record_format_of,
-};
+use isotherm_trace::region::{ContextMeta, Intervals, RecordMeta, RegionWriter, Snapshot, TargetMeta};
 use isotherm_units::{Bytes, Duration, Instant};
 use serde::Serialize;
 
@@ -170,9 +167,6 @@ struct Chosen {
 /// The region record that grows.
 struct Record {
     writer: RegionWriter,
-    path: std::path::PathBuf,
-    /// Another format is made of it in the end.
-    then: Option<&'static isotherm_trace::region::RecordFormat>,
     output: std::path::PathBuf,
 }
 
@@ -210,10 +204,7 @@ impl Record {
             notes,
             ..RecordMeta::default()
         };
-        let then = record_format_of(output).filter(|format| format.name != RECORD_FORMATS[0].name);
-        let path = if then.is_some() { super::beside(output) } else { output.to_owned() };
-        let writer = RegionWriter::create(&path, meta)?;
-        Ok(Self { writer, path, then, output: output.to_owned() })
+        Ok(Self { writer: RegionWriter::create(output, meta)?, output: output.to_owned() })
     }
 
     fn watch(
@@ -284,7 +275,7 @@ impl Record {
         let watched = watched.map_err(CliError::partial)?;
         let summary = shown.summary(name, &watched, &self.writer);
         if self.writer.meta().snapshots == 0 {
-            let _ = std::fs::remove_file(&self.path);
+            let _ = std::fs::remove_file(&self.output);
             return Err(CliError::failed(format!(
                 "no snapshot in {}: {}; watch longer, or take a shorter --aggr",
                 watched.elapsed.approx(),
@@ -293,11 +284,6 @@ impl Record {
         }
         self.writer.set_outcome(watched.end != End::Stopped)?;
         self.writer.finish()?;
-        if let Some(format) = self.then {
-            let lost = RegionStore::open(&self.path)?.write(&self.output, format)?;
-            lost.iter().for_each(|warning| ui.warn(warning));
-            let _ = std::fs::remove_file(&self.path);
-        }
         ui.say(format_args!("wrote {}", self.output.display()));
         if let End::Lost(words) = &watched.end {
             return Err(CliError::partial(format!("{words}; {} holds what came before", self.output.display())));

@@ -19,7 +19,7 @@ use crate::ui::Ui;
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "How to monitor")]
 pub(crate) struct SettingArgs {
-    /// Take all this from damo's configuration (`damo args damon`, JSON or YAML).
+    /// Take all this from damo's configuration (`damo args damon`).
     #[arg(long, value_name = "FILE", alias = "kdamonds")]
     config: Option<PathBuf>,
     /// Address space: vaddr follows a process's mappings, fvaddr takes --ranges of it, paddr is physical memory

@@ -1,84 +1,41 @@
-//! Writes damo's `json` and `json_compressed`: a record a target, one region a line.
+//! Writes damo's `json`: a record a target, one region a line.
 
-use std::io::Write;
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use flate2::Compression;
-use flate2::write::ZlibEncoder;
 use serde_json::{Value, json};
 
-use crate::export::{Output, write_error};
-use crate::region::format::RecordFormat;
-use crate::region::survey::{Survey, in_bytes};
-use crate::region::{Intervals, IntervalsGoal, Region, RegionStore, SchemeStats, Snapshot, Warning};
+use crate::export::Output;
+use crate::region::{Intervals, IntervalsGoal, RecordMeta, Region, RegionStore, SchemeStats, Snapshot, Warning};
 use crate::{Result, TraceError};
 
-pub(crate) const JSON: RecordFormat = RecordFormat {
-    name: "json",
-    about: "damo's json: a list of records with snapshots",
-    endings: &[".json"],
-    write: |store, output| write(store, output, false),
-};
-pub(crate) const JSON_COMPRESSED: RecordFormat = RecordFormat {
-    name: "json_compressed",
-    about: "damo's default: its json in a zlib stream",
-    endings: &[".data", ".damon", ".zlib"],
-    write: |store, output| write(store, output, true),
-};
-
-/// Compressed on the way, or not.
-struct Sink {
-    path: std::path::PathBuf,
-    output: Output,
-    zlib: Option<ZlibEncoder<Vec<u8>>>,
-}
-
-impl Sink {
-    fn put(&mut self, text: &str) -> Result<()> {
-        let Some(encoder) = &mut self.zlib else { return self.output.write(text.as_bytes()) };
-        encoder.write_all(text.as_bytes()).map_err(|error| write_error(&self.path, error))?;
-        if encoder.get_ref().len() >= 1 << 16 {
-            self.output.write(encoder.get_ref())?;
-            encoder.get_mut().clear();
-        }
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<()> {
-        if let Some(encoder) = self.zlib.take() {
-            let rest = encoder.finish().map_err(|error| write_error(&self.path, error))?;
-            self.output.write(&rest)?;
-        }
-        self.output.finish()
-    }
-}
-
-fn write(store: &mut RegionStore, path: &Path, zlib: bool) -> Result<Vec<Warning>> {
-    let mut survey = Survey::of(store)?;
-    let renumbered = survey.number_targets(store, true);
-    let zlib = zlib.then(|| ZlibEncoder::new(Vec::new(), Compression::default()));
-    let mut sink = Sink { path: path.to_owned(), output: Output::create(path)?, zlib };
-    sink.put("[")?;
+pub(crate) fn write(store: &mut RegionStore, path: &Path) -> Result<Vec<Warning>> {
+    // Of each target that has snapshots, the intervals of the first.
+    let mut firsts: Vec<Option<Intervals>> = vec![None; store.meta().targets.len()];
+    let mut has_levels = false;
+    store.for_each(|snapshot| {
+        firsts[snapshot.target as usize].get_or_insert(snapshot.intervals);
+        has_levels |= snapshot.regions.iter().any(|region| region.level != 0);
+        Ok::<(), TraceError>(())
+    })?;
+    let are_unique = are_unique(store.meta());
+    let mut output = Output::create(path)?;
+    output.write(b"[")?;
     let mut separator = "\n";
-    for target in 0..survey.targets.len() {
-        if survey.targets[target].snapshots == 0 {
-            continue;
-        }
-        sink.put(separator)?;
+    for (target, &first) in firsts.iter().enumerate() {
+        let Some(first) = first else { continue };
+        let id = if are_unique { store.meta().targets[target].id } else { Some(target as u64) };
+        output.write(separator.as_bytes())?;
         separator = ",\n";
-        write_record(store, &survey, target, &mut sink)?;
+        write_record(store, target, id, first, &mut output)?;
     }
-    sink.put("\n]\n")?;
-    sink.finish()?;
-    Ok(lost(store, &survey, renumbered))
-}
-
-fn lost(store: &RegionStore, survey: &Survey, renumbered: bool) -> Vec<Warning> {
+    output.write(b"\n]\n")?;
+    output.finish()?;
     let meta = store.meta();
     let all = [
-        (survey.levels, "page-table levels"),
-        (survey.targets.iter().any(|target| target.snapshots == 0), "targets without snapshots"),
-        (renumbered, "ids of targets that are not unique (they are numbered anew)"),
+        (has_levels, "page-table levels"),
+        (firsts.contains(&None), "targets without snapshots"),
+        (!are_unique, "ids of targets that are not unique (they are numbered anew)"),
         (
             meta.contexts.iter().any(|context| context.address_unit_bytes != 1),
             "the address unit (addresses are in bytes)",
@@ -96,14 +53,29 @@ fn lost(store: &RegionStore, survey: &Survey, renumbered: bool) -> Vec<Warning> 
         ),
         (meta.contexts.iter().any(|context| !context.probes.is_empty()), "names of probes"),
     ];
-    all.into_iter().filter(|(is_lost, _)| *is_lost).map(|(_, what)| Warning::NotCarried { what }).collect()
+    Ok(all.into_iter().filter(|(is_lost, _)| *is_lost).map(|(_, what)| Warning::NotCarried { what }).collect())
 }
 
-fn write_record(store: &mut RegionStore, survey: &Survey, target: usize, sink: &mut Sink) -> Result<()> {
+/// Whether the ids of targets tell apart those of one context and scheme.
+fn are_unique(meta: &RecordMeta) -> bool {
+    let mut seen = BTreeSet::new();
+    meta.targets.iter().all(|target| {
+        let context = &meta.contexts[target.context];
+        let filters = serde_json::to_string(&target.scheme_filters).expect("plain data");
+        seen.insert((context.kdamond, context.context, target.scheme, filters, target.id))
+    })
+}
+
+fn write_record(
+    store: &mut RegionStore,
+    target: usize,
+    id: Option<u64>,
+    first: Intervals,
+    output: &mut Output,
+) -> Result<()> {
     let meta = store.meta();
     let this = &meta.targets[target];
     let context = &meta.contexts[this.context];
-    let first = survey.targets[target].intervals;
     let intervals = if context.intervals.max_nr_accesses().is_some() { context.intervals } else { first };
     let known = intervals.max_nr_accesses().is_some();
     let of_record = if known { intervals } else { Intervals::default() };
@@ -114,22 +86,34 @@ fn write_record(store: &mut RegionStore, survey: &Survey, target: usize, sink: &
         ("context_idx", json!(context.context)),
         ("intervals", if known { intervals_json(intervals, context.intervals_goal) } else { Value::Null }),
         ("scheme_idx", json!(this.scheme)),
-        ("target_id", json!(survey.targets[target].id)),
+        ("target_id", json!(id)),
         ("scheme_filters", json!(this.scheme_filters)),
     ];
     let source = this.data_source.clone().unwrap_or_else(|| "unknown".to_owned());
     let head: Vec<String> = head.iter().map(|(key, value)| format!("\"{key}\": {value}")).collect();
-    sink.put(&format!("{{{}, \"snapshots\": [", head.join(", ")))?;
+    output.write(format!("{{{}, \"snapshots\": [", head.join(", ")).as_bytes())?;
     let mut separator = "\n";
     store.for_each(|snapshot| {
         if snapshot.target as usize != target {
             return Ok(());
         }
-        sink.put(separator)?;
+        output.write(separator.as_bytes())?;
         separator = ",\n";
-        write_snapshot(&path, snapshot, of_record, unit_bytes, sink)
+        write_snapshot(&path, snapshot, of_record, unit_bytes, output)
     })?;
-    sink.put(&format!("\n], \"data_source\": {}}}", json!(source)))
+    output.write(format!("\n], \"data_source\": {}}}", json!(source)).as_bytes())
+}
+
+/// The region's start and end in bytes, as damo has them.
+fn in_bytes(store_path: &Path, region: &Region, unit_bytes: u64) -> Result<(u64, u64)> {
+    let ends = region.start.checked_mul(unit_bytes).zip(region.end.checked_mul(unit_bytes));
+    ends.ok_or_else(|| TraceError::Unsupported {
+        path: store_path.to_owned(),
+        what: format!(
+            "region {}-{} × {unit_bytes} bytes is beyond 2^64 and cannot be written",
+            region.start, region.end
+        ),
+    })
 }
 
 /// Microseconds, as damo has them, or nanoseconds with their unit where that would lose something.
@@ -159,33 +143,33 @@ fn write_snapshot(
     snapshot: &Snapshot,
     of_record: Intervals,
     unit_bytes: u64,
-    sink: &mut Sink,
+    output: &mut Output,
 ) -> Result<(), TraceError> {
     let (start, end) = (snapshot.start_ns(), snapshot.time_ns);
-    sink.put(&format!("{{\"start_time\": \"{start}\", \"end_time\": \"{end}\", \"regions\": ["))?;
+    output.write(format!("{{\"start_time\": \"{start}\", \"end_time\": \"{end}\", \"regions\": [").as_bytes())?;
     let mut separator = "\n";
     let mut total_bytes = 0u64;
     for region in &snapshot.regions {
         let (start, end) = in_bytes(path, region, unit_bytes)?;
         total_bytes = total_bytes.saturating_add(end - start);
-        sink.put(separator)?;
+        output.write(separator.as_bytes())?;
         separator = ",\n";
-        sink.put(&region_json(region, start, end))?;
+        output.write(region_json(region, start, end).as_bytes())?;
     }
     let stats = snapshot.stats.map_or(Value::Null, stats_json);
-    sink.put(&format!("], \"total_bytes\": \"{total_bytes}\", \"damos_stats\": {stats}, "))?;
+    output.write(format!("], \"total_bytes\": \"{total_bytes}\", \"damos_stats\": {stats}, ").as_bytes())?;
     let own = |own: Option<u64>, record: Option<u64>| (own != record).then(|| time_us(own.unwrap_or(0)));
     let sample = own(snapshot.intervals.sample_ns, of_record.sample_ns);
-    sink.put(&format!("\"sample_interval_us\": {}", json!(sample)))?;
+    output.write(format!("\"sample_interval_us\": {}", json!(sample)).as_bytes())?;
     // damo knows no key for these and passes them over.
     let others = [
         ("aggr_interval_us", own(snapshot.intervals.aggregation_ns, of_record.aggregation_ns)),
         ("ops_update_interval_us", own(snapshot.intervals.update_ns, of_record.update_ns)),
     ];
     for (key, value) in others.iter().filter_map(|(key, value)| value.as_ref().map(|value| (key, value))) {
-        sink.put(&format!(", \"{key}\": \"{value}\""))?;
+        output.write(format!(", \"{key}\": \"{value}\"").as_bytes())?;
     }
-    sink.put("}")
+    output.write(b"}")
 }
 
 fn region_json(region: &Region, start: u64, end: u64) -> String {

@@ -6,7 +6,6 @@ pub(crate) mod input;
 pub(crate) mod json_read;
 pub(crate) mod json_schema;
 pub(crate) mod json_write;
-pub(crate) mod perf_write;
 pub(crate) mod quantity;
 pub(crate) mod trace_line;
 pub(crate) mod trace_text;

@@ -1,4 +1,4 @@
-//! damo's `kdamonds`: what to monitor, how, and which schemes to apply. JSON and YAML, read and written.
+//! damo's `kdamonds`: what to monitor, how, and which schemes to apply. JSON, read and written.
 //!
 //! Plain data in base units; words (`ops`, `action`, metrics, types of filters) stay as they are written, and are judged by
 //! who uses them. Reading takes every spelling that damo takes: commas, units, `min` and `max`, absent keys, `null`.
@@ -9,7 +9,7 @@ mod tree;
 mod write;
 
 pub use read::{parse_kdamonds, read_kdamonds};
-pub use write::{KdamondsForm, print_kdamonds, write_kdamonds};
+pub use write::{print_kdamonds, write_kdamonds};
 
 use super::IntervalsGoal;
 

@@ -1,4 +1,4 @@
-//! Reads a configuration: JSON or YAML, told apart by content.
+//! Reads a configuration.
 
 use std::fs::File;
 use std::io::Read;
@@ -49,25 +49,20 @@ pub fn read_kdamonds(path: impl AsRef<Path>) -> Result<(Kdamonds, Vec<Warning>)>
 /// # Errors
 /// As [`read_kdamonds`].
 pub fn parse_kdamonds(name: &Path, text: &str) -> Result<(Kdamonds, Vec<Warning>)> {
-    let value = match text.trim_start().chars().next() {
-        None => return Err(wrong(name, "it is empty")),
-        Some('{' | '[') => serde_json::from_str(text).map_err(|error| {
-            let what = if error.is_eof() {
-                "the file ends inside its JSON: it is cut off".to_owned()
-            } else {
-                error.to_string()
-            };
-            TraceError::bad_value(name, "line", error.line() as u64, what)
-        })?,
-        Some(_) => serde_saphyr::from_str::<Value>(text).map_err(|error| {
-            let line = error.location().map_or(1, |location| location.line());
-            let what = error.without_snippet().to_string();
-            TraceError::bad_value(name, "line", line, format!("not YAML: {what}"))
-        })?,
-    };
-    if !value.is_object() && !value.is_array() {
-        return Err(wrong(name, "its top is neither an object with the key `kdamonds` nor a list of kernel threads"));
+    if text.trim_start().is_empty() {
+        return Err(wrong(name, "it is empty. `damo args damon` prints one"));
     }
+    if is_yaml(text) {
+        return Err(wrong(name, "it is YAML. `damo args damon FILE.yaml --format json` makes JSON of it"));
+    }
+    let value: Value = serde_json::from_str(text).map_err(|error| {
+        let what = if error.is_eof() {
+            "the file ends inside its JSON: it is cut off".to_owned()
+        } else {
+            format!("not JSON: {error}")
+        };
+        TraceError::bad_value(name, "line", error.line() as u64, what)
+    })?;
     let mut reader = Reader { unknown: Vec::new() };
     let kdamonds = reader.kdamonds(&Node::root(&value));
     let kdamonds = kdamonds
@@ -75,9 +70,14 @@ pub fn parse_kdamonds(name: &Path, text: &str) -> Result<(Kdamonds, Vec<Warning>
     Ok((kdamonds, reader.unknown.into_iter().map(|key| Warning::UnknownKey { key }).collect()))
 }
 
+/// Whether a line begins as the document, the list or the one key of a configuration do in YAML, and never in JSON.
+fn is_yaml(text: &str) -> bool {
+    text.lines().any(|line| ["---", "- ", "kdamonds:"].iter().any(|begin| line.starts_with(begin)))
+}
+
 fn wrong(path: &Path, found: &str) -> TraceError {
-    let expected = "a configuration (damo's `kdamonds` in JSON or YAML)";
-    TraceError::WrongFormat { path: path.to_owned(), expected, found: format!("{found}. `damo args damon` prints one") }
+    let expected = "a configuration (damo's `kdamonds` in JSON)";
+    TraceError::WrongFormat { path: path.to_owned(), expected, found: found.to_owned() }
 }
 
 struct Reader {

@@ -10,31 +10,20 @@ use super::{
 use crate::Result;
 use crate::export::Output;
 
-/// The notation in which a configuration is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KdamondsForm {
-    Json,
-    /// YAML; damo needs PyYAML to read it, and a file name that ends in `.yaml`.
-    Yaml,
-}
-
 /// Writes damo's `kdamonds` to a file.
 ///
 /// # Errors
 /// When the file cannot be written; it is then untouched.
-pub fn write_kdamonds(path: impl AsRef<Path>, kdamonds: &Kdamonds, form: KdamondsForm) -> Result<()> {
+pub fn write_kdamonds(path: impl AsRef<Path>, kdamonds: &Kdamonds) -> Result<()> {
     let mut output = Output::create(path.as_ref())?;
-    output.write(print_kdamonds(kdamonds, form).as_bytes())?;
+    output.write(print_kdamonds(kdamonds).as_bytes())?;
     output.finish()
 }
 
 /// The configuration as text, in the notation of damo's files.
-pub fn print_kdamonds(kdamonds: &Kdamonds, form: KdamondsForm) -> String {
+pub fn print_kdamonds(kdamonds: &Kdamonds) -> String {
     let tree = Tree::Map(vec![("kdamonds", Tree::list(&kdamonds.kdamonds, kdamond))]);
-    match form {
-        KdamondsForm::Json => serde_json::to_string_pretty(&tree).expect("a tree is plain data") + "\n",
-        KdamondsForm::Yaml => serde_saphyr::to_string(&tree).expect("a tree is plain data"),
-    }
+    serde_json::to_string_pretty(&tree).expect("a tree is plain data") + "\n"
 }
 
 fn kdamond(kdamond: &Kdamond) -> Tree {
