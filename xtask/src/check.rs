@@ -4,7 +4,7 @@
 //! `cargo xtask check --fast` is for between commits: lints and unit tests of the packages that the branch has changed, each built as
 //! `cargo test --package` builds it, so that nothing is built twice.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Instant;
 
@@ -71,38 +71,50 @@ fn changed(step: &mut Step<'_>) {
     if packages.is_empty() {
         println!("check: no package was changed since the upstream branch; `make check` lints all");
     }
-    for package in &packages {
+    for (package, targets) in &packages {
         println!("check: {package} …");
         step("lints", &mut || {
             cargo(&["clippy", "--locked", "--package", package, "--all-targets", "--", "-D", "warnings"], &[])
         });
         step("unit tests", &mut || {
-            cargo(&["test", "--quiet", "--no-fail-fast", "--locked", "--package", package, "--lib", "--bins"], &[])
+            let test = ["test", "--quiet", "--no-fail-fast", "--locked", "--package", package];
+            cargo(&[&test[..], targets].concat(), &[])
         });
     }
 }
 
-/// Packages with changed files: since the upstream branch, committed or not.
-fn changed_packages() -> Result<BTreeSet<String>, String> {
+/// Packages with changed files, since the upstream branch, committed or not; and the targets of each that have unit tests. cargo refuses
+/// `--lib` for a package without a library.
+fn changed_packages() -> Result<BTreeMap<String, &'static [&'static str]>, String> {
     let metadata = workspace::metadata()?;
     let root = workspace::root();
     let files =
         commits::changed_files(&root).ok_or("git does not say what was changed here; `make check` checks all")?;
-    let mut folders: Vec<(String, String)> = workspace::packages(&metadata)
+    let mut folders: Vec<(String, (String, &'static [&'static str]))> = workspace::packages(&metadata)
         .iter()
         .filter_map(|package| {
             let manifest = std::path::Path::new(package["manifest_path"].as_str()?).parent()?;
             let folder = manifest.strip_prefix(&root).ok()?.to_str()?;
             // Its cases are in Python.
             let has_cases = package["name"] != "isotherm-python";
-            has_cases.then(|| (format!("{folder}/"), package["name"].as_str().unwrap_or_default().to_owned()))
+            has_cases.then(|| {
+                let name = package["name"].as_str().unwrap_or_default().to_owned();
+                (format!("{folder}/"), (name, unit_targets(package)))
+            })
         })
         .collect();
     // The longest folder that a file lies in is its package's.
     folders.sort_by_key(|(folder, _)| std::cmp::Reverse(folder.len()));
     let package =
-        |file: &String| folders.iter().find(|(folder, _)| file.starts_with(folder)).map(|(_, name)| name.clone());
+        |file: &String| folders.iter().find(|(folder, _)| file.starts_with(folder)).map(|(_, package)| package.clone());
     Ok(files.iter().filter(|file| file.ends_with(".rs") || file.ends_with(".toml")).filter_map(package).collect())
+}
+
+fn unit_targets(package: &serde_json::Value) -> &'static [&'static str] {
+    let targets = package["targets"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let has = |wanted: &str| targets.iter().any(|target| target["kind"][0] == wanted);
+    // What else there is: cdylib, proc-macro.
+    if !has("lib") && has("bin") { &["--bins"] } else { &["--lib", "--bins"] }
 }
 
 /// Plays the runs of the digest test in a release build.
@@ -122,5 +134,21 @@ pub(crate) fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Finding
         Ok(status) if status.success() => Vec::new(),
         Ok(_) => vec![format!("`{line}` failed; see above")],
         Err(error) => vec![format!("cannot run `{line}`: {error}")],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_package_has_is_asked_of_cargo() {
+        let package = |kinds: &[&str]| {
+            let targets: Vec<_> = kinds.iter().map(|kind| serde_json::json!({ "kind": [kind] })).collect();
+            serde_json::json!({ "targets": targets })
+        };
+        assert_eq!(unit_targets(&package(&["bin", "test"])), ["--bins"]);
+        assert_eq!(unit_targets(&package(&["lib", "bin", "bench"])), ["--lib", "--bins"]);
+        assert_eq!(unit_targets(&package(&["proc-macro"])), ["--lib", "--bins"]);
     }
 }
