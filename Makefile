@@ -11,7 +11,7 @@ RECORDER := $(TARGET_DIR)/release/valgrind
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 engine = $(MAKE) --no-print-directory -C recorder/valgrind OUT=$(abspath $(RECORDER)) || \
-	echo "Programs can be recorded under QEMU alone then (isotherm record --with qemu)." >&2
+	echo "Programs cannot be started under the recorder then (isotherm record -- CMD). All else works." >&2
 
 .PHONY: deb tarball image python
 .PHONY: help build recorder lab module module-install module-test demo check check-fast test nightly hooks bench
@@ -21,10 +21,10 @@ engine = $(MAKE) --no-print-directory -C recorder/valgrind OUT=$(abspath $(RECOR
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
-build: ## The isotherm command and the recorder's engines, optimised
+build: ## The isotherm command and the recorder's engine, optimised
 	@scripts/setup $@
 	@$(engine)
-	$(CARGO) build --release --locked --package isotherm-cli --package isotherm-tracer
+	$(CARGO) build --release --locked --package isotherm-cli
 
 recorder: ## The engine that records under Valgrind's core; where its headers are missing, says what to install and goes on
 	@scripts/setup $@
@@ -92,7 +92,6 @@ bench: build ## All benchmarks with their bars; writes target/bench.json
 
 install: build ## Into PREFIX (default /usr/local); the lab too, if it was built
 	install -Dm755 $(ISOTHERM) $(DESTDIR)$(PREFIX)/bin/isotherm
-	install -Dm755 $(TARGET_DIR)/release/libisotherm_tracer.so $(DESTDIR)$(PREFIX)/lib/isotherm/libisotherm_tracer.so
 	@$(MAKE) --no-print-directory install-recorder
 	test ! -f $(TARGET_DIR)/release/isotherm-lab || \
 		install -Dm755 $(TARGET_DIR)/release/isotherm-lab $(DESTDIR)$(PREFIX)/bin/isotherm-lab
@@ -114,7 +113,7 @@ install-recorder:
 
 uninstall: ## Removes what `make install` put into PREFIX
 	rm -f $(DESTDIR)$(PREFIX)/bin/isotherm $(DESTDIR)$(PREFIX)/bin/isotherm-lab \
-		$(DESTDIR)$(PREFIX)/lib/isotherm/libisotherm_tracer.so $(DESTDIR)$(PREFIX)/lib/isotherm/isotherm-guest
+		$(DESTDIR)$(PREFIX)/lib/isotherm/isotherm-guest
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/isotherm.1 $(DESTDIR)$(PREFIX)/share/man/man1/isotherm-*.1 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/isotherm $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_isotherm \
 		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/isotherm.fish

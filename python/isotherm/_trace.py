@@ -120,7 +120,6 @@ class Trace:
         command: Sequence[str],
         path: Optional[PathLike] = None,
         *,
-        engine: str = "auto",
         epoch: Optional[str] = None,
         native_first: bool = False,
         isotherm: str = "isotherm",
@@ -128,7 +127,7 @@ class Trace:
     ) -> Trace:
         """Runs a program, writes down which pages it touches, and opens the trace.
 
-        The recording itself is the work of the ``isotherm`` command with its engines, which must be installed
+        The recording itself is the work of the ``isotherm`` command with its engine, which must be installed
         (docs/recording.md). ``path``: the file [default: a temporary one that goes with the object]. ``epoch``: time in
         which a page of a thread is written down once [default: ``"1ms"``]. ``timeout``: seconds; then the program is
         ended, and what was recorded is kept.
@@ -140,11 +139,11 @@ class Trace:
         program = shutil.which(isotherm)
         if program is None:
             raise FileNotFoundError(
-                f"`{isotherm}` is not found: recording needs the isotherm command with its engines; install it, or give "
+                f"`{isotherm}` is not found: recording needs the isotherm command with its engine; install it, or give "
                 "its path as `isotherm`"
             )
         path, owned = _place(path)
-        arguments = [program, "record", "--output", os.fspath(path), "--with", engine]
+        arguments = [program, "record", "--output", os.fspath(path)]
         if epoch is not None:
             arguments += ["--epoch", epoch]
         if native_first:

@@ -1,6 +1,6 @@
 # How the recordings of this folder are made; part of ../make, which gives needs, record, sources, $here and a work folder.
 
-# PostgreSQL in single-user mode: its server does not run under QEMU 7.2 (README). It refuses to run as root.
+# PostgreSQL in single-user mode, as its recording was made: its server did not run inside QEMU 7.2 (README). It refuses to run as root.
 make_postgres() {
     PATH=$PATH:$(echo /usr/lib/postgresql/*/bin)
     needs initdb postgresql pgbench postgresql

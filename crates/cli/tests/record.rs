@@ -1,17 +1,16 @@
-//! `isotherm record` with engines that are not what they seem, without any, and on hosts that run out of something.
+//! `isotherm record` with an engine that is not what it seems, without it, and on hosts that run out of something.
 #![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Records `sh -c 'exit 3'` with these places of the engines' parts.
-fn record(folder: &Path, arguments: &[&str], valgrind: &Path, tracer: &Path) -> Output {
+/// Records `sh -c 'exit 3'` with the engine at this place.
+fn record(folder: &Path, arguments: &[&str], engine: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm"));
     command.arg("record").args(arguments).args(["--", "sh", "-c", "exit 3"]).current_dir(folder);
-    // What other tests found about engines is not theirs to know.
-    command.env("XDG_CACHE_HOME", folder.join("cache"));
-    command.env("ISOTHERM_VALGRIND", valgrind).env("ISOTHERM_TRACER", tracer).output().unwrap()
+    // What other tests found about the engine is not theirs to know.
+    command.env("XDG_CACHE_HOME", folder.join("cache")).env("ISOTHERM_VALGRIND", engine).output().unwrap()
 }
 
 /// Says why a test does nothing, or fails where all must run.
@@ -20,15 +19,13 @@ fn skip(why: &str) {
     eprintln!("skipped: {why}");
 }
 
-/// Builds the engines' parts, which tests of this crate do not depend on. Where Valgrind's headers are missing, it says so.
-fn build_engines() {
+/// Whether the engine records here. Builds it, because tests of this crate do not depend on it; where Valgrind's headers are missing,
+/// that says so.
+fn engine_works() -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut tracer = Command::new(cargo);
-    tracer.args(["build", "--quiet", "--package", "isotherm-tracer"]).current_dir(&root);
-    assert!(tracer.status().is_ok_and(|status| status.success()), "the tracer does not build");
     let made = Command::new("make").args(["--silent", "recorder"]).current_dir(&root).status();
     assert!(made.is_ok_and(|status| status.success()), "`make recorder` fails");
+    isotherm_recorder::probe_engine().map_err(|error| skip(&format!("nothing is recorded here: {error}"))).is_ok()
 }
 
 fn said(output: &Output) -> String {
@@ -46,15 +43,16 @@ fn pretender(folder: &Path, line: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn an_engine_that_records_nothing_is_passed_over_and_named() {
+fn an_engine_that_records_nothing_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let nowhere = folder.path().join("nowhere");
     for line in ["exit 0", "exit 9"] {
-        let output = record(folder.path(), &["-o", "t.parquet"], &pretender(folder.path(), line), &nowhere);
+        let output = record(folder.path(), &["-o", "t.parquet"], &pretender(folder.path(), line));
         let text = said(&output);
         assert_eq!(output.status.code(), Some(3), "{text}");
-        assert!(text.contains("no engine records programs here: valgrind:"), "{text}");
-        assert!(text.contains("before the program began") && text.contains("qemu:"), "{text}");
+        assert!(
+            text.contains("programs cannot be recorded here:") && text.contains("before the program began"),
+            "{text}"
+        );
         assert!(text.contains("apt-get install valgrind"), "the way out: {text}");
         assert!(!folder.path().join("t.parquet").exists());
     }
@@ -72,13 +70,13 @@ fn an_engine_that_was_found_to_work_is_not_tried_again_until_something_changes()
     std::fs::write(folder.path().join("vgpreload_core-amd64-linux.so"), "").unwrap();
     let starts = || std::fs::read_to_string(folder.path().join("starts")).map_or(0, |lines| lines.len());
     let run = || {
-        let output = record(folder.path(), &["-o", "t.parquet"], &tool, &folder.path().join("nowhere"));
+        let output = record(folder.path(), &["-o", "t.parquet"], &tool);
         (output.status.code(), said(&output))
     };
     for starts_now in [2, 3, 4] {
         let (code, text) = run();
         assert_eq!((code, starts()), (Some(0), starts_now), "tried once: {text}");
-        assert!(text.contains("recording with valgrind") && text.contains("1 rows"), "{text}");
+        assert!(text.contains("1 rows"), "{text}");
     }
     std::fs::write(&tool, "another").unwrap();
     assert_eq!((run().0, starts()), (Some(0), 6), "another file is tried");
@@ -96,7 +94,7 @@ fn a_finding_that_does_not_hold_is_said_and_tried_again() {
     let tool = pretender(folder.path(), &line);
     std::fs::write(folder.path().join("vgpreload_core-amd64-linux.so"), "").unwrap();
     let run = || {
-        let output = record(folder.path(), &["-o", "t.parquet"], &tool, &folder.path().join("nowhere"));
+        let output = record(folder.path(), &["-o", "t.parquet"], &tool);
         (output.status.code(), said(&output))
     };
     assert_eq!(run().0, Some(0));
@@ -106,7 +104,7 @@ fn a_finding_that_does_not_hold_is_said_and_tried_again() {
     assert!(text.contains("before the program began"), "{text}");
     let (code, text) = run();
     assert_eq!(code, Some(3), "now it is tried first: {text}");
-    assert!(text.contains("no engine records programs here: valgrind:"), "{text}");
+    assert!(text.contains("programs cannot be recorded here:"), "{text}");
 }
 
 #[test]
@@ -114,7 +112,7 @@ fn an_engine_that_hangs_is_given_up_and_killed() {
     let folder = tempfile::tempdir().unwrap();
     let tool = pretender(folder.path(), "sleep 1234567 & echo $! > \"${0%/*}/pid\"; wait");
     let began = std::time::Instant::now();
-    let output = record(folder.path(), &["-o", "t.parquet"], &tool, &folder.path().join("nowhere"));
+    let output = record(folder.path(), &["-o", "t.parquet"], &tool);
     let text = said(&output);
     assert_eq!(output.status.code(), Some(3), "{text}");
     assert!(text.contains("did not end within 10 s with a program that does nothing, and was killed"), "{text}");
@@ -167,6 +165,16 @@ fn sender(folder: &Path, rows: u64) -> std::path::PathBuf {
     pretender(folder, line)
 }
 
+/// What is kept about an engine that was found to work: its file below the folder, and its bytes.
+fn finding(folder: &Path, tool: &Path) -> (std::path::PathBuf, Vec<u8>) {
+    std::fs::write(folder.join("vgpreload_core-amd64-linux.so"), "").unwrap();
+    let output = record(folder, &["-o", "first.parquet"], tool);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let file = folder.join("cache/isotherm/engines/valgrind");
+    let bytes = std::fs::read(&file).unwrap();
+    (file, bytes)
+}
+
 /// Rows of a trace that must open.
 fn rows(trace: &Path) -> u64 {
     isotherm_trace::TraceReader::open(trace)
@@ -178,17 +186,21 @@ fn rows(trace: &Path) -> u64 {
 #[test]
 fn a_file_that_may_not_grow_further_keeps_what_it_has_and_the_program_runs_on() {
     let folder = tempfile::tempdir().unwrap();
-    let (tool, nowhere) = (sender(folder.path(), 4000), folder.path().join("nowhere"));
+    let tool = sender(folder.path(), 4000);
+    let (kept, bytes) = finding(folder.path(), &tool);
     let trace = folder.path().join("out/t.parquet");
     let mut codes = std::collections::BTreeSet::new();
     // Whatever isotherm writes has a limit of so many bytes, its own spool of 4096 among it.
     for limit in (0..30_000u64).step_by(397) {
         let _ = std::fs::remove_dir_all(folder.path().join("out"));
         std::fs::create_dir(folder.path().join("out")).unwrap();
+        // The engine is not to be tried under the limit, and is forgotten where a recording fails.
+        std::fs::write(&kept, &bytes).unwrap();
         let mut command = Command::new("prlimit");
         command.arg(format!("--fsize={limit}:{limit}")).arg(env!("CARGO_BIN_EXE_isotherm"));
-        command.args(["record", "--with", "valgrind", "-o"]).arg(&trace).args(["--", "true"]);
-        let output = command.env("ISOTHERM_VALGRIND", &tool).env("ISOTHERM_TRACER", &nowhere).output().unwrap();
+        command.args(["record", "-o"]).arg(&trace).args(["--", "true"]);
+        command.env("XDG_CACHE_HOME", folder.path().join("cache")).env("ISOTHERM_VALGRIND", &tool);
+        let output = command.output().unwrap();
         let (code, text) = (output.status.code(), said(&output));
         match code {
             Some(0) => assert_eq!(rows(&trace), 4000, "{limit}: {text}"),
@@ -210,7 +222,8 @@ fn a_file_that_may_not_grow_further_keeps_what_it_has_and_the_program_runs_on() 
 #[test]
 fn a_full_disk_keeps_what_it_has_and_the_program_runs_on() {
     let folder = tempfile::tempdir().unwrap();
-    let (tool, nowhere) = (sender(folder.path(), 20_000), folder.path().join("nowhere"));
+    let tool = sender(folder.path(), 20_000);
+    finding(folder.path(), &tool);
     let place = folder.path().join("disk");
     std::fs::create_dir(&place).unwrap();
     let (mut codes, mut kept) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
@@ -218,14 +231,15 @@ fn a_full_disk_keeps_what_it_has_and_the_program_runs_on() {
         // A file system of its own, gone with the shell. What is on it is looked at before.
         let line = format!(
             "mount -t tmpfs -o size={} none disk || exit 99
-             {} record --with valgrind -o disk/t.parquet -- true; code=$?
+             {} record -o disk/t.parquet -- true; code=$?
              cp disk/t.parquet out; ls -A disk | wc -l > names; exit $code",
             pages * 4096,
             env!("CARGO_BIN_EXE_isotherm")
         );
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", &line]).current_dir(folder.path());
-        let output = command.env("ISOTHERM_VALGRIND", &tool).env("ISOTHERM_TRACER", &nowhere).output();
+        command.env("XDG_CACHE_HOME", folder.path().join("cache")).env("ISOTHERM_VALGRIND", &tool);
+        let output = command.output();
         let Ok(output) = output else { return skip("no unshare") };
         let (code, text) = (output.status.code(), said(&output));
         if matches!(code, Some(99)) || text.contains("unshare failed") {
@@ -247,76 +261,66 @@ fn a_full_disk_keeps_what_it_has_and_the_program_runs_on() {
 
 #[test]
 fn more_processes_than_open_files_are_recorded_to_their_ends() {
-    build_engines();
+    if !engine_works() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
-    let line = "ulimit -Sn 24; exec \"$0\" record --with \"$1\" -o \"$1.parquet\" -- \
+    let line = "ulimit -Sn 24; exec \"$0\" record -o t.parquet -- \
                 sh -c 'for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30
                        do (sleep 3; exit 7) & done; exit 5'";
-    for engine in isotherm_recorder::ENGINES {
-        if let Err(error) = engine.probe() {
-            skip(&format!("{} does not record here: {error}", engine.name));
-            continue;
-        }
-        let mut command = Command::new("sh");
-        command.args(["-c", line, env!("CARGO_BIN_EXE_isotherm"), engine.name]).current_dir(folder.path());
-        let output = command.output().unwrap();
-        assert_eq!(output.status.code(), Some(5), "{}", said(&output));
-        let trace = isotherm_trace::TraceReader::open(folder.path().join(format!("{}.parquet", engine.name))).unwrap();
-        let meta = trace.meta();
-        assert!(meta.complete && meta.processes.len() >= 31, "{} processes: {}", meta.processes.len(), said(&output));
-        // Each slept, and that is in the trace only if it was recorded to its end.
-        let slept = meta.events.iter().filter(|event| matches!(event.kind, isotherm_trace::EventKind::Idle { .. }));
-        let slept: std::collections::BTreeSet<u32> = slept.map(|event| event.thread).collect();
-        assert!(slept.len() >= 30, "{}: {} slept", engine.name, slept.len());
-    }
+    let mut command = Command::new("sh");
+    command.args(["-c", line, env!("CARGO_BIN_EXE_isotherm")]).current_dir(folder.path());
+    let output = command.env("XDG_CACHE_HOME", folder.path().join("cache")).output().unwrap();
+    assert_eq!(output.status.code(), Some(5), "{}", said(&output));
+    let trace = isotherm_trace::TraceReader::open(folder.path().join("t.parquet")).unwrap();
+    let meta = trace.meta();
+    assert!(meta.complete && meta.processes.len() >= 31, "{} processes: {}", meta.processes.len(), said(&output));
+    // Each slept, and that is in the trace only if it was recorded to its end.
+    let slept = meta.events.iter().filter(|event| matches!(event.kind, isotherm_trace::EventKind::Idle { .. }));
+    let slept: std::collections::BTreeSet<u32> = slept.map(|event| event.thread).collect();
+    assert!(slept.len() >= 30, "{} slept", slept.len());
 }
 
 #[test]
 fn an_engine_that_is_missing_is_said_with_the_places_looked_at() {
     let folder = tempfile::tempdir().unwrap();
-    let nowhere = folder.path().join("nowhere");
-    let output = record(folder.path(), &["-o", "t.parquet", "--with", "valgrind"], &nowhere, &nowhere);
+    let output = record(folder.path(), &["-o", "t.parquet"], &folder.path().join("nowhere"));
     let text = said(&output);
     assert_eq!(output.status.code(), Some(3), "{text}");
     assert!(text.contains("isorec-amd64-linux not found; looked at") && text.contains("ISOTHERM_VALGRIND="), "{text}");
+    assert!(text.contains("apt-get install valgrind"), "the way out: {text}");
 }
 
 #[test]
-fn advice_on_a_command_takes_the_engine_that_is_named() {
-    build_engines();
+fn advice_on_a_command_runs_it_by_itself_first_if_asked() {
     let folder = tempfile::tempdir().unwrap();
-    let nowhere = folder.path().join("nowhere");
-    let advise = |arguments: &[&str], hidden: &str| {
+    let advise = |engine: Option<&Path>| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm"));
-        command.args(["advise", "--kernel", "6.12", "--memory", "100%"]).args(arguments).args(["--", "sh", "-c", ":"]);
-        command.env("XDG_CACHE_HOME", folder.path().join("cache")).env(hidden, &nowhere).output().unwrap()
+        command.args(["advise", "--kernel", "6.12", "--memory", "100%", "--native-first", "--", "sh", "-c", ":"]);
+        command.env("XDG_CACHE_HOME", folder.path().join("cache"));
+        command.envs(engine.map(|place| ("ISOTHERM_VALGRIND", place))).output().unwrap()
     };
-    for (engine, other) in [("valgrind", "ISOTHERM_TRACER"), ("qemu", "ISOTHERM_VALGRIND")] {
-        if let Err(error) = isotherm_recorder::engine_named(engine).unwrap().probe() {
-            skip(&format!("{engine} does not record here: {error}"));
-            continue;
-        }
-        let output = advise(&["--with", engine, "--native-first"], other);
-        assert_eq!(output.status.code(), Some(0), "{engine}: {}", said(&output));
-        let told = String::from_utf8_lossy(&output.stdout);
-        assert!(told.contains("resident when it ran by itself"), "{engine}: {told}");
+    let without = advise(Some(&folder.path().join("nowhere")));
+    assert_eq!(without.status.code(), Some(3), "{}", said(&without));
+    if !engine_works() {
+        return;
     }
-    let output = advise(&["--with", "qemu"], "ISOTHERM_TRACER");
-    assert_eq!(output.status.code(), Some(3), "the other engine is not taken: {}", said(&output));
-    let output = advise(&["--with", "lackey"], "X");
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    let output = advise(None);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("resident when it ran by itself"), "{told}");
 }
 
 #[test]
 fn a_native_run_needs_no_engine_and_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let nowhere = folder.path().join("nowhere");
-    let output = record(folder.path(), &["--native-only"], &nowhere, &nowhere);
+    let output = record(folder.path(), &["--native-only"], &nowhere);
     let text = said(&output);
     assert_eq!(output.status.code(), Some(3), "the program's own: {text}");
     assert!(text.contains("without recording:") && text.contains("resident"), "{text}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-    let refused = record(folder.path(), &["--native-only", "-o", "t.parquet"], &nowhere, &nowhere);
+    let refused = record(folder.path(), &["--native-only", "-o", "t.parquet"], &nowhere);
     assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
 }
 
@@ -332,9 +336,8 @@ pub(crate) fn tutorial() -> Vec<String> {
 
 #[test]
 fn the_tutorial_works() {
-    build_engines();
-    if let Err(error) = isotherm_recorder::engine_named("valgrind").unwrap().probe() {
-        return skip(&format!("valgrind does not record here: {error}"));
+    if !engine_works() {
+        return;
     }
     let folder = tempfile::tempdir().unwrap();
     let programs = Path::new(env!("CARGO_BIN_EXE_isotherm")).parent().unwrap().display();

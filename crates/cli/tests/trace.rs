@@ -144,6 +144,17 @@ fn record(path: &str) {
     writer.finish().expect("a record");
 }
 
+/// What users have recorded inside QEMU stays readable, although there is no such engine any more: the bundled recordings are of it.
+#[test]
+fn recordings_of_an_engine_that_is_gone_are_described_as_ever() {
+    let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/gcc.parquet");
+    let (text, _) = said(&["report", "info", recording, "--format", "json"]);
+    let info: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((&info["recorder"], &info["rows"]), (&"qemu-user plugin".into(), &737_549.into()));
+    let (text, _) = said(&["report", "info", recording]);
+    assert!(text.contains("qemu-user plugin"), "{text}");
+}
+
 #[test]
 fn records_are_cut_filtered_and_merged() {
     let folder = Folder::new();

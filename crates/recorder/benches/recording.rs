@@ -1,17 +1,17 @@
 //! How much slower a program runs while it is recorded: a CPU-bound Python program of about 5 s, without and with.
 //!
-//! The bar is on CPU time (program, emulator and recorder), which other programs on the machine disturb least; wall time is
+//! The bar is on CPU time (program, engine and recorder), which other programs on the machine disturb least; wall time is
 //! shown beside it. Prints one JSON object a line: `name, unit, bar, value, pass`. Bar: DESIGN section 5. Without `--bench`
-//! it runs a tiny program and only checks that it works; without `qemu-user` it does nothing and says so.
+//! it runs a tiny program and only checks that it works; without the engine it does nothing and says so.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark's output")]
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use isotherm_recorder::{RecordError, RecordOptions, record};
+use isotherm_recorder::{RecordOptions, record};
 
 const PYTHON: &str = "/usr/bin/python3";
 const SLOW_DOWN_BAR: f64 = 25.0;
@@ -19,8 +19,8 @@ const SLOW_DOWN_BAR: f64 = 25.0;
 fn main() {
     let measuring = std::env::args().any(|argument| argument == "--bench");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    if !Path::new(PYTHON).exists() || !build_tracer(&root, measuring) {
-        return eprintln!("skipped: no {PYTHON} or the tracer does not build");
+    if !Path::new(PYTHON).exists() || !build_engine(&root) {
+        return eprintln!("skipped: no {PYTHON} or the engine does not build");
     }
     let sessions = if measuring { "1200000" } else { "2000" };
     let program = root.join("traces/programs/sessions.py");
@@ -38,7 +38,7 @@ fn main() {
     let recorded = Clock::start();
     match record(&options, &mut |_| {}) {
         Ok(recording) => assert_eq!(recording.exit_code, 0),
-        Err(error @ RecordError::NoEngine(_)) => return eprintln!("skipped: {error}"),
+        Err(error) if error.is_host_cannot() => return eprintln!("skipped: {error}"),
         Err(error) => panic!("{error}"),
     }
     let recorded = recorded.stop();
@@ -50,12 +50,9 @@ fn main() {
     report("recording, CPU-bound Python: slow-down on the wall", "times", None, wall);
 }
 
-fn build_tracer(root: &Path, optimised: bool) -> bool {
-    let cargo = std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
-    let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--locked", "--package", "isotherm-tracer", "--manifest-path"]);
-    command.arg(root.join("Cargo.toml")).args(optimised.then_some("--release"));
-    command.status().is_ok_and(|status| status.success())
+fn build_engine(root: &Path) -> bool {
+    let made = Command::new("make").args(["--silent", "recorder"]).current_dir(root).status();
+    made.is_ok_and(|status| status.success())
 }
 
 fn report(name: &str, unit: &str, bar: Option<f64>, value: f64) {

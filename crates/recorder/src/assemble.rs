@@ -1,4 +1,4 @@
-//! From the tracer's records to a trace: threads get their places in the file's lists, rows of all threads are put in the
+//! From the engine's records to a trace: threads get their places in the file's lists, rows of all threads are put in the
 //! order of virtual time, mappings are followed so that moves and discards can be told.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -47,7 +47,7 @@ pub(crate) struct Assembler {
     expected: BTreeSet<u32>,
 }
 
-/// One thread of the tracer's stream.
+/// One thread of the engine's stream.
 #[derive(Default)]
 struct Arrival {
     next_sequence: u32,

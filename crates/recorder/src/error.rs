@@ -24,14 +24,6 @@ pub enum RecordError {
         /// Why, and the way out.
         why: String,
     },
-    /// A program of the distribution is missing.
-    #[error("{tool} is not installed: `apt-get install {package}`")]
-    ToolMissing {
-        /// Name of the executable.
-        tool: &'static str,
-        /// Debian's package.
-        package: &'static str,
-    },
     /// A file that comes with isotherm is missing.
     #[error(
         "{part} not found; looked at {}. `make build` builds it; {variable}=/path/{part} says where it is",
@@ -44,9 +36,14 @@ pub enum RecordError {
         /// Where it was looked for.
         looked_at: Vec<PathBuf>,
     },
-    /// No engine records here.
-    #[error("no engine records programs here: {}. {INSTALL}", reasons(.0))]
-    NoEngine(Vec<EngineFailure>),
+    /// The engine does not record here.
+    #[error("programs cannot be recorded here: {0}. {INSTALL}")]
+    NoEngine(Box<RecordError>),
+    /// There is no engine for this processor.
+    #[error(
+        "programs can be started under the recorder on x86-64 alone, and this processor is {0}: there is no engine for it"
+    )]
+    OtherProcessor(&'static str),
     /// The epoch or the instruction's length is out of bounds.
     #[error("an epoch of {epoch_ns} ns is {instructions} instructions; allowed: 1000 to 2^40")]
     Epoch {
@@ -78,12 +75,12 @@ pub enum RecordError {
         /// How long it was waited for.
         seconds: u64,
     },
-    /// A signal came while an engine was tried.
+    /// A signal came while the engine was tried.
     #[error("interrupted before the program was started")]
     Interrupted,
-    /// The tracer sends what this recorder does not understand.
+    /// The engine sends what this recorder does not understand.
     #[error(
-        "the tracer's records are not understood: {why}. Build the tracer and isotherm from the same version; {} holds \
+        "the engine's records are not understood: {why}. Build the engine and isotherm from the same version; {} holds \
          what came before",
         path.display()
     )]
@@ -99,23 +96,9 @@ pub enum RecordError {
     Trace(#[from] isotherm_trace::TraceError),
 }
 
-/// An engine that does not record here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EngineFailure {
-    /// Its name on the command line.
-    pub name: &'static str,
-    /// Why not.
-    pub why: String,
-}
-
-/// The way out where no engine works.
+/// The way out where the engine does not work.
 const INSTALL: &str =
-    "With Valgrind's package (`apt-get install valgrind`), `make build` makes an engine that needs no more";
-
-fn reasons(failures: &[EngineFailure]) -> String {
-    let reasons: Vec<String> = failures.iter().map(|failure| format!("{}: {}", failure.name, failure.why)).collect();
-    reasons.join("; ")
-}
+    "With Valgrind's package (`apt-get install valgrind`), `make build` makes the engine, which needs no more";
 
 fn searched(in_path: bool) -> &'static str {
     if in_path { " in $PATH; a program in this directory is given as `./NAME`" } else { "" }
@@ -128,7 +111,7 @@ impl RecordError {
 
     /// Whether this host lacks something that can be installed or built.
     pub fn is_host_cannot(&self) -> bool {
-        matches!(self, Self::ToolMissing { .. } | Self::PartMissing { .. } | Self::NoEngine(_))
+        matches!(self, Self::PartMissing { .. } | Self::NoEngine(_) | Self::OtherProcessor(_))
     }
 
     /// Whether the request itself is wrong: another command line is needed.

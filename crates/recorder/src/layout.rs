@@ -105,7 +105,7 @@ fn part(range: &MapRange, start: u64, end: u64) -> MapRange {
     MapRange { start, end, file_page, ..range.clone() }
 }
 
-/// A mapping as the trace wants it, from what the tracer says.
+/// A mapping as the trace wants it, from what the engine says.
 pub(crate) fn map_range(start: u64, end: u64, flags: MapFlags, file_page: u64, name: String) -> MapRange {
     // Files of memory file systems, and System V segments: swap is behind them, not a disk.
     let in_memory = ["/memfd:", "/dev/shm/", "/SYSV", "/sysv-shm"].iter().any(|prefix| name.starts_with(prefix));

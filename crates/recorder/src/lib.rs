@@ -1,4 +1,4 @@
-//! The recorder of page traces. Starts the program under an emulator that sees each access, reads what it says,
+//! The recorder of page traces. Starts the program under an engine that sees each access, reads what it says,
 //! writes a trace. How it works and what it does not see: `docs/recording.md`.
 
 mod accessed;
@@ -25,8 +25,8 @@ mod touched;
 pub use accessed::{
     AccessedOptions, AccessedRecording, AccessedReport, Bits, Change, Eyes, LookError, Who, record_accessed,
 };
-pub use engine::{ENGINES, EngineEntry, cache_folder, engine_named};
-pub use error::{EngineFailure, RecordError};
+pub use engine::{cache_folder, probe as probe_engine};
+pub use error::RecordError;
 pub use host::describe as describe_host;
-pub use record::{DEFAULT_EPOCH, DEFAULT_NS_PER_INSTRUCTION, RecordOptions, Recording, Report, record, run_native};
+pub use record::{DEFAULT_EPOCH, RecordOptions, Recording, Report, record, run_native};
 pub use stream::trace_from_stream;

@@ -1,4 +1,4 @@
-//! From a command to what the emulator can run: an ELF file for x86-64, with its arguments.
+//! From a command to what the engine can run: an ELF file for x86-64, with its arguments.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -45,7 +45,7 @@ pub(crate) fn resolve(command: &[OsString], search: Option<&OsStr>) -> Result<Pr
                 None => return Ok(Program { path, arguments }),
                 Some(what) => {
                     return Err(not_executable(&format!(
-                        "it {what}, and would run under an engine without the rights that this gives. A copy of it (`cp`) is an \
+                        "it {what}, and would run under the recorder without the rights that this gives. A copy of it (`cp`) is an \
                          ordinary program that can be recorded"
                     )));
                 }
@@ -65,7 +65,7 @@ pub(crate) fn resolve(command: &[OsString], search: Option<&OsStr>) -> Result<Pr
     Err(RecordError::NotExecutable { path, why: "its interpreters are scripts, more than five deep".into() })
 }
 
-/// What makes a program run with other rights than its caller's. Engines refuse it, or run it without them.
+/// What makes a program run with other rights than its caller's. The engine cannot record it.
 fn privileges(path: &Path, status: &Metadata) -> Option<&'static str> {
     match status.mode() & 0o6000 {
         0 => sys::has_capabilities(path).then_some("has file capabilities"),

@@ -1,5 +1,5 @@
-//! The tracer's stream, read: chunks from the FIFO, records from a chunk. Specified in `docs/recording.md#protocol`; the
-//! writer is `tracer/src/record.rs`, under another licence, which is why the two share no code.
+//! The engine's stream, read: chunks from the FIFO, records from a chunk. Specified in `docs/recording.md#protocol`; the
+//! writer is `recorder/valgrind/src/record.h`.
 
 use isotherm_trace::{PAGE_LIMIT, PageRun};
 
@@ -30,7 +30,7 @@ pub(crate) enum ProtocolError {
     UnknownRecord { tag: u8, offset: usize },
     #[error("{what} is {value}, which is not allowed")]
     Value { what: &'static str, value: u64 },
-    #[error("the tracer speaks version {found} of the protocol, this recorder version {VERSION}")]
+    #[error("the engine speaks version {found} of the protocol, this recorder version {VERSION}")]
     Version { found: u64 },
 }
 

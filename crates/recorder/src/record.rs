@@ -7,8 +7,8 @@ use std::process::ExitStatus;
 use isotherm_trace::{Clock, Fraction, NativeRun};
 use isotherm_units::Duration;
 
-use crate::engine::{self, EngineEntry, EpochLength};
-use crate::error::{EngineFailure, RecordError};
+use crate::engine::{self, EpochLength};
+use crate::error::RecordError;
 use crate::session::{self, Purpose};
 use crate::{native, program};
 
@@ -16,14 +16,13 @@ use crate::{native, program};
 /// repeats of a page fall into one epoch.
 pub const DEFAULT_EPOCH: Duration = Duration::from_ms(1);
 
-/// CPU time that one instruction is taken to last: native CPU time divided by instructions was 0.13 to 0.55 ns for the
-/// programs recorded in `traces/` (`traces/README.md`), with the median here.
-pub const DEFAULT_NS_PER_INSTRUCTION: Fraction = Fraction { numerator: 1, denominator: 5 };
+/// CPU time of one instruction by which the length of an epoch is checked if none is given: native CPU time divided by instructions was
+/// 0.13 to 0.55 ns for the programs recorded in `traces/` (`traces/README.md`), with the median here.
+const USUAL_NS_PER_INSTRUCTION: Fraction = Fraction { numerator: 1, denominator: 5 };
 
-/// How far such a clock was off at most, percent of native CPU time, over all whole programs that were measured: those judged in
-/// `docs/recording.md#time`, and those fitted in `recorder/valgrind/prices/README.md` (there `sha256sum`).
-pub(crate) const DEFAULT_ERROR_PERCENT: u32 = 377;
-/// How far a clock by prices (`recorder/valgrind/src/prices.c`) was off: the same tables (Python with floating point).
+/// How far a clock by prices (`recorder/valgrind/src/prices.c`) was off at most, percent of native CPU time, over all whole programs that
+/// were measured: those judged in `docs/recording.md#time`, and those fitted in `recorder/valgrind/prices/README.md` (there Python with
+/// floating point).
 pub(crate) const PRICES_ERROR_PERCENT: u32 = 162;
 
 /// A recording to be made.
@@ -33,13 +32,11 @@ pub struct RecordOptions {
     pub command: Vec<OsString>,
     /// Where the trace goes.
     pub output: PathBuf,
-    /// What runs the program; `None`: the first of [`ENGINES`](crate::ENGINES) that works here.
-    pub engine: Option<&'static EngineEntry>,
-    /// Run the program once without an engine before, to learn how long it takes and how much memory it uses.
+    /// Run the program once without the engine before, to learn how long it takes and how much memory it uses.
     pub native_first: bool,
     /// Length of an epoch, in CPU time of a thread.
     pub epoch: Duration,
-    /// CPU time of one instruction; `None`: prices by kind of work where the engine has them, [`DEFAULT_NS_PER_INSTRUCTION`] otherwise.
+    /// CPU time of one instruction; `None`: prices by kind of work.
     pub ns_per_instruction: Option<Fraction>,
     /// Stop recording when the file has so many bytes; the program runs on.
     pub max_bytes: Option<u64>,
@@ -51,7 +48,6 @@ impl RecordOptions {
         Self {
             command,
             output: output.into(),
-            engine: None,
             native_first: false,
             epoch: DEFAULT_EPOCH,
             ns_per_instruction: None,
@@ -59,18 +55,14 @@ impl RecordOptions {
         }
     }
 
-    /// How long an epoch is under an engine that counts time by prices or does not.
-    pub(crate) fn epoch_length(&self, has_prices: bool) -> Result<EpochLength, RecordError> {
+    /// How long an epoch is under the engine.
+    pub(crate) fn epoch_length(&self) -> Result<EpochLength, RecordError> {
         let instructions = self.epoch_instructions()?;
-        Ok(EpochLength {
-            instructions,
-            ns: self.epoch.ns(),
-            by_prices: has_prices && self.ns_per_instruction.is_none(),
-        })
+        Ok(EpochLength { instructions: self.ns_per_instruction.map(|_| instructions), ns: self.epoch.ns() })
     }
 
     fn epoch_instructions(&self) -> Result<u64, RecordError> {
-        let Fraction { numerator, denominator } = self.ns_per_instruction.unwrap_or(DEFAULT_NS_PER_INSTRUCTION);
+        let Fraction { numerator, denominator } = self.ns_per_instruction.unwrap_or(USUAL_NS_PER_INSTRUCTION);
         let epoch_ns = self.epoch.ns();
         let instructions = u128::from(epoch_ns) * u128::from(denominator) / u128::from(numerator.max(1));
         let instructions = u64::try_from(instructions).unwrap_or(u64::MAX);
@@ -91,13 +83,6 @@ pub enum Report {
         bytes: u64,
         /// CPU time of the program, all threads.
         cpu: Duration,
-    },
-    /// Nobody asked for an engine; this one works here.
-    Engine {
-        /// Its name on the command line.
-        name: &'static str,
-        /// Better ones that do not work here.
-        passed_over: Vec<EngineFailure>,
     },
     /// Something the user should know at once.
     Warning(String),
@@ -146,22 +131,25 @@ pub struct Recording {
 /// signals are passed on to it. Threads and children are recorded too; the recording ends when all of them have.
 ///
 /// # Errors
-/// When the command, the tool or the plugin is not there, or the trace cannot be written; [`RecordError::is_partial`]
+/// When the command or the engine is not there, or the trace cannot be written; [`RecordError::is_partial`]
 /// tells whether the file holds a part.
 pub fn record(options: &RecordOptions, report: &mut dyn FnMut(Report)) -> Result<Recording, RecordError> {
+    engine::check_processor(std::env::consts::ARCH)?;
+    // A wrong epoch is refused before anything runs.
+    options.epoch_length()?;
     let search = std::env::var_os("PATH");
     let program = program::resolve(&options.command, search.as_deref())?;
-    let chosen = engine::choose(options.engine, report)?;
+    let found = engine::find()?;
     let native = if options.native_first { Some(native::run(&program)?) } else { None };
-    let recorded = session::record(options, &program, native, chosen.engine.as_ref(), Purpose::Run, report);
+    let recorded = session::record(options, &program, native, &found.engine, Purpose::Run, report);
     if let Err(RecordError::NothingRecorded { .. } | RecordError::Io { .. }) = recorded {
         // Not tried again now: the program may have run.
-        chosen.recorded_nothing();
+        found.recorded_nothing();
     }
     recorded
 }
 
-/// Runs a program without an engine: how long it takes, and how much memory it uses. It has the caller's standard streams.
+/// Runs a program without the engine: how long it takes, and how much memory it uses. It has the caller's standard streams.
 ///
 /// # Errors
 /// When the command cannot be started.

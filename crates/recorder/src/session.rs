@@ -1,4 +1,4 @@
-//! A recording under an engine: starts it, takes what it sends over the spool, looks after the processes, writes the trace.
+//! A recording under the engine: starts it, takes what it sends over the spool, looks after the processes, writes the trace.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,13 +13,11 @@ use isotherm_trace::{Clock, ClockKind, Fraction, NativeRun, PageCacheRange, Trac
 use isotherm_units::Duration;
 
 use crate::assemble::{AssembleError, Assembler};
-use crate::engine::{EpochLength, Launch};
+use crate::engine::{EpochLength, Valgrind};
 use crate::error::RecordError;
 use crate::program::Program;
 use crate::protocol::ProtocolError;
-use crate::record::{
-    DEFAULT_ERROR_PERCENT, DEFAULT_NS_PER_INSTRUCTION, PRICES_ERROR_PERCENT, RecordOptions, Recording, Report, exit_of,
-};
+use crate::record::{PRICES_ERROR_PERCENT, RecordOptions, Recording, Report, exit_of};
 use crate::signals::Signals;
 use crate::spool::{Spool, chunks};
 use crate::{host, sys};
@@ -31,7 +29,7 @@ const FLUSH_EVERY: WallDuration = WallDuration::from_secs(1);
 /// A process that was announced and has not spoken for so long after all others ended was killed before it could.
 const SILENCE: WallDuration = WallDuration::from_secs(2);
 
-/// How long an engine may take for a program that does nothing; it takes half a second on a quiet machine.
+/// How long the engine may take for a program that does nothing; it takes half a second on a quiet machine.
 const PROBE_LIMIT: WallDuration = WallDuration::from_secs(10);
 
 /// What a program is run for.
@@ -47,14 +45,14 @@ pub(crate) fn record(
     options: &RecordOptions,
     program: &Program,
     native: Option<NativeRun>,
-    engine: &dyn Launch,
+    engine: &Valgrind,
     purpose: Purpose,
     report: &mut dyn FnMut(Report),
 ) -> Result<Recording, RecordError> {
-    let epoch = options.epoch_length(engine.has_prices())?;
+    let epoch = options.epoch_length()?;
     let signals = Signals::catch().map_err(|error| RecordError::io("catch signals", error))?;
     let spool = Spool::create().map_err(|error| RecordError::io("make a directory for temporary files", error))?;
-    let writer = TraceWriter::create(&options.output, meta(options, engine, epoch)).map_err(RecordError::NotBegun)?;
+    let writer = TraceWriter::create(&options.output, meta(options)).map_err(RecordError::NotBegun)?;
 
     let began = WallInstant::now();
     let mut command = engine.command(spool.path(), epoch, program);
@@ -83,21 +81,19 @@ pub(crate) fn record(
 }
 
 /// What a trace says of a recording before it begins.
-fn meta(options: &RecordOptions, engine: &dyn Launch, epoch: EpochLength) -> TraceMeta {
+fn meta(options: &RecordOptions) -> TraceMeta {
     let clock = match options.ns_per_instruction {
         Some(_) => Clock { kind: ClockKind::Instructions, error_percent: None },
-        None if epoch.by_prices => Clock { kind: ClockKind::InstructionMix, error_percent: Some(PRICES_ERROR_PERCENT) },
-        None => Clock { kind: ClockKind::Instructions, error_percent: Some(DEFAULT_ERROR_PERCENT) },
+        None => Clock { kind: ClockKind::InstructionMix, error_percent: Some(PRICES_ERROR_PERCENT) },
     };
-    let per_instruction = options.ns_per_instruction.unwrap_or(DEFAULT_NS_PER_INSTRUCTION);
     TraceMeta {
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        recorder: engine.recorder().to_owned(),
-        kernel_accesses: engine.sees_the_kernel(),
+        recorder: Valgrind::RECORDER.to_owned(),
+        kernel_accesses: true,
         page_cache: Some(PageCacheRange::RECORDED),
         host: host::describe(),
         epoch_ns: options.epoch.ns(),
-        ns_per_instruction: (!epoch.by_prices).then_some(per_instruction),
+        ns_per_instruction: options.ns_per_instruction,
         clock,
         ..TraceMeta::default()
     }
@@ -144,7 +140,7 @@ impl From<AssembleError> for Stop {
 
 impl From<io::Error> for Stop {
     fn from(error: io::Error) -> Self {
-        Self::Failed(RecordError::io("read what the tracer sends", error))
+        Self::Failed(RecordError::io("read what the engine sends", error))
     }
 }
 
@@ -202,7 +198,7 @@ impl Session<'_> {
         self.conclude(status, tool_cpu, interrupted, engine, began)
     }
 
-    /// Ends an engine that was only to be tried, with all that it started.
+    /// Ends the engine, which was only to be tried, with all that it started.
     fn give_up(mut self, engine: &Path, interrupted: bool) -> RecordError {
         let _ = self.spool.stop();
         sys::kill_group(self.child.id());
@@ -331,7 +327,7 @@ impl Session<'_> {
         // A signal that people or systems send to end a program; others are the program's own end.
         let cut_off = signal.is_some_and(|signal| [1, 2, 3, 9, 15].contains(&signal));
         let complete = !cut_off && !interrupted && stopped.is_none();
-        let instructions = assembler.instructions((!epoch.by_prices).then_some(epoch.instructions));
+        let instructions = assembler.instructions(epoch.instructions);
         let (mut writer, totals, written) = assembler.finish();
         let failed = match stopped {
             Some(Stop::Failed(error)) => Some(error),

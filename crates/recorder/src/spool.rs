@@ -1,4 +1,4 @@
-//! The directory through which the tracer talks: `control`, `fifo`, and a chunk file per thread.
+//! The directory through which the engine talks: `control`, `fifo`, and a chunk file per thread.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -68,7 +68,7 @@ impl Spool {
         self.directory.path()
     }
 
-    /// Tells all tracers to send no more; the program runs on.
+    /// Tells all recorded processes to send no more; the program runs on.
     pub(crate) fn stop(&mut self) -> io::Result<()> {
         self.control.seek(SeekFrom::Start(STOP_OFFSET))?;
         self.control.write_all(&1u32.to_le_bytes())

@@ -16,7 +16,7 @@ pub struct TraceMeta {
     pub format_version: u32,
     /// The command that was recorded, or empty.
     pub command: Vec<String>,
-    /// What observed the accesses, for example `valgrind tool`, `qemu-user plugin`, `import oracleGeneral`.
+    /// What observed the accesses, for example `valgrind tool`, `import oracleGeneral`.
     pub recorder: String,
     /// Whether rows hold what the kernel touched for the program in system calls: buffers, paths, structures.
     #[serde(skip_serializing_if = "is_default")]

@@ -28,7 +28,7 @@ void warn(const HChar* format, ...)
    va_start(arguments, format);
    VG_(vsnprintf)(text, sizeof text, format, arguments);
    va_end(arguments);
-   UInt length = VG_(snprintf)(line, sizeof line, "isotherm tracer: %s\n", text);
+   UInt length = VG_(snprintf)(line, sizeof line, "isotherm recorder: %s\n", text);
    VG_(write)(ERROR_STREAM, line, (Int)length);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 
-/* The records of the tracer's stream, as bytes. Specified in docs/recording.md#protocol; the reader is
-   crates/recorder/src/protocol.rs, the other writer tracer/src/record.rs. */
+/* The records of the tool's stream, as bytes. Specified in docs/recording.md#protocol; the reader is
+   crates/recorder/src/protocol.rs. */
 
 #ifndef ISOREC_RECORD_H
 #define ISOREC_RECORD_H

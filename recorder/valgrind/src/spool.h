@@ -16,7 +16,7 @@ typedef struct {
    ULong frontier_ns; /* the latest point of virtual time that any thread has reached */
    UInt next_uid;     /* the uid of the next thread */
    UInt stop;         /* not 0 when the recorder takes no more */
-   ULong computed_ns; /* what all threads have computed so far, in sum; the tracer alone uses it, the recorder leaves it 0 */
+   ULong computed_ns; /* what all threads have computed so far, in sum; the tool alone uses it, the recorder leaves it 0 */
 } Control;
 
 extern Control* control;

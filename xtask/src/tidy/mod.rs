@@ -101,7 +101,6 @@ mod tests {
             "crates/sim/Cargo.toml",
             "[package]\nlicense = \"WTFPL\"\n[dependencies]\nisotherm-cli.workspace = true\n",
         );
-        write("tracer/src/lib.rs", "//! A plugin without a licence line.\n");
         write("docs/a.md", "See [b](b.md), [c](a.md#no-such-heading), run:\n```console\n$ make nonsense\n```\n");
         write("docs/spec/clock.md", "# Clock\n\n<a id=\"s1\"></a>\n\n## 1. Hands\n");
         write(
@@ -129,7 +128,6 @@ mod tests {
             "lints",
             "licence",
             "isotherm-cli",
-            "SPDX",
             "b.md",
             "no-such-heading",
             "nonsense",

@@ -126,9 +126,6 @@ pub(crate) struct Args {
     threads: Option<u16>,
     #[command(flatten)]
     format: FormatArg,
-    /// What records COMMAND: `auto`, `valgrind` or `qemu` (see `isotherm record --help`).
-    #[arg(long, value_name = "ENGINE", default_value = super::record::AUTO, conflicts_with = "trace")]
-    with: String,
     /// Run COMMAND once as it is before it is recorded, for its CPU time and memory (see `isotherm record --help`).
     #[arg(long, requires = "command")]
     native_first: bool,
@@ -176,7 +173,7 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     }
     let recorded = match &args.trace {
         Some(_) => None,
-        None => Some(super::record::record_for_advice(&args.command, &args.with, args.native_first, ui)?),
+        None => Some(super::record::record_for_advice(&args.command, args.native_first, ui)?),
     };
     let trace = args.trace.clone().or_else(|| recorded.as_ref().map(|file| file.path().to_path_buf()));
     let trace = trace.expect("clap asks for a trace or a command");

@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use isotherm_recorder::{ENGINES, EngineEntry, RecordError, RecordOptions, Recording, Report, engine_named};
+use isotherm_recorder::{RecordError, RecordOptions, Recording, Report};
 use isotherm_trace::{ClockKind, Fraction, NativeRun};
 use isotherm_units::{Bytes, Duration, PAGE_BYTES};
 
@@ -32,9 +32,6 @@ pub(crate) struct Args {
     /// processes 100ms].
     #[arg(long, value_name = "TIME")]
     epoch: Option<Duration>,
-    /// What runs the program: `auto` takes the first of `valgrind`, `qemu` that really records here, and says which.
-    #[arg(long, value_name = "ENGINE", default_value = AUTO)]
-    with: String,
     /// Run the program twice: first as it is, for its CPU time and memory. The trace's clock follows that CPU time, and the figures stand in
     /// the trace. Only for programs that do the same again.
     #[arg(long)]
@@ -42,8 +39,7 @@ pub(crate) struct Args {
     /// Run the program once as it is, and print its CPU time and memory; record nothing.
     #[arg(long, conflicts_with_all = ["output", "native_first", "pid", "cgroup"])]
     native_only: bool,
-    /// CPU time of 1000 instructions, where no native run sets the clock. Without it `valgrind` counts each kind of work at its price, and
-    /// `qemu` takes 200ns.
+    /// CPU time of 1000 instructions, where no native run sets the clock. Without it each kind of work is counted at its price.
     #[arg(long, value_name = "TIME")]
     time_per_kinstructions: Option<Duration>,
     /// Stop recording at this file size; the program runs on.
@@ -62,28 +58,14 @@ Examples:
   isotherm record -o job.parquet -- python3 job.py
   isotherm record -o exact.parquet --native-first -- python3 job.py
   isotherm record -o server.parquet --epoch 10ms -- redis-server --port 7000
-  isotherm record -o render.parquet --with qemu -- ./render --threads 8
   isotherm record -o service.parquet --pid 1234 --for 5m
 
 Then: isotherm advise job.parquet, isotherm report heatmap job.parquet
 
-Engines: `valgrind` comes with isotherm, sees what the kernel touches for the program, and runs threads one at a time; `qemu`
-(qemu-user of Debian 12, or another with plugins) runs them side by side. The exit code is the program's (128 + n after signal n); 3
-without a program run: this host lacks something.";
+The engine is a Valgrind tool that comes with isotherm. It sees what the kernel touches for the program, and
+runs threads one at a time. It is made for x86-64 alone.
 
-/// The first engine that works.
-pub(crate) const AUTO: &str = "auto";
-
-/// The engine that `--with` names; `None` for the first that works.
-fn engine(name: &str) -> Result<Option<&'static EngineEntry>, CliError> {
-    if name == AUTO {
-        return Ok(None);
-    }
-    engine_named(name).map(Some).ok_or_else(|| {
-        let known: Vec<String> = ENGINES.iter().map(|entry| format!("{} ({})", entry.name, entry.summary)).collect();
-        CliError::usage(format!("`--with` is `{name}`; allowed: {AUTO}, {}", known.join(", ")))
-    })
-}
+The exit code is the program's (128 + n after signal n); 3 without a program run: this host lacks something.";
 
 /// Records and says what came out.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
@@ -98,7 +80,6 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     }
     args.running.budget.refuse_length()?;
     let options = RecordOptions {
-        engine: engine(&args.with)?,
         native_first: args.native_first,
         epoch: args.epoch.unwrap_or(isotherm_recorder::DEFAULT_EPOCH),
         ns_per_instruction: args
@@ -137,17 +118,11 @@ fn native_words(native: &NativeRun) -> Vec<String> {
 }
 
 /// Records a program into a temporary file, for a verb that works on the trace.
-pub(crate) fn record_for_advice(
-    command: &[String],
-    with: &str,
-    native_first: bool,
-    ui: &Ui,
-) -> Result<TemporaryTrace, CliError> {
-    let engine = engine(with)?;
+pub(crate) fn record_for_advice(command: &[String], native_first: bool, ui: &Ui) -> Result<TemporaryTrace, CliError> {
     let trace = TemporaryTrace::create()
         .map_err(|error| CliError::failed(error).while_doing("cannot make a directory for the recording"))?;
     let options = RecordOptions::new(command.iter().map(OsString::from).collect(), trace.path());
-    let recording = record(&RecordOptions { engine, native_first, ..options }, ui)?;
+    let recording = record(&RecordOptions { native_first, ..options }, ui)?;
     summary(&recording).iter().skip(1).for_each(|line| ui.say(line));
     if recording.exit_code != 0 {
         ui.warn(format_args!("the program ended with exit code {}", recording.exit_code));
@@ -200,12 +175,6 @@ pub(crate) fn record(options: &RecordOptions, ui: &Ui) -> Result<Recording, CliE
                 spinner.set_message(format!("recording: {cpu} of CPU time, {bytes}, rows:"));
                 spinner.set_position(rows);
             }
-        }
-        Report::Engine { name, passed_over } => {
-            for failure in passed_over {
-                ui.warn(format_args!("{} does not record here: {}", failure.name, failure.why));
-            }
-            ui.say(format_args!("recording with {name}"));
         }
         Report::Warning(warning) => ui.warn(warning),
         _ => {}
@@ -329,19 +298,8 @@ mod tests {
     }
 
     #[test]
-    fn engines_are_named_or_refused_with_their_names() {
-        assert!(engine(AUTO).unwrap().is_none());
-        for entry in ENGINES {
-            assert_eq!(engine(entry.name).unwrap().map(|found| found.name), Some(entry.name));
-        }
-        let error = engine("lackey").unwrap_err();
-        assert!(matches!(error, CliError::Usage(_)) && error.to_string().contains("allowed: auto, valgrind ("));
-    }
-
-    #[test]
     fn errors_have_their_exit_codes() {
-        let missing = RecordError::ToolMissing { tool: "qemu-x86_64", package: "qemu-user" };
         assert!(matches!(to_cli(RecordError::NoCommand), CliError::Usage(_)));
-        assert!(matches!(to_cli(missing), CliError::HostCannot(_)));
+        assert!(matches!(to_cli(RecordError::OtherProcessor("aarch64")), CliError::HostCannot(_)));
     }
 }

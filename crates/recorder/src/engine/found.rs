@@ -1,14 +1,14 @@
-//! Which engines were found to work here, so that not every recording has to try them first: that takes 0.3 to 0.5 s.
+//! Whether the engine was found to work here, so that not every recording has to try it first: that takes 0.3 to 0.5 s.
 //!
 //! A finding is a file in the user's cache folder. It holds all that it depends on, and counts only if all of it is still the same:
 //! isotherm's version, the user, the running kernel since its boot, the namespaces, and for each part of the engine its place, size and
-//! times. Only what works is kept. What did not work is tried again each time, because somebody may have mended it.
+//! times. Only that it works is kept. An engine that did not work is tried again each time, because somebody may have mended it.
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::Launch;
+use super::Valgrind;
 use crate::sys;
 
 /// isotherm's part of the user's cache folder; `None` where neither `XDG_CACHE_HOME` nor `HOME` is set.
@@ -18,7 +18,7 @@ pub fn cache_folder() -> Option<PathBuf> {
     Some(cache.join("isotherm"))
 }
 
-/// The finding of one engine.
+/// That the engine works.
 #[derive(Clone)]
 pub(super) struct Finding {
     file: PathBuf,
@@ -26,10 +26,10 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// What is to be found about the engine `name`; `None` where the host does not say enough, or there is no cache folder.
-    pub(super) fn of(name: &str, engine: &dyn Launch) -> Option<Self> {
+    /// What is to be found about the engine; `None` where the host does not say enough, or there is no cache folder.
+    pub(super) fn of(engine: &Valgrind) -> Option<Self> {
         Some(Self {
-            file: cache_folder()?.join("engines").join(name),
+            file: cache_folder()?.join("engines/valgrind"),
             state: state(&engine.parts(), Path::new("/proc"))?,
         })
     }

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{EpochLength, Launch, find_part};
+use super::{EpochLength, find_part};
 use crate::error::RecordError;
 use crate::program::Program;
 
@@ -17,47 +17,41 @@ const PRELOAD: &str = "vgpreload_core-amd64-linux.so";
 const FOLDER: &str = "valgrind";
 
 /// The tool, in its folder.
-struct Valgrind {
+pub(crate) struct Valgrind {
     tool: PathBuf,
 }
 
-/// Finds the tool.
-pub(super) fn locate() -> Result<Box<dyn Launch>, RecordError> {
-    let tool = find_part(TOOL, "ISOTHERM_VALGRIND", FOLDER)?;
-    let tool =
-        std::fs::canonicalize(&tool).map_err(|error| RecordError::io(format!("find {}", tool.display()), error))?;
-    Ok(Box::new(Valgrind { tool }))
-}
+impl Valgrind {
+    /// What a trace says made it.
+    pub(crate) const RECORDER: &str = "valgrind tool";
 
-impl Launch for Valgrind {
-    fn path(&self) -> &Path {
+    /// Finds the tool.
+    pub(super) fn locate() -> Result<Self, RecordError> {
+        let tool = find_part(TOOL, "ISOTHERM_VALGRIND", FOLDER)?;
+        let tool =
+            std::fs::canonicalize(&tool).map_err(|error| RecordError::io(format!("find {}", tool.display()), error))?;
+        Ok(Self { tool })
+    }
+
+    /// The tool's file, for messages.
+    pub(crate) fn path(&self) -> &Path {
         &self.tool
     }
 
-    fn parts(&self) -> Vec<PathBuf> {
+    /// All files that it is made of, as far as isotherm knows.
+    pub(super) fn parts(&self) -> Vec<PathBuf> {
         [TOOL, LAUNCHER, PRELOAD].iter().map(|name| self.tool.with_file_name(name)).collect()
     }
 
-    fn recorder(&self) -> &'static str {
-        "valgrind tool"
-    }
-
-    fn sees_the_kernel(&self) -> bool {
-        true
-    }
-
-    fn has_prices(&self) -> bool {
-        true
-    }
-
-    fn command(&self, spool: &Path, epoch: EpochLength, program: &Program) -> Command {
+    /// The command that runs `program` and sends its records to the spool in the folder `spool`.
+    pub(crate) fn command(&self, spool: &Path, epoch: EpochLength, program: &Program) -> Command {
         let folder = self.tool.parent().unwrap_or(Path::new("/"));
         let mut command = Command::new(folder.join(LAUNCHER));
         // Nobody's ~/.valgrindrc and VALGRIND_OPTS, no debugger's pipes, and threads take turns by rights.
         command.args(["--tool=isorec", "-q", "--command-line-only=yes", "--vgdb=no", "--fair-sched=yes"]);
-        let EpochLength { instructions, ns, by_prices } = epoch;
+        let EpochLength { instructions, ns } = epoch;
         command.arg(option("--spool=", spool.as_os_str()));
-        if !by_prices {
+        if let Some(instructions) = instructions {
             command.arg(format!("--epoch-instructions={instructions}"));
         }
         command.arg(format!("--epoch-ns={ns}")).arg("--uid=0");
@@ -84,16 +78,15 @@ mod tests {
     fn the_command_line_of_the_tool() {
         let program = Program { path: "/bin/x".into(), arguments: vec!["y".into(), "-z".into()] };
         let engine = Valgrind { tool: "/lib/isotherm/valgrind/isorec-amd64-linux".into() };
-        let command =
-            |by_prices| engine.command(Path::new("/s"), EpochLength { instructions: 10, ns: 3, by_prices }, &program);
+        let command = |instructions| engine.command(Path::new("/s"), EpochLength { instructions, ns: 3 }, &program);
         let line = |command: &Command| -> Vec<_> {
             command.get_args().map(|word| word.to_string_lossy().into_owned()).skip(5).collect()
         };
         assert_eq!(
-            line(&command(false)),
+            line(&command(Some(10))),
             ["--spool=/s", "--epoch-instructions=10", "--epoch-ns=3", "--uid=0", "--argv0=y", "/bin/x", "-z"]
         );
-        let command = command(true);
+        let command = command(None);
         assert_eq!(line(&command), ["--spool=/s", "--epoch-ns=3", "--uid=0", "--argv0=y", "/bin/x", "-z"]);
         assert_eq!(command.get_program(), "/lib/isotherm/valgrind/isorec-launcher");
     }

@@ -1,11 +1,11 @@
-//! What tests of recordings share: engines that can be had here, and programs.
+//! What tests of recordings share: the engine, and programs.
 #![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use isotherm_recorder::{EngineEntry, engine_named};
+use isotherm_recorder::probe_engine;
 
 /// Says why a test does nothing, or fails where all must run.
 pub(crate) fn skip(why: &str) {
@@ -18,42 +18,18 @@ pub(crate) fn has(program: &str) -> bool {
     found.is_ok_and(|output| output.status.success())
 }
 
-/// The engine, if it can be had here. Builds its part once, because tests of this crate do not depend on it.
-pub(crate) fn engine(name: &str) -> Option<&'static EngineEntry> {
-    static BUILT: OnceLock<()> = OnceLock::new();
-    BUILT.get_or_init(|| {
+/// Whether the engine records here. Builds it once, because tests of this crate do not depend on it.
+pub(crate) fn engine_works() -> bool {
+    static WORKS: OnceLock<Result<(), String>> = OnceLock::new();
+    let works = WORKS.get_or_init(|| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = Command::new(cargo);
-        command.args(["build", "--quiet", "--package", "isotherm-tracer"]).current_dir(&root);
-        assert!(command.status().expect("cargo runs").success(), "the tracer does not build");
-        // Where Valgrind's headers are missing it says so, and the engine is skipped.
+        // Where Valgrind's headers are missing it says so, and the tests are skipped.
         let made = Command::new("make").args(["--silent", "recorder"]).current_dir(&root).status();
         assert!(made.is_ok_and(|status| status.success()), "`make recorder` fails");
+        probe_engine().map_err(|error| error.to_string())
     });
-    let entry = engine_named(name).expect("it is registered");
-    match entry.probe() {
-        Ok(()) => Some(entry),
-        Err(error) => {
-            skip(&format!("{name} does not record here: {error}"));
-            None
-        }
-    }
+    works.as_ref().map_err(|why| skip(&format!("nothing is recorded here: {why}"))).is_ok()
 }
-
-/// Each test under each engine.
-macro_rules! under_each_engine {
-    ($($engine:ident)*: $tests:tt) => { $(under_each_engine!(@one $engine $tests);)* };
-    (@one $engine:ident [$($test:ident)*]) => {
-        mod $engine {
-            $(#[test]
-            fn $test() {
-                crate::common::engine(stringify!($engine)).into_iter().for_each(super::$test);
-            })*
-        }
-    };
-}
-pub(crate) use under_each_engine;
 
 /// Compiles a C program; `None` without a compiler.
 pub(crate) fn compile(directory: &Path, source: &str) -> Option<PathBuf> {

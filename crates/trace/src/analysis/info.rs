@@ -12,7 +12,7 @@ use crate::{Clock, MapKind, NativeRun, Result, TraceMeta, TraceRows};
 pub struct Info {
     /// The command that was recorded; empty if not known.
     pub command: Vec<String>,
-    /// What observed the accesses, for example `qemu-user plugin`.
+    /// What observed the accesses, for example `valgrind tool`.
     pub recorder: String,
     /// Program and version that wrote the file.
     pub created_by: String,

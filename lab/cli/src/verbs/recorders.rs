@@ -1,7 +1,5 @@
-//! `isotherm-lab recorders`: the engines that record programs, next to each other in clean Debian systems: what they cost, what they see,
-//! and whether they see the same.
+//! `isotherm-lab recorders`: what recording programs costs in clean Debian systems, and what is recorded.
 
-mod agreement;
 mod programs;
 mod roots;
 mod tables;
@@ -13,27 +11,23 @@ use isotherm_terminal::{CliError, Ui};
 use isotherm_trace::{Clock, EventKind};
 use serde::Serialize;
 
-use agreement::Agreement;
 use programs::{PROGRAMS, Program, Size};
 use roots::{RELEASES, Root, Spent};
 
-/// Compare the engines that record programs, in clean Debian systems.
+/// Measure what recording programs costs, in clean Debian systems.
 ///
-/// Each program runs natively and under each engine that the system can have, without privileges, in a root of Debian that is made once
-/// and kept in the user's cache folder. Prints Markdown: what recording costs and what was recorded, and how far engines agree.
+/// Each program runs natively and under the recorder, without privileges, in a root of Debian that is made once and kept in the user's
+/// cache folder. Prints Markdown: what recording costs and what was recorded.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// Releases of Debian.
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "bookworm,trixie")]
     release: Vec<String>,
-    /// Engines.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "valgrind,qemu")]
-    engine: Vec<String>,
     /// Only these programs [default: all].
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     program: Vec<String>,
-    /// How often each program runs natively and under each engine, in turns; figures are medians.
+    /// How often each program runs natively and under the recorder, in turns; figures are medians.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
     /// Short runs of all programs, to see that everything works. Their figures are mostly those of starting a program.
@@ -47,28 +41,27 @@ pub(crate) struct Args {
 const AFTER_HELP: &str = "\
 Examples:
   isotherm-lab recorders --small
-  isotherm-lab recorders --release bookworm --engine valgrind,qemu --program python,gcc --repeat 3 --json recorders.json
+  isotherm-lab recorders --release bookworm --program python,gcc --repeat 3 --json recorders.json
 
-Needs root and mmdebstrap, the network for the first run in each release, and `isotherm` with its engines next to isotherm-lab, as `make
-build lab` puts them. Everything takes about 25 minutes on a quiet machine with two processors by an estimate from short runs; --small takes five.";
+Needs root and mmdebstrap, the network for the first run in each release, and `isotherm` with its engine next to isotherm-lab, as `make
+build lab` puts them. Everything takes at most 25 minutes on a quiet machine with two processors by an estimate from short runs; --small takes at most five.";
 
 /// All figures.
 #[derive(Debug, Serialize)]
 struct Results {
     small: bool,
     rows: Vec<Row>,
-    agreement: Vec<Agreement>,
 }
 
-/// One program in one release, natively (`engine` is `None`) or under one engine.
+/// One program in one release, natively or under the recorder.
 #[derive(Clone, Debug, Serialize)]
 struct Row {
     release: &'static str,
     program: &'static str,
-    engine: Option<&'static str>,
-    /// What each run took; with an engine, recorder included, but without the native run before it.
+    is_recorded: bool,
+    /// What each run took; the recorder included.
     runs: Vec<Spent>,
-    /// Of the last run.
+    /// Of the last recording.
     recorded: Option<Recorded>,
 }
 
@@ -89,24 +82,19 @@ struct Recorded {
 /// Runs all that was asked for and prints it.
 pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     let releases = named(&args.release, &RELEASES, |release| release.name, "--release")?;
-    let engines = named(&args.engine, &["valgrind", "qemu"], |name| name, "--engine")?;
     let wanted: Vec<String> = match args.program.is_empty() {
         true => PROGRAMS.iter().map(|program| program.name.to_owned()).collect(),
         false => args.program.clone(),
     };
     let programs = named(&wanted, PROGRAMS, |program| program.name, "--program")?;
     let size = if args.small { Size::Small } else { Size::Full };
-    let mut results = Results { small: args.small, rows: Vec::new(), agreement: Vec::new() };
+    let mut results = Results { small: args.small, rows: Vec::new() };
     for release in releases {
         let root = Root::of(release, ui)?;
         root.install()?;
-        let here: Vec<&'static str> = engines.iter().copied().filter(|&&engine| root.has(engine)).copied().collect();
-        for missing in engines.iter().filter(|engine| !here.contains(engine)) {
-            ui.warn(format_args!("{} has no {missing} with what it needs; left out", release.name));
-        }
         for program in &programs {
             ui.say(format_args!("{}: {}", release.name, program.name));
-            compare(&root, program, size, &here, args.repeat, &mut results)?;
+            results.rows.extend(measure(&root, program, size, args.repeat)?);
         }
     }
     if let Some(path) = &args.json {
@@ -134,35 +122,23 @@ fn named<'a, T>(
     names.iter().map(find).collect()
 }
 
-/// One program in one release: natively and under each engine, in turns.
-fn compare(
-    root: &Root,
-    program: &Program,
-    size: Size,
-    engines: &[&'static str],
-    repeat: u32,
-    results: &mut Results,
-) -> Result<(), CliError> {
-    let row =
-        |engine| Row { release: root.release.name, program: program.name, engine, runs: Vec::new(), recorded: None };
-    let mut rows: Vec<Row> = [None].into_iter().chain(engines.iter().copied().map(Some)).map(row).collect();
+/// One program in one release: natively and under the recorder, in turns.
+fn measure(root: &Root, program: &Program, size: Size, repeat: u32) -> Result<[Row; 2], CliError> {
+    let row = |is_recorded| Row {
+        release: root.release.name,
+        program: program.name,
+        is_recorded,
+        runs: Vec::new(),
+        recorded: None,
+    };
+    let mut rows = [false, true].map(row);
     for _ in 0..repeat {
         for row in &mut rows {
-            row.runs.push(root.run(program, size, row.engine, "")?);
-            row.recorded = row.engine.map(|engine| read(&root.trace(engine))).transpose()?;
+            row.runs.push(root.run(program, size, row.is_recorded)?);
+            row.recorded = row.is_recorded.then(|| read(&root.trace())).transpose()?;
         }
     }
-    if program.is_deterministic && engines.len() == 2 {
-        // Windows of time are the same ones only by the same clock.
-        for engine in engines {
-            root.run(program, size, Some(engine), "--time-per-kinstructions 200ns")?;
-        }
-        let [one, other] = [engines[0], engines[1]].map(|engine| root.trace(engine));
-        let agreement = Agreement::of(root.release.name, program.name, &one, &other).map_err(CliError::failed)?;
-        results.agreement.push(agreement);
-    }
-    results.rows.append(&mut rows);
-    Ok(())
+    Ok(rows)
 }
 
 /// Reads a whole trace for its figures.

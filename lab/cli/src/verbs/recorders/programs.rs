@@ -18,8 +18,6 @@ pub(super) struct Program {
     numbers: (u32, u32),
     /// Runs beside `command` once its socket `server.sock` is there, and ends it. Not measured.
     pub(super) load: Option<&'static str>,
-    /// Whether two runs do the same, one after the other: then engines can be compared window by window.
-    pub(super) is_deterministic: bool,
 }
 
 impl Program {
@@ -35,28 +33,19 @@ pub(super) const PROGRAMS: &[Program] = &[
         command: "exec env PYTHONHASHSEED=0 python3 sessions.py $N",
         numbers: (200_000, 5_000),
         load: None,
-        is_deterministic: true,
     },
-    Program {
-        name: "random",
-        command: "exec ./random $N",
-        numbers: (40_000_000, 500_000),
-        load: None,
-        is_deterministic: true,
-    },
+    Program { name: "random", command: "exec ./random $N", numbers: (40_000_000, 500_000), load: None },
     Program {
         name: "sqlite",
         command: "sed s/ROWS/$N/ orders.sql > orders.now && exec sqlite3 -batch :memory: '.read orders.now'",
         numbers: (600_000, 2_000),
         load: None,
-        is_deterministic: true,
     },
     Program {
         name: "gcc",
         command: "sed -n 1,${N}p functions.c > some.c && exec gcc -O2 -c some.c -o some.o",
         numbers: (600, 20),
         load: None,
-        is_deterministic: true,
     },
     Program {
         name: "redis",
@@ -65,28 +54,14 @@ pub(super) const PROGRAMS: &[Program] = &[
         load: Some(
             "redis-benchmark -s server.sock -n $N -c 20 -r 20000 -d 200 -t set,get -q; redis-cli -s server.sock shutdown nosave",
         ),
-        is_deterministic: false,
     },
-    Program {
-        name: "node",
-        command: "exec node objects.js $N",
-        numbers: (400_000, 1_000),
-        load: None,
-        is_deterministic: false,
-    },
-    Program {
-        name: "threads",
-        command: "exec ./threads $N",
-        numbers: (10_000_000, 100_000),
-        load: None,
-        is_deterministic: false,
-    },
+    Program { name: "node", command: "exec node objects.js $N", numbers: (400_000, 1_000), load: None },
+    Program { name: "threads", command: "exec ./threads $N", numbers: (10_000_000, 100_000), load: None },
     Program {
         name: "make",
         command: "rm -f build/*.o; exec make -s -j1 -C build -f ../Makefile N=$N",
         numbers: (200, 20),
         load: None,
-        is_deterministic: false,
     },
 ];
 

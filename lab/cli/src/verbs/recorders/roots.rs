@@ -9,18 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use super::programs::{Program, Size, files};
 
-/// A release and the packages that the programs and engines need there.
+/// A release.
 pub(super) struct Release {
     pub(super) name: &'static str,
-    /// Beside those of [`PACKAGES`].
-    packages: &'static [&'static str],
 }
 
-pub(super) const RELEASES: [Release; 2] = [
-    Release { name: "bookworm", packages: &["qemu-user"] }, // 7.2; that of trixie cannot load plugins
-    Release { name: "trixie", packages: &[] },
-];
+pub(super) const RELEASES: [Release; 2] = [Release { name: "bookworm" }, Release { name: "trixie" }];
 
+/// What the programs need there.
 const PACKAGES: [&str; 8] = ["python3", "sqlite3", "gcc", "libc6-dev", "redis-server", "redis-tools", "nodejs", "make"];
 /// Who runs programs there, and where.
 const USER: u32 = 1000;
@@ -59,7 +55,7 @@ impl Root {
         Ok(Self { release, path })
     }
 
-    /// Puts `isotherm` and its engines where `make install` does, and the programs where they run; compiles those that are C.
+    /// Puts `isotherm` and its engine where `make install` does, and the programs where they run; compiles those that are C.
     pub(super) fn install(&self) -> Result<(), CliError> {
         let this = std::env::current_exe().map_err(CliError::failed)?;
         let built = this.parent().unwrap_or(Path::new("/"));
@@ -74,7 +70,6 @@ impl Root {
             })
         };
         copy("isotherm", "usr/local/bin/isotherm")?;
-        copy("libisotherm_tracer.so", "usr/local/lib/isotherm/libisotherm_tracer.so")?;
         for part in ["isorec-amd64-linux", "isorec-launcher", "vgpreload_core-amd64-linux.so"] {
             copy(&format!("valgrind/{part}"), &format!("usr/local/lib/isotherm/valgrind/{part}"))?;
         }
@@ -95,37 +90,22 @@ impl Root {
         if !compiled.status.success() {
             return Err(CliError::failed(format!("{}: {}", self.release.name, said(&compiled))));
         }
-        // The first run of a program reads it from the disk: not a part of any figure.
-        let warm =
-            "python3 -c pass; node -e 0; sqlite3 :memory: .quit; gcc --version; redis-server --version; make --version";
+        // The first run of a program reads it from the disk, and the first recording tries the engine: not a part of any figure.
+        let warm = "python3 -c pass; node -e 0; sqlite3 :memory: .quit; gcc --version; redis-server --version; make --version; \
+                    isotherm record -o t.parquet -- true";
         self.shell(warm).map(drop)
     }
 
-    /// Whether an engine records here.
-    pub(super) fn has(&self, engine: &str) -> bool {
-        let line = format!("isotherm record -o probe.parquet --with {engine} -- true && rm probe.parquet");
-        self.shell(&line).is_ok_and(|output| output.status.success())
+    /// The last recording.
+    pub(super) fn trace(&self) -> PathBuf {
+        self.path.join(FOLDER).join("t.parquet")
     }
 
-    /// The trace of the last run under an engine.
-    pub(super) fn trace(&self, engine: &str) -> PathBuf {
-        self.path.join(FOLDER).join(format!("{engine}.parquet"))
-    }
-
-    /// Runs a program, natively or under an engine, which records with `options`.
-    pub(super) fn run(
-        &self,
-        program: &Program,
-        size: Size,
-        engine: Option<&str>,
-        options: &str,
-    ) -> Result<Spent, CliError> {
-        let line = match engine {
-            None => program.command.to_owned(),
-            Some(engine) => {
-                let command = quoted(program.command);
-                format!("exec isotherm --quiet record {options} --with {engine} -o {engine}.parquet -- sh -c {command}")
-            }
+    /// Runs a program, natively or recorded.
+    pub(super) fn run(&self, program: &Program, size: Size, is_recorded: bool) -> Result<Spent, CliError> {
+        let line = match is_recorded {
+            false => program.command.to_owned(),
+            true => format!("exec isotherm --quiet record -o t.parquet -- sh -c {}", quoted(program.command)),
         };
         let load = program.load.unwrap_or_default();
         let all =
@@ -134,8 +114,8 @@ impl Root {
         let spent: Option<Spent> = serde_json::from_slice(&output.stdout).ok();
         let failed = |what: String| {
             let log = std::fs::read_to_string(self.path.join(FOLDER).join("said")).unwrap_or_default();
-            let engine = engine.unwrap_or("no engine");
-            CliError::failed(format!("{}, {}, {engine}: {what}\n{log}", self.release.name, program.name))
+            let how = if is_recorded { "recorded" } else { "by itself" };
+            CliError::failed(format!("{}, {}, {how}: {what}\n{log}", self.release.name, program.name))
         };
         match spent {
             None => Err(failed(said(&output))),
@@ -159,9 +139,8 @@ fn make(release: &Release, path: &Path) -> Result<(), CliError> {
     let unfinished = path.with_extension("unfinished");
     let _ = std::fs::remove_dir_all(&unfinished);
     std::fs::create_dir_all(&unfinished).map_err(CliError::failed)?;
-    let packages: Vec<&str> = PACKAGES.iter().chain(release.packages).copied().collect();
     let mut command = Command::new("mmdebstrap");
-    command.args(["--variant=minbase", &format!("--include={}", packages.join(",")), release.name]).arg(&unfinished);
+    command.args(["--variant=minbase", &format!("--include={}", PACKAGES.join(",")), release.name]).arg(&unfinished);
     let made = output(&mut command)?;
     if !made.status.success() {
         return Err(CliError::host_cannot(format!(

@@ -7,30 +7,18 @@ use isotherm_units::PAGE_BYTES;
 use super::roots::Spent;
 use super::{Results, Row};
 
-/// Both tables.
+/// The table.
 pub(super) fn markdown(results: &Results) -> String {
     let mut out = String::new();
     if results.small {
         out += "Short runs: these figures are mostly those of starting a program.\n\n";
     }
-    out += "| release | program | engine | native CPU [s] | slow-down, CPU | slow-down, wall | rows | touched [MiB] | complete | \
-            clock error |\n|---|---|---|--:|--:|--:|--:|--:|---|--:|\n";
+    out += "| release | program | native CPU [s] | slow-down, CPU | slow-down, wall | rows | touched [MiB] | complete | clock error |\n\
+            |---|---|--:|--:|--:|--:|--:|---|--:|\n";
     for row in &results.rows {
-        if let (Some(engine), Some(native)) = (row.engine, native_of(row, results)) {
-            let _ = writeln!(out, "{}", line(row, engine, native));
+        if let Some(native) = native_of(row, results).filter(|_| row.is_recorded) {
+            let _ = writeln!(out, "{}", line(row, native));
         }
-    }
-    if !results.agreement.is_empty() {
-        out += "\nOverlap of the pages that both engines saw (Jaccard), per window of 10 ms of a thread's time, and of the whole run:\n\n\
-                | release | program | windows | median | mean | whole run |\n|---|---|--:|--:|--:|--:|\n";
-    }
-    for row in &results.agreement {
-        let (release, program, windows) = (row.release, row.program, row.windows);
-        let _ = writeln!(
-            out,
-            "| {release} | {program} | {windows} | {:.3} | {:.3} | {:.3} |",
-            row.median, row.mean, row.whole
-        );
     }
     out
 }
@@ -38,11 +26,11 @@ pub(super) fn markdown(results: &Results) -> String {
 /// The native runs of the same program in the same release.
 fn native_of<'a>(row: &Row, results: &'a Results) -> Option<&'a Row> {
     results.rows.iter().find(|other| {
-        other.engine.is_none() && (other.release, other.program) == (row.release, row.program) && !other.runs.is_empty()
+        !other.is_recorded && (other.release, other.program) == (row.release, row.program) && !other.runs.is_empty()
     })
 }
 
-fn line(row: &Row, engine: &str, native: &Row) -> String {
+fn line(row: &Row, native: &Row) -> String {
     let native_ns = median(native, |run| run.cpu_ns);
     let ratio = |of: fn(&Spent) -> u64| median(row, of) / median(native, of).max(1.0);
     let (cpu, wall) = (ratio(|run| run.cpu_ns), ratio(|run| run.wall_ns));
@@ -52,7 +40,7 @@ fn line(row: &Row, engine: &str, native: &Row) -> String {
     let recorded = row.recorded.as_ref();
     let mib = |pages: u64| (pages * PAGE_BYTES) as f64 / f64::from(1 << 20);
     format!(
-        "| {} | {} | {engine} | {:.2} | {cpu:.1}× | {wall:.1}× | {} | {:.1} | {} | {} |",
+        "| {} | {} | {:.2} | {cpu:.1}× | {wall:.1}× | {} | {:.1} | {} | {} |",
         row.release,
         row.program,
         native_ns / 1e9,
@@ -88,10 +76,10 @@ mod tests {
             serde_json::from_value(serde_json::json!({"cpu_ns": cpu_ns, "wall_ns": cpu_ns, "exit_code": 0})).unwrap()
         };
         let runs = |seconds: &[u64]| seconds.iter().map(|second| spent(second * 1_000_000_000)).collect();
-        let row = |engine, seconds: &[u64]| Row {
+        let row = |is_recorded, seconds: &[u64]| Row {
             release: "bookworm",
             program: "x",
-            engine,
+            is_recorded,
             runs: runs(seconds),
             recorded: None,
         };
@@ -103,11 +91,11 @@ mod tests {
             cpu_ns: 3_000_000_000,
             clock: Clock::default(),
         };
-        let under = Row { recorded: Some(recorded), ..row(Some("qemu"), &[20, 90, 10]) };
-        let results = Results { small: false, rows: vec![row(None, &[1, 3]), under], agreement: Vec::new() };
+        let under = Row { recorded: Some(recorded), ..row(true, &[20, 90, 10]) };
+        let results = Results { small: false, rows: vec![row(false, &[1, 3]), under] };
         let text = markdown(&results);
         let last = text.lines().last().unwrap();
-        assert_eq!(last, "| bookworm | x | qemu | 2.00 | 10.0× | 10.0× | 7 | 1.0 | yes | +50 % |");
+        assert_eq!(last, "| bookworm | x | 2.00 | 10.0× | 10.0× | 7 | 1.0 | yes | +50 % |");
         assert_eq!(text.lines().count(), 3);
     }
 }
