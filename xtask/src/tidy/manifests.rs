@@ -30,13 +30,7 @@ const DOWNWARD: &[(&str, &[&str])] = &[
     ("lab/rig", &["units", "trace", "workload", "guest"]),
     ("lab/fidelity", &["units", "core", "trace", "workload", "sim", "rig", "guest"]),
     ("lab/guest", &[]),
-    (
-        "lab/cli",
-        &[
-            "units", "trace", "sim", "workload", "scenario", "report", "recorder", "terminal", "guest", "rig",
-            "fidelity",
-        ],
-    ),
+    ("lab/cli", &["units", "trace", "sim", "workload", "scenario", "report", "terminal", "guest", "rig", "fidelity"]),
     (
         "fuzz",
         &["units", "core", "trace", "workload", "scenario", "linux", "daemon", "recorder", "top", "guest", "fidelity"],

@@ -89,7 +89,6 @@ pub(crate) fn run(args: Args, ui: &Ui) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A name for what is not finished, in the same folder.
 /// A name tells the format of what is written: one that tells none is a slip.
 fn refuse_ending(output: &Path, is_live: bool) -> Result<(), CliError> {
     match RecordFormat::of(output) {
@@ -105,6 +104,7 @@ fn refuse_ending(output: &Path, is_live: bool) -> Result<(), CliError> {
     }
 }
 
+/// A name for what is not finished, in the same folder.
 fn beside(output: &Path) -> PathBuf {
     let mut name = output.file_name().unwrap_or_default().to_owned();
     name.push(".part");
