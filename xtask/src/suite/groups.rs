@@ -183,9 +183,13 @@ impl Group<'_> {
 mod tests {
     use super::*;
     use std::path::PathBuf;
+    use std::sync::atomic::Ordering::SeqCst;
+    use std::sync::atomic::{AtomicBool, AtomicU32};
 
     fn program(script: &str) -> Program {
-        let path = std::env::temp_dir().join(format!("isotherm-group-{}-{}", std::process::id(), script.len()));
+        static NR_MADE: AtomicU32 = AtomicU32::new(0);
+        let nr = NR_MADE.fetch_add(1, SeqCst);
+        let path = std::env::temp_dir().join(format!("isotherm-group-{}-{nr}", std::process::id()));
         std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&path, mode).unwrap();
@@ -213,6 +217,29 @@ mod tests {
         };
         assert_eq!(names(false), [("p tests a".to_owned(), 2), ("p tests".to_owned(), 1)]);
         assert_eq!(names(true)[0].1, 3);
+    }
+
+    #[test]
+    fn groups_that_boot_kernels_wait_for_the_errand_that_brings_them() {
+        let kernel_program = Program { package: "rig".into(), kind: "tests", ..program("echo 'test k::boot ... ok'") };
+        let plain = program("echo 'test a::one ... ok'");
+        let case = |name: &str| Case { name: name.into(), is_nightly: false };
+        let programs = [(kernel_program, vec![case("k::boot")]), (plain, vec![case("a::one")])];
+        let (are_there, has_run) = (AtomicBool::new(false), AtomicBool::new(false));
+        let kernels = || {
+            std::thread::sleep(Duration::from_millis(300));
+            are_there.store(true, SeqCst);
+        };
+        let errands = vec![
+            Errand { work: Box::new(|| has_run.store(true, SeqCst)), brings_kernels: false },
+            Errand { work: Box::new(kernels), brings_kernels: true },
+        ];
+        let ran = run(errands, groups(&programs, |_, _| true), |ran| {
+            assert!(ran.name != "rig tests k" || are_there.load(SeqCst), "it would have had no kernel");
+        });
+        programs.iter().for_each(|(program, _)| std::fs::remove_file(&program.path).unwrap());
+        assert!(has_run.load(SeqCst));
+        assert_eq!(ran.iter().map(|ran| ran.said.verdicts.len()).collect::<Vec<_>>(), [1, 1]);
     }
 
     #[test]
